@@ -1,6 +1,6 @@
 /**
- * The contract may only grow: held against the descriptor set of the last release, which lies beside it, as the sources of
- * a release lack what they import from node_modules. What broke nevertheless, while no 1.0 was promised, is on a list.
+ * The contract may only grow: it is compared with the last release's descriptor set, which is stored beside it, because
+ * the sources of a release lack their node_modules imports. Breaking changes before 1.0 are on a list.
  */
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
@@ -8,21 +8,20 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 
 const root = join(import.meta.dirname, "..");
-/** Replaced by `gen/svc.binpb` as it is at the next release, when the list of what broke begins anew. */
+/** Replaced by the current `gen/svc.binpb` at the next release, when the list of breaking changes is emptied. */
 export const lastRelease = "proto/svc-0.2.0.binpb";
 export const knownBreaks = "proto/before-1.0.txt";
 
 export interface BreakingReport {
-  /** Breaks that are not on the list, a line for each. */
+  /** Breaking changes that are not on the list, one line each. */
   readonly broken: readonly string[];
-  /** Lines of the list that name no break. */
+  /** Lines of the list without a breaking change. */
   readonly stale: readonly string[];
 }
 
 /**
- * Holds a contract against the last release.
- * @param descriptors path of its descriptor set
- * @throws Error with what buf printed, when it could not compare them
+ * Compares a contract with the last release. @param descriptors path of its descriptor set @throws Error with buf's
+ * output, if buf could not compare them
  */
 export async function findBreaks(descriptors: string): Promise<BreakingReport> {
   const found = await compare(descriptors, join(root, lastRelease));
@@ -41,7 +40,7 @@ async function compare(is: string, was: string): Promise<string[]> {
     return [];
   } catch (error) {
     const { code, stdout, stderr } = error as Error & { code: unknown; stdout: string; stderr: string };
-    // With findings it ends with 100.
+    // buf exits with 100 if it has findings.
     if (code !== 100) throw new Error(stderr, { cause: error });
     return stdout
       .trim()

@@ -1,6 +1,6 @@
 /**
  * `npm run check [NAME …]`: everything about the sources that is not a test. Each check prints one line with its time,
- * a failed one also what its tool said; the last line sums up. With names: only those.
+ * and a failed one the output of its tool; the last line is the summary. With names: only those.
  */
 import { execFile } from "node:child_process";
 import { mkdtemp, rm } from "node:fs/promises";
@@ -12,9 +12,9 @@ import { missing } from "./optional.ts";
 
 interface Outcome {
   isGood: boolean;
-  /** What the tool said. */
+  /** The output of the tool. */
   text: string;
-  /** What else to say beside the name. */
+  /** Further text beside the name. */
   note?: string;
 }
 
@@ -22,7 +22,7 @@ const root = join(import.meta.dirname, "..");
 const checkTimeoutMs = 10 * 60_000;
 
 const checks: Record<string, () => Promise<Outcome>> = {
-  // The longest first: it takes as long as all others together, which go beside it.
+  // The longest first: it takes as long as all the others together, which run in parallel.
   lint: () => tool("eslint", "--max-warnings=0", "."),
   types: () => tool("tsc", "-p", "."),
   format: () => tool("prettier", "--check", "--log-level=warn", "."),
@@ -31,6 +31,7 @@ const checks: Record<string, () => Promise<Outcome>> = {
   "buf-lint": () => tool("buf", "lint", "--path", "proto/svc"),
   "buf-breaking": checkBreaking,
   generated: () => tool("node", "src/codegen/generate.ts", "--check"),
+  prose: () => tool("node", ".ci/prose.ts"),
   imports: () => tool("ava", "test/architecture/**/*.test.ts"),
 };
 
@@ -40,13 +41,13 @@ if (unknown !== undefined) {
   console.error(`No check "${unknown}": there are ${Object.keys(checks).join(", ")}.`);
   process.exit(2);
 }
-for (const line of await missing({ go: "openapi/base.json is taken as committed, not generated afresh." })) {
+for (const line of await missing({ go: "openapi/base.json is taken as committed, not generated again." })) {
   console.log(line);
 }
 const chosen = Object.entries(checks).filter(([name]) => wanted.length === 0 || wanted.includes(name));
 const failed: string[] = [];
 const waiting = chosen.values();
-// Two at a time: the slow ones use one processor each, and small machines have two.
+// Two at a time: the slow ones use one CPU each, and small hosts have two.
 await Promise.all([performAll(), performAll()]);
 console.log(
   failed.length === 0
@@ -67,7 +68,7 @@ async function performAll(): Promise<void> {
   }
 }
 
-/** Runs one of the project's tools from the top of the checkout. */
+/** Runs one of the project's tools in the top directory of the checkout. */
 async function tool(program: string, ...args: string[]): Promise<Outcome> {
   const { error, stdout, stderr } = await run(join(root, "node_modules/.bin", program), args);
   return { isGood: error === undefined, text: `${stdout.toString()}${stderr.toString() || (error ?? "")}` };

@@ -1,11 +1,11 @@
-/** What this machine may lack, and what is left out without it: one line each. */
+/** Optional programs that this host lacks, and what is skipped without them: one line each. */
 import { access, constants } from "node:fs/promises";
 import { homedir } from "node:os";
 import { delimiter, join } from "node:path";
 import { defaultPaths } from "../src/daemon/paths.ts";
 
 interface Optional {
-  /** What it is called. */
+  /** Its name. */
   name: string;
   isThere: () => Promise<boolean>;
 }
@@ -29,7 +29,7 @@ export async function missing(leftOut: Partial<Record<keyof typeof all, string>>
 
 const all = { root, docker, dockerd, go, git, python };
 
-/** Where the daemon looks for the engine, which `DOCKER_HOST` may say. */
+/** Where the daemon looks for the engine, including `DOCKER_HOST`. */
 function engineSocket(): string {
   return defaultPaths({ uid: process.getuid?.() ?? -1, home: homedir(), env: process.env }).engineSocket;
 }

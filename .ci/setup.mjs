@@ -1,7 +1,7 @@
 /**
- * Runs before `npm start`, `npm test`, `npm run check` and `npm run bench`: installs the dependencies where they are
- * missing or not the locked ones. Runs on whatever Node the machine has, before anything is installed: node: imports
- * only, and nothing younger than Node 18.
+ * Runs before `npm start`, `npm test`, `npm run check` and `npm run bench`: installs the dependencies if they are
+ * missing or differ from the lock file. Runs on any installed Node before anything is installed: only node: imports,
+ * and nothing newer than Node 18.
  */
 import { spawnSync } from "node:child_process";
 import { existsSync, readFileSync } from "node:fs";
@@ -14,7 +14,7 @@ const neededMajor = 24;
 const why = missingDependency();
 if (why !== undefined) {
   console.error(`Installing what this checkout needs (${why}): a minute or so, once …`);
-  // Quiet, because npm warns of the Node that it runs on; the one that counts comes with the dependencies.
+  // Quiet, because npm warns about the Node that it runs on; the relevant one is installed with the dependencies.
   const install = spawnSync("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], {
     cwd: root,
     stdio: "inherit",
@@ -35,14 +35,14 @@ if (major < neededMajor) {
   );
 }
 
-/** What npm's own record of node_modules lacks of package-lock.json; undefined when nothing does. */
+/** The first difference between npm's own record of node_modules and package-lock.json; undefined if there is none. */
 function missingDependency() {
   const record = join(root, "node_modules/.package-lock.json");
   if (!existsSync(record)) return "none yet";
   const wanted = lockedPackages(join(root, "package-lock.json"));
   const installed = lockedPackages(record);
   for (const [path, entry] of Object.entries(wanted)) {
-    // Those for other platforms are left out on purpose.
+    // Packages for other platforms are omitted on purpose.
     if (path === "" || entry.optional || entry.devOptional) continue;
     if (installed[path]?.version !== entry.version)
       return `${path.replace(/^.*node_modules\//, "")} ${entry.version}`;

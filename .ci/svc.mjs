@@ -1,10 +1,10 @@
 /**
- * `npm run svc`: the command line of this checkout. It is bundled once for each state of the sources, which takes a second and
- * then starts in a fifth of the time; where that cannot be kept, the sources themselves run.
+ * `npm run svc`: the CLI of this checkout. It is bundled once for each state of the sources, which takes a second and
+ * then starts in a fifth of the time; if the bundle cannot be stored, the sources themselves run.
  */
 import { spawnSync } from "node:child_process";
 import { createHash } from "node:crypto";
-// All of it, as the Node of who has not begun yet may have less: what is missing is no error of its own then.
+// A namespace import, because an older Node may lack some exports: a missing one must not be an error here.
 import * as fs from "node:fs";
 import { createRequire } from "node:module";
 import { join } from "node:path";
@@ -17,7 +17,7 @@ if (!existsSync(join(root, "node_modules/.package-lock.json"))) {
   process.exit(1);
 }
 const bundles = join(root, "node_modules/.cache/svc");
-/** Daemons and supervisors that run load parts of theirs later, so earlier bundles stay for a while. */
+/** Running daemons and supervisors load some parts later, so earlier bundles are retained for a while. */
 const keptBundles = 10;
 
 const sources = join(root, "src/main.ts");
@@ -42,7 +42,7 @@ function bundle() {
   return main;
 }
 
-/** Of everything that a bundle is made of, by what changes when a file is written. */
+/** The paths and change times of all files in a bundle. */
 function fingerprint() {
   const hash = createHash("sha256");
   const patterns = [

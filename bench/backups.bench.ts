@@ -1,6 +1,6 @@
 /**
- * Archives against tar and zstd, which know of no checksums and no index, against restic, which has both, and against age;
- * then in buckets. `SVC_BENCH_TINY=1` tries it with little.
+ * Archives compared with tar and zstd, which have neither checksums nor an index, with restic, which has both, and with
+ * age; then in buckets. `SVC_BENCH_TINY=1` runs it with little data.
  */
 import { mkdir, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -25,7 +25,7 @@ export const bench: Bench = {
   },
 };
 
-/** What goes to a directory of the host. */
+/** A storage in a directory of the host. */
 async function measureHere(): Promise<Result[]> {
   await using daemon = await startDaemon();
   await daemon.svc("install", await daemon.writePackage("bulky", "setInterval(() => {}, 1e6);\n"));
@@ -87,7 +87,7 @@ async function measureRestic(daemon: BenchDaemon, appDir: string): Promise<Resul
   ];
 }
 
-/** Encrypted for a recipient, as age itself does it. */
+/** Encrypted for a recipient, like age itself. */
 async function measureAge(daemon: BenchDaemon, appDir: string): Promise<Result[]> {
   if (!hasAge) return [];
   const { recipient } = await newAgeKey(daemon.dir, "key");

@@ -1,5 +1,6 @@
-/** What a person waits for at every command: the commands that are typed all day against the start of Node itself. */
-import { program, startDaemon } from "./support/daemon.ts";
+/** The delay of every command: common commands compared with the start of Node itself. */
+import { startEngine, whyNoDocker } from "../test/support/docker.ts";
+import { program, startDaemon, type BenchDaemon } from "./support/daemon.ts";
 import { fillStore } from "./support/many-apps.ts";
 import { childProcessorMs, runBareNode, runProgram } from "./support/processes.ts";
 import type { Bench, Result } from "./support/result.ts";
@@ -19,11 +20,11 @@ export const bench: Bench = {
     await using daemon = await startDaemon();
     await daemon.svc("install", await daemon.writePackage("idle", "setInterval(() => {}, 1e6);\n"));
     const commands = [
-      { what: "`svc ls` over the socket", goal: 1.5, run: () => daemon.svc("ls") },
-      { what: "`svc --help`", goal: 1.2, run: () => runProgram(process.execPath, program, "--help") },
+      { what: "`svc ls` over the socket", goal: 2, run: () => daemon.svc("ls") },
+      { what: "`svc --help`", goal: 3.5, run: () => runProgram(process.execPath, program, "--help") },
       {
         what: "completion of a command",
-        goal: 1.2,
+        goal: 3.5,
         run: () => runProgram(process.execPath, program, "__complete", "sch"),
       },
     ];
@@ -33,10 +34,11 @@ export const bench: Bench = {
     await full.start();
     return [
       ...few,
+      ...(await compareWithDocker(daemon)),
       ...(await measure([
         {
           what: `completion of an id, of ${apps.toLocaleString("en")}`,
-          // 100 ms where Node takes 28.
+          // 100 ms on hosts where Node takes 28.
           goal: 3.5,
           run: () =>
             runProgram(process.execPath, program, "__complete", "start", "--socket", full.socket, ""),
@@ -45,6 +47,29 @@ export const bench: Bench = {
     ];
   },
 };
+
+/** The list of apps beside the list of the containers of an engine without any. */
+async function compareWithDocker(daemon: BenchDaemon): Promise<Result[]> {
+  if (whyNoDocker !== undefined) {
+    console.error(`cli-start: docker ps is skipped, ${whyNoDocker}`);
+    return [];
+  }
+  await using engine = await startEngine();
+  const docker = (): Promise<string> => runProgram("docker", "--host", `unix://${engine.socket}`, "ps");
+  const [svc, own] = await compareCosts([() => daemon.svc("ls"), docker]);
+  if (svc === undefined || own === undefined) return [];
+  return [
+    {
+      what: "`svc ls` over the socket, wall",
+      measured: `${svc.wallMs.toFixed(1)} ms`,
+      yardstick: `\`docker ps\` ${own.wallMs.toFixed(1)} ms`,
+      value: svc.wallMs / own.wallMs,
+      goal: 1,
+      unit: "×",
+      runs,
+    },
+  ];
+}
 
 interface MeasuredCommand {
   readonly what: string;
@@ -64,7 +89,7 @@ async function measure(commands: readonly MeasuredCommand[]): Promise<Result[]> 
   });
 }
 
-/** Runs all in turn, so that what else the machine does falls on all alike; one round of each before it counts. */
+/** Runs all in turn, so that other load affects all alike; one round of each before it counts. */
 async function compareCosts(works: readonly (() => Promise<unknown>)[]): Promise<Cost[]> {
   const samples = works.map((work) => ({ work, wallMs: [] as number[], processorMs: 0 }));
   for (let round = -1; round < runs; round += 1) {

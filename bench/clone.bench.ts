@@ -1,4 +1,4 @@
-/** A clone against the plain copy of the same files. */
+/** A clone compared with a plain copy of the same files. */
 import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { writeBulk } from "./support/bulk.ts";
@@ -24,7 +24,7 @@ export const bench: Bench = {
       const copy = join(daemon.dir, "copy");
       const copyMs = await timeMs(() => runProgram("cp", "-a", "--reflink=auto", appDir, copy));
       await rm(copy, { recursive: true });
-      // What the removal has left to do must not fall on the next round.
+      // The remaining work of the removal must not affect the next round.
       await runProgram("sync");
       if (round < 0) continue;
       clones.push(cloneMs);

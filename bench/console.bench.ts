@@ -1,6 +1,6 @@
 /**
- * A shell over a WebSocket: 50 MB of `cat` to a client that reads at once against `script`, ^C during `yes` at a client that
- * shows a terminal's pace, and keystroke to echo while another console floods. `SVC_BENCH_TINY=1` tries it with little.
+ * A shell over a WebSocket: 50 MB of `cat` to a fast client compared with `script`, ^C during `yes` at a client with a
+ * terminal's speed, and keystroke to echo while another console floods. `SVC_BENCH_TINY=1` runs it with little data.
  */
 import { spawn } from "node:child_process";
 import { randomFillSync } from "node:crypto";
@@ -17,7 +17,7 @@ const isTiny = process.env["SVC_BENCH_TINY"] === "1";
 const runs = isTiny ? 2 : 7;
 const fileBytes = isTiny ? 2_000_000 : 50_000_000;
 const keystrokes = isTiny ? 50 : 1_000;
-/** What a terminal in a page shows in a millisecond. */
+/** The output that a terminal in a page shows per millisecond. */
 const shownBytesPerMs = 2_500;
 
 export const bench: Bench = {
@@ -25,7 +25,7 @@ export const bench: Bench = {
   async run() {
     await using daemon = await startDaemon();
     const dir = await daemon.writePackage("shell", "setInterval(() => undefined, 1000);");
-    // Not the tester's own shell, which may do much at its start.
+    // Not the user's own shell, which may run much at its start.
     await appendFile(join(dir, "svc.yaml"), "console: { exec: [sh, -i] }\n");
     await daemon.svc("install", dir);
     const file = join(daemon.dir, "lines.txt");
@@ -81,12 +81,12 @@ function linesOf(bytes: number): Buffer {
 
 interface Shell extends Disposable {
   readonly socket: WebSocket;
-  /** Resolves when that has been shown since the call. */
+  /** Resolves when the text has appeared since the call. */
   until(text: string): Promise<void>;
   type(text: string): void;
 }
 
-/** @param paceBytesPerMs what the client shows; absent: all, at once */
+/** @param paceBytesPerMs the client's speed; absent: unlimited */
 async function openShell(daemon: BenchDaemon, paceBytesPerMs?: number): Promise<Shell> {
   const body = JSON.stringify({ app_id: "shell", session: "attach" });
   const answer = await daemon.svc("api", "AppService.IssueConsoleToken", body);
@@ -106,7 +106,7 @@ async function openShell(daemon: BenchDaemon, paceBytesPerMs?: number): Promise<
   await once(socket, "open");
   const say = (message: object): void => socket.send(JSON.stringify(message));
   const pace = setInterval(() => {
-    // Who reads at once is held back by the connection alone.
+    // Only the connection limits a fast client.
     if (paceBytesPerMs === undefined) return;
     shown = Math.min(received, shown + paceBytesPerMs * 5);
     if (shown > 0) say({ type: "ack", bytes: shown });

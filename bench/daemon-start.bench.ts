@@ -1,4 +1,4 @@
-/** How long a restart leaves the host without its daemon: start to first answer with much in its store. */
+/** The downtime of a restart: from the start to the first response with a large store. */
 import { startDaemon, type BenchDaemon } from "./support/daemon.ts";
 import { addHistory } from "./support/long-history.ts";
 import { fillStore } from "./support/many-apps.ts";
@@ -21,7 +21,7 @@ export const bench: Bench = {
   },
 };
 
-/** Of a daemon that stands still, as it does afterwards. */
+/** The daemon must be stopped, and stays stopped. */
 async function measureStart(daemon: BenchDaemon, what: string, goal: number): Promise<Result> {
   const [starts, yardsticks]: [number[], number[]] = [[], []];
   for (let round = 0; round < runs; round += 1) {
@@ -31,7 +31,7 @@ async function measureStart(daemon: BenchDaemon, what: string, goal: number): Pr
   }
   const [startMs, yardstickMs] = [median(starts), median(yardsticks)];
   return {
-    what: `start to first answer, ${what}`,
+    what: `start to first response, ${what}`,
     measured: `${startMs.toFixed(0)} ms`,
     yardstick: `\`node -e 0\` ${yardstickMs.toFixed(1)} ms`,
     value: startMs / yardstickMs,

@@ -1,4 +1,4 @@
-/** The host's containers through svc, against the engine's own REST and command line in the same run. */
+/** The host's containers through svc, compared with the engine's own REST API and CLI in the same run. */
 import { execFile } from "node:child_process";
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
@@ -12,7 +12,7 @@ import { median, timeMs } from "./support/statistics.ts";
 const containers = 100;
 const running = 20;
 const rounds = 7;
-/** Requests of one round: as many as either answers in about a second. */
+/** Requests of one round: as many as take about a second. */
 const requests = { svc: 4_000, engine: 200 };
 const statsRuns = 7;
 const commandRuns = 15;
@@ -48,7 +48,7 @@ export const bench: Bench = {
   },
 };
 
-/** All made, some running. */
+/** All created, some running. */
 async function furnish(engine: TestEngine): Promise<void> {
   await engine.images.build("svc/app:1");
   for (let at = 0; at < containers; at += 1) {
@@ -125,7 +125,7 @@ async function measureCommand(daemon: BenchDaemon, engine: TestEngine): Promise<
 
 type DockerCommand = (...args: string[]) => Promise<string>;
 
-/** The engine's own command line; undefined where it is not installed. */
+/** The engine's own CLI; undefined if it is not installed. */
 async function dockerCommand(engine: TestEngine): Promise<DockerCommand | undefined> {
   try {
     await promisify(execFile)("docker", ["--version"]);

@@ -1,7 +1,7 @@
 /**
- * A download through the REST front, against a file piped into a response of bare `node:http`: the same file from the page
- * cache, in turn. One without holes, as the kernel does not read those. Runs of the yardstick differ by half and more with
- * what V8 makes of 16,000 short-lived buffers; hence the number of rounds.
+ * A download over REST, compared with a file piped into a response of plain `node:http`: the same file from the page
+ * cache, in turn. The file has no holes, because the kernel does not read those. Runs of the baseline differ by half
+ * and more, depending on V8's handling of 16,000 short-lived buffers; hence the number of rounds.
  */
 import { randomFillSync } from "node:crypto";
 import { open } from "node:fs/promises";
@@ -22,7 +22,7 @@ export const bench: Bench = {
     const dir = directory.path;
     const file = join(dir, "file.bin");
     await writeFile(file);
-    await using door = await ChildServer.start("door-server.ts", join(dir, "door.sock"), "1");
+    await using door = await ChildServer.start("gateway-server.ts", join(dir, "door.sock"), "1");
     await using bare = await ChildServer.start("bare-server.ts", join(dir, "bare.sock"), file, "stream");
     const path = `/v1/files/content?path=${encodeURIComponent(file)}`;
     const { measuredUs, yardstickUs } = await compareCpuUs(

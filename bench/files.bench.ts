@@ -1,7 +1,7 @@
 /**
- * Files of the host over the daemon's socket, each beside what the system has for it: a download and an upload with `curl`
- * beside bare `node:http`, a listing as a stream beside `ls -la`, a copy of many files beside `cp -a`. What is written is
- * brought to the disk on both sides where svc does so. `SVC_BENCH_TINY=1` tries it with little.
+ * Files of the host over the daemon's socket, each compared with a system tool: a download and an upload with `curl`
+ * with plain `node:http`, a listing as a stream with `ls -la`, a copy of many files with `cp -a`. Written data is
+ * synced to the disk on both sides if svc does so. `SVC_BENCH_TINY=1` runs it with little data.
  */
 import { randomFillSync } from "node:crypto";
 import { mkdir, open, rm, writeFile } from "node:fs/promises";
@@ -146,8 +146,8 @@ async function measureCopy(daemon: BenchDaemon): Promise<Result> {
 }
 
 /**
- * Both in turn, each after `before`, so that what else the machine does falls on both alike; one round more than counts.
- * What earlier runs have left to write is on the disk before the next.
+ * Both in turn, each after `before`, so that other load affects both alike; one round more than counts. Pending writes
+ * of earlier runs are synced before the next.
  */
 async function inTurn(
   measured: () => Promise<unknown>,

@@ -1,7 +1,7 @@
 /**
- * What a platform costs its nodes, and a node its platform: rounds of status, push, metrics and events over simulated nodes and real
- * ones; and what becomes of a node whose platform is away, slow, comes back all at once, or is of another year. `SVC_BENCH_TINY=1`
- * tries it with little.
+ * The cost of a platform for its nodes and of a node for its platform: rounds of status, push, metrics and events over
+ * simulated nodes and real ones; and a node whose platform is away, slow, reconnects all links at once, or has another
+ * version. `SVC_BENCH_TINY=1` runs it with little data.
  */
 import { request as httpRequest, type ClientRequest } from "node:http";
 import { readFile } from "node:fs/promises";
@@ -32,7 +32,7 @@ const returning = isTiny ? 20 : 100;
 const spreadMs = isTiny ? 2_000 : 10_000;
 const quietMs = isTiny ? 2_000 : 20_000;
 const missed = isTiny ? 100 : 2_000;
-/** Until all that follow have been told. */
+/** Until all followers were notified. */
 const toldMs = 500;
 const root = join(import.meta.dirname, "..");
 
@@ -54,7 +54,7 @@ export const bench: Bench = {
   },
 };
 
-/** Calls of a bare server, as many as `rounds` of one link are. */
+/** Calls of a plain server, as many as `rounds` of one link are. */
 function bareCalls({ socket }: ChildServer, rounds: number): () => Promise<void> {
   const client = createClient(DaemonService, socketTransport(socket, "grpc"));
   return async () => {
@@ -62,7 +62,7 @@ function bareCalls({ socket }: ChildServer, rounds: number): () => Promise<void>
   };
 }
 
-/** The pipeline alone, and the platform's own side of it. */
+/** Only the pipeline, and the platform's own side of it. */
 async function measureSimulated(dir: string, bare: ChildServer): Promise<Result> {
   const path = join(dir, "node");
   await using nodes = await ChildServer.start("../fleet/simulated-nodes.ts", path, String(simulated));
@@ -90,7 +90,7 @@ async function measureSimulated(dir: string, bare: ChildServer): Promise<Result>
   };
 }
 
-/** What each of its requests costs a whole daemon that it follows, over TCP with a token. */
+/** The cost of each of its requests for a complete daemon that it follows, over TCP with a token. */
 async function measureReal(bare: ChildServer): Promise<Result[]> {
   await using stack = new AsyncDisposableStack();
   const daemons: BenchDaemon[] = [];
@@ -153,7 +153,7 @@ async function measureReal(bare: ChildServer): Promise<Result[]> {
   });
 }
 
-/** What one more follower costs a node for each event. */
+/** The cost of one more follower for a node per event. */
 async function measureEvents(node: BenchDaemon, door: Door): Promise<Result> {
   const change = await tellingApp(node, "told");
   const cost = async (): Promise<number> => {
@@ -176,7 +176,7 @@ async function measureEvents(node: BenchDaemon, door: Door): Promise<Result> {
   }
   const changes = runs * roundsPerRun;
   const perChange = told / (changes * following);
-  if (perChange < 1) throw new Error(`of ${changes} changes a follower was told of ${told / following}`);
+  if (perChange < 1) throw new Error(`of ${changes} changes a follower received ${told / following}`);
   const without = median(alone);
   const each = (median(followed) - without) / (following * perChange);
   return {
@@ -188,7 +188,7 @@ async function measureEvents(node: BenchDaemon, door: Door): Promise<Result> {
   };
 }
 
-/** An app of which each change of its settings is told. @returns makes one */
+/** An app whose settings changes are events. @returns a function that makes one */
 async function tellingApp(node: BenchDaemon, id: string): Promise<() => Promise<void>> {
   const settings = "settings: { properties: { word: { type: string, default: none, env: WORD } } }\n";
   const apps = createClient(AppService, socketTransport(node.socket, "grpc"));
@@ -200,7 +200,7 @@ async function tellingApp(node: BenchDaemon, id: string): Promise<() => Promise<
   };
 }
 
-/** Of the year before, and of a future with fields that nobody knows yet: against today's. */
+/** A platform of the previous year, and a future one with unknown fields, compared with today's. */
 async function measureVersions(node: BenchDaemon, { port, token }: Door): Promise<Result> {
   const files = createFileRegistry(
     fromBinary(FileDescriptorSetSchema, await readFile(join(root, "proto/svc-0.1.0.binpb"))),
@@ -217,7 +217,7 @@ async function measureVersions(node: BenchDaemon, { port, token }: Door): Promis
       body: Buffer.from(body),
     });
     const status = fromBinary(schema, new Uint8Array(await answer.arrayBuffer())) as { version?: string };
-    if (!answer.ok || (status.version ?? "") === "") throw new Error(`the answer was ${answer.status}`);
+    if (!answer.ok || (status.version ?? "") === "") throw new Error(`the response was ${answer.status}`);
   };
   const askBoth = async (): Promise<void> => {
     await ask(today, older);
@@ -249,12 +249,12 @@ interface Door {
   readonly token: string;
 }
 
-/** It follows and does not read: what the node keeps for it is bounded, and nobody else notices. */
+/** It follows and does not read: what the node buffers for it is limited, and nobody else notices. */
 async function measureSlow(node: BenchDaemon, { port, token }: Door): Promise<Result> {
   const follow = (): ClientRequest => {
     const headers = { authorization: `Bearer ${token}` };
     const asked = httpRequest({ host: "127.0.0.1", port, path: "/v1/events", headers });
-    // Taken, and never read.
+    // Accepted and never read.
     asked.on("response", (answer) => answer.pause()).on("error", () => undefined);
     return asked.end();
   };
@@ -269,7 +269,7 @@ async function measureSlow(node: BenchDaemon, { port, token }: Door): Promise<Re
   await sleep(500);
   await makeEvents();
   await sleep(toldMs);
-  if (reader.told < missed) throw new Error(`of ${missed} changes ${reader.told} were told`);
+  if (reader.told < missed) throw new Error(`of ${missed} changes ${reader.told} were received`);
   ended.abort();
   const { rss } = await memoryMib(node.pid);
   for (const stream of streams) stream.destroy();
@@ -284,7 +284,7 @@ async function measureSlow(node: BenchDaemon, { port, token }: Door): Promise<Re
   };
 }
 
-/** How long somebody else on the node waits for an answer while a platform's links come back. */
+/** The latency of another client of the node while a platform's links reconnect. */
 async function measureReturn(node: BenchDaemon, door: Door): Promise<Result[]> {
   const during = async (work: Promise<unknown>): Promise<number> => {
     const waits: number[] = [];
@@ -304,7 +304,7 @@ async function measureReturn(node: BenchDaemon, door: Door): Promise<Result[]> {
   const atOnce = await during(comeBack(door, returning, 0));
   const jittered = await during(comeBack(door, returning, spreadMs));
   const row = (what: string, measuredMs: number, goal: number): Result => ({
-    what: `p99 of somebody else's status while ${returning} links come back ${what}`,
+    what: `p99 of another client's status while ${returning} links reconnect ${what}`,
     measured: amount(measuredMs, "ms"),
     yardstick: `while nobody does ${amount(alone, "ms")}`,
     value: measuredMs / alone,
@@ -313,7 +313,7 @@ async function measureReturn(node: BenchDaemon, door: Door): Promise<Result[]> {
   return [row("all at once", atOnce, 100), row(`within ${spreadMs / 1_000} s, by chance`, jittered, 10)];
 }
 
-/** What a node does for a platform that was there and is gone, against before it came. */
+/** The work of a node for a platform that has disconnected, compared with the time before it connected. */
 async function measureAway(node: BenchDaemon, door: Door): Promise<Result> {
   const quiet = async (): Promise<number> => {
     const before = await threadsUs(node.pid);
@@ -328,14 +328,14 @@ async function measureAway(node: BenchDaemon, door: Door): Promise<Result> {
     const ended = new AbortController();
     await links.each((link) => link.follow(ended.signal));
   }
-  // The connections of those are broken now, as by a tunnel that has gone.
+  // These connections are broken now, as by a lost tunnel.
   await sleep(1_000);
   const after = await quiet();
   return {
-    what: `processor time of a second without a platform, after ${returning} links that broke`,
+    what: `CPU time per second without a platform, after ${returning} broken links`,
     measured: amount(after, "µs"),
     yardstick: `before they came ${amount(before, "µs")}`,
-    // Of a processor.
+    // A share of one CPU.
     value: after / 10_000,
     goal: 0.5,
     unit: "%",

@@ -1,8 +1,8 @@
-/** Looking at a host with many processes and sockets, against the programs that are there for it. */
+/** Listing a host with many processes and sockets, compared with the standard programs. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { hostSample, type HostReading } from "../src/host/host-sample.ts";
-import { readFilesystems } from "../src/host/filesystems.ts";
-import { KernelReader } from "../src/host/kernel-counters.ts";
+import { hostSample, type HostReading } from "../src/host/metrics/host-sample.ts";
+import { readFilesystems } from "../src/host/metrics/filesystems.ts";
+import { KernelReader } from "../src/host/metrics/kernel-counters.ts";
 import { Crowd } from "../test/support/crowd.ts";
 import { startDaemon, type BenchDaemon } from "./support/daemon.ts";
 import { cpuUs, getOnce } from "./support/load.ts";
@@ -79,7 +79,7 @@ async function measureList(
 async function measureStatus(daemon: BenchDaemon): Promise<Result> {
   const untilMs = performance.now() + polledForMs;
   const poll = async (path: string): Promise<void> => {
-    // Requests of their own: one that takes longer than a turn does not put off the next.
+    // Separate connections: a request that takes longer than an interval does not delay the next.
     const asked: Promise<unknown>[] = [];
     while (performance.now() < untilMs) {
       asked.push(getOnce(daemon, path));
@@ -97,7 +97,7 @@ async function measureStatus(daemon: BenchDaemon): Promise<Result> {
   };
   const [latencies] = await Promise.all([status(), poll(portsPath), poll(processesPath)]);
   return {
-    what: "status, p99, while ports and processes are asked for 5 times a second each",
+    what: "status, p99, while ports and processes are requested 5 times a second each",
     measured: amount(percentile(latencies, 0.99), "ms"),
     yardstick: `median ${amount(median(latencies), "ms")}`,
     value: percentile(latencies, 0.99),
@@ -107,7 +107,7 @@ async function measureStatus(daemon: BenchDaemon): Promise<Result> {
   };
 }
 
-/** What the event loop stands still for: all else of a sample happens elsewhere. */
+/** The time on the event loop: the rest of a sample runs elsewhere. */
 async function measureSample(): Promise<Result> {
   const kernel = new KernelReader();
   const filesystems = await readFilesystems();
@@ -135,7 +135,7 @@ async function measureSample(): Promise<Result> {
   };
 }
 
-/** With the samples that it takes meanwhile. */
+/** Including its samples in that time. */
 async function measureIdle(daemon: BenchDaemon): Promise<Result> {
   const before = await cpuUs(daemon.pid);
   await sleep(idleMs);

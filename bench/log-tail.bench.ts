@@ -1,4 +1,4 @@
-/** `logs --tail 100` of an app that has logged 1 GiB, against `tail`: nothing but the end may be read. */
+/** `logs --tail 100` of an app that has logged 1 GiB, compared with `tail`: only the end may be read. */
 import { mkdir, open, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { startDaemon } from "./support/daemon.ts";
@@ -26,7 +26,7 @@ export const bench: Bench = {
       () => daemon.get("/v1/apps/chatty/logs?tail=100"),
       () => runProgram("tail", "-n", "100", file),
     );
-    // The request's own cost is what the same request costs for an app that never logged.
+    // The request's own cost: the same request for an app that never logged.
     const { measuredMs: ownMs } = await compareMs(
       runs,
       () => daemon.get("/v1/apps/chatty-2/logs?tail=100"),
@@ -46,7 +46,7 @@ export const bench: Bench = {
   },
 };
 
-/** One log file of the form that log-files.mjs describes; returns its path. */
+/** One log file in the format of log-files.mjs; returns its path. */
 async function writeLog(dir: string): Promise<string> {
   await mkdir(dir, { recursive: true, mode: 0o700 });
   const path = join(dir, `${"0".repeat(15)}.log`);

@@ -1,4 +1,4 @@
-/** What svc costs while it does nothing: the daemon, and one app's supervisor. */
+/** The cost of an idle svc: the daemon, and one app's supervisor. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -31,7 +31,7 @@ export const bench: Bench = {
       await sleep(settleMs);
       weights = await Promise.all(pids.map(memoryMib));
     } finally {
-      // They would outlive the daemon.
+      // They would survive the daemon.
       await daemon.svc("app", "stop", ...ids);
     }
     return [

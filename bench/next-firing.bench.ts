@@ -1,18 +1,21 @@
-/** What scheduling costs: the next firing against cron-parser's and croner's, zones included, and one minute of many jobs. */
+/**
+ * The cost of scheduling: the next firing compared with cron-parser and croner, including zones, and one minute of many
+ * jobs.
+ */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { CronExpressionParser } from "cron-parser";
 import { Cron } from "croner";
-import { isDue, viewMinute } from "../src/scheduler/trigger/matcher.ts";
-import { nextFiring } from "../src/scheduler/trigger/next-firing.ts";
-import { TriggerParser, type Trigger } from "../src/scheduler/trigger/trigger.ts";
-import { Zones } from "../src/scheduler/trigger/zone.ts";
+import { isDue, viewMinute } from "../src/triggers/matcher.ts";
+import { nextFiring } from "../src/triggers/next-firing.ts";
+import { TriggerParser, type Trigger } from "../src/triggers/trigger.ts";
+import { Zones } from "../src/triggers/zone.ts";
 import { amount, type Bench, type Result } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 import { parseTrigger } from "../test/scheduler/support/parse-trigger.ts";
 
 const runs = 15;
-/** Asked of each of the three in every run, of ours so many times more: it would be too short to measure. */
+/** Calls of each of the three in every run, with a multiple for ours: it would be too short to measure. */
 const questions = 240;
 const ourShare = 100;
 const jobCount = 100_000;
@@ -93,7 +96,7 @@ function compareParsing(): Result[] {
   const startedAt = process.cpuUsage();
   for (const { text } of asked) parseTrigger(text);
   const aloneUs = spentUs(startedAt) / questions;
-  const measured = `${amount(costs.ours, "µs")} (one text alone, parsed by cron-parser: ${amount(aloneUs, "µs")})`;
+  const measured = `${amount(costs.ours, "µs")} (one text, parsed by cron-parser: ${amount(aloneUs, "µs")})`;
   return compared("parsing many triggers, and their next firing", measured, costs);
 }
 
@@ -190,7 +193,7 @@ function createQuestions(): Question[] {
   }));
 }
 
-/** Median processor time per question in microseconds; all three in turn, so that what else the machine does falls on all. */
+/** Median CPU time per call in microseconds; all three in turn, so that other load affects all. */
 function measure(works: Record<"ours" | "cronParser" | "croner", () => void>): typeof costs {
   const samples = { ours: [] as number[], cronParser: [] as number[], croner: [] as number[] };
   for (let run = -2; run < runs; run += 1) {

@@ -1,10 +1,11 @@
-/** What a call and a look at the route table cost, in this process, without any socket. */
+/** The cost of a call and of a route lookup in this process, without a socket. */
 import { create } from "@bufbuild/protobuf";
 import { DaemonService, GetStatusRequestSchema } from "../gen/svc/v1/daemon_pb.ts";
-import { createPipeline } from "../src/rpc/pipeline.ts";
-import { Router } from "../src/rest/router.ts";
-import { parseTemplate } from "../src/rest/template.ts";
-import { fakeServices } from "../test/transport/support/fake-services.ts";
+import { createPipeline } from "../src/server/rpc/pipeline.ts";
+import { canonicalPath } from "../src/server/rest/path.ts";
+import { Router } from "../src/server/rest/router.ts";
+import { parseTemplate } from "../src/server/rest/template.ts";
+import { fakeServices } from "../test/server/http/support/fake-services.ts";
 import { amount, type Bench } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 
@@ -31,18 +32,20 @@ export const bench: Bench = {
     }
 
     const router = new Router(syntheticRoutes());
-    const paths = Array.from({ length: routeCount }, (_, at) => `/v1/things${at}/some-id/parts`);
+    const paths = Array.from({ length: routeCount }, (_, at) =>
+      canonicalPath(`/v1/things${at}/some-id/parts`, { escapedSlash: "reject" }),
+    );
     const matchUs: number[] = [];
     for (let run = 0; run < runs; run += 1) {
       const startedAt = process.cpuUsage();
       for (let at = 0; at < matches; at += 1) {
-        if (router.match("GET", paths[at % routeCount] ?? "").kind !== "route") throw new Error("no match");
+        if (router.match("GET", paths[at % routeCount]!).kind !== "route") throw new Error("no match");
       }
       matchUs.push(spentUs(startedAt) / matches);
     }
     return [
       {
-        what: "a call through the pipeline: access, rules, handler, answer",
+        what: "a call through the pipeline: access, rules, handler, response",
         measured: `${amount(median(calledUs), "µs")} of processor time`,
         yardstick: `handler and \`create\` alone ${amount(median(directUs), "µs")}`,
         value: median(calledUs) - median(directUs),

@@ -1,4 +1,4 @@
-/** What REST answers cost the daemon, against bare `node:http` that sends the same bytes ready-made. */
+/** The cost of REST responses for the daemon, compared with plain `node:http` that sends the same bytes. */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ChildServer } from "./support/child-server.ts";
@@ -8,7 +8,7 @@ import { temporaryDirectory } from "./support/temporary-directory.ts";
 import { amount, type Bench, type Result } from "./support/result.ts";
 
 const runs = 15;
-/** Sent to both before anything counts: a daemon that lives has its code compiled, and so has the yardstick. */
+/** Sent to both before anything counts, so that both have compiled their code. */
 const warmUpRequests = 10_000;
 const listSizes = [100, 1_000];
 
@@ -26,7 +26,7 @@ export const bench: Bench = {
       const count = 100_000 / apps + 500;
       const what = `\`GET /v1/apps\`, ${apps.toLocaleString("en")} apps`;
       const socket = join(directory.path, "door.sock");
-      await using door = await ChildServer.start("door-server.ts", socket, String(apps));
+      await using door = await ChildServer.start("gateway-server.ts", socket, String(apps));
       const same = { path: "/v1/apps", what, goal: 0.8, count };
       results.push(await compare(door, directory.path, same));
       const changing = {
@@ -49,7 +49,7 @@ interface Question {
   count: number;
 }
 
-/** How much of the bare server's processor time per answer the measured one takes; above 1 it takes less. */
+/** The ratio of the plain server's CPU time per response to the measured one; above 1 the measured one needs less. */
 async function compare(
   measured: Target,
   dir: string,

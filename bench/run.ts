@@ -1,6 +1,6 @@
 /**
- * `npm run bench [NAME …]`: bundles, measures, and prints one table, which `bench/last.md` keeps too. Every number
- * stands beside a yardstick of the same run, so that the table means the same on every machine.
+ * `npm run bench [NAME …]`: bundles, measures, and prints one table, which is also written to `bench/last.md`. Every
+ * number has a baseline from the same run, so that the table means the same on every host.
  */
 import { glob, writeFile } from "node:fs/promises";
 import { arch, availableParallelism, release } from "node:os";

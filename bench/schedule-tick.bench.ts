@@ -1,12 +1,12 @@
-/** What a minute costs a daemon that has 100,000 jobs: processor time of the event loop, its longest slice, and memory. */
+/** The cost of a minute for a daemon with 100,000 jobs: CPU time of the event loop, its longest slice, and memory. */
 import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import { SlicedWork } from "../src/lib/sliced-work.ts";
 import { DueTable } from "../src/scheduler/clock/due-table.ts";
 import type { Job } from "../src/scheduler/jobs/job.ts";
-import { isDue, viewMinute } from "../src/scheduler/trigger/matcher.ts";
-import { TriggerParser } from "../src/scheduler/trigger/trigger.ts";
-import { Zones } from "../src/scheduler/trigger/zone.ts";
+import { isDue, viewMinute } from "../src/triggers/matcher.ts";
+import { TriggerParser } from "../src/triggers/trigger.ts";
+import { Zones } from "../src/triggers/zone.ts";
 import { amount, type Bench } from "./support/result.ts";
 import { median } from "./support/statistics.ts";
 
@@ -53,7 +53,7 @@ export const bench: Bench = {
         ),
       );
       const grownBytes = process.memoryUsage().heapUsed - usedBytes;
-      // A collection in between says nothing.
+      // A run with a garbage collection does not count.
       if (grownBytes >= 0) allocated.push(grownBytes);
       const startedAt = processorMs();
       const wanted = edited.filter(
@@ -128,7 +128,10 @@ export const bench: Bench = {
   },
 };
 
-/** Does work as the evaluator does, and tells what the event loop had of it: in processor time, since others run here too. */
+/**
+ * Runs work like the evaluator, and returns the event loop's part of it in CPU time, because other programs run here,
+ * too.
+ */
 async function inSlices(work: Generator<undefined, void>, countDue: () => number): Promise<Tick> {
   const slices: number[] = [];
   const finished = Promise.withResolvers<undefined>();

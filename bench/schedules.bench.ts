@@ -1,4 +1,4 @@
-/** What many schedules cost: to list, to push, to keep in memory; each held against the bare work of its parts. */
+/** The cost of many schedules: listing, pushing, memory; each compared with the plain work of its parts. */
 import { connect as connectSocket } from "node:net";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
@@ -33,8 +33,8 @@ const idOf = (index: number): string => `job-${String(index).padStart(6, "0")}`;
 const commandOf = (index: number): string => `/usr/local/bin/report --part ${index}`;
 
 /**
- * A push over gRPC in which every job changed, the client's part with it, against rows of the same text in one durable
- * transaction of a bare database: the whole document that svc keeps of a job, as less of it would be another work.
+ * A push over gRPC in which every job changed, including the client's part, compared with rows of the same text in one
+ * durable transaction of a plain database: the complete document that svc stores of a job.
  */
 async function measurePush(daemon: BenchDaemon): Promise<Result> {
   const transport = createGrpcTransport({
@@ -98,7 +98,7 @@ function openBare(path: string): DatabaseSync {
   return database;
 }
 
-/** All pages of the pushed jobs over REST, against reading their rows and printing as much JSON. */
+/** All pages of the pushed jobs over REST, compared with reading their rows and printing as much JSON. */
 async function measureList(daemon: BenchDaemon): Promise<Result> {
   using database = new DatabaseSync(join(daemon.storeDir, "svc.db"), { readOnly: true });
   const read = database.prepare("SELECT * FROM jobs ORDER BY owner_uid, id");
@@ -129,7 +129,7 @@ async function measureList(daemon: BenchDaemon): Promise<Result> {
   };
 }
 
-/** What the registry keeps of a job, against the text of the job itself. */
+/** The registry's memory per job, compared with the text of the job itself. */
 async function measureMemory(): Promise<Result> {
   await using directory = await temporaryDirectory();
   await using store = await openStore({ dir: directory.path });

@@ -1,4 +1,4 @@
-/** Whether heavy work stalls the others (S 1.2.3): status requests while an install and a clone of 2 GB run. */
+/** Whether heavy work delays other clients: status requests while an install and a clone of 2 GB run. */
 import { join } from "node:path";
 import { startDaemon } from "./support/daemon.ts";
 import { writeBulk } from "./support/bulk.ts";

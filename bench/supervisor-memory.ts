@@ -1,6 +1,4 @@
-/**
- * Prints what one supervisor costs in memory (proportional set size) while 20 apps run. `node bench/supervisor-memory.ts`
- */
+/** Prints one supervisor's memory (proportional set size) while 20 apps run. `node bench/supervisor-memory.ts` */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";

@@ -1,4 +1,4 @@
-/** What a unary call costs over Connect and gRPC, against connect-node with nothing around it. */
+/** The cost of a unary call over Connect and gRPC, compared with plain connect-node. */
 import { join } from "node:path";
 import { createClient } from "@connectrpc/connect";
 import { DaemonService } from "../gen/svc/v1/daemon_pb.ts";
@@ -10,7 +10,7 @@ import { temporaryDirectory } from "./support/temporary-directory.ts";
 
 const runs = 9;
 const calls = 600;
-/** Rounds of calls to both before anything counts: a daemon that lives has its code compiled, and so has the yardstick. */
+/** Rounds of calls to both before anything counts, so that both have compiled their code. */
 const warmUpRounds = 5;
 const atOnce = 4;
 const protocols = [
@@ -23,7 +23,7 @@ export const bench: Bench = {
   async run() {
     await using directory = await temporaryDirectory();
     const dir = directory.path;
-    await using door = await ChildServer.start("door-server.ts", join(dir, "door.sock"), "1");
+    await using door = await ChildServer.start("gateway-server.ts", join(dir, "door.sock"), "1");
     const results: Result[] = [];
     for (const { protocol, name, httpVersion } of protocols) {
       await using bare = await ChildServer.start(
@@ -43,7 +43,7 @@ export const bench: Bench = {
         { pid: bare.pid, work: callBare },
       );
       results.push({
-        what: `${name} unary call through the front door and the pipeline`,
+        what: `${name} unary call through the request gateway and the pipeline`,
         measured: `${amount(measuredUs, "µs")} of processor time`,
         yardstick: `bare connect-node ${amount(yardstickUs, "µs")}`,
         value: yardstickUs / measuredUs,

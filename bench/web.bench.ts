@@ -1,4 +1,7 @@
-/** The page in a browser: what its first load weighs, how soon it can be used, what open pages cost the daemon, how events fare. */
+/**
+ * The page in a browser: the size of its first load, the time until it is usable, the cost of open pages for the
+ * daemon, and the latency of events.
+ */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { DescService } from "@bufbuild/protobuf";
 import { createClient, type Client } from "@connectrpc/connect";
@@ -26,10 +29,10 @@ const idleMs = 15_000;
 const openMs = 30_000;
 const apps = 1_000;
 const logLines = 10_000;
-/** An hour of one a second. */
+/** An hour with one event per second. */
 const changes = 3_600;
 const changedAtOnce = 4;
-/** So long a frame is seen as a pause. */
+/** A frame of this duration is visible as a pause. */
 const pauseMs = 100;
 
 export const bench: Bench = {
@@ -56,7 +59,9 @@ export const bench: Bench = {
   },
 };
 
-/** All that comes over the wire for the page itself, headers too, until the overview stands with its charts. */
+/**
+ * All bytes that are transferred for the page itself, including headers, until the overview and its charts are shown.
+ */
 async function measureFirstLoad(daemon: TestDaemon, browser: Browser): Promise<Result[]> {
   const { page } = await openPage(browser);
   const session = await page.context().newCDPSession(page);
@@ -88,15 +93,15 @@ async function measureFirstLoad(daemon: TestDaemon, browser: Browser): Promise<R
   ];
 }
 
-/** What the page loads before it does anything. */
+/** The files that the page loads first. */
 async function namedByPage(daemon: TestDaemon): Promise<ReadonlySet<string>> {
   const html = await (await fetch(`http://127.0.0.1:${daemon.port}`)).text();
   return new Set(["/", ...[...html.matchAll(/"(\/web\/[\w.-]+)"/g)].map(([, path = ""]) => path)]);
 }
 
 /**
- * From the address on, its code traded for a token, until the page shows what is live and has nothing else to do: then a
- * click is answered at once. Nothing is in the browser's cache.
+ * From opening the address, including the exchange of its code for a token, until the page shows live data and is idle:
+ * then a click has an immediate effect. The browser's cache is empty.
  */
 async function measureStart(daemon: TestDaemon, browser: Browser): Promise<Result> {
   const times: number[] = [];
@@ -141,7 +146,7 @@ async function measureLog(daemon: TestDaemon, browser: Browser): Promise<Result>
   return result;
 }
 
-/** @param box what scrolls, an expression of the page's */
+/** @param box the scrolling element, an expression of the page */
 async function measureScrolling(page: Page, of: string, box: string): Promise<Result> {
   const [longest, frames] = await page.evaluate<[number, number]>(`new Promise((resolve) => {
     const box = ${box};
@@ -169,7 +174,7 @@ async function measureScrolling(page: Page, of: string, box: string): Promise<Re
   };
 }
 
-/** Half of them at the overview, half at an app with its log. */
+/** Half of them show the overview, half an app with its log. */
 async function measureOpenPages(daemon: TestDaemon, browser: Browser): Promise<Result> {
   const shareOver = async (timeMs: number): Promise<number> => {
     const before = await wholeCpuMs(daemon.pid);
@@ -184,7 +189,7 @@ async function measureOpenPages(daemon: TestDaemon, browser: Browser): Promise<R
     await visit(page, await addressFor(daemon));
     await page.getByText("Live").waitFor();
     if (count % 2 === 1) await page.evaluate("location.hash = '#/apps/web'");
-    // One that nobody sees would ask for nothing.
+    // A hidden page would request nothing.
     if ((await page.evaluate("document.hidden")) !== false) throw new Error("a page is hidden");
   }
   await sleep(settleMs);
@@ -200,7 +205,7 @@ async function measureOpenPages(daemon: TestDaemon, browser: Browser): Promise<R
   };
 }
 
-/** Changes of many apps, one after the other: how soon a follower hears of each, and what they leave in a tab. */
+/** Changes of many apps, one after the other: the latency for a follower, and the memory of a tab. */
 async function measureEvents(browser: Browser): Promise<Result[]> {
   await using daemon = await startBenchDaemon();
   await fillStore(daemon, apps);
@@ -251,12 +256,12 @@ async function measureEvents(browser: Browser): Promise<Result[]> {
   over.abort();
   await following;
   const heap = await heapBytes(page);
-  if (waits.length < changes) throw new Error(`${changes - waits.length} changes were never told`);
+  if (waits.length < changes) throw new Error(`${changes - waits.length} changes were never received`);
   const p99 = percentile(waits, 0.99);
   return [
     scrolling,
     {
-      what: `a change of one of ${apps} apps, from its call to whoever follows events, p99`,
+      what: `a change of one of ${apps} apps, from its call to a follower of events, p99`,
       measured: `${p99.toFixed(0)} ms`,
       yardstick: "200 ms",
       value: p99,
@@ -276,7 +281,7 @@ async function measureEvents(browser: Browser): Promise<Result[]> {
   ];
 }
 
-/** What is in use of the tab's heap, without what could go. */
+/** The used heap of the tab after a garbage collection. */
 async function heapBytes(page: Page): Promise<number> {
   const session = await page.context().newCDPSession(page);
   await session.send("HeapProfiler.collectGarbage");

@@ -1,6 +1,6 @@
 /**
- * `npm start`: a daemon to try svc with, in the foreground, for any user. All that it writes lies in `.svc/` of the
- * checkout: stop and remove the apps, then remove that directory, and it never was.
+ * `npm start`: runs a daemon for trying svc, in the foreground, for any user. It writes only to `.svc/` in the checkout.
+ * To clean up, stop and remove the apps, then remove that directory.
  */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -35,25 +35,24 @@ async function run(): Promise<void> {
   await claimStateDir();
   const socket = await placeSocket(stateDir, uid);
   if (await isListening(socket)) {
-    throw new Error(
-      `A daemon already listens on ${socket}: use it, or stop it first with Ctrl-C where it runs.`,
-    );
+    throw new Error(`A daemon already listens on ${socket}; use it, or stop it with Ctrl-C in its terminal.`);
   }
-  const port = await pickPort(preferredPort);
+  const port = await pickPort(preferredPort, join(stateDir, "port"));
   await writeFile(configFile, configuration(port, socket));
 
   const lacks = await missing({
-    root: "the daemon serves you alone, and apps run as you.",
+    root: "the daemon serves only you, and apps run as you.",
     docker: "the examples whoami and whoami-team, which are containers, cannot run.",
     git: "packages cannot be installed from git URLs.",
     python: "the example radicale cannot be installed.",
     go: "only `npm run gen` would use it.",
   });
   for (const line of lacks) console.log(line);
-  if (port !== preferredPort) console.log(`Port ${preferredPort} is taken: using ${port}.`);
+  if (port !== preferredPort)
+    console.log(`Using port ${port}: port ${preferredPort} is in use, or was at an earlier start.`);
   if (uid === 0)
     console.log(
-      "You are root: so are the apps that you install, until [apps] root_runs_as names an account.",
+      "You are root, so apps that you install run as root unless [apps] root_runs_as sets another user.",
     );
   if (!lacks.some((line) => line.startsWith("No git")))
     await createHelloRepository(examples, helloRepository);
@@ -75,20 +74,20 @@ async function run(): Promise<void> {
   );
 }
 
-/** Private for a user; under root other users may come by. */
+/** Private for a regular user; root's directory is accessible to other users. */
 async function claimStateDir(): Promise<void> {
   await mkdir(stateDir, { recursive: true, mode: uid === 0 ? 0o755 : 0o700 });
   const { uid: owner } = await stat(stateDir);
   if (owner !== uid) {
     throw new Error(
-      `${stateDir} belongs to uid ${owner} and you are uid ${uid}: start as that user, or remove it.`,
+      `${stateDir} belongs to uid ${owner}, but you are uid ${uid}; start as that user, or remove the directory.`,
     );
   }
 }
 
 function configuration(port: number, socket: string): string {
-  // A JSON string is a TOML basic string too.
-  return `# Written by \`npm start\` each time; for a daemon of your own, copy it and run \`svc daemon --config FILE\`.
+  // A JSON string is also a valid TOML basic string.
+  return `# Written by \`npm start\` each time; for your own daemon, copy it and run \`svc daemon --config FILE\`.
 [api]
 listen = "127.0.0.1:${port}"
 socket = ${JSON.stringify(socket)}
@@ -102,14 +101,14 @@ url = ${JSON.stringify(examples)}
 `;
 }
 
-/** Before the daemon, whose words go to its log: who waits is told what for. What fails here says so there. */
+/** Runs before the daemon, because the daemon's output goes to its log: progress and errors of the build appear in the terminal. */
 async function makeBundle(): Promise<void> {
   const asked = [join(root, ".ci/svc.mjs"), "--version"];
   const bundling = spawn(process.execPath, asked, { cwd: root, stdio: ["ignore", "ignore", "inherit"] });
   await once(bundling, "close");
 }
 
-/** In a session of its own, so that Ctrl-C comes once, from here. */
+/** In its own session, so that Ctrl-C reaches it only once, from this process. */
 async function startDaemon(): Promise<ChildProcess> {
   const log = await open(logFile, "w", 0o600);
   try {
@@ -123,10 +122,10 @@ async function startDaemon(): Promise<ChildProcess> {
   }
 }
 
-/** However long that takes: whoever waits is told, and ends it with Ctrl-C. */
+/** Waits without a limit: after a while it prints where to look, and the user can press Ctrl-C. */
 async function untilListening(socket: string, daemon: ChildProcess): Promise<boolean> {
   const slow = setTimeout(() => {
-    console.log(`The daemon does not answer yet; its log is ${logFile}.`);
+    console.log(`The daemon does not respond yet; its log is ${logFile}.`);
   }, startTimeoutMs);
   try {
     while (daemon.exitCode === null && daemon.signalCode === null) {
@@ -139,7 +138,7 @@ async function untilListening(socket: string, daemon: ChildProcess): Promise<boo
   }
 }
 
-/** Where one browser is signed in; empty when nobody says. */
+/** Sign-in URL of the web page; empty if it is not available. */
 async function pageAddress(socket: string): Promise<string> {
   const asked = [join(root, ".ci/svc.mjs"), "web", "--no-open", "--socket", socket];
   const answer = promisify(execFile)(process.execPath, asked, { timeout: startTimeoutMs });
@@ -147,19 +146,19 @@ async function pageAddress(socket: string): Promise<string> {
   return stdout.trim();
 }
 
-/** @param page where a browser is signed in; empty when that cannot be said */
+/** @param page sign-in URL of the web page; empty if it is not available */
 function welcome(port: number, socket: string, page: string): string {
   return `
-svc is running. Ctrl-C stops it; apps go on, and the next start finds them.
-${page === "" ? "" : `  look at it           ${page}\n                       (within 30 seconds, once)\n`}  REST, Connect, gRPC  http://127.0.0.1:${port}  (token in ${relative(root, join(stateDir, "api.token"))})
+svc is running. Ctrl-C stops it; apps keep running, and the next start finds them.
+${page === "" ? "" : `  web page             ${page}\n                       (within 30 seconds, once)\n`}  REST, Connect, gRPC  http://127.0.0.1:${port}  (token in ${relative(root, join(stateDir, "api.token"))})
   unix socket          ${socket}
   log                  ${relative(root, logFile)}
-  look at it again     npm run -s svc -- web
+  open it again        npm run -s svc -- web
 
 Try in another terminal, in this directory:
   npm run -s svc -- install hello
   npm run -s svc -- app start hello
-  curl http://127.0.0.1:8080
+  curl http://127.0.0.1:$(npm run -s svc -- ports hello -q)
 
 hello is also a git repository, with the tags v1.0.0 and v1.1.0 to upgrade between:
   ${pathToFileURL(helloRepository).href}

@@ -1,4 +1,4 @@
-// Generated from src/packages/manifest.schema.json by src/codegen/manifest-types.ts; `npm run gen` writes it.
+// Generated from src/packages/manifest/manifest.schema.json by src/codegen/manifest-types.ts; `npm run gen` writes it.
 
 interface Extensible {
   [key: `x-${string}`]: unknown;

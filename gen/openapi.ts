@@ -4,6 +4,94 @@
  */
 
 export interface paths {
+    "/v1/operations": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List operations
+         * @description Sorted newest first, without log lines.
+         *
+         *     Access: `USER`. Capability: `operations`.
+         */
+        get: operations["listOperations"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/operations/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Get an operation
+         * @description Includes its last log lines.
+         *
+         *     Access: `USER`. Capability: `operations`.
+         */
+        get: operations["getOperation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/operations/{id}/events": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * Follow an operation
+         * @description Sends its log lines in order, and its state after each change. The last event is its final state. Over REST each event is a line of JSON. The operation continues if the client disconnects.
+         *
+         *     Access: `USER`. Capability: `operations`.
+         */
+        get: operations["streamOperation"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/operations/{id}/cancel": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Cancel an operation
+         * @description Undoes what it has done. Returns at once; the operation is CANCELED when its work has stopped. Work that can no longer be undone continues. Fails with `not_possible` if the operation has finished.
+         *
+         *     Access: `USER`. Capability: `operations`.
+         */
+        post: operations["cancelOperation"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps": {
         parameters: {
             query?: never;
@@ -12,21 +100,18 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The apps that the caller may see, by id
-         * @description The apps that the caller may see, by id.
+         * List apps
+         * @description Sorted by ID; only apps that the caller may see.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *     Access: `USER`.
          */
         get: operations["listApps"];
         put?: never;
         /**
-         * Installs a package from a source, a git URL or a directory
-         * @description Installs a package from a source, a git URL or a directory; answers when it is installed (stopped).
-         *     Fails with `license_required` when the package ships a license that is not acknowledged, `ambiguous` when the
-         *     spec means several packages, `package_invalid`, `git_failed`, `source_failed` or `build_failed`. A failure leaves nothing behind.
-         *     A client that goes away cancels the install, until its last step has begun.
+         * Install an app
+         * @description Takes a package from a source, a git URL or a directory, and returns when the app is installed and stopped. Fails with `license_required` if the package has a license that is not acknowledged, `ambiguous` if `spec` matches several packages, `package_invalid`, `git_failed`, `source_failed` or `build_failed`. A failed install leaves nothing behind. If the client disconnects, the install is canceled, unless its last step has started.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *     Access: `USER`.
          */
         post: operations["installApp"];
         delete?: never;
@@ -43,19 +128,17 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One app
-         * @description One app.
-         *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         * Get an app
+         * @description Access: `USER`.
          */
         get: operations["getApp"];
         put?: never;
         post?: never;
         /**
-         * Stops the app and removes it with all its data
-         * @description Stops the app and removes it with all its data. Goes on when the client goes away.
+         * Remove an app
+         * @description Stops the app and deletes all of its data. Continues if the client disconnects.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *     Access: `USER`.
          */
         delete: operations["removeApp"];
         options?: never;
@@ -71,12 +154,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the app takes on disk
-         * @description What the app takes on disk: image, repository, data, custom volumes. Measured at the call.
+         * Get an app's disk usage
+         * @description Measures image, repository, data and custom volumes during the call.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.disk`.
+         *     Access: `USER`. Capability: `app.disk`.
          */
         get: operations["getAppDisk"];
         put?: never;
@@ -95,10 +176,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The container image of an app on the docker runtime
-         * @description The container image of an app on the docker runtime; an empty object for the other runtimes.
+         * Get an app's container image
+         * @description The response is empty for runtimes other than docker and compose.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *     Access: `USER`.
          */
         get: operations["getAppImage"];
         put?: never;
@@ -119,11 +200,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Pulls the app's image afresh and restarts a running app if it changed
-         * @description Pulls the app's image afresh and restarts a running app if it changed.
-         *     `pinned_image` (failed_precondition) for a pinned tag, a digest, a locally built image, or an app without an image.
+         * Pull an app's image again
+         * @description Restarts a running app if the image changed. Fails with `pinned_image` for a pinned tag, a digest, a locally built image, or an app without an image.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *     Access: `USER`.
          */
         post: operations["repullApp"];
         delete?: never;
@@ -140,12 +220,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The ports that the app publishes, resolved from the settings that it runs with
-         * @description The ports that the app publishes, resolved from the settings that it runs with; for a stopped app those of its next start.
+         * List an app's published ports
+         * @description The port numbers follow from the settings that the app runs with, or for a stopped app from those of its next start.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.ports`.
+         *     Access: `USER`. Capability: `app.ports`.
          */
         get: operations["listAppPorts"];
         put?: never;
@@ -164,12 +242,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Asks the sources and registries now what is newer than the caller's apps
-         * @description Asks the sources and registries now what is newer than the caller's apps. What cannot be asked is told with its reason.
+         * Check for updates
+         * @description Queries the sources and registries of the caller's apps during the call. An app whose source or registry does not respond has `problem` set.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `updates`.
+         *     Access: `USER`. Capability: `updates`.
          */
         get: operations["listUpdates"];
         put?: never;
@@ -190,15 +266,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Upgrades a stopped app (`app_running` otherwise) to the newest tag, to the tracked branch of a direct-repository
-         *     install, or to `version`
-         * @description Upgrades a stopped app (`app_running` otherwise) to the newest tag, to the tracked branch of a direct-repository
-         *     install, or to `version`. Answers when the new version is in place; a failure leaves the old version as it was.
-         *     `not_possible` for an app on a swarm of which a task has no node: the swarm would wait for it, and replace no other.
+         * Upgrade an app
+         * @description The target is the newest tag, the head of the tracked branch, or `version`. Fails with `app_running` unless the app is stopped or `stop_app` is set. Returns when the new version is in place. On failure the previous version stays in place. Fails with `not_possible` for a swarm app if no node can run one of its tasks: the swarm would wait for that task and replace no other.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.upgrade`.
+         *     Access: `USER`. Capability: `app.upgrade`.
          */
         post: operations["upgradeApp"];
         delete?: never;
@@ -217,14 +288,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a full copy under the next free `<id>-N` (see `App.id`), always stopped
-         * @description Makes a full copy under the next free `<id>-N` (see `App.id`), always stopped. Cloning a running app is allowed:
-         *     its files are copied as they are, which `source_running` says. `volumes_shared` for a compose project with volumes that are
-         *     not copied, unless `share_volumes` is set.
+         * Clone an app
+         * @description Makes a full copy, which is stopped, under `name` or the next free `<id>-N` (see `App.id`). If the app is running, the copy of its files may be inconsistent, and `source_running` is true. Fails with `volumes_shared` for a compose project with volumes that cannot be copied, unless `share_volumes` is set.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.clone`.
+         *     Access: `USER`. Capability: `app.clone`.
          */
         post: operations["cloneApp"];
         delete?: never;
@@ -243,12 +310,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Starts the app
-         * @description Starts the app; a running one stays as it is. Answers when it runs; `start_failed` with its last lines when it ends at
-         *     once, or before it starts when somebody else has one of its ports. What its health check says shows in `health` later:
-         *     AwaitAppStream waits for it. Where a swarm has no node for some of its tasks, the others run, and `state_reason` says so.
+         * Start an app
+         * @description Does nothing if the app is running. Returns when it runs. Fails with `start_failed` and the last log lines if the app exits at once, or if another process uses one of its ports. The health check appears in `health` later; AwaitAppStream waits for it. If a swarm has no node for some tasks, the others run and `state_reason` names the problem.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *     Access: `USER`.
          */
         post: operations["startApp"];
         delete?: never;
@@ -267,10 +332,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Stops every process of the app
-         * @description Stops every process of the app; a stopped one stays as it is. Goes on when the client goes away.
+         * Stop an app
+         * @description Stops all of its processes; does nothing if the app is stopped. Continues if the client disconnects.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *     Access: `USER`.
          */
         post: operations["stopApp"];
         delete?: never;
@@ -289,10 +354,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Stops the app, if it runs, and starts it
-         * @description Stops the app, if it runs, and starts it.
+         * Restart an app
+         * @description Stops the app if it runs, then starts it.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *     Access: `USER`.
          */
         post: operations["restartApp"];
         delete?: never;
@@ -311,13 +376,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Puts a stopped app on another engine, or back on this machine
-         * @description Puts a stopped app on another engine, or back on this machine; its next start is there. `app_running` while it runs.
-         *     `not_possible` where the engine is not there, or cannot give the package what it asks for.
+         * Move an app between engines
+         * @description The app must be stopped (`app_running` otherwise) and runs on the chosen engine from its next start. Fails with `not_possible` if the engine is not available or does not support what the package needs.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.swarm`.
+         *     Access: `USER`. Capability: `app.swarm`.
          */
         post: operations["placeApp"];
         delete?: never;
@@ -336,13 +398,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Has an app on a swarm run in so many tasks, now and from then on
-         * @description Has an app on a swarm run in so many tasks, now and from then on. Answers when the swarm knows; `tasks` tell how far it is.
-         *     `not_possible` for an app on this machine.
+         * Scale a swarm app
+         * @description Sets the number of tasks until it is changed again. Returns when the swarm accepted the number; `tasks` shows the progress. Fails with `not_possible` for an app that runs on this machine.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.swarm`.
+         *     Access: `USER`. Capability: `app.swarm`.
          */
         post: operations["scaleApp"];
         delete?: never;
@@ -361,15 +420,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Ends the operation that holds the app (an install, upgrade, clone, backup, restore or pull) as if whoever began it had gone
-         *     away
-         * @description Ends the operation that holds the app (an install, upgrade, clone, backup, restore or pull) as if whoever began it had gone
-         *     away: what it has done is undone, and its own call ends with `canceled`. Answers at once; what cannot be undone any more
-         *     goes on. `not_possible` where nothing is under way, or nothing that can be canceled.
+         * Cancel an app's current operation
+         * @description Cancels an install, upgrade, clone, backup, restore, pull, start or restart, and undoes what it has done. After a canceled start or restart the app is stopped. The call that started the operation fails with `canceled`. Returns at once. An operation that can no longer be undone continues. Fails with `not_possible` if nothing can be canceled.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.cancel`.
+         *     Access: `USER`. Capability: `app.cancel`.
          */
         post: operations["cancelAppOperation"];
         delete?: never;
@@ -386,14 +440,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What another engine needs to run the app
-         * @description What another engine needs to run the app: manifests that its own tools take, and a note for everything that they do not
-         *     carry over. Secrets are never in it: where one belongs stands `REPLACE-ME`, or a variable in a compose project for compose.
-         *     `not_possible` for a package that is not of the docker or compose runtime.
+         * Export an app's manifests
+         * @description Returns files for the tools of another engine, and a note for everything that they do not cover. Secrets are never included: files have `REPLACE-ME` instead, or a variable for compose. Fails with `not_possible` unless the package uses the docker or compose runtime.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.export`.
+         *     Access: `USER`. Capability: `app.export`.
          */
         get: operations["exportApp"];
         put?: never;
@@ -412,10 +462,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The last lines of the app's log, oldest first
-         * @description The last lines of the app's log, oldest first.
+         * Get an app's log lines
+         * @description Returns the last lines, oldest first.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *     Access: `USER`.
          */
         get: operations["getAppLogs"];
         put?: never;
@@ -434,22 +484,17 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The settings that the package defines and the values chosen for this app
-         * @description The settings that the package defines and the values chosen for this app.
+         * Get an app's settings
+         * @description Returns the schema from the package and the values of the app.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.settings`.
+         *     Access: `USER`. Capability: `app.settings`.
          */
         get: operations["getAppSettings"];
         /**
-         * Replaces the chosen values
-         * @description Replaces the chosen values. Keys that the package does not define and values that its schema refuses are
-         *     `invalid_request`, one violation per field, and change nothing. A running app takes them up at its next start.
+         * Replace an app's settings
+         * @description A key that the package does not define, or a value that its schema rejects, fails with `invalid_request` and one violation per field; then nothing changes. A running app uses the new values after its next start.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.settings`.
+         *     Access: `USER`. Capability: `app.settings`.
          */
         put: operations["updateAppSettings"];
         post?: never;
@@ -469,11 +514,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * A console token
-         * @description A console token: single use, valid 30 seconds, bound to the app and the session type. It opens a WebSocket, see
-         *     AttachConsole.
+         * Issue a console token
+         * @description The token works once, within 30 seconds, for one app and one session type. It opens a WebSocket; see AttachConsole.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *     Access: `USER`.
          */
         post: operations["issueConsoleToken"];
         delete?: never;
@@ -490,12 +534,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Disk footprints of the visible apps, largest first, and the capacity of the filesystem of the app store
-         * @description Disk footprints of the visible apps, largest first, and the capacity of the filesystem of the app store.
+         * Get disk usage of apps
+         * @description Lists the visible apps, largest first, and the capacity of the filesystem that holds the app store.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.disk`.
+         *     Access: `USER`. Capability: `app.disk`.
          */
         get: operations["getDiskReport"];
         put?: never;
@@ -514,12 +556,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The visible apps and the ports that they declare
-         * @description The visible apps and the ports that they declare.
+         * List ports of all apps
+         * @description Lists the visible apps with the ports that they declare.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.ports`.
+         *     Access: `USER`. Capability: `app.ports`.
          */
         get: operations["getPortReport"];
         put?: never;
@@ -538,12 +578,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * CPU, memory, disk and network of the visible running apps, sampled in one window of about 500 ms
-         * @description CPU, memory, disk and network of the visible running apps, sampled in one window of about 500 ms.
+         * Get resource usage of apps
+         * @description Samples CPU, memory, disk and network of the visible running apps over about 500 ms.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.stats`.
+         *     Access: `USER`. Capability: `app.stats`.
          */
         get: operations["getAppStats"];
         put?: never;
@@ -562,12 +600,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What an app used in the past, oldest to newest
-         * @description What an app used in the past, oldest to newest. It outlives the daemon; the last minute may be lost when it is killed.
+         * Get an app's usage history
+         * @description Samples are sorted oldest to newest. They survive a restart of the daemon; the last minute may be lost if the daemon is killed.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `app.stats.history`.
+         *     Access: `USER`. Capability: `app.stats.history`.
          */
         get: operations["getAppStatsHistory"];
         put?: never;
@@ -586,10 +622,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The compose projects of the visible apps
-         * @description The compose projects of the visible apps.
+         * List compose projects
+         * @description Only projects of visible apps.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *     Access: `USER`.
          */
         get: operations["listStacks"];
         put?: never;
@@ -608,12 +644,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The records, newest first
-         * @description The records, newest first.
+         * List audit records
+         * @description Sorted newest first.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `audit`.
+         *     Access: `ROOT`. Capability: `audit`.
          */
         get: operations["listAudit"];
         put?: never;
@@ -632,13 +666,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Computes every hash again, from the anchor to the newest record
-         * @description Computes every hash again, from the anchor to the newest record. An audit trail that was tampered with is an answer,
-         *     not an error.
+         * Verify the audit trail
+         * @description Computes every hash again, from the anchor to the newest record. Tampering is reported in the response, not as an error.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `audit`.
+         *     Access: `ROOT`. Capability: `audit`.
          */
         get: operations["verifyAudit"];
         put?: never;
@@ -657,12 +688,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Archives of one or all visible apps on one or all storages
-         * @description Archives of one or all visible apps on one or all storages.
+         * List backups
+         * @description Returns the archives of one or all visible apps, on one or all storages.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         get: operations["listBackups"];
         put?: never;
@@ -681,12 +710,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The storages, local first, without credentials
-         * @description The storages, local first, without credentials. A regular user sees names and kinds.
+         * List backup storages
+         * @description The local storage is first. Credentials are left out; regular users see only names and kinds.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         get: operations["listBackupStorages"];
         put?: never;
@@ -706,22 +733,18 @@ export interface paths {
         };
         get?: never;
         /**
-         * Makes or replaces a storage
-         * @description Makes or replaces a storage. One with another `managed_by` is not replaced: `not_possible`.
+         * Create or replace a storage
+         * @description Fails with `not_possible` if the storage has another `managed_by`.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `backups`.
+         *     Access: `ROOT`. Capability: `backups`.
          */
         put: operations["upsertBackupStorage"];
         post?: never;
         /**
-         * Removes a storage's entry
-         * @description Removes a storage's entry; its archives stay where they are.
+         * Remove a backup storage
+         * @description Its archives are not deleted.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `backups`.
+         *     Access: `ROOT`. Capability: `backups`.
          */
         delete: operations["removeBackupStorage"];
         options?: never;
@@ -739,12 +762,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Tries what a storage is asked for
-         * @description Tries what a storage is asked for: lists, writes, reads and deletes an object of its own, and says what works.
+         * Test a backup storage
+         * @description Lists, writes, reads and deletes a test object, and reports the result of each step.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `backups.test`.
+         *     Access: `ROOT`. Capability: `backups.test`.
          */
         post: operations["testBackupStorage"];
         delete?: never;
@@ -763,13 +784,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Builds one archive and pushes it to every storage
-         * @description Builds one archive and pushes it to every storage; answers with one result per storage. One that could not take it
-         *     does not fail the call.
+         * Create a backup
+         * @description Writes one archive to every storage and returns a result for each. The call succeeds even if some storages fail.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         post: operations["createBackup"];
         delete?: never;
@@ -788,14 +806,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Restores an archive into its app, or as a new one
-         * @description Restores an archive into its app, or as a new one. `app_running` (failed_precondition) without `stop_app` when it runs.
-         *     The archive is laid out beside the app, compared with its index, and only then put in place: until then, and when
-         *     anything fails, the app is as it was.
+         * Restore a backup
+         * @description Restores an archive into its app, or as a new app. Fails with `app_running` if the app runs and `stop_app` is not set. Fails with `license_required` if the archive needs licenses or permissions that were not accepted on this host, or if an app of root would come from an archive that this daemon did not create. The archive is unpacked beside the app and checked against its index before it replaces the app's files. Until then, and after any failure, the app is unchanged.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         post: operations["restoreBackup"];
         delete?: never;
@@ -812,23 +826,19 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What an archive says of itself
-         * @description What an archive says of itself. POST takes the identity of an encrypted one, which belongs into no URL.
+         * Get a backup
+         * @description Returns the metadata in an archive. Use POST for an encrypted archive, because `identity` must not be in a URL.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         get: operations["getBackup"];
         put?: never;
         post?: never;
         /**
-         * Deletes one archive
+         * Delete a backup
          * @description Deletes one archive.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         delete: operations["deleteBackup"];
         options?: never;
@@ -846,12 +856,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * What an archive says of itself
-         * @description What an archive says of itself. POST takes the identity of an encrypted one, which belongs into no URL.
+         * Get a backup
+         * @description Returns the metadata in an archive. Use POST for an encrypted archive, because `identity` must not be in a URL.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         post: operations["getBackup2"];
         delete?: never;
@@ -870,12 +878,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Reads an archive whole and compares every checksum
-         * @description Reads an archive whole and compares every checksum; `data_loss` when one differs.
+         * Verify a backup
+         * @description Reads the whole archive and compares every checksum; fails with `data_loss` if one differs.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         post: operations["verifyBackup"];
         delete?: never;
@@ -892,12 +898,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The entries of a directory of an archive
-         * @description The entries of a directory of an archive; its index alone is read. POST takes the identity of an encrypted one.
+         * List a backup's directory
+         * @description Reads only the index of the archive. Use POST for an encrypted archive, because `identity` must not be in a URL.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         get: operations["browseBackup"];
         put?: never;
@@ -918,12 +922,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * The entries of a directory of an archive
-         * @description The entries of a directory of an archive; its index alone is read. POST takes the identity of an encrypted one.
+         * List a backup's directory
+         * @description Reads only the index of the archive. Use POST for an encrypted archive, because `identity` must not be in a URL.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         post: operations["browseBackup2"];
         delete?: never;
@@ -940,13 +942,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One file out of an archive
-         * @description One file out of an archive; only the frames that hold it are read. REST answers its bare bytes. POST takes the
-         *     identity of an encrypted one.
+         * Read a file from a backup
+         * @description Reads only the frames that hold the file. Over REST the response is the file's raw bytes. Use POST for an encrypted archive, because `identity` must not be in a URL.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         get: operations["readBackupFile"];
         put?: never;
@@ -967,13 +966,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * One file out of an archive
-         * @description One file out of an archive; only the frames that hold it are read. REST answers its bare bytes. POST takes the
-         *     identity of an encrypted one.
+         * Read a file from a backup
+         * @description Reads only the frames that hold the file. Over REST the response is the file's raw bytes. Use POST for an encrypted archive, because `identity` must not be in a URL.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         post: operations["readBackupFile2"];
         delete?: never;
@@ -990,12 +986,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * An archive as it is, an encrypted one encrypted
-         * @description An archive as it is, an encrypted one encrypted. REST answers its bare bytes, or one `Range` of them.
+         * Download a backup
+         * @description Returns the archive as it is stored; an encrypted one stays encrypted. Over REST the response is the raw bytes, or one `Range` of them.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups`.
+         *     Access: `USER`. Capability: `backups`.
          */
         get: operations["downloadBackup"];
         put?: never;
@@ -1014,21 +1008,17 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * When an app is backed up by itself, and how that goes
-         * @description When an app is backed up by itself, and how that goes: what its package recommends, unless something else was set.
+         * Get an app's backup policy
+         * @description Returns the recommendation of the package unless another policy is set.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups.policy`.
+         *     Access: `USER`. Capability: `backups.policy`.
          */
         get: operations["getBackupPolicy"];
         /**
-         * Sets when an app is backed up by itself, in the place of what its package recommends
-         * @description Sets when an app is backed up by itself, in the place of what its package recommends.
+         * Set an app's backup policy
+         * @description Overrides the recommendation of the package.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups.policy`.
+         *     Access: `USER`. Capability: `backups.policy`.
          */
         put: operations["setBackupPolicy"];
         post?: never;
@@ -1047,14 +1037,10 @@ export interface paths {
         };
         get?: never;
         /**
-         * Puts an archive from elsewhere into a storage, once it is known to be whole
-         * @description Puts an archive from elsewhere into a storage, once it is known to be whole. It keeps the owner that it names; a
-         *     regular user's must be their own. An encrypted one stays encrypted as it is, and needs its identity, which REST has no
-         *     place for; what is not is encrypted for the storage's recipients.
+         * Upload a backup
+         * @description Verifies an archive from elsewhere and writes it to a storage. The owner in the archive is unchanged; a regular user can upload only their own. An encrypted archive is stored as it is; the call needs its `identity`, which REST cannot send. An unencrypted archive is encrypted for the storage's recipients.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `backups.upload`.
+         *     Access: `USER`. Capability: `backups.upload`.
          */
         put: operations["uploadBackup"];
         post?: never;
@@ -1072,12 +1058,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The caller's credentials
-         * @description The caller's credentials; everybody's for root. By owner and name, without secrets.
+         * List credentials
+         * @description Returns the caller's credentials, or all of them for root, sorted by owner and name. Secrets are left out.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `credentials`.
+         *     Access: `USER`. Capability: `credentials`.
          */
         get: operations["listCredentials"];
         put?: never;
@@ -1097,22 +1081,16 @@ export interface paths {
         };
         get?: never;
         /**
-         * Makes or replaces a credential of the caller
-         * @description Makes or replaces a credential of the caller.
+         * Create or replace a credential
+         * @description The caller is its owner.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `credentials`.
+         *     Access: `USER`. Capability: `credentials`.
          */
         put: operations["upsertCredential"];
         post?: never;
         /**
-         * Removes a credential of the caller
-         * @description Removes a credential of the caller.
-         *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `credentials`.
+         * Remove a credential
+         * @description Access: `USER`. Capability: `credentials`.
          */
         delete: operations["removeCredential"];
         options?: never;
@@ -1128,10 +1106,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Version, capabilities and the counters of the apps that the caller may see
-         * @description Version, capabilities and the counters of the apps that the caller may see.
+         * Get the daemon's status
+         * @description Returns its version, its capabilities and the number of apps that the caller may see.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
+         *     Access: `USER`.
          */
         get: operations["getStatus"];
         put?: never;
@@ -1150,14 +1128,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Metrics in the text format of Prometheus (version 0.0.4)
-         * @description Metrics in the text format of Prometheus (version 0.0.4): of the host, under node_exporter's names where it has one; of
-         *     each app, with the label `app`; of the daemon itself: calls, durations, event loop, memory, processor time and open files
-         *     of its process, apps by state, writes to its store.
+         * Get metrics for Prometheus
+         * @description The response is in the text format, version 0.0.4. It covers the host, under the names of node_exporter where it has them; each app, with the label `app`; and the daemon: calls, durations, event loop, memory, CPU time, open files, apps by state, and database writes.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `metrics.daemon`.
+         *     Access: `ROOT`. Capability: `metrics.daemon`.
          */
         get: operations["getDaemonMetrics"];
         put?: never;
@@ -1178,13 +1152,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Reads the configuration file again, and takes over what can change while the daemon runs
-         * @description Reads the configuration file again, and takes over what can change while the daemon runs; of one that is wrong
-         *     (`invalid_request`), nothing. SIGHUP does the same.
+         * Reload the configuration file
+         * @description Applies every setting that can change while the daemon runs. Fails with `invalid_request` if the file is not valid; then nothing changes. SIGHUP does the same.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `config.reload`.
+         *     Access: `ROOT`. Capability: `config.reload`.
          */
         post: operations["reloadConfig"];
         delete?: never;
@@ -1201,12 +1172,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The containers of the host, with the app that owns them where there is one
-         * @description The containers of the host, with the app that owns them where there is one.
+         * List containers
+         * @description Includes the app that owns a container, if any.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `docker`.
+         *     Access: `ROOT`. Capability: `docker`.
          */
         get: operations["listContainers"];
         put?: never;
@@ -1225,12 +1194,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * CPU, memory, network and block usage, all sampled in one window of about 500 ms
-         * @description CPU, memory, network and block usage, all sampled in one window of about 500 ms.
+         * Get resource usage of containers
+         * @description Samples CPU, memory, network and block I/O over about 500 ms.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `docker`.
+         *     Access: `ROOT`. Capability: `docker`.
          */
         get: operations["listContainerStats"];
         put?: never;
@@ -1249,12 +1216,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The images of the host
-         * @description The images of the host.
-         *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `docker`.
+         * List container images
+         * @description Access: `ROOT`. Capability: `docker`.
          */
         get: operations["listImages"];
         put?: never;
@@ -1273,12 +1236,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The named volumes of the host
-         * @description The named volumes of the host.
+         * List volumes
+         * @description Returns the volumes of the container engine.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `docker`.
+         *     Access: `ROOT`. Capability: `docker`.
          */
         get: operations["listVolumes"];
         put?: never;
@@ -1297,12 +1258,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The networks of the host
-         * @description The networks of the host: inventory only.
-         *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `docker`.
+         * List networks
+         * @description Access: `ROOT`. Capability: `docker`.
          */
         get: operations["listNetworks"];
         put?: never;
@@ -1321,12 +1278,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What images, containers, volumes and the build cache take
-         * @description What images, containers, volumes and the build cache take. Expensive: on demand, not for polling.
+         * Get Docker disk usage
+         * @description Measures images, containers, volumes and the build cache. This is expensive; do not poll it.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `docker`.
+         *     Access: `ROOT`. Capability: `docker`.
          */
         get: operations["getDockerDiskUsage"];
         put?: never;
@@ -1347,12 +1302,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Removes unused items one at a time
-         * @description Removes unused items one at a time; what an installed app still needs is passed over, with the reason.
+         * Prune unused Docker objects
+         * @description Removes one object at a time. Objects that an installed app still needs are skipped, with the reason.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `docker`.
+         *     Access: `ROOT`. Capability: `docker`.
          */
         post: operations["pruneDocker"];
         delete?: never;
@@ -1371,13 +1324,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Controls one container or the members of a compose project
-         * @description Controls one container or the members of a compose project. `owned_by_app` (failed_precondition) for a container of
-         *     an installed app or of its compose project.
+         * Control a container or project
+         * @description Acts on one container, or on the members of a compose project. Fails with `owned_by_app` for a container of an installed app or of its compose project.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `docker.control`.
+         *     Access: `ROOT`. Capability: `docker.control`.
          */
         post: operations["controlContainer"];
         delete?: never;
@@ -1394,12 +1344,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One container, with what the engine says about it
-         * @description One container, with what the engine says about it.
+         * Inspect a container
+         * @description Returns a summary and the engine's own document.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `docker`.
+         *     Access: `ROOT`. Capability: `docker`.
          */
         get: operations["inspectContainer"];
         put?: never;
@@ -1418,12 +1366,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The last lines that a container printed
-         * @description The last lines that a container printed.
+         * Get a container's log lines
+         * @description Returns the last lines.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `docker`.
+         *     Access: `ROOT`. Capability: `docker`.
          */
         get: operations["getContainerLogs"];
         put?: never;
@@ -1442,13 +1388,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What happens to what the caller may see, in order and at least once
-         * @description What happens to what the caller may see, in order and at least once: from now on, or from where an earlier stream
-         *     ended. Over REST each event is a line of JSON.
+         * Follow events
+         * @description Sends events about objects that the caller may see, in order and at least once, from now on or from where an earlier stream ended. Over REST each event is a line of JSON.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `events`.
+         *     Access: `USER`. Capability: `events`.
          */
         get: operations["streamEvents"];
         put?: never;
@@ -1467,12 +1410,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Entries of a directory, by the bytes of their names
-         * @description Entries of a directory, by the bytes of their names.
+         * List a directory
+         * @description Entries are sorted by the bytes of their names.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         get: operations["listDirectory"];
         put?: never;
@@ -1491,12 +1432,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One file, directory or link
-         * @description One file, directory or link; a link is not followed.
+         * Get a file's attributes
+         * @description Works for files, directories and links; does not follow a link.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         get: operations["statPath"];
         put?: never;
@@ -1517,12 +1456,8 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a directory
-         * @description Makes a directory.
-         *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         * Create a directory
+         * @description Access: `USER`. Capability: `files`.
          */
         post: operations["createDirectory"];
         delete?: never;
@@ -1541,12 +1476,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Moves or renames
-         * @description Moves or renames; to another file system by a copy that is on its disk before the original goes.
+         * Move or rename a file
+         * @description To another filesystem, the file is copied, and the original is removed after the copy is on disk.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         post: operations["movePath"];
         delete?: never;
@@ -1565,12 +1498,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Copies a file or a whole directory, with modes, times, links, holes and attributes
-         * @description Copies a file or a whole directory, with modes, times, links, holes and attributes. The copy is whole before it is seen.
+         * Copy a file or directory
+         * @description Preserves modes, times, links, holes and attributes. The copy becomes visible when it is complete.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         post: operations["copyPath"];
         delete?: never;
@@ -1589,12 +1520,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Deletes files and directories with all they hold
-         * @description Deletes files and directories with all they hold. What cannot be deleted stays, and the rest goes on.
+         * Delete files and directories
+         * @description Directories are deleted with their content. If something cannot be deleted, the rest still is.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         post: operations["deletePaths"];
         delete?: never;
@@ -1613,13 +1542,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Packs files and directories into an archive, each under its own last name
-         * @description Packs files and directories into an archive, each under its own last name. Links stay links, and the same file is packed
-         *     once in a tar. Sockets, FIFOs and devices are left out. What cannot be read fails it, and no archive is left.
+         * Create an archive
+         * @description Packs files and directories under the last component of their path. Links stay links; in a tar, a file with several links is stored once. Sockets, FIFOs and devices are left out. If something cannot be read, the call fails and leaves no archive.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         post: operations["createArchive"];
         delete?: never;
@@ -1638,14 +1564,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Unpacks an archive into a directory, whole or not at all
-         * @description Unpacks an archive into a directory, whole or not at all. What is in it belongs to the caller. An archive with names that
-         *     lead out of it, files behind its own links, hard links out of it, devices, files that would run as their owner, a name
-         *     twice, other sizes than it says or more than the bounds of the request is `archive_refused`.
+         * Extract an archive
+         * @description Unpacks everything into a directory, or nothing. The caller owns the files. Fails with `archive_refused` if the archive has paths or hard links that lead outside, files behind its own symbolic links, devices, setuid or setgid files, duplicate names, wrong sizes, or more content than the limits in the request allow.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         post: operations["extractArchive"];
         delete?: never;
@@ -1662,23 +1584,17 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Downloads a regular file
-         * @description Downloads a regular file; REST answers its bare bytes, with an `ETag`, and takes `Range` and `If-Range`.
+         * Download a file
+         * @description Works for regular files. Over REST the response is the raw bytes with an `ETag`; `Range` and `If-Range` are supported.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         get: operations["readFile"];
         /**
-         * Uploads a file
-         * @description Uploads a file; REST takes its bare bytes, and `If-Match` with an entity tag (`changed`, 412, when the file has another
-         *     one by now). The first message names the target, all carry content. The file is on the disk before it takes its place in
-         *     one step: it is never half there. It keeps mode, owner, group and attributes of the one that it replaces.
+         * Upload a file
+         * @description Over REST the body is the raw bytes; `If-Match` with an entity tag fails with `changed` (412) if the file has another tag. The first message names the target; all messages carry content. The new file is written to disk first and then replaces the target in one step, so readers never see a partial file. A replaced file's mode, owner, group and attributes are kept.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         put: operations["writeFile"];
         post?: never;
@@ -1696,14 +1612,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The last lines of a regular file, and with `follow` what is written to it from then on, for as long as its caller stays
-         * @description The last lines of a regular file, and with `follow` what is written to it from then on, for as long as its caller stays. A file
-         *     that was emptied is read from its beginning again, one that was replaced (as logs are rotated) is left for its successor.
-         *     REST answers bare bytes.
+         * Read the end of a file
+         * @description With `follow`, also sends what is appended, until the client disconnects. A truncated file is read from its start again; if log rotation replaces the file, reading continues in the new one. Over REST the response is raw bytes.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         get: operations["tailFile"];
         put?: never;
@@ -1722,13 +1634,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Finds files by their names, by lines in them, or both, in a directory and all below it on the same file system
-         * @description Finds files by their names, by lines in them, or both, in a directory and all below it on the same file system. Links are not
-         *     followed; only regular files are read, and those with a NUL in their first 8 KiB are not. What cannot be read is counted.
+         * Search files
+         * @description Finds files by name, by content, or both, in a directory and everything below it on the same filesystem. Links are not followed. Only regular files are read, except those with a NUL byte in their first 8 KiB. Unreadable entries are counted.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         get: operations["searchFiles"];
         put?: never;
@@ -1747,13 +1656,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What a directory and all below it take, on the same file system
-         * @description What a directory and all below it take, on the same file system: each directory down to `depth` as soon as it is known, the
-         *     directory itself last. A file with several links counts once.
+         * Get a directory's disk usage
+         * @description Covers everything below it on the same filesystem. Sends each directory down to `depth` as soon as it is measured, and the requested directory last. A file with several links counts once.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         get: operations["getDiskUsage"];
         put?: never;
@@ -1774,12 +1680,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Sets mode, owner and group
-         * @description Sets mode, owner and group; below a directory what cannot be changed is passed over, and the first of it is said.
+         * Set mode, owner and group
+         * @description With `recursive`, entries that cannot be changed are skipped, and the response has the first error.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         *     Access: `USER`. Capability: `files`.
          */
         post: operations["setPathAttributes"];
         delete?: never;
@@ -1796,12 +1700,8 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The local users and groups
-         * @description The local users and groups.
-         *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `files`.
+         * List local users and groups
+         * @description Access: `USER`. Capability: `files`.
          */
         get: operations["listSystemIdentities"];
         put?: never;
@@ -1820,13 +1720,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The newest system sample
-         * @description The newest system sample. A daemon that has just been started waits for its first one, about a second; `not_ready`
-         *     (unavailable) where that does not come in 5 s.
+         * Get system metrics
+         * @description Returns the newest sample. Fails with `not_ready` until the first sample exists, about a second after the daemon starts.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `metrics`.
+         *     Access: `USER`. Capability: `metrics`.
          */
         get: operations["getSystemMetrics"];
         put?: never;
@@ -1845,12 +1742,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Samples of the past, oldest to newest
-         * @description Samples of the past, oldest to newest. They outlive the daemon; the last minute may be lost when it is killed.
+         * Get the history of system metrics
+         * @description Samples are sorted oldest to newest. They survive a restart of the daemon; the last minute may be lost if the daemon is killed.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `metrics`.
+         *     Access: `USER`. Capability: `metrics`.
          */
         get: operations["getMetricsHistory"];
         put?: never;
@@ -1869,14 +1764,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The ports that processes of the host really listen on, from the kernel's network tables, with their
-         *     container and app where the caller may see them
-         * @description The ports that processes of the host really listen on, from the kernel's network tables, with their
-         *     container and app where the caller may see them.
+         * List listening ports
+         * @description Lists the ports that processes of the host listen on, from the kernel's network tables, with container and app if the caller may see them.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `ports.listening`.
+         *     Access: `USER`. Capability: `ports.listening`.
          */
         get: operations["listListeningPorts"];
         put?: never;
@@ -1895,13 +1786,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * The processes of the host, as far as the kernel shows them to the caller
-         * @description The processes of the host, as far as the kernel shows them to the caller: all of them with their command lines, but own
-         *     ones alone for a regular user where `/proc` is mounted with `hidepid`.
+         * List processes
+         * @description Root sees all processes. Regular users see the processes that the kernel shows to them: all of them, or only their own if `/proc` is mounted with `hidepid`.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `processes`.
+         *     Access: `USER`. Capability: `processes`.
          */
         get: operations["listProcesses"];
         put?: never;
@@ -1922,13 +1810,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Sends a signal
-         * @description Sends a signal. `denied` (permission_denied) for pid 1, the daemon itself, its helpers, the supervisors of apps and
-         *     kernel threads; `not_found` when the pid is gone; `pid_reused` (failed_precondition) when its start marker is another.
+         * Send a signal to a process
+         * @description Fails with `denied` for PID 1, the daemon, its helpers, the supervisors of apps and kernel threads; `not_found` if no process has this PID; and `pid_reused` if its start marker differs from `expected_start_ticks`.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `processes`.
+         *     Access: `ROOT`. Capability: `processes`.
          */
         post: operations["signalProcess"];
         delete?: never;
@@ -1945,12 +1830,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Jobs with their next firing and last run, by owner and id
-         * @description Jobs with their next firing and last run, by owner and id.
+         * List scheduled jobs
+         * @description Includes the next firing and the last run of each. Sorted by owner and ID.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `schedules`.
+         *     Access: `USER`. Capability: `schedules`.
          */
         get: operations["listSchedules"];
         put?: never;
@@ -1969,34 +1852,23 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * One job
-         * @description One job.
-         *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `schedules`.
+         * Get a scheduled job
+         * @description Access: `USER`. Capability: `schedules`.
          */
         get: operations["getSchedule"];
         /**
-         * Makes or replaces a job
-         * @description Makes or replaces a job; with `create_only` only makes one, with `revision` only replaces the one that was read.
-         *     `job_owned` (failed_precondition) when it belongs to another `managed_by`; not_found when a job that is not there is
-         *     claimed to be managed: only ReplaceManagedSchedules makes those. Whoever has the root context makes root's jobs, through
-         *     sudo too, as they run with root's rights. A user may have 1,000 jobs, root 100,000 (too_many).
+         * Create or replace a job
+         * @description With `create_only`, fails if the job exists; with `revision`, fails if it changed since it was read. Fails with `job_owned` if the job has another `managed_by`, and with `not_found` for a new job with `managed_by`: only ReplaceManagedSchedules creates managed jobs. Callers with root rights, including sudo, create root's jobs, because these run with root's rights. A regular user can have 1,000 jobs, root 100,000 (`too_many`).
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `schedules`.
+         *     Access: `USER`. Capability: `schedules`.
          */
         put: operations["upsertSchedule"];
         post?: never;
         /**
-         * Removes a job and its runs
-         * @description Removes a job and its runs. A run that goes is canceled.
+         * Remove a scheduled job
+         * @description Also removes its runs and cancels a running one.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `schedules`.
+         *     Access: `USER`. Capability: `schedules`.
          */
         delete: operations["removeSchedule"];
         options?: never;
@@ -2013,14 +1885,10 @@ export interface paths {
         };
         get?: never;
         /**
-         * Replaces all of root's jobs of one `managed_by`, as a whole or not at all, and answers the first 1000 of them
-         * @description Replaces all of root's jobs of one `managed_by`, as a whole or not at all, and answers the first 1000 of them. A job that
-         *     stays as it is keeps its runs, and so does one that is changed. Other jobs are never touched: when an id is one of
-         *     theirs, nothing is written (`job_owned`).
+         * Replace managed jobs
+         * @description Replaces all of root's jobs with one `managed_by`, or none of them if anything fails, and returns the first 1000. Jobs that stay or change keep their runs. Other jobs are never changed: if the ID of one is in the request, the call fails with `job_owned`.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `schedules`.
+         *     Access: `ROOT`. Capability: `schedules`.
          */
         put: operations["replaceManagedSchedules"];
         post?: never;
@@ -2040,12 +1908,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Starts a run and answers without waiting for it
-         * @description Starts a run and answers without waiting for it. While one goes, answers that one with `started: false`.
+         * Run a job now
+         * @description Returns without waiting for the end. If the job is running, returns the current run with `started: false`.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `schedules`.
+         *     Access: `USER`. Capability: `schedules`.
          */
         post: operations["runSchedule"];
         delete?: never;
@@ -2064,12 +1930,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Cancels the run under way
-         * @description Cancels the run under way; its processes are ended. `failed_precondition` when none is.
+         * Cancel a job's current run
+         * @description Kills its processes. Fails with `not_possible` if the job is not running.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `schedules`.
+         *     Access: `USER`. Capability: `schedules`.
          */
         post: operations["cancelScheduleRun"];
         delete?: never;
@@ -2086,13 +1950,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Runs of a job, newest first
-         * @description Runs of a job, newest first; at most 50 are kept. In pages of some 256 KiB of what they printed, which may be 6 MiB in all:
-         *     the answer to a unary call is one message, which gRPC and Connect cannot stream.
+         * List a job's runs
+         * @description Sorted newest first; the daemon stores at most 50 per job. A page holds about 256 KiB of output, because all output together can be 6 MiB and a unary response is one message.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `schedules`.
+         *     Access: `USER`. Capability: `schedules`.
          */
         get: operations["listScheduleRuns"];
         put?: never;
@@ -2113,12 +1974,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * When a trigger would fire, without a job
-         * @description When a trigger would fire, without a job.
+         * Preview a trigger
+         * @description Returns the next firings of a trigger, without a job.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `schedules`.
+         *     Access: `USER`. Capability: `schedules`.
          */
         post: operations["previewSchedule"];
         delete?: never;
@@ -2137,13 +1996,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a code that opens one session as the caller, once, within 30 seconds
-         * @description Makes a code that opens one session as the caller, once, within 30 seconds. At most 100 codes of one user wait
-         *     (`too_many`, resource_exhausted).
+         * Issue a session code
+         * @description The code opens one session as the caller, once, within 30 seconds. A user can have 100 unused codes (`too_many`).
          *
-         *     Access: any peer of the socket; no bearer token.
-         *
-         *     Capability: `sessions`.
+         *     Access: `PEER`. Capability: `sessions`.
          */
         post: operations["issueSessionCode"];
         delete?: never;
@@ -2159,27 +2015,50 @@ export interface paths {
             path?: never;
             cookie?: never;
         };
-        get?: never;
+        /**
+         * List open sessions
+         * @description Returns the sessions of the caller's user, newest first.
+         *
+         *     Access: `USER`. Capability: `sessions.list`.
+         */
+        get: operations["listSessions"];
         put?: never;
         /**
-         * Trades the code, which is presented as bearer token, for the token of a session, and uses the code up
-         * @description Trades the code, which is presented as bearer token, for the token of a session, and uses the code up. At most 20 sessions
-         *     of one user are open (`too_many`, resource_exhausted).
+         * Open a session
+         * @description Exchanges the code, sent as bearer token, for the token of a session; the code cannot be used again. A user can have 20 open sessions (`too_many`). The web UI sets `cookie`: the token is then split between an HttpOnly cookie and `key`, which the page sends as `Authorization: Session KEY`, so that neither half is usable without the other.
          *
-         *     Access: the code of a session as bearer token.
-         *
-         *     Capability: `sessions`.
+         *     Access: `CODE`. Capability: `sessions`.
          */
         post: operations["openSession"];
         /**
-         * Ends sessions, and what runs with them
-         * @description Ends sessions, and what runs with them: the one whose token is presented; all of the caller's user for any other caller.
+         * End all sessions
+         * @description A caller with a session's token ends only that session; other callers end all sessions of their user. Running calls of the sessions end too.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `sessions`.
+         *     Access: `USER`. Capability: `sessions`.
          */
         delete: operations["endSessions"];
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/sessions/{id}": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        post?: never;
+        /**
+         * End a session
+         * @description Also ends its running calls. A session of another user is `not_found`.
+         *
+         *     Access: `USER`. Capability: `sessions.list`.
+         */
+        delete: operations["endSession"];
         options?: never;
         head?: never;
         patch?: never;
@@ -2193,12 +2072,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * All sources, by name
-         * @description All sources, by name.
+         * List sources
+         * @description Sorted by name.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `sources`.
+         *     Access: `USER`. Capability: `sources`.
          */
         get: operations["listSources"];
         put?: never;
@@ -2218,22 +2095,18 @@ export interface paths {
         };
         get?: never;
         /**
-         * Adds a source, or gives one another URL
-         * @description Adds a source, or gives one another URL. `not_possible` for one of the configuration file.
+         * Add or change a source
+         * @description Fails with `not_possible` for a source in the configuration file.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `sources`.
+         *     Access: `ROOT`. Capability: `sources`.
          */
         put: operations["upsertSource"];
         post?: never;
         /**
-         * Removes a source
-         * @description Removes a source; what was installed from it stays. `not_possible` for one of the configuration file.
+         * Remove a source
+         * @description Installed apps stay. Fails with `not_possible` for a source in the configuration file.
          *
-         *     Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).
-         *
-         *     Capability: `sources`.
+         *     Access: `ROOT`. Capability: `sources`.
          */
         delete: operations["removeSource"];
         options?: never;
@@ -2249,14 +2122,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * What the sources have to install
-         * @description What the sources have to install: packages whose id, name, summary and tags together have every word, by name. A source that cannot be
-         *     read does not keep the others from being searched; a remote one is asked again after a minute. Waits for its turn as an
-         *     install does.
+         * Search packages
+         * @description Returns packages that have every word in their ID, name, summary or tags, sorted by name. If a source cannot be read, the others are still searched. A remote source is read again after a minute. Searches share a queue with installs.
          *
-         *     Access: any identified caller; a regular user sees and changes what is their own.
-         *
-         *     Capability: `sources.search`.
+         *     Access: `USER`. Capability: `sources.search`.
          */
         get: operations["searchPackages"];
         put?: never;
@@ -2277,12 +2146,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Reboots the host, after the caller has its answer
-         * @description Reboots the host, after the caller has its answer.
+         * Reboot the host
+         * @description Starts after the response is sent.
          *
-         *     Access: the primary token, or a root peer on the socket.
-         *
-         *     Capability: `system.reboot`.
+         *     Access: `PRIMARY`. Capability: `system.reboot`.
          */
         post: operations["rebootSystem"];
         delete?: never;
@@ -2299,12 +2166,10 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Kind of the presented identity, counters and the rotation window
-         * @description Kind of the presented identity, counters and the rotation window; never token material.
+         * Get token status
+         * @description Returns the kind of the caller's token, counters and the rotation window, but no tokens.
          *
-         *     Access: the primary token, or a root peer on the socket.
-         *
-         *     Capability: `tokens`.
+         *     Access: `PRIMARY`. Capability: `tokens`.
          */
         get: operations["getTokenStatus"];
         put?: never;
@@ -2325,21 +2190,15 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Mints an access token
-         * @description Mints an access token. It lives in the daemon's memory alone. At most 1,000 at once (`too_many`, resource_exhausted).
+         * Issue an access token
+         * @description It exists only in the daemon's memory. There can be 1,000 at a time (`too_many`).
          *
-         *     Access: the primary token, or a root peer on the socket.
-         *
-         *     Capability: `tokens`.
+         *     Access: `PRIMARY`. Capability: `tokens`.
          */
         post: operations["issueAccessToken"];
         /**
-         * Ends all access tokens
-         * @description Ends all access tokens.
-         *
-         *     Access: the primary token, or a root peer on the socket.
-         *
-         *     Capability: `tokens`.
+         * Revoke all access tokens
+         * @description Access: `PRIMARY`. Capability: `tokens`.
          */
         delete: operations["revokeAccessTokens"];
         options?: never;
@@ -2357,12 +2216,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Makes a new primary token and ends all access tokens and sessions
-         * @description Makes a new primary token and ends all access tokens and sessions. The replaced one works until the window closes.
+         * Rotate the primary token
+         * @description Creates a new primary token and revokes all access tokens and sessions. The previous token works until the rotation window closes.
          *
-         *     Access: the primary token, or a root peer on the socket.
-         *
-         *     Capability: `tokens`.
+         *     Access: `PRIMARY`. Capability: `tokens`.
          */
         post: operations["rotatePrimaryToken"];
         delete?: never;
@@ -2381,12 +2238,10 @@ export interface paths {
         get?: never;
         put?: never;
         /**
-         * Closes the rotation window
-         * @description Closes the rotation window: the replaced token ends now. `token_denied` when presented with the replaced token.
+         * Finish a primary token rotation
+         * @description Closes the window: the previous token ends now. Fails with `token_denied` for a caller with the previous token.
          *
-         *     Access: the primary token, or a root peer on the socket.
-         *
-         *     Capability: `tokens`.
+         *     Access: `PRIMARY`. Capability: `tokens`.
          */
         post: operations["commitPrimaryTokenRotation"];
         delete?: never;
@@ -2399,17 +2254,63 @@ export interface paths {
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
-        /** @description Why a request failed. */
+        /** @description An error. */
         Error: {
-            /** @description One plain sentence for people. */
+            /** @description Message for people, one sentence. */
             error: string;
             /**
-             * @description The code, as Connect and gRPC have it.
+             * @description Error code, as in Connect and gRPC.
              * @enum {string}
              */
             code: "invalid_argument" | "out_of_range" | "unauthenticated" | "permission_denied" | "not_found" | "already_exists" | "failed_precondition" | "aborted" | "resource_exhausted" | "canceled" | "internal" | "data_loss" | "unimplemented" | "unavailable" | "deadline_exceeded";
             /**
-             * @description A machine word to switch on.
+             * @description Reason for programs.
+             *
+             *     - `unauthenticated`: The caller has no valid bearer token, or the user of the socket peer is unknown.
+             *     - `token_denied`: The token is valid, but does not allow this method.
+             *     - `root_required`: Only root may do this, on the socket or with a token.
+             *     - `not_found`: The object does not exist, or the caller may not see it.
+             *     - `already_exists`: An object with this name exists already.
+             *     - `invalid_request`: Fields of the request are not valid; the payload lists each problem.
+             *     - `body_too_large`: The body is larger than the method allows, or has too many fields and elements.
+             *     - `unsupported_media_type`: The method does not accept this content type.
+             *     - `method_not_allowed`: The path exists, but does not allow this HTTP method.
+             *     - `upgrade_required`: The path requires a WebSocket upgrade.
+             *     - `host_denied`: The `Host` header names a host that is not in `[api] allowed_hosts`.
+             *     - `origin_denied`: A web page of another origin sent the request.
+             *     - `license_required`: The package has licenses to accept or needs permissions to grant first.
+             *     - `ambiguous`: Several packages have this ID; name the source of one.
+             *     - `package_invalid`: The package has errors; the message lists each with its line.
+             *     - `no_manifest`: The directory or repository has no svc.yaml; the payload names the place to create one.
+             *     - `source_failed`: A source of packages, or the registry of an image, could not be read.
+             *     - `git_failed`: git could not fetch the repository, branch or tag.
+             *     - `build_failed`: A build step of the package failed; the payload has its last lines.
+             *     - `start_failed`: The app exited at once, became unhealthy, or one of its ports is in use.
+             *     - `app_running`: The app must be stopped first.
+             *     - `app_not_running`: The app must be running.
+             *     - `app_busy`: Another operation on this app is running.
+             *     - `pinned_image`: The image is pinned to a version or was built locally, so a pull cannot update it.
+             *     - `volumes_shared`: The copy would share volumes with the app: volumes with a driver or a name of their own are not copied.
+             *     - `owned_by_app`: The container belongs to an app; use the app's methods instead.
+             *     - `protected`: The file belongs to the daemon; only root on the socket may access it.
+             *     - `job_owned`: A job with this ID belongs to another owner.
+             *     - `pid_reused`: The process has exited, and another process now has its PID.
+             *     - `denied`: The kernel denied the operation to the caller's user.
+             *     - `not_possible`: The current state does not allow it, such as a wrong file type or a missing account; the message says what to do.
+             *     - `conflict`: Another caller changed the object at the same time; read it again.
+             *     - `changed`: The file no longer has this entity tag; read it again.
+             *     - `range_not_satisfiable`: The range starts after the end of the file.
+             *     - `too_many`: A limit for one user or for the daemon is reached; the message names it.
+             *     - `disk_full`: The disk is full.
+             *     - `store_damaged`: The daemon's database, or the stored data of the app or storage, is damaged.
+             *     - `archive_damaged`: The stored archive differs from what was written.
+             *     - `archive_refused`: The archive has content that must not be unpacked, such as a path that leads outside.
+             *     - `not_ready`: The daemon has just started, and the value is not available yet.
+             *     - `not_implemented`: This daemon does not implement the method; see `capabilities` of GetStatus.
+             *     - `canceled`: The client, or another permitted caller, canceled the call.
+             *     - `deadline_exceeded`: The call took longer than its deadline.
+             *     - `unavailable`: A dependency, such as the container engine or a server, does not respond.
+             *     - `internal`: An internal error; the daemon's log has the cause under the request ID.
              * @enum {string}
              */
             reason: "unauthenticated" | "token_denied" | "root_required" | "not_found" | "already_exists" | "invalid_request" | "body_too_large" | "unsupported_media_type" | "method_not_allowed" | "upgrade_required" | "host_denied" | "origin_denied" | "license_required" | "ambiguous" | "package_invalid" | "no_manifest" | "source_failed" | "git_failed" | "build_failed" | "start_failed" | "app_running" | "app_not_running" | "app_busy" | "pinned_image" | "volumes_shared" | "owned_by_app" | "protected" | "job_owned" | "pid_reused" | "denied" | "not_possible" | "conflict" | "changed" | "range_not_satisfiable" | "too_many" | "disk_full" | "store_damaged" | "archive_damaged" | "archive_refused" | "not_ready" | "not_implemented" | "canceled" | "deadline_exceeded" | "unavailable" | "internal";
@@ -2436,569 +2337,538 @@ export interface components {
             /** @description Payload of `start_failed`. */
             start_failed?: components["schemas"]["CommandFailed"];
         } & (unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown);
-        /** @description Something that an operator's rule is about and that goes on. */
+        /** @description An active alert of an operator's rule. */
         Alert: {
             /** @description Name of the rule. */
             name: string;
-            /** @description What it is about: a mount point, or the id of an app. */
+            /** @description Subject: a mount point, or the ID of an app. */
             subject: string;
-            /** @description One sentence. */
+            /** @description Message, one sentence. */
             message: string;
             /**
              * Format: date-time
-             * @description Since when.
+             * @description Time when the alert started.
              */
             since?: string;
         };
-        /** @description More than one package answers to the requested spec. */
+        /** @description Several packages match the requested spec. */
         Ambiguous: {
-            /** @description The packages to choose from; pass one `spec` to install it. */
+            /** @description Packages to choose from; pass the `spec` of one to install it. */
             candidates: components["schemas"]["PackageCandidate"][];
         };
         /** @description An installed application. */
         App: {
-            /**
-             * @description Unique on the host: the package's id, or that with `-2`, `-3`, … for further installs and clones. What others have does
-             *     not show in the number: where an app that its installer cannot see has the id, the installer's name is added, as in
-             *     `hello-ann`, and then `hello-ann-2`, ….
-             */
+            /** @description Unique on the host: the name chosen at install, or the package's ID, with `-2`, `-3`, … for further installs and clones. An app never changes its ID. If an app that the installer cannot see has the ID, the installer's user name is added (`hello-ann`, `hello-ann-2`, …), so that the number does not reveal other users' apps. */
             id: string;
-            /** @description Display name. */
+            /** @description Display name: the name chosen at install, or the package's name. Unique among the apps of an owner. */
             name: string;
-            /** @description Id of the package it was installed from. */
+            /** @description ID of the package that the app was installed from. */
             package_id: string;
-            /** @description One line about the package. */
+            /** @description Summary of the package, one line. */
             summary: string;
-            /** @description The project's home page; empty when the package names none. */
+            /** @description Home page of the project; empty if the package names none. */
             homepage: string;
             /**
-             * @description What runs it.
+             * @description Runtime of the app; empty only in the response to an install with `detach`.
              * @enum {string}
              */
-            runtime: "process" | "docker" | "compose" | "service";
-            /** @description The installed version: the tag, else the short commit, else the manifest's version. */
+            runtime: "process" | "docker" | "compose" | "service" | "";
+            /** @description Installed version: the tag, or the short commit, or the version in the manifest. */
             version: string;
             /**
-             * @description The lifecycle state. FAILED: its last start or install failed, or what svc keeps of it is damaged: it can only be looked at,
-             *     stopped and removed then, all else is `store_damaged`. CRASHED: it exited by itself and its restart policy gave up.
-             *     UNKNOWN: its engine cannot be asked.
+             * @description Lifecycle state. FAILED: the last start or install failed, or the app's stored data is damaged. A damaged app can only be inspected, stopped and removed; other calls fail with `store_damaged`. CRASHED: the app exited and its restart policy gave up. UNKNOWN: the engine does not respond.
              * @enum {string}
              */
             state: "INSTALLING" | "STOPPED" | "STARTING" | "RUNNING" | "STOPPING" | "UPGRADING" | "RESTORING" | "REMOVING" | "FAILED" | "CRASHED" | "UNKNOWN";
-            /**
-             * @description Why it is in this state, one sentence; empty where the state says everything. It begins with `BACKOFF` while an app
-             *     that exited by itself waits for its next restart: its state is STARTING then.
-             */
+            /** @description Reason for the state, one sentence; empty if the state needs no reason. Starts with `BACKOFF` while an app that exited waits for its next restart; its state is STARTING then. */
             state_reason: string;
             /**
-             * @description What its health check says; `none` without a check or while it does not run.
+             * @description Result of the health check; `none` without a check and while the app does not run.
              * @enum {string}
              */
             health: "none" | "starting" | "healthy" | "unhealthy";
-            /** @description The owner's user id. */
+            /** @description User ID of the owner. */
             owner: number;
-            /** @description The owner's name; empty when the host has none for the uid. */
+            /** @description User name of the owner; empty if the host has no name for the user ID. */
             owner_name: string;
-            /** @description Where the package came from. */
+            /** @description Origin of the package. */
             origin?: components["schemas"]["AppOrigin"];
             /**
              * Format: date-time
-             * @description When it was installed.
+             * @description Time of the install.
              */
             created_at?: string;
             /**
              * Format: date-time
-             * @description When it was last upgraded or its settings changed.
+             * @description Time of the last upgrade or change of settings.
              */
             updated_at?: string;
             /**
              * Format: date-time
-             * @description When the running process started; absent while it does not run.
+             * @description Start time of the running process; absent while the app does not run.
              */
             started_at?: string;
             /**
              * Format: int32
-             * @description Exit code of the last process that ended by itself; absent when none did.
+             * @description Exit code of the last process that exited by itself; absent if none did.
              */
             exit_code?: number;
-            /** @description Signal that ended the last process, such as `SIGKILL`; absent when none did. */
+            /** @description Signal that ended the last process, such as `SIGKILL`; absent if none did. */
             exit_signal?: string;
-            /** @description How often the supervisor restarted it since its last start. */
+            /** @description Number of restarts by the supervisor since the last start. */
             restarts: number;
-            /** @description The ports that it publishes: while it runs those that it was started with, else those of its next start. */
+            /** @description Published ports. While the app runs, the ports that it was started with; otherwise those of its next start. */
             ports: components["schemas"]["AppPort"][];
-            /** @description Its directory on the host. */
+            /** @description Directory of the app on the host. */
             directory: string;
-            /** @description The last lines before it failed or crashed, at most 20. */
+            /** @description Last log lines before the app failed or crashed, at most 20. */
             last_lines: string[];
-            /** @description The limits of the manifest, and whether the kernel enforces them here. */
+            /** @description Limits of the manifest, and whether this host enforces them. */
             limits: components["schemas"]["AppLimit"][];
-            /** @description The operation under way; absent when there is none. */
+            /** @description Current operation; absent while none runs. */
             operation?: components["schemas"]["AppOperation"];
-            /**
-             * @description True: it is meant to run. Set by start and restart, cleared by stop, changed by nothing else; whenever the daemon
-             *     starts, it starts every app that is meant to run and does not, and tries again for an hour what fails then.
-             */
+            /** @description Desired state: whether the app should run. Start and restart set it; stop clears it. When the daemon starts, it starts every enabled app that does not run, and retries failed starts for an hour. */
             enabled: boolean;
-            /** @description True: settings changed since it started; a restart takes them up. */
+            /** @description Whether settings changed since the app started; a restart applies them. */
             restart_required: boolean;
             /**
              * Format: date-time
-             * @description When svc starts it again: after it ended by itself, or after a start of the daemon's own failed; absent while no start
-             *     is due.
+             * @description Time of the next automatic start, after the app exited or after the daemon failed to start it; absent if none is due.
              */
             next_restart_at?: string;
-            /** @description What its health check said when it failed last; absent while it passes, and before it has failed. */
+            /** @description Message of the last failed health check; absent while the check passes and before its first failure. */
             health_reason?: string;
-            /** @description Its backups; absent when there was none and none is due by itself. */
+            /** @description Backups of the app; absent if none exist and none are scheduled. */
             backups?: components["schemas"]["AppBackups"];
-            /** @description The engine that it was put on; absent for an app that runs on this machine. */
+            /** @description Engine that the app runs on; absent for this machine. */
             placement?: components["schemas"]["AppPlacement"];
-            /** @description Its tasks on that engine that run, are on their way, or ended last, by slot. Empty while it does not run. */
+            /** @description Tasks on the swarm that run, are starting, or ended last, sorted by slot. Empty while the app does not run. */
             tasks: components["schemas"]["AppTask"][];
-            /**
-             * @description What an upgrade would go to, when it was last looked for: once a day, and by ListUpdates; absent where nothing newer was
-             *     found.
-             */
+            /** @description Version that an upgrade would install, as of the last check. The daemon checks once a day, and during ListUpdates. Absent if nothing newer was found. */
             available_version?: string;
-            /** @description How it ended, as `state_reason` says it behind `BACKOFF`; absent while it does not wait to start again after it ended by itself. */
+            /** @description How the app ended: the part of `state_reason` after `BACKOFF`. Absent unless the app exited and waits for a restart. */
             ended_reason?: string;
+            /**
+             * @description State to display: `state`, except that a RUNNING app is UNHEALTHY while its health check fails, and STARTING until the check passes for the first time.
+             * @enum {string}
+             */
+            status: "INSTALLING" | "STOPPED" | "STARTING" | "RUNNING" | "UNHEALTHY" | "STOPPING" | "UPGRADING" | "RESTORING" | "REMOVING" | "FAILED" | "CRASHED" | "UNKNOWN";
+            /** @description Whether `attach` opens a terminal: the package defines a console, or a service of the compose project has a terminal. */
+            has_console: boolean;
+            /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
+            detached?: components["schemas"]["Operation"];
         };
-        /** @description What is known of an app's backups. */
+        /** @description Summary of an app's backups. */
         AppBackups: {
             /**
              * Format: date-time
-             * @description When the newest one was made; absent when there was none.
+             * @description Creation time of the newest backup; absent without backups.
              */
             last_backup_at?: string;
-            /** @description The storages that took it. */
+            /** @description Storages that hold the newest backup. */
             storages: string[];
             /**
              * Format: date-time
-             * @description When one was last restored, into an app or for a trial; absent when never.
+             * @description Time when a backup was last restored, into an app or as a test; absent if never.
              */
             last_proven_at?: string;
-            /** @description True: its policy should have made one for an hour, and there is none. */
+            /** @description Whether a scheduled backup is overdue by more than an hour. */
             overdue: boolean;
         };
-        /** @description How many apps are in which condition. */
+        /** @description Number of apps by condition. */
         AppCounters: {
-            /** @description All of them. */
+            /** @description All apps. */
             total: number;
-            /** @description RUNNING. */
+            /** @description Apps in state RUNNING. */
             running: number;
-            /** @description STOPPED. */
+            /** @description Apps in state STOPPED. */
             stopped: number;
-            /** @description FAILED or CRASHED. */
+            /** @description Apps in state FAILED or CRASHED. */
             failed: number;
-            /** @description In an operation: INSTALLING, STARTING, STOPPING, UPGRADING, RESTORING or REMOVING. */
+            /** @description Apps in an operation: INSTALLING, STARTING, STOPPING, UPGRADING, RESTORING or REMOVING. */
             busy: number;
-            /** @description UNKNOWN: the engine that runs them cannot be asked. */
+            /** @description Apps in state UNKNOWN: their engine does not respond. */
             unknown: number;
-            /** @description Whose policies should have made a backup for an hour, and there is none. */
+            /** @description Apps whose scheduled backup is overdue by more than an hour. */
             backups_overdue: number;
-            /** @description Of which something newer was found when it was last looked for. */
+            /** @description Apps with an available update, as of the last check. */
             outdated: number;
+            /** @description Running apps with a failing health check. */
+            unhealthy: number;
         };
-        /** @description What an app takes on disk, in allocated bytes. */
+        /** @description Disk usage of an app, in allocated bytes. */
         AppDisk: {
-            /** @description Id of the app. */
+            /** @description ID of the app. */
             id: string;
             /** @description Display name of the app. */
             name: string;
             /**
              * Format: int64
-             * @description Its images, layers that others use too included; absent when it runs from none.
+             * @description Size of the images, including layers shared with other images; absent if the app has no image.
              */
             image_bytes?: number;
             /**
              * Format: int64
-             * @description The checkout with what its build made.
+             * @description Size of the checkout, including build output.
              */
             repository_bytes: number;
             /**
              * Format: int64
-             * @description The app's data and logs.
+             * @description Size of the app's data and logs.
              */
             data_bytes: number;
             /**
              * Format: int64
-             * @description Its custom volumes together.
+             * @description Total size of the custom volumes.
              */
             volumes_bytes: number;
-            /** @description Each custom volume, those of the container engine included. */
+            /** @description Custom volumes, including those of the container engine. */
             volumes: components["schemas"]["VolumeDisk"][];
             /**
              * Format: int64
-             * @description All of the above together.
+             * @description Sum of the sizes above.
              */
             total_bytes: number;
-            /**
-             * @description Why not all of it could be measured, such as a directory that its owner made unreadable; the sizes are those of the
-             *     rest then. Absent when they are right.
-             */
+            /** @description Why a part could not be measured, such as a directory that its owner made unreadable. The sizes do not include that part. Absent if everything was measured. */
             unknown?: string;
         };
-        /** @description The image of an app on the docker runtime. All fields are absent on the other runtimes. */
+        /** @description Image of an app. Empty unless the runtime is docker or compose. */
         AppImage: {
-            /** @description The image reference, such as `registry.example/app:1`. */
+            /** @description Image reference, such as `registry.example/app:1`. */
             reference?: string;
-            /** @description The version that the image states, or its tag. */
+            /** @description Version in the image's labels, or its tag. */
             version?: string;
             /** @description Digest of the local image. */
             local_digest?: string;
-            /** @description Digest in the registry; only with `checkRemote=true`. */
+            /** @description Digest in the registry; set only with `checkRemote=true`. */
             remote_digest?: string;
             /**
-             * @description How the two compare; only with `checkRemote=true`.
+             * @description Comparison of both digests; set only with `checkRemote=true`.
              * @enum {string}
              */
             freshness?: "current" | "outdated" | "unknown";
             /** @description Why freshness is `unknown`. */
             freshness_reason?: string;
-            /** @description Of a compose project, which has none of the above: the image of each service, by the service's name. */
-            services: components["schemas"]["AppServiceImage"][];
+            /** @description Images of a compose project, sorted by service. The fields above are absent then. Absent for other runtimes. */
+            services?: components["schemas"]["AppServiceImage"][];
         };
-        /** @description A limit of the manifest. */
+        /** @description A limit in the manifest. */
         AppLimit: {
             /**
-             * @description What is limited.
+             * @description Limited resource.
              * @enum {string}
              */
             name: "memory" | "cpus" | "open_files";
             /**
              * Format: double
-             * @description The bound: bytes, processors or descriptors.
+             * @description Limit in bytes, CPUs or descriptors.
              */
             value: number;
-            /** @description False: this host gives svc no means to enforce it. */
+            /** @description Whether this host can enforce the limit. */
             enforced: boolean;
         };
         /** @description Lines of an app's log. */
         AppLogs: {
-            /** @description Oldest first. */
+            /** @description Lines, oldest first. */
             lines: components["schemas"]["LogLine"][];
-            /** @description True: fewer lines than asked for, because together they pass 8 MiB. */
+            /** @description Whether lines are missing because all requested lines exceed 8 MiB. */
             truncated: boolean;
             /**
              * Format: int64
-             * @description Bytes of the log that were rotated away before this reader got to them; the lines follow the gap.
+             * @description Number of bytes that log rotation removed before they were sent; the lines follow the gap.
              */
             missed_bytes: number;
         };
-        /** @description An operation under way. */
+        /** @description The current operation of an app. */
         AppOperation: {
             /**
-             * @description Which one.
+             * @description Kind of operation.
              * @enum {string}
              */
             kind: "install" | "upgrade" | "clone" | "remove" | "start" | "stop" | "restart" | "settings" | "restore" | "repull" | "backup";
-            /** @description What it is doing now, a few words. */
+            /** @description Current phase, a few words. */
             phase: string;
             /**
              * Format: date-time
-             * @description When it began.
+             * @description Start time.
              */
             started_at?: string;
-            /** @description True: of a kind that CancelAppOperation ends. */
+            /** @description Whether CancelAppOperation supports this kind of operation. */
             cancelable: boolean;
         };
-        /** @description Where an app's package came from. */
+        /** @description Origin of an app's package. */
         AppOrigin: {
             /**
-             * @description `git`: a repository. `directory`: a package directory without history.
+             * @description Kind. `git`: a repository. `directory`: a package directory without history.
              * @enum {string}
              */
             kind: "git" | "directory";
-            /** @description The repository's URL without credentials, or the directory's path. */
+            /** @description URL of the repository without credentials, or path of the directory. */
             url: string;
-            /** @description The source whose index named the package; empty for a URL or a path. */
+            /** @description Source whose index lists the package; empty for a URL or a path. */
             source: string;
-            /** @description The branch that is tracked; empty when a tag is installed. */
+            /** @description Tracked branch; empty if a tag is installed. */
             branch: string;
-            /** @description The tag that is installed; empty when a branch is tracked. */
+            /** @description Installed tag; empty if a branch is tracked. */
             tag: string;
-            /** @description The installed commit; empty for a directory. */
+            /** @description Installed commit; empty for a directory. */
             commit: string;
         };
         /** @description Where an app runs. */
         AppPlacement: {
             /**
-             * @description `swarm`: as a service, or of a compose project several, of the Docker Swarm of which this machine's engine is a manager. `machine`, or empty: on this machine.
+             * @description Engine. `swarm`: the Docker Swarm that this machine's engine manages, as a service, or as several for a compose project. `machine`, or empty: this machine.
              * @enum {string}
              */
             on?: "machine" | "swarm";
-            /**
-             * @description In how many tasks it runs; 1 to 1000, default 1. An app whose data are in its directory has all of them on this machine. Of a
-             *     compose project so many tasks of each service that keeps no data and whose `deploy` says no number.
-             */
+            /** @description Number of tasks: 1 to 1000, default 1. If an app keeps its data in its directory, all tasks run on this machine. In a compose project, the number applies to each service that keeps no data and whose `deploy` sets no number. */
             replicas?: number;
             /**
-             * @description How its ports are reached. `host`, or empty: at each node that runs a task. `mesh`: at every node, by the routing mesh.
+             * @description How clients reach the ports. `host`, or empty: on each node that runs a task. `mesh`: on every node, through the routing mesh.
              * @enum {string}
              */
             ports?: "host" | "mesh";
         };
         /** @description A port that an app publishes. */
         AppPort: {
-            /** @description Name from the manifest. */
+            /** @description Name in the manifest. */
             name: string;
             /**
-             * @description `tcp` or `udp`.
+             * @description Protocol: `tcp` or `udp`.
              * @enum {string}
              */
             protocol: "tcp" | "udp";
-            /** @description The number, resolved from the settings. */
+            /** @description Port number, as the settings define it. */
             port: number;
-            /**
-             * @description Who has the port instead of this app, such as `hello-2`, or `a process of root`; absent when nobody does.
-             *     Only reports about ports say it.
-             */
+            /** @description Other user of the port, if the owner of this app may know it: `app "hello-2"`, `process 12 (node)` or a user name. Absent if the port is not taken. Set only by ListAppPorts and GetPortReport. */
             taken_by?: string;
-            /**
-             * @description Addresses of the host at which the container engine publishes it, or will with the next start: `127.0.0.1` lets nobody but
-             *     this machine in, `0.0.0.0` everybody. Empty where the app listens by itself. Only reports about ports say it.
-             */
+            /** @description Addresses of the host at which the container engine publishes the port, now or after the next start. `127.0.0.1` is reachable only from this machine, `0.0.0.0` from everywhere. Empty if the app itself listens. Set only by ListAppPorts and GetPortReport. */
             addresses: string[];
         };
-        /** @description The ports of one app. */
+        /** @description Ports of an app. */
         AppPorts: {
-            /** @description Id of the app. */
+            /** @description ID of the app. */
             id: string;
             /** @description Display name of the app. */
             name: string;
-            /** @description Its ports, in the manifest's order. */
+            /** @description Ports in the order of the manifest. */
             ports: components["schemas"]["AppPort"][];
         };
-        /** @description The image of one service of a compose project. */
+        /** @description Image of a service of a compose project. */
         AppServiceImage: {
             /** @description Name of the service. */
             service: string;
-            /** @description Its image, without `services`. */
+            /** @description Image, without `services`. */
             image?: components["schemas"]["AppImage"];
         };
-        /** @description The settings of an app. */
+        /** @description Settings of an app. */
         AppSettings: {
-            /** @description JSON Schema of the settings, as the package defines it; null when it defines none. */
+            /** @description JSON Schema of the settings from the package; null if the package defines none. */
             readonly schema?: unknown;
-            /**
-             * @description The chosen values with the defaults merged in. A secret that was chosen reads as `"***"`; one that was not, or is empty,
-             *     as any other value.
-             */
+            /** @description Values, with defaults merged in. A secret that is set reads as `"***"`; a secret that is not set or is empty is shown as it is. */
             values?: {
                 [key: string]: unknown;
             };
-            /** @description True: the app runs on other values than these until it is restarted. */
+            /** @description Whether the running app still uses other values and needs a restart. */
             readonly restart_required: boolean;
-            /** @description The values, defaults among them, that the app runs with; absent while it does not run. Secrets read as `"***"`. */
+            /** @description Values that the app runs with, including defaults; absent while it does not run. Secrets read as `"***"`. */
             readonly running?: {
                 [key: string]: unknown;
             };
-            /** @description The keys whose values differ from those that it runs with: what a restart takes up. */
+            /** @description Keys whose values differ from those in `running`; a restart applies them. */
             readonly changed: string[];
         };
-        /** @description What one app uses. What cannot be measured is absent. */
+        /** @description Resource usage of an app. Values that cannot be measured are absent. */
         AppStats: {
-            /** @description Id of the app. */
+            /** @description ID of the app. */
             id: string;
             /**
              * Format: double
-             * @description Processor time in the window, in percent of one processor: 150 is one and a half.
+             * @description CPU usage during the sample, in percent of one CPU: 150 is one and a half CPUs.
              */
             cpu_percent?: number;
             /**
              * Format: int64
-             * @description Resident memory of all its processes, in bytes.
+             * @description Memory of all processes, in bytes. Process apps: proportional set size (PSS), which counts shared pages once, so that values of several apps can be added; resident memory if the kernel does not report PSS. Containers: as in `docker stats`, without the page cache. Systemd units: `MemoryCurrent`.
              */
             memory_bytes?: number;
-            /** @description How many processes it has. */
+            /** @description Number of processes. */
             processes?: number;
             /**
              * Format: int64
-             * @description Bytes that its present processes have read from storage.
+             * @description Bytes that the current processes have read from storage.
              */
             disk_read_bytes?: number;
             /**
              * Format: int64
-             * @description Bytes that its present processes have written to storage.
+             * @description Bytes that the current processes have written to storage.
              */
             disk_written_bytes?: number;
             /**
              * Format: int64
-             * @description Bytes received since it started.
+             * @description Bytes received since the app started.
              */
             network_received_bytes?: number;
             /**
              * Format: int64
-             * @description Bytes sent since it started.
+             * @description Bytes sent since the app started.
              */
             network_sent_bytes?: number;
             /**
              * Format: date-time
-             * @description When the window ended.
+             * @description End of the sample.
              */
             sampled_at?: string;
         };
-        /** @description One of the containers that an app is on a swarm, wherever it runs. */
+        /** @description A container of an app on a swarm. */
         AppTask: {
-            /** @description From 1 to the tasks of its service; a task that ended is followed by another one in its slot. */
+            /** @description Slot: 1 to the number of tasks of the service. When a task ends, its successor has the same slot. */
             slot: number;
-            /** @description The name of the node that it was given to; empty while none suits. */
+            /** @description Name of the node that runs the task; empty while no node is suitable. */
             node: string;
-            /** @description The swarm's word, such as `preparing`, `running` or `failed`. */
+            /** @description State in the swarm's terms, such as `preparing`, `running` or `failed`. */
             state: string;
-            /** @description Why it is not as wanted, in the swarm's words; empty where there is nothing to say. */
+            /** @description Message of the swarm if the task is not in its desired state; empty otherwise. */
             message: string;
             /**
              * Format: date-time
-             * @description When its state was reported last.
+             * @description Time of the last state report.
              */
             since?: string;
-            /** @description Of a compose project: its service. */
+            /** @description Service of the compose project; empty for other apps. */
             service: string;
         };
-        /** @description What is newer than an app. */
+        /** @description Available updates of an app. */
         AppUpdate: {
-            /** @description Id of the app. */
+            /** @description ID of the app. */
             id: string;
-            /** @description The installed version. */
+            /** @description Installed version. */
             version: string;
-            /** @description What an upgrade would go to; absent where nothing is newer. */
+            /** @description Version that an upgrade would install; absent if there is nothing newer. */
             available_version?: string;
-            /** @description References of its images that are another in their registry now: a repull brings them. */
+            /** @description References of images that changed in their registry; RepullApp pulls them. */
             outdated_images: string[];
-            /** @description Why it is not known whether there is something newer, one sentence; absent where it is. */
+            /** @description Why the check failed, one sentence; absent if it succeeded. */
             problem?: string;
         };
-        /** @description One changing call. */
+        /** @description Record of a changing call. */
         AuditRecord: {
             /**
              * Format: int64
-             * @description Its place in the chain, without gaps.
+             * @description Sequence number in the chain. Numbers are missing where older records of a user were pruned.
              */
             seq: number;
             /**
              * Format: date-time
-             * @description When the call ended.
+             * @description Time when the call ended.
              */
             time?: string;
-            /** @description The call's `x-request-id`. */
+            /** @description `x-request-id` of the call. */
             request_id: string;
-            /**
-             * @description Full name, such as `svc.v1.AppService/StartApp`. `svc.audit/RecordsLost`: that many records before this one could not
-             *     be written; `target` has their number. `svc.audit/RefusedCalls`: `attempts` calls were refused that were too many to
-             *     be told apart.
-             */
+            /** @description Full method name, such as `svc.v1.AppService/StartApp`. `svc.audit/RecordsLost`: records before this one could not be written; `target` is their number. `svc.audit/RefusedCalls`: `attempts` calls of this user changed nothing and were too varied to be recorded one by one. */
             method: string;
-            /** @description How the call came: `rest`, `connect`, `grpc`, `grpc-web`, or `in-memory` for a command without a daemon. */
+            /** @description Protocol of the call: `rest`, `connect`, `grpc`, `grpc-web`, or `in-memory` for a command without a daemon. */
             protocol: string;
-            /** @description The caller's user id; a token's calls have the daemon's, a session's its user's, an `anonymous` one's 4294967295. */
+            /** @description User ID of the caller. The daemon's for calls with a token, the session's user for calls with a session, 4294967295 for `anonymous` callers. */
             uid: number;
-            /** @description The caller's name; empty when the host has none for the uid. */
+            /** @description User name of the caller; empty if the host has no name for the user ID. */
             user: string;
             /**
-             * @description How the caller was identified: `peer` by the kernel, by a token, or `local` in a process of their own; `anonymous`:
-             *     not at all, which is why the call was refused.
+             * @description How the caller was identified: `peer` by the kernel, by a kind of token, or `local` in the caller's own process. `anonymous`: not identified, and therefore rejected.
              * @enum {string}
              */
             kind: "peer" | "primary" | "replaced" | "access" | "session" | "code" | "local" | "anonymous";
-            /** @description The user that a root peer acted for (sudo); absent when that is the caller. */
+            /** @description User that a root peer acted for (sudo); absent if that is the caller. */
             owner_uid?: number;
-            /** @description The uid that the kernel reported for the connection; absent for tokens and `local`. */
+            /** @description User ID that the kernel reported for the connection; absent for tokens and `local`. */
             peer_uid?: number;
-            /** @description The first 12 hex digits of the presented token's SHA-256; empty without a token. */
+            /** @description First 12 hexadecimal digits of the SHA-256 of the presented token; empty without a token. */
             token_digest: string;
-            /** @description What the request names, such as an app's id; empty when nothing does. At most 256 characters. */
+            /** @description Object that the request names, such as an app's ID; empty if it names none. At most 256 characters. */
             target: string;
-            /** @description `ok`, or the code of the error that the caller got. */
+            /** @description `ok`, or the error code that the caller received. */
             result: string;
-            /** @description The reason of the error; empty for `ok`. */
+            /** @description Reason of the error; empty for `ok`. */
             reason: string;
-            /** @description Milliseconds that the call took. */
+            /** @description Duration of the call in milliseconds. */
             duration_ms: number;
-            /** @description SHA-256 over the record and the hash of its predecessor, in hex. */
+            /** @description SHA-256 over the record and the hash of the previous record, in hexadecimal. */
             hash: string;
-            /** @description The address that a caller over TCP came from; empty on the socket. */
+            /** @description IP address of a TCP caller; empty on the socket. */
             address: string;
-            /**
-             * @description How many calls the record stands for. More than one only for calls that were refused for who their caller is: the
-             *     first is a record of its own, and those that repeat it within ten minutes are one record together at their end.
-             */
+            /** @description Number of calls in this record. Only calls that changed nothing, such as rejected ones, are combined: the first call is recorded at once, and its repeats within ten minutes share one more record. */
             attempts: number;
         };
-        /** @description An archive. */
+        /** @description A backup archive. */
         BackupArchive: {
-            /** @description Its name on the storage. */
+            /** @description Name on the storage. */
             name: string;
             /** @description Name of the storage. */
             storage: string;
-            /** @description Id of the app. */
+            /** @description ID of the app. */
             app_id: string;
             /**
              * Format: int64
-             * @description Its size in bytes.
+             * @description Size in bytes.
              */
             size_bytes: number;
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Creation time.
              */
             created_at?: string;
-            /** @description uid of the app's owner when it was made. */
+            /** @description User ID of the app's owner when the backup was created. */
             owner: number;
             /**
              * Format: date-time
-             * @description When it was last read whole and found right; absent when never.
+             * @description Time when the whole archive was last verified; absent if never.
              */
             verified_at?: string;
             /**
              * Format: date-time
-             * @description When it was last restored, into an app or for a trial; absent when never.
+             * @description Time when the archive was last restored, into an app or as a test; absent if never.
              */
             restored_at?: string;
-            /**
-             * @description True: it is encrypted with age. Its name, its size and the app's owner are all that can be known of it without an
-             *     identity: it can be listed, downloaded and deleted, and its files' names and the app's settings are not to be seen.
-             */
+            /** @description Whether the archive is encrypted with age. Without an identity, an encrypted archive can be listed, downloaded and deleted, but only its name, its size and the app's owner are visible. */
             encrypted: boolean;
         };
-        /** @description What an archive says of itself. */
+        /** @description Metadata of an archive. */
         BackupDetails: {
-            /** @description Where it is and how large. */
+            /** @description Location and size. */
             archive?: components["schemas"]["BackupArchive"];
-            /** @description The app's display name. */
+            /** @description Display name of the app. */
             app_name: string;
-            /** @description Id of its package. */
+            /** @description ID of the package. */
             package_id: string;
-            /** @description The version that it had. */
+            /** @description Version of the app at the time of the backup. */
             version: string;
-            /** @description Its runtime. */
+            /** @description Runtime of the app. */
             runtime: string;
-            /** @description Name of its owner on the host that the archive was made on. */
+            /** @description Name of the owner on the host where the backup was created. */
             owner_name: string;
-            /** @description What the app did meanwhile: `live`, `pause` or `stop`. */
+            /** @description Mode of the backup: `live`, `pause` or `stop`. */
             mode: string;
-            /** @description Version of the svc that made it. */
+            /** @description Version of svc that created the backup. */
             svc_version: string;
             /**
              * Format: int64
-             * @description Bytes of the files that are in it.
+             * @description Total size of the files in bytes.
              */
             content_bytes: number;
             /**
              * Format: int64
-             * @description How many entries it has.
+             * @description Number of entries.
              */
             entries: number;
-            /** @description What changed or went away while it was read, and what an archive cannot hold. */
+            /** @description Warnings: files that changed or disappeared during the backup, and content that an archive cannot hold. */
             warnings: string[];
         };
         /** @description An entry of an archive. */
         BackupEntry: {
-            /** @description Its path from the archive's root; bytes that are no UTF-8 read as `\xNN`. */
+            /** @description Path from the archive's root. Bytes that are not valid UTF-8 read as `\xNN`. */
             path: string;
             /**
-             * @description What it is.
+             * @description Type of the entry.
              * @enum {string}
              */
             type: "file" | "directory" | "symlink" | "hardlink" | "other";
@@ -3011,292 +2881,287 @@ export interface components {
             mode: string;
             /**
              * Format: date-time
-             * @description When it was last modified.
+             * @description Time of the last modification.
              */
             modified_at?: string;
-            /** @description Where a link leads. */
+            /** @description Target of a link. */
             target: string;
-            /** @description Of a file's content, lower-case hex; empty for what has none. */
+            /** @description SHA-256 of a file's content in lower-case hexadecimal; empty for other entries. */
             sha256: string;
         };
-        /** @description When an app is backed up by itself. */
+        /** @description Schedule and options of an app's backups. */
         BackupPolicy: {
-            /** @description Id of the app. */
+            /** @description ID of the app. */
             app_id: string;
-            /** @description True: what the package recommends; what the fields below say is not looked at. */
+            /** @description If true, the recommendation of the package applies, and the fields below are ignored. */
             from_package: boolean;
-            /** @description When: `hourly`, `daily@HH:MM`, `HH:MM` or five cron fields, in the node's local time; empty: only on request. */
+            /** @description Trigger: a time as in `Schedule.trigger`, such as `hourly`, `HH:MM`, `mon 03:00` or five cron fields, in the node's local time. Empty: only on request. */
             trigger: string;
-            /** @description Names of storages; the local one when empty. What a backup without storages goes to, too. */
+            /** @description Names of storages; the local one if empty. Also the default for backups that name no storage. */
             storages: string[];
-            /** @description How many archives to keep on each storage; at least 1. All when this and the three below are absent. */
+            /** @description Number of archives to keep on each storage, at least 1. All are kept if this and the three fields below are absent. */
             keep?: number;
-            /** @description Beyond those: the newest of each of so many days (UTC). */
+            /** @description Also keep the newest archive of each of this many days (UTC). */
             keep_daily?: number;
-            /** @description Beyond those: the newest of each of so many weeks, which begin on Monday. */
+            /** @description Also keep the newest archive of each of this many weeks, which start on Monday. */
             keep_weekly?: number;
-            /** @description Beyond those: the newest of each of so many months. */
+            /** @description Also keep the newest archive of each of this many months. */
             keep_monthly?: number;
             /**
-             * @description What the app does meanwhile, as in CreateBackup; `live` when empty.
+             * @description Handling of the app during the backup, as in CreateBackup; `live` if empty.
              * @enum {string}
              */
             mode: "live" | "pause" | "stop";
-            /** @description True: what was made is restored for a trial each time, too. */
+            /** @description If true, also tests a restore of each new backup. */
             verify: boolean;
             /**
              * Format: date-time
-             * @description When it is made next; absent when never.
+             * @description Time of the next backup; absent if none is scheduled.
              */
             readonly next_run_at?: string;
-            /** @description What went wrong the last time; empty when nothing did. */
+            /** @description Error of the last backup; empty if it succeeded. */
             readonly last_error: string;
             /**
-             * @description What becomes of a backup that fell due while the daemon or the host did not run: `none` (default), or `latest`, which makes one
-             *     when it runs again, for the newest within the last seven days. Also where the app was at work, or the daemon ended.
+             * @description Handling of a backup that was missed because the daemon or the host was down, the daemon stopped, or the app was busy. `none` (default): skip it. `latest`: create one as soon as possible, for the newest one missed within the last seven days.
              * @enum {string}
              */
             catch_up: "none" | "latest";
         };
-        /** @description What became of the archive on one storage. */
+        /** @description Result of a backup on one storage. */
         BackupResult: {
             /** @description Name of the storage. */
             storage: string;
-            /** @description Name of the archive; empty when it failed. */
+            /** @description Name of the archive; empty on failure. */
             name: string;
             /**
              * Format: int64
-             * @description Its size in bytes.
+             * @description Size in bytes.
              */
             size_bytes: number;
-            /** @description What went wrong; empty when it succeeded. */
+            /** @description Error; empty on success. */
             error: string;
             /** @description Names of older archives that were removed. */
             removed: string[];
         };
-        /** @description A place that keeps archives. */
+        /** @description A storage for backup archives. */
         BackupStorage: {
-            /** @description Its name. */
+            /** @description Name. */
             name: string;
-            /** @description Who manages the entry; absent for the operator's. */
+            /** @description Manager of the entry; absent if the operator manages it. */
             managed_by?: string;
-            /** @description A bucket. Listings leave its credentials out. */
+            /** @description S3 bucket. Listings leave out its credentials. */
             s3?: components["schemas"]["S3Location"];
-            /** @description A directory of the host. */
+            /** @description Directory on the host. */
             local?: components["schemas"]["LocalLocation"];
             /**
              * Format: int64
-             * @description Most bytes per second that go there or come from there; as many as possible when absent.
+             * @description Maximum transfer rate in bytes per second; not limited if absent.
              */
             max_bytes_per_sec?: number;
-            /**
-             * @description age public keys (`age1…`). What goes there is encrypted for all of them before it leaves the host; whoever restores it
-             *     sends the identity of one. svc keeps none. What is there already stays as it is.
-             */
+            /** @description age public keys (`age1…`). Archives are encrypted for all of them before they leave the host; a restore needs the identity of one of them. svc does not store identities. Existing archives are not changed. */
             recipients: string[];
-            /**
-             * @description Why it cannot be used: what svc keeps of it is damaged, and neither its location nor for whom it encrypts is known, until
-             *     somebody writes it again. Empty where nothing is wrong.
-             */
+            /** @description Why the storage cannot be used: its stored entry is damaged, and its location and recipients are unknown until it is written again. Empty otherwise. */
             readonly problem: string;
         } & unknown;
-        /** @description One thing that a storage was asked to do. */
+        /** @description A check of a storage. */
         BackupStorageCheck: {
             /**
-             * @description What.
+             * @description Operation that was tested.
              * @enum {string}
              */
             name: "list" | "write" | "read" | "delete";
-            /** @description Whether it did. */
+            /** @description Whether the operation succeeded. */
             ok: boolean;
-            /** @description What went wrong and what that means, one sentence; empty when nothing did. */
+            /** @description Error and its consequence, one sentence; empty on success. */
             error: string;
         };
-        /** @description A storage that could not be asked. */
+        /** @description A storage that did not respond. */
         BackupStorageError: {
             /** @description Name of the storage. */
             storage: string;
-            /** @description What went wrong, one sentence. */
+            /** @description Cause, one sentence. */
             error: string;
         };
         /** @description A page of a directory. */
         BrowseBackupResponse: {
-            /** @description In the archive's order. */
+            /** @description Entries, in the order of the archive. */
             entries: components["schemas"]["BackupEntry"][];
-            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            /** @description Value of `page_token` for the next page; empty on the last page. */
             next_page_token: string;
         };
-        /** @description Who the daemon takes the caller for. */
+        /** @description Identity of a caller. */
         Caller: {
-            /** @description The user id. A token acts as the daemon's own user. */
+            /** @description User ID. Callers with a token act as the daemon's own user. */
             uid: number;
-            /** @description The user's name; empty when the host has none for the uid. */
+            /** @description User name; empty if the host has no name for the user ID. */
             user: string;
-            /** @description True: sees and manages everybody's apps. */
+            /** @description Whether the caller sees and manages all users' apps. */
             root: boolean;
         };
         /** @description The copy. */
         CloneAppResponse: {
-            /** @description Id of the copy: `<id>-N`, see `App.id`. */
+            /** @description ID of the copy: its name, or `<id>-N`; see `App.id`. */
             id: string;
             /** @description Display name of the copy. */
             name: string;
             /**
              * Format: int64
-             * @description Bytes that were copied.
+             * @description Bytes copied.
              */
             copied_bytes: number;
-            /** @description True: the app was running, its files were copied as they were at that moment. */
+            /** @description Whether the app was running, so that the copy of its files may be inconsistent. */
             source_running: boolean;
-            /** @description The ports of the copy: free ones, wherever a setting gives the number. */
+            /** @description Ports of the copy. If a setting gives the number, the copy gets a free port. */
             ports: components["schemas"]["AppPort"][];
+            /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
+            detached?: components["schemas"]["Operation"];
         };
         /** @description A command of the package failed. */
         CommandFailed: {
             /**
              * Format: int32
-             * @description The exit code, when the command exited by itself.
+             * @description Exit code; absent if a signal ended the command.
              */
             exit_code?: number;
-            /** @description The signal that ended it, such as `SIGKILL`; empty when it exited by itself. */
+            /** @description Signal that ended the command, such as `SIGKILL`; empty if it exited by itself. */
             signal: string;
-            /** @description The last lines that it printed, at most 20. */
+            /** @description Last lines of output, at most 20. */
             last_lines: string[];
         };
-        /** @description The window is closed. */
+        /** @description Result of finishing a rotation. */
         CommitPrimaryTokenRotationResponse: {
-            /** @description False: no window was open. */
+            /** @description Whether a window was open. */
             committed: boolean;
         };
         /** @description A container of the host. */
         Container: {
-            /** @description Its id. */
+            /** @description ID. */
             id: string;
-            /** @description Its name. */
+            /** @description Name. */
             name: string;
-            /** @description The image reference it was made from. */
+            /** @description Image reference that the container was created from. */
             image: string;
-            /** @description Id of the image. */
+            /** @description ID of the image. */
             imageId: string;
-            /** @description The engine's state word. */
+            /** @description State in the engine's terms. */
             state: string;
-            /** @description The engine's status line. */
+            /** @description Status text of the engine. */
             status: string;
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Creation time.
              */
             createdAt?: string;
-            /** @description Its published ports. */
+            /** @description Published ports. */
             ports: components["schemas"]["ContainerPort"][];
-            /** @description Its compose project. */
+            /** @description Compose project. */
             composeProject?: string;
-            /** @description Its compose service. */
+            /** @description Compose service. */
             composeService?: string;
-            /** @description Id of the app that owns it. */
+            /** @description ID of the app that owns the container. */
             appId?: string;
             /**
              * Format: int64
-             * @description Size of its writable layer in bytes; only with `size=1`.
+             * @description Size of the writable layer in bytes; set only with `size=1`.
              */
             sizeBytes?: number;
         };
-        /** @description A container in detail. */
+        /** @description Details of a container. */
         ContainerDetails: {
-            /** @description What the list says of it. */
+            /** @description Summary, as in ListContainers. */
             container?: components["schemas"]["Container"];
-            /** @description What it runs. */
+            /** @description Command of the container. */
             command: string[];
             /**
              * Format: date-time
-             * @description When it was last started; absent when never.
+             * @description Time of the last start; absent if never started.
              */
             startedAt?: string;
             /**
              * Format: date-time
-             * @description When it last ended; absent while it runs or was never started.
+             * @description Time of the last exit; absent while the container runs, or if it was never started.
              */
             finishedAt?: string;
             /**
              * Format: int32
-             * @description Its last exit code; absent while it runs or was never started.
+             * @description Last exit code; absent while the container runs, or if it was never started.
              */
             exitCode?: number;
-            /** @description What its health check says; empty without one. */
+            /** @description Result of the health check; empty without one. */
             health: string;
-            /** @description How often the engine restarted it. */
+            /** @description Number of restarts by the engine. */
             restarts: number;
-            /** @description Its restart policy, in the engine's word. */
+            /** @description Restart policy in the engine's terms. */
             restartPolicy: string;
-            /** @description What is mounted into it. */
+            /** @description Mounts. */
             mounts: components["schemas"]["ContainerMount"][];
-            /** @description The networks it is in. */
+            /** @description Names of the networks. */
             networks: string[];
-            /** @description Its labels. */
+            /** @description Labels. */
             labels: {
                 [key: string]: string;
             };
-            /** @description The engine's own document, environment included. */
+            /** @description The engine's own document, including the environment. */
             engine?: {
                 [key: string]: unknown;
             };
         };
-        /** @description One line of a container's log. */
+        /** @description A line of a container's log. */
         ContainerLogLine: {
             /**
              * Format: date-time
-             * @description When it was printed; only with `timestamps=true`.
+             * @description Time of output; set only with `timestamps=true`.
              */
             time?: string;
             /**
-             * @description Where it was printed; everything is `stdout` for a container with a terminal.
+             * @description Output stream; always `stdout` for a container with a terminal.
              * @enum {string}
              */
             stream: "stdout" | "stderr";
-            /** @description The line without its line feed; bytes that are no UTF-8 are replaced by U+FFFD. */
+            /** @description Line without its line feed. Bytes that are not valid UTF-8 are replaced by U+FFFD. */
             text: string;
         };
         /** @description Lines of a container's log. */
         ContainerLogs: {
-            /** @description Oldest first. */
+            /** @description Lines, oldest first. */
             lines: components["schemas"]["ContainerLogLine"][];
-            /** @description True: fewer lines than asked for, because together they pass 8 MiB. */
+            /** @description Whether lines are missing because all requested lines exceed 8 MiB. */
             truncated: boolean;
         };
-        /** @description Something mounted into a container. */
+        /** @description A mount of a container. */
         ContainerMount: {
-            /** @description `bind`, `volume`, `tmpfs` or another word of the engine. */
+            /** @description `bind`, `volume`, `tmpfs` or another type of the engine. */
             type: string;
-            /** @description The volume's name, or the path on the host. */
+            /** @description Name of the volume, or path on the host. */
             source: string;
-            /** @description The path inside. */
+            /** @description Path in the container. */
             target: string;
-            /** @description True: it cannot be written to. */
+            /** @description Whether the mount is read-only. */
             readOnly: boolean;
         };
         /** @description A port of a container. */
         ContainerPort: {
             /**
-             * @description `tcp`, `udp` or `sctp`.
+             * @description Protocol: `tcp`, `udp` or `sctp`.
              * @enum {string}
              */
             protocol: "tcp" | "udp" | "sctp";
-            /** @description The number inside. */
+            /** @description Port number in the container. */
             containerPort: number;
-            /** @description The number on the host; absent when not published. */
+            /** @description Port number on the host; absent if the port is not published. */
             hostPort?: number;
-            /** @description The host's address it is bound to. */
+            /** @description Address on the host that the port is bound to. */
             hostAddress?: string;
         };
-        /** @description What one container uses. */
+        /** @description Resource usage of a container. */
         ContainerStats: {
-            /** @description Its id. */
+            /** @description ID. */
             id: string;
-            /** @description Its name. */
+            /** @description Name. */
             name: string;
             /**
              * Format: double
-             * @description Processor time in percent of one processor.
+             * @description CPU usage in percent of one CPU.
              */
             cpuPercent: number;
             /**
@@ -3306,7 +3171,7 @@ export interface components {
             memoryBytes: number;
             /**
              * Format: int64
-             * @description Its memory limit in bytes; absent without one.
+             * @description Memory limit in bytes; absent without a limit.
              */
             memoryLimitBytes?: number;
             /**
@@ -3330,56 +3195,56 @@ export interface components {
              */
             blockWrittenBytes: number;
         };
-        /** @description Which container, what to do. */
+        /** @description Identifies a container or compose project, and the action. */
         ControlContainerRequest: {
-            /** @description Id, unambiguous prefix of an id, or name. */
+            /** @description ID, unique prefix of an ID, or name. */
             container?: string;
             /** @description Name of a compose project. */
             composeProject?: string;
             /**
-             * @description What to do. For a project, members to which it does not apply are passed over; start goes oldest first, stop newest first.
+             * @description Action. In a project, members that the action does not apply to are skipped. Start proceeds from the oldest container to the newest, stop from the newest to the oldest.
              * @enum {string}
              */
             action: "start" | "stop" | "restart" | "pause" | "unpause" | "remove";
         } & unknown;
-        /** @description What was done. */
+        /** @description Result of a container action. */
         ControlContainerResponse: {
-            /** @description The containers it was done to, in order. */
+            /** @description Containers that the action was applied to, in order. */
             controlled: components["schemas"]["ControlledContainer"][];
-            /** @description The members it did not apply to, each with the reason. */
+            /** @description Skipped members, each with the reason. */
             skipped: components["schemas"]["SkippedItem"][];
         };
-        /** @description A container that was controlled. */
+        /** @description A container that an action was applied to. */
         ControlledContainer: {
-            /** @description Its id. */
+            /** @description ID. */
             id: string;
-            /** @description Its name. */
+            /** @description Name. */
             name: string;
         };
-        /** @description What to copy where. */
+        /** @description Paths of a copy. */
         CopyPathRequest: {
-            /** @description Absolute path of what is copied. */
+            /** @description Absolute path of the source. */
             from: string;
             /** @description Absolute path of the copy. */
             to: string;
-            /** @description True: replace what is there. */
+            /** @description If true, replaces an existing target. */
             overwrite?: boolean;
         };
-        /** @description The copy. */
+        /** @description Result of a copy. */
         CopyPathResponse: {
             /** @description The copy. */
             entry?: components["schemas"]["FileEntry"];
             /**
              * Format: int64
-             * @description Bytes that were copied.
+             * @description Bytes copied.
              */
             copied_bytes: number;
         };
-        /** @description Shares of a processor's time, in percent, since the sample before. Together 100. */
+        /** @description Shares of CPU time since the previous sample, in percent. They add up to 100. */
         CpuTimes: {
             /**
              * Format: double
-             * @description In programs, niced ones and guests included.
+             * @description In programs, including niced programs and guests.
              */
             userPercent: number;
             /**
@@ -3389,7 +3254,7 @@ export interface components {
             systemPercent: number;
             /**
              * Format: double
-             * @description Idle while storage was waited for.
+             * @description I/O wait: idle with pending storage requests.
              */
             iowaitPercent: number;
             /**
@@ -3399,7 +3264,7 @@ export interface components {
             irqPercent: number;
             /**
              * Format: double
-             * @description Taken by the hypervisor for other machines.
+             * @description Used by the hypervisor for other machines.
              */
             stealPercent: number;
             /**
@@ -3408,115 +3273,117 @@ export interface components {
              */
             idlePercent: number;
         };
-        /** @description What to pack. */
+        /** @description Files to pack, and the archive to create. */
         CreateArchiveRequest: {
-            /** @description Absolute paths of what is packed. */
+            /** @description Absolute paths to pack. */
             paths: string[];
             /** @description Absolute path of the archive. */
             target: string;
             /**
-             * @description The format; by the target's name when empty.
+             * @description Format; if empty, taken from the name of the archive.
              * @enum {string}
              */
             format?: "tar.gz" | "tar.zst" | "zip";
-            /** @description True: replace what is there. */
+            /** @description If true, replaces an existing target. */
             overwrite?: boolean;
         };
-        /** @description One result per storage. */
+        /** @description Result of a backup. */
         CreateBackupResponse: {
-            /** @description In the order asked for. */
+            /** @description Results, in the order of the requested storages. */
             results: components["schemas"]["BackupResult"][];
-            /** @description What changed or went away while it was read, what an archive cannot hold, and what went wrong after it; one sentence each, 100 at most. */
+            /** @description Warnings, one sentence each, at most 100: files that changed or disappeared during the backup, content that an archive cannot hold, and problems after the backup. */
             warnings: string[];
             /**
              * Format: int64
-             * @description Bytes of the files that are in it.
+             * @description Total size of the files in bytes.
              */
             content_bytes: number;
             /**
              * Format: int64
-             * @description How many entries it has: files, directories, links.
+             * @description Number of files, directories and links.
              */
             entries: number;
+            /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
+            detached?: components["schemas"]["Operation"];
         };
-        /** @description The directory to make. */
+        /** @description Directory to create. */
         CreateDirectoryRequest: {
             /** @description Absolute path. */
             path: string;
-            /** @description True: missing parents too, and no failure when it is there already. */
+            /** @description If true, creates missing parents, and succeeds if the directory exists. */
             parents?: boolean;
-            /** @description Permission bits in octal; 0755 when empty. */
+            /** @description Permission bits in octal; 0755 if empty. */
             mode?: string;
         };
         /** @description A credential. */
         Credential: {
-            /** @description Its name, unique with its owner. */
+            /** @description Name, unique per owner. */
             name: string;
             /**
-             * @description What it is for: `git` hosts or container registries.
+             * @description Kind of server: `git` hosts or container registries.
              * @enum {string}
              */
             kind: "git" | "registry";
-            /** @description The host that it is shown to, `host` or `host:port`, and no other. */
+            /** @description Host that the credential is sent to, `host` or `host:port`. It is sent to no other host. */
             host: string;
-            /** @description The user name there. */
+            /** @description User name on the host. */
             username: string;
             /** @description Always `***`. */
             secret: string;
-            /** @description The owner's user id. */
+            /** @description User ID of the owner. */
             readonly owner: number;
             /**
              * Format: date-time
-             * @description When it was last written.
+             * @description Time of the last write.
              */
             readonly updated_at?: string;
         };
-        /** @description The archive is gone. */
+        /** @description Result of a deletion. */
         DeleteBackupResponse: {
             /** @description Name of the archive. */
             name: string;
         };
-        /** @description What to delete. */
+        /** @description Paths to delete. */
         DeletePathsRequest: {
             /** @description Absolute paths. */
             paths: string[];
         };
-        /** @description What was deleted. */
+        /** @description Result of a deletion. */
         DeletePathsResponse: {
-            /** @description Paths that are gone. */
+            /** @description Deleted paths. */
             deleted: string[];
-            /** @description What stays, each with the reason: the first 1000. */
+            /** @description Paths that could not be deleted, each with the reason; the first 1000. */
             failed: components["schemas"]["PathFailure"][];
             /**
              * Format: int64
-             * @description How many stay.
+             * @description Number of paths that could not be deleted.
              */
             failed_count: number;
         };
-        /** @description What a directory takes with all below it. */
+        /** @description Disk usage of a directory and everything below it. */
         DirectoryUsage: {
-            /** @description Its absolute path. */
+            /** @description Absolute path. */
             path: string;
-            /** @description How many levels below the one that was asked for. */
+            /** @description Number of levels below the requested directory. */
             depth: number;
             /**
              * Format: int64
-             * @description Bytes on the disk.
+             * @description Disk space used, in bytes.
              */
             disk_bytes: number;
             /**
              * Format: int64
-             * @description Bytes of its files, as long as they say that they are.
+             * @description Sum of the file sizes, in bytes.
              */
             size_bytes: number;
             /**
              * Format: int64
-             * @description How many files, directories and others, itself included.
+             * @description Number of files, directories and other entries, including the directory itself.
              */
             entries: number;
             /**
              * Format: int64
-             * @description How many of them could not be looked at.
+             * @description Number of entries that could not be read.
              */
             failed_count: number;
         };
@@ -3546,44 +3413,43 @@ export interface components {
             writtenPerSec?: number;
             /**
              * Format: double
-             * @description Reads that ended, per second.
+             * @description Completed reads per second.
              */
             readsPerSec?: number;
             /**
              * Format: double
-             * @description Writes that ended, per second.
+             * @description Completed writes per second.
              */
             writesPerSec?: number;
             /**
              * Format: double
-             * @description Share of the time in which it had something to do, 0 to 100.
+             * @description Share of time in which the disk was busy, 0 to 100.
              */
             busyPercent?: number;
         };
-        /** @description Disk footprints. */
+        /** @description Disk usage of apps. */
         DiskReport: {
-            /** @description The visible apps, largest first. */
+            /** @description Visible apps, largest first. */
             apps: components["schemas"]["AppDisk"][];
-            /** @description The filesystem that holds the app store. */
+            /** @description Filesystem that holds the app store. */
             filesystem?: components["schemas"]["Filesystem"];
             /**
              * Format: int64
-             * @description What the daemon keeps of fetched packages, in bytes: those that were fetched for the caller, for root all of them.
-             *     Bounded by `[limits] max_cache_bytes_per_user` and `max_cache_bytes`.
+             * @description Size of the cache of fetched packages in bytes: those fetched for the caller, or all of them for root. Limited by `[limits] max_cache_bytes_per_user` and `max_cache_bytes`.
              */
             cache_bytes: number;
         };
-        /** @description One category. */
+        /** @description Disk usage of a category. */
         DockerDiskCategory: {
-            /** @description How many items. */
+            /** @description Number of objects. */
             count: number;
             /**
              * Format: int64
-             * @description What they take, in bytes.
+             * @description Disk usage in bytes.
              */
             sizeBytes: number;
         };
-        /** @description Disk usage in four categories. */
+        /** @description Disk usage by category. */
         DockerDiskUsage: {
             /** @description Images. */
             images?: components["schemas"]["DockerDiskCategory"];
@@ -3594,237 +3460,272 @@ export interface components {
             /** @description Build cache. */
             buildCache?: components["schemas"]["DockerDiskCategory"];
         };
-        /** @description What ended. */
+        /** @description Result of ending a session. */
+        EndSessionResponse: Record<string, never>;
+        /** @description Result of ending sessions. */
         EndSessionsResponse: {
-            /** @description How many sessions were ended. */
+            /** @description Number of sessions that were ended. */
             ended: number;
         };
-        /** @description Something that happened. What does not apply is empty. */
+        /** @description Machine-readable reason for an error, with its payload. */
+        ErrorDetail: {
+            /** @description Reason, from a closed set; clients may branch on it. Each reason has exactly one error code. */
+            reason: string;
+            /** @description Payload of `token_denied`: always present, without fields. */
+            tokenDenied?: components["schemas"]["TokenDenied"];
+            /** @description Payload of `license_required`. */
+            licenseRequired?: components["schemas"]["LicenseRequired"];
+            /** @description Payload of `ambiguous`. */
+            ambiguous?: components["schemas"]["Ambiguous"];
+            /** @description Payload of `invalid_request`. */
+            invalidRequest?: components["schemas"]["InvalidRequest"];
+            /** @description Payload of `owned_by_app`. */
+            ownedByApp?: components["schemas"]["OwnedByApp"];
+            /** @description Payload of `job_owned`. */
+            jobOwned?: components["schemas"]["JobOwned"];
+            /** @description Payload of `internal`. */
+            internal?: components["schemas"]["InternalError"];
+            /** @description Payload of `build_failed` and `start_failed`. */
+            commandFailed?: components["schemas"]["CommandFailed"];
+            /** @description Payload of `not_found`. */
+            notFound?: components["schemas"]["NotFoundError"];
+            /** @description Payload of `no_manifest`. */
+            noManifest?: components["schemas"]["NoManifest"];
+        } & (unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown);
+        /** @description An event. Fields that do not apply are empty. */
         Event: {
-            /** @description Names the event: a later stream begins behind it. */
+            /** @description Position of the event; pass it as `after` to start a later stream with the next event. */
             cursor: string;
             /**
              * Format: date-time
-             * @description When it was seen.
+             * @description Time when the daemon noticed the event.
              */
             time?: string;
             /**
-             * @description What happened. `begin`: nothing yet, it is what each stream begins with at once; who looks at everything now misses
-             *     nothing. `reset`: something may have been missed, look at everything again. `app.changed`: its version, settings
-             *     or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which; `app.detail`: its state is what
-             *     it was, but why, which `message` says, or its tasks on a swarm are others. `operation.changed`: it has come to its next
-             *     phase, which `message` says. `container.changed` is told to root alone.
+             * @description Kind of event.
+             *
+             *     `begin`: the first event of each stream. A client that reads the current state after `begin` misses nothing.
+             *
+             *     `reset`: events may be missing; read the current state again.
+             *
+             *     `app.changed`: version, settings, name or desired state changed. `app.busy`: an operation runs on the app; `state` says which. `app.detail`: the reason for the state changed, which is in `message`, or the tasks on a swarm changed.
+             *
+             *     `operation.changed`: the operation reached its next phase, which is in `message`. `operation.started` and `operation.finished` report a resource of OperationService: `subject` is its ID, `state` its state, `message` its kind. The other `operation` events report the operation that runs on an app, whoever started it.
+             *
+             *     `container.changed`: only root receives it.
              * @enum {string}
              */
-            kind: "begin" | "reset" | "app.installed" | "app.changed" | "app.removed" | "app.busy" | "app.starting" | "app.running" | "app.stopping" | "app.stopped" | "app.failed" | "app.crashed" | "app.unknown" | "app.healthy" | "app.unhealthy" | "app.detail" | "operation.began" | "operation.changed" | "operation.ended" | "run.began" | "run.ended" | "backup.made" | "backup.failed" | "alert.began" | "alert.ended" | "container.changed";
-            /** @description The app that it is about. */
+            kind: "begin" | "reset" | "app.installed" | "app.changed" | "app.removed" | "app.busy" | "app.starting" | "app.running" | "app.stopping" | "app.stopped" | "app.failed" | "app.crashed" | "app.unknown" | "app.healthy" | "app.unhealthy" | "app.detail" | "operation.began" | "operation.changed" | "operation.ended" | "operation.started" | "operation.finished" | "run.began" | "run.ended" | "backup.made" | "backup.failed" | "alert.began" | "alert.ended" | "container.changed";
+            /** @description ID of the app. */
             app_id: string;
-            /** @description What it is about where that is no app: the id of a job, a storage, the subject of an alert, the id of a container. */
+            /** @description Subject other than the app: the ID of an operation, a job or a container, the name of a storage, or the subject of an alert. */
             subject: string;
-            /** @description How it is now: an app's state, the kind of an operation, the status of a run, the name of an alert's rule. */
+            /** @description State after the event: an app's state; the kind of an operation (its state for `started` and `finished`); the status of a run; or the name of an alert's rule. */
             state: string;
-            /** @description Why, one sentence; of an operation what it is doing now, a few words. */
+            /** @description Reason, one sentence; for an operation, what it is doing, a few words. */
             message: string;
-            /** @description The user whose it is; absent for what is the host's. */
+            /** @description User ID of the owner; absent for objects of the host. */
             owner?: number;
+            /** @description For events about an existing app: its `status`. Absent otherwise. */
+            status?: string;
         };
         /** @description Manifests for another engine. */
         ExportAppResponse: {
-            /** @description The files, the main one first. */
+            /** @description Files, the main file first. */
             files: components["schemas"]["ExportedFile"][];
-            /** @description What could not be carried over or is still to be done, a sentence each. */
+            /** @description Features that the files do not cover, and steps left to do; one sentence each. */
             notes: string[];
         };
-        /** @description One file of an export. */
+        /** @description A file of an export. */
         ExportedFile: {
-            /** @description Its name, such as `web.yaml`. */
+            /** @description File name, such as `web.yaml`. */
             name: string;
-            /** @description What it says. */
+            /** @description File content. */
             content: string;
         };
-        /** @description What to unpack where. */
+        /** @description Archive to extract, target and limits. */
         ExtractArchiveRequest: {
             /** @description Absolute path of the archive. */
             path: string;
-            /** @description Absolute path of the directory it is unpacked into; made when it is not there. */
+            /** @description Absolute path of the target directory; created if it does not exist. */
             target: string;
             /**
-             * @description The format; by the archive's name when empty.
+             * @description Format; if empty, taken from the name of the archive.
              * @enum {string}
              */
             format?: "tar" | "tar.gz" | "tar.zst" | "zip";
-            /** @description True: what the archive has right in it replaces what has its name in the directory, as a whole. */
+            /** @description If true, each top-level entry of the archive replaces the whole existing entry of the same name. */
             overwrite?: boolean;
-            /** @description Most entries; default 1,000,000. */
+            /** @description Maximum number of entries; default 1,000,000. */
             max_entries?: number;
             /**
              * Format: int64
-             * @description Most bytes once unpacked; default 64 GiB.
+             * @description Maximum number of unpacked bytes; default 64 GiB.
              */
             max_bytes?: number;
-            /** @description How many times larger than the archive what is in it may be, once it is more than 16 MiB; default 200. */
+            /** @description Maximum ratio of unpacked to packed size, applied above 16 MiB of content; default 200. */
             max_ratio?: number;
         };
-        /** @description What was unpacked. */
+        /** @description Result of an extraction. */
         ExtractArchiveResponse: {
-            /** @description The directory. */
+            /** @description Target directory. */
             entry?: components["schemas"]["FileEntry"];
             /**
              * Format: int64
-             * @description How many files, directories and links came out of it.
+             * @description Number of extracted files, directories and links.
              */
             entries: number;
             /**
              * Format: int64
-             * @description Bytes of the files.
+             * @description Total size of the extracted files in bytes.
              */
             extracted_bytes: number;
         };
-        /** @description A field and what is wrong with it. */
+        /** @description A violation of a field's rule. */
         FieldViolation: {
             /** @description Path of the field in JSON names, such as `action.url` or `values["port"]`. */
             field: string;
-            /** @description One sentence that names the value and the bound. */
+            /** @description Problem, with the value and the bound; one sentence. */
             description: string;
         };
         /** @description A file, directory or link. */
         FileEntry: {
-            /** @description Its name. */
+            /** @description Name. */
             name: string;
-            /** @description Its absolute path. */
+            /** @description Absolute path. */
             path: string;
             /**
-             * @description What it is.
+             * @description Type of the entry.
              * @enum {string}
              */
             type: "file" | "directory" | "symlink" | "socket" | "fifo" | "block_device" | "char_device";
             /**
              * Format: int64
-             * @description Its size in bytes.
+             * @description Size in bytes.
              */
             size_bytes: number;
-            /** @description Its permission bits in octal, such as `0644`. */
+            /** @description Permission bits in octal, such as `0644`. */
             mode: string;
-            /** @description Its owner's name; the number where the host has no name. */
+            /** @description Name of the owner; the number if the host has no name for it. */
             owner: string;
-            /** @description Its group's name; the number where the host has no name. */
+            /** @description Name of the group; the number if the host has no name for it. */
             group: string;
             /**
              * Format: date-time
-             * @description When it was last written.
+             * @description Time of the last modification.
              */
             modified_at?: string;
-            /** @description Where a link points. */
+            /** @description Target of a link. */
             link_target?: string;
-            /** @description Its owner's user id. */
+            /** @description User ID of the owner. */
             uid: number;
-            /** @description Its group's id. */
+            /** @description ID of the group. */
             gid: number;
-            /** @description Of a regular file: another one for every other content, for `if_match`. */
+            /** @description Entity tag of a regular file, for `if_match`; changes with the content. */
             etag?: string;
         };
-        /** @description A file, or a line in it. */
+        /** @description A matching file or line. */
         FileMatch: {
-            /** @description The file. */
+            /** @description File. */
             entry?: components["schemas"]["FileEntry"];
             /**
              * Format: int64
-             * @description The number of the line, from 1 on; absent when only the name was looked for.
+             * @description Line number, starting at 1; absent if only names are searched.
              */
             line?: number;
-            /** @description The line, of a long one its first 512 characters. */
+            /** @description Text of the line, cut after 512 characters. */
             text: string;
         };
-        /** @description A filesystem's capacity. */
+        /** @description Capacity of a filesystem. */
         Filesystem: {
             /**
              * Format: int64
-             * @description All of it, in bytes.
+             * @description Total size in bytes.
              */
             size_bytes: number;
             /**
              * Format: int64
-             * @description In use, in bytes.
+             * @description Used space in bytes.
              */
             used_bytes: number;
             /**
              * Format: int64
-             * @description Left for others than root, in bytes.
+             * @description Space available to users other than root, in bytes.
              */
             available_bytes: number;
         };
         /** @description A mounted filesystem. */
         FilesystemMetrics: {
-            /** @description Where it is mounted. */
+            /** @description Mount point. */
             path: string;
-            /** @description Its device. */
+            /** @description Device. */
             device: string;
-            /** @description Its type, such as `ext4`. */
+            /** @description Type, such as `ext4`. */
             type: string;
             /**
              * Format: int64
-             * @description All of it, in bytes.
+             * @description Total size in bytes.
              */
             sizeBytes: number;
             /**
              * Format: int64
-             * @description In use, in bytes.
+             * @description Used space in bytes.
              */
             usedBytes: number;
             /**
              * Format: int64
-             * @description Left for others than root, in bytes.
+             * @description Space available to users other than root, in bytes.
              */
             availableBytes: number;
             /**
              * Format: int64
-             * @description How many files it can hold; absent where it has no such bound.
+             * @description Maximum number of files; absent without a limit.
              */
             inodes?: number;
             /**
              * Format: int64
-             * @description How many it holds.
+             * @description Number of files.
              */
             usedInodes?: number;
         };
-        /** @description Samples of one app. */
+        /** @description Samples of an app. */
         GetAppStatsHistoryResponse: {
-            /** @description Oldest to newest. */
+            /** @description Samples, oldest to newest. */
             samples: components["schemas"]["AppStats"][];
-            /** @description Seconds between two samples, as far as app and daemon ran. */
+            /** @description Seconds between two samples while app and daemon run. */
             interval_secs: number;
         };
-        /** @description Samples. */
+        /** @description Samples of resource usage. */
         GetAppStatsResponse: {
-            /** @description One entry per running app, by id. */
+            /** @description Running apps, sorted by ID. */
             stats: components["schemas"]["AppStats"][];
         };
-        /** @description What happens while it counts. */
+        /** @description An event of a measurement. */
         GetDiskUsageResponse: {
-            /** @description How far it is. */
+            /** @description Progress of the measurement. */
             progress?: components["schemas"]["Progress"];
-            /** @description A directory below it. */
+            /** @description A directory below the requested one. */
             directory?: components["schemas"]["DirectoryUsage"];
-            /** @description The end. */
+            /** @description Result: the last event. */
             result?: components["schemas"]["DirectoryUsage"];
         } & (unknown & unknown & unknown);
-        /** @description Samples. */
+        /** @description Samples of the system. */
         GetMetricsHistoryResponse: {
-            /** @description Oldest to newest. */
+            /** @description Samples, oldest to newest. */
             samples: components["schemas"]["SystemMetrics"][];
-            /** @description Seconds between two samples, as far as the daemon ran. */
+            /** @description Seconds between two samples while the daemon runs. */
             intervalSecs: number;
         };
-        /** @description The state of the daemon. */
+        /** @description Status of the daemon. */
         GetStatusResponse: {
-            /** @description Version of the daemon: a semantic version. */
+            /** @description Semantic version of the daemon. */
             version: string;
-            /** @description Feature strings, sorted. A string appears once the operation behind it ships; it is never renamed or removed. */
+            /** @description Capabilities, sorted. A capability is listed if the daemon implements its methods. Names are never changed or removed. */
             capabilities: string[];
-            /** @description Counters of the apps that the caller may see. */
+            /** @description Number of apps that the caller may see. */
             apps?: components["schemas"]["AppCounters"];
             /**
-             * @description `system`: for all users of the host; `user`: one user's own daemon.
+             * @description `system`: a daemon for all users of the host. `user`: the daemon of one user.
              * @enum {string}
              */
             mode: "system" | "user";
@@ -3832,71 +3733,69 @@ export interface components {
             hostname: string;
             /**
              * Format: date-time
-             * @description When the daemon started.
+             * @description Start time of the daemon.
              */
             started_at?: string;
-            /** @description Who the daemon takes the caller for. */
+            /** @description Identity of the caller. */
             caller?: components["schemas"]["Caller"];
-            /**
-             * @description What goes on that the operator wants to hear of (`[[alerts]]`), by rule and subject: of the host, and of the apps that
-             *     the caller may see.
-             */
+            /** @description Active alerts of the operator's rules (`[[alerts]]`), sorted by rule and subject: those of the host, and those of apps that the caller may see. */
             alerts: components["schemas"]["Alert"][];
+            /** @description Configured listeners of the daemon. */
+            listeners: components["schemas"]["Listener"][];
         };
         /** @description An image of the host. */
         Image: {
-            /** @description Its id. */
+            /** @description ID. */
             id: string;
-            /** @description Its tags. */
+            /** @description Tags. */
             tags: string[];
-            /** @description Its registry digests. */
+            /** @description Registry digests. */
             digests: string[];
             /**
              * Format: int64
-             * @description Its size in bytes.
+             * @description Size in bytes.
              */
             sizeBytes: number;
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Creation time.
              */
             createdAt?: string;
-            /** @description Containers that use it. */
+            /** @description Number of containers that use the image. */
             containers: number;
-            /** @description True: no tag names it. */
+            /** @description Whether the image has no tag. */
             dangling: boolean;
-            /** @description True: an installed app still runs it. */
+            /** @description Whether an installed app uses the image. */
             svcProtected: boolean;
-            /** @description Why it is protected; absent when it is not. */
+            /** @description Why the image is protected; absent if it is not. */
             protectedReason?: string;
         };
-        /** @description What to install. */
+        /** @description Package to install, and its options. */
         InstallAppRequest: {
-            /** @description A package id, `source/id`, either with `@tag`; a git URL (https, ssh, file); or an absolute path of a package directory. */
+            /** @description Package: an ID or `source/id`, each optionally with `@tag`; a git URL (https, ssh, file); or the absolute path of a package directory. */
             spec: string;
-            /** @description Name of the source to look in; all of them when empty. */
+            /** @description Source to search; all sources if empty. */
             source?: string;
-            /** @description Display name; the package's when empty. */
+            /** @description Name and ID of the new app. Fails with `already_exists` and a suggestion if it is taken. If empty, the ID is that of the package, or the next free `<id>-N`. */
             name?: string;
-            /** @description Branch to install and to track. Not together with `tag`. */
+            /** @description Branch to install and track. Excludes `tag`. */
             branch?: string;
-            /** @description Tag to install; the newest semantic version without pre-releases when neither is given. */
+            /** @description Tag to install. If neither `tag` nor `branch` is set, the newest semantic version that is not a pre-release. */
             tag?: string;
-            /** @description True: the caller accepts the licenses that `license_required` listed. */
+            /** @description If true, the caller accepts the licenses that `license_required` listed. */
             license_ack?: boolean;
-            /** @description Chosen settings to begin with; the package's defaults for the rest. */
+            /** @description Initial settings; the package's defaults apply to the rest. */
             settings?: {
                 [key: string]: unknown;
             };
-            /**
-             * @description True: where a setting gives the number of a port, is not among `settings`, and its default is taken, a free port is
-             *     chosen instead. A further install of a package does so in any case. The answer's `ports` say which.
-             */
+            /** @description No effect; exists for older clients. Every install picks a free port for each port setting that is not in `settings` and whose default is in use by a process or another app. The response's `ports` list the result. */
             port_auto?: boolean;
-            /** @description True: the caller gives the package the permissions on the host that `license_required` listed. Only root's apps get any. */
+            /** @description If true, the caller grants the permissions on the host that `license_required` listed. Only root's apps can have permissions. */
             permissions_ack?: boolean;
-            /** @description Where it is to run; on this machine when absent. */
+            /** @description Engine to run the app on; this machine if absent. */
             placement?: components["schemas"]["AppPlacement"];
+            /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+            detach?: boolean;
         };
         /** @description A network interface. */
         InterfaceMetrics: {
@@ -3924,415 +3823,529 @@ export interface components {
             sentPerSec: number;
             /**
              * Format: int64
-             * @description Packets that came damaged, and that could not be sent, since the interface came up.
+             * @description Packets received with errors or not sent because of errors, since the interface came up.
              */
             errors?: number;
             /**
              * Format: int64
-             * @description Packets that were dropped since the interface came up.
+             * @description Dropped packets since the interface came up.
              */
             dropped?: number;
         };
-        /** @description Something went wrong inside the daemon; its log has the cause under this id. */
+        /** @description An internal error. The daemon's log has the cause under the request ID. */
         InternalError: {
-            /** @description The request id to search the daemon's log for. */
+            /** @description Request ID to search for in the daemon's log. */
             request_id: string;
         };
-        /** @description The request breaks rules of the contract or of the domain. */
+        /** @description The request violates rules of its fields. */
         InvalidRequest: {
-            /** @description One entry per broken rule. */
+            /** @description Violations, one per rule. */
             violations: components["schemas"]["FieldViolation"][];
         };
-        /** @description The token to mint. */
+        /** @description Options of the access token. */
         IssueAccessTokenRequest: {
             /** @description Lifetime in seconds: 1 to 86400, default 600. */
             ttl_secs?: number;
-            /** @description What it is for, shown in the log. */
+            /** @description Purpose, shown in the log. */
             label?: string;
         };
         /** @description An access token. */
         IssueAccessTokenResponse: {
-            /** @description The token: shown this once. */
+            /** @description Token. It is not shown again. */
             token: string;
             /**
              * Format: date-time
-             * @description When it ends.
+             * @description Expiry time.
              */
             expires_at?: string;
         };
         /** @description A console token. */
         IssueConsoleTokenResponse: {
-            /** @description The token: shown this once. */
+            /** @description Token. It is not shown again. */
             token: string;
             /**
              * Format: date-time
-             * @description When it ends, if it is not used before.
+             * @description Expiry time of the unused token.
              */
             expires_at?: string;
         };
-        /** @description The session that the code will open. */
+        /** @description Options of the session. */
         IssueSessionCodeRequest: {
             /** @description Lifetime of the session in seconds: 1 to 43200, default 43200. */
             ttl_secs?: number;
         };
-        /** @description A code and where it is good. */
+        /** @description A session code. */
         IssueSessionCodeResponse: {
-            /** @description The code: shown this once. */
+            /** @description Code. It is not shown again. */
             code: string;
             /**
              * Format: date-time
-             * @description When it ends unless it is used before.
+             * @description Expiry time of the unused code.
              */
             expires_at?: string;
-            /** @description Address of the page on this machine, such as `http://127.0.0.1:8420/`; the code belongs into its fragment, `#code=`. */
+            /** @description URL of the web UI for a browser on this host. The host name is `RANDOM.localhost`, new with each start of the daemon, so that nobody can prepare the origin in a browser. If the daemon does not listen on loopback, it is the IP address instead. Append the code as `#code=CODE`. */
             page: string;
         };
-        /** @description A job with this id belongs to another owner. */
+        /** @description A job with this ID belongs to another owner. */
         JobOwned: {
-            /** @description Ids of the jobs that are in the way. */
+            /** @description IDs of the conflicting jobs. */
             ids: string[];
-            /** @description Who manages the jobs; absent for the operator. */
+            /** @description Manager of the jobs; absent for the operator. */
             managed_by?: string;
         };
-        /** @description One license file of a package. */
+        /** @description A license file of a package. */
         LicenseFile: {
-            /** @description File name at the root of the package, such as `LICENSE`. */
+            /** @description File name in the package's root directory, such as `LICENSE`. */
             name: string;
-            /**
-             * @description The first 64 KiB of the text. Over gRPC less of it when it would not fit into the trailers, ending in `…`; name and
-             *     `sha256` stay whole. Make the same call over REST, Connect or gRPC-Web to get the rest.
-             */
+            /** @description First 64 KiB of the text. Over gRPC, the text is shorter if it does not fit into the trailers, and ends in `…`; name and `sha256` are always complete. REST, Connect and gRPC-Web return the full text. */
             text: string;
-            /** @description SHA-256 of the whole file, lower-case hex. */
+            /** @description SHA-256 of the whole file, lower-case hexadecimal. */
             sha256: string;
         };
-        /**
-         * @description The package ships licenses that must be acknowledged with `license_ack: true`, or asks for permissions that must be given
-         *     with `permissions_ack: true`, before it is installed or upgraded to.
-         */
+        /** @description The package has licenses that must be accepted with `license_ack: true`, or needs permissions that must be granted with `permissions_ack: true`. */
         LicenseRequired: {
-            /** @description The license files at the root of the package that are not acknowledged, in name order. */
+            /** @description License files in the package's root directory that are not accepted yet, sorted by name. */
             licenses: components["schemas"]["LicenseFile"][];
-            /**
-             * @description What the package asks of the host beyond the usual and was not given, one sentence each. Asked of root alone: other
-             *     users' apps get none.
-             */
+            /** @description Permissions on the host that the package needs and that are not granted yet, one sentence each. Only for root: other users' apps cannot have permissions. For a restore also that root's app comes from an archive that this daemon did not create. */
             permissions: string[];
         };
-        /** @description The ports of an app. */
+        /** @description Ports of an app. */
         ListAppPortsResponse: {
-            /** @description In the manifest's order. */
+            /** @description Ports in the order of the manifest. */
             ports: components["schemas"]["AppPort"][];
         };
         /** @description A page of apps. */
         ListAppsResponse: {
-            /** @description The apps, by id. */
+            /** @description Apps, sorted by ID. */
             apps: components["schemas"]["App"][];
-            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            /** @description Value of `page_token` for the next page; empty on the last page. */
             next_page_token: string;
         };
         /** @description A page of records. */
         ListAuditResponse: {
-            /** @description Newest first. */
+            /** @description Records, newest first. */
             records: components["schemas"]["AuditRecord"][];
-            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            /** @description Value of `page_token` for the next page; empty on the last page. */
             next_page_token: string;
         };
-        /** @description Storages. */
+        /** @description Backup storages. */
         ListBackupStoragesResponse: {
-            /** @description The local one first, the others by name. */
+            /** @description Storages: the local one first, the others sorted by name. */
             storages: components["schemas"]["BackupStorage"][];
         };
         /** @description A page of archives. */
         ListBackupsResponse: {
-            /** @description Newest first. */
+            /** @description Archives, newest first. */
             backups: components["schemas"]["BackupArchive"][];
-            /** @description Storages that could not be asked. */
+            /** @description Storages that did not respond. */
             errors: components["schemas"]["BackupStorageError"][];
-            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            /** @description Value of `page_token` for the next page; empty on the last page. */
             next_page_token: string;
         };
-        /** @description Samples. */
+        /** @description Samples of resource usage. */
         ListContainerStatsResponse: {
-            /** @description One entry per container, by name. */
+            /** @description Containers, sorted by name. */
             stats: components["schemas"]["ContainerStats"][];
         };
-        /** @description Containers. */
+        /** @description Containers of the host. */
         ListContainersResponse: {
-            /** @description By name. */
+            /** @description Containers, sorted by name. */
             containers: components["schemas"]["Container"][];
         };
-        /** @description Credentials. */
+        /** @description A page of credentials. */
         ListCredentialsResponse: {
-            /** @description By owner and name. */
+            /** @description Credentials, sorted by owner and name. */
             credentials: components["schemas"]["Credential"][];
         };
         /** @description A page of entries. */
         ListDirectoryResponse: {
             /** @description The directory itself. */
             directory?: components["schemas"]["FileEntry"];
-            /** @description Its entries, by name. */
+            /** @description Entries, sorted by name. */
             entries: components["schemas"]["FileEntry"][];
-            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            /** @description Value of `page_token` for the next page; empty on the last page. */
             next_page_token: string;
         };
-        /** @description Images. */
+        /** @description Images of the host. */
         ListImagesResponse: {
-            /** @description By first tag. */
+            /** @description Images, sorted by first tag. */
             images: components["schemas"]["Image"][];
         };
-        /** @description Listening ports. */
+        /** @description Listening ports of the host. */
         ListListeningPortsResponse: {
-            /** @description By port, protocol and address. */
+            /** @description Ports, sorted by port, protocol and address. */
             ports: components["schemas"]["ListeningPort"][];
         };
-        /** @description Networks. */
+        /** @description Networks of the host. */
         ListNetworksResponse: {
-            /** @description By name. */
+            /** @description Networks, sorted by name. */
             networks: components["schemas"]["Network"][];
         };
-        /** @description Processes. */
+        /** @description A page of operations. */
+        ListOperationsResponse: {
+            /** @description Operations, newest first. */
+            operations: components["schemas"]["Operation"][];
+            /** @description Value of `page_token` for the next page; empty on the last page. */
+            next_page_token: string;
+        };
+        /** @description Processes of the host. */
         ListProcessesResponse: {
-            /** @description As sorted. */
+            /** @description Processes, in the requested order. */
             processes: components["schemas"]["Process"][];
-            /** @description How many there are in all. */
+            /** @description Total number of processes. */
             total: number;
         };
-        /** @description Runs. */
+        /** @description A page of runs. */
         ListScheduleRunsResponse: {
-            /** @description Newest first. */
+            /** @description Runs, newest first. */
             runs: components["schemas"]["ScheduleRun"][];
-            /** @description What the run that is to come next waits for; absent when none does. */
+            /** @description Condition that the next run waits for; absent if none waits. */
             waiting?: components["schemas"]["ScheduleWait"];
-            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            /** @description Value of `page_token` for the next page; empty on the last page. */
             next_page_token: string;
         };
         /** @description A page of jobs. */
         ListSchedulesResponse: {
-            /** @description By owner and id. */
+            /** @description Jobs, sorted by owner and ID. */
             schedules: components["schemas"]["Schedule"][];
-            /** @description Pass it as `page_token` for the next page; empty on the last. */
+            /** @description Value of `page_token` for the next page; empty on the last page. */
             next_page_token: string;
-            /**
-             * @description In the answer to ReplaceManagedSchedules: what may keep jobs from doing what they should, such as an app that is not
-             *     there; at most 64.
-             */
+            /** @description Set only by ReplaceManagedSchedules: problems that may prevent jobs from working, such as a missing app; at most 64. */
             warnings: string[];
         };
-        /** @description Sources. */
+        /** @description Open sessions of a user. */
+        ListSessionsResponse: {
+            /** @description Sessions, newest first. */
+            sessions: components["schemas"]["Session"][];
+        };
+        /** @description All sources. */
         ListSourcesResponse: {
-            /** @description By name. */
+            /** @description Sources, sorted by name. */
             sources: components["schemas"]["Source"][];
         };
         /** @description Compose projects. */
         ListStacksResponse: {
-            /** @description By name. */
+            /** @description Projects, sorted by name. */
             stacks: components["schemas"]["Stack"][];
         };
         /** @description Local users and groups. */
         ListSystemIdentitiesResponse: {
-            /** @description By name. */
+            /** @description Users, sorted by name. */
             users: components["schemas"]["SystemUser"][];
-            /** @description By name. */
+            /** @description Groups, sorted by name. */
             groups: components["schemas"]["SystemGroup"][];
         };
-        /** @description The caller's apps, each as it was just looked for. */
+        /** @description Result of a check for updates. */
         ListUpdatesResponse: {
-            /** @description By id. */
+            /** @description Updates, sorted by app ID. */
             updates: components["schemas"]["AppUpdate"][];
-            /** @description A release of svc itself that is newer than this daemon, where a source tells of one (`svc` of its index). */
+            /** @description A release of svc itself that is newer than this daemon, if the index of a source lists one under `svc`. */
             svc?: components["schemas"]["SvcRelease"];
         };
-        /** @description Volumes. */
+        /** @description Volumes of the host. */
         ListVolumesResponse: {
-            /** @description By name. */
+            /** @description Volumes, sorted by name. */
             volumes: components["schemas"]["Volume"][];
         };
-        /** @description A package of a source. */
+        /** @description A package in a source. */
         ListedPackage: {
-            /** @description What installs it: `source/id`. */
+            /** @description Value of `spec` to install it: `source/id`. */
             spec: string;
             /** @description Name of the source. */
             source: string;
-            /** @description Its id. */
+            /** @description ID of the package. */
             id: string;
-            /** @description Its display name. */
+            /** @description Display name. */
             name: string;
-            /** @description What it is, one line; empty where the index does not say, as all that follows. */
+            /** @description Summary, one line. Empty if the index has none, like all fields below. */
             summary: string;
-            /** @description The project's home page. */
+            /** @description Home page of the project. */
             homepage: string;
             /** @description License of the program, as an SPDX expression. */
             license: string;
-            /** @description What runs it, such as `docker`. */
+            /** @description Runtime, such as `docker`. */
             runtime: string;
-            /** @description What it asks of the host beyond the usual, one sentence each. An install asks for what the package itself says. */
+            /** @description Permissions on the host that the package needs, one sentence each. An install uses the permissions in the package itself. */
             permissions: string[];
             /**
              * Format: int64
-             * @description About what it takes once it is installed; absent where the index does not say.
+             * @description Approximate installed size in bytes; absent if the index has none.
              */
             size_bytes?: number;
-            /** @description Words to find it by. */
+            /** @description Keywords. */
             tags: string[];
+        };
+        /** @description A configured listener of the daemon. */
+        Listener: {
+            /**
+             * @description `tcp`; `socket`: the unix socket for every user; `root_socket`: the unix socket for root only.
+             * @enum {string}
+             */
+            kind: "tcp" | "socket" | "root_socket";
+            /** @description Host and port, such as `127.0.0.1:8420`, or the path of the socket. */
+            address: string;
+            /**
+             * @description `LISTENING`. `FAILED`: the address cannot be bound; the daemon retries a TCP address. `UNUSED`: systemd passed a socket with this address, but the configuration names another.
+             * @enum {string}
+             */
+            state: "LISTENING" | "FAILED" | "UNUSED";
+            /** @description Why the daemon does not listen, and what to do; only for root. Empty while it listens. */
+            reason: string;
         };
         /** @description A port that a process listens on. */
         ListeningPort: {
             /**
-             * @description `tcp` or `udp`.
+             * @description Protocol: `tcp` or `udp`.
              * @enum {string}
              */
             protocol: "tcp" | "udp";
-            /** @description The address it is bound to, such as `0.0.0.0` or `::1`. */
+            /** @description Local address, such as `0.0.0.0` or `::1`. */
             address: string;
-            /** @description The number. */
+            /** @description Port number. */
             port: number;
-            /**
-             * @description The process, the one with the lowest pid where several share the port. Absent where the kernel would not show it to the
-             *     caller: a regular user sees that of own processes.
-             */
+            /** @description Process ID; if several processes share the port, the lowest one. Absent if the kernel does not show it to the caller: regular users see only their own processes. */
             pid?: number;
-            /** @description Name of the process; absent as `pid` is. */
+            /** @description Name of the process; absent if `pid` is. */
             process?: string;
-            /** @description Name of the container that it runs in, or that the engine publishes here. Root sees all, others those of own apps. */
+            /** @description Name of the container that the process runs in, or that the engine publishes the port for. Root sees all containers, other users those of their own apps. */
             container?: string;
-            /** @description Id of the app that it belongs to, where the caller may see that. */
+            /** @description ID of the app that uses the port, if the caller may see it. */
             appId?: string;
-            /** @description The user that has the socket; the number where the host has no name. */
+            /** @description User that owns the socket; the number if the host has no name for it. */
             user: string;
         };
-        /** @description A directory of the host. */
+        /** @description Directory on the host. */
         LocalLocation: {
-            /** @description Its absolute path. */
+            /** @description Absolute path. */
             dir: string;
         };
-        /** @description One line of an app's log. */
+        /** @description A line of an app's log. */
         LogLine: {
             /**
              * Format: date-time
-             * @description When the app printed it; only with `timestamps=true`.
+             * @description Time of output; set only with `timestamps=true`.
              */
             time?: string;
             /**
-             * @description Where the app printed it; `svc` is the supervisor speaking.
+             * @description Output stream; `svc` for messages of the supervisor.
              * @enum {string}
              */
             stream: "stdout" | "stderr" | "svc";
-            /** @description The line without its line feed; bytes that are no UTF-8 are replaced by U+FFFD. */
+            /** @description Line without its line feed. Bytes that are not valid UTF-8 are replaced by U+FFFD. */
             text: string;
         };
-        /** @description What to move where. */
+        /** @description Paths of a move. */
         MovePathRequest: {
-            /** @description Absolute path of what is moved. */
+            /** @description Absolute path of the source. */
             from: string;
-            /** @description Absolute path it gets. */
+            /** @description Absolute path of the target. */
             to: string;
-            /** @description True: replace what is there. */
+            /** @description If true, replaces an existing target. */
             overwrite?: boolean;
         };
         /** @description A network of the host. */
         Network: {
-            /** @description Its id. */
+            /** @description ID. */
             id: string;
-            /** @description Its name. */
+            /** @description Name. */
             name: string;
-            /** @description Its driver. */
+            /** @description Driver. */
             driver: string;
-            /** @description Its scope. */
+            /** @description Scope. */
             scope: string;
-            /** @description Its subnets. */
+            /** @description Subnets. */
             subnets: string[];
-            /** @description True: nothing outside can be reached from it. */
+            /** @description Whether the network has no access to the outside. */
             internal: boolean;
         };
-        /** @description What is to be installed has no manifest, and so is no package yet. */
+        /** @description The directory or repository has no manifest, so it is not a package yet. */
         NoManifest: {
-            /** @description URL of the git repository, without a password; or absolute path of the directory on the daemon's machine. */
+            /** @description URL of the git repository, without a password; or absolute path of the directory on the daemon's host. */
             url: string;
-            /** @description The directory in the repository; empty for its root. */
+            /** @description Directory in the repository; empty for its root. */
             directory: string;
         };
-        /** @description There is no such thing, or none that this caller may see. */
+        /** @description Payload of `not_found`: the object does not exist, or the caller may not see it. */
         NotFoundError: {
-            /** @description What it would be, such as `app`, `schedule` or `route`. */
+            /** @description Kind of object, such as `app`, `schedule` or `route`. */
             kind: string;
-            /** @description Its id or name, as it was asked for. */
+            /** @description ID or name from the request. */
             name: string;
+        };
+        /** @description Options of the session's token. The code is the bearer token. */
+        OpenSessionRequest: {
+            /** @description If true, keeps half of the token in a cookie. Requires the `Origin` header of the web UI. */
+            cookie?: boolean;
+            /** @description User whom the page shows now; 4294967295 if it shows nobody. If the code is for another user, the response only names that user, and the code stays valid, so that the page can ask before it signs in. */
+            current_uid?: number;
         };
         /** @description The token of a session. */
         OpenSessionResponse: {
-            /** @description The token: shown this once. */
+            /** @description Token. It is not shown again. Empty with `cookie`. */
             token: string;
             /**
              * Format: date-time
-             * @description When it ends.
+             * @description Expiry time.
              */
             expires_at?: string;
+            /** @description With `cookie`: the half of the token that is not in the cookie. */
+            key: string;
+            /** @description User ID that the session acts as. */
+            uid: number;
+            /** @description User name; empty if the host has no name for the user ID. */
+            user: string;
         };
-        /** @description The container belongs to an installed app and is controlled through it. */
+        /** @description A call of a long method. */
+        Operation: {
+            /** @description ID of the operation. */
+            id: string;
+            /**
+             * @description Kind of work.
+             * @enum {string}
+             */
+            kind: "install" | "upgrade" | "clone" | "backup" | "restore" | "verify" | "repull" | "place" | "prune";
+            /** @description ID of the app. Empty for a prune, and for an install until the new app has an ID. */
+            app_id: string;
+            /** @description User ID of the owner: the app's owner, or the caller for operations without an app. */
+            owner: number;
+            /** @description User ID of the caller. */
+            caller: number;
+            /** @description User name of the caller; empty if the host has no name for the user ID. */
+            caller_name: string;
+            /**
+             * @description State. CANCELED: a user canceled the operation, and its work is undone. INTERRUPTED: the daemon stopped or crashed before it finished; `error` describes the outcome.
+             * @enum {string}
+             */
+            state: "RUNNING" | "SUCCEEDED" | "FAILED" | "CANCELED" | "INTERRUPTED";
+            /** @description Current or last step, such as `fetch`, `build` or `copy`; empty before the first step. */
+            phase: string;
+            /** @description Message about the step, one line. */
+            message: string;
+            /**
+             * Format: int64
+             * @description Bytes done in this step; absent if the step does not count bytes.
+             */
+            done_bytes?: number;
+            /**
+             * Format: int64
+             * @description Total bytes of this step; absent while unknown.
+             */
+            total_bytes?: number;
+            /**
+             * Format: date-time
+             * @description Start time.
+             */
+            started_at?: string;
+            /**
+             * Format: date-time
+             * @description End time; absent while the operation runs.
+             */
+            ended_at?: string;
+            /** @description Error; absent unless the operation failed. */
+            error?: components["schemas"]["OperationError"];
+            /** @description Response of the method without `detach`, as REST returns it. Absent until the operation succeeds, and if it exceeds 64 KiB. */
+            result?: {
+                [key: string]: unknown;
+            };
+            /** @description Last 200 log lines, oldest first; each is cut at 1 KiB. Listings leave them out. */
+            log: components["schemas"]["OperationLine"][];
+            /** @description Whether the operation was started with `detach`. */
+            detached: boolean;
+        };
+        /** @description Error of an operation: the one that the call without `detach` would return. */
+        OperationError: {
+            /** @description Message, one sentence. */
+            message: string;
+            /** @description Code, such as `failed_precondition`. */
+            code: string;
+            /** @description Reason and payload. */
+            detail?: components["schemas"]["ErrorDetail"];
+        };
+        /** @description An event of an operation. */
+        OperationEvent: {
+            /** @description Next log line. */
+            line?: components["schemas"]["OperationLine"];
+            /** @description Current state of the operation, without log lines. Always the last event, and the first one as well while the log is empty. */
+            operation?: components["schemas"]["Operation"];
+        } & unknown;
+        /** @description A line of an operation's log. */
+        OperationLine: {
+            /** @description Line number, starting at 1. */
+            number: number;
+            /**
+             * Format: date-time
+             * @description Time of output.
+             */
+            time?: string;
+            /** @description Step that printed the line. */
+            phase: string;
+            /** @description Text; empty for a step that starts without a message. */
+            text: string;
+        };
+        /** @description The container belongs to an installed app; use the app's methods instead. */
         OwnedByApp: {
-            /** @description Id of the app. */
+            /** @description ID of the app. */
             app_id: string;
         };
-        /** @description A package that an ambiguous spec could mean. */
+        /** @description A package that matches an ambiguous spec. */
         PackageCandidate: {
-            /** @description What to pass as `spec` to mean this one, such as `main/hello`. */
+            /** @description Value of `spec` that selects this package, such as `main/hello`. */
             spec: string;
-            /** @description The source that lists it. */
+            /** @description Source that lists the package. */
             source: string;
-            /** @description The package id. */
+            /** @description ID of the package. */
             id: string;
-            /** @description The display name. */
+            /** @description Display name. */
             name: string;
-            /** @description One line about it. */
+            /** @description Summary, one line. */
             summary: string;
         };
-        /** @description A path that stays. */
+        /** @description A path that could not be processed. */
         PathFailure: {
-            /** @description The path. */
+            /** @description Path. */
             path: string;
-            /** @description Why, one sentence. */
+            /** @description Reason, one sentence. */
             error: string;
         };
-        /** @description Apps and their ports. */
+        /** @description Ports of all visible apps. */
         PortReport: {
-            /** @description The visible apps, by id. */
+            /** @description Visible apps, sorted by ID. */
             apps: components["schemas"]["AppPorts"][];
         };
-        /** @description Share of time in which work had to wait, in percent (kernel document accounting/psi). */
+        /** @description Share of time in which work was stalled, in percent (kernel documentation: accounting/psi). */
         Pressure: {
             /**
              * Format: double
-             * @description Some of it waited: over the last 10 seconds.
+             * @description Some work was stalled, over the last 10 seconds.
              */
             some10: number;
             /**
              * Format: double
-             * @description Some of it waited: over the last minute.
+             * @description Some work was stalled, over the last minute.
              */
             some60: number;
             /**
              * Format: double
-             * @description Some of it waited: over the last 5 minutes.
+             * @description Some work was stalled, over the last 5 minutes.
              */
             some300: number;
             /**
              * Format: double
-             * @description All of it waited: over the last 10 seconds. Absent where the kernel does not tell.
+             * @description All work was stalled, over the last 10 seconds. Absent if the kernel does not report it.
              */
             full10?: number;
             /**
              * Format: double
-             * @description All of it waited: over the last minute.
+             * @description All work was stalled, over the last minute.
              */
             full60?: number;
             /**
              * Format: double
-             * @description All of it waited: over the last 5 minutes.
+             * @description All work was stalled, over the last 5 minutes.
              */
             full300?: number;
         };
-        /** @description A trigger to try. */
+        /** @description Trigger to preview. */
         PreviewScheduleRequest: {
             /** @description See `Schedule.trigger`. */
             trigger: string;
@@ -4340,34 +4353,34 @@ export interface components {
             utc?: boolean;
             /** @description See `Schedule.time_zone`. */
             time_zone?: string;
-            /** @description How many firings: 1 to 100, default 5. */
+            /** @description Number of firings: 1 to 100, default 5. */
             count?: number;
             /**
              * Format: int64
-             * @description Firings after this instant, in seconds since 1970; now when absent. To the year 9999.
+             * @description Return firings after this time, in seconds since 1970; now if absent. The last valid year is 9999.
              */
             after_unix?: number;
         };
-        /** @description When it would fire. */
+        /** @description Next firings of a trigger. */
         PreviewScheduleResponse: {
-            /** @description The next firings, soonest first; fewer than asked for when no more come, each within a year of the one before. */
+            /** @description Firings, soonest first. Fewer than `count` if no firing follows within nine years of the previous one. */
             firings: components["schemas"]["ScheduleFiring"][];
-            /** @description The time zone that the trigger was read in. */
+            /** @description Time zone of the trigger. */
             time_zone: string;
         };
         /** @description A process of the host. */
         Process: {
-            /** @description Its id. */
+            /** @description Process ID. */
             pid: number;
-            /** @description Its parent's id. */
+            /** @description ID of the parent process. */
             parentPid: number;
-            /** @description Its name. */
+            /** @description Name. */
             name: string;
-            /** @description Its command line, at most 4 KiB; empty for kernel threads. */
+            /** @description Command line, at most 4 KiB; empty for kernel threads. */
             command: string;
             /**
              * Format: double
-             * @description Processor time over the last second or so, in percent of one processor.
+             * @description CPU usage over about the last second, in percent of one CPU.
              */
             cpuPercent: number;
             /**
@@ -4375,382 +4388,383 @@ export interface components {
              * @description Resident memory in bytes.
              */
             rssBytes: number;
-            /** @description Its user's name; the number where the host has no name. */
+            /** @description Name of the user; the number if the host has no name for it. */
             user: string;
-            /** @description The kernel's state letter, such as `S` or `R`. */
+            /** @description State letter of the kernel, such as `S` or `R`. */
             state: string;
             /**
              * Format: date-time
-             * @description When it started.
+             * @description Start time.
              */
             startedAt?: string;
             /**
              * Format: int64
-             * @description Start marker: clock ticks between the host's start and its own. With the pid it names one process for good.
+             * @description Start marker: clock ticks between the host's start and the start of the process. PID and start marker together are unique.
              */
             startTicks: number;
-            /** @description Name of the container that it runs in. */
+            /** @description Name of the container that the process runs in. */
             container?: string;
-            /** @description Id of the app that it belongs to. */
+            /** @description ID of the app that the process belongs to. */
             appId?: string;
-            /** @description True: a kernel thread. */
+            /** @description Whether this is a kernel thread. */
             kernelThread: boolean;
         };
-        /** @description Progress of long work. */
+        /** @description Progress of a long operation. */
         Progress: {
-            /** @description The step it is in, a word such as `fetch`, `build` or `copy`. */
+            /** @description Current step, such as `fetch`, `build` or `copy`. */
             step: string;
-            /** @description A line for people: what happens, or what the step printed. */
+            /** @description Message for people: what happens, or what the step printed. */
             message: string;
             /**
              * Format: int64
-             * @description Bytes done in this step; absent where it is not counted in bytes.
+             * @description Bytes done in this step; absent if the step does not count bytes.
              */
             done_bytes?: number;
             /**
              * Format: int64
-             * @description Bytes that this step has to do; absent while not known.
+             * @description Total bytes of this step; absent while unknown.
              */
             total_bytes?: number;
         };
-        /** @description What to prune. */
+        /** @description Objects to prune. */
         PruneDockerRequest: {
             /**
-             * @description What to remove.
+             * @description Kind of object to remove.
              * @enum {string}
              */
             target: "images" | "volumes" | "build_cache";
-            /** @description True: compute the same plan, remove nothing. */
+            /** @description If true, returns the plan without removing anything. */
             dryRun?: boolean;
-            /** @description Images: true removes untagged ones only. Volumes: true removes anonymous ones only. Must be said. */
+            /** @description Images: if true, removes only untagged ones. Volumes: if true, removes only anonymous ones. Required for both. */
             danglingOnly: boolean;
-            /** @description Ids from a dry run: nothing but these is removed, and of these what the plan removes still. Empty: all that it removes. */
+            /** @description IDs from a dry run: removes only those objects, as long as they are still in the plan. Empty: removes the whole plan. */
             ids?: string[];
+            /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+            detach?: boolean;
         };
-        /** @description What was removed, or would be. */
+        /** @description Result or plan of a prune. */
         PruneDockerResponse: {
-            /** @description Removed items. */
+            /** @description Removed objects. */
             removed: components["schemas"]["PrunedItem"][];
-            /** @description Items that stay, each with the reason. */
+            /** @description Skipped objects, each with the reason. */
             skipped: components["schemas"]["SkippedItem"][];
             /**
              * Format: int64
-             * @description Bytes that were freed, or would be.
+             * @description Bytes freed; for a dry run, bytes that would be freed.
              */
             freedBytes: number;
-            /** @description True: nothing was removed. */
+            /** @description Whether this is a dry run: nothing was removed. */
             dryRun: boolean;
+            /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
+            detached?: components["schemas"]["Operation"];
         };
-        /** @description A removed item. */
+        /** @description A removed object. */
         PrunedItem: {
-            /** @description Its id. */
+            /** @description ID. */
             id: string;
-            /** @description Its name; empty when it has none. */
+            /** @description Name; empty if the object has none. */
             name: string;
             /**
              * Format: int64
-             * @description Its size in bytes.
+             * @description Size in bytes.
              */
             sizeBytes: number;
         };
-        /** @description What a pull made of the image of one service. */
+        /** @description Result of a pull for one service. */
         PulledServiceImage: {
             /** @description Name of the service. */
             service: string;
-            /** @description The image reference. */
+            /** @description Image reference. */
             reference: string;
-            /** @description True: the image changed. */
+            /** @description Whether the image changed. */
             changed: boolean;
-            /** @description Why it was not pulled, such as that its tag states a version; empty when it was. */
+            /** @description Why the image was not pulled, for example because its tag is a version; empty if it was pulled. */
             reason: string;
         };
-        /** @description The reboot is on its way. */
+        /** @description Result of a reboot request. */
         RebootSystemResponse: {
-            /** @description Seconds until it begins. */
+            /** @description Seconds until the reboot starts. */
             delay_secs: number;
         };
-        /** @description What is different in the configuration, by key, such as `log.level`, sorted. */
+        /** @description Changed configuration keys, such as `log.level`, sorted. */
         ReloadConfigResponse: {
-            /** @description What goes by the new configuration from now on. */
+            /** @description Keys whose new values apply now. */
             applied: string[];
-            /** @description What goes by the old one until the daemon is restarted. */
+            /** @description Keys whose new values apply after the daemon restarts. */
             needs_restart: string[];
         };
-        /** @description What was removed. */
+        /** @description Result of a removal. */
         RemoveAppResponse: {
-            /** @description Id of the app. */
+            /** @description ID of the app. */
             id: string;
             /**
              * Format: int64
-             * @description Bytes that were freed on disk.
+             * @description Disk space freed, in bytes.
              */
             freed_bytes: number;
-            /**
-             * @description Ids of the jobs that acted on the app, of those that the caller may see: they are disabled now. A later app of the id is
-             *     not theirs until they are enabled again.
-             */
+            /** @description IDs of disabled jobs: those that act on the app and that the caller may see. If a later app has the same ID, they do not act on it until they are enabled again. */
             disabled_schedules: string[];
         };
-        /** @description The entry is gone. */
+        /** @description Result of a removal. */
         RemoveBackupStorageResponse: {
-            /** @description Its name. */
+            /** @description Name. */
             name: string;
-            /** @description What still names it, and fails until it names another one, or a storage of that name is there again. */
+            /** @description Policies and jobs that still use the storage. They fail until they name another storage, or one of this name exists again. */
             used_by: components["schemas"]["StorageUse"][];
         };
-        /** @description The credential is gone. */
+        /** @description Result of a removal. */
         RemoveCredentialResponse: {
-            /** @description Its name. */
+            /** @description Name. */
             name: string;
         };
-        /** @description The job is gone. */
+        /** @description Result of a removal. */
         RemoveScheduleResponse: {
-            /** @description Its id. */
+            /** @description ID of the job. */
             id: string;
         };
-        /** @description The source is gone. */
+        /** @description Result of a removal. */
         RemoveSourceResponse: {
-            /** @description Its name. */
+            /** @description Name. */
             name: string;
         };
-        /** @description What the pull changed. */
+        /** @description Result of a pull. */
         RepullAppResponse: {
-            /** @description Id of the app. */
+            /** @description ID of the app. */
             id: string;
-            /** @description True: the image changed. */
+            /** @description Whether the image changed. */
             changed: boolean;
-            /** @description True: the app was restarted on the new image. */
+            /** @description Whether the app was restarted with the new image. */
             restarted: boolean;
-            /** @description Digest of the local image now. */
+            /** @description Digest of the local image after the pull. */
             digest: string;
-            /** @description Of a compose project: what became of the image of each service, by the service's name. */
+            /** @description Result for each service of a compose project, sorted by service. */
             services: components["schemas"]["PulledServiceImage"][];
+            /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
+            detached?: components["schemas"]["Operation"];
         };
-        /** @description The archive is restored. */
+        /** @description Result of a restore. */
         RestoreBackupResponse: {
-            /** @description Id of the app; of the new one with `as_new`. */
+            /** @description ID of the app; with `as_new`, of the new app. */
             app_id: string;
             /**
              * Format: int64
-             * @description Bytes that were restored.
+             * @description Bytes restored.
              */
             restored_bytes: number;
-            /** @description True: the app was started again. */
+            /** @description Whether the app was started again. */
             restarted: boolean;
             /**
              * Format: int64
-             * @description How many entries were restored: files, directories, links.
+             * @description Number of restored files, directories and links.
              */
             entries: number;
-            /** @description The version of the app that the archive holds. */
+            /** @description Version of the app in the archive. */
             version: string;
-            /** @description What the archive does not have as it was, one sentence each: what creating it warned of. */
+            /** @description Warnings from the creation of the backup, about content that the archive lacks; one sentence each. */
             warnings: string[];
+            /** @description User ID of the app's owner on this host; with `dry_run`, of the future owner. */
+            owner: number;
+            /** @description Name of the owner; empty if the host has no name for the user ID. */
+            owner_name: string;
+            /** @description Names of the license files that must be accepted with `license_ack`. Set only with `dry_run`. */
+            licenses: string[];
+            /** @description Permissions that must be granted with `permissions_ack`, one sentence each. Set only with `dry_run`. */
+            permissions: string[];
+            /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
+            detached?: components["schemas"]["Operation"];
         };
-        /** @description What ended. */
+        /** @description Result of revoking tokens. */
         RevokeAccessTokensResponse: {
-            /** @description How many tokens were ended. */
+            /** @description Number of revoked tokens. */
             revoked: number;
         };
-        /** @description How to rotate. */
+        /** @description Options of the rotation. */
         RotatePrimaryTokenRequest: {
-            /** @description Seconds that the replaced token goes on working: 0 to 86400, default 300. */
+            /** @description Seconds that the previous token stays valid: 0 to 86400, default 300. */
             grace_secs?: number;
         };
         /** @description The new primary token. */
         RotatePrimaryTokenResponse: {
-            /** @description The token: shown this once. */
+            /** @description Token. It is not shown again. */
             token: string;
             /**
              * Format: date-time
-             * @description When the replaced one ends.
+             * @description Time when the previous token ends.
              */
             grace_until?: string;
-            /** @description Access tokens that were ended. */
+            /** @description Number of revoked access tokens. */
             revoked: number;
         };
-        /** @description The run. */
+        /** @description Result of starting a run. */
         RunScheduleResponse: {
-            /** @description False: a run was going already, it is the one answered. */
+            /** @description Whether this call started the run; false if `run` was running already. */
             started: boolean;
             /** @description The run. */
             run?: components["schemas"]["ScheduleRun"];
         };
-        /** @description A bucket of an S3 server. */
+        /** @description A bucket on an S3 server. */
         S3Location: {
-            /** @description The server's URL. */
+            /** @description URL of the server. */
             endpoint: string;
-            /** @description The region. */
+            /** @description Region. */
             region?: string;
-            /** @description The bucket. */
+            /** @description Bucket. */
             bucket: string;
-            /** @description The key's id. Written, never read: absent or `"***"` keeps the stored one. */
+            /** @description ID of the access key. Never returned: absent or `"***"` keeps the stored one. */
             access_key?: string;
-            /** @description The key's secret. Written, never read: absent or `"***"` keeps the stored one. */
+            /** @description Secret of the access key. Never returned: absent or `"***"` keeps the stored one. */
             secret_key?: string;
-            /** @description What all names in the bucket begin with. */
+            /** @description Prefix of all object names. */
             prefix?: string;
-            /** @description True: the bucket is part of the path and not of the host name, as most servers but Amazon's want it. */
+            /** @description Whether the bucket is part of the path instead of the host name. Most servers other than Amazon S3 need this. */
             path_style?: boolean;
-            /** @description Certificates, as PEM, of an authority that signs for the endpoint, beside the host's own. */
+            /** @description Certificates in PEM of an additional authority that signs for the endpoint. */
             ca?: string;
         };
-        /** @description A job. */
+        /** @description A scheduled job. */
         Schedule: {
-            /** @description Its id, unique with its owner's uid. */
+            /** @description ID, unique per owner. */
             id: string;
             /**
-             * @description `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields: minute hour day-of-month month day-of-week. Or an event of
-             *     `StreamEvents` that the owner may see, of the kinds `app`, `backup` and `alert`: `on:app.crashed`, and with an app
-             *     (or another subject) behind a blank only of that, `on:backup.failed hello`. Events are not caught up on.
+             * @description Trigger.
+             *
+             *     Times: `hourly`, `daily@HH:MM`, `HH:MM`, `mon 03:00`; five cron fields (minute, hour, day of month, month, day of week) with names of months and days (`MON-FRI`); `@daily` and the other nicknames of cron (`weekly` means `@weekly`); `every 15m` or `every 2h`, if the interval divides an hour or a day.
+             *
+             *     Events of `StreamEvents` that the owner may see, of the kinds `app`, `backup` and `alert`: `on:app.crashed` for every subject, `on:backup.failed hello` for one app or other subject. Missed events are not caught up.
              */
             trigger: string;
-            /** @description True: the trigger is read in UTC instead of the node's local time. */
+            /** @description If true, the trigger is in UTC instead of the node's local time. */
             utc?: boolean;
-            /** @description False: the job does not fire. Absent means true. */
+            /** @description If false, the job does not fire. Default: true. */
             enabled?: boolean;
-            /** @description A note for people. */
+            /** @description Comment for people. */
             comment?: string;
-            /** @description Who manages it; absent for the operator's. */
+            /** @description Manager of the job; absent for the operator. */
             managed_by?: string;
-            /** @description What it does. */
+            /** @description Action of the job. */
             action: components["schemas"]["ScheduleAction"];
-            /** @description Seconds a run may take: 1 to 3600, default 600. */
+            /** @description Maximum duration of a run in seconds: 1 to 3600, default 600. */
             timeout?: number;
-            /** @description For backups: how many archives to keep; at least 1. */
+            /** @description Number of archives that a `backup` job keeps on each storage, at least 1. All if neither this nor `action.keep` is set. */
             keep?: number;
-            /** @description The owner's user id. UpsertSchedule takes it as whose job is meant; ReplaceManagedSchedules ignores it. */
+            /** @description User ID of the owner. UpsertSchedule uses it to select the job; ReplaceManagedSchedules ignores it. */
             readonly owner?: number;
             /**
              * Format: int64
-             * @description The next firing in seconds since 1970; absent when there is none within a year or the job is disabled.
+             * @description Next firing, in seconds since 1970; absent if none follows within a year, or if the job is disabled.
              */
             readonly next_run_unix?: number;
-            /** @description The newest run, without its output and with at most 1024 characters of its error. */
+            /** @description Newest run, without output and with at most 1024 characters of its error. */
             readonly last_run?: components["schemas"]["ScheduleRun"];
-            /** @description Firings that were skipped, for any reason. */
+            /** @description Number of skipped firings. */
             readonly skipped?: number;
-            /**
-             * @description An IANA time zone, such as `Europe/Berlin`, in which the trigger is read; empty: the node's local time. Not together
-             *     with `utc`.
-             */
+            /** @description IANA time zone of the trigger, such as `Europe/Berlin`; the node's local time if empty. Excludes `utc`. */
             time_zone?: string;
-            /**
-             * @description A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. A daemon that starts waits for those
-             *     that are still to come. Manual runs start at once.
-             */
+            /** @description Maximum random delay of a firing in seconds: 0 to 3600, default 0. If the daemon restarts during the delay, the delay continues. Manual runs start at once. */
             jitter_secs?: number;
-            /**
-             * @description How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
-             *     one after twice the wait before it, at most 30 min. A daemon that starts goes on with them, at once with a run that was
-             *     cut short by the end of the daemon before. Manual runs are not tried again.
-             */
+            /** @description Maximum number of retries of a failed or timed out run: 0 to 10, default 0. The first retry follows after 30 s; each later delay is twice as long, at most 30 min. Retries continue after a restart of the daemon, at once if the restart interrupted the run. Manual runs are not retried. */
             retries?: number;
             /**
-             * @description What happens to firings that were missed while the daemon did not run: `none` (default) or `latest`, which runs the
-             *     job once, for the newest of them within the last seven days, and once more where the end of the daemon cut a run short.
-             *     Not for `node_reboot`.
+             * @description Handling of firings that were missed while the daemon did not run. `none` (default): skip them. `latest`: run the job once for the newest one missed within the last seven days, and once more if the daemon's stop interrupted a run. Not allowed for `node_reboot`.
              * @enum {string}
              */
             catch_up?: "none" | "latest";
-            /** @description The same by reason. */
+            /** @description Number of skipped firings by reason. */
             readonly skips?: components["schemas"]["ScheduleSkip"][];
-            /** @description The owner's name as of the last write; empty when the host has none. */
+            /** @description User name of the owner at the last write; empty if the host has none. */
             readonly owner_name?: string;
-            /** @description Another one after each change: pass it to UpsertSchedule to change the job as it was read. Says nothing else. */
+            /** @description Opaque revision, which changes with the job. Pass it to UpsertSchedule to prevent lost updates. */
             readonly revision?: string;
-            /** @description In the answer to a write: what may keep the job from doing what it should, such as an app that is not there. */
+            /** @description Set only in responses to writes: problems that may prevent the job from working, such as a missing app. */
             readonly warnings?: string[];
-            /** @description What a firing that has come waits for; absent when none does. */
+            /** @description Condition that a due firing waits for; absent if none waits. */
             readonly waiting?: components["schemas"]["ScheduleWait"];
             /**
-             * @description Why it does not run, by hand neither: what svc keeps of it is damaged, so that trigger and action are not known until somebody
-             *     writes it again; its app was removed, and a later one of that id is not its app until somebody writes it again; or, although it is enabled: its owner is no user of the host any more, or their uid is another user's by
-             *     now, who neither sees the job nor can write it. A job that root writes is that other user's from then on.
+             * @description Why the job does not run, not even manually.
+             *
+             *     Its stored data is damaged, and trigger and action are unknown until it is written again.
+             *
+             *     Its app was removed; a later app with that ID is not used until the job is written again.
+             *
+             *     Its owner is not a user of the host any more, or the user ID now belongs to another user. That user can neither see nor write the job; if root writes it, the job belongs to that user.
              */
             readonly disabled_reason?: string;
+            /**
+             * Format: int64
+             * @description Next firing, in seconds since 1970, if it is between one and nine years away, such as 29 February. Absent otherwise, and for a disabled job.
+             */
+            readonly later_run_unix?: number;
         };
-        /**
-         * @description What a job does. Fields that its type does not use must be absent. A regular user's jobs may be `app_*`,
-         *     `backup`, `backup_verify`, and `shell` with an `app`, all on the user's own apps; others are not found. An app that is not there is refused, but for a
-         *     job that somebody else manages: that is kept, with a warning.
-         */
+        /** @description Action of a job. Fields that the type does not use must be absent. Jobs of regular users can be `app_*`, `backup`, `backup_verify`, and `shell` with an `app`, all on their own apps; other apps are not found. A missing app is an error, except for a managed job, which is stored with a warning. */
         ScheduleAction: {
             /**
-             * @description Which action.
+             * @description Type of action.
              * @enum {string}
              */
             type: "node_reboot" | "app_start" | "app_stop" | "app_restart" | "app_update" | "backup" | "backup_verify" | "shell" | "http";
-            /** @description Id of the app, for `app_*`, `backup`, `backup_verify` and, if wanted, `shell`. */
+            /** @description ID of the app, for `app_*`, `backup`, `backup_verify` and optionally `shell`. */
             app?: string;
             /** @description Names of storages, for `backup` and `backup_verify`. */
             storages?: string[];
-            /** @description How many archives to keep, for `backup`; at least 1. */
+            /** @description The job's `keep`, as older clients send it, for `backup`; at least 1. Fails with `invalid_request` if both are set and differ. */
             keep?: number;
-            /** @description The command, for `shell`: run by `/bin/sh -c`. */
+            /** @description Command, for `shell`; run by `/bin/sh -c`. */
             command?: string;
-            /** @description The URL, for `http`; it must have a host. */
+            /** @description URL, for `http`; must have a host. */
             url?: string;
             /**
-             * @description The method, for `http`; GET when absent.
+             * @description Method, for `http`; GET if absent.
              * @enum {string}
              */
             method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD";
-            /**
-             * @description The headers, for `http`; at most 16 KiB in names and values. Values are written, never read: `"***"` keeps the stored
-             *     one, as long as the URL keeps its origin. Headers that frame the message, such as `Content-Length`, are set by the
-             *     sender alone.
-             */
+            /** @description Headers, for `http`; at most 16 KiB of names and values. Values are never returned: `"***"` keeps the stored one, unless the origin of the URL changes. `Content-Length` and other headers that frame the message cannot be set. */
             headers?: {
                 [key: string]: string;
             };
-            /** @description The body, for `http`. */
+            /** @description Body, for `http`. */
             body?: string;
-            /**
-             * @description For `shell`: true leaves the processes that the command leaves behind when it ends by itself, as cron does; nobody reads
-             *     what they print from then on. Else, and whenever a run is ended from outside, they are ended; the output says how many.
-             */
+            /** @description For `shell`: if true, processes that the command leaves behind when it exits keep running, as in cron, and their output is discarded. Otherwise, and whenever a run is canceled or times out, they are killed; the output has their number. */
             keep_children?: boolean;
         };
-        /** @description A firing. */
+        /** @description A firing of a trigger. */
         ScheduleFiring: {
             /**
              * Format: int64
-             * @description When, in seconds since 1970.
+             * @description Time, in seconds since 1970.
              */
             unix: number;
             /** @description The same in the trigger's time zone, with its offset: `2026-03-29T03:00:00+02:00`. */
             local_time: string;
             /**
-             * @description `none`; `gap`: the clock skips the wanted time, it fires right after; `repeated`: the hour comes twice, it fires once.
+             * @description Effect of a clock change. `none`. `gap`: the clock skips the scheduled time; the job fires right after. `repeated`: the clock shows the hour twice; the job fires once.
              * @enum {string}
              */
             anomaly: "none" | "gap" | "repeated";
         };
         /** @description A run of a job. */
         ScheduleRun: {
-            /** @description Its number, counted for each owner: 1 for the owner's first run. */
+            /** @description Number of the run, counted per owner from 1. */
             id?: string;
-            /** @description Id of the job. */
+            /** @description ID of the job. */
             job_id?: string;
             /**
-             * @description What started it.
+             * @description Cause of the run.
              * @enum {string}
              */
             trigger?: "schedule" | "manual";
             /**
-             * @description How it is, or how it ended. INTERRUPTED: the daemon ended while it ran.
+             * @description Status of the run. INTERRUPTED: the daemon stopped or crashed during the run.
              * @enum {string}
              */
             status?: "RUNNING" | "SUCCEEDED" | "FAILED" | "TIMED_OUT" | "CANCELED" | "INTERRUPTED";
             /**
              * Format: date-time
-             * @description When it started.
+             * @description Start time.
              */
             started_at?: string;
             /**
              * Format: date-time
-             * @description When it ended; absent while it runs.
+             * @description End time; absent while it runs.
              */
             ended_at?: string;
             /**
@@ -4758,304 +4772,317 @@ export interface components {
              * @description Exit code of a command.
              */
             exit_code?: number;
-            /** @description Status of an HTTP answer. */
+            /** @description Status of an HTTP response. */
             http_status?: number;
-            /** @description What it printed, at most 64 KiB: head and tail where it was more. Of an INTERRUPTED one: up to a second or two before. */
+            /** @description Output, at most 64 KiB: start and end if there was more. For an INTERRUPTED run, the last one or two seconds may be missing. */
             output?: string;
-            /** @description What went wrong, at most 64 KiB; empty when nothing did. */
+            /** @description Error, at most 64 KiB; empty on success. */
             error?: string;
-            /** @description True: output or error is not whole. */
+            /** @description Whether output or error is cut. */
             truncated?: boolean;
-            /** @description Which attempt it is: 1, more for retries. */
+            /** @description Number of the attempt; 1, and higher for retries. */
             attempt?: number;
             /**
              * Format: date-time
-             * @description The minute that it was due in; absent for manual runs.
+             * @description Minute for which the run was scheduled; absent for manual runs.
              */
             scheduled_at?: string;
-            /** @description Uid of the job's owner. */
+            /** @description User ID of the job's owner. */
             owner?: number;
         };
         /** @description Firings of a job that were skipped for one reason. */
         ScheduleSkip: {
             /**
-             * @description `running`: the run before was still going. `late`: the daemon or the host stood still for more than five minutes.
-             *     `down`: the daemon did not run; counted for jobs with `catch_up: latest`. `busy`: the firing before was still waiting to
-             *     start, or the daemon ended while this one waited for room. `owner`: its owner is gone.
+             * @description `running`: the previous run was not finished. `late`: the daemon or the host was suspended for more than five minutes. `down`: the daemon did not run; only for jobs with `catch_up: latest`. `busy`: the previous firing still waited to start, or the daemon stopped while this one waited with `room`. `owner`: the owner does not exist any more.
              * @enum {string}
              */
             reason?: "running" | "late" | "down" | "busy" | "owner";
-            /** @description How many. */
+            /** @description Number of firings. */
             count?: number;
             /**
              * Format: int64
-             * @description The newest of them, in seconds since 1970.
+             * @description Newest firing, in seconds since 1970.
              */
             last_unix?: number;
         };
-        /** @description What a job that is due waits for. */
+        /** @description Condition that a due job waits for. */
         ScheduleWait: {
             /**
-             * @description `jitter`: its chosen delay. `room`: the end of other runs, of which thousands go at once. `retry`: the pause before
-             *     another attempt.
+             * @description `jitter`: its random delay. `room`: the end of other runs, because thousands run already. `retry`: the delay before the next attempt.
              * @enum {string}
              */
             reason?: "jitter" | "room" | "retry";
             /**
              * Format: date-time
-             * @description The minute that it was due in.
+             * @description Minute for which the run was scheduled.
              */
             scheduled_at?: string;
             /**
              * Format: date-time
-             * @description When it goes on; absent for `room`.
+             * @description End of the wait; absent for `room`.
              */
             until?: string;
         };
-        /** @description What happens while it looks. */
+        /** @description An event of a search. */
         SearchFilesResponse: {
-            /** @description How far it is. */
+            /** @description Progress of the search. */
             progress?: components["schemas"]["Progress"];
-            /** @description What was found. */
+            /** @description A match. */
             match?: components["schemas"]["FileMatch"];
-            /** @description The end. */
+            /** @description Result: the last event. */
             result?: components["schemas"]["SearchFilesResult"];
         } & (unknown & unknown & unknown);
-        /** @description How it went. */
+        /** @description Summary of a search. */
         SearchFilesResult: {
             /**
              * Format: int64
-             * @description How many matches there were.
+             * @description Number of matches.
              */
             matches: number;
             /**
              * Format: int64
-             * @description How many files, directories and others were looked at.
+             * @description Number of files, directories and other entries examined.
              */
             entries: number;
             /**
              * Format: int64
-             * @description How many could not be looked at.
+             * @description Number of entries that could not be read.
              */
             failed_count: number;
-            /** @description True: there may be more than `limit`. */
+            /** @description Whether there may be more matches than `limit`. */
             truncated: boolean;
         };
-        /** @description What was found. */
+        /** @description A page of packages. */
         SearchPackagesResponse: {
-            /** @description By name. */
+            /** @description Packages, sorted by name. */
             packages: components["schemas"]["ListedPackage"][];
             /** @description Sources that could not be read. */
             errors: components["schemas"]["SourceError"][];
-            /** @description How many there are, those beyond `limit` among them. */
+            /** @description Total number of matches, including those beyond `limit`. */
             total: number;
         };
-        /** @description What to set. */
+        /** @description An open session. */
+        Session: {
+            /** @description First 12 hexadecimal digits of the SHA-256 of the token. Identifies the session, but gives no access. */
+            id: string;
+            /**
+             * Format: date-time
+             * @description Time when the session was opened.
+             */
+            created_at?: string;
+            /**
+             * Format: date-time
+             * @description Expiry time.
+             */
+            expires_at?: string;
+            /** @description `User-Agent` header of the call that opened it, at most 200 characters. */
+            browser: string;
+            /** @description Whether this is the session of the caller. */
+            current: boolean;
+        };
+        /** @description Attributes to set. */
         SetPathAttributesRequest: {
             /** @description Absolute path. */
             path: string;
-            /** @description Permission bits in octal; unchanged when empty. */
+            /** @description Permission bits in octal; unchanged if empty. */
             mode?: string;
-            /** @description The owner's name or user id; unchanged when empty. */
+            /** @description Name or user ID of the owner; unchanged if empty. */
             owner?: string;
-            /** @description The group's name or id; unchanged when empty. */
+            /** @description Name or ID of the group; unchanged if empty. */
             group?: string;
-            /** @description True: all that is below it too. */
+            /** @description If true, includes everything below. */
             recursive?: boolean;
         };
-        /** @description The signal was sent. */
+        /** @description Result of a signal. */
         SignalProcessResponse: {
-            /** @description Id of the process. */
+            /** @description Process ID. */
             pid: number;
-            /** @description The signal that was sent. */
+            /** @description Signal that was sent. */
             signal: string;
         };
-        /** @description An item that stays. */
+        /** @description A skipped object. */
         SkippedItem: {
-            /** @description Its id. */
+            /** @description ID. */
             id: string;
-            /** @description Its name; empty when it has none. */
+            /** @description Name; empty if the object has none. */
             name: string;
-            /** @description Why it stays. */
+            /** @description Reason for skipping. */
             reason: string;
         };
         /** @description An index of packages. */
         Source: {
-            /** @description What `source/id` and `--source` call it. */
+            /** @description Name, as used in `source/id` and `--source`. */
             name: string;
-            /** @description A git repository, an https URL of an `index.yaml`, or a directory that holds one. A password in it is shown as `***`. */
+            /** @description A git repository, an https URL of an `index.yaml`, or a directory that contains one. A password is shown as `***`. */
             url: string;
-            /** @description True: it is in the configuration file and can only be changed there. */
+            /** @description Whether the source is in the configuration file and can be changed only there. */
             readonly configured: boolean;
-            /** @description True: it comes with svc. Another source of its name takes its place. */
+            /** @description Whether the source comes with svc. A source of the same name replaces it. */
             readonly shipped: boolean;
         };
         /** @description A source that could not be read. */
         SourceError: {
-            /** @description Its name. */
+            /** @description Name of the source. */
             source: string;
-            /** @description Why, one sentence. */
+            /** @description Reason, one sentence. */
             error: string;
         };
         /** @description A compose project. */
         Stack: {
             /** @description Name of the project. */
             name: string;
-            /** @description Id of the app that it belongs to. */
+            /** @description ID of the app that owns the project. */
             app_id: string;
-            /** @description Its services, by name. */
+            /** @description Services, sorted by name. */
             services: components["schemas"]["StackService"][];
         };
         /** @description A service of a compose project. */
         StackService: {
             /** @description Name of the service. */
             name: string;
-            /** @description State of its container, in the engine's word. */
+            /** @description State of the container, in the engine's terms. */
             state: string;
-            /** @description Id of its container. */
+            /** @description ID of the container. */
             container: string;
         };
-        /** @description What names a storage. */
+        /** @description A policy or job that uses a storage. */
         StorageUse: {
             /**
-             * @description The policy of an app, by its own setting or its package's, or a scheduled job.
+             * @description Kind: the policy of an app (its own or its package's), or a scheduled job.
              * @enum {string}
              */
             kind: "policy" | "job";
-            /** @description Id of the app or the job. */
+            /** @description ID of the app or the job. */
             id: string;
-            /** @description Uid of its owner. */
+            /** @description User ID of the owner. */
             owner: number;
         };
         /** @description A release of svc itself. */
         SvcRelease: {
-            /** @description Its semantic version. */
+            /** @description Semantic version. */
             version: string;
-            /** @description Where one gets it; empty where the source does not say. */
+            /** @description Download page; empty if the source does not name one. */
             url: string;
         };
         /** @description A local group. */
         SystemGroup: {
             /** @description Name. */
             name: string;
-            /** @description Group id. */
+            /** @description Group ID. */
             gid: number;
         };
-        /**
-         * @description One sample of the system. What the kernel does not tell is absent, never 0; shares and rates are over the time since
-         *     the sample before, and absent in the first one.
-         */
+        /** @description A sample of the system. Values that the kernel does not report are absent, never 0. Shares and rates cover the time since the previous sample, and are absent in the first sample. */
         SystemMetrics: {
             /**
              * Format: date-time
-             * @description When the sample was taken.
+             * @description Time of the sample.
              */
             sampledAt?: string;
             /**
              * Format: double
-             * @description Busy share of all processors together, 0 to 100: all but idle and waiting for storage.
+             * @description CPU usage of all CPUs together, 0 to 100, without idle time and I/O wait.
              */
             cpuPercent: number;
-            /** @description Number of processors. */
+            /** @description Number of CPUs. */
             cpuCount: number;
             /**
              * Format: double
-             * @description Load average of the last minute.
+             * @description Load average over 1 minute.
              */
             load1: number;
             /**
              * Format: double
-             * @description Load average of the last 5 minutes.
+             * @description Load average over 5 minutes.
              */
             load5: number;
             /**
              * Format: double
-             * @description Load average of the last 15 minutes.
+             * @description Load average over 15 minutes.
              */
             load15: number;
             /**
              * Format: int64
-             * @description Memory of the host, in bytes.
+             * @description Total memory in bytes.
              */
             memoryTotalBytes: number;
             /**
              * Format: int64
-             * @description Memory that could be given to programs without swapping, in bytes.
+             * @description Memory available to programs without swapping, in bytes.
              */
             memoryAvailableBytes: number;
             /**
              * Format: int64
-             * @description Swap of the host, in bytes.
+             * @description Total swap in bytes.
              */
             swapTotalBytes: number;
             /**
              * Format: int64
-             * @description Swap in use, in bytes.
+             * @description Used swap in bytes.
              */
             swapUsedBytes: number;
             /** @description Mounted filesystems that hold data. */
             filesystems: components["schemas"]["FilesystemMetrics"][];
-            /** @description Network interfaces but loopback. */
+            /** @description Network interfaces, without loopback. */
             interfaces: components["schemas"]["InterfaceMetrics"][];
             /**
              * Format: int64
-             * @description Seconds since the host started.
+             * @description Uptime of the host in seconds.
              */
             uptimeSecs: number;
-            /** @description What all processors together did. */
+            /** @description CPU times of all CPUs together. */
             cpu?: components["schemas"]["CpuTimes"];
-            /** @description What each processor did, by number. */
+            /** @description CPU times of each CPU, sorted by number. */
             cores: components["schemas"]["CpuTimes"][];
             /**
              * Format: int64
-             * @description Memory that nothing uses, in bytes.
+             * @description Unused memory in bytes.
              */
             memoryFreeBytes?: number;
             /**
              * Format: int64
-             * @description Memory that holds copies of blocks of disks, in bytes.
+             * @description Memory for block device buffers, in bytes.
              */
             memoryBuffersBytes?: number;
             /**
              * Format: int64
-             * @description Memory that holds copies of files, those shared in memory included, in bytes.
+             * @description Memory for cached files, including shared memory, in bytes.
              */
             memoryCachedBytes?: number;
             /**
              * Format: int64
-             * @description Memory that the kernel keeps its own objects in, in bytes.
+             * @description Memory for kernel objects (slab), in bytes.
              */
             memorySlabBytes?: number;
             /**
              * Format: int64
-             * @description Memory that waits to be written to disk, in bytes.
+             * @description Memory to be written to disk, in bytes.
              */
             memoryDirtyBytes?: number;
-            /** @description How long work waited for processors (PSI). */
+            /** @description Time that work waited for CPUs (PSI). */
             cpuPressure?: components["schemas"]["Pressure"];
-            /** @description How long work waited for memory (PSI). */
+            /** @description Time that work waited for memory (PSI). */
             memoryPressure?: components["schemas"]["Pressure"];
-            /** @description How long work waited for storage (PSI). */
+            /** @description Time that work waited for I/O (PSI). */
             ioPressure?: components["schemas"]["Pressure"];
-            /** @description Whole disks. */
+            /** @description Whole disks, without partitions. */
             disks: components["schemas"]["DiskMetrics"][];
-            /** @description What the kernel's sensors say. */
+            /** @description Temperatures from the kernel's sensors. */
             temperatures: components["schemas"]["Temperature"][];
-            /** @description Number of processes, kernel threads included. */
+            /** @description Number of processes, including kernel threads. */
             processes?: number;
         };
         /** @description A local user. */
         SystemUser: {
             /** @description Name. */
             name: string;
-            /** @description User id. */
+            /** @description User ID. */
             uid: number;
-            /** @description Id of the primary group. */
+            /** @description ID of the primary group. */
             gid: number;
         };
-        /** @description What a sensor says. */
+        /** @description A temperature reading. */
         Temperature: {
-            /** @description Name of the chip and, where it has one, of the sensor: `coretemp Core 0`. */
+            /** @description Name of the chip, and of the sensor if it has one: `coretemp Core 0`. */
             name: string;
             /**
              * Format: double
@@ -5063,113 +5090,117 @@ export interface components {
              */
             celsius: number;
         };
-        /** @description What works. */
+        /** @description Result of a storage test. */
         TestBackupStorageResponse: {
-            /** @description In the order in which they were tried. */
+            /** @description Checks, in the order in which they ran. */
             checks: components["schemas"]["BackupStorageCheck"][];
         };
-        /** @description The presented token is recognised but may not do this. */
+        /** @description Payload of `token_denied`: the token is valid, but not allowed to do this. */
         TokenDenied: Record<string, never>;
-        /** @description The state of the tokens. */
+        /** @description State of the tokens. */
         TokenStatus: {
             /**
-             * @description What the caller presented; `peer` is a root peer of the socket.
+             * @description How the caller is identified; `peer` is a root peer on the socket.
              * @enum {string}
              */
             kind: "primary" | "replaced" | "peer";
-            /** @description Live access tokens. */
+            /** @description Number of valid access tokens. */
             access_tokens: number;
-            /** @description True: a rotation window is open. */
+            /** @description Whether a rotation window is open. */
             rotation_open: boolean;
             /**
              * Format: date-time
-             * @description When the window closes by itself; absent while none is open.
+             * @description Time when the window closes; absent if none is open.
              */
             grace_until?: string;
-            /** @description The first 12 hex digits of the primary token's SHA-256. */
+            /** @description First 12 hexadecimal digits of the primary token's SHA-256. */
             primary_digest: string;
-            /** @description Open sessions of the page, of all users. */
+            /** @description Number of open sessions of all users. */
             sessions: number;
         };
-        /** @description What the upgrade did. */
+        /** @description Result of an upgrade. */
         UpgradeAppResponse: {
-            /** @description Id of the app. */
+            /** @description ID of the app. */
             id: string;
-            /** @description True: nothing newer was there, nothing changed. */
+            /** @description Whether the app was already up to date; then nothing changed. */
             up_to_date: boolean;
-            /** @description The version before. */
+            /** @description Previous version. */
             from: string;
-            /** @description The version now. */
+            /** @description Current version. */
             to: string;
-            /** @description True: the app ran before, and was started again. */
+            /** @description Whether the app was running and was started again. */
             restarted: boolean;
+            /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
+            detached?: components["schemas"]["Operation"];
         };
-        /** @description What came of it. */
+        /** @description Result of a verification. */
         VerifyAuditResponse: {
-            /** @description True: every record is as it was written, and none is missing. */
+            /** @description Whether every record is unchanged and none is missing, except pruned ones. */
             valid: boolean;
-            /** @description What is wrong first, with the `seq` where it is; empty when all is well. */
+            /** @description First problem, with the `seq` of its record; empty if the trail is valid. */
             problem: string;
             /**
              * Format: int64
-             * @description How many records there are.
+             * @description Number of records.
              */
             records: number;
             /**
              * Format: int64
-             * @description The newest record that was pruned, whose hash the oldest kept one builds on; 0 before any was.
+             * @description Sequence number of the last pruned record, whose hash the oldest remaining record includes; 0 if none was pruned there.
              */
             anchor_seq: number;
-            /** @description The anchor's hash, in hex. */
+            /** @description Hash of the anchor, in hexadecimal. */
             anchor_hash: string;
             /**
              * Format: int64
-             * @description The newest record; 0 for none.
+             * @description Sequence number of the newest record; 0 without records.
              */
             head_seq: number;
-            /** @description The newest record's hash, in hex. Kept elsewhere, it shows later that the trail up to here was not written anew. */
+            /** @description Hash of the newest record, in hexadecimal. A copy stored elsewhere can later show that the trail up to here was not rewritten. */
             head_hash: string;
         };
-        /** @description It is whole. */
+        /** @description Result of a successful verification. */
         VerifyBackupResponse: {
             /** @description Name of the archive. */
             name: string;
             /**
              * Format: int64
-             * @description Bytes of the files that are in it.
+             * @description Total size of the files in bytes.
              */
             content_bytes: number;
             /**
              * Format: int64
-             * @description How many entries it has.
+             * @description Number of entries.
              */
             entries: number;
-            /** @description True: it was restored for a trial. */
+            /** @description Whether a restore was tested. */
             restored: boolean;
+            /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
+            detached?: components["schemas"]["Operation"];
         };
-        /** @description A named volume of the host. */
+        /** @description A volume of the container engine. */
         Volume: {
-            /** @description Its name. */
+            /** @description Name. */
             name: string;
-            /** @description Its driver. */
+            /** @description Driver. */
             driver: string;
             /**
              * Format: date-time
-             * @description When it was made.
+             * @description Creation time.
              */
             createdAt?: string;
-            /** @description True: made without a name. */
+            /** @description Whether the volume was created without a name. */
             anonymous: boolean;
-            /** @description Containers that use it. */
+            /** @description Number of containers that use the image. */
             containers: number;
-            /** @description True: an installed app's settings declare it. */
+            /** @description Whether an installed app declares the volume in its settings. */
             svcProtected: boolean;
-            /** @description Why it is protected; absent when it is not. */
+            /** @description Why the image is protected; absent if it is not. */
             protectedReason?: string;
         };
-        /** @description What one custom volume takes on disk. */
+        /** @description Disk usage of a custom volume. */
         VolumeDisk: {
-            /** @description Name from the manifest. */
+            /** @description Name in the manifest. */
             name: string;
             /**
              * Format: int64
@@ -5179,10 +5210,10 @@ export interface components {
         };
     };
     responses: {
-        /** @description The request breaks the contract, field by field in `invalid_request`, or the package that it names is none. Reasons: `invalid_request`, `package_invalid`, `no_manifest`. */
+        /** @description The request is not valid, or the package that it names is not valid. `invalid_request` lists each field. Reasons: `invalid_request`, `package_invalid`, `no_manifest`. */
         BadRequest: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5190,10 +5221,10 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description No recognised bearer token, or a peer that is nobody here. Reasons: `unauthenticated`. */
+        /** @description The bearer token is missing or not valid, or the user of the socket peer is unknown. Reasons: `unauthenticated`. */
         Unauthenticated: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 /** @description `Bearer realm="svc"` */
                 "WWW-Authenticate"?: string;
@@ -5203,10 +5234,10 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The caller may not do this, or came by way of a browser that may not. Reasons: `token_denied`, `root_required`, `host_denied`, `origin_denied`, `protected`, `denied`. */
+        /** @description The caller is not allowed to do this, or a web page of another origin sent the request. Reasons: `token_denied`, `root_required`, `host_denied`, `origin_denied`, `protected`, `denied`. */
         Denied: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5214,10 +5245,10 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description There is no such thing, or none that this caller may see. Reasons: `not_found`. */
+        /** @description The object does not exist, or the caller may not see it. Reasons: `not_found`. */
         NotFound: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5225,10 +5256,10 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The state of things is in the way. Reasons: `already_exists`, `license_required`, `ambiguous`, `git_failed`, `build_failed`, `start_failed`, `app_running`, `app_not_running`, `app_busy`, `pinned_image`, `volumes_shared`, `owned_by_app`, `job_owned`, `pid_reused`, `not_possible`, `conflict`, `archive_refused`. */
+        /** @description The current state does not allow the operation. Reasons: `already_exists`, `license_required`, `ambiguous`, `git_failed`, `build_failed`, `start_failed`, `app_running`, `app_not_running`, `app_busy`, `pinned_image`, `volumes_shared`, `owned_by_app`, `job_owned`, `pid_reused`, `not_possible`, `conflict`, `archive_refused`. */
         Conflict: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5236,10 +5267,10 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description What was to be replaced is not what it was when it was read. Reasons: `changed`. */
+        /** @description The file has changed since it was read. Reasons: `changed`. */
         Changed: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5247,10 +5278,10 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The body is larger than 1 MiB, or holds more than 65,536 fields, elements and brackets. Reasons: `body_too_large`. */
+        /** @description The body is larger than 1 MiB, or has more than 65,536 fields, elements and brackets. Reasons: `body_too_large`. */
         BodyTooLarge: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5261,7 +5292,7 @@ export interface components {
         /** @description The body is not JSON. Reasons: `unsupported_media_type`. */
         UnsupportedMediaType: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5269,10 +5300,10 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The range begins behind the end. Reasons: `range_not_satisfiable`. */
+        /** @description The range starts after the end. Reasons: `range_not_satisfiable`. */
         RangeNotSatisfiable: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5280,10 +5311,10 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description A bound on requests, tokens or space is reached. Reasons: `too_many`, `disk_full`. */
+        /** @description A limit on requests, objects or disk space is reached. Reasons: `too_many`, `disk_full`. */
         TooMany: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5291,17 +5322,17 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description The path and the query with the headers take more than 16 KiB. No body. */
+        /** @description Path, query and headers together exceed 16 KiB. The response has no body. */
         HeadTooLarge: {
             headers: {
                 [name: string]: unknown;
             };
             content?: never;
         };
-        /** @description Something broke inside the daemon: its log has the cause under the request id of `internal`. Or what is kept of an archive is not what was written. Reasons: `store_damaged`, `archive_damaged`, `internal`. */
+        /** @description An internal error: the daemon's log has the cause under the request ID in `internal`. Or a stored archive or stored data is damaged. Reasons: `store_damaged`, `archive_damaged`, `internal`. */
         Internal: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5309,10 +5340,10 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description This daemon does not offer the method; see `capabilities` of the status. Reasons: `not_implemented`. */
+        /** @description This daemon does not implement the method; see `capabilities` of `GET /v1/status`. Reasons: `not_implemented`. */
         NotImplemented: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5320,10 +5351,10 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description Not now. Reasons: `source_failed`, `not_ready`, `unavailable`. */
+        /** @description The daemon or a dependency is not available; try again later. Reasons: `source_failed`, `not_ready`, `unavailable`. */
         Unavailable: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5331,10 +5362,10 @@ export interface components {
                 "application/json": components["schemas"]["Error"];
             };
         };
-        /** @description It took too long. Reasons: `deadline_exceeded`. */
+        /** @description The call took longer than its deadline. Reasons: `deadline_exceeded`. */
         DeadlineExceeded: {
             headers: {
-                /** @description Names the request in the daemon's log. */
+                /** @description ID of the request in the daemon's log. */
                 "X-Request-Id"?: string;
                 [name: string]: unknown;
             };
@@ -5350,12 +5381,16 @@ export interface components {
 }
 export type $defs = Record<string, never>;
 export interface operations {
-    listApps: {
+    listOperations: {
         parameters: {
             query?: {
-                /** @description Most apps to answer with; 1 to 1000, default 1000. */
+                /** @description Only operations on this app. */
+                app_id?: string;
+                /** @description Only operations in this state. */
+                state?: "RUNNING" | "SUCCEEDED" | "FAILED" | "CANCELED" | "INTERRUPTED";
+                /** @description Maximum number of operations: 1 to 1000, default 100. */
                 limit?: number;
-                /** @description `next_page_token` of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string;
             };
             header?: never;
@@ -5364,7 +5399,147 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListOperationsResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    getOperation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description ID of the operation. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    streamOperation: {
+        parameters: {
+            query?: {
+                /** @description `number` of the last line received: the stream starts with the next one. 0: starts with the oldest stored line. */
+                after?: number;
+            };
+            header?: never;
+            path: {
+                /** @description ID of the operation. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/x-ndjson": components["schemas"]["OperationEvent"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    cancelOperation: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description ID of the operation. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["Operation"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    listApps: {
+        parameters: {
+            query?: {
+                /** @description Maximum number of apps: 1 to 1000, default 1000. */
+                limit?: number;
+                /** @description `next_page_token` of the previous page. */
+                page_token?: string;
+            };
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5397,7 +5572,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5425,14 +5600,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5458,14 +5633,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5494,14 +5669,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5525,19 +5700,19 @@ export interface operations {
     getAppImage: {
         parameters: {
             query?: {
-                /** @description True: ask the registry for its digest and say how fresh the local image is. */
+                /** @description If true, asks the registry for its digest and reports in `freshness` whether the local image is up to date. */
                 checkRemote?: boolean;
             };
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5563,14 +5738,21 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
-        requestBody?: never;
+        requestBody?: {
+            content: {
+                "application/json": {
+                    /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+                    detach?: boolean;
+                };
+            };
+        };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5599,14 +5781,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5636,7 +5818,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5660,7 +5842,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
@@ -5668,31 +5850,23 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /** @description The tag to go to; without it the newest tag, or the head of the tracked branch. */
+                    /** @description Target tag. If empty, the newest tag or the head of the tracked branch. */
                     version?: string;
-                    /**
-                     * @description True: the licenses that the new version adds or changes are accepted. Without it they are asked for by a
-                     *     `license_required` (failed_precondition), and nothing changes.
-                     */
+                    /** @description If true, the caller accepts the licenses that the new version adds or changes. Otherwise the call fails with `license_required`, and nothing changes. */
                     license_ack?: boolean;
-                    /**
-                     * @description True: it is backed up first, as its policy says, and stays as it is when that fails; false: not. Default: what the
-                     *     daemon's `[apps] backup_before_upgrade` says.
-                     */
+                    /** @description Whether to back up the app first, according to its policy; if the backup fails, the app is not upgraded. Default: `[apps] backup_before_upgrade` in the daemon's configuration. */
                     backup?: boolean;
-                    /** @description True: the permissions on the host that the new version adds are given. Without it they are asked for as licenses are. */
+                    /** @description If true, the caller grants the permissions on the host that the new version adds. Otherwise the call fails with `license_required`. */
                     permissions_ack?: boolean;
-                    /**
-                     * @description True: stop a running app once the new version is fetched, accepted and built, upgrade it, start it again. It runs
-                     *     again whatever becomes of the upgrade. Without it a running app is `app_running` (failed_precondition). On a swarm the tasks of
-                     *     an app that keeps no data are replaced one after the other instead, with and without this, as its manifest's `upgrade` says.
-                     */
+                    /** @description If true, stops a running app after the new version is fetched, accepted and built, upgrades it and starts it again, even if the upgrade fails. Otherwise a running app fails with `app_running`. On a swarm, the tasks of an app that keeps no data are replaced one by one instead, as `upgrade` in its manifest sets. */
                     stop_app?: boolean;
+                    /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+                    detach?: boolean;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5721,7 +5895,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app to copy. */
+                /** @description ID of the app to copy. */
                 id: string;
             };
             cookie?: never;
@@ -5729,18 +5903,17 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /** @description Display name of the copy; the new id when empty. */
+                    /** @description Name and ID of the copy. Fails with `already_exists` and a suggestion if it is taken. If empty, the ID is the next free `<id>-N`. */
                     name?: string;
-                    /**
-                     * @description Whether the copy may use the very volumes of the original which are not copied: those of a compose project that have a
-                     *     driver or a name of their own.
-                     */
+                    /** @description If true, the copy may use the original's volumes that are not copied: compose volumes with a driver or a name of their own. */
                     share_volumes?: boolean;
+                    /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+                    detach?: boolean;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5769,14 +5942,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5805,14 +5978,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5841,14 +6014,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5877,7 +6050,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
@@ -5885,13 +6058,15 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description Where. */
+                    /** @description Target engine. */
                     placement: components["schemas"]["AppPlacement"];
+                    /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+                    detach?: boolean;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5920,7 +6095,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
@@ -5928,13 +6103,13 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description How many tasks. */
+                    /** @description Number of tasks. */
                     replicas: number;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5963,14 +6138,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -5997,19 +6172,19 @@ export interface operations {
     exportApp: {
         parameters: {
             query: {
-                /** @description The engine. */
+                /** @description Target engine. */
                 to: "kubernetes" | "nomad" | "quadlet" | "compose";
             };
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6033,23 +6208,23 @@ export interface operations {
     getAppLogs: {
         parameters: {
             query?: {
-                /** @description How many of the last lines; 0 to 100000, default 100. A followed log with 0 starts with the next line. */
+                /** @description Number of last lines: 0 to 100000, default 100. A followed log with 0 starts with the next line. */
                 tail?: number;
-                /** @description True: each line carries its time. */
+                /** @description If true, each line has its time. */
                 timestamps?: boolean;
-                /** @description All lines from this moment on instead of the last `tail`; of a log that is not followed the last 100000 at most. */
+                /** @description Return all lines since this time instead of the last `tail` lines. At most the last 100000 unless the log is followed. */
                 since?: string;
             };
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6075,14 +6250,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6108,7 +6283,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
@@ -6116,7 +6291,7 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description The chosen values: they replace all earlier ones. A secret written as `"***"` keeps its value. */
+                    /** @description Values that replace all previous ones. A secret given as `"***"` keeps its value. */
                     values: {
                         [key: string]: unknown;
                     };
@@ -6134,7 +6309,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6163,7 +6338,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 app_id: string;
             };
             cookie?: never;
@@ -6172,9 +6347,7 @@ export interface operations {
             content: {
                 "application/json": {
                     /**
-                     * @description `logs`: the log, its last lines first. `attach`: the terminal that the package gives the app; where that is the app's own
-                     *     (`console: true`), all who watch see the same, and it is as large as the smallest of their windows. `shell`: an
-                     *     interactive shell in the app, as its owner.
+                     * @description Session type. `logs`: the log, starting with its last lines. `attach`: the terminal that the package defines. If that is the app's own terminal (`console: true`), all clients share it, and it has the size of the smallest client window. `shell`: an interactive shell in the app, run as the app's owner.
                      * @enum {string}
                      */
                     session: "logs" | "attach" | "shell";
@@ -6182,7 +6355,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6215,7 +6388,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6243,7 +6416,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6265,7 +6438,7 @@ export interface operations {
     getAppStats: {
         parameters: {
             query?: {
-                /** @description Ids of apps; empty: every visible app. An id that is not visible is passed over. Separated by commas; may also be repeated. */
+                /** @description IDs of apps; all visible apps if empty. IDs of other apps are ignored. Separate several values with commas, or repeat the parameter. */
                 ids?: string[];
             };
             header?: never;
@@ -6274,7 +6447,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6298,29 +6471,23 @@ export interface operations {
     getAppStatsHistory: {
         parameters: {
             query?: {
-                /**
-                 * @description How many of the newest times at which apps were looked at; 1 to 1000, default 360. There is no sample of those at which
-                 *     this one did not run.
-                 */
+                /** @description Number of newest sampling times: 1 to 1000, default 360. Times at which this app did not run have no sample. */
                 limit?: number;
-                /** @description Only samples from then on. The last 24 hours are kept in full, up to 30 days with one sample for every 5 minutes. */
+                /** @description Only samples since this time. The daemon stores full samples for 24 hours, and one per 5 minutes for 30 days. */
                 since?: string;
-                /**
-                 * @description Seconds that one sample stands for: processor time, memory and processes are averages over the time that the app ran,
-                 *     all else is from its end. Default: what the samples were taken with, and 300 for those older than a day.
-                 */
+                /** @description Seconds per returned sample. CPU, memory and processes are averages over the time that the app ran; other values are from the end of the step. Default: the sampling interval, or 300 for samples older than a day. */
                 step?: number;
             };
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6350,7 +6517,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6372,17 +6539,17 @@ export interface operations {
     listAudit: {
         parameters: {
             query?: {
-                /** @description How many at most: 1 to 1000, default 100. */
+                /** @description Maximum number of records: 1 to 1000, default 100. */
                 limit?: number;
-                /** @description `next_page_token` of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string;
                 /** @description Only calls of this method: `StartApp`, `AppService.StartApp` or `svc.v1.AppService/StartApp`. */
                 method?: string;
-                /** @description Only calls of this user id. Calls with a token have the daemon's. */
+                /** @description Only calls of this user ID. Calls with a token have the daemon's user ID. */
                 uid?: number;
-                /** @description Only calls about exactly this, such as an app's id. */
+                /** @description Only calls with exactly this target, such as an app's ID. */
                 target?: string;
-                /** @description Only records that came after this one: pass the `seq` of the newest one known to get what is new. */
+                /** @description Only records after this one: pass the `seq` of the newest known record to get later ones. */
                 after_seq?: number;
             };
             header?: never;
@@ -6391,7 +6558,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6421,7 +6588,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6443,13 +6610,13 @@ export interface operations {
     listBackups: {
         parameters: {
             query?: {
-                /** @description Id of an app; all visible ones when empty. */
+                /** @description ID of an app; all visible apps if empty. */
                 app_id?: string;
-                /** @description Name of a storage; all when empty. */
+                /** @description Name of a storage; all storages if empty. */
                 storage?: string;
-                /** @description Most archives to answer with; 1 to 1000, default 1000. */
+                /** @description Maximum number of archives: 1 to 1000, default 1000. */
                 limit?: number;
-                /** @description `next_page_token` of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string;
             };
             header?: never;
@@ -6458,7 +6625,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6488,7 +6655,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6512,7 +6679,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Its name. */
+                /** @description Name. */
                 name: string;
             };
             cookie?: never;
@@ -6520,21 +6687,18 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /** @description Who manages the entry; absent for the operator. */
+                    /** @description Manager of the entry; absent for the operator. */
                     managed_by?: string;
-                    /** @description A bucket. */
+                    /** @description S3 bucket. */
                     s3?: components["schemas"]["S3Location"];
-                    /** @description A directory of the host. */
+                    /** @description Directory on the host. */
                     local?: components["schemas"]["LocalLocation"];
                     /**
                      * Format: int64
-                     * @description Most bytes per second that go there or come from there; as many as possible when absent.
+                     * @description Maximum transfer rate in bytes per second; not limited if absent.
                      */
                     max_bytes_per_sec?: number;
-                    /**
-                     * @description age public keys (`age1…`). What goes there is encrypted for all of them before it leaves the host; whoever restores it
-                     *     sends the identity of one. svc keeps none. What is there already stays as it is.
-                     */
+                    /** @description age public keys (`age1…`). Archives are encrypted for all of them before they leave the host; a restore needs the identity of one of them. svc does not store identities. Existing archives are not changed. */
                     recipients?: string[];
                     /** @description See `BackupStorage.problem`. */
                     readonly problem?: string;
@@ -6542,7 +6706,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6569,19 +6733,19 @@ export interface operations {
     removeBackupStorage: {
         parameters: {
             query?: {
-                /** @description When given: remove it only if it carries this marker. */
+                /** @description Remove the storage only if it has this `managed_by`. */
                 managed_by?: string;
             };
             header?: never;
             path: {
-                /** @description Its name. */
+                /** @description Name. */
                 name: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6610,14 +6774,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Its name. */
+                /** @description Name. */
                 name: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6646,7 +6810,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 app_id: string;
             };
             cookie?: never;
@@ -6654,34 +6818,32 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /** @description Names of storages; when empty those that its package names, else the local one. */
+                    /** @description Names of storages; if empty, those that the package names, or the local one. */
                     storages?: string[];
-                    /** @description How many archives to keep on each storage; at least 1. All when this and the three below are absent. */
+                    /** @description Number of archives to keep on each storage, at least 1. All are kept if this and the three fields below are absent. */
                     keep?: number;
-                    /** @description Beyond those: the newest of each of so many days (UTC). */
+                    /** @description Also keep the newest archive of each of this many days (UTC). */
                     keep_daily?: number;
-                    /** @description Beyond those: the newest of each of so many weeks, which begin on Monday. */
+                    /** @description Also keep the newest archive of each of this many weeks, which start on Monday. */
                     keep_weekly?: number;
-                    /** @description Beyond those: the newest of each of so many months. */
+                    /** @description Also keep the newest archive of each of this many months. */
                     keep_monthly?: number;
                     /**
-                     * @description What the app does meanwhile: it goes on (`live`), all of its processes are frozen (`pause`), or it is stopped and
-                     *     started again (`stop`). When empty what its package says, else `live`.
+                     * @description Handling of the app during the backup: it keeps running (`live`), its processes are paused (`pause`), or it is stopped and started again (`stop`). If empty, as the package specifies, or `live`.
                      * @enum {string}
                      */
                     mode?: "live" | "pause" | "stop";
-                    /** @description True: it notes of each file what tells later that it has not changed, for a `since`. */
+                    /** @description If true, the archive records for each file what a later backup with `since` needs to detect changes. */
                     marks?: boolean;
-                    /**
-                     * @description Name of an archive with marks, in the one storage that is asked for: only what has changed since is read and held. It is no
-                     *     backup: it can be restored only into an app that has what that archive was restored to, which has not run since.
-                     */
+                    /** @description Name of an archive with marks on the only storage in `storages`: back up only changes since then. The result is not a full backup. It can be restored only into an app that has that archive's content and has not run since. */
                     since?: string;
+                    /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+                    detach?: boolean;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6710,7 +6872,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 app_id: string;
             };
             cookie?: never;
@@ -6722,32 +6884,29 @@ export interface operations {
                     storage: string;
                     /** @description Name of the archive. */
                     name: string;
-                    /** @description True: stop a running app, restore, start it again. */
+                    /** @description If true, stops a running app, restores, and starts it again. */
                     stop_app?: boolean;
-                    /**
-                     * @description True: make a new app of it, with the next free id, and leave the one that it was taken of as it is. Ports that are taken
-                     *     give way to free ones wherever a setting gives the number, as with a clone.
-                     */
+                    /** @description If true, restores into a new app and does not change the existing one. As with a clone, the new app gets free ports if settings give their numbers. */
                     as_new?: boolean;
-                    /** @description Display name of the new app; its id when empty. Only with `as_new`. */
+                    /** @description Name and ID of the new app; only with `as_new`. Fails with `already_exists` and a suggestion if it is taken. If empty, the ID is `app_id`, or the next free `<app_id>-N`. */
                     new_name?: string;
-                    /**
-                     * @description Only these entries with all beneath them, such as `data/notes.txt`; everything when empty. The app stays as it is
-                     *     otherwise: its version and its settings, too.
-                     */
+                    /** @description Restore only these entries and everything below them, such as `data/notes.txt`; everything if empty. Version, settings and all other files of the app stay unchanged. */
                     paths?: string[];
-                    /** @description True: check that it could be restored and say what it would be, and change nothing. */
+                    /** @description If true, checks whether the restore is possible and returns what it would do, without changes. Nothing needs to be accepted. */
                     dry_run?: boolean;
-                    /**
-                     * @description Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
-                     *     this call alone, never kept and never shown.
-                     */
+                    /** @description Identity for an encrypted archive: the content of an age identity file (`AGE-SECRET-KEY-1…`; comments and several keys are allowed). Used for this call only; never stored or returned. */
                     identity?: string;
+                    /** @description If true, the caller accepts the licenses that `license_required` listed. */
+                    license_ack?: boolean;
+                    /** @description If true, the caller grants the permissions on the host that `license_required` listed. Only root's apps can have permissions. */
+                    permissions_ack?: boolean;
+                    /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+                    detach?: boolean;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6776,7 +6935,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app that it was taken of. */
+                /** @description ID of the app that was backed up. */
                 app_id: string;
                 /** @description Name of the storage. */
                 storage: string;
@@ -6787,7 +6946,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6813,7 +6972,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 app_id: string;
                 /** @description Name of the storage. */
                 storage: string;
@@ -6824,7 +6983,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6853,7 +7012,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app that it was taken of. */
+                /** @description ID of the app that was backed up. */
                 app_id: string;
                 /** @description Name of the storage. */
                 storage: string;
@@ -6865,16 +7024,13 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /**
-                     * @description Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
-                     *     this call alone, never kept and never shown.
-                     */
+                    /** @description Identity for an encrypted archive: the content of an age identity file (`AGE-SECRET-KEY-1…`; comments and several keys are allowed). Used for this call only; never stored or returned. */
                     identity?: string;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6903,7 +7059,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app that it was taken of. */
+                /** @description ID of the app that was backed up. */
                 app_id: string;
             };
             cookie?: never;
@@ -6915,18 +7071,17 @@ export interface operations {
                     storage: string;
                     /** @description Name of the archive. */
                     name: string;
-                    /** @description True: restore it for a trial, as its owner, into a directory that is thrown away. */
+                    /** @description If true, also tests a restore as the archive's owner, into a temporary directory. */
                     deep?: boolean;
-                    /**
-                     * @description Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
-                     *     this call alone, never kept and never shown.
-                     */
+                    /** @description Identity for an encrypted archive: the content of an age identity file (`AGE-SECRET-KEY-1…`; comments and several keys are allowed). Used for this call only; never stored or returned. */
                     identity?: string;
+                    /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+                    detach?: boolean;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6953,16 +7108,16 @@ export interface operations {
     browseBackup: {
         parameters: {
             query?: {
-                /** @description The directory, such as `data/photos`; the archive's root when empty. */
+                /** @description Directory, such as `data/photos`; the archive's root if empty. */
                 path?: string;
-                /** @description Most entries to answer with; 1 to 1000, default 1000. */
+                /** @description Maximum number of entries: 1 to 1000, default 1000. */
                 limit?: number;
-                /** @description `next_page_token` of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string;
             };
             header?: never;
             path: {
-                /** @description Id of the app that it was taken of. */
+                /** @description ID of the app that was backed up. */
                 app_id: string;
                 /** @description Name of the storage. */
                 storage: string;
@@ -6973,7 +7128,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -6999,7 +7154,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app that it was taken of. */
+                /** @description ID of the app that was backed up. */
                 app_id: string;
                 /** @description Name of the storage. */
                 storage: string;
@@ -7011,22 +7166,19 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /** @description The directory, such as `data/photos`; the archive's root when empty. */
+                    /** @description Directory, such as `data/photos`; the archive's root if empty. */
                     path?: string;
-                    /** @description Most entries to answer with; 1 to 1000, default 1000. */
+                    /** @description Maximum number of entries: 1 to 1000, default 1000. */
                     limit?: number;
-                    /** @description `next_page_token` of the page before. */
+                    /** @description `next_page_token` of the previous page. */
                     page_token?: string;
-                    /**
-                     * @description Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
-                     *     this call alone, never kept and never shown.
-                     */
+                    /** @description Identity for an encrypted archive: the content of an age identity file (`AGE-SECRET-KEY-1…`; comments and several keys are allowed). Used for this call only; never stored or returned. */
                     identity?: string;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7053,12 +7205,12 @@ export interface operations {
     readBackupFile: {
         parameters: {
             query: {
-                /** @description The file, such as `data/notes.txt`. */
+                /** @description File, such as `data/notes.txt`. */
                 path: string;
             };
             header?: never;
             path: {
-                /** @description Id of the app that it was taken of. */
+                /** @description ID of the app that was backed up. */
                 app_id: string;
                 /** @description Name of the storage. */
                 storage: string;
@@ -7069,7 +7221,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7096,7 +7248,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app that it was taken of. */
+                /** @description ID of the app that was backed up. */
                 app_id: string;
                 /** @description Name of the storage. */
                 storage: string;
@@ -7108,18 +7260,15 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description The file, such as `data/notes.txt`. */
+                    /** @description File, such as `data/notes.txt`. */
                     path: string;
-                    /**
-                     * @description Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
-                     *     this call alone, never kept and never shown.
-                     */
+                    /** @description Identity for an encrypted archive: the content of an age identity file (`AGE-SECRET-KEY-1…`; comments and several keys are allowed). Used for this call only; never stored or returned. */
                     identity?: string;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7147,12 +7296,12 @@ export interface operations {
     downloadBackup: {
         parameters: {
             query?: {
-                /** @description The first byte to send. */
+                /** @description First byte to send. */
                 offset?: number;
             };
             header?: never;
             path: {
-                /** @description Id of the app that it was taken of. */
+                /** @description ID of the app that was backed up. */
                 app_id: string;
                 /** @description Name of the storage. */
                 storage: string;
@@ -7163,7 +7312,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7190,14 +7339,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Its id. */
+                /** @description ID of the app. */
                 app_id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7223,7 +7372,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the app. */
+                /** @description ID of the app. */
                 app_id: string;
             };
             cookie?: never;
@@ -7231,37 +7380,36 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /** @description True: what the package recommends; what the fields below say is not looked at. */
+                    /** @description If true, the recommendation of the package applies, and the fields below are ignored. */
                     from_package?: boolean;
-                    /** @description When: `hourly`, `daily@HH:MM`, `HH:MM` or five cron fields, in the node's local time; empty: only on request. */
+                    /** @description Trigger: a time as in `Schedule.trigger`, such as `hourly`, `HH:MM`, `mon 03:00` or five cron fields, in the node's local time. Empty: only on request. */
                     trigger?: string;
-                    /** @description Names of storages; the local one when empty. What a backup without storages goes to, too. */
+                    /** @description Names of storages; the local one if empty. Also the default for backups that name no storage. */
                     storages?: string[];
-                    /** @description How many archives to keep on each storage; at least 1. All when this and the three below are absent. */
+                    /** @description Number of archives to keep on each storage, at least 1. All are kept if this and the three fields below are absent. */
                     keep?: number;
-                    /** @description Beyond those: the newest of each of so many days (UTC). */
+                    /** @description Also keep the newest archive of each of this many days (UTC). */
                     keep_daily?: number;
-                    /** @description Beyond those: the newest of each of so many weeks, which begin on Monday. */
+                    /** @description Also keep the newest archive of each of this many weeks, which start on Monday. */
                     keep_weekly?: number;
-                    /** @description Beyond those: the newest of each of so many months. */
+                    /** @description Also keep the newest archive of each of this many months. */
                     keep_monthly?: number;
                     /**
-                     * @description What the app does meanwhile, as in CreateBackup; `live` when empty.
+                     * @description Handling of the app during the backup, as in CreateBackup; `live` if empty.
                      * @enum {string}
                      */
                     mode?: "live" | "pause" | "stop";
-                    /** @description True: what was made is restored for a trial each time, too. */
+                    /** @description If true, also tests a restore of each new backup. */
                     verify?: boolean;
                     /**
                      * Format: date-time
-                     * @description When it is made next; absent when never.
+                     * @description Time of the next backup; absent if none is scheduled.
                      */
                     readonly next_run_at?: string;
-                    /** @description What went wrong the last time; empty when nothing did. */
+                    /** @description Error of the last backup; empty if it succeeded. */
                     readonly last_error?: string;
                     /**
-                     * @description What becomes of a backup that fell due while the daemon or the host did not run: `none` (default), or `latest`, which makes one
-                     *     when it runs again, for the newest within the last seven days. Also where the app was at work, or the daemon ended.
+                     * @description Handling of a backup that was missed because the daemon or the host was down, the daemon stopped, or the app was busy. `none` (default): skip it. `latest`: create one as soon as possible, for the newest one missed within the last seven days.
                      * @enum {string}
                      */
                     catch_up?: "none" | "latest";
@@ -7269,7 +7417,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7298,19 +7446,19 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Name of the storage; in the first message. */
+                /** @description Name of the storage; first message only. */
                 storage: string;
             };
             cookie?: never;
         };
-        /** @description The bare bytes, of any type. */
+        /** @description Raw bytes of any type. */
         requestBody?: {
             content: {
                 "application/octet-stream": string;
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7342,7 +7490,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7366,7 +7514,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Its name. */
+                /** @description Name. */
                 name: string;
             };
             cookie?: never;
@@ -7381,11 +7529,11 @@ export interface operations {
                     kind: "git" | "registry";
                     /** @description See `Credential.host`. */
                     host: string;
-                    /** @description The user name there. */
+                    /** @description User name on the host. */
                     username: string;
-                    /** @description The password or token; `"***"` keeps the stored one. */
+                    /** @description Password or token; `"***"` keeps the stored one. */
                     secret: string;
-                    /** @description Ignored: it is the caller's. */
+                    /** @description Ignored: the owner is the caller. */
                     readonly owner?: number;
                     /**
                      * Format: date-time
@@ -7396,7 +7544,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7423,19 +7571,19 @@ export interface operations {
     removeCredential: {
         parameters: {
             query?: {
-                /** @description Root only: the uid whose credential it is; the caller's own when absent. */
+                /** @description Root only: user ID of the owner; the caller if absent. */
                 owner?: number;
             };
             header?: never;
             path: {
-                /** @description Its name. */
+                /** @description Name. */
                 name: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7468,7 +7616,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7496,7 +7644,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7525,7 +7673,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7550,9 +7698,9 @@ export interface operations {
     listContainers: {
         parameters: {
             query?: {
-                /** @description True: stopped ones too. */
+                /** @description If true, includes stopped containers. */
                 all?: boolean;
-                /** @description True: the size of the writable layers too. Expensive. */
+                /** @description If true, includes the sizes of writable layers. This is expensive. */
                 size?: boolean;
             };
             header?: never;
@@ -7561,7 +7709,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7584,7 +7732,7 @@ export interface operations {
     listContainerStats: {
         parameters: {
             query?: {
-                /** @description Ids of containers; empty: every running one. Separated by commas; may also be repeated. */
+                /** @description IDs of containers; all running ones if empty. Separate several values with commas, or repeat the parameter. */
                 ids?: string[];
             };
             header?: never;
@@ -7593,7 +7741,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7623,7 +7771,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7651,7 +7799,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7679,7 +7827,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7707,7 +7855,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7739,7 +7887,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7775,7 +7923,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7803,14 +7951,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id, unambiguous prefix of an id, or name. */
+                /** @description ID, unique prefix of an ID, or name. */
                 container: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7834,23 +7982,23 @@ export interface operations {
     getContainerLogs: {
         parameters: {
             query?: {
-                /** @description How many of the last lines; 0 to 100000, default 100. A followed log with 0 starts with the next line. */
+                /** @description Number of last lines: 0 to 100000, default 100. A followed log with 0 starts with the next line. */
                 tail?: number;
-                /** @description True: each line carries its time. */
+                /** @description If true, each line has its time. */
                 timestamps?: boolean;
-                /** @description All lines from this moment on instead of the last `tail`; of a log that is not followed the last 100000 at most. */
+                /** @description Return all lines since this time instead of the last `tail` lines. At most the last 100000 unless the log is followed. */
                 since?: string;
             };
             header?: never;
             path: {
-                /** @description Id, unambiguous prefix of an id, or name. */
+                /** @description ID, unique prefix of an ID, or name. */
                 container: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7874,21 +8022,15 @@ export interface operations {
     streamEvents: {
         parameters: {
             query?: {
-                /**
-                 * @description The `cursor` of the last event that was seen: the stream begins behind it. The newest 10,000 events of the last hour
-                 *     are held, and none of an earlier daemon: where the cursor is not, the first event is a `reset` instead of `begin`.
-                 */
+                /** @description `cursor` of the last event received: the stream starts with the next one. The daemon holds the newest 10,000 events of the last hour, and none from before its start. If the cursor is not held, the first event is `reset` instead of `begin`. */
                 after?: string;
-                /** @description True: begins with the oldest event that is held. Not together with `after`. */
+                /** @description If true, starts with the oldest event that is held. Excludes `after`. */
                 past?: boolean;
-                /** @description True: ends when all that is held was told, instead of waiting for more. */
+                /** @description If true, ends after the last event that is held instead of waiting for more. */
                 until_now?: boolean;
-                /**
-                 * @description Only of these kinds: a whole word such as `app.crashed`, or what is before its dot, such as `app`. All when empty.
-                 *     `begin` and `reset` are always told. Separated by commas; may also be repeated.
-                 */
+                /** @description Only events of the given kinds: a full kind such as `app.crashed`, or the part before the dot, such as `app`. All if empty. `begin` and `reset` are always sent. Separate several values with commas, or repeat the parameter. */
                 kinds?: string[];
-                /** @description Only of this app. */
+                /** @description Only events about this app. */
                 app_id?: string;
             };
             header?: never;
@@ -7897,7 +8039,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7923,11 +8065,11 @@ export interface operations {
             query: {
                 /** @description Absolute path. */
                 path: string;
-                /** @description True: entries whose name begins with a dot too. */
+                /** @description If true, includes entries whose name starts with a dot. */
                 hidden?: boolean;
-                /** @description Most entries to answer with; 1 to 2000, default 1000. */
+                /** @description Maximum number of entries: 1 to 2000, default 1000. */
                 limit?: number;
-                /** @description `next_page_token` of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string;
             };
             header?: never;
@@ -7936,7 +8078,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -7969,7 +8111,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8003,7 +8145,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8039,7 +8181,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8075,7 +8217,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8111,7 +8253,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8147,7 +8289,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8183,7 +8325,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8211,9 +8353,9 @@ export interface operations {
             query: {
                 /** @description Absolute path. */
                 path: string;
-                /** @description The first byte to send. */
+                /** @description First byte to send. */
                 offset?: number;
-                /** @description Most bytes to send; to the end when absent. */
+                /** @description Maximum number of bytes; up to the end if absent. */
                 length?: number;
             };
             header?: never;
@@ -8222,7 +8364,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8247,29 +8389,29 @@ export interface operations {
     writeFile: {
         parameters: {
             query: {
-                /** @description Absolute path of the directory, or of the file when `name` is empty; in the first message. */
+                /** @description Absolute path of the directory, or of the file if `name` is empty; first message only. */
                 path: string;
-                /** @description Name of the file in the directory; in the first message. */
+                /** @description Name of the file in the directory; first message only. */
                 name?: string;
-                /** @description True: replace what is there; in the first message. */
+                /** @description If true, replaces an existing file; first message only. */
                 overwrite?: boolean;
-                /** @description The entity tag that the replaced file must have, or `*` for any file; in the first message. Implies `overwrite`. */
+                /** @description Entity tag that the replaced file must have, or `*` for any file. Implies `overwrite`. First message only. */
                 if_match?: string;
-                /** @description Permission bits of a new file in octal; 0644 when empty. In the first message. */
+                /** @description Permission bits of a new file in octal; 0644 if empty. First message only. */
                 mode?: string;
             };
             header?: never;
             path?: never;
             cookie?: never;
         };
-        /** @description The bare bytes, of any type. */
+        /** @description Raw bytes of any type. */
         requestBody?: {
             content: {
                 "application/octet-stream": string;
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8297,9 +8439,9 @@ export interface operations {
             query: {
                 /** @description Absolute path. */
                 path: string;
-                /** @description How many of its last lines; default 10. They are looked for in its last 4 MiB. */
+                /** @description Number of last lines; default 10. Only the last 4 MiB are searched for them. */
                 lines?: number;
-                /** @description True: goes on with what is written from then on. */
+                /** @description If true, continues with what is appended. */
                 follow?: boolean;
             };
             header?: never;
@@ -8308,7 +8450,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8335,17 +8477,17 @@ export interface operations {
             query: {
                 /** @description Absolute path. */
                 path: string;
-                /** @description What names look like: `*` for any characters, `?` for one, `[a-z]` for one of these. All names when empty. */
+                /** @description Pattern for names: `*` matches any characters, `?` one, `[a-z]` one of a range. All names if empty. */
                 name?: string;
-                /** @description What lines have in them. Files are not read when it is empty; then `name` is needed. */
+                /** @description Text to search for in lines. If empty, files are not read, and `name` is required. */
                 content?: string;
-                /** @description True: `content` is a regular expression (RE2). */
+                /** @description If true, `content` is a regular expression (RE2). */
                 regex?: boolean;
-                /** @description True: upper and lower case are the same, in names and in content. */
+                /** @description If true, ignores case in names and content. */
                 ignore_case?: boolean;
-                /** @description True: what begins with a dot, too. */
+                /** @description If true, includes names that start with a dot. */
                 hidden?: boolean;
-                /** @description Most matches; 1 to 10,000, default 1000. */
+                /** @description Maximum number of matches: 1 to 10,000, default 1000. */
                 limit?: number;
             };
             header?: never;
@@ -8354,7 +8496,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8380,7 +8522,7 @@ export interface operations {
             query: {
                 /** @description Absolute path. */
                 path: string;
-                /** @description How many levels of directories are told of; 0 to 16, default 1. */
+                /** @description Number of directory levels to report: 0 to 16, default 1. */
                 depth?: number;
             };
             header?: never;
@@ -8389,7 +8531,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8423,7 +8565,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8455,7 +8597,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8483,7 +8625,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8505,14 +8647,11 @@ export interface operations {
     getMetricsHistory: {
         parameters: {
             query?: {
-                /** @description How many of the newest samples that the rest of the request asks for; 1 to 1000, default 360. */
+                /** @description Maximum number of samples; the newest are returned. 1 to 1000, default 360. */
                 limit?: number;
-                /** @description Only samples from then on. The last 24 hours are kept in full, 30 days with one sample for every 5 minutes. */
+                /** @description Only samples since this time. The daemon stores full samples for 24 hours, and one per 5 minutes for 30 days. */
                 since?: string;
-                /**
-                 * @description Seconds that one sample stands for: shares and rates are averages over them, all else is from their end. Default: what
-                 *     the samples were taken with, and 300 for those older than a day.
-                 */
+                /** @description Seconds per returned sample. Shares and rates are averages; other values are from the end of the step. Default: the sampling interval, or 300 for samples older than a day. */
                 step?: number;
             };
             header?: never;
@@ -8521,7 +8660,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8551,7 +8690,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8573,13 +8712,13 @@ export interface operations {
     listProcesses: {
         parameters: {
             query?: {
-                /** @description True: kernel threads too. */
+                /** @description If true, includes kernel threads. */
                 kernelThreads?: boolean;
-                /** @description What to sort by: `pid` (default), `cpu` and `memory` the largest first, `start` the youngest first. */
+                /** @description Sort order: `pid` (default); `cpu` or `memory`, largest first; `start`, newest first. */
                 sort?: "pid" | "cpu" | "memory" | "start";
-                /** @description How many at most; 1 to 10000, default all that there are up to 10000. */
+                /** @description Maximum number of processes: 1 to 10000, default 10000. */
                 limit?: number;
-                /** @description How many to pass over. */
+                /** @description Number of processes to skip. */
                 offset?: number;
             };
             header?: never;
@@ -8588,7 +8727,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8614,7 +8753,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the process. */
+                /** @description Process ID. */
                 pid: number;
             };
             cookie?: never;
@@ -8623,20 +8762,20 @@ export interface operations {
             content: {
                 "application/json": {
                     /**
-                     * @description The signal.
+                     * @description Signal.
                      * @enum {string}
                      */
                     signal: "term" | "kill" | "hup" | "int" | "stop" | "cont" | "usr1" | "usr2";
                     /**
                      * Format: int64
-                     * @description `startTicks` of the process that is meant; without it the pid alone names it.
+                     * @description `startTicks` of the intended process. If absent, any process with this PID gets the signal.
                      */
                     expectedStartTicks?: number;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8662,11 +8801,11 @@ export interface operations {
     listSchedules: {
         parameters: {
             query?: {
-                /** @description Only jobs of this owner; all when absent. Empty: the operator's. */
+                /** @description Only jobs with this `managed_by`; all jobs if absent. Empty: jobs of the operator. */
                 managed_by?: string;
-                /** @description Most jobs to answer with; 1 to 1000, default 1000. */
+                /** @description Maximum number of jobs: 1 to 1000, default 1000. */
                 limit?: number;
-                /** @description `next_page_token` of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string;
             };
             header?: never;
@@ -8675,7 +8814,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8699,19 +8838,19 @@ export interface operations {
     getSchedule: {
         parameters: {
             query?: {
-                /** @description Root only: the uid whose job it is; the caller's own when absent. */
+                /** @description Root only: user ID of the owner; the caller if absent. */
                 owner?: number;
             };
             header?: never;
             path: {
-                /** @description Its id. */
+                /** @description ID of the job. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8737,7 +8876,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Its id. */
+                /** @description ID of the job. */
                 id: string;
             };
             cookie?: never;
@@ -8753,7 +8892,7 @@ export interface operations {
                     enabled?: boolean;
                     /** @description See `Schedule.comment`. */
                     comment?: string;
-                    /** @description Who is claimed to manage it: must equal what is stored; absent for a new job. */
+                    /** @description Claimed manager of the job: must equal the stored one; absent for a new job. */
                     managed_by?: string;
                     /** @description See `Schedule.action`. */
                     action: components["schemas"]["ScheduleAction"];
@@ -8761,39 +8900,24 @@ export interface operations {
                     timeout?: number;
                     /** @description See `Schedule.keep`. */
                     keep?: number;
-                    /** @description Root only: the uid whose job it is; the caller's own when absent. */
+                    /** @description Root only: user ID of the owner; the caller if absent. */
                     owner?: number;
-                    /**
-                     * @description An IANA time zone, such as `Europe/Berlin`, in which the trigger is read; empty: the node's local time. Not together
-                     *     with `utc`.
-                     */
+                    /** @description IANA time zone of the trigger, such as `Europe/Berlin`; the node's local time if empty. Excludes `utc`. */
                     time_zone?: string;
-                    /**
-                     * @description A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. A daemon that starts waits for those
-                     *     that are still to come. Manual runs start at once.
-                     */
+                    /** @description Maximum random delay of a firing in seconds: 0 to 3600, default 0. If the daemon restarts during the delay, the delay continues. Manual runs start at once. */
                     jitter_secs?: number;
-                    /**
-                     * @description How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
-                     *     one after twice the wait before it, at most 30 min. A daemon that starts goes on with them, at once with a run that was
-                     *     cut short by the end of the daemon before. Manual runs are not tried again.
-                     */
+                    /** @description Maximum number of retries of a failed or timed out run: 0 to 10, default 0. The first retry follows after 30 s; each later delay is twice as long, at most 30 min. Retries continue after a restart of the daemon, at once if the restart interrupted the run. Manual runs are not retried. */
                     retries?: number;
                     /**
-                     * @description What happens to firings that were missed while the daemon did not run: `none` (default) or `latest`, which runs the
-                     *     job once, for the newest of them within the last seven days, and once more where the end of the daemon cut a run short.
-                     *     Not for `node_reboot`.
+                     * @description Handling of firings that were missed while the daemon did not run. `none` (default): skip them. `latest`: run the job once for the newest one missed within the last seven days, and once more if the daemon's stop interrupted a run. Not allowed for `node_reboot`.
                      * @enum {string}
                      */
                     catch_up?: "none" | "latest";
-                    /** @description True: the job must be new; `already_exists` when there is one of its id, which stays as it is. */
+                    /** @description If true, creates a new job only: fails with `already_exists` if a job has this ID. */
                     create_only?: boolean;
-                    /**
-                     * @description `Schedule.revision` of the job as it was read: `aborted` (`unavailable`) when it has changed or gone since, and
-                     *     nothing is written; read it again then. Empty: whatever is there is replaced.
-                     */
+                    /** @description `Schedule.revision` of the job that was read. If the job has changed or was removed since, the call fails with `conflict` and writes nothing; read the job again. Empty: replaces any revision. */
                     revision?: string;
-                    /** @description Ignored, as all of the following: what a job says of itself. */
+                    /** @description Ignored, like all fields below, so that a job can be sent back. */
                     readonly owner_name?: string;
                     /**
                      * Format: int64
@@ -8812,11 +8936,16 @@ export interface operations {
                     readonly waiting?: components["schemas"]["ScheduleWait"];
                     /** @description See `Schedule.disabled_reason`. */
                     readonly disabled_reason?: string;
+                    /**
+                     * Format: int64
+                     * @description See `Schedule.later_run_unix`.
+                     */
+                    readonly later_run_unix?: number;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8843,19 +8972,19 @@ export interface operations {
     removeSchedule: {
         parameters: {
             query?: {
-                /** @description Root only: the uid whose job it is; the caller's own when absent. */
+                /** @description Root only: user ID of the owner; the caller if absent. */
                 owner?: number;
             };
             header?: never;
             path: {
-                /** @description Its id. */
+                /** @description ID of the job. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8884,7 +9013,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description The owner. */
+                /** @description Manager. */
                 managed_by: string;
             };
             cookie?: never;
@@ -8892,13 +9021,13 @@ export interface operations {
         requestBody: {
             content: {
                 "application/json": {
-                    /** @description Its jobs. They must be said: an empty list removes all of the owner's. */
+                    /** @description Jobs of the manager. Required: an empty list removes all of them. */
                     schedules: components["schemas"]["Schedule"][];
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8927,7 +9056,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Its id. */
+                /** @description ID of the job. */
                 id: string;
             };
             cookie?: never;
@@ -8935,13 +9064,13 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /** @description Root only: the uid whose job it is; the caller's own when absent. */
+                    /** @description Root only: user ID of the owner; the caller if absent. */
                     owner?: number;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -8970,7 +9099,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Id of the job. */
+                /** @description ID of the job. */
                 id: string;
             };
             cookie?: never;
@@ -8978,13 +9107,13 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /** @description Root only: the uid whose job it is; the caller's own when absent. */
+                    /** @description Root only: user ID of the owner; the caller if absent. */
                     owner?: number;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9011,23 +9140,23 @@ export interface operations {
     listScheduleRuns: {
         parameters: {
             query?: {
-                /** @description How many on the page at most; 1 to 50, default 50. There are fewer where they are long. */
+                /** @description Maximum number of runs: 1 to 50, default 50. A page has fewer if they have much output. */
                 limit?: number;
-                /** @description Root only: the uid whose job it is; the caller's own when absent. */
+                /** @description Root only: user ID of the owner; the caller if absent. */
                 owner?: number;
-                /** @description `next_page_token` of the page before. */
+                /** @description `next_page_token` of the previous page. */
                 page_token?: string;
             };
             header?: never;
             path: {
-                /** @description Id of the job. */
+                /** @description ID of the job. */
                 id: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9061,7 +9190,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9097,7 +9226,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9120,7 +9249,7 @@ export interface operations {
             504: components["responses"]["DeadlineExceeded"];
         };
     };
-    openSession: {
+    listSessions: {
         parameters: {
             query?: never;
             header?: never;
@@ -9129,7 +9258,39 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListSessionsResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    openSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: {
+            content: {
+                "application/json": components["schemas"]["OpenSessionRequest"];
+            };
+        };
+        responses: {
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9141,6 +9302,7 @@ export interface operations {
             400: components["responses"]["BadRequest"];
             401: components["responses"]["Unauthenticated"];
             403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
             409: components["responses"]["Conflict"];
             413: components["responses"]["BodyTooLarge"];
             415: components["responses"]["UnsupportedMediaType"];
@@ -9160,7 +9322,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9182,6 +9344,42 @@ export interface operations {
             504: components["responses"]["DeadlineExceeded"];
         };
     };
+    endSession: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description ID, as `ListSessions` returns it. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["EndSessionResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
     listSources: {
         parameters: {
             query?: never;
@@ -9191,7 +9389,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9215,7 +9413,7 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Its name. */
+                /** @description Name. */
                 name: string;
             };
             cookie?: never;
@@ -9229,11 +9427,13 @@ export interface operations {
                     readonly configured?: boolean;
                     /** @description Ignored. */
                     readonly shipped?: boolean;
+                    /** @description If true, reads the index first, as the caller. If that fails, the call fails with `source_failed` and stores nothing. */
+                    check?: boolean;
                 };
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9262,14 +9462,14 @@ export interface operations {
             query?: never;
             header?: never;
             path: {
-                /** @description Its name. */
+                /** @description Name. */
                 name: string;
             };
             cookie?: never;
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9296,11 +9496,11 @@ export interface operations {
     searchPackages: {
         parameters: {
             query?: {
-                /** @description Words with blanks between them; everything when empty. */
+                /** @description Words separated by spaces; all packages if empty. */
                 query?: string;
-                /** @description Name of a source; all when empty. */
+                /** @description Name of a source; all sources if empty. */
                 source?: string;
-                /** @description Most packages to answer with; 1 to 1000, default 100. */
+                /** @description Maximum number of packages: 1 to 1000, default 100. */
                 limit?: number;
             };
             header?: never;
@@ -9309,7 +9509,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9339,7 +9539,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9370,7 +9570,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9402,7 +9602,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9434,7 +9634,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9469,7 +9669,7 @@ export interface operations {
             };
         };
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;
@@ -9501,7 +9701,7 @@ export interface operations {
         };
         requestBody?: never;
         responses: {
-            /** @description Done. */
+            /** @description Success. */
             200: {
                 headers: {
                     [name: string]: unknown;

@@ -1,4 +1,4 @@
-/** Which payload each reason carries: one table for Connect's and gRPC's details, REST's bodies and OpenAPI (D7). */
+/** Which payload each reason carries: one table for Connect's and gRPC's details, REST's bodies and OpenAPI. */
 import { create, type DescMessage, type Message } from "@bufbuild/protobuf";
 import {
   AmbiguousSchema,
@@ -43,7 +43,7 @@ interface Payload {
   readonly value: Message;
 }
 
-/** What an error says beside its reason; undefined when that has no payload. One that has always carries it, empty if need be. */
+/** The payload of an error; undefined if its reason has none. A reason with a payload always has it, even if it is empty. */
 export function payloadOf(reason: ErrorDetailReason, said: unknown): Payload | undefined {
   if (!Object.hasOwn(payloadKinds, reason)) return undefined;
   const { name, schema: schemaOf }: PayloadKind = payloadKinds[reason as keyof typeof payloadKinds];

@@ -70,7 +70,7 @@ export interface SvcErrorOptions<R extends ErrorDetailReason> {
   cause?: unknown;
 }
 
-/** An error that is meant for the caller: its message is one plain sentence that says what to do or which bound broke. */
+/** An error for the caller: its message is one plain sentence that states what to do or which limit was exceeded. */
 export class SvcError<R extends ErrorDetailReason = ErrorDetailReason> extends Error {
   readonly code: ErrorCode;
   readonly reason: R;

@@ -2,18 +2,18 @@
  * `svc`: from the process's arguments and environment to the command line, which runs everything else. The only reader
  * of `process.argv` and `process.env`, but for the helper programs.
  */
-import { fstatSync, openSync, statSync, writeSync } from "node:fs";
+import { fstatSync, openSync, statSync } from "node:fs";
+import { enableCompileCache } from "node:module";
 import { join } from "node:path";
 import { getSystemErrorMessage } from "node:util";
 import type { ErrorDetailReason } from "../gen/svc/v1/words.ts";
 import packageJson from "../package.json" with { type: "json" };
-import { exitCodes } from "./cli/exit-codes.ts";
-import { runFirstStage } from "./cli/first-stage.ts";
+import { exitCodes } from "./cli/output/exit-codes.ts";
 import type { CliHost } from "./cli/host.ts";
 import type { DaemonRun } from "./cli/run-command.ts";
 import { defaultPaths, type PathEnvironment } from "./daemon/paths.ts";
-import { xdgDir } from "./lib/xdg.ts";
-import type { Client } from "./cli/transport/client.ts";
+import { xdgDir } from "./lib/paths.ts";
+import type { Client } from "./cli/client/client.ts";
 import type { Config } from "./daemon/config.ts";
 import type { Programs } from "./daemon/programs.ts";
 
@@ -34,61 +34,39 @@ const placeOnly = 0o10000000;
 void main();
 
 async function main(): Promise<void> {
+  const cacheDir = compileCacheDir();
+  if (cacheDir !== undefined) enableCompileCache(cacheDir);
   const host = createHost();
-  const builtDir = fromSources ? undefined : import.meta.dirname;
   // Files are loaded when they are needed: an upgrade of the package sees by this that somebody still may.
-  if (builtDir !== undefined) openSync(builtDir, placeOnly);
-  const exitCode = await runFirstStage(host, { builtDir, openInProcess, runDaemon, writePlain });
-  process.exitCode = exitCode ?? (await runWhole(host));
+  if (!fromSources) openSync(import.meta.dirname, placeOnly);
+  process.exitCode = await runLine(host);
   if (isSocketHanded && process.exitCode === exitCodes.misconfigured) await outlastCaller(host.interrupted);
-  if (exitCode === undefined || host.args[0] === "daemon") return;
-  // A stream tells what it could not write in a turn of its own.
+  if (host.args[0] === "daemon") return;
+  // Write errors of a stream arrive in a later turn of the event loop.
   if (opened.size > 0) await new Promise(setImmediate);
   // To take everything down in order takes longer than to leave.
   if ([...opened].every((stream) => stream.writableLength === 0)) process.exit();
 }
 
-/** Who waits at a socket of systemd's has the next daemon started at once, and systemd gives the socket up after some of them. */
+/** A client waiting at systemd's socket starts the next daemon at once, and systemd fails the socket after several starts. */
 async function outlastCaller(interrupted: AbortSignal): Promise<void> {
   const { setTimeout: pause } = await import("node:timers/promises");
   await pause(misconfiguredMs, undefined, { signal: interrupted }).catch(() => undefined);
 }
 
-/** What cannot be written here is left to the stream, which says so. */
-function writePlain(text: string): boolean {
-  try {
-    if (fstatSync(1).isCharacterDevice()) return false;
-    const bytes = Buffer.from(text);
-    for (let at = 0; at < bytes.length;) {
-      try {
-        at += writeSync(1, bytes, at);
-      } catch {
-        withErrorHandler(process.stdout).write(bytes.subarray(at));
-        return true;
-      }
-    }
-    return true;
-  } catch {
-    return false;
-  }
-}
-
-async function runWhole(host: CliHost): Promise<number> {
+async function runLine(host: CliHost): Promise<number> {
   // From here on Ctrl-C is for the command, or for the pager that it runs.
   if (host.interrupted.aborted) return exitCodes.interrupted;
-  await keepCompiled();
   const { runCli } = await import("./cli/cli.ts");
   return runCli(host, { openInProcess, runDaemon });
 }
 
 async function openInProcess(host: CliHost): Promise<Client> {
-  await keepCompiled();
-  const inProcess = await import("./cli/in-process.ts");
+  const inProcess = await import("./cli/client/in-process.ts");
   return inProcess.openInProcess(host, { environment, programs: await programs() });
 }
 
 async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<void> {
-  await keepCompiled();
   if (checkOnly) {
     const { checkConfig } = await import("./daemon/check-config.ts");
     await checkConfig({ file: configFile, environment });
@@ -126,12 +104,12 @@ async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<vo
   if (!stop.aborted) await new Promise((resolve) => stop.addEventListener("abort", resolve));
 }
 
-/** @throws MisconfiguredError for what the configuration says, where `reasons` are those of that alone */
+/** @throws MisconfiguredError for an error in the configuration, which has one of `reasons` */
 async function configured<T>(part: Promise<T>, reasons: readonly ErrorDetailReason[]): Promise<T> {
   try {
     return await part;
   } catch (error) {
-    const { asSvcError, MisconfiguredError } = await import("./cli/failure.ts");
+    const { asSvcError, MisconfiguredError } = await import("./cli/output/failure.ts");
     const known = asSvcError(error);
     throw known !== undefined && reasons.includes(known.reason) ? new MisconfiguredError(known) : error;
   }
@@ -150,9 +128,9 @@ function isJournal(): boolean {
 }
 
 /**
- * A daemon that no terminal has started reads its configuration again at SIGHUP, instead of ending; what is asked during its
- * start is done at the end of that.
- * @returns takes what is done from now on
+ * A daemon that was not started from a terminal reloads its configuration at SIGHUP instead of exiting. A SIGHUP during its
+ * start is handled at the end of the start.
+ * @returns sets the handler of later signals
  */
 function hangUpsInstead(): (reload: () => void) => void {
   process.removeAllListeners("SIGHUP");
@@ -189,10 +167,10 @@ function createHost(): CliHost {
       return isJournal();
     },
     watchReader: async () => {
-      const { watchReader } = await import("./cli/watch-reader.ts");
+      const { watchReader } = await import("./cli/output/watch-reader.ts");
       return watchReader(process.stdout.fd, () => process.exit(exitCodes.ok));
     },
-    // Whoever does nothing that could be put in order ends at a signal as Node does.
+    // A command without cleanup exits at a signal as Node does.
     get interrupted() {
       return (interrupted ??= abortOnSignal());
     },
@@ -201,7 +179,6 @@ function createHost(): CliHost {
     program: {
       command: programCommand(),
       unitsDir: join(import.meta.dirname, fromSources ? "../packaging" : "packaging"),
-      codeFile: fromSources ? undefined : join(import.meta.dirname, "chunks/daemon.code"),
       docsDir: join(import.meta.dirname, fromSources ? "../docs" : "guide"),
       settingsThread: async () => (await programs()).settingsThread,
     },
@@ -248,13 +225,13 @@ function abortOnSignal(): AbortSignal {
   return controller.signal;
 }
 
-/** A reader that has seen enough (`svc ls | head -1`) is no error of ours; output that is lost is said. */
+/** A reader that closes early (`svc ls | head -1`) is not an error; any other lost output is reported. */
 function withErrorHandler<Stream extends NodeJS.WriteStream>(stream: Stream): Stream {
   opened.add(stream);
   if (stream.listenerCount("error") === 0) {
     stream.on("error", (error: NodeJS.ErrnoException) => {
       if (error.code === "EPIPE") process.exit(exitCodes.ok);
-      // What standard error could not take cannot be said there either.
+      // A failure of standard error cannot be reported there.
       if (stream !== (process.stderr as NodeJS.WriteStream)) {
         const reason = error.errno === undefined ? error.message : getSystemErrorMessage(error.errno);
         process.stderr.write(`svc: cannot write the output: ${reason}\n`);
@@ -265,21 +242,11 @@ function withErrorHandler<Stream extends NodeJS.WriteStream>(stream: Stream): St
   return stream;
 }
 
-/** For what is long: the cache itself takes longer than to compile the first stage. */
-async function keepCompiled(): Promise<void> {
-  // That keeps it elsewhere.
-  if (process.argv[2] === "__compile") return;
-  const dir = compileCacheDir(environment);
-  if (dir === undefined) return;
-  const { enableCompileCache } = await import("node:module");
-  enableCompileCache(dir);
-}
-
 /**
  * Private to the user: V8 runs what it finds in there, so it must not be the shared temporary directory. Trying svc from
  * a checkout leaves nothing outside of the checkout, and nothing in one whose daemon is another user's.
  */
-function compileCacheDir(environment: PathEnvironment): string | undefined {
+function compileCacheDir(): string | undefined {
   if (checkoutDir !== undefined) {
     const isOwn = statSync(checkoutDir, { throwIfNoEntry: false })?.uid === uid;
     return isOwn ? join(checkoutDir, "cache", "compile") : undefined;

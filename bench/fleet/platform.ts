@@ -1,4 +1,7 @@
-/** A platform as `docs/platform.md` wants it, or as it should not be: what it asks of each of its nodes, and how it comes back. */
+/**
+ * A platform as `docs/platform.md` describes it, or a faulty one: its requests to each of its nodes, and its
+ * reconnects.
+ */
 import { connect } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createClient, type Transport } from "@connectrpc/connect";
@@ -8,7 +11,7 @@ import { EventService } from "../../gen/svc/v1/event_pb.ts";
 import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 
-/** Where a node is: through its socket, or its TCP listener with a token. */
+/** The address of a node: its socket, or its TCP listener with a token. */
 export type NodeAddress = { readonly socket: string } | { readonly port: number; readonly token: string };
 
 /** Jobs of one push. */
@@ -17,7 +20,7 @@ export const pushedJobs = 20;
 export const callsPerRound = 3;
 const deadlineMs = 30_000;
 
-/** The one connection that a platform has to a node. */
+/** The one connection of a platform to a node. */
 export class NodeLink implements Disposable {
   readonly #session: Http2SessionManager;
   readonly #transport: Transport;
@@ -40,19 +43,19 @@ export class NodeLink implements Disposable {
     });
   }
 
-  /** How many events it was told of, those that its streams began with among them. */
+  /** The number of received events, including those that its streams started with. */
   get told(): number {
     return this.#told;
   }
 
-  /** What a platform asks now and then: whether the node can take jobs, the push of all of them, and how the host is. */
+  /** A platform's regular requests: whether the node accepts jobs, the push of all of them, and the host's metrics. */
   async round(revision = 0): Promise<void> {
     await this.status();
     await this.push(revision);
     await this.metrics();
   }
 
-  /** Resolves once the node answers a round: one that has just started has no metrics yet. */
+  /** Resolves once the node completes a round: one that has just started has no metrics yet. */
   async untilReady(): Promise<void> {
     for (let attempt = 0; ; attempt += 1) {
       try {
@@ -65,7 +68,7 @@ export class NodeLink implements Disposable {
     }
   }
 
-  /** @param revision another one is another push of the same jobs */
+  /** @param revision a different one is a different push of the same jobs */
   async push(revision: number): Promise<void> {
     const schedules = Array.from({ length: pushedJobs }, (_, at) => ({
       id: `platform-${at}`,
@@ -89,7 +92,7 @@ export class NodeLink implements Disposable {
     await createClient(MonitorService, this.#transport).getSystemMetrics({}, { timeoutMs: deadlineMs });
   }
 
-  /** Resolves once the stream has begun; its events are read until `signal` aborts. */
+  /** Resolves once the stream has started; its events are read until `signal` aborts. */
   async follow(signal: AbortSignal): Promise<void> {
     const events = createClient(EventService, this.#transport).streamEvents({}, { signal });
     const reader = events[Symbol.asyncIterator]();
@@ -109,15 +112,18 @@ export class NodeLink implements Disposable {
   }
 }
 
-/** So long a platform waits before it tries again: by chance, so that all nodes are not met at once. @param attempt from 0 */
+/**
+ * The delay before a platform's next attempt: random, so that not all nodes are contacted at once. @param attempt from
+ * 0
+ */
 export function backOffMs(attempt: number, capMs: number): number {
   const fullMs = Math.min(capMs, 1_000 * 2 ** attempt);
   return fullMs * (0.5 + Math.random() / 2);
 }
 
 /**
- * Many platforms' worth of links come to one node: each connects, follows and asks once, as after an outage.
- * @param withinMs they are spread over so long; 0: all at once
+ * The links of many platforms reconnect to one node: each connects, follows and sends one request, as after an outage.
+ * @param withinMs they are spread over this time; 0: all at once
  */
 export async function comeBack(address: NodeAddress, links: number, withinMs: number): Promise<void> {
   const ended = new AbortController();

@@ -1,12 +1,13 @@
 /**
- * `node simulated-nodes.ts PATH COUNT`: so many nodes in one process, each the real front door and pipeline at a socket of its own,
- * `PATH.0` and so on, over services that remember what was pushed and tell of nothing else. Prints a line when all listen.
+ * `node simulated-nodes.ts PATH COUNT`: simulated nodes in one process, each with the real request gateway and pipeline
+ * on its own socket, `PATH.0` and so on, with services that store pushes and return nothing else. Prints a line when
+ * all listen.
  */
 import { once } from "node:events";
-import { createPipeline } from "../../src/rpc/pipeline.ts";
-import { Listeners } from "../../src/transport/listeners.ts";
+import { createPipeline } from "../../src/server/rpc/pipeline.ts";
+import { Listeners } from "../../src/server/http/listeners.ts";
 import type { Schedule } from "../../gen/svc/v1/schedule_pb.ts";
-import { fakeServices } from "../../test/transport/support/fake-services.ts";
+import { fakeServices } from "../../test/server/http/support/fake-services.ts";
 
 const [, , path, count] = process.argv;
 if (path === undefined) throw new Error("usage: simulated-nodes.ts PATH COUNT");

@@ -1,4 +1,7 @@
-/** Backups in buckets of real S3 servers: what a second one costs, what a large one weighs, and what one file of it costs. */
+/**
+ * Backups in buckets of real S3 servers: the cost of a second bucket, the memory of a large backup, and the cost of
+ * reading one file.
+ */
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -18,12 +21,12 @@ const runs = isTiny ? 2 : 5;
 const bothBytes = (isTiny ? 144 : 576) * mib;
 const smallBytes = 100 * mib;
 const largeGib = isTiny ? 1 : 10;
-/** Of tar, in a frame. */
+/** The tar part of a frame. */
 const frameBytes = 4 * mib;
 const settleMs = 10_000;
 const quietRequests = 500;
 
-/** One read and one compression, whatever number of storages there is. */
+/** One read and one compression, whatever the number of storages is. */
 export async function measureTwoBuckets(): Promise<Result[]> {
   if (!hasS3Server) return [];
   await using one = await startS3Server();
@@ -50,7 +53,9 @@ export async function measureTwoBuckets(): Promise<Result[]> {
   ];
 }
 
-/** The memory of a backup does not grow with it, others do not notice it, and one file of it costs its frames alone. */
+/**
+ * The memory of a backup is constant, other clients do not notice it, and reading one file downloads only its frames.
+ */
 export async function measureLarge(): Promise<Result[]> {
   if (!hasS3Server) return [];
   await using server = await startS3Server();

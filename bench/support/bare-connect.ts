@@ -1,4 +1,6 @@
-/** `node bare-connect.ts SOCKET 1|2`: connect-node with nothing around it, on HTTP/1.1 or cleartext HTTP/2. Prints a line when it listens. */
+/**
+ * `node bare-connect.ts SOCKET 1|2`: plain connect-node on HTTP/1.1 or cleartext HTTP/2. Prints a line when it listens.
+ */
 import { createServer } from "node:http";
 import { createServer as createHttp2Server } from "node:http2";
 import { connectNodeAdapter } from "@connectrpc/connect-node";

@@ -1,5 +1,5 @@
 /**
- * `node bare-server.ts SOCKET FILE [stream|take]`: what plain `node:http` does with an answer whose bytes are ready, or are
+ * `node bare-server.ts SOCKET FILE [stream|take]`: plain `node:http` with a response whose bytes are ready, or are
  * streamed from their file each time, or with a body that it writes to a file. Prints a line when it listens.
  */
 import { createReadStream, createWriteStream } from "node:fs";

@@ -1,4 +1,4 @@
-/** Files for benches of copying: many small ones and a few large ones, as apps have. */
+/** Files for benchmarks of copying: many small ones and a few large ones, like those of apps. */
 import { randomFillSync } from "node:crypto";
 import { mkdir, open, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ const smallBytes = 8 * 1024;
 const largeBytes = 256 * 1024 ** 2;
 const blockBytes = 4 * 1024 ** 2;
 
-/** Fills `dir` with `bytes` bytes that no file system can make smaller. */
+/** Fills `dir` with `bytes` bytes that no file system can compress. */
 export async function writeBulk(dir: string, bytes: number): Promise<void> {
   const block = randomFillSync(Buffer.alloc(blockBytes));
   for (let number = 0; number < smallFiles; number += 1) {

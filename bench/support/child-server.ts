@@ -1,4 +1,4 @@
-/** A server in a process of its own: a program of `bench/support/` that prints a line when it listens. */
+/** A server in a child process: a program of `bench/support/` that prints a line when it listens. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { rm } from "node:fs/promises";
@@ -14,7 +14,7 @@ export class ChildServer implements Target, AsyncDisposable {
     this.#process = process;
   }
 
-  /** Starts `program` with the path of its socket and what follows. @throws Error when it ends before it listens */
+  /** Starts `program` with the path of its socket and further arguments. @throws Error if it exits before it listens */
   static async start(program: string, socket: string, ...args: string[]): Promise<ChildServer> {
     const child = spawn(process.execPath, [join(import.meta.dirname, program), socket, ...args], {
       stdio: ["ignore", "pipe", "inherit"],

@@ -1,4 +1,4 @@
-/** A daemon of the bundle, with a store of its own in a temporary directory. */
+/** A daemon of the bundle with a temporary store. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, open, readFile, rm, writeFile } from "node:fs/promises";
@@ -17,7 +17,7 @@ export class BenchDaemon implements AsyncDisposable {
   readonly storeDir: string;
   readonly socket: string;
   readonly #configFile: string;
-  /** One connection that stays open, as a client of a console has. */
+  /** One connection that stays open, like that of a console client. */
   readonly #agent = new Agent({ keepAlive: true, maxSockets: 1 });
   #process: ChildProcess | undefined;
 
@@ -28,7 +28,7 @@ export class BenchDaemon implements AsyncDisposable {
     this.#configFile = join(dir, "svc.toml");
   }
 
-  /** Of its TCP listener, and the token that opens it. */
+  /** The port and token of its TCP listener. */
   async door(): Promise<{ port: number; token: string }> {
     const log = await readFile(join(this.dir, "daemon.log"), "utf8");
     const port = Number([...log.matchAll(/"port":(\d+)/g)].at(-1)?.[1]);
@@ -39,7 +39,7 @@ export class BenchDaemon implements AsyncDisposable {
     return this.#process?.pid ?? 0;
   }
 
-  /** @param more added to it, as TOML */
+  /** @param more appended to its configuration, as TOML */
   async writeConfig(more = ""): Promise<void> {
     const config = `[api]
 listen = "127.0.0.1:0"
@@ -51,7 +51,7 @@ ${more}
     await writeFile(this.#configFile, config);
   }
 
-  /** Resolves with its first answer. @throws Error with the end of its log when there is none. */
+  /** Resolves with its first response. @throws Error with the end of its log if there is none. */
   async start(): Promise<void> {
     const logFile = join(this.dir, "daemon.log");
     const log = await open(logFile, "a");
@@ -69,10 +69,10 @@ ${more}
         await sleep(1);
       }
     }
-    throw new Error(`the daemon does not answer:\n${(await readFile(logFile, "utf8")).slice(-2_000)}`);
+    throw new Error(`the daemon does not respond:\n${(await readFile(logFile, "utf8")).slice(-2_000)}`);
   }
 
-  /** Stops the daemon; apps go on. */
+  /** Stops the daemon; apps keep running. */
   async stop(): Promise<void> {
     const daemon = this.#process;
     if (daemon?.exitCode !== null || daemon.signalCode !== null) return;
@@ -81,7 +81,7 @@ ${more}
     await ended;
   }
 
-  /** Runs the command line against this daemon and returns what it printed. */
+  /** Runs the CLI with this daemon and returns its output. */
   svc(...args: string[]): Promise<string> {
     return runProgram(process.execPath, program, "--socket", this.socket, ...args);
   }
@@ -96,7 +96,7 @@ ${more}
     return body;
   }
 
-  /** Makes a package below this daemon's directory and returns its path. @param more of its manifest */
+  /** Creates a package below this daemon's directory and returns its path. @param more further lines of its manifest */
   async writePackage(id: string, script: string, more = ""): Promise<string> {
     const dir = join(this.dir, "packages", id);
     await mkdir(dir, { recursive: true });
@@ -115,14 +115,14 @@ ${more}
   }
 }
 
-/** A configured daemon that does not run yet. */
+/** A configured daemon that is not started. */
 async function createDaemon(config: string): Promise<BenchDaemon> {
   const daemon = new BenchDaemon(await mkdtemp(join(tmpdir(), "svc-bench-")));
   await daemon.writeConfig(config);
   return daemon;
 }
 
-/** A daemon that runs. @param config added to its configuration, as TOML */
+/** A running daemon. @param config appended to its configuration, as TOML */
 export async function startDaemon(config = ""): Promise<BenchDaemon> {
   const daemon = await createDaemon(config);
   try {

@@ -1,4 +1,4 @@
-/** Requests over a few connections that stay open, and what answering them cost the server. */
+/** Requests over a few persistent connections, and their cost for the server. */
 import { once } from "node:events";
 import { readdir, readFile } from "node:fs/promises";
 import { request, type IncomingMessage } from "node:http";
@@ -6,7 +6,7 @@ import { connect, type Socket } from "node:net";
 import { text } from "node:stream/consumers";
 import { median } from "./statistics.ts";
 
-/** Enough to keep a server busy without a break. */
+/** Enough to keep a server busy. */
 const connections = 4;
 
 export interface Target {
@@ -15,7 +15,7 @@ export interface Target {
   pid: number;
 }
 
-/** Sends `count` times `GET path` and reads every answer. @throws Error when one is not a 200 */
+/** Sends `count` times `GET path` and reads every response. @throws Error if one is not a 200 */
 export async function sendRequests({ socket }: Target, path: string, count: number): Promise<void> {
   const bytes = Buffer.from(`GET ${path} HTTP/1.1\r\nHost: localhost\r\n\r\n`);
   const share = Math.ceil(count / connections);
@@ -24,7 +24,7 @@ export async function sendRequests({ socket }: Target, path: string, count: numb
   );
 }
 
-/** The body of one answer. */
+/** The body of one response. */
 export async function getOnce({ socket }: Target, path: string): Promise<string> {
   const sent = request({ socketPath: socket, path }).end();
   const [response] = (await once(sent, "response")) as [IncomingMessage];
@@ -34,7 +34,7 @@ export async function getOnce({ socket }: Target, path: string): Promise<string>
 function sendOverOne(socket: Socket, question: Buffer, count: number): Promise<void> {
   return new Promise((resolve, reject) => {
     let left = count;
-    /** Bytes of the answer that are still to come; the head counts as unknown. */
+    /** The number of response bytes to come; the head counts as unknown. */
     let missing: number | undefined;
     let head = "";
     socket.on("error", reject);
@@ -47,12 +47,12 @@ function sendOverOne(socket: Socket, question: Buffer, count: number): Promise<v
         const length = /\r\ncontent-length: (\d+)/i.exec(head)?.[1];
         const isChunked = /\r\ntransfer-encoding: chunked/i.test(head);
         if (!head.startsWith("HTTP/1.1 200 ") || (length === undefined && !isChunked)) {
-          reject(new Error(`unexpected answer: ${head.slice(0, 200)}`));
+          reject(new Error(`unexpected response: ${head.slice(0, 200)}`));
           socket.destroy();
           return;
         }
         if (isChunked) {
-          // No JSON has a line break like that in it.
+          // No JSON contains a line break like that.
           if (!head.endsWith("\r\n0\r\n\r\n")) return;
           missing = 0;
         } else missing = Number(length) - (head.length - end - 4);
@@ -73,20 +73,20 @@ function sendOverOne(socket: Socket, question: Buffer, count: number): Promise<v
   });
 }
 
-/** Processor time that a process has had so far, threads that have ended among it, in steps of 10 ms: for what takes long. */
+/** A process's CPU time so far, including exited threads, in steps of 10 ms: for long work. */
 export async function wholeCpuMs(pid: number): Promise<number> {
   const stat = await readFile(`/proc/${pid}/stat`, "utf8");
-  // Behind the name, which may have anything in it: utime and stime of proc(5), in hundredths of a second.
+  // After the name, which may contain anything: utime and stime of proc(5), in hundredths of a second.
   const fields = stat.slice(stat.lastIndexOf(")") + 2).split(" ");
   return (Number(fields[11]) + Number(fields[12])) * 10;
 }
 
-/** Processor time that all threads of a process that go on have had so far, in microseconds. */
+/** The CPU time so far of all running threads of a process, in microseconds. */
 export async function cpuUs(pid: number): Promise<number> {
   return [...(await threadsUs(pid)).values()].reduce((sum, spent) => sum + spent, 0);
 }
 
-/** The same of each thread that it has now, by its id: one that ends takes its time with it. */
+/** The same for each running thread by its ID: an exited one is missing. */
 export async function threadsUs(pid: number): Promise<ReadonlyMap<string, number>> {
   const tasks = await readdir(`/proc/${pid}/task`);
   const spent = tasks.map(async (task): Promise<[string, number]> => {
@@ -97,9 +97,9 @@ export async function threadsUs(pid: number): Promise<ReadonlyMap<string, number
 }
 
 /**
- * What `work` costs two servers, in turn: processor time, as it does not depend on what else the machine does.
- * @param count how many requests one `work` is
- * @returns the medians of `rounds` runs each, in microseconds per request; the first round of each does not count
+ * The cost of `work` for two servers, in turn: CPU time, which does not depend on other load. @param count the number
+ * of requests of one `work` @returns the medians of `rounds` runs each, in microseconds per request; the first round of
+ * each does not count
  */
 export async function compareCpuUs(
   rounds: number,

@@ -1,11 +1,11 @@
-/** A store of a host that has been used for long: many jobs, and a trail of what was done. */
-import { AuditTrail } from "../../src/audit/audit-trail.ts";
+/** A store of a host that has been used for long: many jobs and audit records. */
+import { AuditTrail } from "../../src/observability/audit/audit-trail.ts";
 import { documentOf, writeJobs } from "../../src/scheduler/jobs/job-row.ts";
 import { openStore } from "../../src/store/store.ts";
 import { parseTrigger } from "../../test/scheduler/support/parse-trigger.ts";
 import type { BenchDaemon } from "./daemon.ts";
 
-/** Writes `jobs` jobs, and audit records until there are `records`. The daemon stands still meanwhile. */
+/** Writes `jobs` jobs, and audit records until there are `records`. The daemon must be stopped. */
 export async function addHistory(
   daemon: BenchDaemon,
   { jobs, records }: { jobs: number; records: number },

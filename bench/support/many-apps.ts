@@ -1,10 +1,10 @@
-/** A store with many apps, without the time that so many installs take. */
+/** A store with many apps, without the duration of their installs. */
 import { cp } from "node:fs/promises";
 import { join } from "node:path";
 import { copyApp } from "../../test/support/copy-app.ts";
 import type { BenchDaemon } from "./daemon.ts";
 
-/** Installs one app and copies its row and its directories until there are `count`. The daemon stands still meanwhile. */
+/** Installs one app and copies its row and its directories until there are `count`. The daemon must be stopped. */
 export async function fillStore(daemon: BenchDaemon, count: number): Promise<void> {
   const idle = await daemon.writePackage("idle", "setInterval(() => {}, 1e6);\n");
   await daemon.svc("install", idle);

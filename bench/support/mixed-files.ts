@@ -1,4 +1,4 @@
-/** Files as apps have them: text and noise in turns, in many small files and a few large ones. */
+/** Files like those of apps: alternating text and noise, in many small files and a few large ones. */
 import { randomFillSync } from "node:crypto";
 import { mkdir, open, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,10 +8,10 @@ const smallBytes = 8 * 1024;
 const largeBytes = 64 * mib;
 const filesOfFolder = 100;
 const stretchBytes = 4096;
-/** Of each stretch so much cannot be compressed, and is nowhere else: what repeats itself costs a compressor nothing. */
+/** The unique incompressible part of each section: repetitions cost a compressor nothing. */
 const noiseBytes = Math.floor(stretchBytes * 0.4);
 
-/** Fills `dir` with `bytes` bytes, of which `smallFiles` files of 8 KiB are a part. */
+/** Fills `dir` with `bytes` bytes, including `smallFiles` files of 8 KiB. */
 export async function writeMixed(dir: string, bytes: number, smallFiles: number): Promise<void> {
   const block = Buffer.alloc(mib, "All work and no play makes Jack a dull boy. ");
   for (let number = 0; number < smallFiles; number += 1) {

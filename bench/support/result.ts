@@ -1,16 +1,16 @@
-/** What a bench found: one row of the table. */
+/** A benchmark's result: one row of the table. */
 export interface Result {
-  /** What was measured. */
+  /** The measured quantity. */
   what: string;
   /** With its unit. */
   measured: string;
-  /** What it is held against, measured in the same run. */
+  /** The baseline, measured in the same run. */
   yardstick: string;
-  /** What the goal is about: a ratio, or the measured number itself. */
+  /** The value that the goal limits: a ratio, or the measured number itself. */
   value: number;
   /** The goal is met up to this value, or from it on; see `isFloor`. */
   goal: number;
-  /** Whether `goal` is what must be reached instead of what must not be passed. Default false. */
+  /** Whether `goal` is a minimum instead of a maximum. Default false. */
   isFloor?: boolean;
   /** Unit of `value` and `goal`: `×` for a ratio. */
   unit: "×" | "MiB" | "ms" | "µs" | "%";
@@ -19,7 +19,7 @@ export interface Result {
 }
 
 export interface Bench {
-  /** Chosen by it: `npm run bench NAME`. */
+  /** Selected by it: `npm run bench NAME`. */
   name: string;
   run: () => Promise<Result[]>;
 }

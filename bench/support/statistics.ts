@@ -10,7 +10,7 @@ export function median(samples: readonly number[]): number {
   return percentile(samples, 0.5);
 }
 
-/** Milliseconds that `work` takes. */
+/** Duration of `work` in milliseconds. */
 export async function timeMs(work: () => Promise<unknown>): Promise<number> {
   const startedAt = performance.now();
   await work();
@@ -18,8 +18,8 @@ export async function timeMs(work: () => Promise<unknown>): Promise<number> {
 }
 
 /**
- * Runs two things in turn, so that what else the machine does falls on both alike; one round of each before it counts.
- * @returns the medians of `rounds` runs each, in milliseconds.
+ * Runs two functions in turn, so that other load affects both alike; one round of each before it counts. @returns the
+ * medians of `rounds` runs each, in milliseconds.
  */
 export async function compareMs(
   rounds: number,

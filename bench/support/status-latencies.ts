@@ -4,7 +4,7 @@ import { timeMs } from "./statistics.ts";
 
 const intervalMs = 5;
 
-/** Milliseconds of requests for the status, sent one after the other as long as `goesOn`. */
+/** Milliseconds of sequential status requests, as long as `goesOn` returns true. */
 export async function statusLatencies(
   daemon: BenchDaemon,
   goesOn: (taken: number) => boolean,

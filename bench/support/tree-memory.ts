@@ -1,17 +1,17 @@
-/** Memory of a process with all that it started. */
+/** Memory of a process with all its descendants. */
 import { readdir, readFile } from "node:fs/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { memoryMib } from "./processes.ts";
 
 const intervalMs = 200;
 
-/** PSS in MiB: what processes share counts once. */
+/** PSS in MiB: shared memory counts once. */
 export async function treeMemoryMib(pid: number): Promise<number> {
   const weights = await Promise.all(
     (await withDescendants(pid)).map((each) =>
       memoryMib(each).then(
         ({ pss }) => pss,
-        // It has ended.
+        // It has exited.
         () => 0,
       ),
     ),
@@ -19,7 +19,7 @@ export async function treeMemoryMib(pid: number): Promise<number> {
   return weights.reduce((sum, weight) => sum + (Number.isNaN(weight) ? 0 : weight), 0);
 }
 
-/** The most that was seen while `work` went on. */
+/** The maximum while `work` ran. */
 export async function peakMemoryMib(pid: number, work: Promise<unknown>): Promise<number> {
   const ended = { is: false };
   const watched = work.finally(() => (ended.is = true));

@@ -1,6 +1,6 @@
 /**
  * `GET /` greets and counts the visit, `GET /healthz` answers `ok`. One line of log per visit.
- * Environment: PORT, HOST, GREETING, and DATA_DIR for the count, which so outlives restarts and upgrades.
+ * Environment: PORT, HOST, GREETING, and DATA_DIR for the count, which therefore survives restarts and upgrades.
  */
 import { readFile } from "node:fs/promises";
 import { createServer } from "node:http";
@@ -24,7 +24,7 @@ const server = createServer((request, response) => {
 server.listen(port, host, () => console.log(`hello ${version} listens on http://${host}:${port}`));
 
 process.once("SIGTERM", () => {
-  // With the last connection closed and the count in its file there is nothing left to do, and it ends.
+  // Once the last connection is closed and the count is written, Node exits.
   server.close(() => console.log("goodbye"));
   server.closeIdleConnections();
 });

@@ -1,8 +1,8 @@
 import { readFile, rename, writeFile } from "node:fs/promises";
 
 /**
- * A number kept in a file. Writes follow one another, and each replaces the whole file, so that a reader
- * never sees half a number.
+ * A counter stored in a file. Writes run one at a time and replace the whole file, so that readers never see a
+ * partial number.
  * @param {string} file
  */
 export async function createVisits(file) {

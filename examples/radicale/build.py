@@ -1,8 +1,8 @@
 """Installs what requirements.txt pins into packages/, which PYTHONPATH points to.
 
-A directory of its own instead of a virtual environment: nothing in it knows where it lies, so that a clone of the
-app works. Debian and its relatives ship Python without pip; there a throw-away virtual environment lends one, and
-where that is missing too, the last line says what to install.
+A directory instead of a virtual environment, because it contains no absolute paths, so that a clone of the app works.
+Debian's Python has no pip: there a temporary virtual environment provides it. If that is not possible, the last line
+of output names the package to install.
 """
 
 import os

@@ -1,4 +1,4 @@
-/** `hello` as its author would publish it: a git repository with a tag for each release. */
+/** Creates a git repository of `hello` with a tag per release, as its author would publish it. */
 import { execFile } from "node:child_process";
 import { access, mkdtemp, rename, rm } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -17,7 +17,7 @@ const releases = [
   { tag: "v1.1.0", directory: "hello", date: "2026-02-09T10:00:00Z", message: "Count visitors" },
 ];
 
-/** Nothing of the user's own configuration, and the same commits on every machine. */
+/** Ignores the user's configuration, and makes commits reproducible. */
 const environment = {
   GIT_CONFIG_NOSYSTEM: "1",
   GIT_CONFIG_GLOBAL: "/dev/null",
@@ -28,7 +28,7 @@ const environment = {
 };
 
 /**
- * Makes a bare repository of `hello` at `target`, unless there is one: commits made in it stay.
+ * Creates a bare repository of `hello` at `target`, unless it exists: later commits in it stay.
  * @throws Error when git is missing or fails.
  */
 export async function createHelloRepository(examples: string, target: string): Promise<void> {

@@ -1,35 +1,37 @@
-/** What the parts of this folder share. Each takes it whole, and says beside it what it alone needs. */
-import type { Identities } from "../identity/identities.ts";
+/** Values that all parts of this room need. Each part adds the values that only it needs. */
+import type { UserHelpers } from "../run-as/user-helpers.ts";
 import type { PackageResolver } from "../packages/package-resolver.ts";
-import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
+import type { AppRuntime, RunnableApp } from "../runtimes/contract.ts";
 import type { Store } from "../store/store.ts";
-import type { AppPaths } from "./app-paths.ts";
-import type { AppRecord, NewApp } from "./app-record.ts";
-import type { AppRegistry } from "./app-registry.ts";
-import type { Operations } from "./operations.ts";
-import type { PortHolders } from "./port-holders.ts";
+import type { AppPaths } from "./records/app-paths.ts";
+import type { AppRecord, NewApp } from "./records/app-record.ts";
+import type { AppRegistry } from "./records/app-registry.ts";
+import type { Operations } from "./lifecycle/operations.ts";
+import type { PortHolders } from "./ports/port-holders.ts";
 import type { Log } from "../lib/log.ts";
 
 export interface AppsContext {
   store: Store;
   registry: AppRegistry;
   operations: Operations;
-  identities: Identities;
+  userHelpers: UserHelpers;
   packages: PackageResolver;
   ports: PortHolders;
+  /** TCP port of the daemon, which no app gets; 0 reserves none. */
+  daemonPort: number;
   paths: AppPaths;
-  /** Environment of the steps of a manifest, beside what it says. */
+  /** Additional environment of the steps of a manifest. */
   buildEnv: Readonly<Record<string, string>>;
-  /** Where they find programs. */
+  /** Directories in which these steps find programs. */
   programDirs: readonly string[];
   runtimes: readonly AppRuntime[];
   runtimeOf: (app: NewApp) => AppRuntime;
-  /** All that may have something of an app, for what ends it: of one that cannot be read it is not known whether it is on a swarm. */
+  /** All runtimes that may run parts of an app, for stops and removals: an unreadable app may be on a swarm. */
   runtimesOf: (app: AppRecord) => readonly AppRuntime[];
   runnable: (app: NewApp) => RunnableApp;
   /** The uid that an owner's apps belong to and run as. */
   runUidOf: (ownerUid: number) => Promise<number>;
-  /** The name of a uid; empty when the host has none. */
+  /** The name of a uid; empty if the host has none. */
   userName: (uid: number) => Promise<string>;
   now: () => number;
   log: Log;

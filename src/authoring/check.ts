@@ -1,37 +1,37 @@
-/** Everything that an install of a package would refuse, found without an install, an engine or a network. */
+/** Finds everything that an install of a package would reject, without an install, an engine or a network. */
 import { basename, dirname, join, posix } from "node:path";
 import { notFound, SvcError } from "../errors.ts";
-import { createManifestParser } from "../packages/manifest-parser.ts";
-import { createManifestReader, maxManifestBytes } from "../packages/manifest-reader.ts";
-import { manifestFileName, type Manifest } from "../packages/manifest.ts";
-import { isGranted } from "../packages/permissions.ts";
-import { createSettingsValidator, type SettingsValidator } from "../packages/settings-validator.ts";
-import { readYaml } from "../packages/yaml-document.ts";
+import { createManifestParser } from "../packages/manifest/manifest-parser.ts";
+import { createManifestReader, maxManifestBytes } from "../packages/manifest/manifest-reader.ts";
+import { manifestFileName, type Manifest } from "../packages/manifest/manifest.ts";
+import { isGranted } from "../packages/manifest/permissions.ts";
+import { createSettingsValidator, type SettingsValidator } from "../packages/settings/settings-validator.ts";
+import { readYaml } from "../packages/manifest/yaml-document.ts";
 import { checkComposeSources } from "../runtimes/compose/compose-sources.ts";
 import { requireNamedImages } from "../runtimes/docker/dockerfile-images.ts";
-import { unitProblems } from "../runtimes/service/app-unit.ts";
+import { unitProblems } from "../runtimes/systemd/app-unit.ts";
 import { readComposeFile } from "./compose-file.ts";
 import { PackageFiles } from "./package-files.ts";
 
-export { readManifestSchema } from "../packages/manifest-reader.ts";
+export { readManifestSchema } from "../packages/manifest/manifest-reader.ts";
 
 export interface Remark {
   readonly file: string;
-  /** From 1. */
+  /** Line number, from 1. */
   readonly line: number;
   readonly message: string;
 }
 
 export interface PackageReport {
-  /** Absent where it cannot be read. */
+  /** Absent if it cannot be read. */
   readonly manifest?: Manifest;
-  /** An install, or a start, would be refused for these. */
+  /** An install, or a start, would fail with these. */
   readonly problems: readonly Remark[];
-  /** It would work, and could be better. */
+  /** Suggestions for a working package. */
   readonly advice: readonly Remark[];
 }
 
-/** @param settingsThread the entry point of the thread that holds settings against their schema */
+/** @param settingsThread the entry point of the thread that validates settings */
 export async function checkPackage(root: string, settingsThread: URL): Promise<PackageReport> {
   using settings = createSettingsValidator({ threadUrl: settingsThread });
   return await check(root, settings);
@@ -44,10 +44,10 @@ async function check(root: string, settings: SettingsValidator): Promise<Package
     text = (await files.readFile(root, manifestFileName, { maxBytes: maxManifestBytes })).toString();
   } catch (error) {
     if (!(error instanceof SvcError)) throw error;
-    const message = `${error.message}: svc package init makes one of what is there`;
+    const message = `${error.message}; create one with: svc package init`;
     return { problems: [{ file: manifestFileName, line: 1, message }], advice: [] };
   }
-  // Nobody else waits for this process.
+  // This process serves nobody else.
   const result = await createManifestParser(createManifestReader(), settings).read(text, 0);
   if ("problems" in result) {
     return {
@@ -93,7 +93,7 @@ interface Program {
   readonly workingDir: string;
 }
 
-/** What a build makes cannot be there yet. */
+/** Build output does not exist yet, so only the first build step is checked if there is one. */
 async function programProblems(files: PackageFiles, program: Program, lines: Lines): Promise<Remark[]> {
   const { key, argv, build, workingDir } = program;
   const at = { file: manifestFileName, line: lines(key) };
@@ -111,7 +111,7 @@ async function programProblems(files: PackageFiles, program: Program, lines: Lin
   return problems;
 }
 
-/** A program by its path, or the script that an interpreter is given first. */
+/** A program with a path, or the script that an interpreter gets as its first argument. */
 function namesFile(word: string, index: number): boolean {
   if (word.startsWith("/") || word.includes("$") || word.startsWith("-")) return false;
   return index === 0
@@ -152,11 +152,12 @@ async function composeProblems(
     problems.push({
       file,
       line,
-      message: `${sentence}: add "${permission}" to permissions in ${manifestFileName}`,
+      message: `${sentence}; add "${permission}" to permissions in ${manifestFileName}`,
     });
   }
   if (manifest.health?.probe.kind === "exec") {
-    const message = "health.exec has no container to run in: use a healthcheck of the compose file";
+    const message =
+      "health.exec is not supported for compose projects; use a healthcheck in the compose file";
     problems.push({ file: manifestFileName, line: lines("health"), message });
   }
   return problems;
@@ -178,7 +179,7 @@ function missingFile(key: string, file: string, lines: Lines): Remark {
   return { file: manifestFileName, line: lines(key), message: `${key}: there is no ${file} in the package` };
 }
 
-/** The refusal of what looks at a whole file, at the line of what it quotes. */
+/** The error of a check of a whole file, at the line that it quotes. */
 async function said(file: string, text: string, look: () => Promise<void> | void): Promise<Remark[]> {
   try {
     await look();
@@ -205,30 +206,39 @@ function adviceFor(manifest: Manifest, lines: Lines): Remark[] {
     message,
   });
   return [
-    ...(summary === "" ? [at("name", "without a summary nobody sees in a list what it is")] : []),
+    ...(summary === "" ? [at("name", "add a summary, which lists of packages show")] : []),
     ...(ports.length > 0 && health === undefined && runtime.kind !== "compose"
-      ? [at("ports", "without health nobody knows whether it answers: health: { http: { port: NAME } }")]
+      ? [at("ports", "add a health check: health: { http: { port: NAME } }")]
       : []),
     ...(limits.memoryBytes === undefined && (runtime.kind === "process" || runtime.kind === "service")
-      ? [at(runtime.kind, "without limits it may take all memory of the host: limits: { memory: 256MiB }")]
+      ? [
+          at(
+            runtime.kind,
+            "without a limit it can use all memory of the host; add limits: { memory: 256MiB }",
+          ),
+        ]
       : []),
   ];
 }
 
 async function licenseAdvice(files: PackageFiles): Promise<Remark[]> {
   const names = (await files.names()).filter((name) => /^(LICENSE|LICENCE|COPYING|EULA)/i.test(name));
-  return names.map((file) => ({ file, line: 1, message: "whoever installs it is asked to accept this" }));
+  return names.map((file) => ({ file, line: 1, message: "the install asks users to accept this license" }));
 }
 
-/** The index of a source, and each package that lies in a directory beside it. @throws SvcError `not_found` where there is none */
+/**
+ * Checks the index of a source, and each package in a directory beside it. @throws SvcError `not_found` without an
+ * index
+ */
 export async function checkIndex(root: string, settingsThread: URL): Promise<Remark[]> {
   using settings = createSettingsValidator({ threadUrl: settingsThread });
-  const { createIndexReader, indexFileName, maxIndexBytes } = await import("../packages/source-index.ts");
+  const { createIndexReader, indexFileName, maxIndexBytes } =
+    await import("../packages/sources/source-index.ts");
   const files = new PackageFiles(root);
   const isThere = (await files.type(".")) === "directory";
   if (!isThere || !(await files.has(indexFileName))) {
     const what = isThere ? `${indexFileName} in ${root}` : `directory ${root}`;
-    const message = `there is no ${what}: a source is a directory or a git repository with an ${indexFileName}, which maps ids of packages to where they are`;
+    const message = `there is no ${what}; a source is a directory or a git repository with an ${indexFileName}, which lists packages by ID`;
     throw notFound("index", root, message);
   }
   let text: string;
@@ -257,7 +267,7 @@ export async function checkIndex(root: string, settingsThread: URL): Promise<Rem
       ...problems.map((problem) => ({ ...problem, file: posix.join(place.directory, problem.file) })),
     );
     if (manifest !== undefined && manifest.id !== id) {
-      const message = `${id}: the package calls itself "${manifest.id}"`;
+      const message = `${id}: the ID in the package is "${manifest.id}"`;
       remarks.push({ file: indexFileName, line, message });
     }
   }

@@ -1,25 +1,25 @@
-/** What a compose file says before any program has resolved it: its variables, its ports, and what it asks of the host. */
+/** Reads an unresolved compose file: its variables, ports, and host access. */
 import { posix } from "node:path";
-import { isInside } from "../lib/is-inside.ts";
+import { isInside } from "../lib/paths.ts";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { mapValues } from "../lib/map-values.ts";
-import type { Permission } from "../packages/permissions.ts";
-import { readYaml, type Problem, type YamlDocument } from "../packages/yaml-document.ts";
+import type { Permission } from "../packages/manifest/permissions.ts";
+import { readYaml, type Problem, type YamlDocument } from "../packages/manifest/yaml-document.ts";
 import { listOf, mapTexts, mergedRecord, recordOf } from "../runtimes/compose/compose-values.ts";
 import { projectClaims } from "../runtimes/compose/project-claims.ts";
-import { wellKnownSockets } from "../runtimes/container-policy.ts";
-import { hostClock } from "../runtimes/host-clock.ts";
+import { wellKnownSockets } from "../runtimes/containers/container-policy.ts";
+import { hostClock } from "../runtimes/containers/host-clock.ts";
 
 const bounds = { maxBytes: 512 * 1024, maxTokens: 20_000, maxDepth: 64, maxValues: 20_000 };
-/** Stands for the package's directory, which a relative path is in. */
+/** Stands for the package's directory, as the base of relative paths. */
 const here = "/package";
 
-/** A `${NAME}` of a compose file. */
+/** A variable such as `${NAME}` in a compose file. */
 export interface ComposeVariable {
   readonly name: string;
-  /** Absent: it has none that is plain text. */
+  /** Absent without a default, or if the default is not plain text. */
   readonly fallback?: string;
-  /** The file ends with an error without a value. */
+  /** Whether the file is invalid without a value. */
   readonly isRequired: boolean;
 }
 
@@ -31,7 +31,7 @@ export interface ComposeAsk {
 }
 
 export interface ComposeFile {
-  /** As it is written. */
+  /** As written. */
   readonly document: JsonObject;
   readonly variables: readonly ComposeVariable[];
   readonly asks: readonly ComposeAsk[];
@@ -46,7 +46,8 @@ export function readComposeFile(text: string): ComposeReading {
   const { value, lineOf } = result.document;
   const document = mergedRecord(value);
   const services = recordOf(document["services"]);
-  if (Object.keys(services).length === 0) return { problems: [{ line: 1, message: `it has no "services"` }] };
+  if (Object.keys(services).length === 0)
+    return { problems: [{ line: 1, message: `"services" is missing` }] };
   return {
     file: {
       ...{ document, lineOf },
@@ -56,7 +57,7 @@ export function readComposeFile(text: string): ComposeReading {
   };
 }
 
-/** `$$`, `${NAME}` with what may follow the name, and `$NAME`; a default may hold another variable. */
+/** `$$`, `${NAME}` with an optional modifier, and `$NAME`; a default may contain another variable. */
 const variableForm = /\$\$|\$\{([A-Za-z_]\w*)(?:(:?[-?+])((?:[^{}]|\$\{[^{}]*\})*))?\}|\$([A-Za-z_]\w*)/g;
 
 function variablesOf(document: JsonObject): ComposeVariable[] {
@@ -75,7 +76,7 @@ function variablesOf(document: JsonObject): ComposeVariable[] {
   return [...found.values()];
 }
 
-/** With the defaults of its variables; of those without one nothing is left. */
+/** Replaces variables by their defaults, or by nothing. */
 export function withDefaults(text: string): string {
   return text.replaceAll(variableForm, (whole, _name, operator = "", word = "") => {
     if (whole === "$$") return "$";
@@ -83,7 +84,7 @@ export function withDefaults(text: string): string {
   });
 }
 
-/** The variable that the text is, whole and alone. */
+/** The variable's name, if the text is exactly one variable. */
 export function onlyVariable(text: string): string | undefined {
   const [match] = text.matchAll(variableForm);
   return match?.[0] === text && text !== "$$" ? (match[1] ?? match[4]) : undefined;
@@ -94,7 +95,7 @@ function asksOf(document: JsonObject, lineOf: YamlDocument["lineOf"]): ComposeAs
     const { volumes = null, extends: _, env_file: __, label_file: ___, ...rest } = mergedRecord(service);
     return { ...rest, volumes: listOf(volumes).map(absolute) };
   });
-  const { include: _, ...whole } = document;
+  const { include: _, ...whole } = withoutVariables(document);
   const claims = projectClaims(recordOf(mapTexts({ ...whole, services }, withDefaults)), "package");
   return claims.flatMap(({ subject, asks, binds }) => {
     const line = lineOf(placeOf(subject));
@@ -111,18 +112,30 @@ function asksOf(document: JsonObject, lineOf: YamlDocument["lineOf"]): ComposeAs
   });
 }
 
-/** `service "web"`, as claims name it, in the document. */
+/** svc creates files for configs and secrets from variables. */
+function withoutVariables(document: JsonObject): JsonObject {
+  const sections = (["configs", "secrets"] as const).map((section) => [
+    section,
+    mapValues(recordOf(document[section]), (part): JsonValue => {
+      const { environment: _, ...rest } = recordOf(part);
+      return rest;
+    }),
+  ]);
+  return { ...document, ...(Object.fromEntries(sections) as JsonObject) };
+}
+
+/** Path in the document for the subject of claims, such as `service "web"`. */
 function placeOf(subject: string): string[] {
   const [, kind, name] = /^(service|volume|network|secret|config) "(.*)"$/.exec(subject) ?? [];
   return kind === undefined || name === undefined ? [] : [`${kind}s`, name];
 }
 
-/** A mount of the package's own directory is none of the host. */
+/** Makes relative sources absolute: a mount of the package's own directory does not count as host access. */
 function absolute(volume: JsonValue): JsonValue {
   const resolve = (source: string): string =>
     /^\.{1,2}(\/|$)/.test(source) ? posix.join(here, source) : source;
   if (typeof volume === "string") {
-    // A colon of `${NAME:-/x}` divides nothing.
+    // A colon in `${NAME:-/x}` is not a separator.
     const [source = "", ...rest] = withDefaults(volume).split(":");
     return [resolve(source), ...rest].join(":");
   }

@@ -1,4 +1,4 @@
-/** Makes a manifest of what a directory has: of the first file that tells how it runs. */
+/** Generates a manifest from a directory, by the first file that describes how to run it. */
 import { basename } from "node:path";
 import { Document, isScalar, visit } from "yaml";
 import { SvcError } from "../errors.ts";
@@ -15,7 +15,7 @@ import type { PackageFiles } from "./package-files.ts";
 type Importer = (files: PackageFiles, name: string) => Promise<Derived | undefined>;
 
 const composeFiles = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
-/** The likeliest first: what was written for running it before what was written for building it. */
+/** In order of preference: files for running it before files for building it. */
 const importers: readonly (readonly [name: RegExp, importer: Importer, candidates: readonly string[]])[] = [
   [/^config\.json$/, fromRuntipi, ["config.json"]],
   [/\.ya?ml$/, fromCasaOs, composeFiles],
@@ -30,22 +30,22 @@ const importers: readonly (readonly [name: RegExp, importer: Importer, candidate
 
 export interface Plan extends Omit<Derived, "manifest"> {
   readonly manifest: ManifestDocument;
-  /** The manifest as it is to be written. */
+  /** Text of the new manifest. */
   readonly text: string;
 }
 
 export interface PlanOptions {
-  /** The file to go by. Default: the first that there is. */
+  /** File to use. Default: the first known file. */
   readonly from?: string | undefined;
   readonly id?: string | undefined;
   readonly name?: string | undefined;
-  /** Memory that a program gets, such as `256MiB`; of what somebody has written only they know how much it needs. */
+  /** Memory limit for a generated program, such as `256MiB`; the needs of existing programs are unknown. */
   readonly memory?: string | undefined;
 }
 
 /**
- * What `svc.yaml` would say; nothing is written.
- * @throws SvcError `package_invalid` when a file cannot be read, `not_possible` when there is none to go by
+ * Plans `svc.yaml` without writing it.
+ * @throws SvcError `package_invalid` if a file cannot be read, `not_possible` without a known file
  */
 export async function planManifest(files: PackageFiles, options: PlanOptions = {}): Promise<Plan> {
   const { manifest, ...derived } = await derive(files, options.from);
@@ -74,12 +74,12 @@ async function derive(files: PackageFiles, from: string | undefined): Promise<De
   throw new SvcError(
     "not_possible",
     from === undefined
-      ? `${files.root} has nothing to make a package of; known are ${known}; to begin one: svc package init ${shellWord(files.root)} --template NAME`
-      : `${from} is not there, or nothing to make a package of; known are ${known}`,
+      ? `${files.root} contains no file that svc can create a package from (${known}); to start a new package: svc package init ${shellWord(files.root)} --template NAME`
+      : `${from} does not exist, or svc cannot create a package from it; supported: ${known}`,
   );
 }
 
-/** `My App` as `my-app`. */
+/** Converts `My App` to `my-app`. */
 function idOf(directory: string): string {
   const id = directory
     .toLowerCase()
@@ -91,12 +91,12 @@ function idOf(directory: string): string {
 
 function textOf(manifest: ManifestDocument, from: string): string {
   const document = new Document(manifest);
-  // Commands read as commands on one line.
+  // Write commands on one line.
   visit(document, {
     Seq: (_key, list) => {
       if (list.items.every(isScalar)) list.flow = true;
     },
   });
-  const head = `# Made from ${from}. All that can be said here: svc package schema\n`;
+  const head = `# Created from ${from}. All keys: svc package schema\n`;
   return head + document.toString({ lineWidth: 0, flowCollectionPadding: false });
 }

@@ -1,20 +1,20 @@
-/** What is made of files that are no manifest. */
+/** Results of generating a manifest from other files. */
 import { SvcError } from "../errors.ts";
 import type { ManifestDocument, SettingDocument } from "../../gen/manifest-document.ts";
-import type { Problem } from "../packages/yaml-document.ts";
+import type { Problem } from "../packages/manifest/yaml-document.ts";
 
 export interface Derived {
-  /** The file that it was made from. */
+  /** The source file. */
   readonly from: string;
-  /** Without what only the directory says. */
+  /** Without the parts that only the directory determines. */
   readonly manifest: Partial<ManifestDocument>;
-  /** Files that it needs beside those that are there, by name. */
+  /** Additional files to create, by name. */
   readonly files?: Readonly<Record<string, string>>;
-  /** What could not be carried over, or is to be looked at: one sentence each. */
+  /** What could not be converted or should be checked, one sentence each. */
   readonly notes: readonly string[];
 }
 
-/** `DB_HOST` as `db_host`. */
+/** Converts `DB_HOST` to `db_host`. */
 export function settingName(variable: string): string {
   const name = variable
     .toLowerCase()
@@ -25,13 +25,13 @@ export function settingName(variable: string): string {
 }
 
 /**
- * A setting that gives a port.
- * @param value absent: it has to be said at the install @param env the variable that tells it; absent: none does
+ * A setting for a port.
+ * @param value absent: must be set at the install @param env name of its variable, if any
  */
 export function portSetting(value: number | undefined, env?: string): SettingDocument {
   return {
     title: "Port",
-    description: "TCP port that it listens on.",
+    description: "TCP port to listen on.",
     type: "integer",
     minimum: 1,
     maximum: 65_535,
@@ -44,7 +44,7 @@ export function unique<T>(values: readonly T[]): T[] {
   return [...new Set(values)];
 }
 
-/** `invalid_argument` `package_invalid`: what is wrong in a file of a package. */
+/** `invalid_argument` `package_invalid`: the problems of a package's file. */
 export function invalidFile(file: string, problems: readonly Problem[]): SvcError<"package_invalid"> {
   const list = problems.map(({ line, message }) => `line ${line}: ${message}`).join("; ");
   return new SvcError("package_invalid", `${file}: ${list}`);

@@ -1,6 +1,6 @@
 /**
- * A manifest for an app of a CasaOS store: a compose file with `x-casaos`, which names directories of that system and
- * variables that it sets. What is run is a compose file of svc's own making, with places in the package instead.
+ * Generates a manifest for an app of a CasaOS store: a compose file with `x-casaos`, which uses that system's
+ * directories and variables. A generated compose file uses directories of the package instead.
  */
 import { basename } from "node:path";
 import { stringify } from "yaml";
@@ -21,19 +21,19 @@ import { PlannedFiles, type PackageFiles } from "./package-files.ts";
 
 export const madeComposeFile = "svc.compose.yaml";
 
-/** What CasaOS sets, with a value that does for most apps. */
+/** Variables that CasaOS sets, with values that work for most apps. */
 const defaults: Readonly<Record<string, string>> = { PUID: "1000", PGID: "1000", TZ: "UTC" };
 
 /**
- * @returns undefined for a compose file that is none of CasaOS
- * @throws SvcError `package_invalid` with the lines of what cannot be read
+ * @returns undefined for a compose file that is not from CasaOS
+ * @throws SvcError `package_invalid` with the lines of errors
  */
 export async function fromCasaOs(files: PackageFiles, name: string): Promise<Derived | undefined> {
   const text = (await files.text(name)) ?? "";
   if (!/^x-casaos\s*:/m.test(text)) return undefined;
   const reading = readComposeFile(text);
   if ("problems" in reading) throw invalidFile(name, reading.problems);
-  // The project's name is svc's to give, and docker-compose 1.29 knows no `name`.
+  // svc sets the project's name, and docker-compose 1.29 does not support `name`.
   const { name: written = null, ...document } = reading.file.document;
   const named = textOf(written);
   const id = named || basename(files.root).toLowerCase();
@@ -66,12 +66,12 @@ function serviceOf(service: JsonObject, mainPort: string): JsonObject {
   };
 }
 
-/** The data of the app itself; what other apps share there stays what it is. */
+/** Replaces the app's data directories; directories shared with other apps are unchanged. */
 function inPackage(text: string): string {
   return text.replace(/^\/DATA\/AppData\/(?:\$\{?AppID\}?|[^/$:]+)(?=[/:]|$)/, "./data");
 }
 
-/** Where the page of the app is can be chosen. */
+/** Makes the port of the app's web page a setting. */
 function withSetting(port: JsonValue, mainPort: string): JsonValue {
   const variable = `\${PORT:-${mainPort}}`;
   if (mainPort === "" || !/^\d+$/.test(mainPort)) return port;

@@ -1,4 +1,4 @@
-/** A manifest for a compose file: its variables become settings, its ports are told, and what it asks of the host is named. */
+/** Generates a manifest for a compose file: variables become settings, and ports and host access are listed. */
 import { basename } from "node:path";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import type { PortDocument, SettingDocument } from "../../gen/manifest-document.ts";
@@ -27,7 +27,9 @@ export async function fromCompose(files: PackageFiles, name: string): Promise<De
   const numbers = new Set(ports.map(({ setting }) => setting));
   for (const variable of file.variables) {
     if (variable.name.startsWith("SVC_") || variable.name.startsWith("COMPOSE_")) {
-      notes.push(`\${${variable.name}} is no setting: names that begin so are not a package's to set`);
+      notes.push(
+        `\${${variable.name}} does not become a setting: packages cannot set variables with this prefix`,
+      );
       continue;
     }
     const key = settingName(variable.name);
@@ -37,7 +39,7 @@ export async function fromCompose(files: PackageFiles, name: string): Promise<De
     if (isRequired) required.push(key);
   }
   for (const { sentence, permission } of file.asks)
-    notes.push(`${sentence}: only root's own apps may, with the permission "${permission}"`);
+    notes.push(`${sentence}, which only root's own apps may do, with the permission "${permission}"`);
   return {
     from: name,
     notes,
@@ -53,7 +55,7 @@ export async function fromCompose(files: PackageFiles, name: string): Promise<De
   };
 }
 
-/** Name and summary, where the file is an app of CasaOS. */
+/** Name and summary of an app of CasaOS. */
 function describedBy(document: JsonObject, name: string): { name?: string; summary?: string; id?: string } {
   const casa = recordOf(document["x-casaos"]);
   const title = inEnglish(casa["title"]);
@@ -66,7 +68,7 @@ function describedBy(document: JsonObject, name: string): { name?: string; summa
   };
 }
 
-/** What CasaOS says in one language or in many. */
+/** A text of CasaOS in English, given in one or many languages. */
 export function inEnglish(text: JsonValue | undefined): string {
   return typeof text === "string" ? text : textOf(recordOf(text)["en_us"] ?? recordOf(text)["en_US"]);
 }
@@ -82,13 +84,13 @@ function portsOf(file: ComposeFile, name: string, notes: string[]): PortDocument
       const number = Number(withDefaults(published));
       if (published === "" || !Number.isInteger(number) || number > 65_535) {
         notes.push(
-          `${where}, which is not one port that svc could keep for it: write \${PORT:-8080}:${target}`,
+          `${where}, which is not a single port that svc can manage; write \${PORT:-8080}:${target}`,
         );
         continue;
       }
       if (variable === undefined)
         notes.push(
-          `port ${number} is fixed in ${name}: for a setting write \${PORT:-${number}}:${target} there`,
+          `port ${number} is fixed in ${name}; to make it a setting, write \${PORT:-${number}}:${target} there`,
         );
       const port: PortDocument = {
         name: freeName(service, target, taken),
@@ -101,7 +103,7 @@ function portsOf(file: ComposeFile, name: string, notes: string[]): PortDocument
   return ports;
 }
 
-/** As {@link readServicePort}, of what still has variables with colons of their own. */
+/** As {@link readServicePort}, for text with variables that contain colons. */
 function publishedBy(port: JsonValue): { published: string; target: string; protocol: string } {
   if (typeof port === "object") return readServicePort(port);
   const variables: string[] = [];
@@ -134,7 +136,7 @@ function settingOf(
   if (isPort)
     return { setting: portSetting(Number(value ?? 0) || undefined, name), isRequired: !Number(value) };
   const isSecret = secretName.test(name);
-  // A secret of the package's own file is not written into another one that everybody reads.
+  // The value of a secret is not copied from `.env` to a file that everybody can read.
   const isKept = isSecret && kept !== undefined;
   return {
     setting: {

@@ -1,11 +1,11 @@
-/** A manifest for a Dockerfile: an image built from it, with the ports that it exposes and the volumes that it names. */
+/** Generates a manifest for a Dockerfile: a built image with its exposed ports and its volumes. */
 import { basename, posix } from "node:path";
 import { portSetting, unique, type Derived } from "./derived.ts";
 import type { PackageFiles } from "./package-files.ts";
 
 export async function fromDockerfile(files: PackageFiles, name: string): Promise<Derived> {
   const lines = instructionsOf((await files.text(name)) ?? "");
-  // What an earlier stage says is not in the image.
+  // Instructions of earlier stages do not affect the image.
   const stage = lines.slice(lines.findLastIndex(({ word }) => word === "FROM") + 1);
   const words = (word: string): string[] => stage.filter((line) => line.word === word).flatMap(wordsOf);
   const exposed = unique(words("EXPOSE")).flatMap((text) => {
@@ -20,14 +20,16 @@ export async function fromDockerfile(files: PackageFiles, name: string): Promise
   return {
     from: name,
     notes: [
-      ...(first === undefined ? ["it exposes no port: add ports where it listens on one"] : []),
+      ...(first === undefined
+        ? ["the Dockerfile exposes no port; add ports if the program listens on one"]
+        : []),
       ...(env.length === 0
         ? []
         : [
-            `variables stay as the image has them (${env.join(", ")}): make settings of those that people choose`,
+            `variables keep the image's values (${env.join(", ")}); add settings for those that users choose`,
           ]),
       ...(stage.some(({ word }) => word === "HEALTHCHECK")
-        ? ["its HEALTHCHECK is not read: say health in svc.yaml"]
+        ? ["HEALTHCHECK is ignored; set health in svc.yaml"]
         : []),
     ],
     manifest: {
@@ -53,7 +55,7 @@ export async function fromDockerfile(files: PackageFiles, name: string): Promise
   };
 }
 
-/** The host's port, which is nothing to the container. Those below 1024 are root's. */
+/** Host port for a container port; ports below 1024 require root. */
 function hostPort(port: number): number {
   return port < 1024 ? port + 8_000 : port;
 }
@@ -84,7 +86,7 @@ function instructionsOf(text: string): Instruction[] {
   });
 }
 
-/** In the form of JSON or as words. */
+/** The arguments, written as JSON or as words. */
 function wordsOf({ rest }: Instruction): string[] {
   if (rest.startsWith("[")) {
     try {

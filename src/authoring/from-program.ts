@@ -1,12 +1,12 @@
-/** Manifests for programs that run as a plain process: what starts and builds them, as their own files say. */
+/** Generates manifests for programs that run as processes, from their own files. */
 import { SvcError } from "../errors.ts";
 import type { CommandDocument, ManifestDocument, ProcessDocument } from "../../gen/manifest-document.ts";
 import { portSetting, type Derived } from "./derived.ts";
 import type { PackageFiles } from "./package-files.ts";
 
-const listens = "it is told its port as PORT: see that it listens there";
+const listens = "the program gets its port in the variable PORT; make sure that it listens there";
 
-/** Programs are told their port as most hosts do it. */
+/** Passes the port in PORT, as most hosting platforms do. */
 function withPort(process: ProcessDocument, rest: Partial<ManifestDocument>): Partial<ManifestDocument> {
   return {
     ...rest,
@@ -17,16 +17,19 @@ function withPort(process: ProcessDocument, rest: Partial<ManifestDocument>): Pa
   };
 }
 
-/** An assignment, or a word that only a shell knows, at the beginning of a line. */
+/** An assignment, or a shell keyword, at the start of a line. */
 const beginsInShell =
   /^(?:\w+=|(?:\.|!|\{|source|cd|export|exec|eval|set|unset|umask|ulimit|trap|wait|if|for|while|until|case)(?:\s|$))/;
-/** What makes several commands of a line, wherever it stands. */
+/** Characters that join several commands in a line. */
 const joinsCommands = /[;&|()`\n]/;
 
-/** `argv` of a line without anything that only a shell does; else of a shell, whose place a single command takes. */
+/**
+ * The arguments of a line without shell syntax; otherwise a shell with the line, which `exec` replaces by a single
+ * command.
+ */
 function argvOf(whole: string): string[] {
   const line = whole.trim();
-  // What is the shell's to expand is no placeholder of the manifest's.
+  // The shell's variables are not placeholders of the manifest.
   const escaped = line.replaceAll("${", () => "$${");
   if (beginsInShell.test(line) || joinsCommands.test(line)) return ["sh", "-c", escaped];
   return /^[\w@%+=:,./ -]+$/.test(line) ? line.split(/\s+/) : ["sh", "-c", `exec ${escaped}`];
@@ -65,7 +68,7 @@ export async function fromPackageJson(files: PackageFiles, name: string): Promis
     notes: [
       listens,
       ...(steps.length > 0 && !(await files.has("package-lock.json")) && !(await files.has("yarn.lock"))
-        ? ["there is no lockfile: each install may bring other versions of what it needs"]
+        ? ["there is no lockfile, so each install may use other versions of the dependencies"]
         : []),
     ],
     manifest: withPort(
@@ -90,7 +93,7 @@ function parse(json: string, file: string): PackageJson {
     throw new SvcError("package_invalid", `${file}: ${(error as Error).message}`);
   }
   if (typeof value !== "object" || value === null)
-    throw new SvcError("package_invalid", `${file}: it is no object`);
+    throw new SvcError("package_invalid", `${file}: it is not an object`);
   return value;
 }
 
@@ -111,7 +114,7 @@ async function nodeModules(files: PackageFiles, parsed: PackageJson): Promise<Co
 
 const venvPath = "${repo}/.venv/bin:/usr/local/bin:/usr/bin:/bin";
 
-/** A virtual environment in the checkout, where the package says what it needs. */
+/** A virtual environment in the checkout, if the package lists requirements. */
 async function python(files: PackageFiles): Promise<Pick<ProcessDocument, "build" | "env">> {
   if (!(await files.has("requirements.txt"))) return { env: { PYTHONUNBUFFERED: "1" } };
   return {
@@ -141,7 +144,7 @@ export async function fromProcfile(files: PackageFiles, name: string): Promise<D
     from: name,
     notes: [
       listens,
-      ...(others.length > 0 ? [`of its processes "${main}" is run, and not ${others.join(", ")}`] : []),
+      ...(others.length > 0 ? [`only its process "${main}" runs, not ${others.join(", ")}`] : []),
     ],
     manifest: {
       ...withPort(
@@ -189,7 +192,7 @@ export function fromPages(_files: PackageFiles, name: string): Promise<Derived> 
   ];
   return Promise.resolve({
     from: name,
-    notes: ["Python serves the pages, on this host alone: put a web server before it for others"],
+    notes: ["Python serves the pages only on this host; put a web server in front of it for other hosts"],
     manifest: {
       summary: "Static pages.",
       process: { exec, env: { PYTHONUNBUFFERED: "1" } },

@@ -1,6 +1,6 @@
 /**
- * A manifest for an app of a Runtipi store: `config.json` says what can be set, `docker-compose.json` in a form of its own, or
- * `docker-compose.yml`, what runs. What is run is a compose file of svc's own making.
+ * Generates a manifest for an app of a Runtipi store: `config.json` describes the settings, and `docker-compose.json`
+ * (in Runtipi's format) or `docker-compose.yml` the services. The app runs from a generated compose file.
  */
 import { stringify } from "yaml";
 import { SvcError } from "../errors.ts";
@@ -27,8 +27,8 @@ const plainFile = "docker-compose.yml";
 
 /**
  * @param name `config.json`
- * @returns undefined for a directory that is none of Runtipi
- * @throws SvcError `package_invalid` for what cannot be read
+ * @returns undefined for a directory that is not from Runtipi
+ * @throws SvcError `package_invalid` for files that cannot be read
  */
 export async function fromRuntipi(files: PackageFiles, name: string): Promise<Derived | undefined> {
   const config = recordOf(await readJson(files, name));
@@ -72,11 +72,11 @@ async function readJson(files: PackageFiles, name: string): Promise<JsonValue | 
   try {
     return JSON.parse(text) as JsonValue;
   } catch (cause) {
-    throw new SvcError("package_invalid", `${name} is no JSON`, { cause });
+    throw new SvcError("package_invalid", `${name} is not valid JSON`, { cause });
   }
 }
 
-/** Runtipi's own network and what its proxy reads go. */
+/** Removes Runtipi's network and the labels for its proxy. */
 function plainDocument(text: string): JsonObject {
   const reading = readComposeFile(text);
   if ("problems" in reading) throw invalidFile(plainFile, reading.problems);
@@ -90,7 +90,7 @@ function plainDocument(text: string): JsonObject {
   };
 }
 
-/** Keys of a service in Runtipi's form that compose has, too, in snake case. */
+/** Keys of a service in Runtipi's format that exist in compose in snake case. */
 const carried = new Set([
   ...["image", "command", "entrypoint", "environment", "user", "hostname", "privileged", "devices", "tty"],
   ...["sysctls", "ulimits", "pid", "capAdd", "networkMode", "workingDir", "shmSize", "stopGracePeriod"],
@@ -107,7 +107,7 @@ function dynamicServices(document: JsonObject, notes: string[]): JsonObject {
     for (const [key, part] of Object.entries(service)) {
       if (carried.has(key)) made[snakeCase(key)] = key === "environment" ? environmentOf(part) : part;
       else if (!converted.has(key))
-        notes.push(`service "${name}": ${key} of ${dynamicFile} is not carried over`);
+        notes.push(`service "${name}": ${key} of ${dynamicFile} is not supported`);
     }
     const ports = [
       ...(service["isMain"] === true && isSet(service["internalPort"])
@@ -127,7 +127,7 @@ function dynamicServices(document: JsonObject, notes: string[]): JsonObject {
   return services;
 }
 
-/** `[{key, value}]` or `{key: value}`. */
+/** Reads `[{key, value}]` or `{key: value}`. */
 function environmentOf(value: JsonValue): JsonValue {
   if (!Array.isArray(value)) return value;
   return Object.fromEntries(
@@ -154,7 +154,7 @@ function healthOf({ test, interval, timeout, retries, startPeriod }: JsonObject)
   };
 }
 
-/** What Runtipi sets. A host of its own is left to whoever installs it. */
+/** Replaces variables that Runtipi sets. A hostname stays a setting. */
 function withPlaces(text: string, id: string, port: number | undefined): string {
   return text
     .replaceAll(/\$\{?APP_DATA_DIR\}?(?=\/|:|$)/g, ".")
@@ -163,7 +163,7 @@ function withPlaces(text: string, id: string, port: number | undefined): string 
     .replaceAll(/\$(?:\{TZ\}|TZ\b)/g, "${TZ:-UTC}");
 }
 
-/** What the form asks for and no service is told. */
+/** Variables in the form that no service uses. */
 function unreadOf(
   fields: readonly JsonObject[],
   properties: Readonly<Record<string, unknown>> = {},
@@ -171,10 +171,10 @@ function unreadOf(
   return fields
     .map((field) => textOf(field["env_variable"]))
     .filter((variable) => variable !== "" && properties[settingName(variable)] === undefined)
-    .map((variable) => `${variable} of its form is not carried over: no service reads it`);
+    .map((variable) => `${variable} of its form is ignored: no service uses it`);
 }
 
-/** The settings with what the store's form says of them. */
+/** Adds the form's titles and descriptions to the settings. */
 function withForm(
   settings: { required?: string[]; properties: Record<string, SettingDocument> },
   fields: readonly JsonObject[],

@@ -1,13 +1,13 @@
-/** The files of a package that its author works on, read with the author's own rights; no link is followed below its root. */
+/** The author's package files, read with the author's rights; symlinks in the package are not followed. */
 import { lstat, readdir, readFile } from "node:fs/promises";
 import { join, posix } from "node:path";
 import { SvcError } from "../errors.ts";
-import type { Identity } from "../identity/identity.ts";
-import type { EntryInfo, EntryType } from "../identity/identity-work.ts";
+import type { UserHelper } from "../run-as/user-helper.ts";
+import type { EntryInfo, EntryType } from "../run-as/user-helper-types.ts";
 
 const missing = new Set(["ENOENT", "ENOTDIR"]);
 
-export class PackageFiles implements Pick<Identity, "stat" | "readFile"> {
+export class PackageFiles implements Pick<UserHelper, "stat" | "readFile"> {
   readonly root: string;
 
   constructor(root: string) {
@@ -40,13 +40,13 @@ export class PackageFiles implements Pick<Identity, "stat" | "readFile"> {
   async readFile(root: string, path: string, { maxBytes = 1024 * 1024 } = {}): Promise<Buffer> {
     const info = await this.stat(root, path);
     if (info === undefined) throw new SvcError("package_invalid", `there is no ${path}`);
-    if (info.type !== "file") throw new SvcError("package_invalid", `${path} is no regular file`);
+    if (info.type !== "file") throw new SvcError("package_invalid", `${path} is not a regular file`);
     if (info.sizeBytes > maxBytes)
       throw new SvcError("package_invalid", `${path} has more than ${maxBytes} bytes`);
     return readFile(join(root, path));
   }
 
-  /** Its text; `undefined` when there is no such file. */
+  /** The file's text; `undefined` if it does not exist. */
   async text(path: string): Promise<string | undefined> {
     return (await this.type(path)) === "file" ? (await this.readFile(this.root, path)).toString() : undefined;
   }
@@ -55,18 +55,18 @@ export class PackageFiles implements Pick<Identity, "stat" | "readFile"> {
     return (await this.stat(this.root, path))?.type;
   }
 
-  /** Whether there is something of that name; a link counts, too. */
+  /** Whether an entry of that name exists, including symlinks. */
   async has(path: string): Promise<boolean> {
     return (await this.type(path)) !== undefined;
   }
 
-  /** The names at the root. */
+  /** Names in the root directory. */
   names(): Promise<string[]> {
     return readdir(this.root);
   }
 }
 
-/** Files that are not written yet, as if they alone lay in the directory. */
+/** Planned files, as if they were the only ones in the directory. */
 export class PlannedFiles extends PackageFiles {
   readonly #texts: ReadonlyMap<string, string>;
 

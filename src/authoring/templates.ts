@@ -1,8 +1,8 @@
-/** What a new package begins with: a small program of its kind, which the manifest is made from as from any other. */
+/** Small programs for new packages, whose manifest is generated like any other. */
 export const templateNames = ["node", "python", "go", "static", "container", "compose"] as const;
 export type TemplateName = (typeof templateNames)[number];
 
-/** Much more than any of these programs takes. */
+/** Much more than these programs use. */
 export const templateMemory = "256MiB";
 
 const nodeServer = `import { createServer } from "node:http";
@@ -53,7 +53,7 @@ const page = `<!doctype html>
 </html>
 `;
 
-/** The files of each, by name. */
+/** The files of each template, by name. */
 const templates: Readonly<Record<TemplateName, Readonly<Record<string, string>>>> = {
   node: {
     "package.json":

@@ -1,40 +1,45 @@
-/** One read of an app, one archive, pushed to any number of storages; each of them has a result of its own. */
+/** Reads an app once, and sends the archive to any number of storages, each with a separate result. */
 import { Readable } from "node:stream";
 import { finished } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
-import type { AppCaller } from "../apps/app-registry.ts";
-import type { AppRecord } from "../apps/app-record.ts";
-import type { Apps } from "../apps/apps.ts";
-import { backedUpTrees, backupExcludes, volumePolicy, volumeTree } from "../apps/backed-up-trees.ts";
-import type { BackupMode } from "../apps/backup-hold.ts";
-import type { WorkOptions } from "../apps/progress.ts";
-import type { VolumeSource, WrittenArchive } from "../identity/identity-work.ts";
-import type { Identities } from "../identity/identities.ts";
-import type { EngineVolumes, RunnableApp } from "../runtimes/runtime.ts";
-import { manifestFileName } from "../packages/manifest.ts";
-import type { Age } from "./age/age.ts";
-import type { Archive } from "./archive.ts";
-import { EncryptedForms } from "./age/encrypted-forms.ts";
-import { encodeFooter } from "./archive-footer.ts";
-import { encryptedName, hostOf, newArchiveName } from "./archive-name.ts";
-import type { BackupQuota, BackupRoom } from "./backup-quota.ts";
-import type { ArchiveRef, Catalogue } from "./catalogue.ts";
-import { rotate } from "./rotate.ts";
-import type { Retention } from "./rotation.ts";
-import type { Spool, SpoolFile } from "./spool.ts";
+import type { AppCaller } from "../apps/records/app-registry.ts";
+import type { AppRecord } from "../apps/records/app-record.ts";
+import type { AppFinder } from "../apps/records/app-finder.ts";
+import {
+  backedUpTrees,
+  backupExcludes,
+  volumePolicy,
+  volumeTree,
+} from "../apps/lifecycle/backed-up-trees.ts";
+import type { BackupHold, BackupMode } from "../apps/lifecycle/backup-hold.ts";
+import type { WorkOptions } from "../work/progress.ts";
+import type { VolumeSource, WrittenArchive } from "../run-as/user-helper-types.ts";
+import type { UserHelpers } from "../run-as/user-helpers.ts";
+import type { EngineVolumes, RunnableApp } from "../runtimes/contract.ts";
+import { manifestFileName } from "../packages/manifest/manifest.ts";
+import type { Age } from "./encryption/age.ts";
+import type { Archive } from "./archives/archive.ts";
+import { EncryptedForms } from "./encryption/encrypted-forms.ts";
+import { encodeFooter, footerDigest } from "./archives/archive-footer.ts";
+import { encryptedName, hostOf, newArchiveName } from "./archives/archive-name.ts";
+import type { BackupQuota, BackupRoom } from "./policies/backup-quota.ts";
+import type { ArchiveRef, Catalogue } from "./archives/catalogue.ts";
+import { rotate } from "./policies/rotate.ts";
+import type { Retention } from "./policies/rotation.ts";
+import type { Spool, SpoolFile } from "./archives/spool.ts";
 import type { StorageList } from "./storages/storage-list.ts";
 import type { Log } from "../lib/log.ts";
 
-/** For what is done at one storage after a push that failed. */
+/** Milliseconds for cleaning up a storage after a failed upload. */
 const withdrawMs = 20_000;
 
 const maxWarnings = 100;
 
-/** Who waits for less than that needs no total. */
+/** Milliseconds before the total size is measured; short backups do not need it. */
 const measureAfterMs = 3_000;
 
-/** What was read of an app, and the trees that it came of. */
+/** The archive of an app, and the trees that it contains. */
 interface ReadApp extends WrittenArchive {
   trees: string[];
 }
@@ -46,16 +51,16 @@ export interface BackupRequest {
   mode: BackupMode;
   /** See `CreateBackupRequest`. */
   marks: boolean;
-  /** The archive that it shall be the difference to, and its name; absent for a whole one. */
+  /** The base of a differential archive; absent for a full archive. */
   since?: { name: string; archive: Archive };
 }
 
 export interface StorageResult {
   storage: string;
-  /** Empty when it failed. */
+  /** Empty after a failure. */
   name: string;
   sizeBytes: number;
-  /** Empty when it succeeded. */
+  /** Empty after a success. */
   error: string;
   removed: string[];
 }
@@ -68,8 +73,9 @@ export interface BackupOutcome {
 }
 
 export interface BackupMakerOptions {
-  apps: Apps;
-  identities: Identities;
+  finder: AppFinder;
+  backupHold: BackupHold;
+  userHelpers: UserHelpers;
   storages: StorageList;
   quota: BackupQuota;
   catalogue: Catalogue;
@@ -80,17 +86,17 @@ export interface BackupMakerOptions {
   userName: (uid: number) => Promise<string>;
   now: () => number;
   log: Pick<Log, "warn">;
-  /** Hears what became of each backup. */
+  /** Called with the result of each backup. */
   onEnd: (end: BackupEnd) => void;
 }
 
-/** A backup that was made at one storage, or came to nothing. */
+/** The result of a backup on one storage. */
 export interface BackupEnd {
   appId: string;
   ownerUid: number;
-  /** Empty for one that no storage was given. */
+  /** Empty if the backup failed before any storage. */
   storage: string;
-  /** Empty when it was made. */
+  /** Empty after a success. */
   error: string;
 }
 
@@ -102,8 +108,9 @@ export class BackupMaker {
   }
 
   /**
-   * @throws SvcError `not_found` for an app or a storage, `app_busy`, `disk_full`, `build_failed` for the package's dump,
-   *   `too_many` when the owner may have no more in any of the storages; what goes wrong at a storage is in its result
+   * @throws SvcError `not_found` for an app or a storage, `app_busy`, `disk_full`, `build_failed` for the
+   * package's dump,
+   * `too_many` if the owner's quota is exceeded in all storages. Errors of a storage are in its result
    */
   async make(
     appId: string,
@@ -111,8 +118,8 @@ export class BackupMaker {
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<BackupOutcome> {
-    const { apps, onEnd } = this.#options;
-    const { ownerUid } = await apps.record(appId, caller);
+    const { finder, onEnd } = this.#options;
+    const { ownerUid } = await finder.find(appId, caller);
     try {
       const storages = [...new Set(request.storages)];
       for (const name of storages) this.#options.storages.find(name);
@@ -121,7 +128,7 @@ export class BackupMaker {
       for (const { storage, error } of outcome.results) onEnd({ appId, ownerUid, storage, error });
       return outcome;
     } catch (error) {
-      // What only the log may say is not told.
+      // Internal errors are only logged.
       const message = error instanceof SvcError ? error.message : "the daemon's log has the reason";
       onEnd({ appId, ownerUid, storage: "", error: message });
       throw error;
@@ -135,7 +142,7 @@ export class BackupMaker {
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<BackupOutcome> {
-    const { apps, catalogue, spool, age, storeId, now } = this.#options;
+    const { finder, backupHold, catalogue, spool, age, storeId, now } = this.#options;
     const createdAtMs = now();
     const places = request.storages.map((storage) => this.#options.storages.find(storage));
     const isKeptHere = (isSealed: boolean): boolean =>
@@ -144,23 +151,22 @@ export class BackupMaker {
       );
     await using file = await spool.create({ room, isKept: isKeptHere(false) });
     await using forms = new EncryptedForms({ archive: file, spool, age, isKept: isKeptHere(true) });
-    const { result, warnings: later } = await apps.holdForBackup(
-      appId,
+    const { result, warnings: later } = await backupHold.hold(
+      (await finder.find(appId, caller)).id,
       request.mode,
       async (held, runnable, volumes) => {
-        // Beside the making; how it goes is looked at when it is pushed.
+        // Runs in parallel; errors are reported at the upload.
         for (const { recipients } of places) void forms.for(recipients, work);
         return { app: held, written: await this.#read(held, runnable, { volumes, request }, file, work) };
       },
-      caller,
       work,
     );
     const { app, written } = result;
-    await this.#finish(app, written, request, createdAtMs, file);
+    const digest = await this.#finish(app, written, request, createdAtMs, file);
     const plainName = newArchiveName({ createdAtMs, appId, ownerUid: app.ownerUid, host: hostOf(storeId) });
     const results = await Promise.all(
       request.storages.map((storage) =>
-        this.#push(storage, { app, plainName, room }, forms, request.retention, work),
+        this.#push(storage, { app, plainName, digest, room }, forms, request.retention, work),
       ),
     );
     const taken = results.filter(({ error }) => error === "").map(({ storage }) => storage);
@@ -170,7 +176,7 @@ export class BackupMaker {
     return { results, warnings, contentBytes, entries };
   }
 
-  /** The owner's identity reads; what comes is the daemon's to write down. */
+  /** The owner's helper process reads the app; the daemon writes the archive. */
   async #read(
     app: AppRecord,
     { directory, uid }: RunnableApp,
@@ -178,7 +184,7 @@ export class BackupMaker {
     file: SpoolFile,
     { signal, onProgress }: WorkOptions,
   ): Promise<ReadApp> {
-    const identity = await this.#options.identities.as(uid);
+    const userHelper = await this.#options.userHelpers.as(uid);
     const trees = backedUpTrees(app.manifest);
     const { own, shared } = (await engine?.list(app.id)) ?? { own: [], shared: [] };
     const volumes = own
@@ -191,26 +197,26 @@ export class BackupMaker {
     let totalBytes: bigint | undefined;
     const read = new AbortController();
     const measure = async (): Promise<void> => {
-      // Looking at each of many small files takes a tenth as long as reading them.
+      // Measuring many small files takes a tenth of the time of reading them.
       await sleep(measureAfterMs, undefined, { signal: read.signal });
       const stop = signal ? AbortSignal.any([read.signal, signal]) : read.signal;
-      const { sizes } = await identity.measure(directory, trees, { signal: stop });
+      const { sizes } = await userHelper.measure(directory, trees, { signal: stop });
       totalBytes = BigInt(sizes.reduce((sum, size) => sum + size, 0));
     };
-    // What volumes of the engine take is known when they have been read.
+    // The size of engine volumes is known only after reading them.
     const measuring = volumes.length > 0 ? Promise.resolve() : measure();
-    // The total is for people who wait; the backup goes on without.
+    // The total is only shown as progress; the backup continues without it.
     measuring.catch(() => undefined);
     const output = file.writable();
     const kept = finished(output);
-    // Looked at below; a full disk is an error of its own.
+    // Awaited below; a full disk has a separate error.
     kept.catch(() => undefined);
-    const archiving = identity.writeArchive(directory, trees, output, {
+    const archiving = userHelper.writeArchive(directory, trees, output, {
       exclude: backupExcludes(app.manifest),
       volumes,
       marks: request.marks,
       ...(request.since && { since: request.since.archive.index(signal) }),
-      // Whoever restores looks into it first.
+      // A restore reads it first.
       unmarked: [`repo/${manifestFileName}`],
       signal,
       onProgress: (done) =>
@@ -225,7 +231,7 @@ export class BackupMaker {
     output.end();
     await kept;
     const left = shared.map(
-      (name) => `the volume ${name} has a driver or a name of its own, and is not in the backup`,
+      (name) => `volume ${name} is not in the backup, because it has a custom driver or name`,
     );
     return {
       ...written,
@@ -234,13 +240,14 @@ export class BackupMaker {
     };
   }
 
+  /** Resolves to the digest of the archive. */
   async #finish(
     app: AppRecord,
     { warnings, trees, ...parts }: ReadApp,
     { mode, since }: BackupRequest,
     createdAtMs: number,
     file: SpoolFile,
-  ): Promise<void> {
+  ): Promise<string> {
     const { storeId, svcVersion, userName } = this.#options;
     const footer = await encodeFooter({
       format: since === undefined ? 1 : 2,
@@ -268,11 +275,12 @@ export class BackupMaker {
     });
     await file.append(footer);
     await file.end();
+    return footerDigest(footer);
   }
 
   async #push(
     storage: string,
-    { app, plainName, room }: { app: AppRecord; plainName: string; room: BackupRoom },
+    { app, plainName, digest, room }: { app: AppRecord; plainName: string; digest: string; room: BackupRoom },
     forms: EncryptedForms,
     retention: Retention,
     work: WorkOptions,
@@ -281,7 +289,7 @@ export class BackupMaker {
     const { signal, onProgress } = work;
     let [name, sizeBytes] = [plainName, 0];
     try {
-      room.requireTaken(storage);
+      await room.requireTaken(storage);
       const { recipients } = storages.find(storage);
       if (recipients.length > 0) name = encryptedName(plainName);
       const key = { appId: app.id, name };
@@ -289,7 +297,7 @@ export class BackupMaker {
       const place = storages.open(storage);
       const file = await forms.for(recipients, work);
       sizeBytes = file.sizeBytes;
-      await catalogue.announce(ref);
+      await catalogue.announce(ref, digest);
       try {
         await place.put(key, file.path, {
           signal,
@@ -307,15 +315,15 @@ export class BackupMaker {
       }
       await catalogue.confirm(ref);
     } catch (error) {
-      log.warn({ err: error, storage, app: app.id }, "a backup could not be pushed to a storage");
-      const why = error instanceof SvcError ? error.message : "an internal error, which the daemon's log has";
+      log.warn({ err: error, storage, app: app.id }, "failed to upload a backup to a storage");
+      const why = error instanceof SvcError ? error.message : "internal error; see the daemon's log";
       return { storage, name: "", sizeBytes: 0, error: why, removed: [] };
     }
     const removed = await rotate(this.#options, storage, app, retention);
     return { storage, name, sizeBytes, error: "", removed };
   }
 
-  /** What a push that failed may have left; a storage that does not answer is asked again later. */
+  /** Removes the rest of a failed upload; unresponsive storages are retried later. */
   async #withdraw(ref: ArchiveRef): Promise<void> {
     const { storages, catalogue } = this.#options;
     try {

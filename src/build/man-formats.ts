@@ -1,4 +1,4 @@
-/** `man svc.yaml` and `man svc.toml`: the files that people write, from the manifest's schema and the commented configuration. */
+/** Generates `man svc.yaml` and `man svc.toml` from the manifest's schema and the commented configuration. */
 import { plainSentence, text } from "./man-page.ts";
 
 export interface Edition {
@@ -7,7 +7,7 @@ export interface Edition {
   readonly date: string;
 }
 
-/** A part of a JSON Schema, of what the manifest's uses. */
+/** The parts of JSON Schema that the manifest's schema uses. */
 export interface Schema {
   readonly $ref?: string;
   readonly description?: string;
@@ -24,11 +24,11 @@ export interface Schema {
 export interface ManifestKey {
   /** `ports[].name` */
   readonly name: string;
-  /** What there is to say, in sentences. */
+  /** Its description in sentences. */
   readonly says: readonly string[];
 }
 
-/** Every key, those within others after them. */
+/** All keys, nested keys after their parent. */
 export function manifestKeys(schema: Schema): ManifestKey[] {
   const resolve = ({ $ref, ...own }: Schema): Schema => ({
     ...($ref === undefined ? {} : schema.definitions?.[$ref.replace("#/definitions/", "")]),
@@ -41,12 +41,8 @@ export function manifestKeys(schema: Schema): ManifestKey[] {
       const name = path === "" ? key : `${path}.${key}`;
       const reference = written.$ref ?? part.items?.$ref ?? "";
       const isRequired = of.required?.includes(key) ?? false;
-      const says = [
-        part.description ?? "",
-        expectedOf(part, item),
-        ...(isRequired ? ["It must be there."] : []),
-      ];
-      // A setting may have parts that are settings again.
+      const says = [part.description ?? "", expectedOf(part, item), ...(isRequired ? ["Required."] : [])];
+      // A setting may have parts that are settings, too.
       const inner = within.has(reference)
         ? []
         : keysOf(item ?? part, item ? `${name}[]` : name, new Set([...within, reference]));
@@ -87,7 +83,7 @@ function expectedOf(
 export function configurationPage(template: string, edition: Edition): string {
   return [
     ...head("SVC.TOML", edition, "svc.toml", "the configuration of svc"),
-    "Every key with its default, or an example that is called one. svc daemon \\-\\-check says what is wrong with a file, svc daemon reload has it taken over.",
+    "Every key with its default, or a marked example. svc daemon \\-\\-check reports problems of the file, and svc daemon reload applies it.",
     ".SH KEYS",
     ".nf",
     ...template.trimEnd().split("\n").map(text),

@@ -1,5 +1,5 @@
-/** `man svc`, in roff's man macros (man-pages(7)), from what the help says of the commands. */
-import { exitCodeHelp } from "../cli/exit-codes.ts";
+/** Generates `man svc` in roff's man macros (man-pages(7)) from the help of the commands. */
+import { exitCodeHelp } from "../cli/output/exit-codes.ts";
 import type { CommandEntry, Entry, Manual } from "./manual.ts";
 
 export interface ManPage {
@@ -12,11 +12,11 @@ export interface ManPage {
 export function manPage({ manual, version, date }: ManPage): string {
   return [
     `.TH SVC 1 "${date}" "svc ${text(version)}" "User Commands"`,
-    // What is a word of a command line stays one.
+    // No hyphenation, so that words of a command line are not split.
     ".nh",
     ".ad l",
     ".SH NAME",
-    "svc \\- runs the software on this machine",
+    "svc \\- run the software on this host",
     ".SH SYNOPSIS",
     ".B svc",
     ".RI [ options ]",
@@ -25,17 +25,17 @@ export function manPage({ manual, version, date }: ManPage): string {
     ".SH DESCRIPTION",
     ...[
       "svc installs, runs, watches, schedules and backs up applications, as processes, services or containers.",
-      "A daemon, svc daemon, keeps them running. Root's daemon is for everybody on the machine, each of whom has apps and rights of their " +
-        "own there; a user without one can run their own. Without a daemon, a command does its work itself, and jobs do not fire.",
-      "svc help topics lists the pages of the guide, svc COMMAND --help says what is said here of a command, svc setup writes a commented " +
-        "configuration and svc doctor checks what svc needs of the host.",
+      "A daemon, svc daemon, keeps them running. Root's daemon serves all users of the host, each with their " +
+        "own apps and rights. Without it, a user can run their own daemon. Without any daemon, commands do their work themselves, and jobs do not run.",
+      "svc help topics lists the pages of the guide. svc COMMAND --help shows the help of a command. svc setup writes a commented " +
+        "configuration, and svc doctor checks that the host meets svc's requirements.",
     ].flatMap((words) => [".PP", text(words)]),
     ".SH OPTIONS",
-    "These may stand before or after the name of every command.",
+    "These are valid before or after the name of every command.",
     ...manual.options.flatMap(entryLines),
     ".SH COMMANDS",
-    "What stands in square brackets may be left out, and of what is followed by dots there may be several. svc start, stop, restart and logs " +
-      "are short for those of svc app.",
+    "Square brackets mark optional parts, and dots mark parts that can be repeated. svc start, stop, restart and logs " +
+      "are short forms of the same commands of svc app.",
     ...manual.commands.flatMap(commandLines),
     ".SH EXAMPLES",
     ...manual.commands.flatMap(exampleLines),
@@ -43,18 +43,18 @@ export function manPage({ manual, version, date }: ManPage): string {
     ...exitCodeHelp.split("\n").flatMap(exitLines),
     ".SH ENVIRONMENT",
     ...[
-      ["SVC_NODE, SVC_HOST", "The daemon that a command asks, as --node and --host name it."],
+      ["SVC_NODE, SVC_HOST", "The daemon to use, as with --node and --host."],
       [
         "SVC_TOKEN_FILE, SVC_CREDENTIAL_HELPER, SVC_CA_FILE",
-        "For an https address that is no node: svc help installing.",
+        "For an https address that is not a node: svc help installing.",
       ],
-      ["SVC_SSH", "The program that is called instead of ssh."],
-      ["NO_COLOR", "Where it is set, nothing is coloured."],
-      ["PAGER", "Shows what is long on a terminal; less where it is not set."],
-      ["VISUAL, EDITOR", "What svc schedule edit opens."],
+      ["SVC_SSH", "The program to call instead of ssh."],
+      ["NO_COLOR", "Disables colors."],
+      ["PAGER", "Pager for long output on a terminal; default: less."],
+      ["VISUAL, EDITOR", "Editor for svc schedule edit."],
     ].flatMap(([term = "", says = ""]) => entryLines({ term, says })),
     ".SH FILES",
-    text("A user's own in the second place."),
+    text("The second path is that of a user's own daemon."),
     ...[
       ["/etc/svc/svc.toml, ~/.config/svc/svc.toml", "The configuration: svc.toml(5)."],
       ["/var/lib/svc, ~/.local/state/svc", "The store, and the apps with their data."],
@@ -88,12 +88,12 @@ function exampleLines({ usage, examples }: CommandEntry): string[] {
     : [".PP", `${text(usage)}:`, ".PP", ...fixed(examples.map((line) => `  ${line}`))];
 }
 
-/** Lines as they are. */
+/** Preformatted lines. */
 function fixed(lines: readonly string[]): string[] {
   return [".nf", ...lines.map(text), ".fi"];
 }
 
-/** In the words of the help: what is typed has no capital because it comes first. */
+/** As in the help: a term that is typed is not capitalized. */
 function entryLines({ term, says }: Entry): string[] {
   return [".TP", `.B ${text(term)}`, text(says)];
 }
@@ -107,13 +107,13 @@ export function sentence(words: string): string {
   return text(plainSentence(words));
 }
 
-/** With a capital and a full stop; empty for nothing. */
+/** Adds a capital letter and a full stop; empty for empty text. */
 export function plainSentence(words: string): string {
   const line = words === "" ? "" : `${words[0]?.toUpperCase() ?? ""}${words.slice(1)}`;
   return /[.!?]$/.test(line) || line === "" ? line : `${line}.`;
 }
 
-/** What is no letter to roff, for it to print the character that can be copied (groff_char(7)). */
+/** Escapes that make roff print characters that can be copied (groff_char(7)). */
 const characters: Readonly<Record<string, string>> = {
   "\\": "\\e",
   "-": "\\-",
@@ -124,7 +124,7 @@ const characters: Readonly<Record<string, string>> = {
   "~": "\\(ti",
 };
 
-/** Nothing in it is an instruction. */
+/** Escapes text, so that nothing in it is an instruction. */
 export function text(words: string): string {
   return words
     .replaceAll(/[\\"'`^~-]/g, (character) => characters[character] ?? "")

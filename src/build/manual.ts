@@ -1,27 +1,27 @@
-/** What `--help` says of each command, as data for the pages made of it: man's and the reference. Commander is the source of all three. */
+/** The help of the commands as data for the man pages and the reference. Commander is the source of all of them. */
 import type { Command, Help } from "commander";
 import { globalGroup } from "../cli/program.ts";
 
 export interface Manual {
   readonly description: string;
-  /** Of every command. */
+  /** Options of every command. */
   readonly options: readonly Entry[];
-  /** Those that do something, and groups of whom more is said than what they are called, in the order of the help. */
+  /** Commands that do something, and groups with notes, in the order of the help. */
   readonly commands: readonly CommandEntry[];
 }
 
 export interface CommandEntry {
   /** `svc app logs` */
   readonly name: string;
-  /** Each of which is also its name. */
+  /** Full alternative names. */
   readonly aliases: readonly string[];
   /** `svc app logs <id>` */
   readonly usage: string;
   readonly description: string;
   readonly args: readonly Entry[];
-  /** Its own, beside those of every command. */
+  /** Its own options, without those of every command. */
   readonly options: readonly Entry[];
-  /** What else its help says. */
+  /** Further parts of its help. */
   readonly notes: readonly Note[];
   /** Lines for a shell. */
   readonly examples: readonly string[];
@@ -30,13 +30,13 @@ export interface CommandEntry {
 export interface Entry {
   /** `-n, --tail <lines>` */
   readonly term: string;
-  /** With choices and the default. */
+  /** Description, with choices and the default. */
   readonly says: string;
 }
 
 export interface Note {
   readonly text: string;
-  /** Whether its lines are as they have to be. */
+  /** Whether line breaks must be kept. */
   readonly isFixed: boolean;
 }
 
@@ -85,7 +85,7 @@ function optionEntry(help: Help, option: Parameters<Help["optionTerm"]>[0]): Ent
   return { term: help.optionTerm(option), says: help.optionDescription(option) };
 }
 
-/** What `addHelpText("after")` has added. */
+/** Text added by `addHelpText("after")`. */
 function textAfter(command: Command): string {
   let printed = "";
   command.configureOutput({ writeOut: (part) => (printed += part) });

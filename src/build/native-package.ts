@@ -1,4 +1,4 @@
-/** The native code of a processor other than this machine's: from npm, as package-lock.json knows it. */
+/** Installs the native code for another processor from npm, in the version of package-lock.json. */
 import { execFile } from "node:child_process";
 import { hash } from "node:crypto";
 import { mkdir, mkdtemp, readFile, readdir, rename, rm } from "node:fs/promises";
@@ -8,13 +8,13 @@ import { promisify } from "node:util";
 const run = promisify(execFile);
 const timeoutMs = 120_000;
 
-/** Where it lies below the checkout. It is not there yet, unless it is this machine's own. */
+/** Its directory in the checkout, which does not exist yet for another processor. */
 export function nativePackageDir(arch: string): string {
   const name = `node_modules/@koromix/koffi-${process.platform}-${arch}`;
   return arch === process.arch ? name : `node_modules/.cache/svc-native/${name}`;
 }
 
-/** @throws Error when npm cannot bring it, or it is not what the lock file says */
+/** @throws Error when npm cannot download it, or it does not match the lock file */
 export async function bringNativePackage(root: string, arch: string): Promise<void> {
   const dir = join(root, nativePackageDir(arch));
   const name = `@koromix/koffi-${process.platform}-${arch}`;
@@ -22,9 +22,9 @@ export async function bringNativePackage(root: string, arch: string): Promise<vo
     readonly packages: Readonly<Record<string, { version: string; integrity: string }>>;
   };
   const locked = lock.packages[`node_modules/${name}`];
-  if (locked === undefined) throw new Error(`there is no ${name}: svc has no native code for ${arch}`);
+  if (locked === undefined) throw new Error(`package-lock.json has no ${name}: svc does not support ${arch}`);
   const there = await versionIn(dir);
-  // This machine's own is npm's to renew.
+  // npm itself updates the package of this processor.
   if (there !== undefined && (there === locked.version || arch === process.arch)) return;
   await mkdir(dirname(dir), { recursive: true });
   const scratch = await mkdtemp(`${dir}.`);
@@ -37,7 +37,7 @@ export async function bringNativePackage(root: string, arch: string): Promise<vo
     const [archive = ""] = await readdir(scratch);
     const digest = hash("sha512", await readFile(join(scratch, archive)), "base64");
     if (integrity !== `sha512-${digest}`)
-      throw new Error(`${name} ${version} is not what package-lock.json says`);
+      throw new Error(`${name} ${version} does not match package-lock.json`);
     await run("tar", ["--extract", "--gzip", "--file", archive, "--no-same-owner"], { cwd: scratch });
     await rm(dir, { recursive: true, force: true });
     await rename(join(scratch, "package"), dir);
@@ -46,7 +46,7 @@ export async function bringNativePackage(root: string, arch: string): Promise<vo
   }
 }
 
-/** `undefined`: there is no package. */
+/** `undefined` if it does not exist. */
 async function versionIn(dir: string): Promise<string | undefined> {
   try {
     const { version } = JSON.parse(await readFile(join(dir, "package.json"), "utf8")) as { version: string };

@@ -1,7 +1,7 @@
 /**
- * `npm run package [-- DIR [ARCH…]]`: what people install, into `packages/` or that directory: a tarball and a Debian package of
- * the bundle for this processor, or for those that are named (`x64 arm64`), for this one a single executable, too, and their
- * checksums. Equal sources and SOURCE_DATE_EPOCH give equal bytes.
+ * `npm run package [-- DIR [ARCH…]]`: creates the packages for users in `packages/` or DIR: a tarball and a Debian
+ * package for this processor or the named ones (`x64 arm64`), a single executable for this one, and checksums. The
+ * same sources and SOURCE_DATE_EPOCH result in the same bytes.
  */
 import { execFile } from "node:child_process";
 import { hash } from "node:crypto";
@@ -11,10 +11,10 @@ import { basename, join, resolve } from "node:path";
 import { promisify } from "node:util";
 import { gzipSync } from "node:zlib";
 import packageJson from "../../package.json" with { type: "json" };
-import { completionScripts } from "../cli/completion-scripts.ts";
+import { completionScripts } from "../cli/completion/completion-scripts.ts";
 import { configTemplate } from "../daemon/config-template.ts";
 import { unitText } from "../lib/unit-text.ts";
-import { commandManual } from "./command-files.ts";
+import { commandManual } from "./command-program.ts";
 import { configurationPage, manifestPage, type Schema } from "./man-formats.ts";
 import { manPage } from "./man-page.ts";
 import { bringNativePackage } from "./native-package.ts";
@@ -26,7 +26,7 @@ const run = promisify(execFile);
 const root = join(import.meta.dirname, "../..");
 const outDir = resolve(process.argv[2] ?? join(root, "packages"));
 const { name, version } = packageJson;
-/** What Debian calls the processors that the native parts come for. */
+/** Debian's names of the supported processors. */
 const debianNames: Readonly<Record<string, string>> = { x64: "amd64", arm64: "arm64" };
 
 const epoch = await sourceDate();
@@ -42,7 +42,7 @@ try {
   await rm(work, { recursive: true, force: true });
 }
 
-/** @param arch as Node calls the processor */
+/** @param arch Node's name of the processor */
 async function makePackages(arch: string): Promise<string[]> {
   const debianArch = debianNames[arch];
   if (debianArch === undefined) throw new Error(`there is no package for ${arch}`);
@@ -52,19 +52,19 @@ async function makePackages(arch: string): Promise<string[]> {
   const tarball = join(outDir, `${name}-${version}-${process.platform}-${arch}.tar.gz`);
   await makeTarball(bundle, tarball, epoch);
   const made = [tarball, await makeDebianPackage(bundle, debianArch)];
-  // It holds the Node that makes it.
+  // It contains the Node that creates it.
   if (arch !== process.arch) return made;
   const outFile = join(outDir, `${name}-${version}-${process.platform}-${arch}`);
   await makeSingleExecutable({ root, bundle, outFile });
   return [...made, outFile];
 }
 
-/** Seconds since 1970 that all files are dated with: when the sources changed last. */
+/** Date of all files in seconds since 1970: the time of the last commit. */
 async function sourceDate(): Promise<number> {
   const given = process.env["SOURCE_DATE_EPOCH"];
   const text = given ?? (await run("git", ["log", "-1", "--format=%ct"], { cwd: root })).stdout.trim();
   if (!/^\d{1,12}$/.test(text))
-    throw new Error(`SOURCE_DATE_EPOCH is ${text}: it must be seconds since 1970`);
+    throw new Error(`SOURCE_DATE_EPOCH is ${text}, but must be seconds since 1970`);
   return Number(text);
 }
 
@@ -75,25 +75,26 @@ async function makeDebianPackage(bundle: string, debianArch: string): Promise<st
     await mkdir(join(file, ".."), { recursive: true });
     await writeFile(file, content, { mode });
   };
-  // What runs is a copy of it, which the maintainer scripts make.
+  // The maintainer scripts copy it to the directory that svc runs from.
   await cp(bundle, join(tree, "usr/lib/svc/files"), { recursive: true });
-  // Debian's C library is glibc, which the rest of it is for.
+  // Debian uses glibc, so musl is not needed.
   for await (const dir of glob("usr/lib/svc/files/node_modules/@koromix/*/musl_*", { cwd: tree }))
     await rm(join(tree, dir), { recursive: true });
   await mkdir(join(tree, "usr/bin"));
   await symlink("../lib/svc/current/svc.cjs", join(tree, "usr/bin/svc"));
   const unit = await readFile(join(root, "packaging/svc.service"), "utf8");
-  // Where systemd is newer is for the maintainer scripts to see.
+  // The maintainer scripts adapt it to newer versions of systemd.
   const ofDebian = unitText(unit, 0).replace("/usr/local/bin/svc", "/usr/bin/svc");
   await put("usr/lib/systemd/system/svc.service", ofDebian);
-  await put("usr/lib/systemd/system/svc.socket", await readFile(join(root, "packaging/svc.socket"), "utf8"));
+  for (const name of ["svc.socket", "svc-tcp.socket"])
+    await put(`usr/lib/systemd/system/${name}`, await readFile(join(root, "packaging", name), "utf8"));
   await put("usr/share/bash-completion/completions/svc", completionScripts.bash);
   await put("usr/share/zsh/vendor-completions/_svc", completionScripts.zsh);
   await put("usr/share/fish/vendor_completions.d/svc.fish", completionScripts.fish);
   const date = new Date(epoch * 1000).toISOString().slice(0, 10);
   await put(
     "usr/share/man/man1/svc.1.gz",
-    gzipSync(manPage({ manual: commandManual(), version, date }), { level: 9 }),
+    gzipSync(manPage({ manual: await commandManual(), version, date }), { level: 9 }),
   );
   const schema = JSON.parse(await readFile(join(bundle, "manifest.schema.json"), "utf8")) as Schema;
   await put(
@@ -117,7 +118,7 @@ async function makeDebianPackage(bundle: string, debianArch: string): Promise<st
   await put("DEBIAN/control", control(await sizeKib(tree), debianArch));
   await normalize(tree, epoch);
   const file = join(outDir, `${name}_${version}_${debianArch}.deb`);
-  // What dpkg-deb itself heeds, where it is told nothing else: its default differs from one distribution to the next.
+  // Explicit, because the default of dpkg-deb differs between distributions.
   const compressor = process.env["DPKG_DEB_COMPRESSOR_TYPE"] ?? "xz";
   await run("dpkg-deb", ["--root-owner-group", `-Z${compressor}`, "--build", tree, file], {
     env: { ...process.env, SOURCE_DATE_EPOCH: String(epoch) },

@@ -1,6 +1,6 @@
 /**
- * The contract as the page needs it: what each call and message is made of, without the options that say how the daemon checks
- * them, and in a form that takes a tab no time: it reads all of it before it does anything.
+ * Reduces the contract to what the web page needs: calls and messages, without options for the daemon's checks, in a
+ * form that loads fast, because the page reads all of it at its start.
  */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -26,7 +26,7 @@ import type {
 } from "../web/described-file.ts";
 
 const describedFile = join(import.meta.dirname, "../web/described-file.ts");
-/** A generated file says what is in it, and which files that needs, in one call. */
+/** The call in a generated file that contains its description and dependencies. */
 const call = /fileDesc\("[\w+/]+"(?:, \[[^\]]*\])?\)/;
 
 export const leanContract: Plugin = {
@@ -34,12 +34,12 @@ export const leanContract: Plugin = {
   setup(building) {
     building.onLoad({ filter: /_pb\.[jt]s$/ }, async ({ path }) => {
       const text = await readFile(path, "utf8");
-      // That of descriptions themselves says it another way.
+      // The description of descriptors itself has another form.
       if (!call.test(text)) return undefined;
       const generated = (await import(pathToFileURL(path).href)) as Readonly<Record<string, unknown>>;
       const file = Object.values(generated).find(isFile);
       if (file === undefined) throw new Error(`${path} describes no file`);
-      // Nor is any needed of the older ones, or of those that say what else may be said in descriptions.
+      // Files of older syntax, and those that extend descriptors, are not needed.
       if (file.proto.syntax !== "proto3" || extendsOthers(file)) return undefined;
       const types = filesOfTypes(file);
       const imports = file.dependencies.filter((each) => types.has(each)).map(nameOf);
@@ -61,12 +61,12 @@ function extendsOthers({ extensions, messages }: DescFile): boolean {
   return extensions.length > 0 || messages.some(inMessage);
 }
 
-/** As it is imported: `file_svc_v1_app`. */
+/** Name of its import: `file_svc_v1_app`. */
 function nameOf({ name }: DescFile): string {
   return `file_${name.replaceAll(/\W/g, "_")}`;
 }
 
-/** Where everything comes from that one is made of. */
+/** All files with types that a file uses. */
 function filesOfTypes({ messages, services }: DescFile): Set<DescFile | undefined> {
   const found = new Set<DescFile | undefined>();
   const left = [...messages];
@@ -100,7 +100,7 @@ function messageOf({ name, field, nestedType, enumType, oneofDecl, options }: De
   };
 }
 
-/** @throws where it is encoded in another way than fields of its type are */
+/** @throws if it has options that change its encoding */
 function fieldOf(field: FieldDescriptorProto): FieldShape {
   const { name, number, type, label, jsonName, typeName, proto3Optional, options } = field;
   const { features, packed, jstype } = FieldOptionsSchema.field;
@@ -110,7 +110,7 @@ function fieldOf(field: FieldDescriptorProto): FieldShape {
     ...{ name, number, type, label },
     ...(jsonName !== name && { jsonName }),
     ...(typeName !== "" && { typeName }),
-    // Zero is one, too.
+    // Zero is a valid index.
     ...(Object.hasOwn(field, "oneofIndex") && { oneofIndex: field.oneofIndex }),
     ...(proto3Optional && { proto3Optional }),
   };

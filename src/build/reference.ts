@@ -1,20 +1,21 @@
 /**
- * `node src/build/reference.ts OPENAPI DESCRIPTORS DIR`: the reference in Markdown, made of what the program itself goes by, so that it
- * says neither less nor else: the commands, the manifest's schema, the commented configuration and the described API.
+ * `node src/build/reference.ts OPENAPI DESCRIPTORS DIR`: generates the reference in Markdown from the program's own
+ * sources, so that it is always complete: the commands, the manifest's schema, the commented configuration and the
+ * API.
  */
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
-import { exitCodeHelp } from "../cli/exit-codes.ts";
+import { exitCodeHelp } from "../cli/output/exit-codes.ts";
 import { readContractOptions } from "../codegen/contract-options.ts";
 import { configTemplate } from "../daemon/config-template.ts";
-import { commandManual } from "./command-files.ts";
+import { commandManual } from "./command-program.ts";
 import { manifestKeys, type Schema } from "./man-formats.ts";
 import { plainSentence } from "./man-page.ts";
 import type { CommandEntry, Entry, Manual, Note } from "./manual.ts";
 
-/** Of `openapi.json`, what the reference shows. */
+/** The parts of `openapi.json` in the reference. */
 interface ApiDocument {
   readonly tags: readonly { readonly name: string; readonly description: string }[];
   readonly paths: Readonly<Record<string, Readonly<Record<string, Operation>>>>;
@@ -28,15 +29,17 @@ interface Operation {
 }
 
 const [openApiFile = "", descriptors = "", dir = ""] = process.argv.slice(2);
-/** Ends each page. */
+/** End of each page. */
 const generated = "*`npm run gen` writes this page.*";
 const root = join(import.meta.dirname, "../..");
 const readJson = async (file: string): Promise<unknown> =>
   JSON.parse(await readFile(file, "utf8")) as unknown;
 const pages = {
-  "commands.md": commands(commandManual()),
+  "commands.md": commands(await commandManual()),
   "configuration.md": configuration(),
-  "manifest.md": manifest((await readJson(join(root, "src/packages/manifest.schema.json"))) as Schema),
+  "manifest.md": manifest(
+    (await readJson(join(root, "src/packages/manifest/manifest.schema.json"))) as Schema,
+  ),
   "api.md": [...api((await readJson(openApiFile)) as ApiDocument), ...reasons(await readFile(descriptors))],
 };
 await mkdir(dir, { recursive: true });
@@ -52,7 +55,7 @@ function commands(manual: Manual): string[] {
     "",
     "## Options of every command",
     "",
-    "They may stand before or after its name.",
+    "They are valid before or after its name.",
     ...entryList(manual.options),
     "",
     "## Exit codes",
@@ -96,8 +99,8 @@ function configuration(): string[] {
   return [
     "# The configuration",
     "",
-    "`/etc/svc/svc.toml` of everybody's daemon, as `svc setup` writes it: every key with its default, or an example. `svc daemon --check` says what is",
-    "wrong with a file, `svc daemon reload` has it taken over. [How to install](../install.md) says where it lies for whom.",
+    "`/etc/svc/svc.toml` of the system-wide daemon, as `svc setup` writes it: every key with its default, or an example. `svc daemon --check` reports",
+    "problems of the file, and `svc daemon reload` applies it. [How to install](../install.md) lists the paths.",
     "",
     "```toml",
     template.trimEnd(),
@@ -122,11 +125,11 @@ function api({ tags, paths }: ApiDocument): string[] {
   return [
     "# The API",
     "",
-    "Every method over REST, by its service; Connect and gRPC call it `svc.v1.SERVICE/METHOD`. Fields and answers are in",
-    "[`openapi.json`](../../openapi/openapi.json), which the daemon shows at `/docs`. [The API](../api.md) shows how to call it.",
+    "Every method over REST, by service. Connect and gRPC call it `svc.v1.SERVICE/METHOD`. Fields and responses are in",
+    "[`openapi.json`](../../openapi/openapi.json), which the daemon serves at `/docs`. [The API](../api.md) shows how to call it.",
     "",
-    "`USER` may be called by any identified caller, for what is their own; `ROOT` by root, or with a bearer token that is no regular",
-    "user's session; `PRIMARY` with the primary token, or by root on the socket; `PEER` on the socket alone; `CODE` with a session's code.",
+    "Any identified caller may call `USER` methods for their own objects; `ROOT` requires root, or a bearer token that is not a regular",
+    "user's session; `PRIMARY` the primary token, or root on the socket; `PEER` the socket; `CODE` a session's code.",
     ...tags.flatMap(({ name, description }) => [
       "",
       `## ${name}`,
@@ -151,7 +154,7 @@ function api({ tags, paths }: ApiDocument): string[] {
   ];
 }
 
-/** What an error says to programs. */
+/** The machine-readable reasons of errors. */
 function reasons(descriptors: Uint8Array): string[] {
   const files = createFileRegistry(fromBinary(FileDescriptorSetSchema, descriptors));
   const options = readContractOptions(files.files);
@@ -161,7 +164,7 @@ function reasons(descriptors: Uint8Array): string[] {
     "",
     "## Reasons",
     "",
-    "What an error says to programs, with the code that Connect and gRPC have for it.",
+    "Machine-readable reasons of errors, with their codes in Connect and gRPC.",
     "",
     "| reason | code | |",
     "|---|---|---|",
@@ -169,7 +172,7 @@ function reasons(descriptors: Uint8Array): string[] {
   ];
 }
 
-/** Of a table, on one line. */
+/** Formats a table cell on one line. */
 function cell(words: string): string {
   return words.replaceAll("\n", " ").replaceAll("|", "\\|");
 }

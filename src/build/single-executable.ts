@@ -1,4 +1,4 @@
-/** One file that is all of svc, Node included: Node's single executable application, with the files of the bundle as its assets. */
+/** Builds the single executable: Node's single executable application with the bundle's files as assets. */
 import { build } from "esbuild";
 import { execFile } from "node:child_process";
 import { hash } from "node:crypto";
@@ -10,16 +10,16 @@ import type { PackedFile } from "./executable/unpack.ts";
 import { billWith, licenseSection, thirdPartyFiles } from "./third-party.ts";
 
 const run = promisify(execFile);
-/** Where Node looks for what was put in (Node.js documentation, Single executable applications). */
+/** Marker of the location for the assets (Node.js documentation, Single executable applications). */
 const fuse = "NODE_SEA_FUSE_fce680ab2cc467b6e072b8b5df1996b2";
 const mainFile = "start.cjs";
-/** Loads a module that may wait at its top level, which `require` may not. */
+/** Loads a module with top-level await, which `require` cannot. */
 const loader = { file: "load.cjs", code: "module.exports = (file) => import(file);\n" };
 
 export interface ExecutableOptions {
   /** The checkout. */
   readonly root: string;
-  /** Bundled for the platform and the processor of the Node that runs this. */
+  /** Built for the platform and processor of the running Node. */
   readonly bundle: string;
   readonly outFile: string;
 }
@@ -39,9 +39,9 @@ export async function makeSingleExecutable({ root, bundle, outFile }: Executable
 }
 
 /**
- * What is put into a Node: all of it that is svc's.
- *
- * @param work directory for what it is made of. Resolves with the file, which is there, too
+ * Builds the blob with all of svc's files.
+ * @param work directory for intermediate files and the result
+ * @returns path of the blob
  */
 export async function makeBlob(root: string, bundle: string, work: string): Promise<string> {
   await writeFile(join(work, loader.file), loader.code, { mode: 0o644 });
@@ -55,14 +55,14 @@ export async function makeBlob(root: string, bundle: string, work: string): Prom
   sources.set(thirdPartyFiles.bom, await writeBill(bundle, work));
   const assets = Object.fromEntries(sources);
   await bundleStart(root, join(work, mainFile), await Promise.all(Object.entries(assets).map(readFileEntry)));
-  // What is made has the path in it as it is written here.
+  // The output contains this path, so it is relative.
   const config = { main: mainFile, output: "blob", disableExperimentalSEAWarning: true, assets };
   await writeFile(join(work, "config.json"), JSON.stringify(config));
   await run(process.execPath, ["--experimental-sea-config", "config.json"], { cwd: work });
   return join(work, config.output);
 }
 
-/** Those of the bundle and of Node, which is in the file, too. Resolves with the path. */
+/** Licenses of the bundle and of Node. Resolves to the path. */
 async function writeLicenses(root: string, bundle: string, work: string): Promise<string> {
   const text = await readNodeLicense(root);
   const section = licenseSection({
@@ -74,7 +74,7 @@ async function writeLicenses(root: string, bundle: string, work: string): Promis
   return path;
 }
 
-/** Of the bundle and of Node. Resolves with the path. */
+/** Bill of materials of the bundle and Node. Resolves to the path. */
 async function writeBill(bundle: string, work: string): Promise<string> {
   const { node } = process.versions;
   const path = join(work, thirdPartyFiles.bom);
@@ -88,14 +88,16 @@ async function writeBill(bundle: string, work: string): Promise<string> {
   return path;
 }
 
-/** That of the Node that runs this: from npm, or from an archive of nodejs.org. @throws Error when there is none */
+/**
+ * License of the running Node, installed by npm or from an archive of nodejs.org. @throws Error when it is not found
+ */
 async function readNodeLicense(root: string): Promise<string> {
   const ofNpm = `node_modules/node/node_modules/node-${process.platform}-${process.arch}`;
   for (const dir of [join(dirname(process.execPath), ".."), join(root, ofNpm)]) {
     const text = await readFile(join(dir, "LICENSE"), "utf8").catch(() => undefined);
     if (text?.startsWith("Node.js is licensed")) return text;
   }
-  throw new Error(`the license of ${process.execPath} is not found: it cannot be shipped`);
+  throw new Error(`the license of ${process.execPath} was not found, so it cannot be distributed`);
 }
 
 async function readFileEntry([path, source]: [string, string]): Promise<PackedFile> {

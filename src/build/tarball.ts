@@ -1,4 +1,4 @@
-/** What is packed is the same bytes whoever packs it, whenever and from wherever. */
+/** Creates reproducible archives: the same bytes for every builder, time and path. */
 import { execFile } from "node:child_process";
 import { chmod, readFile, readdir, rm, stat, utimes, writeFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
@@ -7,7 +7,7 @@ import { gzipSync } from "node:zlib";
 
 const run = promisify(execFile);
 
-/** Modes that do not hang on the umask of whoever builds, and the one date. @param epoch seconds since 1970 */
+/** Sets modes independent of the builder's umask, and a fixed date. @param epoch seconds since 1970 */
 export async function normalize(dir: string, epoch: number): Promise<void> {
   const entries = await readdir(dir, { recursive: true, withFileTypes: true });
   for (const entry of entries) {
@@ -21,13 +21,13 @@ export async function normalize(dir: string, epoch: number): Promise<void> {
   await utimes(dir, epoch, epoch);
 }
 
-/** The directory itself, by its name, as a `.tar.gz`. */
+/** Packs the directory, with its name, as a `.tar.gz`. */
 export async function makeTarball(dir: string, file: string, epoch: number): Promise<void> {
   await normalize(dir, epoch);
   const tar = `${file}.tar`;
   const owner = ["--owner=0", "--group=0", "--numeric-owner", "--sort=name", "--format=gnu"];
   await run("tar", ["--create", "--file", tar, ...owner, "--directory", dirname(dir), basename(dir)]);
-  // The highest level takes twice as long for half a percent.
+  // The highest level would take twice as long for half a percent.
   await writeFile(file, gzipSync(await readFile(tar)));
   await rm(tar);
 }

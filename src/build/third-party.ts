@@ -1,4 +1,4 @@
-/** The packages whose code a bundle has: their licenses, and a bill of materials. */
+/** Licenses and a bill of materials of the packages in a bundle. */
 import { readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 
@@ -7,7 +7,7 @@ interface Package {
   readonly version: string;
   /** An SPDX expression. */
   readonly license: string;
-  /** Its license and notice files, whole. */
+  /** Contents of its license and notice files. */
   readonly texts: readonly string[];
 }
 
@@ -16,13 +16,13 @@ export const thirdPartyFiles = { licenses: "LICENSES.txt", bom: "bom.cdx.json" }
 export interface BundledFiles {
   /** The checkout. */
   readonly root: string;
-  /** Below `root`: all that is in the bundle, whosever it is. */
+  /** Paths relative to `root` of all files in the bundle. */
   readonly files: Iterable<string>;
-  /** What is bundled. */
+  /** The bundled product. */
   readonly product: { readonly name: string; readonly version: string; readonly license: string };
 }
 
-/** Writes both files, equal for equal bundles. */
+/** Writes both files, with equal content for equal bundles. */
 export async function writeThirdPartyFiles(
   dir: string,
   { root, files, product }: BundledFiles,
@@ -46,23 +46,24 @@ async function readPackage(dir: string): Promise<Package> {
     readonly version: string;
     readonly license?: unknown;
   };
-  if (typeof license !== "string") throw new Error(`${name} says no license: it cannot be shipped`);
+  if (typeof license !== "string")
+    throw new Error(`${name} declares no license, so it cannot be distributed`);
   const names = (await readdir(dir)).filter((each) => /^(?:licen[cs]e|notice|copying)(?:[.-]|$)/i.test(each));
   const texts = await Promise.all(names.sort().map((each) => readFile(join(dir, each), "utf8")));
   return { name, version, license, texts };
 }
 
-/** The licenses of one, as they stand in the file. */
+/** A license section of the file. */
 export function licenseSection({ name, version, license, texts }: Package): string {
   const rule = "=".repeat(80);
   const body =
     texts.length === 0
-      ? `Its package says: ${license}.\n`
+      ? `Declared license: ${license}.\n`
       : texts.map((text) => `${text.trim()}\n`).join("\n");
   return `${rule}\n${name} ${version} (${license})\n${rule}\n\n${body}`;
 }
 
-/** A bill with one component more, as its text stands in the file. */
+/** Adds a component to a bill of materials. */
 export function billWith(bom: string, component: object): string {
   const bill = JSON.parse(bom) as { readonly components: readonly object[] };
   return billText({ ...bill, components: [...bill.components, component] });
@@ -72,7 +73,7 @@ function billText(bill: object): string {
   return `${JSON.stringify(bill, undefined, 2)}\n`;
 }
 
-/** CycloneDX 1.6, without a serial number or a time, which would differ from build to build. */
+/** CycloneDX 1.6 without a serial number or time, so that builds are reproducible. */
 function billOf(product: BundledFiles["product"], packages: readonly Package[]): object {
   const component = ({ name, version, license }: Omit<Package, "texts">): object => ({
     name,

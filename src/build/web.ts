@@ -1,6 +1,6 @@
 /**
- * The page: `src/web` as files whose names say what is in them, so that browsers may keep them for ever, each also compressed
- * as small as it gets.
+ * Builds the web page: `src/web` as files with content hashes in their names, which browsers may cache forever, each
+ * also in compressed form.
  */
 import { build, type BuildOptions, type Metafile, type Plugin } from "esbuild";
 import { mkdir, readFile, writeFile } from "node:fs/promises";
@@ -11,12 +11,12 @@ import { leanContract } from "./page-contract.ts";
 
 const sourceDir = join(import.meta.dirname, "../web");
 const mainFile = join(sourceDir, "main.tsx");
-/** Where the daemon serves them. */
+/** URL path of the files. */
 const publicPath = "/web/";
-/** The oldest browsers that know all of what the page's style uses. */
+/** The oldest browsers that support all CSS features of the page. */
 const target = ["chrome123", "firefox121", "safari18"];
 
-/** What is common to both programs of the page. */
+/** Options of both programs of the page. */
 const common = {
   tsconfig: join(sourceDir, "tsconfig.json"),
   entryNames: "[name]-[hash]",
@@ -32,8 +32,8 @@ const common = {
 } as const satisfies BuildOptions;
 
 /**
- * @param outDir is made
- * @returns what it is made of, below `root`
+ * @param outDir is created
+ * @returns the source files, relative to `root`
  */
 export async function buildWeb(outDir: string, root: string): Promise<string[]> {
   const whole = await build({
@@ -69,8 +69,8 @@ export async function buildWeb(outDir: string, root: string): Promise<string[]> 
 }
 
 /**
- * Files are cut by who needs what, so that each part that comes later would cut what the page begins with once more, into two
- * dozen files of a few hundred bytes. Here each of them needs all of that, which is there anyway: it stays one file.
+ * Code splitting would divide the main file by the needs of each lazy part, into two dozen files of some hundred
+ * bytes. But every part needs the whole main file, which is loaded anyway, so it stays one file.
  */
 const mainWithAllParts: Plugin = {
   name: "main-with-all-parts",
@@ -89,17 +89,17 @@ const mainWithAllParts: Plugin = {
     });
   },
 };
-/** Of a question that the plugin asks itself. */
+/** Marks a resolution that the plugin itself requests. */
 const resolving = Symbol("resolving");
 
-/** What an entry point has become, below the working directory. */
+/** Output path of an entry point, relative to the working directory. */
 function outputOf({ outputs }: Metafile, entry: string): string {
   const found = Object.entries(outputs).find(([, { entryPoint = "" }]) => basename(entryPoint) === entry);
-  if (found === undefined) throw new Error(`${entry} came to nothing`);
+  if (found === undefined) throw new Error(`${entry} has no output`);
   return found[0];
 }
 
-/** What the page's program begins with is asked for together with it. */
+/** Paths of files that the main file imports, which the page preloads. */
 function preloadsOf(outputs: Metafile["outputs"], mainPath: string): string[] {
   const needed = new Set([mainPath]);
   for (const path of needed)

@@ -1,14 +1,14 @@
-/** Ids that somebody at a terminal types in part. A script names them whole: tomorrow another app may begin like that. */
+/** Lets a person at a terminal abbreviate app IDs. Scripts must pass the whole ID: a later app may share the prefix. */
 import { SvcError } from "../errors.ts";
 import type { CommandContext } from "./context.ts";
-import { asSvcError } from "./failure.ts";
+import { asSvcError } from "./output/failure.ts";
 import { pagesOf } from "./pages.ts";
-import { calls, type UnaryCall } from "./transport/calls.ts";
+import { calls, type UnaryCall } from "./client/calls.ts";
 
 /**
- * The request with the whole id of the one app that begins with what it has, after it was refused.
- * @returns undefined where it was refused for something else, or no app begins so
- * @throws SvcError where several do
+ * Repeats a request that failed with `not_found`, with the full ID of the only app that has the given prefix.
+ * @returns undefined if the request failed for another reason, or no app has this prefix
+ * @throws SvcError if several apps have it
  */
 export async function unabbreviated<Request>(
   context: CommandContext,
@@ -25,13 +25,13 @@ export async function unabbreviated<Request>(
   }
   const [only] = fitting;
   if (fitting.length > 1) {
-    const message = `no app "${id}"; several begin so: ${fitting.slice(0, 5).join(", ")}`;
+    const message = `no app "${id}"; several IDs have this prefix: ${fitting.slice(0, 5).join(", ")}`;
     throw new SvcError("not_found", message, { payload: { kind: "app", name: id } });
   }
   return only === undefined ? undefined : { ...request, id: only };
 }
 
-/** What cannot be undone takes the whole id. */
+/** Commands that cannot be undone require the full ID. */
 function mayAbbreviate({ path, httpMethod }: UnaryCall<never, unknown>): boolean {
   return path.startsWith("/v1/apps/{id}") && httpMethod !== "DELETE";
 }

@@ -1,8 +1,8 @@
 /** The command line: arguments in, exit code out. */
 import { CommanderError, type Command } from "commander";
-import { treeOf } from "./command-tree.ts";
-import { exitCodes } from "./exit-codes.ts";
-import { describeFailure, failureJson, UsageError } from "./failure.ts";
+import { treeOf } from "./completion/command-tree.ts";
+import { exitCodes } from "./output/exit-codes.ts";
+import { describeFailure, failureJson, UsageError } from "./output/failure.ts";
 import type { CliHost } from "./host.ts";
 import {
   asksForJson,
@@ -16,7 +16,7 @@ import {
 } from "./program.ts";
 import { runAction } from "./run-action.ts";
 import type { CliDependencies, RunCommand } from "./run-command.ts";
-import { formatJson } from "./render/json.ts";
+import { formatJson } from "./output/json.ts";
 
 /** @returns the exit code; never throws */
 export async function runCli(host: CliHost, dependencies: CliDependencies): Promise<number> {
@@ -32,22 +32,24 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
         (context) => action(context, ...(args as never)),
       );
     };
-  const program = createProgram(host, run, dependencies.runDaemon);
   const [first, topic, ...others] = host.args;
+  if (first === "__complete") {
+    const { complete } = await import("./completion/complete.ts");
+    const words = host.args.slice(1);
+    const program = await createProgram(host, run, dependencies.runDaemon, words.slice(0, -1));
+    host.stdout.write(await complete(host, treeOf(program), words));
+    return exitCodes.ok;
+  }
   if (first === "help" && topic !== undefined && others.length === 0) {
     const { showTopic } = await import("./help-topics.ts");
     const shown = await showTopic(host, topic);
     if (shown !== undefined) return shown;
   }
+  const program = await createProgram(host, run, dependencies.runDaemon);
   const args = withHelpAtItsPlace(program, host.args);
   let hint: string | undefined;
   try {
-    if (host.args[0] === "__complete") {
-      const { complete } = await import("./complete.ts");
-      host.stdout.write(await complete(host, treeOf(program), host.args.slice(1)));
-      return exitCodes.ok;
-    }
-    // A wrong value of an option ends it here, with where its help is.
+    // Throws for a wrong option value, after printing where the command's help is.
     hint = suggestion(program, program.parseOptions([...args]).operands[0]);
     if (hint !== undefined) program.showSuggestionAfterError(false).showHelpAfterError(false);
     await program.parseAsync(args, { from: "user" });
@@ -62,7 +64,7 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
   return exitCode;
 }
 
-/** Commander has said what is wrong with the command line, or shown the help that was asked for. */
+/** Commander has already printed the error, or the help. */
 function usageFailure(host: CliHost, error: unknown, hint: string | undefined): number {
   if (!(error instanceof CommanderError)) {
     host.stderr.write(`svc: ${describeFailure(error).message}\n`);
@@ -73,7 +75,7 @@ function usageFailure(host: CliHost, error: unknown, hint: string | undefined): 
   return exitCodes.usage;
 }
 
-/** The same with `--json`, where Commander says nothing of what is wrong. */
+/** The same with `--json`, where Commander prints nothing. */
 function usageFailureJson(host: CliHost, error: unknown, hint: string | undefined): number {
   if (error instanceof CommanderError && error.exitCode === 0) return exitCodes.ok;
   const failure = error instanceof CommanderError ? new UsageError(usageSentence(error, hint)) : error;
@@ -82,8 +84,8 @@ function usageFailureJson(host: CliHost, error: unknown, hint: string | undefine
 }
 
 function usageSentence({ code, message }: CommanderError, hint: string | undefined): string {
-  // There the help takes the place of a message.
+  // Commander shows the help instead of a message.
   if (code === "commander.help") return "name a command; see them with --help";
-  const said = message.replace(/^error: /, "").replaceAll("\n", " ");
-  return hint === undefined ? said : `${said}; ${hint}`;
+  const sentence = message.replace(/^error: /, "").replaceAll("\n", " ");
+  return hint === undefined ? sentence : `${sentence}; ${hint}`;
 }

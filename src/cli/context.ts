@@ -1,73 +1,64 @@
-/** What a running command works with. */
+/** The context of a running command: options, client and output. */
 import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
-import { chooseColumns } from "./choose-columns.ts";
-import { AdvisedError, describeFailure, failureJson } from "./failure.ts";
+import { chooseColumns } from "./output/choose-columns.ts";
+import { describeFailure, failureJson } from "./output/failure.ts";
 import type { CliHost, OutputStream } from "./host.ts";
 import { localNode } from "./nodes/node-file.ts";
-import { daemonCommand, hasPrivateStore } from "./no-daemon.ts";
-import { confirm, isInteractive } from "./prompt.ts";
-import { createPaint, wantsColor, type Paint } from "./render/color.ts";
-import { escapeCell, escapeControls, escapeLines } from "./render/escape.ts";
-import { formatJson } from "./render/json.ts";
-import { renderFields, renderTable, type Column, type Field, type TableStyle } from "./render/table.ts";
-import { columnsOf } from "./render/width.ts";
-import { connect } from "./routing.ts";
-import type { UnaryCall } from "./transport/calls.ts";
-import type { CallOptions, Client, Method, Requests } from "./transport/client.ts";
-import { drained } from "./transport/http.ts";
-import type { RestShape } from "./transport/rest-shape.ts";
+import { daemonCommand } from "./no-daemon.ts";
+import { isInteractive } from "./input/prompt.ts";
+import { createPaint, wantsColor, type Paint } from "./output/color.ts";
+import { escapeCell, escapeControls, escapeLines } from "./output/escape.ts";
+import { formatJson } from "./output/json.ts";
+import { renderFields, renderTable, type Column, type Field, type TableStyle } from "./output/table.ts";
+import { columnsOf } from "./output/width.ts";
+import { connect } from "./client/routing.ts";
+import type { UnaryCall } from "./client/calls.ts";
+import type { CallOptions, Client, Method, Requests } from "./client/client.ts";
+import { drained } from "./client/http.ts";
+import type { RestShape } from "./client/rest-shape.ts";
 
-/** The options that every command takes. */
+/** Options of every command. */
 export interface GlobalOptions {
   readonly socket?: string;
-  /** The address of a daemon elsewhere. */
+  /** The address of a remote daemon. */
   readonly host?: string;
-  /** The name of one. */
+  /** The name of a node. */
   readonly node?: string;
   readonly json?: boolean;
   /** Seconds. */
   readonly timeout?: number;
   readonly color: boolean;
   readonly yes?: boolean;
-  /** Of a table the first column alone, without titles. */
+  /** Print only the first column of a table, without headings. */
   readonly quiet?: boolean;
-  /** The columns of a table; default: all that it has. */
+  /** The columns of a table to show; default: all. */
   readonly columns?: readonly string[];
 }
-
-/**
- * When a command of a regular user works on apps of their own though there is a daemon for all users, which does not run:
- * where there are such apps, when the user says so when asked, or because the user said so already.
- */
-export type Privacy = "existing" | "asked" | "wanted";
 
 export class CommandContext implements AsyncDisposable {
   readonly host: CliHost;
   readonly options: GlobalOptions;
-  /** Print JSON instead of text for people. */
+  /** Print JSON instead of text. */
   readonly json: boolean;
+  /** Whether standard output supports colors. */
+  readonly hasColor: boolean;
   readonly paint: Paint;
   #client: Promise<Client> | undefined;
   #openInProcess: () => Promise<Client>;
-  #privacy: Privacy = "existing";
 
   constructor(host: CliHost, options: GlobalOptions, openInProcess: () => Promise<Client>) {
     this.host = host;
     this.options = options;
     this.json = options.json ?? false;
-    this.paint = createPaint(wantsColor(host.env, host.stdout.isTTY ?? false, options.color));
+    this.hasColor = wantsColor(host.env, host.stdout.isTTY ?? false, options.color);
+    this.paint = createPaint(this.hasColor);
     this.#openInProcess = openInProcess;
   }
 
-  /** To be said before the first call. */
-  set privacy(privacy: Privacy) {
-    this.#privacy = privacy;
-  }
-
   /**
-   * The same command at another node, by its name or its address; `local` is this machine, or the socket that the line names.
-   * Its own to dispose.
+   * The same command at another node, given by name or address. `local` is this host, or the socket of the
+   * command line. The caller disposes of it.
    */
   at(node: string | { readonly host: string }): CommandContext {
     const { host: _host, node: _node, socket, ...others } = this.options;
@@ -76,21 +67,21 @@ export class CommandContext implements AsyncDisposable {
     return new CommandContext(this.host, { ...others, ...target }, this.#openInProcess);
   }
 
-  /** The same command at another socket; `interrupted` ends it instead of what ends this one. Its own to dispose. */
+  /** The same command at another socket, interrupted by `interrupted` only. The caller disposes of it. */
   on(socket: string, interrupted: AbortSignal = this.host.interrupted): CommandContext {
     const { host: _host, node: _node, ...others } = this.options;
     return new CommandContext({ ...this.host, interrupted }, { ...others, socket }, this.#openInProcess);
   }
 
   /**
-   * The same command over the same connection, which Ctrl-C does not end, but the time: to put in order what it left. Not
-   * to be disposed.
+   * The same command over the same connection, with a time limit and not interrupted by Ctrl-C: for cleaning
+   * up. Must not be disposed of.
    */
   uninterrupted(limitMs: number): CommandContext {
     return this.#sharing({ ...this.host, interrupted: AbortSignal.timeout(limitMs) });
   }
 
-  /** The same command over the same connection, which writes elsewhere. Not to be disposed. */
+  /** The same command over the same connection, with other output streams. Must not be disposed of. */
   writingTo(stdout: OutputStream, stderr: OutputStream): CommandContext {
     return this.#sharing({ ...this.host, stdout, stderr });
   }
@@ -101,29 +92,13 @@ export class CommandContext implements AsyncDisposable {
     return context;
   }
 
-  /** The daemon, or the service layer in this process: found at the first use. */
+  /** A client of the daemon, or of the service layer in this process; chosen at the first call. */
   client(): Promise<Client> {
     return (this.#client ??= connect(this.host, {
       target: this.options,
       warn: (message) => this.note(`warning: ${message}`),
       openInProcess: this.#openInProcess,
-      allowPrivate: (problem) => this.#allowPrivate(problem),
     }));
-  }
-
-  /** @throws the problem, unless the user wants to work on their own */
-  async #allowPrivate(problem: SvcError): Promise<void> {
-    const { host } = this;
-    const message = `${problem.message}; to have apps of your own beside them: svc install --private`;
-    if (this.#privacy === "wanted") return;
-    if (this.#privacy === "existing") {
-      if (!hasPrivateStore(host)) throw new AdvisedError(problem, message);
-      this.note(`warning: ${problem.message}; these are your own`);
-    } else {
-      if (!isInteractive(host)) throw new AdvisedError(problem, message);
-      this.note(`${problem.message}.`);
-      if (!(await confirm(host, "Install for yourself alone?"))) throw problem;
-    }
   }
 
   get #callOptions(): CallOptions {
@@ -134,7 +109,7 @@ export class CommandContext implements AsyncDisposable {
     };
   }
 
-  /** Calls a unary method with the options of the command line. At a terminal, an app's id may be its beginning. */
+  /** Calls a unary method with the options of the command line. At a terminal, the ID of an app may be abbreviated. */
   async call<Request, Response>(call: UnaryCall<Request, Response>, request: Request): Promise<Response> {
     const client = await this.client();
     try {
@@ -149,8 +124,8 @@ export class CommandContext implements AsyncDisposable {
   }
 
   /**
-   * Calls a method of any kind with messages and the options of the command line; see {@link Client.invoke}.
-   * @param signal ends it, too
+   * Calls any method with messages and the options of the command line; see {@link Client.invoke}.
+   * @param signal also cancels the call
    */
   async *invoke<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
@@ -162,26 +137,29 @@ export class CommandContext implements AsyncDisposable {
     yield* (await this.client()).invoke(method, requests, { ...options, signal: AbortSignal.any(signals) });
   }
 
-  /** As {@link invoke}, for a method that gives one answer: as REST has it, beyond what {@link call} can ask for. */
+  /**
+   * As {@link invoke}, for a method with one response, returned in REST JSON; also for methods that {@link
+   * call} does not support.
+   */
   async invokeOnce<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
     requests: Requests<I>,
   ): Promise<RestShape<MessageShape<O>>> {
-    const { messageToRest } = await import("./transport/rest-json.ts");
+    const { messageToRest } = await import("./client/rest-json.ts");
     for await (const message of this.invoke(method, requests)) return messageToRest(method.output, message);
     throw new SvcError("internal", `${method.name}: the daemon gave no result`);
   }
 
   /**
-   * As {@link invoke}, for what may have nothing to say for hours: ends when nobody reads the output any more, and begins again
-   * where the daemon goes away and comes back.
-   * @param request what to ask for, each time that it begins
+   * As {@link invoke}, for streams that may be silent for hours: ends when nothing reads the output any more,
+   * and subscribes again after the daemon was unavailable.
+   * @param request returns the request for each subscription
    */
   async *follow<I extends DescMessage, O extends DescMessage>(
     method: Method<I, O>,
     request: () => MessageInitShape<I>,
   ): AsyncIterable<MessageShape<O>> {
-    const { follow } = await import("./follow.ts");
+    const { follow } = await import("./logs/follow.ts");
     using _watch = await this.host.watchReader();
     yield* follow(this, method, request);
   }
@@ -191,13 +169,13 @@ export class CommandContext implements AsyncDisposable {
     return { paint: this.paint, columns: stdout.isTTY === true ? columnsOf(stdout) : undefined };
   }
 
-  /** Writes to stdout; resolves when a slow reader has caught up. Text of others must be escaped by then. */
+  /** Writes to stdout; resolves when a slow reader has caught up. The caller must have escaped untrusted text. */
   print(text: string | Uint8Array): Promise<void> {
     const { stdout } = this.host;
     return text.length === 0 || stdout.write(text) ? Promise.resolve() : drained(stdout);
   }
 
-  /** A table with the columns that the line asks for. @throws UsageError for one that it does not have */
+  /** Renders a table with the columns that the command line selects. @throws UsageError for an unknown column */
   table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string {
     const first = columns.find(({ title }) => title !== "");
     if (this.options.quiet === true && first !== undefined)
@@ -205,21 +183,21 @@ export class CommandContext implements AsyncDisposable {
     return renderTable(chooseColumns(columns, this.options.columns), rows, this.tableStyle);
   }
 
-  /** A table for people. @param none what is said instead of one without rows */
+  /** Prints a table, or JSON. @param none printed instead of an empty table */
   printTable<Row>(columns: readonly Column<Row>[], rows: readonly Row[], none?: string): Promise<void> {
     if (rows.length > 0 || none === undefined) return this.#page(this.table(columns, rows));
     this.note(none);
     return Promise.resolve();
   }
 
-  /** What is longer than the terminal goes through a pager. */
+  /** Shows text in a pager if it is longer than the terminal. */
   async #page(text: string): Promise<void> {
     if ((this.host.stdout.rows ?? 0) === 0) return this.print(text);
-    const { page } = await import("./pager.ts");
+    const { page } = await import("./output/pager.ts");
     return page(this.host, text);
   }
 
-  /** Names and values, one on each line. */
+  /** Prints names and values, one pair per line. */
   printFields(fields: readonly Field[]): Promise<void> {
     return this.print(renderFields(fields, this.paint));
   }
@@ -228,34 +206,34 @@ export class CommandContext implements AsyncDisposable {
     return this.print(formatJson(value, 2));
   }
 
-  /** One line of a JSON stream. */
+  /** Prints one line of a JSON stream. */
   printJsonLine(value: unknown): Promise<void> {
     return this.print(formatJson(value, 0));
   }
 
-  /** A line for people, whoever has written what is in it. */
+  /** Prints a line of text. Control characters are escaped. */
   printLine(line: string): Promise<void> {
     return this.print(`${escapeControls(line)}\n`);
   }
 
-  /** What came of the command: the answer as JSON, or a line for people. */
-  tell(answer: unknown, line: string): Promise<void> {
+  /** Prints the result: the response as JSON, or a line of text. */
+  printResult(answer: unknown, line: string): Promise<void> {
     return this.json ? this.printJson(answer) : this.printLine(line);
   }
 
-  /** A line for people, beside the output. Control characters are escaped. */
+  /** Prints a line of text to stderr. Control characters are escaped. */
   note(line: string): void {
     this.host.stderr.write(`${escapeControls(line)}\n`);
   }
 
-  /** As {@link note}, of several lines. */
+  /** As {@link note}, for several lines. */
   noteLines(text: string): void {
     this.host.stderr.write(`${escapeLines(text)}\n`);
   }
 
-  /** Says what failed: in words, or as one line of JSON in the shape of REST. @returns the exit code */
+  /** Prints an error as text, or as one line of JSON in the shape of REST. @returns the exit code */
   report(error: unknown, app?: string): number {
-    // What another path needs is not known.
+    // How to start a daemon for a custom socket is unknown.
     const start = this.options.socket === undefined ? daemonCommand(this.host) : undefined;
     const { exitCode, message, details } = describeFailure(error, app, start);
     if (this.json) {
@@ -263,13 +241,13 @@ export class CommandContext implements AsyncDisposable {
       return exitCode;
     }
     for (const line of details) this.note(`  | ${line}`);
-    // What the journal takes for the priority of an error (sd-daemon(3)).
+    // Error priority for the journal (sd-daemon(3)).
     const priority = this.host.isJournal === true ? "<3>" : "";
     if (message !== "") this.noteLines(`${priority}svc: ${message}`);
     return exitCode;
   }
 
-  /** @throws the interruption, when Ctrl-C came between two calls */
+  /** @throws the interruption if Ctrl-C was pressed between two calls */
   throwIfInterrupted(): void {
     if (this.host.interrupted.aborted) throw new SvcError("canceled", "interrupted");
   }

@@ -1,4 +1,4 @@
-/** Lines for a shell at the end of a command's help, from where its pages take them. */
+/** Example lines for the end of a command's help. The reference pages of the documentation also use them. */
 export function examples(...lines: readonly string[]): string {
   return `\nExamples:\n${lines.map((line) => `  ${line}\n`).join("")}`;
 }

@@ -1,8 +1,8 @@
 import { statSync } from "node:fs";
 
 /**
- * Anything at all at the path counts: a socket that this user may not even look at is still no reason to work beside it.
- * Asked without a promise: the threads that Node starts for one take longer than the file system.
+ * Counts anything at the path: even a socket that this user may not access means that a daemon is set up.
+ * Synchronous, because starting Node's threads takes longer than the check.
  */
 export function exists(path: string): boolean {
   try {

@@ -1,20 +1,20 @@
-/** Commands that take several names: one after the other, and a failure does not keep the others from their turn. */
-import { advised, type Advice } from "./advice.ts";
+/** Commands that take several names: handled one after the other; a failure does not stop the rest. */
+import { advised, type Advice } from "./output/advice.ts";
 import type { CommandContext } from "./context.ts";
-import { ReportedError } from "./failure.ts";
+import { ReportedError } from "./output/failure.ts";
 
 export interface NamedWork<Result> {
-  /** Resolves with undefined where all is said already. */
+  /** Resolves with undefined if everything is already printed. */
   readonly call: (name: string) => Promise<Result | undefined>;
-  /** One line for people about what was done. */
+  /** One line of text about the result. */
   readonly text: (result: Result) => string;
-  /** What the command's errors get. */
+  /** Advice for the command's errors. */
   readonly advice?: Advice;
 }
 
 /**
- * Prints each result as it comes: a line for people, or JSON; of several names one JSON line each. An error is reported
- * as that of a single name is: in words, or as a JSON line on stderr.
+ * Prints each result when it is available: a line of text, or JSON; for several names, one JSON line each.
+ * Errors are reported like those of a single name: as text, or as a JSON line on stderr.
  * @throws as {@link oneByOne}
  */
 export function forEachName<Result>(
@@ -33,8 +33,8 @@ export function forEachName<Result>(
 }
 
 /**
- * For work that prints what comes of it itself.
- * @throws the error itself when there is one name; else ReportedError with the first failure's exit code
+ * For work that prints its own results.
+ * @throws the error itself for a single name; else ReportedError with the exit code of the first failure
  */
 export async function oneByOne(
   context: CommandContext,

@@ -1,4 +1,4 @@
-/** What the process gives to the command line: passed in by `main.ts`, replaced in tests. */
+/** The process environment of the command line: passed in by `main.ts`, replaced in tests. */
 import type { Readable } from "node:stream";
 import type { ReadStream, WriteStream } from "node:tty";
 
@@ -9,14 +9,14 @@ export interface CliHost {
   /** The effective user id. */
   readonly uid: number;
   readonly home: string;
-  /** Where the host's own files lie: `/`, but in tests. */
+  /** Root directory of the host's files: `/`, except in tests. */
   readonly root: string;
   readonly stdin: Readable & Pick<ReadStream, "isTTY"> & Partial<Pick<ReadStream, "setRawMode">>;
   readonly stdout: OutputStream;
   readonly stderr: OutputStream;
-  /** Whether systemd's journal reads stderr. */
+  /** Whether stderr is connected to the systemd journal. */
   readonly isJournal?: boolean;
-  /** Ends the process, until disposed, when nobody reads stdout any more: for output that may pause for hours. */
+  /** Exits the process when nothing reads stdout any more, until disposed: for output that may pause for hours. */
   readonly watchReader: () => Promise<Disposable>;
   /** Aborts at Ctrl-C or SIGTERM. */
   readonly interrupted: AbortSignal;
@@ -30,15 +30,13 @@ export interface CliHost {
 }
 
 export interface ProgramFiles {
-  /** What starts this program again, without arguments. */
+  /** The command that starts this program again, without arguments. */
   readonly command: readonly string[];
-  /** Where the units for systemd lie that come with it. */
+  /** The directory of the systemd units that ship with the program. */
   readonly unitsDir: string;
-  /** As `setUp` takes it. */
-  readonly codeFile?: string | undefined;
-  /** Where the pages of `docs/` lie that come with it. */
+  /** The directory of the `docs/` pages that ship with the program. */
   readonly docsDir: string;
-  /** The entry point of the thread that holds settings against their schema. */
+  /** The entry point of the thread that validates settings against their schema. */
   readonly settingsThread: () => Promise<URL>;
 }
 
@@ -49,18 +47,18 @@ export type OutputStream = NodeJS.WritableStream & {
   readonly rows?: WriteStream["rows"];
 };
 
-/** Where the apps of a daemon are kept, whether it runs or not. */
+/** Where a daemon's apps are stored, whether it runs or not. */
 export interface StorePaths {
   readonly system: string;
-  /** The store of the user's own; the system's for root. */
+  /** The store of the user's daemon; for root, the system's. */
   readonly user: string;
 }
 
-/** Where a daemon may listen, in the order in which the command line looks (D30). */
+/** Sockets of daemons, in the order in which the command line tries them. */
 export interface SocketPaths {
-  /** `.svc/` of the checkout, where `npm start` has its daemon; absent in an installed program. */
+  /** `.svc/` of the checkout, where `npm start` runs its daemon; absent in an installed program. */
   readonly checkoutDir: string | undefined;
   readonly system: string;
-  /** The socket of the user's own daemon; the system's for root. */
+  /** The socket of the user's daemon; for root, the system's. */
   readonly user: string;
 }

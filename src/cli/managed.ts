@@ -1,4 +1,4 @@
-/** Entries that a platform manages, and a person changes. */
+/** Entries that a platform manages, but a person changes. */
 import type { CommandContext } from "./context.ts";
 
 interface ManagedEntry {
@@ -6,8 +6,8 @@ interface ManagedEntry {
   readonly managed_by?: string | undefined;
 }
 
-/** Says that the platform will write over what a person changes, where it will. */
+/** Warns that the platform's next sync will overwrite the change, if the entry is managed. */
 export function warnIfManaged(context: CommandContext, { id, managed_by: manager = "" }: ManagedEntry): void {
   if (manager !== "")
-    context.note(`warning: ${id} is managed by "${manager}": its next sync overwrites what is changed here`);
+    context.note(`warning: ${id} is managed by "${manager}": its next sync overwrites this change`);
 }

@@ -1,18 +1,17 @@
-/** What a command says that works without a daemon. */
+/** Notes for commands that run without a daemon. */
 import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import { join } from "node:path";
-import { SvcError } from "../errors.ts";
-import { xdgDir } from "../lib/xdg.ts";
+import { xdgDir } from "../lib/paths.ts";
 import { exists } from "./exists.ts";
 import type { CliHost } from "./host.ts";
-import type { UnaryCall } from "./transport/calls.ts";
-import type { CallOptions, Client, Method, Requests } from "./transport/client.ts";
+import type { UnaryCall } from "./client/calls.ts";
+import type { CallOptions, Client, Method, Requests } from "./client/client.ts";
 
-/** What tells how a daemon is started here. */
-export type StartPlace = Pick<CliHost, "uid" | "home" | "env" | "sockets" | "root">;
+/** The properties that determine how to start a daemon. */
+export type Installation = Pick<CliHost, "uid" | "home" | "env" | "sockets" | "root">;
 
-/** How to start a daemon, for the end of a sentence. */
-export function daemonCommand(place: StartPlace): string {
+/** The command that starts a daemon, for the end of a sentence. */
+export function daemonCommand(place: Installation): string {
   const { uid, root, sockets } = place;
   if (sockets.checkoutDir !== undefined) return "npm start";
   if (!exists(join(root, "run/systemd/system"))) return "svc daemon";
@@ -21,16 +20,16 @@ export function daemonCommand(place: StartPlace): string {
       ? ["etc/systemd/system", "usr/lib/systemd/system"]
       : [join(xdgDir(place, "XDG_CONFIG_HOME", ".config"), "systemd/user")];
   const start = `systemctl ${uid === 0 ? "" : "--user "}enable --now svc`;
-  // The unit of all comes with the package, that of a user's own from there.
+  // The package installs the system unit; `svc setup` copies it for a user.
   return dirs.some((dir) => exists(join(root, dir, "svc.service"))) ? start : `svc setup && ${start}`;
 }
 
-/** Sentences by the methods that they concern: the full name of the service, then the name of the method in it. */
+/** Sentences by method: the full name of the service, then the name of the method. */
 export type CallNotes = Readonly<Record<string, string>>;
 
-/** About what a daemon would do and this process does not. */
-export function jobNotes(place: StartPlace): CallNotes {
-  const wait = `jobs fire only while a daemon runs, and none does; start one: ${daemonCommand(place)}`;
+/** Notes about what only a daemon would do. */
+export function jobNotes(place: Installation): CallNotes {
+  const wait = `jobs run only while a daemon runs, and no daemon is running; start one: ${daemonCommand(place)}`;
   return {
     "svc.v1.ScheduleService/listSchedules": wait,
     "svc.v1.ScheduleService/getSchedule": wait,
@@ -38,37 +37,34 @@ export function jobNotes(place: StartPlace): CallNotes {
   };
 }
 
-/** As {@link jobNotes}, where nothing has said yet that there is no daemon. */
-export function noDaemonNotes(place: StartPlace): CallNotes {
-  const none = `no daemon runs: svc works in this process; start one: ${daemonCommand(place)}`;
+/** As {@link jobNotes}, if nothing has yet reported that no daemon runs. */
+export function noDaemonNotes(place: Installation): CallNotes {
+  const none = `no daemon is running, so the command runs in this process; start one: ${daemonCommand(place)}`;
   return { ...jobNotes(place), "svc.v1.DaemonService/getStatus": none };
 }
 
 /**
- * That the daemon of all users does not run, whose apps are not what a regular user would find without it; undefined where
- * there is no such daemon, or the user is root and works on its store.
+ * Warns a regular user who works in a private store although the host has a system-wide store whose daemon is
+ * stopped. Undefined if there is no system-wide store, or for root, who uses it.
  */
 export function systemDaemonDown({
   uid,
   stores,
   sockets,
-}: Pick<CliHost, "uid" | "stores" | "sockets">): SvcError | undefined {
+}: Pick<CliHost, "uid" | "stores" | "sockets">): string | undefined {
   if (uid === 0 || !exists(stores.system)) return undefined;
-  const message = `the system's daemon does not run (there is no ${sockets.system}), so its apps cannot be seen`;
-  return new SvcError("unavailable", message);
+  return `the system daemon is not running (no socket ${sockets.system}): using your private store ${stores.user}`;
 }
 
-/** Whether the user has a store of their own. */
-export function hasPrivateStore({ stores }: Pick<CliHost, "stores">): boolean {
-  return exists(join(stores.user, "svc.db"));
-}
-
-/** Says each note once, after the first call that it concerns and that succeeded: on a failure, the error alone is said. */
+/**
+ * Prints each note once, after the first successful call that it concerns. After a failure only the error is
+ * printed.
+ */
 export class NotingClient implements Client {
   readonly #client: Client;
   readonly #notes: CallNotes;
   readonly #say: (note: string) => void;
-  readonly #said = new Set<string>();
+  readonly #printed = new Set<string>();
 
   constructor(client: Client, notes: CallNotes, say: (note: string) => void) {
     this.#client = client;
@@ -99,8 +95,8 @@ export class NotingClient implements Client {
 
   #noteOn(service: string, method: string): void {
     const note = this.#notes[`${service}/${method}`];
-    if (note === undefined || this.#said.has(note)) return;
-    this.#said.add(note);
+    if (note === undefined || this.#printed.has(note)) return;
+    this.#printed.add(note);
     this.#say(note);
   }
 
@@ -108,8 +104,8 @@ export class NotingClient implements Client {
     return this.#client.outlives();
   }
 
-  isThere(signal?: AbortSignal): Promise<boolean> {
-    return this.#client.isThere(signal);
+  isAvailable(signal?: AbortSignal): Promise<boolean> {
+    return this.#client.isAvailable(signal);
   }
 
   [Symbol.asyncDispose](): PromiseLike<void> {

@@ -1,4 +1,4 @@
-/** Opens an address in the user's browser, without showing it to others on this machine. */
+/** Opens an address in the user's browser without revealing it to other users of this host. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -8,12 +8,13 @@ import { setTimeout as wait } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import type { CliHost } from "./host.ts";
 
-/** How long a browser that was just told may take to read the file. */
+/** How long a browser may take to read the file, in milliseconds. */
 const readMs = 3_000;
 
 /**
- * Does nothing where there is no desktop, and for root, whose browser should be nobody's. The address holds what signs in, and
- * everybody may read the arguments of a process: so the browser is given a private file that leads there.
+ * Does nothing without a desktop, and for root, who should not run a browser. The address contains a sign-in
+ * secret, and arguments of a process are public. So the browser gets the path of a private file that
+ * redirects to the address.
  */
 export async function openInBrowser({ env, uid, stdout }: CliHost, address: string): Promise<void> {
   const hasDesktop = env["DISPLAY"] !== undefined || env["WAYLAND_DISPLAY"] !== undefined;
@@ -21,7 +22,7 @@ export async function openInBrowser({ env, uid, stdout }: CliHost, address: stri
   const dir = await mkdtemp(join(env["XDG_RUNTIME_DIR"] ?? tmpdir(), "svc-web-"));
   try {
     const file = join(dir, "open.html");
-    // An address of ours: nothing in it means anything in HTML.
+    // The address is generated here, so it contains nothing that has a meaning in HTML.
     const page = `<!doctype html><meta http-equiv="refresh" content="0;url=${encodeURI(address)}">\n`;
     await writeFile(file, page, { mode: 0o600 });
     const child = spawn("xdg-open", [pathToFileURL(file).href], { stdio: "ignore", env });

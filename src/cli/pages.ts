@@ -1,7 +1,7 @@
 import type { CommandContext } from "./context.ts";
-import type { UnaryCall } from "./transport/calls.ts";
+import type { UnaryCall } from "./client/calls.ts";
 
-/** Every page of a listing, each asked for when it is wanted. */
+/** Every page of a listing, each requested when needed. */
 export async function* pagesOf<Request extends object, Page extends { readonly next_page_token?: string }>(
   context: CommandContext,
   call: UnaryCall<Request & { readonly page_token?: string }, Page>,
@@ -12,7 +12,7 @@ export async function* pagesOf<Request extends object, Page extends { readonly n
     context.throwIfInterrupted();
     const page = await context.call(call, { ...request, ...(pageToken !== "" && { page_token: pageToken }) });
     yield page;
-    // A daemon from before this listing had pages answers it whole.
+    // An older daemon without pages returns the whole listing at once.
     pageToken = page.next_page_token ?? "";
   } while (pageToken !== "");
 }

@@ -1,124 +1,122 @@
 /** The commands and options of `svc`. */
 import { Command, Help, InvalidArgumentError, Option } from "commander";
-import { addApiCommand } from "./commands/api.ts";
-import { addAppCommand } from "./commands/app.ts";
-import { addLifecycleCommands } from "./commands/app-lifecycle.ts";
-import { addLogsCommand } from "./commands/app-logs.ts";
-import { addAuditCommand } from "./commands/audit.ts";
-import { addBackupCommand } from "./commands/backup/backup.ts";
-import { addCompletionCommand } from "./commands/completion.ts";
-import { addCredentialCommand } from "./commands/credential.ts";
-import { addDaemonCommand } from "./commands/daemon.ts";
-import { addDialStdioCommand } from "./commands/dial-stdio.ts";
-import { addDiskCommand } from "./commands/disk.ts";
-import { addDoctorCommand } from "./commands/doctor.ts";
-import { addDockerCommand } from "./commands/docker/docker.ts";
-import { addFileCommand } from "./commands/file/file.ts";
-import { addHostCommand } from "./commands/host.ts";
-import { addInstallCommand } from "./commands/install.ts";
-import { addKillCommand } from "./commands/kill.ts";
-import { addEventsCommand } from "./commands/events.ts";
-import { addListeningCommand } from "./commands/listening.ts";
-import { addLsCommand } from "./commands/ls.ts";
-import { addNodeCommand } from "./commands/node.ts";
-import { addPackageCommand } from "./commands/package.ts";
-import { addPortsCommand } from "./commands/ports.ts";
-import { addRebootCommand } from "./commands/reboot.ts";
-import { addOutdatedCommand } from "./commands/outdated.ts";
-import { addSearchCommand } from "./commands/search.ts";
-import { addSetupCommand } from "./commands/setup.ts";
-import { addScheduleCommand } from "./commands/schedule/schedule.ts";
-import { addSourceCommand } from "./commands/source.ts";
-import { addStacksCommand } from "./commands/stacks.ts";
-import { addStatsCommand } from "./commands/stats.ts";
-import { addStatusCommand } from "./commands/status.ts";
-import { addTokenCommand } from "./commands/token.ts";
-import { addTopCommand } from "./commands/top.ts";
-import { addUpgradeCommand } from "./commands/upgrade.ts";
-import { addWebCommand } from "./commands/web.ts";
 import type { GlobalOptions } from "./context.ts";
-import { exitCodeHelp } from "./exit-codes.ts";
-import { whereHelpIs } from "./failure.ts";
-
+import { exitCodeHelp } from "./output/exit-codes.ts";
+import { helpHint } from "./output/failure.ts";
 import type { CliHost } from "./host.ts";
 import type { RunCommand, RunDaemon } from "./run-command.ts";
 
 type AddCommand = (program: Command, run: RunCommand, runDaemon: RunDaemon) => void;
+/** Loads the module of a command, so that a line loads only the command that it names. */
+type LoadCommand = () => Promise<AddCommand>;
 
-/** By their headings in the help, in its order. */
-const commandGroups: Readonly<Record<string, Readonly<Record<string, AddCommand>>>> = {
+/** By heading, in the order of the help. */
+const commandGroups: Readonly<Record<string, Readonly<Record<string, LoadCommand>>>> = {
   "Apps:": {
-    ls: addLsCommand,
-    search: addSearchCommand,
-    install: addInstallCommand,
-    outdated: addOutdatedCommand,
-    upgrade: addUpgradeCommand,
-    app: addAppCommand,
-    backup: addBackupCommand,
-    schedule: addScheduleCommand,
-    stats: addStatsCommand,
-    disk: addDiskCommand,
-    ports: addPortsCommand,
-    stacks: addStacksCommand,
+    ls: async () => (await import("./commands/ls.ts")).addLsCommand,
+    search: async () => (await import("./commands/search.ts")).addSearchCommand,
+    install: async () => (await import("./commands/install.ts")).addInstallCommand,
+    outdated: async () => (await import("./commands/outdated.ts")).addOutdatedCommand,
+    upgrade: async () => (await import("./commands/upgrade.ts")).addUpgradeCommand,
+    app: async () => (await import("./commands/app.ts")).addAppCommand,
+    backup: async () => (await import("./commands/backup/backup.ts")).addBackupCommand,
+    schedule: async () => (await import("./commands/schedule/schedule.ts")).addScheduleCommand,
+    operations: async () => (await import("./commands/operations.ts")).addOperationsCommand,
+    stats: async () => (await import("./commands/stats.ts")).addStatsCommand,
+    disk: async () => (await import("./commands/disk.ts")).addDiskCommand,
+    ports: async () => (await import("./commands/ports.ts")).addPortsCommand,
+    stacks: async () => (await import("./commands/stacks.ts")).addStacksCommand,
   },
   "Packages:": {
-    source: addSourceCommand,
-    credential: addCredentialCommand,
-    package: addPackageCommand,
+    source: async () => (await import("./commands/source.ts")).addSourceCommand,
+    credential: async () => (await import("./commands/credential.ts")).addCredentialCommand,
+    package: async () => (await import("./commands/package.ts")).addPackageCommand,
   },
   "This machine:": {
-    host: addHostCommand,
-    top: addTopCommand,
-    listening: addListeningCommand,
-    events: addEventsCommand,
-    docker: addDockerCommand,
-    file: addFileCommand,
-    kill: addKillCommand,
-    reboot: addRebootCommand,
+    host: async () => (await import("./commands/host.ts")).addHostCommand,
+    top: async () => (await import("./commands/top.ts")).addTopCommand,
+    listening: async () => (await import("./commands/listening.ts")).addListeningCommand,
+    events: async () => (await import("./commands/events.ts")).addEventsCommand,
+    docker: async () => (await import("./commands/docker/docker.ts")).addDockerCommand,
+    file: async () => (await import("./commands/file/file.ts")).addFileCommand,
+    kill: async () => (await import("./commands/kill.ts")).addKillCommand,
+    reboot: async () => (await import("./commands/reboot.ts")).addRebootCommand,
   },
   "The daemon:": {
-    status: addStatusCommand,
-    web: addWebCommand,
-    token: addTokenCommand,
-    audit: addAuditCommand,
-    node: addNodeCommand,
-    api: addApiCommand,
-    completion: addCompletionCommand,
-    setup: addSetupCommand,
-    doctor: addDoctorCommand,
-    daemon: addDaemonCommand,
-    "dial-stdio": addDialStdioCommand,
+    status: async () => (await import("./commands/status.ts")).addStatusCommand,
+    web: async () => (await import("./commands/web.ts")).addWebCommand,
+    token: async () => (await import("./commands/token.ts")).addTokenCommand,
+    audit: async () => (await import("./commands/audit.ts")).addAuditCommand,
+    node: async () => (await import("./commands/node.ts")).addNodeCommand,
+    api: async () => (await import("./commands/api.ts")).addApiCommand,
+    completion: async () => (await import("./commands/completion.ts")).addCompletionCommand,
+    setup: async () => (await import("./commands/setup.ts")).addSetupCommand,
+    doctor: async () => (await import("./commands/doctor.ts")).addDoctorCommand,
+    daemon: async () => (await import("./commands/daemon.ts")).addDaemonCommand,
+    "dial-stdio": async () => (await import("./commands/dial-stdio.ts")).addDialStdioCommand,
   },
 };
 
-/** Short forms of `svc app …`, which no list shows. */
+/** Short forms of `svc app …`, which help does not list. */
 const hidden = { hidden: true };
-const shortForms: Readonly<Record<string, AddCommand>> = {
-  start: addShortLifecycle,
-  stop: addShortLifecycle,
-  restart: addShortLifecycle,
-  logs: (program, run) => addLogsCommand(program, run, hidden),
+const shortForms: Readonly<Record<string, LoadCommand>> = {
+  start: loadShortLifecycle,
+  stop: loadShortLifecycle,
+  restart: loadShortLifecycle,
+  logs: async () => {
+    const { addLogsCommand } = await import("./commands/app-logs.ts");
+    return (program, run) => addLogsCommand(program, run, hidden);
+  },
 };
 
-function addShortLifecycle(program: Command, run: RunCommand): void {
-  addLifecycleCommands(program, run, hidden);
+async function loadShortLifecycle(): Promise<AddCommand> {
+  const { addLifecycleCommands } = await import("./commands/app-lifecycle.ts");
+  return (program, run) => addLifecycleCommands(program, run, hidden);
 }
 
-/** A line that begins with a command's name needs that command alone, which saves a fifth of a short command's time. */
-function addCommands(program: Command, name: string, run: RunCommand, runDaemon: RunDaemon): void {
+/** Adds the named command, or all of them if the name is not a command. */
+async function addCommands(
+  program: Command,
+  name: string,
+  run: RunCommand,
+  runDaemon: RunDaemon,
+): Promise<void> {
   const groups = [...Object.entries(commandGroups), ["", shortForms] as const];
-  const wanted = groups.find(([, commands]) => Object.hasOwn(commands, name))?.[1][name];
-  if (wanted !== undefined) {
-    wanted(program, run, runDaemon);
+  const load = groups.find(([, commands]) => Object.hasOwn(commands, name))?.[1][name];
+  if (load !== undefined) {
+    const add = await load();
+    add(program, run, runDaemon);
     return;
   }
-  for (const [heading, commands] of groups) {
+  const loaded = await Promise.all(
+    groups.map(async ([heading, commands]) => {
+      const loads = [...new Set(Object.values(commands))];
+      return { heading, adds: await Promise.all(loads.map((each) => each())) };
+    }),
+  );
+  for (const { heading, adds } of loaded) {
     program.commandsGroup(heading);
-    for (const addCommand of new Set(Object.values(commands))) addCommand(program, run, runDaemon);
+    for (const add of adds) add(program, run, runDaemon);
   }
 }
 
-export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaemon): Command {
+/** The first word that is neither an option nor the value of one; empty if there is none. */
+function commandName(args: readonly string[], options: readonly Option[]): string {
+  for (let at = 0; at < args.length; at += 1) {
+    const arg = args[at] ?? "";
+    if (!arg.startsWith("-")) return arg;
+    if (options.find(({ short, long }) => arg === short || arg === long)?.required === true) at += 1;
+  }
+  return "";
+}
+
+/** @param args the line; it decides which commands are loaded */
+export async function createProgram(
+  host: CliHost,
+  run: RunCommand,
+  runDaemon: RunDaemon,
+  args: readonly string[] = host.args,
+): Promise<Command> {
   const program = new Command("svc")
     .description("Runs the software on this machine.")
     .version(host.version, "-V, --version", "print the version")
@@ -137,17 +135,18 @@ export function createProgram(host: CliHost, run: RunCommand, runDaemon: RunDaem
       getErrHelpWidth: () => host.stderr.columns ?? 80,
       outputError: (text, write) => write(text.replace(/^error: /, "svc: ")),
     });
-  addCommands(program, host.args[0] ?? "", run, runDaemon);
-  addGlobalOptions(program);
+  const options = globalOptionList();
+  await addCommands(program, commandName(args, options), run, runDaemon);
+  addGlobalOptions(program, options);
   nameHelp(program);
   program.addHelpText("after", `${exitCodeHelp}\nsvc help topics lists the pages of the guide.`);
   return program;
 }
 
-/** Of the options of every command. */
+/** Heading of the options that every command has. */
 export const globalGroup = "Global options:";
 
-/** Commander's help, with what a newcomer looks for first: the commands, then the options, and last those that all have. */
+/** Commander's help with the sections reordered: commands, options, and the global options last. */
 function formatCommandsFirst(command: Command, help: Help): string {
   const sections = Help.prototype.formatHelp.call(help, command, help).trimEnd().split("\n\n");
   const last = ["Options:", globalGroup];
@@ -155,51 +154,54 @@ function formatCommandsFirst(command: Command, help: Help): string {
   return `${sections.toSorted((one, other) => place(one) - place(other)).join("\n\n")}\n`;
 }
 
-/**
- * On every command, so that they may stand before or after its name, and a command can have a `--version` of its own. One that
- * means something else by `--timeout` takes the global one before its name only.
- */
-function addGlobalOptions(command: Command): void {
-  const options = [
+function globalOptionList(): readonly Option[] {
+  return [
     new Option("--socket <path>", "the daemon's socket (default: the first that exists)").argParser(
       parsePath,
     ),
     new Option(
       "-H, --host <address>",
-      "a daemon elsewhere: ssh://[user@]host[:port] or https://host[:port]",
+      "use a remote daemon: ssh://[user@]host[:port] or https://host[:port]",
     ).argParser(parseText),
-    new Option("-N, --node <name>", "a daemon that svc node add has named; local: this machine").argParser(
+    new Option("-N, --node <name>", "use a node added with svc node add; local: this machine").argParser(
       parseText,
     ),
     new Option("--json", "print JSON, in the shape of the REST API"),
     new Option(
       "--columns <names>",
-      "of a table these columns alone, in this order: id,state (default: all, on a narrow terminal those that fit)",
+      "show only these columns, in this order: id,state (default: all that fit the terminal)",
     ).argParser(parseNames),
-    new Option("-q, --quiet", "of a table the first column alone, without titles"),
-    new Option("--timeout <seconds>", "give up after this time").argParser(parseSeconds),
-    new Option("--no-color", "no colours; so do NO_COLOR=1 and a pipe"),
+    new Option("-q, --quiet", "print only the first column, without headings"),
+    new Option("--timeout <seconds>", "fail after this time").argParser(parseSeconds),
+    new Option("--no-color", "no colors, as with NO_COLOR=1 or in a pipe"),
     new Option("-y, --yes", "do not ask before something is destroyed"),
-  ];
-  for (const option of options) {
-    if (command.options.some(({ long }) => long === option.long)) continue;
-    command.addOption(option.helpGroup(globalGroup));
-  }
-  for (const child of command.commands) addGlobalOptions(child);
+  ].map((option) => option.helpGroup(globalGroup));
 }
 
-/** What is wrong with a line of a command is followed by where its help is. */
+/**
+ * Adds the global options to every command, so that they may stand before or after its name. A command may
+ * define its own `--version`. If a command has its own `--timeout`, the global one must stand before the
+ * command's name.
+ */
+function addGlobalOptions(command: Command, options: readonly Option[]): void {
+  for (const option of options) {
+    if (!command.options.some(({ long }) => long === option.long)) command.addOption(option);
+  }
+  for (const child of command.commands) addGlobalOptions(child, options);
+}
+
+/** After a usage error, prints where the command's help is. */
 function nameHelp(command: Command): void {
-  command.showHelpAfterError(whereHelpIs(lineOf(command)));
+  command.showHelpAfterError(helpHint(lineOf(command)));
   for (const child of command.commands) nameHelp(child);
 }
 
-/** How a command is called: `svc app logs`. */
+/** The full name of a command: `svc app logs`. */
 export function lineOf(command: Command): string {
   return command.parent === null ? command.name() : `${lineOf(command.parent)} ${command.name()}`;
 }
 
-/** An empty one is what a script passes whose variable is not set. */
+/** A script passes an empty path if its variable is not set. */
 function parsePath(text: string): string {
   if (text === "") throw new InvalidArgumentError("It must be a path.");
   return text;
@@ -225,7 +227,7 @@ function parseSeconds(text: string): number {
   return seconds;
 }
 
-/** The options that stand anywhere on the line; the one nearest to the end counts. */
+/** The global options, from anywhere on the line; the last one wins. */
 export function globalOptions(command: Command): GlobalOptions {
   const chain: GlobalOptions[] = [];
   for (let at: Command | null = command; at !== null; at = at.parent) chain.unshift(globalValues(at));
@@ -242,7 +244,7 @@ function globalValues(command: Command): GlobalOptions {
   return Object.fromEntries(values) as unknown as GlobalOptions;
 }
 
-/** The id that the command line names first, for the next step that an error suggests. */
+/** The first ID on the command line, for the command that an error suggests. */
 export function namedApp(command: Command): string | undefined {
   const at = command.registeredArguments.findIndex((argument) => argument.name() === "id");
   const value: unknown = command.processedArgs[at];
@@ -253,7 +255,7 @@ export function namedApp(command: Command): string | undefined {
 const isCalled = (command: Command, word: string): boolean =>
   [command.name(), ...command.aliases()].includes(word);
 
-/** What people type who know other tools. */
+/** Command names of other tools. */
 const otherNames: Readonly<Record<string, string>> = {
   config: "app settings",
   cron: "schedule",
@@ -264,33 +266,33 @@ const otherNames: Readonly<Record<string, string>> = {
   update: "upgrade",
 };
 
-/** What is right with a command that belongs to another: `svc info` is `svc app info`. Commander guesses by letters alone. */
+/** The right command for a misplaced or unknown one: `svc info` is `svc app info`. Commander compares only letters. */
 export function suggestion(program: Command, word = ""): string | undefined {
   if (program.commands.some((command) => isCalled(command, word))) return undefined;
-  if (Object.hasOwn(otherNames, word)) return `It is: svc ${otherNames[word] ?? ""}`;
+  if (Object.hasOwn(otherNames, word)) return `Did you mean: svc ${otherNames[word] ?? ""}`;
   const known = program.commands.flatMap((group) =>
     group.commands.filter((command) => isCalled(command, word)),
   );
   const ofApps = known.find(({ parent }) => parent?.name() === "app");
   const lines = (ofApps === undefined ? known : [ofApps]).map(lineOf);
-  return lines.length === 0 ? undefined : `It is: ${lines.join(", or ")}`;
+  return lines.length === 0 ? undefined : `Did you mean: ${lines.join(", or ")}`;
 }
 
-/** Where what `svc status ID` was meant to show is to be found. Once the command line was parsed. */
+/** The right command for `svc status ID`. Call after parsing the command line. */
 export function statusOfApp(program: Command): string | undefined {
   const id = program.commands.find((command) => isCalled(command, "status"))?.args[0];
-  return id === undefined ? undefined : `How an app is: svc app info ${id}`;
+  return id === undefined ? undefined : `For one app: svc app info ${id}`;
 }
 
-/** Whether `--json` stands on a command line, which nothing has understood when it is wrong. */
+/** Whether `--json` is among the arguments; works for lines that could not be parsed. */
 export function asksForJson(args: readonly string[]): boolean {
   const end = args.indexOf("--");
   return args.slice(0, end < 0 ? args.length : end).includes("--json");
 }
 
 /**
- * `svc help nope` as `svc nope`, for Commander to say what is wrong: of the first it shows the help of all. And `svc help app start`
- * as `svc app help start`: it looks at one word only.
+ * Rewrites `svc help nope` as `svc nope`, so that Commander reports the error instead of showing the general
+ * help; and `svc help app start` as `svc app help start`, because Commander reads only one word after `help`.
  */
 export function withHelpAtItsPlace(program: Command, args: readonly string[]): readonly string[] {
   const find = (parent: Command, name: string) => parent.commands.find((command) => isCalled(command, name));

@@ -1,15 +1,15 @@
-/** Runs what a command does: with a context of its own, and errors said. */
+/** Runs the action of a command: creates its context and reports its errors. */
 import { CommandContext, type GlobalOptions } from "./context.ts";
-import { exitCodes } from "./exit-codes.ts";
-import { needsHelp, UsageError, whereHelpIs } from "./failure.ts";
+import { exitCodes } from "./output/exit-codes.ts";
+import { needsHelp, UsageError, helpHint } from "./output/failure.ts";
 import type { CliHost } from "./host.ts";
-import type { Client } from "./transport/client.ts";
+import type { Client } from "./client/client.ts";
 
 export interface ActionRun {
   readonly options: GlobalOptions;
-  /** How the command is called: `svc app logs`. */
+  /** The full name of the command: `svc app logs`. */
   readonly line: string;
-  /** The app that the command line names first, for the next step that an error suggests. */
+  /** The first app on the command line, for the command that an error suggests. */
   readonly app: string | undefined;
   /** Opens the service layer in this process. */
   readonly openInProcess: (host: CliHost) => Promise<Client>;
@@ -24,12 +24,12 @@ export async function runAction(
   await using context = new CommandContext(host, options, () => openInProcess(host));
   try {
     if (options.quiet === true && options.columns !== undefined)
-      throw new UsageError("--quiet is the first column alone: leave it or --columns out");
+      throw new UsageError("--quiet prints only the first column: use it or --columns");
     await action(context);
     return exitCodes.ok;
   } catch (error) {
     const exitCode = context.report(error, app);
-    if (needsHelp(error) && !context.json) context.note(whereHelpIs(line));
+    if (needsHelp(error) && !context.json) context.note(helpHint(line));
     return exitCode;
   }
 }

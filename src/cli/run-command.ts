@@ -1,15 +1,15 @@
-/** How a command gets its context: what it does is written without Commander. */
+/** How an action gets its context. Actions do not depend on Commander. */
 import type { CommandContext } from "./context.ts";
 import type { CliHost } from "./host.ts";
-import type { Client } from "./transport/client.ts";
+import type { Client } from "./client/client.ts";
 
-/** What a command does with its arguments and, last, its options. */
+/** The action of a command, with its arguments and, last, its options. */
 export type Action<Args extends readonly unknown[]> = (
   context: CommandContext,
   ...args: Args
 ) => Promise<void>;
 
-/** Makes an action of Commander's from one of ours: gives it its context and takes care of its errors. */
+/** Turns an action into one for Commander: passes the context and handles errors. */
 export type RunCommand = <Args extends readonly unknown[]>(
   action: Action<Args>,
 ) => (...args: unknown[]) => Promise<void>;
@@ -17,7 +17,7 @@ export type RunCommand = <Args extends readonly unknown[]>(
 export interface DaemonRun {
   /** Default: the mode's own. */
   readonly configFile: string | undefined;
-  /** True: the configuration is read and checked, and nothing is started. */
+  /** True: only read and check the configuration. */
   readonly checkOnly: boolean;
   readonly stop: AbortSignal;
 }
@@ -25,7 +25,7 @@ export interface DaemonRun {
 /** Runs the daemon until `stop` aborts. */
 export type RunDaemon = (run: DaemonRun) => Promise<void>;
 
-/** The daemon's part in this process, loaded by whoever needs it. */
+/** Parts of the daemon for this process, loaded when needed. */
 export interface CliDependencies {
   /** Opens the service layer in this process. */
   readonly openInProcess: (host: CliHost) => Promise<Client>;

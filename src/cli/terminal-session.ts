@@ -1,7 +1,7 @@
-/** A terminal of an app at the user's own. */
+/** Connects the user's terminal to a terminal of an app. */
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { ConsoleInputSchema } from "../../gen/svc/v1/app_pb.ts";
-import { exitCodes } from "./exit-codes.ts";
+import { exitCodes } from "./output/exit-codes.ts";
 import type { CommandContext } from "./context.ts";
 
 type ConsoleInput = MessageInitShape<typeof ConsoleInputSchema>;
@@ -13,27 +13,27 @@ export interface TerminalStart {
   readonly service: string;
 }
 
-/** Ctrl-P Ctrl-Q, as Docker's. */
+/** Ctrl-P Ctrl-Q, as in Docker. */
 const detachKeys = Buffer.of(0x10, 0x11);
 
-/** Of what is typed and has not left: a file that is piped in is read as it is taken. */
-const maxWaitingBytes = 2 ** 20;
+/** Limit in bytes for typed input that is not sent yet; input from a file is read as it is sent. */
+const maxBufferedBytes = 2 ** 20;
 
-/** What goes to the daemon: what is typed, how the window changes, what was shown. */
+/** Messages to the daemon: typed input, window sizes, and acknowledged output. */
 class Inputs {
   readonly #waiting: ConsoleInput[] = [];
-  readonly #onRoom: () => void;
+  readonly #onSpace: () => void;
   #waitingBytes = 0;
   #more = Promise.withResolvers<undefined>();
   #isOver = false;
 
-  /** @param onRoom called when there is room again */
-  constructor(onRoom: () => void) {
-    this.#onRoom = onRoom;
+  /** @param onSpace called when there is space again */
+  constructor(onSpace: () => void) {
+    this.#onSpace = onSpace;
   }
 
-  hasRoom(): boolean {
-    return this.#waitingBytes < maxWaitingBytes;
+  hasSpace(): boolean {
+    return this.#waitingBytes < maxBufferedBytes;
   }
 
   add(input: ConsoleInput): void {
@@ -54,28 +54,28 @@ class Inputs {
         this.#more = Promise.withResolvers();
         await this.#more.promise;
       } else {
-        const hadRoom = this.hasRoom();
+        const hadSpace = this.hasSpace();
         this.#waitingBytes -= input.data?.length ?? 0;
-        if (!hadRoom && this.hasRoom()) this.#onRoom();
+        if (!hadSpace && this.hasSpace()) this.#onSpace();
         yield input;
       }
     }
   }
 }
 
-/** Until the program ends, or the user lets go of it. @returns its exit code */
+/** Runs until the program ends or the user detaches. @returns the program's exit code */
 export async function runTerminal(context: CommandContext, start: TerminalStart): Promise<number> {
   const { AppService } = await import("../../gen/svc/v1/app_pb.ts");
   const { stdin, stdout, stderr } = context.host;
   const inputs = new Inputs(() => stdin.resume());
-  const keys = new Keys(inputs);
+  const keys = new DetachKeys(inputs);
   const isTerminal = stdin.isTTY && stdout.isTTY === true;
   const resize = (): void => inputs.add({ resize: sizeOf(stdout) });
   const type = (bytes: Buffer): void => {
     keys.type(bytes, isTerminal);
-    if (!inputs.hasRoom()) stdin.pause();
+    if (!inputs.hasSpace()) stdin.pause();
   };
-  // Without a window it has no say in how large a terminal is that others watch, too.
+  // Without a window, does not set the size of a terminal that others watch, too.
   const window = isTerminal ? { resize: sizeOf(stdout) } : { withoutTerminal: start.session === "shell" };
   inputs.add({ ...start, command: [...start.command], ...window });
   let shownBytes = 0;
@@ -101,7 +101,7 @@ export async function runTerminal(context: CommandContext, start: TerminalStart)
         shownBytes += output.value.length;
         inputs.add({ ack: BigInt(shownBytes) });
       } else if (output.case === "gap") {
-        stderr.write(`\r\n[${output.value.bytes} bytes were left out]\n`);
+        stderr.write(`\r\n[${output.value.bytes} bytes skipped]\n`);
       } else if (output.case === "exit") {
         exitCode = output.value.code;
         inputs.end();
@@ -124,8 +124,8 @@ export async function runTerminal(context: CommandContext, start: TerminalStart)
   return exitCode ?? exitCodes.failed;
 }
 
-/** Looks for the keys that let go. */
-class Keys {
+/** Detects the detach keys. */
+class DetachKeys {
   readonly #inputs: Inputs;
   readonly #detached = new AbortController();
   #held = false;
@@ -134,12 +134,12 @@ class Keys {
     this.#inputs = inputs;
   }
 
-  /** Aborts when the user lets go. */
+  /** Aborts when the user detaches. */
   get detached(): AbortSignal {
     return this.#detached.signal;
   }
 
-  /** @param isTerminal what comes from a file is typed as it is */
+  /** @param isTerminal false for a file, whose content is passed unchanged */
   type(bytes: Buffer, isTerminal: boolean): void {
     const all = this.#held ? Buffer.concat([detachKeys.subarray(0, 1), bytes]) : bytes;
     const at = isTerminal ? all.indexOf(detachKeys) : -1;

@@ -1,4 +1,4 @@
-/** From `google.api.http` to the REST route table, refusing what could never work. */
+/** Creates the REST route table from `google.api.http`, and rejects bindings that could never work. */
 import {
   ScalarType,
   type DescField,
@@ -8,11 +8,11 @@ import {
 } from "@bufbuild/protobuf";
 import { METHODS } from "node:http";
 import type { HttpRule } from "../../gen/google/api/http_pb.ts";
-import type { Route } from "../rest/route.ts";
-import { parseTemplate, type TemplateVariable } from "../rest/template.ts";
-import { textKindOf } from "../rest/text-value.ts";
+import type { Route } from "../server/rest/router.ts";
+import { parseTemplate, type TemplateVariable } from "../server/rest/template.ts";
+import { textKindOf } from "../server/rest/text-value.ts";
 
-/** A binding of the contract that cannot be served, named by its method. */
+/** A binding of the contract that cannot be served. The message starts with the method. */
 class RouteError extends Error {
   constructor(method: DescMethod, problem: string) {
     super(`${method.parent.typeName}.${method.name}: ${problem}`);
@@ -21,9 +21,9 @@ class RouteError extends Error {
 }
 
 /**
- * Every route of `services`, in the order of the contract.
- * @throws RouteError for a bad template, a variable, body or response_body that names no fitting field,
- *   a payload where HTTP has none, and two routes that take the same requests.
+ * All routes of `services`, in the order of the contract.
+ * @throws RouteError for a bad template, a variable, body or response_body that does not name a suitable field, a body for a
+ *   GET or HEAD request, and two routes that match the same requests
  */
 export function collectRoutes(
   services: Iterable<DescService>,
@@ -45,7 +45,7 @@ export function collectRoutes(
         if (other !== undefined) {
           throw new RouteError(
             method,
-            `${route.httpMethod} ${route.template.source} takes the same requests as ` +
+            `${route.httpMethod} ${route.template.source} matches the same requests as ` +
               `${other.httpMethod} ${other.template.source} of ${other.method.parent.typeName}.${other.method.name}`,
           );
         }
@@ -83,7 +83,7 @@ function patternOf(method: DescMethod, rule: HttpRule): [httpMethod: string, tem
   if (pattern.case !== "custom") return [pattern.case.toUpperCase(), pattern.value];
   const { kind, path } = pattern.value;
   if (!METHODS.includes(kind))
-    throw new RouteError(method, `the custom kind "${kind}" is no HTTP method that Node knows`);
+    throw new RouteError(method, `the custom kind "${kind}" is not an HTTP method that Node supports`);
   return [kind, path];
 }
 
@@ -95,13 +95,13 @@ function checkVariable(route: Route, variable: TemplateVariable): void {
     if (message === undefined) break;
     field = message.fields.find((candidate) => candidate.name === part);
     if (field === undefined) {
-      throw new RouteError(route.method, `the path variable "${name}" is no field of ${message.typeName}`);
+      throw new RouteError(route.method, `the path variable "${name}" is not a field of ${message.typeName}`);
     }
     message = field.fieldKind === "message" ? field.message : undefined;
     if (part !== variable.fieldPath.at(-1) && message === undefined) {
       throw new RouteError(
         route.method,
-        `the path variable "${name}" goes through "${part}", which is no message`,
+        `the path variable "${name}" goes through "${part}", which is not a message`,
       );
     }
   }
@@ -112,29 +112,32 @@ function checkVariable(route: Route, variable: TemplateVariable): void {
   if (variable.multi && field?.fieldKind === "scalar" && field.scalar !== ScalarType.STRING) {
     throw new RouteError(
       route.method,
-      `the path variable "${name}" takes several segments and must be a string`,
+      `the path variable "${name}" matches several segments, so it must be a string`,
     );
   }
 }
 
 function checkBody({ method, body, responseBody, httpMethod, template }: Route): void {
   if (body !== "" && (httpMethod === "GET" || httpMethod === "HEAD")) {
-    throw new RouteError(method, `${httpMethod} has no body`);
+    throw new RouteError(method, `${httpMethod} requests cannot have a body`);
   }
   if (body !== "" && body !== "*") {
     if (!method.input.fields.some((field) => field.name === body)) {
-      throw new RouteError(method, `body "${body}" is no field of ${method.input.typeName}`);
+      throw new RouteError(method, `body "${body}" is not a field of ${method.input.typeName}`);
     }
     if (template.variables.some((variable) => variable.fieldPath.join(".") === body)) {
       throw new RouteError(method, `"${body}" is both the body and a path variable`);
     }
   }
   if (responseBody !== "" && !method.output.fields.some((field) => field.name === responseBody)) {
-    throw new RouteError(method, `response_body "${responseBody}" is no field of ${method.output.typeName}`);
+    throw new RouteError(
+      method,
+      `response_body "${responseBody}" is not a field of ${method.output.typeName}`,
+    );
   }
 }
 
-/** A stream of requests is raw bytes over REST, and there is no way to have streams in both directions. */
+/** REST supports a stream of requests only as raw bytes, and does not support streams in both directions. */
 function checkStreams({ method, body }: Route): void {
   if (method.methodKind === "bidi_streaming") {
     throw new RouteError(method, "a stream in both directions cannot have a REST route");

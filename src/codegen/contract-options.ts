@@ -1,6 +1,6 @@
 /**
- * The options that our contract puts on methods and fields, read through the descriptors of the files at hand
- * instead of through generated code, so that the generator never needs its own output.
+ * Options of methods and fields in the contract. They are read through the given descriptors instead of generated code, so that
+ * the generator does not depend on its own output.
  */
 import {
   getOption,
@@ -13,7 +13,7 @@ import {
 import type { HttpRule } from "../../gen/google/api/http_pb.ts";
 import type { FieldRules, ReasonRule } from "../../gen/svc/v1/rules_pb.ts";
 
-/** Who may call a method, as `svc.v1.AccessLevel` names it. */
+/** Access level of a method, without the prefix of `svc.v1.AccessLevel`. */
 export type Access = "USER" | "ROOT" | "PRIMARY" | "PEER" | "CODE";
 
 export interface ContractOptions {
@@ -25,11 +25,11 @@ export interface ContractOptions {
   capability(method: DescMethod): string;
   /** `svc.v1.rules`. */
   rules(field: DescField): FieldRules | undefined;
-  /** `svc.v1.reasons`; empty for a field that says no reason. */
+  /** `svc.v1.reasons`; empty for a field that does not hold a reason. */
   reasons(field: DescField): readonly ReasonRule[];
   /** Whether `google.api.field_behavior` has REQUIRED. */
   isRequired(field: DescField): boolean;
-  /** Whether it has OUTPUT_ONLY: in requests the field is ignored. */
+  /** Whether `google.api.field_behavior` has OUTPUT_ONLY; requests ignore such a field. */
   isOutputOnly(field: DescField): boolean;
 }
 
@@ -37,7 +37,7 @@ export interface ContractOptions {
 const behaviors = { required: 2, outputOnly: 3 } as const;
 const accessLevels: readonly (Access | undefined)[] = [undefined, "USER", "ROOT", "PRIMARY", "PEER", "CODE"];
 
-/** Finds the options' definitions among `files`; an option that no file defines is set nowhere. */
+/** Reads options with the definitions in `files`. An option without a definition is never set. */
 export function readContractOptions(files: Iterable<DescFile>): ContractOptions {
   const extensions = new Map<string, DescExtension>();
   for (const file of files) {

@@ -1,42 +1,68 @@
 /**
- * Turns what protoc-gen-connect-openapi writes into the document that describes what the server does. The tool knows the
- * routes and what the contract says about them; parameters, bodies, answers, errors and schemas follow our decisions.
+ * Completes the output of protoc-gen-connect-openapi. That tool provides routes and comments; parameters, bodies, responses,
+ * errors and schemas are written here, because REST's JSON differs from ProtoJSON.
  */
 import { createFileRegistry, fromBinary, type DescField, type DescMessage } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
-import { hasRawAnswer } from "../rest/body-streams.ts";
-import { hasRawBody } from "../rest/bind.ts";
-import { findField } from "../rest/explain-json.ts";
-import type { Route } from "../rest/route.ts";
-import { textKindOf } from "../rest/text-value.ts";
+import { hasRawResponse } from "../server/rest/body-streams.ts";
+import { hasRawBody } from "../server/rest/bind.ts";
+import { findField } from "../server/rest/explain-json.ts";
+import type { Route } from "../server/rest/router.ts";
+import { textKindOf } from "../server/rest/text-value.ts";
 import { collectRoutes } from "./collect-routes.ts";
-import { readContractOptions, type Access, type ContractOptions } from "./contract-options.ts";
+import { readContractOptions, type ContractOptions } from "./contract-options.ts";
 import type { BaseDocument, Content, Document, Operation, Parameter, Schema } from "./openapi-document.ts";
 import { errorReferences, errorResponses, errorSchema, payloadMessages } from "./openapi-errors.ts";
 import { SchemaWriter, componentName, isInlined } from "./openapi-schemas.ts";
 
-const accessTexts: Readonly<Record<Access, string>> = {
-  USER: "Access: any identified caller; a regular user sees and changes what is their own.",
-  ROOT: "Access: a root context (a root peer on the socket, or any bearer token but a regular user's session).",
-  PRIMARY: "Access: the primary token, or a root peer on the socket.",
-  PEER: "Access: any peer of the socket; no bearer token.",
-  CODE: "Access: the code of a session as bearer token.",
-};
+/** Explains once what all operations have in common. */
+const introduction = `The daemon that runs the software of one Linux host.
 
-/** Code generators know this type where they do not know a range of types. */
+## Requests and responses
+
+Bodies are JSON unless an operation says otherwise. An unknown field or query parameter is a 400 that names it. \`HEAD\` works
+for each \`GET\`; any other method on a known path is a 405 (\`method_not_allowed\`) with an \`Allow\` header.
+The path of a console accepts only a WebSocket upgrade; any other request is a 426 (\`upgrade_required\`).
+
+## Errors
+
+An error body has \`error\` (a sentence for people), \`code\`, \`reason\` (for programs), and for some reasons a payload with the name
+of the reason. A request that is not valid HTTP, or whose headers are too large, is a 400, 408 or 431 without a body.
+
+## Authentication
+
+On the unix socket, the kernel identifies the caller, and no token is needed. Over TCP, only \`GET /healthz\`,
+\`GET /v1/openapi.json\` and \`GET /docs\` (this document) work without a bearer token.
+
+## Access levels
+
+Each operation names its access level, also as \`x-svc-access\`:
+
+- \`USER\`: any identified caller. Regular users see and change only their own objects; other users' objects are \`not_found\`.
+- \`ROOT\`: root on the socket, or any bearer token except the session of a regular user. Others get \`root_required\`.
+- \`PRIMARY\`: the primary token, or root on the socket. Other tokens and sessions get \`token_denied\`.
+- \`PEER\`: any user on the socket. Bearer tokens get \`token_denied\`.
+- \`CODE\`: a session code as bearer token. Others get \`token_denied\`.
+
+## Capabilities
+
+An operation with a capability, also as \`x-svc-capability\`, works if \`capabilities\` of \`GET /v1/status\` lists it. Otherwise it is
+a 501 (\`not_implemented\`).`;
+
+/** Code generators support this type, but not a range of types. */
 const rawType = "application/octet-stream";
-/** What raw answers are, where they are always the same. */
-const rawAnswerTypes: Readonly<Record<string, string>> = {
+/** Content types of raw responses that are always the same. */
+const rawResponseTypes: Readonly<Record<string, string>> = {
   "svc.v1.DaemonService.GetDaemonMetrics": "text/plain",
 };
 
-/** Fields that say how much of a list is wanted, and name nothing. */
+/** Fields that select a page of a list, and so do not name an object. */
 const pagingFields = new Set(["limit", "page_token"]);
 
 /**
- * @param base the tool's output
- * @param descriptors a serialised `google.protobuf.FileDescriptorSet` of the same contract
- * @throws Error when a route of the contract is not in `base`, which is then older than the contract
+ * @param base the output of protoc-gen-connect-openapi
+ * @param descriptors serialized `google.protobuf.FileDescriptorSet` of the same contract
+ * @throws Error if `base` lacks a route of the contract, because it is older than the contract
  */
 export function finishOpenApi(base: BaseDocument, descriptors: Uint8Array): Document {
   const files = createFileRegistry(fromBinary(FileDescriptorSetSchema, descriptors));
@@ -52,22 +78,14 @@ export function finishOpenApi(base: BaseDocument, descriptors: Uint8Array): Docu
     info: {
       title: "svc",
       version: "v1",
-      description:
-        "The daemon that runs the software of one Linux machine. Bodies and answers are JSON unless an operation says otherwise.\n\n" +
-        "An error is an object with `error`, `code` and `reason`, and the payload of the reason under its name. " +
-        "Unknown fields and query parameters are a 400 that names them. " +
-        "`HEAD` works wherever `GET` does; any other method on a known path is a 405 (`method_not_allowed`) with `Allow`. " +
-        "A console's path is a WebSocket's: anything else there is a 426 (`upgrade_required`). " +
-        "What is no HTTP, or has more headers than fit, is a 400, 408 or 431 without a body.\n\n" +
-        "On the unix socket the caller is known by its process, and no token is sent. Without a token, TCP answers only " +
-        "`GET /healthz`, `GET /v1/openapi.json` and `GET /docs`, which shows this document.",
+      description: unwrap(introduction),
       license: { name: "Apache-2.0", identifier: "Apache-2.0" },
     },
-    servers: [{ url: "http://127.0.0.1:8420", description: "The TCP listener at its default address" }],
+    servers: [{ url: "http://127.0.0.1:8420", description: "TCP listener at its default address" }],
     security: [{ bearer: [] }],
     tags: services.map((service) => ({
       name: service.name,
-      description: clean(base.tags.find((tag) => tag.name === service.typeName)?.description),
+      description: unwrap(base.tags.find((tag) => tag.name === service.typeName)?.description),
     })),
     paths: finishPaths(base, routes, options, schemas),
     components: {
@@ -75,10 +93,15 @@ export function finishOpenApi(base: BaseDocument, descriptors: Uint8Array): Docu
         bearer: {
           type: "http",
           scheme: "bearer",
-          description: "The primary token, or an access token made from it.",
+          description: "The primary token, an access token, or the token of a session.",
         },
       },
-      schemas: finishSchemas(base, routes, schemas),
+      schemas: {
+        Error: errorSchema(
+          files.getMessage("svc.v1.ErrorDetail")?.fields.flatMap((field) => options.reasons(field)) ?? [],
+        ),
+        ...finishSchemas(base, routes, schemas),
+      },
       responses: errorResponses(),
     },
   };
@@ -98,10 +121,10 @@ function finishPaths(
     const known = base.paths[path]?.[httpMethod];
     if (known === undefined) {
       throw new Error(
-        `openapi/base.json has no ${route.httpMethod} ${path}: it is older than the contract; generate where Go is installed`,
+        `openapi/base.json has no ${route.httpMethod} ${path}: it is older than the contract; install Go and run npm run gen`,
       );
     }
-    const operation = finishOperation(route, clean(known.description), options, schemas);
+    const operation = finishOperation(route, unwrap(known.description), options, schemas);
     // A method can have several routes.
     const { operationId } = operation;
     for (let n = 2; operationIds.has(operation.operationId); n++)
@@ -120,29 +143,29 @@ function finishOperation(
 ): Operation {
   const { method } = route;
   const access = options.access(method);
-  if (access === undefined)
-    throw new Error(`${method.parent.typeName}.${method.name} states no access level`);
+  if (access === undefined) throw new Error(`${method.parent.typeName}.${method.name} has no access level`);
   const capability = options.capability(method);
-  const notes = [accessTexts[access], ...(capability === "" ? [] : [`Capability: \`${capability}\`.`])];
+  const { summary, details } = splitComment(comment);
+  const label = `Access: \`${access}\`.${capability === "" ? "" : ` Capability: \`${capability}\`.`}`;
   const parameters = finishParameters(route, schemas);
   const requestBody = finishRequestBody(route, schemas);
   return {
     operationId: method.localName,
     tags: [method.parent.name],
-    summary: firstSentence(comment),
-    description: [comment, ...notes].join("\n\n"),
+    summary,
+    description: details === "" ? label : `${details}\n\n${label}`,
     "x-svc-access": access,
     ...(capability !== "" && { "x-svc-capability": capability }),
     ...(parameters.length > 0 && { parameters }),
     ...(requestBody !== undefined && { requestBody }),
     responses: {
-      200: { description: "Done.", content: answerContent(route, schemas) },
+      200: { description: "Success.", content: responseContent(route, schemas) },
       ...errorReferences({
         changes: route.httpMethod !== "GET",
         namesSomething: method.input.fields.some((field) => !pagingFields.has(field.name)),
         takesText: parameters.some(({ schema }) => schema.type === "string" || schema.type === "array"),
         isUpload: hasRawBody(route),
-        isDownload: hasRawAnswer(route),
+        isDownload: hasRawResponse(route),
       }),
     },
   };
@@ -174,7 +197,7 @@ function finishParameters({ method, template, body }: Route, schemas: SchemaWrit
   ];
 }
 
-/** Every field that a query can give, which are all but secrets; those of messages are dotted. */
+/** Every field that a query can set: all except secrets, which must not be in a URL. Fields of messages have dotted names. */
 function queryParameters(
   message: DescMessage,
   schemas: SchemaWriter,
@@ -190,7 +213,7 @@ function queryParameters(
     }
     const { description, ...schema } = schemas.field(field);
     const isList = field.fieldKind === "list";
-    const note = isList ? "Separated by commas; may also be repeated." : undefined;
+    const note = isList ? "Separate several values with commas, or repeat the parameter." : undefined;
     const text = [description, note].filter((each) => each !== undefined).join(" ");
     return [
       {
@@ -209,7 +232,7 @@ function finishRequestBody(route: Route, schemas: SchemaWriter): Operation["requ
   const { method, body, template } = route;
   if (body === "") return undefined;
   if (hasRawBody(route))
-    return { required: false, description: "The bare bytes, of any type.", content: rawContent(rawType) };
+    return { required: false, description: "Raw bytes of any type.", content: rawContent(rawType) };
   if (body !== "*") {
     const field = findField(method.input, body) as DescField;
     return {
@@ -228,10 +251,10 @@ function finishRequestBody(route: Route, schemas: SchemaWriter): Operation["requ
   };
 }
 
-function answerContent(route: Route, schemas: SchemaWriter): Content {
+function responseContent(route: Route, schemas: SchemaWriter): Content {
   const { method, responseBody } = route;
-  if (hasRawAnswer(route))
-    return rawContent(rawAnswerTypes[`${method.parent.typeName}.${method.name}`] ?? rawType);
+  if (hasRawResponse(route))
+    return rawContent(rawResponseTypes[`${method.parent.typeName}.${method.name}`] ?? rawType);
   const field = findField(method.output, responseBody);
   const schema: Schema =
     field === undefined ? { $ref: componentReference(method.output) } : schemas.field(field);
@@ -244,36 +267,36 @@ function rawContent(type: string): Content {
   return { [type]: { schema: { type: "string", format: "binary" } } };
 }
 
-/** Schemas of every message that a route or an error speaks of. What is both sent and received promises no more than a request. */
+/** Schemas of every message in a route or an error. A message in requests and responses gets the schema of a request. */
 function finishSchemas(
   base: BaseDocument,
   routes: readonly Route[],
   schemas: SchemaWriter,
 ): Record<string, Schema> {
   const requests = new Set<DescMessage>();
-  const answers = new Set<DescMessage>(payloadMessages.flatMap((message) => [...reachable([message])]));
+  const sent = new Set<DescMessage>(payloadMessages.flatMap((message) => [...reachable([message])]));
   for (const route of routes) {
     const { method } = route;
     if (route.body !== "" && !hasRawBody(route)) reachable([method.input], requests);
-    if (!hasRawAnswer(route)) reachable([method.output], answers);
+    if (!hasRawResponse(route)) reachable([method.output], sent);
   }
-  // The bodies of paths with variables are written where they stand, empty ones are not written.
+  // Bodies of paths with variables are inlined, and empty bodies are left out.
   const inline = new Set(
     routes.filter((route) => route.template.variables.length > 0).map((route) => route.method.input),
   );
-  const finished: Record<string, Schema> = { Error: errorSchema() };
+  const finished: Record<string, Schema> = {};
   const byName = (a: DescMessage, b: DescMessage): number => (componentName(a) < componentName(b) ? -1 : 1);
-  for (const message of [...requests, ...[...answers].filter((each) => !requests.has(each))].sort(byName)) {
+  for (const message of [...requests, ...[...sent].filter((each) => !requests.has(each))].sort(byName)) {
     const isUnnamed = inline.has(message) || (requests.has(message) && message.fields.length === 0);
-    if (isUnnamed && !answers.has(message)) continue;
-    const description = clean(base.components.schemas[message.typeName]?.description);
-    const schema = schemas.object(message.fields, requests.has(message) ? "request" : "answer");
+    if (isUnnamed && !sent.has(message)) continue;
+    const description = unwrap(base.components.schemas[message.typeName]?.description);
+    const schema = schemas.object(message.fields, requests.has(message) ? "request" : "response");
     finished[componentName(message)] = { ...schema, ...(description !== "" && { description }) };
   }
   return finished;
 }
 
-/** Adds the messages that `roots` are made of, themselves included. */
+/** Adds `roots` and all messages in their fields to `found`. */
 function reachable(roots: readonly DescMessage[], found = new Set<DescMessage>()): Set<DescMessage> {
   for (const message of roots) {
     if (found.has(message) || isInlined(message)) continue;
@@ -288,10 +311,10 @@ function reachable(roots: readonly DescMessage[], found = new Set<DescMessage>()
 
 function describeField(base: BaseDocument, field: DescField): string | undefined {
   const schema = base.components.schemas[field.parent.typeName];
-  return schema && (clean(findProperty(schema, field.jsonName)?.description) || undefined);
+  return schema && (unwrap(findProperty(schema, field.jsonName)?.description) || undefined);
 }
 
-/** The tool puts the members of a oneof into branches. */
+/** protoc-gen-connect-openapi puts the members of a oneof into branches. */
 function findProperty(schema: Schema, name: string): Schema | undefined {
   const found = schema.properties?.[name];
   if (found !== undefined) return found;
@@ -302,13 +325,18 @@ function findProperty(schema: Schema, name: string): Schema | undefined {
   return undefined;
 }
 
-/** A comment of the contract as running text. */
-function clean(comment: string | undefined): string {
-  return (comment ?? "").replaceAll(/\n /g, "\n").trim();
+/** A comment with one line per paragraph or list item. */
+function unwrap(comment: string | undefined): string {
+  return (comment ?? "")
+    .trim()
+    .replaceAll(/(?<!\n) *\n *(?![\n-])/g, " ")
+    .replaceAll(/ *\n */g, "\n");
 }
 
-function firstSentence(text: string): string {
-  return (text.split(/(?<=[.:;])\s/, 1)[0] ?? "").replace(/[.:;]$/, "");
+/** Splits off the first sentence of a method's comment, such as "List apps". */
+function splitComment(comment: string): { summary: string; details: string } {
+  const [, summary = "", details = ""] = /^([^]*?)\.(?:\s+([^]*))?$/.exec(comment) ?? [];
+  return { summary, details };
 }
 
 function componentReference(message: DescMessage): string {

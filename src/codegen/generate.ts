@@ -1,8 +1,7 @@
 /**
- * `npm run gen`: everything that follows from proto/ is written to gen/ and openapi/, the types of a manifest to gen/, and the
- * reference to docs/reference/.
- * All of it is built in a temporary directory first and only what changed is replaced, so that a failure leaves
- * the checkout as it was. With `--check` nothing is written: it fails when a committed file is not what comes out.
+ * `npm run gen` writes the code and OpenAPI document for proto/ to gen/ and openapi/, the types of a manifest to gen/, and the
+ * reference to docs/reference/. It builds everything in a temporary directory and then replaces only changed files, so that a
+ * failure does not change the checkout. `--check` writes nothing, and fails if a committed file differs from the output.
  */
 import { execFile, type ExecFileException } from "node:child_process";
 import { cp, mkdir, mkdtemp, readFile, readdir, rename, rm, writeFile } from "node:fs/promises";
@@ -30,7 +29,7 @@ try {
     ...(await replaceChanged("docs/reference", true)),
   ];
   if (check && stale.length > 0) {
-    console.error(`Not what \`npm run gen\` writes: ${stale.join(", ")}`);
+    console.error(`out of date: ${stale.join(", ")}; run: npm run gen`);
     process.exitCode = 1;
   } else if (!check) {
     console.log(stale.length === 0 ? "Nothing changed." : `Wrote ${stale.join(", ")}`);
@@ -49,9 +48,7 @@ async function generate(outDir: string): Promise<void> {
     () => false,
   );
   if (!hasGo) {
-    console.log(
-      "Go is not installed: openapi/openapi.json is finished from the committed openapi/base.json.",
-    );
+    console.log("Go is not installed; openapi/openapi.json is made from the committed openapi/base.json.");
     template.plugins = template.plugins.filter((plugin) => plugin.local[0] !== "go");
     await cp(join(root, "openapi/base.json"), join(outDir, "openapi/base.json"));
   }
@@ -63,7 +60,7 @@ async function generate(outDir: string): Promise<void> {
   ]);
 
   const schema = JSON.parse(
-    await readFile(join(root, "src/packages/manifest.schema.json"), "utf8"),
+    await readFile(join(root, "src/packages/manifest/manifest.schema.json"), "utf8"),
   ) as ManifestSchema;
   await writeFile(join(outDir, "gen/manifest-document.ts"), manifestTypes(schema));
   const base = JSON.parse(await readFile(join(outDir, "openapi/base.json"), "utf8")) as BaseDocument;
@@ -83,8 +80,8 @@ async function generate(outDir: string): Promise<void> {
 }
 
 /**
- * Brings `directory` of the checkout in line with the scratch directory (only says so under `--check`).
- * @param whole remove files that nobody generates any more
+ * Replaces the files in `directory` of the checkout that differ from the new ones, unless `--check` is set.
+ * @param whole whether to remove files that are not generated any more
  * @returns the paths that differed
  */
 async function replaceChanged(directory: string, whole: boolean): Promise<string[]> {
@@ -92,13 +89,13 @@ async function replaceChanged(directory: string, whole: boolean): Promise<string
   const fresh = await filesBelow(join(scratch, directory));
   for (const file of fresh) {
     const path = join(directory, file);
-    const wanted = await readFile(join(scratch, path));
+    const content = await readFile(join(scratch, path));
     const present = await readFile(join(root, path)).catch(() => undefined);
-    if (present !== undefined && wanted.equals(present)) continue;
+    if (present !== undefined && content.equals(present)) continue;
     differing.push(path);
     if (check) continue;
     await mkdir(dirname(join(root, path)), { recursive: true });
-    await writeFile(join(root, `${path}.new`), wanted);
+    await writeFile(join(root, `${path}.new`), content);
     await rename(join(root, `${path}.new`), join(root, path));
   }
   const gone = whole ? (await filesBelow(join(root, directory))).filter((file) => !fresh.includes(file)) : [];
@@ -117,7 +114,7 @@ async function filesBelow(directory: string): Promise<string[]> {
     .sort();
 }
 
-/** Runs a tool of the checkout in its root. @throws Error with what the tool printed, when it fails. */
+/** Runs a tool in the root of the checkout. @throws Error with the output of a tool that fails */
 async function run(command: string, args: readonly string[]): Promise<void> {
   const path = `${join(root, "node_modules/.bin")}:${process.env["PATH"] ?? ""}`;
   try {

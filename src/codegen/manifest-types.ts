@@ -1,4 +1,4 @@
-/** The types of a manifest as its author writes it, for the subset of JSON Schema that `manifest.schema.json` uses. */
+/** Types of a manifest as authors write it. Supports the subset of JSON Schema that `manifest.schema.json` uses. */
 interface Schema {
   readonly $ref?: string;
   readonly type?: string | readonly string[];
@@ -14,14 +14,14 @@ export interface ManifestSchema extends Schema {
   readonly definitions: Readonly<Record<string, Schema>>;
 }
 
-const head = `// Generated from src/packages/manifest.schema.json by src/codegen/manifest-types.ts; \`npm run gen\` writes it.
+const head = `// Generated from src/packages/manifest/manifest.schema.json by src/codegen/manifest-types.ts; \`npm run gen\` writes it.
 
 interface Extensible {
   [key: \`x-\${string}\`]: unknown;
 }
 `;
 
-/** An interface for the whole, and one for each definition that is an object with keys of its own, such as `PortDocument`. */
+/** An interface for the manifest, and one for each definition with `properties`, such as `PortDocument`. */
 export function manifestTypes(schema: ManifestSchema): string {
   const interfaces = Object.entries({ manifest: schema, ...schema.definitions })
     .filter(([, { properties }]) => properties !== undefined)
@@ -44,16 +44,16 @@ function fieldsOf({ properties = {}, required = [] }: Schema, whole: ManifestSch
 
 function typeOf(schema: Schema, whole: ManifestSchema): string {
   const name = schema.$ref?.replace("#/definitions/", "");
-  const said = name === undefined ? schema : (whole.definitions[name] ?? {});
-  const words = said.enum ?? (said.const === undefined ? [] : [said.const]);
-  if (words.length > 0) return words.map((word) => JSON.stringify(word)).join(" | ");
-  const types = [said.type ?? "unknown"].flat().map((type) => {
-    if (type === "array") return `Array<${typeOf(said.items ?? {}, whole)}>`;
+  const target = name === undefined ? schema : (whole.definitions[name] ?? {});
+  const values = target.enum ?? (target.const === undefined ? [] : [target.const]);
+  if (values.length > 0) return values.map((value) => JSON.stringify(value)).join(" | ");
+  const types = [target.type ?? "unknown"].flat().map((type) => {
+    if (type === "array") return `Array<${typeOf(target.items ?? {}, whole)}>`;
     if (type === "integer") return "number";
     if (type !== "object") return type;
-    if (said.properties === undefined)
-      return `Record<string, ${typeOf(said.additionalProperties || {}, whole)}>`;
-    return name === undefined ? `Extensible & { ${fieldsOf(said, whole).join(" ")} }` : nameOf(name);
+    if (target.properties === undefined)
+      return `Record<string, ${typeOf(target.additionalProperties || {}, whole)}>`;
+    return name === undefined ? `Extensible & { ${fieldsOf(target, whole).join(" ")} }` : nameOf(name);
   });
   return types.join(" | ");
 }

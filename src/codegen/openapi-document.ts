@@ -80,7 +80,7 @@ export interface Document {
   };
 }
 
-/** What protoc-gen-connect-openapi writes, as much of it as is kept. */
+/** The part of the output of protoc-gen-connect-openapi that is used. */
 export interface BaseDocument {
   tags: { name: string; description?: string }[];
   paths: Record<string, Record<string, { summary?: string; description?: string } | undefined> | undefined>;

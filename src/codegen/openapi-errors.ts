@@ -1,41 +1,48 @@
-/** The error answers of REST, for OpenAPI: one schema of the body, one response for each status. */
+/** Error responses of REST for OpenAPI: one schema of the body, one response for each status. */
 import type { DescMessage } from "@bufbuild/protobuf";
+import type { ReasonRule } from "../../gen/svc/v1/rules_pb.ts";
 import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
 import { payloadKinds } from "../error-payloads.ts";
 import { codeOf, statusOf } from "../errors.ts";
-import { statusByCode } from "../rest/errors.ts";
+import { statusByCode } from "../server/rest/errors.ts";
 import type { Response, Schema } from "./openapi-document.ts";
 import { componentName } from "./openapi-schemas.ts";
 
 const statuses: Readonly<Record<number, [name: string, description: string]>> = {
-  // Code generators put schemas and responses into one namespace: no name of a response may be one of a message.
+  // Code generators put schemas and responses into one namespace, so a response must not have the name of a message.
   400: [
     "BadRequest",
-    "The request breaks the contract, field by field in `invalid_request`, or the package that it names is none.",
+    "The request is not valid, or the package that it names is not valid. `invalid_request` lists each field.",
   ],
-  401: ["Unauthenticated", "No recognised bearer token, or a peer that is nobody here."],
-  403: ["Denied", "The caller may not do this, or came by way of a browser that may not."],
-  404: ["NotFound", "There is no such thing, or none that this caller may see."],
-  409: ["Conflict", "The state of things is in the way."],
-  412: ["Changed", "What was to be replaced is not what it was when it was read."],
+  401: [
+    "Unauthenticated",
+    "The bearer token is missing or not valid, or the user of the socket peer is unknown.",
+  ],
+  403: ["Denied", "The caller is not allowed to do this, or a web page of another origin sent the request."],
+  404: ["NotFound", "The object does not exist, or the caller may not see it."],
+  409: ["Conflict", "The current state does not allow the operation."],
+  412: ["Changed", "The file has changed since it was read."],
   413: [
     "BodyTooLarge",
-    "The body is larger than 1 MiB, or holds more than 65,536 fields, elements and brackets.",
+    "The body is larger than 1 MiB, or has more than 65,536 fields, elements and brackets.",
   ],
   415: ["UnsupportedMediaType", "The body is not JSON."],
-  416: ["RangeNotSatisfiable", "The range begins behind the end."],
-  429: ["TooMany", "A bound on requests, tokens or space is reached."],
-  431: ["HeadTooLarge", "The path and the query with the headers take more than 16 KiB. No body."],
+  416: ["RangeNotSatisfiable", "The range starts after the end."],
+  429: ["TooMany", "A limit on requests, objects or disk space is reached."],
+  431: ["HeadTooLarge", "Path, query and headers together exceed 16 KiB. The response has no body."],
   500: [
     "Internal",
-    "Something broke inside the daemon: its log has the cause under the request id of `internal`. Or what is kept of an archive is not what was written.",
+    "An internal error: the daemon's log has the cause under the request ID in `internal`. Or a stored archive or stored data is damaged.",
   ],
-  501: ["NotImplemented", "This daemon does not offer the method; see `capabilities` of the status."],
-  503: ["Unavailable", "Not now."],
-  504: ["DeadlineExceeded", "It took too long."],
+  501: [
+    "NotImplemented",
+    "This daemon does not implement the method; see `capabilities` of `GET /v1/status`.",
+  ],
+  503: ["Unavailable", "The daemon or a dependency is not available; try again later."],
+  504: ["DeadlineExceeded", "The call took longer than its deadline."],
 };
 
-/** The reasons that REST answers with a status. */
+/** The reasons with this status, as a sentence. */
 function reasonsOf(status: number): string {
   const reasons = ErrorDetailReasons.filter(
     (reason) => (statusOf(reason) ?? statusByCode[codeOf(reason)]) === status,
@@ -50,7 +57,7 @@ export const payloadMessages: readonly DescMessage[] = [
 /** The responses among the components, by name. */
 export function errorResponses(): Record<string, Response> {
   const requestId = {
-    description: "Names the request in the daemon's log.",
+    description: "ID of the request in the daemon's log.",
     schema: { type: "string" },
   };
   const challenge = { description: '`Bearer realm="svc"`', schema: { type: "string" } };
@@ -62,22 +69,22 @@ export function errorResponses(): Record<string, Response> {
         "X-Request-Id": requestId,
         ...(status === "401" && { "WWW-Authenticate": challenge }),
       };
-      // Refused before it is a request.
+      // The HTTP parser rejects the request before it has an ID.
       return [name, status === "431" ? { description } : { description, headers, content }];
     }),
   );
 }
 
 export interface OperationTraits {
-  /** Changes something: only then there is a conflict. */
+  /** Changes something, and so can conflict. */
   changes: boolean;
-  /** Names something that may not be there. */
+  /** Names an object, which may not exist. */
   namesSomething: boolean;
-  /** Takes text in its path or query. */
+  /** Has text in its path or query. */
   takesText: boolean;
-  /** Takes bare bytes, of any type and size. */
+  /** Accepts raw bytes of any type and size. */
   isUpload: boolean;
-  /** Answers with bare bytes. */
+  /** Returns raw bytes. */
   isDownload: boolean;
 }
 
@@ -93,7 +100,7 @@ export function errorReferences({
     ...(changes ? [] : ["409"]),
     ...(namesSomething ? [] : ["404"]),
     ...(takesText ? [] : ["431"]),
-    // Reading has no body, and an upload any.
+    // Reads have no body, and uploads accept any body.
     ...(changes && !isUpload ? [] : ["413", "415"]),
     ...(isUpload ? [] : ["412"]),
     ...(isDownload ? [] : ["416"]),
@@ -104,23 +111,30 @@ export function errorReferences({
   );
 }
 
-/** The body of every error. A reason that has a payload carries it under its own name. */
-export function errorSchema(): Schema {
+/**
+ * The body of every error. The payload of a reason is in the property with its name.
+ * @param reasons the reasons in the contract
+ */
+export function errorSchema(reasons: readonly ReasonRule[]): Schema {
   const payloads = Object.entries(payloadKinds).map(([reason, { schema: message }]): [string, Schema] => [
     reason,
     { $ref: `#/components/schemas/${componentName(message())}`, description: `Payload of \`${reason}\`.` },
   ]);
   return {
     type: "object",
-    description: "Why a request failed.",
+    description: "An error.",
     properties: {
-      error: { type: "string", description: "One plain sentence for people." },
+      error: { type: "string", description: "Message for people, one sentence." },
       code: {
         type: "string",
         enum: Object.keys(statusByCode),
-        description: "The code, as Connect and gRPC have it.",
+        description: "Error code, as in Connect and gRPC.",
       },
-      reason: { type: "string", enum: ErrorDetailReasons, description: "A machine word to switch on." },
+      reason: {
+        type: "string",
+        enum: ErrorDetailReasons,
+        description: `Reason for programs.\n\n${reasons.map(({ word, meaning }) => `- \`${word}\`: ${meaning}`).join("\n")}`,
+      },
       ...Object.fromEntries(payloads),
     },
     required: ["error", "code", "reason"],

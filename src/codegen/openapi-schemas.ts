@@ -1,6 +1,6 @@
 /**
- * JSON Schemas of messages and fields, as REST reads and writes them: 64-bit integers are integers (decision 4), rules are
- * printed, `oneof` is said with `not` so that the properties stay in one place, well-known types are what they look like.
+ * JSON Schemas of messages and fields, as REST reads and writes them. 64-bit integers are JSON numbers. `oneof` is expressed with
+ * `not`, so that all properties stay in one place. Well-known types have the schema of their JSON form.
  */
 import { ScalarType, type DescField, type DescMessage } from "@bufbuild/protobuf";
 import { FeatureSet_FieldPresence, isWrapperDesc } from "@bufbuild/protobuf/wkt";
@@ -20,7 +20,7 @@ const wellKnown: Readonly<Record<string, Schema>> = {
 
 const int32: Schema = { type: "integer", format: "int32", minimum: -(2 ** 31), maximum: 2 ** 31 - 1 };
 const uint32: Schema = { type: "integer", minimum: 0, maximum: 2 ** 32 - 1 };
-/** As far as JSON numbers are exact everywhere (RFC 8259, section 6); ours stay within (decision 4). */
+/** Range in which JSON numbers are exact everywhere (RFC 8259, section 6). All values of the contract are in it. */
 const maxExact = Number.MAX_SAFE_INTEGER;
 const int64: Schema = { type: "integer", format: "int64", minimum: -maxExact, maximum: maxExact };
 const uint64: Schema = { type: "integer", format: "int64", minimum: 0, maximum: maxExact };
@@ -42,20 +42,20 @@ const scalars: Readonly<Record<ScalarType, Schema>> = {
   [ScalarType.SINT64]: int64,
 };
 
-/** Where a schema stands: an answer always has the fields that have a meaning at zero (decision 5). */
-export type Direction = "request" | "answer";
+/** Use of a schema. A response always has its fields without presence, so that clients need no defaults. */
+export type Direction = "request" | "response";
 
 export class SchemaWriter {
   readonly #options: ContractOptions;
   readonly #describe: (field: DescField) => string | undefined;
 
-  /** @param describe what the contract says about a field */
+  /** @param describe returns the comment of a field in the contract */
   constructor(options: ContractOptions, describe: (field: DescField) => string | undefined) {
     this.#options = options;
     this.#describe = describe;
   }
 
-  /** Schema of an object with the given fields of a message. */
+  /** Schema of an object with some fields of a message. */
   object(fields: readonly DescField[], direction: Direction): Schema {
     const schema: Schema = { type: "object" };
     if (fields.length > 0) {
@@ -91,9 +91,10 @@ export class SchemaWriter {
     if (this.isRequired(field)) return true;
     if (direction === "request" && this.#options.rules(field)?.stated === true) return true;
     return (
-      direction === "answer" &&
+      direction === "response" &&
       field.presence === FeatureSet_FieldPresence.IMPLICIT &&
-      field.oneof === undefined
+      field.oneof === undefined &&
+      this.#options.rules(field)?.omitEmpty !== true
     );
   }
 
@@ -118,19 +119,19 @@ export class SchemaWriter {
       return schema;
     }
     const schema = withRules(singleSchema(field), rules, isRequired);
-    // Without presence, empty is absent: no pattern is asked of it.
+    // Without presence, empty means absent, so the pattern does not apply.
     const isOptional = !isRequired && field.presence === FeatureSet_FieldPresence.IMPLICIT;
     if (isOptional && rules?.pattern !== undefined) schema.pattern = `^(?:${rules.pattern})?$`;
     return schema;
   }
 }
 
-/** The name of a message among the components. */
+/** Name of a message in the components. */
 export function componentName(message: DescMessage): string {
   return message.typeName.slice(message.file.proto.package.length + 1).replaceAll(".", "_");
 }
 
-/** Whether REST writes a message as something else than an object of its fields. */
+/** Whether REST writes a message as something other than an object of its fields. */
 export function isInlined(message: DescMessage): boolean {
   return message.typeName in wellKnown || isWrapperDesc(message);
 }
@@ -144,7 +145,7 @@ function singleSchema(field: DescField): Schema {
 }
 
 function withRules(schema: Schema, rules: FieldRules | undefined, isRequired: boolean): Schema {
-  // A required string cannot be empty: without presence, empty is absent.
+  // Without presence, empty means absent, so a required string cannot be empty.
   const minLength =
     rules?.minLen ?? (isRequired && schema.type === "string" && schema.format === undefined ? 1 : undefined);
   if (minLength !== undefined && (rules?.in.length ?? 0) === 0) schema.minLength = minLength;
@@ -153,11 +154,11 @@ function withRules(schema: Schema, rules: FieldRules | undefined, isRequired: bo
   if (rules.lte !== undefined) schema.maximum = rules.lte;
   if (rules.maxLen !== undefined) schema.maxLength = rules.maxLen;
   if (rules.pattern !== undefined) schema.pattern = `^(?:${rules.pattern})$`;
-  if (rules.in.length > 0) schema.enum = rules.in;
+  if (rules.in.length > 0) schema.enum = rules.mayBeEmpty === true ? [...rules.in, ""] : rules.in;
   return schema;
 }
 
-/** The pairs of fields of which only one may be there. */
+/** Pairs of fields that exclude each other. */
 function exclusivePairs(fields: readonly DescField[]): [string, string][] {
   return fields.flatMap((field, index) =>
     fields

@@ -1,20 +1,20 @@
 /**
- * Our protoc plugin. From the contract it writes
+ * The protoc plugin of this project. It writes
  *
- * - `svc/v1/words.ts`: a constant list and a union type for every closed word set,
- * - `svc/v1/reasons.ts`: the code of every reason for which a call can fail,
- * - `svc/v1/methods.ts`: access level and capability of every method,
- * - `svc/v1/fields.ts`: the fields that a request need not or must say, beyond their rules,
- * - `svc/v1/routes.ts`: the REST route table,
- * - `svc/v1/calls.ts`: the unary calls that a REST client can make, as plain strings,
- * - `svc/v1/services.ts`: every service.
+ * - `svc/v1/words.ts`: a constant list and a union type for every closed set of values
+ * - `svc/v1/reasons.ts`: the code of every error reason
+ * - `svc/v1/methods.ts`: access level and capability of every method
+ * - `svc/v1/fields.ts`: the fields that requests ignore, and the lists that requests must have
+ * - `svc/v1/routes.ts`: the REST route table
+ * - `svc/v1/calls.ts`: the unary calls of REST clients, as plain strings
+ * - `svc/v1/services.ts`: every service
  */
 import type { DescField, DescFile, DescMethod, DescService } from "@bufbuild/protobuf";
 import { createEcmaScriptPlugin, runNodeJs, type GeneratedFile, type Schema } from "@bufbuild/protoplugin";
-import type { Route } from "../rest/route.ts";
+import type { Route } from "../server/rest/router.ts";
 import { collectRoutes } from "./collect-routes.ts";
 import { readContractOptions, type ContractOptions } from "./contract-options.ts";
-import { collectWordLists, withNested, type WordList } from "./word-lists.ts";
+import { collectValueLists, withNested, type ValueList } from "./value-lists.ts";
 
 const packageName = "svc.v1";
 
@@ -27,9 +27,9 @@ function generateTs(schema: Schema): void {
   const services = files.flatMap((file) => file.services);
   const options = readContractOptions(schema.allFiles);
 
-  printWords(
+  printValues(
     openFile(schema, "words"),
-    collectWordLists(files, (field) => {
+    collectValueLists(files, (field) => {
       const reasons = options.reasons(field).map(({ word }) => word);
       return reasons.length === 0 ? options.rules(field) : { in: reasons };
     }),
@@ -50,10 +50,10 @@ function openFile(schema: Schema, name: string): GeneratedFile {
   return file;
 }
 
-function printWords(f: GeneratedFile, lists: readonly WordList[]): void {
-  for (const { listName, typeName, words, field } of lists) {
-    f.print("/** The words of `", field.parent.typeName, ".", field.name, "`. */");
-    f.print(f.export("const", listName), " = ", JSON.stringify(words), " as const;");
+function printValues(f: GeneratedFile, lists: readonly ValueList[]): void {
+  for (const { listName, typeName, values, field } of lists) {
+    f.print("/** Values of `", field.parent.typeName, ".", field.name, "`. */");
+    f.print(f.export("const", listName), " = ", JSON.stringify(values), " as const;");
     f.print(f.export("type", typeName), " = (typeof ", listName, ")[number];");
     f.print();
   }
@@ -61,7 +61,7 @@ function printWords(f: GeneratedFile, lists: readonly WordList[]): void {
 
 function printReasons(f: GeneratedFile, files: readonly DescFile[], options: ContractOptions): void {
   const reasons = fieldsOf(files).flatMap((field) => options.reasons(field));
-  f.print("/** The one code of every reason, and its HTTP status where it is not the one of the code. */");
+  f.print("/** Code of every reason, and its HTTP status if it does not follow from the code. */");
   f.print(f.export("const", "reasonRules"), " = {");
   for (const { word, code, status } of reasons)
     f.print("  ", word, ": ", JSON.stringify({ code, status }), ",");
@@ -69,19 +69,19 @@ function printReasons(f: GeneratedFile, files: readonly DescFile[], options: Con
 }
 
 function printMethods(f: GeneratedFile, services: readonly DescService[], options: ContractOptions): void {
-  f.print("/** Who may call a method, and the capability that ships it (empty: part of the base). */");
+  f.print("/** Access level of a method, and its capability (empty: part of the base). */");
   f.print(f.export("interface", "MethodPolicy"), " {");
   f.print('  readonly access: "USER" | "ROOT" | "PRIMARY" | "PEER" | "CODE";');
   f.print("  readonly capability: string;");
   f.print("}");
   f.print();
-  f.print("/** Every method of the contract by its full name, `svc.v1.AppService/ListApps`. */");
+  f.print("/** Every method of the contract by its full name, such as `svc.v1.AppService/ListApps`. */");
   f.print(f.export("const", "methodPolicies"), " = {");
   for (const method of services.flatMap((service) => service.methods)) {
     const access = options.access(method);
     if (access === undefined) {
       throw new Error(
-        `${method.parent.typeName}.${method.name}: option (svc.v1.access) is missing; state who may call it`,
+        `${method.parent.typeName}.${method.name}: option (svc.v1.access) is missing; set an access level`,
       );
     }
     const policy = { access, capability: options.capability(method) };
@@ -102,13 +102,13 @@ function printFields(f: GeneratedFile, files: readonly DescFile[], options: Cont
       f.print("  ", JSON.stringify(`${field.parent.typeName}.${field.name}`), ",");
     f.print("]);");
   };
-  printSet("outputOnlyFields", "Fields that a request may say and that are ignored there.", (field) =>
+  printSet("outputOnlyFields", "Fields that requests may have, but that are ignored there.", (field) =>
     options.isOutputOnly(field),
   );
   f.print();
   printSet(
     "statedFields",
-    "Lists that a request must say, though they may be empty.",
+    "Lists that requests must have, even if they are empty.",
     (field) => options.rules(field)?.stated === true,
   );
 }
@@ -118,14 +118,14 @@ function fieldsOf(files: readonly DescFile[]): DescField[] {
 }
 
 function printRoutes(f: GeneratedFile, routes: readonly Route[]): void {
-  const routeType = f.import("Route", "../src/rest/route.ts", true);
-  f.print("/** Every REST route of the contract, templates parsed. */");
+  const routeType = f.import("Route", "../src/server/rest/router.ts", true);
+  f.print("/** Every REST route of the contract, with parsed templates. */");
   f.print(f.export("const", "routes"), ": readonly ", routeType, "[] = [");
   for (const { httpMethod, template, method, body, responseBody } of routes) {
     f.print("  {");
     f.print("    httpMethod: ", JSON.stringify(httpMethod), ",");
     f.print("    template: ", JSON.stringify(template), ",");
-    // The descriptors of a service are decoded with the first of its requests.
+    // A getter, so that the descriptors of a service are decoded only for its first request.
     f.print(
       "    get method() { return ",
       f.importSchema(method.parent),
@@ -140,22 +140,19 @@ function printRoutes(f: GeneratedFile, routes: readonly Route[]): void {
   f.print("];");
 }
 
-/** Loading the descriptors takes as long as starting Node itself: who only calls needs none of them. */
+/** Plain strings, because loading the descriptors takes as long as starting Node, and a client does not need them. */
 function printCalls(f: GeneratedFile, routes: readonly Route[]): void {
   const calls = new Map<string, Route>();
   for (const route of routes.filter(isPlainCall)) {
     const { method } = route;
     const other = calls.get(method.localName)?.method;
     if (other !== undefined && other !== method)
-      throw new Error(`${fullName(method)} and ${fullName(other)} would be one call`);
-    // A further binding is another way to the same.
-    // Where a request may hold a secret, the way that has a body.
+      throw new Error(`${fullName(method)} and ${fullName(other)} would have the same call name`);
+    // Of several bindings of a method, use the first; for a request with a secret, use the one with a body.
     const isSecret = method.input.fields.some((field) => field.proto.options?.debugRedact === true);
     if (other === undefined || (isSecret && route.body !== "")) calls.set(method.localName, route);
   }
-  f.print(
-    "/** The unary methods that REST reaches in JSON, by name: the contract's own binding of each, as plain strings. */",
-  );
+  f.print("/** Unary JSON methods of REST by name, each with one binding as plain strings. */");
   f.print(f.export("const", "restCalls"), " = {");
   for (const [name, { method, httpMethod, template, body }] of calls) {
     const call = { service: method.parent.typeName, method: name, httpMethod, path: template.source, body };
@@ -163,7 +160,7 @@ function printCalls(f: GeneratedFile, routes: readonly Route[]): void {
   }
   f.print("} as const;");
   f.print();
-  f.print("/** Their types, and how their messages name fields in JSON. */");
+  f.print("/** Types of the methods above, and how their messages name fields in JSON. */");
   f.print(f.export("interface", "RestMethods"), " {");
   for (const [name, { method }] of calls) {
     const service = f.importSchema(method.parent, true);
@@ -183,7 +180,7 @@ function printCalls(f: GeneratedFile, routes: readonly Route[]): void {
   f.print("}");
 }
 
-/** Whose request is fields, all of which ride in its path, its query or its whole body. */
+/** Whether a call is unary JSON, with its request in the path, the query or the whole body. */
 function isPlainCall({ method, template, body, responseBody }: Route): boolean {
   const isRaw = [method.input, method.output].some(({ typeName }) => typeName === "google.api.HttpBody");
   const isPlainPath = template.variables.every(({ fieldPath, multi }) => fieldPath.length === 1 && !multi);
@@ -192,7 +189,7 @@ function isPlainCall({ method, template, body, responseBody }: Route): boolean {
   );
 }
 
-/** Of most words, as a file may quote a message of the other kind; names of one word are the same in both. */
+/** How most field names of a file are written. A file may use a message of another file with the other naming. */
 function namingOf({ messages }: DescFile): "snake" | "camel" {
   const names = [...withNested(messages)].flatMap(({ fields }) => fields.map(({ jsonName }) => jsonName));
   const count = (pattern: RegExp): number => names.filter((name) => pattern.test(name)).length;
@@ -201,7 +198,7 @@ function namingOf({ messages }: DescFile): "snake" | "camel" {
 
 function printServices(f: GeneratedFile, services: readonly DescService[]): void {
   const serviceType = f.import("DescService", "@bufbuild/protobuf", true);
-  f.print("/** Every service of the contract with its descriptors. Costly to load. */");
+  f.print("/** Every service of the contract with its descriptors. Slow to load. */");
   f.print(f.export("const", "services"), ": readonly ", serviceType, "[] = [");
   for (const service of services) f.print("  ", f.importSchema(service), ",");
   f.print("];");

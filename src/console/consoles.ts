@@ -1,46 +1,57 @@
-/** Sessions at the terminals of apps (S 2.9, 5.4; decisions 28): whatever carries them, it is this. */
+/**
+ * Console sessions: shells, attached terminals and live logs of apps, independent of the transport that carries them.
+ */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { ConsoleInput, ConsoleOutputSchema } from "../../gen/svc/v1/app_pb.ts";
-import type { AppCaller } from "../apps/app-registry.ts";
-import type { AppPaths } from "../apps/app-paths.ts";
-import type { Apps } from "../apps/apps.ts";
+import type { AppCaller } from "../apps/records/app-registry.ts";
+import type { AppPaths } from "../apps/records/app-paths.ts";
+import type { AppLogs } from "../apps/lifecycle/app-logs.ts";
+import type { AppFinder } from "../apps/records/app-finder.ts";
+import type { AppRuntimes } from "../apps/records/app-runtimes.ts";
 import { SvcError, invalidField } from "../errors.ts";
-import type { Identities } from "../identity/identities.ts";
+import type { UserHelpers } from "../run-as/user-helpers.ts";
 import { Tally } from "../lib/tally.ts";
 import type { Terminal, TerminalSize } from "../lib/terminal.ts";
-import { Ticker } from "../lib/ticker.ts";
-import { unlessAborted } from "../lib/unless-aborted.ts";
+import { Ticker } from "../lib/clock.ts";
+import { unlessAborted } from "../lib/abort.ts";
 import { OutputWindow } from "./output-window.ts";
 import { Recording } from "./recording.ts";
 
 export type ConsoleOutputInit = MessageInitShape<typeof ConsoleOutputSchema>;
 
-/** Of one app. */
+/** Per app. */
 const maxSessionsOfApp = 32;
 const logTail = 1_000;
 const maxWindow = 1_000;
-/** Within a second of its app's removal a session has ended. */
-const lookIntervalMs = 500;
-/** Behind the exit, for the client's own end: some take what is closed before that for broken, and lose the exit. */
-const farewellMs = 1_000;
-/** Milliseconds from one end of what is typed to the next. */
-const endAgainMs = [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000];
+/**
+ * How often a session checks that its app is still installed, so that it ends within a second of the app's removal.
+ */
+const checkIntervalMs = 500;
+/**
+ * How long to wait after the exit for the client to close its side: some clients treat an earlier close as an error
+ * and lose the exit code.
+ */
+const clientCloseMs = 1_000;
+/** Milliseconds between repeated ends of input. */
+const repeatEndMs = [250, 500, 1_000, 2_000, 4_000, 8_000, 16_000];
 
 interface Session {
   readonly first: ConsoleInput;
   readonly inputs: AsyncIterator<ConsoleInput>;
   readonly window: OutputWindow;
   readonly caller: AppCaller;
-  /** Aborts when the client goes, or may not be here any more. */
+  /** Aborts when the client disconnects or loses access. */
   readonly signal: AbortSignal;
 }
 
 export interface ConsolesOptions {
-  readonly apps: Apps;
-  readonly identities: Identities;
+  readonly finder: Pick<AppFinder, "find" | "has">;
+  readonly logs: Pick<AppLogs, "follow">;
+  readonly runtimes: Pick<AppRuntimes, "openTerminal">;
+  readonly userHelpers: UserHelpers;
   readonly paths: Pick<AppPaths, "appDir">;
-  /** Sessions of a user at a time; root's are not counted. */
+  /** Concurrent sessions of a user; root's are not counted. */
   readonly maxPerUser: number;
 }
 
@@ -54,23 +65,24 @@ export class Consoles {
   }
 
   /**
-   * Opens what the first message says, and shows it until its end.
-   * @throws SvcError `not_found`, `too_many` beyond 32 sessions of an app, or those that a user may have, and as {@link Apps.openTerminal}
+   * Opens the session that the first message names, and streams its output until it ends.
+   * @throws SvcError `not_found`; `too_many` beyond 32 sessions of an app or the user's limit; and as {@link
+   *   AppRuntimes.openTerminal}
    */
   async *attach(
     messages: AsyncIterable<ConsoleInput>,
     caller: AppCaller,
     signal: AbortSignal,
   ): AsyncGenerator<ConsoleOutputInit, void> {
-    const { apps } = this.#options;
+    const { finder } = this.#options;
     const inputs = messages[Symbol.asyncIterator]();
     const first = firstOf(await inputs.next());
     const { appId } = first;
-    await apps.record(appId, caller);
-    using _place = this.#takePlace(appId, caller);
+    await finder.find(appId, caller);
+    using _place = this.#openSlot(appId, caller);
     const removed = new AbortController();
-    await using _watch = new Ticker(lookIntervalMs, () => {
-      if (!apps.has(appId, caller)) removed.abort(appRemoved(appId));
+    await using _watch = new Ticker(checkIntervalMs, () => {
+      if (!finder.has(appId, caller)) removed.abort(appRemoved(appId));
       return Promise.resolve();
     });
     const either = AbortSignal.any([signal, removed.signal]);
@@ -88,12 +100,9 @@ export class Consoles {
   }: Session): AsyncGenerator<ConsoleOutputInit, void> {
     yield { output: { case: "opened", value: { interactive: false } } };
     const taking = take(inputs, ({ ack }) => window.acknowledge(Number(ack)));
-    for await (const { lines, missedBytes } of this.#options.apps.followLogs(
-      first.appId,
-      { tail: logTail },
-      caller,
-      signal,
-    )) {
+    const { finder, logs } = this.#options;
+    const app = await finder.find(first.appId, caller);
+    for await (const { lines, missedBytes } of logs.follow(app, { tail: logTail }, signal)) {
       if (missedBytes > 0) yield { output: { case: "gap", value: { bytes: BigInt(missedBytes) } } };
       if (lines.length === 0) continue;
       const data = Buffer.from(lines.map(({ text }) => `${text}\r\n`).join(""));
@@ -101,7 +110,7 @@ export class Consoles {
       await unlessAborted(window.sent(data.length), signal);
     }
     yield { output: { case: "exit", value: { code: 0 } } };
-    await farewell(taking, signal);
+    await waitForClose(taking, signal);
   }
 
   async *#showTerminal(
@@ -110,13 +119,14 @@ export class Consoles {
   ): AsyncGenerator<ConsoleOutputInit, void> {
     const { appId, command, service, resize, withoutTerminal } = first;
     if (withoutTerminal && kind !== "shell")
-      throw invalidField("without_terminal", "is for shells: what is attached to has a terminal");
+      throw invalidField("without_terminal", "is valid only for shells: an attached app has a terminal");
     const size = resize !== undefined && isSize(resize) ? resize : undefined;
     const request = { session: kind, command, service, withoutTerminal, ...(size && { size }) };
-    await using terminal = await this.#options.apps.openTerminal(appId, request, caller);
+    const { finder, runtimes } = this.#options;
+    await using terminal = await runtimes.openTerminal(await finder.find(appId, caller), request);
     await using recording = await this.#record(first, size, caller);
     const signal = recording === undefined ? left : AbortSignal.any([left, recording.broken]);
-    // Its owner may have stopped what writes it.
+    // The app's owner may have stopped the process that writes the recording.
     const written = (work: Promise<void> = Promise.resolve()): Promise<void> => unlessAborted(work, signal);
     yield { output: { case: "opened", value: { interactive: true, recording: recording?.path ?? "" } } };
     const over = new AbortController();
@@ -127,7 +137,7 @@ export class Consoles {
       const next = await unlessAborted(output.next(), signal);
       if (next.done === true) break;
       if ("missedBytes" in next.value) {
-        await written(recording?.mark(`${next.value.missedBytes} bytes were left out`));
+        await written(recording?.mark(`${next.value.missedBytes} bytes were dropped`));
         yield { output: { case: "gap", value: { bytes: BigInt(next.value.missedBytes) } } };
         continue;
       }
@@ -139,7 +149,7 @@ export class Consoles {
     const code = await unlessAborted(terminal.exitCode, signal);
     await written(recording?.mark(`exit code ${code}`));
     yield { output: { case: "exit", value: { code } } };
-    await farewell(typing, signal);
+    await waitForClose(typing, signal);
   }
 
   async #record(
@@ -147,14 +157,14 @@ export class Consoles {
     size: TerminalSize | undefined,
     caller: AppCaller,
   ): Promise<Recording | undefined> {
-    const { apps, identities, paths } = this.#options;
-    const { runUid, manifest } = await apps.record(appId, caller);
+    const { finder, userHelpers, paths } = this.#options;
+    const { runUid, manifest } = await finder.find(appId, caller);
     if (manifest.console?.record !== true) return undefined;
     const appDir = paths.appDir(appId);
-    return Recording.open(identities, { appId, uid: runUid, appDir, session, ...(size && { size }) });
+    return Recording.open(userHelpers, { appId, uid: runUid, appDir, session, ...(size && { size }) });
   }
 
-  #takePlace(appId: string, { uid, root }: AppCaller): Disposable {
+  #openSlot(appId: string, { uid, root }: AppCaller): Disposable {
     if (this.#ofApps.of(appId) >= maxSessionsOfApp) {
       throw tooMany(`app "${appId}" has ${maxSessionsOfApp} console sessions`);
     }
@@ -175,13 +185,13 @@ function tooMany(what: string): SvcError {
   return new SvcError("too_many", `${what}: end one first`);
 }
 
-/** Waits for the client to end its own side, or a moment. */
-async function farewell(ending: Promise<unknown>, signal: AbortSignal): Promise<void> {
-  const moment = AbortSignal.any([signal, AbortSignal.timeout(farewellMs)]);
+/** Waits for the client to close its side, at most {@link clientCloseMs}. */
+async function waitForClose(ending: Promise<unknown>, signal: AbortSignal): Promise<void> {
+  const moment = AbortSignal.any([signal, AbortSignal.timeout(clientCloseMs)]);
   await unlessAborted(ending, moment).catch(() => undefined);
 }
 
-/** Hands on what comes to a terminal. */
+/** Forwards the client's input to the terminal. */
 async function type(
   inputs: AsyncIterator<ConsoleInput>,
   terminal: Terminal,
@@ -189,6 +199,13 @@ async function type(
   recording: Recording | undefined,
   over: AbortSignal,
 ): Promise<void> {
+  let isEnding = false;
+  // One at a time: each waits for as long as the program reads nothing.
+  const end = (): void => {
+    if (isEnding) return;
+    isEnding = true;
+    void endInput(terminal, over).then(() => (isEnding = false));
+  };
   const isWhole = await take(inputs, async ({ data, resize, ack, endOfInput }) => {
     if (ack > 0) window.acknowledge(Number(ack));
     if (resize !== undefined && isSize(resize)) {
@@ -196,19 +213,20 @@ async function type(
       await recording?.resize(resize);
     }
     if (data.length > 0) await window.openFor(terminal.write(data));
-    if (endOfInput) void endInput(terminal, over);
+    if (endOfInput) end();
   });
-  if (isWhole) void endInput(terminal, over);
+  if (isWhole) end();
 }
 
 /**
- * A terminal knows no end of what is typed: ^D ends one read of it. Who reads later has lost it, or who changes the terminal's
- * mode before, as interpreters do when they start; and behind an unfinished line it only ends the line.
+ * A terminal has no end of input: ^D ends one read of it. A program that reads later misses it, and so does one that
+ * changes the terminal's mode first, as interpreters do at their start. After an unfinished line, ^D only ends the
+ * line. So it is repeated.
  */
 async function endInput(terminal: Terminal, over: AbortSignal): Promise<void> {
   try {
     await terminal.endInput();
-    for (const ms of endAgainMs) {
+    for (const ms of repeatEndMs) {
       await sleep(ms, undefined, { signal: over });
       await terminal.endInput();
     }
@@ -217,7 +235,7 @@ async function endInput(terminal: Terminal, over: AbortSignal): Promise<void> {
   }
 }
 
-/** Takes each message that comes. @returns whether the client has said that no more come, instead of going away */
+/** Handles each message of the client. @returns whether the client ended its input, instead of disconnecting */
 async function take(
   inputs: AsyncIterator<ConsoleInput>,
   each: (input: ConsoleInput) => Promise<void> | void,
@@ -229,7 +247,7 @@ async function take(
       await each(next.value);
     }
   } catch {
-    // That the client is gone is heard where its output goes.
+    // The output side reports that the client disconnected.
     return false;
   }
 }
@@ -242,7 +260,7 @@ function firstOf(
     throw invalidField("app_id", "the first message must name an app");
   const { session } = first;
   if (session !== "logs" && session !== "attach" && session !== "shell") {
-    throw invalidField("session", "the first message must say what to open");
+    throw invalidField("session", "the first message must name the session to open");
   }
   return { ...first, session };
 }

@@ -1,44 +1,44 @@
-/** How far output may run ahead of a client that says what it has shown. */
+/** How far output may run ahead of a client that acknowledges what it has shown. */
 const windowBytes = 128 * 1024;
 
 export class OutputWindow {
   #sentBytes = 0;
-  /** Infinity while the client has not said anything: what carries the bytes holds them back then. */
+  /** Infinity until the first acknowledgement: until then only the transport limits the output. */
   #limitBytes = Infinity;
-  #room = Promise.withResolvers<undefined>();
-  #isOpen = false;
+  #opened = Promise.withResolvers<undefined>();
+  #isSuspended = false;
 
-  /** The client has shown so many bytes since the beginning. */
+  /** The client has shown this many bytes since the start of the session. */
   acknowledge(bytes: number): void {
     const shown = Math.min(bytes, this.#sentBytes);
     this.#limitBytes = Math.max(this.#limitBytes === Infinity ? 0 : this.#limitBytes, shown + windowBytes);
-    if (this.#hasRoom) this.#room.resolve(undefined);
+    if (this.#isOpen) this.#opened.resolve(undefined);
   }
 
-  /** Counts bytes that go out; resolves, at once as a rule, when the next ones may. */
+  /** Counts sent bytes; resolves, usually at once, when more may be sent. */
   async sent(bytes: number): Promise<void> {
     this.#sentBytes += bytes;
-    while (!this.#hasRoom) {
-      this.#room = Promise.withResolvers();
-      await this.#room.promise;
+    while (!this.#isOpen) {
+      this.#opened = Promise.withResolvers();
+      await this.#opened.promise;
     }
   }
 
   /**
-   * Holds nothing back while `work` waits: what the client has shown may be said behind what it types, and a program may take
-   * no more of that before what it prints is taken.
+   * Suspends the window while `work` runs: acknowledgements arrive behind the client's input, and a program may not
+   * read more input before its output is read.
    */
   async openFor(work: Promise<void>): Promise<void> {
-    this.#isOpen = true;
-    this.#room.resolve(undefined);
+    this.#isSuspended = true;
+    this.#opened.resolve(undefined);
     try {
       await work;
     } finally {
-      this.#isOpen = false;
+      this.#isSuspended = false;
     }
   }
 
-  get #hasRoom(): boolean {
-    return this.#isOpen || this.#sentBytes < this.#limitBytes;
+  get #isOpen(): boolean {
+    return this.#isSuspended || this.#sentBytes < this.#limitBytes;
   }
 }

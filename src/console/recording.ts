@@ -1,22 +1,24 @@
-/** What a session showed, as asciicast v2 (docs.asciinema.org/manual/asciicast/v2), in a file of the app's owner. */
+/**
+ * Recordings of console sessions as asciicast v2 (docs.asciinema.org/manual/asciicast/v2), files of the app's owner.
+ */
 import { randomBytes } from "node:crypto";
 import { StringDecoder } from "node:string_decoder";
 import { SvcError } from "../errors.ts";
-import type { Identities } from "../identity/identities.ts";
+import type { UserHelpers } from "../run-as/user-helpers.ts";
 import { defaultTerminalSize, type Terminal, type TerminalSize } from "../lib/terminal.ts";
-import { unlessAborted } from "../lib/unless-aborted.ts";
+import { unlessAborted } from "../lib/abort.ts";
 import { appTree } from "../runtimes/app-tree.ts";
 
-/** Of one recording, its last mark included. */
+/** Per recording, its last mark included. */
 const maxBytes = 8 * 2 ** 20;
 const markBytes = 256;
-/** Of an app; the oldest go. */
-const maxKept = 40;
+/** Recordings per app; the oldest are deleted. */
+const maxRecordings = 40;
 const openMs = 10_000;
-/** In the app's directory. */
+/** Relative to the app's directory. */
 const directory = `${appTree.logs}/console`;
 
-/** Run as the owner: nobody else's hands are in the app's directory. */
+/** Runs as the owner, because only the owner works in the app's directory. */
 const writer = `umask 077
 mkdir -p console && cd console || exit 1
 ls -1 | grep '\\.cast$' | sort -r | tail -n +"$2" | while IFS= read -r old; do rm -f -- "./$old"; done
@@ -27,18 +29,21 @@ exec cat >> "$1"`;
 
 export interface RecordedSession {
   readonly appId: string;
-  /** Whose directory and identity it is. */
+  /** Owner of the app's directory; the writer runs as this user. */
   readonly uid: number;
-  /** Of the app, absolute. */
+  /** The app's directory, absolute. */
   readonly appDir: string;
   readonly session: string;
   readonly size?: TerminalSize;
 }
 
 export class Recording implements AsyncDisposable {
-  /** In the app's directory. */
+  /** Relative to the app's directory. */
   readonly path: string;
-  /** Aborts with an SvcError when what writes it has ended, be it by a full disk or by its owner: a session does not go on without. */
+  /**
+   * Aborts with an SvcError when the writer exits, because of a full disk or because the owner stopped it: the
+   * session must not continue unrecorded.
+   */
   readonly broken: AbortSignal;
   readonly #file: Terminal;
   readonly #startedMs = performance.now();
@@ -51,31 +56,34 @@ export class Recording implements AsyncDisposable {
     const broken = new AbortController();
     this.broken = broken.signal;
     const end = (cause: unknown): void => broken.abort(why(cause));
-    file.exitCode.then((code) => end(new Error(`what writes it ended with ${code}`)), end);
+    file.exitCode.then((code) => end(new Error(`the writer exited with code ${code}`)), end);
   }
 
-  /** @throws SvcError `unavailable` when it cannot be written: a session that is to be recorded is not held without */
-  static async open(identities: Identities, recorded: RecordedSession): Promise<Recording> {
+  /**
+   * @throws SvcError `unavailable` when the file cannot be written: a session that must be recorded does not start
+   *   without
+   */
+  static async open(userHelpers: UserHelpers, recorded: RecordedSession): Promise<Recording> {
     const { appId, uid, appDir, session, size = defaultTerminalSize } = recorded;
     const startedAtMs = Date.now();
     const time = new Date(startedAtMs).toISOString().replaceAll(/[-:]|\.\d+/g, "");
     const name = `${time}-${session}-${randomBytes(4).toString("hex")}.cast`;
-    const argv = ["/bin/sh", "-c", writer, "sh", name, String(maxKept)];
+    const argv = ["/bin/sh", "-c", writer, "sh", name, String(maxRecordings)];
     const why = (cause: unknown): SvcError => {
       const message = `app "${appId}" has its consoles recorded, and nothing can be written to its ${directory}`;
       return new SvcError("unavailable", message, { cause });
     };
-    const file = await identities.openTerminal(uid, { argv, cwd: `${appDir}/${appTree.logs}`, env: {} });
+    const file = await userHelpers.openTerminal(uid, { argv, cwd: `${appDir}/${appTree.logs}`, env: {} });
     const said = file.output[Symbol.asyncIterator]();
     try {
       const first = await unlessAborted(said.next(), AbortSignal.timeout(openMs));
       if (first.done === true || !("data" in first.value) || first.value.isError === true)
-        throw new Error("it does not begin");
+        throw new Error("the writer did not start");
     } catch (cause) {
       await file[Symbol.asyncDispose]();
       throw why(cause);
     }
-    // Its end is known once all that it says was read, such as that the disk is full.
+    // The writer's exit code arrives only after all its output was read, such as an error about a full disk.
     void readToEnd(said).catch(() => undefined);
     const recording = new Recording(`${directory}/${name}`, file, why);
     await recording.#write({
@@ -88,7 +96,7 @@ export class Recording implements AsyncDisposable {
     return recording;
   }
 
-  /** Resolves when it is written. */
+  /** Resolves when the output is written. */
   async show(bytes: Uint8Array, isError: boolean): Promise<void> {
     const text = this.#shown[isError ? "e" : "o"].write(bytes);
     if (text !== "") await this.#event("o", text);
@@ -98,7 +106,7 @@ export class Recording implements AsyncDisposable {
     await this.#event("r", `${columns}x${rows}`);
   }
 
-  /** Says something about the session itself. */
+  /** Adds a note about the session itself. */
   async mark(text: string): Promise<void> {
     await this.#event("m", text);
   }
@@ -116,11 +124,11 @@ export class Recording implements AsyncDisposable {
     if (this.#leftBytes < 0) return;
     const bytes = bytesOf(line);
     this.#leftBytes -= bytes.length;
-    const end = `the recording ends here: it has its ${maxBytes} bytes`;
+    const end = `the recording ends here: it reached its limit of ${maxBytes} bytes`;
     await this.#file.write(this.#leftBytes < 0 ? bytesOf(this.#eventNow("m", end)) : bytes);
   }
 
-  /** Resolves when all of it is in the file. */
+  /** Resolves when everything is written to the file. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.#file.endInput();
     await unlessAborted(this.#file.exitCode, AbortSignal.timeout(openMs)).catch(() => undefined);

@@ -1,5 +1,5 @@
 /** Whether a daemon would start with a configuration (`svc daemon --check`). Starts and changes nothing. */
-import { createUsers } from "../identity/user.ts";
+import { createUsers } from "../run-as/user.ts";
 import { checkAccounts } from "./config-accounts.ts";
 import { loadConfig, type LoadConfigOptions } from "./config.ts";
 

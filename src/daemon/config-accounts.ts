@@ -1,6 +1,6 @@
-/** What a configuration says of accounts, held against the host's. */
+/** Checks the accounts in a configuration against those of the host. */
 import { SvcError, invalidField } from "../errors.ts";
-import type { Users } from "../identity/user.ts";
+import type { Users } from "../run-as/user.ts";
 import type { Config } from "./config.ts";
 
 /** @throws SvcError `invalid_request` when the host has no such account, before any app asks for it */

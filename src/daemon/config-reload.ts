@@ -1,5 +1,5 @@
 /** Takes over what a changed configuration file says, as far as a running daemon can. */
-import { SharedRounds } from "../lib/shared-rounds.ts";
+import { CoalescedRequests } from "../lib/coalesced-requests.ts";
 import { snakeCase } from "../lib/snake-case.ts";
 import type { Config } from "./config.ts";
 
@@ -7,7 +7,7 @@ import type { Config } from "./config.ts";
 export type ReloadableKey = "alerts" | "sources" | "apps.backup_before_upgrade" | "log.level";
 
 export interface ConfigReloadOptions {
-  /** What the daemon was started with. */
+  /** The configuration at the daemon's start. */
   readonly config: Config;
   /** Reads the file again and checks it as a start would. */
   readonly load: () => Promise<Config>;
@@ -22,9 +22,9 @@ export interface Reloaded {
 
 export class ConfigReload {
   readonly #options: ConfigReloadOptions;
-  /** What the daemon goes by, by key, as JSON. */
+  /** The effective values by key, as JSON. */
   readonly #current: Map<string, string>;
-  readonly #rounds = new SharedRounds<undefined, Reloaded>(() => this.#reload());
+  readonly #rounds = new CoalescedRequests<undefined, Reloaded>(() => this.#reload());
 
   constructor(options: ConfigReloadOptions) {
     this.#options = options;
@@ -33,7 +33,7 @@ export class ConfigReload {
 
   /** One after the other; who asks while one waits shares its answer, as it reads the file after all of them asked. @throws SvcError `invalid_request` for a file that is wrong; then nothing is taken over */
   reload(): Promise<Reloaded> {
-    return this.#rounds.join(undefined);
+    return this.#rounds.request(undefined);
   }
 
   async #reload(): Promise<Reloaded> {

@@ -1,8 +1,8 @@
 /** The configuration file as `svc setup` writes it: every key, commented out, with what it means and its default. */
-import { alertKinds } from "../alerts/alert-rules.ts";
+import { alertKinds } from "../observability/alerts/alert-rules.ts";
 import type { LimitTable } from "../lib/limit-table.ts";
 import { snakeCase } from "../lib/snake-case.ts";
-import { transportLimits } from "../transport/limits.ts";
+import { transportLimits } from "../server/http/limits.ts";
 import { parseConfig } from "./config.ts";
 import type { PathEnvironment } from "./paths.ts";
 import { userLimits } from "./user-limits.ts";
@@ -12,7 +12,11 @@ export function configTemplate(file: string, environment: PathEnvironment): stri
   const { api, store, apps, docker, system, metrics, log } = parseConfig({}, file, environment);
   const sections: Readonly<Record<string, readonly Entry[]>> = {
     api: [
-      ["listen", `${api.listen.host}:${api.listen.port}`, "TCP address; port 0 takes a free one."],
+      [
+        "listen",
+        `${api.listen.host}:${api.listen.port}`,
+        "TCP address; port 0 takes a free one. A unit svc-tcp.socket must name the same.",
+      ],
       ["socket", api.socket, "Path of the unix socket; a unit svc.socket must name the same."],
       [
         "allowed_hosts",
@@ -45,10 +49,20 @@ export function configTemplate(file: string, environment: PathEnvironment): stri
       [
         "publish_address",
         docker.publishAddress,
-        "Where ports of users' containers are published that name no address.",
+        "Address for published ports of containers that name none. 0.0.0.0 lets other machines in.",
       ],
       ["subnet_pool", docker.subnetPool, "Where subnets of apps' networks are taken from."],
       ["users_pids_limit", docker.usersPidsLimit, "Processes of each of users' containers."],
+      [
+        "users_build_network",
+        docker.usersBuildNetwork,
+        "Network of users' image builds: bridge for one of their own, or none.",
+      ],
+      [
+        "shared_images",
+        [...docker.sharedImages],
+        'Local images that apps of all users may use without asking a registry, such as "team/*".',
+      ],
     ],
     system: [["reboot_command", system.rebootCommand, "The command that reboots the host."]],
     metrics: [
@@ -112,17 +126,26 @@ function limitEntries<Name extends string>(
 
 const userLimitWords: Readonly<Record<keyof typeof userLimits, string>> = {
   maxAppsPerUser: "Apps that a user owns.",
+  maxNetworksPerUser: "Networks of the container engine that a user's apps have.",
   maxCredentialsPerUser: "Credentials that a user keeps.",
   maxConsolesPerUser: "Consoles that a user has open.",
+  maxContainersPerUser: "Containers of a user's apps, stopped ones included.",
+  maxPublishedPortsPerUser: "Ports of this host that a user's containers publish.",
   maxInstallsPerUser: "Installs and upgrades of a user at a time.",
-  maxInstalls: "Installs and upgrades of all regular users at a time.",
+  maxInstalls:
+    "Installs and upgrades of all regular users at a time; those that take longer than 30 s do not count.",
   maxWaitingInstallsPerUser: "Installs and upgrades of a user that wait.",
-  maxFetchBytes: "What a commit with its files may bring, bytes.",
+  maxFetchBytes: "Size limit of a commit with its files, bytes.",
   maxGitMemoryBytes: "Address space of each process of git, bytes.",
   maxCacheBytesPerUser: "Fetched commits that are kept for a user, bytes.",
   maxCacheBytes: "Fetched commits that are kept for all, bytes.",
+  maxBuildsPerUser: "Image builds of a user at a time.",
+  maxBuildMemoryBytes: "Memory of each image build of a user, bytes.",
+  maxBuildCpus: "CPUs of each image build of a user.",
+  maxBuildProcesses: "Processes of a user's image builds.",
+  maxBuildBytesPerUser: "Disk space of a user's built images and running image builds, bytes.",
   maxBackupBytesPerUser:
-    "A user's archives in each storage that is a directory, bytes; 0: as much as there is room for.",
+    "A user's archives in each storage, with those on their way there, bytes; 0: no limit.",
 };
 
 const transportLimitWords: Readonly<Record<keyof typeof transportLimits, string>> = {

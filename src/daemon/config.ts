@@ -2,13 +2,13 @@
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { dirname, isAbsolute, join, resolve } from "node:path";
-import { alertKinds, type AlertRule } from "../alerts/alert-rules.ts";
+import { alertKinds, type AlertRule } from "../observability/alerts/alert-rules.ts";
 import { invalidRequest, SvcError, notFound } from "../errors.ts";
-import { systemDirs } from "../identity/launch.ts";
-import { deepFreeze } from "../lib/deep-freeze.ts";
+import { systemDirs } from "../run-as/launch.ts";
+import { deepFreeze } from "../lib/freeze.ts";
 import type { LimitTable, LimitsIn } from "../lib/limit-table.ts";
 import { snakeCase } from "../lib/snake-case.ts";
-import { transportLimits, type TransportLimits } from "../transport/limits.ts";
+import { transportLimits, type TransportLimits } from "../server/http/limits.ts";
 import { defaultPaths, type PathEnvironment } from "./paths.ts";
 import { TableReader } from "./table-reader.ts";
 import { userLimits, type UserLimits } from "./user-limits.ts";
@@ -21,7 +21,7 @@ export interface SourceConfig {
   readonly url: string;
 }
 
-/** What the configuration file says, with defaults filled in. All paths are absolute. */
+/** The configuration file with defaults. All paths are absolute. */
 export interface Config {
   /** `system`: root, for all users. `user`: one user's own daemon. */
   readonly mode: "system" | "user";
@@ -73,6 +73,10 @@ export interface Config {
     readonly subnetPool: string;
     /** Processes of a regular user's container, unless its compose file says otherwise. Default 4096. */
     readonly usersPidsLimit: number;
+    /** Network of image builds of regular users: one of their own, or none. Default `bridge`. */
+    readonly usersBuildNetwork: "bridge" | "none";
+    /** Local images that apps of all users may use without asking a registry, such as `team/*`. Default none. */
+    readonly sharedImages: readonly string[];
   };
   readonly system: {
     /** The command that reboots the host, as an argv. Default `systemctl reboot`. */
@@ -126,7 +130,7 @@ async function readConfigFile(file: string, named: boolean): Promise<string> {
     // NONBLOCK: a FIFO has nobody wait for its other end.
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
     const stats = await handle.stat();
-    if (!stats.isFile()) throw new SvcError("invalid_request", `${file} is no regular file`);
+    if (!stats.isFile()) throw new SvcError("invalid_request", `${file} is not a regular file`);
     if (stats.size > maxFileBytes) throw new SvcError("invalid_request", `${file} is larger than 4 MiB`);
     return await handle.readFile("utf8");
   } catch (error) {
@@ -195,6 +199,8 @@ export function parseConfig(
       publishAddress: docker.ipAddress("publish_address") ?? "127.0.0.1",
       subnetPool: docker.subnet("subnet_pool") ?? "10.201.0.0/16",
       usersPidsLimit: docker.integer("users_pids_limit", { min: 64, max: 32_768 }) ?? 4096,
+      usersBuildNetwork: docker.word("users_build_network", ["bridge", "none"]) ?? "bridge",
+      sharedImages: docker.images("shared_images") ?? [],
     },
     system: { rebootCommand: system.strings("reboot_command") ?? ["systemctl", "reboot"] },
     metrics: {
@@ -270,7 +276,7 @@ function defaultBuildEnv({ uid, env }: PathEnvironment): Readonly<Record<string,
 }
 
 function defaultSearchPath({ uid, env }: PathEnvironment): readonly string[] {
-  // What root happens to have in its PATH is nothing that other users' apps should depend on.
+  // Other users' apps must not depend on root's PATH.
   const own = uid === 0 ? [] : (env["PATH"] ?? "").split(":").filter((directory) => isAbsolute(directory));
   return own.length > 0 ? own : systemDirs;
 }

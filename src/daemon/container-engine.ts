@@ -1,25 +1,34 @@
 /** The host's container engine and the runtimes over it. Nothing is loaded or asked before the first app that needs it. */
 import { join } from "node:path";
-import type { Credentials } from "../credentials/credentials.ts";
-import { ContainerPrograms } from "../docker/container-programs.ts";
-import { DiskMeter } from "../docker/disk-usage.ts";
-import { EngineEvents } from "../docker/events.ts";
-import { EngineState } from "../docker/engine-state.ts";
-import { createDockerEngine, type DockerEngine } from "../docker/engine.ts";
-import { parseImageReference } from "../docker/image-reference.ts";
-import { WatchedEngine } from "../docker/watched-engine.ts";
-import type { Identities } from "../identity/identities.ts";
-import { isInsecureRegistry, type RegistryConfig } from "../docker/registry-security.ts";
-import { parseSubnet, type Subnet } from "../docker/subnets.ts";
-import { AppNetworks } from "../runtimes/app-networks.ts";
-import { readUnprivilegedPortStart } from "../runtimes/container-policy.ts";
+import type { Credentials } from "../access/credentials.ts";
+import { SetOnce } from "../lib/set-once.ts";
+import { ContainerPrograms } from "../engine/container-programs.ts";
+import { DiskMeter } from "../engine/disk-usage.ts";
+import { EngineEvents } from "../engine/events.ts";
+import { EngineState } from "../engine/engine-state.ts";
+import { createDockerEngine, type DockerEngine } from "../engine/engine.ts";
+import { parseImageReference } from "../engine/image-reference.ts";
+import { WatchedEngine } from "../engine/watched-engine.ts";
+import { createOwnership, type EngineOwnership } from "../engine/ownership.ts";
+import type { UserHelpers } from "../run-as/user-helpers.ts";
+import { isInsecureRegistry, type RegistryConfig } from "../engine/registry-security.ts";
+import { parseSubnet, type Subnet } from "../engine/subnets.ts";
+import { AppNetworks } from "../runtimes/containers/app-networks.ts";
+import { readUnprivilegedPortStart } from "../runtimes/containers/container-policy.ts";
 import { ComposeRuntime } from "../runtimes/compose/compose-runtime.ts";
+import { Systemd } from "../runtimes/systemd/systemd.ts";
+import { UserBuilds } from "../runtimes/docker/user-builds.ts";
+import { UserImages, type UserImagesOptions } from "../runtimes/docker/user-images.ts";
 import { DockerRuntime } from "../runtimes/docker/docker-runtime.ts";
-import { forbidEngineRestarts } from "../runtimes/engine-restarts.ts";
-import { endForgottenTasks } from "../runtimes/forgotten-tasks.ts";
+import { forbidEngineRestarts } from "../runtimes/containers/engine-restarts.ts";
+import { endUnknownTasks } from "../runtimes/containers/unknown-tasks.ts";
+import { SwarmApi } from "../runtimes/swarm/swarm-api.ts";
+import { swarmUsage } from "../runtimes/swarm/swarm-usage.ts";
+import { UserObjects } from "../runtimes/containers/user-objects.ts";
+import { UserContainers } from "../runtimes/containers/user-containers.ts";
 import { SwarmRuntime } from "../runtimes/swarm/swarm-runtime.ts";
-import type { YamlThread } from "../packages/yaml-thread.ts";
-import type { AppRuntime } from "../runtimes/runtime.ts";
+import type { YamlThread } from "../packages/manifest/yaml-thread.ts";
+import type { AppRuntime } from "../runtimes/contract.ts";
 import type { Executor } from "../store/executors.ts";
 import type { Store } from "../store/store.ts";
 import type { Config } from "./config.ts";
@@ -30,9 +39,7 @@ export interface ContainerEngineOptions {
   store: Store;
   /** This process. */
   executor: Executor;
-  /** Tells what this installation has made from what others have, on an engine that they share. */
-  storeId: string;
-  identities: Identities;
+  userHelpers: UserHelpers;
   credentials: Credentials;
   /** Reads compose files. */
   yaml: YamlThread;
@@ -43,41 +50,80 @@ export interface ContainerEngineOptions {
 }
 
 export interface ContainerEngine extends AsyncDisposable {
+  /** Gives the references of the images that installed apps run, by app ID. Registered once, before any app starts. */
+  readonly imageNeeds: Pick<SetOnce<UserImagesOptions["needs"]>, "set">;
   readonly engine: DockerEngine;
   readonly events: EngineEvents;
   readonly state: EngineState;
   readonly disk: DiskMeter;
-  readonly storeId: string;
+  readonly ownership: EngineOwnership;
   readonly runtimes: ReadonlyMap<string, AppRuntime>;
 }
 
 export async function createContainerEngine(options: ContainerEngineOptions): Promise<ContainerEngine> {
-  const { config, store, executor, storeId, identities, credentials, settleMs, now, log } = options;
+  const { config, store, executor, userHelpers, credentials, settleMs, now, log } = options;
+  const ownership = createOwnership(store);
   await using resources = new AsyncDisposableStack();
   const plain = resources.use(createDockerEngine({ socket: config.docker.socket }));
   const events = resources.use(new EngineEvents({ engine: plain, log }));
   const engine = new WatchedEngine(plain, events);
   const state = resources.use(new EngineState({ engine, events, now, log }));
   const disk = new DiskMeter(engine);
+  const imageNeeds = new SetOnce<UserImagesOptions["needs"]>("the images of apps");
+  const userImages = resources.use(
+    new UserImages({
+      ...{ store, events, needs: () => imageNeeds.get()(), now },
+      selfUid: userHelpers.selfUid,
+      shared: config.docker.sharedImages,
+    }),
+  );
+  const networks = new AppNetworks({
+    ...{ engine, ownership, ownerOf: (appId: string) => ownerOf(store, appId) },
+    pool: poolOf(config),
+    maxPerUser: config.limits.maxNetworksPerUser,
+  });
+  const systemd = new Systemd(userHelpers);
+  const userBuilds = new UserBuilds({
+    ...{ engine, disk, networks, storeId: ownership.storeId, log },
+    limits: config.limits,
+    network: config.docker.usersBuildNetwork,
+    limitSlice: (slice, properties) => systemd.limitSlice(slice, properties),
+  });
+  const swarmApi = new SwarmApi({ engine, ownership });
   const shared = {
-    ...{ engine, events, state, identities, storeId, settleMs, log },
+    ...{ engine, events, state, userHelpers, ownership, settleMs, log },
     credentialsOf: (ownerUid: number, reference: string) => {
       const { host } = parseImageReference(reference);
       const login = credentials.loginFor("registry", host, ownerUid);
       return Promise.resolve(login && { username: login.username, password: login.secret });
     },
-    unprivilegedPortStart: await readUnprivilegedPortStart(),
+    portRules: {
+      unprivilegedPortStart: await readUnprivilegedPortStart(),
+      daemonPort: config.api.listen.port,
+    },
     isInsecure: async (host: string) => {
       const info: unknown = await engine.call("describe itself", (docker) => docker.info());
       const { RegistryConfig: registries } = info as { RegistryConfig?: RegistryConfig | null };
       return isInsecureRegistry(host, registries ?? {});
     },
-    usersAddress: config.docker.publishAddress,
+    publishAddress: config.docker.publishAddress,
     usersPidsLimit: config.docker.usersPidsLimit,
-    networks: new AppNetworks({ engine, storeId, pool: poolOf(config) }),
+    userContainers: new UserContainers({
+      ...{ state, ownership, limits: config.limits },
+      ownerOf: (appId) => ownerOf(store, appId),
+      swarmUsage: () => swarmUsage(swarmApi),
+    }),
+    userObjects: new UserObjects({
+      ...{ engine, ownership },
+      ownerOf: (appId) => ownerOf(store, appId),
+      pulled: () => userImages.pulled(),
+    }),
+    networks,
+    userBuilds,
+    userImages,
     programs: resources.use(new ContainerPrograms({ engine, events, store, executor, log })),
   };
-  resources.use(endForgottenTasks(shared));
+  resources.use(endUnknownTasks(shared));
   resources.use(forbidEngineRestarts(shared));
   const docker = resources.use(new DockerRuntime(shared));
   const forProjects = { ...shared, disk, yaml: options.yaml, composeDir: join(config.store.dir, "compose") };
@@ -85,7 +131,7 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
   const swarm = resources.use(new SwarmRuntime(forProjects));
   const owned = resources.move();
   return {
-    ...{ engine, events, state, disk, storeId },
+    ...{ imageNeeds, engine, events, state, disk, ownership },
     runtimes: new Map<string, AppRuntime>([
       ["docker", docker],
       ["compose", compose],
@@ -99,4 +145,8 @@ function poolOf({ docker, file }: Config): Subnet {
   const pool = parseSubnet(docker.subnetPool);
   if (pool === undefined) throw new Error(`${file} was read with the pool ${docker.subnetPool}`);
   return pool;
+}
+
+function ownerOf(store: Pick<Store, "get">, appId: string): number | undefined {
+  return store.get<{ owner_uid: number }>("SELECT owner_uid FROM apps WHERE id = ?", appId)?.owner_uid;
 }

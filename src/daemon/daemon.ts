@@ -1,12 +1,11 @@
-/** The daemon: every service behind two doors, from start to a graceful stop. */
+/** The daemon: every service behind its listeners, from start to a graceful stop. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
 import type { Clock } from "../lib/clock.ts";
-import { addressText } from "../lib/listen-failure.ts";
-import type { ListeningAddresses } from "../transport/doors.ts";
-import { Listeners } from "../transport/listeners.ts";
-import type { PageFiles } from "../transport/pages.ts";
-import { loadPeerUid } from "../transport/peer-uid.ts";
+import type { ListeningAddresses } from "../server/http/socket-listeners.ts";
+import { Listeners } from "../server/http/listeners.ts";
+import type { PageFiles } from "../server/http/pages.ts";
+import { loadPeerUid } from "../server/http/peer-uid.ts";
 import type { Config } from "./config.ts";
 import { createContext } from "./context.ts";
 import { exposureWarning } from "./exposure.ts";
@@ -25,7 +24,7 @@ export interface DaemonOptions {
   version: string;
   programs: Programs;
   selfUid: number;
-  /** What anybody may read. */
+  /** The public pages. */
   pages: PageFiles;
   /** What `inspectAhead` has begun of the store. */
   storeAhead?: InspectionAhead | undefined;
@@ -38,6 +37,7 @@ export interface DaemonOptions {
 }
 
 export interface Daemon extends AsyncDisposable {
+  /** What is listened on now. */
   readonly addresses: ListeningAddresses;
   /** Takes over what the configuration says now; what is wrong with it is logged. */
   reload: () => Promise<void>;
@@ -45,8 +45,8 @@ export interface Daemon extends AsyncDisposable {
 
 /**
  * Starts the daemon; it answers when this resolves. Disposing it stops it gracefully: apps go on.
- * @throws SvcError `unavailable` when the TCP address cannot be bound, or another daemon has the store; `invalid_request` when
- *   this user never may listen there; and what opening the store throws.
+ * @throws SvcError `unavailable` when neither the TCP address nor the socket can be bound, or another daemon has the store; and
+ *   what opening the store throws.
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const { config, reloadConfig, version, programs, selfUid, pages, storeAhead, listenFds, clock } = options;
@@ -54,7 +54,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   await using resources = new AsyncDisposableStack();
   const log = createLog(config.log.level, isJournal);
   const shutdown = new AbortController();
-  const page: { address?: string | undefined } = {};
+  const started: { listeners?: Listeners } = {};
   const context = resources.use(
     await createContext({
       config,
@@ -64,7 +64,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       selfUid,
       log,
       storeAhead,
-      pageAddress: () => page.address,
+      pageAddress: () => started.listeners?.pageAddress,
+      listeners: () => started.listeners?.statuses ?? [],
       peerUid: loadPeerUid(),
       ...(clock !== undefined && { clock }),
       shutdownSignal: shutdown.signal,
@@ -92,11 +93,11 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     }),
   );
   const addresses = await listeners.start();
-  page.address = addresses.tcp && localAddress(addresses.tcp);
-  // Whoever has waited for the daemon is answered before it begins what takes turns of the event loop.
+  started.listeners = listeners;
+  // Pending requests get their responses before background work starts.
   await sleep(firstAnswersMs);
   resources.use(createMemoryRelease());
-  context.apps.keepWanted();
+  context.upkeep.keepWanted();
   // Nobody waits for storages that may be far away.
   context.backups.settle().catch((error: unknown) => {
     log.error({ err: error }, "what earlier backups left could not be looked after");
@@ -112,7 +113,9 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   log.info({ version, mode: config.mode, store: config.store.dir, ...addresses }, "svc is ready");
   const owned = resources.move();
   return {
-    addresses,
+    get addresses() {
+      return listeners.addresses;
+    },
     reload: async () => {
       try {
         log.info(await context.configReload.reload(), "svc has read its configuration again");
@@ -123,7 +126,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     [Symbol.asyncDispose]: async () => {
       log.info({}, "svc is stopping");
       // First, so that nothing begins that would have to end at once.
-      const kept = context.apps.leaveAsTheyAre();
+      const kept = context.upkeep.leaveAsTheyAre();
       await context.scheduler.stop();
       await kept;
       await context.health.stop();
@@ -131,10 +134,4 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       log.flush();
     },
   };
-}
-
-/** How a browser on this machine names what is listened on; "all addresses" is this machine, too. */
-function localAddress({ host, port }: { host: string; port: number }): string {
-  if (host === "0.0.0.0") return `http://127.0.0.1:${port}/`;
-  return `http://${addressText({ host: host === "::" ? "::1" : host, port })}/`;
 }

@@ -1,5 +1,5 @@
-/** Whether others on the network can hear what is said to the daemon. */
-import { addressText } from "../lib/listen-failure.ts";
+/** Whether others on the network can read the daemon's traffic. */
+import { addressText } from "../lib/tcp-address.ts";
 import type { Config } from "./config.ts";
 
 /** One sentence where the TCP address is more than this machine's own: svc speaks no TLS, and tokens act as root. */

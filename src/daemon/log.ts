@@ -4,7 +4,7 @@ import type { LogLevel } from "./config.ts";
 
 export type DaemonLog = Logger;
 
-/** What the journal takes off the start of a line, and keeps as its priority (sd-daemon(3)), by pino's level. */
+/** The prefix that the journal removes from a line and stores as its priority (sd-daemon(3)), by pino's level. */
 const journalPrefixes: Readonly<Record<string, string>> = {
   10: "<7>",
   20: "<7>",

@@ -2,8 +2,8 @@
  * Gives back to the kernel what native code has freed. Buffers of sockets, of zlib and of HTTP/2 are the C library's, and
  * it keeps their pages for next time: after a flood of requests 70 MiB and more of a daemon that needs 165.
  */
-import { loadMallocTrim } from "../lib/malloc-trim.mjs";
-import { Ticker } from "../lib/ticker.ts";
+import { loadMallocTrim } from "../sys/malloc-trim.mjs";
+import { Ticker } from "../lib/clock.ts";
 
 export interface MemoryReleaseOptions {
   readonly intervalMs?: number;

@@ -1,14 +1,14 @@
 /** The files of the static pages: the page, `openapi.json`, and the API page that renders it with Swagger UI. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
-import type { PageFiles } from "../transport/pages.ts";
+import type { PageFiles } from "../server/http/pages.ts";
 
 /** Where they lie when svc runs from its sources: in their packages; the page has to be built first, so there is none. */
 export function sourcePages(): PageFiles {
   const root = join(import.meta.dirname, "../..");
   return pagesIn({
     openapi: join(root, "openapi"),
-    docs: join(root, "src/transport/pages"),
+    docs: join(root, "src/server/http/pages"),
     swagger: join(root, "node_modules/swagger-ui-dist"),
   });
 }

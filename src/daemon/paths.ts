@@ -1,6 +1,6 @@
-/** Where svc keeps its things when the configuration does not say: system mode for root, XDG directories for anybody else (decisions 10). */
+/** Where svc keeps its things when the configuration does not say: system mode for root, XDG directories for anybody else. */
 import { join } from "node:path";
-import { xdgDir } from "../lib/xdg.ts";
+import { xdgDir } from "../lib/paths.ts";
 
 /** What the paths follow from. */
 export interface PathEnvironment {

@@ -1,10 +1,10 @@
 /** The programs and threads that svc starts from files of their own, and the packages that come with it. */
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 export interface Programs {
-  /** Absolute path of the identity helper. */
-  readonly identityHelper: string;
+  /** Absolute path of the program that works as a user. */
+  readonly userHelper: string;
   /** Absolute path of the app supervisor. */
   readonly supervisor: string;
   /** The store's writer thread. */
@@ -21,34 +21,36 @@ export interface Programs {
   readonly packages: string;
 }
 
-/** Where they lie when svc runs from its sources: in their folders of `src/`. */
+/** Their files when svc runs from its sources. */
 export function sourcePrograms(): Programs {
   const dir = join(import.meta.dirname, "..");
-  return { ...programsIn(dir, { thread: "ts", program: "mjs" }), packages: join(dir, "../examples") };
+  const thread = (path: string): URL => pathToFileURL(join(dir, `${path}.ts`));
+  return { ...helperPrograms(dir, "mjs"), ...threads(thread), packages: join(dir, "../examples") };
 }
 
 /**
- * Where they lie beside a bundle: in folders of the same names.
+ * Their files in a bundle: the threads are among its chunks.
  *
  * @param dir of the bundle
  */
 export function bundledPrograms(dir = import.meta.dirname): Programs {
-  return { ...programsIn(dir, { thread: "js", program: "cjs" }), packages: join(dir, "examples") };
+  const thread = (path: string): URL => pathToFileURL(join(dir, "chunks", `${basename(path)}.js`));
+  return { ...helperPrograms(dir, "cjs"), ...threads(thread), packages: join(dir, "examples") };
 }
 
-/** @param extension of the files of threads, and of programs */
-function programsIn(
-  dir: string,
-  extension: { thread: "ts" | "js"; program: "mjs" | "cjs" },
-): Omit<Programs, "packages"> {
-  const { thread, program } = extension;
+function helperPrograms(dir: string, extension: string): Pick<Programs, "userHelper" | "supervisor"> {
   return {
-    identityHelper: join(dir, "identity", `helper.${program}`),
-    supervisor: join(dir, "runtimes", "process", `supervisor.${program}`),
-    storeWorker: pathToFileURL(join(dir, "store", `worker.${thread}`)),
-    settingsThread: pathToFileURL(join(dir, "packages", `settings-thread.${thread}`)),
-    hostThread: pathToFileURL(join(dir, "host", `process-thread.${thread}`)),
-    ageThread: pathToFileURL(join(dir, "backups/age", `age-thread.${thread}`)),
-    s3Worker: pathToFileURL(join(dir, "backups/storages", `s3-worker.${thread}`)),
+    userHelper: join(dir, `run-as/helper.${extension}`),
+    supervisor: join(dir, `runtimes/process/supervisor.${extension}`),
+  };
+}
+
+function threads(find: (path: string) => URL): Omit<Programs, "userHelper" | "supervisor" | "packages"> {
+  return {
+    storeWorker: find("store/worker"),
+    settingsThread: find("packages/settings/settings-thread"),
+    hostThread: find("host/processes/process-thread"),
+    ageThread: find("backups/encryption/age-thread"),
+    s3Worker: find("backups/storages/s3-worker"),
   };
 }

@@ -1,15 +1,18 @@
 /** Which rows of the database cannot be read, in all of its tables, and what can be done about each. */
-import { alertRows } from "../alerts/alert-store.ts";
-import { appRows } from "../apps/app-record.ts";
-import { operationRows } from "../apps/operations.ts";
-import { auditRows } from "../audit/audit-record.ts";
-import { policyRows } from "../backups/backup-states.ts";
-import { archiveRows } from "../backups/catalogue.ts";
+import { alertRows } from "../observability/alerts/alert-store.ts";
+import { appRows } from "../apps/records/app-record.ts";
+import { operationRows } from "../apps/lifecycle/operations.ts";
+import { AuditReader } from "../observability/audit/audit-reader.ts";
+import { auditRows } from "../observability/audit/audit-record.ts";
+import { policyRows } from "../backups/policies/backup-states.ts";
+import { archiveRows } from "../backups/archives/catalogue.ts";
 import { storageRows } from "../backups/storages/storage-list.ts";
-import { credentialRows } from "../credentials/credentials.ts";
-import { programRows } from "../docker/container-programs.ts";
+import { credentialRows } from "../access/credentials.ts";
+import { programRows } from "../engine/container-programs.ts";
 import { stageRows } from "../files/file-stages.ts";
-import { sourceRows } from "../packages/source-list.ts";
+import { recordRows } from "../operations/operation-record.ts";
+import { sourceRows } from "../packages/sources/source-list.ts";
+import { unrecordedAppRows, userImageRows } from "../runtimes/docker/user-images.ts";
 import { jobRows } from "../scheduler/jobs/job-row.ts";
 import { outputRows, runRows } from "../scheduler/runs/run-row.ts";
 import { skipRows } from "../scheduler/runs/run-summaries.ts";
@@ -17,24 +20,27 @@ import { openToInspect } from "../store/inspection.ts";
 import { UnreadableRow } from "../store/row-document.ts";
 import { plainNumbers } from "../store/reader.ts";
 import { readRow, type RowKind } from "../store/row-reader.ts";
-import { windowRows } from "../tokens/rotation-record.ts";
+import type { SqlValue, Store } from "../store/store.ts";
+import { windowRows } from "../access/tokens/rotation-record.ts";
 
 const lockWaitMs = 1_000;
 
-/** What the rows of each table are: of every one that has more than svc's own counters. */
+/** The kinds of rows in each table, except tables that contain only svc's own counters. */
 export const rowKinds = [
   ...[appRows, operationRows, jobRows(), runRows, outputRows, skipRows],
   ...[storageRows, archiveRows, policyRows, credentialRows, sourceRows],
-  ...[alertRows, auditRows, stageRows, programRows, windowRows],
+  ...[alertRows, auditRows, stageRows, programRows, windowRows, recordRows],
+  ...[userImageRows, unrecordedAppRows],
 ] as readonly RowKind<never, unknown>[];
 
-/** Tables whose rows nobody sees: counters, and what svc tells its stores apart by. */
+/** Internal tables, whose rows are never shown: counters, the ends and gaps of the audit trail's chain, the store's ID, key and schema digest. */
 export const counters: readonly string[] = [
-  ...["audit_chain", "apps_version", "job_changes", "run_numbers", "store_id"],
+  ...["audit_chain", "audit_gaps", "audit_shares", "apps_version", "job_changes", "run_numbers", "store_id"],
+  ...["engine_key", "unproven_apps", "schema_digest"],
 ];
 
 export interface UnreadableThing {
-  /** What it is of. */
+  /** The name of the item. */
   readonly name: string;
   readonly remedy: string;
 }
@@ -57,4 +63,15 @@ export function* unreadableRows(path: string): Generator<UnreadableThing> {
       }
     }
   }
+}
+
+/** The first problem in the chain of the audit trail; undefined if it holds. @param path of the database, which has today's schema */
+export async function auditProblem(path: string): Promise<string | undefined> {
+  using opened = openToInspect(path, lockWaitMs);
+  const { database } = opened;
+  const store: Pick<Store, "all" | "get"> = {
+    all: <Row>(sql: string, ...params: SqlValue[]) => database.prepare(sql).all(...params) as Row[],
+    get: (sql: string, ...params: SqlValue[]) => database.prepare(sql).get(...params) as never,
+  };
+  return (await new AuditReader(store).verify()).problem;
 }

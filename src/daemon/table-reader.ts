@@ -1,10 +1,11 @@
 /** Reads one table of the configuration file. */
 import { isIP } from "node:net";
 import { isAbsolute, resolve } from "node:path";
-import { parseSubnet } from "../docker/subnets.ts";
+import { parseImageReference } from "../engine/image-reference.ts";
+import { parseSubnet } from "../engine/subnets.ts";
 import type { FieldViolation } from "../errors.ts";
 
-/** Remembers which keys were asked for, so that the rest can be refused. */
+/** Records which keys were read, so that the rest can be rejected. */
 export class TableReader {
   readonly #values: Record<string, unknown>;
   readonly #prefix: string;
@@ -102,6 +103,15 @@ export class TableReader {
     return value;
   }
 
+  /** References of images; one may end with `*`. */
+  images(key: string): readonly string[] | undefined {
+    const value = this.strings(key);
+    const wrong = value?.find((pattern) => pattern !== "*" && !isImageName(pattern.replace(/\*$/, "x")));
+    if (wrong !== undefined)
+      this.#refuse(key, `"${wrong}" must be the name of an image, such as "nginx:1.27" or "team/*"`);
+    return value;
+  }
+
   sourceName(key: string): string {
     const value = this.required(key);
     if (value !== "" && !/^[a-z0-9][a-z0-9._-]{0,63}$/.test(value)) {
@@ -172,9 +182,18 @@ export class TableReader {
   /** The violations found in this table and those below it, unknown keys included. */
   finish(): FieldViolation[] {
     for (const key of Object.keys(this.#values)) {
-      if (!this.#asked.has(key)) this.#refuse(key, "is no setting of svc");
+      if (!this.#asked.has(key)) this.#refuse(key, "is not a setting of svc");
     }
     for (const child of this.#children) child.finish();
     return this.#violations;
+  }
+}
+
+function isImageName(text: string): boolean {
+  try {
+    parseImageReference(text);
+    return true;
+  } catch {
+    return false;
   }
 }

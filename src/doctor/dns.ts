@@ -1,6 +1,6 @@
 import { lookup } from "node:dns/promises";
 import { hostname } from "node:os";
-import { unlessAborted } from "../lib/unless-aborted.ts";
+import { unlessAborted } from "../lib/abort.ts";
 import { ok, warning, type Check } from "./finding.ts";
 
 const timeoutMs = 5_000;

@@ -1,8 +1,9 @@
 /** The addresses at which the daemon is, or will be, reached. */
 import { createServer } from "node:net";
 import { exposureWarning } from "../daemon/exposure.ts";
-import { addressText, listenFailure } from "../lib/listen-failure.ts";
-import { ok, problem, warning, type Check } from "./finding.ts";
+import { addressText, listenFailure } from "../lib/tcp-address.ts";
+import { describeUser, listenerUids } from "../sys/socket-owner.ts";
+import { ok, problem, warning, type Check, type ServedListener } from "./finding.ts";
 
 export const checkDaemon: Check = ({ config, servedAt }) =>
   servedAt !== undefined
@@ -12,8 +13,14 @@ export const checkDaemon: Check = ({ config, servedAt }) =>
           "enable --now svc where systemd runs, else with svc daemon",
       );
 
-/** Whether the port is free for a daemon that does not run. */
-export const checkPort: Check = async ({ config, servedAt }) => {
+/** Whether the daemon has its TCP address, or a daemon that does not run could bind it. */
+export const checkPort: Check = async ({ config, servedAt, uid, listeners = [] }) => {
+  const missing = listeners.filter(({ kind, state }) => kind === "tcp" && state !== "LISTENING");
+  if (missing.length > 0) {
+    const explain = ({ address, reason }: ServedListener): string =>
+      reason === "" ? `the daemon does not listen on ${address}` : reason;
+    return warning(missing.map(explain).join("; "));
+  }
   const isServed = servedAt === config.api.socket;
   const { host, port } = config.api.listen;
   const address = addressText({ host, port });
@@ -21,11 +28,18 @@ export const checkPort: Check = async ({ config, servedAt }) => {
   const code = await bindingFailure(host, port);
   if (code === undefined)
     return isServed ? warning(`the daemon does not listen on ${address}`) : ok(`${address} is free`);
-  if (code === "EADDRINUSE" && isServed) return ok(`${address} is taken, as it is with a daemon`);
-  if (code === "EADDRINUSE" && servedAt !== undefined)
-    return ok(
-      `${address} is taken; you need none with the daemon on ${servedAt}, and another for one of your own`,
-    );
+  if (code === "EADDRINUSE" && servedAt !== undefined) {
+    const stranger = (await listenerUids(port)).values().find((owner) => owner !== 0 && owner !== uid);
+    if (stranger !== undefined)
+      return warning(
+        `${await describeUser(stranger)} listens on ${address}, not the daemon; send no token there until that program stops`,
+      );
+    return isServed
+      ? ok(`${address} is in use, as it is with a daemon`)
+      : ok(
+          `${address} is in use; with the daemon on ${servedAt} you need no port, and your own daemon needs another`,
+        );
+  }
   return problem(listenFailure({ host, port }, code));
 };
 

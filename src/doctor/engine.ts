@@ -1,5 +1,5 @@
 import { stat } from "node:fs/promises";
-import { negotiateApiVersion } from "../docker/api-version.ts";
+import { negotiateApiVersion } from "../engine/api-version.ts";
 import { SvcError } from "../errors.ts";
 import { ok, warning, type Check } from "./finding.ts";
 

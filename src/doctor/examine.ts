@@ -9,8 +9,8 @@ import { checkDisk } from "./disk.ts";
 import { checkDns } from "./dns.ts";
 import { checkDaemon, checkExposure, checkPort } from "./doors.ts";
 import { checkEngine } from "./engine.ts";
-import { ok, problem, type Check, type Finding, type Place } from "./finding.ts";
-import { checkGit, checkMkfifo, checkNode, checkSetpriv } from "./programs.ts";
+import { ok, problem, type Check, type Finding, type Place, type ServedListener } from "./finding.ts";
+import { checkGit, checkNode, checkSetpriv } from "./programs.ts";
 import { checkPermissions, checkStore } from "./store.ts";
 import { checkClock, checkTimeZone } from "./time.ts";
 
@@ -24,6 +24,8 @@ export interface ExamineOptions {
   readonly environment: PathEnvironment;
   /** The first socket on which a daemon answers, the configured one before others that this user may use. */
   readonly findDaemon: (configured: string) => Promise<string | undefined>;
+  /** What the daemon on a socket reports. Default: nothing. */
+  readonly readListeners?: (socket: string) => Promise<readonly ServedListener[]>;
 }
 
 /** In the order in which they are shown. */
@@ -31,7 +33,6 @@ const checks: Readonly<Record<string, Check>> = {
   node: checkNode,
   git: checkGit,
   setpriv: checkSetpriv,
-  mkfifo: checkMkfifo,
   engine: checkEngine,
   cgroups: checkCgroups,
   disk: checkDisk,
@@ -45,15 +46,21 @@ const checks: Readonly<Record<string, Check>> = {
   store: checkStore,
 };
 
-/** Of a configuration that cannot be used the rest is held against the defaults. */
+/** Each has a section in docs/troubleshooting.md. */
+export const checkNames: readonly string[] = ["configuration", ...Object.keys(checks)];
+
+/** Without a valid configuration, the other checks use the defaults. */
 export async function examine({
   configFile,
   environment,
   findDaemon,
+  readListeners = () => Promise.resolve([]),
 }: ExamineOptions): Promise<readonly NamedFinding[]> {
   const { config, finding } = await configurationAt(configFile, environment);
   const { uid, env } = environment;
-  const place: Place = { config, uid, env, servedAt: await findDaemon(config.api.socket) };
+  const servedAt = await findDaemon(config.api.socket);
+  const listeners = servedAt === undefined ? [] : await readListeners(servedAt);
+  const place: Place = { config, uid, env, servedAt, listeners };
   const others = Object.entries(checks).map(async ([check, look]) => ({
     check,
     ...(await findingOf(look, place)),

@@ -1,4 +1,4 @@
-/** What a check of the host says. */
+/** The result of a check of the host. */
 import type { Config } from "../daemon/config.ts";
 import type { PathEnvironment } from "../daemon/paths.ts";
 
@@ -17,6 +17,15 @@ export interface Place {
   readonly env: PathEnvironment["env"];
   /** The socket on which a daemon answers. */
   readonly servedAt: string | undefined;
+  /** The addresses that this daemon listens on, or should; empty unless the caller is root there. */
+  readonly listeners?: readonly ServedListener[];
+}
+
+export interface ServedListener {
+  readonly kind: string;
+  readonly address: string;
+  readonly state: string;
+  readonly reason: string;
 }
 
 /** One assumption of svc's. Throws for what it did not expect, which is a problem, too. */

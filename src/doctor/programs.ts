@@ -22,8 +22,6 @@ export const checkSetpriv: Check = ({ config }) =>
     ? ok("not needed: everything runs as one user")
     : versionOf("setpriv", "apps cannot run as their users: install util-linux");
 
-export const checkMkfifo: Check = () => versionOf("mkfifo", "apps cannot be started: install coreutils");
-
 async function versionOf(program: string, missing: string): Promise<Finding> {
   try {
     const { stdout } = await promisify(execFile)(program, ["--version"], { timeout: timeoutMs });

@@ -1,16 +1,17 @@
-/** What the daemon keeps: whether only it can change that, and whether it is whole. */
+/** Checks that only the daemon can change the store, and that it is intact. */
 import { existsSync } from "node:fs";
 import { lstat } from "node:fs/promises";
 import { dirname, join } from "node:path";
+import { findReplaceable } from "../lib/replaceable-path.ts";
 import { inspectDatabase } from "../store/inspection.ts";
 import { migrations } from "../store/migrations.ts";
 import { storeFiles } from "../store/store-files.ts";
-import { unreadableRows } from "../daemon/stored-rows.ts";
+import { auditProblem, unreadableRows } from "../daemon/stored-rows.ts";
 import { ok, problem, warning, type Check, type Finding } from "./finding.ts";
 
-/** Of a larger one only the head is read. */
+/** Larger databases are read only up to their header. */
 const maxBytes = 512 * 1024 ** 2;
-/** Of what cannot be read. */
+/** For unreadable files. */
 const maxNamed = 8;
 
 export const checkPermissions: Check = async ({ config, uid }) => {
@@ -31,12 +32,21 @@ export const checkPermissions: Check = async ({ config, uid }) => {
       wrong.push(`others may ${forbidden === 0o077 ? "use" : "change"} ${path}: chmod ${rights} it`);
     }
   }
+  if (config.mode === "system") {
+    const { dir } = config.store;
+    const place = await findReplaceable(dir, uid);
+    // The directory itself was checked above.
+    if (place !== undefined && place !== dir)
+      wrong.push(
+        `other users can replace ${dir}, as they can change ${place}: chown it to root, chmod go-w it`,
+      );
+  }
   return wrong.length === 0
     ? ok("configuration, token and store are the daemon's own")
     : problem(wrong.join("; "));
 };
 
-export const checkStore: Check = ({ config }) => {
+export const checkStore: Check = async ({ config }) => {
   const path = join(config.store.dir, "svc.db");
   const found = inspectDatabase(path, migrations.length, { maxBytes });
   switch (found.condition) {
@@ -49,21 +59,29 @@ export const checkStore: Check = ({ config }) => {
     case "sound":
       return found.version < migrations.length
         ? warning(`${path} is sound and of an older svc: the next start of the daemon brings it up to date`)
-        : namedRows(path);
+        : rowFinding(path);
   }
 };
 
-/** A row that cannot be read takes away nothing but what it is of, which says so where it is listed. */
-function namedRows(path: string): Finding {
+/** An unreadable row affects only the object that it describes, whose listing says so. */
+async function rowFinding(path: string): Promise<Finding> {
   const things: string[] = [];
   let more = 0;
   for (const { name, remedy } of unreadableRows(path)) {
     if (things.length < maxNamed) things.push(`${name}: ${remedy}`);
     else more += 1;
   }
-  if (things.length === 0) return ok(`${path} is sound`);
+  if (things.length === 0) return chainFinding(path);
   const others = more === 0 ? "" : `; and of ${more} more`;
   const { wholeSnapshot } = storeFiles(dirname(path));
   const copy = existsSync(wholeSnapshot) ? `; what they were is in ${wholeSnapshot}` : "";
   return problem(`${path} has what cannot be read of ${things.join("; of ")}${others}${copy}`);
+}
+
+/** As `svc audit --verify`. */
+async function chainFinding(path: string): Promise<Finding> {
+  const broken = await auditProblem(path);
+  return broken === undefined
+    ? ok(`${path} is sound`)
+    : problem(`the audit trail in ${path} is not as it was written: ${broken}; see svc audit --verify`);
 }

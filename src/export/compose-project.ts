@@ -1,9 +1,9 @@
-/** A compose project as the containers that it is, for engines that read no compose files. */
+/** Converts a compose project to containers, for engines that do not read compose files. */
 import { posix } from "node:path";
-import { isInside } from "../lib/is-inside.ts";
+import { isInside } from "../lib/paths.ts";
 import type { JsonObject } from "../lib/json.ts";
-import type { HealthCheck } from "../packages/manifest.ts";
-import { resolvePorts, resolveSettings } from "../packages/settings.ts";
+import type { HealthCheck } from "../packages/manifest/manifest.ts";
+import { resolvePorts, resolveSettings } from "../packages/settings/settings.ts";
 import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
 import {
   bytesOf,
@@ -14,7 +14,7 @@ import {
   joinedNetworks,
   listOf,
   namedParts,
-  oddKeys,
+  unknownKeys,
   recordOf,
   textOf,
   textsOf,
@@ -22,8 +22,8 @@ import {
 } from "../runtimes/compose/compose-values.ts";
 import { readInMemory, readServiceMount } from "../runtimes/compose/service-mounts.ts";
 import { readServicePort, spannedPorts } from "../runtimes/compose/service-ports.ts";
-import { anyAddress } from "../runtimes/published-ports.ts";
-import type { RunnableApp, ToldProject } from "../runtimes/runtime.ts";
+import { anyAddress } from "../runtimes/containers/published-ports.ts";
+import type { RunnableApp, ResolvedProject } from "../runtimes/contract.ts";
 import { replaceMarks, type MarkedApp } from "./project-secrets.ts";
 import {
   applying,
@@ -43,7 +43,7 @@ import {
   type WorkloadVolume,
 } from "./workload.ts";
 
-/** What of a service is carried over, or is svc's own. */
+/** Keys of a service that are exported, or that svc sets itself. */
 const carried = new Set([
   ...["cap_add", "cap_drop", "command", "configs", "cpus", "depends_on", "deploy", "devices"],
   ...["entrypoint", "environment", "expose", "group_add", "healthcheck", "image", "init", "ipc", "logging"],
@@ -57,38 +57,38 @@ const healthDefaults = { startPeriodMs: 0, intervalMs: 30_000, timeoutMs: 30_000
 
 interface Reading {
   readonly app: RunnableApp;
-  readonly told: ToldProject;
+  readonly project: ResolvedProject;
   readonly document: JsonObject;
-  /** What the services are called on the engine, by their keys. */
+  /** Names of the services on the engine, by their keys. */
   readonly names: ReadonlyMap<string, string>;
   readonly networks: ReadonlyMap<string, ProjectNetwork>;
-  /** What the app's settings write, by absolute path of this host. */
+  /** Files that the app's settings write, by absolute path on this host. */
   readonly written: ReadonlyMap<string, { readonly content: string; readonly isSecret: boolean }>;
-  /** Tells what is not carried over. */
+  /** Adds a note about something that is not exported. */
   readonly note: (text: string) => void;
 }
 
-/** @param told the project of the marked app */
-export function composeProject({ app, secrets }: MarkedApp, told: ToldProject): Project {
-  const document = replaceMarks(told.document, secrets);
+/** @param project the project of the marked app */
+export function composeProject({ app, secrets }: MarkedApp, project: ResolvedProject): Project {
+  const document = replaceMarks(project.document, secrets);
   const settings = replaceMarks(app.settings, secrets);
   const safe = { ...app, settings };
   const notes = applying(
     secretNotes(secrets),
     ownNotes(app.manifest),
     app.ownerUid !== 0 &&
-      `services run as their owner here (uid ${app.uid}) that say nothing else; there as their images say`,
+      `services without a user run as their owner here (uid ${app.uid}), but as the user of their image there`,
   );
   for (const [key, value] of Object.entries(recordOf(document["volumes"]))) {
     const { external, driver, driver_opts: options } = recordOf(value);
-    if (isSet(external)) notes.push(`volume "${key}" is not its own here; there it has one of its own`);
+    if (isSet(external)) notes.push(`volume "${key}" is external here; the export creates its own`);
     else if (!["", "local"].includes(textOf(driver)) || isSet(options))
-      notes.push(`the driver and options of its volume "${key}" are not carried over`);
+      notes.push(`the driver and options of volume "${key}" are not exported`);
   }
   const secretFiles = secretPaths(app.manifest, secrets);
   const keys = Object.keys(recordOf(document["services"]));
   const reading: Reading = {
-    ...{ app: safe, told, document, note: (text) => void notes.push(text) },
+    ...{ app: safe, project, document, note: (text) => void notes.push(text) },
     names: ownNames(app.id, keys),
     networks: networksOf(app, document, (text) => void notes.push(text)),
     written: new Map(
@@ -106,7 +106,7 @@ export function composeProject({ app, secrets }: MarkedApp, told: ToldProject): 
   };
 }
 
-/** Each another one, however alike they are. */
+/** Unique names, even for similar keys. */
 function ownNames(id: string, keys: readonly string[]): Map<string, string> {
   const names = new Map<string, string>();
   for (const key of keys) {
@@ -127,9 +127,9 @@ function networksOf(
     Object.entries(declared).map(([key, value]) => {
       const network = recordOf(value);
       const { internal, external, driver, driver_opts: options, ipam } = network;
-      if (isSet(external)) note(`network "${key}" is not its own: it must be there`);
+      if (isSet(external)) note(`network "${key}" is external; create it before the start`);
       if (!["", "bridge"].includes(textOf(driver)) || isSet(options) || isSet(recordOf(ipam)["config"]))
-        note(`the driver, options and addresses of its network "${key}" are not carried over`);
+        note(`the driver, options and addresses of network "${key}" are not exported`);
       return [
         key,
         {
@@ -143,12 +143,12 @@ function networksOf(
 }
 
 function workloadOf(all: Reading, key: string): Workload {
-  const { app, document, told, names, networks } = all;
+  const { app, document, project, names, networks } = all;
   const service = recordOf(recordOf(document["services"])[key]);
   const reading = { ...all, note: (text: string) => all.note(`service "${key}": ${text}`) };
   tellRest(reading, service);
-  if (told.built.has(key))
-    reading.note("its image is built from its package: build it, push it, and name it in the manifest");
+  if (project.built.has(key))
+    reading.note("its image is built from the package; build it, push it, and set it in the manifest");
   const text = (name: string): string | undefined => textOf(service[name]) || undefined;
   const words = (name: string): string[] | undefined =>
     isSet(service[name]) ? wordsOf(service[name]) : undefined;
@@ -162,7 +162,7 @@ function workloadOf(all: Reading, key: string): Workload {
     /^\d+$/.test(group) ? "numbered" : "named",
   );
   if (named.length > 0)
-    reading.note(`its groups ${named.join(", ")} have no numbers: they are not carried over`);
+    reading.note(`its groups ${named.join(", ")} are not exported, because they have no numbers`);
   return {
     ...{ name: names.get(key) ?? key, part: key, env, secretEnv: secretVariables(env), health, ...volumes },
     names: [...new Set([key, ...joined.flatMap(([, how]) => textsOf(how["aliases"]))])],
@@ -170,7 +170,7 @@ function workloadOf(all: Reading, key: string): Workload {
       ? []
       : joined.flatMap(([network]) => networks.get(network)?.name ?? []),
     after: dependenciesOf(service, names),
-    image: told.built.has(key) ? builtImage(app, key) : textOf(service["image"]),
+    image: project.built.has(key) ? builtImage(app, key) : textOf(service["image"]),
     runtime: {
       ...(user !== undefined && !isOwners && { user }),
       ...(workingDir !== undefined && { workingDir }),
@@ -199,19 +199,19 @@ function workloadOf(all: Reading, key: string): Workload {
   };
 }
 
-/** Everything that nobody reads below. */
+/** Notes all keys that are not exported. */
 function tellRest({ app, note }: Reading, service: JsonObject): void {
   const deploy = recordOf(service["deploy"]);
   const security = textsOf(service["security_opt"]).filter((text) => !/^no-new-privileges\b/.test(text));
   const { limits, ...resources } = recordOf(deploy["resources"]);
-  // Of a regular user's services svc sets it itself.
+  // svc itself sets it for regular users' services.
   const own = app.ownerUid === 0 ? [] : ["pids_limit"];
   const rest = [
-    ...oddKeys(service, [...carried, ...own]),
+    ...unknownKeys(service, [...carried, ...own]),
     ...security.map((text) => `security_opt ${text}`),
-    ...oddKeys(deploy, ["replicas", "resources"]).map((name) => `deploy.${name}`),
-    ...oddKeys(resources, []).map((name) => `deploy.resources.${name}`),
-    ...oddKeys(recordOf(limits), ["cpus", "memory"]).map((name) => `deploy.resources.limits.${name}`),
+    ...unknownKeys(deploy, ["replicas", "resources"]).map((name) => `deploy.${name}`),
+    ...unknownKeys(resources, []).map((name) => `deploy.resources.${name}`),
+    ...unknownKeys(recordOf(limits), ["cpus", "memory"]).map((name) => `deploy.resources.limits.${name}`),
     ...Object.keys(recordOf(service["ulimits"]))
       .filter((name) => name !== "nofile")
       .map((name) => `ulimits.${name}`),
@@ -220,13 +220,13 @@ function tellRest({ app, note }: Reading, service: JsonObject): void {
       (name) => isSet(service[name]) && !["host", "private", "shareable"].includes(textOf(service[name])),
     ),
   ];
-  if (rest.length > 0) note(`${rest.join(", ")} ${rest.length === 1 ? "is" : "are"} not carried over`);
+  if (rest.length > 0) note(`${rest.join(", ")} ${rest.length === 1 ? "is" : "are"} not exported`);
 }
 
 function networkModeOf({ note }: Reading, mode = ""): Workload["runtime"]["network"] {
   if (mode === "host" || mode === "none") return mode;
   if (!["", "bridge", "default"].includes(mode))
-    note(`it shares the network of ${mode} here; there it has one of its own`);
+    note(`it shares the network of ${mode} here; there it has its own`);
   return "bridge";
 }
 
@@ -238,12 +238,12 @@ function dependenciesOf(service: JsonObject, names: ReadonlyMap<string, string>)
   });
 }
 
-/** `SOURCE[:TARGET[:PERMISSIONS]]`, of which the first two go along. */
+/** Exports source and target of `SOURCE[:TARGET[:PERMISSIONS]]`. */
 function devicesOf({ note }: Reading, service: JsonObject): string[] {
   return listOf(service["devices"]).map((device) => {
     const { source = device, target = null } = recordOf(device);
     const [from = "", to = textOf(target)] = textOf(source).split(":");
-    note(`it uses the device ${from} of its host`);
+    note(`it uses the host device ${from}`);
     return to === "" || to === from ? from : `${from}:${to}`;
   });
 }
@@ -255,13 +255,15 @@ function portsOf({ app, note }: Reading, key: string, service: JsonObject): Work
   return listOf(service["ports"]).flatMap((value) => {
     const read = readServicePort(value);
     if (!["tcp", "udp"].includes(read.protocol))
-      note(`its port ${read.target}/${read.protocol} is not carried over`);
+      note(`its port ${read.target}/${read.protocol} is not exported`);
     const pairs = spannedPorts(read);
-    if (pairs === undefined) note(`it publishes ${read.target} at some of ${read.published}: name the ports`);
+    if (pairs === undefined)
+      note(`it publishes ${read.target} at some ports of ${read.published}; set single ports`);
     if (pairs === undefined || !["tcp", "udp"].includes(read.protocol)) return [];
     const protocol = read.protocol as WorkloadPort["protocol"];
     return pairs.map(({ target, published }) => {
-      if (published === 0) note(`its port ${target} is published at any free one here; there at ${target}`);
+      if (published === 0)
+        note(`its port ${target} is published at any free port here, but at ${target} there`);
       const port = published || target;
       return {
         ...{ protocol, port, inside: target, address: read.address === "" ? anyAddress : read.address },
@@ -297,28 +299,28 @@ function volumesOf(reading: Reading, service: JsonObject): Kept {
     const below = isInside(app.directory, source) ? posix.relative(app.directory, source) : "";
     if (type === "tmpfs") inMemory.push({ path, sizeBytes });
     else if (type === "volume") {
-      if (source === "") note(`its volume at ${path} has no name: it is new there with each container`);
+      if (source === "") note(`its volume at ${path} is anonymous, so each container there gets a new one`);
       else addVolume(source, path, readOnly);
-    } else if (type !== "bind") note(`its mount of ${source} as ${type} is not carried over`);
+    } else if (type !== "bind") note(`its mount of ${source} as ${type} is not exported`);
     else if (file !== undefined) files.push({ path, ...file });
     else if (below === "") {
       mounts.push({ source, target: path, ...(readOnly && { read_only: true }) });
-      note(`it mounts ${source} of its host`);
+      note(`it mounts ${source} of the host`);
     } else if (isInside(checkoutOf(app), below))
       note(
-        `it mounts ${posix.relative(checkoutOf(app), below)} of its package at ${path}, which is not exported: build it into an image`,
+        `it mounts ${posix.relative(checkoutOf(app), below)} of its package at ${path}, which is not exported; include it in an image`,
       );
     else addVolume(below, path, readOnly);
   }
   return kept;
 }
 
-function fileOf({ told }: Reading, source: string): { content: string; isSecret: boolean } | undefined {
-  const content = told.files.get(source);
+function fileOf({ project }: Reading, source: string): { content: string; isSecret: boolean } | undefined {
+  const content = project.files.get(source);
   return content === undefined ? undefined : { content, isSecret: false };
 }
 
-/** Its configs and secrets. */
+/** Configs and secrets of a service. */
 function handedFiles(reading: Reading, service: JsonObject): Kept["files"] {
   const { document, note } = reading;
   return (["configs", "secrets"] as const).flatMap((kind) =>
@@ -329,10 +331,10 @@ function handedFiles(reading: Reading, service: JsonObject): Kept["files"] {
       const place = textOf(target) || name;
       const path = place.startsWith("/") ? place : posix.join(kind === "secrets" ? secretsDir : "/", place);
       if (kind === "secrets") {
-        note(`its secret "${name}" is not exported: put it where ${secretPlaceholder} stands`);
+        note(`its secret "${name}" is not exported; replace ${secretPlaceholder} with it`);
         return [{ path, content: secretPlaceholder, isSecret: true }];
       }
-      const text = typeof content === "string" ? content : reading.told.files.get(textOf(file));
+      const text = typeof content === "string" ? content : reading.project.files.get(textOf(file));
       if (text !== undefined) return [{ path, content: text, isSecret: false }];
       note(`its config "${name}" is not exported`);
       return [];
@@ -346,7 +348,7 @@ function healthOf({ note }: Reading, check: JsonObject): HealthCheck | undefined
   const [kind = "", ...argv] = typeof test === "string" ? ["CMD-SHELL", test] : textsOf(test);
   if (kind === "NONE") return undefined;
   if (kind === "") {
-    note("its health check is the one of its image, which is not carried over");
+    note("its health check is its image's, which is not exported");
     return undefined;
   }
   const ms = (name: string): number | undefined =>
@@ -360,14 +362,14 @@ function healthOf({ note }: Reading, check: JsonObject): HealthCheck | undefined
   };
 }
 
-/** The manifest's check is of the service that publishes its port, unless that has one. */
+/** The manifest's health check belongs to the service that publishes its port, unless that has its own. */
 function withAppHealth({ app, note }: Reading, workloads: readonly Workload[]): Workload[] {
   const { health } = app.manifest;
   if (health === undefined || health.probe.kind === "exec") return [...workloads];
   const { port: name } = health.probe;
   const found = workloads.find(({ ports }) => ports.some((port) => port.name === name));
   if (found === undefined || found.health !== undefined) {
-    note(`its health check by ${health.probe.kind} is not carried over`);
+    note(`its ${health.probe.kind} health check is not exported`);
     return [...workloads];
   }
   return workloads.map((workload) => (workload === found ? { ...workload, health } : workload));
@@ -390,7 +392,7 @@ function limitsOf(service: JsonObject): Workload["limits"] {
   };
 }
 
-/** @param word `no`, `always`, `unless-stopped`, `on-failure` or `on-failure:N` */
+/** @param word value of `restart`: `no`, `always`, `unless-stopped`, `on-failure` or `on-failure:N` */
 function policyOf(word: string): Workload["restart"]["policy"] {
   if (word === "no") return "never";
   return word.startsWith("on-failure") ? "on-failure" : "always";

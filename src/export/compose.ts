@@ -1,14 +1,13 @@
-/** An app as a compose file, with the files that it is handed beside it. */
+/** Exports an app as a compose file with accompanying files. */
 import { basename, posix } from "node:path";
-import { composeProjectOf } from "../docker/attribution.ts";
-import { isInside } from "../lib/is-inside.ts";
+import { isInside } from "../lib/paths.ts";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { mapValues } from "../lib/map-values.ts";
-import { resolveSettings } from "../packages/settings.ts";
+import { resolveSettings } from "../packages/settings/settings.ts";
 import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
 import { isSet, listOf, mapTexts, recordOf, textOf, textsOf } from "../runtimes/compose/compose-values.ts";
 import { readServiceMount } from "../runtimes/compose/service-mounts.ts";
-import type { ToldProject } from "../runtimes/runtime.ts";
+import type { ResolvedProject } from "../runtimes/contract.ts";
 import { replaceMarks, variableOf, type MarkedApp } from "./project-secrets.ts";
 import {
   applying,
@@ -26,7 +25,7 @@ import {
 } from "./workload.ts";
 import { yamlText } from "./yaml-text.ts";
 
-/** Of an app that is one container. */
+/** For a single-container app. */
 export function toCompose({ workloads }: Project): ExportedApp {
   const [workload] = workloads;
   if (workload === undefined) throw new Error("there is no container to export");
@@ -87,17 +86,17 @@ export function toCompose({ workloads }: Project): ExportedApp {
     notes: applying(
       health !== undefined &&
         !isExec &&
-        `compose has no check by ${health.probe.kind}: its health is not looked at`,
+        `compose does not support ${health.probe.kind} health checks, so its health is not checked`,
       secretEnv.length > 0 && `set ${secretEnv.join(", ")} in the environment of docker compose, or in .env`,
-      workload.replicas > 1 && `it runs once there, not ${workload.replicas} times`,
+      workload.replicas > 1 && `it runs once there instead of ${workload.replicas} times`,
     ),
   };
 }
 
-/** Of a compose project: what svc makes of it, without svc's labels. */
+/** For a compose project: the document that svc runs, without svc's labels. */
 export function projectFile(
   { app, secrets }: MarkedApp,
-  { document, built, files }: ToldProject,
+  { project, document, built, files }: ResolvedProject,
 ): ExportedApp {
   const name = plainName(app.id);
   const notes: string[] = [];
@@ -109,7 +108,7 @@ export function projectFile(
     ...files,
     ...written.map(({ path, content }) => [posix.join(app.directory, appTree.data, path), content] as const),
   ]);
-  /** Beside the compose file, where the app has it in its directory. */
+  /** Path beside the compose file of an entry in the app's directory. */
   const place = (path: string): string => {
     if (!isInside(app.directory, path)) return path;
     const content = texts.get(path);
@@ -122,24 +121,26 @@ export function projectFile(
     const { user = null, ...rest } = recordOf(value);
     const isOwners = app.ownerUid !== 0 && textOf(user).startsWith(`${app.uid}:`);
     if (isOwners)
-      notes.push(`service "${key}": here it runs as its owner (uid ${app.uid}); there as its image says`);
+      notes.push(
+        `service "${key}": it runs as its owner here (uid ${app.uid}), but as the user of its image there`,
+      );
     if (built.has(key))
       notes.push(
-        `service "${key}": its image is built from its package: build it, push it, and name it in compose.yaml`,
+        `service "${key}": its image is built from the package; build it, push it, and set it in compose.yaml`,
       );
     const volumes = listOf(rest["volumes"]).map((volume) => placed(volume, place));
     for (const { type, source } of volumes.map(readPlaced)) {
       if (type === "volume" || /^\.\/(data|volumes)\//.test(source)) dataOf.add(key);
       if (type === "bind" && source.startsWith(`./${checkoutOf(app)}`))
         notes.push(
-          `service "${key}": it mounts ${source} of its package, which is not exported: copy it from ${app.directory}`,
+          `service "${key}": it mounts ${source} of its package, which is not exported; copy it from ${app.directory}`,
         );
       else if (type === "bind" && source.startsWith("/"))
-        notes.push(`service "${key}": it mounts ${source} of its host`);
+        notes.push(`service "${key}": it mounts ${source} of the host`);
     }
     return {
       ...rest,
-      // How often is svc's own, but for failures.
+      // The number of attempts is svc's own, except for failures.
       restart: textOf(rest["restart"]).replace(/^always:.*/, "always"),
       ...(user !== null && !isOwners && { user }),
       ...(built.has(key) && { image: builtImage(app, key) }),
@@ -151,13 +152,11 @@ export function projectFile(
       const part = recordOf(value);
       if (!isSet(part["file"])) return part;
       const file = kind === "configs" ? place(textOf(part["file"])) : `./${name}-${plainName(key)}.secret`;
-      if (kind === "secrets") notes.push(`its secret "${key}" is not exported: put it into ${file}`);
+      if (kind === "secrets") notes.push(`its secret "${key}" is not exported; put it into ${file}`);
       return { ...part, file };
     });
   const parted = (kind: "networks" | "volumes"): JsonObject =>
-    isSet(document[kind])
-      ? { [kind]: mapValues(recordOf(document[kind]), namedByItself(composeProjectOf(app.id))) }
-      : {};
+    isSet(document[kind]) ? { [kind]: mapValues(recordOf(document[kind]), namedByItself(project)) } : {};
   const variables = secrets.map((secret) => variableOf(app, secret));
   const parts = {
     ...document,
@@ -184,19 +183,19 @@ export function projectFile(
     ],
     notes: applying(
       secrets.map(
-        (secret) => `the secret "${secret}" is not exported: set ${variableOf(app, secret)} in .env`,
+        (secret) => `the secret "${secret}" is not exported; set ${variableOf(app, secret)} in .env`,
       ),
       ownNotes(app.manifest),
       dataOf.size > 0 && dataNote,
       notes,
-      app.manifest.health !== undefined && "its health check of svc.yaml is svc's",
+      app.manifest.health !== undefined && "the health check in svc.yaml works only in svc",
       (app.placement?.replicas ?? 1) > 1 &&
-        "on the swarm its services run several times; there as compose.yaml says",
+        "its services run several times on the swarm, but as set in compose.yaml there",
     ),
   };
 }
 
-/** Without the name that it has as a part of svc's project: on this host it would be the app's own. */
+/** Removes names that belong to svc's project: on this host they would refer to the app's own parts. */
 function namedByItself(project: string): (part: JsonValue, key: string) => JsonObject {
   return (part, key) => {
     const { name = null, ...rest } = recordOf(part);
@@ -204,19 +203,19 @@ function namedByItself(project: string): (part: JsonValue, key: string) => JsonO
   };
 }
 
-/** What is beside the file begins with `./`. */
+/** Sources beside the file begin with `./`. */
 function readPlaced(volume: JsonValue): { type: string; source: string } {
   const { type, source } = readServiceMount(volume);
   return { type: source.startsWith("./") ? "bind" : type, source };
 }
 
-/** A volume with another source, where it is a bind. */
+/** Replaces the source of a bind. */
 function placed(volume: JsonValue, place: (path: string) => string): JsonValue {
   const { type, source, target, readOnly } = readServiceMount(volume);
   if (type !== "bind") return volume;
   if (typeof volume === "string") return `${place(source)}${volume.slice(source.length)}`;
   const { propagation, selinux } = recordOf(recordOf(volume)["bind"]);
   const modes = [...(readOnly ? ["ro"] : []), ...textsOf(propagation), ...textsOf(selinux)];
-  // In the short form, with which every compose makes the directories of data that are missing.
+  // In the short form, with which every compose version creates missing data directories.
   return [place(source), target, ...(modes.length > 0 ? [modes.join(",")] : [])].join(":");
 }

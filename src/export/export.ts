@@ -1,8 +1,8 @@
-/** What another engine needs to run an app, in files that its own tools take. */
+/** Exports an app to files for another engine's own tools. */
 import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
 import { SvcError } from "../errors.ts";
-import type { PublishOptions } from "../runtimes/published-ports.ts";
-import type { AppRuntime, RunnableApp } from "../runtimes/runtime.ts";
+import type { PublishOptions } from "../runtimes/containers/published-ports.ts";
+import type { ProjectRuntime, RunnableApp } from "../runtimes/contract.ts";
 import { composeProject } from "./compose-project.ts";
 import { projectFile, toCompose } from "./compose.ts";
 import { toKubernetes } from "./kubernetes.ts";
@@ -12,8 +12,8 @@ import { toQuadlet } from "./quadlet.ts";
 import { dockerProject, type ExportedApp, type Project } from "./workload.ts";
 
 export interface ExportOptions extends PublishOptions {
-  /** Of compose projects. */
-  readonly told?: AppRuntime["told"] | undefined;
+  /** For compose projects. */
+  readonly projects?: ProjectRuntime | undefined;
 }
 
 const writers: Readonly<Record<ExportAppRequestTo, (project: Project) => ExportedApp>> = {
@@ -23,20 +23,23 @@ const writers: Readonly<Record<ExportAppRequestTo, (project: Project) => Exporte
   compose: toCompose,
 };
 
-/** @throws SvcError `not_possible` for an app that is no containers; `denied` and `package_invalid` for a compose project that may not run */
+/**
+ * @throws SvcError `not_possible` for an app without containers; `denied` and `package_invalid` for a compose project
+ *   that may not run
+ */
 export async function exportApp(
   app: RunnableApp,
   to: ExportAppRequestTo,
-  { told, ...options }: ExportOptions,
+  { projects, ...options }: ExportOptions,
 ): Promise<ExportedApp> {
   const { runtime } = app.manifest;
   if (runtime.kind === "docker") return written(dockerProject(app, runtime, options), to);
-  if (runtime.kind !== "compose" || told === undefined) {
+  if (runtime.kind !== "compose" || projects === undefined) {
     const message = `app "${app.id}" runs on the ${runtime.kind} runtime; svc exports packages of the docker and compose runtimes`;
     throw new SvcError("not_possible", message);
   }
   const marked = markedApp(app);
-  const project = await told(marked.app);
+  const project = await projects.describe(marked.app);
   return to === "compose" ? projectFile(marked, project) : written(composeProject(marked, project), to);
 }
 

@@ -1,4 +1,6 @@
-/** An app as manifests of Kubernetes (apps/v1, v1): one YAML file of several documents, for `kubectl apply -f`. */
+/**
+ * Exports an app as Kubernetes manifests (apps/v1, v1): one YAML file with several documents, for `kubectl apply -f`.
+ */
 import { basename } from "node:path";
 import {
   addressNotes,
@@ -33,12 +35,12 @@ export function toKubernetes(project: Project): ExportedApp {
     files: [{ name: `${name}.yaml`, content: documents.map(yamlText).join("---\n") }],
     notes: applying(
       workloads.flatMap((workload) => noted(workload, notesOf(workload))),
-      volumes.size > 0 && `each volume asks for ${volumeSize}: set what it needs`,
+      volumes.size > 0 && `each volume requests ${volumeSize}; set the size that it needs`,
       sharedNotes(workloads),
       workloads.some(({ names }) => names.length > 0) &&
-        `its services find each other by their names: apply it to a namespace of its own (kubectl apply -n ${name})`,
+        `its services find each other by name; apply it to a separate namespace (kubectl apply -n ${name})`,
       (networks.length > 1 || networks.some(({ isInternal }) => isInternal)) &&
-        "its networks are one there, where each service reaches all: NetworkPolicies would part them",
+        "its networks become one there, so every service reaches all others; separate them with NetworkPolicies",
     ),
   };
 }
@@ -49,36 +51,36 @@ function notesOf(workload: Workload): string[] {
   return applying(
     user !== undefined &&
       userIds(user) === undefined &&
-      `it runs as "${user}" here, and a Deployment takes numbers alone: set runAsUser, or it runs as its image says`,
+      `it runs as "${user}" here, but a Deployment supports only numeric users; set runAsUser, or it runs as the user of its image`,
     runtime.network === "none" &&
-      "it has no network here; there it has one, unless a NetworkPolicy forbids it",
+      "it has no network here, but it has one there unless a NetworkPolicy prevents it",
     addressNotes(workload, "within its cluster"),
-    limits.openFiles !== undefined && "its limit of open files is the runtime's of the node there",
+    limits.openFiles !== undefined && "its limit of open files there is that of the node's container runtime",
     ports.length > 0 &&
-      "its ports are reached within the cluster: add an Ingress, or another type of Service",
+      "its ports are reachable only within the cluster; add an Ingress, or another type of Service",
     workload.stop.signal !== "SIGTERM" &&
-      `it is stopped by SIGTERM there, not by ${workload.stop.signal}, unless its image says so`,
+      `it is stopped with SIGTERM there, not with ${workload.stop.signal}, unless its image sets that`,
     workload.restart.policy !== "always" &&
-      `a Deployment always starts it again; here its policy is "${workload.restart.policy}"`,
-    (runtime.groups ?? []).length > 0 && "its further groups are supplementalGroups there",
+      `a Deployment always restarts it; its policy here is "${workload.restart.policy}"`,
+    (runtime.groups ?? []).length > 0 && "its additional groups become supplementalGroups there",
     after.map((each) => waitingNote(each, "it starts at once")),
     names
       .filter((each) => serviceName(each) !== each)
-      .map((each) => `its name "${each}" is none there: others find it as ${serviceName(each)}`),
+      .map((each) => `its name "${each}" is not valid there; others find it as ${serviceName(each)}`),
   );
 }
 
-/** A claim of one node is of all that share it. */
+/** Claims that several workloads share, which must run on one node. */
 function sharedNotes(workloads: readonly Workload[]): string[] {
   const sources = workloads.flatMap(({ volumes }) => [...new Set(volumes.map(({ source }) => source))]);
   const shared = new Set(sources.filter((source, at) => sources.indexOf(source) !== at));
   return [...shared].map(
     (source) =>
-      `several services use the claim ${source}: one node runs them all, unless it is ReadWriteMany`,
+      `several services use the claim ${source}, so they must run on one node, unless it is ReadWriteMany`,
   );
 }
 
-/** `1000` and `1000:1000`. */
+/** Parses `1000` and `1000:1000`. */
 function userIds(user: string): { runAsUser: number; runAsGroup?: number } | undefined {
   const [, runAsUser, runAsGroup] = /^(\d+)(?::(\d+))?$/.exec(user) ?? [];
   if (runAsUser === undefined) return undefined;
@@ -90,26 +92,26 @@ function userIds(user: string): { runAsUser: number; runAsGroup?: number } | und
 
 const labelsOf = ({ name }: Workload): Record<string, string> => ({ "app.kubernetes.io/name": name });
 
-/** @param name of one that is not called as the workload is */
+/** @param name differs from the workload's name for some resources */
 function resource(kind: string, workload: Workload, rest: object, name = workload.name): object {
   const apiVersion = kind === "Deployment" ? "apps/v1" : "v1";
   return { apiVersion, kind, metadata: { name, labels: labelsOf(workload) }, ...rest };
 }
 
-/** As names of Services are (RFC 1035): a letter first. */
+/** A valid Service name (RFC 1035), which begins with a letter. */
 function serviceName(name: string): string {
   const plain = plainName(name);
   return /^[a-z]/.test(plain) ? plain : `app-${plain}`.slice(0, 63);
 }
 
-/** Keys have no slashes: files are told apart by their number. */
+/** Keys cannot contain slashes, so files get numbers. */
 function filesOf({ files }: Workload, isSecret: boolean): (Workload["files"][number] & { key: string })[] {
   return files
     .map((file, at) => ({ ...file, key: `${at}-${basename(file.path).replaceAll(/[^-._a-zA-Z0-9]/g, "_")}` }))
     .filter((file) => file.isSecret === isSecret);
 }
 
-/** The variables and files that are secret, or the others; `undefined` for none. */
+/** The secret, or the other, variables and files; `undefined` if there are none. */
 function dataOf(workload: Workload, isSecret: boolean): object | undefined {
   const env = Object.entries(workload.env).filter(([key]) => workload.secretEnv.includes(key) === isSecret);
   const files = filesOf(workload, isSecret).map(({ key, content }) => [key, content]);
@@ -165,7 +167,7 @@ function deployment(workload: Workload): object {
   const spec = {
     replicas,
     selector: { matchLabels: labelsOf(workload) },
-    // A claim of one node cannot be had by two.
+    // Two pods cannot use a claim of one node at the same time.
     ...(volumes.length > 0 && { strategy: { type: "Recreate" } }),
     template: { metadata: { labels: labelsOf(workload) }, spec: pod },
   };
@@ -207,7 +209,7 @@ function container(workload: Workload): object {
   return {
     name,
     image,
-    // A dollar in brackets would be a variable there.
+    // `$(…)` would be a variable there.
     ...(entrypoint !== undefined && { command: entrypoint.map(literal) }),
     ...(command.length > 0 && { args: command.map(literal) }),
     ...(runtime.workingDir !== undefined && { workingDir: runtime.workingDir }),
@@ -272,7 +274,7 @@ function service(workload: Workload): object {
   return resource("Service", workload, { spec }, serviceName(workload.name));
 }
 
-/** What the others of its app find it by, whatever port they want of it. */
+/** A Service that makes the workload reachable by name, on any port. */
 function nameService(workload: Workload, name: string): object {
   const spec = { clusterIP: "None", selector: labelsOf(workload) };
   return resource("Service", workload, { spec }, serviceName(name));

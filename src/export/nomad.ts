@@ -1,4 +1,4 @@
-/** An app as a job of Nomad in its API's JSON: `nomad job run -json FILE`. */
+/** Exports an app as a Nomad job in the API's JSON: `nomad job run -json FILE`. */
 import { createHash } from "node:crypto";
 import { posix } from "node:path";
 import {
@@ -14,7 +14,7 @@ import {
 
 const nanosecondsPerMs = 1_000_000;
 const bytesPerMb = 1024 * 1024;
-/** What a task may take without a limit of its own. */
+/** Memory of a task without a limit. */
 const defaultMemoryMb = 256;
 const mhzPerCpu = 1_000;
 
@@ -27,7 +27,7 @@ export function toNomad(project: Project): ExportedApp {
   );
   const isTogether = workloads.some(({ names }) => names.length > 0);
   const isHost = workloads.some(({ runtime }) => runtime.network === "host");
-  // All checks of a group are of one.
+  // All checks of a group need the same provider.
   const provider = workloads.some(isScript) ? "consul" : "nomad";
   const services = workloads.flatMap((workload) => serviceOf(workload, ports, provider));
   const group = {
@@ -63,11 +63,9 @@ export function toNomad(project: Project): ExportedApp {
     files: [{ name: `${name}.nomad.json`, content: `${JSON.stringify(job, undefined, 2)}\n` }],
     notes: applying(
       workloads.flatMap((workload) => noted(workload, notesOf(workload, ports))),
-      [...volumes.values()].map(
-        (source) => `declare the host volume "${source}" on the clients that may run it`,
-      ),
+      [...volumes.values()].map((source) => `declare the host volume "${source}" on the clients that run it`),
       isTogether &&
-        "its services are tasks of one group, which share a network: each is at 127.0.0.1 for the others, by its name",
+        "its services are tasks of one group and share its network: each name resolves to 127.0.0.1",
       collisions(workloads),
     ),
   };
@@ -86,22 +84,20 @@ function notesOf(workload: Workload, all: Workload["ports"]): string[] {
       .filter(({ port, inside }) => all.some((each) => each.port === port && each.inside !== inside))
       .map(
         ({ port, inside, protocol }) =>
-          `its port ${port} leads to ${inside} for ${protocol} here alone: there one port is both tcp and udp`,
+          `its port ${port} leads to ${inside} for ${protocol} only here: there a port is both tcp and udp`,
       ),
-    limits.memoryBytes === undefined && `it gets ${defaultMemoryMb} MB there: it has no limit here`,
-    limits.openFiles !== undefined && "its limit of open files is a ulimit of the docker driver there",
+    limits.memoryBytes === undefined && `it gets ${defaultMemoryMb} MB there, because it has no limit here`,
+    limits.openFiles !== undefined && "its limit of open files becomes a ulimit of the docker driver there",
     workload.secretEnv.length > 0 &&
-      "its secrets stand in the job: better have them from Vault or a Nomad variable",
-    isScript(workload) && "its check by a command needs Consul there, which runs it",
-    isTogether && workload.replicas > 1 && `it runs once there, not ${workload.replicas} times`,
-    isTogether &&
-      runtime.network === "none" &&
-      "it has no network here; there it shares the one of its group",
+      "its secrets are part of the job; better read them from Vault or a Nomad variable",
+    isScript(workload) && "its command health check requires Consul there",
+    isTogether && workload.replicas > 1 && `it runs once there instead of ${workload.replicas} times`,
+    isTogether && runtime.network === "none" && "it has no network here, but shares that of its group there",
     workload.after.map((each) => waitingNote(each, "it starts with it")),
   );
 }
 
-/** What two tasks would both listen at. */
+/** Ports at which two tasks would both listen. */
 function collisions(workloads: readonly Workload[]): string[] {
   const parts = Map.groupBy(
     workloads.flatMap(({ part = "", ports }) =>
@@ -116,7 +112,7 @@ function collisions(workloads: readonly Workload[]): string[] {
     .filter(([, all]) => all.length > 1)
     .map(
       ([port, all]) =>
-        `services ${all.map(({ part }) => `"${part}"`).join(" and ")} listen at ${port} alike, which one of a group can: have the others listen elsewhere`,
+        `services ${all.map(({ part }) => `"${part}"`).join(" and ")} listen at the same port, ${port}, but only one task of a group can; change the port of the others`,
     );
 }
 
@@ -137,7 +133,7 @@ function taskOf(workload: Workload, all: readonly Workload[], reservedPorts: Wor
       ...(runtime.workingDir !== undefined && { work_dir: runtime.workingDir }),
       ...(labels.size > 0 && { ports: [...labels] }),
       ...(runtime.privileged ? { privileged: true } : { security_opt: ["no-new-privileges"] }),
-      // With ports the group says it.
+      // With ports, the group sets the network.
       ...(runtime.network !== "bridge" && !isGroups && { network_mode: runtime.network }),
       ...(runtime.pid === "host" && { pid_mode: "host" }),
       ...(runtime.ipc === "host" && { ipc_mode: "host" }),
@@ -157,7 +153,7 @@ function taskOf(workload: Workload, all: readonly Workload[], reservedPorts: Wor
           ...(sizeBytes !== undefined && { tmpfs_options: { size: sizeBytes } }),
         })),
       }),
-      // The first task writes the hosts of all, so that each has to say the same.
+      // The first task writes /etc/hosts for all, so all must have the same entries.
       ...(isTogether && {
         extra_hosts: [...new Set(all.flatMap(({ names }) => names))].map((each) => `${each}:127.0.0.1`),
       }),
@@ -172,7 +168,7 @@ function taskOf(workload: Workload, all: readonly Workload[], reservedPorts: Wor
     Templates: files.map((file, at) => ({
       DestPath: `local/${at}-${posix.basename(file.path)}`,
       EmbeddedTmpl: file.content,
-      // What svc writes is no template: no text has its own digest in it.
+      // The content is not a template: no text contains its own digest.
       LeftDelim: `<<<svc-${createHash("sha256").update(file.content).digest("hex").slice(0, 16)}:`,
       RightDelim: ":svc>>>",
       ChangeMode: "restart",
@@ -227,23 +223,23 @@ function serviceOf(workload: Workload, all: Workload["ports"], provider: "nomad"
   return [{ ...own, Checks: [check] }];
 }
 
-/** Each number once: a port there is of tcp and of udp. */
+/** Each number once, because a port there is both tcp and udp. */
 function reserved(ports: Workload["ports"]): Workload["ports"] {
   return ports.filter((port, at) => ports.findIndex((each) => each.port === port.port) === at);
 }
 
-/** Of the one that has its number. @param name of one of `ports` @param all of the group */
+/** Label of the reserved port with the same number. @param name of one of `ports` @param all ports of the group */
 function labelOf(name: string, ports: Workload["ports"], all: Workload["ports"]): string {
   const port = ports.find((each) => each.name === name)?.port;
   return label(all.find((each) => each.port === port)?.name ?? name);
 }
 
-/** As labels of ports are: letters, digits and underscores. */
+/** A valid port label: letters, digits and underscores. */
 function label(name: string): string {
   return name.replaceAll(/[^A-Za-z0-9]/g, "_");
 }
 
-/** `${` would begin a variable there. */
+/** `${` would start a variable there. */
 function literal(text: string): string {
   return text.replaceAll("${", () => "$${");
 }

@@ -1,12 +1,12 @@
-/** An app whose secrets can be found again in whatever is made of its settings, and are told nowhere. */
+/** Replaces an app's secrets by marks that can be found in everything generated from its settings. */
 import type { JsonObject, JsonValue } from "../lib/json.ts";
-import { settingsOf } from "../packages/manifest.ts";
+import { settingsOf } from "../packages/manifest/manifest.ts";
 import { mapTexts, recordOf } from "../runtimes/compose/compose-values.ts";
-import type { RunnableApp } from "../runtimes/runtime.ts";
+import type { RunnableApp } from "../runtimes/contract.ts";
 import { secretPlaceholder, withoutSecrets } from "./workload.ts";
 
 export interface MarkedApp {
-  /** With marks where its secrets belong. */
+  /** With marks instead of secrets. */
   readonly app: RunnableApp;
   /** Names of settings. */
   readonly secrets: readonly string[];
@@ -17,12 +17,12 @@ export function markedApp(app: RunnableApp): MarkedApp {
   return { app: { ...app, settings }, secrets };
 }
 
-/** No text of a package has it by chance, and nothing that reads it on the way changes it. */
+/** No text of a package contains it by chance, and it passes unchanged through all conversions. */
 function markOf(name: string): string {
   return `svc-secret-${Buffer.from(name).toString("hex")}-belongs-here`;
 }
 
-/** @param text what stands for a secret, by the name of its setting */
+/** @param text the replacement of a secret, by the name of its setting */
 export function replaceMarks(
   value: JsonObject,
   secrets: readonly string[],
@@ -35,7 +35,7 @@ export function replaceMarks(
   return recordOf(replaced(value));
 }
 
-/** The variable of a compose file that a secret is: as the package calls it, else as its setting is called. */
+/** The compose variable for a secret: the package's variable, else the setting's name. */
 export function variableOf({ manifest }: RunnableApp, name: string): string {
   const env = new Map(settingsOf(manifest)).get(name)?.env;
   return (

@@ -1,4 +1,4 @@
-/** An app as units of Podman's Quadlet (podman-systemd.unit(5)), for `~/.config/containers/systemd`. */
+/** Exports an app as Podman Quadlet units (podman-systemd.unit(5)), for `~/.config/containers/systemd`. */
 import { SvcError } from "../errors.ts";
 import {
   applying,
@@ -36,7 +36,7 @@ export function toQuadlet(project: Project): ExportedApp {
   };
 }
 
-/** Variables that are nothing but a secret, which Podman keeps. */
+/** Variables whose whole value is a secret, which Podman stores. */
 function podmanSecrets({ secretEnv, env }: Workload): string[] {
   return secretEnv.filter((key) => env[key] === secretPlaceholder);
 }
@@ -45,12 +45,12 @@ function notesOf(workload: Workload): string[] {
   const { name, health, after } = workload;
   return applying(
     podmanSecrets(workload).map(
-      (key) => `make its secret first: podman secret create ${secretName(name, key)} FILE`,
+      (key) => `create its secret first: podman secret create ${secretName(name, key)} FILE`,
     ),
     health !== undefined &&
       health.probe.kind !== "exec" &&
-      `Quadlet has no check by ${health.probe.kind}: its health is not looked at`,
-    workload.replicas > 1 && `it runs once there, not ${workload.replicas} times`,
+      `Quadlet does not support ${health.probe.kind} health checks, so its health is not checked`,
+    workload.replicas > 1 && `it runs once there instead of ${workload.replicas} times`,
     after
       .filter(({ condition }) => condition !== "service_started")
       .map((each) => waitingNote(each, "it starts right after that")),
@@ -126,7 +126,7 @@ function containerUnit(project: Project, workload: Workload): string {
   });
 }
 
-/** Where the others of its app find it by its names. */
+/** Networks with the names by which other containers of the app find it. */
 function networksOf({ networks }: Project, { runtime, names, networks: joined }: Workload): string[] {
   if (runtime.network !== "bridge") return [runtime.network];
   const external = new Set(networks.filter(({ isExternal }) => isExternal).map(({ name }) => name));
@@ -138,17 +138,17 @@ function secretName(name: string, key: string): string {
   return `${name}-${key.toLowerCase().replaceAll("_", "-")}`;
 }
 
-/** Keys with what they say: nothing of one that says nothing, a line for each of several values. */
+/** Keys with values: no line for an undefined value, one line per element of a list. */
 type Lines = readonly (readonly [key: string, value: string | readonly string[] | undefined])[];
 
 /**
- * Without specifiers of systemd: no value has one.
- * @throws SvcError `not_possible` for a value that would be more than its line, or take in the next one
+ * Escapes systemd's specifiers, which no value uses.
+ * @throws SvcError `not_possible` for a value with a line break, or with a backslash at its end
  */
 function sections(all: Record<string, Lines>): string {
   const line = (key: string, value: string): string => {
     if (/[\0\n\r]|\\$/.test(value))
-      throw new SvcError("not_possible", `${key}= cannot end in a backslash, or go over several lines`);
+      throw new SvcError("not_possible", `${key}= cannot end in a backslash or contain a line break`);
     return `${key}=${value.replaceAll("%", "%%")}\n`;
   };
   return Object.entries(all)
@@ -160,8 +160,8 @@ function sections(all: Record<string, Lines>): string {
 }
 
 /**
- * One word for systemd (systemd.syntax(7)): variables are no more than their letters. Podman leaves the lines in the unit that
- * it makes, where to systemd a carriage return ends one, too.
+ * Quotes a word for systemd (systemd.syntax(7)), without expanding variables. Podman copies the lines to the
+ * generated unit, where a carriage return also ends a line.
  */
 function quoted(text: string): string {
   const escaped = text

@@ -1,48 +1,48 @@
-/** What a container is to any engine: what it gets, without what only svc knows of it, and without its secrets. */
+/** An engine-neutral description of an app's containers, without secrets and svc's own parts. */
 import { isIPv6 } from "node:net";
 import { posix } from "node:path";
 import type { JsonObject } from "../lib/json.ts";
-import { settingsOf, type DockerRuntime, type Manifest } from "../packages/manifest.ts";
-import { resolveSettings, type SettingsFile } from "../packages/settings.ts";
+import { settingsOf, type DockerRuntime, type Manifest } from "../packages/manifest/manifest.ts";
+import { resolveSettings, type SettingsFile } from "../packages/settings/settings.ts";
 import {
   containerEnvironment,
   containerExpander,
   mountPoints,
   namedPlaces,
 } from "../runtimes/docker/container-scope.ts";
-import { anyAddress, publishedPorts, type PublishOptions } from "../runtimes/published-ports.ts";
-import type { RunnableApp } from "../runtimes/runtime.ts";
+import { anyAddress, publishedPorts, type PublishOptions } from "../runtimes/containers/published-ports.ts";
+import type { RunnableApp } from "../runtimes/contract.ts";
 import { secretTexts } from "../runtimes/secret-texts.ts";
 
-/** An app as the containers that it is. */
+/** An app as containers. */
 export interface Project {
-  /** A name that every engine takes: letters, digits and hyphens. */
+  /** A name that is valid for every engine: letters, digits and hyphens. */
   readonly name: string;
   readonly id: string;
   readonly version: string;
   readonly workloads: readonly Workload[];
   readonly networks: readonly ProjectNetwork[];
-  /** What no engine gets told. */
+  /** What no engine supports. */
   readonly notes: readonly string[];
 }
 
 export interface ProjectNetwork {
   readonly name: string;
   readonly isInternal: boolean;
-  /** It is not the project's. */
+  /** Whether it is external to the project. */
   readonly isExternal: boolean;
 }
 
 export interface Workload {
-  /** A name that every engine takes: letters, digits and hyphens. */
+  /** A name that is valid for every engine: letters, digits and hyphens. */
   readonly name: string;
-  /** Its service; absent where the app is one container. */
+  /** Service of a compose project; absent for a single-container app. */
   readonly part?: string;
-  /** What the other containers of its app find it by. */
+  /** Names by which the app's other containers find it. */
   readonly names: readonly string[];
   /** Names of {@link ProjectNetwork}. */
   readonly networks: readonly string[];
-  /** Those that it waits for before it starts. */
+  /** Workloads that it waits for before it starts. */
   readonly after: readonly Dependency[];
   readonly image: string;
   readonly runtime: Pick<
@@ -59,23 +59,23 @@ export interface Workload {
     | "mounts"
   >;
   readonly droppedCapabilities: readonly string[];
-  /** It can write to its mounts alone. */
+  /** Whether it can write only to its mounts. */
   readonly isReadOnly: boolean;
-  /** File systems in memory. */
+  /** In-memory file systems. */
   readonly inMemory: readonly { readonly path: string; readonly sizeBytes: number | undefined }[];
   readonly entrypoint: readonly string[] | undefined;
   readonly command: readonly string[];
   readonly env: Readonly<Record<string, string>>;
-  /** Variables whose value is a secret. */
+  /** Variables with a secret value. */
   readonly secretEnv: readonly string[];
-  /** With absolute paths in the container; a secret one says nothing of what it holds. */
+  /** With absolute paths in the container; secret files have no content. */
   readonly files: readonly (SettingsFile & { readonly isSecret: boolean })[];
-  /** What must outlive the container; `path` is absolute in it. */
+  /** Data that must outlive the container; `path` is absolute. */
   readonly volumes: readonly WorkloadVolume[];
   readonly ports: readonly WorkloadPort[];
   readonly replicas: number;
   readonly health: Manifest["health"];
-  /** Of a check by a command. */
+  /** Arguments of a command health check. */
   readonly healthArgv: readonly string[];
   readonly limits: Manifest["limits"];
   readonly stop: Manifest["stop"];
@@ -83,17 +83,17 @@ export interface Workload {
 }
 
 export interface Dependency {
-  /** Of the {@link Workload}. */
+  /** Name of the {@link Workload}. */
   readonly name: string;
   readonly part: string;
-  /** What of it, in compose's words: `service_healthy`. */
+  /** Condition in compose's terms: `service_healthy`. */
   readonly condition: string;
 }
 
 export interface WorkloadVolume {
-  /** Within the app. */
+  /** Name within the app. */
   readonly name: string;
-  /** On the engine: the same for all that share it. */
+  /** Name on the engine: equal for all workloads that share it. */
   readonly source: string;
   readonly path: string;
   readonly readOnly: boolean;
@@ -104,20 +104,20 @@ export interface WorkloadPort {
   readonly protocol: "tcp" | "udp";
   readonly port: number;
   readonly inside: number;
-  /** Of the host. */
+  /** Host address. */
   readonly address: string;
 }
 
 export interface ExportedApp {
-  /** The main one first. */
+  /** The main file first. */
   readonly files: readonly { readonly name: string; readonly content: string }[];
-  /** What could not be carried over, or is still to be done. */
+  /** What was not exported, or remains to be done. */
   readonly notes: readonly string[];
 }
 
-export const dataNote = "its data are not exported: svc backup create makes an archive of them";
+export const dataNote = "its data is not exported; svc backup create makes an archive of it";
 
-/** Stands where a secret belongs. */
+/** Stands for a secret. */
 export const secretPlaceholder = "REPLACE-ME";
 
 /** An app of the docker runtime. */
@@ -173,7 +173,7 @@ export function dockerProject(app: RunnableApp, runtime: DockerRuntime, options:
   };
 }
 
-/** What the image of an app, or of one of its services, may be called elsewhere that is built here. */
+/** Suggested name, on other hosts, of an image that is built here. */
 export function builtImage({ id, version }: Pick<RunnableApp, "id" | "version">, part = ""): string {
   return `${plainName(part === "" ? id : `${id}-${part}`)}:${plainName(version)}`;
 }
@@ -182,13 +182,13 @@ export function secretVariables(env: Readonly<Record<string, string>>): string[]
   return Object.keys(env).filter((name) => env[name]?.includes(secretPlaceholder));
 }
 
-/** Paths of files that a secret setting is written into. */
+/** Paths of files that contain secret settings. */
 export function secretPaths(manifest: Manifest, secrets: readonly string[]): Set<string> {
   const documents = new Map(settingsOf(manifest));
   return new Set(secrets.flatMap((name) => documents.get(name)?.file?.path ?? []));
 }
 
-/** With something else where secrets stand. @param placeholder of a setting, by its name */
+/** Replaces secrets. @param placeholder of a setting, by its name */
 export function withoutSecrets(
   app: RunnableApp,
   placeholder: (name: string) => string,
@@ -206,74 +206,72 @@ function notesOf(app: RunnableApp, runtime: DockerRuntime, secrets: readonly str
   return applying(
     secretNotes(secrets),
     runtime.image === undefined &&
-      "its image is built from its package: build it, push it, and name it in the manifest",
+      "its image is built from the package; build it, push it, and set it in the manifest",
     (manifest.volumes.length > 0 || named.has("data")) && dataNote,
     named.has("repo") && `it reads its package at ${mountPoints.repo}, which is not exported`,
-    app.ownerUid !== 0 && `here it runs as its owner (uid ${app.uid}); there as its image says`,
+    app.ownerUid !== 0 && `it runs as its owner here (uid ${app.uid}), but as the user of its image there`,
     ownNotes(manifest),
-    runtime.mounts.map(({ source }) => `it mounts ${source} of its host`),
-    runtime.devices.map((device) => `it uses the device ${device} of its host`),
+    runtime.mounts.map(({ source }) => `it mounts ${source} of the host`),
+    runtime.devices.map((device) => `it uses the host device ${device}`),
   );
 }
 
 export function secretNotes(secrets: readonly string[]): string[] {
-  return secrets.map(
-    (name) => `the secret "${name}" is not exported: put it where ${secretPlaceholder} stands`,
-  );
+  return secrets.map((name) => `the secret "${name}" is not exported; replace ${secretPlaceholder} with it`);
 }
 
-/** What svc does for an app, and no other engine. */
+/** Features of svc that no other engine has. */
 export function ownNotes({ backup, migrate }: Manifest): string[] {
   return applying(
-    backup !== undefined && "its backup policy is svc's",
-    migrate !== undefined && "its migration step is svc's: run it by hand between versions",
+    backup !== undefined && "its backup policy works only in svc",
+    migrate !== undefined && "its migration step works only in svc; run it by hand between versions",
   );
 }
 
-/** Those of these notes that apply. */
+/** The notes that apply. */
 export function applying(...notes: readonly (string | readonly string[] | false)[]): string[] {
   return notes.flatMap((note) => (note === false ? [] : note));
 }
 
-/** Where an engine does not wait for it. @param there what it does instead */
+/** Note for an engine that does not wait for the dependency. @param there what the workload does instead */
 export function waitingNote({ part, condition }: Dependency, there: string): string {
-  return `here it waits for "${part}" (${condition}); there ${there}, and has to try until it is reached`;
+  return `it waits for "${part}" (${condition}) here; there ${there}, and must retry until the service is reachable`;
 }
 
-/** Said of a service by its name. */
+/** Prefixes notes with the service's name. */
 export function noted({ part }: Workload, notes: readonly string[]): string[] {
   return part === undefined ? [...notes] : notes.map((note) => `service "${part}": ${note}`);
 }
 
-/** A port as compose and Podman take it. */
+/** A port in the format of compose and Podman. */
 export function publishedAs({ address, port, inside, protocol }: Workload["ports"][number]): string {
   const at = address === anyAddress ? "" : `${isIPv6(address) ? `[${address}]` : address}:`;
   return `${at}${port}:${inside}/${protocol}`;
 }
 
-/** What of the host it mounts, as compose, Podman and Nomad take it. */
+/** A host mount in the format of compose, Podman and Nomad. */
 export function mountedAs({ source, target, read_only: readOnly }: DockerRuntime["mounts"][number]): string {
   return `${source}:${target}${readOnly === true ? ":ro" : ""}`;
 }
 
-/** Its files, with the names that they have beside what describes it. */
+/** Its files, with their names beside the exported description. */
 export function handedFiles({ name, files }: Workload): { name: string; path: string; content: string }[] {
   return files.map((file, at) => ({ ...file, name: `${name}-${at}-${posix.basename(file.path)}` }));
 }
 
-/** A dollar would be a variable of compose, and of systemd. */
+/** Escapes dollars, which begin variables in compose and systemd. */
 export function literal(text: string): string {
   return text.replaceAll("$", () => "$$");
 }
 
-/** Where an engine chooses the addresses itself. */
+/** Notes for an engine that chooses the addresses itself. */
 export function addressNotes({ ports, runtime }: Workload, there: string): string[] {
   return ports
     .filter(({ address }) => address !== anyAddress && runtime.network === "bridge")
-    .map(({ port, address }) => `here port ${port} is reached at ${address} alone; there ${there}`);
+    .map(({ port, address }) => `port ${port} is reachable only at ${address} here, but ${there} there`);
 }
 
-/** As names of Kubernetes are (RFC 1123): 63 characters of a-z, 0-9 and hyphens. */
+/** A valid Kubernetes name (RFC 1123): 63 characters of a-z, 0-9 and hyphens. */
 export function plainName(text: string): string {
   const plain = text.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-");
   return plain.slice(0, 63).replaceAll(/^-+|-+$/g, "") || "app";

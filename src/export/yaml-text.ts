@@ -1,12 +1,12 @@
-/** YAML that engines read as it is meant. */
+/** Writes YAML that other engines parse correctly. */
 import { Document, visit } from "yaml";
 
-/** What ends a line, or begins a text, to readers of YAML 1.1. */
+/** Line breaks, or the start of a text, for parsers of YAML 1.1. */
 const oddCharacters = /[\u0085\u2028\u2029\ufeff]/g;
 
-/** They read YAML 1.1 or parts of it: `yes` is true there, and a line ends in more ways. */
+/** Those engines parse YAML 1.1 or parts of it: there `yes` is true, and more characters are line breaks. */
 export function yamlText(value: object): string {
-  // What is said twice is written twice: people change one of both.
+  // Repeated values are written out, because users edit one of them.
   const document = new Document(value, { compat: "yaml-1.1", aliasDuplicateObjects: false });
   visit(document, {
     Scalar: (_, node) => {

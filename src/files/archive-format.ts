@@ -1,6 +1,6 @@
-/** Which kind of archive a file is, by its name. */
+/** Determines the format of an archive. */
 import { invalidField } from "../errors.ts";
-import type { ArchiveFormat } from "../identity/host-work.ts";
+import type { ArchiveFormat } from "../run-as/host-work.ts";
 
 const endings: readonly (readonly [ending: string, format: ArchiveFormat | "tar"])[] = [
   [".tar.gz", "tar.gz"],
@@ -12,15 +12,15 @@ const endings: readonly (readonly [ending: string, format: ArchiveFormat | "tar"
 ];
 
 /**
- * @param asked what the request says; empty: by the name
- * @throws SvcError `invalid_request` when neither says it
+ * @param asked the requested format; empty: determined by the name
+ * @throws SvcError `invalid_request` when neither determines the format
  */
 export function archiveFormat(asked: string, path: string): ArchiveFormat | "tar" {
   const known = endings.find(([ending, format]) =>
     asked === "" ? path.toLowerCase().endsWith(ending) : format === asked,
   );
   if (known === undefined) {
-    throw invalidField("format", `is needed: ${JSON.stringify(path)} does not say it by its name`);
+    throw invalidField("format", `is required: the name ${JSON.stringify(path)} does not determine it`);
   }
   return known[1];
 }

@@ -1,9 +1,9 @@
 /**
- * Under which other names work on files makes things before they are seen. Whoever does the work removes them; when daemon
- * and helper end in the same moment, as with the host's power, the next daemon does, by what was written down here.
+ * Records the temporary names under which file operations prepare their results. The operation removes them; if
+ * daemon and helper are killed together, as by a power failure, the next daemon removes what is recorded here.
  */
-import type { Identities } from "../identity/identities.ts";
-import type { Stage, StageRecord } from "../identity/host-work.ts";
+import type { UserHelpers } from "../run-as/user-helpers.ts";
+import type { Stage, StageRecord } from "../run-as/host-work.ts";
 import { SvcError } from "../errors.ts";
 import type { Log } from "../lib/log.ts";
 import { isExecutorAlive, readExecutor, type Executor } from "../store/executors.ts";
@@ -22,9 +22,9 @@ export const stageRows: RowKind<StageRow, Stage & { executor: Executor }> = {
   table: "file_stages",
   columns: { name: isName, uid: isUid, beside: isText, executor: isText },
   nameOf: ({ name, uid }) => `the work of uid ${uid} on files ("${name}")`,
-  remedy: () => "restart the daemon, which forgets it and says in its log what lies where",
+  remedy: () => "restart the daemon, which deletes the record and logs the paths of leftover files",
   read: ({ name, uid, beside, executor }) => {
-    const paths = readChecked(beside, listOf(isText), "it has no right beside");
+    const paths = readChecked(beside, listOf(isText), "its field beside is not valid");
     return { name, uid, beside: paths, executor: readExecutor(executor) };
   },
 };
@@ -32,7 +32,7 @@ export const stageRows: RowKind<StageRow, Stage & { executor: Executor }> = {
 export interface FileStagesOptions {
   store: Store;
   executor: Executor;
-  identities: Identities;
+  userHelpers: UserHelpers;
   log: Pick<Log, "warn" | "error">;
 }
 
@@ -46,10 +46,10 @@ export class FileStages implements StageRecord, AsyncDisposable {
     this.#reader = new RowReader(stageRows, options.log);
   }
 
-  /** Removes, behind everything else, what processes left that have ended. */
+  /** Removes, in the background, leftovers of processes that have ended. */
   start(): void {
     this.#sweeping = this.#sweep().catch((error: unknown) => {
-      this.#options.log.warn({ err: error }, "what was left of work on files was not removed");
+      this.#options.log.warn({ err: error }, "failed to remove leftovers of file operations");
     });
   }
 
@@ -61,37 +61,39 @@ export class FileStages implements StageRecord, AsyncDisposable {
     const { store, executor, log } = this.#options;
     const params = [name, uid, JSON.stringify(beside), JSON.stringify(executor)];
     const sql = "INSERT INTO file_stages (name, uid, beside, executor) VALUES (?, ?, ?, ?)";
-    // Moving things away is what helps against a full disk: it is not to fail for want of a record.
+    // Moving files away helps against a full disk, so it must not fail because the record cannot be written.
     await store
       .write([{ sql, params }])
-      .catch((error: unknown) => log.warn({ err: error }, "a stage was not recorded"));
+      .catch((error: unknown) => log.warn({ err: error }, "failed to record a stage"));
   }
 
   async forget(name: string): Promise<void> {
     const statement = { sql: "DELETE FROM file_stages WHERE name = ?", params: [name] };
     await this.#options.store
       .write([statement], { essential: true })
-      .catch((error: unknown) => this.#options.log.warn({ err: error }, "a stage was not forgotten"));
+      .catch((error: unknown) =>
+        this.#options.log.warn({ err: error }, "failed to delete the record of a stage"),
+      );
   }
 
   async #sweep(): Promise<void> {
-    const { store, identities, log } = this.#options;
+    const { store, userHelpers, log } = this.#options;
     for (const row of store.all<StageRow>("SELECT * FROM file_stages")) {
       const stage = this.#reader.read(row);
       if (stage === undefined) {
-        // Where it lies cannot be gone by; to keep the row would help nobody.
-        log.warn({ ...row }, "what was left of work on files is not known any more");
+        // Its location is invalid, so keeping the row would not help.
+        log.warn({ ...row }, "leftovers of file operations have an invalid location");
         await this.forget(row.name);
         continue;
       }
       if (await isExecutorAlive(stage.executor)) continue;
       const { name, uid, beside } = stage;
       try {
-        const hands = await identities.hostFiles(uid);
+        const hands = await userHelpers.hostFiles(uid);
         await hands.discard({ name, uid, beside });
       } catch (error) {
-        // Neither a user who is gone nor a disk that is not there comes back by asking again at every start.
-        log.warn({ uid, beside, err: error }, "what was left of work on files was not removed");
+        // Retrying at every start would not bring back a deleted user or a missing disk.
+        log.warn({ uid, beside, err: error }, "failed to remove leftovers of file operations");
         if (!(error instanceof SvcError)) throw error;
       }
       await this.forget(name);

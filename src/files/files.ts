@@ -1,13 +1,13 @@
 /**
- * Files of the host, each call in the hands of its caller: a helper process with the user's own identity, so that the kernel
- * decides. Root and tokens work as the daemon's user; what is the daemon's own is guarded from tokens (D26, D32).
+ * Files of the host. Each call runs in a helper process as its caller, so that the kernel checks access. Root and
+ * tokens work as the daemon's user; the daemon's own files are protected from tokens.
  */
 import { posix } from "node:path";
 import { Readable } from "node:stream";
-import { decodePageToken, encodePageToken } from "../apps/page-token.ts";
-import type { OnProgress } from "../apps/progress.ts";
+import { decodePageToken, encodePageToken } from "../apps/records/page-token.ts";
+import type { OnProgress } from "../work/progress.ts";
 import { invalidField, SvcError } from "../errors.ts";
-import type { HostFiles } from "../identity/host-files.ts";
+import type { HostFiles } from "../run-as/host-files.ts";
 import type {
   HostContent,
   HostEntry,
@@ -20,25 +20,25 @@ import type {
   UnpackLimits,
   UploadOptions,
   UsageRecord,
-} from "../identity/host-work.ts";
-import type { Identities } from "../identity/identities.ts";
+} from "../run-as/host-work.ts";
+import type { UserHelpers } from "../run-as/user-helpers.ts";
 import { Tally } from "../lib/tally.ts";
 import { archiveFormat } from "./archive-format.ts";
 import type { Names, SystemIdentities } from "./system-identities.ts";
 
 const defaultPageSize = 1000;
 const nothing = Buffer.alloc(0);
-/** That run at a time, as each occupies a helper. */
+/** Concurrent calls, because each occupies a helper. */
 const maxCallsPerCaller = 16;
 const defaultLimits: UnpackLimits = { maxEntries: 1_000_000, maxBytes: 64 * 2 ** 30, maxRatio: 200 };
 
 export interface FileCaller {
   uid: number;
-  /** Works as the daemon's own user. */
+  /** Works as the daemon's user. */
   root: boolean;
-  /** Whether the kernel says who it is, and not a token. */
+  /** Whether the kernel identified the caller, rather than a token. */
   isPeer: boolean;
-  /** By what name its share is known. */
+  /** Key of the caller's share. */
   share: string;
 }
 
@@ -47,7 +47,7 @@ export interface FileWork {
   onProgress?: OnProgress | undefined;
 }
 
-/** An entry with its path and the names of those it belongs to. */
+/** An entry with its path and the names of its owner and group. */
 export interface NamedEntry extends HostEntry {
   path: string;
   owner: string;
@@ -74,7 +74,7 @@ export type Found =
 export interface PackRequest {
   paths: readonly string[];
   target: string;
-  /** Empty: by the target's name. */
+  /** Empty: determined by the target's name. */
   format: string;
   overwrite: boolean;
 }
@@ -82,16 +82,16 @@ export interface PackRequest {
 export interface UnpackRequest {
   path: string;
   target: string;
-  /** Empty: by the archive's name. */
+  /** Empty: determined by the archive's name. */
   format: string;
   overwrite: boolean;
   limits: Partial<UnpackLimits>;
 }
 
 export interface FilesOptions {
-  identities: Identities;
+  userHelpers: UserHelpers;
   systemIdentities: SystemIdentities;
-  /** Files of the daemon's own. */
+  /** Files of the daemon itself. */
   ownFiles: readonly string[];
   storeDir: string;
   stages: StageRecord;
@@ -100,7 +100,7 @@ export interface FilesOptions {
 export class Files {
   readonly system: SystemIdentities;
   readonly #options: FilesOptions;
-  /** Calls under way, by what name their caller's share is known. */
+  /** Active calls by the caller's share. */
   readonly #calls = new Tally<string>();
 
   constructor(options: FilesOptions) {
@@ -114,27 +114,27 @@ export class Files {
 
   async list(request: PageRequest, caller: FileCaller, { signal }: FileWork): Promise<Page> {
     using _place = this.#place(caller);
-    return await this.#page(await this.#hands(caller), request, signal);
+    return await this.#page(await this.#filesAs(caller), request, signal);
   }
 
-  /** Page after page. */
+  /** Yields page after page. */
   async *listAll(request: PageRequest, caller: FileCaller, { signal }: FileWork): AsyncGenerator<Page> {
     using _place = this.#place(caller);
-    const hands = await this.#hands(caller);
+    const hands = await this.#filesAs(caller);
     let next: Promise<Page> | undefined = this.#page(hands, request, signal);
     while (next !== undefined) {
       const page: Page = await next;
       const { nextPageToken: pageToken } = page;
-      // The helper looks at the next ones while these are written.
+      // Read the next page while this one is sent.
       next = pageToken === "" ? undefined : this.#page(hands, { ...request, pageToken }, signal);
-      // Nobody may ask for it any more.
+      // The caller may never await it.
       next?.catch(() => undefined);
       yield page;
     }
   }
 
   /**
-   * First without bytes, for what is said before them. The bytes are lent until the next are asked for.
+   * Yields first an item without bytes, which describes the content. The bytes are valid only until the next item.
    * @throws SvcError `range_not_satisfiable`
    */
   async *read(
@@ -144,7 +144,7 @@ export class Files {
     { signal }: FileWork,
   ): AsyncGenerator<{ content: HostContent; bytes: Buffer }> {
     using _place = this.#place(caller);
-    const hands = await this.#hands(caller);
+    const hands = await this.#filesAs(caller);
     const content = await hands.read(path, range, { signal });
     if (content.length < 0) throw beyondEnd(path, content.entry.sizeBytes);
     yield { content, bytes: nothing };
@@ -181,7 +181,7 @@ export class Files {
     const uid = owner === "" ? undefined : await this.system.uidOf(owner);
     const gid = group === "" ? undefined : await this.system.gidOf(group);
     if (mode === undefined && uid === undefined && gid === undefined) {
-      throw invalidField("mode", "is needed, or an owner or a group");
+      throw invalidField("mode", "is required unless an owner or a group is set");
     }
     const attributes = { mode, uid, gid, recursive };
     return this.#entry(path, caller, (hands) => hands.setAttributes(path, attributes, hostWork(work)));
@@ -190,7 +190,7 @@ export class Files {
   async delete(paths: readonly string[], caller: FileCaller, work: FileWork) {
     using _place = this.#place(caller);
     const { deleted, failures, failureCount } = await (
-      await this.#hands(caller)
+      await this.#filesAs(caller)
     ).delete(paths, hostWork(work, "delete"));
     return {
       deleted,
@@ -205,7 +205,7 @@ export class Files {
     work: FileWork,
   ): Promise<{ entry: NamedEntry; copiedBytes: number }> {
     using _place = this.#place(caller);
-    const hands = await this.#hands(caller);
+    const hands = await this.#filesAs(caller);
     const { entry, copiedBytes } = await hands.copy(from, to, overwrite, hostWork(work, "copy"));
     return { entry: named(entry, to, await this.system.names()), copiedBytes };
   }
@@ -225,11 +225,11 @@ export class Files {
     { signal }: FileWork,
   ): AsyncGenerator<Buffer> {
     using _place = this.#place(caller);
-    const hands = await this.#hands(caller);
+    const hands = await this.#filesAs(caller);
     for await (const bytes of hands.tail(path, options, { signal }) as AsyncIterable<Buffer>) yield bytes;
   }
 
-  /** @throws SvcError `invalid_request` for what looks for nothing */
+  /** @throws SvcError `invalid_request` without a name and content to search for */
   async *search(
     path: string,
     wanted: SearchOptions,
@@ -237,10 +237,10 @@ export class Files {
     { signal }: FileWork,
   ): AsyncGenerator<Found> {
     if (wanted.name === "" && wanted.content === "") {
-      throw invalidField("name", "is needed, or content to look for");
+      throw invalidField("name", "is required unless content is set");
     }
     using _place = this.#place(caller);
-    const hands = await this.#hands(caller);
+    const hands = await this.#filesAs(caller);
     const names = await this.system.names();
     for await (const record of hands.search(path, wanted, { signal })) {
       if (record.kind !== "match") yield record;
@@ -255,7 +255,7 @@ export class Files {
     { signal }: FileWork,
   ): AsyncGenerator<UsageRecord> {
     using _place = this.#place(caller);
-    const hands = await this.#hands(caller);
+    const hands = await this.#filesAs(caller);
     for await (const record of hands.usage(path, depth, { signal })) {
       yield record.kind === "sum" ? { ...record, where: below(path, record.where) } : record;
     }
@@ -283,7 +283,7 @@ export class Files {
       overwrite,
       limits: { ...defaultLimits, ...limits },
     };
-    const hands = await this.#hands(caller);
+    const hands = await this.#filesAs(caller);
     const unpacked = await hands.unpack(path, target, options, hostWork(work, "unpack"));
     return { ...unpacked, entry: named(unpacked.entry, target, await this.system.names()) };
   }
@@ -293,7 +293,7 @@ export class Files {
     if (this.#calls.of(share) >= maxCallsPerCaller) {
       throw new SvcError(
         "too_many",
-        `${maxCallsPerCaller} calls of yours work on files already: wait for one of them to end`,
+        `${maxCallsPerCaller} of your file operations are running, which is the limit; wait for one to finish`,
       );
     }
     this.#calls.change(share, 1);
@@ -306,7 +306,7 @@ export class Files {
     work: (hands: HostFiles) => Promise<HostEntry>,
   ): Promise<NamedEntry> {
     using _place = this.#place(caller);
-    const entry = await work(await this.#hands(caller));
+    const entry = await work(await this.#filesAs(caller));
     return named(entry, path, await this.system.names());
   }
 
@@ -327,16 +327,16 @@ export class Files {
     };
   }
 
-  #hands({ uid, root, isPeer }: FileCaller): Promise<HostFiles> {
-    const { identities, ownFiles, storeDir, stages } = this.#options;
-    if (!root) return identities.hostFiles(uid, { stages });
-    // Everything there is the daemon's own but the directories of the apps.
+  #filesAs({ uid, root, isPeer }: FileCaller): Promise<HostFiles> {
+    const { userHelpers, ownFiles, storeDir, stages } = this.#options;
+    if (!root) return userHelpers.hostFiles(uid, { stages });
+    // Everything in the store belongs to the daemon, except the apps' directories.
     const guard = { files: [...ownFiles], directories: [{ path: storeDir, except: ["apps"] }] };
-    return identities.hostFiles(identities.selfUid, { stages, ...(!isPeer && { guard }) });
+    return userHelpers.hostFiles(userHelpers.selfUid, { stages, ...(!isPeer && { guard }) });
   }
 }
 
-/** @param where a path below another one, or empty for that one itself */
+/** @param where a path below `path`, or empty for `path` itself */
 function below(path: string, where: string): string {
   return where === "" ? path : posix.join(path, where);
 }
@@ -359,7 +359,7 @@ function hostWork({ signal, onProgress }: FileWork, step = "change"): HostWork {
   };
 }
 
-/** The path of a name in a directory. @throws SvcError `invalid_request` for what is no single name */
+/** Path of a name in a directory. @throws SvcError `invalid_request` unless the name is a single path segment */
 export function pathIn(directory: string, name: string): string {
   if (name === "") return directory;
   if (name.includes("/") || name === "." || name === "..")
@@ -370,6 +370,6 @@ export function pathIn(directory: string, name: string): string {
 function beyondEnd(path: string, sizeBytes: number): SvcError {
   return new SvcError(
     "range_not_satisfiable",
-    `${JSON.stringify(path)} has ${sizeBytes} bytes, and the range begins behind them`,
+    `${JSON.stringify(path)} has ${sizeBytes} bytes; the range must start before its end`,
   );
 }

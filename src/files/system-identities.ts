@@ -1,10 +1,10 @@
-/** The local users and groups, as the host's name service counts them up: asked through `getent`, kept for a few seconds. */
+/** Local users and groups as listed by the host's name service: read with `getent`, cached for some seconds. */
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
-import { parsePasswdLine } from "../identity/user.ts";
+import { parsePasswdLine } from "../run-as/user.ts";
 import { invalidField } from "../errors.ts";
 
-const keptMs = 10_000;
+const cachedMs = 10_000;
 const lookUpMs = 10_000;
 const maxBytes = 32 << 20;
 
@@ -22,7 +22,7 @@ export interface SystemGroup {
 export interface Names {
   users: readonly SystemUser[];
   groups: readonly SystemGroup[];
-  /** The first name that a number has. */
+  /** The first name with this number. */
   userName(uid: number): string;
   groupName(gid: number): string;
 }
@@ -41,19 +41,19 @@ export class SystemIdentities {
     const nowMs = this.#now();
     if (this.#kept === undefined || this.#kept.untilMs <= nowMs) {
       const names = this.#read();
-      this.#kept = { names, untilMs: nowMs + keptMs };
+      this.#kept = { names, untilMs: nowMs + cachedMs };
       names.catch(() => (this.#kept = undefined));
     }
     return this.#kept.names;
   }
 
-  /** @throws SvcError `invalid_request` for a name that nobody has */
+  /** @throws SvcError `invalid_request` for an unknown user */
   async uidOf(name: string): Promise<number> {
     const { users } = await this.names();
     return users.find((user) => user.name === name)?.uid ?? numberOf("owner", name, "user");
   }
 
-  /** @throws SvcError `invalid_request` for a name that no group has */
+  /** @throws SvcError `invalid_request` for an unknown group */
   async gidOf(name: string): Promise<number> {
     const { groups } = await this.names();
     return groups.find((group) => group.name === name)?.gid ?? numberOf("group", name, "group");
@@ -80,7 +80,7 @@ export class SystemIdentities {
     };
   }
 
-  /** What cannot be asked in time, or is not there to be asked, is read from its file. */
+  /** Falls back to the file when `getent` is missing or does not finish in time. */
   #database(name: "passwd" | "group"): Promise<string> {
     const options = {
       ...{ env: { PATH: this.#searchPath, LANG: "C" }, cwd: "/", encoding: "utf8" as const },
@@ -107,5 +107,5 @@ function parseGroupLine(line: string): SystemGroup | undefined {
 
 function numberOf(field: string, text: string, kind: string): number {
   if (/^\d{1,10}$/.test(text) && Number(text) < 2 ** 32 - 1) return Number(text);
-  throw invalidField(field, `${JSON.stringify(text)} is no ${kind} of this host`);
+  throw invalidField(field, `${JSON.stringify(text)} is not a ${kind} of this host`);
 }

@@ -1,20 +1,20 @@
-/** Rebooting the host: by the operator's own command, a moment after whoever asked was answered (S 1.4.9, 4.2). */
+/** Reboots the host with the configured command, shortly after the caller got a response. */
 import { SvcError } from "../errors.ts";
-import type { Identities } from "../identity/identities.ts";
+import type { UserHelpers } from "../run-as/user-helpers.ts";
 import { pause, type Clock } from "../lib/clock.ts";
 import type { Log } from "../lib/log.ts";
 
 export interface HostRebootOptions {
   /** `[system] reboot_command`, as an argv. */
   command: readonly string[];
-  identities: Identities;
+  userHelpers: UserHelpers;
   clock: Clock;
   log: Pick<Log, "warn">;
 }
 
-/** Between the answer and the command (S 8). */
+/** Delay between the response and the command. */
 export const rebootDelaySecs = 3;
-/** For the command to be heard; what it starts ends this process. */
+/** Time for the command to take effect; the reboot ends this process. */
 const commandTimeoutMs = 60_000;
 
 export class HostReboot implements AsyncDisposable {
@@ -26,7 +26,7 @@ export class HostReboot implements AsyncDisposable {
     this.#options = options;
   }
 
-  /** Reboots after the delay, beside everything else; while one is on its way, that is the one. */
+  /** Reboots after the delay, in the background; does nothing if a reboot is already under way. */
   request(): void {
     this.#requested ??= this.perform(this.#stopped.signal)
       .catch((error: unknown) => {
@@ -41,10 +41,10 @@ export class HostReboot implements AsyncDisposable {
    * @throws SvcError `unavailable` when the command fails; the signal's reason within the delay
    */
   async perform(signal: AbortSignal): Promise<void> {
-    const { command, identities, clock } = this.#options;
+    const { command, userHelpers, clock } = this.#options;
     await pause(clock, rebootDelaySecs * 1000, signal);
-    const identity = await identities.as(identities.selfUid);
-    const { exitCode, stderr } = await identity.runCommand(command, { timeoutMs: commandTimeoutMs });
+    const userHelper = await userHelpers.as(userHelpers.selfUid);
+    const { exitCode, stderr } = await userHelper.runCommand(command, { timeoutMs: commandTimeoutMs });
     if (exitCode === 0) return;
     const why = `the reboot command ${command.join(" ")} failed: ${stderr.trim() || "it says nothing"}`;
     throw new SvcError("unavailable", why);

@@ -1,4 +1,4 @@
-/** Whether an S3 endpoint is Amazon's own, which wants the bucket in the host name; most others want it in the path. */
+/** Whether an S3 endpoint belongs to Amazon, which requires the bucket in the host name; most others require it in the path. */
 export function isAmazon(endpoint: string): boolean {
   return URL.parse(endpoint)?.hostname.endsWith(".amazonaws.com") === true;
 }

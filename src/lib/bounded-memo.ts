@@ -1,4 +1,4 @@
-/** Remembers what was made for a key. When it knows as many as it may it forgets them all: that costs time, nothing else. */
+/** Caches computed values by key. When the cache is full it is cleared, which costs only time. */
 export class BoundedMemo<K, V> {
   readonly #known = new Map<K, V>();
   readonly #max: number;
@@ -7,7 +7,7 @@ export class BoundedMemo<K, V> {
     this.#max = max;
   }
 
-  /** @param make is asked once for what is remembered, and each time for what it answers with `undefined` */
+  /** @param make called once per cached key, and each time for a key whose value is `undefined` */
   get(key: K, make: (key: K) => V): V {
     const known = this.#known.get(key);
     if (known !== undefined) return known;

@@ -1,10 +1,10 @@
 export interface DiskUse {
   readonly usedBytes: number | bigint;
-  /** What others than root may still take. */
+  /** Bytes that users other than root can still use. */
   readonly availableBytes: number | bigint;
 }
 
-/** How full a filesystem is, in percent, as df(1) counts: what is kept for root alone is neither used nor free. */
+/** How full a file system is, in percent as df(1) counts: blocks reserved for root are neither used nor free. */
 export function diskPercent({ usedBytes, availableBytes }: DiskUse): number {
   const used = Number(usedBytes);
   const all = used + Number(availableBytes);

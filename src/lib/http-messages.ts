@@ -1,4 +1,4 @@
-/** A request and its response as node's `http` and `http2` servers both have them, as much of them as those who answer need. */
+/** A request and its response: the common part of Node's `http` and `http2` that handlers need. */
 import type { IncomingHttpHeaders } from "node:http";
 import type { Readable, Writable } from "node:stream";
 import { setImmediate as nextTurn } from "node:timers/promises";
@@ -11,13 +11,13 @@ export interface IncomingRequest extends Readable {
   readonly headers: IncomingHttpHeaders;
 }
 
-/** HTTP/2's is a stream of its own kind, hence not all of `Writable`. */
+/** HTTP/2 has its own kind of stream, hence only part of `Writable`. */
 export interface OutgoingResponse extends Pick<
   Writable,
   "on" | "once" | "prependOnceListener" | "removeListener" | "write" | "end"
 > {
   readonly headersSent: boolean;
-  /** What was written and has not left. */
+  /** Bytes that were written but not sent. */
   readonly writableLength: number;
   setHeader(name: string, value: string | number): unknown;
   appendHeader(name: string, value: string): unknown;
@@ -31,23 +31,27 @@ export interface OutgoingResponse extends Pick<
   readonly stream?: { close(code: number): void };
 }
 
-/** The declared size of a body; undefined when it is of unknown size, 0 when there is none. */
+/** The declared size of a body; undefined if unknown, 0 without a body. */
 export function declaredSize(request: IncomingRequest): number | undefined {
   const length = request.headers["content-length"];
   if (length !== undefined) return Number(length);
-  // HTTP/2 says with the headers whether a body follows.
+  // HTTP/2 declares with the headers whether a body follows.
   if (request.httpVersionMajor >= 2) return streamOf(request)?.endAfterHeaders === true ? 0 : undefined;
   return request.headers["transfer-encoding"] === undefined ? 0 : undefined;
 }
 
+/** Turns of the event loop in which a reset is expected: it is written, and read, a turn or two after the end. */
+const resetTurns = 6;
+
 /**
- * Whether a body that has come to its end was given up all the same. Node's client for HTTP/2, and with it that of gRPC, cancels
- * a request by an end and a reset in one breath.
+ * Whether the client canceled a request although its body is complete. Node's HTTP/2 client, and so its gRPC client,
+ * cancels a request with an end and a reset immediately after it.
  */
 export async function isGivenUp(request: IncomingRequest): Promise<boolean> {
   if (request.httpVersionMajor < 2) return false;
-  await nextTurn();
-  return streamOf(request)?.aborted === true;
+  const stream = streamOf(request);
+  for (let turn = 0; turn < resetTurns && stream?.aborted === false; turn++) await nextTurn();
+  return stream?.aborted === true;
 }
 
 interface RequestStream {
@@ -55,12 +59,12 @@ interface RequestStream {
   readonly endAfterHeaders: boolean;
 }
 
-/** Node's, of a request that came over HTTP/2. */
+/** Node's stream of an HTTP/2 request. */
 function streamOf(request: IncomingRequest): RequestStream | undefined {
   return (request as IncomingRequest & { readonly stream?: RequestStream }).stream;
 }
 
-/** The media type of the body in lower case, without its parameters; empty when none is given. */
+/** The media type of the body in lower case, without parameters; empty if not set. */
 export function mediaType(request: IncomingRequest): string {
   const value = request.headers["content-type"];
   return typeof value === "string" ? (value.split(";", 1)[0] ?? "").trim().toLowerCase() : "";
@@ -69,8 +73,11 @@ export function mediaType(request: IncomingRequest): string {
 /** HTTP/2's INTERNAL_ERROR (RFC 9113, section 7). */
 const streamInternalError = 0x2;
 
-/** For an answer whose status is out: only a broken connection, or a reset stream, can still say that it is not whole. */
-export function breakOffAnswer(response: OutgoingResponse): void {
+/**
+ * For a response whose status is already sent: only a broken connection, or a reset stream, can still tell the client
+ * that it is incomplete.
+ */
+export function abortResponse(response: OutgoingResponse): void {
   if (response.stream === undefined) response.destroy();
   else response.stream.close(streamInternalError);
 }

@@ -1,10 +1,10 @@
-/** One piece of work at a time for each key, in the order of asking. */
-import { unlessAborted } from "./unless-aborted.ts";
+/** Runs one piece of work at a time for each key, in order of the calls. */
+import { unlessAborted } from "./abort.ts";
 
 export class KeyedQueue {
   readonly #last = new Map<string, Promise<unknown>>();
 
-  /** Runs `work` when all earlier work of `key` has ended. @throws the signal's reason when it fires while waiting */
+  /** Runs `work` when all earlier work of `key` has ended. @throws the signal's reason if it aborts while waiting */
   async run<T>(key: string, signal: AbortSignal | undefined, work: () => Promise<T>): Promise<T> {
     const before = this.#last.get(key) ?? Promise.resolve();
     const { promise: mine, resolve: done } = Promise.withResolvers<undefined>();

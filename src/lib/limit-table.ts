@@ -1,9 +1,9 @@
-/** Settings that are whole numbers: what each is when nobody says, and what it may be, both ends included. */
+/** Integer settings: the default and the allowed range of each, both ends included. */
 export type LimitTable<Name extends string = string> = Readonly<
   Record<Name, { readonly default: number; readonly min: number; readonly max: number }>
 >;
 
-/** A value for each of a table. */
+/** A value for each setting of a table. */
 export type LimitsIn<Table extends LimitTable> = { readonly [Name in keyof Table]: number };
 
 export function defaultsOf<Table extends LimitTable>(table: Table): LimitsIn<Table> {

@@ -1,19 +1,22 @@
-/** Lines that come from somebody who may send anything: bounded, each looked at once, and read in turns. */
+/**
+ * Splits untrusted input into lines: their length is limited, each character is scanned once, and users are
+ * served round-robin.
+ */
 
 export interface LinesOptions {
-  /** Longest line, in UTF-16 units; a longer one ends the reading, or is left out. */
+  /** Longest line in UTF-16 units. A longer line ends the reading, or is skipped. */
   readonly maxLength: number;
   readonly leavesOutLong?: boolean;
-  /** Undefined when a line may be given out now, else a promise for when it may. */
+  /** Returns undefined if a line may be yielded now, else a promise for when it may. */
   readonly turn: () => Promise<void> | undefined;
 }
 
-/** The lines of a text that comes in pieces, without their ends; what follows the last end is left out. */
+/** Yields the lines of a text that arrives in pieces, without line ends. An unterminated last line is dropped. */
 export async function* boundedLines(
   pieces: AsyncIterable<string>,
   { maxLength, turn, leavesOutLong = false }: LinesOptions,
 ): AsyncGenerator<string, void> {
-  // Kept apart: joined anew with each piece, a long line would be read as often as it has pieces.
+  // Collected, not concatenated: otherwise a long line would be copied with each piece.
   let begun: string[] = [];
   let length = 0;
   for await (const piece of pieces) {

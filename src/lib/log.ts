@@ -1,6 +1,6 @@
 /**
- * Where a part of the daemon says what happens: details for machines, then one sentence for people. pino's logger is one,
- * which prints of an error what it says where its name is `err`, and else `{}`.
+ * The log of a part of the daemon: structured fields, then a sentence for people. pino's logger implements it. pino
+ * prints an error only if its field is named `err`, otherwise as `{}`.
  */
 export interface Log {
   info(details: object, message: string): void;
@@ -8,5 +8,5 @@ export interface Log {
   error(details: object, message: string): void;
 }
 
-/** For parts that nobody listens to. */
+/** For parts whose log is not needed. */
 export const noLog: Log = { info: () => undefined, warn: () => undefined, error: () => undefined };

@@ -3,10 +3,10 @@ import { dirname } from "node:path";
 import { getSystemErrorMessage } from "node:util";
 
 /**
- * Makes a directory and those above it; one that is there stays as it is. Node's own `recursive` tries for ever where a
- * file system lets nobody make any, as `/proc` does.
- * @param mode of those that are made
- * @throws Error that says which directory could not be made, and why
+ * Creates a directory and its parents; existing ones stay unchanged. Node's own `recursive` never ends on a file system
+ * that does not support creating directories, such as `/proc`.
+ * @param mode of created directories
+ * @throws Error that names the directory that could not be created, and the reason
  */
 export async function makeDirectory(path: string, mode: number): Promise<void> {
   try {
@@ -18,13 +18,13 @@ export async function makeDirectory(path: string, mode: number): Promise<void> {
     const { code, errno } = error as NodeJS.ErrnoException;
     if (code === "EEXIST") return;
     if (errno === undefined) throw error;
-    throw new Error(`the directory ${path} cannot be made: ${getSystemErrorMessage(errno)}`, {
+    throw new Error(`the directory ${path} cannot be created: ${getSystemErrorMessage(errno)}`, {
       cause: error,
     });
   }
 }
 
-/** @returns false when the one above is missing */
+/** @returns false if the parent is missing */
 async function tryToMake(path: string, mode: number): Promise<boolean> {
   try {
     await mkdir(path, { mode });

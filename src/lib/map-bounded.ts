@@ -1,4 +1,4 @@
-/** Maps each item, at most `limit` at a time, in order of the items. The first rejection ends it. */
+/** Maps each item with at most `limit` concurrent calls; results keep the order of the items. Stops at the first rejection. */
 export async function mapBounded<T, R>(
   items: readonly T[],
   limit: number,

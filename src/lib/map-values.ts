@@ -1,4 +1,4 @@
-/** An object with the same keys, and what `map` makes of each value and its key. */
+/** Returns an object with the same keys, whose values are `map` of each value and its key. */
 export function mapValues<T, U>(
   values: Readonly<Record<string, T>>,
   map: (value: T, key: string) => U,

@@ -1,4 +1,4 @@
-/** How often something may happen: a burst that fills up again with time (a token bucket). */
+/** Limits a rate with a token bucket: a burst that refills over time. */
 export class RateBudget {
   readonly #burst: number;
   readonly #perSec: number;
@@ -6,7 +6,7 @@ export class RateBudget {
   #left: number;
   #atMs: number;
 
-  /** @param now milliseconds; time that a clock is set back is time that did not pass */
+  /** @param now milliseconds; if the clock is set back, no time has passed */
   constructor(burst: number, perSec: number, now: () => number) {
     this.#burst = burst;
     this.#perSec = perSec;
@@ -15,7 +15,7 @@ export class RateBudget {
     this.#atMs = now();
   }
 
-  /** `false` when the budget is used up. */
+  /** `false` if the budget is used up. */
   take(): boolean {
     const nowMs = this.#now();
     this.#left = Math.min(this.#burst, this.#left + (Math.max(0, nowMs - this.#atMs) / 1000) * this.#perSec);

@@ -1,46 +1,45 @@
-/** Bodies that arrive: read within bounds, passed on as they came, or got rid of. */
+/** Request bodies: read within limits, replayed, or discarded. */
 import type { Socket } from "node:net";
-import { smallBodyBytes, type BodyTurn } from "./body-turns.ts";
+import { smallBodyBytes, type ScheduledBody } from "./body-scheduler.ts";
+import { ByteList } from "./byte-list.ts";
 import { declaredSize, type IncomingRequest, type OutgoingResponse } from "./http-messages.ts";
 
 export interface BodyBounds {
   readonly maxBytes: number;
-  /** How long it may take to arrive. Default: whoever made the request bounds it. */
+  /** Time for the body to arrive. Default: the caller limits it. */
   readonly timeoutMs?: number | undefined;
-  /** The turn of a body that is large, among its user's. */
-  readonly openTurn: () => BodyTurn;
+  /** Called when the body is large, to schedule it among those of its user. */
+  readonly openBody: () => ScheduledBody;
 }
 
-/** `whole`: all of it is there; `large`: there is more than the bound; `cut`: its sender went away; `late`: it did not come in time. */
+/** `whole`: complete; `large`: above the limit; `cut`: the client disconnected; `late`: not complete in time. */
 export type BodyEnd = "whole" | "large" | "cut" | "late";
 
-/** How long the rest of an unwanted body may drip in after the answer, so that the client gets to read that. */
+/** Milliseconds that an unwanted body may continue after the response, so that the client can read the response. */
 const lingerMs = 5_000;
 
-/** The body of one request. Keeps its turn until it is disposed of. */
+/** The body of one request. Holds its slot until it is disposed. */
 export class RequestBody implements Disposable {
   readonly #request: IncomingRequest;
-  readonly #chunks: Buffer[] = [];
+  readonly #chunks = new ByteList();
   #isWhole = false;
-  #turn: BodyTurn | undefined;
+  #turn: ScheduledBody | undefined;
 
   constructor(request: IncomingRequest) {
     this.#request = request;
   }
 
-  /** What has been read. */
+  /** The bytes read so far. */
   get bytes(): Buffer {
-    const [first] = this.#chunks;
-    return first !== undefined && this.#chunks.length === 1 ? first : Buffer.concat(this.#chunks);
+    return this.#chunks.bytes;
   }
 
-  /** Reads until the end, or until one of the bounds is passed; nothing when it is declared to be too large. Never rejects. */
-  read({ maxBytes, timeoutMs, openTurn }: BodyBounds): Promise<BodyEnd> {
+  /** Reads until the end, or until a limit is exceeded. Reads nothing if the declared size is too large. Never rejects. */
+  read({ maxBytes, timeoutMs, openBody }: BodyBounds): Promise<BodyEnd> {
     const request = this.#request;
     const size = declaredSize(request);
     if (size !== undefined && size > maxBytes) return Promise.resolve("large");
     return new Promise((resolve) => {
-      let sizeBytes = 0;
       let isSettled = false;
       const settle = (end: BodyEnd): void => {
         isSettled = true;
@@ -55,11 +54,11 @@ export class RequestBody implements Disposable {
       };
       const onData = (chunk: Buffer): void => {
         this.#chunks.push(chunk);
-        sizeBytes += chunk.length;
+        const { sizeBytes } = this.#chunks;
         if (sizeBytes > maxBytes) {
           leave("large");
         } else if (sizeBytes > smallBodyBytes) {
-          const wait = (this.#turn ??= openTurn()).large();
+          const wait = (this.#turn ??= openBody()).large();
           if (wait === undefined) return;
           request.pause();
           void wait.then(() => {
@@ -71,16 +70,16 @@ export class RequestBody implements Disposable {
       const onCut = (): void => settle("cut");
       const timer = timeoutMs === undefined ? undefined : setTimeout(leave, timeoutMs, "late");
       request.on("data", onData).on("end", onEnd).on("close", onCut);
-      // Stays: a reset after the last byte was read has nobody else to hear it.
+      // Stays registered: a reset after the last byte was read needs an error listener.
       request.on("error", onCut);
     });
   }
 
-  /** Who iterates over the request from here on gets the body from its first byte. */
+  /** A later iteration over the request yields the body from its first byte. */
   replay(): void {
     const [request, chunks, isWhole] = [this.#request, this.#chunks, this.#isWhole];
     request[Symbol.asyncIterator] = async function* (): AsyncGenerator<Buffer> {
-      yield* chunks;
+      yield* chunks.pieces;
       if (!isWhole) yield* request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
     };
   }
@@ -90,20 +89,21 @@ export class RequestBody implements Disposable {
   }
 }
 
-/** Who iterates over the request from here on may leave early: node would destroy the request then, answer and all. */
+/** A later iteration over the request may stop early: otherwise Node would destroy the request, including its response. */
 export function leaveOpen(request: IncomingRequest): void {
   request[Symbol.asyncIterator] = () => request.iterator({ destroyOnReturn: false });
 }
 
 /**
- * For a request that is answered before its body has come, or that somebody reads who may leave early: what is left of it
- * behind the answer is read and dropped, and the connection (HTTP/1) or the stream (HTTP/2) ends with it. Reading on for ever
- * would let a refused upload cost as much as an accepted one, and closing at once could take the answer with it.
+ * For a request that is answered before its body has arrived, or whose reader may stop early. The rest of the body
+ * after the response is read and dropped, and the connection (HTTP/1) or the stream (HTTP/2) is closed after it.
+ * Reading without limit would make a rejected upload as expensive as an accepted one; closing at once could lose the
+ * response.
  */
 export function dropUnread(request: IncomingRequest, response: OutgoingResponse): void {
   if (request.readableEnded || declaredSize(request) === 0) return;
   request.on("error", () => undefined);
-  // Ahead of node's own listener, which closes the connection of an answer that is its last.
+  // Before Node's own listener, which closes the connection after its last response.
   response.prependOnceListener("finish", () => {
     if (request.readableEnded || request.destroyed) return;
     closeAfterBody(request);
@@ -115,8 +115,9 @@ export function dropUnread(request: IncomingRequest, response: OutgoingResponse)
 }
 
 /**
- * Node closes the connection of HTTP/1.1 right behind an answer that is its last. With unread bytes in it the kernel resets it
- * then, and its client loses the answer: here only the own side is closed before the rest of the body has been read.
+ * Node closes an HTTP/1.1 connection right after its last response. If the connection has unread bytes, the kernel
+ * resets it, and the client loses the response. So only the sending side is closed until the rest of the body has been
+ * read.
  */
 function closeAfterBody(request: IncomingRequest): void {
   const { socket } = request as IncomingRequest & { readonly socket?: Socket };

@@ -1,4 +1,4 @@
-/** A word of a command that a message tells to type, as a shell reads it. */
+/** Quotes a word of a command in a message, so that a shell reads it unchanged. */
 export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -1,17 +1,17 @@
-/** Long work in slices, so that the event loop gets to everything else in between. */
+/** Runs long work in slices, so that the event loop can handle other events in between. */
 export interface SlicedWorkOptions {
-  /** How long a slice may take. */
+  /** Duration of a slice. */
   budgetMs: number;
-  /** Milliseconds since some point, never set back. */
+  /** Milliseconds since an arbitrary point, never set back. */
   monotonicMs: () => number;
-  /** Hears what work threw; the rest of that work is dropped. */
+  /** Receives errors of work; the rest of that work is dropped. */
   onError: (error: unknown) => void;
 }
 
-/** Work that gives way wherever it yields. */
+/** Work that can pause wherever it yields. */
 export type YieldingWork = Iterator<undefined, void>;
 
-/** Does one piece of work after the other: the first slice at once, the others when the event loop comes round. */
+/** Runs one piece of work after the other: the first slice at once, each further slice in a later turn of the event loop. */
 export class SlicedWork implements Disposable {
   readonly #options: SlicedWorkOptions;
   readonly #queue: YieldingWork[] = [];
@@ -22,7 +22,7 @@ export class SlicedWork implements Disposable {
     this.#options = options;
   }
 
-  /** How many pieces of work are not done yet. */
+  /** The number of unfinished pieces of work. */
   get size(): number {
     return this.#queue.length;
   }
@@ -31,7 +31,7 @@ export class SlicedWork implements Disposable {
     return this.size > 0;
   }
 
-  /** The caller bounds how much it adds. */
+  /** The caller limits how much it adds. */
   add(work: YieldingWork): void {
     this.#queue.push(work);
     if (!this.#isRunning && this.#next === undefined) this.#slice();
@@ -51,7 +51,7 @@ export class SlicedWork implements Disposable {
     this.#isRunning = false;
   }
 
-  /** Whether the work is done. */
+  /** Runs one step. @returns whether the work is done */
   #step(work: YieldingWork): boolean {
     try {
       return work.next().done === true;
@@ -61,7 +61,7 @@ export class SlicedWork implements Disposable {
     }
   }
 
-  /** Drops what is not done yet. */
+  /** Drops unfinished work. */
   [Symbol.dispose](): void {
     clearImmediate(this.#next);
     this.#queue.length = 0;

@@ -1,4 +1,4 @@
-/** Counts by key; keys at nothing are forgotten. */
+/** Counts by key; a key with count 0 is removed. */
 export class Tally<K> {
   readonly #counts = new Map<K, number>();
 
@@ -6,8 +6,8 @@ export class Tally<K> {
     return this.#counts.get(key) ?? 0;
   }
 
-  /** @returns the count of the key from now on */
-  change(key: K, by: 1 | -1): number {
+  /** @returns the new count of the key */
+  change(key: K, by: number): number {
     const count = this.of(key) + by;
     if (count === 0) this.#counts.delete(key);
     else this.#counts.set(key, count);

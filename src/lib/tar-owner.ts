@@ -1,4 +1,4 @@
-/** Changes whose the entries of a tar archive are (POSIX ustar and pax, as engines write them), while it passes by. */
+/** Changes the owner of the entries of a tar stream (POSIX ustar and pax, as engines write them). */
 
 export interface TarOwner {
   readonly uid: number;
@@ -6,14 +6,14 @@ export interface TarOwner {
 }
 
 const blockSize = 512;
-/** Headers of the headers that follow them. */
+/** Types of headers that extend the next header. */
 const extended = new Set(["x", "g", "L", "K"]);
 const fields = { mode: 100, uid: 108, gid: 116, size: 124, checksum: 148, type: 156, magic: 257 };
 
 /**
- * The archive of a directory with another owner, and without set-user-ID bits; nothing where the directory is the owner's
- * already. The directory itself is the owner's last of all.
- * @throws Error for what is no such archive, or ends early
+ * Changes the owner of a directory's archive, and removes set-user-ID bits. Yields nothing if the directory already
+ * belongs to the owner. The entry of the directory itself comes last.
+ * @throws Error if the archive is not readable or is truncated
  */
 export async function* tarOwnedBy(
   archive: AsyncIterable<Buffer>,
@@ -21,7 +21,7 @@ export async function* tarOwnedBy(
 ): AsyncGenerator<Buffer, void> {
   let pending: Buffer = Buffer.alloc(0);
   let contentLeft = 0;
-  /** The directory's header, with those before it. */
+  /** The directory's header, with the headers that extend it. */
   const root: Buffer[] = [];
   let hasRoot = false;
   for await (const chunk of archive) {
@@ -62,7 +62,7 @@ function readHeader(header: Buffer): { type: string; uid: number; size: number }
   return { type, uid: readNumber(header, fields.uid, 8), size: readNumber(header, fields.size, 12) };
 }
 
-/** Octal digits, or the number itself where they do not suffice. */
+/** Octal digits, or the binary number if digits do not suffice. */
 function readNumber(header: Buffer, offset: number, length: number): number {
   if (header[offset] === 0x80) return header.readUIntBE(offset + length - 6, 6);
   return Number.parseInt(header.toString("latin1", offset, offset + length), 8) || 0;
@@ -72,7 +72,7 @@ function setOwner(header: Buffer, { uid, gid }: TarOwner): void {
   writeNumber(header, fields.mode, readNumber(header, fields.mode, 8) & 0o1777);
   writeNumber(header, fields.uid, uid);
   writeNumber(header, fields.gid, gid);
-  // The checksum is taken with spaces in its place.
+  // The checksum is computed with spaces in its field.
   header.fill(" ", fields.checksum, fields.checksum + 8);
   const sum = header.reduce((total, byte) => total + byte, 0);
   header.write(`${sum.toString(8).padStart(6, "0")}\0 `, fields.checksum, "latin1");

@@ -1,4 +1,4 @@
-/** How much of an app on a swarm runs. */
+/** Counts the running tasks of an app on a swarm. */
 
 export interface TaskCount {
   readonly running: number;
@@ -10,7 +10,7 @@ interface Placed {
   readonly tasks: readonly { readonly service: string; readonly state: string }[];
 }
 
-/** Nothing for an app on this machine. What came to its end of a project is not waited for. */
+/** Undefined for an app on this host. Tasks of a project that have completed are not counted as missing. */
 export function taskCount({ placement, tasks }: Placed): TaskCount | undefined {
   if (placement === undefined) return undefined;
   const isProject = tasks.some(({ service }) => service !== "");
@@ -19,7 +19,7 @@ export function taskCount({ placement, tasks }: Placed): TaskCount | undefined {
   return { running, wanted: isProject ? open.length : (placement.replicas ?? 1) };
 }
 
-/** Of an app that runs in fewer than it is to; nothing for all others. */
+/** For an app with fewer tasks than desired; undefined for all others. */
 export function missingTasks(app: Placed & { readonly state: string }): TaskCount | undefined {
   const count = app.state === "RUNNING" ? taskCount(app) : undefined;
   return count === undefined || count.running >= count.wanted ? undefined : count;

@@ -1,28 +1,32 @@
 /**
- * A thread that does one task after the other, those of several names in turns. It is ended when a task takes too long, and
- * when there is none for a while; the next task starts it again. What a task takes is the processor's time: on a busy machine
- * the thread may have to wait for that much longer.
+ * A thread that runs one task at a time, round-robin by name. The thread is terminated if a task takes too
+ * long, or if there is none for a while; the next task starts it again. Task time is CPU time: on a busy host
+ * the thread may have to wait for the CPU.
  */
 import { Worker } from "node:worker_threads";
 
 export interface TaskThreadOptions {
-  /** Answers each message with one. */
+  /** The thread's entry point. It answers each message with one. */
   readonly url: URL;
-  /** Of the processor's time, for one task; the start of the thread has as long again. */
+  /** CPU time for one task; the start of the thread has as much again. */
   readonly timeoutMs: number;
-  /** For one task that waits for the processor, or for anything else. Default: {@link patience} times as long. */
+  /** Total time for one task, including waiting for the CPU. Default: {@link patience} times `timeoutMs`. */
   readonly waitMs?: number;
   readonly idleMs: number;
-  /** Tasks that wait. */
+  /** Waiting tasks of all names together. Beyond that, each name may have one. */
   readonly maxWaiting: number;
+  /** Waiting tasks of one name. Default: {@link maxWaiting}. */
+  readonly maxWaitingPerName?: number;
+  /** A name, such as root's, with its own thread and its own {@link maxWaiting} waiting tasks. Default: none. */
+  readonly reservedName?: string;
 }
 
-/** How many times as long as it computes a task may take in all. */
+/** Total time of a task, as a multiple of its CPU time. */
 const patience = 12;
-/** Between two looks at the processor's time. */
+/** Minimum milliseconds between two reads of the CPU time. */
 const leastLookMs = 20;
 
-/** Why a task has no result; `starved` is not its own doing. */
+/** Why a task has no result. `starved`: the task did not get enough CPU time. */
 export class TaskError extends Error {
   readonly why: "too_slow" | "starved" | "too_many" | "broken";
 
@@ -32,51 +36,86 @@ export class TaskError extends Error {
   }
 }
 
+export interface RunOptions {
+  /** Buffers of the task that move to the thread instead of being copied. */
+  readonly transfer?: readonly ArrayBuffer[];
+  /** Removes the task from the queue; a running task is finished. */
+  readonly signal?: AbortSignal | undefined;
+}
+
 interface Waiting {
   readonly task: unknown;
   readonly transfer: readonly ArrayBuffer[];
   readonly resolve: (result: never) => void;
-  readonly reject: (error: TaskError) => void;
+  readonly reject: (error: unknown) => void;
+  /** Removes the listener of the caller's signal. */
+  readonly ignoreSignal: () => void;
 }
 
-/** A task that is at work. */
+/** A running task. */
 interface Running {
   readonly worker: Worker;
   readonly timeoutMs: number;
-  /** By `performance.now()`. */
+  /** As returned by `performance.now()`. */
   readonly giveUpAtMs: number;
-  /** The processor's time of the thread before; 0 for one that is being started. */
+  /** CPU time of the thread before the task; 0 while the thread starts. */
   readonly usedBeforeMs: Promise<number>;
 }
 
 export class TaskThread<Task, Result> implements Disposable {
-  readonly #options: TaskThreadOptions;
-  /** By name; whose turn is next comes first. */
+  readonly #options: Omit<TaskThreadOptions, "reservedName">;
+  /** Names with their own thread. */
+  readonly #reserved = new Map<string, TaskThread<Task, Result>>();
+  /** By name; the next name comes first. */
   readonly #waiting = new Map<string, Waiting[]>();
+  /** Waiting tasks of all names. */
   #count = 0;
   #worker: Worker | undefined;
   #isStarted = false;
   #current: Waiting | undefined;
   #timer: NodeJS.Timeout | undefined;
 
-  constructor(options: TaskThreadOptions) {
+  constructor({ reservedName, ...options }: TaskThreadOptions) {
     this.#options = options;
+    if (reservedName === undefined) return;
+    this.#reserved.set(reservedName, new TaskThread({ ...options, maxWaitingPerName: options.maxWaiting }));
   }
 
-  /** @param transfer what of the task is the thread's from now on, instead of a copy. @throws TaskError */
-  run(name: string, task: Task, transfer: readonly ArrayBuffer[] = []): Promise<Result> {
-    if (this.#count >= this.#options.maxWaiting) return Promise.reject(new TaskError("too_many"));
-    return new Promise((resolve, reject) => {
-      const queue = this.#waiting.get(name) ?? [];
-      this.#waiting.set(name, queue);
-      queue.push({ task, transfer, resolve, reject });
-      this.#count++;
-      this.#next();
-    });
+  /** @throws TaskError; the signal's reason */
+  async run(name: string, task: Task, options: RunOptions = {}): Promise<Result> {
+    const thread = this.#reserved.get(name) ?? this;
+    return thread.#run(name, task, options);
+  }
+
+  async #run(name: string, task: Task, { transfer = [], signal }: RunOptions): Promise<Result> {
+    signal?.throwIfAborted();
+    const queue = this.#waiting.get(name) ?? [];
+    if (this.#isFull(queue)) throw new TaskError("too_many");
+    const { promise, resolve, reject } = Promise.withResolvers<Result>();
+    const leave = (): void => {
+      queue.splice(queue.indexOf(waiting), 1);
+      if (queue.length === 0) this.#waiting.delete(name);
+      this.#count--;
+      reject(signal?.reason);
+    };
+    const ignoreSignal = (): void => signal?.removeEventListener("abort", leave);
+    const waiting: Waiting = { task, transfer, resolve, reject, ignoreSignal };
+    signal?.addEventListener("abort", leave, { once: true });
+    this.#waiting.set(name, queue);
+    queue.push(waiting);
+    this.#count++;
+    this.#next();
+    return promise;
   }
 
   [Symbol.dispose](): void {
+    for (const thread of this.#reserved.values()) thread[Symbol.dispose]();
     this.#end();
+  }
+
+  #isFull({ length }: readonly Waiting[]): boolean {
+    const { maxWaiting, maxWaitingPerName = maxWaiting } = this.#options;
+    return length >= maxWaitingPerName || (this.#count >= maxWaiting && length > 0);
   }
 
   #next(): void {
@@ -94,6 +133,7 @@ export class TaskThread<Task, Result> implements Disposable {
     this.#current = current;
     if (queue.length > 0) this.#waiting.set(name, queue);
     this.#count--;
+    current?.ignoreSignal();
     const worker = (this.#worker ??= this.#start());
     worker.ref();
     const timeoutMs = this.#isStarted ? this.#options.timeoutMs : 2 * this.#options.timeoutMs;
@@ -108,11 +148,11 @@ export class TaskThread<Task, Result> implements Disposable {
     this.#timer = setTimeout(() => void this.#look(task, running), Math.max(leastLookMs, delayMs));
   }
 
-  /** Ends what has had its time of the processor, and waits for what had not. */
+  /** Terminates a task that has used up its CPU time, and waits further for one that has not. */
   async #look(task: Waiting | undefined, running: Running): Promise<void> {
     const { worker, timeoutMs, giveUpAtMs, usedBeforeMs } = running;
     const isAtWork = (): boolean => worker === this.#worker && task === this.#current;
-    // A thread that does not even tell gets no answer to wait for.
+    // A thread that does not report its CPU time is not waited for.
     this.#timer = setTimeout(() => this.#fail("starved"), Math.max(0, giveUpAtMs - performance.now()));
     const leftMs = timeoutMs - ((await usedMs(worker)) - (await usedBeforeMs));
     if (!isAtWork()) return;
@@ -154,7 +194,7 @@ export class TaskThread<Task, Result> implements Disposable {
   }
 }
 
-/** The processor's time of a thread, milliseconds; 0 for one that does not run yet, or not any more. */
+/** CPU time of a thread in milliseconds; 0 if it does not run yet, or no longer runs. */
 async function usedMs(worker: Worker): Promise<number> {
   const { user, system } = await worker.cpuUsage().catch(() => ({ user: 0, system: 0 }));
   return (user + system) / 1000;

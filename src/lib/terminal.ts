@@ -1,31 +1,31 @@
-/** A program at a terminal, as whoever shows it sees it. */
+/** A program in a terminal, as seen by a client that shows it. */
 
 export interface TerminalSize {
   readonly columns: number;
   readonly rows: number;
 }
 
-/** Of a terminal whose window nobody has said. */
+/** The size of a terminal whose client did not set one. */
 export const defaultTerminalSize: TerminalSize = { columns: 80, rows: 24 };
 
-/** Bytes, cut anywhere; or how many were left out, as this reader was too slow for a terminal that others watch too. */
+/** Bytes, split anywhere; or the number of bytes that were skipped because this reader of a shared terminal was too slow. */
 export type TerminalPiece =
   | {
       readonly data: Buffer;
-      /** Standard error, of a program that has no terminal. */
+      /** Standard error of a program without a terminal. */
       readonly isError?: boolean;
     }
   | { readonly missedBytes: number };
 
-/** Disposing of it hangs up: what runs there is told as a closed window tells it. One that others share goes on. */
+/** Disposing hangs up: the program gets SIGHUP, as when a terminal window is closed. A shared terminal stays open. */
 export interface Terminal extends AsyncDisposable {
-  /** What it shows; ends after the program has. Read once, at the speed of who reads. */
+  /** The output; ends after the program has exited. Can be read once; a slow reader slows down the program. */
   readonly output: AsyncIterable<TerminalPiece>;
-  /** Of the program, 128 and more for a signal's. Resolves once {@link output} has ended. */
+  /** Exit code of the program; 128 plus the number of a signal. Resolves once {@link output} has ended. */
   readonly exitCode: Promise<number>;
-  /** Types bytes; resolves when they are taken. What is typed after the end is lost. */
+  /** Writes input; resolves when it is accepted. Input after the program's exit is lost. */
   write(bytes: Uint8Array): Promise<void>;
-  /** Nothing more is typed. */
+  /** Closes the input. */
   endInput(): Promise<void>;
   resize(size: TerminalSize): void;
 }

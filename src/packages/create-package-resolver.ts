@@ -1,17 +1,20 @@
-/** Puts the parts of this folder together, as the daemon uses them. */
+/** Creates the daemon's package resolver from the parts of this folder. */
 import { join } from "node:path";
 import type { Log } from "../lib/log.ts";
-import { GitRepositories, type GitRepositoriesOptions } from "./git-repositories.ts";
+import { GitRepositories, type GitRepositoriesOptions } from "./git/git-repositories.ts";
 import { PackageResolver, type PackageResolverParts } from "./package-resolver.ts";
-import { createSourceIndexLoader } from "./source-index-loader.ts";
-import { Sources, type SourcesOptions } from "./sources.ts";
-import type { YamlThread } from "./yaml-thread.ts";
+import { createSourceIndexLoader } from "./sources/source-index-loader.ts";
+import { Sources, type SourcesOptions } from "./sources/sources.ts";
+import type { YamlThread } from "./manifest/yaml-thread.ts";
 
-export interface CreatePackageResolverOptions extends Pick<PackageResolverParts, "identities" | "manifests"> {
-  /** Those that there are now. */
+export interface CreatePackageResolverOptions extends Pick<
+  PackageResolverParts,
+  "userHelpers" | "manifests"
+> {
+  /** Returns the current sources. */
   sources: SourcesOptions["list"];
   yaml: Pick<YamlThread, "index" | "read">;
-  /** The daemon's own; what lies in it can be fetched again. */
+  /** Directory of the daemon; everything in it can be fetched again. */
   cacheDir: string;
   git?: Pick<GitRepositoriesOptions, "environment" | "limits" | "cacheBounds" | "login">;
   now: () => number;
@@ -19,14 +22,19 @@ export interface CreatePackageResolverOptions extends Pick<PackageResolverParts,
 }
 
 export function createPackageResolver(options: CreatePackageResolverOptions): PackageResolver {
-  const { sources, identities, manifests, yaml, cacheDir, now, log } = options;
+  const { sources, userHelpers, manifests, yaml, cacheDir, now, log } = options;
   const git = new GitRepositories({
     ...options.git,
     cacheDirectory: join(cacheDir, "git"),
-    identities,
+    userHelpers,
     now,
   });
   const cacheDirectory = join(cacheDir, "indexes");
-  const loader = createSourceIndexLoader({ cacheDirectory, identities, git, yaml, now, log });
-  return new PackageResolver({ identities, git, sources: new Sources({ list: sources, loader }), manifests });
+  const loader = createSourceIndexLoader({ cacheDirectory, userHelpers, git, yaml, now, log });
+  return new PackageResolver({
+    userHelpers,
+    git,
+    sources: new Sources({ list: sources, loader }),
+    manifests,
+  });
 }

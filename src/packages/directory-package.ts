@@ -1,39 +1,38 @@
-/** A package in a directory of this host, read with the identity of whoever asks for it (D17, T52). */
+/** A package in a directory of this host, read as the user who asked for it. */
 import { PassThrough } from "node:stream";
-import type { Identity } from "../identity/identity.ts";
-import type { RequestOptions } from "../identity/identity-work.ts";
-import type { Identities } from "../identity/identities.ts";
-import { collectLicenses, maxLicenseBytes } from "./licenses.ts";
-import type { ManifestParser } from "./manifest-parser.ts";
-import { maxManifestBytes } from "./manifest-reader.ts";
-import { manifestFileName, type Manifest } from "./manifest.ts";
-import { missingManifest } from "./package-errors.ts";
-import type { ResolvedPackage } from "./resolved-package.ts";
-import type { WorkOptions } from "../apps/progress.ts";
+import type { UserHelper } from "../run-as/user-helper.ts";
+import type { RequestOptions } from "../run-as/user-helper-types.ts";
+import type { UserHelpers } from "../run-as/user-helpers.ts";
+import { collectLicenses, maxLicenseBytes } from "./manifest/licenses.ts";
+import type { ManifestParser } from "./manifest/manifest-parser.ts";
+import { maxManifestBytes } from "./manifest/manifest-reader.ts";
+import { manifestFileName, type Manifest } from "./manifest/manifest.ts";
+import { missingManifest, type ResolvedPackage } from "./resolved-package.ts";
+import type { WorkOptions } from "../work/progress.ts";
 import { SvcError } from "../errors.ts";
 
 export interface DirectoryPlace {
-  /** Absolute. */
+  /** Absolute path. */
   path: string;
   source: string;
   callerUid: number;
-  identities: Identities;
+  userHelpers: UserHelpers;
   manifests: ManifestParser;
 }
 
-/** What is left out of a copy: the history of a checkout is not part of the package. */
+/** Excluded from a copy: a checkout's history is not part of the package. */
 const excluded = [".git"];
 
 /** Reads the manifest of a directory. @throws SvcError `package_invalid`, `not_found`, `permission_denied`. */
 export async function readManifest(
-  { path, callerUid, identities, manifests }: DirectoryPlace,
+  { path, callerUid, userHelpers, manifests }: DirectoryPlace,
   { signal }: WorkOptions,
 ): Promise<Manifest> {
-  const reader = await identities.as(callerUid);
+  const reader = await userHelpers.as(callerUid);
   const text = await reader
     .readFile(path, manifestFileName, { signal, maxBytes: maxManifestBytes })
     .catch((error: unknown) => missingManifest(error, { url: path }));
-  return manifests.parse(text.toString(), callerUid);
+  return manifests.parse(text.toString(), callerUid, signal);
 }
 
 /** Reads the manifest and the licenses of a directory. @throws SvcError `package_invalid`, `not_found`, `permission_denied`. */
@@ -41,9 +40,9 @@ export async function openDirectory(
   place: DirectoryPlace,
   { signal }: WorkOptions,
 ): Promise<ResolvedPackage> {
-  const { path, source, callerUid, identities } = place;
+  const { path, source, callerUid, userHelpers } = place;
   const manifest = await readManifest(place, { signal });
-  const reader = await identities.as(callerUid);
+  const reader = await userHelpers.as(callerUid);
   return {
     manifest,
     origin: { kind: "directory", url: path, source, branch: "", tag: "", commit: "" },
@@ -52,7 +51,7 @@ export async function openDirectory(
       reader.readFile(path, name, { signal, maxBytes: maxLicenseBytes }),
     ),
     async exportTo(uid, root, target, work = {}) {
-      const owner = await identities.as(uid);
+      const owner = await userHelpers.as(uid);
       const options = { signal: work.signal };
       if (uid === callerUid) {
         const from = { root: path, path: "." };
@@ -64,11 +63,11 @@ export async function openDirectory(
   };
 }
 
-/** One user reads, another writes: the files cross as a tar, and neither sees more than is theirs. */
+/** One user reads, another writes: the files are sent as a tar archive, so each accesses only its own side. */
 async function copyAcross(
-  reader: Identity,
+  reader: UserHelper,
   path: string,
-  owner: Identity,
+  owner: UserHelper,
   root: string,
   target: string,
   { signal }: RequestOptions,
@@ -82,7 +81,7 @@ async function copyAcross(
     .runCommand(argv, { ...both, cwd: "/", stdout: archive })
     .then(({ exitCode, stderr }) => {
       if (exitCode === 0) archive.end();
-      else throw new SvcError("package_invalid", `${path} cannot be read whole: ${stderr.trim()}`);
+      else throw new SvcError("package_invalid", `${path} cannot be read completely: ${stderr.trim()}`);
     });
   const received = owner.extractTar(root, target, archive, both);
   try {

@@ -1,19 +1,20 @@
-/** From what a user asks for to a package that can be installed: the one door to this folder for `apps/`. */
+/** Finds installable packages for requests: the interface of this folder for `apps/`. */
 import { invalidField, SvcError } from "../errors.ts";
-import type { Identities } from "../identity/identities.ts";
+import type { UserHelpers } from "../run-as/user-helpers.ts";
 import { openDirectory, readManifest, type DirectoryPlace } from "./directory-package.ts";
-import { openGitPackage, versionOf, type GitPlace } from "./git-package.ts";
-import type { GitCheckout, GitRepositories } from "./git-repositories.ts";
-import { isNewerTag, pickRevision, type RemoteRefs, type Revision } from "./git-refs.ts";
-import { parseGitUrl, type GitUrl } from "./git-url.ts";
-import type { ManifestParser } from "./manifest-parser.ts";
-import type { WorkOptions } from "../apps/progress.ts";
-import type { SvcRelease } from "./source-index.ts";
-import type { FoundPackages, Sources } from "./sources.ts";
+import { openGitPackage, versionOf, type GitPlace } from "./git/git-package.ts";
+import type { GitCheckout, GitRepositories } from "./git/git-repositories.ts";
+import { isNewerTag, pickRevision, type RemoteRefs, type Revision } from "./git/git-refs.ts";
+import { parseGitUrl, type GitUrl } from "./git/git-url.ts";
+import type { ManifestParser } from "./manifest/manifest-parser.ts";
+import type { WorkOptions } from "../work/progress.ts";
+import type { SvcRelease } from "./sources/source-index.ts";
+import type { SourceConfig } from "./sources/source-list.ts";
+import type { FoundPackages, Sources } from "./sources/sources.ts";
 import { isRefName, parseSpec, type PackageRequest, type RevisionWish } from "./spec.ts";
 import type { PackageOrigin, ResolvedPackage } from "./resolved-package.ts";
 
-/** What is known of an installed package. */
+/** An installed package. */
 export interface InstalledPackage {
   readonly origin: PackageOrigin;
   readonly packageId: string;
@@ -22,7 +23,7 @@ export interface InstalledPackage {
 }
 
 export interface PackageResolverParts {
-  identities: Identities;
+  userHelpers: UserHelpers;
   git: GitRepositories;
   sources: Sources;
   manifests: ManifestParser;
@@ -35,14 +36,14 @@ export class PackageResolver {
     this.#parts = parts;
   }
 
-  /** Bytes that fetched packages take: those of a user, or of all users without `uid`. */
+  /** Disk space of fetched packages: of a user, or of all users without `uid`. */
   cacheBytes(uid?: number): Promise<number> {
     return this.#parts.git.cacheBytes(uid);
   }
 
   /**
-   * Finds the package that a request means, and reads its manifest and licenses.
-   * @param uid who asks, as everywhere here
+   * Finds the requested package, and reads its manifest and licenses.
+   * @param uid the caller, here and below
    * @throws SvcError `invalid_request`, `not_found`, `ambiguous`, `source_failed`, `git_failed`, `package_invalid`.
    */
   async resolve(request: PackageRequest, uid: number, work: WorkOptions = {}): Promise<ResolvedPackage> {
@@ -72,14 +73,19 @@ export class PackageResolver {
     return this.#parts.sources.search(words, source, uid, work);
   }
 
+  /** @throws SvcError as {@link Sources.check} */
+  checkSource(source: SourceConfig, uid: number, work: WorkOptions): Promise<void> {
+    return this.#parts.sources.check(source, uid, work);
+  }
+
   /** @see Sources.newerSvc */
   newerSvc(current: string, uid: number, work: WorkOptions): Promise<SvcRelease | undefined> {
     return this.#parts.sources.newerSvc(current, uid, work);
   }
 
   /**
-   * What an upgrade of an app installs: `version` (a tag) when it is given, else the newest tag or the head of the
-   * tracked branch; a directory is taken afresh. Where nothing is newer, it is the installed one again.
+   * The target of an upgrade: the tag `version` if set, else the newest tag or the head of the tracked branch; for a
+   * directory, its current content. If nothing is newer, the installed version.
    */
   async resolveUpgrade(
     installed: Pick<InstalledPackage, "origin" | "packageId">,
@@ -90,10 +96,9 @@ export class PackageResolver {
     const origin = await this.#originNow(installed, uid, work);
     const { source, directory } = origin;
     if (origin.kind === "directory" || directory !== undefined) {
-      if (version !== "")
-        throw invalidField("version", `"${version}": a directory has no versions to choose from`);
+      if (version !== "") throw invalidField("version", `"${version}": a directory has no versions`);
     } else if (version !== "" && !isRefName(version)) {
-      throw invalidField("version", `${JSON.stringify(version)} is no tag name`);
+      throw invalidField("version", `${JSON.stringify(version)} is not a valid tag name`);
     }
     if (origin.kind === "directory") return this.#directory(origin.url, source, uid, work);
     const gitUrl = storedUrl(origin);
@@ -104,7 +109,7 @@ export class PackageResolver {
     return this.#open(await repository.checkoutRevision(revision, work), { gitUrl, source }, uid, work);
   }
 
-  /** What an upgrade of an app would go to; undefined where nothing is newer. */
+  /** The version that an upgrade would install; undefined if nothing is newer. */
   async newerVersion(
     installed: InstalledPackage,
     uid: number,
@@ -122,7 +127,7 @@ export class PackageResolver {
     return revision.commit === origin.commit ? undefined : versionOf(revision);
   }
 
-  /** Where a package is now: what comes with svc lies somewhere else in each version of it. */
+  /** The current location of a package: packages that come with svc move with each svc version. */
   async #originNow(
     { origin, packageId }: Pick<InstalledPackage, "origin" | "packageId">,
     uid: number,
@@ -163,8 +168,8 @@ export class PackageResolver {
     callerUid: number,
     work: WorkOptions,
   ): Promise<ResolvedPackage> {
-    const { identities, manifests } = this.#parts;
-    return openGitPackage(checkout, { ...place, callerUid, identities, manifests }, work);
+    const { userHelpers, manifests } = this.#parts;
+    return openGitPackage(checkout, { ...place, callerUid, userHelpers, manifests }, work);
   }
 
   #directory(path: string, source: string, uid: number, work: WorkOptions): Promise<ResolvedPackage> {
@@ -172,8 +177,8 @@ export class PackageResolver {
   }
 
   #directoryPlace(path: string, source: string, callerUid: number): DirectoryPlace {
-    const { identities, manifests } = this.#parts;
-    return { path, source, callerUid, identities, manifests };
+    const { userHelpers, manifests } = this.#parts;
+    return { path, source, callerUid, userHelpers, manifests };
   }
 }
 
@@ -184,7 +189,7 @@ function refuseRevision({ branch, tag }: RevisionWish, id: string): void {
   throw invalidField(field, `"${name}": the package "${id}" is a directory without versions`);
 }
 
-/** An upgrade never goes back by itself, nor from a newer tag to an older one. */
+/** An upgrade never selects an older tag by itself. */
 function upgradeRevision(refs: RemoteRefs, { url, branch, tag }: PackageOrigin, version: string): Revision {
   if (version !== "") return pickRevision(refs, { tag: version }, url);
   if (branch !== "") return pickRevision(refs, { branch }, url);
@@ -194,7 +199,7 @@ function upgradeRevision(refs: RemoteRefs, { url, branch, tag }: PackageOrigin, 
   return pickRevision(refs, stays ? { tag } : {}, url);
 }
 
-/** A package in a directory of a source's own repository has no tags of its own: the default branch is tracked. */
+/** A package in a directory of a source's repository has no tags of its own: the default branch is tracked. */
 function trackedRevision({ newestTag: _, ...refs }: RemoteRefs, url: string): Revision {
   return pickRevision({ ...refs, tags: new Map() }, {}, url);
 }

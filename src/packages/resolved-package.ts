@@ -1,35 +1,47 @@
-/** A package that was found, as far as an install needs it. */
-import type { LicenseText } from "./licenses.ts";
-import type { Manifest } from "./manifest.ts";
-import type { WorkOptions } from "../apps/progress.ts";
+/** A resolved package with what an install needs. */
+import type { LicenseText } from "./manifest/licenses.ts";
+import { type Manifest, manifestFileName } from "./manifest/manifest.ts";
+import type { WorkOptions } from "../work/progress.ts";
+import { SvcError } from "../errors.ts";
 
-/** Where a package came from; texts are empty where they do not apply. Plain JSON, kept with the app for its upgrades. */
+/** Origin of a package; texts are empty where they do not apply. Plain JSON, stored with the app for upgrades. */
 export interface PackageOrigin {
   kind: "git" | "directory";
   /** The repository's URL, or the absolute path of the directory. */
   url: string;
-  /** The directory of the package in its repository; absent for the root. */
+  /** The package's directory in its repository; absent for the root. */
   directory?: string;
   source: string;
-  /** The branch that is tracked; empty when a tag is installed. */
+  /** The tracked branch; empty if a tag is installed. */
   branch: string;
   tag: string;
   commit: string;
 }
 
-/** To be disposed of when it has been installed, or is not going to be. */
+/** Dispose of it after its install, or if it is not installed. */
 export interface ResolvedPackage extends AsyncDisposable {
   readonly manifest: Manifest;
   readonly origin: PackageOrigin;
   /** The tag, else the short commit, else the manifest's version. */
   readonly version: string;
-  /** In name order. */
+  /** Sorted by name. */
   readonly licenses: readonly LicenseText[];
   /**
-   * Lays the files out in `path` beneath `root` (made when missing, else empty) with the identity of `uid`.
-   * The package itself is read with the identity of whoever resolved it.
+   * Unpacks the files to `path` in `root` (created if missing, else it must be empty) as `uid`. The package itself is
+   * read as the user who resolved it.
    */
   exportTo: (uid: number, root: string, path: string, work?: WorkOptions) => Promise<void>;
-  /** Lets what was fetched for it stay in the cache; of a package that is not kept nothing stays. */
+  /** Keeps fetched data in the cache; otherwise it is removed. */
   keep: () => void;
+}
+
+/** Converts the error of a missing manifest to one with a remedy; throws other errors unchanged. */
+export function missingManifest(
+  error: unknown,
+  { url, directory = "" }: { url: string; directory?: string | undefined },
+): never {
+  if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
+  const place = directory === "" ? url : `${directory} of ${url}`;
+  const message = `there is no ${manifestFileName} in ${place}: it is not a package; create one with: svc package init`;
+  throw new SvcError("no_manifest", message, { payload: { url, directory }, cause: error });
 }

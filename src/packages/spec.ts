@@ -1,8 +1,8 @@
-/** What a user asks for in `spec`, `source`, `branch` and `tag` of an install (D17). */
+/** Parses `spec`, `source`, `branch` and `tag` of an install request. */
 import { invalidField, invalidRequest, type FieldViolation } from "../errors.ts";
-import { looksLikeGitUrl, parseGitUrl, redactUrls, type GitUrl } from "./git-url.ts";
+import { looksLikeGitUrl, parseGitUrl, redactUrls, type GitUrl } from "./git/git-url.ts";
 
-/** The request fields that say which package. Empty text is as good as absent. */
+/** The request fields that select a package. Empty text counts as absent. */
 export interface PackageRequest {
   /** `id`, `source/id`, either with `@tag`; a git URL; the absolute path of a directory. */
   spec: string;
@@ -11,7 +11,7 @@ export interface PackageRequest {
   tag?: string;
 }
 
-/** Which version of a repository; none of the two means the newest. */
+/** Requested version of a repository; neither field means the newest. */
 export interface RevisionWish {
   branch?: string;
   tag?: string;
@@ -23,20 +23,21 @@ export type PackageSpec =
   | { kind: "directory"; path: string };
 
 const sourceName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/;
-/** Ids, and display names without their spaces: `Node-RED`. */
+/** IDs, and display names without spaces: `Node-RED`. */
 const packageName = /^[A-Za-z0-9][A-Za-z0-9._+-]{0,127}$/;
 
 /**
- * Reads a request.
- * @throws SvcError `invalid_argument` `invalid_request` that names the field; credentials are redacted.
+ * Parses a request.
+ * @throws SvcError `invalid_argument` `invalid_request` with the field; credentials are redacted.
  */
 export function parseSpec(request: PackageRequest): PackageSpec {
   const { spec } = request;
   const revision = revisionOf(request);
-  if (spec === "") throw invalidField("spec", "is empty: give a package id, a git URL or an absolute path");
+  if (spec === "")
+    throw invalidField("spec", "is empty; specify a package ID, a git URL or an absolute path");
   if (spec.length > 4096) throw invalidField("spec", "is longer than 4096 characters");
 
-  if (/[\u0000-\u001f\u007f]/.test(spec)) throw invalidField("spec", "has control characters");
+  if (/[\u0000-\u001f\u007f]/.test(spec)) throw invalidField("spec", "contains control characters");
   if (spec.startsWith("-")) throw invalidField("spec", `"${redactUrls(spec)}" looks like an option`);
   if (spec.startsWith("/")) return parseDirectory(spec, request, revision);
   if (looksLikeGitUrl(spec)) return parseUrl(spec, request, revision);
@@ -49,12 +50,12 @@ function parseDirectory(path: string, request: PackageRequest, revision: Revisio
     branch: revision.branch,
     tag: revision.tag,
   });
-  if (path.split("/").includes("..")) throw invalidField("spec", `the path "${path}" has ".."`);
+  if (path.split("/").includes("..")) throw invalidField("spec", `the path "${path}" contains ".."`);
   return { kind: "directory", path: path.length > 1 ? path.replace(/\/+$/, "") : path };
 }
 
 function parseUrl(spec: string, request: PackageRequest, revision: RevisionWish): PackageSpec {
-  refuseFields("a git URL is in no source", { source: request.source });
+  refuseFields("a git URL does not belong to a source", { source: request.source });
   const result = parseGitUrl(spec);
   if ("problem" in result) throw invalidField("spec", `"${redactUrls(spec)}" ${result.problem}`);
   return { kind: "git", gitUrl: result.gitUrl, revision };
@@ -65,18 +66,18 @@ function parseListed(spec: string, request: PackageRequest, revision: RevisionWi
   const path = at === -1 ? spec : spec.slice(0, at);
   const tag = at === -1 ? undefined : spec.slice(at + 1);
   if (tag !== undefined) {
-    refuseFields(`the spec has a tag already ("@${tag}")`, { branch: revision.branch, tag: revision.tag });
-    if (!isRefName(tag)) throw invalidField("spec", `"${tag}" is no tag name`);
+    refuseFields(`the spec already has a tag ("@${tag}")`, { branch: revision.branch, tag: revision.tag });
+    if (!isRefName(tag)) throw invalidField("spec", `"${tag}" is not a valid tag name`);
   }
   const slash = path.indexOf("/");
   const prefix = slash === -1 ? undefined : path.slice(0, slash);
   const name = path.slice(slash + 1);
   if (!packageName.test(name) || (prefix !== undefined && !sourceName.test(prefix))) {
-    throw invalidField("spec", `"${redactUrls(spec)}" is no package id, git URL or absolute path`);
+    throw invalidField("spec", `"${redactUrls(spec)}" is not a package ID, git URL or absolute path`);
   }
   const source = textOf(request.source);
   if (source !== undefined && !sourceName.test(source))
-    throw invalidField("source", `"${source}" is no source name`);
+    throw invalidField("source", `"${source}" is not a valid source name`);
   if (prefix !== undefined && source !== undefined && prefix !== source) {
     throw invalidField("source", `"${source}" differs from the source "${prefix}" in the spec`);
   }
@@ -93,18 +94,18 @@ function revisionOf(request: PackageRequest): RevisionWish {
   const branch = textOf(request.branch);
   const tag = textOf(request.tag);
   if (branch !== undefined && tag !== undefined)
-    refuseFields("give a branch or a tag, not both", { branch, tag });
+    refuseFields("specify a branch or a tag, not both", { branch, tag });
   for (const [field, name] of Object.entries({ branch, tag })) {
     if (name !== undefined && !isRefName(name)) {
-      throw invalidField(field, `${JSON.stringify(name)} is no ${field} name`);
+      throw invalidField(field, `${JSON.stringify(name)} is not a valid ${field} name`);
     }
   }
   return { ...(branch !== undefined && { branch }), ...(tag !== undefined && { tag }) };
 }
 
 /**
- * Whether `name` can name a branch or tag: the rules of git-check-ref-format(1), with an allow-list of
- * characters, and never something that looks like an option.
+ * Whether `name` is a valid branch or tag: the rules of git-check-ref-format(1), with an allow-list of characters,
+ * and nothing that looks like an option.
  */
 export function isRefName(name: string): boolean {
   return (
@@ -122,7 +123,7 @@ function refuseFields(why: string, fields: Readonly<Record<string, string | unde
     .filter(([, value]) => value !== undefined && value !== "")
     .map(([field, value]): FieldViolation => ({
       field,
-      description: `"${value ?? ""}" cannot be given: ${why}`,
+      description: `"${value ?? ""}" is not allowed: ${why}`,
     }));
   if (violations.length > 0) throw invalidRequest(violations);
 }

@@ -1,13 +1,13 @@
-/** What an app's commands see: directories, ports and settings, as placeholders and as environment. */
+/** Directories, ports and settings for an app's commands, as placeholders and as environment variables. */
 import { join } from "node:path";
 import { mapValues } from "../lib/map-values.ts";
-import { expandPlaceholders } from "../packages/placeholders.ts";
-import type { Command } from "../packages/manifest.ts";
-import { resolvePorts, resolveSettings } from "../packages/settings.ts";
-import type { RunnableApp } from "./runtime.ts";
+import { expandPlaceholders } from "../packages/manifest/placeholders.ts";
+import type { Command } from "../packages/manifest/manifest.ts";
+import { resolvePorts, resolveSettings } from "../packages/settings/settings.ts";
+import type { RunnableApp } from "./contract.ts";
 import { appTree, checkoutOf } from "./app-tree.ts";
 
-/** A command with everything filled in. */
+/** A command with all placeholders filled in. */
 export interface PreparedCommand {
   readonly argv: readonly string[];
   /** Absolute. */
@@ -15,7 +15,7 @@ export interface PreparedCommand {
   readonly env: Readonly<Record<string, string>>;
 }
 
-/** Fills in the placeholders of this app, as its commands on the host see it. */
+/** Fills in the app's placeholders for its commands on the host. */
 export function appExpander(app: RunnableApp): (text: string) => string {
   const { manifest, directory } = app;
   const scope: Record<string, string> = {
@@ -34,7 +34,7 @@ export function appExpander(app: RunnableApp): (text: string) => string {
   return (text) => expandPlaceholders(text, scope);
 }
 
-/** What every command of the app finds in its environment, beside the owner's base environment. */
+/** The environment of the app's commands, on top of the owner's base environment. */
 export function appEnvironment(app: RunnableApp): Record<string, string> {
   return {
     SVC_APP_ID: app.id,
@@ -43,7 +43,7 @@ export function appEnvironment(app: RunnableApp): Record<string, string> {
   };
 }
 
-/** A build or migration step, ready to run in the checkout. */
+/** Prepares a build or migration step that runs in the checkout. */
 export function prepareStep(app: RunnableApp, command: Command): PreparedCommand {
   const expand = appExpander(app);
   return {
@@ -54,7 +54,8 @@ export function prepareStep(app: RunnableApp, command: Command): PreparedCommand
 }
 
 /**
- * The app's own command; without one, as for a service whose unit says it, the settings' arguments alone.
+ * Prepares the app's command; for an app without one, such as a service whose unit specifies it, only the settings'
+ * arguments.
  * @throws Error for an app that does not run as processes.
  */
 export function prepareProcess(app: RunnableApp): PreparedCommand {

@@ -1,31 +1,34 @@
 /**
- * Names inside an app's directory (decisions 19, 39).
+ * Names inside an app's directory.
  *
- *     <store>/apps/<id>/   the daemon's, 0750, with the group of the app's uid
- *       repo/              the app's uid's, 0700, as all the others
+ *     <store>/apps/<id>/   owned by the daemon, 0750, with the group of the app's uid
+ *       repo/              owned by the app's uid, 0700, like all others
  *       data/
- *       volumes/<path>/    one for each volume of the manifest
+ *       volumes/<path>/    one per volume of the manifest
  *       logs/
+ *       inline/            inline contents of a compose file that services mount (`compose/inline-files.ts`)
  *
- * A directory that a container mounts is the uid's; what leads there is the daemon's too (`identity/owned-tree.ts`): with
- * the volume `/var/lib/db`, `volumes/`, `volumes/var/` and `volumes/var/lib/`. Of a compose project that is what leads
- * to each of its binds; those of the checkout that are data live below `data/` (`compose/checkout-binds.ts`).
+ * A directory that a container mounts belongs to the uid; its parents belong to the daemon (`run-as/owned-tree.ts`): for
+ * the volume `/var/lib/db` these are `volumes/`, `volumes/var/` and `volumes/var/lib/`. The same applies to the binds of
+ * a compose project; binds of the checkout that hold data live below `data/` (`compose/checkout-binds.ts`).
  */
 export const appTree = {
-  /** The checkout with what its build made. */
+  /** The checkout and its build output. */
   repo: "repo",
-  /** The version before, kept while an upgrade is not proven. */
+  /** The previous version, kept until the upgrade is verified. */
   previousRepo: "repo.previous",
-  /** The next version, while it is made ready beside the one that runs. */
+  /** The next version, while it is prepared beside the running one. */
   nextRepo: "repo.next",
   data: "data",
-  /** The data as it was before the new version touched them, kept until it is proven. */
+  /** The data from before the new version changed it, kept until the new version is verified. */
   previousData: "data.previous",
   volumes: "volumes",
   logs: "logs",
+  /** Created again at each start. */
+  inline: "inline",
 } as const;
 
-/** The checkout of this app, as it is called in its directory. */
+/** The app's checkout, relative to its directory. */
 export function checkoutOf({ checkout }: { readonly checkout?: string }): string {
   return checkout ?? appTree.repo;
 }

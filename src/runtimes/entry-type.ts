@@ -1,15 +1,18 @@
 import { SvcError } from "../errors.ts";
-import type { Identity } from "../identity/identity.ts";
-import type { EntryInfo } from "../identity/identity-work.ts";
+import type { UserHelper } from "../run-as/user-helper.ts";
+import type { EntryInfo } from "../run-as/user-helper-types.ts";
 
-/** What is at a path of an app's directory; `symlink` also when a link is on the way there, `undefined`: nothing is. */
+/**
+ * Type of the entry at a path in an app's directory; `symlink` also if a parent of it is a symlink, `undefined` if it
+ * does not exist.
+ */
 export async function entryType(
-  identity: Pick<Identity, "stat">,
+  userHelper: Pick<UserHelper, "stat">,
   root: string,
   path: string,
 ): Promise<EntryInfo["type"] | undefined> {
   try {
-    return (await identity.stat(root, path))?.type;
+    return (await userHelper.stat(root, path))?.type;
   } catch (error) {
     if (error instanceof SvcError && error.code === "failed_precondition") return "symlink";
     throw error;

@@ -1,16 +1,16 @@
-/** What a runtime knows of its apps: how each fares, and who hears that one of them fares otherwise. */
+/** Keeps the status of a runtime's apps and notifies listeners of changes. */
 import { appNotRunning } from "./status-changes.ts";
-import type { RuntimeStatus } from "./runtime.ts";
+import type { RuntimeStatus } from "./contract.ts";
 
 export interface FollowedApp {
-  /** The same object until it is another one. */
+  /** The same object until the status changes. */
   readonly status: RuntimeStatus;
   waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void>;
-  /** Lets go of the app, which goes on. */
+  /** Stops following the app, which keeps running. */
   detach(): void;
 }
 
-/** The part of a runtime that follows what it has started or adopted. */
+/** The part of a runtime that follows the apps it has started or adopted. */
 export abstract class FollowingRuntime<App extends FollowedApp> {
   readonly #apps = new Map<string, App>();
   readonly #listeners = new Set<(id: string) => void>();
@@ -25,19 +25,19 @@ export abstract class FollowingRuntime<App extends FollowedApp> {
     this.changed();
   }
 
-  /** Lets go of it. */
+  /** Stops following the app. */
   protected unfollow(id: string): void {
     this.#apps.get(id)?.detach();
     if (this.#apps.delete(id)) this.changed();
   }
 
-  /** Lets go of all apps, which go on. */
+  /** Stops following all apps, which keep running. */
   async [Symbol.asyncDispose](): Promise<void> {
     for (const id of [...this.#apps.keys()]) this.unfollow(id);
     await Promise.resolve();
   }
 
-  /** An app came, went, or has another status. */
+  /** An app was added, removed, or changed its status. */
   protected changed(): void {
     this.#revision++;
   }

@@ -1,7 +1,7 @@
-/** What an app may use at most, and whether that holds here. */
-import type { RunnableApp, RuntimeLimit } from "./runtime.ts";
+/** Resource limits of an app, and whether this host enforces them. */
+import type { RunnableApp, RuntimeLimit } from "./contract.ts";
 
-/** @param enforces what this host holds apps to; `open_files` every host does */
+/** @param enforces the limits that this host enforces; every host enforces `open_files` */
 export function limitsOf(
   { manifest: { limits } }: RunnableApp,
   enforces: { memory: boolean; cpus: boolean },

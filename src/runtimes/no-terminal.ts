@@ -1,13 +1,13 @@
 import { SvcError } from "../errors.ts";
 
-/** @param service of a compose project, which says itself whether it has one */
+/** @param service of a compose project, whose file sets whether it has a terminal */
 export function noTerminal(id: string, service = ""): SvcError {
   const [what, why, option] =
     service === ""
-      ? [`app "${id}"`, "its package says no `console`", ""]
+      ? [`app "${id}"`, "its package sets no `console`", ""]
       : [
           `service "${service}" of app "${id}"`,
-          "its compose file says no `tty: true`",
+          "its compose file does not set `tty: true`",
           ` --service ${service}`,
         ];
   return new SvcError(

@@ -1,20 +1,22 @@
-/** Health of an app that no supervisor of svc's watches, asked from the host as its users would. */
+/** Health checks, from the host, of apps without a supervisor of svc. */
 import { HealthCheck } from "./process/health-check.mjs";
 import type { HealthSpec, HealthState } from "./process/supervisor-types.ts";
-import type { RuntimeStatus } from "./runtime.ts";
+import type { RuntimeStatus } from "./contract.ts";
 
-/** It is the daemon itself that asks, for all apps of everybody. */
+/** Minimum interval, because the daemon itself probes all apps. */
 const leastIntervalMs = 1_000;
 
 export interface PortWatch {
   specOf: () => HealthSpec | undefined;
   onChange: () => void;
-  /** Why what answers at a port is not the app; without it whoever answers is taken for the app. */
-  whyForeign?: (port: number) => Promise<string | undefined>;
+  /** Why the listener at a port is not the app; without it, any listener counts as the app. */
+  explainPortConflict?: (port: number) => Promise<string | undefined>;
+  /** Address to connect to; `undefined` if the app does not publish the port. Without it: the address of the spec. */
+  hostOf?: (port: number) => string | undefined;
 }
 
 export class PortProbe implements Disposable {
-  /** The start of what it watches, unix milliseconds. */
+  /** When the watched process started, unix milliseconds. */
   readonly startedAtMs: number | undefined;
   #health: RuntimeStatus["health"] = "starting";
   #reason: string | undefined;
@@ -23,7 +25,7 @@ export class PortProbe implements Disposable {
   constructor(
     spec: HealthSpec,
     startedAtMs: number | undefined,
-    { onChange, whyForeign }: Pick<PortWatch, "onChange" | "whyForeign">,
+    { onChange, explainPortConflict, hostOf }: Omit<PortWatch, "specOf">,
   ) {
     this.startedAtMs = startedAtMs;
     const became = (health: HealthState, reason: string | undefined): void => {
@@ -32,19 +34,25 @@ export class PortProbe implements Disposable {
       onChange();
     };
     const seldom = { ...spec, intervalMs: Math.max(spec.intervalMs, leastIntervalMs) };
-    this.#check = new HealthCheck({ cwd: "/", env: {}, runId: "" }, seldom, became, whyForeign);
+    this.#check = new HealthCheck(
+      { cwd: "/", env: {}, runId: "" },
+      seldom,
+      became,
+      explainPortConflict,
+      hostOf,
+    );
   }
 
   get health(): RuntimeStatus["health"] {
     return this.#health;
   }
 
-  /** What was wrong when it was asked last; `undefined` when nothing was. */
+  /** Why the last check failed; `undefined` if it passed. */
   get reason(): string | undefined {
     return this.#reason;
   }
 
-  /** While what it watches stands still it stays as healthy as it was. */
+  /** While the app is frozen, its health stays unchanged. */
   hold(isHeld: boolean): void {
     if (isHeld) this.#check.hold();
     else this.#check.release();
@@ -55,7 +63,7 @@ export class PortProbe implements Disposable {
   }
 }
 
-/** The probe of what runs of an app now: the one that there is, one of a new start, or none. */
+/** The probe for the app's running process: the current one, a new one after a start, or none. */
 export function followPort(
   probe: PortProbe | undefined,
   { state, startedAtMs }: RuntimeStatus,

@@ -1,9 +1,9 @@
-import { settingsOf } from "../packages/manifest.ts";
-import { mergeDefaults } from "../packages/settings.ts";
+import { settingsOf } from "../packages/manifest/manifest.ts";
+import { mergeDefaults } from "../packages/settings/settings.ts";
 import { textOf } from "./compose/compose-values.ts";
-import type { RunnableApp } from "./runtime.ts";
+import type { RunnableApp } from "./contract.ts";
 
-/** What is secret of an app's settings and says something, as texts, by name. */
+/** The non-empty secret settings of an app, as text, by name. */
 export function secretTexts({ manifest, settings }: RunnableApp): Map<string, string> {
   const values = mergeDefaults(manifest, settings);
   const secrets = settingsOf(manifest).filter(([, { secret }]) => secret === true);

@@ -1,15 +1,15 @@
-/** What tells a container that runs with one version and its settings from one that runs with others. */
+/** Identifies the version and settings that a container runs with. */
 import { createHash } from "node:crypto";
 import type { JsonObject } from "../lib/json.ts";
-import { mergeDefaults } from "../packages/settings.ts";
-import type { RunnableApp } from "./runtime.ts";
+import { mergeDefaults } from "../packages/settings/settings.ts";
+import type { RunnableApp } from "./contract.ts";
 
-/** The label that carries it. */
+/** Label with the digest. */
 export const settingsLabel = "svc.settings";
 
 const digestLength = 16;
 
-/** @param values default: those that its next start takes */
+/** @param values default: the values for the next start */
 export function settingsDigest(
   { version, manifest, settings }: Pick<RunnableApp, "version" | "manifest" | "settings">,
   values: JsonObject = settings,
@@ -21,7 +21,7 @@ export function settingsDigest(
     .slice(0, digestLength);
 }
 
-/** Whether a container with these labels runs as the app was started last; one from before this label does. */
+/** Whether a container with these labels runs with the settings of the app's last start; true without the label. */
 export function runsAsStarted(app: RunnableApp, labels: Readonly<Record<string, string>>): boolean {
   const digest = labels[settingsLabel];
   if (digest === undefined || app.startedSettings === null) return true;

@@ -1,11 +1,11 @@
 import { SvcError } from "../errors.ts";
-import type { RuntimeStatus } from "./runtime.ts";
+import type { RuntimeStatus } from "./contract.ts";
 
-/** How what ended of an app did; what is not known is absent. */
+/** How a process of an app ended; unknown values are absent. */
 export interface AppEnd {
   readonly exitCode?: number | undefined;
   readonly signal?: string | undefined;
-  /** What it printed last. */
+  /** Its last lines of output. */
   readonly lastLines?: readonly string[] | undefined;
 }
 
@@ -17,7 +17,7 @@ export function startFailed(appId: string, why: string, end: AppEnd = {}): SvcEr
   });
 }
 
-/** Why it did not start, for where it is clear which app is meant. */
+/** Why the app did not start, for contexts that already name the app. */
 export function whyNotStarted(appId: string, { message }: SvcError): string {
   return message.startsWith(beginning(appId)) ? message.slice(beginning(appId).length) : message;
 }
@@ -26,16 +26,16 @@ function beginning(appId: string): string {
   return `app "${appId}" did not start: `;
 }
 
-/** Where the engine would not, its words are why the app did not start; anything else stays what it is. */
+/** Converts a rejection by the engine to `start_failed`; returns other errors unchanged. */
 export function refusedStart(appId: string, error: unknown): unknown {
   if (!(error instanceof SvcError) || error.reason === "start_failed") return error;
-  if (["unavailable", "resource_exhausted"].includes(error.code)) return error;
+  if (["unavailable", "resource_exhausted", "canceled"].includes(error.code)) return error;
   return startFailed(appId, error.message);
 }
 
 /**
- * Whether an app runs and is healthy, or has no health check; what is not known yet is waited for.
- * @throws SvcError `start_failed` when it has ended, was started again or is unhealthy
+ * Whether an app runs and is healthy or has no health check; false while that is undecided.
+ * @throws SvcError `start_failed` when it has ended, was restarted or is unhealthy
  */
 export function hasComeUp(appId: string, status: RuntimeStatus): boolean {
   const { state, reason, health, healthReason, restarts, lastLines, exitCode } = status;

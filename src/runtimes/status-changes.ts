@@ -1,4 +1,4 @@
-/** Waiting until something is so of an app that changes by itself. */
+/** Waits until an app reaches a state. */
 import { SvcError } from "../errors.ts";
 
 export class StatusChanges {
@@ -9,13 +9,13 @@ export class StatusChanges {
     this.#appId = appId;
   }
 
-  /** Has whoever waits look again. */
+  /** Makes waiting calls check again. */
   announce(): void {
     for (const wake of this.#waiting) wake();
   }
 
   /**
-   * Resolves when `isSo`, which is asked now and at each change; what it throws is thrown.
+   * Resolves when `isSo`, which is checked now and at each change, is true; its errors are thrown.
    * @throws SvcError `deadline_exceeded`, `canceled`
    */
   async until(isSo: () => boolean, timeoutMs: number, signal?: AbortSignal): Promise<void> {
@@ -40,7 +40,7 @@ export class StatusChanges {
   }
 }
 
-/** Of an app that was neither started nor adopted: there is nothing to wait for. */
+/** For an app that was neither started nor adopted: there is nothing to wait for. */
 export function appNotRunning(id: string): SvcError<"app_not_running"> {
   return new SvcError("app_not_running", `app "${id}" does not run`);
 }

@@ -1,10 +1,12 @@
-/** What runs jobs, put together: for the daemon with the clock that fires them, for a command of its own without. */
-import type { Apps } from "../apps/apps.ts";
+/** Assembles the scheduler: with a clock for the daemon, without one for in-process commands. */
+import type { Upgrader } from "../apps/changes/upgrade.ts";
+import type { Lifecycle } from "../apps/lifecycle/lifecycle.ts";
+import type { AppFinder } from "../apps/records/app-finder.ts";
 import type { Backups } from "../backups/backups.ts";
-import type { PolicyPass } from "../backups/policy-pass.ts";
-import type { Identities } from "../identity/identities.ts";
+import type { PolicyPass } from "../backups/policies/policy-pass.ts";
+import type { UserHelpers } from "../run-as/user-helpers.ts";
 import type { Clock } from "../lib/clock.ts";
-import { UserPlaces } from "../lib/user-places.ts";
+import { UserLimiter } from "../lib/user-limiter.ts";
 import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";
 import { createAppUpdateAction } from "./actions/app-update.ts";
@@ -26,8 +28,8 @@ import type { JobKey } from "./jobs/job.ts";
 import type { RunLog } from "./runs/run-log.ts";
 import { runBounds, Runner } from "./runs/runner.ts";
 import { SkipCounts } from "./runs/skip-counts.ts";
-import type { Zones } from "./trigger/zone.ts";
-import type { EventLog } from "../events/event-log.ts";
+import type { Zones } from "../triggers/zone.ts";
+import type { EventLog } from "../observability/events/event-log.ts";
 import type { Log } from "../lib/log.ts";
 
 export interface SchedulerOptions {
@@ -36,8 +38,10 @@ export interface SchedulerOptions {
   owners: JobOwners;
   runs: RunLog;
   zones: Zones;
-  apps: Apps;
-  identities: Identities;
+  finder: AppFinder;
+  lifecycle: Lifecycle;
+  upgrader: Upgrader;
+  userHelpers: UserHelpers;
   lookup: HttpOptions["lookup"];
   reboot: HostReboot;
   policyPass: Pick<PolicyPass, "run">;
@@ -49,26 +53,30 @@ export interface SchedulerOptions {
 
 export class Scheduler implements AsyncDisposable {
   readonly runner: Runner;
-  /** What may be done without a job around it, too. */
+  /** Actions that can run without a job. */
   readonly plainActions: Readonly<Record<"shell" | "http", PlainAction>>;
   readonly #options: SchedulerOptions;
   readonly #evaluation = new AsyncDisposableStack();
   readonly #subscription: Disposable;
-  readonly #room: UserPlaces;
-  /** The daemon's own uid is its root context (D10). */
+  readonly #room: UserLimiter;
+  /** The daemon's uid counts as root. */
   readonly #isRoot: (ownerUid: number) => boolean;
   #due: DueJobs | undefined;
 
   constructor(options: SchedulerOptions) {
-    const { store, jobs, owners, runs, clock, identities, apps, lookup, log } = options;
+    const { store, jobs, owners, runs, clock, userHelpers, finder, lookup, log } = options;
     this.#options = options;
-    this.#isRoot = (ownerUid) => ownerUid === identities.selfUid || ownerUid === 0;
+    this.#isRoot = (ownerUid) => ownerUid === userHelpers.selfUid || ownerUid === 0;
     const isRoot = this.#isRoot;
     this.plainActions = {
-      shell: createShellAction({ identities, apps, starts: new UserPlaces("starts", isRoot, startBounds) }),
+      shell: createShellAction({
+        userHelpers,
+        finder,
+        starts: new UserLimiter("starts", isRoot, startBounds),
+      }),
       http: createHttpAction({ lookup }),
     };
-    this.#room = new UserPlaces("runs", isRoot, runBounds);
+    this.#room = new UserLimiter("runs", isRoot, runBounds);
     this.runner = new Runner({
       jobs,
       owners,
@@ -82,7 +90,7 @@ export class Scheduler implements AsyncDisposable {
     this.#subscription = store.onChange(() => this.runner.endOrphans());
   }
 
-  /** Fires jobs from now on. Closes first what processes that died left open. @throws what the store throws */
+  /** Closes runs of dead processes, then starts firing jobs. @throws errors of the store */
   async start(): Promise<void> {
     const { store, jobs, owners, runs, zones, policyPass, events, clock, log } = this.#options;
     await runs.start();
@@ -108,17 +116,17 @@ export class Scheduler implements AsyncDisposable {
     this.#evaluation.use(new EventJobs({ jobs, due, events, isRoot: this.#isRoot, clock }));
   }
 
-  /** What a job that is due waits for. */
+  /** Why a due job waits. */
   waitOf(key: JobKey): JobWait | undefined {
     return this.#due?.waitOf(key);
   }
 
-  /** Fires nothing any more; what runs goes on. */
+  /** Stops firing; current runs continue. */
   async stop(): Promise<void> {
     await this.#evaluation.disposeAsync();
   }
 
-  /** Fires nothing any more, and ends what runs. */
+  /** Stops firing, and stops all runs. */
   async [Symbol.asyncDispose](): Promise<void> {
     await this.stop();
     await this.runner[Symbol.asyncDispose]();
@@ -127,15 +135,15 @@ export class Scheduler implements AsyncDisposable {
 }
 
 function createActions(
-  { apps, backups, reboot }: SchedulerOptions,
+  { finder, lifecycle, upgrader, backups, reboot }: SchedulerOptions,
   plain: Record<"shell" | "http", PlainAction>,
 ): Actions {
   return {
     node_reboot: createNodeRebootAction(reboot),
-    app_start: createLifecycleAction(apps, "startApp"),
-    app_stop: createLifecycleAction(apps, "stopApp"),
-    app_restart: createLifecycleAction(apps, "restartApp"),
-    app_update: createAppUpdateAction(apps),
+    app_start: createLifecycleAction({ finder, lifecycle }, "start"),
+    app_stop: createLifecycleAction({ finder, lifecycle }, "stop"),
+    app_restart: createLifecycleAction({ finder, lifecycle }, "restart"),
+    app_update: createAppUpdateAction({ finder, upgrader }),
     backup: createBackupAction(backups),
     backup_verify: createBackupVerifyAction(backups),
     ...plain,

@@ -1,4 +1,4 @@
-/** The scheduled jobs: what handlers call. Everything here goes by who asks: another user's job is not found. */
+/** The scheduled jobs, as called by handlers. Another user's job is not found. */
 import { create } from "@bufbuild/protobuf";
 import {
   ListSchedulesResponseSchema,
@@ -9,9 +9,9 @@ import {
   type ScheduleWait,
 } from "../../gen/svc/v1/schedule_pb.ts";
 import { SvcError } from "../errors.ts";
-import { cacheable } from "../lib/cacheable.ts";
-import type { FairTurns } from "../lib/fair-turns.ts";
-import { decodePageToken, encodePageToken, foreignPageToken } from "../apps/page-token.ts";
+import { cacheable } from "../lib/freeze.ts";
+import type { FairQueue } from "../lib/fair-queue.ts";
+import { decodePageToken, encodePageToken, foreignPageToken } from "../apps/records/page-token.ts";
 import type { Store } from "../store/store.ts";
 import type { JobWait } from "./clock/due-jobs.ts";
 import { keyOfText, keyText } from "./jobs/job-key.ts";
@@ -26,7 +26,7 @@ import { previewFirings, type Preview } from "./clock/preview.ts";
 import type { RunLog } from "./runs/run-log.ts";
 import type { Runner } from "./runs/runner.ts";
 import { followRuns, runInForeground, type FollowedRuns, type ForegroundEvent } from "./runs/run-streams.ts";
-import type { Zones } from "./trigger/zone.ts";
+import type { Zones } from "../triggers/zone.ts";
 import { Violations } from "./jobs/violations.ts";
 import type { Log } from "../lib/log.ts";
 
@@ -36,20 +36,20 @@ export interface SchedulesOptions {
   runs: RunLog;
   runner: Pick<Runner, "start" | "follow" | "cancel" | "finishing">;
   zones: Zones;
-  /** The daemon's own uid: whoever has the root context acts for it, so root's jobs are its. */
+  /** The daemon's uid, which owns root's jobs. */
   selfUid: number;
-  /** What a job that is due waits for. */
+  /** Why a due job waits. */
   waitOf: (key: JobKey) => JobWait | undefined;
   owners: JobOwners;
-  /** Whether there is an app of that id that a job of this owner could act on. */
+  /** Whether there is an app with this ID that the owner's jobs may act on. */
   hasApp: (ownerUid: number, appId: string) => boolean;
   now: () => number;
-  turns: Pick<FairTurns, "wait">;
+  fairQueue: Pick<FairQueue, "wait">;
   log: Pick<Log, "warn">;
 }
 
 export interface ListOptions {
-  /** Only this one's; empty for the operator, absent for all. */
+  /** Only jobs of this manager; empty for the operator, absent for all. */
   managedBy?: string | undefined;
   /** 1 to 1000. */
   limit: number;
@@ -64,18 +64,21 @@ export interface RunsOptions {
   pageToken: string;
 }
 
-/** Which job a caller means. */
+/** Identifies a job in a request. */
 export interface JobName {
   readonly id: string;
-  /** Root only: whose; the caller's own when absent. */
+  /** Root only: the owner's uid; default: the caller. */
   readonly owner?: number | undefined;
 }
 
 /** Of one answer. */
 const maxPageSize = 1_000;
-/** Of one answer, roughly: a few milliseconds. A thousand jobs of the longest commands would be 65 MB, and a second. */
+/**
+ * Approximate characters per response, a few milliseconds of work. A thousand jobs with the longest commands
+ * would have 65 MB and take a second.
+ */
 const maxPageChars = 1 << 18;
-/** A user's jobs are kept in the daemon's memory. */
+/** Limits per user, because jobs are cached in memory. */
 const maxUsersJobs: OwnerBounds = { jobs: 1_000, chars: 8 << 20 };
 const maxRootsJobs: OwnerBounds = { jobs: 100_000, chars: 256 << 20 };
 /** Of one answer. */
@@ -96,13 +99,16 @@ export class Schedules {
     this.#managed = new ManagedJobs({ registry: options.registry, rules: this.#rules, writer: this.#writer });
   }
 
-  /** A page of the caller's jobs, by owner and id. @throws SvcError `invalid_request` for a foreign page token */
+  /**
+   * A page of the caller's jobs, by owner and id.
+   * @throws SvcError `invalid_request` for an invalid page token
+   */
   async list(caller: JobCaller, options: ListOptions): Promise<ListSchedulesResponse> {
     const { page, areKept } = await this.#page(caller, options);
     return areKept ? cacheable(page) : page;
   }
 
-  /** @returns whether its views were listed before, and are to be again */
+  /** @returns whether the views are cached and will be listed again */
   async #page(
     caller: JobCaller,
     { managedBy, limit, pageToken }: ListOptions,
@@ -117,7 +123,7 @@ export class Schedules {
     const page = create(ListSchedulesResponseSchema, {
       nextPageToken: last === undefined || isLast ? "" : encodePageToken(keyText(last)),
     });
-    // They are messages already; `create` would look at each of them again.
+    // The views are messages already; `create` would check each of them again.
     const { views, areKept } = await this.#views.many(jobs, shareOf(caller));
     page.schedules = views;
     return { page, areKept };
@@ -128,8 +134,8 @@ export class Schedules {
   }
 
   /**
-   * Makes or replaces a job. An app that is not there is refused, unless the job named it before or somebody else manages
-   * it: then the answer warns of it.
+   * Adds or replaces a job. A missing app is rejected, unless the job already named it or has a manager; the
+   * response then has a warning.
    * @throws SvcError `invalid_request` with one violation per field; see {@link JobWriter.upsert}
    */
   async upsert(name: JobName, request: JobRequest & WriteCondition, caller: JobCaller): Promise<Schedule> {
@@ -138,13 +144,13 @@ export class Schedules {
     const isRoots = key.ownerUid === selfUid;
     const ownerName = isRoots ? "" : await owners.nameOf(key.ownerUid);
     if (ownerName === undefined) {
-      throw new SvcError("unavailable", `uid ${key.ownerUid} cannot be looked up now; try again`);
+      throw new SvcError("unavailable", `failed to look up uid ${key.ownerUid}; try again`);
     }
     const make: SpecMaker = (stored) => {
       if (stored !== undefined && !caller.root && !isOf(stored, caller)) throw formerUsers(stored);
       const violations = new Violations();
       const spec = this.#rules.read(request, { path: "", stored, isRoots }, violations);
-      if (!isRoots && ownerName === "") violations.add("owner", `${key.ownerUid} is no user of this host`);
+      if (!isRoots && ownerName === "") violations.add("owner", `${key.ownerUid} is not a user of this host`);
       const { app } = spec.action;
       const isOperators = spec.managedBy === "" && stored?.action.app !== app;
       if (isOperators && this.#lacksApp(key.ownerUid, app)) violations.add("action.app", noApp(app));
@@ -159,15 +165,15 @@ export class Schedules {
     return view;
   }
 
-  /** Removes a job with its runs; the runner ends one that goes. */
+  /** Removes a job with its runs; the runner stops a current run. */
   async remove(name: JobName, caller: JobCaller): Promise<void> {
     const { ownerUid, id } = this.#find(name, caller);
     await this.#writer.remove({ ownerUid, id });
   }
 
   /**
-   * Replaces all of root's jobs that `managedBy` manages, and answers the first page of them. Apps may be yet to come: the
-   * answer warns of those that are not there.
+   * Replaces all of root's jobs that `managedBy` manages, and returns their first page. Apps may be installed
+   * later; the response warns about missing ones.
    * @throws SvcError see {@link ManagedJobs.replace}
    */
   async replaceManaged(
@@ -186,14 +192,14 @@ export class Schedules {
     return page;
   }
 
-  /** Ids of the enabled jobs that act on an app, of those that the caller may see. */
+  /** IDs of the enabled jobs visible to the caller that act on an app. */
   async actingOn(appId: string, caller: JobCaller): Promise<string[]> {
     await this.#options.registry.fresh();
     const jobs = this.#options.registry.visible(caller);
     return jobs.filter(({ enabled, action }) => enabled && action.app === appId).map(({ id }) => id);
   }
 
-  /** Starts a run, or answers the one that goes. */
+  /** Starts a run, or returns the current one. */
   async run(name: JobName, caller: JobCaller): Promise<{ started: boolean; run: ScheduleRun }> {
     const { started, run } = await this.#options.runner.start(this.#find(name, caller), manual);
     return { started, run: viewRun(run) };
@@ -203,11 +209,14 @@ export class Schedules {
   runStream(name: JobName, caller: JobCaller, signal: AbortSignal): AsyncIterable<ForegroundEvent> {
     const { runner, runs, log } = this.#options;
     return runInForeground(runner, runs, this.#find(name, caller), signal, (error) =>
-      log.warn({ err: error, job: name.id }, "a run whose client went away could not be canceled"),
+      log.warn({ err: error, job: name.id }, "failed to cancel a run after its client disconnected"),
     );
   }
 
-  /** Cancels the run that goes. @throws SvcError `failed_precondition` when none does, or another process runs it */
+  /**
+   * Cancels the current run.
+   * @throws SvcError `failed_precondition` if there is none, or another process executes it
+   */
   async cancel(name: JobName, caller: JobCaller): Promise<ScheduleRun> {
     const { runs, runner } = this.#options;
     const job = this.#find(name, caller);
@@ -217,7 +226,7 @@ export class Schedules {
     return viewRun(await runner.cancel(running.id));
   }
 
-  /** A page of them, newest first. @throws SvcError `invalid_request` for a foreign page token */
+  /** A page of runs, newest first. @throws SvcError `invalid_request` for an invalid page token */
   runs(
     name: JobName,
     { limit, pageToken }: RunsOptions,
@@ -237,8 +246,8 @@ export class Schedules {
   }
 
   /**
-   * Each run as it starts and as it ends, as {@link followRuns}.
-   * @param name of one job; with an empty id of all that the caller may see
+   * Yields runs at their start and end, as {@link followRuns}.
+   * @param name a job; with an empty ID, all jobs visible to the caller
    */
   followRuns(
     name: JobName,
@@ -254,9 +263,9 @@ export class Schedules {
     return followRuns(this.#options.runs, { isWanted, sinceMs, signal });
   }
 
-  /** When a trigger would fire. @throws SvcError `invalid_request` for a bad trigger or time zone */
+  /** Previews a trigger's firings. @throws SvcError `invalid_request` for an invalid trigger or time zone */
   async preview(request: PreviewScheduleRequest, caller: JobCaller, signal: AbortSignal): Promise<Preview> {
-    const { zones, now, turns } = this.#options;
+    const { zones, now, fairQueue } = this.#options;
     const violations = new Violations();
     const trigger = this.#rules.readTrigger(request.trigger, "", violations);
     const zoneName = this.#rules.readTimeZone(request.utc, request.timeZone, "", violations);
@@ -265,7 +274,7 @@ export class Schedules {
     const afterMs = request.afterUnix === undefined ? now() : Number(request.afterUnix) * 1000;
     return previewFirings(trigger, zone, {
       ...{ afterMs, count: request.count },
-      giveWay: () => turns.wait(shareOf(caller)),
+      giveWay: () => fairQueue.wait(shareOf(caller)),
       signal,
     });
   }
@@ -275,13 +284,13 @@ export class Schedules {
   }
 
   /**
-   * Root's jobs are the daemon's own, whoever of those with the root context makes them: they run with its rights, and
-   * what runs so should show as root's. So `sudo` does not make them the invoking user's, as it does with apps.
+   * Jobs created by root belong to the daemon's user, with whose rights they run. Unlike for apps, `sudo`
+   * does not assign them to the invoking user.
    */
   #key({ id, owner }: JobName, caller: JobCaller): JobKey {
     const own = caller.root ? this.#options.selfUid : caller.uid;
     if (owner !== undefined && owner !== own && !caller.root) {
-      throw new SvcError("root_required", `owner ${owner} is another user; only root may name one`);
+      throw new SvcError("root_required", `owner ${owner} is another user; only root may set it`);
     }
     return { ownerUid: owner ?? own, id };
   }
@@ -294,7 +303,7 @@ export class Schedules {
 function formerUsers({ id, ownerUid }: Job): SvcError {
   return new SvcError(
     "already_exists",
-    `there is a schedule "${id}" of a former user with the uid ${ownerUid}; choose another id, or let root remove it`,
+    `schedule "${id}" belongs to a former user with the uid ${ownerUid}; choose another ID, or ask root to remove it`,
   );
 }
 
@@ -302,7 +311,7 @@ function noApp(app: string): string {
   return `no app "${app}"`;
 }
 
-/** The first of the jobs behind `after` that fit on a page: at least one. @param jobs by owner and id */
+/** The jobs after `after` that fit on a page, at least one. @param jobs by owner and ID */
 function pageOf(
   jobs: readonly Job[],
   after: JobKey | undefined,
@@ -321,7 +330,7 @@ function pageOf(
   return { jobs: page, isLast: true };
 }
 
-/** The number of the last run of the page before. @throws SvcError `invalid_request` */
+/** The number of the last run of the previous page. @throws SvcError `invalid_request` */
 function runOfPageToken(pageToken: string): number {
   const number = decodePageToken(pageToken);
   if (!/^\d{1,15}$/.test(number)) throw foreignPageToken();
@@ -330,7 +339,7 @@ function runOfPageToken(pageToken: string): number {
 
 const manual = { trigger: "manual", attempt: 1 } as const;
 
-/** Of the turns in which is looked for what fires next. */
+/** Name of the share for computing firings. */
 function shareOf({ uid }: JobCaller): string {
   return `jobs of uid ${uid}`;
 }

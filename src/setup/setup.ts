@@ -1,14 +1,17 @@
-/** What a host or a user needs beside the program (`svc setup`). Writes what is not there, and changes nothing that is. */
+/** Files that a host or a user needs beside the program (`svc setup`). Writes missing files and changes no existing ones. */
 import { execFile } from "node:child_process";
-import { existsSync, statSync } from "node:fs";
+import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
 import { userInfo } from "node:os";
 import { dirname, join } from "node:path";
 import { promisify } from "node:util";
 import { configTemplate } from "../daemon/config-template.ts";
+import { loadConfig } from "../daemon/config.ts";
 import { defaultPaths, type PathEnvironment } from "../daemon/paths.ts";
+import { SvcError } from "../errors.ts";
+import { addressText, otherLoopbackOf } from "../lib/tcp-address.ts";
 import { makeDirectory } from "../lib/make-directory.ts";
-import { xdgDir } from "../lib/xdg.ts";
+import { xdgDir } from "../lib/paths.ts";
 import { unitText } from "../lib/unit-text.ts";
 
 export interface SetupOptions {
@@ -18,8 +21,6 @@ export interface SetupOptions {
   /** Where the units lie that come with svc. */
   readonly unitsDir: string;
   readonly completions: Readonly<Record<"bash" | "zsh" | "fish", string>>;
-  /** Where svc looks for what the Node that is here has compiled of it; undefined for one that does not look. */
-  readonly codeFile?: string | undefined;
   /** Default: the host's root. */
   readonly root?: string;
   /** Default: that of the systemd that is here; undefined where none says. */
@@ -34,7 +35,9 @@ export interface SetupResult {
   readonly next: readonly string[];
 }
 
-const compileMs = 60_000;
+const systemctlMs = 60_000;
+const tcpUnit = "svc-tcp.socket";
+const unitNames = ["svc.service", "svc.socket", tcpUnit];
 
 interface Piece {
   readonly path: string;
@@ -52,21 +55,11 @@ export async function setUp(options: SetupOptions): Promise<SetupResult> {
     else if (await writeNew(join(root, path), text)) written.push(path);
     else kept.push(path);
   }
-  const { codeFile } = options;
-  // One that is there is nothing to look after, as what else is kept is.
-  if (codeFile !== undefined && !existsSync(codeFile) && (await hasCompiled(codeFile, options)))
-    written.push(codeFile);
-  return { written, kept, next: nextSteps(options) };
-}
-
-/** Packages do so where they are installed. Without it svc starts slower, no more. */
-async function hasCompiled(codeFile: string, { command, environment }: SetupOptions): Promise<boolean> {
-  const [program = "", ...args] = command;
-  // In a directory of somebody else's nothing is written: V8 would run what they put there.
-  if (statSync(dirname(codeFile), { throwIfNoEntry: false })?.uid !== environment.uid) return false;
-  const compile = promisify(execFile)(program, [...args, "__compile"], { timeout: compileMs });
-  await compile.catch(() => undefined);
-  return existsSync(codeFile);
+  const has = (paths: readonly string[], name: string): boolean =>
+    paths.some((path) => path.endsWith(`/${name}`));
+  // An earlier setup knew no unit for the port, and its service does not enable that one.
+  const isTcpAdded = has(written, tcpUnit) && has(kept, "svc.service");
+  return { written, kept, next: isTcpAdded ? tcpSteps(options) : nextSteps(options) };
 }
 
 async function piecesOf(options: SetupOptions): Promise<Piece[]> {
@@ -113,29 +106,48 @@ async function unitsOf(options: SetupOptions): Promise<Piece[]> {
     ? "/etc/systemd/system"
     : join(xdgDir(environment, "XDG_CONFIG_HOME", ".config"), "systemd/user");
   const start = `ExecStart=${command.map(quoted).join(" ")} daemon`;
+  const listen = (await configuredAddresses(options)).map((address) => `ListenStream=${address}`).join("\n");
   return Promise.all(
-    ["svc.service", "svc.socket"].map(async (name) => ({
+    unitNames.map(async (name) => ({
       path: join(to, name),
-      text: unitText(await readFile(join(from, name), "utf8"), version).replace(
-        /^ExecStart=.*$/m,
-        () => start,
-      ),
+      text: unitText(await readFile(join(from, name), "utf8"), version)
+        .replace(/^ExecStart=.*$/m, () => start)
+        .replace(/^ListenStream=127\..*\n(?:#.*\n)*ListenStream=\[::1\].*$/m, () => listen),
       ...(isSystem && { packaged: join("/usr/lib/systemd/system", name) }),
     })),
   );
 }
 
+/**
+ * The TCP address for systemd to hold, and the loopback address beside it; the default one if the configuration cannot be read or
+ * takes any free port.
+ */
+async function configuredAddresses({ environment, root = "/" }: SetupOptions): Promise<string[]> {
+  const file = join(root, defaultPaths(environment).configFile);
+  const config = await loadConfig({ file, environment }).catch((error: unknown) => {
+    if (error instanceof SvcError) return undefined;
+    throw error;
+  });
+  const { host, port } = config?.api.listen ?? { host: "127.0.0.1", port: 0 };
+  const address =
+    port === 0
+      ? { host: "127.0.0.1", port: 8420 }
+      : { host: host === "localhost" ? "127.0.0.1" : host, port };
+  const other = otherLoopbackOf(address);
+  return [address, ...(other === undefined ? [] : [other])].map(addressText);
+}
+
 /** @returns 0 where none says */
 async function systemdVersion(): Promise<number> {
   try {
-    const { stdout } = await promisify(execFile)("systemctl", ["--version"], { timeout: compileMs });
+    const { stdout } = await promisify(execFile)("systemctl", ["--version"], { timeout: systemctlMs });
     return Number(/^systemd (\d+)/.exec(stdout)?.[1] ?? 0);
   } catch {
     return 0;
   }
 }
 
-// `enable` has systemd read its units anew, too.
+// `enable` makes systemd reload its units, too.
 function nextSteps({ environment, root = "/" }: SetupOptions): string[] {
   if (!isUnderSystemd(root)) return ["svc daemon"];
   if (environment.uid === 0) return ["systemctl enable --now svc"];
@@ -145,6 +157,17 @@ function nextSteps({ environment, root = "/" }: SetupOptions): string[] {
     // Without it the user's daemon ends with the last session.
     ...(lingers ? [] : ["loginctl enable-linger"]),
     "systemctl --user enable --now svc",
+  ];
+}
+
+/** systemd starts no socket while its service runs. */
+function tcpSteps({ environment }: SetupOptions): string[] {
+  const systemctl = environment.uid === 0 ? "systemctl" : "systemctl --user";
+  return [
+    `${systemctl} daemon-reload`,
+    `${systemctl} stop svc`,
+    `${systemctl} enable --now ${tcpUnit}`,
+    `${systemctl} start svc`,
   ];
 }
 

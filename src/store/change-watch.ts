@@ -1,10 +1,13 @@
-/** Notices commits: this process's as they are acknowledged, other processes' by polling `PRAGMA data_version`. */
+/**
+ * Detects commits: those of this process when they are acknowledged, those of other processes by polling `PRAGMA
+ * data_version`.
+ */
 export interface ChangeWatchOptions {
-  /** A number that differs after another connection committed. */
+  /** A number that changes when another connection commits. */
   dataVersion: () => unknown;
-  /** How often to look, in milliseconds. */
+  /** Poll interval in milliseconds. */
   pollMs: number;
-  /** Hears what a listener or a look at the version threw. */
+  /** Receives errors of listeners and of polls. */
   onError: (error: unknown) => void;
 }
 
@@ -18,9 +21,9 @@ export class ChangeWatch implements Disposable {
     this.#options = options;
   }
 
-  /** Calls `listener` after each commit, or once for several; polls only while somebody listens. */
+  /** Calls `listener` after each commit, or once for several. Polls only while there are listeners. */
   listen(listener: () => void): Disposable {
-    // A wrapper of its own, so that the same function may listen twice.
+    // A new wrapper each time, so that the same function can be registered twice.
     const entry = (): void => listener();
     if (this.#listeners.size === 0) this.#seen = this.#options.dataVersion();
     this.#listeners.add(entry);
@@ -33,7 +36,7 @@ export class ChangeWatch implements Disposable {
     };
   }
 
-  /** Tells the listeners of a commit of this process. */
+  /** Notifies the listeners of a commit of this process. */
   notify(): void {
     if (this.#listeners.size === 0) return;
     this.#guard(() => (this.#seen = this.#options.dataVersion()));

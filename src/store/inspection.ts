@@ -1,40 +1,42 @@
-import { lstatSync } from "node:fs";
+import { accessSync, constants, lstatSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { SvcError } from "../errors.ts";
+import { schemaDigestVersion } from "./migrations.ts";
+import { pragma } from "./pragma.ts";
+import { checkSchema } from "./schema-digest.ts";
 import { sqliteFailure } from "./sqlite-failure.ts";
 import { companionSuffixes } from "./store-files.ts";
 
-/** Marks a database as ours: "svc" and a one, in `PRAGMA application_id`. */
+/** Identifies a database of svc: "svc" and a one, in `PRAGMA application_id`. */
 export const applicationId = 0x73766301;
 
 /**
- * What is there: `sound` carries the schema's version, and whether a row has what its table allows no row, which takes away nothing
- * but that row; `corrupt` what is wrong.
+ * Result of an inspection. `sound` carries the schema's version, and whether a row violates its table's constraints,
+ * which affects only that row. `corrupt` carries the problem.
  */
 export type Inspection =
   | { condition: "missing" }
   | { condition: "corrupt"; problem: string }
   | { condition: "sound"; version: number; hasDamagedRow: boolean };
 
-/** How much is looked at. */
+/** What to inspect. */
 interface InspectionDepth {
-  /** A larger file's pages are not read. */
+  /** Pages of a larger file are not read. */
   maxBytes?: number;
-  /** Whether the entries of the {@link remakableTable}'s index are compared with its rows, too; by default they are. */
+  /** Whether the index of the {@link remakableTable} is compared with its rows, too. Default: true. */
   comparesRemakable?: boolean;
 }
 
 /**
- * Most rows of a large store are its audit records, and to compare them with their index takes as long as all else. That index
- * guards nothing and can be made of them again.
+ * Most rows of a large store are audit records, and comparing them with their index takes as long as everything else.
+ * The index enforces nothing and can be rebuilt from the rows.
  */
 export const remakableTable = "audit";
 
 /**
- * Looks at the database at `path` without changing it: whose it is, its version, and the structure of every page,
- * row and index (`PRAGMA integrity_check`, which also runs the schema's CHECKs).
- *
- * @throws SvcError failed_precondition for a database newer than `knownVersion`
+ * Inspects the database at `path` without changing it: its application ID, its version, its schema, and the structure
+ * of every page, row and index (`PRAGMA integrity_check`, which also runs the schema's CHECKs).
+ * @throws SvcError `not_possible` for a database newer than `knownVersion`
  */
 export function inspectDatabase(
   path: string,
@@ -43,7 +45,7 @@ export function inspectDatabase(
 ): Inspection {
   const stats = lstatSync(path, { throwIfNoEntry: false });
   if (stats === undefined) return { condition: "missing" };
-  // A database takes its place with a whole schema in it, so an empty one has lost it.
+  // A database is moved into place with a complete schema, so an empty one has lost its content.
   if (stats.size === 0) return { condition: "corrupt", problem: "the file is empty" };
   try {
     using inspected = openToInspect(path, 1_000);
@@ -53,17 +55,24 @@ export function inspectDatabase(
     }
     const version = Number(pragma(database, "user_version"));
     if (version < 1) return { condition: "corrupt", problem: `the schema's version is ${version}` };
+    const schema = checkSchema(database);
+    if (schema === "damaged" || (schema === "absent" && version >= schemaDigestVersion)) {
+      return { condition: "corrupt", problem: `the schema is not the one of version ${version}` };
+    }
     if (version > knownVersion) {
       throw new SvcError(
         "not_possible",
         `${path} has version ${version} and this svc knows versions up to ${knownVersion}; use the newer svc`,
       );
     }
-    // SQLite reads a page that is cut short as if zeros followed. Only a checkpoint that broke off makes one by right,
-    // and then the log still has the whole page.
+    if (rejectsWrites(database) && isWritable(path)) {
+      return { condition: "corrupt", problem: "the format of the file is one that SQLite can only read" };
+    }
+    // SQLite reads a truncated page as if zeros followed. Only an interrupted checkpoint leaves one legitimately, and
+    // then the log still has the whole page.
     const log = lstatSync(path + companionSuffixes[0], { throwIfNoEntry: false });
     if (stats.size % Number(pragma(database, "page_size")) !== 0 && (log?.size ?? 0) === 0) {
-      return { condition: "corrupt", problem: `${stats.size} bytes are no whole number of pages` };
+      return { condition: "corrupt", problem: `${stats.size} bytes are not a multiple of the page size` };
     }
     const checks = comparesRemakable
       ? [`integrity_check(${allProblems})`]
@@ -77,7 +86,8 @@ export function inspectDatabase(
     }
     return { condition: "sound", version, hasDamagedRow };
   } catch (error) {
-    if (sqliteFailure(error) === "corrupt") {
+    // The statements are fixed and match each schema of svc.
+    if (["corrupt", "statement"].includes(sqliteFailure(error) ?? "")) {
       return { condition: "corrupt", problem: (error as Error).message };
     }
     throw error;
@@ -88,11 +98,12 @@ interface InspectedDatabase extends Disposable {
   readonly database: DatabaseSync;
 }
 
-/** Opens a database for what changes nothing of it. */
+/** Opens a database without changing it. */
 export function openToInspect(path: string, timeoutMs: number): InspectedDatabase {
   using opening = new DisposableStack();
-  // SQLite leaves CHECKs out of a read-only connection's schema, so the inspecting one may write, and only promises
-  // not to. Closed as the last one it would still fold the log into the database: a read-only one outlasts it.
+  // SQLite drops CHECKs from the schema of a read-only connection, so the inspecting connection is writable and sets
+  // `query_only`. As the last connection it would fold the log into the database on close, so a read-only connection is
+  // closed after it.
   const last = opening.use(new DatabaseSync(path, { readOnly: true, timeout: timeoutMs }));
   pragma(last, "data_version");
   const database = opening.use(new DatabaseSync(path, { timeout: timeoutMs }));
@@ -101,15 +112,42 @@ export function openToInspect(path: string, timeoutMs: number): InspectedDatabas
   return { database, [Symbol.dispose]: () => opened.dispose() };
 }
 
-/** Of the index's check: the rows themselves are looked at elsewhere. */
+/** Tries to start a write. A database in which another process writes can be written. */
+function rejectsWrites(database: DatabaseSync): boolean {
+  const waitMs = Number(pragma(database, "busy_timeout"));
+  database.exec("PRAGMA query_only = OFF; PRAGMA busy_timeout = 0; BEGIN");
+  try {
+    database.exec("UPDATE meta SET value = value WHERE 0");
+    return false;
+  } catch (error) {
+    if (sqliteFailure(error) === "busy") return false;
+    if (sqliteFailure(error) === "read-only") return true;
+    throw error;
+  } finally {
+    if (database.isTransaction) database.exec("ROLLBACK");
+    database.exec(`PRAGMA query_only = ON; PRAGMA busy_timeout = ${waitMs}`);
+  }
+}
+
+/** Whether the file system allows writing. */
+function isWritable(path: string): boolean {
+  try {
+    accessSync(path, constants.W_OK);
+    return true;
+  } catch {
+    return false;
+  }
+}
+
+/** Only the index check: rows are checked elsewhere. */
 export function problemIn(database: DatabaseSync, check: string): string | undefined {
   return problemsIn(database, check).find((problem) => !isOfOneRow(problem));
 }
 
-/** A check ends after a hundred problems otherwise: as many damaged rows would hide what is worse. */
+/** A check stops after a hundred problems by default, so many damaged rows would hide a worse problem. */
 const allProblems = 2 ** 31 - 1;
 
-/** What these checks find, as they find it. */
+/** Yields the problems that the checks report. */
 function* problemsIn(database: DatabaseSync, ...checks: readonly string[]): Generator<string, undefined> {
   for (const check of checks)
     for (const row of database.prepare(`PRAGMA ${check}`).iterate()) {
@@ -118,20 +156,15 @@ function* problemsIn(database: DatabaseSync, ...checks: readonly string[]): Gene
     }
 }
 
-/** Whether a value is not as its table wants it, where all can be read: see `pragma.c` of SQLite. */
+/** Whether a problem concerns a value that violates its table's constraints but can be read; see `pragma.c` of SQLite. */
 function isOfOneRow(problem: string): boolean {
   return /^(CHECK constraint failed in|NULL value in|(non-)?[A-Z]+ value in) /.test(problem);
 }
 
-/** What compares the indexes of all other tables with their rows. */
+/** Checks that compare the indexes of all other tables with their rows. */
 function indexChecks(database: DatabaseSync): string[] {
   const tables = database
     .prepare("SELECT DISTINCT tbl_name FROM sqlite_schema WHERE type = 'index' AND tbl_name <> ?")
     .all(remakableTable);
   return tables.map(({ tbl_name: table }) => `integrity_check(${String(table)})`);
-}
-
-/** The first value that a pragma answers. */
-export function pragma(database: DatabaseSync, name: string): unknown {
-  return Object.values(database.prepare(`PRAGMA ${name}`).get() ?? {})[0];
 }

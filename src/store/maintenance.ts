@@ -6,14 +6,14 @@ import { receivedError } from "./thread-errors.ts";
 
 type Answer = Exclude<MaintenanceReply, { kind: "error" }>;
 
-/** Runs what reads or writes the whole database, each task in a thread of its own that ends with it. */
+/** Runs tasks that read or write the whole database, each on its own short-lived thread. */
 export class Maintenance {
   readonly #workerUrl: URL;
   readonly #dir: string;
   readonly #migrations: readonly string[];
   readonly #timeoutMs: number;
 
-  /** @param timeoutMs how long a task may take */
+  /** @param timeoutMs time limit of a task */
   constructor(workerUrl: URL, dir: string, migrations: readonly string[], timeoutMs: number) {
     this.#workerUrl = workerUrl;
     this.#dir = dir;
@@ -21,16 +21,17 @@ export class Maintenance {
     this.#timeoutMs = timeoutMs;
   }
 
-  /** @throws SvcError what the task threw; deadline_exceeded */
+  /** @throws SvcError the error of the task; `deadline_exceeded` */
   async run(task: MaintenanceTask): Promise<Answer> {
     let last: Answer | undefined;
-    // To its end: its connections are closed by then, so nothing of it meets what the caller does next.
+    // Waits for the end of the thread: its connections are closed then, so they cannot interfere with the caller's next
+    // step.
     for await (const answer of this.answers(task)) last = answer;
     if (last === undefined) throw new Error(`the store's ${task.kind} ended without an answer`);
     return last;
   }
 
-  /** Each as it comes. @throws as {@link run} */
+  /** Yields each answer as it arrives. @throws SvcError as {@link run} does */
   async *answers(task: MaintenanceTask): AsyncGenerator<Answer, undefined> {
     const workerData: WorkerRole = {
       role: "maintenance",
@@ -51,7 +52,7 @@ export class Maintenance {
       void worker.terminate();
       throw new SvcError(
         "deadline_exceeded",
-        `the store's ${task.kind} did not end within ${this.#timeoutMs / 1_000} s; see whether its disk answers`,
+        `the store's ${task.kind} did not end within ${this.#timeoutMs / 1_000} s; check whether its disk responds`,
         { cause: error },
       );
     }

@@ -1,4 +1,4 @@
-/** Compares the index that a check may leave out with the rows of its table, and makes it again where they differ. */
+/** Compares the index that a check may skip with the rows of its table, and rebuilds it if they differ. */
 import { DatabaseSync } from "node:sqlite";
 import { openToInspect, problemIn, remakableTable } from "./inspection.ts";
 import { PresenceLock } from "./presence-lock.ts";
@@ -8,13 +8,13 @@ const lockWaitMs = 5_000;
 const check = `integrity_check(${remakableTable})`;
 
 /**
- * Blocks on the disk, and on whoever writes.
- * @returns what was wrong; undefined: nothing
+ * Blocks on the disk, and on writers.
+ * @returns the problem; undefined if they match
  */
 export async function mendIndex(files: StoreFiles): Promise<string | undefined> {
   const problem = findProblem(files);
   if (problem === undefined) return undefined;
-  // So that no other process puts another database in its place meanwhile.
+  // Keeps other processes from replacing the database in the meantime.
   using lock = new PresenceLock(files.lock, lockWaitMs);
   await lock.share();
   using database = new DatabaseSync(files.database, { timeout: lockWaitMs });

@@ -1,10 +1,10 @@
-/** What the store's thread and its worker threads say to each other; everything survives structured cloning. */
+/** Messages between the store's thread and its worker threads; everything survives structured cloning. */
 import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
 
-/** What SQLite can keep in a column. */
+/** Values that SQLite can store in a column. */
 export type SqlValue = null | number | bigint | string | Uint8Array;
 
-/** A row as SQLite answers it, by column name. */
+/** A row as SQLite returns it, by column name. */
 export type Row = Record<string, SqlValue>;
 
 /** One statement of a write. */
@@ -13,44 +13,44 @@ export interface Statement {
   /** For the `?` of `sql`, in order. */
   params?: readonly SqlValue[];
   /**
-   * Runs it once for each row of these columns, whose values come behind `params`. Columns, as a message of a few long lists
-   * costs a sixth of one of many short ones.
+   * Runs the statement once per row of `columns`, whose values come after `params`. Columns, because a message
+   * of a few long lists costs a sixth of a message of many short lists.
    */
   columns?: readonly (readonly SqlValue[])[];
   /**
-   * How many rows it must change (or return, with `RETURNING` or `SELECT`), in all of its runs; any other number undoes the
-   * whole write.
+   * The number of rows that it must change (or return, with `RETURNING` or `SELECT`) in all its runs. Any other number
+   * undoes the whole write.
    */
   changes?: number;
 }
 
-/** What one statement did. */
+/** The result of one statement. */
 export interface StatementResult {
-  /** Rows that it changed; with `RETURNING` or `SELECT`, rows that it returned. */
+  /** Changed rows; with `RETURNING` or `SELECT`, returned rows. */
   changes: number;
-  /** The rowid of the last row that this connection inserted, by this statement or an earlier one. */
+  /** The rowid of the last row that this connection inserted, with this or an earlier statement. */
   lastInsertRowid: number;
   /** The rows of `RETURNING` or `SELECT`. */
   rows?: Row[];
 }
 
-/** A list of statements that is committed as a whole or not at all. */
+/** A list of statements that is committed completely or not at all. */
 export interface WriteRequest {
   statements: readonly Statement[];
-  /** May use the last room on a full disk. */
+  /** May use the reserved space on a full disk. */
   essential: boolean;
-  /** When to give up if the write has not begun by then, in milliseconds of the monotonic clock. */
+  /** Gives up if the write has not started by then, in milliseconds of the monotonic clock. */
   deadlineMs: number;
 }
 
-/** Why nothing of a write was kept. */
+/** Why nothing of a write was stored. */
 export type WriteFailure =
   { kind: "conflict"; statementIndex: number; reason: ConflictReason; message: string } | ErrorMessage;
 
-/** `changes`: not the expected number of rows. `unique`: a key is taken. `constraint`: CHECK, NOT NULL or a foreign key. */
+/** `changes`: not the expected number of rows. `unique`: a key already exists. `constraint`: CHECK, NOT NULL or foreign key. */
 export type ConflictReason = "changes" | "unique" | "constraint";
 
-/** A SvcError on its way between threads; what caused it goes along as text. */
+/** A SvcError sent between threads, with its cause as text. */
 export interface ErrorMessage {
   kind: "error";
   reason: ErrorDetailReason;
@@ -58,50 +58,50 @@ export interface ErrorMessage {
   cause?: string;
 }
 
-/** `postponed`: not begun and not too late either; the writer wants to be asked again. */
+/** `postponed`: not started and not too late either; send it again. */
 export type WriteOutcome = { results: StatementResult[] } | { failure: WriteFailure } | { postponed: true };
 
-/** To the writer: one batch at a time, answered with one outcome per request; `close` is answered with its exit. */
+/** Sent to the writer. One batch at a time, answered with one outcome per request; `close` is answered by the thread's exit. */
 export type WriterCommand = { kind: "batch"; requests: WriteRequest[] } | { kind: "close" };
 
-/** From the writer. */
+/** Sent by the writer. */
 export interface WriterReply {
   outcomes: WriteOutcome[];
 }
 
 /** How a corrupt or lost database was replaced. */
 export interface Restoration {
-  /** What was wrong. */
+  /** The problem that was found. */
   problem: string;
-  /** Where the damaged database is kept; absent when there was no file. */
+  /** Path of the damaged database; absent if the file was missing. */
   quarantine?: string;
-  /** When the snapshot that took its place was made, in unix milliseconds. */
+  /** When the restored snapshot was taken, in unix milliseconds. */
   snapshotAtMs: number;
 }
 
-/** What a short-lived worker does and ends. */
+/** A task of a short-lived worker. */
 export type MaintenanceTask =
-  /** Looks at a database too large for the calling thread: answers `inspected`, and where that is sound `compared` afterwards. */
+  /** Inspects a database too large for the calling thread. Answers `inspected`, then `compared` if the database is sound. */
   | { kind: "inspect" }
-  /** Creates, restores, migrates: whatever the database needs. The caller holds the lock exclusively. */
+  /** Creates, restores or migrates the database as needed. The caller holds the lock exclusively. */
   | { kind: "prepare"; nowMs: number }
-  /** Brings the snapshot up to date and makes the reserve if either is due. */
+  /** Updates the snapshot and creates the reserve, if either is due. */
   | { kind: "housekeep" };
 
 export type MaintenanceReply =
   | { kind: "inspected"; corrupt: boolean }
-  /** An index with its table; `mended`: what was wrong with it before it was made again. */
+  /** The index was compared with its table; `mended`: the problem, if it was rebuilt. */
   | { kind: "compared"; mended?: string }
   | { kind: "prepared"; restoration?: Restoration }
   | { kind: "housekept" }
   | ErrorMessage;
 
-/** What a worker thread is started with. */
+/** How a worker thread is started. */
 export type WorkerRole =
   | { role: "writer"; dir: string }
   | { role: "maintenance"; dir: string; migrations: readonly string[]; task: MaintenanceTask };
 
-/** Milliseconds of a clock that never steps and is the same in every thread of the process. */
+/** Milliseconds of a clock that never jumps and is the same in every thread of the process. */
 export function monotonicMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n);
 }

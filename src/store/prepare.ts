@@ -1,9 +1,11 @@
-/** Brings a database from whatever is there to a sound one with today's schema. Runs with everyone else locked out. */
+/** Brings a database from any state to a sound one with the current schema. All other processes are locked out. */
 import { chmodSync, copyFileSync, constants, lstatSync, renameSync, rmSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { SvcError } from "../errors.ts";
-import { applicationId, inspectDatabase, pragma } from "./inspection.ts";
+import { applicationId, inspectDatabase } from "./inspection.ts";
 import type { Restoration } from "./messages.ts";
+import { pragma } from "./pragma.ts";
+import { storeSchemaDigest } from "./schema-digest.ts";
 import { isOfStore, storeError } from "./sqlite-failure.ts";
 import { takeSnapshot } from "./snapshot.ts";
 import { companionSuffixes, createOwnerOnly, fsyncPath, type StoreFiles } from "./store-files.ts";
@@ -11,9 +13,8 @@ import { removeLeftovers, temporaryPath } from "./temporary-files.ts";
 
 /**
  * Creates, restores or migrates the database; blocks on the disk.
- *
- * @throws SvcError data_loss when the database is damaged or lost and there is no good snapshot to put in its place
- * @throws SvcError failed_precondition for a database newer than `migrations`
+ * @throws SvcError `data_loss` if the database is damaged or lost without a good snapshot
+ * @throws SvcError `not_possible` for a database newer than `migrations`
  */
 export function prepareDatabase(
   files: StoreFiles,
@@ -33,7 +34,7 @@ export function prepareDatabase(
   return restoration;
 }
 
-/** Whether nothing is there: a snapshot or a log without a database is what is left of one. */
+/** Whether nothing is there. A snapshot or a log without a database is the rest of a lost one. */
 export function isNewStore(files: StoreFiles): boolean {
   const log = lstatSync(files.database + companionSuffixes[0], { throwIfNoEntry: false });
   return !exists(files.database) && !exists(files.snapshot) && (log === undefined || log.size === 0);
@@ -43,19 +44,19 @@ function snapshotIfPossible(files: StoreFiles, migrations: readonly string[]): v
   try {
     takeSnapshot(files, migrations.length);
   } catch {
-    // A start does not hang on it: the snapshot stays stale, and housekeeping tries again and says why it fails.
+    // Startup does not depend on it: the snapshot stays stale, and housekeeping tries again and reports errors.
   }
 }
 
-/** Under a temporary name until it is whole, so that an empty `svc.db` is never a new one. */
+/** Uses a temporary name until the database is complete, so that an empty `svc.db` is never a new one. */
 function createDatabase(files: StoreFiles, migrations: readonly string[]): void {
   const temporary = temporaryPath(files);
   createOwnerOnly(temporary);
   try {
-    // Nothing is lost with a file that has no name yet: it comes to the disk as a whole, not step by step.
+    // Nothing is lost with a temporary file: it is synced as a whole, not step by step.
     migrate(temporary, migrations, "OFF");
-    // What a full disk kept in the log would be lost with the name.
-    if (exists(`${temporary}-wal`)) throw new Error(`${temporary} could not be made whole`);
+    // If a full disk kept content in the log, it would be lost with the rename.
+    if (exists(`${temporary}-wal`)) throw new Error(`${temporary} could not be completed`);
     fsyncPath(temporary);
     renameSync(temporary, files.database);
     fsyncPath(files.dir);
@@ -65,7 +66,10 @@ function createDatabase(files: StoreFiles, migrations: readonly string[]): void 
   }
 }
 
-/** Moves what is damaged aside, log and all (a log would be replayed into the snapshot), and the snapshot into place. */
+/**
+ * Moves the damaged database aside, including its log (which would be replayed into the snapshot), and the snapshot
+ * into place.
+ */
 function restoreSnapshot(
   files: StoreFiles,
   knownVersion: number,
@@ -75,11 +79,11 @@ function restoreSnapshot(
   const snapshot = inspectDatabase(files.snapshot, knownVersion);
   if (snapshot.condition !== "sound") {
     const state =
-      snapshot.condition === "missing" ? "there is none" : `it is damaged too: ${snapshot.problem}`;
+      snapshot.condition === "missing" ? "it is missing" : `it is damaged too: ${snapshot.problem}`;
     throw new SvcError(
       "store_damaged",
       `${files.database} is damaged (${problem}) and cannot be replaced by its snapshot ${files.snapshot} (${state}); ` +
-        `put a good copy in its place, or move ${files.dir} away to start with nothing`,
+        `put a good copy in its place, or move ${files.dir} away to start with an empty store`,
     );
   }
   const snapshotAtMs = Math.floor(lstatSync(files.snapshot).mtimeMs);
@@ -101,15 +105,15 @@ function restoreSnapshot(
 }
 
 /**
- * Takes the steps that the database has not taken yet, each in a transaction of its own.
- *
+ * Runs the steps that the database has not run yet, each in its own transaction.
  * @returns whether there were any
  */
 function migrate(path: string, migrations: readonly string[], synchronous: "FULL" | "OFF" = "FULL"): boolean {
-  // Off, as a step may rebuild a table that others refer to; what it leaves is checked below.
+  // Off, because a step may rebuild a table that others refer to; the result is checked below.
   const database = new DatabaseSync(path, { enableForeignKeyConstraints: false, timeout: 5_000 });
   try {
-    // A step that copies a row as it is does not judge it: one damaged row would keep svc from being upgraded.
+    // A step that copies a row unchanged does not validate it: otherwise one damaged row would prevent the upgrade of
+    // svc.
     database.exec(
       `PRAGMA journal_mode = WAL; PRAGMA synchronous = ${synchronous}; PRAGMA ignore_check_constraints = ON`,
     );
@@ -121,25 +125,27 @@ function migrate(path: string, migrations: readonly string[], synchronous: "FULL
       database.exec("BEGIN IMMEDIATE");
       database.exec(sql);
       if (danglingRows(database) > dangling) {
-        throw new Error(`step ${index + 1} leaves rows that refer to nothing`);
+        throw new Error(`step ${index + 1} leaves rows that refer to missing rows`);
       }
-      database.exec(`PRAGMA user_version = ${index + 1}; COMMIT`);
+      database.exec(`PRAGMA user_version = ${index + 1}`);
+      storeSchemaDigest(database);
+      database.exec("COMMIT");
     }
     return from < migrations.length;
   } catch (error) {
     if (isOfStore(error)) throw storeError(error);
     throw new SvcError(
       "internal",
-      `${path} could not be migrated to version ${migrations.length} and is as it was: ${(error as Error).message}`,
+      `${path} could not be migrated to version ${migrations.length} and is unchanged: ${(error as Error).message}`,
       { cause: error },
     );
   } finally {
-    // Undoes a step that failed half-way.
+    // Rolls back a step that failed.
     database.close();
   }
 }
 
-/** How many refer to nothing. */
+/** The number of rows that refer to missing rows. */
 function danglingRows(database: DatabaseSync): number {
   return database.prepare("PRAGMA foreign_key_check").all().length;
 }

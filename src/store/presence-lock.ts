@@ -7,15 +7,15 @@ import { createOwnerOnly } from "./store-files.ts";
 const retryMs = 20;
 
 /**
- * A read-write lock between processes that the kernel releases when its holder dies. Node has no flock(2); SQLite's own
- * locks on an empty database are the same thing, and they also hold between two stores of one process.
+ * A read-write lock between processes, which the kernel releases when its holder dies. Node lacks flock(2), so this
+ * uses SQLite's locks on an empty database, which also work between two stores of one process.
  */
 export class PresenceLock implements Disposable {
   readonly #database: DatabaseSync;
   readonly #waitMs: number;
 
   /**
-   * @param path made if missing; owner only
+   * @param path created if missing, accessible only to its owner
    * @param waitMs how long to wait for other processes
    */
   constructor(path: string, waitMs: number) {
@@ -28,7 +28,7 @@ export class PresenceLock implements Disposable {
     this.#waitMs = waitMs;
   }
 
-  /** Shares the store with others; an exclusive hold of this lock becomes shared. */
+  /** Shares the store with others; an exclusive lock is downgraded to a shared one. */
   async share(): Promise<void> {
     await this.#acquire(
       "BEGIN; SELECT 1 FROM sqlite_schema",
@@ -36,21 +36,22 @@ export class PresenceLock implements Disposable {
     );
   }
 
-  /** Keeps every other process out of the store. */
+  /** Locks every other process out of the store. */
   async exclude(): Promise<void> {
     await this.#acquire(
       "BEGIN EXCLUSIVE",
-      "the store needs repair or migration, but another svc process has it open; stop that one and try again",
+      "the store needs repair or migration, but another svc process has it open; stop the other process and try again",
     );
   }
 
-  /** @throws SvcError unavailable, with `message`, when others are in the way for `waitMs` */
+  /** @throws SvcError `unavailable` with `message` if others hold the lock for `waitMs` */
   async #acquire(sql: string, message: string): Promise<void> {
     const deadline = performance.now() + this.#waitMs;
     for (;;) {
       if (this.#database.isTransaction) this.#database.exec("ROLLBACK");
       try {
-        // In memory: an exclusive hold would make a journal file. This reads the database, so it too may find it locked.
+        // In memory: an exclusive lock would create a journal file. This statement reads the database, so it can fail
+        // to get the lock, too.
         this.#database.exec(`PRAGMA journal_mode = MEMORY; ${sql}`);
         return;
       } catch (error) {

@@ -1,13 +1,13 @@
 import { DatabaseSync, type StatementSync } from "node:sqlite";
-import { pragma } from "./inspection.ts";
+import { pragma } from "./pragma.ts";
 import type { SqlValue } from "./messages.ts";
 import { isOfStore, storeError } from "./sqlite-failure.ts";
 import { StatementCache } from "./statement-cache.ts";
 
-/** Only opening, recovery after a crash and the last close ever keep a reader of a write-ahead log waiting. */
+/** Only opening, recovery after a crash and the last close ever block a reader of a write-ahead log. */
 const lockWaitMs = 250;
 
-/** The calling thread's connection: it cannot write, and no writer of any process keeps it waiting. */
+/** The calling thread's connection. It cannot write, and no writer of any process blocks it. */
 export class Reader implements Disposable {
   readonly #database: DatabaseSync;
   readonly #statements: StatementCache;
@@ -15,7 +15,7 @@ export class Reader implements Disposable {
   constructor(path: string) {
     this.#database = new DatabaseSync(path, { readOnly: true, timeout: lockWaitMs });
     this.#statements = new StatementCache(this.#database);
-    // Opens the log too, so that what stands in the way shows now.
+    // Also opens the log, so that errors occur now.
     this.dataVersion();
   }
 
@@ -37,8 +37,8 @@ export class Reader implements Disposable {
 }
 
 /**
- * Reads again where a number is too large for JavaScript, which svc writes nowhere: in a row that is damaged it would keep all
- * others from being read.
+ * Reads again if a number is too large for JavaScript. svc never writes such numbers, but a damaged row with one must
+ * not prevent reading all others.
  */
 function exactly<T>(statement: StatementSync, read: (statement: StatementSync) => T): T {
   try {
@@ -56,7 +56,7 @@ function exactly<T>(statement: StatementSync, read: (statement: StatementSync) =
   }
 }
 
-/** Makes numbers of a row's bigints, in place; what is too large becomes a number that is no safe integer. */
+/** Converts the bigints of a row to numbers in place. A number that is too large becomes an unsafe integer. */
 export function plainNumbers(row: Record<string, unknown>): void {
   for (const [name, value] of Object.entries(row)) if (typeof value === "bigint") row[name] = Number(value);
 }

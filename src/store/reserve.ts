@@ -1,6 +1,6 @@
 /**
- * Room kept on the disk so that a full one can still be cleaned up: a file of really allocated blocks that is given up
- * when an essential write (a stop, a removal, a state) finds the disk full, and made again when there is room.
+ * Disk space reserved so that a full disk can still be cleaned up: a file of allocated blocks that is deleted when an
+ * essential write (a stop, a removal, a state) finds the disk full, and created again when there is space.
  */
 import { randomFillSync } from "node:crypto";
 import {
@@ -16,16 +16,16 @@ import {
 import { createOwnerOnly, type StoreFiles } from "./store-files.ts";
 import { temporaryPath } from "./temporary-files.ts";
 
-/** Some thousand small writes: a page or two of write-ahead log each, with checkpoints in between. */
+/** Enough for several thousand small writes: a page or two of write-ahead log each, with checkpoints in between. */
 export const reserveBytes = 8 * 1024 * 1024;
 
-/** The log is folded before the reserve's room is written to, so that it may be whole though it is in use. */
+/** The log is folded before the reserve's space is used, so the space may be complete although it is in use. */
 const unusedBytes = 1024 * 1024;
 
-/** What must stay free beside the reserve, so that making it does not fill the disk. */
+/** Must stay free in addition to the reserve, so that creating it does not fill the disk. */
 const marginBytes = 8 * 1024 * 1024;
 
-/** Makes the reserve unless it is there or the disk has no room for it; blocks on the disk. */
+/** Creates the reserve unless it exists or the disk lacks space for it; blocks on the disk. */
 export function makeReserve(files: StoreFiles): void {
   if (!isReserveMissing(files) || freeBytes(files.dir) < reserveBytes + marginBytes) return;
   const temporary = temporaryPath(files);
@@ -33,7 +33,7 @@ export function makeReserve(files: StoreFiles): void {
   try {
     const fd = openSync(temporary, "r+");
     try {
-      // Random bytes: a file system that compresses would keep zeros in no room at all.
+      // Random bytes, because a compressing file system would store zeros without using space.
       const chunk = new Uint8Array(1024 * 1024);
       for (let written = 0; written < reserveBytes; written += chunk.length)
         writeSync(fd, randomFillSync(chunk));
@@ -48,22 +48,22 @@ export function makeReserve(files: StoreFiles): void {
   }
 }
 
-/** Whether it was given up, or never made. */
+/** Whether the reserve was deleted or never created. */
 export function isReserveMissing(files: StoreFiles): boolean {
   return !existsSync(files.reserve);
 }
 
-/** Gives the room back to the disk. */
+/** Frees the reserved space. */
 export function giveUpReserve(files: StoreFiles): void {
   rmSync(files.reserve, { force: true });
 }
 
-/** Whether what is free now is what the reserve was for, and thus for essential writes alone. */
+/** Whether the free space is what the reserve was for, and may be used only for essential writes. */
 export function isReserveInUse(files: StoreFiles): boolean {
   return isReserveMissing(files) && freeBytes(files.dir) < reserveBytes + unusedBytes;
 }
 
-/** What this user may still write to the file system of `dir`. */
+/** Bytes that this user may still write to the file system of `dir`. */
 function freeBytes(dir: string): number {
   const { bavail, bfree, bsize } = statfsSync(dir);
   return (process.geteuid?.() === 0 ? bfree : bavail) * bsize;

@@ -1,23 +1,20 @@
-/**
- * What a row keeps as JSON, and whether it is still what svc writes there: a disk, or somebody with an editor, may have made
- * something else of it.
- */
+/** Validates JSON in rows: a damaged disk, or somebody with an editor, may have changed it. */
 
-/** What everybody is told of a thing whose row cannot be read; what is wrong with the row is for the log. */
-export const damaged = "what svc keeps of it is damaged";
+/** Shown to everybody for a thing whose row cannot be read; the log has the details. */
+export const damaged = "its stored data is damaged";
 
-/** A row that cannot be read. Its message names what is wrong and no value, as that may be a secret. */
+/** A row that cannot be read. Its message names the problem but no value, which may be a secret. */
 export class UnreadableRow extends Error {}
 
 export type Check = (value: unknown) => boolean;
 
-/** A check that tells what the value is. */
+/** A check that narrows the type of the value. */
 type Guard<T> = (value: unknown) => value is T;
 
-/** What each field of a document must be. */
+/** The check of each field of a document. */
 export type Fields<T> = Readonly<Record<keyof T & string, Check>>;
 
-/** @throws UnreadableRow for what is no JSON, no object, or has a field that fails its check */
+/** @throws UnreadableRow if the text is not JSON, not an object, or a field fails its check */
 export function readDocument<T>(text: unknown, fields: Fields<NoInfer<T>>): T {
   const value = readJson(text);
   requireFields<T>(value, fields);
@@ -26,18 +23,18 @@ export function readDocument<T>(text: unknown, fields: Fields<NoInfer<T>>): T {
 
 /** @throws UnreadableRow */
 function readJson(text: unknown): unknown {
-  if (typeof text !== "string") throw new UnreadableRow("it is no text");
+  if (typeof text !== "string") throw new UnreadableRow("it is not text");
   try {
     return JSON.parse(text);
   } catch {
-    // Its message would show some of the text.
-    throw new UnreadableRow("it is no JSON");
+    // The original message would show part of the text.
+    throw new UnreadableRow("it is not valid JSON");
   }
 }
 
 /**
- * What a row keeps as JSON that is no document.
- * @param problem what is wrong with it where it fails its check
+ * Parses JSON in a row that is not a document.
+ * @param problem the error's message if the value fails its check
  * @throws UnreadableRow
  */
 export function readChecked<T>(text: unknown, check: Guard<T>, problem: string): T {
@@ -48,12 +45,12 @@ export function readChecked<T>(text: unknown, check: Guard<T>, problem: string):
 
 /** @throws UnreadableRow */
 export function requireFields<T>(value: unknown, fields: Fields<NoInfer<T>>): asserts value is T {
-  if (!isObject(value)) throw new UnreadableRow("it is no object");
+  if (!isObject(value)) throw new UnreadableRow("it is not an object");
   const wrong = wrongFields(value, fields);
-  if (wrong.length > 0) throw new UnreadableRow(`it has no right ${wrong.join(", ")}`);
+  if (wrong.length > 0) throw new UnreadableRow(`it has an invalid ${wrong.join(", ")}`);
 }
 
-/** The check of an object that is part of a document. */
+/** The check of an object within a document. */
 export function objectOf<T>(fields: Fields<T>): Guard<T> {
   return (value): value is T => isObject(value) && wrongFields(value, fields).length === 0;
 }
@@ -64,12 +61,12 @@ export function listOf(check: Check): Check {
   return (value) => Array.isArray(value) && value.every(check);
 }
 
-/** The check of an object of which each field is the same. */
+/** The check of an object whose fields all pass the same check. */
 export function recordOf(check: Check): Check {
   return (value) => isObject(value) && Object.values(value).every(check);
 }
 
-/** The check of what may be absent. */
+/** The check of an optional value. */
 export function maybe(check: Check): Check {
   return (value) => value === undefined || check(value);
 }
@@ -89,19 +86,19 @@ export const isFlag: Check = (value) => typeof value === "boolean";
 export const isNumber: Check = (value) => typeof value === "number";
 export const isWhole: Check = (value) => Number.isSafeInteger(value);
 
-/** As an `uint32` of the contract. */
+/** A `uint32` of the contract. */
 export const isCount: Check = (value) => isBetween(value, 0, 2 ** 32 - 1);
 
-/** Unix milliseconds of the years 1 to 9999, which RFC 3339 can write. */
+/** Unix milliseconds of the years 1 to 9999, which RFC 3339 can express. */
 export const isInstant: Check = (value) => isBetween(value, -62_135_596_800_000, 253_402_300_799_999);
 
-/** A text that names something. */
+/** A non-empty text. */
 export const isName: Check = (value) => isText(value) && value !== "";
-/** As SQLite keeps a flag. */
+/** A flag as SQLite stores it. */
 export const isBit: Check = (value) => value === 0 || value === 1;
-/** Of a user; the greatest `uid_t` stands for none. */
+/** The uid of a user; the largest `uid_t` means no user. */
 export const isUid: Check = (value) => isBetween(value, 0, nobodyUid);
-/** In the place of a user of whom is not known who it is: the greatest number, which nobody has. */
+/** Stands for an unknown user: the largest uid, which nobody has. */
 export const nobodyUid = 2 ** 32 - 2;
 export const isBytes: Check = (value) => value instanceof Uint8Array;
 

@@ -1,6 +1,6 @@
 /**
- * Rows as svc writes them, which a disk, or somebody with an editor, may have changed. One that cannot be read takes nothing else
- * away: whoever reads it puts something in its place, and the row itself stays as it is until it is written again or removed.
+ * Reads rows that a damaged disk, or somebody with an editor, may have changed. An unreadable row affects nothing else:
+ * the reader substitutes a value, and the row stays unchanged until it is written again or removed.
  */
 import { noLog, type Log } from "../lib/log.ts";
 import { UnreadableRow, type Check } from "./row-document.ts";
@@ -8,31 +8,31 @@ import { UnreadableRow, type Check } from "./row-document.ts";
 /** The rows of one table. */
 export interface RowKind<Row, T> {
   readonly table: string;
-  /** Which of its rows, in SQL; absent for all. */
+  /** SQL condition that selects the rows; absent for all. */
   readonly where?: string;
-  /** What each column must be: as its type and its CHECKs in the schema want it, and as the contract can say it. */
+  /** The check of each column: its type and CHECKs in the schema, and what the contract can express. */
   readonly columns: Readonly<Record<string, Check>>;
-  /** What a row is of, for people: `app "web"`. */
+  /** What a row describes, for people: `app "web"`. */
   readonly nameOf: (row: Row) => string;
-  /** What they can do about one that cannot be read, with the command. */
+  /** Advice about an unreadable row, with the command. */
   readonly remedy: (row: Row) => string;
-  /** Of one whose columns are right. @throws UnreadableRow */
+  /** Converts a row whose columns are valid. @throws UnreadableRow */
   readonly read: (row: Row) => T;
 }
 
 /** @throws UnreadableRow */
 export function readRow<Row, T>({ columns, read }: RowKind<Row, T>, row: Row): T {
   const wrong: string[] = [];
-  // Not every question asks for all of them.
+  // Not every query selects all columns.
   for (const name in columns) {
     const value = (row as Readonly<Record<string, unknown>>)[name];
     if (value !== undefined && columns[name]?.(value) === false) wrong.push(name);
   }
-  if (wrong.length > 0) throw new UnreadableRow(`it has no right ${wrong.join(", ")}`);
+  if (wrong.length > 0) throw new UnreadableRow(`it has an invalid ${wrong.join(", ")}`);
   return read(row);
 }
 
-/** What the row holds; undefined where it cannot be read. */
+/** The value of a row; undefined if it cannot be read. */
 export function readIfWhole<Row, T>(kind: RowKind<Row, T>, row: Row): T | undefined {
   try {
     return readRow(kind, row);
@@ -42,13 +42,13 @@ export function readIfWhole<Row, T>(kind: RowKind<Row, T>, row: Row): T | undefi
   }
 }
 
-/** Of those that cannot be read; the log says nothing of more. */
+/** Unreadable rows that are logged; further ones are not. */
 const maxTold = 1_000;
 
 export class RowReader<Row, T> {
   readonly #kind: RowKind<Row, T>;
   readonly #log: Pick<Log, "error">;
-  /** Those of which the log says already that they cannot be read. */
+  /** Unreadable rows that were logged already. */
   readonly #told = new Set<string>();
 
   constructor(kind: RowKind<Row, T>, log: Pick<Log, "error"> = noLog) {
@@ -56,7 +56,7 @@ export class RowReader<Row, T> {
     this.#log = log;
   }
 
-  /** What the row holds; undefined where it cannot be read, which the log says once. */
+  /** The value of a row; undefined if it cannot be read, which is logged once. */
   read(row: Row): T | undefined {
     try {
       const read = readRow(this.#kind, row);
@@ -69,7 +69,7 @@ export class RowReader<Row, T> {
     }
   }
 
-  /** Those that can be read. */
+  /** The values of all readable rows. */
   readAll(rows: readonly Row[]): T[] {
     return rows.map((row) => this.read(row)).filter((read) => read !== undefined);
   }
@@ -79,7 +79,7 @@ export class RowReader<Row, T> {
     this.#told.add(name);
     this.#log.error(
       { table: this.#kind.table, problem },
-      `what is kept of ${name} cannot be read: it stays as it is until it is written again or removed`,
+      `the stored data of ${name} cannot be read: it stays unchanged until it is written again or removed`,
     );
   }
 }

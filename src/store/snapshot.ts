@@ -5,35 +5,34 @@ import { sqliteFailure } from "./sqlite-failure.ts";
 import { companionSuffixes, createOwnerOnly, fsyncPath, type StoreFiles } from "./store-files.ts";
 import { temporaryPath } from "./temporary-files.ts";
 
-/** Whether the database was written since the snapshot was begun; true when there is none. */
+/** Whether the database was written since the snapshot was started; true without a snapshot. */
 export function isSnapshotStale(files: StoreFiles): boolean {
   const snapshotMs = modifiedMs(files.snapshot);
   if (snapshotMs === undefined) return true;
   return writtenMs(files) >= snapshotMs;
 }
 
-/** How long ago the snapshot was begun; endless when there is none. */
+/** How long ago the snapshot was started; infinite without a snapshot. */
 export function snapshotAgeMs(files: StoreFiles): number {
   return Date.now() - (modifiedMs(files.snapshot) ?? Number.NEGATIVE_INFINITY);
 }
 
-/** When the database was written last. */
+/** The time of the last write to the database. */
 function writtenMs(files: StoreFiles): number {
   const times = [files.database, files.database + companionSuffixes[0]].map(modifiedMs);
   return Math.max(...times.map((ms) => ms ?? Number.NEGATIVE_INFINITY));
 }
 
-/** Undefined also for an empty file: a log that SQLite has opened and not written to. */
+/** Undefined also for an empty file: a log that SQLite has opened but not written to. */
 function modifiedMs(path: string): number | undefined {
   const stats = lstatSync(path, { throwIfNoEntry: false });
   return stats === undefined || stats.size === 0 ? undefined : stats.mtimeMs;
 }
 
 /**
- * Replaces the snapshot with a copy of the database as it is now; blocks on the disk, never another connection's writes
- * for longer than a look at whether there are any.
- * A damaged database cannot push a good snapshot out: copying reads every page and the copy is inspected first.
- *
+ * Replaces the snapshot with a copy of the current database. Blocks on the disk, but blocks writes of other connections
+ * only while it checks for them. A damaged database cannot replace a good snapshot: copying reads every page, and the
+ * copy is inspected first.
  * @param knownVersion the newest version of the schema that this svc knows
  */
 export function takeSnapshot(files: StoreFiles, knownVersion: number): void {
@@ -56,18 +55,18 @@ export function takeSnapshot(files: StoreFiles, knownVersion: number): void {
   }
 }
 
-/** @returns from when on a write is perhaps not in the copy */
+/** @returns writes after this time may be missing from the copy */
 function copyDatabase(files: StoreFiles, temporary: string): Date {
   using database = new DatabaseSync(files.database, { readOnly: true, timeout: 1_000 });
-  // Behind the one that only reads, as a database that is gone is not to be made.
+  // Opened after the read-only connection, because a missing database must not be created.
   const begun = createBetweenCommits(files, temporary);
   database.prepare("VACUUM INTO ?").run(temporary);
   return begun;
 }
 
 /**
- * Makes the file of the copy, by the file system's clock, as the database's own times are compared with it.
- * @returns when all that was written before is seen by who reads from now on
+ * Creates the file of the copy to get the file system's time, which is compared with the database's times.
+ * @returns a time; everything written before is visible to later reads
  */
 function createBetweenCommits(files: StoreFiles, temporary: string): Date {
   using database = new DatabaseSync(files.database, { timeout: 0 });
@@ -76,21 +75,21 @@ function createBetweenCommits(files: StoreFiles, temporary: string): Date {
   } catch (error) {
     if (sqliteFailure(error) !== "busy") throw error;
     createOwnerOnly(temporary);
-    // What is written is seen once the disk has it: what is under way may be older than the copy and missing from it, so this one
-    // is stale from the beginning.
+    // A write becomes visible when it is on disk. A write in progress may be older than the copy and missing from it,
+    // so this copy counts as stale from the start.
     return new Date(writtenMs(files));
   }
   createOwnerOnly(temporary);
-  // Not its `mtime`, which is rounded, half the time to after what it says.
+  // Not `mtime`, which is rounded, half of the time up.
   return new Date(Math.floor(lstatSync(temporary).mtimeMs));
 }
 
-/** What the damaged row was is in the snapshot of before. */
+/** The previous snapshot has the undamaged row. */
 function keepWhole(files: StoreFiles): void {
   try {
     linkSync(files.snapshot, files.wholeSnapshot);
   } catch (error) {
-    // There is one already, or there was no snapshot.
+    // It exists already, or the snapshot is missing.
     if (!["EEXIST", "ENOENT"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
   }
 }

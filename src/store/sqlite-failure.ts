@@ -1,12 +1,18 @@
-/** What an error of node:sqlite means to the store (result codes: sqlite.org/rescode.html). */
+/** What errors of node:sqlite mean for the store (result codes: sqlite.org/rescode.html). */
 import { SvcError } from "../errors.ts";
 
 /**
- * `busy`: another process holds the lock. `full`: no room on the disk. `disk`: it fails, or may be read only. `corrupt`: the file is
- * not a sound database.
+ * - `busy`: another process holds the lock.
+ * - `full`: the disk is full.
+ * - `disk`: the disk fails.
+ * - `read-only`: the disk or the format of the file allows only reads.
+ * - `corrupt`: the file is not a sound database.
+ * - `statement`: the statement does not match the schema, or the schema cannot be read.
  */
-export type SqliteFailure = "busy" | "full" | "disk" | "corrupt" | "unique" | "constraint" | "other";
+export type SqliteFailure =
+  "busy" | "full" | "disk" | "read-only" | "corrupt" | "statement" | "unique" | "constraint" | "other";
 
+const SQLITE_ERROR = 1;
 const SQLITE_BUSY = 5;
 const SQLITE_READONLY = 8;
 const SQLITE_IOERR = 10;
@@ -17,10 +23,10 @@ const SQLITE_NOTADB = 26;
 const SQLITE_CONSTRAINT_PRIMARYKEY = 1555;
 const SQLITE_CONSTRAINT_UNIQUE = 2067;
 const SQLITE_CONSTRAINT_ROWID = 2579;
-/** The index of the write-ahead log could not grow; nothing but a full disk was seen to cause it. */
+/** The index of the write-ahead log could not grow. The only known cause is a full disk. */
 const SQLITE_IOERR_SHMSIZE = 4874;
 
-/** Undefined for what SQLite did not raise, `ENOSPC` and `EDQUOT` of the file system excepted. */
+/** Undefined for errors that SQLite did not raise, except `ENOSPC` and `EDQUOT` of the file system. */
 export function sqliteFailure(error: unknown): SqliteFailure | undefined {
   if (!(error instanceof Error)) return undefined;
   const { code, errcode } = error as Error & { code?: string; errcode?: number };
@@ -34,13 +40,16 @@ export function sqliteFailure(error: unknown): SqliteFailure | undefined {
     case SQLITE_IOERR_SHMSIZE:
       return "full";
   }
-  // The low byte is the primary code, the rest says more about it.
+  // The low byte is the primary code, the rest gives details.
   switch (errcode & 0xff) {
+    case SQLITE_ERROR:
+      return "statement";
     case SQLITE_BUSY:
       return "busy";
     case SQLITE_FULL:
       return "full";
     case SQLITE_READONLY:
+      return "read-only";
     case SQLITE_IOERR:
       return "disk";
     case SQLITE_CORRUPT:
@@ -53,13 +62,13 @@ export function sqliteFailure(error: unknown): SqliteFailure | undefined {
   }
 }
 
-/** Whether it is the store's state that failed, which people are told in its words, and not what was asked of it. */
+/** Whether the store itself failed, which is reported with its own message, and not the request. */
 export function isOfStore(error: unknown): boolean {
   const failure = sqliteFailure(error);
-  return failure !== undefined && ["busy", "full", "disk", "corrupt"].includes(failure);
+  return failure !== undefined && ["busy", "full", "disk", "read-only", "corrupt"].includes(failure);
 }
 
-/** The error for a caller: `unavailable`, `resource_exhausted`, `data_loss` or `internal`, with `error` as its cause. */
+/** The error for a caller: `unavailable`, `disk_full`, `data_loss` or `internal`, with `error` as its cause. */
 export function storeError(error: unknown): SvcError {
   if (error instanceof SvcError) return error as SvcError;
   switch (sqliteFailure(error)) {
@@ -70,6 +79,7 @@ export function storeError(error: unknown): SvcError {
     case "full":
       return diskFull(error);
     case "disk":
+    case "read-only":
       return new SvcError(
         "unavailable",
         "the disk that holds the store fails or can only be read: see the kernel's log (dmesg), then try again",
@@ -82,14 +92,14 @@ export function storeError(error: unknown): SvcError {
         { cause: error },
       );
     default:
-      return new SvcError("internal", "the store could not do this", { cause: error });
+      return new SvcError("internal", "internal error in the store", { cause: error });
   }
 }
 
 export function diskFull(cause?: unknown): SvcError<"disk_full"> {
   return new SvcError(
     "disk_full",
-    "the disk that holds the store is full; free some room or remove an app, then try again",
+    "the disk that holds the store is full; free some space or remove an app, then try again",
     { cause },
   );
 }

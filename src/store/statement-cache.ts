@@ -1,12 +1,12 @@
 import type { DatabaseSync, StatementSync } from "node:sqlite";
 
-/** Prepared statements by their text, the least recently used one forgotten first. */
+/** Caches prepared statements by their text, and evicts the least recently used one first. */
 export class StatementCache {
   readonly #database: DatabaseSync;
   readonly #limit: number;
   readonly #statements = new Map<string, StatementSync>();
 
-  /** @param limit how many statements to keep; each is a few KiB outside of the JavaScript heap */
+  /** @param limit number of statements; each uses a few KiB outside of the JavaScript heap */
   constructor(database: DatabaseSync, limit = 128) {
     this.#database = database;
     this.#limit = limit;

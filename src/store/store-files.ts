@@ -1,6 +1,6 @@
 /**
- * The files of a store and who may own them. What is checked here is never opened: closing a file descriptor of an
- * SQLite database drops every lock that this process holds on it (sqlite.org/howtocorrupt.html, 2.2).
+ * The files of a store and their ownership. The checks never open a file: closing a file descriptor of an SQLite
+ * database drops every lock that this process holds on it (sqlite.org/howtocorrupt.html, 2.2).
  */
 import { chmodSync, closeSync, constants, fchmodSync, fsyncSync, lstatSync, openSync } from "node:fs";
 import { join } from "node:path";
@@ -15,9 +15,9 @@ export interface StoreFiles {
   snapshot: string;
   /** The last snapshot without a damaged row, while the database has one. */
   wholeSnapshot: string;
-  /** Held shared by every process that has the store open, exclusively by the one that repairs or migrates it. */
+  /** Held shared by every process that has the store open, exclusively by a process that repairs or migrates it. */
   lock: string;
-  /** Room on the disk for essential writes: see reserve.ts. */
+  /** Disk space for essential writes; see reserve.ts. */
   reserve: string;
 }
 
@@ -32,24 +32,24 @@ export function storeFiles(dir: string): StoreFiles {
   };
 }
 
-/** How SQLite names the files beside a database: its write-ahead log and the index into it. */
+/** Suffixes of SQLite's files beside a database: its write-ahead log and the log's index. */
 export const companionSuffixes = ["-wal", "-shm"] as const;
 
-/** What temporary files are called until they are whole; a crash may leave them behind. */
+/** Prefix of temporary files until they are complete; a crash may leave them behind. */
 export const temporaryPrefix = "svc.db.tmp-";
 
 /**
- * Makes the directory if need be, and sees that nobody else can put files in it and that the store's files in it are
- * plain files of this user's, readable by nobody else.
+ * Creates the directory if needed, and checks that nobody else can put files in it, and that the store's files are
+ * regular files of this user, readable only by this user.
  *
- * A missing directory becomes 0700, or 0711 for root: apps live below it and their owners must get there.
- *
- * @throws SvcError failed_precondition when a file is a link or another user's
+ * A missing directory is created with mode 0700, or 0711 for root: apps live below it and their owners must be able to
+ * reach them.
+ * @throws SvcError `not_possible` if a file is a link or belongs to another user
  */
 export async function secureStoreFiles(files: StoreFiles): Promise<void> {
   const uid = process.geteuid?.() ?? 0;
   await makeDirectory(files.dir, uid === 0 ? 0o711 : 0o700);
-  // Each look beside the event loop takes ten times as long as the look itself, and nobody is served yet.
+  // Synchronous: each asynchronous check takes ten times as long, and no client is served yet.
   const dir = lstatSync(files.dir);
   if (!dir.isDirectory()) throw refused(files.dir, "is not a directory of its own");
   if (dir.uid !== uid) throw refused(files.dir, `belongs to uid ${dir.uid} and not to uid ${uid}`);
@@ -69,7 +69,7 @@ function securePlainFile(path: string, uid: number): void {
   const stats = lstatSync(path, { throwIfNoEntry: false });
   if (stats === undefined) return;
   if (!stats.isFile()) throw refused(path, "is not a plain file");
-  if (stats.nlink > 1) throw refused(path, "has a second name");
+  if (stats.nlink > 1) throw refused(path, "has several hard links");
   if (stats.uid !== uid) throw refused(path, `belongs to uid ${stats.uid} and not to uid ${uid}`);
   if ((stats.mode & 0o077) !== 0) chmodSync(path, 0o600);
 }
@@ -78,7 +78,7 @@ function refused(path: string, problem: string): SvcError {
   return new SvcError("not_possible", `${path} ${problem}; move it away and start again`);
 }
 
-/** Makes an empty file that only its owner may read, whatever the umask; @throws EEXIST, for a dangling link too */
+/** Creates an empty file that only its owner may read, whatever the umask; @throws EEXIST, for a dangling link too */
 export function createOwnerOnly(path: string): void {
   const fd = openSync(path, constants.O_CREAT | constants.O_EXCL | constants.O_WRONLY, 0o600);
   try {

@@ -1,8 +1,8 @@
 import type { Store } from "./store.ts";
 
 /**
- * What tells this store from every other, wherever it lies: made with it, and copied and moved with it. Whatever svc makes
- * elsewhere, such as on a container engine that several share, says by it whose it is.
+ * The unique ID of this store, created with it and copied and moved with it. Whatever svc creates elsewhere, such as on
+ * a container engine that several daemons share, carries it to show its owner.
  */
 export function storeIdOf(store: Pick<Store, "get">): string {
   const row = store.get<{ value: string }>("SELECT value FROM store_id");

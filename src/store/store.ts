@@ -1,6 +1,6 @@
 /**
- * The daemon's state (D25): one SQLite database that the daemon and the CLI share. Reads run on the calling thread,
- * writes on one thread of their own; no transaction is open across I/O.
+ * The daemon's state: one SQLite database that the daemon and the CLI share. Reads run on the calling thread, writes on
+ * a separate thread. No transaction stays open across I/O.
  */
 import { lstatSync } from "node:fs";
 import { getSystemErrorMessage } from "node:util";
@@ -24,60 +24,64 @@ export type { Restoration, SqlValue, Statement, StatementResult } from "./messag
 export { StoreConflict } from "./write-queue.ts";
 
 export interface StoreOptions {
-  /** Absolute; made if missing (0711 for root, else 0700). */
+  /** Absolute; created if missing (0711 for root, else 0700). */
   dir: string;
-  /** For the names of quarantined files. */
+  /** Used in the names of quarantined files. */
   clock?: { now(): number };
   log?: Pick<Log, "warn">;
-  /** The entry point of the worker threads, where the sources were bundled. */
+  /** The entry point of the worker threads, if the sources were bundled. */
   workerUrl?: URL;
-  /** How long a write may wait for its turn, in milliseconds; by default 10,000. */
+  /** How long a write may wait, in milliseconds. Default: 10,000. */
   writeTimeoutMs?: number;
-  /** How many writes may wait; essential ones may be twice as many. By default 1,024. */
+  /** How many writes may wait; essential ones may be twice as many. Default: 1,024. */
   writeQueueLimit?: number;
-  /** How often commits of other processes are looked for while somebody listens, in milliseconds; by default 250. */
+  /** Poll interval for commits of other processes while there are listeners, in milliseconds. Default: 250. */
   changePollMs?: number;
-  /** How often the snapshot is brought up to date if need be, in milliseconds; by default 5 minutes. */
+  /** Interval of snapshot updates in milliseconds; nothing happens if nothing was written. Default: 5 minutes. */
   housekeepingIntervalMs?: number;
-  /** Hears of each write how long it took and whether it was kept. */
+  /** Receives the duration of each write and whether it was stored. */
   onWrite?: (durationMs: number, isKept: boolean) => void;
-  /** The steps of the schema; other than the released ones in tests only. */
+  /** The steps of the schema. Only tests change them. */
   migrations?: readonly string[];
-  /** What {@link inspectAhead} has begun. */
+  /** The inspection that {@link inspectAhead} has started. */
   ahead?: InspectionAhead | undefined;
   /**
-   * Opens before that has ended, for who does nothing lasting until it has, and opens the store anew unless it says that all is
-   * sound or something was restored already. Writes wait for it.
+   * Opens the store before that inspection has finished, for a caller that does nothing lasting until then. The caller
+   * must open the store again unless the result is that everything is sound or something was already restored. Writes
+   * wait for the result.
    */
   trustsMeanwhile?: boolean;
 }
 
 export interface WriteOptions {
-  /** For what frees room or records what has happened (stop, remove, prune, states): works on a full disk too. */
+  /** For writes that free space or record what has happened (stop, remove, prune, states): they work on a full disk, too. */
   essential?: boolean;
-  /** How long to wait for its turn, in milliseconds. */
+  /** How long the write may wait, in milliseconds. */
   timeoutMs?: number;
 }
 
-/** A larger database is inspected in a thread of its own instead: this much takes some 10 ms. */
+/** A larger database is inspected on a separate thread: this size takes about 10 ms. */
 const inlineInspectionBytes = 8 * 1024 * 1024;
 const lockWaitMs = 5_000;
 const maintenanceTimeoutMs = 10 * 60_000;
 const batchLimit = 256;
-/** Time for the daemon to come up before the first housekeeping. */
+/** Milliseconds for the daemon to start before the first housekeeping. */
 const firstHousekeepingMs = 10_000;
 
-/** Of a database that a thread reads already. */
+/** A database that a thread is already reading. */
 export interface InspectionAhead {
-  /** Whether it is sound, but for an index that can be made again. Undefined: nothing came of it. Never rejects. */
+  /**
+   * Whether the database is sound, except for an index that can be rebuilt. Undefined: the inspection failed. Never
+   * rejects.
+   */
   readonly isSound: Promise<boolean | undefined>;
-  /** What was wrong with that index until it was made again. Rejects with why it could not be, for whoever listens. */
+  /** The problem of that index before it was rebuilt. Rejects if it could not be rebuilt. */
   readonly index: Promise<string | undefined>;
 }
 
 /**
- * Begins to read a large database, so that it is done with when the rest of the daemon has loaded. What is wrong shows when the
- * store is opened.
+ * Starts reading a large database, so that the inspection has finished when the rest of the daemon is loaded. Errors
+ * are reported when the store is opened.
  * @param workerUrl as in {@link StoreOptions}
  */
 export async function inspectAhead(dir: string, workerUrl: URL): Promise<InspectionAhead | undefined> {
@@ -94,10 +98,9 @@ export async function inspectAhead(dir: string, workerUrl: URL): Promise<Inspect
 }
 
 /**
- * Opens the store, making, restoring or migrating it as need be; see prepare.ts.
- *
- * @throws SvcError data_loss for a damaged database without a good snapshot; failed_precondition for a newer database
- *   or for files that are not this user's own; unavailable when another process is in the way of a repair
+ * Opens the store; creates, restores or migrates it if needed. See prepare.ts.
+ * @throws SvcError `data_loss` for a damaged database without a good snapshot; `not_possible` for a newer database or
+ *   for files of another user; `unavailable` if another process blocks a repair
  */
 export async function openStore(options: StoreOptions): Promise<Store> {
   const { dir, migrations = releasedMigrations, clock = Date } = options;
@@ -140,7 +143,7 @@ async function lockStore(files: StoreFiles): Promise<PresenceLock> {
   }
 }
 
-/** What the system says of a directory in which nothing can be made, as a sentence. */
+/** The system's error about a directory in which nothing can be created, as a sentence. */
 function unwritable(dir: string, error: unknown): unknown {
   const { code, errno } = error as NodeJS.ErrnoException;
   if (errno === undefined) return error;
@@ -149,7 +152,7 @@ function unwritable(dir: string, error: unknown): unknown {
   return new SvcError("unavailable", message, { cause: error });
 }
 
-/** Whether the database is sound and of today's schema. */
+/** Whether the database is sound and has the current schema. */
 async function isReady(
   files: StoreFiles,
   version: number,
@@ -166,7 +169,10 @@ async function isReady(
   return verdict === true;
 }
 
-/** A new database is made at once: all of it takes a third of what the start of a thread does, and nobody is served yet. */
+/**
+ * A new database is created on this thread: that takes a third of the time of starting a thread, and no client is
+ * served yet.
+ */
 async function prepare(
   files: StoreFiles,
   migrations: readonly string[],
@@ -178,7 +184,7 @@ async function prepare(
   return reply.kind === "prepared" ? reply.restoration : undefined;
 }
 
-/** Begins to look at a database in a thread. */
+/** Starts inspecting a database on a thread. */
 function inspect(maintenance: Maintenance): InspectionAhead {
   const answers = maintenance.answers({ kind: "inspect" });
   const [inspected, compared] = [answers.next(), answers.next()];
@@ -187,7 +193,7 @@ function inspect(maintenance: Maintenance): InspectionAhead {
   return { isSound: inspected.then(({ value }) => value?.kind === "inspected" && !value.corrupt), index };
 }
 
-/** Whether all is sound, once its index was compared, too. What became of that is logged. */
+/** Whether everything is sound, including the index after it was compared. The result of the comparison is logged. */
 async function isWhole(
   { isSound, index }: InspectionAhead,
   log: StoreOptions["log"],
@@ -196,18 +202,15 @@ async function isWhole(
   try {
     const problem = await index;
     if (problem !== undefined)
-      log?.warn({ problem }, "the index of the audit trail did not fit its records and was made again");
+      log?.warn({ problem }, "rebuilt the index of the audit trail, which did not match its records");
   } catch (error) {
-    // SQLite undoes what meets a wrong entry, and says so.
-    log?.warn(
-      { err: error },
-      "the index of the audit trail could not be checked; the next start tries again",
-    );
+    // SQLite reports a write that meets a wrong entry, and undoes it.
+    log?.warn({ err: error }, "failed to check the index of the audit trail; the next start tries again");
   }
   return true;
 }
 
-/** Opening needs some KiB of disk for the log's index; on a full disk the reserve is for that too. */
+/** Opening needs some KiB of disk space for the log's index; on a full disk the reserve provides it. */
 function withReserve<T>(files: StoreFiles, open: () => T): T {
   try {
     return open();
@@ -218,9 +221,9 @@ function withReserve<T>(files: StoreFiles, open: () => T): T {
   }
 }
 
-/** Made by {@link openStore}. */
+/** Created by {@link openStore}. */
 export class Store implements AsyncDisposable {
-  /** What was restored when the store was opened; the caller should tell people. */
+  /** The restoration when the store was opened, if any; the caller should report it. */
   readonly restoration: Restoration | undefined;
   readonly #files: StoreFiles;
   readonly #lock: PresenceLock;
@@ -234,7 +237,7 @@ export class Store implements AsyncDisposable {
   readonly #housekeepingIntervalMs: number;
   readonly #timers: NodeJS.Timeout[];
   #housekeeping: Promise<void> | undefined;
-  /** Until it is known whether the database is sound. */
+  /** Pending until it is known whether the database is sound. */
   #inspection: Promise<boolean | undefined> | undefined;
   #closing: Promise<void> | undefined;
 
@@ -255,7 +258,7 @@ export class Store implements AsyncDisposable {
     this.#log = options.log;
     this.#onWrite = options.onWrite;
     this.#writeTimeoutMs = options.writeTimeoutMs ?? 10_000;
-    // What was restored meanwhile is not what was read ahead.
+    // A database that was restored in the meantime is not the one that was read ahead.
     if (options.trustsMeanwhile === true && restoration === undefined) {
       this.#inspection = options.ahead && isWhole(options.ahead, options.log);
       void this.#inspection?.then((isSound) => {
@@ -284,9 +287,8 @@ export class Store implements AsyncDisposable {
   }
 
   /**
-   * The first row that `sql` answers. Blocks the calling thread, so: small, indexed queries.
-   *
-   * @throws SvcError data_loss for a damaged database
+   * The first row that `sql` returns. Blocks the calling thread, so use only small, indexed queries.
+   * @throws SvcError `data_loss` for a damaged database
    */
   // The rows' type is the caller's knowledge of its own SQL.
   // eslint-disable-next-line @typescript-eslint/no-unnecessary-type-parameters
@@ -294,29 +296,28 @@ export class Store implements AsyncDisposable {
     return this.#reader.get(sql, params) as T | undefined;
   }
 
-  /** All rows that `sql` answers; as `get`. */
+  /** All rows that `sql` returns; otherwise like `get`. */
   all<T>(sql: string, ...params: SqlValue[]): T[] {
     return this.#reader.all(sql, params) as T[];
   }
 
   /**
-   * Commits the statements as a whole; resolves when they are durable, with one result each. On an error nothing of
-   * them was kept. Order is kept between writes of one process.
-   *
-   * @throws StoreConflict when a statement's `changes` or a constraint does not hold
-   * @throws SvcError resource_exhausted (disk_full, or too_many writes wait), unavailable (the database was busy until
-   *   the timeout), internal
+   * Commits the statements together; resolves when they are durable, with one result each. On an error nothing is
+   * stored. Writes of one process keep their order.
+   * @throws StoreConflict if a statement's `changes` or a constraint is violated
+   * @throws SvcError `disk_full`; `too_many` writes wait; `unavailable` (the database was busy until the timeout);
+   *   `internal`
    */
   async write(statements: readonly Statement[], options: WriteOptions = {}): Promise<StatementResult[]> {
     if (this.#closing !== undefined) {
-      throw new SvcError("unavailable", "svc is stopping and writes no more");
+      throw new SvcError("unavailable", "svc is shutting down");
     }
     const { essential = false, timeoutMs = this.#writeTimeoutMs } = options;
     const startMs = performance.now();
     let isKept = false;
     try {
       if (this.#inspection !== undefined && (await this.#inspection) !== true) {
-        throw new SvcError("unavailable", "the database is damaged and nothing is written to it");
+        throw new SvcError("unavailable", "the database is damaged and rejects writes");
       }
       const results = await this.#writes.push({ statements, essential, deadlineMs: deadlineIn(timeoutMs) });
       isKept = true;
@@ -326,17 +327,20 @@ export class Store implements AsyncDisposable {
     }
   }
 
-  /** Calls `listener` after commits: at once after this process's, within a second after others'; several may be one. */
+  /**
+   * Calls `listener` after commits: at once after commits of this process, within a second after those of others.
+   * Several commits may cause one call.
+   */
   onChange(listener: () => void): Disposable {
     return this.#changes.listen(listener);
   }
 
   /**
-   * Brings the snapshot up to date with what was written before the call, and makes the reserve again if there is room;
-   * happens by itself from time to time.
+   * Updates the snapshot with everything written before the call, and creates the reserve again if there is space. Also
+   * runs periodically.
    */
   async housekeep(): Promise<void> {
-    // One that is under way may have read the database before the caller's last write.
+    // A running one may have read the database before the caller's last write.
     await this.#housekeeping?.catch(() => undefined);
     if (!isSnapshotStale(this.#files) && !isReserveMissing(this.#files)) return;
     this.#housekeeping ??= this.#maintenance
@@ -350,10 +354,7 @@ export class Store implements AsyncDisposable {
     try {
       await this.housekeep();
     } catch (error) {
-      this.#log?.warn(
-        { err: error },
-        "the store's snapshot or reserve could not be made; trying again later",
-      );
+      this.#log?.warn({ err: error }, "failed to update the store's snapshot or reserve; trying again later");
     }
   }
 
@@ -365,11 +366,11 @@ export class Store implements AsyncDisposable {
   async #close(): Promise<void> {
     for (const timer of this.#timers) clearTimeout(timer);
     this.#changes[Symbol.dispose]();
-    // A command that comes and goes has no timer to make its snapshots.
+    // A short-lived command has no timer for its snapshots.
     if (snapshotAgeMs(this.#files) > this.#housekeepingIntervalMs) await this.#housekeepQuietly();
-    // Who waited for one may have begun another.
+    // Another waiter may have started one in the meantime.
     while (this.#housekeeping !== undefined) await this.#housekeeping.catch(() => undefined);
-    // Before the writer, so that the writer is the last one and folds the log into the database.
+    // Closed before the writer, so that the writer is the last connection and folds the log into the database.
     this.#reader[Symbol.dispose]();
     await this.#writes[Symbol.asyncDispose]();
     this.#lock[Symbol.dispose]();

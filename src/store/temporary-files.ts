@@ -5,12 +5,12 @@ import { temporaryPrefix, type StoreFiles } from "./store-files.ts";
 
 const leftoverAgeMs = 3_600_000;
 
-/** A name of its own in the store's directory, for a file that takes its place by a rename when it is whole. */
+/** A unique name in the store's directory, for a file that is renamed into place when it is complete. */
 export function temporaryPath(files: StoreFiles): string {
   return join(files.dir, temporaryPrefix + randomBytes(8).toString("hex"));
 }
 
-/** Removes what processes that were killed left behind; what is younger than an hour may still be in the making. */
+/** Removes files that killed processes left behind. Files younger than an hour may still be in use. */
 export function removeLeftovers(files: StoreFiles, nowMs: number): void {
   for (const name of readdirSync(files.dir)) {
     if (!name.startsWith(temporaryPrefix)) continue;

@@ -1,4 +1,4 @@
-/** SvcErrors on their way between threads, where an object arrives without its class. */
+/** Converts SvcErrors sent between threads, where an object arrives without its class. */
 import { inspect } from "node:util";
 import { SvcError } from "../errors.ts";
 import type { ErrorMessage } from "./messages.ts";

@@ -1,4 +1,4 @@
-/** The entry point of the store's threads: the writer that lives as long as the store, and short maintenance tasks. */
+/** The entry point of the store's threads: the writer, which lives as long as the store, and short maintenance tasks. */
 import { parentPort, workerData, type MessagePort } from "node:worker_threads";
 import { inspectDatabase } from "./inspection.ts";
 import { mendIndex } from "./mend-index.ts";
@@ -25,7 +25,7 @@ function serveWrites(port: MessagePort, files: StoreFiles): void {
       return;
     }
     port.postMessage({ outcomes: writer.commit(command.requests) } satisfies WriterReply);
-    // Nobody's answer waits for it.
+    // No caller waits for it.
     writer.keepReserve();
   });
 }
@@ -39,7 +39,7 @@ async function* maintain(
     case "inspect": {
       const found = inspectDatabase(files.database, migrations.length, { comparesRemakable: false });
       yield { kind: "inspected", corrupt: found.condition !== "sound" };
-      // One of another schema is looked at as a whole when it gets that.
+      // A database with another schema is inspected as a whole when it is migrated.
       if (found.condition !== "sound" || found.version !== migrations.length) return;
       const mended = await mendIndex(files);
       yield { kind: "compared", ...(mended !== undefined && { mended }) };
@@ -58,12 +58,15 @@ async function* maintain(
   }
 }
 
-/** From the first day on a disk may fill up; one that is full already keeps nobody from opening the store. */
+/**
+ * A disk may fill up at any time, so the reserve is created early. A disk that is already full must not prevent opening
+ * the store.
+ */
 function makeReserveIfPossible(files: StoreFiles): void {
   try {
     makeReserve(files);
   } catch {
-    // The next housekeeping tries again, and says so if it fails too.
+    // The next housekeeping tries again, and reports errors.
   }
 }
 

@@ -1,4 +1,4 @@
-/** The calling thread's end of the writer: queues writes, hands them over in batches, starts the thread at the first. */
+/** The calling thread's end of the writer: queues writes, sends them in batches, and starts the thread with the first one. */
 import { Worker } from "node:worker_threads";
 import { SvcError } from "../errors.ts";
 import {
@@ -14,11 +14,11 @@ import {
 import { receivedError } from "./thread-errors.ts";
 
 /**
- * A write that the state of the database refuses: a statement changed another number of rows than its `changes`, or met
- * a constraint. Nothing of the write was kept. The domain turns it into the error that it means (`app_busy`, …).
+ * A write that the state of the database rejects: a statement changed another number of rows than its `changes`, or
+ * violated a constraint. Nothing of the write was stored. The domain converts it into its own error (`app_busy`, …).
  */
 export class StoreConflict extends Error {
-  /** Which statement of the write, counted from 0. */
+  /** Index of the statement in the write. */
   readonly statementIndex: number;
   readonly reason: ConflictReason;
 
@@ -43,16 +43,16 @@ export interface WriteQueueOptions {
   dir: string;
   /** How many writes may wait; essential ones may be twice as many. */
   limit: number;
-  /** How many writes are committed together at most. */
+  /** Maximum number of writes that are committed together. */
   batchLimit: number;
-  /** Called after each batch in which something was committed, before its writers hear of it. */
+  /** Called after each batch that committed something, before its writes resolve. */
   onCommit: () => void;
 }
 
 export class WriteQueue implements AsyncDisposable {
   readonly #options: WriteQueueOptions;
   #waiting: QueuedWrite[] = [];
-  /** What the writer works on; empty when it is idle. */
+  /** The batch that the writer works on; empty if it is idle. */
   #inFlight: QueuedWrite[] = [];
   #worker: Worker | undefined;
   #dispatchQueued = false;
@@ -68,15 +68,14 @@ export class WriteQueue implements AsyncDisposable {
 
   /**
    * Resolves when the statements are durable.
-   *
-   * @throws SvcError resource_exhausted too_many when too many writes wait already
+   * @throws SvcError `too_many` if too many writes wait
    */
   async push(request: WriteRequest): Promise<StatementResult[]> {
     const { limit } = this.#options;
     if (this.#pending >= (request.essential ? 2 * limit : limit)) {
       throw new SvcError(
         "too_many",
-        `${this.#pending} writes wait for the disk and at most ${limit} may; try again later`,
+        `${this.#pending} writes are waiting for the disk (limit ${limit}); try again later`,
       );
     }
     return await new Promise((resolve, reject) => {
@@ -85,7 +84,7 @@ export class WriteQueue implements AsyncDisposable {
     });
   }
 
-  /** At the end of the current turn, so that writes which are made together are committed together. */
+  /** Runs at the end of the current turn of the event loop, so that writes made together are committed together. */
   #dispatchSoon(): void {
     if (this.#dispatchQueued) return;
     this.#dispatchQueued = true;
@@ -101,7 +100,7 @@ export class WriteQueue implements AsyncDisposable {
       this.#drained?.();
       return;
     }
-    // A write that has waited too long is the writer's to refuse: it knows what was begun.
+    // The writer rejects a write that has waited too long, because only it knows what was started.
     this.#inFlight = this.#waiting.splice(0, this.#options.batchLimit);
     const worker = (this.#worker ??= this.#startWorker());
     worker.ref();
@@ -110,7 +109,9 @@ export class WriteQueue implements AsyncDisposable {
       worker.postMessage({ kind: "batch", requests } satisfies WriterCommand);
     } catch (error) {
       this.#failInFlight(
-        new SvcError("internal", "a write holds a value that has no copy", { cause: error }),
+        new SvcError("internal", "a write contains a value that cannot be sent to the writer", {
+          cause: error,
+        }),
       );
     }
   }
@@ -129,11 +130,9 @@ export class WriteQueue implements AsyncDisposable {
     worker.on("exit", () => {
       this.#worker = undefined;
       this.#failInFlight(
-        new SvcError(
-          "internal",
-          "the store's writer ended in the middle of a write, which may have been kept or not",
-          { cause },
-        ),
+        new SvcError("internal", "the store's writer exited during a write, which may or may not be stored", {
+          cause,
+        }),
       );
     });
     return worker;
@@ -146,7 +145,7 @@ export class WriteQueue implements AsyncDisposable {
     const postponed: QueuedWrite[] = [];
     for (const [index, write] of settled.entries()) {
       const outcome = outcomes[index];
-      if (outcome === undefined) write.reject(new Error("the store's writer left a write unanswered"));
+      if (outcome === undefined) write.reject(new Error("the store's writer did not answer a write"));
       else if ("results" in outcome) write.resolve(outcome.results);
       else if ("failure" in outcome) write.reject(failureError(outcome.failure));
       else postponed.push(write);
@@ -162,7 +161,7 @@ export class WriteQueue implements AsyncDisposable {
     this.#dispatch();
   }
 
-  /** Waits for the writes under way (each has its deadline) and ends the thread; nothing is pushed any more. */
+  /** Waits for the writes in progress (each has its deadline) and stops the thread; nothing may be pushed afterwards. */
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#pending > 0) await new Promise<void>((resolve) => (this.#drained = resolve));
     const worker = this.#worker;
@@ -174,7 +173,7 @@ export class WriteQueue implements AsyncDisposable {
   }
 }
 
-/** When a write that may wait `timeoutMs` must have begun. */
+/** The time by which a write with this `timeoutMs` must have started. */
 export function deadlineIn(timeoutMs: number): number {
   return monotonicMs() + timeoutMs;
 }

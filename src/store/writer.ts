@@ -1,4 +1,4 @@
-/** The one connection of this process that writes; lives in the writer's thread, where blocking harms nobody. */
+/** The only writing connection of this process. It lives in the writer's thread, where blocking does no harm. */
 import { hash } from "node:crypto";
 import { DatabaseSync, type StatementSync } from "node:sqlite";
 import { SvcError } from "../errors.ts";
@@ -18,13 +18,13 @@ import { StatementCache } from "./statement-cache.ts";
 import type { StoreFiles } from "./store-files.ts";
 import { errorMessage } from "./thread-errors.ts";
 
-/** How long one attempt waits for another process; between attempts, requests past their deadline are let go. */
+/** How long one attempt waits for another process. Between attempts, requests past their deadline are rejected. */
 const lockWaitMs = 100;
-/** The write-ahead log is cut back to this after a burst. */
+/** The write-ahead log is truncated to this size after a burst. */
 const maxIdleLogBytes = 16 * 1024 * 1024;
 /**
- * As many pages of the log, of 4 KiB each, are folded into the database at once: less often, so that a page that is written
- * again and again is folded once, and no push of many jobs waits for it each time.
+ * This many pages of the log, 4 KiB each, are folded into the database at once. A large number, so that a page that is
+ * written repeatedly is folded once, and a batch of many jobs does not wait for it each time.
  */
 const checkpointPages = maxIdleLogBytes / 4096;
 
@@ -36,7 +36,7 @@ export class Writer implements Disposable {
   constructor(files: StoreFiles) {
     this.#files = files;
     this.#database = new DatabaseSync(files.database, { timeout: lockWaitMs });
-    // Temporary tables in memory: a full /tmp must not fail a write.
+    // Temporary tables in memory, because a full /tmp must not fail a write.
     this.#database.exec(
       `PRAGMA synchronous = FULL; PRAGMA temp_store = MEMORY; PRAGMA journal_size_limit = ${maxIdleLogBytes};
        PRAGMA wal_autocheckpoint = ${checkpointPages}`,
@@ -49,8 +49,8 @@ export class Writer implements Disposable {
   }
 
   /**
-   * Commits the requests in one transaction, each whole or not at all. Where the transaction itself fails (a full disk,
-   * a bad page), each request is tried again alone, so that none suffers from its neighbours.
+   * Commits the requests in one transaction, each completely or not at all. If the transaction itself fails (a full
+   * disk, a bad page), each request is tried again separately, so that one does not affect the others.
    */
   commit(requests: readonly WriteRequest[]): WriteOutcome[] {
     const outcomes = new Map<WriteRequest, WriteOutcome>();
@@ -83,31 +83,31 @@ export class Writer implements Disposable {
     }
   }
 
-  /** So that the next write begins the log anew, in the room that it has, should there be no other. */
+  /** The next write then starts the log from the beginning, in the space that it already has, even if the disk is full. */
   #foldLog(): void {
     try {
       this.#database.exec("PRAGMA wal_checkpoint(PASSIVE)");
     } catch {
-      // The database itself had to grow: whether the write fits without is seen when it is tried.
+      // The database itself had to grow. Whether the write fits is seen when it is tried.
     }
   }
 
-  /** Makes the reserve again once there is room; of the writes after which that is tried, the next may find the disk full. */
+  /** Creates the reserve again once there is space, because the next write may find the disk full. */
   keepReserve(): void {
     try {
       makeReserve(this.#files);
     } catch {
-      // Housekeeping tries again, and says so if it fails too.
+      // Housekeeping tries again, and reports errors.
     }
   }
 
-  /** @throws what undid the transaction and with it every request */
+  /** @throws the error that undid the transaction and so every request */
   #commitTogether(requests: readonly WriteRequest[], outcomes: Map<WriteRequest, WriteOutcome>): void {
     try {
       const begun = this.#begin(requests, outcomes);
       if (begun.length === 0) return;
       const settled = begun.map((request) => [request, this.#apply(request, begun.length > 1)] as const);
-      // One alone that failed has undone it all.
+      // A request without neighbors that failed has rolled back the transaction.
       if (this.#database.isTransaction) this.#database.exec("COMMIT");
       for (const [request, outcome] of settled) outcomes.set(request, outcome);
     } catch (error) {
@@ -117,8 +117,9 @@ export class Writer implements Disposable {
   }
 
   /**
-   * Takes the write lock. When others have it past the deadline of some, those are refused and the rest handed back, so that
-   * nobody's answer waits for a neighbour with more patience. Who is late because this process had no processor is served.
+   * Takes the write lock. If others hold it past the deadline of some requests, those are rejected and the rest is
+   * handed back, so that no response waits for a request with a later deadline. A request that is late because this
+   * process had no CPU time is still served.
    */
   #begin(
     requests: readonly WriteRequest[],
@@ -141,9 +142,9 @@ export class Writer implements Disposable {
   }
 
   /**
-   * Runs one request inside the transaction; a failure undoes its statements, and not those of its neighbours.
-   * @param hasNeighbours without any there is no savepoint: its journal takes as long as the writes themselves
-   * @throws when it undid all
+   * Runs one request inside the transaction. A failure undoes its own statements only.
+   * @param hasNeighbours if false, no savepoint is used: its journal takes as long as the writes themselves
+   * @throws the error that undid the whole transaction
    */
   #apply(request: WriteRequest, hasNeighbours: boolean): WriteOutcome {
     if (hasNeighbours) this.#database.exec("SAVEPOINT request");
@@ -184,7 +185,7 @@ export class Writer implements Disposable {
     return { changes: rows.length, lastInsertRowid: Number(last?.["id"]), rows };
   }
 
-  /** Folds the write-ahead log into the database when no other connection is left. */
+  /** Folds the write-ahead log into the database if no other connection is left. */
   [Symbol.dispose](): void {
     this.#database.close();
   }
@@ -209,7 +210,7 @@ function runEach(
 
 const busyTooLong = new SvcError(
   "unavailable",
-  "the store was busy with other writes for too long and nothing was changed; try again",
+  "the store was busy with other writes for too long; nothing was changed; try again",
 );
 
 function statementFailure(error: unknown, statementIndex: number): WriteFailure {

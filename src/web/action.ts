@@ -1,15 +1,18 @@
-/** Something that a button does: whether it goes on, and why it failed. */
+/** The state of a button's action: whether it runs, and why it failed. */
 import { useSignal } from "@preact/signals";
 import { useLayoutEffect } from "preact/hooks";
 import { describeError } from "./api.ts";
 import { texts } from "./texts.ts";
 
 export interface Action {
-  /** Name of what goes on; empty when nothing does. */
+  /** Name of the running action; empty if none runs. */
   readonly busy: string;
-  /** Why the last one failed; empty when it did not. */
+  /** Why the last action failed; empty if it succeeded. */
   readonly failure: string;
-  /** One at a time, and says so; what goes on ends when its view is left, and nothing begins after that. */
+  /**
+   * Runs one action at a time, and reports an attempt to run another. Leaving the view cancels the action and
+   * prevents new ones.
+   */
   readonly perform: (name: string, work: (signal: AbortSignal) => Promise<unknown>) => Promise<void>;
   readonly cancel: () => void;
 }
@@ -19,7 +22,8 @@ export function useAction(): Action {
   const failure = useSignal("");
   const over = useSignal<AbortController | undefined>(undefined);
   const isGone = useSignal(false);
-  // As the view goes: other effects end once the browser has painted, which an answer does not wait for.
+  // A layout effect, because it is cleaned up when the view unmounts. Other effects are cleaned up after
+  // painting, when a response may already have arrived.
   useLayoutEffect(
     () => () => {
       isGone.value = true;

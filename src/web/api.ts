@@ -1,4 +1,4 @@
-/** The daemon's clients with the token of this tab, and what their errors say to a person. */
+/** The daemon's clients with the credentials of the page, and their errors as text for a person. */
 import type { DescService } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import { Code, ConnectError, createClient, type Client, type Interceptor } from "@connectrpc/connect";
@@ -11,7 +11,7 @@ import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { SessionService } from "../../gen/svc/v1/session_pb.ts";
 import { sentence } from "./plain-text.ts";
 import { texts } from "./texts.ts";
-import { ToldError } from "./told-error.ts";
+import { UserFacingError } from "./user-facing-error.ts";
 import { createUpload, type Upload } from "./upload.ts";
 
 const againMs = 300;
@@ -22,23 +22,56 @@ export interface Api {
   readonly events: Client<typeof EventService>;
   readonly monitor: Client<typeof MonitorService>;
   readonly sessions: Client<typeof SessionService>;
-  /** Of a service that is known only to what is loaded later. */
+  /** For services that only lazily loaded parts use. */
   readonly client: <S extends DescService>(service: S) => Client<S>;
   readonly upload: Upload;
-  /** Breaks off the reads that are under way: what hangs would hold the few connections of a browser for ever. */
+  /** Cancels current reads: hanging reads would occupy the browser's few connections forever. */
   readonly dropReads: () => void;
+  /** Reports that a connection broke, or ended: another program may listen on the daemon's port now. */
+  readonly loseConnection: () => void;
 }
 
-/** @param token kept in this object's closure alone: never in an address or a storage */
-export function createApi(token: string): Api {
+/**
+ * @param authorization the value of the header; never part of an address
+ * @param onLost for a credential that must not reach another program: called once, at the first broken connection or request without
+ *   a response of the daemon. The credential is never sent again, neither are reads.
+ */
+export function createApi(authorization: string, onLost?: () => void): Api {
+  let reads = new AbortController();
+  let isLost = false;
+  const dropReads = (): void => {
+    reads.abort(new TypeError("the daemon does not respond"));
+    reads = new AbortController();
+  };
+  const loseConnection = (): void => {
+    if (isLost || onLost === undefined) return;
+    isLost = true;
+    dropReads();
+    onLost();
+  };
+  const credential = (): string => {
+    if (isLost) throw new UserFacingError(texts.signIn.lost);
+    return authorization;
+  };
   const authorize: Interceptor = (next) => (request) => {
-    request.header.set("authorization", `Bearer ${token}`);
+    request.header.set("authorization", credential());
     return next(request);
   };
-  let reads = new AbortController();
+  const watchConnection: Interceptor = (next) => async (request) => {
+    const check = (error: unknown): void => {
+      if (!request.signal.aborted && !isDaemonError(error)) loseConnection();
+    };
+    try {
+      const response = await next(request);
+      return response.stream ? { ...response, message: checkedStream(response.message, check) } : response;
+    } catch (error) {
+      check(error);
+      throw error;
+    }
+  };
   /**
-   * A network that changes, as when a container comes, breaks calls off that did not get to the daemon: reads go once more. What
-   * became of a change nobody knows then.
+   * A network change, such as a new container, breaks calls that have not reached the daemon. Reads are
+   * repeated once. Changes are not, because their outcome is unknown.
    */
   const readAgain: Interceptor = (next) => async (request) => {
     if (request.stream) return next(request);
@@ -48,15 +81,15 @@ export function createApi(token: string): Api {
     try {
       return await once();
     } catch (error) {
-      if (request.signal.aborted || isOfDaemon(error)) throw error;
-      if (!isRead) throw new ToldError(texts.unanswered, { cause: error });
+      if (request.signal.aborted || isDaemonError(error) || isLost) throw error;
+      if (!isRead) throw new UserFacingError(texts.unanswered, { cause: error });
       await new Promise((resolve) => setTimeout(resolve, againMs));
       return once();
     }
   };
   const transport = createConnectTransport({
     baseUrl: location.origin,
-    interceptors: [readAgain, authorize],
+    interceptors: [readAgain, watchConnection, authorize],
     useBinaryFormat: true,
   });
   return {
@@ -66,12 +99,22 @@ export function createApi(token: string): Api {
     monitor: createClient(MonitorService, transport),
     sessions: createClient(SessionService, transport),
     client: (service) => createClient(service, transport),
-    upload: createUpload(token),
-    dropReads: () => {
-      reads.abort(new TypeError("there is no sign of life"));
-      reads = new AbortController();
-    },
+    upload: createUpload(credential, loseConnection),
+    dropReads,
+    loseConnection,
   };
+}
+
+async function* checkedStream<T>(
+  messages: AsyncIterable<T>,
+  check: (error: unknown) => void,
+): AsyncGenerator<T> {
+  try {
+    yield* messages;
+  } catch (error) {
+    check(error);
+    throw error;
+  }
 }
 
 export function isUnauthenticated(error: unknown): boolean {
@@ -86,34 +129,34 @@ export function isCanceled(error: unknown): boolean {
   return ConnectError.from(error).code === Code.Canceled;
 }
 
-/** What an error of the daemon carries besides its sentence. */
+/** The payload of a daemon's error. */
 export function payloadOf(error: unknown): ErrorDetail["payload"] | undefined {
   return detailOf(error)?.payload;
 }
 
-/** The daemon has answered; anything else broke off on the way. */
-export function isOfDaemon(error: unknown): boolean {
+/** Whether the daemon sent this error; other errors come from the connection. */
+export function isDaemonError(error: unknown): boolean {
   return reasonOf(error) !== undefined;
 }
 
-/** What every error of the daemon has, and no other. */
+/** Every error of the daemon, and no other error, has this detail. */
 function detailOf(error: unknown): ErrorDetail | undefined {
   return error instanceof ConnectError ? error.findDetails(ErrorDetailSchema)[0] : undefined;
 }
 
-/** The word for why the daemon refused; undefined where it did not come to that. */
+/** The reason of the daemon's error; undefined for other errors. */
 export function reasonOf(error: unknown): string | undefined {
   return detailOf(error)?.reason;
 }
 
-/** What went wrong, and what to do next. */
+/** The error message with the next step. */
 export function describeError(error: unknown): string {
-  if (error instanceof ToldError) return error.message;
-  if (error instanceof ConnectError && error.cause instanceof ToldError) return error.cause.message;
+  if (error instanceof UserFacingError) return error.message;
+  if (error instanceof ConnectError && error.cause instanceof UserFacingError) return error.cause.message;
   if (!(error instanceof ConnectError))
     return error instanceof TypeError ? texts.unreachable : texts.unexpected;
   const reason = reasonOf(error);
-  // What has no reason of ours did not come from the daemon.
+  // Errors without a reason do not come from the daemon.
   if (reason === undefined)
     return error.code === Code.Unknown ? texts.unreachable : sentence(error.rawMessage);
   return [sentence(error.rawMessage), texts.advice[reason] ?? ""].join(" ").trim();

@@ -1,19 +1,24 @@
-/** What the states of apps mean. */
+/** The states of apps. */
 import type { App } from "../../gen/svc/v1/app_pb.ts";
 import { sentence } from "./plain-text.ts";
 import { texts } from "./texts.ts";
 
-/** Whether it runs, or is on its way to: what needs it stopped has to stop it. */
+/** Whether it is running or starting, so that an operation on a stopped app must stop it first. */
 export function isRunning({ state }: App): boolean {
   return state === "RUNNING" || state === "STARTING";
 }
 
-/** It ended by itself, and waits to be started again. */
-export function isComingBack({ nextRestartAt }: App): boolean {
+/** The state to show; older daemons do not send it. */
+export function shownState({ state, status }: App): string {
+  return status || state;
+}
+
+/** Whether it exited and waits to be restarted. */
+export function isRestartPending({ nextRestartAt }: App): boolean {
   return nextRestartAt !== undefined;
 }
 
-/** Why it is in its state; empty where the state says everything. */
+/** Why it is in its state; empty if the state needs no explanation. */
 export function reasonOf({ stateReason, endedReason, restarts }: App): string {
   return endedReason === undefined ? sentence(stateReason) : texts.app.startsAgain(endedReason, restarts);
 }

@@ -1,14 +1,17 @@
-/** What the page begins with: so small that hardly anything can come between, and it loads the rest, again where that broke off. */
-import { loadAgain } from "./load-again.ts";
+/**
+ * The page's first script: small, so that loading it rarely fails. It loads the rest, and retries if that
+ * fails.
+ */
+import { withRetries } from "./retry.ts";
 
-/** Where the page's program is; said when it is built. */
+/** Path of the main script, defined by the build. */
 declare const MAIN_PATH: string;
 
 for (const link of document.querySelectorAll<HTMLLinkElement>("link[rel=stylesheet]"))
-  if (!isThere(link)) void loadAgain(() => loadStyle(link));
-await loadAgain(() => import(MAIN_PATH) as Promise<unknown>);
+  if (!isThere(link)) void withRetries(() => loadStyle(link));
+await withRetries(() => import(MAIN_PATH) as Promise<unknown>);
 
-/** Of a style that did not come there is none, or one that nobody may read. */
+/** A stylesheet that failed to load is missing, or not readable. */
 function isThere({ sheet }: HTMLLinkElement): boolean {
   try {
     return (sheet?.cssRules.length ?? 0) > 0;
@@ -17,18 +20,18 @@ function isThere({ sheet }: HTMLLinkElement): boolean {
   }
 }
 
-/** In the place of one that did not come. */
+/** Replaces a stylesheet that failed to load. */
 function loadStyle(link: HTMLLinkElement): Promise<void> {
-  const again = document.createElement("link");
-  again.rel = link.rel;
-  again.href = link.href;
+  const replacement = document.createElement("link");
+  replacement.rel = link.rel;
+  replacement.href = link.href;
   const loaded = new Promise<void>((resolve, reject) => {
-    again.addEventListener("load", () => resolve());
-    again.addEventListener("error", () => {
-      again.remove();
-      reject(new Error("the style did not come"));
+    replacement.addEventListener("load", () => resolve());
+    replacement.addEventListener("error", () => {
+      replacement.remove();
+      reject(new Error("failed to load a stylesheet"));
     });
   });
-  document.head.append(again);
+  document.head.append(replacement);
   return loaded;
 }

@@ -1,35 +1,35 @@
-/** A console of an app over a WebSocket, which takes none of the few connections that a browser has for everything else. */
+/** A console of an app over a WebSocket, which does not count toward the browser's few HTTP connections. */
 import type { IssueConsoleTokenRequest } from "../../gen/svc/v1/app_pb.ts";
 import type { Api } from "./api.ts";
 
 export type ConsoleSession = IssueConsoleTokenRequest["session"];
 
 /** What to open. */
-export interface ConsoleDoor {
+export interface ConsoleUpgrade {
   readonly session: ConsoleSession;
-  /** Of a compose project with several. */
+  /** For a compose project with several services. */
   readonly service?: string | undefined;
 }
 
-/** What comes besides the terminal's bytes. */
-export type ConsoleSaid =
+/** Messages other than the terminal's output. */
+export type ConsoleMessage =
   | { readonly type: "opened"; readonly interactive: boolean }
   | { readonly type: "exit"; readonly code: number }
   | { readonly type: "gap"; readonly bytes: number }
   | { readonly type: "error"; readonly error: string };
 
-export interface ConsoleHears {
+export interface ConsoleHandlers {
   readonly data: (bytes: Uint8Array) => void;
-  readonly said: (said: ConsoleSaid) => void;
+  readonly notice: (notice: ConsoleMessage) => void;
   readonly closed: () => void;
 }
 
-/** The ticket is good for one try, and goes where no log has it. */
+/** The ticket is valid for one attempt, and sent where no log records it. */
 export async function connectConsole(
   api: Api,
   appId: string,
-  { session, service }: ConsoleDoor,
-  hears: ConsoleHears,
+  { session, service }: ConsoleUpgrade,
+  handlers: ConsoleHandlers,
   signal: AbortSignal,
 ): Promise<WebSocket> {
   const { token } = await api.apps.issueConsoleToken({ appId, session }, { signal });
@@ -41,14 +41,14 @@ export async function connectConsole(
   socket.binaryType = "arraybuffer";
   socket.addEventListener("message", ({ data }: MessageEvent<string | ArrayBuffer>) => {
     if (signal.aborted) return;
-    if (typeof data === "string") hears.said(JSON.parse(data) as ConsoleSaid);
-    else hears.data(new Uint8Array(data));
+    if (typeof data === "string") handlers.notice(JSON.parse(data) as ConsoleMessage);
+    else handlers.data(new Uint8Array(data));
   });
   socket.addEventListener("close", () => {
-    if (!signal.aborted) hears.closed();
+    if (!signal.aborted) handlers.closed();
   });
   signal.addEventListener("abort", () => {
-    // Browsers warn of one that is closed before it is there.
+    // Browsers print a warning if a socket is closed before it is open.
     if (socket.readyState === socket.CONNECTING) socket.addEventListener("open", () => socket.close());
     else socket.close();
   });

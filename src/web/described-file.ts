@@ -1,9 +1,12 @@
-/** A file of the contract, as the build writes it for tabs: one that begins has no time to decode what says how to decode. */
+/**
+ * A proto file of the contract as JSON, written by the build: decoding binary descriptors would delay the
+ * page's start.
+ */
 import { createFileRegistry, type DescFile, type DescService } from "@bufbuild/protobuf";
 import type { GenFile } from "@bufbuild/protobuf/codegenv2";
 import type { FileDescriptorProto } from "@bufbuild/protobuf/wkt";
 
-/** proto3, without options but those that are named here. */
+/** proto3; only the options named here are supported. */
 export interface FileShape {
   /** `svc/v1/app.proto` */
   readonly name: string;
@@ -18,7 +21,7 @@ export interface MessageShape {
   readonly fields: readonly FieldShape[];
   readonly messages?: readonly MessageShape[];
   readonly enums?: readonly EnumShape[];
-  /** Their names, in order. */
+  /** Names of the oneofs, in order. */
   readonly oneofs?: readonly string[];
   readonly mapEntry?: true;
 }
@@ -29,7 +32,7 @@ export interface FieldShape {
   readonly number: number;
   readonly type: number;
   readonly label: number;
-  /** Where it is not the name. */
+  /** Set if it differs from the name. */
   readonly jsonName?: string;
   readonly typeName?: string;
   readonly oneofIndex?: number;
@@ -56,9 +59,9 @@ export interface MethodShape {
 }
 
 /**
- * @public the build writes calls of it
+ * @public called by code that the build generates
  * @param json a {@link FileShape}
- * @param imports what its types come from
+ * @param imports files that define the types it uses
  */
 export function describedFile(json: string, imports: readonly DescFile[]): GenFile {
   const shape = JSON.parse(json) as FileShape;
@@ -73,7 +76,7 @@ export function describedFile(json: string, imports: readonly DescFile[]): GenFi
     extension: [],
     $typeName: "google.protobuf.FileDescriptorProto",
   };
-  // What describes files to the library that reads them is large itself; it looks at no more than this of one.
+  // The library reads only these fields of a file descriptor; the full descriptor of descriptors is large.
   const registry = createFileRegistry(proto as unknown as FileDescriptorProto, (name) =>
     imports.find((file) => file.proto.name === name),
   );

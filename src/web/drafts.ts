@@ -1,10 +1,10 @@
 /**
- * What is typed into files and not saved: it stays as long as the tab does, wherever one goes on the page, and when the session
- * ends. Whoever signs out leaves nothing.
+ * Unsaved text of files. It is stored until the tab closes, across views and the end of a session. Signing
+ * out deletes it.
  */
 
 export interface FileText {
-  /** Undefined for what is no text. */
+  /** Undefined if the file is not text. */
   readonly text: string | undefined;
   readonly isWhole: boolean;
   readonly etag: string;
@@ -12,31 +12,31 @@ export interface FileText {
 
 export interface Draft {
   readonly typed: string;
-  /** What it was made of. */
+  /** The file that the draft is based on. */
   readonly before: FileText;
 }
 
-/** Whose it is: another user who signs in is not shown it. */
-export interface DraftPlace {
+/** The draft's owner and file: another user who signs in does not see it. */
+export interface DraftKey {
   readonly uid: number;
   readonly path: string;
 }
 
 const drafts = new Map<string, Draft>();
-const keyOf = ({ uid, path }: DraftPlace): string => `${uid} ${path}`;
-/** The browser asks then, in words of its own. */
+const keyOf = ({ uid, path }: DraftKey): string => `${uid} ${path}`;
+/** The browser asks for confirmation with its own text. */
 const ask = (event: BeforeUnloadEvent): void => event.preventDefault();
 
-export function draftAt(place: DraftPlace): Draft | undefined {
+export function draftAt(place: DraftKey): Draft | undefined {
   return drafts.get(keyOf(place));
 }
 
-export function keepDraft(place: DraftPlace, draft: Draft): void {
+export function keepDraft(place: DraftKey, draft: Draft): void {
   drafts.set(keyOf(place), draft);
   addEventListener("beforeunload", ask);
 }
 
-export function dropDraft(place: DraftPlace): void {
+export function dropDraft(place: DraftKey): void {
   drafts.delete(keyOf(place));
   if (drafts.size === 0) removeEventListener("beforeunload", ask);
 }

@@ -1,4 +1,4 @@
-/** A form that sends what was typed: the daemon says what is wrong with it, and what was typed stays. */
+/** A form that sends its values. The daemon reports problems, and the typed values stay. */
 import { useSignal } from "@preact/signals";
 import { useAction } from "./action.ts";
 import { goToFirstProblem, problemsOf, type Problems } from "./problems.ts";
@@ -7,12 +7,12 @@ export interface Form<Draft> {
   readonly draft: Draft;
   readonly set: (change: Partial<Draft>) => void;
   readonly isBusy: boolean;
-  /** What it came to; empty when something was typed since. */
-  readonly said: string;
-  /** What is wrong and is said of no field that is shown. */
+  /** The result; empty after further input. */
+  readonly notice: string;
+  /** Problems that concern no shown field. */
   readonly general: string;
   readonly submit: (event: SubmitEvent) => void;
-  /** For a field of text. @param name in requests, where that is another one */
+  /** Properties of a text field. @param name the field's name in requests, if different */
   readonly of: (
     field: keyof Draft & string,
     name?: string,
@@ -20,8 +20,8 @@ export interface Form<Draft> {
 }
 
 /**
- * @param send sends it; resolves with what is said then
- * @param close is told that it was sent, unless the form is gone by then: there may be another one
+ * @param send sends the form; resolves with the message to show
+ * @param close called after sending, unless the form is unmounted by then: another form may be open
  */
 export function useForm<Draft extends object>(
   initial: Draft,
@@ -30,12 +30,12 @@ export function useForm<Draft extends object>(
 ): Form<Draft> {
   const draft = useSignal(initial);
   const problems = useSignal<Problems>({});
-  const said = useSignal("");
+  const notice = useSignal("");
   const { busy, failure, perform } = useAction();
   const shown = new Set<string>();
   const set = (change: Partial<Draft>): void => {
     draft.value = { ...draft.value, ...change };
-    said.value = "";
+    notice.value = "";
   };
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();
@@ -43,10 +43,10 @@ export function useForm<Draft extends object>(
     if (!form.reportValidity()) return;
     void perform("send", async (signal) => {
       problems.value = {};
-      said.value = "";
+      notice.value = "";
       try {
         const words = await send(draft.value, set, signal);
-        said.value = words;
+        notice.value = words;
         if (!signal.aborted) close?.();
       } catch (error) {
         problems.value = problemsOf(error);
@@ -58,7 +58,7 @@ export function useForm<Draft extends object>(
     draft: draft.value,
     set,
     isBusy: busy !== "",
-    said: said.value,
+    notice: notice.value,
     get general() {
       const elsewhere = Object.entries(problems.value).filter(([field]) => !shown.has(field));
       return [...elsewhere.map(([, problem]) => problem), failure].filter((text) => text !== "").join(" ");

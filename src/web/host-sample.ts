@@ -1,18 +1,40 @@
-/** How the host, or something on it, is doing now. */
+/** Current metrics of the host or of an object on it. */
 import { useSignal } from "@preact/signals";
-import { useEffect } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { SystemMetrics } from "../../gen/svc/v1/monitor_pb.ts";
 import { isUnauthenticated, type Api } from "./api.ts";
 
-/** A sample is taken every few seconds, and a second stream would take a connection from the browser's other tabs. */
+/** Polled, because a second stream would take a connection from the browser's other tabs. */
 const sampleMs = 5_000;
 
-/** The newest sample, for as long as somebody looks; undefined until there is one. */
+/** The newest sample, updated while the page is visible; undefined before the first one. */
 export function useHostSample(api: Api): SystemMetrics | undefined {
-  return useSample((signal) => api.monitor.getSystemMetrics({}, { signal }), [api]);
+  const sampled = useRef<Api | undefined>(undefined);
+  const read = async (signal: AbortSignal): Promise<SystemMetrics> => {
+    if (sampled.current === api) return api.monitor.getSystemMetrics({}, { signal });
+    const sample = await firstSample(api, signal);
+    sampled.current = api;
+    return sample;
+  };
+  return useSample(read, [api]);
 }
 
-/** What `read` says, again and again, for as long as somebody looks. @param deps what it depends on */
+/**
+ * Reads one sample from the stream, which waits for the first sample of a daemon that has just started. `GetSystemMetrics`
+ * fails until then, and the browser logs each failed request as an error.
+ */
+async function firstSample(api: Api, signal: AbortSignal): Promise<SystemMetrics> {
+  const done = new AbortController();
+  const until = AbortSignal.any([signal, done.signal, AbortSignal.timeout(sampleMs)]);
+  try {
+    for await (const sample of api.monitor.streamSystemMetrics({}, { signal: until })) return sample;
+    throw new Error("the stream of system metrics ended without a sample");
+  } finally {
+    done.abort();
+  }
+}
+
+/** The result of `read`, updated while the page is visible. @param deps dependencies of `read` */
 export function useSample<T>(
   read: (signal: AbortSignal) => Promise<T>,
   deps: readonly unknown[],
@@ -27,7 +49,7 @@ export function useSample<T>(
       try {
         sample.value = await read(over.signal);
       } catch (error) {
-        // Whether the daemon answers is said elsewhere.
+        // Other parts of the page report an unresponsive daemon.
         if (isUnauthenticated(error)) over.abort();
       } finally {
         isAsked = false;

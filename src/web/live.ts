@@ -1,34 +1,34 @@
-/** What a view reads once, and again when it is told that it has changed. */
+/** Data of a view, read again after events that change it. */
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { describeError, reasonOf } from "./api.ts";
 import type { NodeView } from "./node-view.ts";
 
-/** What happens in this time is read together. */
-const gatherMs = 100;
+/** Milliseconds: events within this time cause one read. */
+const batchMs = 100;
 
 export interface Live<T> {
-  /** As it was read last; undefined until it was. */
+  /** The last result; undefined before the first. */
   readonly value: T | undefined;
-  /** Why it could not be read; empty when it could. */
+  /** Why the last read failed; empty if it succeeded. */
   readonly failure: string;
-  /** What it needs, such as the container engine, does not answer: that is not the daemon's fault. */
+  /** Whether a dependency of the daemon, such as the container engine, does not respond. */
   readonly isUnavailable: boolean;
-  /** Reads it again. */
-  readonly again: () => void;
+  /** Reads again. */
+  readonly reload: () => void;
 }
 
 /**
- * @param kinds events after which it is another: whole words such as `run.ended`, or what is before their dot
- * @param deps what `read` depends on
- * @param everyMs it is not read more often than this by what happens
+ * @param kinds events that change the data: full kinds such as `run.ended`, or their prefix before the dot
+ * @param deps dependencies of `read`
+ * @param everyMs minimum time between two reads caused by events
  */
 export function useLive<T>(
   node: NodeView,
   kinds: readonly string[],
   read: (signal: AbortSignal) => Promise<T>,
   deps: readonly unknown[],
-  everyMs = gatherMs,
+  everyMs = batchMs,
 ): Live<T> {
   const value = useSignal<T | undefined>(undefined);
   const failure = useSignal("");
@@ -63,17 +63,17 @@ export function useLive<T>(
       isStale = false;
     };
     const later = (): void => {
-      const waitMs = Math.max(gatherMs, readAt + everyMs - performance.now());
+      const waitMs = Math.max(batchMs, readAt + everyMs - performance.now());
       timer ??= setTimeout(() => void readAgain(), waitMs);
     };
-    const told = node.listen(({ kind }) => {
-      // What could not be read while the daemon was away is read as soon as it is back.
+    const subscription = node.listen(({ kind }) => {
+      // Failed reads are repeated as soon as the daemon responds again.
       if (kind === "begin" && failure.value !== "") later();
       if (kind === "reset" || kinds.includes(kind) || kinds.includes(kind.split(".", 1).join(""))) later();
     });
     void readAgain();
     return () => {
-      told[Symbol.dispose]();
+      subscription[Symbol.dispose]();
       clearTimeout(timer);
       over.abort();
     };
@@ -82,6 +82,6 @@ export function useLive<T>(
     value: value.value,
     failure: failure.value,
     isUnavailable: isUnavailable.value,
-    again: () => (asked.value += 1),
+    reload: () => (asked.value += 1),
   };
 }

@@ -1,17 +1,17 @@
-/** An app's log, line by line. */
+/** An app's log as blocks of lines. */
 import { signal, type ReadonlySignal } from "@preact/signals";
 import { describeError, type Api } from "./api.ts";
-import { connectConsole, type ConsoleSaid } from "./console-connection.ts";
+import { connectConsole, type ConsoleMessage } from "./console-connection.ts";
 import { plainLine } from "./plain-text.ts";
 import { texts } from "./texts.ts";
 import { formatBytes } from "./units.ts";
 
-/** Lines in a block: what is shown of a log grows block by block, and a block that is full stays as it is. */
+/** Lines per block. Full blocks never change, so only the last block is rendered again. */
 export const linesPerBlock = 100;
 const maxBlocks = 100;
 
 export interface LogBlock {
-  /** Counts up, for as long as the log is open. */
+  /** Increases while the log is open. */
   readonly number: number;
   readonly lines: readonly string[];
 }
@@ -20,7 +20,7 @@ export class LogLines {
   readonly #blocks = signal<readonly LogBlock[]>([]);
   readonly blocks: ReadonlySignal<readonly LogBlock[]> = this.#blocks;
   readonly #end = signal<string | undefined>(undefined);
-  /** Why no more comes: undefined while more may come. */
+  /** Why the log has ended; undefined while it continues. */
   readonly end: ReadonlySignal<string | undefined> = this.#end;
   readonly #decoder = new TextDecoder();
   readonly #over = new AbortController();
@@ -38,24 +38,24 @@ export class LogLines {
   }
 
   async #open(api: Api, appId: string): Promise<void> {
-    const hears = {
+    const handlers = {
       data: (bytes: Uint8Array) => this.#print(this.#decoder.decode(bytes, { stream: true })),
-      said: (said: ConsoleSaid) => this.#hear(said),
+      notice: (notice: ConsoleMessage) => this.#onMessage(notice),
       closed: () => void (this.#end.value ??= texts.log.ended),
     };
-    await connectConsole(api, appId, { session: "logs" }, hears, this.#over.signal);
+    await connectConsole(api, appId, { session: "logs" }, handlers, this.#over.signal);
   }
 
-  #hear(said: ConsoleSaid): void {
-    if (said.type === "gap") this.#print(`\n${texts.log.left(formatBytes(said.bytes))}\n`);
-    else if (said.type === "error") this.#end.value = said.error;
+  #onMessage(notice: ConsoleMessage): void {
+    if (notice.type === "gap") this.#print(`\n${texts.log.left(formatBytes(notice.bytes))}\n`);
+    else if (notice.type === "error") this.#end.value = notice.error;
   }
 
   #print(text: string): void {
     const lines = (this.#rest + text).split("\n");
     this.#rest = lines.pop() ?? "";
     if (lines.length === 0) return;
-    // A flood is shown once a frame.
+    // Many lines are rendered together, once per frame.
     if (this.#waiting.length === 0) requestAnimationFrame(() => this.#flush());
     for (const line of lines) this.#waiting.push(plainLine(line));
     const most = linesPerBlock * maxBlocks;

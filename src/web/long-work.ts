@@ -1,50 +1,65 @@
-/** Work that tells of its steps as it goes on, and may ask for a yes before it begins: an install, an upgrade, a backup. */
+/**
+ * An operation that the daemon runs and this page follows, such as an install, an upgrade or a backup. It may
+ * require consent first.
+ */
 import { signal, type ReadonlySignal } from "@preact/signals";
 import { useLayoutEffect, useMemo, useRef } from "preact/hooks";
-import type { Progress } from "../../gen/svc/v1/app_pb.ts";
+import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import type { Ambiguous, LicenseRequired } from "../../gen/svc/v1/error_pb.ts";
+import type { Operation } from "../../gen/svc/v1/operation_pb.ts";
 import { describeError, isCanceled, payloadOf } from "./api.ts";
+import type { Operations, Step } from "./operations.ts";
 import { texts } from "./texts.ts";
 
-const mostSteps = 100;
+const maxSteps = 100;
 
-/** What the daemon wants to know before it goes on. */
+/** A question of the daemon before it continues. */
 export type Question =
   | { readonly kind: "accept"; readonly of: LicenseRequired }
   | { readonly kind: "choose"; readonly of: Ambiguous };
 
-/** What was said yes to: each for itself, and for one piece of work only. */
+/** The user's consents, each separate and valid for one operation. */
 export interface Accepted {
   readonly licenseAck: boolean;
   readonly permissionsAck: boolean;
 }
 
-type Told<Result> = { case: "progress"; value: Progress } | { case: undefined; value?: undefined } | Result;
-
-/** Begins the work, with what was accepted; what the stream ends with is its result. */
-export type Begin<Result> = (
+/** Starts the work with the given consents, and returns its operation. */
+export type Begin = (
   accepted: Accepted,
   signal: AbortSignal,
-) => AsyncIterable<{ event: Told<Result> }>;
+) => Promise<{ readonly detached?: Operation | undefined }>;
 
 const nothing: Accepted = { licenseAck: false, permissionsAck: false };
 
-export class LongWork<Result extends { case: string; value: unknown }> {
-  readonly #begin: Begin<Result>;
-  readonly #onResult: (result: Result) => unknown;
-  readonly #steps = signal<readonly Progress[]>([]);
-  /** In order; the last one goes on, for as long as the work is busy. */
-  readonly steps: ReadonlySignal<readonly Progress[]> = this.#steps;
+export class LongWork<S extends DescMessage = DescMessage> {
+  readonly #operations: Operations;
+  readonly #schema: S;
+  readonly #begin: Begin;
+  readonly #onResult: (result: MessageShape<S>) => unknown;
+  readonly #steps = signal<readonly Step[]>([]);
+  /** In order; the last one is current while the work is busy. */
+  readonly steps: ReadonlySignal<readonly Step[]> = this.#steps;
   readonly #question = signal<Question | undefined>(undefined);
   readonly question: ReadonlySignal<Question | undefined> = this.#question;
   readonly #failure = signal("");
-  /** Empty when nothing failed. */
+  /** Empty if nothing failed. */
   readonly failure: ReadonlySignal<string> = this.#failure;
   readonly #over = signal<AbortController | undefined>(undefined);
   #accepted = nothing;
   #isGone = false;
+  /** ID of the followed operation; empty for none. */
+  #operationId = "";
 
-  constructor(begin: Begin<Result>, onResult: (result: Result) => unknown) {
+  /** @param schema what the method returns */
+  constructor(
+    operations: Operations,
+    schema: S,
+    begin: Begin,
+    onResult: (result: MessageShape<S>) => unknown,
+  ) {
+    this.#operations = operations;
+    this.#schema = schema;
     this.#begin = begin;
     this.#onResult = onResult;
   }
@@ -53,19 +68,20 @@ export class LongWork<Result extends { case: string; value: unknown }> {
     return this.#over.value !== undefined;
   }
 
-  /** The daemon cancels what nobody waits for any more. */
-  cancel(): void {
+  /** Cancels the work itself. */
+  async cancel(): Promise<void> {
+    if (this.#operationId === "") this.#over.peek()?.abort();
+    else await this.#operations.cancel(this.#operationId);
+  }
+
+  /** Stops following; the daemon continues the work. No work can be started afterwards. */
+  leave(): void {
+    this.#isGone = true;
     this.#over.peek()?.abort();
   }
 
-  /** Nobody looks at it any more: what goes on ends, and nothing begins after that. */
-  leave(): void {
-    this.#isGone = true;
-    this.cancel();
-  }
-
-  /** One at a time: false, and it says so, while it goes on. */
-  mayBegin(): boolean {
+  /** Whether work may start. While other work runs, returns false and sets the failure message. */
+  mayStart(): boolean {
     if (this.#isGone) return false;
     if (this.#over.peek() === undefined) return true;
     this.#failure.value = texts.work.busy;
@@ -73,76 +89,82 @@ export class LongWork<Result extends { case: string; value: unknown }> {
   }
 
   async run(): Promise<void> {
-    if (!this.mayBegin()) return;
+    if (!this.mayStart()) return;
     this.#accepted = nothing;
-    await this.again();
+    await this.runAgain();
   }
 
-  /** With a yes to what was asked. */
+  /** Runs again with the requested consents. */
   async accept({ licenses, permissions }: LicenseRequired): Promise<void> {
     this.#accepted = {
       licenseAck: this.#accepted.licenseAck || licenses.length > 0,
       permissionsAck: this.#accepted.permissionsAck || permissions.length > 0,
     };
-    await this.again();
+    await this.runAgain();
   }
 
-  /** With what was accepted before. */
-  async again(): Promise<void> {
-    if (!this.mayBegin()) return;
+  /** Runs again with the earlier consents. */
+  async runAgain(): Promise<void> {
+    if (!this.mayStart()) return;
     const over = new AbortController();
     this.#over.value = over;
     this.#question.value = undefined;
     this.#failure.value = "";
     this.#steps.value = [];
     try {
-      for await (const { event } of this.#begin(this.#accepted, over.signal)) {
-        if (event.case === "progress") this.#take(event.value as Progress);
-        else if (event.case !== undefined) await this.#onResult(event as Result);
-      }
+      const response = await this.#begin(this.#accepted, over.signal);
+      this.#operationId = response.detached?.id ?? "";
+      const take = (step: Step): void => this.#take(step);
+      const result = await this.#operations.finish(response, this.#schema, over.signal, take);
+      await this.#onResult(result);
     } catch (error) {
       const asked = questionOf(error);
       if (asked === undefined || isAnswered(asked, this.#accepted))
-        this.#failure.value =
-          over.signal.aborted && isCanceled(error) ? texts.work.cancelled : describeError(error);
+        this.#failure.value = isCanceled(error) ? texts.work.cancelled : describeError(error);
       else this.#question.value = asked;
     } finally {
+      this.#operationId = "";
       this.#over.value = undefined;
       if (this.#failure.value === texts.work.busy) this.#failure.value = "";
     }
   }
 
-  /** A step that only got further stays one. */
-  #take(progress: Progress): void {
+  /** Further progress of the same step replaces its entry. */
+  #take(progress: Step): void {
     const before = this.#steps.value;
     const last = before.at(-1);
     const isSame = last?.step === progress.step && (last.message === progress.message || isMeasured(last));
-    this.#steps.value = [...(isSame ? before.slice(0, -1) : before), progress].slice(-mostSteps);
+    this.#steps.value = [...(isSame ? before.slice(0, -1) : before), progress].slice(-maxSteps);
   }
 }
 
-/** For as long as the view is there that shows it: whoever leaves cancels it, and begins nothing any more. */
-export function useLongWork<Result extends { case: string; value: unknown }>(
-  begin: Begin<Result>,
-  onResult: (result: Result) => unknown,
-): LongWork<Result> {
+/** Follows work while its view is mounted. */
+export function useLongWork<S extends DescMessage>(
+  operations: Operations,
+  schema: S,
+  begin: Begin,
+  onResult: (result: MessageShape<S>) => unknown,
+): LongWork<S> {
   const latest = useRef({ begin, onResult });
   latest.current = { begin, onResult };
   const work = useMemo(
     () =>
-      new LongWork<Result>(
+      new LongWork(
+        operations,
+        schema,
         (accepted, signal) => latest.current.begin(accepted, signal),
         (result) => latest.current.onResult(result),
       ),
     [],
   );
-  // As the view goes: other effects end once the browser has painted, which an answer does not wait for.
+  // A layout effect: other effects are cleaned up only after painting, when a response may already have
+  // arrived.
   useLayoutEffect(() => () => work.leave(), [work]);
   return work;
 }
 
-/** It is known how much there is to do. */
-export function isMeasured({ doneBytes, totalBytes }: Progress): boolean {
+/** Whether the total amount is known. */
+export function isMeasured({ doneBytes, totalBytes }: Step): boolean {
   return doneBytes !== undefined && totalBytes !== undefined && totalBytes > 0n;
 }
 
@@ -152,7 +174,7 @@ function questionOf(error: unknown): Question | undefined {
   return payload?.case === "ambiguous" ? { kind: "choose", of: payload.value } : undefined;
 }
 
-/** What was accepted and is asked for all the same would be asked for again and again. */
+/** If the daemon still requires what was accepted, asking again would loop. */
 function isAnswered(question: Question, { licenseAck, permissionsAck }: Accepted): boolean {
   if (question.kind === "choose") return false;
   const { licenses, permissions } = question.of;

@@ -1,73 +1,77 @@
-/** What this tab knows of the node, kept live by one stream of events: browsers have six connections for all tabs. */
+/** The node's state in this tab, updated by one event stream: browsers have six connections for all tabs. */
 import { signal, type ReadonlySignal } from "@preact/signals";
 import { create } from "@bufbuild/protobuf";
 import type { App } from "../../gen/svc/v1/app_pb.ts";
 import type { GetStatusResponse } from "../../gen/svc/v1/daemon_pb.ts";
 import { StreamEventsRequestSchema, type Event } from "../../gen/svc/v1/event_pb.ts";
+import { OperationService } from "../../gen/svc/v1/operation_pb.ts";
 import { isNotFound, isUnauthenticated, type Api } from "./api.ts";
+import { Operations } from "./operations.ts";
 
 export type Connection = "connecting" | "live" | "lost";
 
-/** No daemon has it, so that the first stream begins with a `reset`: then everything is read. */
+/** A cursor that no daemon knows, so that the first stream starts with a `reset` and everything is read. */
 const noCursor = "000000000000-0";
-/** What happens in this time is read together. */
-const gatherMs = 50;
-/** More apps than this are read as a list. */
-const mostSingle = 8;
+/** Milliseconds: changes within this time cause one read. */
+const batchMs = 50;
+/** If more apps have changed, the whole list is read. */
+const maxSingleReads = 8;
 const firstRetryMs = 500;
 const lastRetryMs = 5_000;
-/** How often it is asked for a sign of life, and how long that may take. */
-const pulseMs = 5_000;
-const patienceMs = 5_000;
+/** Interval and timeout of the health probe, in milliseconds. */
+const probeIntervalMs = 5_000;
+const probeTimeoutMs = 5_000;
 
 export class NodeView {
   readonly #api: Api;
   readonly #onEnd: (error: unknown) => void;
   readonly #over = new AbortController();
   readonly #apps = signal<ReadonlyMap<string, App> | undefined>(undefined);
-  /** By id; undefined until they are known. */
+  /** By ID; undefined before the first read. */
   readonly apps: ReadonlySignal<ReadonlyMap<string, App> | undefined> = this.#apps;
   readonly #status = signal<GetStatusResponse | undefined>(undefined);
   readonly status: ReadonlySignal<GetStatusResponse | undefined> = this.#status;
   readonly #connection = signal<Connection>("connecting");
   readonly connection: ReadonlySignal<Connection> = this.#connection;
-  /** Apps that changed and were not read since; undefined: everything. */
+  /** Apps that have changed since the last read; undefined: all. */
   #stale: Set<string> | undefined = new Set();
   #isReading = false;
-  /** The stream is there: without it nothing that was read is live. */
+  /** Whether the event stream is connected; without it, data may be outdated. */
   #isFollowed = false;
-  /** Ends what goes over the connection now. */
+  /** Aborts the calls of the current connection. */
   #connected = new AbortController();
   #isAsked = false;
   readonly #listeners = new Set<(event: Event) => void>();
+  readonly operations: Operations;
 
-  /** @param onEnd hears why the session is over */
+  /** @param onEnd called with the reason when the session ends */
   constructor(api: Api, onEnd: (error: unknown) => void) {
     this.#api = api;
     this.#onEnd = onEnd;
+    this.operations = new Operations(api.client(OperationService));
     void this.#follow();
     const { signal } = this.#over;
-    const ask = (): void => void this.#askForLife();
-    const timer = setInterval(ask, pulseMs);
+    const ask = (): void => void this.#probe();
+    const timer = setInterval(ask, probeIntervalMs);
     signal.addEventListener("abort", () => clearInterval(timer));
-    // Whoever comes back to it wants to know at once.
+    // Probes at once when the user returns to the tab.
     document.addEventListener("visibilitychange", ask, { signal });
   }
 
-  /** Calls `listener` with everything that the stream tells, a `reset` among it. */
+  /** Calls `listener` with every event of the stream, including `reset`. */
   listen(listener: (event: Event) => void): Disposable {
     const entry = (event: Event): void => listener(event);
     this.#listeners.add(entry);
     return { [Symbol.dispose]: () => void this.#listeners.delete(entry) };
   }
 
-  /** Nothing is read any more either: what waits would be refused once the session is over. */
+  /** Also stops reading: pending reads would fail once the session has ended. */
   close(): void {
     this.#over.abort();
     this.#api.dropReads();
   }
 
-  /** Ends with the session: what breaks otherwise is begun again. */
+  /** Runs until the session ends, and reconnects after other failures. */
   async #follow(): Promise<void> {
     let retryMs = firstRetryMs;
     let after = noCursor;
@@ -75,8 +79,8 @@ export class NodeView {
       const connected = new AbortController();
       this.#connected = connected;
       const signal = this.#untilLost();
-      // A stream tells something at once: a connection that hangs does not, although others may go.
-      const late = setTimeout(() => connected.abort(), patienceMs);
+      // A working stream sends an event at once. A silent connection hangs, even if others work.
+      const late = setTimeout(() => connected.abort(), probeTimeoutMs);
       try {
         const request = create(StreamEventsRequestSchema, { after });
         for await (const event of this.#api.events.streamEvents(request, { signal })) {
@@ -98,20 +102,25 @@ export class NodeView {
       }
       this.#isFollowed = false;
       this.#connection.value = "lost";
+      this.#api.loseConnection();
       await new Promise((resolve) => setTimeout(resolve, retryMs));
       retryMs = Math.min(2 * retryMs, lastRetryMs);
     }
   }
 
-  /** A machine that slept, a tunnel that is stuck and a daemon that hangs end no stream: it would look live for ever. */
-  async #askForLife(): Promise<void> {
+  /**
+   * A suspended host, a stuck tunnel and an unresponsive daemon do not close the stream, so the page would
+   * look live forever.
+   */
+  async #probe(): Promise<void> {
     if (document.hidden || this.#isAsked) return;
     this.#isAsked = true;
     const connected = this.#connected;
     try {
-      await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(patienceMs) });
+      await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(probeTimeoutMs) });
     } catch {
       connected.abort();
+      this.#api.loseConnection();
       this.#api.dropReads();
     } finally {
       this.#isAsked = false;
@@ -119,7 +128,9 @@ export class NodeView {
   }
 
   #take({ kind, appId }: Event): void {
-    // The daemon is there again; what was not read while it was not is still stale.
+    if (kind === "reset" || kind === "operation.started" || kind === "operation.finished")
+      void this.operations.read(this.#over.signal);
+    // The daemon responds again; apps that could not be read before are still stale.
     if (kind === "begin" && this.#stale?.size === 0) {
       this.#connection.value = "live";
       return;
@@ -135,17 +146,17 @@ export class NodeView {
     if (!this.#isReading) void this.#read();
   }
 
-  /** Until nothing is stale. */
+  /** Reads until nothing is stale. */
   async #read(): Promise<void> {
     this.#isReading = true;
     try {
       for (;;) {
-        // Whoever sees nothing yet waits for nothing.
-        if (this.#apps.value !== undefined) await new Promise((resolve) => setTimeout(resolve, gatherMs));
+        // The first read does not wait.
+        if (this.#apps.value !== undefined) await new Promise((resolve) => setTimeout(resolve, batchMs));
         const stale = this.#stale;
         if (this.#isOver() || stale?.size === 0) return;
         this.#stale = new Set();
-        await (stale === undefined || stale.size > mostSingle ? this.#readAll() : this.#readSome(stale));
+        await (stale === undefined || stale.size > maxSingleReads ? this.#readAll() : this.#readSome(stale));
         if (this.#isFollowed) this.#connection.value = "live";
       }
     } catch (error) {

@@ -1,17 +1,17 @@
-/** What the daemon says of the fields of a request. */
+/** The daemon's messages about fields of a request. */
 import { describeError, payloadOf } from "./api.ts";
 
 export type Problems = Readonly<Record<string, string>>;
 
-/** By field, in JSON names such as `action.url`; what is about none is under the empty name. */
+/** By field, in JSON names such as `action.url`; general problems have the empty name. */
 export function problemsOf(error: unknown): Problems {
   const payload = payloadOf(error);
   if (payload?.case !== "invalidRequest") return { "": describeError(error) };
   return Object.fromEntries(payload.value.violations.map(({ field, description }) => [field, description]));
 }
 
-/** Goes to the first field that something is said of: it may be out of sight of whoever pressed the button. */
+/** Focuses the first field with a problem, which may be outside of the visible area. */
 export function goToFirstProblem(form: HTMLFormElement): void {
-  // By then it is drawn.
+  // After rendering.
   setTimeout(() => form.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
 }

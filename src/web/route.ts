@@ -1,4 +1,4 @@
-/** Which view is shown: it stands in the fragment, which the daemon never sees. */
+/** The shown view, taken from the URL fragment, which the daemon never receives. */
 import { signal } from "@preact/signals";
 
 /** The first word of the fragment, in the order of the navigation. */
@@ -17,29 +17,34 @@ export const viewNames = [
 
 export type ViewName = (typeof viewNames)[number];
 
+/** `notFound`: no view has the address. */
+export type ShownView = ViewName | "notFound";
+
 /** The entry of the navigation that a view belongs to. */
-export function entryOf(view: ViewName): ViewName {
+export function entryOf(view: ShownView): ShownView {
   return view === "install" ? "apps" : view;
 }
 
 export interface Route {
-  readonly view: ViewName;
-  /** What stands behind the view's name, such as the id of an app. */
+  readonly view: ShownView;
+  /** Path segments after the view's name, such as the ID of an app. */
   readonly args: readonly string[];
+  /** As in the address. */
+  readonly fragment: string;
 }
 
-export const route = signal<Route>({ view: "overview", args: [] });
+export const route = signal<Route>({ view: "overview", args: [], fragment: "" });
 
 export function pathTo(view: ViewName, ...args: readonly string[]): string {
   return `#/${[view, ...args].map(encodeURIComponent).join("/")}`;
 }
 
-/** What one signs in with, which comes in the place of a view: undefined for a view. */
+/** The sign-in code in a fragment; undefined if the fragment names a view. */
 export function codeIn(fragment: string): string | undefined {
   return /^#code=(svco_[\w-]+)$/.exec(fragment)?.[1];
 }
 
-/** Follows the address from now on. */
+/** Updates the route whenever the address changes. */
 export function startRouting(): void {
   const read = (): void => {
     if (codeIn(location.hash) === undefined) route.value = routeAt(location.hash);
@@ -49,11 +54,13 @@ export function startRouting(): void {
 }
 
 function routeAt(fragment: string): Route {
+  const isStart = ["", "#", "#/"].includes(fragment);
   const [, first, ...rest] = fragment.split("/");
-  const view = viewNames.find((name) => name === first) ?? "overview";
+  const view = isStart ? "overview" : viewNames.find((name) => name === first);
   try {
-    return { view, args: rest.filter((arg) => arg !== "").map(decodeURIComponent) };
+    const args = rest.filter((arg) => arg !== "").map(decodeURIComponent);
+    return { view: view ?? "notFound", args, fragment };
   } catch {
-    return { view, args: [] };
+    return { view: "notFound", args: [], fragment };
   }
 }

@@ -1,11 +1,11 @@
-/** Lets the browser keep bytes as a file. */
+/** Saves bytes as a file in the browser. */
 
-/** What is held in the tab itself; the browser puts blobs that are large on the disk. */
+/** Bytes held in the tab's memory; browsers store large blobs on disk. */
 const heldBytes = 8 * 1024 * 1024;
 
 /**
- * @param pieces in order, each of the content of one message
- * @param name as it is suggested
+ * @param pieces in order, each the content of one message
+ * @param name suggested file name
  */
 export async function saveFile(
   pieces: AsyncIterable<{ readonly content?: { readonly data: Uint8Array } | undefined }>,
@@ -21,7 +21,7 @@ export async function saveFile(
   };
   for await (const { content } of pieces) {
     if (content === undefined) continue;
-    // A Blob takes what no other thread can change meanwhile.
+    // A Blob accepts only memory that other threads cannot change.
     parts.push(content.data as Uint8Array<ArrayBuffer>);
     held += content.data.length;
     if (held >= heldBytes) handOver();
@@ -32,6 +32,6 @@ export async function saveFile(
   link.href = url;
   link.download = name;
   link.click();
-  // The browser has taken it by the next turn.
+  // By the next task, the browser has started the download.
   setTimeout(() => URL.revokeObjectURL(url));
 }

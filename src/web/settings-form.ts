@@ -7,7 +7,7 @@ import { texts } from "./texts.ts";
 
 export type FieldKind = "text" | "number" | "boolean" | "choice" | "secret" | "json";
 
-/** What was typed into each field. */
+/** The typed value of each field. */
 export type Draft = Readonly<Record<string, string | boolean>>;
 
 export interface Field {
@@ -15,7 +15,7 @@ export interface Field {
   readonly kind: FieldKind;
   readonly description: string;
   readonly isRequired: boolean;
-  /** As text; empty where there is none. */
+  /** As text; empty for none. */
   readonly defaultText: string;
   readonly choices: readonly string[];
   readonly bounds: {
@@ -24,14 +24,14 @@ export interface Field {
     readonly step?: number;
     readonly maxLength?: number;
   };
-  /** As it stands now. */
+  /** The current value. */
   readonly value: string | boolean;
-  /** A secret that was chosen; it is never shown. */
-  readonly isKept: boolean;
+  /** Whether a secret is set; it is never shown. */
+  readonly isStored: boolean;
 }
 
-/** What stands for a secret that was chosen, in answers and in requests. */
-const kept = "***";
+/** Stands for a stored secret in responses and requests. */
+const secretMask = "***";
 
 export function fieldsOf(settings: AppSettings): Field[] {
   const schema = objectOf(settings.schema && toJson(ValueSchema, settings.schema));
@@ -43,10 +43,10 @@ export function fieldsOf(settings: AppSettings): Field[] {
 
 function fieldOf(key: string, schema: JsonObject, value: JsonValue | undefined, isRequired: boolean): Field {
   const kind = kindOf(schema);
-  const isKept = kind === "secret" && value === kept;
-  const shown = isKept ? "" : textOf(kind, value);
+  const isStored = kind === "secret" && value === secretMask;
+  const shown = isStored ? "" : textOf(kind, value);
   return {
-    ...{ key, kind, isKept, isRequired },
+    ...{ key, kind, isStored, isRequired },
     description: [schema["title"], schema["description"]]
       .filter((text) => typeof text === "string")
       .join(": "),
@@ -65,7 +65,7 @@ function kindOf({ type, writeOnly, enum: choices }: JsonObject): FieldKind {
   return type === "string" ? "text" : "json";
 }
 
-/** Patterns are the daemon's to check: an author's may take for ever. */
+/** Only the daemon checks patterns: a package author's pattern may take forever. */
 function boundsOf(kind: FieldKind, schema: JsonObject): Field["bounds"] {
   const { minimum: min, maximum: max, maxLength, type } = schema;
   if (kind === "number") {
@@ -79,8 +79,8 @@ function boundsOf(kind: FieldKind, schema: JsonObject): Field["bounds"] {
 }
 
 /**
- * The values to be written: those that are not the package's defaults, so that a later default counts.
- * @throws SyntaxError for a field of JSON that is none
+ * The values to store: only those that differ from the package's defaults, so that a later default applies.
+ * @throws SyntaxError for a JSON field that is not valid JSON
  */
 export function chosenValues(settings: AppSettings, draft: Draft): JsonObject {
   const schema = objectOf(settings.schema && toJson(ValueSchema, settings.schema));
@@ -94,15 +94,15 @@ export function chosenValues(settings: AppSettings, draft: Draft): JsonObject {
   return chosen;
 }
 
-function valueOf({ kind, isKept }: Field, typed: string | boolean): JsonValue | undefined {
+function valueOf({ kind, isStored }: Field, typed: string | boolean): JsonValue | undefined {
   if (typeof typed === "boolean") return typed;
-  if (kind === "secret") return typed === "" ? (isKept ? kept : undefined) : typed;
+  if (kind === "secret") return typed === "" ? (isStored ? secretMask : undefined) : typed;
   if (typed === "" && kind !== "text") return undefined;
   if (kind === "number") return Number(typed);
   return kind === "json" ? (JSON.parse(typed) as JsonValue) : typed;
 }
 
-/** What an upgrade changed of what can be set, a line each. */
+/** Changes of the available settings after an upgrade, one line each. */
 export function settingChanges(before: AppSettings, now: AppSettings): string[] {
   const { newSetting, goneSetting, otherDefault } = texts.settings;
   const [old, fresh] = [before, now].map((of) => new Map(fieldsOf(of).map((field) => [field.key, field])));
@@ -121,13 +121,13 @@ export function settingChanges(before: AppSettings, now: AppSettings): string[] 
   ];
 }
 
-/** What is wrong with fields, by key; what is about none is under the empty key. */
+/** Problems of fields by key; general problems have the empty key. */
 export function settingProblemsOf(error: unknown): Problems {
   if (error instanceof SyntaxError) return { "": texts.settings.notJson };
   return Object.fromEntries(Object.entries(problemsOf(error)).map(([field, text]) => [keyOf(field), text]));
 }
 
-/** `values.port` and `values["a key"]` are of the keys `port` and `a key`. */
+/** Extracts `port` from `values.port`, and `a key` from `values["a key"]`. */
 function keyOf(field: string): string {
   const [, plain, quoted] = /^values(?:\.([^.[]+)|\[("(?:[^"\\]|\\.)*")\])/.exec(field) ?? [];
   return plain ?? (quoted === undefined ? "" : (JSON.parse(quoted) as string));

@@ -1,4 +1,4 @@
-/** Names that were typed with commas between them. */
+/** Splits a comma-separated list of names. */
 export function namesIn(text: string): string[] {
   return text
     .split(",")

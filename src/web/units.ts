@@ -1,4 +1,4 @@
-/** Figures for people. */
+/** Formats numbers for people. */
 
 const byteUnits = ["B", "KiB", "MiB", "GiB", "TiB", "PiB"];
 
@@ -12,7 +12,7 @@ export function formatBytes(bytes: bigint | number): string {
   return `${value.toFixed(unit === 0 || value >= 100 ? 0 : 1)} ${byteUnits[unit] ?? ""}`;
 }
 
-/** Of bytes in a second; empty where it is not known. */
+/** Bytes per second; empty if unknown. */
 export function formatRate(bytes: number | undefined): string {
   return bytes === undefined ? "" : `${formatBytes(bytes)}/s`;
 }

@@ -1,6 +1,9 @@
-/** Files go up over REST: browsers cannot stream a request of Connect, and tell how far it is here alone. */
+/**
+ * Uploads files over REST: browsers cannot stream Connect requests, and report upload progress only for
+ * XMLHttpRequest.
+ */
 import { sentence } from "./plain-text.ts";
-import { ToldError } from "./told-error.ts";
+import { UserFacingError } from "./user-facing-error.ts";
 import { texts } from "./texts.ts";
 
 export interface UploadOptions {
@@ -8,15 +11,15 @@ export interface UploadOptions {
   readonly path: string;
   readonly name?: string;
   readonly overwrite?: boolean;
-  /** The entity tag that the file must have still. */
+  /** The entity tag that the file must still have. */
   readonly ifMatch?: string;
   readonly signal?: AbortSignal;
   /** @param share 0 to 100 */
   readonly onProgress?: (share: number) => void;
 }
 
-/** Why an upload was refused, in words for people. */
-export class UploadError extends ToldError {
+/** Why an upload was rejected, as a message for users. */
+export class UploadError extends UserFacingError {
   readonly reason: string;
 
   constructor(reason: string, message: string) {
@@ -27,37 +30,48 @@ export class UploadError extends ToldError {
 
 export type Upload = (content: Blob | string, options: UploadOptions) => Promise<void>;
 
-/** @param token kept in the closure alone */
-export function createUpload(token: string): Upload {
+/**
+ * @param credential returns the value of the `authorization` header
+ * @param onUnanswered called if the response is missing, or not the daemon's
+ */
+export function createUpload(credential: () => string, onUnanswered: () => void): Upload {
   return (content, { path, name = "", overwrite = false, ifMatch, signal, onProgress }) =>
     new Promise((resolve, reject) => {
       const query = new URLSearchParams({ path, name, overwrite: String(overwrite) });
       const request = new XMLHttpRequest();
       request.open("PUT", `/v1/files/content?${query.toString()}`);
-      request.setRequestHeader("authorization", `Bearer ${token}`);
+      request.setRequestHeader("authorization", credential());
       request.setRequestHeader("content-type", "application/octet-stream");
       if (ifMatch !== undefined) request.setRequestHeader("if-match", ifMatch);
       request.upload.addEventListener("progress", ({ loaded, total }) =>
         onProgress?.((loaded / total) * 100),
       );
       request.addEventListener("load", () => {
-        if (request.status < 300) resolve();
-        else reject(refusalOf(request.responseText));
+        if (request.status < 300) {
+          resolve();
+          return;
+        }
+        const refusal = refusalOf(request.responseText);
+        if (refusal.reason === "") onUnanswered();
+        reject(refusal);
       });
-      request.addEventListener("error", () => reject(new UploadError("", texts.unanswered)));
+      request.addEventListener("error", () => {
+        onUnanswered();
+        reject(new UploadError("", texts.unanswered));
+      });
       request.addEventListener("abort", () => reject(new DOMException("canceled", "AbortError")));
       signal?.addEventListener("abort", () => request.abort());
       request.send(content);
     });
 }
 
-/** @param body JSON of an error as REST answers it */
+/** @param body a REST error as JSON */
 function refusalOf(body: string): UploadError {
   try {
     const { error, reason } = JSON.parse(body) as { error?: unknown; reason?: unknown };
     if (typeof error === "string" && typeof reason === "string") return new UploadError(reason, error);
   } catch {
-    // It did not come from the daemon.
+    // Not an error of the daemon.
   }
   return new UploadError("", texts.unanswered);
 }

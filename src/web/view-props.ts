@@ -1,10 +1,10 @@
 import type { Api } from "./api.ts";
 import type { NodeView } from "./node-view.ts";
 
-/** What every view gets. */
+/** Properties of every view. */
 export interface ViewProps {
   readonly api: Api;
   readonly node: NodeView;
-  /** What stands in the address behind the view's name. */
+  /** Path segments after the view's name in the address. */
   readonly args: readonly string[];
 }

@@ -1,15 +1,16 @@
-/** Every view of the page, by the name that it has in the address. */
+/** Every view of the page, by its name in the address. */
 import type { JSX } from "preact";
 import { lazily } from "./parts/lazily.tsx";
-import type { ViewName } from "./route.ts";
+import type { ShownView } from "./route.ts";
 import type { ViewProps } from "./view-props.ts";
 import { AppView } from "./views/app.tsx";
 import { AppsView } from "./views/apps.tsx";
 import { InstallView } from "./views/install.tsx";
+import { NotFoundView } from "./views/not-found.tsx";
 import { OverviewView } from "./views/overview.tsx";
 
-/** What is not looked at first comes by `lazily`. */
-export const views: Readonly<Record<ViewName, (props: ViewProps) => JSX.Element>> = {
+/** Views that are rarely opened first are loaded with `lazily`. */
+export const views: Readonly<Record<ShownView, (props: ViewProps) => JSX.Element>> = {
   overview: OverviewView,
   apps: ({ api, node, args: [id] }) =>
     id === undefined ? <AppsView node={node} /> : <AppView key={id} api={api} node={node} id={id} />,
@@ -21,4 +22,5 @@ export const views: Readonly<Record<ViewName, (props: ViewProps) => JSX.Element>
   host: lazily(() => import("./views/host/host.tsx"), "HostView"),
   sources: lazily(() => import("./views/sources/sources.tsx"), "SourcesView"),
   access: lazily(() => import("./views/access/access.tsx"), "AccessView"),
+  notFound: NotFoundView,
 };

@@ -1,14 +1,14 @@
-/** Apps are read again when one was written, by whomever, and not before. */
+/** Apps are read again after a write by any process, and not before. */
 import assert from "node:assert/strict";
 import test from "ava";
-import { AppRegistry } from "../../src/apps/app-registry.ts";
-import { deleteApp, insertApp, patchApp } from "../../src/apps/app-record.ts";
+import { AppRegistry } from "../../src/apps/records/app-registry.ts";
+import { deleteApp, insertApp, patchApp } from "../../src/apps/records/app-record.ts";
 import type { Store } from "../../src/store/store.ts";
 import { openStore, put, temporaryStore } from "../store/support/temporary-store.ts";
 import { eventually } from "../support/eventually.ts";
 import { newApp } from "../support/many-apps.ts";
 
-/** A store that keeps count of the looks at all apps. */
+/** A store that counts the reads of all apps. */
 function counted(store: Store): { store: Store; looks: () => number } {
   let looks = 0;
   const proxy = new Proxy(store, {
@@ -26,7 +26,7 @@ function counted(store: Store): { store: Store; looks: () => number } {
   return { store: proxy, looks: () => looks };
 }
 
-test("a commit that writes no app costs no look at all of them", async (t) => {
+test("a commit that writes no app causes no read of all apps", async (t) => {
   await using temporary = await temporaryStore();
   const { store, looks } = counted(temporary.store);
   using registry = new AppRegistry(store);
@@ -41,7 +41,7 @@ test("a commit that writes no app costs no look at all of them", async (t) => {
   t.is(registry.revision, revision);
 });
 
-test("every kind of write is seen, this process's at once and another's within a second", async (t) => {
+test("every kind of write is noticed, this process's at once and another's within a second", async (t) => {
   await using temporary = await temporaryStore();
   await using other = await openStore({ dir: temporary.dir });
   using registry = new AppRegistry(temporary.store);

@@ -1,11 +1,11 @@
-/** When it is looked for newer versions by itself. */
+/** Automatic checks for updates. */
 import assert from "node:assert/strict";
 import test from "ava";
-import type { AppRecord } from "../../src/apps/app-record.ts";
-import { AppUpdates } from "../../src/apps/app-updates.ts";
-import { FoundUpdates } from "../../src/apps/found-updates.ts";
+import type { AppRecord } from "../../src/apps/records/app-record.ts";
+import { AppUpdates } from "../../src/apps/changes/app-updates.ts";
+import { FoundUpdates } from "../../src/apps/records/found-updates.ts";
 import { SvcError } from "../../src/errors.ts";
-import type { RuntimeImage } from "../../src/runtimes/runtime.ts";
+import type { RuntimeImage } from "../../src/runtimes/contract.ts";
 import { eventually } from "../support/eventually.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
@@ -15,7 +15,7 @@ function appOf(id: string, commit = "c1"): AppRecord {
   return { id, ownerUid: 1000, version: "v1", origin: { kind: "git", commit } } as AppRecord;
 }
 
-test("it is looked within an hour of the start and then once a day, and what cannot be asked keeps nothing else back", async (t) => {
+test("updates are checked within an hour of the start and then daily, and a failure does not affect others", async (t) => {
   const clock = new FakeClock();
   const found = new FoundUpdates();
   const [gone, web] = [appOf("gone", "c0"), appOf("web")];
@@ -36,11 +36,14 @@ test("it is looked within an hour of the start and then once a day, and what can
         return Promise.resolve("v2");
       },
     },
-    apps: {
+    finder: {
       all: () => Promise.resolve([gone, web]),
+      find: (id) => Promise.resolve(appOf(id)),
       visibleIds: () => new Set(["web"]),
-      image: () => image(),
-      takeTurn: () => {
+    },
+    reports: { image: () => image() },
+    installLimiter: {
+      take: () => {
         turns.push("taken");
         return Promise.resolve({ [Symbol.dispose]: () => turns.push("given back") });
       },
@@ -53,28 +56,28 @@ test("it is looked within an hour of the start and then once a day, and what can
   await eventually(() => assert.equal(found.of(web), "v2"));
   t.deepEqual(asked, ["c0", "c1"]);
   t.is(found.of(gone), undefined);
-  // The next one is planned once the pass is over.
+  // The next check is scheduled once this one has finished.
   await eventually(() => assert.ok(!clock.isIdle));
   clock.pass(25 * 60 * minuteMs - 1);
   t.is(asked.length, 2);
   clock.pass(1);
   await eventually(() => assert.equal(asked.length, 4));
 
-  // Whoever asks hears of their own alone.
+  // A caller sees only their own apps.
   const caller = { uid: 1000, root: false, ownerUid: 1000 };
   const look = async () => (await updates.look(caller, new AbortController().signal)).apps;
   t.deepEqual(await look(), [{ id: "web", version: "v1", availableVersion: "v2", outdatedImages: [] }]);
   t.deepEqual(turns, ["taken", "given back"]);
-  image = () => Promise.reject(new SvcError("unavailable", "the registry does not answer"));
+  image = () => Promise.reject(new SvcError("unavailable", "the registry does not respond"));
   t.deepEqual(
     await look(),
     [
       {
         ...{ id: "web", version: "v1", availableVersion: "v2", outdatedImages: [] },
-        problem: "the registry does not answer",
+        problem: "the registry does not respond",
       },
     ],
-    "what is known stays",
+    "the known updates stay",
   );
   const silent = { freshness: "unknown", isUnanswered: true, freshnessReason: "it hangs" } as const;
   const built = { freshness: "unknown", freshnessReason: "it was built here" } as const;
@@ -86,16 +89,16 @@ test("it is looked within an hour of the start and then once a day, and what can
   t.true(clock.isIdle);
 });
 
-test("what was found is forgotten with the version that it was found for", (t) => {
+test("a found update is forgotten with the version that it was found for", (t) => {
   const found = new FoundUpdates();
   found.set(appOf("web"), "v2");
   t.is(found.of(appOf("web")), "v2");
   t.is(found.of(appOf("web", "c2")), undefined);
-  t.is(found.of({ ...appOf("web"), version: "v2" }), undefined, "a directory has the same commit ever after");
+  t.is(found.of({ ...appOf("web"), version: "v2" }), undefined, "a directory always has the same commit");
   const { revision } = found;
   found.set(appOf("web"), "v2");
   found.set(appOf("other"), undefined);
-  t.is(found.revision, revision, "nothing is another");
+  t.is(found.revision, revision, "nothing else changed");
   found.set(appOf("web"), "v3");
   t.true(found.revision > revision);
   found.keepOnly(new Set());

@@ -1,14 +1,20 @@
-/** What is kept of a list is what a fresh look would answer: after any change, and for each caller alone. */
+/** A cached list equals a fresh one after any change, for each caller. */
+import { join } from "node:path";
 import test from "ava";
 import fc from "fast-check";
-import { ListAppsResponseSchema, type ListAppsResponse } from "../../gen/svc/v1/app_pb.ts";
-import { deleteApp, insertApp, patchApp } from "../../src/apps/app-record.ts";
-import type { AppCaller } from "../../src/apps/app-registry.ts";
-import { JsonWriter } from "../../src/rest/json-writer.ts";
-import type { RuntimeState } from "../../src/runtimes/runtime.ts";
+import { AppService, type ListAppsResponse, ListAppsResponseSchema } from "../../gen/svc/v1/app_pb.ts";
+import { deleteApp, insertApp, patchApp } from "../../src/apps/records/app-record.ts";
+import { type AppCaller, AppRegistry } from "../../src/apps/records/app-registry.ts";
+import { JsonWriter } from "../../src/server/rest/json-writer.ts";
+import type { RuntimeState } from "../../src/runtimes/contract.ts";
 import type { Statement, Store } from "../../src/store/store.ts";
-import { createViews, newApp, ToldRuntime, ToldStarts } from "../support/many-apps.ts";
+import { createViews, newApp, noBackups, ToldRuntime, ToldStarts } from "../support/many-apps.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";
+import { FoundUpdates } from "../../src/apps/records/found-updates.ts";
+import { AppCounters } from "../../src/apps/records/app-counters.ts";
+import { main } from "../support/svc-main.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { freePort, writePackage } from "../support/packages.ts";
 
 const ids = ["ada", "bob", "cyd", "dan", "eve"];
 const uids = [0, 1000, 1001];
@@ -39,7 +45,7 @@ const change = fc.oneof(
 );
 type Change = typeof change extends fc.Arbitrary<infer T> ? T : never;
 
-/** @param nowMs never the same twice, as installs of one id never are */
+/** @param nowMs never repeated, as for installs of one ID */
 function statementsOf(change: Change, nowMs: number): Statement[] {
   switch (change.kind) {
     case "install":
@@ -98,7 +104,7 @@ class World {
     if (statements.length > 0) await this.store.write(statements);
   }
 
-  /** What somebody answers who knows nothing yet. */
+  /** The response of a runtime without any status yet. */
   async fresh(caller: AppCaller, options = everything): Promise<string> {
     using views = createViews(this.store, this.runtime, this.userName, this.starts);
     return textOf(new JsonWriter(), await views.list(caller, options));
@@ -109,7 +115,7 @@ function textOf(writer: JsonWriter, page: ListAppsResponse): string {
   return writer.message(ListAppsResponseSchema, page);
 }
 
-test("after any changes a list is what a fresh look answers, for every caller and page", async (t) => {
+test("after any changes a cached list equals a fresh one, for every caller and page", async (t) => {
   await using temporary = await temporaryStore();
   const world = new World(temporary.store);
   using views = createViews(world.store, world.runtime, world.userName, world.starts);
@@ -132,7 +138,7 @@ test("after any changes a list is what a fresh look answers, for every caller an
   );
 });
 
-test("what changes while an owner's name is looked up is in the answer", async (t) => {
+test("changes during the lookup of an owner's name are in the response", async (t) => {
   await using temporary = await temporaryStore();
   const world = new World(temporary.store);
   const late: Change[] = [];
@@ -154,7 +160,7 @@ test("what changes while an owner's name is looked up is in the answer", async (
   }
 });
 
-test("nobody gets what was kept for somebody else", async (t) => {
+test("nobody gets a response that was cached for another user", async (t) => {
   await using temporary = await temporaryStore();
   const world = new World(temporary.store);
   using views = createViews(world.store, world.runtime, world.userName);
@@ -172,7 +178,7 @@ test("nobody gets what was kept for somebody else", async (t) => {
   }
 });
 
-test("what did not change is the same object, and nobody can change it", async (t) => {
+test("unchanged entries are the same object, which is frozen", async (t) => {
   await using temporary = await temporaryStore();
   const world = new World(temporary.store);
   using views = createViews(world.store, world.runtime, world.userName);
@@ -181,7 +187,7 @@ test("what did not change is the same object, and nobody can change it", async (
 
   const before = await views.list(root, everything);
   t.is(await views.list(root, everything), before);
-  // A commit that has nothing to do with apps.
+  // A commit without changes to apps.
   await world.store.write([{ sql: "INSERT INTO meta (key, value) VALUES ('a', 'b')" }]);
   t.is(await views.list(root, everything), before);
 
@@ -195,3 +201,56 @@ test("what did not change is the same object, and nobody can change it", async (
   t.throws(() => (after.apps[0] ?? t.fail()).ports.pop(), { instanceOf: TypeError });
   t.throws(() => after.apps.pop(), { instanceOf: TypeError });
 });
+
+// Counts are cached until an app changes, separately for each caller.
+
+const root = { uid: 0, root: true, ownerUid: 0 };
+const ada = { uid: 1000, root: false, ownerUid: 1000 };
+const bob = { uid: 1001, root: false, ownerUid: 1001 };
+
+test("counts follow the store and the runtimes, and include nobody else's apps", async (t) => {
+  await using temporary = await temporaryStore();
+  const { store } = temporary;
+  using registry = new AppRegistry(store);
+  const runtime = new ToldRuntime();
+  const counters = new AppCounters({
+    registry,
+    runtimes: [runtime as never],
+    runtimeOf: () => runtime as never,
+    finder: { settled: () => Promise.resolve() },
+    backups: noBackups,
+    updates: new FoundUpdates(),
+  });
+  await store.write([insertApp(newApp("one", 1000)), insertApp(newApp("two", 1001))]);
+  const first = await counters.of(root);
+  t.like(first, { total: 2, running: 0, stopped: 2 });
+  t.is(await counters.of(root), first, "nothing changed, so it is the same object");
+  t.like(await counters.of(ada), { total: 1, stopped: 1 });
+
+  runtime.tell("one", { state: "RUNNING", reason: "", health: "none", restarts: 0, lastLines: [] });
+  t.like(await counters.of(ada), { total: 1, running: 1, stopped: 0 });
+  t.like(await counters.of(bob), { total: 1, running: 0, stopped: 1 });
+  t.like(await counters.of(root), { total: 2, running: 1, stopped: 1 });
+  t.is((await counters.byState()).get("RUNNING"), 1);
+
+  await store.write([deleteApp("two")]);
+  t.like(await counters.of(root), { total: 1, running: 1, stopped: 0 });
+  t.like(await counters.of(bob), { total: 0 });
+});
+
+// Which apps offer a console.
+
+for (const [title, manifest, expected] of [
+  ["without `console`", "", false],
+  ["with its own terminal", "console: true\n", true],
+  ["with a program for its console", "console: { exec: [sh, -i] }\n", true],
+  ["that only records its shells", "console: { terminal: false, record: true }\n", false],
+] as const) {
+  test(`an app ${title} has ${expected ? "a" : "no"} console`, async (t) => {
+    await using daemon = await startDaemon({ main });
+    const dir = join(daemon.dir, "hello");
+    await writePackage(dir, await freePort(), { manifest });
+    const { hasConsole } = await daemon.client(AppService).installApp({ spec: dir });
+    t.is(hasConsole, expected);
+  });
+}

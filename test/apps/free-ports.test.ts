@@ -1,39 +1,107 @@
-/** Free ports for apps that are being made: what one was promised, the next does not get. */
+/** Free ports for apps that are being created. */
+import { once } from "node:events";
+import { createServer } from "node:net";
 import test from "ava";
-import type { AppsContext } from "../../src/apps/apps-context.ts";
-import { FreePorts } from "../../src/apps/free-ports.ts";
+import { FreePorts, type FreePortsOptions } from "../../src/apps/ports/free-ports.ts";
+import { PortReservations, type PortKey } from "../../src/apps/ports/port-reservations.ts";
 import { parseManifest } from "../packages/support/manifests.ts";
 
 const options = {
-  registry: { all: () => [] },
-  ports: { listeners: () => Promise.resolve(new Map([[8080, []]])) },
-} as unknown as AppsContext;
+  registry: { revision: 0 },
+  ports: {
+    inUse: () => Promise.resolve(new Set<PortKey>(["tcp/8080"])),
+    declared: () => new Set<PortKey>(),
+    holderOf: () => Promise.resolve("alice"),
+  },
+  reservations: { reserve: () => Promise.resolve(true), keepOnly: () => Promise.resolve() },
+} as unknown as FreePortsOptions;
 
-function manifest(bounds: string) {
+const owner = { ownerUid: 1000, uid: 1000 };
+
+function manifest(bounds: string, port = 8080) {
   return parseManifest(`id: web
 name: Web
 version: "1"
 process: { exec: [./server] }
-settings: { properties: { port: { type: integer, default: 8080, ${bounds} env: PORT } } }
+settings: { properties: { port: { type: integer, default: ${port}, ${bounds} env: PORT } } }
 ports: [{ name: http, setting: port }]
 `);
 }
 
-test("who is asked while an app is being made gets another port, and that one once the app is not made", async (t) => {
+test("two apps that are created at the same time get different ports", async (t) => {
   const free = new FreePorts(options);
   const web = await manifest("");
-  const [first, second] = await Promise.all([free.choose(web, {}), free.choose(web, {})]);
+  const [first, second] = await Promise.all([free.choose(web, {}, owner), free.choose(web, {}, owner)]);
   t.deepEqual([first.settings["port"], second.settings["port"]], [8081, 8082]);
-  t.deepEqual(first.notes, ["Port http is 8081, as 8080 is taken"]);
+  t.deepEqual(first.notes, ["http: port 8081 (8080 is in use by alice)"]);
   first[Symbol.dispose]();
-  t.is((await free.choose(web, {})).settings["port"], 8081);
+  t.is((await free.choose(web, {}, owner)).settings["port"], 8081);
 });
 
-test("a port stays within the bounds of its setting, and what somebody chose stays", async (t) => {
+test("a port stays within the range of its setting, and a port that the user chose stays", async (t) => {
   const free = new FreePorts(options);
   const narrow = await manifest("minimum: 8079, maximum: 8080,");
-  t.is((await free.choose(narrow, {})).settings["port"], 8079);
-  t.is((await free.choose(narrow, {})).settings["port"], undefined, "there is none left");
+  t.is((await free.choose(narrow, {}, owner)).settings["port"], 8079);
+  t.is((await free.choose(narrow, {}, owner)).settings["port"], undefined, "no port is left");
   const chosen = { port: 8080 };
-  t.deepEqual((await free.choose(await manifest(""), chosen, new Set(["port"]))).settings, chosen);
+  const kept = await free.choose(await manifest(""), chosen, owner, new Set(["port"]));
+  t.deepEqual(kept.settings, chosen);
+  t.deepEqual(kept.notes, ["http: port 8080 is in use by alice; the app cannot start while it is"]);
+});
+
+test("ports with one number and different protocols stay together if one setting gives both", async (t) => {
+  const dns = await parseManifest(`id: dns
+name: DNS
+version: "1"
+process: { exec: [./server] }
+settings: { properties: { port: { type: integer, default: 8080, env: PORT } } }
+ports: [{ name: udp, protocol: udp, setting: port }, { name: tcp, setting: port }]
+`);
+  const chosen = await new FreePorts(options).choose(dns, {}, owner);
+  t.is(chosen.settings["port"], 8081);
+  t.is(chosen.notes.length, 1);
+});
+
+test("a port that another daemon has reserved is given only to its app, until the daemon stops", async (t) => {
+  const [mine, others] = [new PortReservations(), new PortReservations()];
+  using _ = mine;
+  const key = "tcp/1" as const;
+  {
+    using other = others;
+    t.true(await other.reserve(key));
+    t.false(await mine.reserve(key));
+    t.true((await mine.others()).has(key));
+    t.false((await other.others()).has(key));
+  }
+  t.true(await mine.reserve(key));
+  await mine.keepOnly(new Set());
+  using third = new PortReservations();
+  t.true(await third.reserve(key), "a port that is not declared any more is released");
+});
+
+test("an app whose port another daemon reserves at the same moment gets the next port", async (t) => {
+  using other = new PortReservations();
+  using mine = new PortReservations();
+  // The reservations are real: numbers that no other test uses.
+  await other.reserve("tcp/2");
+  const free = new FreePorts({ ...options, reservations: mine });
+  t.is((await free.choose(await manifest(""), { port: 2 }, owner)).settings["port"], 3);
+});
+
+test("a process that squats on reserved names only makes new apps take other ports", async (t) => {
+  const squatters = ["tcp/4", "tcp/5", "tcp/x", "tcp/6 "].map((name) =>
+    createServer().listen({ path: `\0svc/port/${name}` }),
+  );
+  await Promise.all(squatters.map((squatter) => once(squatter, "listening")));
+  using mine = new PortReservations();
+  const others = await mine.others();
+  t.deepEqual(
+    ["tcp/4", "tcp/x", "tcp/6"].map((key) => others.has(key as PortKey)),
+    [true, false, false],
+  );
+  const free = new FreePorts({ ...options, reservations: mine });
+  t.is((await free.choose(await manifest(""), { port: 4 }, owner)).settings["port"], 6);
+  const narrow = await manifest("minimum: 4, maximum: 5,", 4);
+  t.deepEqual((await free.choose(narrow, {}, owner)).settings, {}, "the app is still created");
+  for (const squatter of squatters) squatter.close();
 });

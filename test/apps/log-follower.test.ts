@@ -1,9 +1,9 @@
-/** Who follows the log of an app misses nothing of its next run, however much that prints before it is known to run. */
+/** A follower of an app's log misses nothing of its next run, however much that prints before it is known to run. */
 import assert from "node:assert/strict";
 import { appendFile, readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
-import { followApp } from "../../src/apps/log-follower.ts";
+import { followApp } from "../../src/apps/lifecycle/log-follower.ts";
 import { Fixture } from "../runtimes/support/fixture.ts";
 import { eventually } from "../support/eventually.ts";
 
@@ -15,12 +15,12 @@ for (const [when, runsBefore] of [
   ["while it runs", true],
   ["before its first start", false],
 ] as const) {
-  test(`all that an app prints at once when it starts comes to who followed it ${when}`, async (t) => {
+  test(`a follower that connected ${when} gets everything that an app prints at its start`, async (t) => {
     await using fixture = await Fixture.create();
     const { runtime } = fixture;
     const app = await fixture.shell(printer);
-    // As an install leaves it: made by a start, it is root's for a moment, and who follows is denied.
-    await fixture.identities.createOwnedDir(app.runDir, app.uid);
+    // As an install leaves it: created by a start, it belongs to root for a moment, and a follower is denied.
+    await fixture.userHelpers.createOwnedDir(app.runDir, app.uid);
     const left = new AbortController();
     const lines: string[] = [];
     let whole = Promise.withResolvers<undefined>();
@@ -53,7 +53,7 @@ for (const [when, runsBefore] of [
 }
 
 for (const isStopped of [false, true]) {
-  test(`who comes back gets all since an instant, however much it is, of an app that ${isStopped ? "is stopped" : "runs"}`, async (t) => {
+  test(`a returning follower gets everything since an instant, however much it is, of an app that ${isStopped ? "is stopped" : "runs"}`, async (t) => {
     await using fixture = await Fixture.create();
     const { runtime } = fixture;
     const app = await fixture.shell(printer.replace("; exec", "; echo end; exec"));
@@ -82,7 +82,7 @@ for (const isStopped of [false, true]) {
   });
 }
 
-test("each line comes once though the clock was set back and half a record was left", async (t) => {
+test("each line arrives once although the clock was set back and a partial record was left", async (t) => {
   await using fixture = await Fixture.create();
   const { runtime } = fixture;
   const app = await fixture.shell("echo said; exec sleep 1000");
@@ -115,7 +115,7 @@ test("each line comes once though the clock was set back and half a record was l
       return Promise.resolve();
     }, 30_000);
   await untilSaid(2);
-  // As a supervisor leaves it that is killed in the midst of writing: its follower comes to the end behind it.
+  // As a supervisor leaves it that is killed while it writes: its follower reaches the end after it.
   await appendFile(log, "2099-01-01T00:00:00.000Z o half of a reco");
   await runtime.stop(app);
   await start();

@@ -1,49 +1,52 @@
-/** Which apps run anew after their image was pulled: those that have another image, and those that svc was about to start anyway. */
+/**
+ * Apps that restart after a pull of their image: those with a changed image, and those that svc was about to start
+ * anyway.
+ */
 import test from "ava";
-import { patchApp, type AppRecord } from "../../src/apps/app-record.ts";
+import { patchApp, type AppRecord } from "../../src/apps/records/app-record.ts";
 import type { AppsContext } from "../../src/apps/apps-context.ts";
-import { Lifecycle } from "../../src/apps/lifecycle.ts";
-import { Repuller } from "../../src/apps/repull.ts";
-import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/runtime.ts";
+import { Lifecycle } from "../../src/apps/lifecycle/lifecycle.ts";
+import { Repuller } from "../../src/apps/changes/repull.ts";
+import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/contract.ts";
 import { storeWithApp } from "./support/store-with-app.ts";
 
 interface Case {
   readonly status: Partial<RuntimeStatus>;
-  /** Whether the image is another one. */
+  /** Whether the image changed. */
   readonly changed: boolean;
   readonly desired: AppRecord["desired"];
   readonly restarted: boolean;
 }
 
 const cases: Record<string, Case> = {
-  "one that runs on another image": {
+  "an app that runs on another image": {
     ...{ status: { state: "RUNNING" }, changed: true },
     ...{ desired: "running", restarted: true },
   },
-  "one that runs on the same image": {
+  "an app that runs on the same image": {
     ...{ status: { state: "RUNNING" }, changed: false },
     ...{ desired: "running", restarted: false },
   },
-  "one that was lost": {
+  "a lost app": {
     ...{ status: { state: "STOPPED", isLost: true }, changed: false },
     ...{ desired: "running", restarted: true },
   },
-  "one whose engine was away": {
+  "an app whose engine was unavailable": {
     ...{ status: { state: "UNKNOWN" }, changed: false },
     ...{ desired: "running", restarted: true },
   },
-  "one that ended by itself": {
+  "an app that exited by itself": {
     ...{ status: { state: "CRASHED" }, changed: true },
     ...{ desired: "running", restarted: false },
   },
-  "one that its people have stopped": {
+  "an app that its user stopped": {
     ...{ status: { state: "STOPPED", isLost: true }, changed: true },
     ...{ desired: "stopped", restarted: false },
   },
 };
 
 for (const [name, { status, changed, desired, restarted }] of Object.entries(cases)) {
-  test(`a pull of the image of ${name} has it ${restarted ? "run anew" : "stay as it is"}`, async (t) => {
+  test(`after a pull of its image, ${name} ${restarted ? "restarts" : "stays unchanged"}`, async (t) => {
     await using made = await storeWithApp();
     const { store, registry, operations } = made;
     await store.write([patchApp("web", { desired })]);
@@ -66,7 +69,7 @@ for (const [name, { status, changed, desired, restarted }] of Object.entries(cas
       runtimeOf: () => runtime,
       runnable: (app: AppRecord) => app,
       ports: { requireFree: () => Promise.resolve() },
-      identities: {},
+      userHelpers: {},
     } as unknown as AppsContext;
     const repuller = new Repuller({ ...context, lifecycle: new Lifecycle(context) });
     t.like(await repuller.repull(registry.get("web")!, {}), { restarted, changed });

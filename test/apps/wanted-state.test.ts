@@ -1,27 +1,34 @@
-/** What the daemon starts by itself and could not is tried again: later each time, not for ever, and not against a person. */
+/** Failed automatic starts are retried: with growing delays, not forever, and not against a user's request. */
+import assert from "node:assert/strict";
 import test from "ava";
 import type { AppOperationKind } from "../../gen/svc/v1/words.ts";
-import { WantedState, type WantedStateOptions } from "../../src/apps/wanted-state.ts";
-import type { Operation } from "../../src/apps/operations.ts";
-import type { RuntimeStatus } from "../../src/runtimes/runtime.ts";
+import { WantedState, type WantedStateOptions } from "../../src/apps/lifecycle/wanted-state.ts";
+import type { Operation } from "../../src/apps/lifecycle/operations.ts";
+import type { RuntimeStatus } from "../../src/runtimes/contract.ts";
+import { shareOwner } from "../../src/lib/share-owner.ts";
+import { eventually } from "../support/eventually.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
 const minuteMs = 60_000;
 
-/** One app, `web`, that is meant to run. */
+/** One app, `web`, whose desired state is running. */
 function createWorld() {
   const clock = new FakeClock();
   const begunMs = clock.monotonicMs();
   const world = {
     clock,
-    /** When a start was tried, in seconds since the daemon began. */
+    /** The times of attempted starts, in seconds since the daemon started. */
     tries: [] as number[],
     desired: "running",
+    /** Whether it runs without a status event. */
+    isUp: false,
+    /** The user whose share each stop used. */
+    stops: [] as number[],
     comesUp: false,
     status: undefined as Partial<RuntimeStatus> | undefined,
     say: (_id: string): void => undefined,
     wanted: undefined as unknown as WantedState,
-    /** Lets time pass and what it sets off come to its end, bit by bit. */
+    /** Advances time step by step, and lets the resulting work finish. */
     async pass(durationMs: number): Promise<void> {
       for (let passedMs = 0; passedMs < durationMs; passedMs += 500) {
         clock.pass(500);
@@ -29,20 +36,21 @@ function createWorld() {
       }
     },
     begin(kind: AppOperationKind, detail: Operation["detail"] = {}): void {
-      world.wanted.giveWay({ appId: "web", kind, detail } as Operation);
+      world.wanted.began({ appId: "web", kind, detail } as Operation);
     },
-    end(kind: AppOperationKind): void {
-      world.wanted.takeBack({ appId: "web", kind } as Operation);
+    end(kind: AppOperationKind, detail: Operation["detail"] = {}): void {
+      world.wanted.ended({ appId: "web", kind, detail } as Operation);
     },
   };
   const runtime = {
+    open: { upNow: () => new Set(world.isUp ? ["web"] : []) },
     status: () => world.status,
     onChange: (listener: (id: string) => void) => {
       world.say = listener;
       return { [Symbol.dispose]: () => undefined };
     },
   };
-  const app = () => ({ id: "web", desired: world.desired });
+  const app = () => ({ id: "web", ownerUid: 1001, desired: world.desired });
   const options = {
     clock,
     registry: { get: app, all: () => [app()], operationOf: () => undefined },
@@ -51,9 +59,13 @@ function createWorld() {
     lifecycle: {
       bringUp: () => {
         world.tries.push((clock.monotonicMs() - begunMs) / 1000);
-        return world.comesUp ? Promise.resolve() : Promise.reject(new Error("the engine is not there"));
+        return world.comesUp ? Promise.resolve() : Promise.reject(new Error("the engine is unavailable"));
       },
-      bringDown: () => Promise.resolve(),
+      bringDown: () => {
+        world.stops.push(shareOwner());
+        world.isUp = false;
+        return Promise.resolve();
+      },
     },
     log: { warn: () => undefined },
   };
@@ -61,7 +73,7 @@ function createWorld() {
   return world;
 }
 
-test("a start that fails is tried again, later each time, and not any more after an hour", async (t) => {
+test("a failed start is retried with growing delays, and not any more after an hour", async (t) => {
   const world = createWorld();
   await using wanted = world.wanted;
   await wanted.start(["web"]);
@@ -74,7 +86,7 @@ test("a start that fails is tried again, later each time, and not any more after
   t.true(world.clock.isIdle);
 });
 
-test("one that has come up is left alone, and begins anew with its next failure", async (t) => {
+test("an app that runs is not started, and its retries start over with its next failure", async (t) => {
   const world = createWorld();
   await using wanted = world.wanted;
   await wanted.start(["web"]);
@@ -90,7 +102,7 @@ test("one that has come up is left alone, and begins anew with its next failure"
   t.deepEqual(world.tries.slice(3), [66.5, 71.5]);
 });
 
-test("one whose start failed as its engine was away starts as soon as that is back, not when it is due", async (t) => {
+test("an app whose start failed because its engine was unavailable starts as soon as the engine is back", async (t) => {
   const world = createWorld();
   await using wanted = world.wanted;
   await wanted.start(["web"]);
@@ -106,7 +118,7 @@ test("one whose start failed as its engine was away starts as soon as that is ba
   t.deepEqual(world.tries, [0, 5, 7.5]);
 });
 
-test("how often an app was lost is not held against another one of its id", async (t) => {
+test("the failures of an app do not count for another one with its ID", async (t) => {
   const world = createWorld();
   await using wanted = world.wanted;
   world.comesUp = true;
@@ -124,7 +136,7 @@ test("how often an app was lost is not held against another one of its id", asyn
   t.deepEqual(waits, [500, 1_000, 500]);
 });
 
-test("one that comes up without a start is left alone", async (t) => {
+test("an app that runs without a start is not started", async (t) => {
   const world = createWorld();
   await using wanted = world.wanted;
   await wanted.start(["web"]);
@@ -136,7 +148,7 @@ test("one that comes up without a start is left alone", async (t) => {
   t.deepEqual(world.tries, [0]);
 });
 
-test("one that is not meant to run any more is left alone", async (t) => {
+test("an app that should not run any more is not started", async (t) => {
   const world = createWorld();
   await using wanted = world.wanted;
   await wanted.start(["web"]);
@@ -147,8 +159,18 @@ test("one that is not meant to run any more is left alone", async (t) => {
   t.true(world.clock.isIdle);
 });
 
+test("a running app that should not run is stopped on its owner's share", async (t) => {
+  const world = createWorld();
+  await using wanted = world.wanted;
+  await wanted.start([]);
+  world.desired = "stopped";
+  world.isUp = true;
+  await eventually(() => assert.deepEqual(world.stops, [1001]), 15_000);
+  t.false(world.isUp);
+});
+
 for (const kind of ["start", "restart", "stop", "upgrade", "remove", "restore", "repull"] as const) {
-  test(`whoever begins a ${kind} decides what becomes of it`, async (t) => {
+  test(`${kind} by a user decides the app's state`, async (t) => {
     const world = createWorld();
     await using wanted = world.wanted;
     await wanted.start(["web"]);
@@ -161,7 +183,7 @@ for (const kind of ["start", "restart", "stop", "upgrade", "remove", "restore", 
 }
 
 for (const kind of ["upgrade", "restore", "repull"] as const) {
-  test(`a start that was due is made up for when ${kind} has left the app down`, async (t) => {
+  test(`a due start is made up for if ${kind} has left the app stopped`, async (t) => {
     const world = createWorld();
     await using wanted = world.wanted;
     await wanted.start(["web"]);
@@ -172,7 +194,7 @@ for (const kind of ["upgrade", "restore", "repull"] as const) {
     t.deepEqual(world.tries, [0, 60]);
   });
 
-  test(`${kind} of an app that nothing was due of, that has brought it up or is a stopped one's starts nothing`, async (t) => {
+  test(`${kind} of an app without a due start, of a running one, or of a stopped one starts nothing`, async (t) => {
     const world = createWorld();
     await using wanted = world.wanted;
     await wanted.start(["web"]);
@@ -181,11 +203,11 @@ for (const kind of ["upgrade", "restore", "repull"] as const) {
     world.end(kind);
     await world.pass(minuteMs);
     t.deepEqual(world.tries, [0], "up");
-    // By an end of its own.
+    // It exits by itself.
     world.status = undefined;
     world.end("backup");
     await world.pass(minuteMs);
-    t.deepEqual(world.tries, [0], "work that nothing was set aside for");
+    t.deepEqual(world.tries, [0], "an operation that suspended nothing");
     world.begin(kind);
     world.end(kind);
     await world.pass(minuteMs);
@@ -211,7 +233,7 @@ for (const kind of ["start", "restart", "stop", "remove"] as const) {
   });
 }
 
-test("a backup, settings and a copy leave it as it is", async (t) => {
+test("a backup, settings and a copy leave it unchanged", async (t) => {
   const world = createWorld();
   await using wanted = world.wanted;
   await wanted.start(["web"]);
@@ -222,7 +244,7 @@ test("a backup, settings and a copy leave it as it is", async (t) => {
   t.deepEqual(world.tries, [0, 5]);
 });
 
-test("nothing is tried once the daemon ends", async (t) => {
+test("nothing is retried once the daemon stops", async (t) => {
   const world = createWorld();
   await world.wanted.start(["web"]);
   t.false(world.clock.isIdle);
@@ -230,3 +252,18 @@ test("nothing is tried once the daemon ends", async (t) => {
   t.true(world.clock.isIdle);
   t.is(world.wanted.dueStarts.atMs("web"), undefined);
 });
+
+for (const [kind, tries] of [
+  ["restart", [5, 20]],
+  ["start", []],
+] as const) {
+  test(`an app whose ${kind} met a port in use is started later: ${tries.length > 0}`, async (t) => {
+    const world = createWorld();
+    await using wanted = world.wanted;
+    await wanted.start([]);
+    world.begin(kind);
+    world.end(kind, { portInUse: true });
+    await world.pass(21_000);
+    t.deepEqual(world.tries, [...tries]);
+  });
+}

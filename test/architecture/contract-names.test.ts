@@ -1,4 +1,7 @@
-/** What clients spell: JSON names, methods and paths are S's where S shows them, and follow one rule elsewhere (D1, D3). */
+/**
+ * Spellings for clients: JSON names, methods and paths have a fixed spelling where clients depend on it, and follow one
+ * rule elsewhere.
+ */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import {
@@ -18,11 +21,11 @@ const registry = createFileRegistry(
 );
 const files = [...registry.files].filter((file) => file.name.startsWith("svc/v1/"));
 
-/** Files whose unshown fields are camelCase (D3). */
+/** Files whose other fields are camelCase. */
 const camelFiles = ["svc/v1/docker", "svc/v1/process", "svc/v1/monitor"];
 /** Never JSON of an API: options of the contract, and the envelope of error details, whose keys are reasons. */
 const unspoken = ["svc/v1/rules", "svc/v1/access", "svc/v1/error"];
-/** S shows them against the rule of their file. */
+/** Exceptions from the rule of their file. */
 const shownOtherwise = ["GetAppImageRequest.checkRemote"];
 
 for (const file of files.filter(({ name }) => !unspoken.includes(name))) {
@@ -41,7 +44,7 @@ function nestedIn(message: DescMessage): DescMessage[] {
   return [message, ...message.nestedMessages.flatMap(nestedIn)];
 }
 
-/** Names that S shows, by message. */
+/** Fixed names, by message. */
 const shown: Record<string, string[]> = {
   App: ["id", "name"],
   InstallAppRequest: ["spec", "source", "name", "branch", "tag", "license_ack"],
@@ -93,7 +96,7 @@ const shown: Record<string, string[]> = {
 };
 
 for (const [message, names] of Object.entries(shown)) {
-  test(`${message} has the fields that the specification shows`, (t) => {
+  test(`${message} has its fixed field names`, (t) => {
     const fields = registry.getMessage(`svc.v1.${message}`)?.fields.map((field) => field.jsonName) ?? [];
     t.deepEqual(
       names.filter((name) => !fields.includes(name)),
@@ -102,7 +105,7 @@ for (const [message, names] of Object.entries(shown)) {
   });
 }
 
-/** Section 4 of S, row by row. `-`: S names no method, so its name is ours (D1). */
+/** Fixed routes. `-`: any method name. */
 const endpoints = `
 GET /v1/status DaemonService.GetStatus
 GET /v1/apps AppService.ListApps
@@ -172,7 +175,7 @@ GET /v1/files/identities FileService.ListSystemIdentities
   .trim()
   .split("\n");
 
-/** Variables by position: what a path calls its variable is no part of what a client sends. */
+/** Variables by position: the name of a path variable is not visible to clients. */
 function shapeOf(path: string): string {
   return path.replaceAll(/\{[^}]*\}/g, "{}");
 }
@@ -202,11 +205,11 @@ for (const [service, method] of [
 const putRoutes = routes.filter(
   ({ httpMethod, method, body }) => httpMethod === "PUT" && body === "*" && method.methodKind === "unary",
 );
-/** Answers with a page of what was put. */
+/** Returns a page of written resources. */
 const lists = ["ReplaceManagedSchedules"];
 
 for (const { method } of putRoutes.filter(({ method: { name } }) => !lists.includes(name))) {
-  test(`what ${method.name} answers can be put again (D34)`, (t) => {
+  test(`the response of ${method.name} can be written back`, (t) => {
     const shapeOfField = ({ fieldKind, scalar, message }: DescField) => [
       fieldKind,
       scalar ?? message?.typeName,
@@ -220,7 +223,7 @@ for (const { method } of putRoutes.filter(({ method: { name } }) => !lists.inclu
   });
 }
 
-test("an owner is a user id wherever it is said, but for those of files, which S gives names", (t) => {
+test("an owner is always a user ID, except an owner of files, which is a name", (t) => {
   const owners = files
     .filter(({ name }) => name !== "svc/v1/file")
     .flatMap((file) => file.messages.flatMap((message) => nestedIn(message)))

@@ -4,9 +4,9 @@ import { dirname, join, relative } from "node:path";
 import ts from "typescript";
 
 export interface ImportEdge {
-  /** Relative to the checkout, such as `src/rest/bind.ts`. */
+  /** Relative to the checkout, such as `src/server/rest/bind.ts`. */
   from: string;
-  /** Likewise, or the name of a package or of a Node module, such as `pino` or `node:fs`. */
+  /** The same, or the name of a package or of a Node module, such as `pino` or `node:fs`. */
   to: string;
   /** `import type`, which leaves no trace at run time. */
   isTypeOnly: boolean;

@@ -1,13 +1,13 @@
-/** What a user tries with the backups of others, and with archives that were made for it (threats 27, 28, 64). */
+/** Attacks of a user on other users' backups, and with forged archives. */
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { appendFile, copyFile, mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { zstdDecompressSync } from "node:zlib";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
-import { encodeFooter, type ArchiveFooter } from "../../src/backups/archive-footer.ts";
+import { encodeFooter, type ArchiveFooter } from "../../src/backups/archives/archive-footer.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
@@ -35,10 +35,22 @@ async function backUp(door: Door, keep?: number): Promise<{ name: string; remove
   return { name: results[0]?.name ?? "", removed: results[0]?.removed ?? [] };
 }
 
-async function download(door: Door, name: string, appId = "web"): Promise<Buffer> {
-  const pieces = door.client(BackupService).downloadBackup({ appId, storage: local, name });
+async function download(door: Door, name: string, appId = "web", storage = local): Promise<Buffer> {
+  const pieces = door.client(BackupService).downloadBackup({ appId, storage, name });
   return Buffer.concat(await Array.fromAsync(pieces, ({ content }) => content?.data ?? new Uint8Array()));
 }
+
+/** Root installs "web" with these permissions and a license, and accepts both. */
+async function installRoots(daemon: TestDaemon, permissions: string): Promise<string> {
+  const dir = join(daemon.dir, `package${permissions}`);
+  const manifest = `permissions: [${permissions}]`;
+  await writePackage(dir, await freePort(), { manifest, files: { LICENSE: "Pay me." } });
+  const acks = { licenseAck: true, permissionsAck: true };
+  return (await daemon.client(AppService).installApp({ spec: dir, ...acks })).directory;
+}
+
+const privileged = "It runs privileged: it can do everything that root can.";
+const fromElsewhere = /the app belongs to root here, and the archive is from another host/i;
 
 function upload(door: Door, archive: Buffer) {
   return door.client(BackupService).uploadBackup(
@@ -49,7 +61,7 @@ function upload(door: Door, archive: Buffer) {
   );
 }
 
-/** The same archive, which says something else of itself. */
+/** The same archive with different metadata. */
 async function forged(archive: Buffer, change: (footer: ArchiveFooter) => void): Promise<Buffer> {
   const end = archive.length - 48;
   const at = end - archive.readUInt32LE(end + 32);
@@ -58,7 +70,7 @@ async function forged(archive: Buffer, change: (footer: ArchiveFooter) => void):
   return Buffer.concat([archive.subarray(0, at - 8), await encodeFooter(footer)]);
 }
 
-rootTest(`whoever gets the id of an app that is gone does not get at its backups${needsRoot}`, async (t) => {
+rootTest(`a new app with the ID of a removed one does not get its backups${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using mine = await daemon.as(attacker);
   await using theirs = await daemon.as(victim);
@@ -77,7 +89,7 @@ rootTest(`whoever gets the id of an app that is gone does not get at its backups
     [name],
   );
 
-  // Nor does root put it into an app that is somebody else's by now.
+  // Root cannot restore it into another user's app, either.
   const refused = await errorOf(
     daemon.client(BackupService).restoreBackup({ appId: "web", storage: local, name }),
   );
@@ -85,7 +97,7 @@ rootTest(`whoever gets the id of an app that is gone does not get at its backups
   t.regex(refused.message, /is of uid 5, and app "web" is uid 65534's; restore it as a new app/);
 });
 
-rootTest(`an archive cannot choose whose identity it is read and laid out with${needsRoot}`, async (t) => {
+rootTest(`an archive cannot choose the user who reads and unpacks it${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using mine = await daemon.as(attacker);
   await installFrom(daemon, mine);
@@ -94,7 +106,7 @@ rootTest(`an archive cannot choose whose identity it is read and laid out with${
   for (const uid of [0, victim]) {
     const bad = await forged(archive, ({ app }) => (app.run_uid = uid));
     t.like(await errorOf(upload(mine, bad)), { reason: "archive_damaged" });
-    // One that came to its place another way.
+    // An archive that was not created by the store.
     await writeFile(join(daemon.storeDir, "backups/web", name), bad);
     for (const door of [mine, daemon]) {
       const ref = { appId: "web", storage: local, name };
@@ -104,38 +116,32 @@ rootTest(`an archive cannot choose whose identity it is read and laid out with${
   }
 });
 
-rootTest(
-  `root lays out for a trial what was root's, and nothing of somebody else's${needsRoot}`,
-  async (t) => {
-    const unknown = 3_999_999_999;
-    const daemon = await emptyDaemon();
-    await using mine = await daemon.as(attacker);
-    await installFrom(daemon, mine);
-    const archive = await download(mine, (await backUp(mine)).name);
-    const root = daemon.client(BackupService);
-    const verify = (ref: { appId: string; name: string }, deep: boolean) =>
-      root.verifyBackup({ ...ref, storage: local, deep });
-    for (const [app, why] of [
-      [{ owner_uid: unknown, run_uid: unknown }, /uid 3999999999, who has no account here/],
-      [{ owner_uid: 0, run_uid: unknown }, /uid 3999999999, who has no account here/],
-      [{ owner_uid: 0, run_uid: 0 }, /app "web" is uid 65534's here/],
-    ] as const) {
-      const ref = await upload(daemon, await forged(archive, (footer) => Object.assign(footer.app, app)));
-      t.false((await verify(ref, false)).restored);
-      const refusal = await errorOf(verify(ref, true));
-      t.like(refusal, { reason: "not_possible" });
-      t.regex(refusal.message, why);
-    }
-    await mine.client(AppService).removeApp({ id: "web" });
-    const ofRoot = await upload(
-      daemon,
-      await forged(archive, ({ app }) => (app.owner_uid = app.run_uid = 0)),
-    );
-    t.true((await verify(ofRoot, true)).restored);
-  },
-);
+rootTest(`a test restore as root unpacks only root's archives${needsRoot}`, async (t) => {
+  const unknown = 3_999_999_999;
+  const daemon = await emptyDaemon();
+  await using mine = await daemon.as(attacker);
+  await installFrom(daemon, mine);
+  const archive = await download(mine, (await backUp(mine)).name);
+  const root = daemon.client(BackupService);
+  const verify = (ref: { appId: string; name: string }, deep: boolean) =>
+    root.verifyBackup({ ...ref, storage: local, deep });
+  for (const [app, why] of [
+    [{ owner_uid: unknown, run_uid: unknown }, /uid 3999999999, which has no account here/],
+    [{ owner_uid: 0, run_uid: unknown }, /uid 3999999999, which has no account here/],
+    [{ owner_uid: 0, run_uid: 0 }, /app "web" is uid 65534's here/],
+  ] as const) {
+    const ref = await upload(daemon, await forged(archive, (footer) => Object.assign(footer.app, app)));
+    t.false((await verify(ref, false)).restored);
+    const refusal = await errorOf(verify(ref, true));
+    t.like(refusal, { reason: "not_possible" });
+    t.regex(refusal.message, why);
+  }
+  await mine.client(AppService).removeApp({ id: "web" });
+  const ofRoot = await upload(daemon, await forged(archive, ({ app }) => (app.owner_uid = app.run_uid = 0)));
+  t.true((await verify(ofRoot, true)).restored);
+});
 
-rootTest(`what an archive says of its app is short and in one line${needsRoot}`, async (t) => {
+rootTest(`an archive's metadata about its app is short and in one line${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using mine = await daemon.as(attacker);
   await installFrom(daemon, mine);
@@ -154,7 +160,7 @@ rootTest(`what an archive says of its app is short and in one line${needsRoot}`,
 });
 
 rootTest(
-  `an archive that a user uploads for another's app is never the newest of it${needsRoot}`,
+  `an archive that a user uploads for another user's app is never its newest${needsRoot}`,
   async (t) => {
     const daemon = await emptyDaemon();
     await using mine = await daemon.as(attacker);
@@ -188,3 +194,137 @@ rootTest(
     t.notRegex(run.output, /2999/);
   },
 );
+
+rootTest(`a backup of another host is not given to a user with only the same uid${needsRoot}`, async (t) => {
+  const daemon = await emptyDaemon();
+  await using theirs = await daemon.as(victim);
+  const roots = daemon.client(BackupService);
+  const shared = join(daemon.dir, "shared");
+  const location = { case: "local", value: { dir: shared } } as const;
+  await roots.upsertBackupStorage({ name: "shared", location });
+  await installFrom(daemon, theirs);
+  const archive = await download(theirs, (await backUp(theirs)).name);
+  await theirs.client(AppService).removeApp({ id: "web" });
+  const far = (owner: string | undefined) =>
+    forged(archive, (footer) => {
+      footer.host = `ffffffff${footer.host.slice(8)}`;
+      footer.app.owner = owner ?? footer.app.owner;
+    });
+  const put = async (owner: string | undefined) => {
+    const { name } = await upload(daemon, await far(owner));
+    await mkdir(join(shared, "web"), { recursive: true, mode: 0o700 });
+    await copyFile(join(daemon.storeDir, "backups/web", name), join(shared, "web", name));
+    return { appId: "web", storage: "shared", name };
+  };
+  const [others, own] = [await put("alice"), await put(undefined)];
+
+  const refused = await errorOf(roots.restoreBackup(others));
+  t.is(refused.reason, "not_possible");
+  t.regex(refused.message, /its owner is "alice" \(uid 5\) on another host, and uid 5 is "[^"]+" here/);
+  const mine = theirs.client(BackupService);
+  for (const work of [
+    () => mine.restoreBackup({ ...others, asNew: true }),
+    () => mine.browseBackup(others),
+    () => mine.deleteBackup(others),
+    () => download(theirs, others.name, "web", "shared"),
+  ])
+    t.is((await errorOf(work())).reason, "not_found");
+  const encrypted = { ...others, name: `${others.name}.age` };
+  await copyFile(join(shared, "web", others.name), join(shared, "web", encrypted.name));
+  t.is((await errorOf(mine.deleteBackup(encrypted))).reason, "root_required");
+
+  t.is((await mine.browseBackup(own)).entries.length > 0, true);
+  t.is((await roots.restoreBackup(own)).appId, "web");
+  await t.notThrowsAsync(mine.deleteBackup(own));
+});
+
+rootTest(
+  `an archive gives root's app only permissions that root accepted on this host${needsRoot}`,
+  async (t) => {
+    const daemon = await emptyDaemon();
+    const backups = daemon.client(BackupService);
+    await installRoots(daemon, "privileged");
+    const { name } = await backUp(daemon);
+    const archive = await download(daemon, name);
+    // From here on it belongs to another host.
+    await backups.deleteBackup({ appId: "web", storage: local, name });
+    await daemon.client(AppService).removeApp({ id: "web" });
+    const ref = await upload(daemon, archive).then((put) => ({
+      appId: "web",
+      storage: local,
+      name: put.name,
+    }));
+
+    for (const isThere of [false, true]) {
+      if (isThere) {
+        await installFrom(daemon, daemon);
+        t.like(await errorOf(backups.restoreBackup(ref)), { code: "FailedPrecondition" });
+      }
+      const plan = await backups.restoreBackup({ ...ref, dryRun: true });
+      t.like(plan, { owner: 0, ownerName: "root", licenses: ["LICENSE"] });
+      t.regex(plan.permissions[0] ?? "", fromElsewhere);
+      t.deepEqual(plan.permissions.slice(1), [privileged]);
+      for (const [acks, fields] of [
+        [{}, /with license_ack and permissions_ack true/],
+        [{ licenseAck: true }, /with permissions_ack true/],
+        [{ permissionsAck: true }, /with license_ack true/],
+      ] as const) {
+        const asked = await errorOf(backups.restoreBackup({ ...ref, ...acks }));
+        t.is(asked.reason, "license_required");
+        t.regex(asked.message, fields);
+      }
+    }
+    const some = await errorOf(backups.restoreBackup({ ...ref, paths: ["repo/server.mjs"] }));
+    t.regex(some.message, /with permissions_ack true/);
+
+    const acks = { licenseAck: true, permissionsAck: true };
+    t.is((await backups.restoreBackup({ ...ref, ...acks })).appId, "web");
+    // The permissions were accepted here; whether root runs an archive from elsewhere must be confirmed each time.
+    t.like(await backups.restoreBackup({ ...ref, dryRun: true }), { licenses: [] });
+    t.is((await backups.restoreBackup({ ...ref, dryRun: true })).permissions.length, 1);
+  },
+);
+
+rootTest(`archives created by this store are restored without a question${needsRoot}`, async (t) => {
+  const daemon = await emptyDaemon();
+  const backups = daemon.client(BackupService);
+  const directory = await installRoots(daemon, "privileged");
+  const ref = { appId: "web", storage: local, name: (await backUp(daemon)).name };
+  const archive = await download(daemon, ref.name);
+  t.is((await backups.restoreBackup(ref)).appId, "web");
+  t.is((await backups.restoreBackup({ ...ref, asNew: true, newName: "second" })).appId, "second");
+  const again = await upload(daemon, archive);
+  t.is((await backups.restoreBackup({ ...ref, name: again.name, asNew: true, newName: "third" })).owner, 0);
+
+  // The app's user can change the checkout, which must not give the app more permissions.
+  await appendFile(join(directory, "repo/svc.yaml"), "\npermissions: [privileged, host_pid]\n");
+  const text = await readFile(join(directory, "repo/svc.yaml"), "utf8");
+  await writeFile(join(directory, "repo/svc.yaml"), text.replace("permissions: [privileged]\n", ""));
+  const changed = await backUp(daemon);
+  const asked = await errorOf(backups.restoreBackup({ ...ref, name: changed.name }));
+  t.is(asked.reason, "license_required");
+  t.regex(asked.message, /with permissions_ack true/);
+
+  // A forged archive that replaces one of the store.
+  const forgery = await forged(archive, ({ app }) => app.accepted.permissions.push("host_pid"));
+  await writeFile(join(daemon.storeDir, "backups/web", ref.name), forgery);
+  await daemon.client(AppService).removeApp({ id: "web" });
+  const { permissions } = await backups.restoreBackup({ ...ref, dryRun: true });
+  t.regex(permissions[0] ?? "", fromElsewhere);
+  t.is((await errorOf(backups.restoreBackup(ref))).reason, "license_required");
+});
+
+rootTest(`an archive asks a user for its licenses, and not for permissions${needsRoot}`, async (t) => {
+  const daemon = await emptyDaemon();
+  await installRoots(daemon, "privileged");
+  const archive = await download(daemon, (await backUp(daemon)).name);
+  await daemon.client(AppService).removeApp({ id: "web" });
+  await using mine = await daemon.as(attacker);
+  const bad = await forged(archive, ({ app }) => (app.owner_uid = app.run_uid = attacker));
+  const { name } = await upload(daemon, bad);
+  const backups = mine.client(BackupService);
+  const ref = { appId: "web", storage: local, name };
+  t.like(await backups.restoreBackup({ ...ref, dryRun: true }), { owner: attacker, permissions: [] });
+  t.regex((await errorOf(backups.restoreBackup(ref))).message, /ships LICENSE: .* with license_ack true/);
+  t.is((await backups.restoreBackup({ ...ref, licenseAck: true })).owner, attacker);
+});

@@ -1,15 +1,16 @@
-/** Programs of the attacks, as the user who attacks. */
+/** Attack programs that run as the attacking user. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { nextEvent } from "../support/eventually.ts";
 
 export interface Attacker extends AsyncDisposable {
   readonly pid: number;
-  /** Resolves with its next words. */
+  /** Resolves with its next output. */
   said(): Promise<string>;
 }
 
-/** @param program beside this file; it ends with its standard input */
+/** @param program file in this directory; it exits when its standard input closes */
 export function attackAs(uid: number, program: string, argument: object): Attacker {
   const file = fileURLToPath(new URL(program, import.meta.url));
   const identity = [`--reuid=${uid}`, `--regid=${uid}`, "--clear-groups", "--"];
@@ -20,7 +21,7 @@ export function attackAs(uid: number, program: string, argument: object): Attack
   const exited = once(child, "exit");
   return {
     pid: child.pid ?? 0,
-    said: async () => String((await once(child.stdout, "data"))[0]).trim(),
+    said: async () => String((await nextEvent(child.stdout, "data"))[0]).trim(),
     async [Symbol.asyncDispose]() {
       child.stdin.end();
       await exited;

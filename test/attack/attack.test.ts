@@ -10,8 +10,8 @@ import { attackFiles, leastTurns } from "./swaps.ts";
 const emptyDaemon = sharedDaemon();
 const rootTest = isRoot ? test : test.skip;
 
-test("another client is served while slow clients, resets and a bomb come in", async (t) => {
-  // A machine that is busy with other tests is slow by itself: the real bound is that of check:attack.
+test("a client is served during slow clients, stream resets and a decompression bomb", async (t) => {
+  // A limit for a host that is busy with other tests; the real one is in check:attack.
   const mostP99Ms = 3_000;
   const findings = await attackAll({
     connections: 100,
@@ -25,7 +25,7 @@ test("another client is served while slow clients, resets and a bomb come in", a
   }
 });
 
-rootTest(`an owner cannot have a container mount anything else (threat 54)${needsRoot}`, async (t) => {
+rootTest(`an owner cannot make a container mount anything else${needsRoot}`, async (t) => {
   for (const { attack, text, isGood } of await attackMounts(2)) {
     t.log(`${attack}: ${text}`);
     t.true(isGood, attack);
@@ -33,21 +33,18 @@ rootTest(`an owner cannot have a container mount anything else (threat 54)${need
 });
 
 for (const kind of floods) {
-  rootTest(
-    `root and others are served while a user floods with ${kind} (threat 57)${needsRoot}`,
-    async (t) => {
-      // As above, a busy machine's bound. Without turns half of all requests take more than a second.
-      const { text, isGood } = await flood(await emptyDaemon(), [kind], {
-        ...{ forMs: 500, scale: 0.5 },
-        ...{ mostRootMs: 5_000, mostOthersMs: 5_000, mostMedianMs: 400 },
-      });
-      t.log(text);
-      t.true(isGood, text);
-    },
-  );
+  rootTest(`root and others are served while a user floods with ${kind}${needsRoot}`, async (t) => {
+    // A limit for a busy host, as above. Without fair queues half of all requests take more than a second.
+    const { text, isGood } = await flood(await emptyDaemon(), [kind], {
+      ...{ forMs: 1_500, scale: 0.5 },
+      ...{ mostRootMs: 5_000, mostOthersMs: 5_000, mostMedianMs: 400 },
+    });
+    t.log(text);
+    t.true(isGood, text);
+  });
 }
 
-rootTest(`nobody leads the work on files to another place (threats 22, 23)${needsRoot}`, async (t) => {
+rootTest(`swapped directories never redirect file operations${needsRoot}`, async (t) => {
   for (const { verb, caller, tries, swaps } of await attackFiles(100)) {
     t.log(`${verb} by ${caller}: ${tries} tries among ${swaps} swaps`);
     t.true(tries >= 4 * leastTurns && swaps > 0, verb);

@@ -1,4 +1,4 @@
-/** What is sent at the front door by those who want it shut (T 14, 16, 17). */
+/** Attacks on a listener's availability. */
 import { connect, type Socket } from "node:net";
 import { setTimeout as wait } from "node:timers/promises";
 import { gzipSync } from "node:zlib";
@@ -34,11 +34,14 @@ export const slowClients: Readonly<Record<string, SlowClient>> = {
   "HTTP/2 sessions that only ping": { first: () => sessionStart, drip: ping },
 };
 
-/** How often a slow client says a little. */
+/** How often a slow client sends a few bytes. */
 const dripMs = 1_000;
 const openedAtOnce = 50;
 
-/** Holds `count` slow connections until the last is ended; resolves with how many were left `mostMs` after the last was opened. */
+/**
+ * Holds `count` slow connections until the last is closed; resolves with the number still open `mostMs` after the last
+ * was opened.
+ */
 export async function holdSlowClients(
   { port, token }: Pick<TestDaemon, "port" | "token">,
   { first, drip }: SlowClient,
@@ -65,7 +68,7 @@ export async function holdSlowClients(
   return left;
 }
 
-/** What one session of a flood sends with its first bytes, and how many more streams once it is answered. */
+/** The first bytes of a flood's session, and its number of further streams after the response. */
 const floods = [
   { first: 2_000, later: 0 },
   { first: 0, later: 2_000 },
@@ -73,7 +76,10 @@ const floods = [
 ] as const;
 const openedAndReset = Array.from({ length: 2_000 }, (_unused, n) => openAndReset(n));
 
-/** Opens and resets `count` streams, on as many sessions as it takes; resolves with the sessions, and how many were ended for it. */
+/**
+ * Opens and resets `count` streams on as many sessions as needed; resolves with the number of sessions, and how many
+ * the server closed for it.
+ */
 export async function floodWithResets(
   { port }: TestDaemon,
   count: number,
@@ -99,7 +105,7 @@ export async function floodWithResets(
 
 const mib = 1024 * 1024;
 
-/** Sends zeros, packed to a thousandth, as one message; resolves with the code of the refusal. */
+/** Sends zeros, compressed to a thousandth, as one message; resolves with the error code. */
 export function sendBomb({ port, token }: TestDaemon, sizeBytes: number): Promise<string> {
   // A file of several gzip members unpacks to all of them.
   const member = gzipSync(Buffer.alloc(16 * mib));

@@ -1,7 +1,7 @@
 /**
- * Exchanges two names of one directory over and over, each time in one step (`renameat2(2)` with `RENAME_EXCHANGE`): there is
- * no moment at which one of them is missing. Says `exchanging`; ends with its standard input. A program, so that another user
- * can be it. Arguments as JSON: `{"paths": ["/a/x", "/a/y"]}`.
+ * Exchanges two names of one directory repeatedly and atomically (`renameat2(2)` with `RENAME_EXCHANGE`), so neither is
+ * ever missing. Prints `exchanging`; exits when its standard input closes. A program, so that it can run as another
+ * user. Arguments as JSON: `{"paths": ["/a/x", "/a/y"]}`.
  */
 import koffi from "koffi";
 

@@ -1,8 +1,7 @@
 /**
- * Somebody who may write to directories on the way: exchanges two names in one of them for each other, as fast as it gets.
- *
- * A line of standard input is a directory in which it exchanges from then on, and is answered with `ready`; an empty one ends that,
- * and is answered with how often it was. Arguments: the two names.
+ * A user who may write to parent directories: exchanges two names in one of them as fast as possible. Each line of
+ * standard input is the directory to use from then on, and `ready` confirms it; an empty line stops the exchanges and
+ * prints their number. Arguments: the two names.
  */
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";

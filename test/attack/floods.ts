@@ -1,10 +1,10 @@
-/** One user floods the daemon in every way that is known; root, another user and a token's holder must not notice (T 57). */
+/** One user floods the daemon in every known way; root, another user and a token's client must not notice. */
 import { chmod, mkdir, writeFile } from "node:fs/promises";
 import { Agent, request, type RequestOptions } from "node:http";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { rootSocketOf } from "../../src/lib/root-socket.ts";
+import { rootSocketOf } from "../../src/lib/paths.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { attackAs } from "./as-user.ts";
 import type { Finding } from "./scenario.ts";
@@ -16,9 +16,15 @@ export const floods = [
   ...[
     "connections",
     "consoles",
+    "messages of consoles",
     "histories",
     "lists",
     "streams of HTTP/2",
+    "windows of HTTP/2",
+    "bytes of HTTP/2",
+    "messages of gRPC",
+    "frames of consoles",
+    "blank lines",
     "large bodies",
     "deep bodies",
     "installs",
@@ -43,17 +49,17 @@ settings:
 export interface FloodScale {
   /** How long each flood lasts. */
   readonly forMs: number;
-  /** Part of the connections that each has at most. */
+  /** The user's maximum share of each kind of connections. */
   readonly scale: number;
-  /** Within which 99 of 100 of root's status requests must be answered. */
+  /** The latency limit for 99 of 100 status requests of root. */
   readonly mostRootMs: number;
-  /** And those of another user and of a token's holder. */
+  /** The limit for another user and for a token's client. */
   readonly mostOthersMs: number;
-  /** And half of each one's. */
+  /** The limit for the median of each client. */
   readonly mostMedianMs: number;
 }
 
-/** None, each flood alone, and all together. */
+/** Without a flood, with each single flood, and with all together. */
 export async function attackWithFloods(scale: FloodScale): Promise<Finding[]> {
   const findings: Finding[] = [];
   for (const kinds of [[], ...floods.map((kind) => [kind]), floods]) {
@@ -75,12 +81,12 @@ export async function flood(
   const { id } = await door.client(AppService).installApp({ spec });
   if (kinds.some((kind) => ofRunningApp.has(kind))) await door.client(AppService).startApp({ id });
   const runDir = join(daemon.storeDir, "run", id);
-  // Whoever comes anew waits to be accepted; all but root in one queue.
+  // A new connection waits to be accepted; all users except root share one queue.
   const watchers = await Promise.all([
     openWatcher("root", { socketPath: daemon.socketPath }),
-    openWatcher("root anew each time", { socketPath: rootSocketOf(daemon.socketPath) }, true),
+    openWatcher("root, a new connection each time", { socketPath: rootSocketOf(daemon.socketPath) }, true),
     openWatcher("another user", { socketPath: otherDoor.socketPath }),
-    openWatcher("another user anew each time", { socketPath: otherDoor.socketPath }, true),
+    openWatcher("another user, a new connection each time", { socketPath: otherDoor.socketPath }, true),
     openWatcher("a token's holder", byToken(daemon)),
   ]);
   await using flooding = attackAs(attacker, "send-floods.mjs", {
@@ -113,11 +119,11 @@ function byToken({ port, token }: TestDaemon): RequestOptions {
 
 interface Seen {
   readonly name: string;
-  /** Milliseconds that each `GET /v1/status` took, the shortest first. */
+  /** Milliseconds of each `GET /v1/status`, the shortest first. */
   readonly timesMs: readonly number[];
 }
 
-/** Connects; what it resolves with asks for the status, one request after the other. */
+/** Connects; resolves with a function that requests the status, one request after the other. */
 async function openWatcher(
   name: string,
   target: RequestOptions,
@@ -127,7 +133,7 @@ async function openWatcher(
   const ask = async (): Promise<number> => {
     const startMs = performance.now();
     const status = await getStatus({ ...target, agent });
-    if (status !== 200) throw new Error(`GET /v1/status answered ${status}`);
+    if (status !== 200) throw new Error(`GET /v1/status returned ${status}`);
     return performance.now() - startMs;
   };
   await ask();

@@ -1,6 +1,6 @@
 /**
- * Holds connections that say nothing, or just enough to look like a request that is coming, and opens each anew that is
- * closed. Says `held` once all were opened; ends with its standard input. A program, so that another user can be it.
+ * Holds connections that send nothing or only part of a request, and reopens each that is closed. Prints `held` once
+ * all were opened; exits when its standard input closes. A program, so that it can run as another user.
  */
 import { connect } from "node:net";
 

@@ -1,4 +1,4 @@
-/** An owner who swaps what a container mounts while it is started again, by whomever (threat 54). */
+/** An owner who swaps the sources of a container's mounts while anyone restarts it. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -18,17 +18,17 @@ import type { Finding } from "./scenario.ts";
 const nobody = 65534;
 const swapper = fileURLToPath(new URL("swapper.mjs", import.meta.url));
 
-/** How it goes on with a tenth of its time. */
+/** The number of repetitions in a short run. */
 const slowed = { stoppedMs: 45, runsMs: 5 };
 
 interface Victim {
   readonly runtime: string;
   readonly files: Readonly<Record<string, string>>;
-  /** What leads to its mounts, relative to the app's directory. */
+  /** Parent directories of its mounts, relative to the app's directory. */
   readonly paths: readonly string[];
 }
 
-/** Says who it is and whether one of its mounts is the host's root. */
+/** Prints its identity and whether one of its mounts is the host's root. */
 const spy = (marker: string, mounts: readonly string[]): string =>
   `id -u; for m in ${mounts.join(" ")}; do test ! -e $m${marker} || echo stolen; done; exec sleep 3600`;
 
@@ -70,7 +70,7 @@ stop: { grace: 1s }
   ];
 }
 
-/** @param tries restarts of each victim, under each form of the attack */
+/** @param tries restarts of each victim with each form of the attack */
 export async function attackMounts(tries: number): Promise<Finding[]> {
   if (whyNoDocker !== undefined) return [{ attack: "mounts", text: `skipped: ${whyNoDocker}`, isGood: true }];
   await using engine = await startEngine();
@@ -129,7 +129,8 @@ async function attack(
       isGood: swaps === 0 && stolen === 0 && others === 0 && attempts > 0 && lines.length > tries / 2,
     });
   }
-  // Of a compose project what leads to its binds is the owner's until a start: to swap that then is to have the start refused.
+  // Parent directories of a compose project's binds belong to the owner until a start: swapping one then makes the
+  // start fail.
   if (runtime === "docker") {
     findings.push(
       await attackReplacements({ engine, owner, runtime, dir, directory, paths }, Math.ceil(tries / 5)),
@@ -143,13 +144,13 @@ interface Replacement {
   readonly engine: TestEngine;
   readonly owner: Pick<TestDaemon, "client">;
   readonly runtime: string;
-  /** The package, and where it is installed. */
+  /** The package, and its installation directory. */
   readonly dir: string;
   readonly directory: string;
   readonly paths: readonly string[];
 }
 
-/** What lays the app out anew and starts it: an upgrade, a restore, and a clone of it, each so often. */
+/** Reinstalls the app and starts it: an upgrade, a restore, and a clone of it, each this many times. */
 async function attackReplacements(
   { engine, owner, runtime, dir, directory, paths }: Replacement,
   times: number,
@@ -157,7 +158,7 @@ async function attackReplacements(
   const [apps, backups] = [owner.client(AppService), owner.client(BackupService)];
   const manifest = await readFile(join(dir, "svc.yaml"), "utf8");
   const lines: string[] = [];
-  // A busy machine's engine may refuse for a moment.
+  // A busy engine may reject requests briefly.
   const until = <T>(work: () => Promise<T>): Promise<T> => eventually(work, 60_000);
   const look = async (id: string): Promise<void> => {
     const said = await eventually(async () => {
@@ -167,7 +168,7 @@ async function attackReplacements(
     }, 40_000);
     lines.push(...said);
   };
-  // As a clone of somebody with that name is called.
+  // The name of a clone if that name is in use.
   const clone = join(directory, "../victim-nobody");
   const all = [directory, clone].flatMap((root) => paths.map((path) => join(root, path)));
   const { swaps, attempts } = await swapDuring(all, "stealth", async () => {
@@ -232,7 +233,7 @@ async function swapDuring(
   return { swaps, attempts: tries };
 }
 
-/** The daemon stops for good, or again and again, wherever it is between a check and what it allows. */
+/** The daemon is stopped for good, or paused repeatedly, at any point between a check and its use. */
 function slow(pid: number, form: string): AsyncDisposable {
   const over = new AbortController();
   const go = async (): Promise<void> => {
@@ -254,7 +255,7 @@ function slow(pid: number, form: string): AsyncDisposable {
   };
 }
 
-/** As the engine's own restart policy would, without a word to svc. */
+/** Like the engine's own restart policy, without svc. */
 async function restart(engine: TestEngine): Promise<void> {
   const container = await victimOf(engine);
   const { status } = await engine.request("POST", `/containers/${container}/restart?t=0`);

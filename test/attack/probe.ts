@@ -1,14 +1,14 @@
-/** Another client, who must not notice that somebody attacks. */
+/** Another client, which must not notice the attack. */
 import { Agent, request } from "node:http";
 import { setTimeout as wait } from "node:timers/promises";
 import type { TestDaemon } from "../support/daemon.ts";
 
-/** Loopback addresses: caps count by address. */
+/** Loopback addresses: limits count by address. */
 export const addresses = { client: "127.0.0.2", attackers: ["127.0.0.3", "127.0.0.4", "127.0.0.5"] } as const;
 
 const pauseMs = 5;
 
-/** Milliseconds within which 99 of 100 of its `GET /v1/status` were answered while `attack` ran. */
+/** The 99th percentile of its `GET /v1/status`, in milliseconds, while `attack` ran. */
 export async function p99During(daemon: TestDaemon, attack: () => Promise<void>): Promise<number> {
   const agent = new Agent({ keepAlive: true, maxSockets: 1 });
   const timesMs: number[] = [];
@@ -17,7 +17,7 @@ export async function p99During(daemon: TestDaemon, attack: () => Promise<void>)
     while (!over.signal.aborted) {
       const startMs = performance.now();
       const status = await getStatus(daemon, agent);
-      if (status !== 200) throw new Error(`GET /v1/status answered ${status}`);
+      if (status !== 200) throw new Error(`GET /v1/status returned ${status}`);
       timesMs.push(performance.now() - startMs);
       await wait(pauseMs);
     }
@@ -33,8 +33,8 @@ export async function p99During(daemon: TestDaemon, attack: () => Promise<void>)
 }
 
 /**
- * Asked once more, as clients of HTTP do, where a connection that was kept had just been closed (RFC 9112, 9.3.1): all of loopback is
- * one address, so that places which attackers need may be taken from it while it is idle.
+ * Sent again, as HTTP clients do, if a reused connection had just been closed (RFC 9112, 9.3.1): all of loopback is one
+ * address, so connections of the attackers may displace it while it is idle.
  */
 function getStatus(daemon: TestDaemon, agent: Agent, isAgain = false): Promise<number> {
   const { port, token } = daemon;

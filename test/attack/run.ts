@@ -1,13 +1,16 @@
 /**
- * `npm run check:attack`: slow clients, floods and bombs against a real daemon, while another client is served; an owner who
- * swaps what their containers mount; one user's floods; somebody who swaps directories on the way of others' work on files.
+ * `npm run check:attack`: slow clients, floods and bombs against a real daemon while another client is served; an owner
+ * who swaps the sources of container mounts; compose files that make root write; floods of one user; a user who swaps
+ * parent directories during file operations.
  */
 import { attackWithFloods } from "./floods.ts";
 import { attackMounts } from "./mounts.ts";
 import { attackAll } from "./scenario.ts";
 import { attackFiles } from "./swaps.ts";
+import { attackComposeWrites } from "./compose-writes.ts";
 
 const findings = await attackMounts(200);
+findings.push(...(await attackComposeWrites()));
 findings.push(
   ...(await attackAll({
     connections: 2_000,

@@ -11,7 +11,7 @@ export interface Scale {
   readonly connections: number;
   readonly resets: number;
   readonly bombBytes: number;
-  /** Within which 99 of 100 calls of the other client must be answered. */
+  /** The latency limit for 99 of 100 calls of the other client. */
   readonly mostP99Ms: number;
 }
 
@@ -23,7 +23,7 @@ export interface Finding {
 
 const restMs = 2_000;
 const mostGrownMiB = 150;
-/** The limits below, and time to end thousands at once on a busy machine. */
+/** The timeouts below, and time to close thousands of connections at once on a busy host. */
 const mostMs = 20_000;
 const limits = "[api.limits]\nheaders_timeout_ms = 3000\nrequest_timeout_ms = 3000\nidle_timeout_ms = 3000\n";
 
@@ -31,7 +31,7 @@ export async function attackAll(scale: Scale): Promise<Finding[]> {
   const { connections, resets, bombBytes, mostP99Ms } = scale;
   await using daemon = await startDaemon({ config: limits });
   const findings: Finding[] = [];
-  // What a busy machine makes of it without any attack: the yardstick of all that follow.
+  // The latency on this host without an attack: the baseline for all further checks.
   await p99During(daemon, () => wait(restMs));
   const restP99Ms = await p99During(daemon, () => wait(restMs));
   findings.push({
@@ -39,7 +39,7 @@ export async function attackAll(scale: Scale): Promise<Finding[]> {
     text: `p99 ${restP99Ms.toFixed(1)} ms`,
     isGood: restP99Ms < mostP99Ms,
   });
-  // A token of their own: whoever uses the same one has the same places.
+  // A separate token, because clients with the same token share one limit.
   const { token } = await daemon.client(TokenService).issueAccessToken({ label: "slow clients" });
   const door = { port: daemon.port, token };
   for (const [name, client] of Object.entries(slowClients)) {
@@ -73,7 +73,7 @@ export async function attackAll(scale: Scale): Promise<Finding[]> {
   return findings;
 }
 
-/** At its peak so far, as the kernel counts it. */
+/** Its peak memory so far, as counted by the kernel. */
 async function residentMiB({ pid }: TestDaemon): Promise<number> {
   const status = await readFile(`/proc/${pid}/status`, "utf8");
   return Number(/^VmHWM:\s+(\d+) kB$/m.exec(status)?.[1]) / 1024;

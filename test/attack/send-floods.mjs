@@ -1,6 +1,6 @@
 /**
- * Floods of one user (T 57), a program so that another user can be it: sends as fast as the daemon takes it, opens anew what
- * is closed, says `sending` and ends with its standard input.
+ * Floods of one user, in a program so that it can run as another user: sends as fast as the daemon reads, reopens what
+ * is closed, prints `sending`, and exits when its standard input closes.
  */
 import { readFileSync, unlinkSync } from "node:fs";
 import { connect, createServer } from "node:net";
@@ -12,7 +12,7 @@ import { connect, createServer } from "node:net";
 const { path, kinds, scale, appId, spec, runDir } = JSON.parse(process.argv[2] ?? "");
 
 const reopenMs = 20;
-/** @param {number} count what it is at full scale */
+/** @param {number} count the number at full scale */
 const scaled = (count) => Math.max(1, Math.round(count * scale));
 
 /**
@@ -30,10 +30,7 @@ function open(onConnect) {
   socket.once("close", () => setTimeout(open, reopenMs, onConnect));
 }
 
-/**
- * The same bytes again and again, as long as there is room for them.
- * @param {Buffer} bytes
- */
+/** Sends the same bytes repeatedly, as long as the buffer has space. @param {Buffer} bytes */
 function repeat(bytes) {
   return (/** @type {Socket} */ socket) => {
     const send = () => {
@@ -53,7 +50,7 @@ function post(target, body) {
   return Buffer.from(`${head}Content-Length: ${Buffer.byteLength(body)}\r\n\r\n${body}`);
 }
 
-/** Takes the place of the app's supervisor, and says long lines to all who come. */
+/** Replaces the app's supervisor, and sends long lines to every client. */
 function replaceSupervisor() {
   const socketFile = `${runDir}/supervisor.sock`;
   const state = JSON.parse(readFileSync(`${runDir}/state.json`, "utf8"));
@@ -80,7 +77,7 @@ const http2Start = Buffer.concat([
 // GET and http by HPACK's static table, path and authority as literals.
 const listFields = Buffer.from("\x82\x86\x04\x08/v1/apps\x01\x09localhost", "latin1");
 
-/** A hundred requests on one session of HTTP/2, and one more for each that may have been answered. */
+/** A hundred requests on one HTTP/2 session, and one more for each response. */
 function streams(/** @type {Socket} */ socket) {
   let next = 1;
   const ask = (/** @type {number} */ count) => {
@@ -97,8 +94,56 @@ function streams(/** @type {Socket} */ socket) {
   };
   socket.write(http2Start);
   ask(100);
-  // An answer is a head and a body.
+  // A response is a head and a body.
   socket.on("data", (/** @type {Buffer} */ data) => ask(Math.min(100, Math.ceil(data.length / 1_000))));
+}
+
+/**
+ * @param {number} type
+ * @param {number} streamId
+ * @param {string} payload
+ */
+function frame(type, streamId, payload) {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(payload.length, 0, 3);
+  head.writeUInt8(type, 3);
+  head.writeUInt8(type === 1 ? 4 : 0, 4);
+  head.writeUInt32BE(streamId, 5);
+  return Buffer.concat([head, Buffer.from(payload, "latin1")]);
+}
+
+/** @param {Buffer} bytes */
+const mebibyteOf = (bytes) => Buffer.concat(Array(Math.ceil(mib / bytes.length)).fill(bytes));
+
+const attach = "/svc.v1.AppService/AttachConsole";
+const attachFields = `\x83\x86\x04${String.fromCharCode(attach.length)}${attach}\x01\x09localhost`;
+const grpcField = "\x00\x0ccontent-type\x10application/grpc";
+/** A call that stays open, so that its session does. */
+const attachFrame = frame(1, 1, `${attachFields}${grpcField}`);
+
+/** @param {Buffer} bytes that a session repeats for ever */
+const onSession = (bytes) => (/** @type {Socket} */ socket) => {
+  socket.write(Buffer.concat([http2Start, attachFrame]));
+  repeat(bytes)(socket);
+};
+
+/** The first message of a console that shows a log: fields 1 and 2 of `ConsoleInput`. */
+const logsMessage = `\x0a${String.fromCharCode(appId.length)}${appId}\x12\x04logs`;
+const logsFrame = frame(0, 1, `\0\0\0\0${String.fromCharCode(logsMessage.length)}${logsMessage}`);
+/** Messages without fields. */
+const emptyMessages = frame(0, 1, "\0".repeat(16_000));
+
+/** @param {Socket} socket of a console that is open */
+function openConsole(socket) {
+  const body = '{"session":"logs"}';
+  const head = `POST /v1/apps/${appId}/console-token HTTP/1.1\r\nHost: localhost\r\n`;
+  socket.write(`${head}Content-Type: application/json\r\nContent-Length: ${body.length}\r\n\r\n${body}`);
+  socket.once("data", (/** @type {Buffer} */ answer) => {
+    const [, token = ""] = /"token":"([^"]+)"/.exec(answer.toString("latin1")) ?? [];
+    socket.once("data", () => repeat(mebibyteOf(Buffer.from("8a8000000000", "hex")))(socket));
+    const console = upgrade.toString("latin1").replace("/apps/x/", `/apps/${appId}/`);
+    socket.write(console.replace("session=shell&token=unknown", `session=logs&token=${token}`));
+  });
 }
 
 const status = Buffer.from("GET /v1/status HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
@@ -107,20 +152,58 @@ const upgrade = Buffer.from(
   "GET /v1/apps/x/console?session=shell&token=unknown HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n" +
     "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n",
 );
+/** Resolves when the first console is open. */
+const opened = Promise.withResolvers();
+
+/** Opens a console of the app, then says the same short thing over and over. */
+function sayToConsole(/** @type {Socket} */ socket) {
+  const message = Buffer.from('{"type":"resize","cols":80,"rows":24}');
+  // A last text frame, masked with zeros.
+  const frame = Buffer.concat([Buffer.of(0x81, 0x80 | message.length, 0, 0, 0, 0), message]);
+  const flood = repeat(Buffer.concat(Array(1_000).fill(frame)));
+  let answer = "";
+  let isOpen = false;
+  socket.on("data", (/** @type {Buffer} */ data) => {
+    if (isOpen) return;
+    answer += data.toString("latin1");
+    const token = /"token":"([^"]+)"/.exec(answer)?.[1];
+    if (answer.startsWith("HTTP/1.1 101")) {
+      isOpen = true;
+      flood(socket);
+      opened.resolve(undefined);
+    } else if (token !== undefined) {
+      answer = "";
+      const target = `/v1/apps/${appId}/console?session=shell&token=${token}`;
+      socket.write(upgrade.toString().replace(/\/v1\S+/, target));
+    }
+  });
+  socket.write(post(`/v1/apps/${appId}/console-token`, '{"session":"shell"}'));
+}
+
 const history = Buffer.from(
   "GET /v1/metrics/history?limit=1000&step=86400 HTTP/1.1\r\nHost: localhost\r\n\r\n",
 );
 
 /** @type {Record<string, () => void>} */
 const floods = {
-  // Every other one is gone before it is answered.
+  // Every other one disconnects before its response.
   consoles: () => {
     let count = 0;
     hold(scaled(500), (socket) => void socket.write(upgrade, () => ++count % 2 === 0 && socket.destroy()));
   },
+  "messages of consoles": () => hold(scaled(8), sayToConsole),
   histories: () => hold(scaled(200), repeat(history)),
   connections: () => hold(scaled(1_000), (socket) => void socket.write(status)),
   "streams of HTTP/2": () => hold(scaled(1_024), streams),
+  "windows of HTTP/2": () => hold(scaled(256), onSession(mebibyteOf(frame(8, 0, "\x00\x00\x00\x01")))),
+  "bytes of HTTP/2": () => hold(scaled(256), onSession(mebibyteOf(frame(0, 1, "x")))),
+  "messages of gRPC": () =>
+    hold(scaled(256), (socket) => {
+      socket.write(Buffer.concat([http2Start, attachFrame, logsFrame]));
+      repeat(mebibyteOf(emptyMessages))(socket);
+    }),
+  "frames of consoles": () => hold(scaled(32), openConsole),
+  "blank lines": () => hold(scaled(256), repeat(Buffer.alloc(mib, "\r\n"))),
   lists: () => hold(scaled(100), repeat(list)),
   "large bodies": () => {
     const body = post("/svc.v1.AppService/InstallApp", install({ a: "x".repeat(16 * mib - 100) }));
@@ -139,5 +222,6 @@ const floods = {
 };
 
 for (const kind of kinds) floods[kind]?.();
+if (kinds.includes("messages of consoles")) await opened.promise;
 console.log("sending");
 process.stdin.resume().on("end", () => process.exit());

@@ -1,8 +1,7 @@
 /**
- * What an owner does who wants a container to mount something else: puts links in the place of what leads to its mounts, and
- * takes them away again. Tells on standard input's end how often it could: `{"tries": 1200, "swaps": 0}`.
- *
- * Arguments: `stealth` (put back at once) or `open` (left for a while), where links lead, then the paths.
+ * An owner who wants a container to mount something else: replaces the parents of its mounts by links, and restores
+ * them. When standard input closes, prints how often it succeeded: `{"tries": 1200, "swaps": 0}`. Arguments: `stealth`
+ * (restore at once) or `open` (keep the link for a while), the target of the links, then the paths.
  */
 import { renameSync, symlinkSync, unlinkSync } from "node:fs";
 import { setTimeout as wait } from "node:timers/promises";

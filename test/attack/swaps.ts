@@ -1,7 +1,7 @@
 /**
- * A directory on the way to what a caller names, which somebody else exchanges for a link all the time: whatever the verb, and
- * whoever calls, nothing changes where the link leads, and nothing is read there (T 22, 23). What lies there belongs to the
- * caller, so that nothing but svc's own care keeps it whole, and secret.
+ * Another user constantly exchanges a parent directory of the caller's path for a link. Whatever the method and the
+ * caller, nothing at the link's target is changed or read. The target belongs to the caller, so that only svc's own
+ * checks protect it.
  */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
@@ -21,10 +21,12 @@ const run = promisify(execFile);
 
 type Files = Client<typeof FileService>;
 
-/** Stands in what lies outside, and nowhere else. */
+/** Appears only in the files outside. */
 const secret = "secret of somewhere else";
 
-/** Each is done to the path that is swapped, over and over; what it comes to must not tell the secret, but else does not matter. */
+/**
+ * Each is called on the swapped path repeatedly; its result must not reveal the secret, and does not matter otherwise.
+ */
 export const verbs: Readonly<Record<string, (files: Files, at: string, turn: number) => Promise<unknown>>> = {
   write: (files, at, turn) => files.writeFile(upload(join(at, "canary"), `new ${turn}`)),
   "write a new one": (files, at, turn) => files.writeFile(upload(join(at, `new-${turn % 3}`), "x")),
@@ -67,7 +69,7 @@ export const verbs: Readonly<Record<string, (files: Files, at: string, turn: num
   search: (files, at) => Array.fromAsync(files.searchFiles({ path: at, content: "secret", hidden: true })),
   measure: async (files, at) => {
     const events = await Array.fromAsync(files.getDiskUsage({ path: at, depth: 5 }));
-    // What lies outside is the only thing of that size.
+    // The outside file is the only one of that size.
     const isOutside = events.some(
       ({ event }) => "sizeBytes" in (event.value ?? {}) && sizeOf(event.value) >= deepBytes,
     );
@@ -75,10 +77,10 @@ export const verbs: Readonly<Record<string, (files: Files, at: string, turn: num
   },
 };
 
-/** Of each verb, with four tries at once, however slow the machine is. */
+/** For each method, with four concurrent tries, on a host of any speed. */
 export const leastTurns = 6;
 
-/** Of the largest file outside. */
+/** The size of the largest file outside. */
 const deepBytes = 1_000_000n;
 
 function sizeOf(value: unknown): bigint {
@@ -86,14 +88,14 @@ function sizeOf(value: unknown): bigint {
 }
 
 async function contentsBelow(dir: string): Promise<string[]> {
-  // A link that was copied is a link.
+  // A copied link remains a link.
   if (!(await lstat(dir)).isDirectory()) return [];
   const entries = await readdir(dir, { recursive: true, withFileTypes: true });
   const files = entries.filter((entry) => entry.isFile());
   return Promise.all(files.map(({ parentPath, name }) => readFile(join(parentPath, name), "latin1")));
 }
 
-/** Whether an answer, with all that it holds, tells the secret: as text, as bytes, or by the name of a file that lies there. */
+/** Whether a response reveals the secret: as text, as bytes, or by the name of a file. */
 function tellsSecret(answer: unknown): boolean {
   const json = JSON.stringify(answer ?? null, (_key, value: unknown) => {
     if (value instanceof Uint8Array) return Buffer.from(value).toString("latin1");
@@ -114,7 +116,7 @@ export interface SwapFinding {
   swaps: number;
 }
 
-/** @throws AssertionError when anything changed outside */
+/** @throws AssertionError if anything changed outside */
 async function attackVerb(
   ground: Ground,
   exchanger: Exchanger,
@@ -168,18 +170,18 @@ async function attackVerb(
   }
   const swaps = await exchanger.end();
   assert.deepEqual(await snapshot(outside), before, `${verb} by ${caller}`);
-  assert.deepEqual(told, [], `${verb} by ${caller} tells what lies outside`);
+  assert.deepEqual(told, [], `${verb} by ${caller} reveals outside content`);
   return { verb, caller, tries: tries * 4, swaps };
 }
 
 interface Exchanger extends AsyncDisposable {
   /** Exchanges `named` and `link` in that directory from now on. */
   begin(directory: string): Promise<void>;
-  /** Resolves with how often it has. */
+  /** Resolves with the number of exchanges. */
   end(): Promise<number>;
 }
 
-/** One for all verbs: to start it takes as long as to try one of them. */
+/** One for all methods: starting it takes as long as trying one of them. */
 function openExchanger(): Exchanger {
   const identity = [`--reuid=${otherUid}`, `--regid=${otherUid}`, "--clear-groups", "--"];
   const child = spawn("setpriv", [...identity, process.execPath, exchangerFile, "named", "link"], {
@@ -212,7 +214,7 @@ async function snapshot(dir: string): Promise<unknown[]> {
   );
 }
 
-/** Each verb for so long, as its owner and as root. */
+/** The duration of each method, as its owner and as root. */
 export async function attackFiles(forMs: number): Promise<SwapFinding[]> {
   await using ground = await openGround();
   await using exchanger = openExchanger();

@@ -1,4 +1,4 @@
-/** `svc package check` finds what an install or a start would refuse, each with the file and line where it stands. */
+/** `svc package check` finds what an install or a start would reject, each with its file and line. */
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -25,7 +25,11 @@ const onHostsNetwork = "services:\n  a:\n    image: x/y:1\n    network_mode: hos
 /** `found` is `file:line: what`, of each. */
 const cases: readonly { title: string; files: Readonly<Record<string, string>>; found: readonly RegExp[] }[] =
   [
-    { title: "no manifest", files: {}, found: [/^svc\.yaml:1: there is no svc\.yaml: svc package init/] },
+    {
+      title: "no manifest",
+      files: {},
+      found: [/^svc\.yaml:1: there is no svc\.yaml; create one with: svc package init/],
+    },
     {
       title: "a wrong key",
       files: { "svc.yaml": `${head}prots: []\n` },
@@ -68,7 +72,7 @@ const cases: readonly { title: string; files: Readonly<Record<string, string>>; 
     {
       title: "an image by its id",
       files: { "svc.yaml": `${head}docker: { build: {} }\n`, Dockerfile: "# x\nFROM deadbeef\n" },
-      found: [/^Dockerfile:2: "deadbeef" may be the id/],
+      found: [/^Dockerfile:2: "deadbeef" may be the ID/],
     },
     {
       title: "a compose file that leads out",
@@ -76,13 +80,13 @@ const cases: readonly { title: string; files: Readonly<Record<string, string>>; 
         "svc.yaml": `${head}compose: { file: c.yaml }\n`,
         "c.yaml": "services:\n  a:\n    image: x/y:1\n    env_file: ../secrets\n",
       },
-      found: [/^c\.yaml:4: env_file "\.\.\/secrets" leads out/],
+      found: [/^c\.yaml:4: env_file "\.\.\/secrets" is outside the package/],
     },
     {
       title: "a compose file that asks for more than the manifest",
       files: { "svc.yaml": `${head}compose: { file: c.yaml }\n`, "c.yaml": onHostsNetwork },
       found: [
-        /^c\.yaml:2: service "a" shares the host's network: add "host_network" to permissions in svc\.yaml$/,
+        /^c\.yaml:2: service "a" shares the host's network; add "host_network" to permissions in svc\.yaml$/,
       ],
     },
     {
@@ -104,12 +108,12 @@ const cases: readonly { title: string; files: Readonly<Record<string, string>>; 
         "svc.yaml": `${head}service: { unit: a.service }\n`,
         "a.service": "[Service]\nExecStart=/bin/true\nUser=root\nPrivateUsers=no\n",
       },
-      found: [/^a\.service:3: User= is refused/, /^a\.service:4: PrivateUsers= is refused/],
+      found: [/^a\.service:3: User= is not allowed/, /^a\.service:4: PrivateUsers= is not allowed/],
     },
     {
       title: "a unit without a program",
       files: { "svc.yaml": `${head}service: { unit: a.service }\n`, "a.service": "[Service]\nType=simple\n" },
-      found: [/^a\.service:1: it says no ExecStart/],
+      found: [/^a\.service:1: ExecStart is missing/],
     },
   ];
 
@@ -126,10 +130,10 @@ test("a manifest behind a link is not read", async (t) => {
   const dir = await directory(t, {});
   await symlink("/etc/passwd", join(dir, "svc.yaml"));
   const { problems } = await checkPackage(dir, settingsThread);
-  t.regex(problems[0]?.message ?? "", /svc\.yaml is no regular file/);
+  t.regex(problems[0]?.message ?? "", /svc\.yaml is not a regular file/);
 });
 
-test("where there is no index, it is said what one would be", async (t) => {
+test("without an index, the check says what one would be", async (t) => {
   const dir = await directory(t, {});
   for (const [path, what] of [
     [dir, `index.yaml in ${dir}`],
@@ -138,13 +142,13 @@ test("where there is no index, it is said what one would be", async (t) => {
     const { message } = await t.throwsAsync(checkIndex(path, settingsThread));
     t.true(
       message.startsWith(
-        `there is no ${what}: a source is a directory or a git repository with an index.yaml`,
+        `there is no ${what}; a source is a directory or a git repository with an index.yaml`,
       ),
     );
   }
 });
 
-test("an index, and the packages beside it", async (t) => {
+test("an index and the packages beside it are checked", async (t) => {
   const dir = await directory(t, {
     "index.yaml":
       "packages:\n  good: { directory: good }\n  gone: { directory: gone }\n  other: { directory: bad }\n",
@@ -157,5 +161,5 @@ test("an index, and the packages beside it", async (t) => {
   t.is(said.length, 3, said.join("\n"));
   t.regex(said[0] ?? "", /^index\.yaml:3: gone: there is no directory "gone"/);
   t.regex(said[1] ?? "", /^bad\/svc\.yaml:5: .*"x\.js"/);
-  t.regex(said[2] ?? "", /^index\.yaml:4: other: the package calls itself "a"/);
+  t.regex(said[2] ?? "", /^index\.yaml:4: other: the ID in the package is "a"/);
 });

@@ -1,4 +1,4 @@
-/** What a manifest is made of: compose files of the kinds that people run, Dockerfiles, Procfiles and programs. */
+/** The inputs of a generated manifest: common compose files, Dockerfiles, Procfiles and programs. */
 import { mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -27,7 +27,7 @@ const plan = async (t: ExecutionContext, files: Readonly<Record<string, string>>
   planManifest(new PackageFiles(await directory(t, files)));
 
 for (const name of templateNames) {
-  test(`a package begun as ${name} has nothing to be told about but its limits`, async (t) => {
+  test(`a package generated from ${name} has no findings except its limits`, async (t) => {
     const dir = await directory(t, templateFiles(name));
     const { manifest, text } = await planManifest(new PackageFiles(dir));
     t.is(manifest.id, "my-app");
@@ -89,7 +89,7 @@ for (const { name, service, rest = "", asks } of shapes) {
     const { manifest, notes, text } = await planManifest(new PackageFiles(dir));
     t.deepEqual([...(manifest.permissions ?? [])].sort(), asks);
     t.is(
-      notes.filter((note) => /only root's own apps may, with the permission/.test(note)).length,
+      notes.filter((note) => /only root's own apps may do, with the permission/.test(note)).length,
       asks.length,
     );
     await writeFile(join(dir, "svc.yaml"), text);
@@ -102,7 +102,7 @@ for (const { name, service, rest = "", asks } of shapes) {
   });
 }
 
-test("variables of a compose file become settings, and ports are told", async (t) => {
+test("variables of a compose file become settings, and ports are reported", async (t) => {
   const { manifest, notes } = await plan(t, {
     "docker-compose.yml": `name: wiki
 x-casaos: { title: { en_us: A Wiki }, tagline: { en_us: Pages for all } }
@@ -131,14 +131,18 @@ services:
     { name: "web", setting: "web_port" },
     { name: "web-9000", protocol: "udp", default: 9000 },
   ]);
-  for (const said of [/port 9000 is fixed/, /4000-4010.*not one port/, /SVC_X.*no setting/])
+  for (const said of [
+    /port 9000 is fixed/,
+    /4000-4010.*not a single port/,
+    /SVC_X.*does not become a setting/,
+  ])
     t.true(
       notes.some((note) => said.test(note)),
       String(said),
     );
 });
 
-test("a variable that has to be said is a required setting", async (t) => {
+test("a mandatory variable is a required setting", async (t) => {
   const { manifest } = await plan(t, {
     "compose.yaml":
       'services: { a: { image: x/y:1, environment: { A: "${A:?no A}", SECRET_B: "${SECRET_B}", C: "${C}" } } }\n',
@@ -146,14 +150,14 @@ test("a variable that has to be said is a required setting", async (t) => {
   t.deepEqual(manifest.settings?.required, ["a", "secret_b"]);
 });
 
-test("a compose file that cannot be read is said with its line", async (t) => {
+test("an unreadable compose file is reported with its line", async (t) => {
   await t.throwsAsync(plan(t, { "compose.yaml": "services:\n  a: [\n" }), {
     message: /^compose\.yaml: line \d/,
   });
-  await t.throwsAsync(plan(t, { "compose.yaml": "version: '3'\n" }), { message: /it has no "services"/ });
+  await t.throwsAsync(plan(t, { "compose.yaml": "version: '3'\n" }), { message: /"services" is missing/ });
 });
 
-test("a Dockerfile: the ports and volumes of its last stage", async (t) => {
+test("a Dockerfile contributes the ports and volumes of its last stage", async (t) => {
   const { manifest, notes } = await plan(t, {
     Dockerfile: `FROM golang:1 AS build
 EXPOSE 9999
@@ -176,11 +180,11 @@ HEALTHCHECK CMD true
     { name: "app", path: "/var/lib/app" },
     { name: "volume-2", path: "/cache" },
   ]);
-  t.regex(notes.join("\n"), /^variables stay as the image has them \(MODE, LEVEL\)/m);
-  t.regex(notes.join("\n"), /HEALTHCHECK is not read/);
+  t.regex(notes.join("\n"), /^variables keep the image's values \(MODE, LEVEL\)/m);
+  t.regex(notes.join("\n"), /HEALTHCHECK is ignored/);
 });
 
-test("a Procfile: web is run, release migrates, the others are said", async (t) => {
+test("a Procfile's web runs, its release migrates, and the others are reported", async (t) => {
   const { manifest, notes } = await plan(t, {
     Procfile:
       "web: gunicorn app:app --bind 127.0.0.1:$PORT\nworker: python work.py\nrelease: python migrate.py\n",
@@ -204,7 +208,7 @@ for (const [line, exec] of [
   [". ./env.sh", ["sh", "-c", ". ./env.sh"]],
   ["exec node a.js", ["sh", "-c", "exec node a.js"]],
   ["./bin/start", ["./bin/start"]],
-  // A manifest would take it for a placeholder.
+  // A manifest would interpret it as a placeholder.
   ["serve --port ${PORT:-80}", ["sh", "-c", "exec serve --port $${PORT:-80}"]],
 ] as const) {
   test(`a line of a Procfile: ${line}`, async (t) => {
@@ -222,12 +226,12 @@ test("a Dockerfile below the package is built with the package as its context", 
 });
 
 for (const json of ["{", "null", '"text"']) {
-  test(`a package.json that is ${json} is said with its name`, async (t) => {
+  test(`a package.json that is ${json} is reported by name`, async (t) => {
     await t.throwsAsync(plan(t, { "package.json": json }), { message: /^package\.json: / });
   });
 }
 
-test("a package.json: what starts it, and what it needs", async (t) => {
+test("a package.json contributes its start command and its dependencies", async (t) => {
   const json = {
     name: "my-site",
     version: "2.3.4",
@@ -249,7 +253,7 @@ const npmBuild = { exec: ["npm", "run", "build"] };
 
 for (const { name, json, files = {}, process } of [
   {
-    name: "node alone, which needs no npm",
+    name: "only node, which needs no npm",
     json: { scripts: { start: " node server.js " } },
     process: { exec: ["node", "server.js"] },
   },
@@ -295,12 +299,12 @@ for (const { name, json, files = {}, process } of [
   });
 }
 
-test("a package.json that starts nothing makes way for what does", async (t) => {
+test("a package.json without a start command has no precedence", async (t) => {
   const files = { "package.json": '{"scripts": {"test": "ava"}}', "app.py": "" };
   t.is((await plan(t, files)).from, "app.py");
 });
 
-test("what a package.json says of itself counts where a manifest could say it, too", async (t) => {
+test("a package.json's own declarations count if a manifest could contain them", async (t) => {
   const of = async (said: object) =>
     (await plan(t, { "package.json": JSON.stringify({ main: "a.js", ...said }) })).manifest;
   const good = { name: "web-2", version: "1.0.0-rc.1+b2", homepage: "https://example.org/a" };
@@ -313,7 +317,7 @@ test("what a package.json says of itself counts where a manifest could say it, t
   t.is((await of({ description: "x".repeat(300) })).summary?.length, 256);
 });
 
-test("of several files the one that says how it runs counts, and another may be named", async (t) => {
+test("of several files the one with a start command counts, and another may be named", async (t) => {
   const dir = await directory(t, {
     Dockerfile: "FROM debian:12\n",
     "compose.yaml": "services: { a: { build: . } }\n",
@@ -321,20 +325,23 @@ test("of several files the one that says how it runs counts, and another may be 
   t.is((await planManifest(new PackageFiles(dir))).from, "compose.yaml");
   t.is((await planManifest(new PackageFiles(dir), { from: "Dockerfile" })).from, "Dockerfile");
   await t.throwsAsync(planManifest(new PackageFiles(dir), { from: "notes.txt" }), {
-    message: /known are .*compose.yaml/,
+    message: /supported: .*compose.yaml/,
   });
 });
 
-test("a directory with nothing that is known, and one behind a link, are no packages", async (t) => {
+test("a directory with nothing known, and one behind a link, are not packages", async (t) => {
   await t.throwsAsync(plan(t, { "notes.txt": "" }), {
-    message: /^(\/.+) has nothing to make a package of; .*: svc package init '\1' --template NAME$/,
+    message:
+      /^(\/.+) contains no file that svc can create a package from .*: svc package init '\1' --template NAME$/,
   });
   const dir = await directory(t, {});
   await symlink("/etc/hostname", join(dir, "compose.yaml"));
-  await t.throwsAsync(planManifest(new PackageFiles(dir)), { message: /has nothing to make a package of/ });
+  await t.throwsAsync(planManifest(new PackageFiles(dir)), {
+    message: /contains no file that svc can create a package from/,
+  });
 });
 
-test("an app of a CasaOS store keeps its data in the package, and its page's port can be chosen", async (t) => {
+test("an app of a CasaOS store stores its data in the package, and its page's port can be chosen", async (t) => {
   const dir = await directory(t, {
     "docker-compose.yml": `name: notes
 services:
@@ -366,7 +373,7 @@ x-casaos:
     { name: "notes", setting: "port" },
     { name: "notes-9443", default: 9443 },
   ]);
-  t.deepEqual(manifest.permissions, ["host_mounts"], "what apps share there is the host's");
+  t.deepEqual(manifest.permissions, ["host_mounts"], "shared paths there are the host's");
   t.true(notes.some((note) => note.includes("/DATA/Media")));
   const made = files["svc.compose.yaml"] ?? "";
   for (const part of ["source: ./data/config", "- ./data:/data", "${PUID:-1000}"])
@@ -374,7 +381,7 @@ x-casaos:
   t.notRegex(
     made,
     /container_name|AppID|Notizen|^name:/m,
-    "an old docker-compose knows no name of the project",
+    "an old docker-compose does not support the project's name",
   );
 });
 
@@ -451,7 +458,7 @@ networks: { tipi_main_network: { external: true } }
     t.notRegex(made, /tipi|traefik|container_name/);
     t.deepEqual(
       notes.filter((note) => note.includes("its form")),
-      ["WIKI_HOST of its form is not carried over: no service reads it"],
+      ["WIKI_HOST of its form is ignored: no service uses it"],
     );
     t.is(
       notes.some((note) => note.includes("extraLabels")),
@@ -464,7 +471,7 @@ networks: { tipi_main_network: { external: true } }
   });
 }
 
-test("a config.json of something else is none of a store", async (t) => {
+test("another program's config.json does not belong to a store", async (t) => {
   const { from } = await plan(t, { "config.json": "{}", Procfile: "web: node a.js\n" });
   t.is(from, "Procfile");
 });

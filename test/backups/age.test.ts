@@ -1,4 +1,4 @@
-/** Encryption of archives, beside the real age. */
+/** Encryption of archives, compared with the real age. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -6,10 +6,10 @@ import { mkdtemp, readdir, readFile, rm, stat } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { Age } from "../../src/backups/age/age.ts";
-import { openEncrypted } from "../../src/backups/age/encrypted-file.ts";
-import { EncryptedForms } from "../../src/backups/age/encrypted-forms.ts";
-import { Spool } from "../../src/backups/spool.ts";
+import { Age } from "../../src/backups/encryption/age.ts";
+import { openEncrypted } from "../../src/backups/encryption/encrypted-file.ts";
+import { EncryptedForms } from "../../src/backups/encryption/encrypted-forms.ts";
+import { Spool } from "../../src/backups/archives/spool.ts";
 import type { StoredFile } from "../../src/backups/storages/storage.ts";
 import { SvcError } from "../../src/errors.ts";
 import { hasAge, needsAge, newAgeKey, type AgeKey } from "../support/age.ts";
@@ -19,7 +19,7 @@ import { programs } from "../support/programs.ts";
 const ageTest = hasAge ? test : test.skip;
 const chunk = 64 << 10;
 
-/** One byte, chunks to the byte, and more than is worked on at once. */
+/** One byte, chunks to the byte, and more than is processed at once. */
 const sizes = [1, chunk - 1, chunk, chunk + 1, 8 * chunk, 8 * chunk + 1, 20 * chunk + 12_345];
 
 interface Bench {
@@ -39,7 +39,7 @@ async function setUp(t: ExecutionContext): Promise<Bench> {
   return { age, dir, key: await newAgeKey(dir, "key.txt"), other: await newAgeKey(dir, "other.txt") };
 }
 
-/** In memory, and counts what is read of it. */
+/** In memory, and counts the bytes read. */
 function storedFile(bytes: Buffer): StoredFile & { readBytes: number; isClosed: boolean } {
   return {
     sizeBytes: bytes.length,
@@ -48,7 +48,7 @@ function storedFile(bytes: Buffer): StoredFile & { readBytes: number; isClosed: 
     async *read(start, end) {
       const part = bytes.subarray(start, end);
       this.readBytes += part.length;
-      // Pieces that fit nothing.
+      // Chunks with sizes that divide nothing.
       for (let at = 0; at < part.length; at += 50_000)
         yield await Promise.resolve(part.subarray(at, at + 50_000));
     },
@@ -67,7 +67,7 @@ async function encrypt({ age, dir }: Bench, plain: Buffer, recipients: readonly 
   await using forms = new EncryptedForms({ archive: file, spool, age, isKept: false });
   const form = await forms.for(recipients, {});
   const bytes = await readFile(form.path);
-  if (bytes.length !== form.sizeBytes) throw new Error("its size is another");
+  if (bytes.length !== form.sizeBytes) throw new Error("its size differs");
   return bytes;
 }
 
@@ -83,7 +83,7 @@ async function decrypt({ age }: Bench, sealed: Buffer, identity: string): Promis
 }
 
 ageTest(
-  `what svc encrypts the real age decrypts, for each recipient, and the other way round${needsAge}`,
+  `the real age decrypts what svc encrypts, for each recipient, and vice versa${needsAge}`,
   async (t) => {
     const bench = await setUp(t);
     const { key, other } = bench;
@@ -95,13 +95,13 @@ ageTest(
         t.true(opened.equals(plain), `${size} bytes`);
       }
       const theirs = execFileSync("age", ["-r", key.recipient], { input: plain, maxBuffer: 1 << 30 });
-      t.true((await decrypt(bench, theirs, key.identity)).equals(plain), `${size} bytes of age's`);
+      t.true((await decrypt(bench, theirs, key.identity)).equals(plain), `${size} bytes of age`);
       t.true((await decrypt(bench, sealed, `${other.secret}\n${key.secret}`)).equals(plain));
     }
   },
 );
 
-ageTest(`an archive is encrypted while it is made${needsAge}`, async (t) => {
+ageTest(`an archive is encrypted while it is created${needsAge}`, async (t) => {
   const { age, dir, key } = await setUp(t);
   const spool = new Spool(join(dir, "spool"), { bootId: "test", pid: process.pid, startTicks: 0 });
   const plain = randomBytes(40 * chunk + 12_345);
@@ -121,7 +121,7 @@ ageTest(`an archive is encrypted while it is made${needsAge}`, async (t) => {
   t.true(opened.equals(plain));
 });
 
-ageTest(`an encryption that nobody waits for any more leaves nothing${needsAge}`, async (t) => {
+ageTest(`an abandoned encryption leaves nothing${needsAge}`, async (t) => {
   const { age, dir, key } = await setUp(t);
   const spool = new Spool(join(dir, "spool"), { bootId: "test", pid: process.pid, startTicks: 0 });
   {
@@ -134,7 +134,7 @@ ageTest(`an encryption that nobody waits for any more leaves nothing${needsAge}`
   t.deepEqual(await spooled(dir), []);
 });
 
-ageTest(`any part of an encrypted file costs its own chunks${needsAge}`, async (t) => {
+ageTest(`reading a part of an encrypted file reads only its chunks${needsAge}`, async (t) => {
   const bench = await setUp(t);
   const plain = randomBytes(20 * chunk + 12_345);
   const stored = storedFile(await encrypt(bench, plain, [bench.key.recipient]));
@@ -156,12 +156,12 @@ ageTest(`any part of an encrypted file costs its own chunks${needsAge}`, async (
   }
 });
 
-ageTest(`headers that take long hold up no payload${needsAge}`, async (t) => {
+ageTest(`slow headers do not delay payloads${needsAge}`, async (t) => {
   const { age, key, other } = await setUp(t);
   const payload = age.stream();
   const chunks = () => ({ first: 0, isEnd: true, bytes: new Uint8Array(chunk) });
   await payload.encrypt(randomBytes(32), chunks());
-  // As many as a header has room for, and each identity is tried with all of them.
+  // As many as fit in a header, and each identity is tried with all of them.
   const { head } = await age.seal(Array.from({ length: 70 }, () => other.recipient));
   const identity = `${key.secret}\n`.repeat(16);
   let ended = 0;
@@ -172,7 +172,7 @@ ageTest(`headers that take long hold up no payload${needsAge}`, async (t) => {
   t.is(ended, 3);
 });
 
-ageTest(`each byte that is another, and each that is missing, is noticed${needsAge}`, async (t) => {
+ageTest(`each changed and each missing byte is detected${needsAge}`, async (t) => {
   const bench = await setUp(t);
   const { age, key } = bench;
   const sealed = await encrypt(bench, randomBytes(2 * chunk + 300), [key.recipient]);
@@ -188,7 +188,7 @@ ageTest(`each byte that is another, and each that is missing, is noticed${needsA
     }
   };
   t.is(await failureOf(sealed), undefined);
-  // All of the header, of the nonce, of the last chunk, and some between.
+  // All of the header, of the nonce, of the last chunk, and some in between.
   const stanzasBytes = sealed.indexOf("\n--- ") + 1;
   const headerBytes = sealed.indexOf("\n", stanzasBytes) + 1;
   const places = Array.from({ length: sealed.length }, (_, at) => at).filter(
@@ -198,7 +198,7 @@ ageTest(`each byte that is another, and each that is missing, is noticed${needsA
     const broken = Buffer.from(sealed);
     broken[at] = (broken[at] ?? 0) ^ 1;
     const reason = await failureOf(broken);
-    // Another stanza is somebody else's.
+    // A changed stanza belongs to another recipient.
     const isRight = reason === "archive_damaged" || (at < stanzasBytes && reason === "invalid_request");
     t.true(isRight, `byte ${at}: ${String(reason)}`);
   }
@@ -216,7 +216,7 @@ ageTest(`each byte that is another, and each that is missing, is noticed${needsA
   t.is(await failureOf(swapped), "archive_damaged", "chunks in another order");
 });
 
-ageTest(`what does not open an archive is said without quoting it${needsAge}`, async (t) => {
+ageTest(`an identity that does not open an archive is reported without quoting it${needsAge}`, async (t) => {
   const bench = await setUp(t);
   const { age, key, other } = bench;
   const sealed = await encrypt(bench, randomBytes(100), [key.recipient]);
@@ -224,10 +224,10 @@ ageTest(`what does not open an archive is said without quoting it${needsAge}`, a
   for (const [identity, says] of [
     ["", "is needed"],
     ["# created: never\n\n", "is needed"],
-    [other.identity, "is none that the archive is encrypted for"],
-    [mistyped, "a character of it is wrong"],
-    [key.recipient, "has no AGE-SECRET-KEY-1"],
-    [`${key.secret} x`, "has no AGE-SECRET-KEY-1"],
+    [other.identity, "is not a recipient of the archive"],
+    [mistyped, "is not a valid age identity"],
+    [key.recipient, "is not an AGE-SECRET-KEY-1"],
+    [`${key.secret} x`, "is not an AGE-SECRET-KEY-1"],
     [`${key.secret}\n`.repeat(17), "at most 16"],
   ] as const) {
     const error = await t.throwsAsync(openEncrypted(storedFile(sealed), { identity, uid: 0 }, age), {
@@ -240,7 +240,7 @@ ageTest(`what does not open an archive is said without quoting it${needsAge}`, a
   }
 });
 
-ageTest(`a public key with a wrong character is refused${needsAge}`, async (t) => {
+ageTest(`a public key with a wrong character is rejected${needsAge}`, async (t) => {
   const { age, key } = await setUp(t);
   await t.notThrowsAsync(age.requireRecipients([key.recipient]));
   const wrong = key.recipient.replace(/.$/, (last) => (last === "q" ? "p" : "q"));
@@ -249,7 +249,7 @@ ageTest(`a public key with a wrong character is refused${needsAge}`, async (t) =
   t.regex(error.message, /recipients\[1\]/);
 });
 
-test("a file that is none of age's is refused", async (t) => {
+test("a file that is not age's is rejected", async (t) => {
   const age = new Age(programs.ageThread);
   t.teardown(() => age[Symbol.dispose]());
   for (const bytes of [Buffer.alloc(0), Buffer.from("age-encryption.org/v1\n"), randomBytes(40_000)]) {

@@ -1,10 +1,15 @@
-/** The end of an archive, which anybody may have written: longer or fuller than any is damaged, and is not parsed (docs/threat-model.md). */
+/** The end of an untrusted archive: one above the limits is damaged and is not parsed (docs/threat-model.md). */
 import { hash } from "node:crypto";
 import { inspect } from "node:util";
 import { zstdCompressSync } from "node:zlib";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
-import { encodeFooter, readFooter, type ArchiveFooter } from "../../src/backups/archive-footer.ts";
+import {
+  encodeFooter,
+  footerDigest,
+  readFooter,
+  type ArchiveFooter,
+} from "../../src/backups/archives/archive-footer.ts";
 import type { StoredFile } from "../../src/backups/storages/storage.ts";
 
 const maxBytes = 2 << 20;
@@ -32,7 +37,7 @@ function fileOf(bytes: Buffer): StoredFile {
   };
 }
 
-/** As {@link encodeFooter} has it, with any text. */
+/** Like {@link encodeFooter}, with any text. */
 function endWith(text: string, saidBytes = Buffer.byteLength(text)): Buffer {
   const json = zstdCompressSync(text);
   const tail = Buffer.alloc(48);
@@ -49,72 +54,70 @@ function endWith(text: string, saidBytes = Buffer.byteLength(text)): Buffer {
 
 const withWarnings = (warnings: string[]): string => JSON.stringify({ ...footer, warnings });
 
-test("an end within its bounds is read", async (t) => {
-  t.deepEqual(
-    await readFooter(fileOf(Buffer.concat([Buffer.alloc(16), await encodeFooter(footer)]))),
-    footer,
-  );
+test("an end within its limits is read", async (t) => {
+  const encoded = Buffer.concat([Buffer.alloc(16), await encodeFooter(footer)]);
+  t.deepEqual(await readFooter(fileOf(encoded)), { footer, digest: footerDigest(encoded) });
   const long = ["x".repeat(maxBytes - 4096)];
-  t.deepEqual((await readFooter(fileOf(endWith(withWarnings(long))))).warnings, long);
+  t.deepEqual((await readFooter(fileOf(endWith(withWarnings(long))))).footer.warnings, long);
 });
 
 for (const [what, bytes] of Object.entries({
-  "longer than any": () => endWith(withWarnings(["x".repeat(maxBytes)])),
-  "longer than it says": () => endWith(withWarnings(["x".repeat(1 << 20)]), 1_000),
-  "fuller than any": () => endWith(withWarnings(Array<string>(25_000).fill(""))),
+  "longer than the limit": () => endWith(withWarnings(["x".repeat(maxBytes)])),
+  "longer than it states": () => endWith(withWarnings(["x".repeat(1 << 20)]), 1_000),
+  "fuller than the limit": () => endWith(withWarnings(Array<string>(25_000).fill(""))),
 })) {
   test(`an end that is ${what} is damaged`, async (t) => {
     const error = await t.throwsAsync(readFooter(fileOf(bytes())));
-    t.like(error, { reason: "archive_damaged", message: "the archive has a damaged end" });
+    t.like(error, { reason: "archive_damaged", message: "the archive has a damaged footer" });
   });
 }
 
 type Tree = Record<string, unknown>;
 
-const damagedEnd = "has a damaged end";
-const unknownFormat = "is of a format that this version of svc does not know";
-const foreignTrees = "has trees that are none of an app's";
+const damagedFooter = "has a damaged footer";
+const unknownFormat = "has a format that this version of svc does not support";
+const otherTrees = "has trees that an app does not have";
 const long = "x".repeat(4097);
 
 for (const [path, value, why] of [
   ["format", 3, unknownFormat],
   ["format", 2, unknownFormat],
   ["since", "another", unknownFormat],
-  ...["svc_version", "created_at", "mode", "host"].map((key) => [key, "two\nlines", damagedEnd] as const),
-  ["host", undefined, damagedEnd],
-  ["host", "x".repeat(257), damagedEnd],
+  ...["svc_version", "created_at", "mode", "host"].map((key) => [key, "two\nlines", damagedFooter] as const),
+  ["host", undefined, damagedFooter],
+  ["host", "x".repeat(257), damagedFooter],
   ...["id", "name", "package_id", "runtime", "version", "owner"].map(
-    (key) => [`app.${key}`, "two\nlines", damagedEnd] as const,
+    (key) => [`app.${key}`, "two\nlines", damagedFooter] as const,
   ),
-  ["app", [], damagedEnd],
-  ["app.owner_uid", 2 ** 32 - 1, damagedEnd],
-  ["app.run_uid", 2 ** 32 - 1, damagedEnd],
-  ["app.run_uid", 8, "has files of another user than its app's"],
-  ["app.settings", [], damagedEnd],
-  ["app.accepted", undefined, damagedEnd],
-  ["app.accepted.licenses", [1], damagedEnd],
-  ["app.accepted.permissions", "all", damagedEnd],
-  ["app.origin", null, damagedEnd],
+  ["app", [], damagedFooter],
+  ["app.owner_uid", 2 ** 32 - 1, damagedFooter],
+  ["app.run_uid", 2 ** 32 - 1, damagedFooter],
+  ["app.run_uid", 8, "has files of another user than the app's owner"],
+  ["app.settings", [], damagedFooter],
+  ["app.accepted", undefined, damagedFooter],
+  ["app.accepted.licenses", [1], damagedFooter],
+  ["app.accepted.permissions", "all", damagedFooter],
+  ["app.origin", null, damagedFooter],
   ["app.origin.kind", "s3", "has an origin of an unknown kind"],
   ["app.origin.url", long, "has an origin that is too long"],
   ["app.origin.directory", long, "has an origin that is too long"],
-  ["app.origin.directory", 5, damagedEnd],
+  ["app.origin.directory", 5, damagedFooter],
   ...["source", "branch", "tag", "commit"].map(
-    (key) => [`app.origin.${key}`, "two\nlines", damagedEnd] as const,
+    (key) => [`app.origin.${key}`, "two\nlines", damagedFooter] as const,
   ),
-  ["trees", [1], damagedEnd],
-  ["trees", [], foreignTrees],
-  ["trees", ["repo", "../other"], foreignTrees],
-  ["trees", ["volumes/../../other"], foreignTrees],
+  ["trees", [1], damagedFooter],
+  ["trees", [], otherTrees],
+  ["trees", ["repo", "../other"], otherTrees],
+  ["trees", ["volumes/../../other"], otherTrees],
   ...["framesBytes", "tarBytes", "contentBytes", "entries"].map(
-    (key) => [`parts.${key}`, -1, damagedEnd] as const,
+    (key) => [`parts.${key}`, -1, damagedFooter] as const,
   ),
-  ["parts.entries", 1.5, damagedEnd],
-  ["parts.index.bytes", 2 ** 31 + 1, damagedEnd],
-  ["parts.table.sha256", "0", damagedEnd],
-  ["warnings", [1], damagedEnd],
+  ["parts.entries", 1.5, damagedFooter],
+  ["parts.index.bytes", 2 ** 31 + 1, damagedFooter],
+  ["parts.table.sha256", "0", damagedFooter],
+  ["warnings", [1], damagedFooter],
 ] as const) {
-  test(`an end whose ${path} is ${inspect(value).slice(0, 40)} is refused`, async (t) => {
+  test(`an end whose ${path} is ${inspect(value).slice(0, 40)} is rejected`, async (t) => {
     const wrong = structuredClone(footer) as unknown as Tree;
     const names = path.split(".");
     const last = names.pop() ?? "";
@@ -126,13 +129,15 @@ for (const [path, value, why] of [
   });
 }
 
-test("an archive that is longer or shorter than its end says is damaged", async (t) => {
+test("an archive that is longer or shorter than its end states is damaged", async (t) => {
   const whole = Buffer.concat([Buffer.alloc(16), await encodeFooter(footer)]);
   for (const bytes of [Buffer.concat([Buffer.alloc(1), whole]), whole.subarray(1)])
-    await t.throwsAsync(readFooter(fileOf(bytes)), { message: /is shorter or longer than its end says$/ });
+    await t.throwsAsync(readFooter(fileOf(bytes)), {
+      message: /has a different length than its footer states$/,
+    });
 });
 
-test("a record that nobody could read again is not written", async (t) => {
+test("a record that could not be read again is not written", async (t) => {
   const full = { ...footer, warnings: Array<string>(25_000).fill("") };
   await t.throwsAsync(encodeFooter(full), { instanceOf: SvcError, message: /make them smaller/ });
 });

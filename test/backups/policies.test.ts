@@ -1,20 +1,24 @@
-/** When backups are made by themselves, and when they should have been. */
+/** When automatic backups are created, and when they are overdue. */
 import assert from "node:assert/strict";
+import { once } from "node:events";
+import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
-import { readAlertFacts } from "../../src/alerts/alert-facts.ts";
-import { findingsOf } from "../../src/alerts/alert-rules.ts";
-import { AppRegistry } from "../../src/apps/app-registry.ts";
-import { insertApp } from "../../src/apps/app-record.ts";
-import { BackupStates } from "../../src/backups/backup-states.ts";
-import { Catalogue } from "../../src/backups/catalogue.ts";
-import { PolicyPass } from "../../src/backups/policy-pass.ts";
+import { readAlertFacts } from "../../src/observability/alerts/alert-facts.ts";
+import { findingsOf } from "../../src/observability/alerts/alert-rules.ts";
+import { AppRegistry } from "../../src/apps/records/app-registry.ts";
+import { insertApp } from "../../src/apps/records/app-record.ts";
+import { BackupStates } from "../../src/backups/policies/backup-states.ts";
+import { Catalogue } from "../../src/backups/archives/catalogue.ts";
+import { PolicyPass } from "../../src/backups/policies/policy-pass.ts";
 import { SvcError } from "../../src/errors.ts";
-import { Zones } from "../../src/scheduler/trigger/zone.ts";
+import { Zones } from "../../src/triggers/zone.ts";
+import { shareOwner } from "../../src/lib/share-owner.ts";
 import { currentExecutor } from "../../src/store/executors.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 import { eventually } from "../support/eventually.ts";
 import { newApp } from "../support/many-apps.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";
+import { expiredArchives, type Retention, type RotatedArchive } from "../../src/backups/policies/rotation.ts";
 
 const hourMs = 3_600_000;
 const nightly = { trigger: "03:30", storages: [], mode: "live", verify: false };
@@ -45,17 +49,17 @@ async function setUp(ids: readonly string[], ownerOf: (id: string) => number = (
   };
 }
 
-test("an app is overdue an hour after its policy wanted a backup, until there is one", async (t) => {
+test("an app is overdue an hour after its policy's time, until there is a backup", async (t) => {
   await using all = await setUp(["web", "other"]);
   const { clock, states, catalogue } = all;
-  t.is(states.of(all.app("web")), undefined, "nobody wants any");
+  t.is(states.of(all.app("web")), undefined, "no policy requires one");
   await catalogue.setPolicy("web", JSON.stringify(nightly));
   const first = states.of(all.app("web"));
   t.deepEqual(first, { lastBackupAtMs: undefined, storages: [], lastProvenAtMs: undefined, overdue: false });
   const { revision } = states;
   t.is(states.nextRunMs(all.app("web")), Date.parse("2026-03-11T03:30:00Z"));
   clock.pass(16 * hourMs);
-  t.is(states.of(all.app("web")), first, "the same object, as nothing has changed");
+  t.is(states.of(all.app("web")), first, "the same object, because nothing has changed");
   t.is(states.revision, revision);
   clock.pass(hourMs);
   t.not(states.revision, revision);
@@ -73,7 +77,7 @@ test("an app is overdue an hour after its policy wanted a backup, until there is
   t.false(states.of(all.app("web"))?.overdue);
 });
 
-test("a policy that is set anew waits from then on, and forgets what went wrong before", async (t) => {
+test("a changed policy counts from then on, and forgets earlier failures", async (t) => {
   await using all = await setUp(["web"]);
   const { clock, states, catalogue } = all;
   await catalogue.setPolicy("web", JSON.stringify(nightly));
@@ -86,11 +90,11 @@ test("a policy that is set anew waits from then on, and forgets what went wrong 
   t.is(states.policyOf(all.app("web")).lastError, "");
 });
 
-test("the alert of a backup that is overdue begins and ends with the app's own state", async (t) => {
+test("the alert of an overdue backup starts and ends with the app's own state", async (t) => {
   await using all = await setUp(["web"]);
   const { clock, states, catalogue } = all;
   const sources = {
-    apps: {
+    counters: {
       states: () => Promise.resolve(new Map()),
       backupStates: () => new Map([["web", states.of(all.app("web"))]]),
     },
@@ -111,7 +115,7 @@ test("the alert of a backup that is overdue begins and ends with the app's own s
   t.deepEqual(await found(), []);
 });
 
-test("what a package recommends counts until something else is set, and what is no trigger does nothing", async (t) => {
+test("a package's recommendation counts until a policy is set, and an invalid trigger does nothing", async (t) => {
   await using all = await setUp(["web"]);
   const manifest = {
     ...newApp("web", 1).manifest,
@@ -131,7 +135,7 @@ test("what a package recommends counts until something else is set, and what is 
   t.is(all.states.policyOf(app).trigger, undefined);
 });
 
-test("a pass makes all that is due, one of each user and two of root's at a time, and none that fails or hangs keeps others from theirs", async (t) => {
+test("a pass creates all due backups, one per user and two of root at a time, and failing or hanging ones delay no others", async (t) => {
   const owners: Record<string, number> = { a: 1000, b: 1000, c: 1000, d: 1001, e: 1002, f: 0, g: 0, h: 0 };
   const ids = Object.keys(owners);
   await using all = await setUp([...ids, "later", "never"], (id) => owners[id] ?? 1000);
@@ -158,15 +162,15 @@ test("a pass makes all that is due, one of each user and two of root's at a time
   const { signal } = new AbortController();
   const running = pass.run(minute, signal);
   await eventually(() => assert.deepEqual(begun.toSorted(), ["a", "d", "f", "g"]));
-  // A repeat of the minute begins none that goes on or waits.
+  // Repeating the minute starts none that is in progress or waits.
   t.deepEqual(await pass.run(minute, signal), []);
   t.deepEqual(await pass.run(minute - 60_000, signal), []);
-  // While the first one hangs, all of the others have their turn.
+  // While the first one hangs, all others get their turn.
   for (const [ended, next] of [["d", "e"], ["f", "h"], ["g"], ["h"], ["e"]] as const) {
     going.get(ended)?.resolve(undefined);
     if (next !== undefined) await eventually(() => assert.ok(begun.includes(next)));
   }
-  t.false(begun.includes("b"), "one of a user at a time");
+  t.false(begun.includes("b"), "one per user at a time");
   going.get("a")?.resolve(undefined);
   await eventually(() => assert.ok(begun.includes("b")));
   going.get("b")?.reject(new Error("full"));
@@ -179,14 +183,44 @@ test("a pass makes all that is due, one of each user and two of root's at a time
   t.deepEqual(begun.toSorted(), ids);
 });
 
-test("what was missed is made once where that is wanted, also when it fails, and again where the app was busy or the daemon ended", async (t) => {
+test("two users with slow backups delay a third user's backup only for a while", async (t) => {
+  const owners: Record<string, number> = { a: 1000, b: 1001, c: 1002, d: 1000 };
+  const ids = Object.keys(owners);
+  await using all = await setUp(ids, (id) => owners[id] ?? 1000);
+  for (const id of ids) await all.catalogue.setPolicy(id, JSON.stringify(nightly));
+  const begun: string[] = [];
+  const shares: number[] = [];
+  const ending = new AbortController();
+  const pass = new PolicyPass({
+    apps: { all: () => Promise.resolve(all.registry.all()) },
+    ...{ states: all.states, zones: all.zones, sharedMs: 50 },
+    callerOf: ({ ownerUid }) => ({ uid: ownerUid, ownerUid, root: false }),
+    settle: () => Promise.resolve(),
+    now: () => all.clock.nowMs(),
+    tried: (id, atMs) => all.catalogue.tried(id, atMs),
+    make: async ({ id }, signal) => {
+      begun.push(id);
+      shares.push(shareOwner());
+      await once(signal, "abort");
+    },
+  });
+  const running = pass.run(Date.parse("2026-03-11T03:30:00Z"), ending.signal);
+  await eventually(() => assert.deepEqual(begun.toSorted(), ["a", "b", "c"]));
+  t.deepEqual(shares.toSorted(), [1000, 1001, 1002], "each uses its owner's share of the daemon");
+  await sleep(100);
+  t.false(begun.includes("d"), "a second backup of one user still waits");
+  ending.abort();
+  await running;
+});
+
+test("a missed backup is created once if requested, also if it fails, and again if the app was busy or the daemon stopped", async (t) => {
   const wanted = ["web", "failing", "busy", "cut"];
   await using all = await setUp([...wanted, "plain", "old", "late"]);
   const { clock, states, zones, registry, catalogue } = all;
   for (const id of wanted) await catalogue.setPolicy(id, JSON.stringify({ ...nightly, catchUp: "latest" }));
   for (const id of ["plain", "old"])
     await catalogue.setPolicy(id, JSON.stringify({ ...nightly, ...(id === "plain" && { catchUp: "none" }) }));
-  // The 1st of April; nobody looks until more than a week after it.
+  // The 1st of April; the next check is more than a week later.
   await catalogue.setPolicy("late", JSON.stringify({ ...nightly, trigger: "0 3 1 4 *", catchUp: "latest" }));
   let made: string[] = [];
   const pass = new PolicyPass({
@@ -202,7 +236,7 @@ test("what was missed is made once where that is wanted, also when it fails, and
       if (id === "busy") throw new SvcError("app_busy", "is being upgraded");
       if (id === "cut" && signal === ending.signal) {
         ending.abort();
-        throw new SvcError("canceled", "the daemon ends");
+        throw new SvcError("canceled", "the daemon stops");
       }
       await catalogue.backedUp(id, ["local"]);
     },
@@ -216,14 +250,14 @@ test("what was missed is made once where that is wanted, also when it fails, and
     return made.toSorted();
   };
   t.deepEqual(await next(), [], "nothing was missed before the policy");
-  // Three nights of which nobody knows.
+  // Three nights without a record.
   clock.pass(3 * 24 * hourMs);
   t.is(states.nextRunMs(all.app("web")), Date.parse("2026-03-14T03:30:00Z"));
-  t.deepEqual(await next(ending.signal), ["busy", "cut"], "two at a time, then the daemon ends");
+  t.deepEqual(await next(ending.signal), ["busy", "cut"], "two at a time, then the daemon stops");
   t.deepEqual(await next(), ["busy", "cut", "failing", "web"]);
   t.deepEqual(await next(), ["busy"]);
   await catalogue.backedUp("busy", ["local"]);
-  t.deepEqual(await next(), [], "one that was made by hand is one");
+  t.deepEqual(await next(), [], "a manual backup counts");
   clock.pass(24 * hourMs);
   t.deepEqual(await next(), ["busy", "cut", "failing", "web"], "the next night's, too");
   for (const id of [...wanted, "plain", "old"]) await catalogue.setPolicy(id, null);
@@ -231,4 +265,54 @@ test("what was missed is made once where that is wanted, also when it fails, and
   t.deepEqual(await next(), [], "more than a week ago");
   clock.pass(Date.parse("2027-04-01T04:00:00Z") - clock.nowMs());
   t.deepEqual(await next(), ["late"]);
+});
+
+// The retained archives: the newest, and beyond them those of days, weeks and months.
+
+/** One at noon of each day up to New Year's Eve of 2025, a Wednesday; named for its day. */
+function daily(days: number, verified: readonly string[] = []): RotatedArchive[] {
+  const lastMs = Date.UTC(2025, 11, 31, 12);
+  return Array.from({ length: days }, (_, back) => {
+    const createdAtMs = lastMs - back * 86_400_000;
+    const name = new Date(createdAtMs).toISOString().slice(0, 10);
+    return { name, createdAtMs, verifiedAtMs: verified.includes(name) ? createdAtMs : undefined };
+  });
+}
+
+function kept(archives: readonly RotatedArchive[], retention: Retention): string[] {
+  const gone = expiredArchives(archives, retention);
+  return archives.flatMap(({ name }) => (gone.includes(name) ? [] : name));
+}
+
+for (const [what, retention, expected] of [
+  ["the newest", { keep: 3 }, ["2025-12-31", "2025-12-30", "2025-12-29"]],
+  ["of each day", { keepDaily: 2 }, ["2025-12-31", "2025-12-30"]],
+  ["of each week, which begins on Monday", { keepWeekly: 3 }, ["2025-12-31", "2025-12-28", "2025-12-21"]],
+  ["of each month", { keepMonthly: 3 }, ["2025-12-31", "2025-11-30", "2025-10-31"]],
+  [
+    "of each kind, one for several of them",
+    { keep: 2, keepDaily: 3, keepWeekly: 2, keepMonthly: 2 },
+    ["2025-12-31", "2025-12-30", "2025-12-29", "2025-12-28", "2025-11-30"],
+  ],
+] as const) {
+  test(`the retained archives ${what}`, (t) => {
+    t.deepEqual(kept(daily(400), retention), [...expected]);
+    t.deepEqual(kept(daily(400).toReversed(), retention).toReversed(), [...expected], "in any order");
+  });
+}
+
+test("a week may cross the end of a year, and a day has one archive", (t) => {
+  // Monday the 29th of December, and Sunday the 4th of January.
+  const at = (text: string) => ({ name: text, createdAtMs: Date.parse(text), verifiedAtMs: undefined });
+  const [monday, sunday, next] = [at("2025-12-29T00:00Z"), at("2026-01-04T23:59Z"), at("2026-01-05T00:00Z")];
+  t.deepEqual(expiredArchives([monday, sunday, next], { keepWeekly: 2 }), [monday.name]);
+  const [morning, evening] = [at("2026-01-05T01:00Z"), at("2026-01-05T23:00Z")];
+  t.deepEqual(expiredArchives([morning, evening, sunday], { keepDaily: 2 }), [morning.name]);
+  const early = at("1969-12-28T12:00Z");
+  t.deepEqual(expiredArchives([early, at("1969-12-29T12:00Z")], { keepWeekly: 2 }), [], "before 1970, too");
+});
+
+test("without a rule all are retained, and the last verified one in any case", (t) => {
+  t.deepEqual(expiredArchives(daily(40), {}), []);
+  t.deepEqual(kept(daily(40, ["2025-12-01", "2025-12-02"]), { keep: 1 }), ["2025-12-31", "2025-12-02"]);
 });

@@ -8,7 +8,7 @@ const place: S3Place = {
   ...{ maxBytesPerSec: undefined, silenceMs: 60_000 },
 };
 
-/** What a server may answer that quotes what it was sent. */
+/** Server responses that quote the request. */
 const quoting = (text: string): Error =>
   Object.assign(new Error(text), { name: "AccessDenied", $metadata: { httpStatusCode: 403 } });
 
@@ -18,11 +18,11 @@ for (const [what, text] of [
   ["the endpoint", place.endpoint],
   ["the host", "s3.example.org"],
 ] as const) {
-  test(`a server that quotes ${what} is not quoted with it`, (t) => {
+  test(`a server's response that quotes ${what} is not repeated in the error`, (t) => {
     for (let before = 0; before < 320; before++) {
       const { reason, message } = failureOf(quoting(`${"x".repeat(before)}${text} was sent`), place);
       t.is(reason, "denied");
-      // Nor with what is left of it where long answers are cut.
+      // Also not its remains if long responses are truncated.
       if (message.includes(text.slice(0, 6))) t.fail(message);
     }
   });

@@ -1,9 +1,9 @@
-/** A storage that says nothing holds up neither a listing nor whoever waits for a backup that is made. */
+/** A storage that does not respond delays neither a listing nor a backup. */
 import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
 import test from "ava";
-import { listArchives } from "../../src/backups/archive-list.ts";
-import { rotate } from "../../src/backups/rotate.ts";
+import { listArchives } from "../../src/backups/archives/archive-list.ts";
+import { rotate } from "../../src/backups/policies/rotate.ts";
 import { S3Storage } from "../../src/backups/storages/s3-storage.ts";
 import { S3Thread } from "../../src/backups/storages/s3-thread.ts";
 import type { Storage } from "../../src/backups/storages/storage.ts";
@@ -13,10 +13,10 @@ import { programs } from "../support/programs.ts";
 const deadlineMs = 200;
 const never = new Promise<never>(() => undefined);
 
-/** As on a disk that hangs: nothing can be given up. */
+/** As on a disk that hangs: nothing can be canceled. */
 const hung = { list: () => never, remove: () => never } as unknown as Storage;
 
-/** A bucket at a server that takes connections and says nothing. */
+/** A bucket on a server that accepts connections and does not respond. */
 async function silentBucket(stack: AsyncDisposableStack): Promise<Storage> {
   const server = createServer().listen(0, "127.0.0.1");
   stack.defer(() => void server.close());
@@ -34,14 +34,14 @@ for (const [what, open] of [
   ["a bucket", silentBucket],
   ["a directory", () => Promise.resolve(hung)],
 ] as const) {
-  test(`${what} that says nothing is given up`, async (t) => {
+  test(`${what} that does not respond times out`, async (t) => {
     t.timeout(20_000);
     await using stack = new AsyncDisposableStack();
     const storage = await open(stack);
     const warnings: string[] = [];
     const log = { warn: (...[, text]: unknown[]) => void warnings.push(String(text)) } as never;
     const storages = {
-      all: () => [{ name: "far" }] as unknown as StorageEntry[],
+      all: () => [{ name: "far" }] as StorageEntry[],
       find: () => ({ name: "far" }) as StorageEntry,
       open: () => storage,
     };
@@ -49,23 +49,23 @@ for (const [what, open] of [
     const page = { appId: "", storage: "", limit: 10, pageToken: "" };
     const caller = { uid: 0, ownerUid: 0, root: true };
     const { errors } = await listArchives({ storages, catalogue, log }, page, caller, deadlineMs);
-    t.deepEqual(errors, [{ storage: "far", error: "it did not answer within 0.2 s" }]);
+    t.deepEqual(errors, [{ storage: "far", error: "it did not respond within 0.2 s" }]);
     t.deepEqual(warnings, []);
     const app = { id: "web", ownerUid: 0 };
     t.deepEqual(
       await rotate({ storages, catalogue, storeId: "00", log }, "far", app, { keep: 1 }, deadlineMs),
       [],
     );
-    t.deepEqual(warnings, ["old backups could not be removed"]);
+    t.deepEqual(warnings, ["failed to remove old backups"]);
   });
 }
 
-test("why a storage cannot be listed is in the log, where it is no sentence for everybody", async (t) => {
+test("the reason why a storage cannot be listed is in the log, even if it is not shown to users", async (t) => {
   const logged: unknown[] = [];
   const broken = { list: () => Promise.reject(new Error("EIO")) } as unknown as Storage;
   const options = {
     storages: {
-      all: () => [{ name: "disk" }] as unknown as StorageEntry[],
+      all: () => [{ name: "disk" }] as StorageEntry[],
       find: () => ({ name: "disk" }) as StorageEntry,
       open: () => broken,
     },
@@ -74,6 +74,6 @@ test("why a storage cannot be listed is in the log, where it is no sentence for 
   };
   const page = { appId: "", storage: "", limit: 10, pageToken: "" };
   const { errors } = await listArchives(options, page, { uid: 0, ownerUid: 0, root: true });
-  t.deepEqual(errors, [{ storage: "disk", error: "it cannot be listed; the daemon's log says why" }]);
+  t.deepEqual(errors, [{ storage: "disk", error: "it cannot be listed; see the daemon's log" }]);
   t.like(logged, [{ storage: "disk", err: { message: "EIO" } }]);
 });

@@ -1,4 +1,4 @@
-/** What the bundle holds documents against says the same as what ajv compiles, and has no use for its compiler. */
+/** The bundle's precompiled validators return the same as ajv, and do not need its compiler. */
 import { createRequire } from "node:module";
 import { glob, readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import type { ValidateFunction } from "ajv";
 import test from "ava";
 import { parse } from "yaml";
 import { compiledSchema } from "../../src/build/compiled-schemas.ts";
-import { compileSchema } from "../../src/packages/schema-problems.ts";
+import { compileSchema } from "../../src/packages/manifest/schema-problems.ts";
 
 const bundle = process.env["SVC_TEST_MAIN"];
 const root = join(import.meta.dirname, "../..");
@@ -19,7 +19,7 @@ function load(code: string): ValidateFunction {
   return module.exports as ValidateFunction;
 }
 
-/** The document, and variants of it that break what the schema says of one place each. */
+/** The document, and variants that violate one part of the schema each. */
 function* variantsOf(document: object): Generator {
   yield document;
   for (const [key, value] of Object.entries(document)) {
@@ -48,8 +48,8 @@ for (const [kind, pattern] of [
   ["manifest", "examples/**/svc.yaml"],
   ["index", "examples/index.yaml"],
 ] as const) {
-  test(`what is wrong with a ${kind} is told alike`, async (t) => {
-    const schema = await readFile(join(root, `src/packages/${kind}.schema.json`), "utf8");
+  test(`errors in a ${kind} are reported equally`, async (t) => {
+    const schema = await readFile(join(root, `src/packages/manifest/${kind}.schema.json`), "utf8");
     const code = compiledSchema(schema);
     t.notRegex(code, /require\("ajv\/dist\/(?!runtime\/)/);
     const ofBundle = load(code);
@@ -65,7 +65,7 @@ for (const [kind, pattern] of [
         t.is(JSON.stringify(ofBundle.errors), JSON.stringify(ofSources.errors), JSON.stringify(variant));
       }
     }
-    t.true(sound > 0 && broken > 100, `${String(sound)} sound, ${String(broken)} broken`);
+    t.true(sound > 0 && broken > 100, `${String(sound)} valid, ${String(broken)} invalid`);
   });
 }
 

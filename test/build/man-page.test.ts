@@ -1,20 +1,20 @@
-/** `man svc` and the reference of commands say of every command what its `--help` says, and show the same examples. */
+/** `man svc` and the command reference contain the same text and examples as `--help`. */
 import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
-import { commandManual, commandTree } from "../../src/build/command-files.ts";
+import { commandManual, commandTree } from "../../src/build/command-program.ts";
 import { manPage, text } from "../../src/build/man-page.ts";
-import type { CommandTree } from "../../src/cli/command-tree.ts";
+import type { CommandTree } from "../../src/cli/completion/command-tree.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
 import { readPage } from "../support/docs.ts";
 
-const page = manPage({ manual: commandManual(), version: "1.2.3", date: "2026-01-01" });
+const page = manPage({ manual: await commandManual(), version: "1.2.3", date: "2026-01-01" });
 const reference = await readPage("docs/reference/commands.md");
 
-/** The words of each command that help lists, groups before what is below them. */
+/** The names of each command that help lists, groups before their commands. */
 function pathsOf({ commands }: CommandTree, path: readonly string[] = []): string[][] {
   return commands
     .filter(({ name, hidden }) => !hidden && name !== "help")
@@ -28,12 +28,12 @@ interface Help {
   /** `svc app logs <id>` */
   readonly usage: string;
   readonly isGroup: boolean;
-  /** Of its own arguments and options, the term and what is said. */
+  /** The terms and descriptions of its own arguments and options. */
   readonly entries: readonly (readonly [term: string, says: string])[];
   readonly examples: readonly string[];
 }
 
-/** As it is printed where no line is broken. */
+/** The text without line breaks. */
 async function helpOf(path: readonly string[]): Promise<Help> {
   let printed = "";
   const stdout = { columns: 10_000, isTTY: true, write: (part: string) => (printed += part) !== "" };
@@ -59,15 +59,15 @@ async function helpOf(path: readonly string[]): Promise<Help> {
   };
 }
 
-/** What a page says of a command, from its heading to the next. */
+/** A page's section about a command. */
 const partOf = (all: string, heading: string, next: string): string | undefined => {
   const start = all.indexOf(`\n${heading}\n`);
   return start < 0 ? undefined : all.slice(start, all.indexOf(next, start + heading.length));
 };
 
-test("man and the reference say of each command what its help says", async (t) => {
+test("man and the reference describe each command as its help does", async (t) => {
   let entryCount = 0;
-  for (const path of pathsOf(commandTree())) {
+  for (const path of pathsOf(await commandTree())) {
     const { usage, isGroup, entries } = await helpOf(path);
     if (isGroup) continue;
     const inMan = partOf(page, `.SS "${text(usage)}"`, "\n.S");
@@ -85,10 +85,10 @@ test("man and the reference say of each command what its help says", async (t) =
   t.true(entryCount > 200, String(entryCount));
 });
 
-test("what people do most has examples, the same in its help, in man and in the reference", async (t) => {
+test("common commands have examples, the same in help, man and the reference", async (t) => {
   const shown = new Map<string, readonly string[]>();
   const inMan = page.slice(page.indexOf("\n.SH EXAMPLES\n"), page.indexOf(".SH EXIT STATUS\n"));
-  for (const path of pathsOf(commandTree())) {
+  for (const path of pathsOf(await commandTree())) {
     const { examples, usage } = await helpOf(path);
     if (examples.length === 0) continue;
     shown.set(path.join(" "), examples);
@@ -104,7 +104,7 @@ test("what people do most has examples, the same in its help, in man and in the 
     t.true((shown.get(path)?.length ?? 0) >= 2, path);
 });
 
-test("man reads the page without a warning", async (t) => {
+test("man renders the page without a warning", async (t) => {
   t.notRegex(
     page,
     /^'|^\.(?!TH|SH|SS|TP|PP|nf|fi|nh$|ad l$|B |BR |RI |I )/m,
@@ -121,12 +121,12 @@ test("man reads the page without a warning", async (t) => {
     { env: { ...process.env, MANWIDTH: "100" }, maxBuffer: 1 << 24 },
   );
   t.is(stderr, "");
-  // Bold is what is printed twice at one place.
+  // Bold text is printed twice at one position.
   const printed = stdout.replaceAll(/.\x08/gu, "");
-  t.regex(printed, /^ +-n, --tail <lines>\n +how many lines, at most 100000 \(default: 100\)$/m);
+  t.regex(printed, /^ +-n, --tail <lines>\n +show the last N lines, at most 100000 \(default: 100\)$/m);
   for (const line of [
     "svc schedule add '*/5 * * * *' shell --command 'echo hi'",
     "svc node add bench ssh://bench:2222 --ssh-option IdentityFile=~/.ssh/bench",
   ])
-    t.true(printed.includes(` ${line}\n`), "to be copied");
+    t.true(printed.includes(` ${line}\n`), "for copying");
 });

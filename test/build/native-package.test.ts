@@ -1,4 +1,4 @@
-/** Native code of another processor is taken from the cache, or from npm, only where it is what the lock file says. */
+/** Native code for another CPU architecture is accepted from the cache or npm only if it matches the lock file. */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
@@ -20,12 +20,12 @@ interface Checkout {
   readonly lock: (version: string, integrity?: string) => Promise<void>;
 }
 
-/** @param npmrc what npm is told there */
+/** @param npmrc npm's configuration there */
 async function checkout(t: ExecutionContext, npmrc: string): Promise<Checkout> {
   const root = await mkdtemp(join(tmpdir(), "svc-native-"));
   t.teardown(() => rm(root, { recursive: true }));
   const dir = join(root, nativePackageDir("other"));
-  // Where npm looks for it: beside the first `node_modules` above.
+  // Where npm looks for it: beside the nearest `node_modules` above.
   const project = dir.replace(/(?<=svc-native)\/.*/, "");
   await mkdir(project, { recursive: true });
   await writeFile(join(project, ".npmrc"), `${npmrc}\ncache=${join(root, "npm-cache")}\n`);
@@ -40,8 +40,8 @@ async function checkout(t: ExecutionContext, npmrc: string): Promise<Checkout> {
   };
 }
 
-test("native code that an earlier lock file brought is not taken", async (t) => {
-  // Nothing is asked of a registry.
+test("native code of an earlier lock file is not used", async (t) => {
+  // No registry is contacted.
   const { root, dir, lock } = await checkout(t, "offline=true");
   await mkdir(dir, { recursive: true });
   await writeFile(join(dir, "package.json"), '{"version":"1.0.0"}');
@@ -53,11 +53,11 @@ test("native code that an earlier lock file brought is not taken", async (t) => 
   });
   t.is(await readFile(join(dir, "package.json"), "utf8"), '{"version":"1.0.0"}');
   await t.throwsAsync(bringNativePackage(root, "another"), {
-    message: /svc has no native code for another$/,
+    message: /svc does not support another$/,
   });
 });
 
-test("native code that a registry has other than the lock file knows it is not taken", async (t) => {
+test("native code from a registry that differs from the lock file is not used", async (t) => {
   const registry = createServer();
   registry.listen(0, "127.0.0.1");
   await once(registry, "listening");
@@ -82,7 +82,7 @@ test("native code that a registry has other than the lock file knows it is not t
 
   await lock("1.0.0", "sha512-of+another");
   await t.throwsAsync(bringNativePackage(root, "other"), {
-    message: `${name} 1.0.0 is not what package-lock.json says`,
+    message: `${name} 1.0.0 does not match package-lock.json`,
   });
   t.deepEqual(await readdir(dirname(dir)), []);
   await lock("1.0.0", integrity);

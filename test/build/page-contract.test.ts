@@ -1,4 +1,4 @@
-/** What tabs are told of the contract instead of its descriptors is what the library itself reads out of those. */
+/** The page's compact contract equals what the library reads from the descriptors. */
 import { glob, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -30,7 +30,7 @@ import { leanContract } from "../../src/build/page-contract.ts";
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const wellKnown = "@bufbuild/protobuf/wkt";
 
-/** The files that these modules describe, by name, as the page would come to know them. */
+/** The files that these modules describe, by name, as the page would see them. */
 async function filesOfPage(modules: readonly string[]): Promise<Map<string, DescFile>> {
   const dir = await mkdtemp(join(tmpdir(), "svc-page-contract-test-"));
   try {
@@ -54,7 +54,7 @@ function filesIn(modules: object): Map<string, DescFile> {
   return new Map(found.map((file) => [file.proto.name, file]));
 }
 
-/** All that the library goes by, with other types by their names. */
+/** Everything that the library uses, with references to types by name. */
 function told({ proto, name, edition, messages, enums, services }: DescFile): unknown {
   return {
     ...{ proto: proto.name, package: proto.package, name, edition },
@@ -82,7 +82,7 @@ function toldOfMessage(message: DescMessage): object {
 function toldOfField(field: DescField): unknown {
   const { parent, proto, message, enum: named, oneof, ...rest } = field;
   const says = String(field);
-  // Those of messages and lists have the word and no answer.
+  // Those of messages and lists have the name without a value.
   const { getDefaultValue } = field as { getDefaultValue?: () => unknown };
   const presets = getDefaultValue?.();
   const own = {
@@ -91,7 +91,7 @@ function toldOfField(field: DescField): unknown {
     enum: named?.typeName,
     oneof: oneof?.name,
   };
-  // What functions answer is here; nothing at the page asks what is deprecated.
+  // Results of functions are included; the page does not use deprecation.
   const left = { toString: undefined, getDefaultValue: undefined, deprecated: undefined };
   return { ...rest, ...own, ...left, says, presets, protoName: proto.name };
 }
@@ -108,7 +108,7 @@ function toldOfMethod({ name, localName, methodKind, input, output, idempotency 
   return { name, localName, methodKind, input: input.typeName, output: output.typeName, idempotency };
 }
 
-test("each file of the contract comes to the page as its descriptor says it, and so do those that it needs", async (t) => {
+test("each file of the contract and its dependencies reach the page as their descriptors define them", async (t) => {
   const paths = await Array.fromAsync(glob("gen/**/*_pb.ts", { cwd: root }));
   const modules = [...paths.map((path) => join(root, path)), wellKnown];
   const said = filesIn(await Promise.all(modules.map((path) => import(path))));
@@ -118,16 +118,16 @@ test("each file of the contract comes to the page as its descriptor says it, and
   let lean = 0;
   for (const [name, file] of said) {
     t.deepEqual(told(ofPage.get(name) ?? file), told(file), name);
-    // Comes only with the descriptors.
+    // Exists only with the descriptors.
     if (ofPage.get(name)?.proto.options === undefined) lean++;
     t.is(ofPage.get(name)?.extensions.length, file.extensions.length, name);
   }
-  t.true(lean > 20, `${lean} came without their descriptors`);
+  t.true(lean > 20, `${lean} are loaded without their descriptors`);
 });
 
 type FieldInit = MessageInitShape<typeof FieldDescriptorProtoSchema>;
 
-/** A file of one message `All`, with these fields, as a generator would write it. */
+/** A file with one message `All` and these fields, as a generator would write it. */
 async function generated(
   dir: string,
   fields: readonly FieldInit[],
@@ -201,7 +201,7 @@ async function inTemporaryDir<T>(use: (dir: string) => Promise<T>): Promise<T> {
   }
 }
 
-test("whatever a contract may be made of comes to the page as it is", async (t) => {
+test("any contract reaches the page unchanged", async (t) => {
   const fields: FieldInit[] = [
     { name: "toString", number: 1, type: Type.STRING, jsonName: "toString" },
     { name: "renamed", number: 2, type: Type.BYTES, jsonName: "quite-other" },
@@ -252,9 +252,9 @@ test("whatever a contract may be made of comes to the page as it is", async (t) 
 
 for (const [what, options] of [
   ["numbers that are not packed", { packed: false }],
-  ["numbers that are texts", { jstype: FieldOptions_JSType.JS_STRING }],
+  ["numbers as text", { jstype: FieldOptions_JSType.JS_STRING }],
 ] as const) {
-  test(`a build of the page refuses ${what}, of which the page would not know`, async (t) => {
+  test(`a build of the page rejects ${what}, which the page does not support`, async (t) => {
     await inTemporaryDir(async (dir) => {
       const numbers: FieldInit = {
         name: "numbers",

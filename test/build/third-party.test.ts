@@ -1,4 +1,4 @@
-/** What is said of the packages that a bundle is made of: every license whole, and a bill of materials. */
+/** Notices of the packages in a bundle: every license in full, and a bill of materials. */
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
@@ -29,7 +29,7 @@ async function write(
   return { licenses: await read(thirdPartyFiles.licenses), bom: await read(thirdPartyFiles.bom) };
 }
 
-test("each package of a bundle is there once, with its license and notices, whatever file of it is bundled", async (t) => {
+test("each package of a bundle is listed once, with its license and notices, whatever file of it is bundled", async (t) => {
   const files = {
     "node_modules/zeta/package.json": packageOf("zeta", { license: "ISC" }),
     "node_modules/zeta/LICENSE.md": "Zeta's terms.",
@@ -52,7 +52,7 @@ test("each package of a bundle is there once, with its license and notices, what
     [...licenses.matchAll(/^=+\n(.*)\n=+$/gm)].map(([, title]) => title),
     ["alpha 1.2.3 (MIT)", "zeta 1.2.3 (ISC)", "@in/ner 0.1.0 (MIT)"],
   );
-  for (const text of ["Its package says: MIT.", "Zeta's terms.", "Zeta's notice.", "The inner one's."])
+  for (const text of ["Declared license: MIT.", "Zeta's terms.", "Zeta's notice.", "The inner one's."])
     t.true(licenses.includes(text), text);
   t.false(licenses.includes("no license"));
   const { components, metadata } = JSON.parse(bom) as { components: unknown; metadata: unknown };
@@ -65,14 +65,14 @@ test("each package of a bundle is there once, with its license and notices, what
     { ...library, name: "zeta", licenses: expression("ISC"), purl: "pkg:npm/zeta@1.2.3" },
     { ...library, name: "@in/ner", licenses: expression("MIT"), purl: "pkg:npm/%40in/ner@0.1.0" },
   ]);
-  // In whatever order the bundler names its files.
+  // In any order of the bundler's files.
   t.deepEqual(await write(t, files, bundled.toReversed()), { licenses, bom });
 });
 
-test("a package that says no license is not shipped", async (t) => {
+test("a package without a license is not shipped", async (t) => {
   for (const license of [undefined, { type: "MIT" }])
     await t.throwsAsync(
       write(t, { "node_modules/a/package.json": packageOf("a", { license }) }, ["node_modules/a/a.js"]),
-      { message: "a says no license: it cannot be shipped" },
+      { message: "a declares no license, so it cannot be distributed" },
     );
 });

@@ -1,4 +1,4 @@
-/** The files of the single executable: whole, of whoever runs it, and where nobody else may write. */
+/** The files of the single executable: complete, owned by the user who runs it, and not writable for others. */
 import { createHash } from "node:crypto";
 import {
   chmod,
@@ -15,7 +15,8 @@ import {
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { unpackOnce, type Packed } from "../../src/build/executable/unpack.ts";
+import { ownProgramDir, unpackOnce, type Packed } from "../../src/build/executable/unpack.ts";
+import { bundledPrograms } from "../../src/daemon/programs.ts";
 
 const uid = process.getuid?.() ?? 0;
 
@@ -36,6 +37,13 @@ async function baseOf(t: ExecutionContext): Promise<string> {
   return join(dir, "svc/programs");
 }
 
+test("the executable recognizes the helper programs that the daemon starts", (t) => {
+  const dir = `/var/cache/svc/programs/${"0".repeat(64)}`;
+  const { userHelper, supervisor } = bundledPrograms(dir);
+  for (const program of [userHelper, supervisor]) t.is(ownProgramDir(program), dir, program);
+  t.is(ownProgramDir(`${dir}/svc.cjs`), undefined);
+});
+
 test("files are written once, and nothing else is left", async (t) => {
   const base = await baseOf(t);
   const dir = unpackOnce(packed, [{ base, uid }], { isChecked: false });
@@ -48,7 +56,7 @@ test("files are written once, and nothing else is left", async (t) => {
   t.deepEqual(await readdir(base), [packed.id]);
 });
 
-test("a daemon mends what is spoiled", async (t) => {
+test("a daemon repairs damaged files", async (t) => {
   const base = await baseOf(t);
   const dir = unpackOnce(packed, [{ base, uid }], { isChecked: false });
   const native = join(dir, "native/koffi.node");
@@ -60,18 +68,18 @@ test("a daemon mends what is spoiled", async (t) => {
   t.deepEqual((await readdir(dir, { recursive: true })).sort(), ["native", "native/koffi.node", "svc.cjs"]);
 });
 
-test("nothing is taken from where others may write, or from somebody else", async (t) => {
+test("files in a directory that others may write to, or of another user, are not used", async (t) => {
   const base = await baseOf(t);
   const dir = unpackOnce(packed, [{ base, uid }], { isChecked: false });
   await chmod(dir, 0o777);
-  t.throws(() => unpackOnce(packed, [{ base, uid }], { isChecked: false }), { message: /alone may write/ });
+  t.throws(() => unpackOnce(packed, [{ base, uid }], { isChecked: false }), { message: /can write to/ });
   await chmod(dir, 0o755);
   t.throws(() => unpackOnce(packed, [{ base, uid: uid + 1 }], { isChecked: false }), {
-    message: /alone may write/,
+    message: /can write to/,
   });
 });
 
-test("a directory that others could write is closed to them, and what lies in it is looked at", async (t) => {
+test("a directory that others could write to is closed to them, and its content is checked", async (t) => {
   for (const open of ["", "programs"]) {
     const base = await baseOf(t);
     const dir = join(base, packed.id);
@@ -87,7 +95,7 @@ test("a directory that others could write is closed to them, and what lies in it
   }
 });
 
-test("what commands left that were ended goes, and keeps nobody back", async (t) => {
+test("remains of killed commands are removed, and delay nobody", async (t) => {
   const base = await baseOf(t);
   for (const name of [".new-old", ".new-fresh"]) await mkdir(join(base, name), { recursive: true });
   await utimes(join(base, ".new-old"), 1, 1);
@@ -99,7 +107,7 @@ test("what commands left that were ended goes, and keeps nobody back", async (t)
   t.deepEqual((await readdir(dir)).sort(), ["native", "svc.cjs"]);
 });
 
-test("a place of the system that is not to be trusted, or not to be seen, is none", async (t) => {
+test("a system directory that is not trusted or not visible is not used", async (t) => {
   const [system, own] = [await baseOf(t), await baseOf(t)];
   const dir = unpackOnce(packed, [{ base: system, uid }], { isChecked: false });
   const places = [
@@ -115,7 +123,7 @@ test("a place of the system that is not to be trusted, or not to be seen, is non
   t.is(unpackOnce(packed, places, { isChecked: false }), join(own, packed.id));
 });
 
-test("what the system has is taken, and what is not as it was built is not kept", async (t) => {
+test("the system's files are used, and changed ones are replaced", async (t) => {
   const [system, own] = [await baseOf(t), await baseOf(t)];
   const dir = unpackOnce(packed, [{ base: system, uid }], { isChecked: false });
   const places = [

@@ -1,8 +1,8 @@
-/** An id that is typed in part means the one app that begins so: at a terminal, and for nothing that destroys. */
+/** Abbreviated app IDs: accepted at a terminal, but not by commands that destroy data. */
 import { PassThrough } from "node:stream";
 import test from "ava";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
-import { runFirst, runSvc, type SvcRun } from "./support/run-svc.ts";
+import { runSvc, type SvcRun } from "./support/run-svc.ts";
 
 const apps = ["hello", "web", "web-2", "wiki"].map((id) => appOf({ id }));
 
@@ -12,34 +12,34 @@ async function svc(line: string, terminal: boolean): Promise<SvcRun> {
   const stdin = Object.assign(new PassThrough(), { isTTY: terminal });
   stdin.end("y\n");
   const options = { terminal, host: { stdin } };
-  return (await runFirst(args, options)) ?? (await runSvc(args, options));
+  return await runSvc(args, options);
 }
 
 for (const line of ["app info he", "start he", "app stop he", "app logs wi"]) {
-  test(`svc ${line} means the one app that begins so, at a terminal`, async (t) => {
+  test(`svc ${line} finds the only app with this prefix at a terminal`, async (t) => {
     const run = await svc(line, true);
     t.is(run.exitCode, 0, run.stderr);
     t.regex(run.stdout, /hello|wiki/);
   });
 
-  test(`svc ${line} means no app in a script`, async (t) => {
+  test(`svc ${line} finds no app in a script`, async (t) => {
     const run = await svc(line, false);
     t.is(run.exitCode, 3);
     t.regex(run.stderr, /no app "(he|wi)"/);
   });
 }
 
-test("an id that is whole is no beginning of another", async (t) => {
+test("a full ID is not treated as the prefix of another", async (t) => {
   t.regex((await svc("app info web", true)).stdout, /Id:\S* +web\n/);
 });
 
-test("a beginning of several apps is refused with their names, over all pages", async (t) => {
+test("a prefix of several apps fails with their names from all pages", async (t) => {
   const run = await svc("app info w", true);
   t.is(run.exitCode, 3);
-  t.regex(run.stderr, /no app "w"; several begin so: web, web-2, wiki/);
+  t.regex(run.stderr, /no app "w"; several IDs have this prefix: web, web-2, wiki/);
 });
 
-test("what removes an app takes its whole id", async (t) => {
+test("removing an app requires its full ID", async (t) => {
   const run = await svc("app remove he --yes", true);
   t.is(run.exitCode, 3);
   t.regex(run.stderr, /no app "he"/);

@@ -1,4 +1,4 @@
-/** `svc backup …`, against a daemon whose archives exist in memory only. */
+/** `svc backup …`, with a daemon whose archives exist only in memory. */
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -16,8 +16,8 @@ import {
 } from "../../gen/svc/v1/backup_pb.ts";
 import { notFound, SvcError } from "../../src/errors.ts";
 import { createProgram } from "../../src/cli/program.ts";
-import { unimplemented } from "../../src/rpc/unimplemented.ts";
-import { openDoor, type Door } from "../transport/support/door.ts";
+import { unimplemented } from "../../src/server/rpc/unimplemented.ts";
+import { openDoor, type Door } from "../server/http/support/door.ts";
 import { runSvc, type SvcOptions } from "./support/run-svc.ts";
 import { bindService } from "../support/bind-service.ts";
 
@@ -27,10 +27,10 @@ const archive = {
   createdAt: timestampFromMs(-86_400_000),
 };
 const mebibyte = 1 << 20;
-/** As age-keygen shows them. */
+/** In the format of age-keygen. */
 const [mine, yours] = [`age1${"q".repeat(58)}`, `age1${"p".repeat(58)}`] as const;
 
-/** Six MiB, one after the other. */
+/** Reports six MiB of progress, one by one. */
 async function* slowly<R>(step: string, result: R) {
   for (let done = 1; done <= 6; done++) {
     const value = { step, message: "", doneBytes: BigInt(done * mebibyte), totalBytes: archive.sizeBytes };
@@ -115,21 +115,21 @@ async function startFake(): Promise<Fake> {
   };
   const rest = (service: typeof BackupService | typeof AppService) =>
     Object.fromEntries(service.methods.map(({ localName }) => [localName, unimplemented]));
-  const door = await openDoor({
+  const daemon = await openDoor({
     services: [
       bindService(BackupService, { ...rest(BackupService), ...backups } as never),
       bindService(AppService, { ...rest(AppService), ...apps } as never),
     ],
   });
-  // A second passes from one look at the clock to the next.
+  // Each reading of the clock advances it by a second.
   let nowMs = 0;
   const now = () => (nowMs += 1000);
   const svc = (args: readonly string[], options: SvcOptions = {}) =>
-    runSvc(["backup", ...args, "--socket", door.socketPath], {
+    runSvc(["backup", ...args, "--socket", daemon.socketPath], {
       ...options,
       host: { now, ...options.host },
     });
-  return Object.assign(door, { upserts, restored, created, svc });
+  return Object.assign(daemon, { upserts, restored, created, svc });
 }
 
 function leaves(command: Command): Command[] {
@@ -140,7 +140,7 @@ function pathOf(command: Command): string[] {
   return command.parent === null ? [] : [...pathOf(command.parent), command.name()];
 }
 
-test("every command says by examples how it is used, and takes them", async (t) => {
+test("the examples in each command's help are valid", async (t) => {
   const host = { args: [], version: "", stdout: process.stdout, stderr: process.stderr };
   const newProgram = () =>
     createProgram(
@@ -148,7 +148,7 @@ test("every command says by examples how it is used, and takes them", async (t) 
       () => () => Promise.resolve(),
       () => Promise.resolve(),
     );
-  const backup = newProgram().commands.find((each) => each.name() === "backup");
+  const backup = (await newProgram()).commands.find((each) => each.name() === "backup");
   const commands = backup === undefined ? [] : leaves(backup);
   t.true(commands.length > 15);
   for (const command of commands) {
@@ -162,12 +162,12 @@ test("every command says by examples how it is used, and takes them", async (t) 
     );
     for (const line of lines) {
       const words = [...line.matchAll(/"([^"]*)"|(\S+)/g)].map(([, quoted, plain]) => quoted ?? plain ?? "");
-      await t.notThrowsAsync(newProgram().exitOverride().parseAsync(words, { from: "user" }), line);
+      await t.notThrowsAsync((await newProgram()).exitOverride().parseAsync(words, { from: "user" }), line);
     }
   }
 });
 
-test("bytes, rate and the time that is left are shown on a terminal, and nowhere else", async (t) => {
+test("bytes, rate and remaining time are shown only on a terminal", async (t) => {
   await using fake = await startFake();
   const file = join(fake.directory, "hello.tar.zst");
   await writeFile(file, Buffer.alloc(6 << 20, "x"));
@@ -190,7 +190,7 @@ test("bytes, rate and the time that is left are shown on a terminal, and nowhere
   }
 });
 
-test("every command prints JSON where it is asked for", async (t) => {
+test("every command prints JSON with --json", async (t) => {
   await using fake = await startFake();
   const file = join(fake.directory, "hello.tar.zst");
   await writeFile(file, "x");
@@ -228,25 +228,25 @@ test("every command prints JSON where it is asked for", async (t) => {
   }
 });
 
-test("a storage that is forgotten leaves those to mend that still name it", async (t) => {
+test("removing a storage names the policies and jobs that still use it", async (t) => {
   await using fake = await startFake();
   const { exitCode, stdout, stderr } = await fake.svc(["storage", "rm", "far"]);
   t.is(exitCode, 0);
   t.is(stdout, "Forgot far\n");
   t.is(
     stderr,
-    "The policy of hello still names far. Give it another one: svc backup policy hello set --storage NAME\n" +
-      "The job nightly (of user id 33) still names far. Give it another one: " +
+    "The policy of hello still uses far. Choose another storage: svc backup policy hello set --storage NAME\n" +
+      "The job nightly (of user id 33) still uses far. Choose another storage: " +
       "svc schedule edit nightly --storage NAME --owner 33\n",
   );
 });
 
-test("a restore asks before it replaces an app, and where there is none it need not", async (t) => {
+test("a restore asks only if it replaces an app", async (t) => {
   await using fake = await startFake();
   for (const args of [[], ["--paths", "data/notes"], ["--json"]]) {
     const refused = await fake.svc(["restore", "hello", "latest", ...args]);
     t.is(refused.exitCode, 2, args.join(" "));
-    t.regex(refused.stderr, /what the app has now is replaced: confirm with --yes/);
+    t.regex(refused.stderr, /its current data is replaced: confirm with --yes/);
   }
   t.deepEqual(fake.restored, []);
   for (const args of [["--yes"], ["--dry-run"], ["--as-new"]]) {
@@ -255,13 +255,13 @@ test("a restore asks before it replaces an app, and where there is none it need 
   const gone = await fake.svc(["restore", "gone", name, "--storage", "local"]);
   t.is(gone.exitCode, 0, gone.stderr);
   const locked = await fake.svc(["restore", "locked", name, "--storage", "local"]);
-  t.is(locked.exitCode, 1, "whether there is one to lose is not known");
+  t.is(locked.exitCode, 1, "fails if the app's existence is unknown");
   t.deepEqual(fake.restored, ["hello", "hello", "hello", "gone"]);
   t.regex(gone.stderr, /^warning: data\/log: file changed \S+as we read it$/m);
   t.notRegex(gone.stderr, /\x1b/);
 });
 
-test("a restore says what it restored, and how an app that runs is restored; a dry run needs no stop", async (t) => {
+test("a restore prints what it restored; for a running app it advises a stop, unless it is a dry run", async (t) => {
   await using fake = await startFake();
   const restore = (...args: string[]) => fake.svc(["restore", ...args, "--storage", "local", "--yes"]);
   const some = await restore("hello", name, "--paths", "data/notes", "data/photos");
@@ -277,7 +277,7 @@ test("a restore says what it restored, and how an app that runs is restored; a d
   t.is((await restore("runs", name, "--stop")).exitCode, 0);
 });
 
-test("an app that fails keeps none of the others from its backup", async (t) => {
+test("a failed backup of one app does not prevent the others", async (t) => {
   await using fake = await startFake();
   const { exitCode, stdout, stderr } = await fake.svc(["create", "gone", "hello"]);
   t.is(exitCode, 3);
@@ -289,26 +289,23 @@ test("an app that fails keeps none of the others from its backup", async (t) => 
   );
 });
 
-test("lists say how old archives are, and of which app there are none", async (t) => {
+test("lists show the age of archives, and name the app that has none", async (t) => {
   await using fake = await startFake();
   const all = (await fake.svc(["ls"])).stdout.split("\n").map((line) => line.split(/ {2,}/));
   t.deepEqual(all[0], ["NAME", "APP", "STORAGE", "MADE", "SIZE", "PROVEN"]);
   t.is(all[1]?.[3], "1d ago");
   const [newest] = (await fake.svc(["ls", "-q"])).stdout.split("\n");
   t.is(newest, all[1]?.[0]);
-  t.is((await fake.svc(["show", "hello", newest ?? ""])).exitCode, 0, "what is listed is what is named");
-  t.is(
-    (await fake.svc(["ls", "new"])).stderr,
-    "There are no backups of new. Make one: svc backup create new\n",
-  );
+  t.is((await fake.svc(["show", "hello", newest ?? ""])).exitCode, 0, "a listed name is accepted");
+  t.is((await fake.svc(["ls", "new"])).stderr, "No backups of new yet. Create one: svc backup create new\n");
   const none = await fake.svc(["show", "new", "latest"]);
   t.is(none.exitCode, 3);
-  t.is(none.stderr, 'svc: no backup of app "new"; see what there is with: svc backup ls\n');
+  t.is(none.stderr, 'svc: no backup of app "new"; list the backups with: svc backup ls\n');
   const { stdout: policy } = await fake.svc(["policy", "hello"]);
   t.regex(policy, /^Last: +1h ago to local, far; never proven; overdue$/m);
 });
 
-test("a backup says how many of each period stay, and nothing of those that it is not told", async (t) => {
+test("a backup sends the retention options that are set, and no others", async (t) => {
   await using fake = await startFake();
   for (const [args, expected] of [
     [[], {}],
@@ -324,7 +321,7 @@ test("a backup says how many of each period stay, and nothing of those that it i
   }
 });
 
-test("what is said of a storage changes, and nothing else", async (t) => {
+test("editing a storage changes only the given properties", async (t) => {
   await using fake = await startFake();
   const secret = join(fake.directory, "secret");
   await writeFile(secret, "hush\n");
@@ -356,7 +353,7 @@ test("what is said of a storage changes, and nothing else", async (t) => {
   ] as const) {
     const { stdout, stderr, sent } = await edit("far", ...args);
     t.is(stdout, "Changed far. Try it: svc backup storage test far\n", stderr);
-    const { $typeName: _, ...value } = sent?.location.value as unknown as Record<string, unknown>;
+    const { $typeName: _, ...value } = sent?.location.value as Record<string, unknown>;
     const kept = { accessKey: undefined, secretKey: undefined, pathStyle: undefined };
     t.like(value, { ...kept, ...far, ...changed }, args.join(" "));
     t.is(sent?.maxBytesPerSec, rate, args.join(" "));
@@ -389,7 +386,7 @@ test("what is said of a storage changes, and nothing else", async (t) => {
   t.is(added.stdout, "Added new. Try it: svc backup storage test new\n");
   t.regex(
     added.stderr,
-    /^warning: there is no \/mnt\/new yet: the first backup makes it; .*mount that first\n$/,
+    /^warning: \/mnt\/new does not exist yet: the first backup creates it; .*mount it first\n$/,
   );
   t.is((await fake.svc(["storage", "add", "new", "--dir", "/tmp"])).stderr, "");
   const bucket = ["--bucket", "backups", "--s3"];
@@ -406,7 +403,7 @@ test("what is said of a storage changes, and nothing else", async (t) => {
   fake.upserts.splice(0);
 
   for (const [args, exitCode, said] of [
-    [["far"], 2, /say what to change/],
+    [["far"], 2, /pass an option to change/],
     [["nope", "--max-rate", "65536"], 3, /no storage "nope"/],
     [["far", "--dir", "/srv"], 2, /far is a bucket/],
     [["local", "--bucket", "other"], 2, /local is a directory: --bucket/],
@@ -420,7 +417,7 @@ test("what is said of a storage changes, and nothing else", async (t) => {
   }
 });
 
-test("an upload says which file of this side cannot be read", async (t) => {
+test("an upload names the local file that cannot be read", async (t) => {
   await using fake = await startFake();
   const here = await mkdtemp(join(tmpdir(), "svc-cli-backup-"));
   t.teardown(() => rm(here, { recursive: true, force: true }));

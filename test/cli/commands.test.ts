@@ -1,20 +1,21 @@
-import test from "ava";
 import { fork } from "node:child_process";
-import { request, type IncomingMessage } from "node:http";
-import { text } from "node:stream/consumers";
-import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
+import { type IncomingMessage, request } from "node:http";
 import { dirname, join } from "node:path";
 import { PassThrough } from "node:stream";
+import { text } from "node:stream/consumers";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
+import test from "ava";
 import { AppBackupsSchema } from "../../gen/svc/v1/app_pb.ts";
-import { describeFailure } from "../../src/cli/failure.ts";
+import { describeFailure } from "../../src/cli/output/failure.ts";
 import { SvcError } from "../../src/errors.ts";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 import { runSvc } from "./support/run-svc.ts";
 import { main } from "../support/svc-main.ts";
+import { nextEvent } from "../support/eventually.ts";
+import { parseMoment } from "../../src/cli/input/option-values.ts";
 
 const apps = [
   appOf({ id: "hello", name: "Hello \x1b[31m", state: "RUNNING" }),
@@ -35,7 +36,7 @@ const cases: CommandCase[] = [
   {
     args: ["outdated"],
     stdout: /^ID +VERSION +AVAILABLE +IMAGES\nhello +1\.0\.0 +example\/hello:1, example\/db:2\n$/,
-    stderr: /^Take it up: svc app repull hello\n$/,
+    stderr: /^Install it: svc app repull hello\n$/,
   },
   { args: ["app", "info", "hello"], stdout: /Installed: 1d ago/ },
   { args: ["app", "start", "idle", "hello"], stdout: /^idle is RUNNING\nhello is RUNNING\n$/ },
@@ -48,7 +49,7 @@ const cases: CommandCase[] = [
   {
     args: ["app", "info", "nope"],
     exitCode: 3,
-    stderr: /^svc: no app "nope"; see what is installed with: svc ls\n$/,
+    stderr: /^svc: no app "nope"; list installed apps with: svc ls\n$/,
   },
   {
     args: ["app", "stop", "slow", "--timeout", "0.2"],
@@ -59,7 +60,7 @@ const cases: CommandCase[] = [
   {
     args: ["app", "remove", "idle", "idel"],
     exitCode: 3,
-    stderr: /^svc: no app "idel"; see what is installed with: svc ls\n$/,
+    stderr: /^svc: no app "idel"; list installed apps with: svc ls\n$/,
   },
   { args: ["app", "rm", "idle", "--yes"], stdout: /^Removed idle and freed 3\.0 GiB\n$/ },
   {
@@ -83,9 +84,9 @@ const cases: CommandCase[] = [
   {
     args: ["ls", "--columns", "state,colour"],
     exitCode: 2,
-    stderr: /there is no column "colour" here; there are id, name, state/,
+    stderr: /unknown column "colour"; use: id, name, state/,
   },
-  { args: ["ls", "-q", "--columns", "id"], exitCode: 2, stderr: /--quiet is the first column alone/ },
+  { args: ["ls", "-q", "--columns", "id"], exitCode: 2, stderr: /--quiet prints only the first column/ },
   { args: ["source", "list", "-q"], stdout: /^([a-z0-9-]+\n)*$/ },
   { args: ["app", "logs", "hello", "-n", "7"], stdout: /^one of 7 \x1b\]0;title\x07\ntwo of hello\n$/ },
   { args: ["app", "logs", "hello", "-n", "x"], exitCode: 2, stderr: /must be 0 to 100000/ },
@@ -113,7 +114,7 @@ const cases: CommandCase[] = [
   {
     args: ["app", "settings", "set", "hello", "wrong=1"],
     exitCode: 2,
-    stderr: /values\.wrong is no setting/,
+    stderr: /values\.wrong is not a setting/,
   },
   { args: ["app", "settings", "set", "hello", "=1"], exitCode: 2, stderr: /must be key=value/ },
   { args: ["app", "settings", "set", "hello"], exitCode: 2, stderr: /either key=value or --file/ },
@@ -121,9 +122,20 @@ const cases: CommandCase[] = [
     args: ["app", "settings", "set", "hello", "greeting"],
     exitCode: 2,
     stderr:
-      /^svc: nobody is there to type the value of greeting: pass greeting=VALUE, --set-file greeting=PATH or --set-stdin greeting\n$/,
+      /^svc: no terminal to type the value of greeting: pass greeting=VALUE, --set-file greeting=PATH or --set-stdin greeting\n$/,
   },
   { args: ["app", "settings", "unset", "hello", "greeting"], stdout: /greeting +hello/, stderr: /restart/ },
+  {
+    args: ["install", "closed"],
+    stdout:
+      /^Installed closed 1\.0\.0 on 127\.0\.0\.1:8080, 127\.0\.0\.1:9000\/udp\. Start it: svc app start closed\n$/,
+    stderr: /^install closed: fetch/,
+  },
+  {
+    args: ["install", "open"],
+    stdout: /^Installed open 1\.0\.0 on \[::\]:8080, /,
+    stderr: /^install open: fetch/,
+  },
   {
     args: ["install", "web"],
     stdout: /^Installed web 1\.0\.0\. Start it: svc app start web\n$/,
@@ -138,13 +150,13 @@ const cases: CommandCase[] = [
     args: ["install", "licensed"],
     exitCode: 5,
     stderr:
-      /\nsvc: licensed ships LICENSE and asks for permissions on the host \(it wants the moon\): read it at a terminal or with --json, then pass --accept-license and --accept-permissions\n$/,
+      /\nsvc: licensed ships LICENSE and requires permissions on the host \(it wants the moon\): read it at a terminal or with --json, then pass --accept-license and --accept-permissions\n$/,
   },
   {
     args: ["install", "licensed", "--accept-license"],
     exitCode: 5,
     stderr:
-      /\nsvc: licensed asks for permissions on the host \(it wants the moon\): .*, then pass --accept-permissions\n$/,
+      /\nsvc: licensed requires permissions on the host \(it wants the moon\): .*, then pass --accept-permissions\n$/,
   },
   {
     args: ["install", "licensed", "--accept-permissions"],
@@ -159,29 +171,30 @@ const cases: CommandCase[] = [
   {
     args: ["install", "twice"],
     exitCode: 5,
-    stderr: /say which one: svc install main\/twice, svc install other\/twice/,
+    stderr: /choose one: svc install main\/twice, svc install other\/twice/,
   },
   {
     args: ["install", "examples"],
     exitCode: 3,
-    stderr: /no package "examples"; what is here: svc install \.\/examples\n$/,
+    stderr: /no package "examples"; to install the local path: svc install \.\/examples\n$/,
   },
   {
     args: ["install", "examples/hello/svc.yaml"],
     exitCode: 2,
-    stderr: /is no package id, .*; what is here: svc install \.\/examples\/hello\/svc\.yaml\n$/,
+    stderr:
+      /is not a package id, .*; to install the local path: svc install \.\/examples\/hello\/svc\.yaml\n$/,
   },
   {
     args: ["install", "src/cli"],
     exitCode: 2,
-    stderr: /no source "src" is configured; .*; what is here: svc install \.\/src\/cli\n$/,
+    stderr: /no source "src" is configured; .*; to install the local path: svc install \.\/src\/cli\n$/,
   },
   {
     args: ["install", "nowhere"],
     exitCode: 3,
-    stderr: /no package "nowhere"; see what there is with: svc search\n$/,
+    stderr: /no package "nowhere"; list them with: svc search\n$/,
   },
-  { args: ["install", "./nowhere"], exitCode: 2, stderr: /^svc: there is no \/[^\n]*\/nowhere\n$/m },
+  { args: ["install", "./nowhere"], exitCode: 2, stderr: /^svc: \/[^\n]*\/nowhere does not exist\n$/m },
   {
     args: ["install", "broken"],
     exitCode: 5,
@@ -194,19 +207,19 @@ const cases: CommandCase[] = [
   },
   {
     args: ["upgrade", "idle", "--version", "1.0.0"],
-    stdout: /^Took idle 1\.0\.0 anew from its source\n$/,
+    stdout: /^Reinstalled idle 1\.0\.0 from its source\n$/,
     stderr: /fetch/,
   },
   {
-    args: ["upgrade", "hello"],
+    args: ["upgrade", "hello", "--no-restart"],
     exitCode: 5,
     stderr:
-      /^svc: app "hello" is running; stop it before upgrading it: svc app stop hello; or pass --restart\n$/,
+      /^svc: app "hello" is running; stop it before upgrading it: svc app stop hello; or omit --no-restart\n$/,
   },
   {
     args: ["app", "start", "crowded"],
     exitCode: 5,
-    stderr: /is taken by hello; see which setting of it is the port, .*: svc app settings get crowded\n$/,
+    stderr: /is in use by app "hello"; use another one: svc app settings set crowded port=8081\n$/,
   },
   { args: ["source", "show", "web"], stdout: /^Package: +main\/web\n/, stderr: /svc install main\/web/ },
   { args: ["source", "show", "main/web"], stdout: /^Package: +main\/web\n/, stderr: /svc install main\/web/ },
@@ -214,28 +227,27 @@ const cases: CommandCase[] = [
   {
     args: ["source", "show", "twice"],
     exitCode: 2,
-    stderr: /say which one: main\/twice, other\/twice\nTry: svc source show --help\n$/,
+    stderr: /choose one: main\/twice, other\/twice\nTry: svc source show --help\n$/,
   },
   {
     args: ["app", "stop", "busy"],
     exitCode: 5,
     stderr:
-      /^svc: app "busy" is being copied; try again when that has ended; see how far it is with: svc app info busy\n$/,
+      /^svc: app "busy" is being copied; try again when that has ended; see its progress with: svc app info busy\n$/,
   },
   {
-    args: ["upgrade", "--all"],
-    // What is at its newest version need not be stopped to hear that.
+    args: ["upgrade", "--all", "--no-restart"],
+    // An app that is up to date does not have to be stopped.
     stdout: /^idle is up to date[^]*slow is up to date[^]*loop is up to date/m,
-    stderr:
-      /^Passed over hello, which is RUNNING; stop it first: svc app stop hello, or pass --restart\n(?!.*Passed over)/s,
+    stderr: /^Skipped hello, which is RUNNING: omit --no-restart to upgrade it\n(?!.*Skipped)/s,
   },
   {
-    args: ["upgrade", "hello", "--restart", "--version", "2.0"],
+    args: ["upgrade", "hello", "--version", "2.0"],
     stdout: /^Upgraded hello from 1\.0\.0 to 2\.0, and started it again\n$/,
     stderr: /fetch/,
   },
   {
-    args: ["upgrade", "--all", "--restart"],
+    args: ["upgrade", "--all"],
     stdout: /hello is up to date[^]*idle is up to date/,
     stderr: /^upgrade hello: fetch/,
   },
@@ -248,31 +260,31 @@ const cases: CommandCase[] = [
   {
     args: ["ports"],
     stdout:
-      /CONFLICT *\n8080 +tcp +hello +web +also of idle *\n8080 +tcp +idle +web +also of hello *\n9090 +tcp +slow +web +taken by process 12 \(node\) *\n8080 +udp +slow +dns *\n$/,
+      /CONFLICT *\n8080 +tcp +hello +web +also used by idle *\n8080 +tcp +idle +web +also used by hello *\n9090 +tcp +slow +web +in use by process 12 \(node\) *\n8080 +udp +slow +dns *\n$/,
   },
   { args: ["stats", "hello"], stdout: /hello +12\.3% +1\.0 KiB/ },
-  { args: ["stats", "idle"], stdout: /^$/, stderr: /^None of these apps runs\.\n$/ },
+  { args: ["stats", "idle"], stdout: /^$/, stderr: /^No such app is running\.\n$/ },
   {
     args: ["kill", "x"],
     exitCode: 2,
-    stderr: /^svc: "x" is no process: it must be a number from 1 to 4194304, as svc top shows it\n$/,
+    stderr: /^svc: "x" is not a process ID: use a number from 1 to 4194304, as shown by svc top\n$/,
   },
   {
     args: ["events", "--kind", "app.crashd"],
     exitCode: 2,
-    stderr: /^svc: there is no kind "app\.crashd"; there are begin, .*app\.crashed/,
+    stderr: /^svc: unknown kind "app\.crashd"; use one of: begin, .*app\.crashed/,
   },
   {
     args: ["stats", "nope"],
     exitCode: 3,
     stdout: /^$/,
-    stderr: /^svc: no app "nope"; see what is installed with: svc ls\n$/,
+    stderr: /^svc: no app "nope"; list installed apps with: svc ls\n$/,
   },
   {
     args: ["stats", "hello", "nope"],
     exitCode: 3,
     stdout: /^ID.*\nhello +12\.3%.*\n$/,
-    stderr: /^svc: no app "nope"; see what is installed with: svc ls\n$/,
+    stderr: /^svc: no app "nope"; list installed apps with: svc ls\n$/,
   },
   { args: ["stats", "--json", "nope"], exitCode: 3, stdout: /^$/, stderr: /^\{"error":"no app \\"nope\\""/ },
   { args: ["stats", "--watch", "nope"], exitCode: 3, stdout: /^$/, stderr: /^svc: no app "nope"/ },
@@ -289,34 +301,42 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /there is no method "AppService\.Nope"; see all with: svc api --list/,
   },
-  { args: ["api", "AppService.GetApp", "{"], exitCode: 2, stderr: /no JSON/ },
+  { args: ["api", "AppService.GetApp", "{"], exitCode: 2, stderr: /is not valid JSON/ },
   { args: ["api", "AppService.GetApp", '{"x":1}'], exitCode: 2, stderr: /GetAppRequest.*"x"/ },
   { args: ["api", "AppService.GetApp", "{}"], exitCode: 2, stderr: /id/ },
-  { args: ["api", "AppService.RepullApp", '{"id":"idle"}'], exitCode: 1, stderr: /does not offer/ },
+  {
+    args: ["api", "AppService.RepullApp", '{"id":"idle"}'],
+    exitCode: 1,
+    stderr: /does not support the method/,
+  },
   { args: ["api", "--list"], stdout: /AppService\.ListApps +unary +user/ },
   { args: ["api", "AppService.InstallApp", "--describe"], stdout: /spec +string +yes/ },
   {
     args: ["status", "x"],
     exitCode: 2,
-    stderr: /too many arguments[^]*\nTry: svc status --help\nHow an app is: svc app info x\n$/,
+    stderr: /too many arguments[^]*\nTry: svc status --help\nFor one app: svc app info x\n$/,
   },
-  { args: ["info", "x"], exitCode: 2, stderr: /It is: svc app info/ },
+  { args: ["info", "x"], exitCode: 2, stderr: /Did you mean: svc app info/ },
   { args: ["app", "info", ""], exitCode: 2, stderr: /^svc: id must not be empty\n$/ },
   { args: ["app", "remove", "", "--yes"], exitCode: 2, stderr: /^svc: id must not be empty\n$/ },
-  { args: ["reload"], exitCode: 2, stderr: /^svc: unknown command 'reload'\nIt is: svc daemon reload\n$/ },
+  {
+    args: ["reload"],
+    exitCode: 2,
+    stderr: /^svc: unknown command 'reload'\nDid you mean: svc daemon reload\n$/,
+  },
   {
     args: ["uninstall", "x"],
     exitCode: 2,
-    stderr: /^svc: unknown command 'uninstall'\nIt is: svc app remove\n$/,
+    stderr: /^svc: unknown command 'uninstall'\nDid you mean: svc app remove\n$/,
   },
-  { args: ["images"], exitCode: 2, stderr: /\nIt is: svc docker images\n$/ },
-  { args: ["rm", "x"], exitCode: 2, stderr: /\nIt is: svc app remove\n$/ },
-  { args: ["rotate"], exitCode: 2, stderr: /\nIt is: svc token rotate\n$/ },
-  { args: ["enable", "--json"], exitCode: 2, stderr: /It is: svc schedule enable/ },
+  { args: ["images"], exitCode: 2, stderr: /\nDid you mean: svc docker images\n$/ },
+  { args: ["rm", "x"], exitCode: 2, stderr: /\nDid you mean: svc app remove\n$/ },
+  { args: ["rotate"], exitCode: 2, stderr: /\nDid you mean: svc token rotate\n$/ },
+  { args: ["enable", "--json"], exitCode: 2, stderr: /Did you mean: svc schedule enable/ },
   {
     args: ["add"],
     exitCode: 2,
-    stderr: /\nIt is: svc schedule add, or svc source add, or svc credential add, or svc node add\n$/,
+    stderr: /\nDid you mean: svc schedule add, or svc source add, or svc credential add, or svc node add\n$/,
   },
   { args: ["add", "--timeout", "2h"], exitCode: 2, stderr: /at most 86400\.\nTry: svc --help\n$/ },
   {
@@ -340,7 +360,7 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /^svc: unknown command 'frobnicate'\nTry: svc --help\n$/,
   },
-  { args: ["help", "info"], exitCode: 2, stderr: /unknown command 'info'[^]*It is: svc app info/ },
+  { args: ["help", "info"], exitCode: 2, stderr: /unknown command 'info'[^]*Did you mean: svc app info/ },
   {
     args: ["app", "help", "frobnicate"],
     exitCode: 2,
@@ -368,8 +388,8 @@ const cases: CommandCase[] = [
   {
     args: ["app", "place", "hello"],
     exitCode: 2,
-    // What to type is said already.
-    stderr: /^svc: say where: --on swarm, or --on machine\n$/,
+    // The message already says what to type.
+    stderr: /^svc: choose where to run it: --on swarm, or --on machine\n$/,
   },
   { args: ["ls", "--timeout", "0"], exitCode: 2, stderr: /more than 0 and at most 86400/ },
   { args: ["--version"], stdout: /^1\.2\.3\n$/ },
@@ -399,7 +419,7 @@ for (const expected of cases) {
   });
 }
 
-test("when an app was backed up is told, and what is overdue", async (t) => {
+test("the last backup of an app and overdue backups are shown", async (t) => {
   const lastBackupAt = timestampFromDate(new Date("2026-01-01T22:00:00Z"));
   const backups = create(AppBackupsSchema, { lastBackupAt, storages: ["local", "far"], overdue: true });
   await using daemon = await startFakeDaemon([appOf({ id: "hello", backups }), appOf({ id: "idle" })]);
@@ -415,7 +435,7 @@ test("when an app was backed up is told, and what is overdue", async (t) => {
   );
 });
 
-test("values of settings come from files and stdin, as texts where the setting is one", async (t) => {
+test("values of settings come from files and stdin, unparsed for text settings", async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const directory = dirname(daemon.socketPath);
   await writeFile(join(directory, "greeting"), "8080\n");
@@ -461,16 +481,16 @@ for (const [args, path] of [
   [["stacks"], "/v1/stacks"],
   [["api", "AppService.GetApp", '{"id":"hello"}'], "/v1/apps/hello"],
 ] as const) {
-  test(`svc ${args.join(" ")} --json is what GET ${path} answers`, async (t) => {
+  test(`svc ${args.join(" ")} --json prints the response of GET ${path}`, async (t) => {
     await using daemon = await startFakeDaemon(apps);
     const { stdout } = await runSvc([...args, "--json", "--socket", daemon.socketPath]);
     const sent = request({ socketPath: daemon.socketPath, path }).end();
-    const [answer] = (await once(sent, "response")) as [IncomingMessage];
+    const [answer] = (await nextEvent(sent, "response")) as [IncomingMessage];
     t.is(JSON.stringify(JSON.parse(stdout)), await text(answer));
   });
 }
 
-test("what failed of no app that is known says no command with an id to be filled in", (t) => {
+test("an error without a known app suggests no command that needs an ID", (t) => {
   const error = new SvcError("start_failed", 'app "a" did not start: it ended');
   t.is(describeFailure(error).message, error.message);
   t.regex(describeFailure(error, "a").message, /: svc app logs a$/);
@@ -489,15 +509,15 @@ test("--json prints an error in the shape of REST, on stderr", async (t) => {
 
 for (const [args, error] of [
   [["lss"], /^unknown command 'lss' \(Did you mean ls\?\)$/],
-  [["status", "x"], /^too many arguments .*; How an app is: svc app info x$/],
-  [["info", "x"], /^unknown command 'info'.*; It is: svc app info$/],
-  [["reload"], /^unknown command 'reload'; It is: svc daemon reload$/],
+  [["status", "x"], /^too many arguments .*; For one app: svc app info x$/],
+  [["info", "x"], /^unknown command 'info'.*; Did you mean: svc app info$/],
+  [["reload"], /^unknown command 'reload'; Did you mean: svc daemon reload$/],
   [["help", "frobnicate"], /^unknown command 'frobnicate'$/],
   [["app", "start"], /^missing required argument 'id'$/],
   [["app"], /^name a command; see them with --help$/],
   [["ls", "--timeout", "0"], /at most 86400\.$/],
 ] as const) {
-  test(`svc ${args.join(" ")} --json prints what is wrong with the line as JSON`, async (t) => {
+  test(`svc ${args.join(" ")} --json prints the usage error as JSON`, async (t) => {
     const { exitCode, stdout, stderr } = await runSvc([...args, "--json"]);
     const said = JSON.parse(stderr) as { error: string };
     t.like(said, { code: "invalid_argument", reason: "invalid_request" });
@@ -507,16 +527,16 @@ for (const [args, error] of [
   });
 }
 
-test("settings are sent with their types, defaults are not written down", async (t) => {
+test("settings are sent with their types, and defaults are not stored", async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const set = ["app", "settings", "set", "hello", "channel=1", "port=1.10", "--socket", daemon.socketPath];
   const { stdout } = await runSvc([...set, "--json"]);
   const { values } = JSON.parse(stdout) as { values: unknown };
-  // `port` was its default, `channel` is a text by its schema, and 1.10 is no number that says 1.10.
+  // `port` was its default, `channel` is a text by its schema, and the number 1.10 would print as 1.1.
   t.deepEqual(values, { greeting: "hi", channel: "1", port: "1.10" });
 });
 
-test("what is removed is named whole, though a question would be answered with its beginning", async (t) => {
+test("a removal requires the full ID, although a read accepts a prefix", async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const stdin = Object.assign(new PassThrough(), { isTTY: true });
   stdin.end("y\n");
@@ -526,7 +546,7 @@ test("what is removed is named whole, though a question would be answered with i
   t.regex(stderr, /^svc: no app "hell"/);
 });
 
-test("Ctrl-C ends a followed log with 130, and the daemon sees the client go", async (t) => {
+test("Ctrl-C ends a followed log with 130, and the daemon notices the disconnect", async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const interrupt = new AbortController();
   const running = runSvc(["app", "logs", "-f", "hello", "--socket", daemon.socketPath], {
@@ -543,18 +563,34 @@ test("Ctrl-C ends a followed log with 130, and the daemon sees the client go", a
   t.is(daemon.left(), 1);
 });
 
-test("the process itself ends with 130 at a signal", async (t) => {
+test("the process exits with 130 after a signal", async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const child = fork(main, ["app", "logs", "-f", "hello", "--socket", daemon.socketPath], { silent: true });
-  await once(child.stdout as NodeJS.ReadableStream, "data");
+  await nextEvent(child.stdout!, "data");
   child.kill("SIGINT");
-  t.deepEqual(await once(child, "exit"), [130, null]);
+  t.deepEqual(await nextEvent(child, "exit"), [130, null]);
 });
 
-test("what runs and is not counted is not said to be stopped", async (t) => {
+test("a running app without statistics is not reported as stopped", async (t) => {
   await using daemon = await startFakeDaemon([appOf({ id: "uncounted", state: "RUNNING" })]);
   for (const ids of [[], ["uncounted"]]) {
     const { exitCode, stderr } = await runSvc(["stats", ...ids, "--socket", daemon.socketPath]);
-    t.deepEqual([exitCode, stderr], [0, "What runs is not counted here. What this host lacks: svc doctor\n"]);
+    t.deepEqual(
+      [exitCode, stderr],
+      [0, "This host does not measure the running apps. To see why: svc doctor\n"],
+    );
   }
+});
+
+const nowMs = Date.UTC(2026, 10, 28, 12);
+
+test("a moment is how long ago, or a time", (t) => {
+  t.is(parseMoment("10m")(nowMs), nowMs - 600_000);
+  t.is(parseMoment("1h30m")(nowMs), nowMs - 5_400_000);
+  t.is(parseMoment("2026-11-28T02:00:00.250Z")(nowMs), Date.UTC(2026, 10, 28, 2, 0, 0, 250));
+  t.is(parseMoment("2026-11-28 02:00+01:00")(nowMs), Date.UTC(2026, 10, 28, 1));
+  t.is(parseMoment("2026-11-28T02:00")(nowMs), new Date(2026, 10, 28, 2).getTime(), "local time");
+  t.is(parseMoment("2026-11-28")(nowMs), new Date(2026, 10, 28).getTime(), "local midnight");
+  for (const text of ["", "noon", "10", "-10m", "2026-13-01", "2026-11-28T25:00", "1900-01-01", "28.11.2026"])
+    t.throws(() => parseMoment(text), { message: /how long ago, such as 10m/ }, text);
 });

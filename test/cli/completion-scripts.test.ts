@@ -1,11 +1,11 @@
-/** What each shell makes of a tab, with the script that svc prints for it and a svc that answers the same to everybody. */
+/** Completion in each shell, with svc's script and a svc with a fixed response. */
 import test from "ava";
 import { execFile, spawnSync } from "node:child_process";
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import { completionScripts } from "../../src/cli/completion-scripts.ts";
+import { completionScripts } from "../../src/cli/completion/completion-scripts.ts";
 import { runSvc } from "./support/run-svc.ts";
 
 const run = promisify(execFile);
@@ -18,16 +18,16 @@ case "$*" in
 esac
 `;
 
-/** What stands on the line after the tab; whether a space follows is not told by fish, which adds it by itself. */
+/** The line after a tab. fish does not report the space that it adds. */
 const cases = [
   { line: "svc app start h", completed: "svc app start hello " },
   { line: "svc app settings set hello gr", completed: "svc app settings set hello greeting=" },
   { line: "svc docker inspect w", completed: "svc docker inspect web:1 " },
-  // Where svc knows nothing, files are meant.
+  // Without candidates from svc, the shell completes file names.
   { line: "svc backup upload arch", completed: "svc backup upload archive.tar.zst " },
 ];
 
-/** A shell at a terminal that prints what a line is when Ctrl-X comes. */
+/** A shell at a terminal that prints its line at Ctrl-X. */
 const zshrc = `PS1=
 autoload -U compinit; compinit -u -D
 source $HOME/script.zsh
@@ -37,7 +37,7 @@ bindkey '^I' complete-word '^X' show
 print READY
 `;
 
-/** Types each line, a tab and Ctrl-X into such a shell, and prints what comes. */
+/** Types each line, a tab and Ctrl-X into such a shell, and prints the output. */
 const zshDriver = String.raw`zmodload zsh/zpty
 zpty shell zsh -d -i
 zpty -r shell seen '*READY*'
@@ -49,7 +49,7 @@ done
 zpty -d shell
 `;
 
-/** By shell, what the lines are after the tab. */
+/** By shell, returns the lines after the tab. */
 const complete: Readonly<Record<"zsh" | "fish", (script: string) => Promise<string[]>>> = {
   zsh: async (script) => {
     const around = await surroundings(script);
@@ -75,7 +75,7 @@ const complete: Readonly<Record<"zsh" | "fish", (script: string) => Promise<stri
     ),
 };
 
-/** A directory with a file to be completed, and a home and a `svc` beside the script. */
+/** A directory with a file to complete, and next to the script a home directory and a `svc`. */
 async function surroundings(
   script: string,
 ): Promise<{ cwd: string; env: { PATH: string; HOME: string; TERM: string } }> {
@@ -91,7 +91,7 @@ async function surroundings(
 for (const shell of ["zsh", "fish"] as const) {
   const why = spawnSync(shell, ["--version"]).error === undefined ? undefined : `needs ${shell}`;
   (why === undefined ? test : test.skip)(
-    `${shell} completes what svc answers, and files otherwise${why === undefined ? "" : ` (skipped: ${why})`}`,
+    `${shell} completes candidates from svc, and files otherwise${why === undefined ? "" : ` (skipped: ${why})`}`,
     async (t) => {
       const dir = await mkdtemp(join(tmpdir(), "svc-complete-"));
       t.teardown(() => rm(dir, { recursive: true, force: true }));
@@ -105,7 +105,7 @@ for (const shell of ["zsh", "fish"] as const) {
   );
 }
 
-test("bash completes what svc answers, and files otherwise", async (t) => {
+test("bash completes candidates from svc, and files otherwise", async (t) => {
   const { stdout } = await runSvc(["completion", "bash"]);
   await t.notThrowsAsync(run("bash", ["-n", "-c", stdout]));
   const script = `svc() { printf 'hello\\tHello\\nhelp\\tx\\n'; }\n${stdout}

@@ -35,9 +35,9 @@ const cases: LineCase[] = [
   { title: "line ends of another system", text: "0 1 * * * date\r\n", trigger: "0 1 * * *", command: "date" },
   { title: "names of months and days", text: "0 0 * JAN,mar-May Mon-Fri x", trigger: "0 0 * 1,3-5 1-5" },
   { title: "a range up to Sunday", text: "0 0 * * fri-SUN x", trigger: "0 0 * * 5-7" },
-  { title: "Sunday alone", text: "0 0 * * sun x", trigger: "0 0 * * 0" },
-  { title: "names stay where they are none", text: "0 0 * mon dec x", trigger: "0 0 * mon dec" },
-  { title: "longer words are no names", text: "0 0 * * monday x", trigger: "0 0 * * monday" },
+  { title: "only Sunday", text: "0 0 * * sun x", trigger: "0 0 * * 0" },
+  { title: "names in the wrong fields stay", text: "0 0 * mon dec x", trigger: "0 0 * mon dec" },
+  { title: "longer words are not names", text: "0 0 * * monday x", trigger: "0 0 * * monday" },
   ...[
     "nohup /srv/x.sh",
     "cd /srv && nohup ./x.sh > log 2>&1 &",
@@ -47,7 +47,7 @@ const cases: LineCase[] = [
     "x&",
     "su -c 'nohup x &' them",
   ].map((command) => ({
-    title: `what is to run on: ${command}`,
+    title: `a background process: ${command}`,
     text: `@daily ${command}`,
     note: /svc schedule edit JOB --keep-children/,
   })),
@@ -62,7 +62,7 @@ const cases: LineCase[] = [
     "curl http://h/?a=1\\&b=2",
     "x & y; wait",
     "nohups",
-  ].map((command) => ({ title: `what ends by itself: ${command}`, text: `@daily ${command}` })),
+  ].map((command) => ({ title: `no background process: ${command}`, text: `@daily ${command}` })),
   { title: "@hourly", text: "@hourly x", trigger: "0 * * * *", command: "x" },
   { title: "@daily", text: "@daily x", trigger: "0 0 * * *" },
   { title: "@midnight", text: "@Midnight x", trigger: "0 0 * * *" },
@@ -77,12 +77,12 @@ const cases: LineCase[] = [
     problem: /"@fortnightly" is not known; it must be @hourly/,
   },
   { title: "no command", text: "0 0 * * *", problem: /must be a time and a command/ },
-  { title: "a word alone", text: "hello", problem: /must be a time and a command/ },
-  { title: "a nickname alone", text: "@daily", problem: /must be a time and a command/ },
+  { title: "a single word", text: "hello", problem: /must be a time and a command/ },
+  { title: "a nickname without a command", text: "@daily", problem: /must be a time and a command/ },
   { title: "a comment above", text: "# one\n#two\n* * * * * x", comment: "one\ntwo" },
-  { title: "a comment further above is none of it", text: "# one\n\n* * * * * x", comment: "" },
+  { title: "a comment separated by an empty line is ignored", text: "# one\n\n* * * * * x", comment: "" },
   {
-    title: "titles of columns are no comment",
+    title: "column headings are not a comment",
     text: "# m h  dom mon dow   command\n* * * * * x",
     comment: "",
   },
@@ -90,10 +90,14 @@ const cases: LineCase[] = [
   { title: "a variable", text: "A = 'b c'\n* * * * * x", command: "export A='b c'; x" },
   { title: "quotes in a variable", text: `"A"="it's"\n* * * * * x`, command: `export A='it'\\''s'; x` },
   { title: "a variable is not expanded", text: "A=$HOME\n* * * * * x", command: "export A='$HOME'; x" },
-  { title: "variables count from their line on", text: "* * * * * x\nA=1", command: "x" },
-  { title: "an assignment in a command is no variable", text: "0 1 * * * A=1 x", command: "A=1 x" },
-  { title: "a name that no shell knows", text: "a-b=1\n* * * * * x", problem: /"a-b" is no name/ },
-  { title: "MAILTO", text: "MAILTO=a@b\n* * * * * x", command: "x", note: /^MAILTO is left out/ },
+  { title: "variables apply from their line on", text: "* * * * * x\nA=1", command: "x" },
+  { title: "an assignment in a command is not a variable", text: "0 1 * * * A=1 x", command: "A=1 x" },
+  {
+    title: "an invalid name of a variable",
+    text: "a-b=1\n* * * * * x",
+    problem: /"a-b" is not a valid variable name/,
+  },
+  { title: "MAILTO", text: "MAILTO=a@b\n* * * * * x", command: "x", note: /^MAILTO is ignored/ },
   { title: "PATH", text: "PATH=/bin\n* * * * * x", command: "export PATH='/bin'; x", note: /^PATH is set/ },
   {
     title: "SHELL",
@@ -101,7 +105,7 @@ const cases: LineCase[] = [
     command: `/bin/bash -c 'x '\\''y'\\'''`,
     note: /^SHELL is/,
   },
-  { title: "the shell that it is anyway", text: "SHELL=/bin/sh\n* * * * * x", command: "x" },
+  { title: "the default shell", text: "SHELL=/bin/sh\n* * * * * x", command: "x" },
   { title: "an odd shell", text: "SHELL=a b\n* * * * * x", command: "'a b' -c 'x'", note: /^SHELL is/ },
   { title: "CRON_TZ", text: "CRON_TZ=Europe/Berlin\n* * * * * x", timeZone: "Europe/Berlin", command: "x" },
   { title: "CRON_TZ that ends", text: "CRON_TZ=Asia/Kolkata\nCRON_TZ=\n* * * * * x", timeZone: "" },
@@ -120,7 +124,7 @@ const cases: LineCase[] = [
     command: `runuser -u www-data -- /bin/sh -c 'x '\\''y'\\'''`,
   },
   {
-    title: "root is who it is anyway",
+    title: "root as the default user",
     text: "@daily root x",
     withUsers: true,
     trigger: "0 0 * * *",
@@ -133,10 +137,10 @@ const cases: LineCase[] = [
     problem: /a time, a user and a command/,
   },
   {
-    title: "a user that is none",
+    title: "an invalid user name",
     text: "0 1 * * * $(id) x",
     withUsers: true,
-    problem: /"\$\(id\)" is no user name/,
+    problem: /"\$\(id\)" is not a valid user name/,
   },
 ];
 
@@ -158,7 +162,7 @@ test("lines are counted as an editor counts them", (t) => {
   t.deepEqual([entries[0]?.line, problems[0]?.line], [3, 4]);
 });
 
-test("comments are cut to what a job holds", (t) => {
+test("comments are cut to the limit of a job", (t) => {
   const { entries } = readCrontab(`# ${"x".repeat(2000)}\n@daily a`, { withUsers: false, ownUser: "root" });
   t.is(entries[0]?.comment.length, 1024);
 });
@@ -171,9 +175,13 @@ for (const [title, command, output] of [
   ],
   ["standard input with quotes", { text: "cat; echo end%it's%$x 100\\%" }, "it's\n$x 100%\nend\n"],
   ["another shell", { text: "echo ${BASH_VERSION:+yes} 'a  b'", shell: "/bin/bash" }, "yes a  b\n"],
-  ["all at once", { text: "read x; echo $A-$x%1", shell: "/bin/bash", variables: [["A", "2"]] }, "2-1\n"],
+  [
+    "everything at once",
+    { text: "read x; echo $A-$x%1", shell: "/bin/bash", variables: [["A", "2"]] },
+    "2-1\n",
+  ],
 ] as const) {
-  test(`a real shell gets ${title} as cron gives them`, async (t) => {
+  test(`a real shell receives ${title} as from cron`, async (t) => {
     const { text, ...rest } = command;
     const shell = "shell" in rest ? rest.shell : "/bin/sh";
     const variables = new Map<string, string>("variables" in rest ? rest.variables : []);

@@ -1,4 +1,4 @@
-/** `svc docker` against a host in memory: what is sent, what is shown, how it ends. */
+/** `svc docker` with an in-memory host: requests, output and exit codes. */
 import test from "ava";
 import { PassThrough } from "node:stream";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
@@ -19,7 +19,11 @@ const cases: CommandCase[] = [
   { args: ["ps", "-a"], stdout: /\nc{12} +ended \\x1b\[2J +demo:1 +Exited \(0\) 1 day ago\n/ },
   { args: ["ps", "--size"], stdout: /PROJECT +SIZE\n[^\n]+2\.0 KiB\n/ },
   { args: ["stats"], stdout: /^NAME +CPU +MEMORY +LIMIT[^\n]*\nweb +12\.3% +1\.0 KiB +- +0 B \/ 512 B/ },
-  { args: ["stats", "none"], stdout: /^$/, stderr: /No such container runs, or its use is not counted/ },
+  {
+    args: ["stats", "none"],
+    stdout: /^$/,
+    stderr: /No such container runs, or this host does not measure containers/,
+  },
   {
     args: ["images"],
     stdout:
@@ -42,8 +46,8 @@ const cases: CommandCase[] = [
     stdout: /^Restarted web\nNothing to do for ended \\x1b\[2J: it is exited\n$/,
   },
   { args: ["stop", "-p", "none"], exitCode: 3, stderr: /no compose project "none"; see them with/ },
-  { args: ["stop"], exitCode: 2, stderr: /name containers, or a compose project with --project/ },
-  { args: ["stop", "web", "--project", "shop"], exitCode: 2, stderr: /name containers, or a/ },
+  { args: ["stop"], exitCode: 2, stderr: /name containers, or pass --project/ },
+  { args: ["stop", "web", "--project", "shop"], exitCode: 2, stderr: /name containers, or pass --project/ },
   { args: ["rm", "web"], exitCode: 2, stderr: /confirm with --yes/ },
   { args: ["rm", "nope"], exitCode: 3, stderr: /no container "nope"/ },
   { args: ["rm", "web", "--yes"], stdout: /^Removed web\n$/ },
@@ -75,7 +79,7 @@ const cases: CommandCase[] = [
     stderr: /^Removed 1 item and freed 2\.0 KiB/,
   },
   { args: ["prune", "build-cache", "-y"], stderr: /^There is nothing to remove\.\n$/ },
-  { args: ["prune", "volumes"], exitCode: 2, stderr: /look with --dry-run first, then confirm with --yes/ },
+  { args: ["prune", "volumes"], exitCode: 2, stderr: /check with --dry-run, then confirm with --yes/ },
   { args: ["prune", "volumes", "--all", "--dangling-only"], exitCode: 2, stderr: /cannot be used with/ },
   { args: ["prune", "networks"], exitCode: 2, stderr: /Allowed choices are images, volumes, build-cache/ },
 ];
@@ -88,7 +92,7 @@ for (const expected of cases) {
   });
 }
 
-test("with --json it is what REST answers", async (t) => {
+test("--json prints the REST response", async (t) => {
   const json = async (...args: string[]): Promise<unknown> =>
     JSON.parse((await svc([...args, "--json"])).stdout) as unknown;
   t.like(await json("ps"), { containers: { 0: { appId: "hello" }, 1: { composeProject: "shop" } } });
@@ -107,7 +111,7 @@ for (const [answer, exitCode, stderr] of [
   ["y", 0, /Remove these\? \[y\/N\] Removed 1 item/],
   ["n", 5, /nothing was changed/],
 ] as const) {
-  test(`a prune on a terminal shows its plan and takes "${answer}" for an answer`, async (t) => {
+  test(`a prune on a terminal shows its plan and accepts the answer "${answer}"`, async (t) => {
     const stdin = Object.assign(new PassThrough(), { isTTY: true });
     stdin.write(`${answer}\n`);
     const run = await svc(["prune", "images"], { terminal: true, host: { stdin } });
@@ -118,12 +122,12 @@ for (const [answer, exitCode, stderr] of [
   });
 }
 
-test("on a terminal a log moves no cursor", async (t) => {
+test("a log cannot move the cursor of a terminal", async (t) => {
   const { stdout } = await svc(["logs", "web"], { terminal: true });
   t.is(stdout, "100 of web \\x1b]0;title\\x07\n");
 });
 
-test("live statistics go on until Ctrl-C", async (t) => {
+test("live statistics continue until Ctrl-C", async (t) => {
   const interrupted = new AbortController();
   setTimeout(() => interrupted.abort(), 800);
   const run = await svc(["stats", "--watch"], { host: { interrupted: interrupted.signal } });

@@ -1,4 +1,4 @@
-/** `svc doctor` on this host, as it is and with things out of order. */
+/** `svc doctor` on this host, both healthy and misconfigured. */
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
@@ -37,7 +37,7 @@ async function place(t: ExecutionContext, config: string): Promise<{ directory: 
   return { directory, file };
 }
 
-test("a host with a daemon is in order", async (t) => {
+test("a host with a daemon passes all checks", async (t) => {
   await using daemon = await startDaemon();
   const { exitCode, found } = await findingsOf(daemon.configFile);
   t.is(exitCode, 0);
@@ -45,7 +45,7 @@ test("a host with a daemon is in order", async (t) => {
     [...found.values()].filter(({ state }) => state === "problem"),
     [],
   );
-  t.is(found.size, 16);
+  t.is(found.size, 15);
   for (const check of ["node", "git", "daemon", "port", "exposure", "permissions", "store", "configuration"])
     t.is(found.get(check)?.state, "ok", check);
   t.regex(found.get("store")?.text ?? "", /is sound$/);
@@ -54,7 +54,7 @@ test("a host with a daemon is in order", async (t) => {
   t.regex(stdout, /^ok +git +git version /m);
 });
 
-test("in a checkout it looks at what npm start has written there", async (t) => {
+test("in a checkout doctor reads the configuration that npm start has written", async (t) => {
   const { directory, file } = await place(
     t,
     `[api]\nlisten = "127.0.0.1:0"\n[docker]\nsocket = "here.sock"\n`,
@@ -64,7 +64,7 @@ test("in a checkout it looks at what npm start has written there", async (t) => 
   t.regex(stdout, new RegExp(`there is none at ${join(directory, "here.sock")}`), file);
 });
 
-test("what is out of order is said with what to do, and by the exit code", async (t) => {
+test("problems are reported with a fix, and by the exit code", async (t) => {
   const taken = createServer().listen(0, "0.0.0.0");
   await once(taken, "listening");
   t.teardown(() => taken.close());
@@ -80,14 +80,14 @@ test("what is out of order is said with what to do, and by the exit code", async
   );
   await writeFile(join(directory, "api.token"), "secret\n");
   await chmod(join(directory, "api.token"), 0o644);
-  await writeFile(join(directory, "store/svc.db"), "this is no database, however long it may be");
+  await writeFile(join(directory, "store/svc.db"), "this is not a database, however long it may be");
   const { exitCode, found } = await findingsOf(file);
   t.is(exitCode, 1);
   for (const [check, state, text] of [
     ["engine", "warning", /engine\.sock, so docker and compose packages cannot run: install one/],
     ["dns", "warning", /^nowhere\.invalid cannot be resolved: see/],
     ["daemon", "warning", /svc\.sock: start it/],
-    ["port", "problem", /\(EADDRINUSE\): another program does .*set \[api\] listen/],
+    ["port", "problem", /\(EADDRINUSE\): another program listens there.*set \[api\] listen/],
     ["exposure", "warning", /without TLS/],
     ["permissions", "problem", /others may use .*api\.token: chmod go= it/],
     ["store", "problem", /svc\.db is damaged \(.+\): restart the daemon/],
@@ -97,7 +97,7 @@ test("what is out of order is said with what to do, and by the exit code", async
   }
 });
 
-test("an engine of another kind, and a store that is not there yet", async (t) => {
+test("a socket that is not a container engine, and a store that does not exist yet, are reported", async (t) => {
   const { directory, file } = await place(
     t,
     `[api]\nlisten = "127.0.0.1:0"\n[store]\ndir = "store"\n[docker]\nsocket = "engine.sock"\n`,
@@ -112,16 +112,16 @@ test("an engine of another kind, and a store that is not there yet", async (t) =
   t.regex(found.get("store")?.text ?? "", /the first start makes it/);
 });
 
-test("a user whom the system's daemon serves needs no port", async (t) => {
+test("a user of the system's daemon needs no free port", async (t) => {
   await using daemon = await startDaemon();
   const { port } = daemon;
   const { file } = await place(t, `[api]\nlisten = "127.0.0.1:${port}"\nsocket = "svc.sock"\n`);
   const sockets = { checkoutDir: undefined, system: daemon.socketPath, user: "/nonexistent" };
   const { stdout } = await runSvc(["doctor", "--config", file], { host: { uid: 1000, sockets } });
-  t.regex(stdout, /^ok +port +.* is taken; you need none with the daemon on /m);
+  t.regex(stdout, /^ok +port +.* is in use; with the daemon on .* you need no port, /m);
 });
 
-test("the daemon's subtree of cgroups is looked at", async (t) => {
+test("the daemon's cgroup subtree is checked", async (t) => {
   const { directory } = await place(t, "");
   const root = join(directory, "cgroup");
   for (const name of ["self", "41", "42"]) await mkdir(join(directory, name));
@@ -147,7 +147,7 @@ test("the daemon is found by its socket", async (t) => {
   t.deepEqual(await listenersAt("/nonexistent"), []);
 });
 
-test("of a configuration that cannot be used the rest goes by the defaults", async (t) => {
+test("the other checks use the defaults if the configuration is invalid", async (t) => {
   const { file } = await place(t, "[api]\nlistn = 1\n");
   for (const [config, why] of [
     [file, /svc\.toml: api\.listn.*; what follows goes by the defaults$/],
@@ -157,7 +157,7 @@ test("of a configuration that cannot be used the rest goes by the defaults", asy
     t.is(exitCode, 1);
     t.is(found.get("configuration")?.state, "problem");
     t.regex(found.get("configuration")?.text ?? "", why);
-    t.is(found.size, 16);
+    t.is(found.size, 15);
     t.is(found.get("git")?.state, "ok");
   }
 });

@@ -1,4 +1,4 @@
-/** `svc file …` against a real daemon, by absolute paths and by apps. */
+/** `svc file …` with a real daemon, by absolute paths and by apps. */
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -8,7 +8,7 @@ import { startDaemon } from "../support/daemon.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { runSvc } from "./support/run-svc.ts";
 
-test("files of an app are put, listed, read, changed and removed by the app's name", async (t) => {
+test("files of an app can be written, listed, read, changed and removed as APP:PATH", async (t) => {
   await using daemon = await startDaemon();
   const here = await mkdtemp(join(tmpdir(), "svc-cli-files-"));
   t.teardown(() => rm(here, { recursive: true, force: true }));
@@ -26,7 +26,7 @@ test("files of an app are put, listed, read, changed and removed by the app's na
   t.regex(missing.stderr, /\/data\/no" does not exist/);
   const inTheWay = await svc("put", join(here, "big.txt"), "web:data/x/big.txt");
   t.is(inTheWay.exitCode, 5);
-  t.regex(inTheWay.stderr, /big\.txt" exists already; replace what is there with --force/);
+  t.regex(inTheWay.stderr, /big\.txt" exists already; overwrite it with --force/);
   t.is((await svc("put", "-f", join(here, "big.txt"), "web:data/x/big.txt")).exitCode, 0);
   t.true((await svc("cat", "web:data/x/big.txt")).stdout === big.toString());
   t.is((await svc("get", "web:data/x/big.txt", join(here, "back"))).exitCode, 0);
@@ -37,7 +37,7 @@ test("files of an app are put, listed, read, changed and removed by the app's na
   const { etag } = JSON.parse(stdout) as { etag: string };
   t.is((await svc("put", "--if-match", etag, join(here, "big.txt"), "web:data/x/big.txt")).exitCode, 0);
   const stale = await svc("put", "--if-match", etag, join(here, "big.txt"), "web:data/x/big.txt");
-  t.regex(stale.stderr, /is not what it was when it was read/);
+  t.regex(stale.stderr, /has changed since it was read/);
   t.regex((await svc("cp", "web:data/x", "web:data/y")).stdout, /^Copied to .*\/data\/y \(2\.9 MiB\)$/m);
   t.regex((await svc("mv", "web:data/y/big.txt", "web:data/y/moved")).stdout, /^Moved to /);
   t.regex((await svc("chmod", "0600", "web:data/y/moved")).stdout, /0600/);
@@ -61,9 +61,9 @@ test("files of an app are put, listed, read, changed and removed by the app's na
   t.regex(grep.stdout, /^\/.*\/big\.txt:1:some text\n\/.*\/big\.txt:2:some text\n$/);
   t.regex(grep.stderr, /there may be more/);
   t.is((await svc("tail", "-n", "2", "web:data/x/big.txt")).stdout, "some text\nsome text\n");
-  t.regex((await svc("rm", "web:data/x")).stderr, /cannot be had back: confirm with --yes/);
+  t.regex((await svc("rm", "web:data/x")).stderr, /cannot be recovered: confirm with --yes/);
   const nothing = await svc("rm", "web:data/x", "web:data/xx");
-  t.is(nothing.exitCode, 3, "it asks about nothing that is not there");
+  t.is(nothing.exitCode, 3, "no question about a missing file");
   t.regex(nothing.stderr, /data\/xx" does not exist/);
   t.regex((await svc("rm", "--yes", "web:data/x", "web:data/y")).stdout, /^Deleted .*\nDeleted /);
   t.is((await svc("rm", "--yes", "web:data/x")).exitCode, 1);

@@ -1,56 +1,58 @@
-/** What is followed goes on behind a daemon that was away: who waits for what, for how long, and that no line comes twice. */
+/** Following resumes after the daemon was unavailable: how long commands wait, and that no line is repeated. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { appendFile, readdir, readlink, realpath, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
-import { awayLimitMs, Away } from "../../src/cli/away.ts";
+import { outageLimitMs, Outage } from "../../src/cli/logs/outage.ts";
 import { CommandContext } from "../../src/cli/context.ts";
-import { follow } from "../../src/cli/follow.ts";
+import { follow } from "../../src/cli/logs/follow.ts";
 import type { CliHost } from "../../src/cli/host.ts";
-import { SeenLines } from "../../src/cli/seen-lines.ts";
-import type { Client } from "../../src/cli/transport/client.ts";
+import { SeenLines } from "../../src/cli/logs/seen-lines.ts";
+import type { Client } from "../../src/cli/client/client.ts";
 import { SvcError } from "../../src/errors.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
-import { eventually } from "../support/eventually.ts";
+import { eventually, nextEvent } from "../support/eventually.ts";
 import { writeFiles } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 
 const gone = new SvcError("unavailable", "the daemon is stopping; try again");
 
-interface Faked {
+interface FakeContext {
   readonly context: CommandContext;
   readonly notes: string[];
-  /** Pauses so far, which last as long as they say. */
+  /** Total duration of the pauses so far: they advance the clock without waiting. */
   readonly clockMs: () => number;
 }
 
-/** @param streams what each stream tells: apps' ids, and the error that it ends with */
-function faked(streams: readonly (readonly (string | Error)[])[] = [], client: Partial<Client> = {}): Faked {
+/** @param streams the contents of each stream: app IDs, and the error that ends it */
+function fakeContext(
+  streams: readonly (readonly (string | Error)[])[] = [],
+  client: Partial<Client> = {},
+): FakeContext {
   const notes: string[] = [];
   let nowMs = 0;
   const host = {
     ...{ env: {}, interrupted: new AbortController().signal, now: () => 1_000_000 },
     ...{ stdout: {}, stderr: { write: (text: string) => notes.push(text) > 0 } },
-  } as unknown as CliHost;
+  } as CliHost;
   const context = new CommandContext(host, { color: false }, () => Promise.reject(new Error("in-process")));
   const left = [...streams];
   context.client = () =>
     Promise.resolve({
       outlives: () => Promise.resolve(true),
-      isThere: () => Promise.resolve(true),
+      isAvailable: () => Promise.resolve(true),
       invoke: async function* () {
         await Promise.resolve();
-        for (const told of left.shift() ?? []) {
-          if (told instanceof Error) throw told;
-          yield { id: told };
+        for (const collect of left.shift() ?? []) {
+          if (collect instanceof Error) throw collect;
+          yield { id: collect };
         }
       },
       ...client,
-    } as unknown as Client);
+    } as Client);
   context.pause = (delayMs) => {
     nowMs += delayMs;
     return Promise.resolve();
@@ -58,77 +60,77 @@ function faked(streams: readonly (readonly (string | Error)[])[] = [], client: P
   return { context, notes, clockMs: () => nowMs };
 }
 
-const told = async ({ context }: Faked): Promise<unknown[]> =>
+const told = async ({ context }: FakeContext): Promise<unknown[]> =>
   (await Array.fromAsync(follow(context, AppService.method.streamAppLogs, () => ({})))).map(
     (message) => (message as unknown as { id: string }).id,
   );
 
-test("a stream whose daemon goes away begins again, and it is said once each time", async (t) => {
-  const fake = faked([["a", gone], [gone], ["b", gone], ["c"]]);
+test("a stream resumes after each outage of the daemon, with one note per outage", async (t) => {
+  const fake = fakeContext([["a", gone], [gone], ["b", gone], ["c"]]);
   t.deepEqual(await told(fake), ["a", "b", "c"]);
   t.deepEqual(fake.notes, Array(2).fill("the daemon is stopping; waiting\n"));
 });
 
-test("what cannot be had at all is told at once, and so is what is no absence", async (t) => {
-  const never = faked([[gone], ["a"]]);
+test("an unreachable daemon or another error fails at once", async (t) => {
+  const never = fakeContext([[gone], ["a"]]);
   await t.throwsAsync(told(never), { is: gone });
   const refused = new SvcError("not_found", "no such app");
-  await t.throwsAsync(told(faked([["a", refused], ["b"]])), { is: refused });
+  await t.throwsAsync(told(fakeContext([["a", refused], ["b"]])), { is: refused });
   t.deepEqual(never.notes, []);
   for (const client of [
     { outlives: () => Promise.resolve(false) },
-    { isThere: () => Promise.resolve(false) },
+    { isAvailable: () => Promise.resolve(false) },
   ]) {
-    const fake = faked([["a", gone], ["b"]], client);
+    const fake = fakeContext([["a", gone], ["b"]], client);
     await t.throwsAsync(told(fake), { is: gone });
-    t.deepEqual(fake.notes, [], "nobody is waited for");
+    t.deepEqual(fake.notes, [], "does not wait");
   }
 });
 
-test("who does not come back is not waited for any longer", async (t) => {
-  const { context, clockMs, notes } = faked([], { isThere: () => Promise.resolve(false) });
-  await t.throwsAsync(new Away(context, clockMs).wait(gone), { is: gone });
-  t.is(clockMs(), awayLimitMs);
+test("the wait for an unavailable daemon is limited", async (t) => {
+  const { context, clockMs, notes } = fakeContext([], { isAvailable: () => Promise.resolve(false) });
+  await t.throwsAsync(new Outage(context, clockMs).wait(gone), { is: gone });
+  t.is(clockMs(), outageLimitMs);
   t.is(notes.length, 1);
-  const back = faked();
-  const away = new Away(back.context, back.clockMs);
-  for (let tries = 0; tries * 250 < awayLimitMs; tries++) await away.wait(gone);
-  await t.throwsAsync(away.wait(gone), { is: gone }, "one that is there and answers nothing else");
-  away.end();
-  await t.notThrowsAsync(away.wait(gone));
-  t.is(await away.through(() => Promise.resolve("again")), "again");
+  const back = fakeContext();
+  const outage = new Outage(back.context, back.clockMs);
+  for (let tries = 0; tries * 250 < outageLimitMs; tries++) await outage.wait(gone);
+  await t.throwsAsync(outage.wait(gone), { is: gone }, "a daemon that accepts connections but keeps failing");
+  outage.end();
+  await t.notThrowsAsync(outage.wait(gone));
+  t.is(await outage.retry(() => Promise.resolve("again")), "again");
 });
 
 test("Ctrl-C ends the wait", async (t) => {
-  const { context } = faked();
+  const { context } = fakeContext();
   const interrupted = new SvcError("canceled", "interrupted");
   context.pause = () => Promise.reject(interrupted);
-  await t.throwsAsync(new Away(context).wait(gone), { is: interrupted });
+  await t.throwsAsync(new Outage(context).wait(gone), { is: interrupted });
 });
 
-test("lines that were printed are known by their time, and by how many had it", (t) => {
+test("printed lines are recognized by their time and the number of lines with it", (t) => {
   const line = (ms: number, text: string) => ({ time: new Date(ms).toISOString(), text });
-  const { context } = faked();
+  const { context } = fakeContext();
   const seen = new SeenLines(context, { tail: 3, timestamps: true });
   t.is(seen.request().tail, 3);
   const [a, b, c, d, e] = [line(1, "a"), line(2, "b"), line(2, "c"), line(2, "d"), line(3, "e")];
-  t.deepEqual(seen.unseen([a, b, c]), [a, b, c]);
+  t.deepEqual(seen.newLines([a, b, c]), [a, b, c]);
   t.like(seen.request(), { since: { seconds: 0n, nanos: 2_000_000 } });
-  t.deepEqual([...seen.unseen([a, b]), ...seen.unseen([c, d]), ...seen.unseen([e, a])], [d, e, a]);
+  t.deepEqual([...seen.newLines([a, b]), ...seen.newLines([c, d]), ...seen.newLines([e, a])], [d, e, a]);
   seen.request();
-  t.deepEqual(seen.unseen([a, b, c, d, e]), []);
+  t.deepEqual(seen.newLines([a, b, c, d, e]), []);
 
   const fromNow = new SeenLines(context, { tail: 0, timestamps: false });
   t.is(fromNow.request().tail, 0);
   t.like(fromNow.request(), { since: { seconds: 1_000n, nanos: 0 } });
-  t.deepEqual(fromNow.unseen([line(999_999, "before"), line(1_000_001, "since")]), [{ text: "since" }]);
+  t.deepEqual(fromNow.newLines([line(999_999, "before"), line(1_000_001, "since")]), [{ text: "since" }]);
 
   const fromThen = new SeenLines(context, { tail: 100, sinceMs: 5_250, timestamps: true });
-  for (const what of ["the first time", "again, with nothing printed"])
+  for (const what of ["the first time", "again, when nothing was printed"])
     t.like(fromThen.request(), { since: { seconds: 5n, nanos: 250_000_000 } }, what);
 });
 
-/** A program that counts, ten lines in each tenth of a second, and an app of it that runs. */
+/** A daemon with a running app that counts, ten lines each tenth of a second. */
 async function withCounter(): Promise<TestDaemon> {
   const daemon = await startDaemon();
   const dir = join(daemon.dir, "counter");
@@ -162,13 +164,13 @@ function svc(t: ExecutionContext, daemon: TestDaemon, ...args: string[]) {
   return { child, shown, shows, end: () => child.kill("SIGINT") };
 }
 
-/** Of the lines those that do not follow the one before. */
+/** The lines that do not follow the one before. */
 function jumpsOf(out: string): readonly number[] {
   const numbers = out.match(/(?<=^line )\d+$/gm)?.map(Number) ?? [];
   return numbers.filter((number, at) => at > 0 && number !== (numbers[at - 1] ?? 0) + 1);
 }
 
-test("logs, events and lists go on over a daemon that is stopped, and one that is killed", async (t) => {
+test("logs, events and lists resume after the daemon is stopped or killed", async (t) => {
   t.timeout(120_000);
   await using daemon = await withCounter();
   const logs = svc(t, daemon, "logs", "-f", "counter", "--tail", "5");
@@ -180,7 +182,7 @@ test("logs, events and lists go on over a daemon that is stopped, and one that i
   ].map((args) => svc(t, daemon, ...args));
   const all = [logs, events, ...others];
   await Promise.all(all.map(({ shows }) => shows(1)));
-  // An upgrade of the package looks for this before it deletes what they may still load.
+  // A package upgrade checks for this before it deletes files that a process may still load.
   if (!main.endsWith(".ts"))
     for (const { child } of all) {
       const open = await readdir(`/proc/${child.pid ?? 0}/fd`);
@@ -197,7 +199,7 @@ test("logs, events and lists go on over a daemon that is stopped, and one that i
         assert.match(`${String(child.exitCode)} ${shown.err}`, /^null .*; waiting\n/);
     });
     for (const { shown } of all) shown.err = "";
-    // They are back when much has happened already.
+    // Continue only after a lot has already happened.
     for (const { child } of [logs, events]) child.kill("SIGSTOP");
     await daemon.restart();
     const lines = all.map(({ shown }) => shown.out.split("\n").length);
@@ -209,8 +211,8 @@ test("logs, events and lists go on over a daemon that is stopped, and one that i
   }
   for (const { end } of all) end();
   for (const { child, shown } of all)
-    t.is(child.exitCode ?? ((await once(child, "exit")) as [number])[0], 130, shown.err);
-  // The program is started anew twice, and each time it counts all of them.
+    t.is(child.exitCode ?? ((await nextEvent(child, "exit")) as [number])[0], 130, shown.err);
+  // The program was restarted twice, and counts from zero each time.
   t.deepEqual(jumpsOf(logs.shown.out), [0, 0]);
   const cursors = events.shown.out
     .trim()
@@ -222,7 +224,7 @@ test("logs, events and lists go on over a daemon that is stopped, and one that i
   t.is(kinds.filter((kind) => kind === "app.starting").length, 2, kinds.join(" "));
 });
 
-test("runs that began and ended while the daemon was away from who follows them are told, each once", async (t) => {
+test("runs that started and finished during an outage are reported once each", async (t) => {
   t.timeout(60_000);
   await using daemon = await startDaemon();
   const schedules = daemon.client(ScheduleService);
@@ -239,7 +241,7 @@ test("runs that began and ended while the daemon was away from who follows them 
   };
   await runOnce();
   const { child, shown, shows, end } = svc(t, daemon, "schedule", "runs", "--follow", "--json");
-  // It says nothing before the first run that it hears of.
+  // No output before the first run that it receives.
   await eventually(async () => {
     await runOnce();
     assert.match(shown.out, /SUCCEEDED/);
@@ -253,20 +255,20 @@ test("runs that began and ended while the daemon was away from who follows them 
   await runOnce();
   child.kill("SIGCONT");
   await shows(before + 3);
-  // Whatever is told twice has come before what happens now.
+  // Any repeated report would arrive before this new one.
   await runOnce();
   await shows(before + 5);
   end();
-  await once(child, "exit");
+  await nextEvent(child, "exit");
   const lines = shown.out
     .trim()
     .split("\n")
     .map((line) => JSON.parse(line) as { id: string; status: string })
     .map(({ id, status }) => `${id} ${status}`);
-  // It may have come while one went.
+  // Following may have started in the middle of a run.
   if (lines[0]?.endsWith("SUCCEEDED") === true) lines.shift();
   const first = Number(lines[0]?.split(" ")[0]);
-  t.true(first > 1, "what was before it followed is not told");
+  t.true(first > 1, "earlier runs are not reported");
   t.deepEqual(
     lines,
     Array.from({ length: lines.length }, (_, at) =>
@@ -276,7 +278,7 @@ test("runs that began and ended while the daemon was away from who follows them 
   t.is((await schedules.listScheduleRuns({ id: "echo", limit: 1 })).runs[0]?.id, lines.at(-1)?.split(" ")[0]);
 });
 
-test("a file is followed on with what is written once the daemon is back, which is said", async (t) => {
+test("following a file resumes with new lines after an outage, with a note", async (t) => {
   await using daemon = await startDaemon();
   const file = join(daemon.dir, "growing.log");
   await writeFile(file, "first\n");
@@ -287,7 +289,7 @@ test("a file is followed on with what is written once the daemon is back, which 
     await appendFile(file, "later\n");
     assert.match(tail.shown.out, /^first\n(later\n)+$/, tail.shown.err);
   });
-  t.regex(tail.shown.err, /; waiting\nIt goes on with what is written from now on\.\n$/);
+  t.regex(tail.shown.err, /; waiting\nContinuing with lines written from now on\.\n$/);
   tail.end();
-  t.deepEqual(await once(tail.child, "exit"), [130, null]);
+  t.deepEqual(await nextEvent(tail.child, "exit"), [130, null]);
 });

@@ -1,4 +1,4 @@
-/** Whatever an app, a package or a container is called or prints, a terminal obeys nothing of it, in any command (T 44). */
+/** Whatever an app, a package or a container prints or is called, no command lets a terminal interpret it. */
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { PassThrough } from "node:stream";
@@ -16,21 +16,24 @@ import type { Command } from "commander";
 import { services } from "../../gen/svc/v1/services.ts";
 import { createProgram } from "../../src/cli/program.ts";
 import { invalidField, SvcError } from "../../src/errors.ts";
-import type { BoundService } from "../../src/rpc/bound-service.ts";
-import { openDoor } from "../transport/support/door.ts";
+import type { BoundService } from "../../src/server/rpc/bound-service.ts";
+import { openDoor } from "../server/http/support/door.ts";
 import { runSvc } from "./support/run-svc.ts";
 import { bindService } from "../support/bind-service.ts";
 
 const evil = "x\x1b]0;t\x07\x9b2J\u202e\r\x08y";
-/** What a terminal obeys: controls but for line ends, once our own colours, redrawn lines and questions are taken out. */
+/**
+ * Characters that a terminal interprets: controls except line ends, after removing our own colors, redraws
+ * and questions.
+ */
 const obeyed = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u202a-\u202e\u2066-\u2069]/;
 const ours = /\x1b\[\d+m|\r(?:\x1b\[K|\n)/g;
 
 const mostDepth = 6;
-/** What is nobody's but the daemon's own: another page would never end, and a token is printed for `$(…)`. */
+/** Fields that are not displayed text: another page would never end, and a token is printed for `$(…)`. */
 const ownWords: Readonly<Record<string, string>> = { next_page_token: "", token: "svca_x" };
 
-/** A message with the text everywhere, once for each member of its oneofs. */
+/** Messages with the hostile text in every field, one for each member of its oneofs. */
 function hostileMessages(desc: DescMessage, depth = 0): Message[] {
   if (desc.typeName === ValueSchema.typeName) return [fromJson(ValueSchema, hostileJson)];
   if (desc.typeName === StructSchema.typeName) return [fromJson(StructSchema, hostileJson)];
@@ -89,7 +92,7 @@ function hostileScalar(scalar: ScalarType | undefined): unknown {
 }
 
 const refusals: Readonly<Record<string, () => SvcError>> = {
-  "a sentence": () => new SvcError("internal", evil),
+  "a message": () => new SvcError("internal", evil),
   "a field": () => invalidField(evil, evil),
   "last lines": () =>
     new SvcError("start_failed", evil, { payload: { exitCode: 1, signal: evil, lastLines: [evil] } }),
@@ -103,7 +106,7 @@ const refusals: Readonly<Record<string, () => SvcError>> = {
     }),
 };
 
-/** A daemon that answers everything in one way. */
+/** A daemon with the same response to every call. */
 function servicesThat(answer: (output: DescMessage) => Message[]): BoundService[] {
   return services.map((service) => {
     const handlers = service.methods.map((method) => {
@@ -118,7 +121,7 @@ function servicesThat(answer: (output: DescMessage) => Message[]): BoundService[
   });
 }
 
-/** Every command, with what it cannot do without. */
+/** Every command, with its required arguments. */
 const lines: readonly string[] = [
   "ls",
   "ls --all-nodes",
@@ -255,16 +258,21 @@ const lines: readonly string[] = [
   "web",
   "web --end",
   "daemon reload",
+  "operations ls",
+  "operations logs x",
+  "operations logs x -f",
+  "operations wait x",
+  "operations cancel x",
   "audit",
   "audit --verify",
   "api AppService.ListApps",
 ];
-/** They ask no daemon. */
+/** Commands that do not call a daemon. */
 const alone = [
   ...["completion", "doctor", "setup", "node add", "node list", "node use", "node remove"],
   ...["package init", "package check", "package run", "package schema", "source check"],
 ];
-/** What terminals obey, and bytes as they are: whoever opens one has asked for it. */
+/** Commands that pass terminal output through unchanged, as the user asked for. */
 const terminals = ["app attach", "app shell", "dial-stdio"];
 
 function leaves(command: Command, path: readonly string[] = []): string[] {
@@ -272,9 +280,9 @@ function leaves(command: Command, path: readonly string[] = []): string[] {
   return command.commands.flatMap((child) => leaves(child, [...path, child.name()]));
 }
 
-test("no command is left out", (t) => {
+test("every command is tested", async (t) => {
   const host = { args: [], version: "", stdout: process.stdout, stderr: process.stderr };
-  const program = createProgram(
+  const program = await createProgram(
     host as never,
     () => () => Promise.resolve(),
     () => Promise.resolve(),
@@ -287,10 +295,10 @@ test("no command is left out", (t) => {
 });
 
 const daemons: Readonly<Record<string, (output: DescMessage) => Message[]>> = {
-  answers: (output) => hostileMessages(output),
+  "sends in responses": (output) => hostileMessages(output),
   ...Object.fromEntries(
     Object.entries(refusals).map(([name, refusal]) => [
-      `is refused with ${name}`,
+      `sends in an error with ${name}`,
       (): never => {
         throw refusal();
       },
@@ -302,33 +310,33 @@ for (const [name, answer] of Object.entries(daemons)) {
   for (const { form, flags = [], id = "x" } of [
     { form: "for people" },
     { form: "for programs", flags: ["--json"] },
-    // It may come out of a file.
-    { form: "to somebody who was told to ask for it", id: evil },
+    // The ID may come from a file.
+    { form: "for a hostile ID on the command line", id: evil },
   ]) {
-    test(`what a hostile daemon ${name}, ${form}`, async (t) => {
-      await using door = await openDoor({ services: servicesThat(answer) });
-      await writeFile(join(door.directory, "CRONTAB"), "0 3 * * * date\n");
-      await writeFile(join(door.directory, "SECRET"), "secret\n", { mode: 0o600 });
-      const config = join(door.directory, ".config/svc");
+    test(`a terminal interprets nothing of what a hostile daemon ${name}, ${form}`, async (t) => {
+      await using daemon = await openDoor({ services: servicesThat(answer) });
+      await writeFile(join(daemon.directory, "CRONTAB"), "0 3 * * * date\n");
+      await writeFile(join(daemon.directory, "SECRET"), "secret\n", { mode: 0o600 });
+      const config = join(daemon.directory, ".config/svc");
       await mkdir(config, { recursive: true });
-      const nodes = { nodes: { far: { address: `unix://${door.socketPath}` } } };
+      const nodes = { nodes: { far: { address: `unix://${daemon.socketPath}` } } };
       await writeFile(join(config, "nodes.json"), JSON.stringify(nodes), { mode: 0o600 });
       for (const line of lines) {
         const words = line
           .split(" ")
-          .map((word) => (/^[A-Z]+$/.test(word) ? join(door.directory, word) : word))
+          .map((word) => (/^[A-Z]+$/.test(word) ? join(daemon.directory, word) : word))
           .map((word) => (word === "x" ? id : word));
-        const options = ["--socket", door.socketPath, "-y", ...flags];
-        // Somebody at a terminal, who answers no question.
+        const options = ["--socket", daemon.socketPath, "-y", ...flags];
+        // A user at a terminal who answers no question.
         const stdin = Object.assign(new PassThrough().end(), { isTTY: true });
         const { stdout, stderr } = await runSvc([...words, ...options], {
           terminal: true,
-          host: { stdin, home: door.directory },
+          host: { stdin, home: daemon.directory },
         });
         const screen = (stdout + stderr).replace(ours, "");
         t.notRegex(screen, obeyed, `${line}: ${JSON.stringify(obeyed.exec(screen))}`);
-        // What is no id at all may be refused before.
-        if (id === "x") t.true(door.counts.splice(0).length > 0, `${line} asks the daemon: ${stderr}`);
+        // The client may reject an invalid ID without a call.
+        if (id === "x") t.true(daemon.counts.splice(0).length > 0, `${line} asks the daemon: ${stderr}`);
       }
     });
   }

@@ -1,6 +1,6 @@
-/** What may name a daemon elsewhere, and what would be taken for an option or a command on the way (T: ssh). */
+/** Valid addresses of remote daemons, and texts that ssh or a shell could take for an option or a command. */
 import test from "ava";
-import { UsageError } from "../../src/cli/failure.ts";
+import { UsageError } from "../../src/cli/output/failure.ts";
 import { parseAddress } from "../../src/cli/nodes/address.ts";
 import { sshArguments, type SshAddress } from "../../src/cli/nodes/ssh-stream.ts";
 
@@ -39,7 +39,7 @@ const good: Readonly<Record<string, object>> = {
 };
 
 for (const [address, parts] of Object.entries(good)) {
-  test(`${address} is an address`, (t) => {
+  test(`${address} is a valid address`, (t) => {
     t.deepEqual(parseAddress(address) as object, parts);
   });
 }
@@ -80,19 +80,19 @@ const bad = [
 ];
 
 for (const address of bad) {
-  test(`${JSON.stringify(address.slice(0, 60))} is none`, (t) => {
+  test(`${JSON.stringify(address.slice(0, 60))} is not a valid address`, (t) => {
     t.throws(() => parseAddress(address), { instanceOf: UsageError });
   });
 }
 
-test("a password in an address is refused without being repeated", (t) => {
+test("a password in an address is rejected and not printed", (t) => {
   for (const kind of ["ssh", "https"]) {
     const error = t.throws(() => parseAddress(`${kind}://ada:hunter2@attic`), { instanceOf: UsageError });
     t.notRegex(error.message, /hunter2/);
   }
 });
 
-test("ssh takes nothing behind its options for one", (t) => {
+test("ssh takes no argument after -- for an option", (t) => {
   const address = parseAddress("ssh://ada@attic:2222/run/other.sock") as SshAddress;
   const args = sshArguments(address, ["IdentityFile=~/x"]);
   const end = args.indexOf("--");

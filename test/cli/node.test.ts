@@ -1,4 +1,4 @@
-/** `svc node …` and which daemon a command is for. */
+/** `svc node …`, and the choice of a command's daemon. */
 import { execFile } from "node:child_process";
 import { chmod, chown, mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer as createHttpServer } from "node:http";
@@ -30,7 +30,7 @@ async function makeHome(): Promise<Home> {
   };
 }
 
-test("nodes are added, used and removed", async (t) => {
+test("nodes can be added, used and removed", async (t) => {
   await using home = await makeHome();
   await using attic = await startFakeDaemon([appOf({ id: "old" })]);
   await using shop = await startFakeDaemon([appOf({ id: "till" })]);
@@ -42,19 +42,19 @@ test("nodes are added, used and removed", async (t) => {
   t.regex((await home.run("ls --node shop")).stdout, /^till /m);
   t.regex((await home.run("ls", { SVC_NODE: "shop" })).stdout, /^till /m);
   t.regex((await home.run("ls", { SVC_HOST: `unix://${attic.socketPath}` })).stdout, /^old /m);
-  t.regex((await home.run("node use shop")).stdout, /Commands go to shop now/);
+  t.regex((await home.run("node use shop")).stdout, /The default node is now shop/);
   t.regex((await home.run("ls")).stdout, /^till /m);
   t.regex((await home.run("ls -N attic", { SVC_NODE: "shop" })).stdout, /^old /m);
   t.regex((await home.run(`ls --socket ${attic.socketPath}`)).stdout, /^old /m);
   const table = (await home.run("node list")).stdout;
   t.regex(table, /^ +local +this machine\n +attic +unix:.*\n\* +shop /m);
-  t.regex((await home.run("node remove shop")).stderr, /Commands go to this machine again/);
+  t.regex((await home.run("node remove shop")).stderr, /The default node is this machine again/);
   const { stderr, exitCode } = await home.run("-N shop ls");
   t.is(exitCode, 3);
-  t.regex(stderr, /no node "shop"; see what there is with: svc node list/);
+  t.regex(stderr, /no node "shop"; list them with: svc node list/);
 });
 
-test("all nodes are asked side by side, and who does not answer is said", async (t) => {
+test("all nodes are queried in parallel, and those that do not respond are reported", async (t) => {
   await using home = await makeHome();
   await using here = await startFakeDaemon([appOf({ id: "near" })]);
   await using attic = await startFakeDaemon([appOf({ id: "old" }), appOf({ id: "older", state: "RUNNING" })]);
@@ -69,7 +69,7 @@ test("all nodes are asked side by side, and who does not answer is said", async 
   await home.run(`node add mute unix://${join(home.dir, "mute.sock")}`);
   await home.run(`node add gone unix://${join(home.dir, "gone.sock")}`);
   await home.run("node add silent ssh://silent");
-  // An ssh that never gets anywhere.
+  // An ssh that never connects.
   const ssh = join(home.dir, "ssh");
   await writeFile(ssh, "#!/bin/sh\nexec sleep 600\n", { mode: 0o755 });
   const env = { SVC_SSH: ssh };
@@ -77,15 +77,15 @@ test("all nodes are asked side by side, and who does not answer is said", async 
   const run = await home.run(`ls --all-nodes --timeout 2 --socket ${here.socketPath}`, env);
   t.true(performance.now() - before < 30_000);
   t.regex(run.stdout, /^NODE +ID .*\nlocal +near .*\nattic +old .*\nattic +older /m);
-  t.regex(run.stderr, /^svc: mute did not answer: /m);
-  t.regex(run.stderr, /^svc: gone did not answer: there is no socket /m);
-  t.regex(run.stderr, /^svc: silent did not answer: /m);
+  t.regex(run.stderr, /^svc: mute did not respond: /m);
+  t.regex(run.stderr, /^svc: gone did not respond: there is no socket /m);
+  t.regex(run.stderr, /^svc: silent did not respond: /m);
   t.not(run.exitCode, 0);
   const some = await home.run(`ls --all-nodes --state running --timeout 2 --socket ${here.socketPath}`, env);
   t.regex(some.stdout, /^NODE +ID .*\nattic +older .*\n$/);
   const none = await home.run(`ls --all-nodes --owner bob --timeout 2 --socket ${here.socketPath}`, env);
   t.is(none.stdout, "");
-  t.regex(none.stderr, /None of the installed apps is such a one/);
+  t.regex(none.stderr, /No installed app matches/);
   const json = await home.run(`ls --all-nodes --json --timeout 2 --socket ${here.socketPath}`, env);
   const { nodes } = JSON.parse(json.stdout) as { nodes: { node: string; apps?: object[]; code?: string }[] };
   t.deepEqual(
@@ -100,7 +100,7 @@ test("all nodes are asked side by side, and who does not answer is said", async 
   );
 });
 
-test("nodes whose ssh ends at once are said, and those that answer are shown", async (t) => {
+test("nodes whose ssh fails are reported, and the others are shown", async (t) => {
   await using home = await makeHome();
   await using here = await startFakeDaemon([appOf({ id: "near" })]);
   await home.run("node add gone ssh://gone");
@@ -110,12 +110,12 @@ test("nodes whose ssh ends at once are said, and those that answer are shown", a
   const run = await home.run(`ls --all-nodes --socket ${here.socketPath}`, { SVC_SSH: ssh });
   t.regex(run.stdout, /^local +near /m);
   for (const name of ["gone", "lost"]) {
-    t.regex(run.stderr, new RegExp(`^svc: ${name} did not answer: ssh cannot reach ${name}: refused$`, "m"));
+    t.regex(run.stderr, new RegExp(`^svc: ${name} did not respond: ssh cannot reach ${name}: refused$`, "m"));
   }
   t.is(run.exitCode, 6);
 });
 
-test("the daemon that a command names by its address is asked with all nodes, once", async (t) => {
+test("the daemon of --host is queried once, along with all nodes", async (t) => {
   await using home = await makeHome();
   await using attic = await startFakeDaemon([appOf({ id: "old" })]);
   await using far = await startFakeDaemon([appOf({ id: "remote" })]);
@@ -124,7 +124,7 @@ test("the daemon that a command names by its address is asked with all nodes, on
   const asked = async (line: string, env = {}): Promise<[string, string | undefined][]> => {
     const run = await home.run(`ls --all-nodes --json ${line}`.trim(), env);
     const { nodes } = JSON.parse(run.stdout) as { nodes: { node: string; apps?: { id: string }[] }[] };
-    // Whether this machine has a daemon is its own affair.
+    // This host may or may not have a daemon.
     return nodes.flatMap(({ node, apps }) => (node === "local" ? [] : [[node, apps?.[0]?.id]]));
   };
   const both = [
@@ -136,7 +136,7 @@ test("the daemon that a command names by its address is asked with all nodes, on
   for (const line of ["", `-H ${known}`, "-N attic"]) t.deepEqual(await asked(line), both.slice(0, 1), line);
 });
 
-test("no node waits for the answer of another", async (t) => {
+test("no node waits for the response of another", async (t) => {
   await using home = await makeHome();
   const names = ["one", "two", "three"];
   const answers: (() => void)[] = [];
@@ -162,13 +162,13 @@ test("no node waits for the answer of another", async (t) => {
   );
 });
 
-test("a node that answers page after page has no more time than one that does not answer", async (t) => {
+test("the timeout of a node includes all its pages", async (t) => {
   t.timeout(90_000);
   await using home = await makeHome();
   const path = join(home.dir, "endless.sock");
   let pages = 0;
   const endless = createHttpServer((_request, response) => {
-    // Each in time, and none the last.
+    // Each page is in time, but none is the last.
     setTimeout(() => {
       response.setHeader("content-type", "application/json");
       response.end(JSON.stringify({ apps: [], next_page_token: String((pages += 1)) }));
@@ -183,10 +183,10 @@ test("a node that answers page after page has no more time than one that does no
   const run = await home.run(`ls --all-nodes --timeout 2 --socket ${join(home.dir, "none.sock")}`);
   t.true(performance.now() - before < 60_000);
   t.true(pages > 1, `${pages} pages: ${run.stderr}`);
-  t.regex(run.stderr, /^svc: endless did not answer: not within 2 s/m);
+  t.regex(run.stderr, /^svc: endless did not respond: not within 2 s/m);
 });
 
-test("nodes are completed, and what the chosen one has", async (t) => {
+test("names of nodes are completed, and names from the chosen node", async (t) => {
   await using home = await makeHome();
   await using attic = await startFakeDaemon([appOf({ id: "old" })]);
   await home.run(`node add attic unix://${attic.socketPath}`);
@@ -202,9 +202,9 @@ for (const { title, line, env, says } of [
   {
     title: "two daemons at once",
     line: "ls -N a -H ssh://b",
-    says: /--socket, --host and --node name one daemon each/,
+    says: /--socket, --host and --node each select a daemon/,
   },
-  { title: "a socket and a node", line: "ls -N a --socket /x", says: /name one daemon each/ },
+  { title: "a socket and a node", line: "ls -N a --socket /x", says: /each select a daemon/ },
   {
     title: "an address that is an option",
     line: "ls -H ssh://-oProxyCommand=x",
@@ -224,12 +224,12 @@ for (const { title, line, env, says } of [
   },
   { title: "ssh with a token", line: "node add a ssh://b --token-file x", says: /are for https addresses/ },
   {
-    title: "an ssh option that is none",
+    title: "an invalid ssh option",
     line: "node add a ssh://b --ssh-option -oX=y",
     says: /must be NAME=VALUE/,
   },
 ]) {
-  test(`${title} is refused`, async (t) => {
+  test(`${title} is rejected`, async (t) => {
     await using home = await makeHome();
     const run = await home.run(line, env);
     t.is(run.exitCode, 2, run.stderr);
@@ -238,7 +238,7 @@ for (const { title, line, env, says } of [
 }
 
 for (const { title, mode, text = "", says } of [
-  { title: "that others may write", mode: 0o622, says: /must be yours alone/ },
+  { title: "that others may write", mode: 0o622, says: /can be changed by other users/ },
   {
     title: "that is damaged",
     mode: 0o600,
@@ -246,7 +246,7 @@ for (const { title, mode, text = "", says } of [
     says: /is damaged; remove it, and add the nodes again/,
   },
 ]) {
-  test(`a file of nodes ${title} is not believed`, async (t) => {
+  test(`a file of nodes ${title} is rejected`, async (t) => {
     await using home = await makeHome();
     await home.run("node add a ssh://b");
     if (text !== "") await writeFile(home.file, text);
@@ -257,18 +257,18 @@ for (const { title, mode, text = "", says } of [
   });
 }
 
-rootTest(`a file of nodes that is another user's is not believed${needsRoot}`, async (t) => {
+rootTest(`a file of nodes that belongs to another user is rejected${needsRoot}`, async (t) => {
   await using home = await makeHome();
   await home.run("node add a ssh://b");
   await chown(home.file, 65_534, 65_534);
   const run = await home.run("-N a ls");
   t.is(run.exitCode, 5, run.stderr);
-  t.regex(run.stderr, /must be yours alone/);
+  t.regex(run.stderr, /can be changed by other users/);
 });
 
 const secret = "svc_canary_0123456789";
 
-rootTest(`a home that may not be entered has no nodes${needsRoot}`, async (t) => {
+rootTest(`an inaccessible home directory counts as having no nodes${needsRoot}`, async (t) => {
   await using home = await makeHome();
   await mkdir(join(home.dir, ".config/svc"), { recursive: true, mode: 0o700 });
   await writeFile(home.file, "{", { mode: 0o600 });
@@ -284,7 +284,7 @@ rootTest(`a home that may not be entered has no nodes${needsRoot}`, async (t) =>
   t.deepEqual(JSON.parse(stdout), { nodes: {} });
 });
 
-test("a token is taken from a file that nobody else may read, or from a helper, and shows nowhere", async (t) => {
+test("a token comes from a private file or a helper, and is never printed", async (t) => {
   await using home = await makeHome();
   const file = join(home.dir, "token");
   await writeFile(file, `${secret}\n`, { mode: 0o644 });
@@ -301,17 +301,17 @@ test("a token is taken from a file that nobody else may read, or from a helper, 
   await home.run(`node add helped http://127.0.0.1:1 --credential-helper ${helper}`);
   await home.run("node add lost http://127.0.0.1:1 --credential-helper /nonexistent/helper");
   const loose = await home.run("-N loose ls");
-  t.regex(loose.stderr, /token file .* cannot be used: others may read it, too: chmod 600/);
+  t.regex(loose.stderr, /token file .* cannot be used: other users can read it: chmod 600/);
   const helped = await home.run("-N helped ls");
-  t.regex(helped.stderr, /helper has for http:\/\/127\.0\.0\.1:1 is no token/);
-  t.regex((await home.run("-N lost ls")).stderr, /there is no such program/);
+  t.regex(helped.stderr, /helper for http:\/\/127\.0\.0\.1:1 is not a token/);
+  t.regex((await home.run("-N lost ls")).stderr, /the program was not found/);
   await writeFile(helper, `#!/bin/sh\necho ${secret}; echo ${secret} >&2; exit 1\n`);
   const failing = await home.run("-N helped ls");
   t.regex(failing.stderr, /helper has no token for http:\/\/127\.0\.0\.1:1: it failed/);
   await chmod(file, 0o600);
   const nobody = await home.run("-N loose ls");
   t.is(nobody.exitCode, 6);
-  t.regex(nobody.stderr, /nobody listens on 127\.0\.0\.1:1/);
+  t.regex(nobody.stderr, /nothing listens on 127\.0\.0\.1:1/);
   const said = [loose, helped, failing, nobody, await home.run("node list --json")];
   t.false(said.some(({ stdout, stderr }) => (stdout + stderr).includes(secret)));
   t.false((await readFile(home.file, "utf8")).includes(secret));

@@ -1,4 +1,4 @@
-/** Output that goes nowhere: a full disk is said, a reader that has seen enough is not, and a watcher waits for the daemon. */
+/** Output that cannot be written: a full disk is reported, a closed pipe is not, and `--watch` waits for the daemon. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -8,16 +8,19 @@ import { join } from "node:path";
 import { Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import test from "ava";
-import { eventually } from "../support/eventually.ts";
+import { eventually, nextEvent } from "../support/eventually.ts";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 import { runSvc } from "./support/run-svc.ts";
 import { main } from "../support/svc-main.ts";
+import type { CliHost } from "../../src/cli/host.ts";
+import { page } from "../../src/cli/output/pager.ts";
+import { stateText } from "../../src/cli/output/app-table.ts";
 
 const apps = [appOf({ id: "hello", state: "RUNNING" })];
 const noSpace = "svc: cannot write the output: no space left on device\n";
 
 for (const args of [["ls"], ["ls", "--json"], ["app", "logs", "hello"], ["app", "logs", "hello", "-f"]]) {
-  test(`svc ${args.join(" ")} says that the disk is full`, async (t) => {
+  test(`svc ${args.join(" ")} reports a full disk`, async (t) => {
     await using daemon = await startFakeDaemon(apps);
     await using full = await open("/dev/full", "w");
     const child = spawn(process.execPath, [main, ...args, "--socket", daemon.socketPath], {
@@ -32,7 +35,7 @@ for (const args of [["ls"], ["ls", "--json"], ["app", "logs", "hello"], ["app", 
   });
 }
 
-test("a reader that has seen enough is no error", async (t) => {
+test("a closed pipe is not an error", async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const child = spawn(process.execPath, [main, "ls", "--socket", daemon.socketPath], {
     stdio: ["ignore", "pipe", "pipe"],
@@ -43,7 +46,7 @@ test("a reader that has seen enough is no error", async (t) => {
   t.is(exitCode, 0);
 });
 
-test("a watched list goes on over a restart of the daemon", async (t) => {
+test("a watched list continues after a restart of the daemon", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-watched-"));
   t.teardown(() => rm(dir, { recursive: true }));
   const socket = join(dir, "svc.sock");
@@ -64,13 +67,13 @@ test("a watched list goes on over a restart of the daemon", async (t) => {
   await eventually(() => assert.match(stdout, /before/), 30_000);
   await before[Symbol.asyncDispose]();
   await eventually(
-    () => assert.match(stderr, /^(no daemon answers on|there is no socket) .*; waiting\n$/),
+    () => assert.match(stderr, /^(no daemon responds on|there is no socket) .*; waiting\n$/),
     30_000,
   );
   await using _after = await begin("after");
   await eventually(() => assert.match(stdout, /after/), 30_000);
   child.kill("SIGINT");
-  const [exitCode] = await once(child, "exit");
+  const [exitCode] = await nextEvent(child, "exit");
   t.is(exitCode, 130);
 });
 
@@ -79,7 +82,7 @@ for (const [line, form] of [
   ["stacks", "a terminal"],
   ["ports", "JSON"],
 ] as const) {
-  test(`svc ${line} --watch looks again until Ctrl-C (${form})`, async (t) => {
+  test(`svc ${line} --watch polls until Ctrl-C (${form})`, async (t) => {
     await using daemon = await startFakeDaemon(apps);
     const looks: string[] = [];
     const interrupted = new AbortController();
@@ -103,7 +106,7 @@ for (const [line, form] of [
 }
 
 for (const kind of ["pipe", "socket"]) {
-  test(`a followed log ends when nobody reads it any more, though nothing is written (${kind})`, async (t) => {
+  test(`following a silent log ends when its reader has gone (${kind})`, async (t) => {
     await using daemon = await startFakeDaemon(apps);
     const follow = [process.execPath, main, "app", "logs", "hello", "-f", "--socket", daemon.socketPath];
     // Node's own pipes to a child are sockets.
@@ -112,10 +115,99 @@ for (const kind of ["pipe", "socket"]) {
         ? spawn("sh", ["-c", '{ "$@"; echo "exit code $?" >&2; } | head -n 1', "sh", ...follow])
         : spawn("sh", ["-c", '"$@"; echo "exit code $?" >&2', "sh", ...follow]);
     const said = text(child.stderr);
-    const [first] = (await once(child.stdout, "data")) as [Buffer];
+    const [first] = (await nextEvent(child.stdout, "data")) as [Buffer];
     t.is(first.toString(), "first line of hello\n");
     child.stdout.destroy();
     t.is(await said, "exit code 0\n");
     await eventually(() => assert.equal(daemon.left(), 1));
+  });
+}
+
+// Listeners for Ctrl-C while a pager has the terminal.
+
+/** A terminal with three rows. */
+function hostWith(env: CliHost["env"]): { host: CliHost; written: string[] } {
+  const written: string[] = [];
+  const stdout = { isTTY: true, rows: 3, write: (text: string) => written.push(text) };
+  const host = { env: { ...process.env, ...env }, stdin: { isTTY: true }, stdout, stderr: { isTTY: true } };
+  return { host: host as unknown as CliHost, written };
+}
+
+for (const [name, PAGER] of [
+  ["one", "cat > /dev/null"],
+  ["a missing one", "/nonexistent/pager"],
+] as const) {
+  test(`with ${name} SIGINT always has a listener, and the previous listeners return at the end`, async (t) => {
+    const before = process.listeners("SIGINT");
+    const own = (): void => undefined;
+    process.on("SIGINT", own);
+    const left: number[] = [];
+    const onRemoved = (event: string | symbol): void => {
+      if (event === "SIGINT") left.push(process.listenerCount("SIGINT"));
+    };
+    process.on("removeListener", onRemoved);
+    const { host, written } = hostWith({ PAGER });
+    await page(host, "one\ntwo\nthree\nfour\n");
+    process.off("removeListener", onRemoved);
+    t.is(written.length, PAGER.startsWith("cat") ? 0 : 1);
+    t.true(left.length > 0);
+    t.false(left.includes(0), left.join());
+    t.deepEqual(process.listeners("SIGINT"), [...before, own]);
+    process.off("SIGINT", own);
+  });
+}
+
+test("a state includes when the app starts again", (t) => {
+  const next_restart_at = "2026-01-01T00:00:15Z";
+  const nowMs = Date.parse("2026-01-01T00:00:00Z");
+  const text = (state: string): string => stateText({ state, next_restart_at, tasks: [] }, nowMs);
+  t.is(text("STARTING"), "STARTING (in 15s)");
+  t.is(text("FAILED"), "FAILED (retry in 15s)");
+  t.is(text("STOPPED"), "STOPPED (restart in 15s)");
+  t.is(text("CRASHED"), "CRASHED (restart in 15s)");
+  t.is(text("RUNNING"), "RUNNING");
+  t.is(stateText({ state: "STOPPED", tasks: [] }, nowMs), "STOPPED");
+});
+
+const task = (state: string, service = "") => ({ service, state, slot: 1, node: "node1", message: "" });
+
+for (const [what, placement, tasks, says] of [
+  [
+    "some run",
+    { on: "swarm", replicas: 3 },
+    [task("running"), task("pending"), task("running")],
+    "2 of 3 tasks",
+  ],
+  [
+    "the swarm has not created the others yet",
+    { on: "swarm", replicas: 3 },
+    [task("running")],
+    "1 of 3 tasks",
+  ],
+  ["all run", { on: "swarm", replicas: 1 }, [task("running")], ""],
+  ["surplus tasks are stopping", { on: "swarm", replicas: 1 }, [task("running"), task("running")], ""],
+  [
+    "a project's job has finished",
+    { on: "swarm", replicas: 2 },
+    [task("running", "web"), task("complete", "job")],
+    "",
+  ],
+  [
+    "one of a project's services has no node",
+    { on: "swarm", replicas: 1 },
+    [task("running", "web"), task("pending", "store")],
+    "1 of 2 tasks",
+  ],
+  ["it is on this machine", undefined, [], ""],
+] as const) {
+  test(`a state includes how many tasks run on a swarm: ${what}`, (t) => {
+    const app = {
+      tasks: [...tasks],
+      ...(placement && { placement: { ...placement, ports: "host" } }),
+    };
+    t.is(stateText({ ...app, state: "RUNNING" }, 0), says === "" ? "RUNNING" : `RUNNING (${says})`);
+    t.is(stateText({ ...app, state: "STOPPED" }, 0), "STOPPED");
+    const unhealthy = stateText({ ...app, state: "RUNNING", status: "UNHEALTHY" }, 0);
+    t.is(unhealthy, says === "" ? "UNHEALTHY" : `UNHEALTHY (${says})`);
   });
 }

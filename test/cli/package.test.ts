@@ -1,11 +1,23 @@
-/** `svc package …`, and `svc install` of what has no manifest: what is shown, asked, written and tried. */
+/** `svc package …`, and `svc install` without a manifest: plans, questions and written files. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { access, chmod, mkdir, mkdtemp, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { lchownSync, renameSync, symlinkSync } from "node:fs";
+import {
+  access,
+  chmod,
+  chown,
+  mkdir,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
 import assert from "node:assert/strict";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { PassThrough } from "node:stream";
+import { PassThrough, Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import test, { type ExecutionContext } from "ava";
 import { isRoot } from "../support/daemon.ts";
@@ -25,14 +37,14 @@ async function directory(t: ExecutionContext, files: Readonly<Record<string, str
 
 const svc = (...args: string[]): Promise<SvcRun> => runSvc(args, { host: { uid } });
 
-/** Somebody at a terminal, who answers once they are asked. */
+/** Runs svc with a user at a terminal who answers the question. */
 function answering(answer: string, ...args: string[]): Promise<SvcRun> {
   const stdin = Object.assign(new PassThrough(), { isTTY: true });
   stdin.write(`${answer}\n`);
   return runSvc(args, { host: { uid, stdin }, terminal: true });
 }
 
-test("what is to be typed next is quoted where a shell would break it", async (t) => {
+test("suggested commands are quoted for the shell", async (t) => {
   const dir = join(await directory(t), "Ada's first");
   const quoted = `'${dir.replace("'", String.raw`'\''`)}'`;
   const begun = await svc("package", "init", dir, "--template", "node", "--yes", "--id", "first");
@@ -41,11 +53,11 @@ test("what is to be typed next is quoted where a shell would break it", async (t
   t.true(checked.stderr.endsWith(`svc install ${quoted}\n`), checked.stderr);
 });
 
-test("init begins a package, which check finds nothing in", async (t) => {
+test("init creates a package that passes check", async (t) => {
   const dir = join(await directory(t), "fresh");
   const begun = await svc("package", "init", dir, "--template", "node", "--yes");
   t.is(begun.exitCode, 0, begun.stderr);
-  t.is(begun.stdout, "", "nothing that it would be advised of");
+  t.is(begun.stdout, "", "no advice");
   t.regex(begun.stderr, /Try it: svc package run/);
   t.deepEqual((await readdir(dir)).sort(), ["package.json", "server.js", "svc.yaml"]);
   const checked = await svc("package", "check", dir);
@@ -54,22 +66,22 @@ test("init begins a package, which check finds nothing in", async (t) => {
   const again = await svc("package", "init", dir);
   t.is(again.exitCode, 2);
   t.true(
-    again.stderr.endsWith(`/svc.yaml is there already; check it: svc package check ${dir}\n`),
+    again.stderr.endsWith(`/svc.yaml already exists; check it: svc package check ${dir}\n`),
     again.stderr,
   );
   const unmade = await svc("package", "init", `${dir}-too`, "--yes");
   t.is(unmade.exitCode, 2);
   t.regex(
     unmade.stderr,
-    /^svc: there is no (\S+-too); to begin one: svc package init \1 --template node\|[a-z|]+\n$/,
+    /^svc: (\S+-too) does not exist; to start a package there: svc package init \1 --template node\|[a-z|]+\n$/,
   );
   const nowhere = await svc("package", "check", `${dir}-too`);
   t.deepEqual([nowhere.exitCode, nowhere.stdout], [2, ""]);
-  t.regex(nowhere.stderr, /^svc: there is no \/.*fresh-too\n$/);
+  t.regex(nowhere.stderr, /^svc: \/.*fresh-too does not exist\n$/);
 });
 
 (isRoot ? test : test.skip)(
-  `a user's svc that others come before reads packages as well${isRoot ? "" : " (skipped: needs root)"}`,
+  `check works at a low CPU priority${isRoot ? "" : " (skipped: needs root)"}`,
   async (t) => {
     const dir = await directory(t, {
       "svc.yaml":
@@ -87,26 +99,26 @@ test("init begins a package, which check finds nothing in", async (t) => {
   },
 );
 
-test("check says who may install what asks for permissions", async (t) => {
+test("check reports who may install a package that requires permissions", async (t) => {
   const manifest = 'id: a\nname: A\nversion: "1"\ndocker: { image: "x/y:1" }\npermissions: [host_network]\n';
   const dir = await directory(t, { "svc.yaml": manifest });
   const said = async (who: number): Promise<string> =>
     (await runSvc(["package", "check", dir], { host: { uid: who } })).stderr;
-  t.regex(await said(1000), /installed by root, who alone may give host_network: sudo svc install \//);
+  t.regex(await said(1000), /installed only by root, because it requires host_network: sudo svc install \//);
   if (uid === 0) t.regex(await said(0), /can be installed: svc install \//);
 });
 
-test("check says file, line and what, and exits with 1", async (t) => {
+test("check prints file, line and problem, and exits with 1", async (t) => {
   const dir = await directory(t, { "svc.yaml": 'id: a\nname: A\nversion: "1"\nports: []\n' });
   const { exitCode, stdout } = await svc("package", "check", dir);
   t.is(exitCode, 1);
-  t.regex(stdout, /^svc\.yaml:1: one of the keys process, docker, compose, service must say/);
+  t.regex(stdout, /^svc\.yaml:1: one of the keys process, docker, compose, service is required/);
   const json = await svc("package", "check", dir, "--json");
   t.is(json.exitCode, 1);
   t.like((JSON.parse(json.stdout) as { problems: unknown[] }).problems[0], { file: "svc.yaml", line: 1 });
 });
 
-test("nothing is written before somebody has said yes to what is shown", async (t) => {
+test("nothing is written before the user agrees to the shown plan", async (t) => {
   const dir = await directory(t, { Procfile: "web: node server.js\n", "server.js": "" });
   const path = join(dir, "svc.yaml");
   for (const line of [
@@ -117,7 +129,7 @@ test("nothing is written before somebody has said yes to what is shown", async (
     t.is(nobody.exitCode, 2, nobody.stderr);
     t.regex(
       nobody.stderr,
-      /exec: \[node, server\.js\][^]*there is no .*svc\.yaml: write this one with --yes/,
+      /exec: \[node, server\.js\][^]*svc\.yaml does not exist: to write the manifest above, pass --yes/,
     );
     const no = await answering("n", ...line);
     t.not(no.exitCode, 0);
@@ -128,27 +140,27 @@ test("nothing is written before somebody has said yes to what is shown", async (
   t.regex(await readFile(path, "utf8"), /exec: \[node, server\.js\]/);
 });
 
-test("a template is shown before it is written, and lies over nothing", async (t) => {
+test("a template is shown before it is written, and overwrites nothing", async (t) => {
   const dir = await directory(t);
   const line = ["package", "init", dir, "--template", "node"];
   const nobody = await svc(...line);
   t.is(nobody.exitCode, 2);
   t.regex(
     nobody.stderr,
-    /server\.js would be written\n[^]*exec: \[node, server\.js\][^]*write this one with --yes/,
+    /server\.js would be written\n[^]*exec: \[node, server\.js\][^]*to write the manifest above, pass --yes/,
   );
   t.not((await answering("n", ...line)).exitCode, 0);
   t.deepEqual(await readdir(dir), []);
-  // Another's file stays as it is, and nothing comes beside it.
+  // Another user's file stays unchanged, and nothing is written next to it.
   await writeFile(join(dir, "server.js"), "mine");
   const other = await svc(...line, "--yes");
   t.is(other.exitCode, 2);
-  t.regex(other.stderr, /server\.js is there already, and is another/);
+  t.regex(other.stderr, /server\.js already exists with other content/);
   t.deepEqual(await readdir(dir), ["server.js"]);
   await rm(join(dir, "server.js"));
   t.is((await answering("y", ...line)).exitCode, 0);
   const written = await readFile(join(dir, "server.js"), "utf8");
-  // As an interruption leaves it.
+  // The state after an interruption.
   await rm(join(dir, "svc.yaml"));
   await rm(join(dir, "package.json"));
   const again = await svc(...line, "--yes");
@@ -157,18 +169,17 @@ test("a template is shown before it is written, and lies over nothing", async (t
   t.deepEqual((await readdir(dir)).sort(), ["package.json", "server.js", "svc.yaml"]);
 });
 
-test("init says with its exit code that what it wrote has problems", async (t) => {
+test("init fails if the written manifest has problems", async (t) => {
   for (const json of [[], ["--json"]]) {
     const dir = await directory(t, { Procfile: "web: node missing.js\n" });
     const { exitCode, stdout, stderr } = await svc("package", "init", dir, "--yes", ...json);
     t.is(exitCode, 1);
-    if (json.length === 0)
-      t.regex(stderr, /\nWrote .*svc\.yaml\. To be mended before it can be installed:\n$/);
+    if (json.length === 0) t.regex(stderr, /\nWrote .*svc\.yaml\. Fix before installing:\n$/);
     t.regex(stdout, /there is no file .{1,2}missing\.js/);
   }
 });
 
-test("a compose file is installed with the directory that it lies in", async (t) => {
+test("a compose file is installed with its directory", async (t) => {
   const dir = await directory(t, { "stack.yml": "services: { a: { image: 'x/y:1' } }\n" });
   const { exitCode, stderr } = await svc(
     "install",
@@ -177,39 +188,38 @@ test("a compose file is installed with the directory that it lies in", async (t)
     "--socket",
     "/nonexistent",
   );
-  // The manifest is there by then; the daemon is not.
+  // The manifest is written by then; there is no daemon.
   t.is(exitCode, 6, stderr);
   t.regex(await readFile(join(dir, "svc.yaml"), "utf8"), /compose:\n {2}file: stack\.yml/);
-  // The manifest counts from then on, which is said.
+  // The manifest now takes precedence, and a note says so.
   const again = await svc("install", join(dir, "stack.yml"), "--socket", "/nonexistent");
-  t.regex(again.stderr, /note: .*svc\.yaml is what is installed; it is not made anew from stack\.yml/);
+  t.regex(again.stderr, /note: .*svc\.yaml is installed; it is not generated again from stack\.yml/);
 });
 
-test("schema prints what editors take", async (t) => {
+test("schema prints a JSON Schema", async (t) => {
   const { stdout } = await svc("package", "schema");
   t.is((JSON.parse(stdout) as { title: string }).title, "svc.yaml");
 });
 
-test("source check finds what is wrong beside an index", async (t) => {
+test("source check reports problems of the packages next to an index", async (t) => {
   const dir = await directory(t, { "index.yaml": "packages: { a: { directory: a } }\n" });
   const { exitCode, stdout } = await svc("source", "check", dir);
   t.is(exitCode, 1);
   t.regex(stdout, /^index\.yaml:1: a: there is no directory "a"/);
 });
 
-(uid === 0 ? test : test.skip)("root works in nobody else's directory", async (t) => {
+(uid === 0 ? test : test.skip)("root does not work in another user's directory", async (t) => {
   const dir = await directory(t, { Procfile: "web: node a.js\n" });
-  const { chown } = await import("node:fs/promises");
   await chown(dir, 65_534, 65_534);
   for (const verb of ["init", "check", "run"]) {
     const { exitCode, stderr } = await svc("package", verb, dir);
     t.is(exitCode, 2, verb);
-    t.regex(stderr, /is another user's: do this as its owner/);
+    t.regex(stderr, /belongs to another user: run the command as that user/);
   }
-  // Nor below it, nor through a link of its own.
+  // Also not below it, or through a link of root's own.
   const own = await directory(t);
   await symlink(dir, join(own, "link"));
-  // Root's own, and its owner may put another in its place.
+  // Owned by root, but the parent's owner could replace it.
   await mkdir(join(dir, "of-root"));
   t.teardown(() => rm(join(dir, "of-root"), { recursive: true, force: true }));
   await symlink(join(dir, "of-root"), join(own, "to-root"));
@@ -223,7 +233,7 @@ test("source check finds what is wrong beside an index", async (t) => {
   ]) {
     const { exitCode, stderr } = await svc(...line);
     t.is(exitCode, 2, line.join(" "));
-    t.regex(stderr, /is another user's: do this as its owner/);
+    t.regex(stderr, /belongs to another user: run the command as that user/);
   }
   t.deepEqual((await readdir(dir)).sort(), ["Procfile", "of-root"]);
   t.deepEqual(await readdir(join(dir, "of-root")), []);
@@ -238,10 +248,50 @@ test("source check finds what is wrong beside an index", async (t) => {
     join(everybodys, "new"),
   );
   t.is(exitCode, 2);
-  t.regex(stderr, /everybody may change /);
+  t.regex(stderr, /is writable by other users: /);
 });
 
-test("an export is written whole or not at all, and by root in nobody else's directory", async (t) => {
+(uid === 0 ? test : test.skip)("root does not write to a group-writable directory", async (t) => {
+  const dir = await directory(t, { Procfile: "web: node a.js\n" });
+  await chown(dir, 0, 65_534);
+  await chmod(dir, 0o775);
+  const rejected = await svc("package", "init", dir, "--yes");
+  t.is(rejected.exitCode, 2);
+  t.regex(rejected.stderr, /is writable by other users: use a directory that only root can write to/);
+  t.deepEqual(await readdir(dir), ["Procfile"]);
+  await chown(dir, 0, 0);
+  await svc("package", "init", dir, "--yes");
+  t.true((await readdir(dir)).includes("svc.yaml"), "root's group may");
+});
+
+(uid === 0 ? test : test.skip)(
+  "root follows no link that replaces a directory during the question",
+  async (t) => {
+    const dir = await directory(t, { Procfile: "web: node a.js\n" });
+    const target = await directory(t);
+    const stdin = Object.assign(new PassThrough(), { isTTY: true });
+    const replaceOnQuestion = (question: string): void => {
+      if (!question.startsWith("Write ")) return;
+      renameSync(dir, `${dir}.moved`);
+      symlinkSync(target, dir);
+      lchownSync(dir, 65_534, 65_534);
+      stdin.write("y\n");
+    };
+    const stderr = new Writable({
+      write(chunk, _encoding, done) {
+        replaceOnQuestion(String(chunk));
+        done();
+      },
+    });
+    t.teardown(() => rm(`${dir}.moved`, { recursive: true }));
+    const host = { uid, stdin, stderr: Object.assign(stderr, { isTTY: true, columns: 80 }) };
+    const { exitCode } = await runSvc(["package", "init", dir], { host, terminal: true });
+    t.is(exitCode, 2);
+    t.deepEqual(await readdir(target), []);
+  },
+);
+
+test("an export is written completely or not at all, and not by root to another user's directory", async (t) => {
   await using daemon = await startFakeDaemon([appOf({ id: "shop" })]);
   const exportTo = (dir: string) =>
     svc("app", "export", "shop", "--to", "kubernetes", "--output", dir, "--socket", daemon.socketPath);
@@ -253,7 +303,7 @@ test("an export is written whole or not at all, and by root in nobody else's dir
   await rm(join(fresh, "shop.yaml"));
   const again = await exportTo(fresh);
   t.is(again.exitCode, 2);
-  t.regex(again.stderr, /more\.yaml is there already/);
+  t.regex(again.stderr, /more\.yaml already exists/);
   t.deepEqual(await readdir(fresh), ["more.yaml"]);
   if (uid !== 0) return;
   const { lchown } = await import("node:fs/promises");
@@ -263,11 +313,11 @@ test("an export is written whole or not at all, and by root in nobody else's dir
   for (const path of [link, join(link, "new")]) {
     const { exitCode, stderr } = await exportTo(path);
     t.is(exitCode, 2, path);
-    t.regex(stderr, /is another user's: do this as its owner/);
+    t.regex(stderr, /belongs to another user: run the command as that user/);
   }
 });
 
-test("Ctrl-C in the middle of a build leaves nothing", async (t) => {
+test("Ctrl-C during a build leaves nothing behind", async (t) => {
   t.timeout(180_000);
   const dir = await directory(t);
   const [own, scratch] = [join(dir, "own"), join(dir, "tmp")];
@@ -300,7 +350,7 @@ test("Ctrl-C in the middle of a build leaves nothing", async (t) => {
   t.deepEqual(await readdir(scratch), []);
 });
 
-test("run builds and runs a package with its log, and Ctrl-C leaves nothing", async (t) => {
+test("run builds and runs a package with its log, and Ctrl-C leaves nothing behind", async (t) => {
   t.timeout(180_000);
   const dir = await directory(t);
   const scratch = join(dir, "tmp");
@@ -322,12 +372,12 @@ test("run builds and runs a package with its log, and Ctrl-C leaves nothing", as
   child.stderr.on("data", (chunk: Buffer) => (stderr += chunk.toString()));
   await eventually(() => assert.match(stdout, /pid (\d+) listens/, `${stdout}\n${stderr}`), 60_000);
   const pid = Number(/pid (\d+) listens/.exec(stdout)?.[1]);
-  // As npm passes it on.
+  // As npm forwards it.
   child.kill("SIGINT");
   setTimeout(() => child.kill("SIGINT"), 50);
   const [exitCode] = (await ended) as [number | null];
   t.is(exitCode, 0, stderr);
-  t.regex(stderr, /\nEnding it, and removing what it made\.\n$/);
+  t.regex(stderr, /\nStopping, and removing the app\.\n$/);
   t.throws(() => process.kill(pid, 0), { code: "ESRCH" });
   t.deepEqual(await readdir(scratch), []);
 });

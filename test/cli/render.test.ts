@@ -1,16 +1,15 @@
 import test from "ava";
 import fc from "fast-check";
-import { createPaint, wantsColor } from "../../src/cli/render/color.ts";
-import { escapeCell, escapeControls, escapeLines } from "../../src/cli/render/escape.ts";
-import { formatJson } from "../../src/cli/render/json.ts";
-import { ProgressLine, progressText } from "../../src/cli/render/progress.ts";
-import { chooseColumns } from "../../src/cli/choose-columns.ts";
-import { appColumns } from "../../src/cli/render/app-table.ts";
-import { renderFields, renderTable, type Column } from "../../src/cli/render/table.ts";
-import type { App } from "../../src/cli/transport/calls.ts";
-import { formatAge, formatBytes, formatDuration } from "../../src/cli/render/units.ts";
-import { textWidth, truncate } from "../../src/cli/render/width.ts";
-import { TransferRate } from "../../src/cli/render/transfer-rate.ts";
+import { createPaint, wantsColor } from "../../src/cli/output/color.ts";
+import { escapeCell, escapeControls, escapeKeepingStyles, escapeLines } from "../../src/cli/output/escape.ts";
+import { formatJson } from "../../src/cli/output/json.ts";
+import { ProgressLine, progressText, TransferRate } from "../../src/cli/output/progress.ts";
+import { chooseColumns } from "../../src/cli/output/choose-columns.ts";
+import { appColumns } from "../../src/cli/output/app-table.ts";
+import { renderFields, renderTable, type Column } from "../../src/cli/output/table.ts";
+import type { App } from "../../src/cli/client/calls.ts";
+import { formatAge, formatBytes, formatDuration } from "../../src/cli/output/units.ts";
+import { textWidth, truncate } from "../../src/cli/output/width.ts";
 
 const plain = createPaint(false);
 
@@ -37,18 +36,30 @@ for (const [durationMs, text] of [
   test(`${durationMs} ms are shown as ${text}`, (t) => t.is(formatDuration(durationMs), text));
 }
 
-test("an age counts from now, and nothing has none", (t) => {
+test("an age is relative to now, and empty for an absent instant", (t) => {
   t.is(formatAge("2026-01-01T00:00:00Z", Date.parse("2026-01-01T00:01:00Z")), "1m ago");
   t.is(formatAge(undefined, 0), "");
 });
 
-test("control characters are escaped (T44)", (t) => {
+test("control characters are escaped", (t) => {
   t.is(escapeControls("a\x1b]0;x\x07\x9b2J\u202e\tb"), "a\\x1b]0;x\\x07\\x9b2J\\u202e\tb");
   t.is(escapeCell("a\tb\n"), "a b\\x0a");
   t.is(escapeLines("a\r\nb\x1b"), "a\nb\\x1b");
 });
 
-test("no text leaves a byte that a terminal obeys", (t) => {
+for (const [title, line, shown] of [
+  ["keeps its colors and ends with a reset", "\x1b[1;31mred\x1b[39m", "\x1b[1;31mred\x1b[39m\x1b[0m"],
+  ["keeps colors of 24 bits", "\x1b[38:2::255:0:0mred", "\x1b[38:2::255:0:0mred\x1b[0m"],
+  ["loses all other sequences", "\x1b[2J\x1b[31mred\x1b]0;x\x07", "\\x1b[2J\x1b[31mred\\x1b]0;x\\x07\x1b[0m"],
+  ["loses private and unfinished sequences", "\x1b[?25m\x1b[>4;2m\x1b[31", "\\x1b[?25m\\x1b[>4;2m\\x1b[31"],
+  ["without colors gets no reset", "plain", "plain"],
+] as const) {
+  test(`a log line with styles: it ${title}`, (t) => {
+    t.is(escapeKeepingStyles(line), shown);
+  });
+}
+
+test("no text leaves a byte that a terminal interprets", (t) => {
   fc.assert(
     fc.property(fc.string({ unit: "binary" }), (text) => {
       t.notRegex(escapeCell(text), /[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069]/);
@@ -56,7 +67,7 @@ test("no text leaves a byte that a terminal obeys", (t) => {
   );
 });
 
-test("JSON stays the same value, and safe to look at", (t) => {
+test("JSON keeps its value, and is safe to print", (t) => {
   fc.assert(
     fc.property(fc.string({ unit: "binary" }), (text) => {
       const json = formatJson({ text }, 0);
@@ -66,7 +77,7 @@ test("JSON stays the same value, and safe to look at", (t) => {
   );
 });
 
-test("width counts wide characters twice and marks not at all", (t) => {
+test("wide characters count twice and combining marks not at all", (t) => {
   t.is(textWidth("abc"), 3);
   t.is(textWidth("日本"), 4);
   t.is(textWidth("e\u0301"), 1);
@@ -74,7 +85,7 @@ test("width counts wide characters twice and marks not at all", (t) => {
   t.is(truncate("abcdef", 4), "abc…");
 });
 
-test("a table aligns, escapes, and is cut to the terminal where it may be", (t) => {
+test("a table is aligned, escaped, and cut to the terminal", (t) => {
   const columns = [
     { title: "NAME", value: (row: [string, number]) => row[0], shrinkTo: 4 },
     { title: "N", value: (row: [string, number]) => String(row[1]), align: "right" },
@@ -93,7 +104,7 @@ test("a table aligns, escapes, and is cut to the terminal where it may be", (t) 
   );
 });
 
-test("in a pipe nothing is cut, and one very wide cell widens no other row", (t) => {
+test("in a pipe nothing is cut, and a very wide cell does not widen other rows", (t) => {
   const columns = [
     { title: "A", value: ([a = ""]: string[]) => a, shrinkTo: 4 },
     { title: "B", value: ([, b = ""]: string[]) => b },
@@ -110,7 +121,7 @@ test("in a pipe nothing is cut, and one very wide cell widens no other row", (t)
   t.deepEqual(text.split("\n").slice(1), [`${wide}  1`, `${"y".padEnd(80)}  2`, ""]);
 });
 
-test("lines of a table never pass the terminal, unless nothing may be cut", (t) => {
+test("lines of a table fit the terminal, unless nothing may be cut", (t) => {
   fc.assert(
     fc.property(
       fc.array(fc.string(), { minLength: 1 }),
@@ -126,7 +137,7 @@ test("lines of a table never pass the terminal, unless nothing may be cut", (t) 
   );
 });
 
-test("on a narrow terminal columns are left out: empty ones first, then the most dispensable, then those at the right", (t) => {
+test("a narrow terminal drops empty columns first, then the most dispensable, then the rightmost", (t) => {
   const column = (title: string, at: number, more: Partial<Column<string[]>> = {}): Column<string[]> => ({
     title,
     value: (row) => row[at] ?? "",
@@ -150,17 +161,17 @@ test("on a narrow terminal columns are left out: empty ones first, then the most
   t.is(
     renderTable(columns, rows, { paint: plain, columns: 10 }),
     "ID\nan-id-of-20-columns-\n",
-    "no key is cut",
+    "a key column is not cut",
   );
   const chosen = chooseColumns(columns, ["state", "size", "id"]);
   t.regex(
     renderTable(chosen, rows, { paint: plain, columns: 20 }),
     /^STATE +SIZE +ID\n/,
-    "what is asked for stays",
+    "selected columns stay",
   );
 });
 
-test("a list of apps fits terminals of 40, 60 and 80 columns, with whole ids, states and ports first", (t) => {
+test("a list of apps fits 40, 60 and 80 columns, and keeps full IDs, states and ports longest", (t) => {
   const app = { state: "RUNNING", health: "none", runtime: "docker", owner: 1000, owner_name: "ada" };
   const port = { name: "http", port: 8123, protocol: "tcp" };
   const apps = [
@@ -203,11 +214,11 @@ for (const [env, isTerminal, option, expected] of [
   [{ FORCE_COLOR: "0" }, true, true, false],
   [{ FORCE_COLOR: "1", NO_COLOR: "1" }, true, true, false],
 ] as const) {
-  test(`colour: ${JSON.stringify(env)}, terminal ${isTerminal}, option ${option}`, (t) =>
+  test(`color: ${JSON.stringify(env)}, terminal ${isTerminal}, option ${option}`, (t) =>
     t.is(wantsColor(env, isTerminal, option), expected));
 }
 
-test("progress says how far it is", (t) => {
+test("progress shows bytes and percentage", (t) => {
   t.is(
     progressText({ step: "copy", message: "data\x1b", doneBytes: 1024, totalBytes: 4096 }),
     "copy 1.0 KiB of 4.0 KiB (25%) · data\\x1b",
@@ -215,7 +226,7 @@ test("progress says how far it is", (t) => {
   t.is(progressText({ step: "fetch", message: "" }), "fetch");
 });
 
-test("progress says how fast it goes, and how long it takes still", (t) => {
+test("progress shows speed and remaining time", (t) => {
   const total = { step: "read", message: "", totalBytes: 4 << 20 };
   t.is(
     progressText({ ...total, doneBytes: 1 << 20 }, 1 << 19),
@@ -225,17 +236,17 @@ test("progress says how fast it goes, and how long it takes still", (t) => {
   t.is(progressText({ step: "send", message: "", doneBytes: 2048 }, 1024), "send 2.0 KiB · 1.0 KiB/s");
 });
 
-test("a rate is that of the last seconds", (t) => {
+test("a rate covers only the last seconds", (t) => {
   const rate = new TransferRate();
   t.is(rate.at(0, 500), undefined);
   t.is(rate.at(999, 700), undefined, "too early to say");
   t.is(rate.at(2000, 2500), 1000);
   for (let second = 3; second <= 13; second++) rate.at(second * 1000, 2500);
-  t.is(rate.at(14_000, 2500), 0, "what was fast before does not count any more");
-  t.is(rate.at(15_000, 100), undefined, "something else has begun");
+  t.is(rate.at(14_000, 2500), 0, "earlier speed does not count");
+  t.is(rate.at(15_000, 100), undefined, "a new transfer has started");
 });
 
-test("progress is drawn on a terminal alone where it is counted in bytes, and not more often than it can be read", (t) => {
+test("progress in bytes is drawn only on a terminal, ten times a second at most", (t) => {
   const written = { terminal: "", pipe: "" };
   let nowMs = 0;
   const lineTo = (where: keyof typeof written) => {
@@ -250,14 +261,14 @@ test("progress is drawn on a terminal alone where it is counted in bytes, and no
   }
   t.is(written.pipe, "backup x: wait\n");
   const drawn = written.terminal.split("\r\x1b[K").slice(1);
-  t.is(drawn.length, 22, "one of each tenth of a second");
+  t.is(drawn.length, 22, "one per tenth of a second");
   t.deepEqual(
     [drawn[0], drawn[1], drawn.at(-2), drawn.at(-1)],
     ["backup x: wait", "backup x: read 0 B", "backup x: read 1.9 KiB · 1000 B/s", ""],
   );
 });
 
-test("progress is told on a terminal that does not know how wide it is", (t) => {
+test("progress is shown on a terminal of unknown width", (t) => {
   let written = "";
   const stderr = { isTTY: true, columns: 0, write: (text: string) => (written += text) };
   const line = new ProgressLine({ stderr, now: () => 0 } as never, "backup x");
@@ -265,7 +276,7 @@ test("progress is told on a terminal that does not know how wide it is", (t) => 
   t.is(written, "\r\x1b[Kbackup x: read");
 });
 
-test("what goes to several places at once is measured by each of them", (t) => {
+test("parallel transfers have separate rates", (t) => {
   let [written, nowMs] = ["", 0];
   const stderr = { isTTY: true, columns: 200, write: (text: string) => (written += text) };
   using line = new ProgressLine({ stderr, now: () => nowMs } as never, "backup x");

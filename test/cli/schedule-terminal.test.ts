@@ -1,4 +1,4 @@
-/** `svc schedule` where a person sits: the editor, questions, and nothing that a terminal obeys. */
+/** `svc schedule` at a terminal: the editor, questions, and escaped output. */
 import test from "ava";
 import { chmod, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -19,7 +19,10 @@ function schedules(): FakeSchedules {
   return { jobs: [jobOf({ id: "echo" }), push], runs: {}, upserts: [] };
 }
 
-/** An editor that is a shell script: `$1` is the file, `$n` counts its calls. TMPDIR shows what is left behind. */
+/**
+ * Runs `edit` with a shell script as the editor: `$1` is the file, `$n` counts the calls. TMPDIR shows what
+ * is left behind.
+ */
 async function withEditor(script: string, args: readonly string[], jobs: FakeSchedules) {
   const dir = await mkdtemp(join(tmpdir(), "svc-editor-"));
   try {
@@ -40,7 +43,7 @@ async function withEditor(script: string, args: readonly string[], jobs: FakeSch
   }
 }
 
-terminalTest(`edit opens the job in the editor and writes what was saved${needsScript}`, async (t) => {
+terminalTest(`edit opens the job in the editor and stores the saved text${needsScript}`, async (t) => {
   const jobs = schedules();
   const run = await withEditor(`sed -i 's/echo hi/echo ho/' "$1"`, ["echo"], jobs);
   t.is(run.exitCode, 0, run.screen);
@@ -74,24 +77,24 @@ for (const [title, script] of [
     const jobs = schedules();
     const run = await withEditor(script, ["echo"], jobs);
     t.is(run.exitCode, 0, run.screen);
-    t.regex(run.screen, /echo stays as it is\./);
+    t.regex(run.screen, /echo is unchanged\./);
     t.is(jobs.upserts.length, 0);
   });
 }
 
 for (const [title, mistake, said] of [
   [
-    "a trigger that is none",
+    "an invalid trigger",
     `s/^trigger: .*/trigger: 61 * * * */`,
     'WRONG: trigger: minute "61" must be 0 to 59',
   ],
-  ["a field that is none", `s/^utc:/utx:/`, "utx"],
-  ["no YAML", `s/^utc:.*/utc: [/`, "WRONG: "],
+  ["an unknown field", `s/^utc:/utx:/`, "utx"],
+  ["invalid YAML", `s/^utc:.*/utc: [/`, "WRONG: "],
 ] as const) {
-  terminalTest(`edit asks again after ${title}${needsScript}`, async (t) => {
+  terminalTest(`edit opens the editor again after ${title}${needsScript}`, async (t) => {
     const jobs = schedules();
-    const mend = `grep -v '^#:' "$1" | sed 's/^trigger: .*/trigger: hourly/; s/^utx:/utc:/; s/^utc:.*/utc: false/' > "$1.new"; mv "$1.new" "$1"`;
-    const script = `if [ $n = 1 ]; then sed -i '${mistake}' "$1"; else ${mend}; fi`;
+    const fix = `grep -v '^#:' "$1" | sed 's/^trigger: .*/trigger: hourly/; s/^utx:/utc:/; s/^utc:.*/utc: false/' > "$1.new"; mv "$1.new" "$1"`;
+    const script = `if [ $n = 1 ]; then sed -i '${mistake}' "$1"; else ${fix}; fi`;
     const run = await withEditor(script, ["echo"], jobs);
     t.is(run.exitCode, 0, run.screen);
     t.true(run.seen.includes(said), run.seen);
@@ -99,37 +102,28 @@ for (const [title, mistake, said] of [
   });
 }
 
-terminalTest(
-  `edit gives up with the mistake when the text is saved with it again${needsScript}`,
-  async (t) => {
-    const jobs = schedules();
-    const run = await withEditor(`sed -i 's/^trigger: .*/trigger: 61 * * * */' "$1"`, ["echo"], jobs);
-    t.is(run.exitCode, 2, run.screen);
-    t.regex(run.screen, /svc: trigger: minute "61" must be 0 to 59/);
-    t.deepEqual([jobs.upserts.length, run.left], [0, []]);
-  },
-);
+terminalTest(`edit fails when the text is saved with the same mistake again${needsScript}`, async (t) => {
+  const jobs = schedules();
+  const run = await withEditor(`sed -i 's/^trigger: .*/trigger: 61 * * * */' "$1"`, ["echo"], jobs);
+  t.is(run.exitCode, 2, run.screen);
+  t.regex(run.screen, /svc: trigger: minute "61" must be 0 to 59/);
+  t.deepEqual([jobs.upserts.length, run.left], [0, []]);
+});
 
-terminalTest(
-  `edit keeps what was written when somebody changed the job meanwhile${needsScript}`,
-  async (t) => {
-    const change = (jobs: Schedule[]) =>
-      void Object.assign(jobs[0] ?? {}, { comment: "theirs", revision: "2" });
-    const jobs: FakeSchedules = { ...schedules(), meanwhile: [change] };
-    const run = await withEditor(`sed -i 's/echo hi/echo ho/' "$1"`, ["echo"], jobs);
-    t.is(run.exitCode, 5, run.screen);
-    t.regex(run.screen, /svc: schedule "echo" was changed since it was read/);
-    t.deepEqual([jobs.upserts.length, run.left.length], [0, 1]);
-    t.true(
-      run.screen.includes(`What you wrote is kept in ${run.dir}/${run.left[0] ?? ""}/job.yaml`),
-      run.screen,
-    );
-    t.regex(run.leftText, /command: echo ho/);
-    t.notRegex(run.leftText, /revision/);
-  },
-);
+terminalTest(`edit keeps the text when somebody else has changed the job${needsScript}`, async (t) => {
+  const change = (jobs: Schedule[]) =>
+    void Object.assign(jobs[0] ?? {}, { comment: "theirs", revision: "2" });
+  const jobs: FakeSchedules = { ...schedules(), meanwhile: [change] };
+  const run = await withEditor(`sed -i 's/echo hi/echo ho/' "$1"`, ["echo"], jobs);
+  t.is(run.exitCode, 5, run.screen);
+  t.regex(run.screen, /svc: schedule "echo" was changed since it was read/);
+  t.deepEqual([jobs.upserts.length, run.left.length], [0, 1]);
+  t.true(run.screen.includes(`Your text is saved in ${run.dir}/${run.left[0] ?? ""}/job.yaml`), run.screen);
+  t.regex(run.leftText, /command: echo ho/);
+  t.notRegex(run.leftText, /revision/);
+});
 
-terminalTest(`edit says that an editor failed${needsScript}`, async (t) => {
+terminalTest(`edit reports a failed editor${needsScript}`, async (t) => {
   const run = await withEditor("exit 3", ["echo"], schedules());
   t.is(run.exitCode, 2, run.screen);
   t.regex(run.screen, /the editor "[^"]*editor" ended with 3/);
@@ -148,7 +142,7 @@ for (const [answer, exitCode, said] of [
   });
 }
 
-terminalTest(`a terminal gets colour, and nothing of others that it obeys (T44)${needsScript}`, async (t) => {
+terminalTest(`a terminal gets color, and untrusted text is escaped${needsScript}`, async (t) => {
   const evil = "x\x1b]0;t\x07\x9b2J";
   const jobs: FakeSchedules = {
     jobs: [jobOf({ id: "evil", comment: evil, managedBy: evil, action: { type: "shell", command: evil } })],

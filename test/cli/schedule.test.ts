@@ -1,4 +1,4 @@
-/** `svc schedule` against jobs in memory: what is sent, what is shown, how it ends. */
+/** `svc schedule` with in-memory jobs: requests, output and exit codes. */
 import test from "ava";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -11,13 +11,13 @@ import type { Command } from "commander";
 import type { Schedule } from "../../gen/svc/v1/schedule_pb.ts";
 import type { GlobalOptions } from "../../src/cli/context.ts";
 import type { CliHost } from "../../src/cli/host.ts";
-import { InProcessClient } from "../../src/cli/in-process-client.ts";
+import { InProcessClient } from "../../src/cli/client/in-process-client.ts";
 import { createProgram, globalOptions } from "../../src/cli/program.ts";
 import type { RunCommand } from "../../src/cli/run-command.ts";
-import { createPaint } from "../../src/cli/render/color.ts";
-import { formatTook, inLocalTime, inUtc, relativeTo } from "../../src/cli/render/instant.ts";
-import { actionText, jobColumns, nextRunSentence, nextRunText } from "../../src/cli/render/schedule-table.ts";
-import { renderTable } from "../../src/cli/render/table.ts";
+import { createPaint } from "../../src/cli/output/color.ts";
+import { formatTook, inLocalTime, inUtc, relativeTo } from "../../src/cli/output/instant.ts";
+import { actionText, jobColumns, nextRunSentence, nextRunText } from "../../src/cli/output/schedule-table.ts";
+import { renderTable } from "../../src/cli/output/table.ts";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
 import { createFakePipeline, localUser, startFakeDaemon } from "./support/fake-daemon.ts";
 import { jobOf, type FakeRun, type FakeSchedules, type JobFields } from "./support/fake-schedules.ts";
@@ -55,7 +55,7 @@ const cases: CommandCase[] = [
       /^ID +TRIGGER +ACTION +NEXT RUN +LAST RUN +OWNER +MANAGED BY\necho +\*\/5 \* \* \* \* +run "echo hi" +in 4m +ada\noff [^\n]* disabled [^]*push +daily@03:00 +GET https:\/\/example\.org\/ [^\n]*platform\nother +\*\/5 \* \* \* \* Europe\/Berlin [^\n]*www\n/,
   },
   { args: ["ls", "--managed-by", "platform"], stdout: /^ID[^\n]*\npush[^\n]*\n$/ },
-  { args: ["ls", "--managed-by", "nobody"], stdout: /^$/, stderr: /^There are no such jobs/ },
+  { args: ["ls", "--managed-by", "nobody"], stdout: /^$/, stderr: /^No job matches/ },
   { args: ["list", "--utc"], stdout: /2026-01-02 00:04:00Z/ },
   { args: ["show", "push"], stdout: /Action: +GET https[^]*Header: +X-Key: \*\*\*[^]*Managed by: +platform/ },
   { args: ["show", "off", "--utc"], stdout: /Comment: +later \\x1b\[2J/ },
@@ -70,7 +70,7 @@ const cases: CommandCase[] = [
   {
     args: ["show", "other", "--owner", "ada"],
     exitCode: 2,
-    stderr: /^svc: there is no user "ada" on the daemon's host; give a name or a number\n/,
+    stderr: /^svc: user "ada" does not exist on the daemon's host; use a name or a number of that host\n/,
   },
   { args: ["show", "other", "--owner", "4294967295"], exitCode: 2, stderr: /must be a user id/ },
   {
@@ -108,7 +108,7 @@ const cases: CommandCase[] = [
   {
     args: ["add", "hourly", "node_reboot", "--id", "echo"],
     exitCode: 5,
-    stderr: /there is a job "echo"; change it with: svc schedule edit echo; or write over it with --replace/,
+    stderr: /job "echo" already exists; change it with: svc schedule edit echo; or replace it with --replace/,
   },
   { args: ["add", "hourly", "node_reboot", "--id", "echo", "--replace"], stdout: /^Added echo/ },
   {
@@ -122,7 +122,7 @@ const cases: CommandCase[] = [
     stderr: /is required; name one of your apps with --app ID \(see: svc ls\), or run it with sudo\n$/,
   },
   { args: ["edit", "echo", "--trigger", "hourly"], stdout: /^Changed echo\. Next run/ },
-  { args: ["edit", "echo"], exitCode: 2, stderr: /say what to change/ },
+  { args: ["edit", "echo"], exitCode: 2, stderr: /pass a change/ },
   { args: ["edit", "echo", "--url", "http://x"], exitCode: 2, stderr: /--url is for http/ },
   {
     args: ["edit", "push", "--comment", "mine"],
@@ -158,9 +158,9 @@ const cases: CommandCase[] = [
   { args: ["runs", "echo", "-n", "51"], exitCode: 2, stderr: /must be 1 to 50/ },
   { args: ["runs", "echo", "--output"], stdout: /^hi\n$/, stderr: /^exit code 3\nmore\n$/ },
   { args: ["runs", "echo", "-o", "8"], stdout: /^eight \x1b\[2J\n$/ },
-  { args: ["runs", "echo", "-o", "1"], exitCode: 3, stderr: /no run 1 of echo is kept/ },
-  { args: ["runs"], exitCode: 2, stderr: /say which job/ },
-  { args: ["runs", "--follow", "-o"], exitCode: 2, stderr: /goes with neither/ },
+  { args: ["runs", "echo", "-o", "1"], exitCode: 3, stderr: /run 1 of echo does not exist any more/ },
+  { args: ["runs"], exitCode: 2, stderr: /name a job/ },
+  { args: ["runs", "--follow", "-o"], exitCode: 2, stderr: /cannot be combined with/ },
   {
     args: ["runs", "--follow", "--utc"],
     stdout:
@@ -171,13 +171,21 @@ const cases: CommandCase[] = [
     stdout: /^TIME +FROM NOW +CLOCK CHANGE\n2026-01-02T01:01:00\+01:00 +in 1m +the clock skips[^\n]*\n/,
     stderr: /read in Europe\/Berlin/,
   },
-  { args: ["next", "0 0 30 2 *"], stdout: /^$/, stderr: /^"0 0 30 2 \*" does not fire within a year\.\n$/ },
+  {
+    args: ["next", "0 0 30 2 *"],
+    stdout: /^$/,
+    stderr: /^"0 0 30 2 \*" does not fire within nine years\.\n$/,
+  },
   {
     args: ["next", "on:app.crashed"],
-    stderr: /^"on:app.crashed" fires whenever that happens, at no set time\.\n$/,
+    stderr: /^"on:app.crashed" fires on the event, not at fixed times\.\n$/,
   },
   { args: ["next", "hourly", "--count", "101"], exitCode: 2, stderr: /must be 1 to 100/ },
-  { args: ["--help"], stdout: /Triggers: hourly, daily@HH:MM[^]*svc schedule add '\*\/5/ },
+  {
+    args: ["--help"],
+    stdout:
+      /Triggers:\n {2}hourly, daily@HH:MM[^]*@daily[^]*"every 15m"[^]*"mon 03:00"[^]*svc schedule add '\*\/5/,
+  },
 ];
 
 for (const expected of cases) {
@@ -188,14 +196,14 @@ for (const expected of cases) {
   });
 }
 
-test("root is not told of apps of its own", async (t) => {
+test("root gets no advice about its own apps", async (t) => {
   const { stderr } = await svc(["add", "hourly", "node_reboot", "--id", "appless"], schedules(), {
     host: { uid: 0 },
   });
   t.notRegex(stderr, /--app/);
 });
 
-test("no jobs: what to do about it", async (t) => {
+test("without jobs, list suggests how to add one", async (t) => {
   const { stdout, stderr } = await svc(["list"], { jobs: [], runs: {}, upserts: [] });
   t.is(stdout, "");
   t.regex(stderr, /Add one: svc schedule add/);
@@ -278,20 +286,20 @@ for (const { args, sent } of sentCases) {
   });
 }
 
-/** Jobs of which others make those of `ids`, one before each write. */
+/** Jobs among which another user creates those of `ids`, one before each write. */
 function takenMeanwhile(...ids: string[]): FakeSchedules {
   const meanwhile = ids.map((id) => (jobs: Schedule[]) => void jobs.push(jobOf({ id, comment: "theirs" })));
   return { ...schedules(), meanwhile };
 }
 
-test("add takes the next id when others take the one that was free", async (t) => {
+test("add uses the next ID when another user takes the free one", async (t) => {
   const jobs = takenMeanwhile("date", "date-2");
   const run = await svc(["add", "hourly", "shell", "--command", "date"], jobs);
   t.regex(run.stdout, /^Added date-3\./, run.stderr);
   t.like(jobs.upserts, { 0: { id: "date-3", createOnly: true, revision: "" }, length: 1 });
 });
 
-test("add gives up when others take every id", async (t) => {
+test("add fails when other users take every ID", async (t) => {
   const ids = Array.from({ length: 60 }, (_, index) => (index === 0 ? "date" : `date-${index + 1}`));
   const jobs = takenMeanwhile(...ids);
   const run = await svc(["add", "hourly", "shell", "--command", "date"], jobs);
@@ -299,14 +307,14 @@ test("add gives up when others take every id", async (t) => {
   t.regex(run.stderr, /there is a schedule "date-50" already/);
 });
 
-test("add --id does not write over a job that others made meanwhile", async (t) => {
+test("add --id does not overwrite a job that another user has just created", async (t) => {
   const jobs = takenMeanwhile("date");
   const run = await svc(["add", "hourly", "shell", "--command", "date", "--id", "date"], jobs);
   t.deepEqual([run.exitCode, jobs.upserts.length], [5, 0]);
-  t.regex(run.stderr, /there is a job "date"; change it with: svc schedule edit date/);
+  t.regex(run.stderr, /job "date" already exists; change it with: svc schedule edit date/);
 });
 
-/** Jobs of which somebody changes `echo` before each of the first `times` writes. */
+/** Jobs among which another user changes `echo` before each of the first `times` writes. */
 function changedMeanwhile(times: number): FakeSchedules {
   const change = (jobs: Schedule[]) => {
     const echo = jobs.find(({ id }) => id === "echo");
@@ -321,7 +329,7 @@ for (const [args, sent] of [
   [["edit", "echo", "--timeout", "90s"], { timeout: 90, comment: "theirs" }],
   [["disable", "echo"], { enabled: false, comment: "theirs" }],
 ] as const) {
-  test(`what others change meanwhile stays: svc schedule ${args.join(" ")}`, async (t) => {
+  test(`concurrent changes are kept: svc schedule ${args.join(" ")}`, async (t) => {
     const jobs = changedMeanwhile(2);
     const run = await svc(args, jobs);
     t.is(run.exitCode, 0, run.stderr);
@@ -329,7 +337,7 @@ for (const [args, sent] of [
   });
 }
 
-test("a change gives up when others change the job all the time", async (t) => {
+test("a change fails when others keep changing the job", async (t) => {
   const jobs = changedMeanwhile(60);
   const run = await svc(["disable", "echo"], jobs);
   t.deepEqual([run.exitCode, jobs.upserts.length], [5, 0]);
@@ -337,7 +345,7 @@ test("a change gives up when others change the job all the time", async (t) => {
   t.is(jobs.meanwhile?.length, 10);
 });
 
-test("--timeout of a job is not the deadline of the call, which stands before the command's name", async (t) => {
+test("--timeout after the command is the job's; before the command it is the call's deadline", async (t) => {
   const seen: GlobalOptions[] = [];
   const run: RunCommand =
     () =>
@@ -346,20 +354,22 @@ test("--timeout of a job is not the deadline of the call, which stands before th
       return Promise.resolve();
     };
   const host = { args: ["schedule"], version: "1.2.3" } as unknown as CliHost;
-  const parse = (...args: string[]) =>
-    createProgram(host, run, () => Promise.resolve()).parseAsync(args, { from: "user" });
+  const parse = async (...args: string[]) => {
+    const program = await createProgram(host, run, () => Promise.resolve());
+    return program.parseAsync(args, { from: "user" });
+  };
   await parse("schedule", ...rebootJob, "--timeout", "9");
   await parse("schedule", "--timeout", "60", ...rebootJob, "--timeout", "9", "--json");
   t.deepEqual(seen, [{ color: true }, { color: true, timeout: 60, json: true }]);
 });
 
-test("a header that is taken away is not sent", async (t) => {
+test("a removed header is not sent", async (t) => {
   const jobs = schedules();
   await svc(["edit", "push", "--header", "X-KEY:"], jobs);
   t.deepEqual(jobs.upserts[0]?.action?.headers, { Accept: "***" });
 });
 
-test("a run that went already: its output comes at its end, once", async (t) => {
+test("the output of a run already in progress is printed once, at its end", async (t) => {
   const { stdout } = await svc(
     ["run", "odd"],
     schedules({ odd: { found: true, end: { output: "theirs\n" } } }),
@@ -375,7 +385,7 @@ for (const args of [
   ["enable", "off"],
   ["cancel", "echo"],
 ]) {
-  test(`svc schedule ${args.join(" ")} --json is JSON as the API gives it`, async (t) => {
+  test(`svc schedule ${args.join(" ")} --json prints the API's response`, async (t) => {
     const { stdout, stderr } = await svc([...args, "--json"]);
     t.is(stderr, "");
     t.is(typeof JSON.parse(stdout), "object");
@@ -385,7 +395,7 @@ for (const args of [
   });
 }
 
-test("--json with several names prints a line for each: what was done on stdout, what failed on stderr", async (t) => {
+test("--json with several names prints one line each: results on stdout, failures on stderr", async (t) => {
   const { stdout, stderr, exitCode } = await svc(["rm", "echo", "nope", "off", "nada", "--yes", "--json"]);
   t.is(exitCode, 3);
   t.is(stdout, '{"id":"echo"}\n{"id":"off"}\n');
@@ -394,7 +404,7 @@ test("--json with several names prints a line for each: what was done on stdout,
   t.is(stderr, single.stderr + single.stderr.replaceAll("nope", "nada"));
 });
 
-test("run --json prints the run as it ended", async (t) => {
+test("run --json prints the finished run", async (t) => {
   const { stdout, exitCode } = await svc(
     ["run", "fails", "--json"],
     schedules({ fails: { end: { status: "FAILED", exitCode: 3 } } }),
@@ -405,34 +415,34 @@ test("run --json prints the run as it ended", async (t) => {
 
 const runCases: { title: string; run: FakeRun; exitCode: number; stderr: RegExp }[] = [
   {
-    title: "its exit code is the command's",
+    title: "the command exits with the run's exit code",
     run: { end: { status: "FAILED", exitCode: 42, error: "boom \x1b[2J" } },
     exitCode: 42,
     stderr: /^boom \\x1b\[2J\nRun 7 failed: exit 42, took/,
   },
   {
-    title: "an HTTP job that failed",
+    title: "an HTTP job fails",
     run: { end: { status: "FAILED", exitCode: undefined, httpStatus: 503 } },
     exitCode: 1,
     stderr: /^Run 7 failed: HTTP 503, took/,
   },
   {
-    title: "a job that took too long",
+    title: "a job exceeds its timeout",
     run: { end: { status: "TIMED_OUT" } },
     exitCode: 124,
     stderr: /Run 7 timed out/,
   },
   {
-    title: "a canceled one",
+    title: "a run is canceled",
     run: { end: { status: "CANCELED" } },
     exitCode: 130,
     stderr: /Run 7 was canceled/,
   },
   {
-    title: "one that went already is followed",
+    title: "a run already in progress is followed",
     run: { found: true },
     exitCode: 0,
-    stderr: /^Run 7 is under way already: waiting for its end and its output\.\nRun 7 succeeded/,
+    stderr: /^Run 7 is already in progress: waiting for it to finish\.\nRun 7 succeeded/,
   },
 ];
 
@@ -454,7 +464,7 @@ for (const [status, code, exitCode] of [
   ["CANCELED", 143, 130],
   ["INTERRUPTED", undefined, 1],
 ] as const) {
-  test(`a run that is ${status} with ${code} ends the command with ${exitCode}`, (t) => {
+  test(`the command exits with ${exitCode} for a run that is ${status} with ${code}`, (t) => {
     t.is(exitCodeOfRun({ status, ...(code !== undefined && { exit_code: code }) }), exitCode);
   });
 }
@@ -463,7 +473,7 @@ const splitOutput = ["a\xc3", "\xbc \x1b[2J\r", "\nb\r", "\xff\r\n"].map((piece)
   Buffer.from(piece, "latin1"),
 );
 
-test("run: a pipe gets the bytes as they are, a terminal what it does not obey (T44)", async (t) => {
+test("run: a pipe gets the bytes unchanged, a terminal gets escaped text", async (t) => {
   const jobs = schedules({ odd: { pieces: splitOutput } });
   t.is((await svc(["run", "odd"], jobs)).stdout, "aü \x1b[2J\r\nb\r�\r\n");
   const { stdout } = await svc(["run", "odd"], jobs, { terminal: true });
@@ -472,9 +482,9 @@ test("run: a pipe gets the bytes as they are, a terminal what it does not obey (
 
 for (const [found, stderr] of [
   [false, /^Canceled run 7 of hangs\.\n/],
-  [true, /Run 7 goes on\. End it: svc schedule cancel hangs\n/],
+  [true, /Run 7 continues\. Cancel it: svc schedule cancel hangs\n/],
 ] as const) {
-  test(`Ctrl-C leaves a run that ${found ? "went already" : "it started"}, with 130`, async (t) => {
+  test(`Ctrl-C stops following a run that ${found ? "was already in progress" : "the command started"}, with 130`, async (t) => {
     await using daemon = await startFakeDaemon([], schedules({ hangs: { hangs: true, found } }));
     const interrupt = new AbortController();
     const running = runSvc(["schedule", "run", "hangs", "--socket", daemon.socketPath], {
@@ -493,7 +503,7 @@ for (const [found, stderr] of [
   });
 }
 
-test("run --detach needs a daemon that goes on with the run", async (t) => {
+test("run --detach needs a daemon", async (t) => {
   const pipeline = createFakePipeline([], undefined, schedules());
   const openInProcess = () =>
     Promise.resolve(new InProcessClient({ pipeline, user: localUser, dispose: () => Promise.resolve() }));
@@ -501,7 +511,7 @@ test("run --detach needs a daemon that goes on with the run", async (t) => {
     dependencies: { openInProcess },
   });
   t.is(exitCode, 6);
-  t.regex(stderr, /leave --detach out/);
+  t.regex(stderr, /omit --detach/);
 });
 
 for (const [action, text] of [
@@ -511,31 +521,31 @@ for (const [action, text] of [
   [{ type: "shell", app: "a", command: "ls" }, 'run "ls" in a'],
   [{ type: "http", method: "POST", url: "http://x" }, "POST http://x"],
 ] as const) {
-  test(`in words: ${text}`, (t) => {
+  test(`an action is shown as: ${text}`, (t) => {
     const bare = { storages: [], headers: {} };
     t.is(actionText({ ...bare, ...action }), text);
   });
 }
 
-test("a job that goes by an event is not said to have no next run", (t) => {
+test("a job with an event trigger is not reported as having no next run", (t) => {
   const [echo] = schedules().jobs;
   const job = { ...echo, trigger: "on:app.crashed", next_run_unix: undefined } as never;
   t.is(nextRunText(job, inUtc), "when it happens");
-  t.is(nextRunSentence(job, 0), "It runs whenever that happens");
+  t.is(nextRunSentence(job, 0), "It runs on the event");
 });
 
-test("owner and manager are columns only where they tell something", (t) => {
+test("owner and manager are columns only if they differ", (t) => {
   const style = { paint: createPaint(false), columns: undefined };
   const [echo] = schedules().jobs;
   const job = { ...echo, owner: 1000, owner_name: "ada", time_zone: "", next_run_unix: undefined } as never;
   t.is(
     renderTable(jobColumns([job], 1000, inUtc), [job], style),
-    'ID    TRIGGER      ACTION         NEXT RUN           LAST RUN\necho  */5 * * * *  run "echo hi"  not within a year\n',
+    'ID    TRIGGER      ACTION         NEXT RUN               LAST RUN\necho  */5 * * * *  run "echo hi"  not within nine years\n',
   );
   t.regex(renderTable(jobColumns([job], 0, inUtc), [job], style), /OWNER/);
 });
 
-test("instants are shown beside now and on the clock", (t) => {
+test("instants are shown relative to now and as clock times", (t) => {
   const format = relativeTo(nowMs);
   t.deepEqual([nowMs + 250_000, nowMs - 90_000, nowMs + 500].map(format), ["in 4m 10s", "1m 30s ago", "now"]);
   t.is(inUtc(nowMs), "2026-01-02 00:00:00Z");
@@ -552,12 +562,12 @@ for (const [action, name] of [
   [{ type: "shell", command: "日本" }, "shell"],
   [{ type: "backup", app: "x".repeat(128) }, "x".repeat(48)],
 ] as const) {
-  test(`a job without a name is called ${name}`, (t) => {
+  test(`a job without an ID is named ${name}`, (t) => {
     t.is(jobName({ app: "", command: "", ...action }), name);
   });
 }
 
-test("ids that are like a name stay within 64 characters", (t) => {
+test("numbered IDs stay within 64 characters", (t) => {
   const ids = idsLike("a".repeat(64)).take(3).toArray();
   t.deepEqual(ids, ["a".repeat(64), `${"a".repeat(62)}-2`, `${"a".repeat(62)}-3`]);
   t.is(commandName(""), "shell");
@@ -569,7 +579,7 @@ for (const [text, message] of [
   ["", /must be fields/],
   ["a: &x 1\nb: *x", /alias/i],
 ] as const) {
-  test(`edited text that is no job: ${JSON.stringify(text)}`, (t) => {
+  test(`edited text that is not a job: ${JSON.stringify(text)}`, (t) => {
     t.throws(() => parseFields(text), { name: "UsageError", message });
   });
 }
@@ -581,13 +591,13 @@ const crontab = `MAILTO=root
 @daily report
 `;
 
-test("an import shows its plan, writes it, and writes nothing twice", async (t) => {
+test("an import shows its plan, writes it, and writes no job twice", async (t) => {
   const jobs = schedules();
   const stdin = () => ({ stdin: Object.assign(Readable.from([crontab]), { isTTY: false }) });
   const args = ["import", "-", "--app", "a", "--prefix", "cron-"];
   const dry = await svc([...args, "--dry-run"], jobs, { host: stdin() });
   t.is(dry.exitCode, 0, dry.stderr);
-  t.regex(dry.stderr, /line 1: MAILTO is left out[^]*Nothing was written/);
+  t.regex(dry.stderr, /line 1: MAILTO is ignored[^]*Nothing was written/);
   t.is(jobs.upserts.length, 0);
   t.regex(
     dry.stdout,
@@ -605,11 +615,11 @@ test("an import shows its plan, writes it, and writes nothing twice", async (t) 
     ],
   );
   const second = await svc(args, jobs, { host: stdin() });
-  t.regex(second.stderr, /line 3: is the job cron-tidy already[^]*There is nothing to import/);
+  t.regex(second.stderr, /line 3: already exists as job cron-tidy[^]*There is nothing to import/);
   t.is(jobs.upserts.length, 3);
 });
 
-test("an import leaves what others make meanwhile as it is, and does not make it twice", async (t) => {
+test("an import keeps jobs that others have just created, and does not duplicate them", async (t) => {
   const theirs = { type: "shell", app: "a", command: "/usr/bin/tidy --all" };
   const jobs: FakeSchedules = {
     ...schedules(),
@@ -622,7 +632,7 @@ test("an import leaves what others make meanwhile as it is, and does not make it
   const stdin = Object.assign(Readable.from([crontab]), { isTTY: false });
   const run = await svc(["import", "-", "--app", "a"], jobs, { host: { stdin } });
   t.is(run.exitCode, 0, run.stderr);
-  t.regex(run.stderr, /line 4: is the job tidy-9 already/);
+  t.regex(run.stderr, /line 4: already exists as job tidy-9/);
   t.deepEqual(
     jobs.upserts.map(({ id, trigger }) => [id, trigger]),
     [
@@ -632,7 +642,7 @@ test("an import leaves what others make meanwhile as it is, and does not make it
   );
 });
 
-test("an import with bad lines names each and writes nothing, unless told to leave them out", async (t) => {
+test("an import with invalid lines names each and writes nothing without --skip-bad", async (t) => {
   const jobs = schedules();
   const dir = await mkdtemp(join(tmpdir(), "svc-crontab-"));
   t.teardown(() => rm(dir, { recursive: true }));
@@ -657,7 +667,7 @@ for (const [args, uid, message] of [
   [["--system"], 1000, /run it with sudo/],
   [["--system", "--app", "a"], 0, /either --system or --app/],
 ] as const) {
-  test(`import ${args.join(" ")} as ${uid} is refused`, async (t) => {
+  test(`import ${args.join(" ")} as ${uid} is rejected`, async (t) => {
     const { exitCode, stderr } = await svc(["import", "/nonexistent", ...args], schedules(), {
       host: { uid },
     });
@@ -665,3 +675,12 @@ for (const [args, uid, message] of [
     t.regex(stderr, message);
   });
 }
+
+test("a job that fires in more than a year shows the date", (t) => {
+  const at = Date.UTC(2028, 1, 29, 12) / 1000;
+  const job = { enabled: true, trigger: "0 12 29 2 *", later_run_unix: at } as Parameters<
+    typeof nextRunText
+  >[0];
+  t.is(nextRunText(job, inUtc), "29 Feb 2028");
+  t.regex(nextRunSentence(job, Date.UTC(2026, 10, 28)), /^Next run in 1y .*, at 2028-02-29 /);
+});

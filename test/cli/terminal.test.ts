@@ -12,9 +12,9 @@ const apps = [appOf({ id: "hello", name: "Hello \x1b[2J\u009b2J", state: "RUNNIN
 const terminalTest = hasScript ? test : test.skip;
 
 terminalTest(
-  `what is longer than the terminal goes through a pager, and is there without one${needsScript}`,
+  `output longer than the terminal uses a pager, or is printed if there is none${needsScript}`,
   async (t) => {
-    // The size that `script` gives where it has no terminal itself is none: no text is long then.
+    // Without a terminal of its own, `script` reports the size 0: no text is too long then.
     const plain = await onTerminal(["help", "packages"], [], { PAGER: "sed s/^/PAGED:/" });
     t.regex(plain.screen, /^# Packages/);
     const rows = { SVC_TEST_ROWS: "10" };
@@ -26,7 +26,7 @@ terminalTest(
       t.is(exitCode, 0, screen);
       t.regex(screen, /^# Packages\r\n/m);
     }
-    // A machine without `less`.
+    // A host without `less`.
     const bin = await mkdtemp(join(tmpdir(), "svc-bin-"));
     t.teardown(() => rm(bin, { recursive: true }));
     for (const program of ["script", "sh", "stty"]) {
@@ -35,33 +35,33 @@ terminalTest(
     }
     const bare = await onTerminal(["help", "packages"], [], { PATH: bin, SHELL: "/bin/sh", ...rows });
     t.is(bare.exitCode, 0, bare.screen);
-    t.regex(bare.screen, /^# Packages\r\n/, "nothing is said of it");
+    t.regex(bare.screen, /^# Packages\r\n/, "no message about it");
   },
 );
 
-terminalTest(`Ctrl-C is the pager's while it runs${needsScript}`, async (t) => {
+terminalTest(`only the pager receives Ctrl-C while it runs${needsScript}`, async (t) => {
   const PAGER = "kill -INT $PPID; sleep 1; kill -INT $PPID; sed s/^/PAGED:/";
   const { exitCode, screen } = await onTerminal(["help", "packages"], [], { PAGER, SVC_TEST_ROWS: "10" });
   t.is(exitCode, 0, screen);
   t.regex(screen, /^PAGED:# Packages\r\n/);
 });
 
-terminalTest(`a license is shown and asked about${needsScript}`, async (t) => {
+terminalTest(`a license is shown, with a question${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const { exitCode, screen } = await onTerminal(
     ["install", "licensed", "--socket", daemon.socketPath],
     [
       ["Accept LICENSE? [y/N]", "y"],
-      ["Give it the permissions above? [y/N]", "y"],
+      ["Grant these permissions? [y/N]", "y"],
     ],
   );
   t.is(exitCode, 0, screen);
   t.regex(screen, /--- LICENSE ---\r\nBe kind\.\\x1b\[2J/);
-  t.regex(screen, /It asks for: It wants the moon\./);
+  t.regex(screen, /Permission: It wants the moon\./);
   t.regex(screen, /Installed licensed 1\.0\.0/);
 });
 
-terminalTest(`a license that is refused installs nothing${needsScript}`, async (t) => {
+terminalTest(`declining a license installs nothing${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const { exitCode, screen } = await onTerminal(
     ["install", "licensed", "--socket", daemon.socketPath],
@@ -71,18 +71,18 @@ terminalTest(`a license that is refused installs nothing${needsScript}`, async (
   t.regex(screen, /nothing was changed: the license was not accepted/);
 });
 
-terminalTest(`who accepts a license gives no permissions by it${needsScript}`, async (t) => {
+terminalTest(`accepting a license does not grant permissions${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const { exitCode, screen } = await onTerminal(
     ["install", "licensed", "--accept-license", "--socket", daemon.socketPath],
-    [["Give it the permissions above? [y/N]", "n"]],
+    [["Grant these permissions? [y/N]", "n"]],
   );
   t.is(exitCode, 5, screen);
   t.notRegex(screen, /--- LICENSE ---/);
-  t.regex(screen, /nothing was changed: the permissions were not given/);
+  t.regex(screen, /nothing was changed: the permissions were not granted/);
 });
 
-terminalTest(`an ambiguous name is a numbered choice${needsScript}`, async (t) => {
+terminalTest(`an ambiguous name offers a numbered choice${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const { exitCode, screen } = await onTerminal(
     ["install", "twice", "--socket", daemon.socketPath],
@@ -100,33 +100,33 @@ for (const [answer, exitCode, said] of [
   ["y", 0, /Cloned sharer to sharer-2/],
   ["", 5, /nothing was changed: the app was not cloned/],
 ] as const) {
-  terminalTest(
-    `a copy that would use volumes of its original is asked about: "${answer}"${needsScript}`,
-    async (t) => {
-      await using daemon = await startFakeDaemon(apps);
-      const run = await onTerminal(
-        ["app", "clone", "sharer", "--socket", daemon.socketPath],
-        [["Clone it all the same? [y/N]", answer]],
-      );
-      t.is(run.exitCode, exitCode, run.screen);
-      t.regex(run.screen, /would both use the volume \\x1b\[2J\./);
-      t.regex(run.screen, said);
-    },
-  );
+  terminalTest(`a clone that would share volumes asks first: "${answer}"${needsScript}`, async (t) => {
+    await using daemon = await startFakeDaemon(apps);
+    const run = await onTerminal(
+      ["app", "clone", "sharer", "--socket", daemon.socketPath],
+      [["Clone it anyway? [y/N]", answer]],
+    );
+    t.is(run.exitCode, exitCode, run.screen);
+    t.regex(run.screen, /would both use the volume \\x1b\[2J\./);
+    t.regex(run.screen, said);
+  });
 }
 
-terminalTest(`a secret that is set without a value is asked for, and not shown${needsScript}`, async (t) => {
-  await using daemon = await startFakeDaemon(apps);
-  const { exitCode, screen } = await onTerminal(
-    ["app", "settings", "set", "hello", "password", "--socket", daemon.socketPath],
-    [["password: ", "hush"]],
-  );
-  t.is(exitCode, 0, screen);
-  // This daemon answers with what it was told; what is typed would show before that.
-  const [typed, answer] = [screen.slice(0, screen.indexOf("KEY")), screen.slice(screen.indexOf("KEY"))];
-  t.regex(answer, /greeting +hi [^]*password +hush/);
-  t.notRegex(typed, /hush/);
-});
+terminalTest(
+  `setting a secret without a value prompts for it without showing it${needsScript}`,
+  async (t) => {
+    await using daemon = await startFakeDaemon(apps);
+    const { exitCode, screen } = await onTerminal(
+      ["app", "settings", "set", "hello", "password", "--socket", daemon.socketPath],
+      [["password: ", "hush"]],
+    );
+    t.is(exitCode, 0, screen);
+    // The fake daemon returns the value; a typed echo would appear before that.
+    const [typed, answer] = [screen.slice(0, screen.indexOf("KEY")), screen.slice(screen.indexOf("KEY"))];
+    t.regex(answer, /greeting +hi [^]*password +hush/);
+    t.notRegex(typed, /hush/);
+  },
+);
 
 for (const [answer, exitCode, said] of [
   ["y", 0, /Removed hello and freed/],
@@ -143,7 +143,7 @@ for (const [answer, exitCode, said] of [
   });
 }
 
-terminalTest(`a terminal gets colour, and nothing of others that it obeys (T44)${needsScript}`, async (t) => {
+terminalTest(`a terminal gets color, and untrusted text is escaped${needsScript}`, async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const socket = ["--socket", daemon.socketPath];
   const list = await onTerminal(["ls", ...socket]);
@@ -157,3 +157,22 @@ terminalTest(`a terminal gets colour, and nothing of others that it obeys (T44)$
   const plain = await onTerminal(["ls", "--no-color", ...socket]);
   t.notRegex(plain.screen, /\x1b/);
 });
+
+terminalTest(`an app's log keeps its colors at a terminal${needsScript}`, async (t) => {
+  await using daemon = await startFakeDaemon([appOf({ id: "colorful" })]);
+  const logs = await onTerminal(["app", "logs", "colorful", "--socket", daemon.socketPath]);
+  t.true(logs.screen.includes("\x1b[1;31mred\\x1b[2J\x1b[0m\r\n"), logs.screen);
+});
+
+for (const [title, options, env] of [
+  ["--no-color", ["--no-color"], {}],
+  ["NO_COLOR", [], { NO_COLOR: "1" }],
+] as const) {
+  terminalTest(`an app's log has no colors with ${title}${needsScript}`, async (t) => {
+    await using daemon = await startFakeDaemon([appOf({ id: "colorful" })]);
+    const args = ["app", "logs", "colorful", ...options, "--socket", daemon.socketPath];
+    const logs = await onTerminal(args, [], env);
+    t.regex(logs.screen, /\\x1b\[1;31mred\\x1b\[2J\r\n/);
+    t.notRegex(logs.screen, /\x1b/);
+  });
+}

@@ -1,18 +1,18 @@
 import test from "ava";
 import fc from "fast-check";
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { createServer } from "node:net";
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SvcError } from "../../src/errors.ts";
-import { AnswerParser } from "../../src/cli/transport/answer-parser.ts";
-import { calls } from "../../src/cli/transport/calls.ts";
-import { encodeEnvelope, readEnvelopes } from "../../src/cli/transport/envelope.ts";
-import { readAll, send } from "../../src/cli/transport/http.ts";
-import { bindRequest } from "../../src/cli/transport/rest-client.ts";
-import { restError } from "../../src/cli/transport/rest-error.ts";
+import { ResponseParser } from "../../src/cli/client/response-parser.ts";
+import { calls } from "../../src/cli/client/calls.ts";
+import { encodeEnvelope, readEnvelopes } from "../../src/cli/client/envelope.ts";
+import { readAll, send } from "../../src/cli/client/http.ts";
+import { bindRequest } from "../../src/cli/client/rest-client.ts";
+import { restError } from "../../src/cli/client/rest-error.ts";
+import { nextEvent } from "../support/eventually.ts";
 
 test("a request fills the path first, then the query or the body", (t) => {
   t.deepEqual(bindRequest(calls.getAppLogs, { id: "a/b", tail: 5, timestamps: true }), {
@@ -40,11 +40,11 @@ const answers = {
 } as const;
 
 for (const [name, [text, status]] of Object.entries(answers)) {
-  test(`an answer (${name}) is read wherever its bytes are cut`, (t) => {
+  test(`a response (${name}) is read wherever its bytes are split`, (t) => {
     const bytes = Buffer.from(text);
     fc.assert(
       fc.property(fc.array(fc.integer({ min: 1, max: bytes.length }), { maxLength: 8 }), (cuts) => {
-        const parser = new AnswerParser();
+        const parser = new ResponseParser();
         const body: Buffer[] = [];
         let from = 0;
         for (const to of [...cuts.toSorted((a, b) => a - b), bytes.length]) {
@@ -64,8 +64,8 @@ for (const text of [
   "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhell",
   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n",
 ]) {
-  test(`an answer that breaks off is an error: ${JSON.stringify(text)}`, (t) => {
-    const parser = new AnswerParser();
+  test(`an incomplete response is an error: ${JSON.stringify(text)}`, (t) => {
+    const parser = new ResponseParser();
     parser.write(Buffer.from(text));
     t.is(t.throws(() => parser.end(), { instanceOf: SvcError }).code, "unavailable");
   });
@@ -77,13 +77,13 @@ for (const text of [
   "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
   "x".repeat(70_000),
 ]) {
-  test(`what is no HTTP is an error: ${JSON.stringify(text.slice(0, 40))}`, (t) => {
-    const error = t.throws(() => new AnswerParser().write(Buffer.from(text)), { instanceOf: SvcError });
+  test(`data that is not HTTP is an error: ${JSON.stringify(text.slice(0, 40))}`, (t) => {
+    const error = t.throws(() => new ResponseParser().write(Buffer.from(text)), { instanceOf: SvcError });
     t.is(error.code, "unavailable");
   });
 }
 
-test("envelopes are read wherever their bytes are cut", async (t) => {
+test("envelopes are read wherever their bytes are split", async (t) => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(fc.uint8Array({ maxLength: 20 })),
@@ -113,7 +113,7 @@ test("a compressed or oversized envelope is an error", async (t) => {
   }
 });
 
-/** A process of its own, since one that shares the event loop never gets between two writes. */
+/** A separate process: one that shares the event loop never runs between two writes. */
 const hastyDaemon = `
 require("node:net").createServer((socket) => {
   socket.on("error", () => undefined);
@@ -121,7 +121,7 @@ require("node:net").createServer((socket) => {
 }).listen(process.argv[1], () => console.log("ready"));`;
 
 for (const body of [new Uint8Array(), new TextEncoder().encode("{}")]) {
-  test(`a daemon that answers and hangs up at once is heard (body of ${body.length} bytes)`, async (t) => {
+  test(`the response of a daemon that closes the connection at once is read (body of ${body.length} bytes)`, async (t) => {
     const directory = await mkdtemp(join(tmpdir(), "svc-http-"));
     const socketPath = join(directory, "s");
     const daemon = spawn(process.execPath, ["-e", hastyDaemon, socketPath], {
@@ -131,7 +131,7 @@ for (const body of [new Uint8Array(), new TextEncoder().encode("{}")]) {
       daemon.kill("SIGKILL");
       await rm(directory, { recursive: true });
     });
-    await once(daemon.stdout, "data");
+    await nextEvent(daemon.stdout, "data");
     for (let attempt = 0; attempt < 200; attempt++) {
       const answer = await send({ socketPath, headers: {} }, { method: "POST", path: "/", body });
       t.is((await readAll(answer)).toString(), "ok");
@@ -139,7 +139,7 @@ for (const body of [new Uint8Array(), new TextEncoder().encode("{}")]) {
   });
 }
 
-test("a slow reader makes the daemon wait", async (t) => {
+test("a slow reader slows the daemon down", async (t) => {
   const directory = await mkdtemp(join(tmpdir(), "svc-http-"));
   let sent = 0;
   const server = createServer((socket) => {
@@ -164,7 +164,7 @@ test("a slow reader makes the daemon wait", async (t) => {
   await rm(directory, { recursive: true });
 });
 
-test("a daemon that closes the connection is unavailable, not a crash", async (t) => {
+test("a daemon that closes the connection is reported as unavailable", async (t) => {
   const directory = await mkdtemp(join(tmpdir(), "svc-http-"));
   const server = createServer((socket) => void socket.destroy());
   const socketPath = join(directory, "s");
@@ -178,7 +178,7 @@ test("a daemon that closes the connection is unavailable, not a crash", async (t
   await rm(directory, { recursive: true });
 });
 
-test("a REST error comes back with code, reason and payload", (t) => {
+test("a REST error keeps its code, reason and payload", (t) => {
   const error = restError(
     409,
     JSON.stringify({

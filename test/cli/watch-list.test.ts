@@ -1,15 +1,15 @@
-/** A watched list, look by look: what ends it, and what is said when, on a terminal and elsewhere. */
+/** A watched list, poll by poll: what ends it, and when notes are printed, on a terminal and elsewhere. */
 import test from "ava";
 import { CommandContext } from "../../src/cli/context.ts";
 import type { CliHost } from "../../src/cli/host.ts";
-import type { Client } from "../../src/cli/transport/client.ts";
-import { watch } from "../../src/cli/watch-list.ts";
+import type { Client } from "../../src/cli/client/client.ts";
+import { watch } from "../../src/cli/output/watch-list.ts";
 import { SvcError } from "../../src/errors.ts";
 
 type Look = (context: CommandContext) => void | Promise<void>;
 
 interface Watched {
-  /** What ended it: "interrupted" after the last look. */
+  /** What ended it: "interrupted" after the last poll. */
   readonly ended: string;
   readonly looks: number;
   readonly stdout: readonly string[];
@@ -25,9 +25,9 @@ async function watched(looks: readonly Look[], { isTTY = false } = {}): Promise<
   const host = {
     ...{ env: {}, interrupted: new AbortController().signal },
     ...{ stdout: stream("stdout"), stderr: stream("stderr") },
-  } as unknown as CliHost;
+  } as CliHost;
   const context = new CommandContext(host, { color: false }, () => Promise.reject(new Error("in-process")));
-  context.client = () => Promise.resolve({ isThere: () => Promise.resolve(true) } as unknown as Client);
+  context.client = () => Promise.resolve({ isAvailable: () => Promise.resolve(true) } as Client);
   let looked = 0;
   context.pause = () =>
     looked < looks.length ? Promise.resolve() : Promise.reject(new SvcError("canceled", "interrupted"));
@@ -39,7 +39,7 @@ async function watched(looks: readonly Look[], { isTTY = false } = {}): Promise<
 }
 
 const list: Look = (context) => context.print("hello\n");
-const away: Look = () => {
+const unavailable: Look = () => {
   throw new SvcError("unavailable", "nobody is there");
 };
 const noted: Look = async (context) => {
@@ -47,27 +47,36 @@ const noted: Look = async (context) => {
   context.note("one of them is stopped since yesterday");
 };
 
-test("a daemon that never answered is told at once", async (t) => {
-  t.like(await watched([away, list]), { ended: "nobody is there", looks: 1, stdout: [], stderr: [] });
+test("a daemon that never responded is an error at once", async (t) => {
+  t.like(await watched([unavailable, list]), { ended: "nobody is there", looks: 1, stdout: [], stderr: [] });
 });
 
-test("what is no daemon that is away ends it", async (t) => {
+test("any error other than an unavailable daemon ends the list", async (t) => {
   const refused: Look = () => {
     throw new SvcError("not_found", "no such app");
   };
   t.like(await watched([list, refused, list]), { ended: "no such app", looks: 2 });
 });
 
-test("elsewhere a note beside the list is said once, and so is a daemon that is away", async (t) => {
-  const { ended, stdout, stderr } = await watched([noted, noted, away, away, noted, away]);
+test("without a terminal, notes and an unavailable daemon are reported once", async (t) => {
+  const { ended, stdout, stderr } = await watched([
+    noted,
+    noted,
+    unavailable,
+    unavailable,
+    noted,
+    unavailable,
+  ]);
   t.is(ended, "interrupted");
   t.deepEqual(stdout, ["hello\n\n", "hello\n\n", "hello\n\n"]);
   const lost = "nobody is there; waiting\n";
   t.deepEqual(stderr, ["one of them is stopped since yesterday\n", lost, lost]);
 });
 
-test("on a terminal what is said stands below the list, a line each, and goes with it", async (t) => {
-  const { ended, stdout, stderr } = await watched([noted, noted, away, away, list], { isTTY: true });
+test("on a terminal, notes are below the list, one line each, and redrawn with it", async (t) => {
+  const { ended, stdout, stderr } = await watched([noted, noted, unavailable, unavailable, list], {
+    isTTY: true,
+  });
   t.is(ended, "interrupted");
   t.deepEqual(stderr, []);
   const shown = "hello\none of them is stop…\n";

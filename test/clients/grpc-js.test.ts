@@ -1,4 +1,7 @@
-/** A client made of proto/ by @grpc/grpc-js alone, over TCP and the unix socket; errors are read from their rich details. */
+/**
+ * A client generated from proto/ with only @grpc/grpc-js, over TCP and the unix socket; errors are read from their rich
+ * details.
+ */
 import { createHash } from "node:crypto";
 import { join } from "node:path";
 import {
@@ -49,14 +52,14 @@ for (const [name, door] of Object.entries(doors)) {
   });
 }
 
-// Packed calls do not go the short way of plain ones.
+// Compressed calls do not use the fast path of plain ones.
 const forms: Record<string, ClientOptions> = {
   plain: {},
   packed: { "grpc.default_compression_algorithm": compressionAlgorithms.gzip },
 };
 
 for (const [form, options] of Object.entries(forms)) {
-  test(`a license that is longer than trailers may be is shown by its beginning (${form})`, async (t) => {
+  test(`a license that is longer than trailers allow is shown with its beginning (${form})`, async (t) => {
     await using daemon = await startDaemon();
     using client = await openClient(`unix:${daemon.socketPath}`, undefined, options);
     const text = "Do as you like. ".repeat(4096);
@@ -69,7 +72,7 @@ for (const [form, options] of Object.entries(forms)) {
     const [license] = refused.payload.case === "licenseRequired" ? refused.payload.value.licenses : [];
     t.like(license, { name: "LICENSE", sha256: createHash("sha256").update(text).digest("hex") });
     t.is(license?.text, `${text.slice(0, 4095)}…`);
-    // All that clients of gRPC's C core and of Java take by default.
+    // The default limit of clients of gRPC's C core and of Java.
     const headers = Object.entries(error.metadata.toHttp2Headers());
     t.true(headers.reduce((sum, [name, value]) => sum + name.length + String(value).length + 32, 0) < 8192);
   });
@@ -85,7 +88,7 @@ async function openClient(
     keepCase: true,
     defaults: true,
   });
-  const { svc } = loadPackageDefinition(definition) as unknown as {
+  const { svc } = loadPackageDefinition(definition) as {
     svc: { v1: { AppService: ServiceClientConstructor } };
   };
   const client = new svc.v1.AppService(address, credentials.createInsecure(), options);
@@ -104,7 +107,7 @@ async function openClient(
   };
 }
 
-/** The code, and our detail in the `google.rpc.Status` of the trailers. */
+/** The code, and svc's detail in the `google.rpc.Status` of the trailers. */
 function detailOf(error: ServiceError) {
   const [trailer] = error.metadata.get("grpc-status-details-bin");
   const trailers = new Headers({

@@ -1,7 +1,8 @@
 /**
- * `npm run check:clients`: what third parties would make of `openapi/openapi.json` and of `proto/`, made and used. Each
- * client lists, installs, starts, sets, removes, and reads why it was refused; all of them over TCP with a token, one over the unix socket too.
- * A client whose toolchain is missing is skipped, saying so. Toolchains are kept in node_modules/.cache and in Go's own cache.
+ * `npm run check:clients`: clients generated from `openapi/openapi.json` and from `proto/` by third-party tools, and
+ * used. Each client lists, installs, starts, sets, removes, and reads the reason of an error; all of them over TCP with
+ * a token, one over the unix socket, too. A client without its toolchain is skipped with a message. Toolchains are
+ * stored in node_modules/.cache and in Go's own cache.
  */
 import { execFile } from "node:child_process";
 import { cp, mkdir, rm } from "node:fs/promises";
@@ -20,7 +21,7 @@ const goModule = "svc.test/clients";
 interface Client {
   name: string;
   needs: "python" | "go";
-  /** Makes the client; resolves with the command that uses it. */
+  /** Generates the client; resolves with the command that uses it. */
   make: () => Promise<{ command: string[]; cwd: string; env?: Readonly<Record<string, string>> }>;
 }
 
@@ -69,7 +70,7 @@ async function makePythonOpenapi(): ReturnType<Client["make"]> {
   const bin = await pythonTools(join(import.meta.dirname, "python/requirements.txt"));
   const dir = await emptyDir("python-openapi");
   const output = ["--output-path", join(dir, "svc_client"), "--meta", "none"];
-  // It tidies what it writes with ruff, which lies beside it.
+  // It formats its output with ruff, which is installed beside it.
   const said = await execute(
     [join(bin, "openapi-python-client"), "generate", "--path", openapi, ...output],
     dir,
@@ -77,7 +78,7 @@ async function makePythonOpenapi(): ReturnType<Client["make"]> {
       PATH: `${bin}:${process.env["PATH"] ?? ""}`,
     },
   );
-  // It knows no answer of several lines, and leaves such methods out.
+  // It does not support responses of several lines, and omits such methods.
   const [warnings, ofLines] = [/WARNING/g, /Unsupported content_type application\/x-ndjson/g].map(
     (form) => said.match(form)?.length,
   );
@@ -101,7 +102,7 @@ async function makePythonGrpc(): ReturnType<Client["make"]> {
 async function makeGoOpenapi(): ReturnType<Client["make"]> {
   const dir = await copyGoModule("go-openapi");
   await mkdir(join(dir, "gen/openapi"), { recursive: true });
-  // Its own types of answers are called like the contract's messages, unless told otherwise.
+  // Its own response types have the same names as the contract's messages by default.
   const options = ["-generate", "types,client", "-response-type-suffix", "HTTPResponse", "-package", "svc"];
   await execute(["go", "tool", "oapi-codegen", ...options, "-o", "gen/openapi/svc.go", openapi], dir);
   await execute(["go", "build", "-o", "client", "./openapi"], dir);
@@ -132,7 +133,7 @@ async function makeGoConnect(): ReturnType<Client["make"]> {
   return { command: [join(dir, "client")], cwd: dir };
 }
 
-/** The module is copied, so that nothing generated lies among the sources. */
+/** The module is copied, so that no generated files are among the sources. */
 async function copyGoModule(name: string): Promise<string> {
   const dir = await emptyDir(name);
   await cp(join(import.meta.dirname, "go"), dir, { recursive: true });
@@ -146,7 +147,7 @@ async function emptyDir(name: string): Promise<string> {
   return dir;
 }
 
-/** @returns all that it printed. @throws Error with all that the program printed, when it fails or takes longer than ten minutes */
+/** @returns its output. @throws Error with the program's output if it fails or takes longer than ten minutes */
 async function execute(
   [program = "", ...args]: readonly string[],
   cwd: string,

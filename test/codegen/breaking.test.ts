@@ -1,4 +1,4 @@
-/** The contract is held against the last release, in any clone, and what broke since is on a list that stays true. */
+/** Compares the contract with that of the last release. `proto/before-1.0.txt` lists the breaking changes since. */
 import { copyFile, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -10,15 +10,15 @@ import { findBreaks, lastRelease } from "../../.ci/breaking.ts";
 const root = join(import.meta.dirname, "../..");
 const descriptors = join(root, "gen/svc.binpb");
 
-test("the contract breaks nothing that is not listed, and lists nothing that it does not break", async (t) => {
+test("the list of breaking changes matches the contract exactly", async (t) => {
   t.deepEqual(await findBreaks(descriptors), { broken: [], stale: [] });
 });
 
-/** The contract with a change that would break clients. */
+/** Breaking changes that are found after `change`. */
 async function breaksOf(change: (file: FileDescriptorProto) => void): Promise<readonly string[]> {
   const files = fromBinary(FileDescriptorSetSchema, await readFile(descriptors));
   const app = files.file.find(({ name }) => name === "svc/v1/app.proto");
-  if (app === undefined) throw new Error("there is no app.proto");
+  if (app === undefined) throw new Error("app.proto is missing");
   change(app);
   const scratch = await mkdtemp(join(tmpdir(), "svc-breaking-"));
   try {
@@ -32,7 +32,7 @@ async function breaksOf(change: (file: FileDescriptorProto) => void): Promise<re
 
 const appOf = ({ messageType }: FileDescriptorProto) => messageType.find(({ name }) => name === "App");
 
-test("a field that gets another name breaks clients", async (t) => {
+test("a renamed field is a breaking change", async (t) => {
   const broken = await breaksOf((file) => {
     const id = appOf(file)?.field[0];
     if (id !== undefined) Object.assign(id, { name: "key", jsonName: "key" });
@@ -44,14 +44,14 @@ test("a field that gets another name breaks clients", async (t) => {
   );
 });
 
-test("a method that goes breaks clients", async (t) => {
+test("a removed method is a breaking change", async (t) => {
   const broken = await breaksOf((file) => file.service[0]?.method.shift());
   t.deepEqual(broken, [
     'svc/v1/app.proto: Previously present RPC "ListApps" on service "AppService" was deleted.',
   ]);
 });
 
-test("what is no contract is no comparison", async (t) => {
+test("a file that is not a descriptor set is an error", async (t) => {
   const scratch = await mkdtemp(join(tmpdir(), "svc-breaking-"));
   try {
     const path = join(scratch, "svc.binpb");

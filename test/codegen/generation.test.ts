@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { create } from "@bufbuild/protobuf";
 import { CodeGeneratorRequestSchema } from "@bufbuild/protobuf/wkt";
 import { plugin } from "../../src/codegen/protoc-gen-svc-rest.ts";
-import { createProtoModule, describeProtos, runBuf } from "../rest/support/compile-protos.ts";
+import { createProtoModule, describeProtos, runBuf } from "../server/rest/support/compile-protos.ts";
 
 const root = join(import.meta.dirname, "../..");
 
@@ -13,7 +13,7 @@ const generatedNames = ["routes", "words", "methods", "calls", "services"] as co
 const options = ["target=ts", "import_extension=ts"];
 type GeneratedName = (typeof generatedNames)[number];
 
-/** A service of these methods; the messages are the same everywhere. */
+/** A contract with one service that has `methods`, and always the same messages. */
 const protosOf = (methods: string): Readonly<Record<string, string>> => ({
   "svc/v1/thing.proto": `syntax = "proto3";
       package svc.v1;
@@ -32,7 +32,7 @@ const protosOf = (methods: string): Readonly<Record<string, string>> => ({
       }`,
 });
 
-/** As `npm run gen` does: the generator is a program that buf starts. */
+/** Runs the generator as a plugin of buf, as `npm run gen` does. */
 async function generate(methods: string): Promise<Record<GeneratedName, string>> {
   const module = await createProtoModule(protosOf(methods));
   const out = await mkdtemp(join(tmpdir(), "svc-generated-"));
@@ -54,7 +54,7 @@ const user = "option (svc.v1.access) = ACCESS_LEVEL_USER;";
 const rpc = (rule: string, name = "Get", signature = "(Thing) returns (Thing)"): string =>
   `rpc ${name}${signature} { ${user} option (google.api.http) = {${rule}}; }`;
 
-test("writes the calls that REST takes in JSON as plain strings, by their own binding, and the services", async (t) => {
+test("the generator writes each JSON call with its first binding, and every service", async (t) => {
   const { calls, services } = await generate(
     rpc('get: "/v1/things/{id}", additional_bindings {post: "/v1/things/{id}:get", body: "*"}') +
       rpc('put: "/v1/things/{id}", body: "*"', "Put") +
@@ -73,11 +73,11 @@ test("writes the calls that REST takes in JSON as plain strings, by their own bi
   t.true(calls.includes(`get: ${JSON.stringify(call)},`));
   t.true(calls.includes(`put: ${JSON.stringify({ ...call, method: "put", httpMethod: "PUT", body: "*" })},`));
   t.notRegex(calls, /putChild|getTree|getRaw|watchAll/);
-  t.notRegex(calls, /^import (?!type)/m, "loads nothing");
+  t.notRegex(calls, /^import (?!type)/m, "has no imports at run time");
   t.regex(services, /services: readonly DescService\[\] = \[\s+ThingService,\s+\];/);
 });
 
-test("writes routes, policies and words", async (t) => {
+test("the generator writes routes, policies and value lists", async (t) => {
   const { routes, words, methods } = await generate(
     rpc('get: "/v1/things/{id}", additional_bindings {post: "/v1/things/{id}:get", body: "*"}') +
       'rpc Halt(Thing) returns (Thing) { option (svc.v1.access) = ACCESS_LEVEL_PRIMARY; option (svc.v1.capability) = "halt"; }',
@@ -95,14 +95,14 @@ test("writes routes, policies and words", async (t) => {
   t.regex(words, /export const ThingStatuses = \["on","off"\] as const;\nexport type ThingStatus = /);
 });
 
-const refused: [name: string, methods: string, problem: RegExp][] = [
+const rejected: [name: string, methods: string, problem: RegExp][] = [
   [
     "a method without an access level",
     "rpc Get(Thing) returns (Thing);",
     /ThingService\.Get: option \(svc\.v1\.access\) is missing/,
   ],
   [
-    "an unspecified one",
+    "an unspecified access level",
     "rpc Get(Thing) returns (Thing) { option (svc.v1.access) = ACCESS_LEVEL_UNSPECIFIED; }",
     /Get: option \(svc\.v1\.access\) is missing/,
   ],
@@ -114,30 +114,30 @@ const refused: [name: string, methods: string, problem: RegExp][] = [
   [
     "a duplicate route",
     rpc('get: "/v1/a"') + rpc('get: "/v1/a"', "Other"),
-    /Other: GET \/v1\/a takes the same requests as GET \/v1\/a of svc\.v1\.ThingService\.Get/,
+    /Other: GET \/v1\/a matches the same requests as GET \/v1\/a of svc\.v1\.ThingService\.Get/,
   ],
   [
     "a conflicting route",
     rpc('get: "/v1/{id}/x"') + rpc('get: "/v1/{status=*}/x"', "Other"),
-    /takes the same requests/,
+    /matches the same requests/,
   ],
-  ["a variable that is no field", rpc('get: "/v1/{name}"'), /"name" is no field of svc\.v1\.Thing/],
-  ["a nested variable that is no field", rpc('get: "/v1/{child.name}"'), /"child\.name" is no field/],
-  ["a variable through a scalar", rpc('get: "/v1/{id.x}"'), /goes through "id", which is no message/],
+  ["a variable that is not a field", rpc('get: "/v1/{name}"'), /"name" is not a field of svc\.v1\.Thing/],
+  ["a nested variable that is not a field", rpc('get: "/v1/{child.name}"'), /"child\.name" is not a field/],
+  ["a variable through a scalar", rpc('get: "/v1/{id.x}"'), /goes through "id", which is not a message/],
   ["a repeated variable", rpc('get: "/v1/{tags}"'), /"tags" is not a single value/],
   ["a message as a variable", rpc('get: "/v1/{child}"'), /"child" is not a single value/],
   ["a number of several segments", rpc('get: "/v1/{number=**}"'), /must be a string/],
-  ["a body that is no field", rpc('post: "/v1/a", body: "name"'), /body "name" is no field/],
+  ["a body that is not a field", rpc('post: "/v1/a", body: "name"'), /body "name" is not a field/],
   [
     "a body that is a variable",
     rpc('post: "/v1/{id}", body: "id"'),
     /"id" is both the body and a path variable/,
   ],
-  ["a body for GET", rpc('get: "/v1/a", body: "*"'), /GET has no body/],
+  ["a body for GET", rpc('get: "/v1/a", body: "*"'), /GET requests cannot have a body/],
   [
-    "a response_body that is no field",
+    "a response_body that is not a field",
     rpc('get: "/v1/a", response_body: "name"'),
-    /response_body "name" is no field/,
+    /response_body "name" is not a field/,
   ],
   [
     "nested additional_bindings",
@@ -145,32 +145,32 @@ const refused: [name: string, methods: string, problem: RegExp][] = [
     /cannot have additional_bindings/,
   ],
   [
-    "a custom HTTP method that nobody knows",
+    "a custom HTTP method that Node does not support",
     rpc('custom: {kind: "FETCH", path: "/v1/a"}'),
-    /"FETCH" is no HTTP method/,
+    /"FETCH" is not an HTTP method/,
   ],
-  ["no path", rpc('body: "*"'), /has no path/],
+  ["a binding without a path", rpc('body: "*"'), /has no path/],
   [
     "streams in both directions",
     rpc('post: "/v1/a", body: "raw"', "Get", "(stream Thing) returns (stream Thing)"),
     /both directions/,
   ],
   [
-    "a stream of requests that are not raw",
+    "a stream of requests that are not raw bytes",
     rpc('post: "/v1/a", body: "*"', "Get", "(stream Thing) returns (Thing)"),
     /needs a google\.api\.HttpBody/,
   ],
 ];
 
-for (const [name, methods, problem] of refused) {
-  test(`refuses ${name}`, async (t) => {
+for (const [name, methods, problem] of rejected) {
+  test(`the generator rejects ${name}`, async (t) => {
     const { file: protoFile } = await describeProtos(protosOf(methods));
     const request = create(CodeGeneratorRequestSchema, {
       fileToGenerate: protoFile.map((file) => file.name),
       parameter: options.join(),
       protoFile,
     });
-    // In this process: as a program it loads a whole compiler each time.
+    // Runs in this process, because a plugin process takes long to load its compiler.
     t.throws(() => plugin.run(request), { message: problem });
   });
 }

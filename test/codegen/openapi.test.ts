@@ -8,8 +8,8 @@ import { routes } from "../../gen/svc/v1/routes.ts";
 import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
 import type { Document, Operation, Schema } from "../../src/codegen/openapi-document.ts";
 import { SvcError } from "../../src/errors.ts";
-import { errorAnswer, statusByCode } from "../../src/rest/errors.ts";
-import { JsonWriter } from "../../src/rest/json-writer.ts";
+import { errorResponse, statusByCode } from "../../src/server/rest/errors.ts";
+import { JsonWriter } from "../../src/server/rest/json-writer.ts";
 
 const path = join(import.meta.dirname, "../../openapi/openapi.json");
 const document = JSON.parse(await readFile(path, "utf8")) as Document;
@@ -21,7 +21,7 @@ const operations = Object.entries(document.paths).flatMap(([template, byMethod])
   Object.entries(byMethod).map(([httpMethod, operation]) => ({ template, httpMethod, operation })),
 );
 
-test("has every route of the contract and no other", (t) => {
+test("the document has exactly the routes of the contract", (t) => {
   const documented = operations.map(({ template, httpMethod }) => `${httpMethod.toUpperCase()} ${template}`);
   t.deepEqual(
     documented.sort(),
@@ -29,7 +29,7 @@ test("has every route of the contract and no other", (t) => {
   );
 });
 
-test("says who may call an operation, and its capability", (t) => {
+test("each operation has its access level and its capability", (t) => {
   for (const { method, httpMethod, template } of routes) {
     const operation = document.paths[template.source]?.[httpMethod.toLowerCase()] as Operation;
     const policy = methodPolicies[`${method.parent.typeName}/${method.name}` as keyof typeof methodPolicies];
@@ -39,7 +39,7 @@ test("says who may call an operation, and its capability", (t) => {
   }
 });
 
-test("every schema compiles and every reference leads somewhere", (t) => {
+test("every schema compiles and every reference resolves", (t) => {
   for (const name of Object.keys(document.components.schemas)) {
     t.notThrows(() => ajv.compile({ $ref: `openapi#/components/schemas/${name}` }), name);
   }
@@ -49,14 +49,14 @@ test("every schema compiles and every reference leads somewhere", (t) => {
   }
 });
 
-test("no schema is there for nothing", (t) => {
+test("every schema is used", (t) => {
   const text = JSON.stringify(document);
   for (const name of Object.keys(document.components.schemas)) {
     t.true(text.includes(`"#/components/schemas/${name}"`), name);
   }
 });
 
-test("a text that may be left out may be empty, whatever its pattern; one that is required may not", (t) => {
+test("an optional string may be empty regardless of its pattern; a required string may not", (t) => {
   const isValid = (schema: string, value: object): boolean =>
     ajv.compile({ $ref: `openapi#/components/schemas/${schema}` })(value);
   for (const tag of ["", "v1.2.0", "a/b"]) t.true(isValid("InstallAppRequest", { spec: "hello", tag }), tag);
@@ -65,7 +65,7 @@ test("a text that may be left out may be empty, whatever its pattern; one that i
   t.false(isValid("InstallAppRequest", { spec: "" }));
 });
 
-test("64-bit integers are integers, and nothing is null", (t) => {
+test("64-bit integers are integers, and no type includes null", (t) => {
   const walk = (schema: Schema, at: string): void => {
     t.false(Array.isArray(schema.type), `${at} has one type`);
     for (const [name, property] of Object.entries(schema.properties ?? {})) walk(property, `${at}.${name}`);
@@ -74,26 +74,26 @@ test("64-bit integers are integers, and nothing is null", (t) => {
   for (const [name, schema] of Object.entries(document.components.schemas)) walk(schema, name);
 });
 
-test("the body of every error is described, payload by payload", (t) => {
+test("the schema of errors requires the payload of each reason", (t) => {
   const validate = ajv.compile({ $ref: "openapi#/components/schemas/Error" });
   const writer = new JsonWriter();
   for (const reason of ErrorDetailReasons) {
-    const { body } = errorAnswer(writer, new SvcError(reason, "no"));
+    const { body } = errorResponse(writer, new SvcError(reason, "no"));
     t.true(validate(JSON.parse(body)), `${reason}: ${ajv.errorsText(validate.errors)}`);
   }
   t.false(
     validate({ error: "no", code: "permission_denied", reason: "token_denied" }),
-    "the payload must be there",
+    "an error without its payload is rejected",
   );
 });
 
-test("the statuses of an operation cover the codes that a caller can get", (t) => {
+test("an operation lists every status that it can return", (t) => {
   const changing = operations.filter(({ httpMethod }) => httpMethod !== "get");
-  const unseen = new Set([499]);
+  const neverReceived = new Set([499]);
   for (const { operation } of changing) {
     const namesNothing = operation.parameters === undefined && operation.requestBody === undefined;
     for (const status of new Set(Object.values(statusByCode))) {
-      if (!unseen.has(status) && !(namesNothing && status === 404))
+      if (!neverReceived.has(status) && !(namesNothing && status === 404))
         t.true(String(status) in operation.responses, `${operation.operationId}: ${status}`);
     }
   }

@@ -1,6 +1,6 @@
 /**
- * Connect's ConformanceService: answers what a request's own definition asks for, and says what arrived.
- * Its descriptors come from the suite itself, so the messages have their types only here.
+ * Connect's ConformanceService: returns what a request's definition requires, and reports what arrived. Its descriptors
+ * come from the suite itself, so the messages have their types only here.
  */
 import { setTimeout as delay } from "node:timers/promises";
 import type { FileRegistry, Message } from "@bufbuild/protobuf";
@@ -12,15 +12,15 @@ import {
   type HandlerContext,
   type Code,
 } from "@connectrpc/connect";
-import type { BoundService } from "../../src/rpc/bound-service.ts";
-import { unimplemented } from "../../src/rpc/unimplemented.ts";
+import type { BoundService } from "../../src/server/rpc/bound-service.ts";
+import { unimplemented } from "../../src/server/rpc/unimplemented.ts";
 import { bindService } from "../support/bind-service.ts";
 
 const packageName = "connectrpc.conformance.v1";
 
 /**
- * The error as the suite wants it, with details of its own. The pipeline gives every error one detail, ours, so
- * the server puts this one in its place at the outermost edge.
+ * The error that the suite requires, with its own details. The pipeline gives every error svc's one detail, so the
+ * server replaces it at the outermost layer.
  */
 export const wantedErrorKey: ContextKey<ConnectError | undefined> = createContextKey(
   undefined as ConnectError | undefined,
@@ -66,7 +66,7 @@ type Answer = Record<string, unknown>;
 
 export function conformanceService(registry: FileRegistry): BoundService {
   const service = registry.getService(`${packageName}.ConformanceService`);
-  if (service === undefined) throw new Error("the suite's descriptors hold no ConformanceService");
+  if (service === undefined) throw new Error("the suite's descriptors contain no ConformanceService");
   const handlers = new Handlers(registry);
   return bindService(service, {
     unary: handlers.unary,
@@ -161,7 +161,7 @@ class Handlers {
     this.#throwWanted(definition?.error, sent === 0 ? received : undefined, context);
   }
 
-  /** @param received what the error tells, when no answer told it before */
+  /** @param received reported by the error if no response reported it before */
   #throwWanted(
     error: WantedError | undefined,
     received: readonly Message[] | undefined,
@@ -169,21 +169,21 @@ class Handlers {
   ): void {
     if (error === undefined) return;
     const wanted = new ConnectError(error.message ?? "", error.code);
-    // Details that arrived are sent as they are.
+    // Received details are sent unchanged.
     wanted.details = error.details.map(({ typeUrl, value }) => ({
       type: typeUrl.slice(typeUrl.lastIndexOf("/") + 1),
       value,
     }));
     if (received !== undefined) {
       const desc = this.#registry.getMessage(`${packageName}.ConformancePayload.RequestInfo`);
-      if (desc === undefined) throw new Error("the suite's descriptors hold no RequestInfo");
+      if (desc === undefined) throw new Error("the suite's descriptors contain no RequestInfo");
       wanted.details.push({ desc, value: this.#requestInfo(received, context) });
     }
     context.values.set(wantedErrorKey, wanted);
     throw wanted;
   }
 
-  /** @param briefly only the requests, as the first answer told the rest */
+  /** @param briefly only the requests, because the first response contained the rest */
   #requestInfo(received: readonly Message[], context: HandlerContext, briefly = false): Answer {
     const requests = received.map((request) => {
       const desc = this.#registry.getMessage(request.$typeName);

@@ -1,7 +1,7 @@
 /**
- * `npm run check:conformance`: Connect's own conformance suite against our listeners and our pipeline, over HTTP/1.1 and
- * cleartext HTTP/2. The suite is a Go program: built once by `go install`, with its own protocol buffers as the contract.
- * Arguments go to it, such as `--run 'Timeouts/**' --trace`.
+ * `npm run check:conformance`: Connect's conformance suite against svc's listeners and pipeline, over HTTP/1.1 and
+ * cleartext HTTP/2. The suite is a Go program: built once by `go install`, with its own protocol buffers as the
+ * contract. Arguments are passed to it, such as `--run 'Timeouts/**' --trace`.
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { missing } from "../../.ci/optional.ts";
 
-/** The newest may not build through the module proxy. */
+/** The newest version may not build through the module proxy. */
 const suite = { module: "connectrpc.com/conformance", version: "v1.0.6" };
 
 const root = join(import.meta.dirname, "../..");

@@ -1,7 +1,7 @@
 /**
- * The server under test, as `connectconformance --mode server` starts it: our listeners with the ConformanceService
- * behind our pipeline. Reads one ServerCompatRequest from standard input and writes a ServerCompatResponse.
- * `node test/conformance/server.ts DESCRIPTORS`
+ * The server under test, as `connectconformance --mode server` starts it: svc's listeners with the ConformanceService
+ * behind the pipeline. Reads one ServerCompatRequest from standard input and writes a ServerCompatResponse. `node
+ * test/conformance/server.ts DESCRIPTORS`
  */
 import { once } from "node:events";
 import { mkdtemp, readFile, rm } from "node:fs/promises";
@@ -19,10 +19,10 @@ import {
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { ConnectError, type HandlerContext } from "@connectrpc/connect";
 import type { SvcError } from "../../src/errors.ts";
-import { connectErrorOf } from "../../src/rpc/connect-errors.ts";
-import { createPipeline, type Pipeline } from "../../src/rpc/pipeline.ts";
-import { readOnlyForUsers } from "../../src/rpc/bound-service.ts";
-import { Listeners } from "../../src/transport/listeners.ts";
+import { connectErrorOf } from "../../src/server/rpc/connect/connect-errors.ts";
+import { createPipeline, type Pipeline } from "../../src/server/rpc/pipeline.ts";
+import { readOnlyForUsers } from "../../src/server/rpc/bound-service.ts";
+import { Listeners } from "../../src/server/http/listeners.ts";
 import { conformanceService, wantedErrorKey } from "./conformance-service.ts";
 
 const [descriptors] = process.argv.slice(2);
@@ -32,7 +32,7 @@ const request = fromBinary(schemaOf("ServerCompatRequest"), await readRequest())
   messageReceiveLimit: number;
 };
 
-// The suite asks for errors: only warnings are worth telling.
+// The suite requests errors: only warnings are useful.
 const log = { info: ignore, warn: console.error, error: ignore };
 const pipeline = createPipeline({
   services: [{ ...conformanceService(registry), policy: readOnlyForUsers }],
@@ -68,11 +68,11 @@ process.exit();
 
 function schemaOf(name: string): DescMessage {
   const schema = registry.getMessage(`connectrpc.conformance.v1.${name}`);
-  if (schema === undefined) throw new Error(`${descriptors} holds no ${name}`);
+  if (schema === undefined) throw new Error(`${descriptors} contains no ${name}`);
   return schema;
 }
 
-/** Standard input stays open, so its length says where the request ends. */
+/** Standard input stays open, so the request's end follows from its length. */
 async function readRequest(): Promise<Uint8Array> {
   let received = Buffer.alloc(0);
   for await (const chunk of process.stdin as AsyncIterable<Buffer>) {
@@ -82,7 +82,10 @@ async function readRequest(): Promise<Uint8Array> {
   return received.subarray(4, 4 + received.readUInt32BE());
 }
 
-/** The suite's client knows no bearer token: it comes in by the unix socket, byte for byte, where the kernel vouches for it. */
+/**
+ * The suite's client sends no bearer token: its bytes are forwarded to the unix socket, where the kernel identifies the
+ * caller.
+ */
 async function forwardTo(path: string): Promise<Server> {
   const server = createServer({ allowHalfOpen: true, noDelay: true }, (outside) => {
     const inside = connect({ path, allowHalfOpen: true });
@@ -95,7 +98,7 @@ async function forwardTo(path: string): Promise<Server> {
   return server;
 }
 
-/** What comes out of the pipeline as an error: with the details that the suite wants in place of ours. */
+/** The pipeline's errors, with the details that the suite requires instead of svc's. */
 function withWantedErrors(inner: Pipeline): Pipeline {
   const wanted = (context: HandlerContext, error: unknown): unknown =>
     context.values.get(wantedErrorKey) ?? withoutDetails(error);
@@ -120,7 +123,7 @@ function withWantedErrors(inner: Pipeline): Pipeline {
     };
   return {
     ...inner,
-    // The way of the calls that Connect for Node does not see.
+    // The path of calls that do not pass Connect for Node.
     async invoke(method, message, call) {
       try {
         return await inner.invoke(method, message, call);

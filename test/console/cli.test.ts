@@ -9,7 +9,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-import { createIdentities } from "../../src/identity/identities.ts";
+import { createUserHelpers } from "../../src/run-as/user-helpers.ts";
 import { main } from "../support/svc-main.ts";
 
 async function withApp(): Promise<TestDaemon> {
@@ -22,7 +22,7 @@ async function withApp(): Promise<TestDaemon> {
   return daemon;
 }
 
-test("in a pipe it runs what it is given, and hands its exit code on", async (t) => {
+test("in a pipe it runs its input, and returns the exit code", async (t) => {
   await using daemon = await withApp();
   const svc = (args: readonly string[], input = ""): Promise<{ code: unknown; out: string; err: string }> =>
     new Promise((resolve) => {
@@ -44,27 +44,27 @@ test("in a pipe it runs what it is given, and hands its exit code on", async (t)
   t.deepEqual(
     [ended.code, ended.out === much],
     [0, true],
-    "the end of the input is handed on, and all comes back",
+    "the end of the input is passed on, and all output arrives",
   );
   const late = await svc(["app", "shell", "web", "--", "sh", "-c", "sleep 1000 & echo left"]);
-  t.deepEqual(late, { code: 0, out: "left\n", err: "" }, "who is left behind is not waited for");
+  t.deepEqual(late, { code: 0, out: "left\n", err: "" }, "leftover processes are not waited for");
   const keys = await svc(["app", "shell", "web", "--", "od", "-An", "-tx1"], "\x10\x11!");
-  t.deepEqual(keys, { code: 0, out: " 10 11 21\n", err: "" }, "what comes from a file is typed as it is");
+  t.deepEqual(keys, { code: 0, out: " 10 11 21\n", err: "" }, "input from a file is passed on unchanged");
   const attached = await svc(["app", "attach", "web"], "hi\n");
   t.is(attached.code, 4);
   t.regex(attached.out, /ready[^]*said hi/);
   t.like(await svc(["app", "shell", "nothing"]), { code: 3 });
   for (const [command = "", code, why] of [
-    ["no-such", 127, 'there is no command "no-such"'],
+    ["no-such", 127, 'command not found: "no-such"'],
     ["/etc/passwd", 126, '"/etc/passwd" cannot be executed'],
   ] as const) {
     t.deepEqual(await svc(["app", "shell", "web", "--", command]), { code, out: "", err: `svc: ${why}\n` });
   }
 });
 
-test("at a terminal, keys go through as they are, the window's size follows, and Ctrl-P Ctrl-Q lets go", async (t) => {
+test("at a terminal, keys are passed on unchanged, the window's size is followed, and Ctrl-P Ctrl-Q detaches", async (t) => {
   await using daemon = await withApp();
-  await using identities = createIdentities();
+  await using userHelpers = createUserHelpers();
   const argv = [
     process.execPath,
     main,
@@ -79,7 +79,7 @@ test("at a terminal, keys go through as they are, the window's size follows, and
   ];
   const size = { columns: 90, rows: 30 };
   const program = { argv, cwd: "/", env: { NODE_NO_WARNINGS: "1" }, size };
-  await using terminal = await identities.openTerminal(identities.selfUid, program);
+  await using terminal = await userHelpers.openTerminal(userHelpers.selfUid, program);
   let shown = "";
   const read = (async () => {
     for await (const piece of terminal.output) if ("data" in piece) shown += piece.data.toString("utf8");
@@ -98,7 +98,7 @@ test("at a terminal, keys go through as they are, the window's size follows, and
   await terminal.write(Buffer.from("\x03"));
   await terminal.write(Buffer.from("echo alive-$((1+1))\n"));
   await shows(/alive-2/);
-  // Keys that are typed come one by one.
+  // Typed keys arrive one by one.
   await terminal.write(Buffer.from("\x10"));
   await wait(300);
   await terminal.write(Buffer.from("\x11"));
@@ -107,7 +107,7 @@ test("at a terminal, keys go through as they are, the window's size follows, and
   await read;
 });
 
-test("a daemon that ends, ends the session with a sentence", async (t) => {
+test("a daemon that stops ends the session with a message", async (t) => {
   await using daemon = await withApp();
   const child = spawn(
     process.execPath,

@@ -1,8 +1,9 @@
-/** Recordings of sessions: asciicast v2, files of the owner's, bounded. */
+/** Recordings of sessions: asciicast v2, files of the owner, limited. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { chmod, lstat, mkdir, readdir, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setImmediate as turn } from "node:timers/promises";
 import test from "ava";
 import { AppService, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
 import { isRoot, needsRoot, startDaemon, type UserDoor } from "../support/daemon.ts";
@@ -10,6 +11,7 @@ import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { noneLeft, processesIn } from "../support/processes.ts";
+import { OutputWindow } from "../../src/console/output-window.ts";
 
 const nobody = 65534;
 const rootTest = isRoot ? test : test.skip;
@@ -21,7 +23,7 @@ interface Cast {
   readonly bytes: number;
 }
 
-/** As a player reads it: a header, then an event a line. */
+/** As a player reads it: a header, then one event per line. */
 async function readCast(path: string): Promise<Cast> {
   const text = await readFile(path, "utf8");
   assert.ok(text.endsWith("\n"));
@@ -74,7 +76,7 @@ async function install(door: Pick<UserDoor, "client">, dir: string, manifest: st
   await door.client(AppService).installApp({ spec: join(dir, "package") });
 }
 
-rootTest(`what a session showed is replayed from a file of the owner's${needsRoot}`, async (t) => {
+rootTest(`a session's output is replayed from a file of the owner${needsRoot}`, async (t) => {
   t.timeout(180_000);
   await using daemon = await startDaemon();
   await using user = await daemon.as(nobody);
@@ -92,7 +94,7 @@ rootTest(`what a session showed is replayed from a file of the owner's${needsRoo
   t.like(cast.header, { version: 2, width: 91, height: 31, title: "attach in web" });
   t.true(Math.abs(Number(cast.header["timestamp"]) - Date.now() / 1_000) < 120);
   t.is(replay(cast), held.shown);
-  t.regex(held.shown, /grüße .*red/, "characters that were cut are whole");
+  t.regex(held.shown, /grüße .*red/, "split characters are intact");
   t.true(cast.events.every(([at], index) => at >= (cast.events[index - 1]?.[0] ?? 0)));
   t.true(cast.events.some(([, code, data]) => code === "r" && data === "60x20"));
   t.deepEqual(cast.events.at(-1)?.slice(1), ["m", "exit code 6"]);
@@ -100,10 +102,13 @@ rootTest(`what a session showed is replayed from a file of the owner's${needsRoo
   t.deepEqual([uid, mode & 0o777], [nobody, 0o600]);
 
   const flood = await hold(user, "shell", ["sh", "-c", "yes 0123456789 | head -c 12000000"], true);
-  t.is(flood.shown.length, 12_000_000, "the session itself goes on");
+  t.is(flood.shown.length, 12_000_000, "the session itself continues");
   const cut = await readCast(join(dir, flood.recording));
   t.true(cut.bytes <= maxBytes && cut.bytes > maxBytes - 300_000, `${cut.bytes} bytes`);
-  t.deepEqual(cut.events.at(-1)?.slice(1), ["m", `the recording ends here: it has its ${maxBytes} bytes`]);
+  t.deepEqual(cut.events.at(-1)?.slice(1), [
+    "m",
+    `the recording ends here: it reached its limit of ${maxBytes} bytes`,
+  ]);
   t.true(flood.shown.startsWith(replay(cut)));
 
   const kept = join(dir, "logs/console");
@@ -112,12 +117,12 @@ rootTest(`what a session showed is replayed from a file of the owner's${needsRoo
   await writeFile(join(kept, "notes.txt"), "mine");
   await hold(user, "attach");
   const names = await readdir(kept);
-  t.is(names.filter((name) => name.endsWith(".cast")).length, 40, "the oldest have gone");
+  t.is(names.filter((name) => name.endsWith(".cast")).length, 40, "the oldest are removed");
   t.true(names.includes("notes.txt") && names.some((name) => held.recording.endsWith(name)));
 });
 
 rootTest(
-  `a session that is to be recorded and cannot be is refused, and nobody else's file is touched${needsRoot}`,
+  `a session that must be recorded and cannot be is rejected, and nobody else's file is touched${needsRoot}`,
   async (t) => {
     await using daemon = await startDaemon();
     await using user = await daemon.as(nobody);
@@ -126,7 +131,7 @@ rootTest(
     const foreign = join(daemon.dir, "foreign");
     await mkdir(foreign, { mode: 0o700 });
     await chmod(daemon.dir, 0o755);
-    // The owner's own affair, which gets them nowhere: it is the owner who writes.
+    // The owner can do this to themselves without an advantage: the owner writes.
     await symlink(foreign, join(logs, "console"));
     const refused = await errorOf(hold(user, "shell", ["true"]));
     t.like(refused, { code: "Unavailable" });
@@ -138,11 +143,11 @@ rootTest(
   },
 );
 
-rootTest(`a session does not go on when what records it has ended${needsRoot}`, async (t) => {
+rootTest(`a session ends with its recorder${needsRoot}`, async (t) => {
   await using daemon = await startDaemon();
   await using user = await daemon.as(nobody);
   await install(user, daemon.dir, "console: { terminal: false, record: true }\n");
-  // As a full disk would, of which cat dies.
+  // Like a full disk, which makes cat exit.
   const end = signalRecorders("KILL");
   const error = await errorOf(hold(user, "shell", ["sh", "-c", `${end}; sleep 5; echo not recorded`], true));
   t.like(error, { code: "Unavailable" });
@@ -150,12 +155,12 @@ rootTest(`a session does not go on when what records it has ended${needsRoot}`, 
 });
 
 rootTest(
-  `a session ends with its client though its owner has stopped what records it${needsRoot}`,
+  `a session ends with its client although its owner has stopped the recorder${needsRoot}`,
   async (t) => {
     await using daemon = await startDaemon();
     await using user = await daemon.as(nobody);
     await install(user, daemon.dir, "console: { terminal: false, record: true }\n");
-    // What comes with the first words of a flood is more than is taken by what does not write.
+    // The first output of a flood is more than a stopped recorder buffers.
     const command = ["sh", "-c", `${signalRecorders("STOP")}; echo $$; read go; exec yes`];
     const leave = new AbortController();
     const shown = Promise.withResolvers<number>();
@@ -174,7 +179,7 @@ rootTest(
     const pid = await shown.promise;
     t.true(processesIn(daemon.dir).includes(pid));
     await eventually(async () => {
-      // It waits, as nobody takes what it says.
+      // It waits, because nobody reads its output.
       assert.match(await readFile(`/proc/${pid}/stat`, "utf8"), /\(yes\) S/);
     }, 60_000);
     leave.abort();
@@ -183,8 +188,55 @@ rootTest(
   },
 );
 
-/** For a shell of the session, which may begin before what records it is there. */
+/** Matches a shell of the session, which may start before its recorder. */
 function signalRecorders(signal: string): string {
   const isOne = `case "$(readlink $p/fd/1)" in *.cast) kill -${signal} "$(basename $p)" && found=1;; esac`;
   return `while [ -z "$found" ]; do for p in /proc/[0-9]*; do ${isOne}; done; done 2>/dev/null`;
 }
+
+// How far output runs ahead of a client's acknowledgments.
+
+const windowBytes = 128 * 1024;
+
+/** Whether this many more bytes stay within the window. */
+async function hasRoomAfter(window: OutputWindow, bytes: number): Promise<boolean> {
+  let hasRoom = false;
+  void window.sent(bytes).then(() => (hasRoom = true));
+  await turn();
+  return hasRoom;
+}
+
+test("a client is sent as many bytes as it acknowledges, and not more than were sent", async (t) => {
+  const silent = new OutputWindow();
+  t.true(await hasRoomAfter(silent, 100 * windowBytes), "the transport's backpressure holds them back");
+
+  const window = new OutputWindow();
+  await window.sent(10);
+  // More than was sent.
+  window.acknowledge(Number.MAX_SAFE_INTEGER);
+  t.true(await hasRoomAfter(window, windowBytes - 1));
+  const waiting = window.sent(1);
+  let isOver = false;
+  void waiting.then(() => (isOver = true));
+  await turn();
+  t.false(isOver);
+  // Earlier acknowledgments stay valid.
+  window.acknowledge(1);
+  await turn();
+  t.false(isOver);
+  window.acknowledge(11);
+  await waiting;
+  t.pass();
+});
+
+test("without acknowledgments required, all output is sent", async (t) => {
+  const window = new OutputWindow();
+  window.acknowledge(1);
+  t.false(await hasRoomAfter(window, windowBytes));
+  const taken = Promise.withResolvers<undefined>();
+  const typing = window.openFor(taken.promise);
+  t.true(await hasRoomAfter(window, windowBytes));
+  taken.resolve(undefined);
+  await typing;
+  t.false(await hasRoomAfter(window, 1));
+});

@@ -1,4 +1,4 @@
-/** `svc daemon reload` and SIGHUP: what a running daemon takes over of a changed configuration, and what it leaves as it was. */
+/** `svc daemon reload` and SIGHUP: the changes that a running daemon applies, and those that need a restart. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { constants } from "node:fs";
@@ -22,7 +22,7 @@ async function sourcesOf(daemon: TestDaemon): Promise<string[]> {
   return sources.map(({ name }) => name);
 }
 
-test("what can be taken over is, a restart is named for the rest, and a wrong file changes nothing", async (t) => {
+test("changes are applied or need a restart, which is named, and an invalid file changes nothing", async (t) => {
   await using daemon = await startDaemon();
   const service = daemon.client(DaemonService);
   const before = await readFile(daemon.configFile, "utf8");
@@ -49,9 +49,9 @@ max_apps_per_user = 7
     needsRestart: ["limits.max_apps_per_user"],
   });
   t.true((await sourcesOf(daemon)).includes("fresh"));
-  // It waits still, and what was taken over is nothing new any more.
+  // It still waits, and applied changes are not reported again.
   const told = await runSvc(["daemon", "reload"], { host: { sockets: socketsOf(daemon) } });
-  t.is(told.stdout, "After a restart of the daemon: limits.max_apps_per_user\n", told.stderr);
+  t.is(told.stdout, "Needs a restart of the daemon: limits.max_apps_per_user\n", told.stderr);
   await eventually(async () => {
     const { alerts } = await service.getStatus({});
     assert.ok(
@@ -64,7 +64,7 @@ max_apps_per_user = 7
   t.like(await errorOf(service.reloadConfig({})), { reason: "invalid_request" });
   t.true((await sourcesOf(daemon)).includes("fresh"));
 
-  // A hang-up does the same, and the daemon goes on.
+  // A hang-up does the same, and the daemon continues.
   const { pid } = daemon;
   await writeFile(daemon.configFile, before);
   process.kill(pid, "SIGHUP");
@@ -72,11 +72,11 @@ max_apps_per_user = 7
     assert.ok(!(await sourcesOf(daemon)).includes("fresh"), daemon.log());
   }, 40_000);
   t.is(daemon.pid, pid);
-  // What it writes to its log comes through a pipe.
+  // Its log comes through a pipe.
   await eventually(() => assert.match(daemon.log(), /svc has read its configuration again/), 40_000);
 });
 
-test("reloads that come while one is read share the next", async (t) => {
+test("reloads during a reload share the next one", async (t) => {
   const environment: PathEnvironment = { uid: 0, home: "/root", env: {} };
   const config = parseConfig({}, "/etc/svc/svc.toml", environment);
   const reads: ((fresh: Config) => void)[] = [];
@@ -97,7 +97,7 @@ test("reloads that come while one is read share the next", async (t) => {
   t.is(reads.length, 1, "not while another is read");
   reads[0]?.(config);
   t.deepEqual(await first, { applied: [], needsRestart: [] });
-  // The second reads what the file says now.
+  // The second reads the current content of the file.
   await eventually(() => assert.equal(reads.length, 2));
   const after = reload.reload();
   reads[1]?.(parseConfig({ log: { level: "debug" } }, "/etc/svc/svc.toml", environment));
@@ -107,7 +107,7 @@ test("reloads that come while one is read share the next", async (t) => {
   t.deepEqual(await after, { applied: ["log.level"], needsRestart: [] });
 });
 
-test("keys are told as the file spells them, each once, and what was not taken over is told again", async (t) => {
+test("keys are named as the file spells them, each once, and pending ones are named again", async (t) => {
   const environment: PathEnvironment = { uid: 0, home: "/root", env: {} };
   const read = (file: Record<string, unknown>): Config => parseConfig(file, "/etc/svc/svc.toml", environment);
   const loaded = [
@@ -137,12 +137,12 @@ for (const [what, make] of [
   ["a FIFO", (file: string) => promisify(execFile)("mkfifo", [file])],
   ["a directory", (file: string) => mkdir(file)],
 ] as const) {
-  test(`${what} is no configuration, and holds nobody up`, async (t) => {
+  test(`${what} is rejected as a configuration without blocking`, async (t) => {
     const dir = await mkdtemp(join(tmpdir(), "svc-config-"));
     t.teardown(() => rm(dir, { recursive: true }));
     const file = join(dir, "svc.toml");
     await make(file);
-    // A writer that comes after the test has looked ends a wait that would be for ever.
+    // A writer that opens it after the check ends an endless wait.
     let hasWaited = false;
     const late = setTimeout(() => {
       hasWaited = true;
@@ -155,7 +155,7 @@ for (const [what, make] of [
       clearTimeout(late);
     });
     const error = await t.throwsAsync(loadConfig({ file, environment: { uid: 0, home: "/root", env: {} } }));
-    t.like(error, { reason: "invalid_request", message: `${file} is no regular file` });
+    t.like(error, { reason: "invalid_request", message: `${file} is not a regular file` });
     t.false(hasWaited);
   });
 }

@@ -1,4 +1,4 @@
-/** The configuration that `svc setup` writes: every key, and as it is without. */
+/** The configuration that `svc setup` writes: every key, and the same effect as no file. */
 import test from "ava";
 import { parse } from "smol-toml";
 import { configTemplate } from "../../src/daemon/config-template.ts";
@@ -10,7 +10,7 @@ const environments = {
 };
 const file = "/etc/svc/svc.toml";
 
-/** Every table of `document` with what is asked of it and not there. */
+/** Every table of `document`, recording keys that are read and missing. */
 function watched(
   document: Record<string, unknown>,
   prefix: string,
@@ -34,12 +34,12 @@ function watched(
 }
 
 for (const [who, environment] of Object.entries(environments)) {
-  test(`as it is written for ${who}, it says what no file says`, (t) => {
+  test(`as written for ${who}, it has the effect of no file`, (t) => {
     const text = configTemplate(file, environment);
     t.deepEqual(parseConfig(parse(text), file, environment), parseConfig({}, file, environment));
   });
 
-  test(`with all keys taken in it has every key there is, with its default, for ${who}`, (t) => {
+  test(`with all keys enabled it sets every key to its default, for ${who}`, (t) => {
     const text = configTemplate(file, environment).replaceAll(/^#(?=[a-z_[])/gm, "");
     const missing = new Set<string>();
     const config = parseConfig(watched(parse(text), "", missing), file, environment);
@@ -55,7 +55,7 @@ for (const [who, environment] of Object.entries(environments)) {
   });
 }
 
-test("a key that is commented out shows its default, or is called an example", (t) => {
+test("a commented-out key shows its default, or is marked as an example", (t) => {
   for (const environment of Object.values(environments)) {
     const text = configTemplate(file, environment);
     const defaults = parseConfig({}, file, environment);

@@ -1,13 +1,13 @@
-/** The limits of the front door and of users are settings. */
-import { once } from "node:events";
+/** The limits of listeners and of users are settings. */
 import { connect } from "node:net";
 import test from "ava";
 import { parseConfig } from "../../src/daemon/config.ts";
 import { userLimits } from "../../src/daemon/user-limits.ts";
 import { SvcError } from "../../src/errors.ts";
 import { defaultsOf } from "../../src/lib/limit-table.ts";
-import { defaultTransportLimits, transportLimits } from "../../src/transport/limits.ts";
+import { defaultTransportLimits, transportLimits } from "../../src/server/http/limits.ts";
 import { startDaemon } from "../support/daemon.ts";
+import { nextEvent } from "../support/eventually.ts";
 
 const environment = { uid: 0, home: "/root", env: {} };
 
@@ -44,8 +44,8 @@ test("a setting replaces its own limit", (t) => {
 });
 
 for (const [key, value, expected] of [
-  ["max_connection", 7, "api.limits.max_connection is no setting of svc"],
-  ["maxConnections", 7, "api.limits.maxConnections is no setting of svc"],
+  ["max_connection", 7, "api.limits.max_connection is not a setting of svc"],
+  ["maxConnections", 7, "api.limits.maxConnections is not a setting of svc"],
   ["max_connections", 0, "api.limits.max_connections: 0 must be a whole number from 1 to 1000000"],
   ["max_connections", "7", 'api.limits.max_connections: "7" must be a whole number from 1 to 1000000'],
   [
@@ -59,16 +59,16 @@ for (const [key, value, expected] of [
     "api.limits.max_message_bytes: 33554432 must be a whole number from 1024 to 16777216",
   ],
 ] as const) {
-  test(`${key} = ${JSON.stringify(value)} is refused`, (t) => {
+  test(`${key} = ${JSON.stringify(value)} is rejected`, (t) => {
     const error = t.throws(() => limitsOf({ [key]: value }), { instanceOf: SvcError });
     t.is(error.message, `/etc/svc/svc.toml: ${expected}`);
   });
 }
 
-test("the daemon keeps to what its file says", async (t) => {
+test("the daemon applies the limits of its file", async (t) => {
   await using daemon = await startDaemon({ config: "[api.limits]\nfirst_bytes_timeout_ms = 200\n" });
   const startMs = performance.now();
   const socket = connect(daemon.port, "127.0.0.1");
-  await once(socket, "close");
+  await nextEvent(socket, "close");
   t.true(performance.now() - startMs < 5_000);
 });

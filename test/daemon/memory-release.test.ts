@@ -2,19 +2,19 @@ import { setFlagsFromString } from "node:v8";
 import { runInNewContext } from "node:vm";
 import test from "ava";
 import { MemoryRelease } from "../../src/daemon/memory-release.ts";
-import { loadMallocTrim } from "../../src/lib/malloc-trim.mjs";
+import { loadMallocTrim } from "../../src/sys/malloc-trim.mjs";
 
 const mib = 1024 * 1024;
 
 interface Moment {
   readonly load: number;
   readonly residentMib: number;
-  /** What a release leaves of it; absent: none must happen. */
+  /** The remaining memory after a release; absent: no release is expected. */
   readonly leavesMib?: number;
 }
 
 const stories: Record<string, readonly Moment[]> = {
-  "once it is at rest": [
+  "once it is idle": [
     { load: 0.9, residentMib: 300 },
     { load: 0.11, residentMib: 300 },
     { load: 0.1, residentMib: 300, leavesMib: 160 },
@@ -25,12 +25,12 @@ const stories: Record<string, readonly Moment[]> = {
     { load: 0, residentMib: 93 },
     { load: 0, residentMib: 94, leavesMib: 90 },
   ],
-  "not again when nothing came of it": [
+  "not again when it freed nothing": [
     { load: 0, residentMib: 100, leavesMib: 100 },
     { load: 0, residentMib: 100 },
     { load: 0, residentMib: 103 },
   ],
-  "after it has grown from where it shrank by itself, under load too": [
+  "after it has grown again after shrinking by itself, also under load": [
     { load: 0, residentMib: 100, leavesMib: 100 },
     { load: 0.5, residentMib: 80 },
     { load: 0, residentMib: 84, leavesMib: 80 },
@@ -65,7 +65,7 @@ for (const [title, moments] of Object.entries(stories)) {
 const glibcTest =
   "glibcVersionRuntime" in (process.report.getReport() as { header: object }).header ? test : test.skip;
 
-glibcTest("pages between small buffers that live on go back to the kernel", async (t) => {
+glibcTest("pages between small long-lived buffers are returned to the kernel", async (t) => {
   setFlagsFromString("--expose-gc");
   const collect = runInNewContext("gc") as () => void;
   const release = loadMallocTrim();

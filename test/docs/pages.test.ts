@@ -1,11 +1,12 @@
-/** What people read: its links lead somewhere, and the commands in it are commands. */
+/** The documentation: its links are valid, and its commands exist. */
 import { access, readdir } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import packageJson from "../../package.json" with { type: "json" };
-import { commandTree } from "../../src/build/command-files.ts";
-import type { CommandTree } from "../../src/cli/command-tree.ts";
+import { commandTree } from "../../src/build/command-program.ts";
+import type { CommandTree } from "../../src/cli/completion/command-tree.ts";
+import { checkNames } from "../../src/doctor/examine.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
 import { readPage } from "../support/docs.ts";
 
@@ -14,9 +15,9 @@ const written = (await readdir(join(root, "docs"), { recursive: true })).filter(
   name.endsWith(".md"),
 );
 const pages = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", ...written.map((name) => `docs/${name}`)];
-const program = commandTree();
+const program = await commandTree();
 const { version } = packageJson;
-/** `svc app settings APP` shows them: of those with commands of their own it alone takes other words. */
+/** `svc app settings APP` shows them: the only group that also accepts other arguments. */
 const settings = program.commands
   .find(({ name }) => name === "app")
   ?.commands.find(({ name }) => name === "settings");
@@ -37,7 +38,7 @@ async function anchorsOf(page: string): Promise<string[]> {
 }
 
 for (const page of pages) {
-  test(`the links of ${page} lead somewhere`, async (t) => {
+  test(`the links of ${page} are valid`, async (t) => {
     const text = withoutCode(await readPage(page));
     const broken: string[] = [];
     for (const [, target = ""] of text.matchAll(/\]\((?!https?:)([^)\s]+)\)/g)) {
@@ -53,14 +54,14 @@ for (const page of pages) {
     t.deepEqual(broken, []);
   });
 
-  test(`the commands that ${page} shows are commands`, async (t) => {
+  test(`the commands in ${page} exist`, async (t) => {
     const lines = shownCommands(await readPage(page));
     const unknown = lines.filter((line) => !isCommand(line));
     t.deepEqual(unknown, []);
   });
 }
 
-test("who has no checkout is told first how svc is installed, with the names that packages have", async (t) => {
+test("users without a checkout are first told how to install svc, with the packages' names", async (t) => {
   const page = await readPage("docs/install.md");
   const blocks = [...page.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block = ""]) => block);
   t.notRegex(blocks[0] ?? "", /npm run/);
@@ -72,12 +73,20 @@ test("who has no checkout is told first how svc is installed, with the names tha
     t.true(blocks[at]?.split(/[\s/]/).includes(name), name);
     t.regex(blocks[at] ?? "", /^sudo svc setup\b[^]*^sudo systemctl enable --now svc\b/m, name);
   }
-  // Where the Node comes from that Debian lacks, and what a removal keeps.
+  // The source of the Node that Debian lacks, and what a removal retains.
   t.regex(blocks[0] ?? "", /deb\.nodesource\.com\/setup_24\.x/);
   for (const word of ["apt remove svc", "apt purge svc", "To upgrade"]) t.true(page.includes(word), word);
 });
 
-test("svc help shows each page, and no command has the name of one", async (t) => {
+test("each check of svc doctor has a section in the troubleshooting page", async (t) => {
+  const anchors = await anchorsOf("docs/troubleshooting.md");
+  t.deepEqual(
+    checkNames.filter((name) => !anchors.includes(anchorOf(name))),
+    [],
+  );
+});
+
+test("svc help shows each page, and no command has its name", async (t) => {
   const topics = (await runSvc(["help", "topics"])).stdout.trim().split("\n");
   t.true(topics.length >= 13);
   for (const topic of topics.map((line) => line.replace(/ .*/, ""))) {
@@ -93,7 +102,7 @@ test("svc help shows each page, and no command has the name of one", async (t) =
   t.is((await runSvc(["help", "nothing"])).exitCode, 2);
 });
 
-test("a command that is none would be noticed", (t) => {
+test("an unknown command would be detected", (t) => {
   const lines = shownCommands(
     "```console\n$ svc ls --columns id | cat\n$ sudo svc nothing\n$ svc app start x --strange\n$ svc app nothing\n$ svc app settings x\n$ svc daemon --config x reload\n```\n",
   );
@@ -103,7 +112,7 @@ test("a command that is none would be noticed", (t) => {
   );
 });
 
-/** The words of each `svc …` of the blocks for a shell, up to what a shell would take for something else. */
+/** The words of each `svc …` in shell blocks, up to shell syntax. */
 function shownCommands(text: string): string[][] {
   const blocks = [...text.matchAll(/^```(console|sh)\n(.*?)^```$/gms)];
   const lines = blocks.flatMap(([, kind, block = ""]) =>
@@ -113,8 +122,8 @@ function shownCommands(text: string): string[][] {
     }),
   );
   return lines.flatMap((line) =>
-    [...line.matchAll(/(?<=^|&& |\| |sudo )(?:npm run -s svc --|svc) ([^|&>#]*)/g)].map(([, words = ""]) =>
-      words.trim().split(/\s+/),
+    [...line.matchAll(/(?<=^|&& |\| |sudo |\$\()(?:npm run -s svc --|svc) ([^|&>#()]*)/g)].map(
+      ([, words = ""]) => words.trim().split(/\s+/),
     ),
   );
 }
@@ -126,9 +135,9 @@ function isCommand(words: readonly string[]): boolean {
   const options = [...optionsOf(program), "--help"];
   let isNamed = true;
   for (const word of words) {
-    // What follows is another program's.
+    // The rest belongs to another program.
     if (word === "--") break;
-    // A `-` alone stands for what comes in.
+    // A single `-` is standard input.
     if (word.startsWith("-") && word !== "-") {
       const name = word.replace(/=.*$/, "");
       // Several in one word, or a number, as in -5.
@@ -148,10 +157,35 @@ function isCommand(words: readonly string[]): boolean {
   return command !== program;
 }
 
-/** Whether a word before the command is the value of an option of the one above it. */
+/** Whether a word before the command is the value of the preceding option. */
 function isValue({ options }: CommandTree, words: readonly string[], word: string): boolean {
   const before = words[words.indexOf(word) - 1] ?? "";
   return [...program.options, ...options].some(
     ({ short, long, takesValue }) => takesValue && (short === before || long === before),
   );
+}
+
+for (const page of ["CONTRIBUTING.md", "docs/threat-model.md"]) {
+  test(`source files and tests that ${page} names exist`, async (t) => {
+    const text = await readPage(page);
+    const sources = [...text.matchAll(/`([a-z-]+(?:\/[a-z0-9-]+)+\.(?:ts|mjs|sh))/g)].map(
+      ([, name = ""]) => name,
+    );
+    const tests = [...text.matchAll(/`([a-z-]+(?:\/[a-z0-9-]+)+)` "/g)].map(
+      ([, name = ""]) => `test/${name}.test.ts`,
+    );
+    const exists = (path: string): Promise<boolean> =>
+      access(join(root, path)).then(
+        () => true,
+        () => false,
+      );
+    const missing: string[] = [];
+    for (const name of sources) {
+      const found = await Promise.all(["src", "test", "gen", "."].map((dir) => exists(join(dir, name))));
+      if (!found.includes(true)) missing.push(name);
+    }
+    for (const name of tests) if (!(await exists(name))) missing.push(name);
+    t.deepEqual(missing, []);
+    t.true(sources.length > 0);
+  });
 }

@@ -1,7 +1,7 @@
 /**
- * Who may call what, generated from the contract: every method by every kind of caller over every protocol (T 5, 7).
- * Who is refused sends a request that would do something, and nothing comes of it. Who is admitted sends bytes that no
- * handler can ever get: a caller who passed the gate, and nobody else, hears that they are malformed.
+ * Access to every method, generated from the contract: by every kind of caller over every protocol. A denied caller
+ * sends a request that would have an effect, and nothing happens. An admitted caller sends bytes that cannot be parsed:
+ * only a caller who passes the gate gets the error that they are malformed.
  */
 import { readdir, readFile, writeFile } from "node:fs/promises";
 import { Agent } from "node:http";
@@ -17,7 +17,7 @@ import { SystemService } from "../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { services } from "../../gen/svc/v1/services.ts";
 import { mapBounded } from "../../src/lib/map-bounded.ts";
-import { mintToken } from "../../src/tokens/token-digest.ts";
+import { mintToken } from "../../src/access/tokens/token-digest.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import {
@@ -58,7 +58,7 @@ function policyOf(method: DescMethod): MethodPolicy {
   return policy;
 }
 
-/** How the gate refuses the caller; `undefined` for one whom it admits. */
+/** The gate's error for the caller; `undefined` if the caller is admitted. */
 function refusalOf(identity: Identity, { access }: MethodPolicy): Required<Outcome> | undefined {
   if (identity === "no token" || identity === "bad token") {
     return { code: "unauthenticated", reason: "unauthenticated", status: 401 };
@@ -73,7 +73,7 @@ function refusalOf(identity: Identity, { access }: MethodPolicy): Required<Outco
   return undefined;
 }
 
-/** Whether it is not for what the caller presents, whoever they are. */
+/** Whether the caller's kind of credential cannot use the method, whoever they are. */
 function isTokenDenied(identity: Identity, access: MethodPolicy["access"]): boolean {
   if (access === "CODE" || identity === "session code")
     return (access === "CODE") !== (identity === "session code");
@@ -81,18 +81,18 @@ function isTokenDenied(identity: Identity, access: MethodPolicy["access"]): bool
   return access === "PRIMARY" && ["access", "root's session", "user's session"].includes(identity);
 }
 
-/** What is said of bytes that are no message. */
+/** The error for bytes that are not a message. */
 const unreadable = { code: "invalid_argument", reason: "invalid_request", status: 400 };
 const hidden = { code: "not_found", reason: "not_found", status: 404 };
 const notOffered = { code: "unimplemented", reason: "not_implemented", status: 501 };
 
-/** Methods about one app, which for others is not there; a filter of a list is no such app. */
+/** Methods about one app, which does not exist for other users; a list's filter does not count. */
 function concernsApp({ parent, input }: DescMethod): boolean {
   if (parent !== AppService && parent !== BackupService) return false;
   return input.fields.some((field) => ["id", "app_id"].includes(field.name) && isRequired(field));
 }
 
-/** All of loopback is one address, and thousands of calls carry no token that is known. */
+/** All of loopback is one address, and thousands of calls have an unknown token. */
 const manyFailures = "[api.limits]\ntoken_failure_budget = 1000000\ntoken_failure_refill_per_sec = 1000000\n";
 
 interface World extends AsyncDisposable {
@@ -100,7 +100,7 @@ interface World extends AsyncDisposable {
   readonly targetOf: (identity: Identity) => Target | Promise<Target>;
   readonly sample: (method: DescMethod) => ReturnType<typeof sampleMessage>;
   readonly capabilities: readonly string[];
-  /** All that a call could have changed. */
+  /** Everything that a call could have changed. */
   readonly snapshot: () => Promise<unknown>;
 }
 
@@ -137,7 +137,7 @@ async function createWorld(): Promise<World> {
     return overTcp((await daemon.tokenClient(SessionService, "connect", code).openSession({})).token);
   };
   const sessions = { root: await session(daemon), user: await session(owner) };
-  // A code lives for 30 seconds, and a user has a hundred at most.
+  // A code is valid for 30 seconds, and a user has a hundred at most.
   let code = { target: Promise.resolve(overTcp(undefined)), untilMs: 0 };
   const codeTarget = (): Promise<Target> => {
     if (performance.now() >= code.untilMs) {
@@ -207,7 +207,7 @@ function titleOf({ method, identity, protocol }: Cell): string {
   return `${method.parent.name}.${method.name} as ${identity} over ${protocol}`;
 }
 
-/** What differs from what was expected, in one line each. */
+/** The differences from the expectation, one line each. */
 async function deviations(
   chosen: readonly Cell[],
   expected: (cell: Cell) => Required<Outcome>,
@@ -226,7 +226,7 @@ async function deviations(
 
 const matrixTest = isRoot ? test : test.skip;
 
-test("the matrix is the whole contract", (t) => {
+test("the matrix covers the complete contract", (t) => {
   t.deepEqual(
     methods.map((method) => `${method.parent.typeName}/${method.name}`).toSorted(),
     Object.keys(methodPolicies).toSorted(),
@@ -234,7 +234,7 @@ test("the matrix is the whole contract", (t) => {
   t.true(cells.length > 1_500, String(cells.length));
 });
 
-matrixTest(`every method by every caller over every protocol${needsRoot}`, async (t) => {
+matrixTest(`every method rejects or admits every caller over every protocol${needsRoot}`, async (t) => {
   await using world = await createWorld();
   const call = async (cell: Cell, isSample: boolean): Promise<Outcome> =>
     rawCall(
@@ -251,7 +251,7 @@ matrixTest(`every method by every caller over every protocol${needsRoot}`, async
   const refused = cells.filter(({ identity, method }) => refusalOf(identity, policyOf(method)) !== undefined);
   const refusal = (cell: Cell): Required<Outcome> =>
     refusalOf(cell.identity, policyOf(cell.method)) ?? unreadable;
-  // Were the gate open, this one would take the machine down.
+  // If the gate were open, this call would reboot the host.
   const isHarmless = ({ method }: Cell): boolean => method !== SystemService.method.rebootSystem;
   assertNone(await deviations(refused, refusal, (cell) => call(cell, isHarmless(cell))), "refused");
   assertNone(

@@ -1,4 +1,6 @@
-/** Alerts of a real daemon: a filesystem that fills, an app that crashes, told to a command and to a server. */
+/**
+ * Alerts of a real daemon: a file system that becomes full, and an app that crashes, sent to a command and to a server.
+ */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -18,14 +20,12 @@ import { freePort, writePackage } from "../support/packages.ts";
 const deadlineMs = 60_000;
 const rootTest = isRoot ? test : test.skip;
 
-rootTest(
-  `a filesystem that fills is told to a command, and that it has room again${needsRoot}`,
-  async (t) => {
-    const dir = await mkdtemp(join(tmpdir(), "svc-alert-"));
-    t.teardown(() => rm(dir, { recursive: true, force: true }));
-    const [disk, told] = [join(dir, "disk"), join(dir, "told")];
-    await mkdir(disk);
-    const config = `
+rootTest(`a full file system and its recovery are sent to a command${needsRoot}`, async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-alert-"));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  const [disk, told] = [join(dir, "disk"), join(dir, "told")];
+  await mkdir(disk);
+  const config = `
 [metrics]
 interval_secs = 1
 [[alerts]]
@@ -36,33 +36,32 @@ above_percent = 80
 for_secs = 1
 command = "echo $SVC_ALERT $SVC_ALERT_STATE: $SVC_ALERT_MESSAGE >> ${told}"
 `;
-    // The daemon alone sees it.
-    const mount = `mount -t tmpfs -o size=8m tmpfs ${disk} && exec "$@"`;
-    await using daemon = await startDaemon({
-      config,
-      launcher: ["unshare", "--mount", "sh", "-c", mount, "sh"],
-    });
-    const file = `/proc/${daemon.pid}/root${disk}/large`;
-    const status = async () => (await daemon.client(DaemonService).getStatus({})).alerts;
-    t.deepEqual(await status(), []);
-    await writeFile(file, Buffer.alloc(7.5 * 1024 * 1024));
-    const said = async () => (await readFile(told, "utf8")).trim().split("\n");
-    await eventually(async () => assert.equal((await said()).length, 1), deadlineMs);
-    const [alert] = await status();
-    t.like(alert, { name: "disk", subject: disk });
-    t.regex(alert?.message ?? "", /is 9\d\.\d % full$/);
-    // Nobody is told twice, by the next daemon either: its disk is another one, with room.
-    await rm(file);
-    await eventually(async () => assert.equal((await said()).length, 2), deadlineMs);
-    t.deepEqual(
-      (await said()).map((line) => line.replace(/:.*/, "")),
-      ["disk firing", "disk resolved"],
-    );
-    t.deepEqual(await status(), []);
-  },
-);
+  // Only the daemon sees it.
+  const mount = `mount -t tmpfs -o size=8m tmpfs ${disk} && exec "$@"`;
+  await using daemon = await startDaemon({
+    config,
+    launcher: ["unshare", "--mount", "sh", "-c", mount, "sh"],
+  });
+  const file = `/proc/${daemon.pid}/root${disk}/large`;
+  const status = async () => (await daemon.client(DaemonService).getStatus({})).alerts;
+  t.deepEqual(await status(), []);
+  await writeFile(file, Buffer.alloc(7.5 * 1024 * 1024));
+  const said = async () => (await readFile(told, "utf8")).trim().split("\n");
+  await eventually(async () => assert.equal((await said()).length, 1), deadlineMs);
+  const [alert] = await status();
+  t.like(alert, { name: "disk", subject: disk });
+  t.regex(alert?.message ?? "", /is 9\d\.\d % full$/);
+  // No alert is sent twice, also not by the next daemon: its disk is a different one, with space.
+  await rm(file);
+  await eventually(async () => assert.equal((await said()).length, 2), deadlineMs);
+  t.deepEqual(
+    (await said()).map((line) => line.replace(/:.*/, "")),
+    ["disk firing", "disk resolved"],
+  );
+  t.deepEqual(await status(), []);
+});
 
-test("a backup that is overdue is told to a command, and that one was made", async (t) => {
+test("an overdue backup and its completion are sent to a command", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-alert-"));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
   const told = join(dir, "told");
@@ -80,7 +79,7 @@ command = "echo $SVC_ALERT $SVC_ALERT_STATE: $SVC_ALERT_MESSAGE >> ${told}"
   await writePackage(join(daemon.dir, "web"), await freePort());
   await daemon.client(AppService).installApp({ spec: join(daemon.dir, "web") });
   const backups = daemon.client(BackupService);
-  // Half a day from now: not while this is tested.
+  // Half a day from now, so that it does not fire during the test.
   const hour = (new Date().getHours() + 12) % 24;
   await backups.setBackupPolicy({ appId: "web", trigger: `${String(hour).padStart(2, "0")}:30`, keep: 2 });
   const status = async () => (await daemon.client(DaemonService).getStatus({})).alerts;
@@ -106,7 +105,7 @@ command = "echo $SVC_ALERT $SVC_ALERT_STATE: $SVC_ALERT_MESSAGE >> ${told}"
   t.deepEqual(await status(), []);
 });
 
-test("an app that crashes is told to a server once, over a restart too, and shows to who may see it", async (t) => {
+test("an app's crash is sent to a server once, also over a restart, and is visible to users who may see the app", async (t) => {
   const bodies: string[] = [];
   const server = createServer((request, response) => {
     let body = "";
@@ -149,7 +148,11 @@ url = "http://127.0.0.1:${port}/"
   );
   if (isRoot) {
     await using other = await daemon.as(2);
-    t.deepEqual((await other.client(DaemonService).getStatus({})).alerts, [], "another's app is not named");
+    t.deepEqual(
+      (await other.client(DaemonService).getStatus({})).alerts,
+      [],
+      "another user's app is not named",
+    );
   }
   await daemon.restart();
   await apps.stopApp({ id: "web" });

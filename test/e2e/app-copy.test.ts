@@ -1,4 +1,4 @@
-/** An app with its data from one node to another: two daemons with stores of their own. */
+/** Copying an app with its data between two nodes: two daemons with their own stores. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -41,10 +41,11 @@ sshTest(`an app is copied from one node to another, over ssh, with its data${nee
 
   const plan = await svc("app", "copy", "web", "--to", "attic", "--dry-run");
   t.is(plan.exitCode, 0, plan.stderr);
-  t.regex(plan.stdout, /^web would be copied to attic \(.* are free there\)$/m);
+  t.regex(plan.stdout, /^web would be copied to attic \(.* are free there\); its owner there is root$/m);
   t.deepEqual((await there.client(AppService).listApps({})).apps, []);
 
-  const copied = await svc("app", "copy", "web", "--to", "attic");
+  const accepts = "--accept-permissions";
+  const copied = await svc("app", "copy", "web", "--to", "attic", accepts);
   t.is(copied.exitCode, 0, copied.stderr);
   t.regex(copied.stdout, /^Copied web to attic as web \(.*\)\. Start it: svc -N attic app start web$/m);
   t.is((await apps.getApp({ id: "web" })).state, "RUNNING");
@@ -53,7 +54,7 @@ sshTest(`an app is copied from one node to another, over ssh, with its data${nee
   const { values } = await there.client(AppService).getAppSettings({ id: "web" });
   t.is(values?.["greeting"], "moin");
 
-  const again = await svc("app", "copy", "web", "--to", "attic", "--json");
+  const again = await svc("app", "copy", "web", "--to", "attic", "--json", accepts);
   t.is(again.exitCode, 0, again.stderr);
   t.like(JSON.parse(again.stdout), { id: "web-2", node: "attic" });
   for (const daemon of [here, there]) {
@@ -62,11 +63,11 @@ sshTest(`an app is copied from one node to another, over ssh, with its data${nee
   }
   t.regex(
     (await svc("app", "copy", "web", "--to", "near")).stderr,
-    /web is on near already; .* svc app clone web/,
+    /web is already on near; .* svc app clone web/,
   );
   t.regex(
     (await svc("app", "copy", "web", "--to", "nobody")).stderr,
-    /no node "nobody"; see what there is with: svc node list/,
+    /no node "nobody"; list them with: svc node list/,
   );
   t.is((await svc("app", "copy", "nope", "--to", "attic")).exitCode, 3);
 

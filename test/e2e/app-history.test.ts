@@ -1,4 +1,4 @@
-/** What apps used over time, seen by their owners alone, and the same for Prometheus. */
+/** The resource usage of apps over time, visible only to their owners, and in Prometheus format. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { timestampMs } from "@bufbuild/protobuf/wkt";
@@ -14,7 +14,7 @@ const config = "[metrics]\ninterval_secs = 1\napp_interval_secs = 1\n";
 const deadlineMs = 60_000;
 const [userUid, otherUid] = [1, 2];
 
-test("what an app used is kept, in order, over a restart of the daemon, and as one sample for a longer time", async (t) => {
+test("an app's usage is stored in order, over a restart of the daemon, and aggregated for longer times", async (t) => {
   await using daemon = await startDaemon({ config });
   const dir = join(daemon.dir, "web");
   await writePackage(dir, await freePort());
@@ -42,11 +42,11 @@ test("what an app used is kept, in order, over a restart of the daemon, and as o
   }
   const { samples: long, intervalSecs } = await apps.getAppStatsHistory({ id: "web", step: 86_400 });
   t.is(intervalSecs, 86_400);
-  t.true(long.length >= 1 && long.length <= 2, "a day or, about midnight, two");
+  t.true(long.length >= 1 && long.length <= 2, "one day, or two around midnight");
   t.like(await errorOf(apps.getAppStatsHistory({ id: "web", limit: 0 })), { code: "InvalidArgument" });
 });
 
-rootTest(`an app's past is its owner's, and ends with it${needsRoot}`, async (t) => {
+rootTest(`an app's history belongs to its owner and is removed with the app${needsRoot}`, async (t) => {
   await using daemon = await startDaemon({ config });
   const dir = join(daemon.dir, "web");
   await writePackage(dir, await freePort());
@@ -61,5 +61,5 @@ rootTest(`an app's past is its owner's, and ends with it${needsRoot}`, async (t)
   t.true((await history(daemon.client(AppService))).length >= 2, "root sees everything");
   await own.removeApp({ id: "web" });
   await other.client(AppService).installApp({ spec: dir });
-  t.deepEqual(await history(other.client(AppService)), [], "a later app of the id has no past");
+  t.deepEqual(await history(other.client(AppService)), [], "a later app with the same ID has no history");
 });

@@ -1,4 +1,4 @@
-/** `svc app image` and `svc app repull`, by a user of no group, over a registry that asks for a password. */
+/** `svc app image` and `svc app repull`, by a user without groups, with a registry that requires a password. */
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -17,7 +17,7 @@ const nobody = 65_534;
 const engineNow = sharedEngine();
 
 dockerTest(
-  `an image is fresh, then outdated, then pulled again, with the user's own credential${needsDocker}`,
+  `an image is current, then outdated, then pulled again, with the user's own credential${needsDocker}`,
   async (t) => {
     const engine = engineNow();
     const registry = await engine.registry(registryUser);
@@ -39,7 +39,7 @@ dockerTest(
       const { stdout } = await promisify(execFile)("setpriv", [...argv, ...args, ...socket], options);
       return stdout;
     };
-    t.like(await errorOf(apps.installApp({ spec: dir })), { code: "FailedPrecondition" }, "no password yet");
+    t.like(await errorOf(apps.installApp({ spec: dir })), { code: "NotFound" }, "no password yet");
 
     await user.client(CredentialService).upsertCredential({
       name: "registry",
@@ -51,15 +51,15 @@ dockerTest(
     await apps.installApp({ spec: dir });
     await apps.startApp({ id: "web" });
     t.regex(await svc("app", "image", "web", "--check"), /Freshness: +current/);
-    t.is(await svc("app", "repull", "web"), "web has the newest image already\n");
+    t.is(await svc("app", "repull", "web"), "web already has the newest image\n");
 
     await engine.images.build(tag, { labels: { n: "2" } });
     await engine.images.push(tag, registryUser);
-    // Whoever pushed is elsewhere: the engine here still has the old one under the name.
+    // Pushed from another host: the engine here still has the old one under the name.
     await engine.images.remove(tag);
     t.regex(await svc("app", "image", "web", "--check"), /Freshness: +(outdated|unknown)/);
     const before = (await apps.getApp({ id: "web" })).startedAt;
-    t.is(await svc("app", "repull", "web"), "web has a new image and was restarted on it\n");
+    t.is(await svc("app", "repull", "web"), "web has a new image and was restarted with it\n");
     t.regex(await svc("app", "image", "web", "--check"), /Freshness: +current/);
     const after = await apps.getApp({ id: "web" });
     t.is(after.state, "RUNNING");
@@ -69,7 +69,7 @@ dockerTest(
       const all = (await engine.request("GET", `/images/json?filters=${filters}`)).expect(200);
       return (all as { Id: string }[]).map(({ Id }) => Id);
     };
-    t.deepEqual(await labelled("n=1"), [], "what it ran on before is gone");
+    t.deepEqual(await labelled("n=1"), [], "the previous image is gone");
 
     const [good = ""] = await labelled("n=2");
     await engine.images.tag(good, "test/kept:1");
@@ -80,16 +80,16 @@ dockerTest(
     await engine.images.remove("test/kept:1");
     const failure = await errorOf(apps.repullApp({ id: "web" }));
     t.like(failure, { reason: "start_failed" });
-    t.regex(failure.message, /exit code 3; it runs on its image before again/);
+    t.regex(failure.message, /exited with code 3; it runs on its image before again/);
     t.is((await apps.getApp({ id: "web" })).state, "RUNNING");
     t.deepEqual(await labelled("n=2"), [good]);
-    t.deepEqual(await labelled("n=3"), [], "nor does the image stay that did not start");
+    t.deepEqual(await labelled("n=3"), [], "the image that failed to start is gone, too");
     await apps.removeApp({ id: "web" });
   },
 );
 
 composeTest(
-  `a project leaves nothing of its images before, and goes back to them when its services do not come up on the new ones${needsCompose}`,
+  `a repull of a project removes the previous images, and returns to them if its services fail to start on the new ones${needsCompose}`,
   async (t) => {
     const engine = engineNow();
     const registry = await engine.registry();
@@ -115,7 +115,7 @@ composeTest(
     };
 
     const good = await push({ labels: { part: "2" } });
-    // Whoever pushed is elsewhere: the engine here still has the old one under the name.
+    // Pushed from another host: the engine here still has the old one under the name.
     await engine.images.tag(first, tag);
     t.like(await apps.repullApp({ id: "parts" }), { changed: true, restarted: true });
     t.deepEqual(await labelled("/images/json?", "part=1"), []);

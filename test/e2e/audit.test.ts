@@ -1,4 +1,4 @@
-/** Who changed what, on a real daemon: every transport, every kind of caller, the command line too, and no secret anywhere. */
+/** Audit records of a real daemon: every transport, every kind of caller, the CLI, and no secrets. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -14,12 +14,12 @@ import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, protocols, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
-import { eventually } from "../support/eventually.ts";
+import { eventually, nextEvent } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 import { asUserWithoutSvc } from "../support/without-svc.ts";
 
-/** What a test does is recorded in full before it ends: the next one's records follow on that. */
+/** All calls of a test are recorded before it ends, so that the next test's records follow. */
 const emptyDaemon = sharedDaemon();
 
 /** The number of the last record. */
@@ -28,7 +28,7 @@ async function lastSeq(daemon: TestDaemon): Promise<bigint> {
   return records[0]?.seq ?? 0n;
 }
 
-/** The records behind that number, oldest first, once there are as many. */
+/** The records after that number, oldest first, once there are at least `count`. */
 async function auditOf(daemon: TestDaemon, count: number, after = 0n): Promise<AuditRecord[]> {
   return eventually(async () => {
     const { records } = await daemon.client(AuditService).listAudit({});
@@ -46,11 +46,11 @@ async function svc(daemon: TestDaemon, ...args: string[]) {
   const output = { out: "", err: "" };
   child.stdout.on("data", (chunk) => (output.out += String(chunk)));
   child.stderr.on("data", (chunk) => (output.err += String(chunk)));
-  const [code] = (await once(child, "close")) as [number | null];
+  const [code] = (await nextEvent(child, "close")) as [number | null];
   return { code, ...output };
 }
 
-test("a changing call over each protocol is one record, done or refused; reading is none", async (t) => {
+test("a changing call over each protocol is one record, successful or denied; reading is not recorded", async (t) => {
   const daemon = await emptyDaemon();
   const before = await lastSeq(daemon);
   for (const protocol of protocols) {
@@ -78,7 +78,7 @@ test("a changing call over each protocol is one record, done or refused; reading
   t.like(await daemon.client(AuditService).verifyAudit({}), { valid: true, problem: "" });
 });
 
-test("callers are told apart: peer, tokens by their digest, who may not", async (t) => {
+test("callers are recorded distinctly: peers, tokens by their digest, and denied ones", async (t) => {
   const daemon = await emptyDaemon();
   const before = await lastSeq(daemon);
   await daemon.tokenClient(TokenService).issueAccessToken({ label: "robot" });
@@ -101,7 +101,7 @@ test("callers are told apart: peer, tokens by their digest, who may not", async 
 
 const rootTest = isRoot ? test : test.skip;
 rootTest(
-  `another user's refused calls are theirs, and reading the trail is root's${needsRoot}`,
+  `another user's denied calls are recorded as theirs, and only root reads the trail${needsRoot}`,
   async (t) => {
     const daemon = await emptyDaemon();
     const before = await lastSeq(daemon);
@@ -125,7 +125,7 @@ rootTest(
   },
 );
 
-test("no secret and no body reaches the trail, the log or the database", async (t) => {
+test("no secret and no body appears in the trail, the log or the database", async (t) => {
   const daemon = await emptyDaemon();
   const before = await lastSeq(daemon);
   const canary = "canary-3f1e9b";
@@ -151,7 +151,7 @@ test("no secret and no body reaches the trail, the log or the database", async (
   for (const secret of [daemon.token, token]) t.false(daemon.log().includes(secret), "a token is in the log");
 });
 
-test("the trail survives a crash of the daemon, and goes on after it", async (t) => {
+test("the trail survives a crash of the daemon, and continues after it", async (t) => {
   const daemon = await emptyDaemon();
   const before = await lastSeq(daemon);
   await errorOf(daemon.client(AppService).stopApp({ id: "first" }));
@@ -170,7 +170,7 @@ test("the trail survives a crash of the daemon, and goes on after it", async (t)
   t.like(await daemon.client(AuditService).verifyAudit({}), { valid: true, records: before + 2n });
 });
 
-test("svc audit shows it, verifies it, and keeps the terminal safe", async (t) => {
+test("svc audit shows and verifies it, and escapes control characters", async (t) => {
   await using daemon = await startDaemon();
   await errorOf(daemon.client(AppService).stopApp({ id: "web" }));
   await errorOf(daemon.client(AppService).installApp({ spec: "evil\u001b[2J\u202e" }));
@@ -196,7 +196,7 @@ test("svc audit shows it, verifies it, and keeps the terminal safe", async (t) =
   t.regex(broken.out, /record 1 is not what was written/);
 });
 
-/** A home of a regular user, whose commands find no daemon. */
+/** The home of a regular user, whose commands find no daemon. */
 async function createHome() {
   const dir = await mkdtemp(join(tmpdir(), "svc-home-"));
   await chmod(dir, 0o777);
@@ -226,7 +226,7 @@ async function createHome() {
   return { dir, begin, records, [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true }) };
 }
 
-test("a command that works without a daemon leaves its record too", async (t) => {
+test("a command without a daemon is recorded, too", async (t) => {
   await using home = await createHome();
   t.is((await home.begin("app", "stop", "missing").ended).code, 3);
   const records = await home.records();
@@ -241,13 +241,13 @@ test("a command that works without a daemon leaves its record too", async (t) =>
   });
 });
 
-test("a command that is interrupted without a daemon leaves its record, and says that alone", async (t) => {
+test("an interrupted command without a daemon is recorded, and reports only that", async (t) => {
   await using home = await createHome();
   const files = join(home.dir, "files");
   await mkdir(files);
   await chmod(files, 0o777);
   const { child, ended } = home.begin("file", "put", "-", join(files, "file"));
-  // So much is taken once the call reads it.
+  // This much is transferred once the call reads it.
   await new Promise((resolve) => child.stdin.write(Buffer.alloc(4 * 1024 * 1024), resolve));
   child.kill("SIGINT");
   t.deepEqual(await ended, { code: 130, output: "svc: the call was canceled\n" });
@@ -255,7 +255,7 @@ test("a command that is interrupted without a daemon leaves its record, and says
   t.like(await home.records(), [{ method: "svc.v1.FileService/WriteFile", result: "canceled" }]);
 });
 
-test("a flood of strangers is a few records that tell its size, and the metrics count each try", async (t) => {
+test("a flood of unknown callers results in a few records with its size, and the metrics count each attempt", async (t) => {
   const daemon = await emptyDaemon();
   const before = await lastSeq(daemon);
   await errorOf(daemon.client(AppService).stopApp({ id: "missing" }));
@@ -295,7 +295,7 @@ test("a flood of strangers is a few records that tell its size, and the metrics 
   t.is(
     records.reduce((sum, { attempts }) => sum + attempts, 0),
     tries,
-    "stopping tells what was counted",
+    "stopping records the counts",
   );
   t.like(await daemon.client(AuditService).verifyAudit({}), { valid: true });
 });

@@ -1,4 +1,4 @@
-/** The lines of the guide about backups, as a new user would type them. */
+/** The commands of the guide about backups, as a new user would type them. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { appendFile, cp, mkdir, readFile, rm, writeFile } from "node:fs/promises";
@@ -27,7 +27,7 @@ interface Ended {
   err: string;
 }
 
-/** In a shell, in the daemon's directory. What asks first is told that it may. */
+/** In a shell in the daemon's directory. Questions are confirmed. */
 function type(daemon: TestDaemon, line: string): Promise<Ended> {
   const asks = /^svc (?:backup restore|app remove) /.test(line) ? " --yes" : "";
   const script = `svc() { "${process.execPath}" "${main}" "$@" --socket "${daemon.socketPath}"; }\n`;
@@ -40,7 +40,7 @@ function type(daemon: TestDaemon, line: string): Promise<Ended> {
   });
 }
 
-/** As a calendar program of Ada's, who is in the guide. */
+/** Acts like a calendar client of Ada, who is in the guide. */
 function calendar(port: number, method: string, path: string, body?: string): Promise<Response> {
   const headers = { authorization: `Basic ${Buffer.from("ada:secret").toString("base64")}` };
   return fetch(`http://127.0.0.1:${port}/ada/${path}`, { method, headers, ...(body && { body }) });
@@ -58,18 +58,18 @@ END:VEVENT
 END:VCALENDAR
 `.replaceAll("\n", "\r\n");
 
-/** What a version does that comes up well and should not have come. */
+/** A faulty version that starts successfully. */
 const spoiling = `
 import { writeFileSync } from "node:fs";
 writeFileSync(process.env.SVC_DATA_DIR + "/notes.txt", "eaten");
 `;
 
-test("the guide's tour of backups works as it is written", async (t) => {
+test("the guide's tour of backups works as written", async (t) => {
   await using stack = new AsyncDisposableStack();
   const server = hasS3Server ? stack.use(await startS3Server()) : undefined;
   await using daemon = await startDaemon();
   const apps = daemon.client(AppService);
-  // Of its own: it gets a version that nobody should have.
+  // A separate package: it gets a faulty version.
   const spec = join(daemon.dir, "hello");
   await cp(join(root, "examples/hello"), spec, { recursive: true });
   const { directory, version } = await apps.installApp({ spec, settings: { port: await freePort() } });
@@ -88,15 +88,15 @@ test("the guide's tour of backups works as it is written", async (t) => {
   for (const line of lines) {
     const needsServer = /\bfar\b/.test(line);
     if (needsServer && server === undefined) {
-      t.log(`left out, because there is no S3 server: ${line}`);
+      t.log(`skipped without an S3 server: ${line}`);
       continue;
     }
     if (/\bradicale\b/.test(line) && !hasCalendar) {
-      t.log(`left out, because Radicale or an S3 server is missing: ${line}`);
+      t.log(`skipped without Radicale or an S3 server: ${line}`);
       continue;
     }
     if (/\bvault\b/.test(line) && !hasAge) {
-      t.log(`left out, because there is no age: ${line}`);
+      t.log(`skipped without age: ${line}`);
       continue;
     }
     if (line.includes("--paths data/notes.txt")) await rm(notes);

@@ -1,4 +1,4 @@
-/** Builds keep to their app, and what they make works in a copy, too. */
+/** Builds do not affect anything outside of their app, and their results also work in a copy. */
 import { execFile } from "node:child_process";
 import { chmod, mkdir, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { createRequire } from "node:module";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { systemDirs } from "../../src/identity/launch.ts";
+import { systemDirs } from "../../src/run-as/launch.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { eventually } from "../support/eventually.ts";
@@ -31,7 +31,7 @@ async function writeManifest(dir: string, { exec, build, more = "" }: Package): 
 
 test("npm and git in a build find no project above the app", async (t) => {
   const daemon = await emptyDaemon();
-  // The store lies in somebody's project, as that of a checkout of svc does.
+  // The store is inside of another project, such as a checkout of svc.
   const project = `${JSON.stringify({ name: "above", version: "1.0.0" })}\n`;
   await writeFile(join(daemon.dir, "package.json"), project);
   await run("git", ["init", "--quiet", daemon.dir]);
@@ -61,7 +61,7 @@ test("npm and git in a build find no project above the app", async (t) => {
   await apps.removeApp({ id: "web" });
 });
 
-test("npm in a build goes by what the host says for all, such as which certificates count", async (t) => {
+test("npm in a build uses the host's global settings, such as trusted certificates", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-npm-"));
   t.teardown(() => rm(dir, { recursive: true }));
   await chmod(dir, 0o755);
@@ -92,7 +92,7 @@ for (const { above, isTaken } of [
     const daemon = await emptyDaemon();
     const project = `{ "name": "above", "version": "1.0.0", "workspaces": ${workspaces} }\n`;
     await writeFile(join(daemon.dir, "package.json"), project);
-    // npm takes nothing below a node_modules for a workspace.
+    // npm ignores workspaces below a node_modules directory.
     const dir = join(daemon.dir, "package", "node_modules", "web");
     await writeManifest(dir, {
       exec: ["sleep", "3600"],
@@ -117,10 +117,7 @@ for (const { above, isTaken } of [
     } else {
       await install;
       const repo = join(daemon.storeDir, "apps", "web", "repo");
-      t.true(
-        (await readdir(join(repo, "node_modules"))).includes("part"),
-        "a workspace of its own is linked",
-      );
+      t.true((await readdir(join(repo, "node_modules"))).includes("part"), "its own workspace is linked");
       await apps.removeApp({ id: "web" });
     }
     t.deepEqual(await readdir(daemon.dir), before, "nothing was added to the project");
@@ -141,7 +138,7 @@ for (const { yarn, has, refuses } of [
   { yarn: "yarn 4", has: ofItsOwn, refuses: false },
 ] as const) {
   const what = `${"workspaces" in has ? "with" : "without"} workspaces of its own`;
-  test(`${yarn} in a checkout ${what}, below a project that takes it in, ${refuses ? "refuses, and it is said why" : "stays in it"}`, async (t) => {
+  test(`${yarn} in a checkout ${what}, below a project that includes it, ${refuses ? "fails with the reason" : "stays in it"}`, async (t) => {
     const daemon = await emptyDaemon();
     const project = '{ "name": "above", "version": "1.0.0", "private": true, "workspaces": ["**"] }\n';
     await writeFile(join(daemon.dir, "package.json"), project);
@@ -177,7 +174,7 @@ for (const { yarn, has, refuses } of [
   });
 }
 
-test("a step below a project that takes the checkout in leaves nothing of what keeps yarn in", async (t) => {
+test("a step below a project that includes the checkout leaves no files that confine yarn", async (t) => {
   const daemon = await emptyDaemon();
   await writeFile(join(daemon.dir, "package.json"), '{ "name": "above", "workspaces": ["**"] }');
   const dir = join(daemon.dir, "package");
@@ -190,7 +187,7 @@ test("a step below a project that takes the checkout in leaves nothing of what k
   await apps.removeApp({ id: "web" });
 });
 
-test("a build without npm leaves nothing of what keeps npm in", async (t) => {
+test("a build without npm leaves no files that confine npm", async (t) => {
   const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writeManifest(dir, { exec: ["sleep", "3600"], build: [{ exec: ["touch", "built"] }] });
@@ -202,11 +199,11 @@ test("a build without npm leaves nothing of what keeps npm in", async (t) => {
 });
 
 const venv = ["python3", "-m", "venv", "--without-pip", "env"];
-/** As pip writes the programs of what it installs: with the path of the environment in their first line. */
+/** As pip writes the programs it installs: with the environment's path in their first line. */
 const program = `printf '#!%s/env/bin/python\\nimport sys, time\\nprint(sys.prefix, flush=True)\\ntime.sleep(3600)\\n' "$PWD" > env/bin/app
 chmod +x env/bin/app`;
 
-test("a clone makes virtual environments anew, and runs when its source is gone", async (t) => {
+test("a clone rebuilds virtual environments, and runs after its source is removed", async (t) => {
   const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writeManifest(dir, {
@@ -232,7 +229,7 @@ for (const { says, more, builds, isAnew } of [
   { says: "rebuild", more: "clone: rebuild", builds: "a path", isAnew: true },
   { says: "copy", more: "clone: copy", builds: "a virtual environment", isAnew: false },
 ]) {
-  test(`where a build makes ${builds} and the manifest says ${says} of clones, it is ${isAnew ? "built anew" : "copied"}`, async (t) => {
+  test(`a clone with ${builds} and clone setting ${says} is ${isAnew ? "rebuilt" : "copied"}`, async (t) => {
     const daemon = await emptyDaemon();
     const dir = join(daemon.dir, "package");
     const makeVenv = builds === "a path" ? [] : [{ exec: venv }];
@@ -245,7 +242,7 @@ for (const { says, more, builds, isAnew } of [
     const builtAt = await readFile(join(at("web-2"), "built-at"), "utf8");
     t.is(builtAt, `${at(isAnew ? "web-2" : "web")}\n`);
     const found = await readFile(join(at("web-2"), "found"), "utf8");
-    t.is(found, isAnew && builds === "a path" ? "env/mark\n" : "", "no environment is made over another");
+    t.is(found, isAnew && builds === "a path" ? "env/mark\n" : "", "no environment is created over another");
     for (const id of ["web", "web-2"]) await apps.removeApp({ id });
   });
 }

@@ -1,4 +1,4 @@
-/** `start`, `restart` and `install --start` say that an app runs when it is up, and fail when it is not. */
+/** `start`, `restart` and `install --start` report that an app runs once it is healthy, and fail if it is not. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { writeFile } from "node:fs/promises";
@@ -11,7 +11,7 @@ import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 
-/** It is ill until there is a file `ready`; told to, it ends instead of a later answer. */
+/** It is unhealthy until the file `ready` exists; on request, it exits instead of its second response. */
 const server = `
 import { existsSync } from "node:fs";
 import { createServer } from "node:http";
@@ -52,7 +52,7 @@ interface Run {
   readonly err: string;
 }
 
-/** @param during what is to be done when it says that it waits */
+/** @param during called when the command reports that it waits */
 async function svc(
   { socketPath }: TestDaemon,
   args: readonly string[],
@@ -80,7 +80,7 @@ for (const [name, id, args] of [
   ["restart", "late-b", ["app", "restart", "late-b"]],
   ["install --start", "late-c", ["install", "--start"]],
 ] as const) {
-  test(`${name} says what it waits for, and returns when the app is healthy`, async (t) => {
+  test(`${name} prints what it waits for, and returns when the app is healthy`, async (t) => {
     const daemon = sharedDaemon();
     const apps = daemon.client(AppService);
     const spec = await packageIn(daemon, id);
@@ -97,17 +97,17 @@ for (const [name, id, args] of [
   });
 }
 
-test("with --no-wait nobody waits", async (t) => {
+test("--no-wait returns at once", async (t) => {
   const daemon = sharedDaemon();
   const apps = daemon.client(AppService);
   await apps.installApp({ spec: await packageIn(daemon, "unasked") });
   const run = await svc(daemon, ["app", "start", "unasked", "--no-wait"]);
   t.like(run, { code: 0, err: "" });
-  t.regex(run.out, /^unasked is RUNNING \(starting\) on port/);
+  t.regex(run.out, /^unasked is STARTING on port/);
   await apps.removeApp({ id: "unasked" });
 });
 
-test("an app that does not stay up is a failure, shows as one, and takes new settings with the next start", async (t) => {
+test("an app that does not stay up fails the command, is shown as failed, and uses new settings at the next start", async (t) => {
   await using daemon = await startDaemon();
   const apps = daemon.client(AppService);
   const spec = await packageIn(daemon, "web");
@@ -122,16 +122,16 @@ test("an app that does not stay up is a failure, shows as one, and takes new set
     await svc(daemon, ["ls"]),
     await svc(daemon, ["app", "info", "web"]),
   ];
-  t.regex(list, /STARTING \(in \d+m/, "the time counts down");
+  t.regex(list, /STARTING \(in \d+m/, "the countdown decreases");
   const waiting = await apps.getApp({ id: "web" });
   t.regex(waiting.endedReason ?? "", /^it exited with code 3$/);
   t.true(waiting.stateReason.endsWith(`: ${waiting.endedReason}`));
   t.regex(info, /State: +STARTING \(in \d+m[^]*Reason: +BACKOFF after/);
-  const upgraded = await svc(daemon, ["upgrade", "--all"]);
+  const upgraded = await svc(daemon, ["upgrade", "--all", "--no-restart"]);
   t.like(upgraded, { code: 0, out: "" });
   t.regex(
     upgraded.err,
-    /^Passed over web, which is STARTING \(in .*\): BACKOFF after .*svc app stop web, or pass --restart\n$/,
+    /^Skipped web, which is STARTING \(in .*\): BACKOFF after .*: omit --no-restart to upgrade it\n$/,
   );
 
   await apps.updateAppSettings({ id: "web", values: { greeting: "well" } });
@@ -147,7 +147,7 @@ test("an app that does not stay up is a failure, shows as one, and takes new set
   await apps.removeApp({ id: "web" });
 });
 
-test("an app that turns unhealthy is a failure, with what its check said last", async (t) => {
+test("an app that becomes unhealthy fails the command, with the last error of its check", async (t) => {
   const daemon = sharedDaemon();
   const apps = daemon.client(AppService);
   await apps.installApp({ spec: await packageIn(daemon, "ill", "1s") });
@@ -155,14 +155,14 @@ test("an app that turns unhealthy is a failure, with what its check said last", 
   t.is(run.code, 5, run.err);
   t.regex(
     run.err,
-    /app "ill" did not come up: its health check fails: GET \/healthz is answered with 503; see what/,
+    /app "ill" did not come up: its health check fails: GET \/healthz returned status 503; see what/,
   );
   const { out } = await svc(daemon, ["app", "info", "ill"]);
-  t.regex(out, /State: +RUNNING \(unhealthy\)\n[^]*Health: +unhealthy: GET \/healthz is answered with 503\n/);
+  t.regex(out, /State: +UNHEALTHY\n[^]*Health: +unhealthy: GET \/healthz returned status 503\n/);
   await apps.removeApp({ id: "ill" });
 });
 
-test("an app that was killed and started again shows how often", async (t) => {
+test("an app that was killed and restarted shows its number of restarts", async (t) => {
   const daemon = sharedDaemon();
   const apps = daemon.client(AppService);
   const path = join(daemon.dir, "again");
@@ -180,7 +180,7 @@ test("an app that was killed and started again shows how often", async (t) => {
   await apps.removeApp({ id: "again" });
 });
 
-test("the RPC waits for nothing where there is nothing to wait for", async (t) => {
+test("the RPC returns at once if there is nothing to wait for", async (t) => {
   const daemon = sharedDaemon();
   const apps = daemon.client(AppService);
   const path = join(daemon.dir, "plain");

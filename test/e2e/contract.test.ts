@@ -1,4 +1,7 @@
-/** What the contract promises of every resource: absent is absent, what was read can be written back, ids are names. */
+/**
+ * Promises of the contract for every resource: absent values are omitted, resources can be written back as read, IDs
+ * are names.
+ */
 import { once } from "node:events";
 import { connect as connectHttp2 } from "node:http2";
 import { connect as connectSocket } from "node:net";
@@ -15,6 +18,7 @@ import { protocols, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+import { runSvc } from "../cli/support/run-svc.ts";
 import { sendRest } from "../support/rest-transport.ts";
 
 type Json = Record<string, unknown>;
@@ -36,17 +40,28 @@ async function send(
   return [answer.status, JSON.parse(answer.text) as Json];
 }
 
-test("REST leaves out what is absent", async (t) => {
+test("REST omits absent values", async (t) => {
   const daemon = await emptyDaemon();
   await send(daemon, "PUT", "/v1/schedules/a", reboot);
   const [, job] = await send(daemon, "GET", "/v1/schedules/a");
   t.false("managed_by" in job);
   t.deepEqual(job["action"], { type: "node_reboot", storages: [], headers: {} });
-  t.is(job["skipped"], 0, "a zero that means something is there");
+  t.is(job["skipped"], 0, "a meaningful zero is included");
   const [, refused] = await send(daemon, "PUT", "/v1/schedules/managed/platform", {
     schedules: [{ id: "a", ...reboot }],
   });
   t.deepEqual(refused["job_owned"], { ids: ["a"] });
+});
+
+test("the image of a process app is an empty object, over REST and in the CLI", async (t) => {
+  const daemon = await emptyDaemon();
+  const dir = join(daemon.dir, "imageless");
+  await writePackage(dir, await freePort(), { id: "imageless" });
+  await daemon.client(AppService).installApp({ spec: dir });
+  t.deepEqual(await send(daemon, "GET", "/v1/apps/imageless/image"), [200, {}]);
+  const svc = (...args: string[]) => runSvc([...args, "--socket", daemon.socketPath]);
+  t.deepEqual(JSON.parse((await svc("app", "image", "imageless", "--json")).stdout), {});
+  t.is((await svc("app", "image", "imageless")).exitCode, 0);
 });
 
 test("a schedule is written back over REST as it was read, by its owner and by root", async (t) => {
@@ -61,7 +76,7 @@ test("a schedule is written back over REST as it was read, by its owner and by r
   });
   t.deepEqual(await send(daemon, "PUT", "/v1/schedules/a", read), [200, read]);
   const strange = { ...read, last_run: "?", skips: [{ reason: "eclipse" }], next_run_unix: {}, skipped: -1 };
-  t.deepEqual(await send(daemon, "PUT", "/v1/schedules/a", strange), [200, read], "whatever they hold");
+  t.deepEqual(await send(daemon, "PUT", "/v1/schedules/a", strange), [200, read], "whatever they contain");
 
   const [, list] = await send(daemon, "PUT", "/v1/schedules/managed/platform", {
     schedules: [{ id: "p", ...echo }],
@@ -86,8 +101,8 @@ for (const protocol of protocols) {
     } = await schedules.upsertSchedule({
       id: "a",
       ...echo,
-      skips: [{ reason: "no word of ours", count: 1 }],
-      lastRun: { status: "no word of ours" },
+      skips: [{ reason: "not one of svc's values", count: 1 }],
+      lastRun: { status: "not one of svc's values" },
     });
     t.like(await schedules.upsertSchedule({ ...job, skips: [] }), {
       id: "a",
@@ -115,7 +130,7 @@ for (const protocol of protocols) {
     t.like(await credentials.upsertCredential(credential), kept);
   });
 
-  test(`ids are no names of directories, over ${protocol}`, async (t) => {
+  test(`directory names are not valid IDs, over ${protocol}`, async (t) => {
     const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, protocol);
     const credentials = daemon.client(CredentialService, protocol);
@@ -135,7 +150,7 @@ for (const protocol of protocols) {
       t.is((await schedules.upsertSchedule({ id, ...echo })).id, id);
   });
 
-  test(`a job of an app that is not there is refused, but for a platform's, over ${protocol}`, async (t) => {
+  test(`a job of a missing app is rejected, except a platform's, over ${protocol}`, async (t) => {
     const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, protocol);
     const start = { trigger: yearly, action: { type: "app_start", app: "web" } };
@@ -165,13 +180,13 @@ for (const protocol of protocols) {
       [],
     );
     await apps.removeApp({ id: "web" });
-    // Somebody's job must be theirs to change, whatever became of its app.
+    // A user must be able to change their job after its app was removed.
     const mine = await schedules.upsertSchedule({ id: "mine", ...start, comment: "later" });
     t.deepEqual([mine.comment, mine.warnings], ["later", ['no app "web"']]);
   });
 }
 
-test("a push that does not say its jobs removes none", async (t) => {
+test("a push without a job list removes none", async (t) => {
   const daemon = await emptyDaemon();
   const path = "/v1/schedules/managed/platform";
   await send(daemon, "PUT", path, { schedules: [{ id: "p", ...echo }] });
@@ -179,7 +194,7 @@ test("a push that does not say its jobs removes none", async (t) => {
     const [status, { error, reason }] = await send(daemon, "PUT", path, body);
     t.deepEqual(
       [status, reason, error],
-      [400, "invalid_request", "schedules is required; an empty list is one, too"],
+      [400, "invalid_request", "schedules is required; it may be an empty list"],
     );
   }
   t.is(((await send(daemon, "GET", "/v1/schedules"))[1]["schedules"] as Json[]).length, 1);
@@ -187,7 +202,7 @@ test("a push that does not say its jobs removes none", async (t) => {
   t.deepEqual((await send(daemon, "GET", "/v1/schedules"))[1]["schedules"], []);
 });
 
-test("an error's sentence begins with what is wrong", async (t) => {
+test("an error message starts with what is wrong", async (t) => {
   const daemon = await emptyDaemon();
   const put = async (body: string): Promise<unknown> => {
     const { text } = await sendRest({ socketPath: daemon.socketPath }, "PUT", "/v1/schedules/a", body);
@@ -199,7 +214,7 @@ test("an error's sentence begins with what is wrong", async (t) => {
   t.regex(String(await put("{")), /^the body is not JSON: /);
 });
 
-test("gRPC says its message escaped as the protocol needs, and no more", async (t) => {
+test("gRPC escapes its message as the protocol requires, and nothing more", async (t) => {
   const daemon = await emptyDaemon();
   const session = connectHttp2("http://localhost", {
     createConnection: () => connectSocket(daemon.socketPath),
@@ -211,7 +226,7 @@ test("gRPC says its message escaped as the protocol needs, and no more", async (
     return Buffer.concat([head, bytes]);
   };
   for (const [way, path, body, headers] of [
-    ["by the short way", "GetSchedule", framed(message, 0), {}],
+    ["on the fast path", "GetSchedule", framed(message, 0), {}],
     ["by Connect's", "GetSchedule", framed(gzipSync(message), 1), { "grpc-encoding": "gzip" }],
     ["of a stream", "FollowScheduleRuns", framed(message, 0), {}],
   ] as const) {

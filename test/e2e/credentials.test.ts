@@ -1,4 +1,4 @@
-/** Private git hosts: who may show what to whom, and what is never shown to anybody. */
+/** Private git hosts: which credentials each user may use, and which values are never returned. */
 import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -17,7 +17,7 @@ const login = { username: "me", password };
 const nobody = 65_534;
 const emptyDaemon = sharedDaemon({ config: '[[sources]]\nname = "main"\nurl = "./main"\n' });
 
-/** The daemon, without those of the test before. */
+/** The daemon, without the credentials of the previous test. */
 async function withoutCredentials(): Promise<TestDaemon> {
   const daemon = await emptyDaemon();
   const credentials = daemon.client(CredentialService);
@@ -26,7 +26,7 @@ async function withoutCredentials(): Promise<TestDaemon> {
   return daemon;
 }
 
-test("a secret goes in and never comes out", async (t) => {
+test("a secret is never returned", async (t) => {
   const daemon = await withoutCredentials();
   const credentials = daemon.client(CredentialService, protocolOf(import.meta.url));
   const spec = { name: "forge", kind: "git", host: "Git.Example.org:8443", username: "me" };
@@ -55,7 +55,7 @@ test("a secret goes in and never comes out", async (t) => {
   t.false(daemon.log().includes(password));
 });
 
-test("an app is installed and upgraded from a host that asks for a password", async (t) => {
+test("an app is installed and upgraded from a host that requires a password", async (t) => {
   const daemon = await withoutCredentials();
   await writeRepository(join(daemon.dir, "private", "web"), await freePort(), [{ version: "1.0.0" }]);
   await using forge = await GitServer.start(join(daemon.dir, "private"), askingFor(login));
@@ -74,7 +74,7 @@ test("an app is installed and upgraded from a host that asks for a password", as
   t.true((await apps.upgradeApp({ id: app.id })).upToDate);
 });
 
-rootTest("a credential serves its owner alone (as root: two users are needed)", async (t) => {
+rootTest("a credential can be used only by its owner (as root: two users are needed)", async (t) => {
   const daemon = await withoutCredentials();
   await writeRepository(join(daemon.dir, "private", "web"), await freePort(), [{ version: "1.0.0" }]);
   await using forge = await GitServer.start(join(daemon.dir, "private"), askingFor(login));
@@ -95,7 +95,7 @@ rootTest("a credential serves its owner alone (as root: two users are needed)", 
 });
 
 rootTest(
-  "what only a credential opens is nobody else's to see, cached or not (as root: two users)",
+  "packages behind a credential are invisible to other users, cached or not (as root: two users)",
   async (t) => {
     const daemon = await withoutCredentials();
     const index = 'packages:\n  secret-project: { repo: "https://example.org/secret.git" }\n';
@@ -115,7 +115,7 @@ rootTest(
   },
 );
 
-test("a host that redirects does not get the password shown elsewhere", async (t) => {
+test("a redirecting host does not receive a password at its target", async (t) => {
   const daemon = await withoutCredentials();
   await writeRepository(join(daemon.dir, "lure", "web"), await freePort(), [{ version: "1.0.0" }]);
   await using thief = await GitServer.start(join(daemon.dir, "lure"));
@@ -173,7 +173,7 @@ test("sources are added and removed; those of the configuration file stay", asyn
   t.true(packages.some(({ spec }) => spec === "mine/web"));
   t.true(
     errors.some(({ source, error }) => source === "main" && error !== ""),
-    "one that is not there",
+    "a missing source",
   );
   t.like(await sources.searchPackages({ query: "web nothing", source: "mine" }), {
     packages: [],

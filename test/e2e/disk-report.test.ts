@@ -1,4 +1,4 @@
-/** Reports over all apps, whatever one owner does to theirs (threats 63). */
+/** Reports over all apps succeed, whatever one owner does to their files. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { chmod, readdir, readFile } from "node:fs/promises";
@@ -14,7 +14,7 @@ const rootTest = isRoot ? test : test.skip;
 const games = 5;
 const nobody = 65_534;
 
-/** One app each of root and two users, all of them running. */
+/** One running app each of root and two users. */
 async function threeApps(daemon: TestDaemon): Promise<void> {
   for (const [id, uid] of [
     ["of-root", 0],
@@ -28,7 +28,7 @@ async function threeApps(daemon: TestDaemon): Promise<void> {
   }
 }
 
-/** The helper of a user: a child of the daemon with that uid. */
+/** A user helper process: a child of the daemon with that uid. */
 async function helperOf(daemon: TestDaemon, uid: number): Promise<number> {
   for (const name of await readdir("/proc")) {
     const status = await readFile(`/proc/${name}/status`, "utf8").catch(() => "");
@@ -38,7 +38,7 @@ async function helperOf(daemon: TestDaemon, uid: number): Promise<number> {
   throw new Error(`uid ${uid} has no helper`);
 }
 
-/** What every report must be in spite of the app of `games`. */
+/** The expected content of every report, regardless of the app of `games`. */
 function assertOthersAreRight(apps: readonly AppDisk[]): void {
   assert.equal(apps.length, 3);
   for (const { id, unknown, totalBytes } of apps) {
@@ -48,7 +48,7 @@ function assertOthersAreRight(apps: readonly AppDisk[]): void {
   }
 }
 
-rootTest(`a directory that its owner made unreadable is that app's alone${needsRoot}`, async (t) => {
+rootTest(`a directory that its owner made unreadable affects only that app${needsRoot}`, async (t) => {
   await using daemon = await startDaemon();
   await threeApps(daemon);
   const apps = daemon.client(AppService);
@@ -74,7 +74,7 @@ rootTest(`a directory that its owner made unreadable is that app's alone${needsR
   t.is((await apps.getAppDisk({ id: "of-games" })).unknown, undefined);
 });
 
-rootTest(`a helper that its owner stopped is waited for by its owner alone${needsRoot}`, async (t) => {
+rootTest(`a helper that its owner stopped delays only its owner${needsRoot}`, async (t) => {
   await using daemon = await startDaemon();
   await threeApps(daemon);
   const apps = daemon.client(AppService);
@@ -93,8 +93,8 @@ rootTest(`a helper that its owner stopped is waited for by its owner alone${need
     /helper process .* does not answer/,
   );
   t.is(stats.length, 3);
-  // Two seconds are asked for; without the watch it is twelve, when the helper is killed.
+  // Two seconds are required; without the timeout it is twelve, when the helper is killed.
   t.true(tookMs < 8_000);
   await eventually(() => assert.throws(() => process.kill(helper, 0)), 30_000);
-  t.is((await apps.getAppDisk({ id: "of-games" })).unknown, undefined, "the next helper answers");
+  t.is((await apps.getAppDisk({ id: "of-games" })).unknown, undefined, "the next helper responds");
 });

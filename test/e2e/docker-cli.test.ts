@@ -1,6 +1,5 @@
-/** `svc docker` on a real daemon and a real engine: the lines of the guide. */
+/** `svc docker` with a real daemon and a real engine: the commands of the guide. */
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
@@ -8,7 +7,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { whyNoDocker } from "../support/docker.ts";
-import { eventually } from "../support/eventually.ts";
+import { eventually, nextEvent } from "../support/eventually.ts";
 import { main } from "../support/svc-main.ts";
 import { writeFiles } from "../support/packages.ts";
 
@@ -43,7 +42,7 @@ interface Run {
   err: string;
 }
 
-/** @param end what of the output says that there is nothing more to wait for: it is Ctrl-C then */
+/** @param end output that triggers Ctrl-C */
 async function svc(args: readonly string[], end?: RegExp): Promise<Run> {
   const { socketPath = "" } = shared.daemon ?? {};
   const child = spawn(process.execPath, [main, "docker", ...args, "--socket", socketPath], {
@@ -54,12 +53,12 @@ async function svc(args: readonly string[], end?: RegExp): Promise<Run> {
   child.stdout.on("data", (chunk) => {
     output.out += String(chunk);
     if (isOver || end?.test(output.out) !== true) return;
-    // Once: a second one ends it at once, by the signal.
+    // Once, because a second signal kills it at once.
     isOver = true;
     child.kill("SIGINT");
   });
   child.stderr.on("data", (chunk) => (output.err += String(chunk)));
-  const [code] = (await once(child, "close")) as [number | null];
+  const [code] = (await nextEvent(child, "close")) as [number | null];
   return { code, ...output };
 }
 
@@ -90,11 +89,11 @@ const tour: readonly Step[] = [
     out: /^WOULD BE REMOVED +SIZE\nexample\/old:1 +\d[^\n]+\n$/,
     err: /^Would remove 1 item and free /,
   },
-  { line: "prune images --all", code: 2, err: /look with --dry-run first, then confirm with --yes/ },
+  { line: "prune images --all", code: 2, err: /check with --dry-run, then confirm with --yes/ },
   { line: "prune images --all --yes", out: /^REMOVED[^]*example\/old:1/, err: /^Removed 1 item and freed / },
   { line: "prune images --all --yes", out: /^$/, err: /^There is nothing to remove\.\n$/ },
   { line: "networks", out: /\nbridge +[0-9a-f]{12} +bridge +local / },
-  { line: "volumes", out: /^$/, err: /There are no volumes/ },
+  { line: "volumes", out: /^$/, err: /No volumes found/ },
   { line: "rm shop-db-1 --yes", code: 5, err: /container "shop-db-1" is running; stop it first/ },
 ];
 
@@ -119,11 +118,11 @@ dockerTest(`logs, events and statistics are followed until Ctrl-C${needsDocker}`
   const stats = await svc(["stats", "--watch"], /NAME[^]*NAME/);
   t.is(stats.code, 130, stats.err);
   const told = await eventually(async () => {
-    // Again, should nobody have listened yet.
+    // Repeated in case the stream was not connected yet.
     await engineNow().request("POST", "/containers/shop-db-1/restart");
     return await Promise.race([
       events,
-      sleep(2_000).then(() => Promise.reject(new Error("nothing was told"))),
+      sleep(2_000).then(() => Promise.reject(new Error("no event arrived"))),
     ]);
   }, 30_000);
   t.is(told.code, 130, told.err);
@@ -132,12 +131,12 @@ dockerTest(`logs, events and statistics are followed until Ctrl-C${needsDocker}`
   t.is(logs.code, 130, logs.err);
 });
 
-dockerTest(`without an engine it says so${needsDocker}`, async (t) => {
+dockerTest(`without an engine, the commands say so${needsDocker}`, async (t) => {
   await using daemon = await startDaemon({ config: '[docker]\nsocket = "/nonexistent/docker.sock"' });
   const child = spawn(process.execPath, [main, "docker", "ps", "--socket", daemon.socketPath]);
   let err = "";
   child.stderr.on("data", (chunk) => (err += String(chunk)));
-  const [code] = (await once(child, "close")) as [number | null];
+  const [code] = (await nextEvent(child, "close")) as [number | null];
   t.is(code, 6, err);
   t.regex(
     err,

@@ -1,4 +1,4 @@
-/** The lines of the guide about files, as a new user would type them who is not root. */
+/** The commands of the guide about files, as a new user who is not root would type them. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { readFile, writeFile } from "node:fs/promises";
@@ -19,7 +19,7 @@ async function shownLines(): Promise<string[]> {
   return typedLines(await readSection("docs/try.md", "Files"));
 }
 
-/** In a shell, over a user's socket, in a directory of this side's. What asks first is told that it may. */
+/** In a shell, with a user's socket, in a local directory. Questions are confirmed. */
 function type(
   dir: string,
   socketPath: string,
@@ -35,7 +35,7 @@ function type(
   });
 }
 
-rootTest("the guide's tour of files works as it is written", async (t) => {
+rootTest("the guide's tour of files works as written", async (t) => {
   await using daemon = await startDaemon();
   await using door = await daemon.as(uid);
   const apps = door.client(AppService);
@@ -48,7 +48,7 @@ rootTest("the guide's tour of files works as it is written", async (t) => {
   assert.ok(lines.length > 13, "the section has its lines");
   for (const line of lines) {
     const { etag = "" } = line.includes("ETAG") ? await files.statPath({ path: notes }) : {};
-    // Nobody interrupts it here.
+    // Nothing interrupts it here.
     const real = line.replace("ETAG", etag).replace("/PATH/notes.txt", notes).replace("tail -f", "tail");
     if (line.includes("ETAG")) await writeFile(join(daemon.dir, "notes.txt"), `todo: ${etag}\n`);
     const { code, out, err } = await type(daemon.dir, door.socketPath, real);
@@ -61,7 +61,7 @@ rootTest("the guide's tour of files works as it is written", async (t) => {
     if (line.includes("ETAG")) t.is(await readFile(notes, "utf8"), `todo: ${etag}\n`, real);
     if (line.startsWith("curl")) {
       t.regex(out, /"name":"notes\.txt"/);
-      // What was read before does not overwrite what came since.
+      // A previously read version does not overwrite a newer one.
       t.regex((await type(daemon.dir, door.socketPath, real)).out, /"reason":"changed"/);
     }
     if (line.includes(" untar ")) {

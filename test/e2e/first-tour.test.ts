@@ -1,21 +1,22 @@
-/** The tour that the README begins with, as a new user would type it: each line, and what it shows. */
+/** The README's first tour, as a new user would type it: each command and its output. */
 import { execFile } from "node:child_process";
+import { once } from "node:events";
 import { mkdir } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { createHelloRepository } from "../../examples/try/hello-repository.ts";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { readSection } from "../support/docs.ts";
-import { freePort } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 
 const examples = fileURLToPath(new URL("../../examples", import.meta.url));
 
 interface Step {
   readonly line: string;
-  /** What the page shows below it. */
+  /** The output shown below it. */
   readonly shown: string;
 }
 
@@ -27,7 +28,7 @@ async function steps(): Promise<Step[]> {
     .map((part) => ({ line: part.slice(0, part.indexOf("\n")), shown: part.slice(part.indexOf("\n") + 1) }));
 }
 
-/** In a shell, with what is on either of its outputs in its order. */
+/** In a shell, with both outputs in their order. */
 function type(dir: string, socketPath: string, line: string): Promise<string> {
   const npm = `npm() { shift 4; "${process.execPath}" "${main}" --socket "${socketPath}" "$@"; }\n`;
   const command = line.startsWith("curl ") ? line.replace("curl ", "curl --silent ") : line;
@@ -36,7 +37,7 @@ function type(dir: string, socketPath: string, line: string): Promise<string> {
   });
 }
 
-/** Sizes, times and the width of columns are those of the moment; a terminal shows what goes on in one line, and takes it away. */
+/** Sizes, times and column widths vary; a terminal shows progress in one line and removes it. */
 function steady(text: string): string {
   return text
     .replaceAll(/\d+(?:\.\d+)? (?:B|KiB|MiB)\b/g, "SIZE")
@@ -45,25 +46,25 @@ function steady(text: string): string {
     .replaceAll(/^\w+ \S+: \w+ · .*\n/gm, "");
 }
 
-test("the README's tour shows what it says", async (t) => {
-  t.timeout(3 * 60_000);
-  const port = await freePort();
+/** Types every command of the tour in a new directory, and compares the output. */
+async function takeTour(t: ExecutionContext): Promise<void> {
   await using daemon = await startDaemon();
   await mkdir(join(daemon.dir, ".svc"));
   await createHelloRepository(examples, join(daemon.dir, ".svc/hello.git"));
   const apps = daemon.client(AppService);
+  const portOf = async (id: string): Promise<string> =>
+    String((await apps.listAppPorts({ id }).catch(() => undefined))?.ports[0]?.port);
   const tour = await steps();
-  t.true(tour.length >= 12, "the section has its lines");
+  t.true(tour.length >= 12, "the section contains commands");
+  let port = "8080";
   for (const { line, shown } of tour) {
-    const typed = line
-      .replace("--tag v1.0.0", `$& --set port=${port}`)
-      .replace("127.0.0.1:8080", `127.0.0.1:${port}`);
-    const output = await type(daemon.dir, daemon.socketPath, typed);
-    const copy = (await apps.listAppPorts({ id: "hello-2" }).catch(() => undefined))?.ports[0]?.port;
-    // The package's own default stays.
-    const wanted = shown
-      .replaceAll(/8080(?! +TCP)/g, String(port))
-      .replaceAll(/\b8081\b/g, String(copy ?? 8081));
+    const output = await type(daemon.dir, daemon.socketPath, line);
+    port = line.includes("app remove") ? port : await portOf("hello");
+    const copy = await portOf("hello-2");
+    // The default in the settings is unchanged.
+    const wanted = shown.replaceAll(/\b(8080|8081)\b(?! +TCP)/g, (shownPort) =>
+      shownPort === "8080" ? port : copy,
+    );
     t.is(steady(output), steady(wanted), line);
   }
   t.deepEqual(
@@ -71,4 +72,18 @@ test("the README's tour shows what it says", async (t) => {
     ["hello-2"],
   );
   await apps.removeApp({ id: "hello-2" });
+}
+
+test.serial("the README's tour has the documented output while another process uses its port", async (t) => {
+  t.timeout(3 * 60_000);
+  const other = createServer().listen(8080, "127.0.0.1").unref();
+  // If the port is already in use, that is sufficient.
+  await once(other, "listening").catch(() => undefined);
+  await takeTour(t);
+  other.close();
+});
+
+test.serial("two users follow the README's tour at the same time", async (t) => {
+  t.timeout(6 * 60_000);
+  await Promise.all([takeTour(t), takeTour(t)]);
 });

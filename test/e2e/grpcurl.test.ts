@@ -1,10 +1,9 @@
 /**
- * grpcurl, as others use it: with nothing but an address it lists and calls everything, on the TCP port with a token and on
- * the unix socket. Needs `grpcurl` on the PATH, or built once by
- * `GOBIN=$PWD/node_modules/.cache/svc-tools go install github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4`, as .ci/run does.
+ * grpcurl as users run it: with only an address it lists and calls everything, on the TCP port with a token and on the
+ * unix socket. Needs `grpcurl` on the PATH, or built once by `GOBIN=$PWD/node_modules/.cache/svc-tools go install
+ * github.com/fullstorydev/grpcurl/cmd/grpcurl@v1.9.4`, as .ci/run does.
  */
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { access, constants } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -12,6 +11,7 @@ import test from "ava";
 import { methodPolicies } from "../../gen/svc/v1/methods.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, type TestDaemon } from "../support/daemon.ts";
+import { nextEvent } from "../support/eventually.ts";
 
 const cache = fileURLToPath(new URL("../../node_modules/.cache/svc-tools", import.meta.url));
 
@@ -41,7 +41,7 @@ async function run(...args: string[]): Promise<{ code: number | null; out: strin
   const seen = { out: "", err: "" };
   child.stdout.on("data", (chunk) => (seen.out += String(chunk)));
   child.stderr.on("data", (chunk) => (seen.err += String(chunk)));
-  const [code] = (await once(child, "close")) as [number | null];
+  const [code] = (await nextEvent(child, "close")) as [number | null];
   return { code, ...seen };
 }
 
@@ -93,14 +93,14 @@ for (const [door, argsOf] of Object.entries(doors)) {
     t.is(missing.code, 64 + 5, "NOT_FOUND");
     t.regex(missing.err, /"@type": *"type.googleapis.com\/svc.v1.ErrorDetail",[^]*"reason": *"not_found"/);
 
-    // An empty request of every method gets the answer of a handler or of a rule, never of a transport.
+    // An empty request of every method gets a response from a handler or a validation rule, never a transport error.
     const answers = await Promise.all(
       Object.keys(methodPolicies)
         .filter((name) => !/Reboot|Rotate|Commit|Revoke|Stream|Follow/.test(name))
         .map(async (name) => [name, await ask("-d", "{}", name)] as const),
     );
     for (const [name, { code, err }] of answers) {
-      // Who opens the page is asked for a code, and codes go to whom the kernel names: those are rules, too.
+      // Opening a page session requires a code, and codes are issued only to socket peers: those are rules, too.
       if (name.startsWith("svc.v1.SessionService/") && /"reason": *"token_denied"/.test(err)) continue;
       const status = code === 0 ? "OK" : (/Code: (\w+)/.exec(err)?.[1] ?? err);
       t.regex(
@@ -112,7 +112,7 @@ for (const [door, argsOf] of Object.entries(doors)) {
   });
 }
 
-grpcurlTest(`grpcurl without a token learns nothing, and may check the health${why}`, async (t) => {
+grpcurlTest(`grpcurl without a token is denied everything except the health check${why}`, async (t) => {
   const daemon = await emptyDaemon();
   const address = `127.0.0.1:${daemon.port}`;
   const list = await run("-plaintext", address, "list");

@@ -1,4 +1,4 @@
-/** Where `/proc` is mounted with `hidepid`, svc tells nobody of processes that the kernel would not show them. */
+/** If `/proc` is mounted with `hidepid`, svc shows no processes that the kernel hides from the caller. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import test from "ava";
@@ -14,7 +14,7 @@ const launcher = [
   "sh",
 ];
 
-rootTest("a regular user sees their own processes alone where /proc hides the others", async (t) => {
+rootTest("a regular user sees only their own processes if /proc hides the others", async (t) => {
   await using daemon = await startDaemon({ launcher });
   await using door = await daemon.as(uid);
   const sleeper = spawn("setpriv", [`--reuid=${uid}`, "--clear-groups", "sleep", "600"], {

@@ -1,4 +1,4 @@
-/** The lines of the guide about the host, and its alert, as a new user would type them. */
+/** The commands of the guide about the host and its alert, as a new user would type them. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -14,11 +14,11 @@ import { freePort } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 
 const deadlineMs = 60_000;
-/** What goes on is ended after that many samples. */
+/** Endless commands are stopped after this many samples. */
 const framesToSee = 2;
 const watchMs = 60_000;
 
-/** The lines of its first block, without what explains them. */
+/** The commands of its first block, without their comments. */
 function linesOf(text: string): string[] {
   const block = /^```sh\n(.*?)^```/ms.exec(text)?.[1] ?? "";
   return block
@@ -43,7 +43,7 @@ function type(daemon: TestDaemon, line: string): Promise<string> {
   });
 }
 
-/** Until so much of it has come; then Ctrl-C. */
+/** Until this much output has arrived; then Ctrl-C. */
 async function watch(daemon: TestDaemon, line: string, pattern: RegExp): Promise<string> {
   const { script, options } = shellOf(daemon, line);
   const child = spawn("sh", ["-c", script], {
@@ -109,7 +109,7 @@ async function watch(daemon: TestDaemon, line: string, pattern: RegExp): Promise
       t.regex(await type(daemon, real), new RegExp(`^ *${port} +tcp .*\\bhello\\b.*\\b${pid}\\b`, "m"));
     });
     await expect(line, line.includes("/history"), async () => {
-      // Of what an app uses there is nothing to tell at first.
+      // At first there is no usage of an app.
       await eventually(async () => {
         const { samples } = JSON.parse(await type(daemon, real)) as { samples: unknown[] };
         assert.ok(samples.length >= 1 && samples.length <= 300, line);
@@ -134,43 +134,46 @@ async function watch(daemon: TestDaemon, line: string, pattern: RegExp): Promise
       await eventually(() => access(rebooted), deadlineMs);
     });
   }
-  t.deepEqual([...asserted], linesOf(text), "each line is looked at");
+  t.deepEqual([...asserted], linesOf(text), "each command is covered");
   await apps.removeApp({ id: "hello" });
 });
 
-(isRoot ? test : test.skip)(`the guide's alert is told when a filesystem fills${needsRoot}`, async (t) => {
-  t.timeout(5 * 60_000);
-  const dir = await mkdtemp(join(tmpdir(), "svc-tour-"));
-  t.teardown(() => rm(dir, { recursive: true, force: true }));
-  const [disk, told, mail] = [join(dir, "disk"), join(dir, "told"), join(dir, "mail")];
-  await mkdir(disk);
-  await writeFile(mail, `#!/bin/sh\n{ echo "$@"; cat; } >> ${told}\n`, { mode: 0o755 });
-  const alert = /^```toml\n(.*?)^```/ms.exec(await readPage("docs/host.md"))?.[1] ?? "";
-  t.regex(alert, /^\[\[alerts\]\]\n/);
-  const config = alert
-    .replace(/^when = .*$/m, (line) => `${line}\npath = "${disk}"`)
-    .replace("for_secs = 300", "for_secs = 1")
-    .replace("| mail ", `| ${mail} `);
-  await using daemon = await startDaemon({
-    config: `[metrics]\ninterval_secs = 1\n${config}`,
-    launcher: [
-      "unshare",
-      "--mount",
-      "sh",
-      "-c",
-      `mount -t tmpfs -o size=8m tmpfs ${disk} && exec "$@"`,
-      "sh",
-    ],
-  });
-  const said = async (): Promise<string> => readFile(told, "utf8");
-  const file = `/proc/${daemon.pid}/root${disk}/large`;
-  await writeFile(file, Buffer.alloc(7.5 * 1024 * 1024));
-  await eventually(
-    async () => assert.match(await said(), /^-s disk firing ops@example\.org\n.* full\n$/),
-    deadlineMs,
-  );
-  t.regex(await type(daemon, "svc status"), /\bdisk\b.* full/);
-  await rm(file);
-  await eventually(async () => assert.match(await said(), /-s disk resolved /), deadlineMs);
-  t.notRegex(await type(daemon, "svc status"), /disk.* full/);
-});
+(isRoot ? test : test.skip)(
+  `the guide's alert is sent when a file system becomes full${needsRoot}`,
+  async (t) => {
+    t.timeout(5 * 60_000);
+    const dir = await mkdtemp(join(tmpdir(), "svc-tour-"));
+    t.teardown(() => rm(dir, { recursive: true, force: true }));
+    const [disk, told, mail] = [join(dir, "disk"), join(dir, "told"), join(dir, "mail")];
+    await mkdir(disk);
+    await writeFile(mail, `#!/bin/sh\n{ echo "$@"; cat; } >> ${told}\n`, { mode: 0o755 });
+    const alert = /^```toml\n(.*?)^```/ms.exec(await readPage("docs/host.md"))?.[1] ?? "";
+    t.regex(alert, /^\[\[alerts\]\]\n/);
+    const config = alert
+      .replace(/^when = .*$/m, (line) => `${line}\npath = "${disk}"`)
+      .replace("for_secs = 300", "for_secs = 1")
+      .replace("| mail ", `| ${mail} `);
+    await using daemon = await startDaemon({
+      config: `[metrics]\ninterval_secs = 1\n${config}`,
+      launcher: [
+        "unshare",
+        "--mount",
+        "sh",
+        "-c",
+        `mount -t tmpfs -o size=8m tmpfs ${disk} && exec "$@"`,
+        "sh",
+      ],
+    });
+    const said = async (): Promise<string> => readFile(told, "utf8");
+    const file = `/proc/${daemon.pid}/root${disk}/large`;
+    await writeFile(file, Buffer.alloc(7.5 * 1024 * 1024));
+    await eventually(
+      async () => assert.match(await said(), /^-s disk firing ops@example\.org\n.* full\n$/),
+      deadlineMs,
+    );
+    t.regex(await type(daemon, "svc status"), /\bdisk\b.* full/);
+    await rm(file);
+    await eventually(async () => assert.match(await said(), /-s disk resolved /), deadlineMs);
+    t.notRegex(await type(daemon, "svc status"), /disk.* full/);
+  },
+);

@@ -1,4 +1,4 @@
-/** The host over a real daemon, held against what other programs say of it at the same time. */
+/** The host's figures from a real daemon, compared with other programs at the same time. */
 import assert from "node:assert/strict";
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -15,13 +15,14 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
 import { SystemService } from "../../gen/svc/v1/system_pb.ts";
-import { parseStat, readProcess } from "../../src/lib/process-table.mjs";
+import { parseStat, readProcess } from "../../src/sys/process-table.mjs";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, protocols, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
-import { eventually } from "../support/eventually.ts";
+import { eventually, nextEvent } from "../support/eventually.ts";
 import { assertBetween, rowsOfPorts, rowsOfProcesses, rowsOfPs, rowsOfSs } from "../support/other-readers.ts";
 import { freePort, writePackage } from "../support/packages.ts";
+import { sendRest } from "../support/rest-transport.ts";
 
 const emptyDaemon = sharedDaemon();
 
@@ -40,9 +41,14 @@ function pidOf(child: ChildProcess): number {
   return child.pid;
 }
 
-test("metrics come at once, as other programs read them, over every protocol", async (t) => {
+test("metrics are not ready until the first sample exists, and then equal other programs' readings", async (t) => {
   await using daemon = await startDaemon({ config });
-  const sample = await daemon.client(MonitorService).getSystemMetrics({});
+  const early = await sendRest({ socketPath: daemon.socketPath }, "GET", "/v1/metrics");
+  if (early.status !== 200) {
+    t.is(early.status, 503);
+    t.like(JSON.parse(early.text), { reason: "not_ready" });
+  }
+  const sample = await eventually(() => daemon.client(MonitorService).getSystemMetrics({}));
   t.is(sample.cpuCount, availableParallelism());
   t.is(sample.cores.length, sample.cpuCount);
   const { cpu } = sample;
@@ -77,7 +83,7 @@ test("metrics come at once, as other programs read them, over every protocol", a
   }
 });
 
-test("the history is from oldest to newest, outlives the daemon, and streams go on with it", async (t) => {
+test("the history is ordered from oldest to newest, survives the daemon, and streams continue from it", async (t) => {
   await using daemon = await startDaemon({ config });
   const history = () => daemon.client(MonitorService, "rest").getMetricsHistory({});
   const first = await eventually(async () => {
@@ -98,7 +104,7 @@ test("the history is from oldest to newest, outlives the daemon, and streams go 
   t.deepEqual(streamed, [...new Set(streamed)].toSorted());
 });
 
-test("bad questions are refused by field", async (t) => {
+test("invalid requests are rejected by field", async (t) => {
   const daemon = await emptyDaemon();
   const client = daemon.client(MonitorService, "rest");
   for (const bad of [{ limit: 0 }, { limit: 1_001 }, { step: 0 }]) {
@@ -109,7 +115,7 @@ test("bad questions are refused by field", async (t) => {
   });
 });
 
-test("listening ports are those of ss, with their processes", async (t) => {
+test("listening ports equal those of ss, with their processes", async (t) => {
   const daemon = await emptyDaemon();
   const server = createServer().listen(0, "127.0.0.1");
   const six = createServer().listen(0, "::1");
@@ -145,7 +151,7 @@ test("listening ports are those of ss, with their processes", async (t) => {
   );
 });
 
-test("a port that is closed is gone, and one that another process opens is that one's", async (t) => {
+test("a closed port is gone, and a port reopened by another process belongs to that process", async (t) => {
   const daemon = await emptyDaemon();
   const client = daemon.client(MonitorService);
   const server = createServer().listen(0, "127.0.0.1");
@@ -154,24 +160,24 @@ test("a port that is closed is gone, and one that another process opens is that 
   const holder = async () => (await client.listListeningPorts({})).ports.find((each) => each.port === port);
   t.is((await holder())?.pid, process.pid);
   server.close();
-  await once(server, "close");
+  await nextEvent(server, "close");
   t.is(await holder(), undefined);
   const listen = `require("net").createServer().listen(${port},"127.0.0.1",()=>console.log("up"))`;
   const other = spawn(process.execPath, ["-e", listen], { stdio: ["ignore", "pipe", "inherit"] });
   t.teardown(() => other.kill("SIGKILL"));
-  await once(other.stdout, "data");
+  await nextEvent(other.stdout, "data");
   t.is((await holder())?.pid, pidOf(other));
 });
 
-test("processes are those of ps, and the busy one is busy", async (t) => {
+test("processes equal those of ps, and the busy one is busy", async (t) => {
   const daemon = await emptyDaemon();
   const client = daemon.client(ProcessService);
   const busy = spawn(process.execPath, ["-e", "for(;;);"], { stdio: "ignore" });
   t.teardown(() => busy.kill("SIGKILL"));
-  // One that ended and whose parent never asks for it has no command line, and of Node's no name but its thread's.
+  // A zombie has no command line, and for Node only the name of its thread.
   const parent = spawn("sh", ["-c", `"${process.execPath}" -e 0 & echo $!; exec sleep 600`]);
   t.teardown(() => parent.kill("SIGKILL"));
-  const [ended] = (await once(parent.stdout, "data")) as [Buffer];
+  const [ended] = (await nextEvent(parent.stdout, "data")) as [Buffer];
   await eventually(() => {
     const stat = readFileSync(`/proc/${ended.toString().trim()}/stat`, "latin1");
     assert.equal(parseStat(stat).state, "Z");
@@ -202,7 +208,7 @@ test("processes are those of ps, and the busy one is busy", async (t) => {
   t.true(page.total > 2);
 });
 
-test("an app's processes and port carry its id, its children too", async (t) => {
+test("an app's processes, including children, and its port show its ID", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const port = await freePort();
@@ -223,7 +229,7 @@ test("an app's processes and port carry its id, its children too", async (t) => 
   await apps.removeApp({ id: "web" });
 });
 
-test("signals reach the process that is meant, and no other", async (t) => {
+test("signals reach only the intended process", async (t) => {
   const daemon = await emptyDaemon();
   const client = daemon.client(ProcessService);
   const child = idler();
@@ -256,7 +262,7 @@ test("signals reach the process that is meant, and no other", async (t) => {
     t.like(await errorOf(client.signalProcess(bad)), { code: "InvalidArgument" });
 });
 
-test("what svc and the host stand on gets no signal", async (t) => {
+test("essential processes of svc and the host get no signal", async (t) => {
   await using daemon = await startDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
@@ -279,14 +285,14 @@ test("what svc and the host stand on gets no signal", async (t) => {
   ] as const;
   for (const [what, pid] of spared) {
     if (pid === undefined) {
-      t.fail(`${what} is not there`);
+      t.fail(`${what} does not exist`);
       continue;
     }
     const refusal = await errorOf(daemon.client(ProcessService).signalProcess({ pid, signal: "kill" }));
     t.like(refusal, { code: "PermissionDenied", reason: "denied" }, what);
     t.not(readProcess(pid), undefined, what);
   }
-  // It goes on without the daemon that started it, and is no child of the next one.
+  // It keeps running without the daemon that started it, and is not a child of the next one.
   await daemon.restart();
   const pid = supervisor?.pid ?? web?.parentPid ?? 0;
   const refusal = await errorOf(daemon.client(ProcessService).signalProcess({ pid, signal: "kill" }));
@@ -296,47 +302,50 @@ test("what svc and the host stand on gets no signal", async (t) => {
   await daemon.client(AppService).removeApp({ id: "web" });
 });
 
-rootTest(`a user sees what the kernel shows, own apps alone, and signals nobody${needsRoot}`, async (t) => {
-  const daemon = await emptyDaemon();
-  await using user = await daemon.as(userUid);
-  await using other = await daemon.as(otherUid);
-  const port = await freePort();
-  const dir = join(daemon.dir, "package");
-  await writePackage(dir, port);
-  await user.client(AppService).installApp({ spec: dir });
-  await user.client(AppService).startApp({ id: "web" });
-  const holderFor = (door: typeof user) =>
-    eventually(async () => {
-      const { ports } = await door.client(MonitorService).listListeningPorts({});
-      const found = ports.find((each) => each.port === port);
-      if (found === undefined) throw new Error("it does not listen yet");
-      return found;
+rootTest(
+  `a user sees what the kernel shows, only their own apps, and cannot send signals${needsRoot}`,
+  async (t) => {
+    const daemon = await emptyDaemon();
+    await using user = await daemon.as(userUid);
+    await using other = await daemon.as(otherUid);
+    const port = await freePort();
+    const dir = join(daemon.dir, "package");
+    await writePackage(dir, port);
+    await user.client(AppService).installApp({ spec: dir });
+    await user.client(AppService).startApp({ id: "web" });
+    const holderFor = (door: typeof user) =>
+      eventually(async () => {
+        const { ports } = await door.client(MonitorService).listListeningPorts({});
+        const found = ports.find((each) => each.port === port);
+        if (found === undefined) throw new Error("it does not listen yet");
+        return found;
+      });
+    const seen = await holderFor(user);
+    t.is(seen.appId, "web");
+    t.not(seen.pid, undefined);
+    const hidden = await holderFor(other);
+    t.like(hidden, { appId: undefined, pid: undefined, process: undefined, user: "daemon" });
+    const { processes } = await other.client(ProcessService).listProcesses({});
+    t.true(
+      processes.some(({ pid }) => pid === seen.pid),
+      "the kernel shows it to all users",
+    );
+    t.true(processes.every(({ appId }) => appId === undefined));
+    const pid = seen.pid ?? 0;
+    t.like(await errorOf(user.client(ProcessService).signalProcess({ pid, signal: "cont" })), {
+      code: "PermissionDenied",
+      reason: "root_required",
     });
-  const seen = await holderFor(user);
-  t.is(seen.appId, "web");
-  t.not(seen.pid, undefined);
-  const hidden = await holderFor(other);
-  t.like(hidden, { appId: undefined, pid: undefined, process: undefined, user: "daemon" });
-  const { processes } = await other.client(ProcessService).listProcesses({});
-  t.true(
-    processes.some(({ pid }) => pid === seen.pid),
-    "the kernel shows it to all",
-  );
-  t.true(processes.every(({ appId }) => appId === undefined));
-  const pid = seen.pid ?? 0;
-  t.like(await errorOf(user.client(ProcessService).signalProcess({ pid, signal: "cont" })), {
-    code: "PermissionDenied",
-    reason: "root_required",
-  });
-  t.like(await errorOf(user.client(SystemService).rebootSystem({})), { code: "PermissionDenied" });
-  await user.client(AppService).removeApp({ id: "web" });
-});
+    t.like(await errorOf(user.client(SystemService).rebootSystem({})), { code: "PermissionDenied" });
+    await user.client(AppService).removeApp({ id: "web" });
+  },
+);
 
-test("a reboot is answered first, and comes once, however often it is asked for", async (t) => {
+test("a reboot is acknowledged first, and happens once, however often it is requested", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-reboot-"));
   t.teardown(() => rm(dir, { recursive: true }));
   const record = join(dir, "rebooted");
-  // Fails when it is there already.
+  // Fails if it exists already.
   await using daemon = await startDaemon({ config: `[system]\nreboot_command = ["mkdir", "${record}"]` });
   for (let n = 0; n < 3; n++) t.is((await daemon.client(SystemService).rebootSystem({})).delaySecs, 3);
   await t.throwsAsync(access(record), undefined, "not yet");

@@ -1,4 +1,4 @@
-/** What an install refuses, with the same code, reason and payload over every protocol, and without leaving anything. */
+/** Rejected installs: the same code, reason and payload over every protocol, and nothing left behind. */
 import { mkdir, readdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
@@ -35,7 +35,7 @@ test("a license must be acknowledged", async (t) => {
   t.is((await apps.installApp({ spec: dir, licenseAck: true })).state, "STOPPED");
 });
 
-test("an id in two sources is ambiguous", async (t) => {
+test("an ID in two sources is ambiguous", async (t) => {
   await using daemon = await startDaemon({
     config: '[[sources]]\nname = "mine"\nurl = "./mine"\n[[sources]]\nname = "other"\nurl = "./other"\n',
   });
@@ -63,7 +63,7 @@ test("an id in two sources is ambiguous", async (t) => {
 });
 
 for (const protocol of protocols) {
-  test(`a long license is shown by its first 64 KiB, over gRPC by what trailers take (${protocol})`, async (t) => {
+  test(`a long license is shown with its first 64 KiB, over gRPC with what fits in trailers (${protocol})`, async (t) => {
     const daemon = await emptyDaemon();
     const apps = daemon.client(AppService, protocol);
     const dir = join(daemon.dir, "package");
@@ -71,7 +71,7 @@ for (const protocol of protocols) {
     const shown = protocol === "grpc" ? `${text.slice(0, 4095)}…` : text;
     await writePackage(dir, await freePort(), { files: { LICENSE: `${text}And more.\n` } });
     const calls: (Promise<unknown> | AsyncIterable<unknown>)[] = [apps.installApp({ spec: dir })];
-    // REST has no streams of ours.
+    // REST has no route for svc's streams.
     if (protocol !== "rest") calls.push(apps.installAppStream({ spec: dir }));
     for (const call of calls) {
       const error = await errorOf(call);
@@ -118,11 +118,11 @@ const bad: Readonly<Record<string, { request: object; reason: string; field?: st
   "an unknown id": { request: { spec: "nothing-of-that-name" }, reason: "not_found" },
   "a remote helper": { request: { spec: "ext::sh -c id" }, reason: "invalid_request", field: "spec" },
   "an option": { request: { spec: "--upload-pack=id" }, reason: "invalid_request", field: "spec" },
-  "a directory that is not there": { request: { spec: "/nonexistent/package" }, reason: "no_manifest" },
+  "a missing directory": { request: { spec: "/nonexistent/package" }, reason: "no_manifest" },
 };
 
 for (const [name, { request, reason, field }] of Object.entries(bad)) {
-  test(`${name} is refused`, async (t) => {
+  test(`${name} is rejected`, async (t) => {
     const daemon = await emptyDaemon();
     for (const protocol of protocols) {
       const error = await errorOf(daemon.client(AppService, protocol).installApp(request));
@@ -137,7 +137,7 @@ for (const [name, { request, reason, field }] of Object.entries(bad)) {
   });
 }
 
-test("settings that the package refuses keep it from being installed", async (t) => {
+test("settings that the package rejects prevent its installation", async (t) => {
   const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort());
@@ -148,7 +148,7 @@ test("settings that the package refuses keep it from being installed", async (t)
   await leavesNothing(t, daemon);
 });
 
-test("branch and tag choose the version", async (t) => {
+test("branch and tag select the version", async (t) => {
   const daemon = await emptyDaemon();
   const port = await freePort();
   const apps = daemon.client(AppService);
@@ -157,7 +157,7 @@ test("branch and tag choose the version", async (t) => {
     { version: "1.2.0" },
     { version: "2.0.0-rc.1" },
   ]);
-  t.is((await apps.installApp({ spec })).version, "v1.2.0", "the newest, no pre-release");
+  t.is((await apps.installApp({ spec })).version, "v1.2.0", "the newest, and not a pre-release");
   t.is((await apps.installApp({ spec, tag: "v1.0.0" })).version, "v1.0.0");
   const tracked = await apps.installApp({ spec, branch: "main" });
   t.like(tracked.origin, { branch: "main", tag: "" });
@@ -170,7 +170,7 @@ test("branch and tag choose the version", async (t) => {
   );
 });
 
-test("a package that needs systemd says so where none runs", async (t) => {
+test("a package that needs systemd explains it on hosts without systemd", async (t) => {
   const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await mkdir(dir);
@@ -186,7 +186,7 @@ test("a package that needs systemd says so where none runs", async (t) => {
   await leavesNothing(t, daemon);
 });
 
-test("a package without settings has a null schema and refuses any value", async (t) => {
+test("a package without settings has a null schema and rejects any value", async (t) => {
   const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort(), {
@@ -213,7 +213,7 @@ test("a package without settings has a null schema and refuses any value", async
   }
 });
 
-test("a license that is a link must be acknowledged too", async (t) => {
+test("a license that is a link must be acknowledged, too", async (t) => {
   const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort(), { files: { "legal.txt": "Be kind.\n" } });

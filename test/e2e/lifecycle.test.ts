@@ -1,4 +1,4 @@
-/** Starts that fail, apps that crash, operations that meet, clients that go away (decisions 14). */
+/** Failing starts, crashing apps, concurrent operations, and disconnected clients. */
 import assert from "node:assert/strict";
 import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -6,6 +6,8 @@ import { setTimeout } from "node:timers/promises";
 import type { JsonObject } from "@bufbuild/protobuf";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { runSvc } from "../cli/support/run-svc.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { protocolOf, protocols } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
@@ -16,7 +18,7 @@ const emptyDaemon = sharedDaemon();
 
 const failing = `console.log("no luck today"); process.exit(9);`;
 
-test("a start that fails shows how", async (t) => {
+test("a failed start shows its reason", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService, protocolOf(import.meta.url));
   const dir = join(daemon.dir, "package");
@@ -38,7 +40,7 @@ test("a start that fails shows how", async (t) => {
   await apps.removeApp({ id: "web" });
 });
 
-test("what authors wrote, manifests and settings, is read in one thread", async (t) => {
+test("manifests and settings of packages are parsed in one thread", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService, protocolOf(import.meta.url));
   const dir = join(daemon.dir, "package");
@@ -51,7 +53,7 @@ test("what authors wrote, manifests and settings, is read in one thread", async 
   await apps.removeApp({ id: "web" });
 });
 
-test("a restart whose start fails leaves a failed app that says why", async (t) => {
+test("a restart whose start fails leaves a failed app with its reason", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
@@ -61,15 +63,15 @@ test("a restart whose start fails leaves a failed app that says why", async (t) 
   await writeFile(join(dir, "svc.yaml"), `id: web\nname: Web\nversion: "1.0.0"\n${process}\n${settings}\n`);
   const { directory } = await apps.installApp({ spec: dir });
   await apps.startApp({ id: "web" });
-  // Where svc writes a file there is a directory now.
+  // A directory replaces a file that svc writes.
   const motto = join(directory, "data", "motto");
   await rm(motto);
   await mkdir(join(motto, "full"), { recursive: true });
   const error = await errorOf(apps.restartApp({ id: "web" }));
-  t.not(error.reason, "start_failed", "it was not even tried");
+  t.not(error.reason, "start_failed", "no start was attempted");
   const failed = { state: "FAILED", stateReason: error.message, enabled: true };
   t.like(await apps.getApp({ id: "web" }), failed);
-  // The runtime's word that nothing runs comes a moment after the operation.
+  // The runtime reports that nothing runs a moment after the operation.
   await setTimeout(200);
   t.like(await apps.getApp({ id: "web" }), failed);
   await rm(motto, { recursive: true });
@@ -77,7 +79,7 @@ test("a restart whose start fails leaves a failed app that says why", async (t) 
   await apps.removeApp({ id: "web" });
 });
 
-test("an app that ends by itself is restarted, and given up in the end", async (t) => {
+test("an app that exits by itself is restarted, and fails when the retries are exhausted", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
@@ -97,7 +99,7 @@ test("an app that ends by itself is restarted, and given up in the end", async (
   await apps.removeApp({ id: "web" });
 });
 
-test("health shows once its check has passed, and when it does not any more", async (t) => {
+test("health is shown once its check has passed, and when it fails later", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
@@ -120,11 +122,23 @@ test("health shows once its check has passed, and when it does not any more", as
     await eventually(async () => assert.equal((await apps.getApp({ id: "web" })).health, expected));
   };
   await health("healthy");
+  t.like(await apps.getApp({ id: "web" }), { state: "RUNNING", status: "RUNNING" });
   await fetch(`http://127.0.0.1:${ports[0]?.port ?? 0}/sicken`);
   await health("unhealthy");
+  t.like(await apps.getApp({ id: "web" }), { state: "RUNNING", status: "UNHEALTHY" });
+  t.like((await daemon.client(DaemonService).getStatus({})).apps, { running: 1, unhealthy: 1 });
+  const svc = (...args: string[]) => runSvc([...args, "--socket", daemon.socketPath]);
+  t.regex((await svc("ls")).stdout, /^web .* UNHEALTHY /m);
+  t.regex((await svc("status")).stdout, /^Apps: +1 installed, 1 unhealthy$/m);
+  t.is((await svc("ls", "--state", "running", "--quiet")).stdout.trim(), "");
+  t.is((await svc("ls", "--state", "unhealthy", "--quiet")).stdout, "web\n");
+  const events = ["events", "--kind", "app.unhealthy"];
+  t.regex((await svc(...events)).stdout, / app\.unhealthy +web +UNHEALTHY +GET \/ returned status 500\n$/);
+  const lines = (await svc(...events, "--json")).stdout.trim().split("\n");
+  t.like(JSON.parse(lines.at(-1) ?? ""), { app_id: "web", state: "RUNNING", status: "UNHEALTHY" });
   await apps.stopApp({ id: "web" });
   await health("none");
-  t.pass();
+  t.is((await apps.getApp({ id: "web" })).status, "STOPPED");
 });
 
 const slow = (gate: string): string => `id: slow
@@ -135,7 +149,7 @@ process:
   build: [{ exec: [sh, -c, "until test -e ${gate}; do sleep 0.05; done"] }]
 `;
 
-test("an app that is being installed is busy, and a client that goes away cancels the install", async (t) => {
+test("an app that is being installed is busy, and a client that disconnects cancels the install", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
@@ -158,12 +172,12 @@ test("an app that is being installed is busy, and a client that goes away cancel
   }
 });
 
-test("a stop and a removal go on when their client goes away", async (t) => {
+test("a stop and a removal continue when their client disconnects", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort(), {
-    // Takes its time to end.
+    // Exits slowly.
     files: {
       "server.mjs": `process.on("SIGTERM", () => setTimeout(() => process.exit(0), 1_000)); setInterval(() => {}, 1e6);`,
     },
@@ -188,7 +202,7 @@ test("a stop and a removal go on when their client goes away", async (t) => {
   t.deepEqual(await readdir(join(daemon.storeDir, "apps")), []);
 });
 
-test("of many starts at once, each succeeds or finds the app busy, and one process runs", async (t) => {
+test("each of many concurrent starts succeeds or finds the app busy, and one process runs", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
@@ -210,7 +224,7 @@ test("of many starts at once, each succeeds or finds the app busy, and one proce
   await apps.removeApp({ id: "web" });
 });
 
-test("a restart is required while what runs was started with other values, defaults among them", async (t) => {
+test("a restart is required while the app runs with other values, including defaults", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
@@ -224,18 +238,18 @@ test("a restart is required while what runs was started with other values, defau
   };
   t.false(await isRequiredWith({ greeting: "moin" }), "it does not run");
   await apps.startApp({ id: "web" });
-  t.false(await isRequiredWith({ greeting: "moin", port }), "a default that is written down");
+  t.false(await isRequiredWith({ greeting: "moin", port }), "a default that is set explicitly");
   t.true(await isRequiredWith({ greeting: "servus" }));
-  t.false(await isRequiredWith({ greeting: "moin" }), "what it runs with");
+  t.false(await isRequiredWith({ greeting: "moin" }), "the values that it runs with");
   t.true(await isRequiredWith({}));
   await daemon.restart();
-  t.true((await apps.getApp({ id: "web" })).restartRequired, "the next daemon knows");
+  t.true((await apps.getApp({ id: "web" })).restartRequired, "the next daemon knows it");
   t.false((await apps.restartApp({ id: "web" })).restartRequired);
   t.false(await isRequiredWith({ greeting: "hello" }));
   await apps.removeApp({ id: "web" });
 });
 
-test("settings say what a running app runs with, which of them differ, and of secrets only that they were chosen", async (t) => {
+test("settings show the running values and the differences, and only whether a secret is set", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");
@@ -243,7 +257,7 @@ test("settings say what a running app runs with, which of them differ, and of se
   await writePackage(dir, port);
   await apps.installApp({ spec: dir });
   const stopped = await apps.getAppSettings({ id: "web" });
-  t.deepEqual(stopped.values, { port, greeting: "hello" }, "no secret was chosen");
+  t.deepEqual(stopped.values, { port, greeting: "hello" }, "no secret is set");
   t.like(stopped, { running: undefined, changed: [], restartRequired: false });
   await apps.startApp({ id: "web" });
   const values = { greeting: "moin", password: "hush" };
@@ -260,11 +274,11 @@ test("settings say what a running app runs with, which of them differ, and of se
     JSON.stringify(again, (_, value: unknown) => (typeof value === "bigint" ? 0 : value)).includes("hush"),
   );
   const emptied = await apps.updateAppSettings({ id: "web", values: { password: "" } });
-  t.is(emptied.values?.["password"], "", "an empty one is none");
+  t.is(emptied.values?.["password"], "", "an empty secret is not set");
   await apps.removeApp({ id: "web" });
 });
 
-test("an app whose start failed is meant to run all the same, and is tried again when the daemon starts", async (t) => {
+test("an app whose start failed keeps its desired state, and is retried when the daemon starts", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");

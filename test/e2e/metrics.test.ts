@@ -1,4 +1,4 @@
-/** `GET /metrics` of a real daemon: what a Prometheus server would read, for root alone. */
+/** `GET /metrics` of a real daemon: as a Prometheus server reads it, only for root. */
 import assert from "node:assert/strict";
 import { readFile, statfs } from "node:fs/promises";
 import { request } from "node:http";
@@ -18,7 +18,7 @@ async function scrape(daemon: TestDaemon, token = daemon.token): Promise<Respons
   return fetch(`http://127.0.0.1:${daemon.port}/metrics`, { headers: { authorization: `Bearer ${token}` } });
 }
 
-/** Samples by name and labels. @throws Error for a line that is none of the format */
+/** Samples by name and labels. @throws Error for a line that is not in the format */
 function parse(text: string): Map<string, number> {
   const samples = new Map<string, number>();
   const typed = new Set<string>();
@@ -36,7 +36,7 @@ function parse(text: string): Map<string, number> {
   return samples;
 }
 
-test("the event loop's delay is measured from the first scrape on", async (t) => {
+test("the event-loop delay is measured from the first scrape on", async (t) => {
   const daemon = await emptyDaemon();
   const p99 = 'svc_event_loop_delay_seconds{quantile="0.99"}';
   const first = parse(await (await scrape(daemon)).text());
@@ -54,7 +54,7 @@ test("calls are counted by method and code, and measured by method and protocol"
       assert.equal(response.status, 200);
       assert.equal(response.headers.get("content-type"), "text/plain; version=0.0.4; charset=utf-8");
       const found = parse(await response.text());
-      // A call ends in the daemon a moment after its client has the answer.
+      // A call ends in the daemon a moment after its client has the response.
       assert.equal(found.get("svc_calls_in_flight"), 1);
       return found;
     });
@@ -65,7 +65,7 @@ test("calls are counted by method and code, and measured by method and protocol"
   }
   const samples = await eventually(async () => {
     const found = await settled();
-    // What is recorded of a call is written later still.
+    // The record of a call is written later still.
     const written = "svc_store_write_duration_seconds_count";
     assert.ok((found.get(written) ?? 0) > (before.get(written) ?? 0));
     return found;
@@ -86,7 +86,7 @@ test("calls are counted by method and code, and measured by method and protocol"
   t.is(samples.get("svc_audit_records_lost_total"), 0);
 });
 
-test("the host and each app are there, as the kernel says of them", async (t) => {
+test("the host and each app are included, as the kernel reports them", async (t) => {
   const daemon = await emptyDaemon();
   const dir = join(daemon.dir, "web");
   await writePackage(dir, await freePort());
@@ -115,7 +115,7 @@ test("the host and each app are there, as the kernel says of them", async (t) =>
   t.is(size?.[1], bsize * blocks);
 });
 
-test("paths, ids and names that clients make up add no series", async (t) => {
+test("paths, IDs and names that clients invent add no series", async (t) => {
   const daemon = await emptyDaemon();
   const headers = { authorization: `Bearer ${daemon.token}` };
   const count = async () =>
@@ -135,7 +135,7 @@ test("paths, ids and names that clients make up add no series", async (t) => {
   t.is(await count(), before);
 });
 
-test("it answers on the socket and over gRPC, to nobody without a token, and to GET and HEAD alone", async (t) => {
+test("the metrics are served on the socket and over gRPC, only with a token, and only to GET and HEAD", async (t) => {
   const daemon = await emptyDaemon();
   const url = `http://127.0.0.1:${daemon.port}/metrics`;
   t.is((await fetch(url)).status, 401);
@@ -161,7 +161,7 @@ test("it answers on the socket and over gRPC, to nobody without a token, and to 
 });
 
 const rootTest = isRoot ? test : test.skip;
-rootTest(`a regular user is refused${needsRoot}`, async (t) => {
+rootTest(`a regular user is denied${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using nobody = await daemon.as(65_534);
   for (const protocol of protocols) {

@@ -1,4 +1,4 @@
-/** A page token that is none of the daemon's is the caller's mistake, for every list that has pages. */
+/** An invalid page token is the caller's mistake, for every list with pages. */
 import { getOption, hasOption, type DescService } from "@bufbuild/protobuf";
 import test from "ava";
 import { rules } from "../../gen/svc/v1/rules_pb.ts";
@@ -11,7 +11,7 @@ const paged = [...new Set(routes.map(({ method }) => method))].filter(
   ({ input }) => input.field["pageToken"] !== undefined,
 );
 
-test("every page token has a bound, and every list with one tells of the next page", (t) => {
+test("every page token has a maximum length, and every list with one returns the next page's token", (t) => {
   t.true(paged.length >= 5);
   for (const method of paged) {
     const field = method.input.field["pageToken"];
@@ -28,7 +28,7 @@ test("a damaged page token is an invalid request that names the field", async (t
   let answered = 0;
   for (const method of paged) {
     const service: DescService = method.parent;
-    const client = daemon.client(service) as unknown as Record<string, (request: object) => Promise<unknown>>;
+    const client = daemon.client(service) as Record<string, (request: object) => Promise<unknown>>;
     for (const token of damaged) {
       const request = Object.assign(sampleMessage(method.input, { path: "/" }), { pageToken: token });
       const error = await errorOf(client[method.localName]!(request));

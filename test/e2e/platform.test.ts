@@ -1,4 +1,4 @@
-/** What docs/platform.md tells platforms to rely on, over TCP with a token as they come. */
+/** The promises of docs/platform.md to platforms, over TCP with a token. */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ const daemonOf = sharedDaemon();
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const deadlineMs = 40_000;
 
-/** A unary call of Connect in binary, as bytes; answers status and bytes. */
+/** A unary binary Connect call as bytes; returns status and bytes. */
 async function callRaw(daemon: TestDaemon, method: string, request: Uint8Array) {
   const answer = await fetch(`http://127.0.0.1:${daemon.port}/svc.v1.${method}`, {
     method: "POST",
@@ -51,7 +51,7 @@ async function packageOf(daemon: TestDaemon): Promise<string> {
   return dir;
 }
 
-test.serial("capabilities are told, and what a node does not have is unimplemented", async (t) => {
+test.serial("capabilities are listed, and a missing one is unimplemented", async (t) => {
   const daemon = await daemonOf();
   const { capabilities, version } = await daemon.client(DaemonService, "grpc").getStatus({});
   t.true(capabilities.includes("schedules"));
@@ -70,49 +70,46 @@ test.serial("capabilities are told, and what a node does not have is unimplement
   t.like(await errorOf(calling), { code: "Unimplemented" });
 });
 
-test.serial(
-  "fields of a newer platform are passed over, and an older one reads today's answers",
-  async (t) => {
-    const daemon = await daemonOf();
-    const spec = await packageOf(daemon);
-    const request = toBinary(InstallAppRequestSchema, create(InstallAppRequestSchema, { spec }));
-    // Field 1000, of bytes: three of them.
-    const newer = Buffer.concat([request, Uint8Array.of(0xc2, 0x3e, 3, 1, 2, 3)]);
-    const installed = await callRaw(daemon, "AppService/InstallApp", newer);
-    t.is(installed.status, 200, Buffer.from(installed.bytes).toString());
-    t.regex(installed.headers.get("x-request-id") ?? "", /./);
+test.serial("fields of a newer platform are ignored, and an older one reads today's responses", async (t) => {
+  const daemon = await daemonOf();
+  const spec = await packageOf(daemon);
+  const request = toBinary(InstallAppRequestSchema, create(InstallAppRequestSchema, { spec }));
+  // Field 1000, of bytes: three of them.
+  const newer = Buffer.concat([request, Uint8Array.of(0xc2, 0x3e, 3, 1, 2, 3)]);
+  const installed = await callRaw(daemon, "AppService/InstallApp", newer);
+  t.is(installed.status, 200, Buffer.from(installed.bytes).toString());
+  t.regex(installed.headers.get("x-request-id") ?? "", /./);
 
-    const files = createFileRegistry(
-      fromBinary(FileDescriptorSetSchema, await readFile(join(root, "proto/svc-0.1.0.binpb"))),
-    );
-    const older = files.getMessage("svc.v1.ListAppsResponse");
-    assert.ok(older !== undefined);
-    const { bytes } = await callRaw(daemon, "AppService/ListApps", new Uint8Array());
-    const { apps } = fromBinary(older, bytes) as unknown as { apps: { id: string }[] };
-    t.deepEqual(
-      apps.map(({ id }) => id),
-      ["web"],
-    );
+  const files = createFileRegistry(
+    fromBinary(FileDescriptorSetSchema, await readFile(join(root, "proto/svc-0.1.0.binpb"))),
+  );
+  const older = files.getMessage("svc.v1.ListAppsResponse");
+  assert.ok(older !== undefined);
+  const { bytes } = await callRaw(daemon, "AppService/ListApps", new Uint8Array());
+  const { apps } = fromBinary(older, bytes) as unknown as { apps: { id: string }[] };
+  t.deepEqual(
+    apps.map(({ id }) => id),
+    ["web"],
+  );
 
-    // So does a platform of today with those of a daemon of tomorrow: field 1000 behind the apps.
-    const tomorrow = fromBinary(
-      ListAppsResponseSchema,
-      Buffer.concat([bytes, Uint8Array.of(0xc2, 0x3e, 1, 1)]),
-    );
-    t.deepEqual(
-      tomorrow.apps.map(({ id }) => id),
-      ["web"],
-    );
+  // A current platform ignores fields of a newer daemon as well: field 1000 after the apps.
+  const tomorrow = fromBinary(
+    ListAppsResponseSchema,
+    Buffer.concat([bytes, Uint8Array.of(0xc2, 0x3e, 1, 1)]),
+  );
+  t.deepEqual(
+    tomorrow.apps.map(({ id }) => id),
+    ["web"],
+  );
 
-    const mistyped = await callJson(daemon, "v1/apps", { spec, folded: true });
-    t.like(mistyped, { status: 400, json: { code: "invalid_argument" } });
-    t.regex(JSON.stringify(mistyped.json), /folded/);
-    const passed = await callJson(daemon, "svc.v1.AppService/ListApps", { folded: true });
-    t.is(passed.status, 200);
-  },
-);
+  const mistyped = await callJson(daemon, "v1/apps", { spec, folded: true });
+  t.like(mistyped, { status: 400, json: { code: "invalid_argument" } });
+  t.regex(JSON.stringify(mistyped.json), /folded/);
+  const passed = await callJson(daemon, "svc.v1.AppService/ListApps", { folded: true });
+  t.is(passed.status, 200);
+});
 
-test.serial("the same push again changes nothing", async (t) => {
+test.serial("a repeated push changes nothing", async (t) => {
   const daemon = await daemonOf();
   const schedules = daemon.client(ScheduleService, "grpc");
   const push = {
@@ -140,7 +137,7 @@ test.serial("the same push again changes nothing", async (t) => {
 });
 
 test.serial(
-  "a push is kept as a whole or not at all, and one without a list is refused over REST",
+  "a push is stored completely or not at all, and one without a list is rejected over REST",
   async (t) => {
     const daemon = await daemonOf();
     const schedules = daemon.client(ScheduleService, "grpc");
@@ -163,50 +160,56 @@ test.serial(
   },
 );
 
-test.serial("work goes on to its end when its caller goes, and a second operation is told so", async (t) => {
-  const daemon = await daemonOf();
-  const apps = daemon.client(AppService, "grpc");
-  const spec = join(daemon.dir, "slow");
-  await writeFiles(spec, {
-    "svc.yaml": `id: slow
+test.serial(
+  "an operation continues when its caller disconnects, and a second one fails as busy",
+  async (t) => {
+    const daemon = await daemonOf();
+    const apps = daemon.client(AppService, "grpc");
+    const spec = join(daemon.dir, "slow");
+    await writeFiles(spec, {
+      "svc.yaml": `id: slow
 name: slow
 version: "1"
 process: { exec: [node, app.mjs] }
 stop: { grace: 3s }
 `,
-    // It is not to be asked to end before it can refuse.
-    "app.mjs": `process.on("SIGTERM", () => undefined); setInterval(() => undefined, 1000); console.log("deaf");`,
-  });
-  await apps.installApp({ spec });
-  await apps.startApp({ id: "slow" });
-  await eventually(async () => {
-    const { lines } = await apps.getAppLogs({ id: "slow" });
-    assert.ok(lines.some(({ text }) => text === "deaf"));
-  }, deadlineMs);
-  t.like(await errorOf(apps.stopApp({ id: "slow" }, { timeoutMs: 500 })), { code: "DeadlineExceeded" });
-  t.truthy((await apps.getApp({ id: "slow" })).operation);
-  const second = await errorOf(apps.startApp({ id: "slow" }));
-  t.like(second, { code: "FailedPrecondition", reason: "app_busy" });
-  await eventually(
-    async () => assert.equal((await apps.getApp({ id: "slow" })).state, "STOPPED"),
-    deadlineMs,
-  );
-});
+      // The app must be able to reject the stop signal first.
+      "app.mjs": `process.on("SIGTERM", () => undefined); setInterval(() => undefined, 1000); console.log("deaf");`,
+    });
+    await apps.installApp({ spec });
+    await apps.startApp({ id: "slow" });
+    await eventually(async () => {
+      const { lines } = await apps.getAppLogs({ id: "slow" });
+      assert.ok(lines.some(({ text }) => text === "deaf"));
+    }, deadlineMs);
+    t.like(await errorOf(apps.stopApp({ id: "slow" }, { timeoutMs: 500 })), { code: "DeadlineExceeded" });
+    t.truthy((await apps.getApp({ id: "slow" })).operation);
+    const second = await errorOf(apps.startApp({ id: "slow" }));
+    t.like(second, { code: "FailedPrecondition", reason: "app_busy" });
+    await eventually(
+      async () => assert.equal((await apps.getApp({ id: "slow" })).state, "STOPPED"),
+      deadlineMs,
+    );
+  },
+);
 
-test.serial("who tries tokens is too many after a while, and who has one is not", async (t) => {
-  await using daemon = await startDaemon();
-  const guess = daemon.tokenClient(DaemonService, "connect", "not-a-token");
-  t.like(await errorOf(guess.getStatus({})), { code: "Unauthenticated" });
-  const codes: string[] = [];
-  // One more each second is forgiven.
-  for (let at = 0; at < 200 && codes.at(-1) !== "ResourceExhausted"; at += 1)
-    codes.push((await errorOf(guess.getStatus({}))).code);
-  t.is(codes.at(-1), "ResourceExhausted");
-  t.true(codes.length >= 19, String(codes.length));
-  t.regex((await daemon.client(DaemonService, "grpc").getStatus({})).version, /^\d/);
-});
+test.serial(
+  "a caller that guesses tokens is throttled, and a caller with a valid token is not",
+  async (t) => {
+    await using daemon = await startDaemon();
+    const guess = daemon.tokenClient(DaemonService, "connect", "not-a-token");
+    t.like(await errorOf(guess.getStatus({})), { code: "Unauthenticated" });
+    const codes: string[] = [];
+    // One more attempt is allowed per second.
+    for (let at = 0; at < 200 && codes.at(-1) !== "ResourceExhausted"; at += 1)
+      codes.push((await errorOf(guess.getStatus({}))).code);
+    t.is(codes.at(-1), "ResourceExhausted");
+    t.true(codes.length >= 19, String(codes.length));
+    t.regex((await daemon.client(DaemonService, "grpc").getStatus({})).version, /^\d/);
+  },
+);
 
-test.serial("what is so already is no error", async (t) => {
+test.serial("requesting the current state is not an error", async (t) => {
   const daemon = await daemonOf();
   const apps = daemon.client(AppService, "grpc");
   const spec = await packageOf(daemon);
@@ -219,7 +222,7 @@ test.serial("what is so already is no error", async (t) => {
   t.is((await apps.stopApp({ id: one.id })).state, "STOPPED");
 });
 
-test.serial("events go on behind a cursor, or say that they do not", async (t) => {
+test.serial("events continue after a cursor, or report that they cannot", async (t) => {
   const daemon = await daemonOf();
   const spec = await packageOf(daemon);
   await daemon.client(AppService).installApp({ spec });

@@ -1,4 +1,4 @@
-/** Root beside trees that belong to users (threats group K): nothing that a user plants is run, read or removed as root. */
+/** Root and directory trees that belong to users: nothing that a user plants is run, read or removed as root. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { chmod, chown, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
@@ -17,11 +17,11 @@ const emptyDaemon = sharedDaemon();
 
 const run = promisify(execFile);
 const rootTest = isRoot ? test : test.skip;
-/** `nobody` and `games`: there is a passwd entry for both on every Debian. */
+/** `nobody` and `games`: every Debian has a passwd entry for both. */
 const nobody = 65534;
 const games = 5;
 
-/** A place that every user may write to, gone at the end. */
+/** A world-writable directory, removed at the end. */
 async function publicDir(): Promise<{ dir: string } & AsyncDisposable> {
   const dir = await mkdtemp(join(tmpdir(), "svc-public-"));
   await chmod(dir, 0o777);
@@ -99,7 +99,7 @@ rootTest(
   },
 );
 
-rootTest(`git configuration and hooks in a checkout never run as root (threat 50)${needsRoot}`, async (t) => {
+rootTest(`git configuration and hooks in a checkout never run as root${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using owner = await daemon.as(nobody);
   await using shared = await publicDir();
@@ -113,7 +113,7 @@ rootTest(`git configuration and hooks in a checkout never run as root (threat 50
   await run("chown", ["-R", `${nobody}:${nobody}`, repository]);
   const apps = owner.client(AppService);
   const { directory } = await apps.installApp({ spec });
-  // The owner makes the checkout a repository full of traps, and the origin one too.
+  // The owner fills the checkout and the origin repository with traps.
   for (const tree of [join(directory, "repo"), repository]) {
     await run("setpriv", [
       ...[`--reuid=${nobody}`, `--regid=${nobody}`],
@@ -141,7 +141,7 @@ rootTest(`git configuration and hooks in a checkout never run as root (threat 50
   t.false(uids.split("\n").includes("0"), `the traps ran as: ${uids}`);
 });
 
-rootTest(`symlinks planted in an app's tree lead nowhere (threat 51)${needsRoot}`, async (t) => {
+rootTest(`symlinks planted in an app's tree are not followed${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using owner = await daemon.as(nobody);
   await using shared = await publicDir();
@@ -180,7 +180,7 @@ rootTest(`symlinks planted in an app's tree lead nowhere (threat 51)${needsRoot}
   t.is((await readFile(join(secretDir, "shadow"))).length, 1_400_000, "root's file is not removed");
 });
 
-rootTest(`a user does not install what only root may read (threat 52)${needsRoot}`, async (t) => {
+rootTest(`a user cannot install what only root may read${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using owner = await daemon.as(nobody);
   const apps = owner.client(AppService);
@@ -196,7 +196,7 @@ rootTest(`a user does not install what only root may read (threat 52)${needsRoot
   t.is((await daemon.client(AppService).installApp({ spec: join(dir, "package") })).owner, 0, "root may");
 });
 
-rootTest(`sudo gives a new app to the invoking user, and nobody else can (D10)${needsRoot}`, async (t) => {
+rootTest(`sudo gives a new app to the invoking user, and nobody else can${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using user = await daemon.as(nobody);
   await using shared = await publicDir();
@@ -214,8 +214,37 @@ rootTest(`sudo gives a new app to the invoking user, and nobody else can (D10)${
   t.is((await daemon.client(AppService).listApps({})).apps.length, 2);
 });
 
+rootTest(`a clone that root creates through sudo belongs to the invoking user${needsRoot}`, async (t) => {
+  const daemon = await emptyDaemon();
+  await using user = await daemon.as(nobody);
+  await using shared = await publicDir();
+  const dir = join(shared.dir, "package");
+  await writePackage(dir, await freePort());
+  const { id, directory } = await user.client(AppService).installApp({ spec: dir });
+  await run(
+    "setpriv",
+    [`--reuid=${nobody}`, "--clear-groups", "sh", "-c", "umask 022; echo mine > notes; chmod 4755 notes"],
+    {
+      cwd: join(directory, "data"),
+    },
+  );
+  const headers = { "x-svc-sudo-uid": String(games), "x-svc-sudo-user": "games" };
+  const apps = daemon.client(AppService);
+  const clone = await apps.cloneApp({ id }, { headers });
+  const copy = await apps.getApp({ id: clone.id });
+  t.is(copy.owner, games);
+  const notes = join(copy.directory, "data/notes");
+  t.is(await readFile(notes, "utf8"), "mine\n");
+  const { uid, mode } = await stat(notes);
+  t.deepEqual([uid, mode & 0o7777], [games, 0o755]);
+  const root = await apps.cloneApp({ id });
+  t.is((await apps.getApp({ id: root.id })).owner, nobody, "without sudo the owner is unchanged");
+  await apps.startApp({ id: clone.id });
+  t.is((await apps.getApp({ id: clone.id })).state, "RUNNING");
+});
+
 async function addVersionAs(uid: number, repository: string, port: number, version: string): Promise<void> {
-  // Without the traps: making the version is the test's work, not the daemon's.
+  // Without the traps: the test creates the version, not the daemon.
   await run("chown", ["-R", "0:0", repository]);
   await rm(join(repository, ".git", "hooks"), { recursive: true, force: true });
   const config = await readFile(join(repository, ".git", "config"), "utf8");

@@ -1,4 +1,4 @@
-/** Server reflection, v1 and v1alpha: from what it answers, a client that knows nothing builds the whole contract. */
+/** Server reflection, v1 and v1alpha: a client without the contract builds all of it from the responses. */
 import { createFileRegistry, fromBinary, create } from "@bufbuild/protobuf";
 import {
   FileDescriptorProtoSchema,
@@ -23,7 +23,7 @@ const emptyDaemon = sharedDaemon();
 
 type Question = ServerReflectionRequest["messageRequest"];
 
-/** The answers to the questions, over one stream. */
+/** The responses to the requests, over one stream. */
 async function ask(
   client: Client<typeof ServerReflection>,
   ...questions: Question[]
@@ -49,7 +49,7 @@ const versions = {
 };
 
 for (const [version, service] of Object.entries(versions)) {
-  test(`${version}: a client builds every service from what it is told`, async (t) => {
+  test(`${version}: a client builds every service from the responses`, async (t) => {
     const daemon = await emptyDaemon();
     const client = daemon.tokenClient(service, "grpc");
     const [list] = await ask(client, { case: "listServices", value: "" });
@@ -113,7 +113,7 @@ test("every kind of symbol, files by name and extensions by number are found", a
   t.is(audit[0]?.name, "svc/v1/audit.proto");
   t.true(
     audit.some(({ name }) => name === "google/api/annotations.proto"),
-    "imports come along",
+    "imports are included",
   );
   const [byExtension] = await ask(client, {
     case: "fileContainingExtension",
@@ -136,7 +136,7 @@ test("every kind of symbol, files by name and extensions by number are found", a
   );
 });
 
-test("an unknown name is an answer with NOT_FOUND, and the stream goes on; a file is sent once", async (t) => {
+test("an unknown name gets NOT_FOUND, and the stream continues; a file is sent once", async (t) => {
   const daemon = await emptyDaemon();
   const answers = await ask(
     daemon.client(ServerReflection, "grpc"),
@@ -163,7 +163,7 @@ test("an unknown name is an answer with NOT_FOUND, and the stream goes on; a fil
   );
 });
 
-test("it needs an identity, and is nothing that changes", async (t) => {
+test("it requires authentication, and changes nothing", async (t) => {
   const daemon = await emptyDaemon();
   const refused = await errorOf(ask(daemon.tokenClient(ServerReflection, "grpc", "svcp_wrong")));
   t.is(refused.code, "Unauthenticated");
@@ -172,7 +172,7 @@ test("it needs an identity, and is nothing that changes", async (t) => {
 });
 
 const rootTest = isRoot ? test : test.skip;
-rootTest(`a regular user may ask${needsRoot}`, async (t) => {
+rootTest(`a regular user may use it${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using nobody = await daemon.as(65_534);
   const [list] = await ask(nobody.client(ServerReflection, "grpc"), { case: "listServices", value: "" });

@@ -1,4 +1,7 @@
-/** `svc schedule` on a real daemon: the tour of a new user, every command, the platform's pushes, and without a daemon. */
+/**
+ * `svc schedule` with a real daemon: the tour of a new user, every command, the platform's pushes, and without a
+ * daemon.
+ */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -33,11 +36,11 @@ interface SvcOptions {
   input?: string;
   /** The user that the command runs as; needs root. */
   uid?: number | undefined;
-  /** What starts it. */
+  /** The command that starts it. */
   launcher?: readonly string[];
 }
 
-/** The command line as a process of its own; `interrupt` is Ctrl-C. */
+/** The CLI as a child process; `interrupt` is Ctrl-C. */
 function start(args: readonly string[], { socketPath, env = {}, input, uid, launcher = [] }: SvcOptions) {
   const socket = socketPath === undefined ? [] : ["--socket", socketPath];
   const drop =
@@ -63,14 +66,14 @@ function start(args: readonly string[], { socketPath, env = {}, input, uid, laun
   return { ended, output: () => output, interrupt: () => child.kill("SIGINT") };
 }
 
-/** In this process, which takes a tenth of the processor time: for lines that nobody interrupts, as the test's own user. */
+/** In this process, which takes a tenth of the CPU time: for commands without an interrupt, as the test's own user. */
 async function svc({ socketPath }: Pick<TestDaemon, "socketPath">, ...args: string[]): Promise<Run> {
   const host = { uid: process.getuid?.() ?? 0, now: Date.now };
   const { exitCode, stdout, stderr } = await runSvc(["schedule", ...args, "--socket", socketPath], { host });
   return { code: exitCode, out: stdout, err: stderr };
 }
 
-/** @throws AssertionError with what the command said when it failed */
+/** @throws AssertionError with the command's output if it failed */
 async function good(daemon: Pick<TestDaemon, "socketPath">, ...args: string[]): Promise<string> {
   const run = await svc(daemon, ...args);
   assert.equal(run.code, 0, run.err);
@@ -100,7 +103,7 @@ test("the tour: add, list, run, runs", async (t) => {
   t.regex(await good(daemon, "list"), /SUCCEEDED (now|\d+s ago)/);
 });
 
-test("a job is shown, changed, switched off and on, and removed", async (t) => {
+test("a job is shown, changed, disabled, enabled, and removed", async (t) => {
   const daemon = await emptyDaemon();
   await good(
     daemon,
@@ -147,7 +150,7 @@ test("a job is shown, changed, switched off and on, and removed", async (t) => {
   t.regex(await good(daemon, "enable", "ping"), /^Enabled ping\. Next run in/);
   const taken = await svc(daemon, "add", "hourly", "node_reboot", "--id", "ping");
   t.is(taken.code, 5);
-  t.regex(taken.err, /there is a job "ping".*--replace/);
+  t.regex(taken.err, /job "ping" already exists.*--replace/);
   t.is((await svc(daemon, "remove", "ping")).code, 2);
   t.is(await good(daemon, "remove", "ping", "--yes"), "Removed ping\n");
   const gone = await svc(daemon, "show", "ping");
@@ -155,7 +158,7 @@ test("a job is shown, changed, switched off and on, and removed", async (t) => {
   t.regex(gone.err, /"ping"; see the jobs with: svc schedule list/);
 });
 
-/** Five jobs without a name made at once, then four fields of one changed at once; each must be there afterwards. */
+/** Creates five jobs without a name at once, then changes four fields of one at once; each must exist afterwards. */
 async function meetEachOther(t: ExecutionContext, run: (...args: string[]) => Promise<Run>): Promise<void> {
   const all = async (...lines: string[][]) => {
     const runs = await Promise.all(lines.map((args) => run(...args)));
@@ -188,22 +191,22 @@ async function meetEachOther(t: ExecutionContext, run: (...args: string[]) => Pr
   });
 }
 
-test("commands at the same time do not undo each other", async (t) => {
+test("concurrent commands do not undo each other", async (t) => {
   const daemon = await emptyDaemon();
   await meetEachOther(t, (...args) => svc(daemon, ...args));
 });
 
-test("nor do they without a socket, each in a process of its own", async (t) => {
+test("concurrent commands without a socket, each in its own process, do not, either", async (t) => {
   await using home = await createHome();
   await home.begin("list").ended;
   await meetEachOther(t, (...args) => home.begin(...args).ended);
 });
 
-test("the fields of a job are judged by the daemon, and named", async (t) => {
+test("the daemon validates the fields of a job and names them", async (t) => {
   const daemon = await emptyDaemon();
   for (const [args, said] of [
     [["add", "61 * * * *", "node_reboot"], /trigger: .*"61" must be 0 to 59/],
-    [["add", "@daily", "node_reboot"], /trigger/],
+    [["add", "@fortnightly", "node_reboot"], /trigger/],
     [["add", "hourly", "node_reboot", "--time-zone", "Nowhere/Land"], /time_zone: "Nowhere\/Land"/],
     [["add", "hourly", "http", "--url", "ftp://x"], /action\.url/],
     [["add", "hourly", "node_reboot", "--id", "a b"], /id/],
@@ -214,16 +217,16 @@ test("the fields of a job are judged by the daemon, and named", async (t) => {
   }
 });
 
-test("next shows firings and marks a change of the clock", async (t) => {
+test("next shows firings and marks a clock change", async (t) => {
   const daemon = await emptyDaemon();
   const march = await svc(daemon, "next", "30 2 * 3 *", "--time-zone", "Europe/Berlin", "-n", "31");
   t.is(march.code, 0, march.err);
   t.is(march.out.split("\n").length, 33);
-  t.regex(march.out, /-03-\d\dT03:00:00\+02:00 +in [^\n]* the clock skips the wanted time/);
+  t.regex(march.out, /-03-\d\dT03:00:00\+02:00 +in [^\n]* the clock skips this time/);
   t.regex(march.err, /read in Europe\/Berlin/);
   const none = await svc(daemon, "next", "0 0 30 2 *");
   t.deepEqual([none.code, none.out], [0, ""]);
-  t.regex(none.err, /does not fire within a year/);
+  t.regex(none.err, /does not fire within nine years/);
 });
 
 for (const [title, command, code, out, err] of [
@@ -240,7 +243,7 @@ for (const [title, command, code, out, err] of [
   });
 }
 
-test("run prints output as it comes, and Ctrl-C cancels the run", async (t) => {
+test("run prints output as it arrives, and Ctrl-C cancels the run", async (t) => {
   const daemon = await emptyDaemon();
   await good(daemon, "add", "hourly", "shell", "--id", "job", "--command", "echo one; sleep 60; echo two");
   const running = start(["run", "job"], { socketPath: daemon.socketPath });
@@ -252,19 +255,19 @@ test("run prints output as it comes, and Ctrl-C cancels the run", async (t) => {
   await eventually(async () => assert.match(await good(daemon, "runs", "job"), /CANCELED/), 15_000);
 });
 
-test("a run that is under way already is followed; who follows it does not end it, cancel does", async (t) => {
+test("a run in progress is followed; leaving does not cancel it, cancel does", async (t) => {
   const daemon = await emptyDaemon();
   await good(daemon, "add", "hourly", "shell", "--id", "job", "--command", "sleep 60");
   t.regex(await good(daemon, "run", "job", "--detach"), /^Started run \d+ of job/);
-  t.regex(await good(daemon, "run", "job", "--detach"), /^Run \d+ of job is under way already/);
+  t.regex(await good(daemon, "run", "job", "--detach"), /^Run \d+ of job is already in progress/);
   const left = start(["run", "job"], { socketPath: daemon.socketPath });
-  await eventually(async () => assert.match(left.output().err, /is under way already/));
+  await eventually(async () => assert.match(left.output().err, /is already in progress/));
   left.interrupt();
   const { code, err } = await left.ended;
   t.is(code, 130);
-  t.regex(err, /goes on\. End it: svc schedule cancel job/);
+  t.regex(err, /continues\. Cancel it: svc schedule cancel job/);
   const following = start(["run", "job"], { socketPath: daemon.socketPath });
-  await eventually(async () => assert.match(following.output().err, /is under way already/));
+  await eventually(async () => assert.match(following.output().err, /is already in progress/));
   t.regex(await good(daemon, "cancel", "job"), /^Run \d+ of job is CANCELED\n$/);
   t.is((await following.ended).code, 130);
   t.is((await svc(daemon, "cancel", "job")).code, 5);
@@ -285,7 +288,7 @@ test("runs --follow prints runs of every job as they start and end", async (t) =
   t.is((await following.ended).code, 130);
 });
 
-test("an http job that fails ends with 1, one that succeeds with 0", async (t) => {
+test("an http job exits with 1 if it fails, and with 0 if it succeeds", async (t) => {
   const server = createServer((request, response) => {
     response.statusCode = request.headers["x-key"] === "right" ? 200 : 403;
     response.end("answer\n");
@@ -342,7 +345,7 @@ function execute(command: string, args: readonly string[]): Promise<string> {
 
 const pushed = (id: string) => ({ id, trigger: "daily@04:00", action: { type: "shell", command: "true" } });
 
-test("a push as platform over REST and gRPC: replaces its own, refuses a collision whole, and edits are warned of", async (t) => {
+test("a push as platform over REST and gRPC replaces its own jobs, is rejected as a whole on a collision, and edits print a warning", async (t) => {
   const daemon = await emptyDaemon();
   const url = `http://127.0.0.1:${daemon.port}/v1/schedules/managed/platform`;
   const curl = (...ids: string[]) =>
@@ -379,7 +382,7 @@ test("a push as platform over REST and gRPC: replaces its own, refuses a collisi
 
   t.regex(await curl("three", "mine"), /"reason":"job_owned"[^]*\n409$/);
   t.like(await errorOf(push("four", "mine")), { code: "FailedPrecondition", reason: "job_owned" });
-  t.deepEqual(await ids(), ["mine", "one", "two"], "nothing of a refused push is written");
+  t.deepEqual(await ids(), ["mine", "one", "two"], "nothing of a rejected push is written");
 
   for (const [args, said] of [
     [["edit", "one", "--comment", "by hand"], /^Changed one/],
@@ -390,10 +393,7 @@ test("a push as platform over REST and gRPC: replaces its own, refuses a collisi
     const run = await svc(daemon, ...args);
     t.is(run.code, 0, run.err);
     t.regex(run.out, said);
-    t.regex(
-      run.err,
-      /^warning: \w+ is managed by "platform": its next sync overwrites what is changed here\n$/,
-    );
+    t.regex(run.err, /^warning: \w+ is managed by "platform": its next sync overwrites this change\n$/);
   }
   t.like(JSON.parse(await good(daemon, "show", "one", "--json")), {
     comment: "by hand",
@@ -408,7 +408,7 @@ test("a push as platform over REST and gRPC: replaces its own, refuses a collisi
   );
 });
 
-test("a job leaves running what it left behind only where it says so", async (t) => {
+test("a job's leftover processes keep running only if the job says so", async (t) => {
   const daemon = await emptyDaemon();
   const command = "sleep 300 > /dev/null 2>&1 & echo $!";
   const pidOf = (output: string) => Number(output.split("\n", 1)[0]);
@@ -418,12 +418,12 @@ test("a job leaves running what it left behind only where it says so", async (t)
   };
   await good(daemon, "add", "hourly", "shell", "--id", "left", "--command", command);
   const said = await good(daemon, "run", "left");
-  t.regex(said, /^\d+\n\[ended 1 left process\]\n$/);
+  t.regex(said, /^\d+\n\[stopped 1 background process\]\n$/);
   t.false(await isThere(pidOf(said)));
 
   await good(daemon, "edit", "left", "--keep-children");
   t.like(JSON.parse(await good(daemon, "show", "left", "--json")), { action: { keep_children: true } });
-  t.regex(await good(daemon, "show", "left"), /left to run/);
+  t.regex(await good(daemon, "show", "left"), /background processes keep running/);
   const kept = await good(daemon, "run", "left");
   t.regex(kept, /^\d+\n$/);
   const pid = pidOf(kept);
@@ -431,7 +431,7 @@ test("a job leaves running what it left behind only where it says so", async (t)
   process.kill(pid, "SIGKILL");
 
   await good(daemon, "edit", "left", "--no-keep-children");
-  t.regex(await good(daemon, "run", "left"), /ended 1 left process/);
+  t.regex(await good(daemon, "run", "left"), /stopped 1 background process/);
 });
 
 const crontab = `# m h  dom mon dow   command
@@ -442,7 +442,7 @@ GREETING="it's me"
 @weekly cat%one%two
 `;
 
-test("import makes jobs that do what cron did", async (t) => {
+test("import creates jobs that do what cron did", async (t) => {
   const daemon = await emptyDaemon();
   const run = (...args: string[]) =>
     start(["import", "-", ...args], { socketPath: daemon.socketPath, input: crontab }).ended;
@@ -461,7 +461,7 @@ test("import makes jobs that do what cron did", async (t) => {
   const again = await run();
   t.regex(
     again.err,
-    /line 5: is the job echo already\nline 6: is the job cat already\nThere is nothing to import/,
+    /line 5: already exists as job echo\nline 6: already exists as job cat\nThere is nothing to import/,
   );
 });
 
@@ -475,7 +475,7 @@ rootTest(`import --system runs each line as its user${needsRoot}`, async (t) => 
 });
 
 rootTest(
-  `a regular user has jobs on own apps only, unseen by others; root names them with --owner${needsRoot}`,
+  `a regular user has jobs only on their own apps, invisible to others; root names them with --owner${needsRoot}`,
   async (t) => {
     const daemon = await emptyDaemon();
     const nobody = (...args: string[]) => start(args, { socketPath: daemon.socketPath, uid: 65534 }).ended;
@@ -484,7 +484,7 @@ rootTest(
         ["shell", "--command", "true"],
         /; name one of your apps with --app ID \(see: svc ls\), or run it with sudo\n$/,
       ],
-      // No app makes that a user's.
+      // An app of the user does not change that.
       [["node_reboot"], /backup_verify, shell; run it with sudo\n$/],
     ] as const) {
       const refused = await nobody("add", "hourly", ...args);
@@ -518,7 +518,7 @@ rootTest(
     t.is(added.code, 0, added.err);
     t.is((await nobody("run", "mine")).out, "65534\n");
     await good(daemon, "add", "hourly", "shell", "--id", "mine", "--command", "id -u");
-    t.is((await nobody("list")).out.split("\n").length, 3, "root's job of the same id is not seen");
+    t.is((await nobody("list")).out.split("\n").length, 3, "root's job with the same ID is not visible");
     t.regex(await good(daemon, "list"), /OWNER\nmine [^]*root\nmine [^\n]*nobody\n$/);
     t.is(await good(daemon, "run", "mine"), "0\n");
     t.is(await good(daemon, "run", "mine", "--owner", "nobody"), "65534\n");
@@ -528,7 +528,7 @@ rootTest(
   },
 );
 
-/** A home of its own for a regular user. */
+/** A home directory for a regular user. */
 async function createHome() {
   const dir = await mkdtemp(join(tmpdir(), "svc-home-"));
   await chmod(dir, 0o777);
@@ -558,7 +558,7 @@ test("without a socket every command works in this process", async (t) => {
   t.regex((await run("next", "hourly")).out, /^TIME/);
   const detached = await run("run", "echo", "--detach");
   t.is(detached.code, 6);
-  t.regex(detached.err, /no daemon that would go on with the run/);
+  t.regex(detached.err, /needs a daemon that continues the run/);
   t.is((await run("rm", "echo", "--yes")).out, "Removed echo\n");
 });
 

@@ -1,4 +1,4 @@
-/** The lines of the guide about scheduled jobs, as a new user would type them: each, and what it shows. */
+/** The commands of the guide about scheduled jobs, as a new user would type them, and their output. */
 import { execFile } from "node:child_process";
 import { mkdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -9,7 +9,7 @@ import { main } from "../support/svc-main.ts";
 
 interface Step {
   readonly line: string;
-  /** What the page shows below it. */
+  /** The output shown below it. */
   readonly shown: string;
 }
 
@@ -26,7 +26,7 @@ async function steps(): Promise<Step[]> {
   );
 }
 
-/** In a shell, with what is on either of its outputs in its order. */
+/** In a shell, with both outputs in their order. */
 function type(dir: string, socketPath: string, script: string): Promise<string> {
   const svc = `svc() { "${process.execPath}" "${main}" "$@" --socket "${socketPath}"; }\n`;
   return new Promise((resolve) => {
@@ -34,7 +34,7 @@ function type(dir: string, socketPath: string, script: string): Promise<string> 
   });
 }
 
-/** Times and the width of columns are those of the moment. */
+/** Times and column widths vary. */
 function steady(text: string): string {
   return text
     .replaceAll(/\bin \d+\w(?: \d+\w)?/g, "in TIME")
@@ -45,16 +45,16 @@ function steady(text: string): string {
     .replaceAll(/ $/gm, "");
 }
 
-test("the guide's tour of scheduled jobs shows what it says", async (t) => {
+test("the guide's tour of scheduled jobs has the documented output", async (t) => {
   t.timeout(3 * 60_000);
   await using daemon = await startDaemon();
   await mkdir(join(daemon.dir, ".svc"), { recursive: true });
   await symlink(daemon.socketPath, join(daemon.dir, ".svc/svc.sock"));
-  // Not in the middle of this.
+  // So that it does not fire during the test.
   const distant = `0 ${(new Date().getHours() + 12) % 24} * * *`;
   let functions = "";
   const tour = await steps();
-  t.true(tour.length >= 13, "the section has its lines");
+  t.true(tour.length >= 13, "the section contains commands");
   for (const { line, shown } of tour) {
     if (line.startsWith("cat ")) await writeFile(join(daemon.dir, line.slice("cat ".length)), shown);
     const isFunction = /^\w+\(\) /.test(line);
@@ -64,7 +64,7 @@ test("the guide's tour of scheduled jobs shows what it says", async (t) => {
     const wanted = steady(shown.replaceAll("*/5 * * * *", distant));
     if (!line.startsWith("svc schedule next")) t.is(output.trimEnd(), wanted.trimEnd(), line);
     else {
-      // Which years these are, and whether the clock changes in one of them, is another matter every year.
+      // The years, and whether the clock changes in them, vary.
       const shape = (each: string): string[] =>
         each.split("\n").map((row) => row.replace(/^\d{4}-.*/, "a time"));
       t.deepEqual(shape(output), shape(wanted), line);

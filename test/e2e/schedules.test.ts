@@ -1,4 +1,4 @@
-/** Schedules on a real daemon: what becomes of them, by every kind of caller, refused field by field. */
+/** Schedules on a real daemon: their effects, every kind of caller, and rejections by field. */
 import { readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
 import type { MessageInitShape } from "@bufbuild/protobuf";
@@ -34,14 +34,14 @@ const yearly = "0 0 1 1 *";
 const shell: Action = { type: "shell", command: "true" };
 const http: Action = { type: "http", url: "http://localhost/" };
 
-/** A job as both of its messages take it. */
+/** A job, as both of its messages accept it. */
 type Job = Omit<Request, "$typeName" | "$unknown" | "owner" | "action"> & {
   id: string;
   trigger: string;
   action: Action;
 };
 
-/** A job of which only what the case is about is said. */
+/** A job with only the field under test. */
 function job(id: string, changes: Partial<Job> = {}): Job {
   return { trigger: yearly, action: shell, ...changes, id };
 }
@@ -107,7 +107,7 @@ test("the life of a schedule", async (t) => {
   t.like(await errorOf(schedules.listScheduleRuns({ id: "hi" })), gone);
 });
 
-test("one run at a time, and its cancellation", async (t) => {
+test("a job has one run at a time, which can be canceled", async (t) => {
   const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService, protocol);
   await schedules.upsertSchedule(job("long", { action: { type: "shell", command: "sleep 600" } }));
@@ -126,10 +126,10 @@ test("one run at a time, and its cancellation", async (t) => {
   t.true(third.started);
   await schedules.removeSchedule({ id: "long" });
   await schedules.upsertSchedule(job("long"));
-  t.deepEqual((await schedules.listScheduleRuns({ id: "long" })).runs, [], "its runs went with it");
+  t.deepEqual((await schedules.listScheduleRuns({ id: "long" })).runs, [], "its runs were removed with it");
 });
 
-test("a push", async (t) => {
+test("a push replaces the jobs of its manager", async (t) => {
   const daemon = await emptyDaemon();
   const schedules = daemon.tokenClient(ScheduleService, protocol);
   const push = (...jobs: Job[]) =>
@@ -161,7 +161,7 @@ test("a push", async (t) => {
     comment: "changed",
     action: { headers: { authorization: "***" } },
   });
-  t.is((await schedules.listScheduleRuns({ id: "b" })).runs.length, 1, "what stays keeps its runs");
+  t.is((await schedules.listScheduleRuns({ id: "b" })).runs.length, 1, "unchanged jobs keep their runs");
 
   const before = (await schedules.listSchedules({})).schedules;
   const other = schedules.replaceManagedSchedules({ managedBy: "other", schedules: [job("e"), job("b")] });
@@ -188,10 +188,10 @@ test("a push", async (t) => {
         code: "InvalidArgument",
         reason: "invalid_request",
         message:
-          'schedules[1].id: "new" is there twice; ' +
-          'schedules[2].trigger: "nonsense" must be hourly, daily@HH:MM, HH:MM, on:EVENT or five cron fields: ' +
+          'schedules[1].id: "new" is repeated; ' +
+          'schedules[2].trigger: "nonsense" must be hourly, daily@HH:MM, HH:MM, @daily, every 15m, mon 03:00, on:EVENT or five cron fields: ' +
           "minute hour day-of-month month day-of-week; " +
-          'schedules[3].managed_by must be "platform" or left out, not "other"',
+          'schedules[3].managed_by must be "platform" or omitted, not "other"',
       },
     ],
   ] as const) {
@@ -202,7 +202,7 @@ test("a push", async (t) => {
   t.deepEqual(await idsOf(schedules), ["mine"]);
 });
 
-test("refused fields", async (t) => {
+test("invalid fields are rejected by name", async (t) => {
   const daemon = await emptyDaemon();
   const http16k = Object.fromEntries(["a", "b", "c"].map((name) => [name, "x".repeat(8_000)]));
   const cases = [
@@ -260,7 +260,7 @@ test("refused fields", async (t) => {
   t.deepEqual(await idsOf(daemon.client(ScheduleService)), []);
 });
 
-test("a job that is only to be made, or changed as it was read", async (t) => {
+test("a job is only created, or changed as it was read", async (t) => {
   const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService, protocol);
   const put = (changes: Partial<Job>) => schedules.upsertSchedule(job("one", changes));
@@ -286,10 +286,10 @@ test("a job that is only to be made, or changed as it was read", async (t) => {
 
   await schedules.removeSchedule({ id: "one" });
   const again = await put({ comment: "third" });
-  t.not(again.revision, changed.revision, "a job that came again is another one");
+  t.not(again.revision, changed.revision, "a recreated job is a different one");
 });
 
-test("of many that make one job, or change it as they read it, one does", async (t) => {
+test("of many that create one job, or change it as they read it, one succeeds", async (t) => {
   const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService);
   const race = async (changes: Partial<Job>) => {
@@ -307,7 +307,7 @@ test("of many that make one job, or change it as they read it, one does", async 
   await race({ revision: await race({ createOnly: true }) });
 });
 
-test("who may write what is managed", async (t) => {
+test("the manager of a job decides who may write it", async (t) => {
   const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService);
   await schedules.upsertSchedule(job("ours"));
@@ -329,8 +329,7 @@ test("who may write what is managed", async (t) => {
       {
         code: "NotFound",
         reason: "not_found",
-        message:
-          'no schedule "new" managed by "platform"; leave managed_by out to make one of the operator\'s',
+        message: 'no schedule "new" managed by "platform"; omit managed_by to create an unmanaged one',
       },
     ],
   ] as const) {
@@ -340,17 +339,17 @@ test("who may write what is managed", async (t) => {
   }
   t.deepEqual(await idsOf(schedules), ["ours", "theirs"]);
   await schedules.removeSchedule({ id: "theirs" });
-  t.deepEqual(await idsOf(schedules), ["ours"], "the operator may remove anybody's");
+  t.deepEqual(await idsOf(schedules), ["ours"], "the operator may remove any job");
 });
 
-test("values of headers are written and never read", async (t) => {
+test("values of headers are written and never returned", async (t) => {
   const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService, "rest");
   const canary = "c4n4ry-of-a-header";
   const action = { ...http, headers: { Authorization: canary, "X-Plain": canary } };
   const made = await schedules.upsertSchedule(job("a", { action }));
   t.deepEqual(made.action?.headers, { Authorization: "***", "X-Plain": "***" });
-  // What was read is written back, with a change.
+  // The read job is written back with a change.
   await schedules.upsertSchedule({
     ...job("a", { comment: "again" }),
     ...(made.action && { action: made.action }),
@@ -362,17 +361,20 @@ test("values of headers are written and never read", async (t) => {
   t.false(daemon.log().includes(canary));
   const bad = { ...http, headers: { Authorization: `${canary}\n` } };
   const { message } = await errorOf(schedules.upsertSchedule(job("b", { action: bad })));
-  t.false(message.includes(canary), "not even in a refusal");
+  t.false(message.includes(canary), "not even in an error");
   t.like(await errorOf(schedules.upsertSchedule(job("b", { action: { ...http, headers: { A: "***" } } }))), {
-    message: 'action.headers["A"] is ***, and no value is kept; give the value itself',
+    message: 'action.headers["A"] is ***, but no value is stored; set the value',
   });
   const moved = { ...http, url: "http://elsewhere.example.org/", headers: { Authorization: "***" } };
   const refused = await errorOf(schedules.upsertSchedule(job("a", { action: moved })));
   t.is(refused.code, "InvalidArgument");
-  t.regex(refused.message, /^action\.headers\["Authorization"\] is \*\*\*, and the kept value is for http:/);
+  t.regex(
+    refused.message,
+    /^action\.headers\["Authorization"\] is \*\*\*, but the stored value is for http:/,
+  );
 });
 
-test("a list comes in pages, by owner and id", async (t) => {
+test("a list is paged by owner and ID", async (t) => {
   const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService, "rest");
   const ids = Array.from({ length: 25 }, (_, index) => `job-${String(index).padStart(2, "0")}`);
@@ -402,12 +404,12 @@ test("a list comes in pages, by owner and id", async (t) => {
   t.deepEqual(await pagesOf("nobody"), [[]]);
   for (const pageToken of ["x", "bm9uZQ", "MC8"]) {
     t.like(await errorOf(schedules.listSchedules({ pageToken })), {
-      message: "page_token is no next_page_token of an earlier answer",
+      message: "page_token is not a next_page_token of an earlier response",
     });
   }
 });
 
-rootTest(`users have jobs of their own, on their own apps, and see no others${needsRoot}`, async (t) => {
+rootTest(`users have their own jobs on their own apps, and see no others${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using door = await daemon.as(nobody);
   await using otherDoor = await daemon.as(games);
@@ -452,7 +454,7 @@ rootTest(`users have jobs of their own, on their own apps, and see no others${ne
     t.is(
       (await user.getSchedule({ id: "same", owner: nobody })).owner,
       nobody,
-      "their own uid they may name",
+      "they may name their own uid",
     );
 
     for (const [field, action] of [
@@ -478,9 +480,9 @@ rootTest(`users have jobs of their own, on their own apps, and see no others${ne
     const foreign = await errorOf(
       user.upsertSchedule(job("x", { action: { type: "app_stop", app: roots ?? "" } })),
     );
-    t.is(foreign.message, `action.app: no app "${roots ?? ""}"`, "as for one that does not exist");
+    t.is(foreign.message, `action.app: no app "${roots ?? ""}"`, "as for a missing one");
     const unknown = await errorOf(root.upsertSchedule({ ...job("x"), owner: 4_000_000_000 }));
-    t.regex(unknown.message, /owner: 4000000000 is no user of this host/);
+    t.regex(unknown.message, /owner: 4000000000 is not a user of this host/);
     t.is(
       (
         await root.upsertSchedule({
@@ -493,7 +495,7 @@ rootTest(`users have jobs of their own, on their own apps, and see no others${ne
     t.deepEqual(await idsOf(user), ["by-root", "same"]);
 
     await root.replaceManagedSchedules({ managedBy: "platform", schedules: [job("by-root")] });
-    t.deepEqual(await idsOf(user), ["by-root", "same"], "a push never meets a user's jobs");
+    t.deepEqual(await idsOf(user), ["by-root", "same"], "a push never affects a user's jobs");
     await root.replaceManagedSchedules({ managedBy: "platform", schedules: [] });
     for (const id of ["by-root", "same"]) await root.removeSchedule({ id, owner: nobody });
     await root.removeSchedule({ id: "same" });
@@ -501,14 +503,17 @@ rootTest(`users have jobs of their own, on their own apps, and see no others${ne
   }
 });
 
-rootTest(`a job made through sudo is root's, as it runs with root's rights${needsRoot}`, async (t) => {
-  const daemon = await emptyDaemon();
-  const headers = { "X-Svc-Sudo-Uid": String(nobody), "X-Svc-Sudo-User": "nobody" };
-  const made = await daemon.client(ScheduleService).upsertSchedule(job("a"), { headers });
-  t.is(made.owner, 0);
-});
+rootTest(
+  `a job created through sudo is root's, because it runs with root's rights${needsRoot}`,
+  async (t) => {
+    const daemon = await emptyDaemon();
+    const headers = { "X-Svc-Sudo-Uid": String(nobody), "X-Svc-Sudo-User": "nobody" };
+    const made = await daemon.client(ScheduleService).upsertSchedule(job("a"), { headers });
+    t.is(made.owner, 0);
+  },
+);
 
-rootTest(`the daemon's own files are their owner's alone${needsRoot}`, async (t) => {
+rootTest(`the daemon's own files are readable only for their owner${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   const action = { ...http, headers: { Authorization: "secret" } };
   await daemon.client(ScheduleService).upsertSchedule(job("a", { action }));
@@ -518,7 +523,7 @@ rootTest(`the daemon's own files are their owner's alone${needsRoot}`, async (t)
 });
 
 for (const streamed of ["connect", "grpc", "grpc-web"] as const) {
-  test(`a run in the foreground over ${streamed}`, async (t) => {
+  test(`a run in the foreground streams its output over ${streamed}`, async (t) => {
     const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, streamed);
     const command = "echo one; sleep 0.3; echo two >&2; exit 3";
@@ -534,7 +539,7 @@ for (const streamed of ["connect", "grpc", "grpc-web"] as const) {
     t.like(await errorOf(schedules.runScheduleStream({ id: "none" })), { code: "NotFound" });
   });
 
-  test(`a client that goes away cancels the run that it started, and no other, over ${streamed}`, async (t) => {
+  test(`a client that disconnects cancels only the run that it started, over ${streamed}`, async (t) => {
     const daemon = await emptyDaemon();
     const schedules = daemon.client(ScheduleService, streamed);
     await schedules.upsertSchedule(job("a", { action: { type: "shell", command: "echo up; sleep 600" } }));
@@ -589,7 +594,27 @@ for (const streamed of ["connect", "grpc", "grpc-web"] as const) {
   });
 }
 
-test("a trigger is tried without a job", async (t) => {
+test("a job on 29 February shows its next date, and no next run", async (t) => {
+  const daemon = await emptyDaemon();
+  const schedules = daemon.client(ScheduleService, protocol);
+  const action = { type: "shell", command: "true" };
+  const rare = await schedules.upsertSchedule({ id: "rare", trigger: "0 3 29 2 *", utc: true, action });
+  t.is(rare.nextRunUnix === undefined, rare.laterRunUnix !== undefined, "one of the two");
+  const { firings } = await schedules.previewSchedule({ trigger: "0 3 29 2 *", utc: true, count: 3 });
+  t.is(firings.length, 3);
+  t.true(firings.every(({ localTime }) => localTime.endsWith("-02-29T03:00:00+00:00")));
+  t.is(rare.nextRunUnix ?? rare.laterRunUnix, firings[0]?.unix);
+  const never = await schedules.upsertSchedule({ id: "never", trigger: "0 3 30 2 *", utc: true, action });
+  t.is(never.laterRunUnix, undefined);
+  const off = await schedules.upsertSchedule({
+    ...{ id: "rare", trigger: "0 3 29 2 *" },
+    enabled: false,
+    action,
+  });
+  t.is(off.laterRunUnix, undefined);
+});
+
+test("a trigger is previewed without a job", async (t) => {
   const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService, protocol);
   const afterUnix = BigInt(Date.UTC(2026, 2, 28) / 1000);
@@ -615,10 +640,10 @@ test("a trigger is tried without a job", async (t) => {
     schedules.previewSchedule({ trigger: "x", utc: true, timeZone: "UTC" }),
   );
   t.is(reason, "invalid_request");
-  t.regex(message, /^trigger: .*; time_zone must be left out where utc is true$/);
+  t.regex(message, /^trigger: .*; time_zone must be omitted if utc is true$/);
 });
 
-test("the daemon says that it has schedules", async (t) => {
+test("the daemon reports the schedule capability", async (t) => {
   const daemon = await emptyDaemon();
   const { capabilities } = await daemon.client(DaemonService).getStatus({});
   t.true(capabilities.includes("schedules"));

@@ -1,4 +1,4 @@
-/** The lines of the guide about services, as root would type them where systemd runs. */
+/** The commands of the guide about services, as root would type them on a host with systemd. */
 import assert from "node:assert/strict";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
@@ -22,7 +22,7 @@ async function shownLines(): Promise<string[]> {
     await machine.boot();
     const apps = machine.client(AppService);
     await eventually(() => apps.listApps({}), deadlineMs);
-    // In the directory of the machine that outlives its boots. What asks first is told that it may.
+    // In the machine's persistent directory. Questions are confirmed.
     const type = (line: string): Promise<string> => {
       const svc = `svc() { "${process.execPath}" "${main}" "$@"; }; cd /etc/svc;`;
       const command = line.replaceAll("sudo ", "").replace("app remove", "app remove --yes");

@@ -1,4 +1,4 @@
-/** Sessions of the page on a real daemon: who gets one, as whom it acts, and how it ends (decisions 42, T 10, 11, 65). */
+/** Page sessions on a real daemon: how they are opened, their identity, and how they end. */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -73,24 +73,24 @@ rootTest(`a session sees and does what its user may, over every protocol${needsR
         daemon.tokenClient(FileService, protocol, own).statPath({ path: join(daemon.dir, "api.token") }),
       ),
       { code: "PermissionDenied" },
-      "the token's own file is for root's peers alone",
+      "only root's peers may read the token's own file",
     );
   }
   t.is((await daemon.client(TokenService).getTokenStatus({})).sessions, 3 * protocols.length);
 });
 
-test("of fifty who trade a code at once one gets a session, and nobody later", async (t) => {
+test("of fifty concurrent exchanges of a code one gets a session, and none later", async (t) => {
   // All of loopback is one address.
   await using daemon = await startDaemon({ config: "[api.limits]\ntoken_failure_budget = 1000\n" });
   const { code, page } = await daemon.client(SessionService).issueSessionCode({});
-  t.is(page, `http://127.0.0.1:${daemon.port}/`);
+  t.regex(page, new RegExp(`^http://[0-9a-f]{32}\\.localhost:${daemon.port}/$`));
   const trade = () => daemon.tokenClient(SessionService, "connect", code).openSession({});
   const outcomes = await Promise.allSettled(Array.from({ length: 50 }, trade));
   t.is(outcomes.filter(({ status }) => status === "fulfilled").length, 1);
   t.like(await errorOf(trade()), { code: "Unauthenticated" });
 });
 
-test("codes go to peers of the socket alone, and open nothing but a session", async (t) => {
+test("only socket peers get codes, which open only a session", async (t) => {
   const daemon = await emptyDaemon();
   const { token: access } = await daemon.client(TokenService).issueAccessToken({});
   const session = await openSession(daemon, daemon);
@@ -116,7 +116,7 @@ const ends: Readonly<Record<string, (daemon: TestDaemon, token: string) => Promi
   "by its user": (daemon) => daemon.client(SessionService).endSessions({}),
 };
 for (const [how, end] of Object.entries(ends)) {
-  test(`a session that is ended ${how} takes its streams along`, async (t) => {
+  test(`a session that is ended ${how} ends its streams, too`, async (t) => {
     t.timeout(60_000);
     const daemon = await emptyDaemon();
     const token = await openSession(daemon, daemon);
@@ -137,12 +137,13 @@ for (const [how, end] of Object.entries(ends)) {
   });
 }
 
-test("svc web prints an address that signs in once; neither code nor token is left anywhere", async (t) => {
+test("svc web prints an address that signs in once; neither code nor token appears anywhere else", async (t) => {
   await using daemon = await startDaemon();
   const svc = (...args: string[]) => runSvc([...args, "--socket", daemon.socketPath]);
   const { stdout } = await svc("web");
-  const [, page, code = ""] = /^(http:\/\/127\.0\.0\.1:\d+\/)#code=(svco_[\w-]{43})\n$/.exec(stdout) ?? [];
-  t.is(page, `http://127.0.0.1:${daemon.port}/`);
+  const [, page, code = ""] =
+    /^(http:\/\/[0-9a-f]{32}\.localhost:\d+\/)#code=(svco_[\w-]{43})\n$/.exec(stdout) ?? [];
+  t.is(new URL(page ?? "").port, String(daemon.port));
   const { token } = await daemon.tokenClient(SessionService, "connect", code).openSession({});
   await daemon.tokenClient(AppService, "connect", token).listApps({});
   t.regex((await svc("token", "status")).stdout, /Sessions: +1 open/);

@@ -1,4 +1,4 @@
-/** The streaming siblings: progress with a result at the end, followed logs, statistics. */
+/** The streaming variants: progress with a result at the end, followed logs, statistics. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import { timestampMs } from "@bufbuild/protobuf/wkt";
@@ -52,7 +52,7 @@ for (const protocol of streaming) {
     t.like(await errorOf(apps.cloneAppStream({ id: "nothing" })), { code: "NotFound" });
   });
 
-  test(`a followed log begins with its tail and goes on across a restart (${protocol})`, async (t) => {
+  test(`a followed log starts with its tail and continues across a restart (${protocol})`, async (t) => {
     const daemon = await emptyDaemon();
     const apps = daemon.client(AppService, protocol);
     const dir = join(daemon.dir, "package");
@@ -84,7 +84,7 @@ for (const protocol of streaming) {
     await apps.removeApp({ id: "web" });
   });
 
-  test(`statistics are pushed until the client goes away (${protocol})`, async (t) => {
+  test(`statistics are pushed until the client disconnects (${protocol})`, async (t) => {
     const daemon = await emptyDaemon();
     const apps = daemon.client(AppService, protocol);
     const dir = join(daemon.dir, "package");
@@ -101,13 +101,13 @@ for (const protocol of streaming) {
       sampledMs.push(sampledAt === undefined ? 0 : timestampMs(sampledAt));
       if (sampledMs.length === 3) break;
     }
-    // The server floors the gap at one second; without that, a frame would follow each window of 500 ms.
+    // The server's minimum interval is one second; without it, a frame would follow each window of 500 ms.
     t.true((sampledMs[2] ?? 0) - (sampledMs[0] ?? 0) > 1_400);
     await apps.removeApp({ id: "web" });
   });
 }
 
-/** An app of which something goes on until it is canceled, `begin` it. */
+/** An app with an operation in progress until it is canceled; `begin` starts it. */
 interface Canceled {
   readonly manifest: string;
   readonly isThereBefore: boolean;
@@ -134,7 +134,7 @@ const canceled: Readonly<Record<string, Canceled>> = {
 };
 
 for (const [kind, { manifest, isThereBefore, begin }] of Object.entries(canceled)) {
-  test(`an operation that is not whoever cancels it's own ends, and is undone (${kind})`, async (t) => {
+  test(`an operation that another caller cancels ends and is rolled back (${kind})`, async (t) => {
     const daemon = await emptyDaemon();
     const apps = daemon.client(AppService);
     const spec = join(daemon.dir, "package");
@@ -151,7 +151,7 @@ for (const [kind, { manifest, isThereBefore, begin }] of Object.entries(canceled
       ),
     );
     const { operation } = await apps.cancelAppOperation({ id: "web" });
-    t.is(operation?.kind, kind, "the app as it was");
+    t.is(operation?.kind, kind, "the app is unchanged");
     t.like(await begun, { reason: "canceled" });
     const left = (await apps.listApps({})).apps;
     t.deepEqual(

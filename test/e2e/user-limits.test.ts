@@ -1,4 +1,4 @@
-/** What one user may have, and what of others shows in it (threats 58, decisions 37, 38). */
+/** Limits of one user, and what they reveal about others. */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { mkdir, readdir, writeFile } from "node:fs/promises";
@@ -14,7 +14,7 @@ import { eventually } from "../support/eventually.ts";
 import { GitServer } from "../support/git-server.ts";
 import { freePort, writePackage, writeRepository } from "../support/packages.ts";
 
-/** With one limit for a test of its own, and without one that users have by default. */
+/** Configured with one limit for the test, and without one of the defaults. */
 const emptyDaemon = sharedDaemon({
   config: "[limits]\nmax_waiting_installs_per_user = 38\nmax_backup_bytes_per_user = 0\n",
 });
@@ -24,10 +24,10 @@ const games = 5;
 const nobody = 65_534;
 
 rootTest(
-  `of forty installs of a user two are worked on, the others say that they wait${needsRoot}`,
+  `two of forty installs of a user run, and the others report that they wait${needsRoot}`,
   async (t) => {
     const daemon = await emptyDaemon();
-    // Answers nobody: whoever asks is being worked on.
+    // Never responds: every client stays in progress.
     await using server = await GitServer.start(daemon.dir, () => true);
     await using user = await daemon.as(games);
     const stop = new AbortController();
@@ -56,7 +56,7 @@ rootTest(
   },
 );
 
-rootTest(`apps and credentials of a user are bounded, root's are not${needsRoot}`, async (t) => {
+rootTest(`apps and credentials of a user are limited, root's are not${needsRoot}`, async (t) => {
   const config = "[limits]\nmax_apps_per_user = 2\nmax_credentials_per_user = 1\n";
   await using daemon = await startDaemon({ config });
   await writePackage(join(daemon.dir, "web"), await freePort());
@@ -89,7 +89,7 @@ rootTest(`apps and credentials of a user are bounded, root's are not${needsRoot}
 });
 
 rootTest(
-  `backups of a user are bounded in each directory with what comes, root's are not${needsRoot}`,
+  `backups of a user are limited in each directory, including the new one, and root's are not${needsRoot}`,
   async (t) => {
     const max = 400_000;
     await using daemon = await startDaemon({ config: `[limits]\nmax_backup_bytes_per_user = ${max}\n` });
@@ -127,7 +127,7 @@ rootTest(
     t.is((await kept()).length, 2);
 
     t.is((await backUp(roots)).results[0]?.error, "");
-    // Nothing is taken of one that has no room from the beginning.
+    // A backup without space at its start reads nothing.
     const stop = new AbortController();
     await refuses(
       user.client(BackupService, "grpc").uploadBackup(
@@ -149,7 +149,7 @@ rootTest(
     for (const { name: old } of (await kept()).slice(1)) {
       await own.deleteBackup({ appId: "web", storage: "local", name: old });
     }
-    // With the one that is left there is room for one of these.
+    // Together with the remaining one there is space for one of these.
     const uploads = await Promise.allSettled([1, 2, 3].map(() => upload(archive)));
     t.true(uploads.filter(({ status }) => status === "fulfilled").length <= 1);
     const takenBytes = (await kept()).reduce((sum, { sizeBytes }) => sum + Number(sizeBytes), 0);
@@ -157,7 +157,7 @@ rootTest(
   },
 );
 
-rootTest(`where backups have no bound users have as many as there is room for${needsRoot}`, async (t) => {
+rootTest(`if backups have no limit, users have as many as there is space for${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await writePackage(join(daemon.dir, "web"), await freePort());
   await using user = await daemon.as(games);
@@ -165,7 +165,7 @@ rootTest(`where backups have no bound users have as many as there is room for${n
   t.is((await user.client(BackupService).createBackup({ appId: "web" })).results[0]?.error, "");
 });
 
-rootTest(`ids do not tell what others have${needsRoot}`, async (t) => {
+rootTest(`IDs do not reveal what others have${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await writePackage(join(daemon.dir, "web"), await freePort());
   const spec = join(daemon.dir, "web");
@@ -184,7 +184,7 @@ rootTest(`ids do not tell what others have${needsRoot}`, async (t) => {
   t.is((await roots.installApp({ spec })).id, "web-3", "root sees them all");
 });
 
-rootTest(`what is kept of fetched packages shows in the disk report${needsRoot}`, async (t) => {
+rootTest(`the disk usage of fetched packages is in the disk report${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   const spec = await writeRepository(join(daemon.dir, "web"), await freePort(), [{ version: "1.0.0" }]);
   await using user = await daemon.as(games);
@@ -192,7 +192,7 @@ rootTest(`what is kept of fetched packages shows in the disk report${needsRoot}`
   await roots.installApp({ spec });
   const { cacheBytes } = await roots.getDiskReport({});
   t.true(cacheBytes > 0n);
-  t.is((await own.getDiskReport({})).cacheBytes, 0n, "what was fetched for others is not told");
+  t.is((await own.getDiskReport({})).cacheBytes, 0n, "packages fetched for others are not shown");
   const broken = await writeRepository(join(daemon.dir, "broken"), await freePort(), [
     { id: "broken", files: { "svc.yaml": "id: 7\n" } },
   ]);

@@ -1,4 +1,4 @@
-/** Programs of other engines, built from their modules once and kept in the checkout's cache. */
+/** Programs of other engines, built from their modules once and stored in the checkout's cache. */
 import { execFile } from "node:child_process";
 import { access, copyFile, chmod, mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -11,7 +11,7 @@ const buildTimeoutMs = 40 * 60_000;
 interface Source {
   readonly module: string;
   readonly version: string;
-  /** What the module finds beside itself in its repository is a module of its own here. */
+  /** Packages beside it in its repository are separate modules here. */
   readonly withModules: (goMod: string) => string;
 }
 
@@ -21,7 +21,7 @@ const kubernetes: Source = {
   withModules: (goMod) => goMod.replaceAll(/=> \.\/staging\/src\/(\S+)/g, "=> $1 v0.34.1"),
 };
 
-/** The last one under a license of free software, but for one. */
+/** The last one under a free software license, with one exception. */
 const nomad: Source = {
   module: "github.com/hashicorp/nomad",
   version: "v1.6.1",
@@ -31,14 +31,14 @@ const nomad: Source = {
 
 const programs = {
   "kube-apiserver": { source: kubernetes, package: "./cmd/kube-apiserver" },
-  // As that one is tried with.
+  // The version used for that one.
   etcd: { source: kubernetes, package: "go.etcd.io/etcd/server/v3" },
   nomad: { source: nomad, package: "." },
 } as const;
 
 export type EngineProgram = keyof typeof programs;
 
-/** Its path. @throws Error with the end of what Go said, where it cannot be built */
+/** Its path. @throws Error with the end of Go's output if it cannot be built */
 export async function engineProgram(name: EngineProgram): Promise<string> {
   const path = join(cacheDir, name);
   if (await exists(path)) return path;
@@ -50,7 +50,7 @@ export async function engineProgram(name: EngineProgram): Promise<string> {
   const goSum = join(cacheDir, `${name}.sum`);
   await writeFile(goMod, source.withModules(await readFile(join(directory, "go.mod"), "utf8")));
   await copyFile(join(directory, "go.sum"), goSum);
-  // As all of Go's cache it is for reading alone, and the other modules' sums come to it.
+  // Like all of Go's cache it is read-only, and the other modules' checksums are added to it.
   await chmod(goSum, 0o644);
   const flags = ["-C", directory, "-mod=mod", `-modfile=${goMod}`, "-trimpath", "-ldflags=-s -w"];
   await go(["build", ...flags, "-o", `${path}.new`, wanted]);
@@ -65,7 +65,7 @@ async function sourcesOf({ module, version }: Source): Promise<string> {
 }
 
 async function go(args: readonly string[]): Promise<string> {
-  // The modules' own workspaces are of their repositories.
+  // The modules' own workspaces refer to their repositories.
   const env = { ...process.env, GOWORK: "off", GOFLAGS: "-buildvcs=false" };
   try {
     const { stdout } = await run("go", args, { env, timeout: buildTimeoutMs, maxBuffer: 2 ** 26 });

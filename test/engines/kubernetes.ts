@@ -1,4 +1,4 @@
-/** A real API server of Kubernetes, without any node: what it says of manifests that it is not to keep. */
+/** A real Kubernetes API server without nodes: its validation of manifests, in a dry run. */
 import assert from "node:assert/strict";
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -17,7 +17,7 @@ import { engineProgram } from "./engine-programs.ts";
 const token = "of-the-check";
 const upTimeoutMs = 120_000;
 
-/** Where each kind is made. */
+/** The API path of each kind. */
 const places: Readonly<Record<string, string>> = {
   ConfigMap: "/api/v1/namespaces/default/configmaps",
   Secret: "/api/v1/namespaces/default/secrets",
@@ -27,7 +27,7 @@ const places: Readonly<Record<string, string>> = {
 };
 
 export interface Kubernetes extends AsyncDisposable {
-  /** Makes nothing. @param manifest one YAML document @returns why it is refused */
+  /** Creates nothing. @param manifest one YAML document @returns the reason of a rejection */
   refuses(manifest: string): Promise<string | undefined>;
 }
 
@@ -67,7 +67,7 @@ export async function startKubernetes(): Promise<Kubernetes> {
       ...["--service-account-key-file", join(dir, "key.pub")],
       ...["--service-account-signing-key-file", join(dir, "key")],
       "--allow-privileged",
-      // It would want what makes the accounts.
+      // It would require the controller that creates accounts.
       ...["--disable-admission-plugins", "ServiceAccount", "--v", "0"],
     ]),
   );
@@ -101,11 +101,11 @@ export async function startKubernetes(): Promise<Kubernetes> {
 
 interface Program extends AsyncDisposable {
   readonly child: ChildProcess;
-  /** The end of what it printed. */
+  /** The end of its output. */
   readonly said: () => string;
 }
 
-/** Ends with this process, whatever ends that. */
+/** Killed with this process, however that exits. */
 export function startProgram(program: string, args: readonly string[]): Program {
   const child = spawn("setpriv", ["--pdeathsig=KILL", program, ...args], {
     stdio: ["ignore", "ignore", "pipe"],

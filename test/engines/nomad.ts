@@ -1,4 +1,4 @@
-/** A real server of Nomad, without any client: what its own tool says of jobs. */
+/** A real Nomad server without clients: its own tool validates jobs. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -13,7 +13,7 @@ import { startProgram } from "./kubernetes.ts";
 const upTimeoutMs = 60_000;
 
 export interface Nomad extends AsyncDisposable {
-  /** @param job in the API's JSON @returns why it is refused, or what is warned of */
+  /** @param job in the API's JSON @returns the reason of a rejection, or its warnings */
   refuses(job: string): Promise<string | undefined>;
 }
 

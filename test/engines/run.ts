@@ -1,6 +1,7 @@
 /**
- * `npm run check:engines [-- kubernetes|nomad …]`: what `svc app export` writes, for packages of every shape, by the engines' own word: a real API
- * server's dry run with strict validation, and `nomad job validate`. Their programs are built from their modules where Go is, once.
+ * `npm run check:engines [-- kubernetes|nomad …]`: the output of `svc app export`, for packages of every shape,
+ * validated by the engines themselves: a real API server's dry run with strict validation, and `nomad job validate`.
+ * Their programs are built once from their modules if Go is installed.
  */
 import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
 import { missing } from "../../.ci/optional.ts";
@@ -16,9 +17,9 @@ interface Engine extends AsyncDisposable {
 interface Check {
   programs: readonly EngineProgram[];
   start: () => Promise<Engine>;
-  /** What it takes at a time. */
+  /** The unit that it validates at a time. */
   parts: (content: string) => readonly string[];
-  /** Makes one part what the engine has to refuse. */
+  /** Makes one part invalid for the engine. */
   spoil: (part: string) => string;
 }
 
@@ -53,7 +54,7 @@ for (const [name, check] of Object.entries(checks)) {
   for (const shape of Object.keys(shapes)) {
     const refusals = await refusalsOf(engine, check, name as ExportAppRequestTo, shape);
     counts[refusals.length === 0 ? "passed" : "failed"] += 1;
-    console.log(`${refusals.length === 0 ? "✔" : "✘"} ${name} takes an app of the shape "${shape}"`);
+    console.log(`${refusals.length === 0 ? "✔" : "✘"} ${name} accepts an app of the shape "${shape}"`);
     for (const refusal of refusals) console.log(refusal.replaceAll(/^/gm, "    "));
   }
 }
@@ -73,7 +74,7 @@ async function refusalsOf(
   for (const part of parts(files[0]?.content ?? "")) {
     const refusal = await engine.refuses(part);
     if (refusal !== undefined) refusals.push(refusal);
-    // An engine that takes everything says nothing.
+    // An engine that accepts everything proves nothing.
     if ((await engine.refuses(spoil(part))) === undefined)
       refusals.push(`it takes what is wrong, too:\n${part}`);
   }

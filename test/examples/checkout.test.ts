@@ -10,10 +10,10 @@ import packageJson from "../../package.json" with { type: "json" };
 const root = join(import.meta.dirname, "../..");
 const run = promisify(execFile);
 
-test("the command line of a checkout is bundled once, and runs the bundle", async (t) => {
+test("the CLI of a checkout is bundled once, and runs the bundle", async (t) => {
   const svc = (...args: string[]) =>
     run(process.execPath, [join(root, ".ci/svc.mjs"), ...args], {
-      // Says which files are loaded.
+      // Prints the loaded files.
       env: { ...process.env, NODE_DEBUG: "module" },
     });
   const bundles = async () => (await readdir(join(root, "node_modules/.cache/svc"))).sort();
@@ -23,10 +23,10 @@ test("the command line of a checkout is bundled once, and runs the bundle", asyn
   t.is(stdout, `${packageJson.version}\n`);
   t.regex(stderr, /node_modules\/\.cache\/svc\/[0-9a-f]{16}\/svc\.cjs/);
   t.false(stderr.includes("src/main.ts"), "the sources are not loaded");
-  t.deepEqual(await bundles(), made, "nothing is bundled anew");
+  t.deepEqual(await bundles(), made, "nothing is bundled again");
 });
 
-/** A checkout whose bundle is made at once: a program that says its arguments, and ends as a daemon that cannot start. */
+/** A checkout with a tiny bundle: a program that prints its arguments, and exits like a daemon that cannot start. */
 async function checkoutOf(t: ExecutionContext): Promise<string> {
   const dir = await mkdtemp(join(tmpdir(), "svc-checkout-"));
   t.teardown(() => rm(dir, { recursive: true }));
@@ -46,7 +46,7 @@ async function checkoutOf(t: ExecutionContext): Promise<string> {
   return dir;
 }
 
-test("who waits for a bundle is told so, and who reads JSON is not", async (t) => {
+test("a build of the bundle is announced, except to readers of JSON", async (t) => {
   const dir = await checkoutOf(t);
   const svc = (...args: string[]) => run(process.execPath, [join(dir, ".ci/svc.mjs"), ...args]);
   const first = await svc("ls");
@@ -57,7 +57,7 @@ test("who waits for a bundle is told so, and who reads JSON is not", async (t) =
   t.is((await svc("ls", "--json")).stderr, "");
 });
 
-test("npm start says what it does while it takes its time, on standard error", async (t) => {
+test("npm start prints its progress on standard error", async (t) => {
   const dir = await checkoutOf(t);
   const failed = await t.throwsAsync<Error & { stderr: string; stdout: string }>(
     run(process.execPath, [join(dir, "examples/try.ts")]),
@@ -69,7 +69,7 @@ test("npm start says what it does while it takes its time, on standard error", a
   t.notRegex(failed.stdout, /Bundling|Starting/);
 });
 
-test("what a checkout needs is installed with a word on standard error", async (t) => {
+test("the installation of a checkout's dependencies is announced on standard error", async (t) => {
   const dir = await checkoutOf(t);
   await rm(join(dir, "node_modules"), { recursive: true });
   const bin = join(dir, "bin");
@@ -87,7 +87,7 @@ test("what a checkout needs is installed with a word on standard error", async (
   t.is(failed.stdout, "");
 });
 
-test("in a checkout that was never started it says what to do", async (t) => {
+test("a checkout that was never started says what to do", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-checkout-"));
   t.teardown(() => rm(dir, { recursive: true }));
   await mkdir(join(dir, ".ci"));

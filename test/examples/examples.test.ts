@@ -1,4 +1,4 @@
-/** The packages that newcomers meet first: their manifests hold, and hello does what it says. */
+/** The first packages that new users meet: their manifests are valid, and hello works as described. */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
@@ -12,6 +12,7 @@ import { checkIndex } from "../../src/authoring/check.ts";
 import { parseManifest } from "../packages/support/manifests.ts";
 import { freePort } from "../support/packages.ts";
 import { programs } from "../support/programs.ts";
+import { nextEvent } from "../support/eventually.ts";
 
 const examples = join(import.meta.dirname, "../../examples");
 const index = parse(await readFile(join(examples, "index.yaml"), "utf8")) as {
@@ -19,7 +20,7 @@ const index = parse(await readFile(join(examples, "index.yaml"), "utf8")) as {
 };
 
 for (const [id, { directory, name, runtime, permissions = [] }] of Object.entries(index.packages)) {
-  test(`${id} is what the index says of it`, async (t) => {
+  test(`${id} matches its entry in the index`, async (t) => {
     const manifest = await parseManifest(await readFile(join(examples, directory, "svc.yaml"), "utf8"));
     t.like(manifest, { id, name });
     const { kind }: { kind: string } = manifest.runtime;
@@ -44,7 +45,7 @@ test("Node-RED's version is the one that its lock file installs", async (t) => {
   t.is(lock.packages["node_modules/node-red"].version, manifest.version);
 });
 
-test("hello greets, counts across restarts, and ends at once when told to", async (t) => {
+test("hello greets, counts across restarts, and exits at once on a stop", async (t) => {
   const dataDir = await mkdtemp(join(tmpdir(), "svc-hello-"));
   t.teardown(() => rm(dataDir, { recursive: true }));
   const port = await freePort();
@@ -56,7 +57,7 @@ test("hello greets, counts across restarts, and ends at once when told to", asyn
     });
     t.teardown(() => hello.kill("SIGKILL"));
     const exit = once(hello, "exit");
-    t.regex(String(await once(hello.stdout, "data")), /listens on http:\/\/127\.0\.0\.1:/);
+    t.regex(String(await nextEvent(hello.stdout, "data")), /listens on http:\/\/127\.0\.0\.1:/);
     t.is((await fetch(`http://127.0.0.1:${port}/healthz`)).status, 200);
     t.is((await fetch(`http://127.0.0.1:${port}/other`)).status, 404);
     answers.push(await (await fetch(`http://127.0.0.1:${port}/`)).text());
@@ -83,7 +84,7 @@ test("hello's repository has both releases, each with the manifest of its versio
     t.is(`v${manifest.version}`, tag);
   }
   t.is(await git("rev-parse", "main"), await git("rev-parse", "v1.1.0^{commit}"));
-  // A second call leaves what is there, commits of the user's included.
+  // A second call keeps what exists, including commits of the user.
   const before = await git("rev-parse", "main");
   await createHelloRepository(join(dir, "missing"), repository);
   t.is(await git("rev-parse", "main"), before);

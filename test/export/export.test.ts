@@ -1,4 +1,7 @@
-/** Exports are held against what the engines themselves say of files: compose's own check, and the shapes that the others document. */
+/**
+ * Exports compared with the engines' own rules for files: compose's own check, and the documented schemas of the
+ * others.
+ */
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -10,7 +13,7 @@ import { parseAllDocuments } from "yaml";
 import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
 import { exportApp as exportWith } from "../../src/export/export.ts";
 import type { ExportedApp } from "../../src/export/workload.ts";
-import type { RunnableApp } from "../../src/runtimes/runtime.ts";
+import type { RunnableApp } from "../../src/runtimes/contract.ts";
 import { parseManifest } from "../packages/support/manifests.ts";
 import { exportShape, shapes } from "./support/exported-shapes.ts";
 import { problemsOf } from "./support/manifest-schemas.ts";
@@ -52,7 +55,7 @@ async function appOf(text: string, settings: RunnableApp["settings"] = {}): Prom
 }
 
 const exportApp = (app: RunnableApp, to: ExportAppRequestTo): Promise<ExportedApp> =>
-  exportWith(app, to, { usersAddress: "127.0.0.1" });
+  exportWith(app, to, { publishAddress: "127.0.0.1" });
 
 const shop = (): Promise<RunnableApp> => appOf(manifest, { password: secret, key: secret });
 
@@ -63,17 +66,17 @@ for (const to of ["kubernetes", "nomad", "quadlet", "compose"] satisfies ExportA
     for (const name of ["password", "key"]) {
       t.true(exported.notes.some((note) => note.includes(`the secret "${name}" is not exported`)));
     }
-    t.true(exported.notes.some((note) => note.includes("its data are not exported")));
+    t.true(exported.notes.some((note) => note.includes("its data is not exported")));
   });
 }
 
-test("what is no container cannot be exported", async (t) => {
+test("an app without containers cannot be exported", async (t) => {
   const app = await appOf('id: plain\nname: Plain\nversion: "1"\nprocess: { exec: [sleep, "1"] }\n');
   await t.throwsAsync(exportApp(app, "kubernetes"), { message: /runs on the process runtime/ });
 });
 
 for (const shape of Object.keys(shapes)) {
-  test(`an app of the shape "${shape}" is exported as Kubernetes and Nomad document it`, async (t) => {
+  test(`an app of the shape "${shape}" is exported in the documented formats of Kubernetes and Nomad`, async (t) => {
     const [manifests] = (await exportShape(shape, "kubernetes")).files;
     const documents = parseAllDocuments(manifests?.content ?? "").map((each) => each.toJS() as object);
     t.true(documents.length > 0);
@@ -97,12 +100,12 @@ test("Kubernetes gets a deployment with its settings, secrets, claim, probes, li
     documents.map(({ kind }) => kind),
     ["PersistentVolumeClaim", "ConfigMap", "Secret", "Deployment", "Service"],
   );
-  t.notRegex(file.content, /: [&*]a\d/, "what is said twice is written twice");
+  t.notRegex(file.content, /: [&*]a\d/, "repeated text is written twice");
   const [claim, config, secrets, deployment, service] = documents;
   t.like(config, { data: { "env.MODE": "live", "1-theme.txt": "dark" } });
   t.like(secrets, { stringData: { "env.PASSWORD": "REPLACE-ME", "0-key.txt": "REPLACE-ME" } });
   t.like(claim, { metadata: { name: "shop-keep" } });
-  const { spec } = deployment as unknown as {
+  const { spec } = deployment as {
     spec: { strategy: object; template: { spec: { containers: Record<string, unknown>[] } } };
   };
   t.deepEqual(spec.strategy, { type: "Recreate" });
@@ -119,7 +122,7 @@ test("Kubernetes gets a deployment with its settings, secrets, claim, probes, li
     },
   });
   t.like(service, { spec: { ports: [{ port: 8081, targetPort: 8080 }] } });
-  for (const { metadata } of documents as unknown as { metadata: { name: string } }[]) {
+  for (const { metadata } of documents as { metadata: { name: string } }[]) {
     t.regex(metadata.name, /^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$/);
   }
 });
@@ -135,7 +138,7 @@ test("Nomad gets a job with its port, check, volume and templates", async (t) =>
   });
 });
 
-test("a port of tcp and of udp is one port to Nomad", async (t) => {
+test("a port of tcp and of udp is one port for Nomad", async (t) => {
   const both = `id: dns
 name: dns
 version: "1"
@@ -153,10 +156,10 @@ health: { tcp: { port: tcp } }
     { Mode: "bridge", ReservedPorts: [{ Label: "udp", Value: 53, To: 5353 }] },
   ]);
   t.like(group, { Services: [{ Checks: [{ PortLabel: "udp" }] }], Tasks: [{ Config: { ports: ["udp"] } }] });
-  t.true(notes.some((note) => note.startsWith("its port 53 leads to 53 for tcp here alone")));
+  t.true(notes.some((note) => note.startsWith("its port 53 leads to 53 for tcp only here")));
 });
 
-test("Quadlet gets units, with what systemd would expand spelt out", async (t) => {
+test("Quadlet gets units with systemd's specifiers escaped", async (t) => {
   const { files, notes } = await exportApp(await shop(), "quadlet");
   const [unit] = files;
   t.is(unit?.name, "shop.container");
@@ -165,7 +168,7 @@ test("Quadlet gets units, with what systemd would expand spelt out", async (t) =
     "Image=registry.example/shop:1",
     'Exec="serve" "--price=$$5" "cheap $$(and) good"',
     "Secret=shop-password,type=env,target=PASSWORD",
-    "PublishPort=8081:8080/tcp",
+    "PublishPort=127.0.0.1:8081:8080/tcp",
     "Volume=shop-keep.volume:/keep",
     "PodmanArgs=--memory=67108864",
   ]) {
@@ -185,13 +188,13 @@ docker:
 settings: { properties: { note: { type: string, default: "<<<svc: {{ key \\"x\\" }} :svc>>>", file: { path: note.txt } } } }
 `;
 
-test("what a package says begins no other line of a unit, and is no template", async (t) => {
+test("a package's values start no other line of a unit, and are not templates", async (t) => {
   const [unit] = (await exportApp(await appOf(hostile), "quadlet")).files;
   t.notRegex(unit?.content ?? "", /[\0-\x09\x0b-\x1f\x7f]/);
   t.true(unit?.content.includes(String.raw`Exec="a\x0d[Service]\x0dExecStartPre=/bin/sh" "\x1b"`));
   const bent = await appOf(hostile.replace("docker:", String.raw`docker:${"\n"}  working_dir: "/srv\\"`));
   await t.throwsAsync(exportApp(bent, "quadlet"), {
-    message: "WorkingDir= cannot end in a backslash, or go over several lines",
+    message: "WorkingDir= cannot end in a backslash or contain a line break",
   });
   const [job] = (await exportApp(await appOf(hostile), "nomad")).files;
   const { Job } = JSON.parse(job?.content ?? "") as {
@@ -205,7 +208,7 @@ test("what a package says begins no other line of a unit, and is no template", a
 const pythonTest = canReadYaml() ? test : test.skip;
 
 for (const to of ["kubernetes", "compose"] satisfies ExportAppRequestTo[]) {
-  pythonTest(`text stays text in an export to ${to}, to who reads YAML 1.1`, async (t) => {
+  pythonTest(`text stays text in an export to ${to}, for readers of YAML 1.1`, async (t) => {
     const [file] = (await exportApp(await appOf(hostile), to)).files;
     const program =
       "import json, sys, yaml; print(json.dumps(list(yaml.safe_load_all(sys.stdin.buffer.read().decode()))))";
@@ -234,7 +237,7 @@ ports:
   - { name: six, setting: other, container_port: 8082, address: "::1" }
 `;
 
-test("ports stay at the addresses that they have here, or a note says that they do not", async (t) => {
+test("ports keep their addresses, or a note says that they do not", async (t) => {
   const app = { ...(await appOf(odd)), ownerUid: 1000 };
   const [compose] = (await exportApp(app, "compose")).files;
   t.regex(compose?.content ?? "", /- 127\.0\.0\.1:8081:8080\/tcp\n +- "?\[::1\]:8082:8082\/tcp"?\n/);
@@ -246,13 +249,13 @@ test("ports stay at the addresses that they have here, or a note says that they 
   for (const to of ["kubernetes", "nomad"] as const) {
     const { notes } = await exportApp(app, to);
     t.true(
-      notes.some((note) => note.startsWith("here port 8081 is reached at 127.0.0.1 alone; there ")),
+      notes.some((note) => note.startsWith("port 8081 is reachable only at 127.0.0.1 here, but ")),
       to,
     );
   }
 });
 
-test("what a container has of its host goes along, and no value is a specifier of systemd", async (t) => {
+test("host resources of a container are exported, and no value is a systemd specifier", async (t) => {
   const app = await appOf(odd);
   const [job] = (await exportApp(app, "nomad")).files;
   for (const line of [
@@ -273,7 +276,7 @@ test("what a container has of its host goes along, and no value is a specifier o
   t.regex(unit, /^WorkingDir=\/srv\/%%h$/m);
   t.regex(unit, /^Description=odd 50%%$/m);
   const twice = await exportApp({ ...app, placement: { replicas: 2, ports: "mesh" } }, "compose");
-  t.true(twice.notes.includes("it runs once there, not 2 times"));
+  t.true(twice.notes.includes("it runs once there instead of 2 times"));
 });
 
 const composeProgram = [["docker-compose"], ["docker", "compose"]].find(([program = "", ...args]) => {
@@ -287,7 +290,7 @@ const composeProgram = [["docker-compose"], ["docker", "compose"]].find(([progra
 const composeTest = composeProgram === undefined ? test.skip : test;
 const needsCompose = composeProgram === undefined ? " (skipped: needs docker compose or docker-compose)" : "";
 
-composeTest(`compose itself takes an export, and reads in it what the app has${needsCompose}`, async (t) => {
+composeTest(`compose itself accepts an export and reads the app's values in it${needsCompose}`, async (t) => {
   const exported = await exportApp(await shop(), "compose");
   const config = await readByCompose(exported, { PASSWORD: secret });
   t.like(config, {
@@ -316,7 +319,7 @@ async function readByCompose({ files }: ExportedApp, env: Record<string, string>
   }
 }
 
-/** What it prints is a compose file again. */
+/** Its output is a compose file again. */
 function unescaped(text: string): string {
   return text.replaceAll("$$", "$");
 }
@@ -332,7 +335,7 @@ async function projectDocuments(): Promise<Map<string, Document>> {
   const [file] = (await exportShape("project", "kubernetes")).files;
   const documents = parseAllDocuments(file?.content ?? "").map((each) => each.toJS() as Document);
   const byName = new Map(documents.map((each) => [`${each.kind} ${each.metadata.name}`, each]));
-  assert.equal(byName.size, documents.length, "two of one name");
+  assert.equal(byName.size, documents.length, "two with one name");
   return byName;
 }
 
@@ -400,10 +403,12 @@ test("the services of a project are tasks of one group on Nomad, which find each
   for (const { Config } of group?.Tasks ?? [])
     t.like(Config, { extra_hosts: ["web", "www", "2fa", "db", "jobs"].map((name) => `${name}:127.0.0.1`) });
   t.deepEqual(new Set(group?.Services.map(({ Provider }) => Provider)), new Set(["consul"]));
-  t.true(notes.some((note) => note.startsWith('services "web" and "jobs" listen at 8080/tcp alike')));
+  t.true(
+    notes.some((note) => note.startsWith('services "web" and "jobs" listen at the same port, 8080/tcp')),
+  );
 });
 
-test("the services of a project are units of their own on Quadlet, in its networks", async (t) => {
+test("the services of a project are separate Quadlet units in its networks", async (t) => {
   const { files } = await exportShape("project", "quadlet");
   const unit = (name: string): string[] =>
     files.find((file) => file.name === name)?.content.split("\n") ?? [];
@@ -432,7 +437,7 @@ test("the services of a project are units of their own on Quadlet, in its networ
     t.true(names.includes(name), name);
 });
 
-test("an exported project has networks and volumes of its own, but for those that its file names", async (t) => {
+test("an exported project has its own networks and volumes, except those that its file names", async (t) => {
   const { files } = await exportShape("project", "compose");
   const [document] = parseAllDocuments(files[0]?.content ?? "");
   t.like(document?.toJS(), {
@@ -443,7 +448,7 @@ test("an exported project has networks and volumes of its own, but for those tha
 });
 
 for (const to of ["kubernetes", "nomad", "quadlet", "compose"] satisfies ExportAppRequestTo[]) {
-  test(`a project has no secret in an export to ${to}, and notes say what is not in it`, async (t) => {
+  test(`a project has no secret in an export to ${to}, and notes list what is missing`, async (t) => {
     const { files, notes } = await exportShape("project", to);
     const text = JSON.stringify({ files, notes });
     t.false(text.includes("sesame"));
@@ -452,12 +457,12 @@ for (const to of ["kubernetes", "nomad", "quadlet", "compose"] satisfies ExportA
     for (const said of [
       /the secret "password" is not exported/,
       /secret "key" is not exported/,
-      /its data are not exported/,
+      /its data is not exported/,
       /service "web": it mounts (\.\/repo\/)?html of its package/,
-      /service "jobs": its image is built from its package/,
-      ...(to === "compose" ? [] : [/service "2fa": sysctls is not carried over/]),
-      ...(to === "compose" ? [] : [/service "db": .*pids_limit.* not carried over/]),
-      ...(to === "compose" ? [] : [/service "web": here it waits for "db" \(service_healthy\)/]),
+      /service "jobs": its image is built from the package/,
+      ...(to === "compose" ? [] : [/service "2fa": sysctls is not exported/]),
+      ...(to === "compose" ? [] : [/service "db": .*pids_limit.* not exported/]),
+      ...(to === "compose" ? [] : [/service "web": it waits for "db" \(service_healthy\) here/]),
     ])
       t.true(
         notes.some((note) => said.test(note)),
@@ -466,7 +471,7 @@ for (const to of ["kubernetes", "nomad", "quadlet", "compose"] satisfies ExportA
   });
 }
 
-test("an app of a regular user takes no number of this host along", async (t) => {
+test("an app of a regular user exports no numeric ID of this host", async (t) => {
   for (const to of ["kubernetes", "nomad", "quadlet", "compose"] as const) {
     const { files, notes } = await exportShape("user-project", to);
     t.notRegex(files[0]?.content ?? "", /1000:1000|runAsUser|^User=/m, to);
@@ -477,7 +482,7 @@ test("an app of a regular user takes no number of this host along", async (t) =>
   }
 });
 
-composeTest(`compose itself takes a project that was exported${needsCompose}`, async (t) => {
+composeTest(`compose itself accepts an exported project${needsCompose}`, async (t) => {
   const exported = await exportShape("project", "compose");
   const config = await readByCompose(exported, { PASSWORD: secret });
   t.like(config, {
@@ -487,7 +492,7 @@ composeTest(`compose itself takes a project that was exported${needsCompose}`, a
       jobs: { restart: "on-failure:3" },
     },
   });
-  // What is empty in .env is not set.
+  // An empty value in .env is not set.
   await t.throwsAsync(readByCompose(exported, {}), { message: /set PASSWORD/ });
   t.like(await readByCompose(await exportShape("user-project", "compose"), {}), {
     services: { web: { restart: "always" } },

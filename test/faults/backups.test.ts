@@ -1,7 +1,7 @@
 /**
- * A daemon that is killed at any point of making, rotating, restoring and deleting archives, plain ones and encrypted ones: an
- * archive is absent or whole, the app is as before or as restored, and the next daemon leaves nothing half done. `SVC_LONG=1`
- * kills 200 times.
+ * A daemon that is killed at any point while it creates, rotates, restores and deletes plain and encrypted archives:
+ * each archive is absent or complete, the app is unchanged or restored, and the next daemon leaves no partial result.
+ * `SVC_LONG=1` kills 200 times.
  */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
@@ -28,14 +28,14 @@ interface Found {
   name: string;
 }
 
-/** What the store says is not known to be whole. */
+/** The store marks it as incomplete. */
 function unsettled(daemon: TestDaemon): number {
   using store = new DatabaseSync(join(daemon.storeDir, "svc.db"), { readOnly: true });
   const row = store.prepare("SELECT count(*) AS n FROM backup_archives WHERE is_whole = 0").get();
   return Number(row?.["n"]);
 }
 
-test(`${kills} kills leave whole archives, and the app as it was or as restored`, async (t) => {
+test(`${kills} kills leave complete archives, and the app unchanged or restored`, async (t) => {
   t.timeout(isLong ? 3_600_000 : 300_000);
   await using stack = new AsyncDisposableStack();
   const server = hasS3Server ? stack.use(await startS3Server()) : undefined;
@@ -70,7 +70,7 @@ test(`${kills} kills leave whole archives, and the app as it was or as restored`
     ...{ appId: "web", storage, name },
     ...(key && name.endsWith(".age") && { identity: key.identity }),
   });
-  /** What `notes` says in an archive. */
+  /** The content of `notes` in an archive. */
   const contents = new Map<string, string>();
   let content = "0";
   const create = async (keep?: number) => {
@@ -82,7 +82,7 @@ test(`${kills} kills leave whole archives, and the app as it was or as restored`
   const taken = await create();
   const tookMs = performance.now() - startMs;
   const [first] = taken;
-  // The encrypted one has a name of its own.
+  // The encrypted one has its own name.
   for (const { name } of taken) contents.set(name, content);
   const verifyFirst = () => backups.verifyBackup({ appId: "web", storage: "disk", name: first?.name ?? "" });
   await verifyFirst();
@@ -93,7 +93,7 @@ test(`${kills} kills leave whole archives, and the app as it was or as restored`
     state = (Math.imul(state, 1_664_525) + 1_013_904_223) >>> 0;
     return Math.floor((state / 2 ** 32) * below);
   };
-  /** It is verified last in every round, and nobody deletes it: it stays, whatever is rotated. */
+  /** It is verified last in every round and never deleted, so rotation retains it. */
   const isFirst = ({ storage, name }: Found): boolean => storage === "disk" && name === first?.name;
   const list = async (): Promise<Found[]> => (await backups.listBackups({ appId: "web" })).backups;
 
@@ -139,7 +139,7 @@ test(`${kills} kills leave whole archives, and the app as it was or as restored`
     t.is(app.state, "STOPPED", what);
     t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"], what);
     const after = await list();
-    t.true(after.some(isFirst), `${what}: the one that was verified is there`);
+    t.true(after.some(isFirst), `${what}: the verified one exists`);
     for (const { storage, name } of after) {
       if (!contents.has(name)) contents.set(name, content);
       if (!before.some((each) => each.storage === storage && each.name === name) || name === ref.name)
@@ -153,7 +153,7 @@ test(`${kills} kills leave whole archives, and the app as it was or as restored`
       for (const { storage } of gone)
         t.true(
           after.some((each) => each.storage === storage && contents.get(each.name) === content),
-          `${what}: the new one is there first`,
+          `${what}: the new one exists before an old one is removed`,
         );
     }
     if (operation === "delete") t.true(gone.length <= 1, what);

@@ -1,6 +1,6 @@
 /**
- * A removal that is cut short goes on by itself, and is never left as a failed app: the end of the daemon leaves it to the next one,
- * the end of the container engine has it wait for that.
+ * An interrupted removal resumes by itself and never leaves a failed app: after the daemon's exit the next daemon
+ * resumes it, and without the container engine it waits for the engine.
  */
 import assert from "node:assert/strict";
 import { readdir } from "node:fs/promises";
@@ -14,14 +14,14 @@ import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { projectFiles, writeFiles } from "../support/packages.ts";
 
-/** For a machine that does much else. */
+/** For a busy host. */
 const settleMs = 90_000;
 
 const deaf = "trap '' TERM; while :; do sleep 3600 & wait; done";
 const stop = "stop: { grace: 8s }\n";
 const container = `docker: { image: "svc/box:latest", entrypoint: [/bin/sh, -c], command: [${JSON.stringify(deaf)}] }\n`;
 
-/** Apps that take their time to end, by their runtime. */
+/** Apps that take long to exit, by their runtime. */
 const packages: Record<string, Record<string, string>> = {
   docker: { "svc.yaml": `id: deaf\nname: Deaf\nversion: "1.0.0"\n${stop}${container}` },
   compose: projectFiles({ id: "deaf", script: deaf, volumes: { state: "/state" }, manifest: stop }),
@@ -40,7 +40,7 @@ async function untilRemoving(daemon: TestDaemon): Promise<void> {
   await eventually(async () => assert.equal((await apps.getApp({ id: "deaf" })).operation?.kind, "remove"));
 }
 
-/** Containers, volumes and directories of apps that are there. */
+/** Containers, volumes and directories of existing apps. */
 async function restsOf(daemon: TestDaemon, engine: TestEngine): Promise<unknown[]> {
   const containers = (await engine.request("GET", "/containers/json?all=1")).expect(200) as unknown[];
   const volumes = (await engine.request("GET", "/volumes")).expect(200) as { Volumes: unknown[] | null };
@@ -48,7 +48,7 @@ async function restsOf(daemon: TestDaemon, engine: TestEngine): Promise<unknown[
 }
 
 dockerTest(
-  `a removal that takes longer than the daemon waits is brought to its end${needsDocker}`,
+  `a removal that takes longer than the daemon waits is finished by the next daemon${needsDocker}`,
   async (t) => {
     t.timeout(240_000);
     await using engine = await startEngine();
@@ -69,7 +69,7 @@ for (const runtime of Object.keys(packages)) {
   const [engineTest, needs] = runtime === "docker" ? [dockerTest, needsDocker] : [composeTest, needsCompose];
 
   engineTest(
-    `a removal in which the engine of a ${runtime} app dies goes on when that is back${needs}`,
+    `a removal during which the engine of a ${runtime} app dies continues when the engine is back${needs}`,
     async (t) => {
       t.timeout(240_000);
       await using engine = await startEngine();
@@ -95,7 +95,7 @@ for (const runtime of Object.keys(packages)) {
   );
 }
 
-dockerTest(`a removal goes on that outlives its daemon and its engine${needsDocker}`, async (t) => {
+dockerTest(`a removal continues after its daemon and its engine were killed${needsDocker}`, async (t) => {
   t.timeout(240_000);
   await using engine = await startEngine();
   await using daemon = await startDaemon({ config: engine.config });
@@ -119,19 +119,25 @@ dockerTest(`a removal goes on that outlives its daemon and its engine${needsDock
   t.deepEqual(await restsOf(daemon, engine), []);
 });
 
-dockerTest(`an app whose engine is away is not removed, and stays as it is${needsDocker}`, async (t) => {
-  t.timeout(240_000);
-  await using engine = await startEngine();
-  await using daemon = await startDaemon({ config: engine.config });
-  await startDeaf(daemon, engine, "docker");
-  const apps = daemon.client(AppService);
-  await engine.stop();
-  await eventually(async () => assert.equal((await apps.getApp({ id: "deaf" })).state, "UNKNOWN"));
+dockerTest(
+  `an app whose engine is unavailable is not removed, and stays unchanged${needsDocker}`,
+  async (t) => {
+    t.timeout(240_000);
+    await using engine = await startEngine();
+    await using daemon = await startDaemon({ config: engine.config });
+    await startDeaf(daemon, engine, "docker");
+    const apps = daemon.client(AppService);
+    await engine.stop();
+    await eventually(async () => assert.equal((await apps.getApp({ id: "deaf" })).state, "UNKNOWN"));
 
-  t.like(await errorOf(apps.removeApp({ id: "deaf" })), { code: "Unavailable" });
+    t.like(await errorOf(apps.removeApp({ id: "deaf" })), { code: "Unavailable" });
 
-  const { state, enabled, operation } = await apps.getApp({ id: "deaf" });
-  t.deepEqual({ state, enabled, operation }, { state: "UNKNOWN", enabled: true, operation: undefined });
-  await engine.start();
-  await eventually(async () => assert.equal((await apps.getApp({ id: "deaf" })).state, "RUNNING"), settleMs);
-});
+    const { state, enabled, operation } = await apps.getApp({ id: "deaf" });
+    t.deepEqual({ state, enabled, operation }, { state: "UNKNOWN", enabled: true, operation: undefined });
+    await engine.start();
+    await eventually(
+      async () => assert.equal((await apps.getApp({ id: "deaf" })).state, "RUNNING"),
+      settleMs,
+    );
+  },
+);

@@ -1,6 +1,6 @@
 /**
- * What cuts the start of a compose app in half, one service there and another one not, does not leave it so: it is finished as soon
- * as the engine is back, whoever had begun it (decisions 35).
+ * An interrupted start of a compose app, with some services running and some not, is finished as soon as the engine is
+ * back, whoever started it.
  */
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -21,12 +21,12 @@ type Apps = Client<typeof AppService>;
 const engineNow = sharedEngine();
 const emptyDaemon = sharedDaemon(() => (whyNoDocker === undefined ? { config: engineNow().config } : {}));
 
-/** For a machine that does much else. */
+/** For a busy host. */
 const settleMs = 90_000;
 
 const daemonEnds = "goes on while the daemon is ended";
 const faults: Record<string, (engine: TestEngine, daemon: TestDaemon) => Promise<void>> = {
-  "hangs until it is given up": async (engine) => {
+  "hangs until its timeout": async (engine) => {
     await engine.pause();
     await wait(8_000);
     engine.resume();
@@ -45,9 +45,12 @@ const faults: Record<string, (engine: TestEngine, daemon: TestDaemon) => Promise
   [daemonEnds]: (_engine, daemon) => daemon.restart(),
 };
 
-/** Begins what is cut once the first service runs alone: after a stop the second one has ended well, so no policy starts it. */
+/**
+ * Starts the app and interrupts it when only the first service runs: after a stop the second one has exited with 0, so
+ * no policy restarts it.
+ */
 const beginners: Record<string, (apps: Apps, engine: TestEngine) => Promise<void>> = {
-  "a start by a person": async (apps) => {
+  "a start by a user": async (apps) => {
     await apps.stopApp({ id: "pair" });
     void apps.startApp({ id: "pair" }).catch(() => undefined);
   },
@@ -56,16 +59,16 @@ const beginners: Record<string, (apps: Apps, engine: TestEngine) => Promise<void
   },
   "a start by svc itself": async (_apps, engine) => engine.restart(),
 };
-/** What leaves half of it wherever svc does not see to the rest; all others with SVC_LONG=1. */
+/** Faults that leave a partial start unless svc finishes it; all others with SVC_LONG=1. */
 const short = [
-  ["a start by a person", "hangs until it is given up"],
-  ["a start by a person", "hangs while the daemon is killed"],
-  ["a start by a person", daemonEnds],
-  ["the stop of a restart", "hangs until it is given up"],
-  ["a start by svc itself", "hangs until it is given up"],
+  ["a start by a user", "hangs until its timeout"],
+  ["a start by a user", "hangs while the daemon is killed"],
+  ["a start by a user", daemonEnds],
+  ["the stop of a restart", "hangs until its timeout"],
+  ["a start by svc itself", "hangs until its timeout"],
 ];
 
-/** The second one waits for the first, which takes its time: the start can be cut between them. */
+/** The second service waits for the slow first one: the start can be interrupted between them. */
 const files = {
   "svc.yaml": `id: pair
 name: Pair
@@ -79,7 +82,7 @@ compose: { file: compose.yaml }
 `,
 };
 
-/** Names of the services that run. */
+/** Names of the running services. */
 async function running(engine: TestEngine): Promise<string[]> {
   const listed = (await engine.request("GET", "/containers/json")).expect(200) as {
     Labels: Record<string, string>;
@@ -97,18 +100,18 @@ for (const [beginner, fault] of cases) {
   )
     continue;
   composeTest(
-    `an engine that ${fault} in the middle of ${beginner} leaves no half of an app${needsCompose}`,
+    `an engine that ${fault} in the middle of ${beginner} leaves no partially started app${needsCompose}`,
     async (t) => {
       t.timeout(240_000);
       const engine = engineNow();
       await engine.images.build("svc/slow:1", {
-        // It comes up slowly and ends well, slowly, too.
+        // It starts slowly and exits slowly with 0.
         cmd: [
           ...["/bin/sh", "-c"],
-          // A daemon that ends waits for what it is at, but not so long.
+          // A daemon that exits waits for its operations, but not that long.
           `trap 'rm -f /up; sleep 2; exit 0' TERM; sleep ${fault === daemonEnds ? 20 : 2} & wait; touch /up; while :; do sleep 3600 & wait; done`,
         ],
-        // Each look takes the engine much: the first is when it is up.
+        // Each poll costs the engine much: the first is when it runs.
         healthcheck: { command: ["/bin/test", "-e", "/up"], intervalMs: 3_000, retries: 100 },
       });
       const daemon = await emptyDaemon();
@@ -134,7 +137,7 @@ for (const [beginner, fault] of cases) {
 }
 
 dockerTest(
-  `what an app runs with is known though the engine hung before its start was over${needsDocker}`,
+  `an app's settings are known although the engine hung before its start finished${needsDocker}`,
   async (t) => {
     t.timeout(240_000);
     const engine = engineNow();
@@ -155,7 +158,7 @@ settings: { properties: { word: { type: string, default: old, env: WORD } } }
     const restart = errorOf(apps.restartApp({ id: "word" }));
     await eventually(async () => assert.deepEqual(await words(engine), ["WORD=new"]), settleMs, 50);
     await engine.pause();
-    // It runs, and svc waits whether it stays up.
+    // It runs, and svc waits to see whether it stays up.
     t.is((await restart).code, "Unavailable");
     engine.resume();
 
@@ -170,7 +173,7 @@ settings: { properties: { word: { type: string, default: old, env: WORD } } }
   },
 );
 
-/** What containers that run have in their environment. */
+/** The environment of the running containers. */
 async function words(engine: TestEngine): Promise<(string | undefined)[]> {
   const listed = (await engine.request("GET", "/containers/json")).expect(200) as { Id: string }[];
   return Promise.all(

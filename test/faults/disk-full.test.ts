@@ -1,4 +1,7 @@
-/** A full disk: what needs room fails with a typed error and leaves the old state; what frees room works (threat 46). */
+/**
+ * A full disk: operations that need space fail with a typed error and leave the old state; operations that free space
+ * work.
+ */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
@@ -11,9 +14,9 @@ import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
-import { Age } from "../../src/backups/age/age.ts";
-import { EncryptedForms } from "../../src/backups/age/encrypted-forms.ts";
-import { Spool } from "../../src/backups/spool.ts";
+import { Age } from "../../src/backups/encryption/age.ts";
+import { EncryptedForms } from "../../src/backups/encryption/encrypted-forms.ts";
+import { Spool } from "../../src/backups/archives/spool.ts";
 import { hasAge, needsAge, newAgeKey } from "../support/age.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
@@ -29,12 +32,12 @@ async function smallDisk(sizeMiB: number) {
   await run("mount", ["-t", "tmpfs", "-o", `size=${sizeMiB}m,mode=755`, "tmpfs", dir]);
   return {
     dir,
-    /** Takes every block that is left, those that a larger write finds too few included. */
+    /** Uses every remaining block, including those too few for a larger write. */
     fill: async () => {
       for (const chunkBytes of [1024 * 1024, 4096])
         await fillWith(join(dir, `filler-${chunkBytes}`), chunkBytes);
     },
-    /** Takes all but so much. */
+    /** Leaves only this many bytes free. */
     leave: async (freeBytes: number) => {
       const filler = join(dir, "filler");
       for (const name of await readdir(dir)) if (name.startsWith("filler")) await rm(join(dir, name));
@@ -91,20 +94,20 @@ rootTest(
     }
     t.true((await apps.removeApp({ id: "web" })).freedBytes > 4_000_000n);
     t.deepEqual((await apps.listApps({})).apps, []);
-    // What the removal freed is enough to go on.
+    // The space freed by the removal is enough to continue.
     t.is((await apps.installApp({ spec: source })).state, "STOPPED");
     await rm(source, { recursive: true });
   },
 );
 
 rootTest(
-  `an app is stopped where nothing can be written of how it ended, and the next daemon starts it${needsRoot}`,
+  `an app is stopped although its exit cannot be written, and the next daemon starts it${needsRoot}`,
   async (t) => {
     await using daemon = await startDaemon();
     const apps = daemon.client(AppService);
     const source = await mkdtemp(join(tmpdir(), "svc-package-"));
     await writePackage(source, await freePort());
-    // The database has room; what is written beside the running app has none.
+    // The database has space; the files beside the running app have none.
     const runs = join(daemon.storeDir, "run");
     await run("mount", ["-t", "tmpfs", "-o", "size=1m,mode=711", "tmpfs", runs]);
     try {
@@ -118,7 +121,7 @@ rootTest(
       t.like(app, { state: "STOPPED", stateReason: "", enabled: false });
       for (const chunkBytes of [64 * 1024, 4096, 1]) await rm(join(runs, `filler-${chunkBytes}`));
       t.is((await daemon.client(AppService).startApp({ id: "web" })).state, "RUNNING");
-      // Nobody else finds it once the disk is gone.
+      // Nothing else finds it once the disk is gone.
       await daemon.client(AppService).stopApp({ id: "web" });
     } finally {
       await run("umount", ["--lazy", runs]);
@@ -128,7 +131,7 @@ rootTest(
 );
 
 rootTest(
-  `schedules stay as they were on a full disk, a run that goes is recorded, and jobs can be removed${needsRoot}`,
+  `schedules are unchanged on a full disk, an active run is recorded, and jobs can be removed${needsRoot}`,
   async (t) => {
     await using disk = await smallDisk(64);
     const dir = join(disk.dir, "svc");
@@ -164,14 +167,18 @@ rootTest(
     );
     t.is((await schedules.cancelScheduleRun({ id: "going" })).status, "CANCELED");
     const { runs } = await schedules.listScheduleRuns({ id: "going" });
-    t.like(runs[0], { status: "CANCELED", truncated: true, output: "" }, "the last room is not for outputs");
+    t.like(
+      runs[0],
+      { status: "CANCELED", truncated: true, output: "" },
+      "the last space is not used for outputs",
+    );
     await schedules.removeSchedule({ id: "going" });
     t.is((await schedules.listSchedules({})).schedules.length, 1);
   },
 );
 
 rootTest(
-  `a backup and a restore without room fail, and leave the app and the archives as they were${needsRoot}`,
+  `a backup and a restore without space fail, and leave the app and the archives unchanged${needsRoot}`,
   async (t) => {
     await using disk = await smallDisk(256);
     const dir = join(disk.dir, "svc");
@@ -206,20 +213,20 @@ rootTest(
       t.is((await apps.getApp({ id: "web" })).state, "RUNNING", what);
     };
 
-    // Enough to begin with, and not for the whole archive and what is kept free of the disk.
+    // Enough to start, but not for the complete archive and the disk's reserve.
     await disk.leave(85 << 20);
     t.like(await errorOf(create()), { code: "ResourceExhausted", reason: "disk_full" });
     await after("a backup");
-    // Not even that: nobody stops an app for a backup that there is no room for.
+    // Not even that: a backup without space does not stop the app.
     await disk.leave(60 << 20);
     const { startedAt } = await apps.getApp({ id: "web" });
     t.like(await errorOf(create()), { code: "ResourceExhausted", reason: "disk_full" });
-    t.deepEqual((await apps.getApp({ id: "web" })).startedAt, startedAt, "it was never stopped");
+    t.deepEqual((await apps.getApp({ id: "web" })).startedAt, startedAt, "the app was never stopped");
     await after("a backup that never began");
     const restore = () => backups.restoreBackup({ ...ref, stopApp: true });
     t.like(await errorOf(restore()), { code: "ResourceExhausted", reason: "disk_full" });
     await after("a restore");
-    t.like(await backups.verifyBackup(ref), { restored: false }, "reading needs no room");
+    t.like(await backups.verifyBackup(ref), { restored: false }, "reading needs no space");
     await disk.leave(150 << 20);
     t.like(await restore(), { restarted: true });
     await after("a restore that had room");
@@ -229,7 +236,7 @@ rootTest(
 );
 
 rootTest(
-  `a disk that becomes full in the middle of a restore leaves the app as it was${needsRoot}`,
+  `a disk that becomes full in the middle of a restore leaves the app unchanged${needsRoot}`,
   async (t) => {
     await using disk = await smallDisk(320);
     const dir = join(disk.dir, "svc");
@@ -244,7 +251,7 @@ rootTest(
     const data = (name: string) => join(directory, "data", name);
     await writeFile(data("bulk"), randomBytes(64 << 20));
     await writeFile(data("notes"), "archived");
-    // At such a pace there is time to fill the disk while the archive is read.
+    // At this rate there is time to fill the disk while the archive is read.
     await backups.upsertBackupStorage({
       name: "elsewhere",
       location: { case: "local", value: { dir: elsewhere } },
@@ -270,11 +277,11 @@ rootTest(
     const failure = await errorOf(restoring());
     t.like(failure, { code: "ResourceExhausted", reason: "disk_full" }, failure.message);
     t.true(laidOut > 0n && laidOut < 64n << 20n, `it was in the middle: ${laidOut}`);
-    t.is((await apps.getApp({ id: "web" })).state, "RUNNING", "it was never stopped");
+    t.is((await apps.getApp({ id: "web" })).state, "RUNNING", "the app was never stopped");
     t.true(bulk.equals(await readFile(data("bulk"))));
     t.is(await readFile(data("notes"), "utf8"), "newer");
     t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"]);
-    t.is((await statfs(disk.dir)).bavail > 0, true, "what was laid out is gone");
+    t.is((await statfs(disk.dir)).bavail > 0, true, "the unpacked files are gone");
 
     await disk.leave(150 << 20);
     await eventually(async () => {

@@ -1,4 +1,6 @@
-/** The engine hangs, is killed and comes back under load: DockerService says so in time, and everything else goes on (T 48). */
+/**
+ * The engine hangs, is killed and returns under load: DockerService reports it in time, and everything else continues.
+ */
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
@@ -17,11 +19,11 @@ import { sendRest } from "../support/rest-transport.ts";
 
 type Docker = Client<typeof DockerService>;
 
-/** Short calls are given up after 10 s; the rest is for a machine that does much else. */
+/** Short calls time out after 10 s; the rest is for a busy host. */
 const deadlineMs = 15_000;
-/** Nothing that is listed is older. */
+/** The maximum age of a list. */
 const staleMs = 1_000;
-/** So long after its return everything must answer again. */
+/** The time after its return within which everything must respond again. */
 const returnMs = 5_000;
 
 const faults: Record<
@@ -40,7 +42,7 @@ const faults: Record<
   "that was stopped": { strike: (engine) => engine.stop(), heal: (engine) => engine.start() },
 };
 
-/** Every method, none of which changes what the tests look at. */
+/** Every method that does not change what the tests check. */
 function everyCall(client: Docker): Record<string, () => Promise<unknown> | AsyncIterable<unknown>> {
   return {
     containers: () => client.listContainers({ all: true }),
@@ -64,7 +66,7 @@ function everyCall(client: Docker): Record<string, () => Promise<unknown> | Asyn
 const streams = new Set(["followed logs", "events"]);
 
 const engineNow = sharedEngine();
-// It follows the engine through all that befalls it, from one test to the next.
+// It follows the engine through all faults, from one test to the next.
 const emptyDaemon = sharedDaemon(() => ({ config: whyNoDocker === undefined ? engineNow().config : "" }));
 
 test.before(async () => {
@@ -79,7 +81,7 @@ test.before(async () => {
 
 for (const [name, { strike, heal }] of Object.entries(faults)) {
   dockerTest(
-    `an engine ${name} is said to be away in time, while all else goes on${needsDocker}`,
+    `an engine that ${name} is reported as unavailable in time, while everything else continues${needsDocker}`,
     async (t) => {
       const engine = engineNow();
       const daemon = await emptyDaemon();
@@ -92,7 +94,7 @@ for (const [name, { strike, heal }] of Object.entries(faults)) {
       await using load = new Load(daemon);
       await wait(300);
       await strike(engine);
-      // Until then, a list may be what it was before.
+      // Until then, a list may be the previous one.
       await wait(staleMs);
 
       const outcomes = Object.entries(everyCall(client)).map(async ([what, call]) => {
@@ -101,7 +103,7 @@ for (const [name, { strike, heal }] of Object.entries(faults)) {
         return { what, error, tookMs: performance.now() - startedMs };
       });
       const rest = sendRest({ socketPath: daemon.socketPath }, "GET", "/v1/docker/networks");
-      // Meanwhile a process app stops and starts.
+      // At the same time a process app stops and starts.
       t.is((await apps.stopApp({ id: "hello" })).state, "STOPPED");
       t.is((await apps.startApp({ id: "hello" })).state, "RUNNING");
       for (const { what, error, tookMs } of await Promise.all(outcomes)) {
@@ -118,7 +120,7 @@ for (const [name, { strike, heal }] of Object.entries(faults)) {
       t.deepEqual(failures, []);
       const p99Ms = latenciesMs[Math.floor(latenciesMs.length * 0.99)] ?? Infinity;
       t.log(
-        `${latenciesMs.length} calls beside, p50 ${median(latenciesMs).toFixed(1)} ms, p99 ${p99Ms.toFixed(1)} ms`,
+        `${latenciesMs.length} calls in parallel, p50 ${median(latenciesMs).toFixed(1)} ms, p99 ${p99Ms.toFixed(1)} ms`,
       );
       t.true(p99Ms < 1_000, `p99 ${p99Ms} ms`);
       await apps.removeApp({ id: "hello" });
@@ -126,7 +128,7 @@ for (const [name, { strike, heal }] of Object.entries(faults)) {
   );
 }
 
-dockerTest(`an engine that restarts under load loses no call for good${needsDocker}`, async (t) => {
+dockerTest(`an engine that restarts under load loses no call permanently${needsDocker}`, async (t) => {
   const engine = engineNow();
   const daemon = await emptyDaemon();
   const client = daemon.client(DockerService, "grpc");
@@ -161,7 +163,7 @@ dockerTest(`an engine that restarts under load loses no call for good${needsDock
   t.true(seen.slowestMs < deadlineMs, `${seen.slowestMs} ms`);
 });
 
-/** Every method answers again within 5 s of the engine's return. */
+/** Every method responds again within 5 s of the engine's return. */
 async function answersAgain(t: ExecutionContext, client: Docker): Promise<void> {
   const startedMs = performance.now();
   const waits = Object.entries(everyCall(client))
@@ -171,13 +173,13 @@ async function answersAgain(t: ExecutionContext, client: Docker): Promise<void> 
       return { what, tookMs: Math.round(performance.now() - startedMs) };
     });
   const [slowest] = (await Promise.all(waits)).sort((a, b) => b.tookMs - a.tookMs);
-  t.log(`all answer ${slowest?.tookMs ?? 0} ms after the engine's return, ${slowest?.what ?? ""} last`);
+  t.log(`all respond ${slowest?.tookMs ?? 0} ms after the engine's return, ${slowest?.what ?? ""} last`);
   t.true((slowest?.tookMs ?? Infinity) < returnMs);
   const { containers } = await client.listContainers({ all: true });
   t.true(containers.some(({ name }) => name === "steady"));
 }
 
-/** Calls about everything but the engine, without end. */
+/** Constant calls about everything except the engine. */
 class Load implements AsyncDisposable {
   readonly #ended = new AbortController();
   readonly #latenciesMs: number[] = [];

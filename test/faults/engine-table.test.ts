@@ -1,6 +1,6 @@
 /**
- * Whatever befalls the engine around whatever step of an app's life, what runs is what its people want, as they set it
- * (decisions 35): fault × step × runtime, with the daemon there and away. Prints what it covers; with SVC_LONG=1 all of it.
+ * After any fault of the engine at any step of an app, the running containers match the desired state and settings:
+ * fault × step × runtime, with the daemon running and stopped. Prints the covered cases; SVC_LONG=1 covers all.
  */
 import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
@@ -17,17 +17,20 @@ import { eventually } from "../support/eventually.ts";
 type Apps = Client<typeof AppService>;
 
 const isLong = process.env["SVC_LONG"] !== undefined;
-/** 15 s are promised; the rest is for a machine that does much else. */
+/** 15 s are promised; the rest is for a busy host. */
 const deadlineMs = 90_000;
 const promisedMs = 15_000;
-/** All cases ask at the same time, each several questions: more often would keep those busy who are to agree. */
+/**
+ * All cases poll at the same time, with several requests each: polling more often would overload the daemon and the
+ * engine.
+ */
 const mostPauseMs = 1_000;
 
 const faults = ["restart", "kill", "hang"] as const;
 type Fault = (typeof faults)[number];
 const daemons = ["there", "away"] as const;
 type DaemonIs = (typeof daemons)[number];
-/** How long after the step has begun the fault strikes. */
+/** The delay from the start of the step to the fault. */
 const momentsMs = isLong ? [0, 300, 1_200] : [400];
 const short: readonly (readonly [Fault, DaemonIs])[] = [
   ["restart", "there"],
@@ -39,14 +42,14 @@ const long = faults.flatMap((fault) => daemons.map((daemon) => [fault, daemon] a
 interface Step {
   readonly runsBefore: boolean;
   readonly settings?: string;
-  /** The app may be there after it, or nothing of it. */
+  /** The app may exist afterwards, or nothing of it. */
   readonly isOptional?: true;
-  /** In the short form: with this fault alone, as each case takes its time. */
+  /** In the short form only with this fault, because each case takes long. */
   readonly shortFault?: Fault;
   readonly act?: (apps: Apps, id: string, directory: string) => Promise<unknown>;
 }
 
-/** From what the app is in before to the call around which the fault strikes. */
+/** From the app's initial state to the call that the fault interrupts. */
 const steps: Record<string, Step> = {
   running: { runsBefore: true },
   stopped: { runsBefore: false },
@@ -100,7 +103,7 @@ const cases: readonly Case[] = Object.keys(steps).flatMap((step) =>
   (["docker", "compose"] as const).map((runtime) => ({ id: `${runtime}-${step}`, runtime, step })),
 );
 
-composeTest(`wanted and real agree after every fault of the engine${needsCompose}`, async (t) => {
+composeTest(`desired and actual state agree after every fault of the engine${needsCompose}`, async (t) => {
   t.timeout(60 * 60_000);
   await using engine = await startEngine();
   const { host } = await engine.registry();
@@ -123,7 +126,7 @@ composeTest(`wanted and real agree after every fault of the engine${needsCompose
       );
       for (const one of covered) await install(apps, one, join(daemon.dir, one.id));
       await Promise.all(covered.map((one) => goToBefore(apps, one)));
-      // Another one, so that a repull has something to do.
+      // Another image, so that a repull has something to do.
       await push(engine, image, ++round);
       const acts = covered.map(({ id, step }) =>
         Promise.resolve(steps[step]!.act?.(apps, id, join(daemon.dir, id)).catch(() => undefined)),
@@ -152,7 +155,7 @@ composeTest(`wanted and real agree after every fault of the engine${needsCompose
   t.pass();
 });
 
-/** Ends well when it is told to: no reason not to run. */
+/** Exits with 0 on a stop, which does not mean that it should not run. */
 async function push(engine: TestEngine, image: string, round: number): Promise<void> {
   await engine.images.build(image, {
     cmd: ["/bin/sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done"],
@@ -192,14 +195,14 @@ async function strike(
     await engine.start();
   } else {
     await engine.pause();
-    // Until the daemon has noticed, and given up what it was at.
+    // Until the daemon has noticed it and canceled its operations.
     await wait(8_000);
     engine.resume();
   }
   if (daemonIs === "away") await daemon.restart();
 }
 
-/** What svc says, what its people want, and what the engine runs, with which settings. */
+/** svc's status, the desired state, and the engine's containers with their settings. */
 async function expectAgreement(apps: Apps, engine: TestEngine, one: Case): Promise<void> {
   const ids = await idsOf(apps);
   const clone = `${one.id}-2`;
@@ -207,7 +210,7 @@ async function expectAgreement(apps: Apps, engine: TestEngine, one: Case): Promi
   else await expectNothing(engine, clone);
   if (ids.includes(one.id)) {
     const { state, stateReason } = await apps.getApp({ id: one.id });
-    // A removal that the engine cut short says so, and can be done again.
+    // A removal that the engine interrupted reports it, and can be repeated.
     if (state !== "FAILED" || !stateReason.endsWith("remove it again"))
       return expectWanted(apps, engine, one);
     await apps.removeApp({ id: one.id });
@@ -255,5 +258,5 @@ function report(t: ExecutionContext, what: string, tookMs: Readonly<Record<strin
   const slowest = Math.max(...Object.values(tookMs));
   t.log(`${what}: ${Object.keys(tookMs).length} cases agree, the last after ${slowest} ms`);
   for (const [id, ms] of Object.entries(tookMs)) t.log(`  ${id}: ${ms} ms`);
-  if (slowest > promisedMs) t.log(`  slower than the ${promisedMs} ms of a quiet machine`);
+  if (slowest > promisedMs) t.log(`  slower than the ${promisedMs} ms of an idle host`);
 }

@@ -1,17 +1,17 @@
-/** Containers that come and go without an end: whatever is listed is new, at once, however much happens. */
+/** Containers constantly start and exit: lists are fast and current, however many events there are. */
 import assert from "node:assert/strict";
 import { DockerService } from "../../gen/svc/v1/docker_pb.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { dockerTest, needsDocker } from "../support/docker-test.ts";
 import { startEngine, type TestEngine } from "../support/docker.ts";
 
-/** 1 s is promised, for the answer and for what is in it; the rest is for a machine that does much else. */
+/** 1 s is promised for the response and its content; the rest is for a busy host. */
 const boundMs = 5_000;
 const loops = 4;
 const rounds = 12;
 const callers = 20;
 
-/** What four shells do that run one short container after the other. */
+/** Commands of four shells that run short containers one after the other. */
 class Storm implements AsyncDisposable {
   #goesOn = true;
   #made = 0;
@@ -40,7 +40,7 @@ class Storm implements AsyncDisposable {
   }
 }
 
-dockerTest(`lists are new, and at once, beside a storm of events${needsDocker}`, async (t) => {
+dockerTest(`lists are fast and current during a storm of events${needsDocker}`, async (t) => {
   t.timeout(180_000);
   await using engine = await startEngine();
   await engine.images.build("svc/box:1");
@@ -59,7 +59,7 @@ dockerTest(`lists are new, and at once, beside a storm of events${needsDocker}`,
   await names();
   await using storm = new Storm(engine);
   const behindMs: number[] = [];
-  // On a busy machine the storm itself takes a while.
+  // On a busy host the storm itself takes a while.
   let round = 0;
   for (; round < rounds || storm.made <= loops * 2; round++) {
     (await engine.request("POST", `/containers/${steady}/rename?name=steady-${round}`)).expect(204);
@@ -76,7 +76,7 @@ dockerTest(`lists are new, and at once, beside a storm of events${needsDocker}`,
       timed(() => docker.listNetworks({})),
     ]);
   }
-  // All who ask at once share one window.
+  // Concurrent callers share one window.
   const startedMs = performance.now();
   const answers = await Promise.all(
     Array.from({ length: callers }, () => docker.listContainerStats({ ids: [`steady-${round - 1}`] })),
@@ -88,7 +88,7 @@ dockerTest(`lists are new, and at once, beside a storm of events${needsDocker}`,
       [steady],
     );
   t.true(statsMs < boundMs, `${callers} callers waited ${Math.round(statsMs)} ms`);
-  t.true(Math.max(...tookMs) < boundMs, `an answer took ${Math.round(Math.max(...tookMs))} ms`);
+  t.true(Math.max(...tookMs) < boundMs, `a response took ${Math.round(Math.max(...tookMs))} ms`);
   const worst = (all: readonly number[]): string => `${Math.round(Math.max(...all))} ms`;
   t.log(
     `${storm.made} containers came and went; the slowest of ${tookMs.length} lists took ${worst(tookMs)}, ` +

@@ -1,4 +1,6 @@
-/** An app whose directory somebody has removed: what works on its files says so, and a backup brings all of it back. */
+/**
+ * An app whose directory was removed externally: operations on its files report it, and a backup restores everything.
+ */
 import assert from "node:assert/strict";
 import { readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";

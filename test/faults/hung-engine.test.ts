@@ -1,4 +1,4 @@
-/** An engine that hangs: whatever is asked of svc is answered in time, and only what is the engine's goes without an answer. */
+/** An engine that hangs: every call to svc returns in time, and only the engine's own data is missing. */
 import assert from "node:assert/strict";
 import { join } from "node:path";
 import type { Client } from "@connectrpc/connect";
@@ -17,7 +17,7 @@ import { freePort, projectFiles, writeFiles, writePackage } from "../support/pac
 type Apps = Client<typeof AppService>;
 type Call = () => Promise<unknown> | AsyncIterable<unknown>;
 
-/** Within which each call is answered, and what a machine that does much else needs in addition at a bad moment. */
+/** The deadline of each call, and the margin of a busy host. */
 const promisedMs = 3_000;
 const badMomentMs = 2_500;
 const forever = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
@@ -35,7 +35,7 @@ async function installAll(daemon: TestDaemon): Promise<void> {
   }
 }
 
-/** What is of all apps, or of none: it succeeds. */
+/** Calls about all apps or none: they succeed. */
 function ofAll(daemon: TestDaemon): Record<string, Call> {
   const apps = daemon.client(AppService, "grpc");
   return {
@@ -52,7 +52,7 @@ function ofAll(daemon: TestDaemon): Record<string, Call> {
   };
 }
 
-/** What an app is asked and told, in this order; it may fail, in time. */
+/** Calls about an app, in this order; they may fail, in time. */
 function ofOne(apps: Apps, daemon: TestDaemon, id: string): Record<string, Call> {
   const once = async function* <T>(value: T): AsyncGenerator<T, void> {
     yield await Promise.resolve(value);
@@ -84,7 +84,7 @@ function ofOne(apps: Apps, daemon: TestDaemon, id: string): Record<string, Call>
   };
 }
 
-/** Siblings of the above, what goes on until it is ended, and what has no engine in it. */
+/** Variants of the above, endless streams, and calls without the engine. */
 const elsewhere = new Set([
   ...["installAppStream", "upgradeAppStream", "cloneAppStream", "streamAppStats", "awaitAppStream"],
   ...["issueConsoleToken", "getAppStatsHistory"],
@@ -105,7 +105,7 @@ async function outcomeOf(call: string, ask: Call): Promise<Outcome> {
   return { call, tookMs: performance.now() - startedMs, error };
 }
 
-composeTest(`an engine that hangs costs no call more than its patience${needsCompose}`, async (t) => {
+composeTest(`an engine that hangs delays no call beyond its timeout${needsCompose}`, async (t) => {
   t.timeout(300_000);
   await using engine = await startEngine();
   await engine.images.build("svc/box:latest");
@@ -114,10 +114,7 @@ composeTest(`an engine that hangs costs no call more than its patience${needsCom
   await installAll(daemon);
   const named = new Set([...Object.keys(ofAll(daemon)), ...Object.keys(ofOne(apps, daemon, ""))]);
   for (const method of Object.keys(AppService.method)) {
-    t.true(
-      named.has(method) || elsewhere.has(method),
-      `${method} is to be asked of an engine that hangs, too`,
-    );
+    t.true(named.has(method) || elsewhere.has(method), `${method} is not covered for an engine that hangs`);
   }
 
   await engine.pause();
@@ -140,7 +137,7 @@ composeTest(`an engine that hangs costs no call more than its patience${needsCom
       );
     }
   });
-  // Meanwhile an app without containers stops and starts, which tells how busy the machine is.
+  // At the same time an app without containers stops and starts, which measures how busy the host is.
   let busyMs = 0;
   const others = (async () => {
     for (const call of ["stopApp", "startApp", "restartApp"] as const) {
@@ -162,7 +159,7 @@ composeTest(`an engine that hangs costs no call more than its patience${needsCom
     slowest.map(({ call, tookMs }) => `${call} ${Math.round(tookMs)} ms`).join(", "),
   );
 
-  // Nothing was lost by it, and all of it answers again.
+  // Nothing was lost, and everything responds again.
   engine.resume();
   for (const id of ["hello", "box", "stack"]) {
     await eventually(async () => {
@@ -173,7 +170,7 @@ composeTest(`an engine that hangs costs no call more than its patience${needsCom
 });
 
 composeTest(
-  `an app that is stopped while the engine hangs in its start is stopped${needsCompose}`,
+  `an app that is stopped while the engine hangs during its start is stopped${needsCompose}`,
   async (t) => {
     t.timeout(120_000);
     await using engine = await startEngine();

@@ -1,4 +1,4 @@
-/** A CLI that works in-process holds its operation: a daemon that starts meanwhile does not roll it back (threat 53). */
+/** A CLI that works in-process holds its operation: a daemon that starts at the same time does not roll it back. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -6,12 +6,12 @@ import { chmod, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises"
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
-import { eventually } from "../support/eventually.ts";
+import { eventually, nextEvent } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 import { asUserWithoutSvc } from "../support/without-svc.ts";
 
-/** A home of its own for a regular user. */
+/** A home directory for a regular user. */
 async function createHome() {
   const dir = await mkdtemp(join(tmpdir(), "svc-home-"));
   await chmod(dir, 0o777);
@@ -34,10 +34,10 @@ async function createHome() {
   return { dir, svc, [Symbol.asyncDispose]: () => rm(dir, { recursive: true, force: true, maxRetries: 3 }) };
 }
 
-/** What is in a checkout as long as it is built: the package, and what npm does not look beyond. */
+/** The content of a checkout while it is built: the package, and the limit of npm's search. */
 const builds = ["node_modules", "server.mjs", "svc.yaml"];
 
-test("a daemon that starts leaves a live in-process install alone", async (t) => {
+test("a starting daemon does not interrupt a running in-process install", async (t) => {
   t.timeout(120_000);
   await using home = await createHome();
   const dir = join(home.dir, "package");
@@ -68,23 +68,23 @@ process:
   const daemon = home.svc("daemon");
   await eventually(() => assert.match(daemon.output(), /svc is ready/), 30_000);
   const list = home.svc("ls", "--json");
-  await once(list.child, "exit");
-  t.regex(list.output(), /INSTALLING/, "the daemon shows what the CLI does");
-  // Longer than the daemon takes to look for operations that were left behind.
+  await nextEvent(list.child, "exit");
+  t.regex(list.output(), /INSTALLING/, "the daemon shows the CLI's operation");
+  // Longer than the daemon's interval for finding interrupted operations.
   await new Promise((resolve) => setTimeout(resolve, 7_000));
   await writeFile(gate, "");
   const [exitCode] = (await installed) as [number | null];
   t.is(exitCode, 0, install.output());
   await eventually(async () => {
     const after = home.svc("ls", "--json");
-    await once(after.child, "exit");
+    await nextEvent(after.child, "exit");
     assert.match(after.output(), /"state": ?"STOPPED"/);
   });
   daemon.child.kill("SIGTERM");
-  await once(daemon.child, "exit");
+  await nextEvent(daemon.child, "exit");
 });
 
-test("an install whose CLI was killed is undone by the next daemon", async (t) => {
+test("an install whose CLI was killed is rolled back by the next daemon", async (t) => {
   t.timeout(120_000);
   await using home = await createHome();
   const dir = join(home.dir, "package");
@@ -104,11 +104,11 @@ test("an install whose CLI was killed is undone by the next daemon", async (t) =
     30_000,
   );
   install.child.kill("SIGKILL");
-  await once(install.child, "exit");
+  await nextEvent(install.child, "exit");
   const daemon = home.svc("daemon");
   await eventually(() => assert.match(daemon.output(), /svc is ready/), 30_000);
   await eventually(async () => assert.deepEqual(await readdir(appsDir), []), 20_000);
   daemon.child.kill("SIGTERM");
-  await once(daemon.child, "exit");
+  await nextEvent(daemon.child, "exit");
   t.pass();
 });

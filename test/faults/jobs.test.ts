@@ -1,6 +1,6 @@
 /**
- * What becomes of jobs when the daemon ends: however it ends, whatever the job was doing, whatever it wants (D21, D22,
- * threat 45). The clock is the test's, the daemons are processes that are really stopped and killed.
+ * Jobs after the daemon's exit: for each way to exit, each activity of the job and each of its policies. The test has a
+ * fake clock; the daemons are real processes that are stopped and killed.
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -23,7 +23,7 @@ const fixture = await bundledProgram(
   fileURLToPath(new URL("../scheduler/support/clock-daemon.ts", import.meta.url)),
 );
 const minuteMs = 60_000;
-/** So many daemons start within one minute; with SVC_LONG=1 more. */
+/** The number of daemons started within one minute; more with SVC_LONG=1. */
 const starts = process.env["SVC_LONG"] === undefined ? 12 : 100;
 
 interface ClockDaemon extends AsyncDisposable {
@@ -64,7 +64,7 @@ async function temporaryDir(): Promise<AsyncDisposable & { path: string }> {
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }
 
-/** Lines of a file; none when it is not there. */
+/** Lines of a file; none if it does not exist. */
 async function linesOf(file: string): Promise<string[]> {
   const text = await readFile(file, "utf8").catch(() => "");
   return text.split("\n").filter((line) => line !== "");
@@ -78,7 +78,7 @@ const flags = {
 } as const;
 type Flag = keyof typeof flags;
 
-/** What a job is doing when the daemon ends: its trigger, its command, and what its first run came to. */
+/** A job's activity when the daemon exits: its trigger, its command, and the outcome of its first run. */
 const moments = {
   "run goes": { trigger: "0 12 * * *", command: "sleep 300" },
   "run succeeded": { trigger: "0 12 * * *", command: "true" },
@@ -87,9 +87,9 @@ const moments = {
 } as const;
 type Moment = keyof typeof moments;
 
-/** How often a job has run after one, two and three ends of the daemon. */
+/** How often a job has run after one, two and three exits of the daemon. */
 const model: Record<Moment, Record<Flag, readonly number[]>> = {
-  // Made up for once, with retries as often as those are; the daemon that makes up for it ends in the same way.
+  // Caught up once, with as many retries as allowed; the daemon that catches up exits in the same way.
   "run goes": { none: [1, 1, 1], retries: [2, 3, 3], "catch-up": [2, 2, 2], both: [2, 3, 3] },
   "run succeeded": { none: [1, 1, 1], retries: [1, 1, 1], "catch-up": [1, 1, 1], both: [1, 1, 1] },
   // Each daemon has time for one retry.
@@ -107,7 +107,7 @@ const cases = (Object.keys(moments) as Moment[]).flatMap((moment) =>
 );
 
 for (const signal of ["SIGTERM", "SIGKILL"] as const) {
-  test(`the daemon's end by ${signal} × what a job was doing × what it wants`, async (t) => {
+  test(`the daemon's exit by ${signal} × a job's activity × its policy`, async (t) => {
     t.timeout(300_000);
     await using dir = await temporaryDir();
     let daemon = await startAt(dir.path, "2026-01-15T11:59:50Z");
@@ -118,7 +118,7 @@ for (const signal of ["SIGTERM", "SIGKILL"] as const) {
       const action = { type: "shell", command };
       await daemon.schedules.upsertSchedule({ id, trigger, utc: true, action, ...flags[flag] });
     }
-    /** The runs of all jobs, once no short one goes and those that are expected are there. */
+    /** The runs of all jobs, once no short one is active and the expected ones exist. */
     const counts = async (expected: (moment: Moment, flag: Flag) => number): Promise<number[]> => {
       const found: number[] = [];
       for (const { id, moment, flag } of cases) {
@@ -157,7 +157,7 @@ for (const signal of ["SIGTERM", "SIGKILL"] as const) {
       t.true(ended.every((status) => status === (signal === "SIGTERM" ? "CANCELED" : "INTERRUPTED")));
     }
     rows.push(...table.map(([id, ...found]) => `${(id ?? "").padEnd(24)} runs: ${found.join(", ")}`));
-    t.log(`${signal}: ${cases.length} jobs, 3 ends\n${rows.join("\n")}`);
+    t.log(`${signal}: ${cases.length} jobs, 3 exits\n${rows.join("\n")}`);
   });
 }
 
@@ -181,7 +181,7 @@ test(`${starts} starts and kills within one minute catch up once`, async (t) => 
     });
     await daemon.end("SIGKILL");
   }
-  /** Whatever a daemon begins with has begun: writes keep their order. */
+  /** Everything that a daemon does first has started: writes keep their order. */
   const settled = async ({ schedules }: ClockDaemon): Promise<void> => {
     const { run } = await schedules.runSchedule({ id: "later" });
     await eventually(async () => {
@@ -191,7 +191,7 @@ test(`${starts} starts and kills within one minute catch up once`, async (t) => 
   };
   for (let start = 0; start < starts; start += 1) {
     await using daemon = await startAt(dir.path, "2026-01-15T13:00:20Z");
-    // The first is left to come to an end of the run; the others are killed at any point.
+    // The first may finish the run; the others are killed at any point.
     if (start === 0) {
       await eventually(async () => {
         const { runs } = await daemon.schedules.listScheduleRuns({ id: "j" });
@@ -209,7 +209,7 @@ test(`${starts} starts and kills within one minute catch up once`, async (t) => 
   t.deepEqual(await linesOf(ran), ["ran"]);
 });
 
-test("a reboot is never caught up on: not refused alone, but also where one was kept that wants it", async (t) => {
+test("a reboot is never caught up on, neither rejected at creation nor stored from an earlier version", async (t) => {
   t.timeout(120_000);
   await using dir = await temporaryDir();
   const reboots = join(dir.path, "reboots");
@@ -217,7 +217,7 @@ test("a reboot is never caught up on: not refused alone, but also where one was 
   {
     await using daemon = await startAt(dir.path, "2026-01-15T11:00:00Z");
     await t.throwsAsync(daemon.schedules.upsertSchedule({ ...job, catchUp: "latest" }), {
-      message: /catch_up:? must be none for node_reboot/,
+      message: /catch_up:? must be "none" for node_reboot/,
     });
     await daemon.schedules.upsertSchedule({ ...job, retries: 3 });
     await daemon.end("SIGKILL");

@@ -1,6 +1,6 @@
 /**
- * The daemon is killed (-9) at random points of its work, again and again. Afterwards: nothing acknowledged is lost,
- * nothing half-done stays, and what ran goes on (threat 45, decisions 14, 15, 18). With SVC_LONG=1 200 times.
+ * The daemon is killed (-9) repeatedly at random points of its work. Afterwards nothing acknowledged is lost, no
+ * partial result remains, and running apps still run. With SVC_LONG=1 200 times.
  */
 import { readdir, readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -15,10 +15,13 @@ import { addVersion, freePort, writeRepository } from "../support/packages.ts";
 const isLong = process.env["SVC_LONG"] !== undefined;
 const workers = isLong ? 4 : 2;
 const killsEach = isLong ? 50 : 24;
-/** Kills fall within this many times what the operation last took: some before its end, some after it was acknowledged. */
+/**
+ * Kills fall within this multiple of the operation's last duration: some before it finishes, some after it was
+ * acknowledged.
+ */
 const killWindow = 1.4;
 
-/** What must hold of one app: each field has the values that the answers so far allow. */
+/** The allowed state of one app: each field has the values that are possible after the responses so far. */
 interface Expectation {
   version: string[];
   greeting: string[];
@@ -31,7 +34,7 @@ type Outcome = "acknowledged" | "refused" | "cut short";
 test(`${workers} × ${killsEach} kills lose nothing that was acknowledged`, async (t) => {
   t.timeout(20 * 60_000);
   const durations = new Map<string, number>();
-  // Two at a time: a daemon that starts keeps a core busy.
+  // Two at a time, because a starting daemon keeps a core busy.
   const seeds = Array.from({ length: workers }, (_, at) => at + 1).values();
   const runs: KillRun[] = [];
   const work = async (): Promise<void> => {
@@ -47,9 +50,9 @@ test(`${workers} × ${killsEach} kills lose nothing that was acknowledged`, asyn
   };
   await Promise.all([work(), work()]);
   const total = (how: Outcome): number => runs.reduce((sum, run) => sum + run.count(how), 0);
-  // Half of them are, mostly.
-  t.true(total("cut short") >= (workers * killsEach) / 5, `${total("cut short")} were cut short`);
-  t.true(total("refused") <= (workers * killsEach) / 4, `${total("refused")} were refused`);
+  // About half of them.
+  t.true(total("cut short") >= (workers * killsEach) / 5, `${total("cut short")} were interrupted`);
+  t.true(total("refused") <= (workers * killsEach) / 4, `${total("refused")} were rejected`);
 });
 
 class KillRun {
@@ -61,7 +64,7 @@ class KillRun {
   readonly #counts = new Map<string, number>();
   #spec = "";
   #versions = 1;
-  /** What each operation last took to its end, in milliseconds. */
+  /** The last duration of each operation, in milliseconds. */
   readonly #durations: Map<string, number>;
 
   constructor(
@@ -96,7 +99,7 @@ class KillRun {
     return [...this.#counts].reduce((sum, [what, count]) => sum + (what.endsWith(` ${how}`) ? count : 0), 0);
   }
 
-  /** One operation, one kill somewhere in it, one look at what is left. */
+  /** One operation, one kill somewhere in it, one check of the result. */
   async once(): Promise<void> {
     const before = await this.#apps.listApps({});
     const survivors = await this.#pids(before.apps);
@@ -112,17 +115,17 @@ class KillRun {
         outcome.isRefused = true;
       },
     );
-    // An operation that nobody has timed yet is left to its end.
+    // An operation without a known duration runs to its end.
     const windowMs = (this.#durations.get(name) ?? 60_000) * killWindow;
     await Promise.race([answered, wait(this.#random() * windowMs)]);
-    // Where the window allows it, the kill comes some time after the answer.
+    // If the window allows it, the kill comes some time after the response.
     if (outcome.isAcknowledged) await wait(this.#random() * 20);
     const { isRefused } = outcome;
     await this.#daemon.kill();
     const how: Outcome = outcome.isAcknowledged ? "acknowledged" : isRefused ? "refused" : "cut short";
     const count = (this.#counts.get(`${name} ${how}`) ?? 0) + 1;
     this.#counts.set(`${name} ${how}`, count);
-    // What takes longer by now would be cut short each time.
+    // An operation that has become slower would be interrupted each time.
     if (how === "cut short" && count % 2 === 0) this.#durations.delete(name);
     expect(outcome.isAcknowledged);
     await this.#daemon.restart();
@@ -154,7 +157,7 @@ class KillRun {
     }
     const { id } = app;
     const known = this.#expected.get(id);
-    if (known === undefined) throw new Error(`nothing is expected of ${id}`);
+    if (known === undefined) throw new Error(`${id} has no expected state`);
     const isRunning = app.state === "RUNNING";
     if (roll < 0.24 && apps.length < 4) {
       return {
@@ -166,7 +169,7 @@ class KillRun {
     }
     if (roll < 0.36) {
       const greeting = `greeting ${Math.floor(this.#random() * 1e9)}`;
-      // A copy has one of its own.
+      // A copy has its own.
       const port = app.ports[0]?.port ?? this.#port;
       return {
         name: "settings",
@@ -195,7 +198,7 @@ class KillRun {
       return {
         name: "remove",
         id,
-        // Begun, a removal goes on; unless the kill came before it began.
+        // A removal that has started continues, unless the kill came before it started.
         expect: (acknowledged) => {
           if (acknowledged) this.#expected.delete(id);
         },
@@ -213,7 +216,7 @@ class KillRun {
     };
   }
 
-  /** An install or a clone was acknowledged, or may have come to its end. */
+  /** An install or a clone was acknowledged, or may have finished. */
   #mayHaveNew(before: readonly App[], acknowledged: boolean): void {
     this.#pendingNew = { ids: new Set(before.map(({ id }) => id)), mustBe: acknowledged };
   }
@@ -226,16 +229,16 @@ class KillRun {
       for (const { id, state, operation, enabled } of listed) {
         if (operation !== undefined) throw new Error(`${what}: ${id} is still in ${operation.kind}`);
         if (!["STOPPED", "RUNNING", "FAILED"].includes(state)) throw new Error(`${what}: ${id} is ${state}`);
-        // What was to be started, or stopped, is on its way there.
+        // An app that should start or stop is about to do so.
         if (enabled !== (state === "RUNNING") && state !== "FAILED") {
-          throw new Error(`${what}: ${id} is ${state}, and is meant to be otherwise`);
+          throw new Error(`${what}: ${id} is ${state}, which is not the desired state`);
         }
       }
       return listed;
     }, 20_000);
     const ids = apps.map(({ id }) => id);
     const fresh = this.#pendingNew === undefined ? [] : ids.filter((id) => !this.#pendingNew?.ids.has(id));
-    if (this.#pendingNew?.mustBe === true) t.is(fresh.length, 1, `${what}: the new app is there`);
+    if (this.#pendingNew?.mustBe === true) t.is(fresh.length, 1, `${what}: the new app exists`);
     this.#pendingNew = undefined;
     for (const app of apps) {
       const known = this.#expected.get(app.id);
@@ -252,7 +255,7 @@ class KillRun {
       this.#expected.set(app.id, {
         version: [app.version],
         greeting: [greeting],
-        // What failed and is still meant to run is tried again.
+        // A failed app whose desired state is running is retried.
         running: app.state === "FAILED" ? [true, false] : [app.state === "RUNNING"],
       });
       const manifest = await readFile(
@@ -264,22 +267,22 @@ class KillRun {
         `${what}: the checkout of ${app.id} is its version`,
       );
       const tree = (await readdir(join(this.#daemon.storeDir, "apps", app.id))).toSorted();
-      t.deepEqual(tree, ["data", "logs", "repo", "volumes"], `${what}: nothing half-done in ${app.id}`);
+      t.deepEqual(tree, ["data", "logs", "repo", "volumes"], `${what}: ${app.id} has a partial result`);
     }
     for (const id of this.#expected.keys()) {
       if (!ids.includes(id)) {
-        t.true(what.startsWith("remove"), `${what}: ${id} is gone`);
+        t.true(what.startsWith("remove"), `${what}: ${id} is missing`);
         this.#expected.delete(id);
       }
     }
     t.deepEqual(
       (await readdir(join(this.#daemon.storeDir, "apps"))).toSorted(),
       ids,
-      `${what}: no stray directory`,
+      `${what}: there are orphaned directories`,
     );
   }
 
-  /** The pids of running apps, by id: an app that the operation does not concern keeps its process. */
+  /** The PIDs of running apps, by ID: an app that the operation does not affect keeps its process. */
   async #pids(apps: readonly App[]): Promise<Map<string, string>> {
     const pids = new Map<string, string>();
     for (const { id, state } of apps) {
@@ -301,7 +304,7 @@ class KillRun {
   }
 }
 
-/** The same numbers in every run, so that a failure can be met again (mulberry32). */
+/** The same numbers in every run, so that a failure can be reproduced (mulberry32). */
 function seededRandom(seed: number): () => number {
   let state = seed;
   return () => {

@@ -1,4 +1,4 @@
-/** Apps that are containers, for a life with an engine that ends, is killed and hangs. */
+/** Apps in containers for a soak test, with an engine that stops, is killed and hangs. */
 import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -8,10 +8,11 @@ import type { TestDaemon } from "../support/daemon.ts";
 import type { TestEngine } from "../support/docker.ts";
 import { freePort } from "../support/packages.ts";
 import type { LivingApp } from "./life.ts";
+import { ownershipOf } from "../support/ownership.ts";
 
 const image = "svc/live:1";
 
-/** What comes before the runtime's own part of a manifest. */
+/** The part of a manifest before its runtime's section. */
 const head = (id: string, port: number, version: number): string => `id: ${id}
 name: ${id}
 version: "1.0.${version}"
@@ -43,7 +44,7 @@ volumes: { media: {} }
 export type ContainerKind = keyof typeof packages;
 export const containerKinds: readonly ContainerKind[] = ["docker", "compose"];
 
-/** `count` of each kind, of root's, running. */
+/** `count` running apps of root of each kind. */
 export async function installContainers(
   daemon: TestDaemon,
   engine: TestEngine,
@@ -74,11 +75,11 @@ export async function installContainers(
       await client.installApp({ spec: directory });
       await client.startApp({ id });
       apps.push({
-        ...{ id, port, client, release, version: 0, isWanted: true, written: [] },
+        ...{ id, port, client, door: daemon, release, version: 0, isWanted: true, written: [] },
         filesDir:
           kind === "docker"
             ? join(daemon.storeDir, "apps", id, "volumes/media")
-            : join(engine.data, "volumes", `svc-${id}_media`, "_data"),
+            : join(engine.data, "volumes", `${ownershipOf(daemon).projectOf(id)}_media`, "_data"),
         writePath: "/cgi-bin/write?",
       });
     }
@@ -86,7 +87,7 @@ export async function installContainers(
   return apps;
 }
 
-/** What befalls an engine. */
+/** The faults of an engine. */
 export function engineFaults(engine: TestEngine, random: () => number): Record<string, () => Promise<void>> {
   return {
     "restart the engine": () => engine.restart(),
@@ -96,14 +97,14 @@ export function engineFaults(engine: TestEngine, random: () => number): Record<s
     },
     "hang the engine": async () => {
       await engine.pause();
-      // Too short to be noticed, up to so long that it is declared away.
+      // From too short to be noticed to long enough to be declared unavailable.
       await wait(random() * 10_000);
       engine.resume();
     },
   };
 }
 
-/** What runs on the engine is what is meant to. */
+/** Asserts that the engine's running containers match the desired states. */
 export async function expectContainers(engine: TestEngine, apps: readonly LivingApp[]): Promise<void> {
   const listed = (await engine.request("GET", "/containers/json")).expect(200) as {
     Labels: Record<string, string>;

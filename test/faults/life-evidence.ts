@@ -1,4 +1,4 @@
-/** Everything that a failure at the end of a long life needs to explain itself: nobody can ask afterwards. */
+/** Diagnostics of a failure at the end of a soak test, because they cannot be collected afterwards. */
 import { execFile } from "node:child_process";
 import { readdir, readFile } from "node:fs/promises";
 import { inspect, promisify } from "node:util";
@@ -8,14 +8,14 @@ import type { TestEngine } from "../support/docker.ts";
 import type { LivingApp } from "./life.ts";
 
 const lastLines = 80;
-/** What has most of an engine's log, and tells nothing. */
+/** Frequent lines of an engine's log without information. */
 const isNoise = (line: string): boolean => line.includes("level=debug");
 
 interface Listed {
   readonly Id: string;
 }
 
-/** What svc, the engine and the kernel say of one app. What cannot be told is told as why. */
+/** The state of one app as seen by svc, the engine and the kernel. A source that fails is replaced by its error. */
 export async function evidenceOf(
   app: LivingApp,
   daemon: TestDaemon,
@@ -57,7 +57,7 @@ export async function evidenceOf(
   return tell(said);
 }
 
-/** The same where it is no app that something is wrong with. */
+/** The same for a failure that does not concern an app. */
 export function lastWords(daemon: TestDaemon, engine: TestEngine | undefined): Promise<string> {
   return tell(lastWordsOf(daemon, engine));
 }
@@ -76,7 +76,7 @@ function lastWordsOf(daemon: TestDaemon, engine: TestEngine | undefined): Said {
 async function tell(said: Said): Promise<string> {
   const told = await Promise.all(
     Object.entries(said).map(async ([what, find]) => {
-      const found = await find().catch((error: unknown) => `not to be told: ${inspect(error)}`);
+      const found = await find().catch((error: unknown) => `not available: ${inspect(error)}`);
       const text = typeof found === "string" ? found : JSON.stringify(found, jsonValue, 1);
       return `--- ${what}:\n${text}`;
     }),
@@ -84,7 +84,7 @@ async function tell(said: Said): Promise<string> {
   return told.join("\n");
 }
 
-/** What the engine has of an app. */
+/** The engine's objects of an app. */
 async function ask(engine: TestEngine, path: string, id: string): Promise<unknown> {
   const filters = encodeURIComponent(JSON.stringify({ label: [`svc.app=${id}`] }));
   return (await engine.request("GET", `${path}${path.includes("?") ? "&" : "?"}filters=${filters}`)).expect(
@@ -92,7 +92,7 @@ async function ask(engine: TestEngine, path: string, id: string): Promise<unknow
   );
 }
 
-/** Whether they answer tells the way to them from what runs in them. */
+/** Distinguishes a failed container from an unreachable one by its response. */
 async function askContainers(engine: TestEngine, id: string): Promise<string[]> {
   const listed = (await ask(engine, "/containers/json", id)) as {
     NetworkSettings: { Networks: Record<string, { IPAddress: string }> };

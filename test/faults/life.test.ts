@@ -1,19 +1,23 @@
-/** A short life; the long one is `node test/faults/life.ts --minutes 120 --seed 1`. */
+/** A short soak test; the long one is `node test/faults/life.ts --minutes 120 --seed 1`. */
 import test from "ava";
 import { live } from "./life.ts";
 
-/** However slow the machine is: with this seed, each kind of end is among them. */
+/** Each action once, however slow the host is. */
 const leastActs = 12;
 const ends = [
+  "detach work",
+  "detach work and end the daemon",
+  "detach work and kill the daemon",
   "end the daemon",
   "kill a supervisor",
   "lose power",
+  "reload a page",
   "run a job, and kill the daemon",
   "stop or start",
   "upgrade",
 ];
 
-test("through ends of the daemon, kills and upgrades apps stay as they are wanted, and files and runs are kept", async (t) => {
+test("after exits of the daemon, kills and upgrades, apps have their desired state, and files and runs are retained", async (t) => {
   t.timeout(600_000);
   const done: string[] = [];
   const bounds = { ms: 12_000, leastActs };

@@ -1,9 +1,10 @@
 /**
- * Lives with a daemon: apps of root and of users, and jobs, through ends of the daemon and of all at once, killed supervisors,
- * upgrades, stops and starts, in an order that a seed decides. At the end every app is in its wanted state, every file that was written is
- * there, and every job ran as often as was acknowledged. `node test/faults/life.ts --minutes 120 --seed 1 --containers 5`: with
- * containers, too, on an engine that ends, is killed and hangs; `--kinds compose --acts "lose power,hang the engine"`: with these
- * containers alone, and what befalls them. The short form is in life.test.ts.
+ * A soak test of a daemon: apps of root and of users, and jobs, through exits of the daemon and of all processes at
+ * once, killed supervisors, upgrades, stops and starts, detached operations and reloaded pages, in an order that a seed
+ * decides. At the end every app is in its desired state, every written file exists, and every job ran as often as was
+ * acknowledged. `node test/faults/life.ts --minutes 120 --seed 1 --containers 5` adds containers on an engine that
+ * stops, is killed and hangs; `--kinds compose --acts "lose power,hang the engine"` uses only these containers and
+ * actions. The short form is in life.test.ts.
  */
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";
@@ -13,7 +14,7 @@ import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { makeBootId } from "../support/boot-id.ts";
-import { isRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { isRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
 import { startEngine } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
@@ -26,34 +27,37 @@ import {
   type ContainerKind,
 } from "./life-containers.ts";
 import { evidenceOf, lastWords } from "./life-evidence.ts";
+import { LifeOperations } from "./life-operations.ts";
 
 export interface LifeOptions {
   readonly seed: number;
   readonly ms: number;
-  /** Done even when they take longer. Default: none. */
+  /** The minimum number of actions, even if they take longer. Default: none. */
   readonly leastActs?: number;
-  /** Of root's; each user has one more. */
+  /** Apps of root; each user has one more. */
   readonly rootsApps: number;
   readonly jobs: number;
-  /** Of each kind of containers; with any there is an engine, and what befalls it. Default: none. */
+  /** Apps of each kind of containers; with any there is an engine with its faults. Default: none. */
   readonly containers?: number;
-  /** Of these kinds, and then nothing else lives. Default: of all, beside the others. */
+  /** Only these kinds, without other apps. Default: all, beside the others. */
   readonly kinds?: readonly ContainerKind[];
-  /** Names of what happens. Default: all that may. */
+  /** Names of the actions. Default: all possible ones. */
   readonly acts?: readonly string[];
   readonly log: (line: string) => void;
 }
 
-/** What is to be true in the end. */
+/** The expected final state. */
 export interface LivingApp {
   readonly id: string;
   readonly port: number;
   readonly client: Client<typeof AppService>;
-  /** Brings out a version, where there are some to come. */
+  /** Of its owner. */
+  readonly door: Pick<UserDoor, "client">;
+  /** Publishes a version, if there are further ones. */
   readonly release?: (version: number) => Promise<unknown>;
-  /** Where it keeps what it wrote. */
+  /** The directory of its files. */
   readonly filesDir: string;
-  /** What it is asked for to write a file, without that file's name. */
+  /** The URL to write a file, without that file's name. */
   readonly writePath: string;
   version: number;
   isWanted: boolean;
@@ -63,13 +67,13 @@ export interface LivingApp {
 interface LivingJob {
   readonly id: string;
   readonly file: string;
-  /** Runs that the daemon said it has begun, and calls that ended with it. */
+  /** Runs that the daemon acknowledged as started, and calls that failed with its exit. */
   begun: number;
   unknown: number;
 }
 
 const userUids = [1, 2, 3, 4, 5];
-/** Far above what it takes: the machine may be busy. */
+/** Far above the usual duration, because the host may be busy. */
 const settleMs = 90_000;
 
 const server = `
@@ -97,19 +101,19 @@ function randomBy(seed: number): () => number {
   };
 }
 
-/** @returns what it did, for people. @throws AssertionError for what is not as it should be */
+/** @returns a description of the action. @throws AssertionError for a violated expectation */
 export async function live(options: LifeOptions): Promise<string> {
   const { seed, ms, leastActs = 0, rootsApps, jobs: jobCount, containers = 0, log } = options;
   await using resources = new AsyncDisposableStack();
   const engine = containers > 0 ? resources.use(await startEngine()) : undefined;
-  // Only root may say which boot it is.
+  // Only root may set the boot ID.
   const bootId = isRoot ? resources.use(await makeBootId()) : undefined;
   const launcher = bootId?.launcher ?? [];
   const daemon = resources.use(await startDaemon({ config: engine?.config ?? "", launcher }));
   const random = randomBy(seed);
   const pick = <T>(items: readonly T[]): T => {
     const item = items[Math.floor(random() * items.length)];
-    if (item === undefined) throw new Error("there is nothing to pick from");
+    if (item === undefined) throw new Error("there is nothing to choose from");
     return item;
   };
   const { kinds } = options;
@@ -119,6 +123,7 @@ export async function live(options: LifeOptions): Promise<string> {
   const schedules = daemon.client(ScheduleService);
   const jobs = await addJobs(daemon, jobCount);
   const counts = new Map<string, number>();
+  const operations = resources.use(new LifeOperations({ daemon, apps, random, settleMs }));
 
   const acts: Record<string, () => Promise<void>> = {
     "stop or start": async () => {
@@ -161,7 +166,7 @@ export async function live(options: LifeOptions): Promise<string> {
         assert.deepEqual(left, []);
       }, settleMs);
       await bootId?.renew();
-      // Some machines start one before the other.
+      // Some hosts start one before the other.
       const starts = [() => daemon.restart(), async () => engine?.start()];
       for (const start of random() < 0.5 ? starts : starts.toReversed()) await start();
     },
@@ -171,7 +176,7 @@ export async function live(options: LifeOptions): Promise<string> {
         () => "{}",
       );
       const { supervisor } = JSON.parse(text) as { supervisor?: { pid: number } };
-      // Of an app that is stopped it ended long ago, and its pid may be anybody's by now.
+      // A stopped app's process exited long ago, and its PID may have been reused.
       const pids = processesIn(daemon.storeDir);
       if (supervisor !== undefined && pids.includes(supervisor.pid)) signal(supervisor.pid, "SIGKILL");
     },
@@ -183,17 +188,23 @@ export async function live(options: LifeOptions): Promise<string> {
       await settled(() => app.client.upgradeApp({ id: app.id }));
       if (app.isWanted) await settled(() => app.client.startApp({ id: app.id }));
     },
+    ...operations.acts(),
     ...(engine && engineFaults(engine, random)),
   };
 
   const { acts: names = Object.keys(acts) } = options;
+  /** Each action once, in an order that the seed decides; then at random. */
+  const once = names
+    .map((name) => ({ name, at: random() }))
+    .toSorted((one, other) => one.at - other.at)
+    .map(({ name }) => name);
   const endMs = performance.now() + ms;
   for (let done = 0; done < leastActs || performance.now() < endMs; done += 1) {
-    const name = pick(names);
+    const name = once.pop() ?? pick(names);
     counts.set(name, (counts.get(name) ?? 0) + 1);
     log(name);
     const act = acts[name];
-    if (act === undefined) throw new Error(`nothing is called "${name}": ${Object.keys(acts).join(", ")}`);
+    if (act === undefined) throw new Error(`there is no action "${name}": ${Object.keys(acts).join(", ")}`);
     await act().catch(async (error: unknown) => {
       throw new Error(`${name}: ${String(error)}\n${await lastWords(daemon, engine)}`, { cause: error });
     });
@@ -202,11 +213,11 @@ export async function live(options: LifeOptions): Promise<string> {
   if (engine !== undefined) await eventually(() => expectContainers(engine, apps), settleMs);
   await checkFiles(apps);
   await checkJobs(daemon, jobs);
-  const did = [...counts].map(([name, count]) => `${count} × ${name}`).join(", ");
+  const did = [...counts, ...operations.counts].map(([name, count]) => `${count} × ${name}`).join(", ");
   return `seed ${seed}: ${apps.length} apps, ${jobs.length} jobs, ${apps.flatMap(({ written }) => written).length} files; ${did}`;
 }
 
-/** A call that meets an app whose supervisor is being replaced is made again. */
+/** Repeats a call that meets an app whose supervisor is being replaced. */
 async function settled(call: () => Promise<unknown>): Promise<void> {
   await eventually(async () => {
     await call();
@@ -234,7 +245,10 @@ async function installApps(
     const release = (version: number): Promise<unknown> =>
       addVersion(repository, port, { id, version: `1.0.${version}`, files });
     const client = daemon.client(AppService);
-    await add({ ...common, id, port, client, release, filesDir: filesDir(id), written: [] }, spec);
+    await add(
+      { ...common, id, port, client, door: daemon, release, filesDir: filesDir(id), written: [] },
+      spec,
+    );
   }
   for (const uid of isRoot ? userUids : []) {
     const [id, port] = [`user-${uid}`, await freePort()];
@@ -244,7 +258,7 @@ async function installApps(
       writePackage(directory, port, { id, version: `1.0.${version}`, files });
     await release(0);
     const client = door.client(AppService);
-    await add({ ...common, id, port, client, release, filesDir: filesDir(id), written: [] }, directory);
+    await add({ ...common, id, port, client, door, release, filesDir: filesDir(id), written: [] }, directory);
   }
   return apps;
 }
@@ -264,7 +278,7 @@ async function addJobs(daemon: TestDaemon, count: number): Promise<LivingJob[]> 
   return jobs;
 }
 
-/** Every app is in its wanted state, and serves exactly then. */
+/** Every app is in its desired state, and responds only if it should run. */
 async function settle(
   apps: readonly LivingApp[],
   evidence: (app: LivingApp) => Promise<string>,
@@ -296,7 +310,7 @@ async function checkFiles(apps: readonly LivingApp[]): Promise<void> {
   }
 }
 
-/** Each run that was said to have begun is on record; one that is said to have succeeded ran once, and none ran twice. */
+/** Each run that was acknowledged as started is recorded; a successful one ran once, and none ran twice. */
 async function checkJobs(daemon: TestDaemon, jobs: readonly LivingJob[]): Promise<void> {
   const schedules = daemon.client(ScheduleService);
   for (const { id, file, begun, unknown } of jobs) {
@@ -346,7 +360,7 @@ if (import.meta.main) {
   console.log(did);
 }
 
-/** What failed, and what was in the way of it when its parts were ended: Node prints neither of the two. */
+/** The failure and the errors of its cleanup: Node prints neither of the two. */
 function allOf(error: unknown): unknown[] {
   return error instanceof SuppressedError ? [...allOf(error.suppressed), ...allOf(error.error)] : [error];
 }

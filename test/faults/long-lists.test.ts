@@ -1,8 +1,7 @@
 /**
- * What is longest of jobs and runs, read by 12 clients at once: the daemon's memory and its event loop stay within bounds
- * that are far above what it takes, and far below what one answer with all of it took (1,000 jobs: 3.4 s and 2.6 GB).
+ * The longest lists of jobs and runs, read by 12 clients at once: the daemon's memory and event loop stay within limits
+ * far above the usual usage and far below that of one complete response (1,000 jobs: 3.4 s and 2.6 GB).
  */
-import { once } from "node:events";
 import { readFile } from "node:fs/promises";
 import { Agent, request, type IncomingMessage } from "node:http";
 import test from "ava";
@@ -11,14 +10,14 @@ import { closeRun, insertRun } from "../../src/scheduler/runs/run-row.ts";
 import { openStore } from "../store/support/temporary-store.ts";
 import { spec } from "../scheduler/support/world.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
-import { eventually } from "../support/eventually.ts";
+import { eventually, nextEvent } from "../support/eventually.ts";
 
 const readers = 12;
 const jobs = 1_000;
 const commandLength = 65_500;
 const runs = 50;
 const outputLength = 65_536;
-/** Where the daemon has a processor to itself. A page takes a few milliseconds, and all jobs at once a second for each reader. */
+/** On an idle CPU. A page takes a few milliseconds, and all jobs at once a second for each reader. */
 const maxBlockMs = 2_000;
 const maxGrownMiB = 800;
 /** A page's 256 KiB and one run more, each line break and escape as up to six characters. */
@@ -50,7 +49,7 @@ async function fill({ storeDir }: TestDaemon): Promise<void> {
 
 async function get(agent: Agent, socketPath: string, path: string): Promise<string> {
   const sent = request({ socketPath, path, agent }).end();
-  const [response] = (await once(sent, "response")) as [IncomingMessage];
+  const [response] = (await nextEvent(sent, "response")) as [IncomingMessage];
   let text = "";
   for await (const chunk of response.setEncoding("utf8")) text += String(chunk);
   if (response.statusCode !== 200)
@@ -58,21 +57,21 @@ async function get(agent: Agent, socketPath: string, path: string): Promise<stri
   return text;
 }
 
-/** The daemon's resident memory, and the most that it had, in MiB. */
+/** The daemon's current and maximum resident memory, in MiB. */
 async function memoryOf({ pid }: TestDaemon): Promise<{ nowMiB: number; mostMiB: number }> {
   const status = await readFile(`/proc/${pid}/status`, "utf8");
   const kib = (name: string): number => Number(new RegExp(`^${name}:\\s+(\\d+) kB$`, "m").exec(status)?.[1]);
   return { nowMiB: kib("VmRSS") / 1024, mostMiB: kib("VmHWM") / 1024 };
 }
 
-/** The longest time in which its event loop did nothing else, since the last time that this was asked, in ms. */
+/** The longest event-loop delay since the last call, in ms. */
 async function longestBlockMs({ socketPath }: TestDaemon): Promise<number> {
   using agent = new Closing();
   const text = await get(agent, socketPath, "/metrics");
   return Number(/^svc_event_loop_delay_max_seconds (\S+)$/m.exec(text)?.[1] ?? 0) * 1_000;
 }
 
-/** What it has had of the processor, in ms. */
+/** Its CPU time in ms. */
 async function processorMs({ pid }: TestDaemon): Promise<number> {
   const text = await readFile(`/proc/${pid}/stat`, "utf8");
   const [user, system] = text
@@ -93,13 +92,13 @@ class Closing extends Agent implements Disposable {
   }
 }
 
-/** All pages; answers how many jobs they held. */
+/** All pages; returns the number of jobs on them. */
 async function readAllJobs({ socketPath }: TestDaemon): Promise<number> {
   using agent = new Closing();
   let count = 0;
   for (let token = ""; ;) {
     const text = await get(agent, socketPath, `/v1/schedules?page_token=${token}`);
-    if (text.length > maxAnswerLength) throw new Error(`an answer of ${text.length} characters`);
+    if (text.length > maxAnswerLength) throw new Error(`a response of ${text.length} characters`);
     const page = JSON.parse(text) as { schedules: unknown[]; next_page_token: string };
     count += page.schedules.length;
     token = page.next_page_token;
@@ -112,7 +111,7 @@ async function readAllRuns({ socketPath }: TestDaemon): Promise<number> {
   const ids = new Set<string>();
   for (let token = ""; ;) {
     const text = await get(agent, socketPath, `/v1/schedules/${idOf(0)}/runs?page_token=${token}`);
-    if (text.length > maxAnswerLength) throw new Error(`an answer of ${text.length} characters`);
+    if (text.length > maxAnswerLength) throw new Error(`a response of ${text.length} characters`);
     const page = JSON.parse(text) as { runs: { id: string }[]; next_page_token: string };
     for (const { id } of page.runs) ids.add(id);
     token = page.next_page_token;
@@ -137,7 +136,7 @@ for (const [what, read, count] of [
     const [startMs, startProcessorMs] = [performance.now(), await processorMs(daemon)];
     const counts = await Promise.all(Array.from({ length: readers }, () => read(daemon)));
     const tookMs = performance.now() - startMs;
-    // It is the daemon that they wait for: where it took longer than its processor time, others had the processor meanwhile.
+    // They wait for the daemon: time beyond its CPU time was used by other processes.
     const stretched = Math.max(1, tookMs / ((await processorMs(daemon)) - startProcessorMs));
     const blockMs = await longestBlockMs(daemon);
     const after = await memoryOf(daemon);

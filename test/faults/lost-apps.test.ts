@@ -1,4 +1,7 @@
-/** Work on an app that svc was about to start again leaves it running: the start that was due of it is not lost with the work. */
+/**
+ * An operation on an app that svc was about to restart leaves it running: its pending start is not lost with the
+ * operation.
+ */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,13 +15,13 @@ import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { signal } from "../support/processes.ts";
 
-/** One for all: the app of each was never lost before, whatever befell that of the same id. */
+/** One for all tests, each with its own app, so that no earlier loss affects the delay. */
 const emptyDaemon = sharedDaemon();
 
-/** Other tests keep the processors busy. */
+/** Other tests keep the CPUs busy. */
 const deadlineMs = 60_000;
 
-/** Each loss has its start wait longer: after these there is time to begin something before it. */
+/** Each loss delays its restart further: after these there is time to start an operation before it. */
 const losses = 4;
 
 async function installApp(daemon: TestDaemon, dir: string): Promise<void> {
@@ -28,7 +31,7 @@ async function installApp(daemon: TestDaemon, dir: string): Promise<void> {
   await apps.startApp({ id: "web" });
 }
 
-/** Has svc lose the app, whose start is due in some seconds then. */
+/** Makes svc lose the app, whose restart is then some seconds away. */
 async function loseApp(daemon: TestDaemon): Promise<void> {
   const apps = daemon.client(AppService);
   for (let loss = 1; loss <= losses; loss++) {
@@ -53,14 +56,14 @@ const works: Record<string, { readonly version: string; readonly isRefused?: boo
 };
 
 for (const [name, { version, newer, isRefused = false }] of Object.entries(works)) {
-  test(`${name} of an app that was lost has it run again`, async (t) => {
+  test(`${name} of a lost app makes it run again`, async (t) => {
     t.timeout(180_000);
     const daemon = await emptyDaemon();
     const apps = daemon.client(AppService);
     const dir = join(daemon.dir, "package");
     await installApp(daemon, dir);
     await loseApp(daemon);
-    const files = { "svc.yaml": "id: web\nname: What is no package\n" };
+    const files = { "svc.yaml": "id: web\nname: Not a package\n" };
     await writePackage(dir, await freePort(), newer ? { version } : { version: "2.0.0", files });
     const error = await errorOf(apps.upgradeApp({ id: "web" })).catch(() => undefined);
     t.is(error !== undefined, isRefused);
@@ -75,7 +78,7 @@ for (const [name, { version, newer, isRefused = false }] of Object.entries(works
   });
 }
 
-test("a restore of an app that was lost has it run again", async (t) => {
+test("a restore of a lost app makes it run again", async (t) => {
   t.timeout(180_000);
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);

@@ -1,7 +1,7 @@
 /**
- * 64 users with ten jobs each that sleep for five minutes (S 1.4.3): each one's quick job, the start of an app by root
- * and by another user, and an app's log wait for none of it. What it took is printed: 2 s are the goal on a machine that has nothing else to do.
- * On whatever machine: it takes not much longer than the same did before there were any long jobs.
+ * 64 users with ten jobs each that sleep for five minutes do not delay each user's quick job, the start of an app by
+ * root and by another user, or an app's log. Prints the latencies: the goal is 2 s on an idle host. On any host they
+ * are not much longer than without the long jobs.
  */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
@@ -12,8 +12,8 @@ import type { Client } from "@connectrpc/connect";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
-import { insertApp } from "../../src/apps/app-record.ts";
-import { createAppPaths } from "../../src/apps/app-paths.ts";
+import { insertApp } from "../../src/apps/records/app-record.ts";
+import { createAppPaths } from "../../src/apps/records/app-paths.ts";
 import { mapBounded } from "../../src/lib/map-bounded.ts";
 import { openStore, temporaryDir } from "../store/support/temporary-store.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
@@ -27,23 +27,23 @@ const rootTest = isRoot ? test : test.skip;
 const users = 64;
 const longPerUser = 10;
 const longJobs = Array.from({ length: longPerUser }, (_, index) => `long-${index}`);
-/** Says by a file in its app's directory that it has been executed. */
+/** Creates a file in its app's directory when it is executed. */
 const longCommand = (id: string): string => `: > ${id}; exec sleep 300`;
 const firstUid = 21_001;
 const uids = Array.from({ length: users }, (_, index) => firstUid + index);
 const deadlineMs = 120_000;
-/** How much longer it may take than before; the machine may be busier with other tests by then. */
+/** The allowed slowdown; other tests may keep the host busier by then. */
 const mostTimes = 4;
 const mostMoreMs = 8_000;
-/** Of this test. */
+/** The timeout of this test. */
 const callsAtOnce = 32;
 
-/** Id of an app that runs all the time, and what it says at first. */
+/** ID of an app that runs all the time, and its first log line. */
 const talking = "talks";
 const said = /listening on/;
 const appOf = (uid: number): string => `app-${uid}`;
 
-/** A command that runs the daemon where the host has these users, or undefined where mounts are not allowed. */
+/** A command that runs the daemon with these users on the host, or undefined if mounts are not allowed. */
 async function amongUsers(dir: string): Promise<readonly string[] | undefined> {
   const file = join(dir, "passwd");
   const lines = uids.map((uid) => `user${uid}:x:${uid}:${uid}::/tmp:/bin/sh\n`);
@@ -67,7 +67,7 @@ async function addApps({ storeDir }: TestDaemon): Promise<void> {
   }
 }
 
-/** Runs from before until after, and has said something. */
+/** Runs from before until after, and has logged a line. */
 async function startTalking(daemon: TestDaemon, apps: Client<typeof AppService>): Promise<void> {
   const spec = join(daemon.dir, talking);
   await writePackage(spec, await freePort(), { id: talking });
@@ -91,11 +91,11 @@ async function took(work: () => Promise<unknown>): Promise<number> {
 interface Crowd {
   readonly rootsMs: number;
   readonly othersMs: number;
-  /** For an app's log of another user. */
+  /** The latency of an app's log of another user. */
   readonly logsMs: number;
-  /** The quickest first. */
+  /** The fastest first. */
   readonly quickMs: readonly number[];
-  /** Of the processor. */
+  /** CPU time. */
   readonly ownMs: number;
   readonly childrensMs: number;
 }
@@ -112,20 +112,20 @@ function textOf({ rootsMs, othersMs, logsMs, quickMs, ownMs, childrensMs }: Crow
   );
 }
 
-/** How many of the long commands have been executed: to look for them among so many processes would take long itself. */
+/** The number of executed long commands: searching for them among so many processes would take long itself. */
 async function countBegun({ storeDir }: TestDaemon): Promise<number> {
   const found = await Promise.all(uids.map((uid) => readdir(createAppPaths(storeDir).appDir(appOf(uid)))));
   return found.flat().filter((name) => longJobs.includes(name)).length;
 }
 
-/** All at once: each of them that svc ends looks for what it leaves behind among the hundreds, which takes longer than the test. */
+/** All at once: for each of them svc searches hundreds of processes for leftovers, which takes longer than the test. */
 async function endCrowd(daemon: TestDaemon): Promise<void> {
   signal(daemon.pid, "SIGSTOP");
   for (const pid of processesIn(join(daemon.storeDir, "apps"))) signal(pid, "SIGKILL");
   await daemon.kill();
 }
 
-/** User and system time of the daemon, and of those of its children that it has reaped. */
+/** User and system time of the daemon and of its reaped children. */
 async function processorMs({ pid }: TestDaemon): Promise<{ ownMs: number; childrensMs: number }> {
   const text = await readFile(`/proc/${pid}/stat`, "utf8");
   const fields = text
@@ -137,7 +137,7 @@ async function processorMs({ pid }: TestDaemon): Promise<{ ownMs: number; childr
   return { ownMs: (user + system) * tickMs, childrensMs: (childrensUser + childrensSystem) * tickMs };
 }
 
-rootTest(`${users * longPerUser} long jobs of ${users} users keep nobody waiting${needsRoot}`, async (t) => {
+rootTest(`${users * longPerUser} long jobs of ${users} users delay nobody${needsRoot}`, async (t) => {
   t.timeout(600_000);
   await using dir = await temporaryDir();
   const launcher = await amongUsers(dir.path);
@@ -197,7 +197,7 @@ rootTest(`${users * longPerUser} long jobs of ${users} users keep nobody waiting
     };
   };
 
-  // What is read and looked up once is not what is compared.
+  // First reads and lookups are not compared.
   await runQuick(firstUid);
   const alone = await runAll();
   t.log(`without long jobs: ${textOf(alone)}`);
@@ -206,7 +206,7 @@ rootTest(`${users * longPerUser} long jobs of ${users} users keep nobody waiting
     mapBounded(jobs, callsAtOnce, ({ owner, id }) => schedules.runSchedule({ id, owner })),
   );
   const among = await runAll();
-  t.log(`${jobs.length} runs opened in ${Math.round(beganMs)} ms; right after that: ${textOf(among)}`);
+  t.log(`${jobs.length} runs started in ${Math.round(beganMs)} ms; right after that: ${textOf(among)}`);
   await Promise.all([apps.stopApp({ id: "roots" }), othersApps.stopApp({ id: "others" })]);
   await eventually(async () => assert.equal(await countBegun(daemon), jobs.length), deadlineMs);
   const asleep = await runAll();

@@ -1,7 +1,9 @@
-/** Whatever a column of a row holds, by a disk or by somebody with an editor: the others' lists come, over each transport. */
+/**
+ * An odd value in any column of a row, from a disk error or an editor, does not affect the lists of other rows, over
+ * each transport.
+ */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import { Code, ConnectError } from "@connectrpc/connect";
@@ -15,13 +17,13 @@ import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { protocols, type Protocol, type TestDaemon } from "../support/daemon.ts";
-import { eventually } from "../support/eventually.ts";
+import { eventually, nextEvent } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 
 const emptyDaemon = sharedDaemon();
 
-/** The row that is damaged, in SQL; and by what readers of the table see that it was written. */
+/** The damaged row in SQL, and the change counter that the table's readers check. */
 const victims: Readonly<Record<string, readonly [where: string, mark?: string]>> = {
   apps: ["id = 'web'", "updated_at = updated_at + 1"],
   jobs: ["id = 'a'"],
@@ -36,12 +38,12 @@ const victims: Readonly<Record<string, readonly [where: string, mark?: string]>>
   audit: ["seq = (SELECT max(seq) - 1 FROM audit)"],
 };
 
-/** Before all times and after all, a user who is gone, and what no column of the contract can hold. */
+/** Before and after all valid times, a missing user, and values outside of the contract's types. */
 const integers = ["-1", "4294000001", "253402300800000", "4611686018427387904"];
-/** Nothing, what ends texts elsewhere, what is no UTF-8 with half of a surrogate pair in it, and a long one. */
+/** Empty, a terminator of text elsewhere, invalid UTF-8 with half of a surrogate pair, and a long text. */
 const texts = ["''", "char(0)", "CAST(x'61eda080ff' AS TEXT)", "printf('%.70000c', 'x')"];
 
-/** What a table shows in. What is odd itself is shown, or refused by name. */
+/** The RPCs that show a table. The odd row itself is shown, or rejected by name. */
 async function lists(daemon: TestDaemon, protocol: Protocol, table: string): Promise<void> {
   const apps = daemon.client(AppService, protocol);
   const jobs = daemon.client(ScheduleService, protocol);
@@ -126,7 +128,7 @@ async function prepare(daemon: TestDaemon): Promise<void> {
   }
 }
 
-/** What a command of the command line says. */
+/** The output of a CLI command. */
 async function svc({ socketPath, dir }: TestDaemon, ...args: string[]) {
   const child = spawn(process.execPath, [main, "--socket", socketPath, ...args], {
     env: { PATH: process.env["PATH"] ?? "", HOME: dir },
@@ -134,7 +136,7 @@ async function svc({ socketPath, dir }: TestDaemon, ...args: string[]) {
   });
   let output = "";
   for (const stream of [child.stdout, child.stderr]) stream.on("data", (chunk) => (output += String(chunk)));
-  const [code] = (await once(child, "close")) as [number | null];
+  const [code] = (await nextEvent(child, "close")) as [number | null];
   return { code, output };
 }
 
@@ -144,7 +146,7 @@ function open({ storeDir }: TestDaemon): DatabaseSync {
   return database;
 }
 
-/** The columns that are damaged, by table. */
+/** The damaged columns, by table. */
 function columnsOf(database: DatabaseSync): { table: string; column: string; type: string }[] {
   return Object.keys(victims).flatMap((table) =>
     (
@@ -153,13 +155,13 @@ function columnsOf(database: DatabaseSync): { table: string; column: string; typ
         type: string;
       }[]
     )
-      // The number of a record is where it lies, and its hash is for the chain.
+      // The number of a record is its position, and its hash is for the chain.
       .filter(({ column }) => table !== "audit" || (column !== "seq" && column !== "hash"))
       .map((each) => ({ table, ...each })),
   );
 }
 
-/** Sets a column; readers look at the row anew. */
+/** Sets a column, so that readers read the row again. */
 function set(
   database: DatabaseSync,
   table: string,
@@ -171,11 +173,11 @@ function set(
   const all =
     mark === undefined || assignment.startsWith("updated_at") ? assignment : `${assignment}, ${mark}`;
   database.prepare(`UPDATE ${table} SET ${all} WHERE ${where}`).run(...params);
-  // As a push of many jobs notes it: all are read again.
+  // As a push of many jobs records it: all are read again.
   if (table === "jobs") database.exec("INSERT INTO job_changes (owner_uid, id) VALUES (0, '')");
 }
 
-test("whatever a column holds, the lists of all others come over each transport", async (t) => {
+test("an odd value in any column does not affect the lists of all others over each transport", async (t) => {
   t.timeout(300_000);
   const daemon = await emptyDaemon();
   await prepare(daemon);
@@ -188,10 +190,10 @@ test("whatever a column holds, the lists of all others come over each transport"
       const select = database.prepare(`SELECT * FROM ${table} WHERE ${where}`);
       select.setReadBigInts(true);
       const row = select.get() as Record<string, never> | undefined;
-      // What printed nothing has no output, and the number of a run cannot be another one's.
+      // A run without output has none, and the number of a run cannot be another run's.
       if (row === undefined) throw new Error(`there is no ${table} to damage`);
       set(database, table, `${column} = ${value}`, where);
-      // Over REST the client under test holds answers against openapi.json, where a name is as svc makes them.
+      // Over REST the tested client compares responses with openapi.json, where names match svc's pattern.
       const isName = /^(id|name|.*_id|storage|target)$/.test(column);
       const protocol = protocols[turn++ % protocols.length] ?? "rest";
       await t.notThrowsAsync(
@@ -202,7 +204,7 @@ test("whatever a column holds, the lists of all others come over each transport"
       const others = Object.keys(row).filter((name) => name !== column && name !== "updated_at");
       const isIt = others.map((name) => `${name} IS ?`).join(" AND ");
       set(database, table, `${column} = ?`, isIt, ...[column, ...others].map((name) => row[name] as never));
-      // What a list has is what its reader has seen last.
+      // A list shows its reader's last version.
       if (isOfJob)
         await eventually(async () =>
           assert.deepEqual(
@@ -215,7 +217,7 @@ test("whatever a column holds, the lists of all others come over each transport"
   t.true(turn > 250, `${turn} values`);
 });
 
-test("what the command line shows of others comes beside rows that hold no numbers of this world", async (t) => {
+test("the CLI shows other rows despite rows with invalid numbers", async (t) => {
   const daemon = await emptyDaemon();
   await prepare(daemon);
   await daemon.stop();

@@ -1,4 +1,4 @@
-/** A daemon that is killed while an app is frozen for its backup: nothing stays paused. */
+/** A daemon that is killed while an app is paused for its backup: nothing stays paused. */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
 import { readdirSync, readlinkSync, statSync } from "node:fs";
@@ -7,7 +7,7 @@ import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
-import { readProcess } from "../../src/lib/process-table.mjs";
+import { readProcess } from "../../src/sys/process-table.mjs";
 import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
@@ -18,11 +18,11 @@ import { freePort } from "../support/packages.ts";
 import { processesIn, signal } from "../support/processes.ts";
 import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
 
-/** Of what is read while the app stands still. */
+/** A part of what is read while the app is paused. */
 const bulkBytes = 96 << 20;
 const maxTries = 5;
 const ticking = 'while :; do echo >> "$DIR/ticks"; sleep 0.02; done';
-/** Of a project it is said of each service. */
+/** A project sets it for each service. */
 const isPaused = /^(it|service "(web|beside)") is paused$/;
 const engineNow = sharedEngine();
 
@@ -30,7 +30,7 @@ test.before(async () => {
   if (whyNoDocker === undefined) await engineNow().images.build("svc/shell:1");
 });
 
-/** Root's way to a daemon, here or in a machine of its own. */
+/** Root's client of a daemon, on this host or in an emulated machine. */
 type Door = Pick<TestDaemon, "client">;
 
 async function writeFiles(dir: string, runtime: string, files: Record<string, string> = {}): Promise<void> {
@@ -53,7 +53,7 @@ async function install(
   return directory;
 }
 
-/** @param directory the app's, as it is seen from here */
+/** @param directory the app's directory, as seen from here */
 async function begin(daemon: Door, directory: string): Promise<void> {
   await writeFile(join(directory, "data/bulk"), randomBytes(bulkBytes));
   await daemon.client(AppService).startApp({ id: "ticks" });
@@ -71,12 +71,12 @@ async function requireThawed(daemon: Door): Promise<void> {
   }, 60_000);
 }
 
-/** Once what a backup that was broken off has left is cleared away. */
+/** Once the remains of an interrupted backup have been removed. */
 async function stop(daemon: Door): Promise<void> {
   await eventually(() => daemon.client(AppService).stopApp({ id: "ticks" }), 60_000);
 }
 
-/** Whether each container of the app is paused; one in which a backup reaches volumes is never started. */
+/** Whether each container of the app is paused; a container for a backup of volumes is never started. */
 async function pausedContainers(): Promise<boolean[]> {
   const all = (await engineNow().request("GET", "/containers/json?all=1")).expect(200) as {
     State: string;
@@ -87,7 +87,7 @@ async function pausedContainers(): Promise<boolean[]> {
     .map(({ State }) => State === "paused");
 }
 
-/** Stops whoever reads the app's bulk. @returns its pid @throws AssertionError when nobody does */
+/** Stops the process that reads the app's bulk file. @returns its PID @throws AssertionError if there is none */
 function stopReader(directory: string): number {
   const bulk = statSync(join(directory, "data/bulk"));
   for (const pid of readdirSync("/proc").map(Number)) {
@@ -103,10 +103,10 @@ function stopReader(directory: string): number {
       // It, or the file of its, is gone.
     }
   }
-  throw new assert.AssertionError({ message: "nobody reads the app" });
+  throw new assert.AssertionError({ message: "no process reads the app" });
 }
 
-/** A backup that stays in the middle of what it reads, while the app is paused, until it is told to go on. */
+/** A backup that stops while it reads the paused app, until it may continue. */
 async function pausedBackup(daemon: Door, directory: string, options: { signal?: AbortSignal } = {}) {
   for (let tries = 1; ; tries++) {
     const backup = daemon
@@ -134,7 +134,7 @@ async function requireGoesOn(directory: string): Promise<void> {
   await eventually(async () => assert.ok((await ticks(directory)) > before), 30_000);
 }
 
-/** A backup in which the app stands still, one that is refused meanwhile, and one that fails. */
+/** A backup that pauses the app, one that is rejected during it, and one that fails. */
 async function live(t: ExecutionContext, daemon: Door, directory: string): Promise<void> {
   const apps = daemon.client(AppService);
   const backups = daemon.client(BackupService);
@@ -165,7 +165,7 @@ async function live(t: ExecutionContext, daemon: Door, directory: string): Promi
   }, 30_000);
 }
 
-test("processes stand still while they are backed up, and go on when the daemon is killed", async (t) => {
+test("processes are paused during a backup, and resume when the daemon is killed", async (t) => {
   await using daemon = await startDaemon();
   const script = JSON.stringify(`(setsid sh -c 'while :; do sleep 0.02; done' &) ; ${ticking}`);
   const directory = await install(daemon, `process: { exec: [sh, -c, ${script}], env: { DIR: "\${data}" } }`);
@@ -186,7 +186,7 @@ test("processes stand still while they are backed up, and go on when the daemon 
 });
 
 dockerTest(
-  `a container stands still while it is backed up, and goes on with the next daemon${needsDocker}`,
+  `a container is paused during a backup, and resumes with the next daemon${needsDocker}`,
   async (t) => {
     const engine = engineNow();
     await using daemon = await startDaemon({ config: engine.config });
@@ -203,7 +203,7 @@ health: { http: { port: http, path: /ok }, interval: 100ms, timeout: 100ms, retr
     await daemon.kill();
     goOn();
     await settled;
-    t.deepEqual(await pausedContainers(), [true], "the engine does not know");
+    t.deepEqual(await pausedContainers(), [true], "the engine has no such container");
     await daemon.restart();
     await eventually(async () => assert.deepEqual(await pausedContainers(), [false]), 30_000);
     await requireGoesOn(directory);
@@ -214,11 +214,11 @@ health: { http: { port: http, path: /ok }, interval: 100ms, timeout: 100ms, retr
 );
 
 composeTest(
-  `all containers of a project stand still while it is backed up, and go on with the next daemon${needsCompose}`,
+  `all containers of a project are paused during a backup, and resume with the next daemon${needsCompose}`,
   async (t) => {
     const engine = engineNow();
     await using daemon = await startDaemon({ config: engine.config });
-    // The one that writes, and one that only shows whether it is paused.
+    // One container that writes, and one that only shows whether it is paused.
     const service = (command: string) => ({
       image: "svc/shell:1",
       command: ["/bin/sh", "-c", command.replaceAll("$", "$$$$")],
@@ -234,7 +234,7 @@ composeTest(
     await daemon.kill();
     goOn();
     await settled;
-    t.deepEqual(await pausedContainers(), [true, true], "the engine does not know");
+    t.deepEqual(await pausedContainers(), [true, true], "the engine has no such container");
     await daemon.restart();
     await eventually(async () => assert.deepEqual(await pausedContainers(), [false, false]), 30_000);
     await requireGoesOn(directory);

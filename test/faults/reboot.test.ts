@@ -1,7 +1,6 @@
 /**
- * What is meant to run runs again, whatever ended first when the host went down, and what its people stopped stays stopped
- * (decisions 15 and 35, threats 60 and 61). Each table prints what it covers: each order of each runtime, with either boot id in
- * turn; with SVC_LONG=1 with both.
+ * After a reboot apps have their desired state, in whatever order the host's processes exited. Each table prints its
+ * coverage: each order of each runtime, with either boot ID in turn; with SVC_LONG=1 with both.
  */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
@@ -19,7 +18,7 @@ import { noneLeft, processesIn, signal } from "../support/processes.ts";
 
 type Apps = Client<typeof AppService>;
 
-/** Everything takes its time on a machine that boots. */
+/** Everything is slow on a booting host. */
 const deadlineMs = 60_000;
 const orders = {
   "the daemon first": ["daemon", "supervisors", "apps"],
@@ -32,16 +31,16 @@ const boots = ["the same boot id", "a new boot id"] as const;
 const runtimes = ["process", "docker", "compose"];
 const isLong = process.env["SVC_LONG"] !== undefined;
 
-/** The boots that an order is tried with. */
+/** The boots that are combined with an order. */
 function bootsOf(runtime: string, order: string): readonly (typeof boots)[number][] {
   const at = runtimes.indexOf(runtime) + Object.keys(orders).indexOf(order);
   return isLong ? boots : boots.slice(at % 2, (at % 2) + 1);
 }
 
-/** What goes down with the host, each told to end as a shutdown tells it. */
+/** Processes that exit with the host, each stopped as a shutdown stops it. */
 interface Host {
   end(part: Part): Promise<void>;
-  /** What is left is killed. */
+  /** The remaining ones are killed. */
   powerOff(): Promise<void>;
   powerOn(boot: (typeof boots)[number]): Promise<void>;
 }
@@ -59,13 +58,15 @@ async function goThroughAll(t: ExecutionContext, runtime: string, host: Host, ch
       await eventually(check, deadlineMs).catch((error: unknown) => {
         throw new Error(`${runtime}, ${order}, ${boot}`, { cause: error });
       });
-      t.log(`${runtime}, ${order}, ${boot}: as wanted after ${Math.round(performance.now() - begunMs)} ms`);
+      t.log(
+        `${runtime}, ${order}, ${boot}: desired state after ${Math.round(performance.now() - begunMs)} ms`,
+      );
     }
   }
   t.pass();
 }
 
-/** Ends well when it is told to end, which is no reason not to run. */
+/** Exits with 0 on a stop, which does not mean that it should not run. */
 const polite = `
 import { createServer } from "node:http";
 process.on("SIGTERM", () => process.exit(0));
@@ -115,7 +116,7 @@ class ProcessHost implements Host {
 }
 
 (isRoot ? test : test.skip)(
-  `apps that are meant to run run again, whoever ended first: process${needsRoot}`,
+  `apps whose desired state is running run again after any order of exits: process${needsRoot}`,
   async (t) => {
     t.timeout(20 * 60_000);
     await using bootId = await makeBootId();
@@ -147,7 +148,7 @@ async function expectStates(apps: Apps, expected: Record<string, string>): Promi
   for (const { id, enabled } of listed) assert.equal(enabled, expected[id] === "RUNNING", id);
 }
 
-/** The engine is what supervises containers. A host's shutdown ends it, and a boot may start the daemon before it. */
+/** The engine supervises containers. A shutdown stops it, and a boot may start the daemon before it. */
 class ContainerHost implements Host {
   readonly #daemon: TestDaemon;
   readonly #engine: TestEngine;
@@ -194,7 +195,7 @@ const manifests = {
 
 for (const [runtime, manifestOf] of Object.entries(manifests)) {
   dockerTest(
-    `apps that are meant to run run again, whoever ended first: ${runtime}${needsDocker}`,
+    `apps whose desired state is running run again after any order of exits: ${runtime}${needsDocker}`,
     async (t) => {
       t.timeout(20 * 60_000);
       await using engine = await startEngine();
@@ -225,7 +226,7 @@ for (const [runtime, manifestOf] of Object.entries(manifests)) {
   );
 }
 
-test("an app that crashed while no daemon ran starts again, and its log says how it ended", async (t) => {
+test("an app that crashed while no daemon ran starts again, and its log shows its exit", async (t) => {
   await using daemon = await startDaemon();
   const apps = daemon.client(AppService);
   const port = await freePort();

@@ -1,6 +1,6 @@
 /**
- * Many processes at one store of schedules: edits, pushes and records never undo each other (S 1.4.10), and what was
- * acknowledged outlives any kill (threat 45). With SVC_LONG=1 20 times as much and 200 kills.
+ * Many processes with one store of schedules: edits, pushes and records never undo each other, and everything
+ * acknowledged survives any kill. With SVC_LONG=1 20 times as much and 200 kills.
  */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
@@ -19,7 +19,7 @@ import { eventually } from "../support/eventually.ts";
 import { fixtureEnvironment } from "../support/fixture-environment.ts";
 
 const isLong = process.env["SVC_LONG"] !== undefined;
-/** So many of each kind at least are acknowledged while all are at work. */
+/** At least this many of each kind are acknowledged while all are active. */
 const enough = { job: 200, managed: 40, closed: 200 };
 const longer = isLong ? 20 : 1;
 const kills = isLong ? 200 : 20;
@@ -31,9 +31,9 @@ interface Writer {
   readonly facts: Acknowledged[];
   /** Resolves when it has acknowledged something. */
   readonly begun: Promise<undefined>;
-  /** Ends after its turn. @throws Error when it failed */
+  /** Exits after its current step. @throws Error if it failed */
   end(): Promise<void>;
-  /** At once; what it has printed until then is in `facts`. */
+  /** At once; its output so far is in `facts`. */
   kill(): Promise<void>;
 }
 
@@ -65,7 +65,7 @@ function startWriter(dir: string, role: string, number: number): Writer {
     async kill() {
       child.kill("SIGKILL");
       await Promise.all([read, exited]);
-      if (child.exitCode !== null) throw new Error(`it ended before: ${errors}`);
+      if (child.exitCode !== null) throw new Error(`it exited early: ${errors}`);
     },
   };
 }
@@ -79,7 +79,7 @@ function integrityOf(dir: string): unknown {
   }
 }
 
-test("8 processes edit, push and record at once: no job and no run is lost", async (t) => {
+test("8 processes edit, push and record concurrently without losing a job or a run", async (t) => {
   t.timeout(longer * 240_000);
   await using dir = await temporaryDir();
   {
@@ -102,11 +102,7 @@ test("8 processes edit, push and record at once: no job and no run is lost", asy
   const commentOf = (id: string): string | null => world.registry.get({ ownerUid: 0, id })?.comment ?? null;
   const facts = writers.flatMap((writer) => writer.facts);
   const jobs = new Map(facts.flatMap((fact) => (fact.kind === "job" ? [[fact.id, fact.comment]] : [])));
-  t.deepEqual(
-    new Map([...jobs.keys()].map((id) => [id, commentOf(id)])),
-    jobs,
-    "each job as it was last edited",
-  );
+  t.deepEqual(new Map([...jobs.keys()].map((id) => [id, commentOf(id)])), jobs, "each job has its last edit");
 
   const managed = new Map(
     facts.flatMap((fact) => (fact.kind === "managed" ? [[fact.managedBy, fact.comments]] : [])),
@@ -140,7 +136,7 @@ test(`${kills} kills while runs are recorded lose nothing that was acknowledged`
   await using dir = await temporaryDir();
   await using world = await openWorld({ dir: dir.path });
   const { log } = world;
-  /** By job: the run and what it must have printed; undefined when only its opening was acknowledged. */
+  /** By job: the run and its expected output; undefined if only its start was acknowledged. */
   const expected = new Map<string, Map<number, string | undefined>>();
   let interrupted = 0;
   for (let kill = 0; kill < kills; kill++) {
@@ -154,14 +150,14 @@ test(`${kills} kills while runs are recorded lose nothing that was acknowledged`
       expected.set(fact.job, runs.set(fact.run, fact.kind === "closed" ? fact.output : undefined));
     }
     await log.recover();
-    t.deepEqual(await runningRuns(world), [], "what the process left is closed");
+    t.deepEqual(await runningRuns(world), [], "runs that the process left are closed");
     for (const [job, runs] of expected) {
       const listed = new Map(log.list({ ownerUid: 0, id: job }).map((run) => [run.id, run.outcome]));
       const oldest = Math.min(...listed.keys());
       for (const [run, output] of runs) {
         if (run < oldest && listed.size === 50) runs.delete(run);
         else if (output === undefined) {
-          // Its closing may have been kept without being acknowledged.
+          // Its end may have been stored without an acknowledgment.
           const status = listed.get(run)?.status;
           t.true(status === "INTERRUPTED" || status === "SUCCEEDED", `run ${run} is ${String(status)}`);
           if (status === "INTERRUPTED") interrupted++;
@@ -173,5 +169,5 @@ test(`${kills} kills while runs are recorded lose nothing that was acknowledged`
   }
   t.is(integrityOf(dir.path), "ok");
   t.log(`${kills} kills, seen ${interrupted} times INTERRUPTED`);
-  t.true(interrupted > 0, "some of the kills fell into a run");
+  t.true(interrupted > 0, "some kills fell into a run");
 });

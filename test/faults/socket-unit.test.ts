@@ -1,4 +1,4 @@
-/** Under a real systemd, with the units that are shipped: nobody is refused while one daemon follows another. */
+/** With the shipped units on a real systemd: no connection is refused while one daemon replaces another. */
 import assert from "node:assert/strict";
 import { lstat } from "node:fs/promises";
 import { join } from "node:path";
@@ -32,7 +32,7 @@ const reason = whyNoSystemd === undefined ? "" : ` (skipped: ${whyNoSystemd})`;
       (await machine.systemctl("show", "--value", `--property=${name}`, "svc")).trim();
 
     const answers = await askWhile(socketPath, async () => {
-      // More often than systemd starts a unit in ten seconds, unless the unit says otherwise.
+      // More often than systemd starts a unit in ten seconds, unless the unit sets another limit.
       for (let round = 0; round < 6; round++) {
         const pid = await property("MainPID");
         await machine.systemctl("restart", "svc");
@@ -40,7 +40,7 @@ const reason = whyNoSystemd === undefined ? "" : ` (skipped: ${whyNoSystemd})`;
         await ask(socketPath);
       }
     });
-    t.log(`${answers.length} answers over six restarts`);
+    t.log(`${answers.length} responses over six restarts`);
     t.deepEqual(
       answers.filter((answer) => answer !== 200),
       [],
@@ -48,7 +48,7 @@ const reason = whyNoSystemd === undefined ? "" : ` (skipped: ${whyNoSystemd})`;
     t.true(answers.length > 100);
     t.is((await lstat(socketPath)).ino, ino);
 
-    // A daemon that is killed takes with it whom it was answering, and nobody who comes later.
+    // A killed daemon breaks its open connections, and no later ones.
     const killed = await property("MainPID");
     await machine.systemctl("kill", "--signal=SIGKILL", "--kill-who=main", "svc");
     await eventually(

@@ -1,4 +1,4 @@
-/** A supervisor that ends without svc's doing is replaced, and its app with it: never one that serves with nobody to watch it (threat 61). */
+/** A supervisor that exits without svc is replaced together with its app: no app runs without a supervisor. */
 import assert from "node:assert/strict";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -12,11 +12,11 @@ import { noneLeft, processesIn, signal } from "../support/processes.ts";
 
 const emptyDaemon = sharedDaemon();
 
-/** Other tests keep the processors busy. */
+/** Other tests keep the CPUs busy. */
 const deadlineMs = 40_000;
 const promisedMs = 5_000;
 
-/** Leaves its session twice over, so that nothing but the cookie finds it. */
+/** Leaves its session twice, so that only the cookie identifies it. */
 const server = `
 import { createServer } from "node:http";
 import { spawn } from "node:child_process";
@@ -29,12 +29,12 @@ const whiles: Record<string, (daemon: TestDaemon, strike: () => void) => Promise
     strike();
     return Promise.resolve();
   },
-  "while the daemon is away": async (daemon, strike) => {
+  "while no daemon runs": async (daemon, strike) => {
     await daemon.kill();
     strike();
     await daemon.restart();
   },
-  "while the daemon stands still": async (daemon, strike) => {
+  "while the daemon is paused": async (daemon, strike) => {
     signal(daemon.pid, "SIGSTOP");
     strike();
     signal(daemon.pid, "SIGCONT");
@@ -44,7 +44,7 @@ const whiles: Record<string, (daemon: TestDaemon, strike: () => void) => Promise
 
 for (const name of ["SIGKILL", "SIGTERM"] as const) {
   for (const [when, around] of Object.entries(whiles)) {
-    test(`a supervisor that ends by ${name} ${when} is replaced`, async (t) => {
+    test(`a supervisor that exits by ${name} ${when} is replaced`, async (t) => {
       const daemon = await emptyDaemon();
       const apps = daemon.client(AppService);
       const port = await freePort();
@@ -52,7 +52,7 @@ for (const name of ["SIGKILL", "SIGTERM"] as const) {
       await apps.installApp({ spec: join(daemon.dir, "package") });
       await apps.startApp({ id: "web" });
       const answer = async (): Promise<string> => (await fetch(`http://127.0.0.1:${port}`)).text();
-      // What a start takes here just now.
+      // The current duration of a start on this host.
       const restartedMs = performance.now();
       await apps.restartApp({ id: "web" });
       const before = await eventually(answer);
@@ -62,7 +62,7 @@ for (const name of ["SIGKILL", "SIGTERM"] as const) {
       const { supervisor } = JSON.parse(state) as { supervisor: { pid: number } };
 
       await around(daemon, () => signal(supervisor.pid, name));
-      // From when on there is a daemon to see it.
+      // The time from which a daemon can see it.
       const begunMs = performance.now();
       await eventually(async () => {
         assert.notEqual(await answer(), before);
@@ -71,10 +71,10 @@ for (const name of ["SIGKILL", "SIGTERM"] as const) {
       }, deadlineMs);
       const tookMs = Math.round(performance.now() - begunMs);
       t.log(`replaced after ${tookMs} ms`);
-      t.true(tookMs < promisedMs + 3 * busyMs, `${tookMs} ms, where a start takes ${Math.round(busyMs)} ms`);
+      t.true(tookMs < promisedMs + 3 * busyMs, `${tookMs} ms, and a start takes ${Math.round(busyMs)} ms`);
       await noneLeft(daemon.storeDir, deadlineMs, beforePids);
 
-      // What its people say comes first.
+      // A user's request has precedence.
       const again = JSON.parse(await readFile(join(daemon.storeDir, "run", "web", "state.json"), "utf8")) as {
         supervisor: { pid: number };
       };

@@ -1,4 +1,4 @@
-/** Under a real systemd, with the unit that is shipped: apps outlive the daemon, and run again after a reboot. */
+/** With the shipped unit on a real systemd: apps keep running without the daemon, and run again after a reboot. */
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
@@ -6,6 +6,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { eventually } from "../support/eventually.ts";
 import { writePackage } from "../support/packages.ts";
 import { someController, SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
@@ -19,7 +20,7 @@ process.on("SIGTERM", () => process.exit(0));
 createServer((request, response) => response.end("here")).listen(Number(process.env.PORT), "127.0.0.1");
 `;
 
-/** Has systemctl end the daemon, and waits for the next one, while the app `kept` goes on. */
+/** Stops the daemon with systemctl and waits for the next one, while the app `kept` keeps running. */
 async function outlive(machine: SystemdMachine, args: readonly string[]): Promise<void> {
   const { startedAt } = await machine.client(AppService).getApp({ id: "kept" });
   const before = await machine.systemctl("show", "--property=MainPID", "svc");
@@ -52,10 +53,10 @@ async function outlive(machine: SystemdMachine, args: readonly string[]): Promis
     }
     await apps.stopApp({ id: "idle" });
 
-    // Neither a restart of the unit nor a daemon that is killed touches what runs.
+    // Neither a restart of the unit nor a killed daemon affects running apps.
     for (const args of [["restart"], ["kill", "--signal=SIGKILL", "--kill-who=main"]]) {
       await outlive(machine, args);
-      t.log(`it outlives systemctl ${args.join(" ")}`);
+      t.log(`it keeps running after systemctl ${args.join(" ")}`);
     }
 
     for (const boot of [2, 3]) {
@@ -71,7 +72,7 @@ async function outlive(machine: SystemdMachine, args: readonly string[]): Promis
           ],
         );
       }, deadlineMs);
-      t.log(`boot ${boot}: as wanted`);
+      t.log(`boot ${boot}: desired state`);
     }
     t.pass();
   },
@@ -94,7 +95,7 @@ const whyNone =
     await apps.installApp({ spec: "/etc/svc/kept" });
     await apps.startApp({ id: "kept" });
     for (const args of [["restart"], ["kill", "--signal=SIGKILL", "--kill-who=main"], ["restart"]]) {
-      // What the daemon does where memory and processor time are controllers of version 2.
+      // The daemon's settings on hosts with the memory and CPU controllers of version 2.
       await machine.handOn("system.slice/svc.service/apps/kept");
       await outlive(machine, args);
     }
@@ -129,7 +130,7 @@ const whyNone =
       machine.run("journalctl", `--priority=${priority}`, "--output=cat", "_SYSTEMD_UNIT=svc.service");
     t.regex(await journal("err"), /^svc: \S+svc\.toml: .*nothing.*\n$/);
 
-    // Who waits at the socket has it started again, which must not be so often that systemd gives up the socket.
+    // A client waiting at the socket starts it again, which must not be so often that systemd fails the socket.
     const waiting = connect(machine.path("/run/svc/svc.sock"));
     t.teardown(() => waiting.destroy());
     await sleep(4_000);
@@ -137,7 +138,7 @@ const whyNone =
     t.is((await journal("err")).split("\n").length, 3);
     waiting.destroy();
 
-    // Mended, it starts; what is worth a warning is one.
+    // After a repair it starts; a recoverable setting is only a warning.
     await writeFile(file, `${right}\n[api]\nlisten = "0.0.0.0:8420"\n`);
     await machine.systemctl("reset-failed", "svc");
     await machine.systemctl("start", "svc");
@@ -148,5 +149,55 @@ const whyNone =
     const warnings = await journal("warning..warning");
     t.regex(warnings, /^\{"level":40,/);
     t.notRegex(warnings, /svc is ready/);
+  },
+);
+
+(whyNoSystemd === undefined ? test : test.skip)(
+  `systemd holds the TCP port between two daemons: no other user gets it, and connections wait${reason}`,
+  async (t) => {
+    t.timeout(5 * 60_000);
+    await using machine = await SystemdMachine.withSvc();
+    await machine.boot();
+    const daemon = machine.client(DaemonService);
+    const tcpState = async (): Promise<string | undefined> =>
+      (await daemon.getStatus({})).listeners.find(({ kind }) => kind === "tcp")?.state;
+    await eventually(async () => assert.equal(await tcpState(), "LISTENING"), deadlineMs);
+    const asUser = (program: string): Promise<string> =>
+      machine.run(
+        ...["setpriv", "--reuid=4001", "--regid=4001", "--clear-groups", "--"],
+        ...[process.execPath, "--input-type=module", "-e", program],
+      );
+    const squat = (host: string) => `import { createServer } from "node:net";
+      createServer().once("error", ({ code }) => console.log(code))
+        .listen(8420, "${host}", function () { console.log("taken"); this.close(); });`;
+    const ask = `import { get } from "node:http";
+      get("http://127.0.0.1:8420/healthz", (response) => console.log(response.statusCode));`;
+
+    // Held only by systemd: the daemon is down as long as its unit is masked.
+    await machine.systemctl("mask", "--runtime", "--now", "svc");
+    t.is(await machine.systemctl("is-active", "svc-tcp.socket"), "active\n");
+    for (const host of ["127.0.0.1", "::1"]) t.is(await asUser(squat(host)), "EADDRINUSE\n", host);
+    const waiting = asUser(ask);
+    await sleep(1_000);
+    await machine.systemctl("unmask", "--runtime", "svc");
+    await machine.systemctl("start", "svc");
+    t.is(await waiting, "200\n");
+    await eventually(async () => assert.equal(await tcpState(), "LISTENING"), deadlineMs);
+
+    // Another port in the configuration: the daemon serves it, and reports the one that systemd still holds.
+    const file = join(machine.dir, "etc", "svc.toml");
+    await writeFile(file, `${await readFile(file, "utf8")}\n[api]\nlisten = "127.0.0.1:9000"\n`);
+    await machine.systemctl("restart", "svc");
+    await eventually(async () => {
+      const { listeners } = await daemon.getStatus({});
+      assert.deepEqual(
+        listeners.filter(({ kind }) => kind === "tcp").map(({ address, state }) => [address, state]),
+        [
+          ["127.0.0.1:9000", "LISTENING"],
+          ["127.0.0.1:8420", "UNUSED"],
+          ["[::1]:8420", "UNUSED"],
+        ],
+      );
+    }, deadlineMs);
   },
 );

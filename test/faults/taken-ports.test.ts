@@ -1,4 +1,7 @@
-/** An app whose port is taken stays meant to run, also where the engine hangs as svc makes sure that it is not the app's own. */
+/**
+ * An app whose port is in use keeps its desired state, even if the engine hangs while svc checks whether the app itself
+ * uses the port.
+ */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer } from "node:net";
@@ -20,9 +23,9 @@ ports: [{ name: http, setting: port, container_port: 8080 }]
 docker: { image: "svc/box:latest", entrypoint: [/bin/sh, -c], command: [${JSON.stringify(script)}] }
 `;
 
-/** So much later is the next try of a start that has failed again: the engine's return does not wait for it. */
+/** The delay of the next retry of a start that has failed again: the engine's return does not wait for it. */
 const nextTryMs = 12_000;
-/** What a start takes on a machine that does much else; below that. */
+/** Above the duration of a start on a busy host, and below that delay. */
 const startMs = 10_000;
 
 dockerTest(`an app runs as soon as its port is free and its engine is back${needsDocker}`, async (t) => {
@@ -42,12 +45,12 @@ dockerTest(`an app runs as soon as its port is free and its engine is back${need
   await once(stranger, "listening");
   try {
     await daemon.restart();
-    const stateReason = `port ${port} is taken by process ${process.pid} (node)`;
-    await eventually(
-      async () =>
-        assert.partialDeepStrictEqual(await apps.getApp({ id: "web" }), { state: "FAILED", stateReason }),
-      60_000,
-    );
+    const why = `port ${port} is in use by process ${process.pid} (node); use another one: svc `;
+    await eventually(async () => {
+      const { state, stateReason } = await apps.getApp({ id: "web" });
+      assert.equal(state, "FAILED");
+      assert.ok(stateReason.startsWith(why), stateReason);
+    }, 60_000);
     await engine.pause();
     await eventually(async () => {
       const { nextRestartAt } = await apps.getApp({ id: "web" });

@@ -1,6 +1,6 @@
 /**
- * A row of the database that cannot be read takes nothing else away, from nobody: what it is of says so where it is listed, is not
- * gone by, and can be written again and removed. For apps see `unreadable-apps.test.ts`.
+ * An unreadable database row affects nothing else: its item is listed as unreadable, is not applied, and can be
+ * overwritten and removed. For apps see `unreadable-apps.test.ts`.
  */
 import assert from "node:assert/strict";
 import { join } from "node:path";
@@ -20,7 +20,7 @@ import { freePort, writePackage } from "../support/packages.ts";
 
 const emptyDaemon = sharedDaemon();
 
-/** Writes what the daemon would not. */
+/** Writes values that the daemon would not. */
 function write({ storeDir }: TestDaemon, sql: string, ...params: (string | bigint)[]): void {
   using database = new DatabaseSync(join(storeDir, "svc.db"), { timeout: 5_000 });
   database.exec("PRAGMA ignore_check_constraints = ON; PRAGMA foreign_keys = OFF");
@@ -37,7 +37,7 @@ async function install(daemon: TestDaemon): Promise<void> {
   assert.equal((await daemon.client(AppService).installApp({ spec: join(daemon.dir, "package") })).id, "web");
 }
 
-/** What `svc doctor` says of the store. */
+/** `svc doctor`'s messages about the store. */
 async function doctor(daemon: TestDaemon): Promise<string> {
   const uid = process.getuid?.() ?? 0;
   const environment = { uid, home: daemon.dir, env: {} };
@@ -46,14 +46,14 @@ async function doctor(daemon: TestDaemon): Promise<string> {
   return `${state}: ${text}`;
 }
 
-/** How often the log says of something that it cannot be read. */
+/** How often the log reports something as unreadable. */
 function timesTold(log: string, name: string): number {
-  return log.split(`what is kept of ${name.replaceAll('"', String.raw`\"`)} cannot be read`).length - 1;
+  return log.split(`the stored data of ${name.replaceAll('"', String.raw`\"`)} cannot be read`).length - 1;
 }
 
 interface Place {
   daemon: TestDaemon;
-  /** What is damaged is to be seen: at once where the daemon went on, else since its start. */
+  /** The damage is visible: at once if the daemon kept running, otherwise since its start. */
   seen: (look: () => Promise<void>) => Promise<void>;
 }
 
@@ -62,9 +62,9 @@ interface Case {
   readonly table: string;
   readonly column: string;
   readonly where: string;
-  /** Beside what is wrong with every document. */
+  /** In addition to the damage of every document. */
   readonly values: readonly (readonly [what: string, value: string])[];
-  /** As the log and the doctor call it. */
+  /** The name in the log and the doctor's output. */
   readonly name: string;
   readonly prepare: (daemon: TestDaemon) => Promise<unknown>;
   readonly check: (t: ExecutionContext, place: Place) => Promise<unknown>;
@@ -81,14 +81,11 @@ const cases: readonly Case[] = [
     where: "id = 'b'",
     name: `schedule "b" of uid ${process.getuid?.() ?? 0}`,
     values: [
-      ["has another trigger than there are", jobDocument({ trigger: "whenever" })],
+      ["has an unknown trigger", jobDocument({ trigger: "whenever" })],
       ["has a trigger that is a number", jobDocument({ trigger: 5 })],
       ["has no action", jobDocument({ action: null })],
-      ["has an action that there is not", jobDocument({ action: { type: "dance" } })],
-      [
-        "has headers that are none",
-        jobDocument({ action: { type: "http", url: "http://a", headers: { a: 1 } } }),
-      ],
+      ["has an unknown action", jobDocument({ action: { type: "dance" } })],
+      ["has invalid headers", jobDocument({ action: { type: "http", url: "http://a", headers: { a: 1 } } })],
       ["has a timeout beyond the contract", jobDocument({ timeoutSecs: -1 })],
     ],
     prepare: async (daemon) => {
@@ -107,21 +104,21 @@ const cases: readonly Case[] = [
       await seen(async () => {
         const { schedules } = await jobs.listSchedules({});
         assert.deepEqual(ids(schedules), ["a", "b", "c"]);
-        assert.match(schedules[1]?.disabledReason ?? "", /is damaged: remove it, or write it again/);
+        assert.match(schedules[1]?.disabledReason ?? "", /is damaged: remove it, or set it again/);
         assert.equal(schedules[1]?.nextRunUnix, undefined);
         assert.notEqual(schedules[0]?.nextRunUnix, undefined);
       });
       t.like(await jobs.getSchedule({ id: "b" }), { id: "b", trigger: "damaged" });
       const refused = await errorOf(jobs.runSchedule({ id: "b" }));
       t.like(refused, { code: "FailedPrecondition", reason: "not_possible" });
-      t.regex(refused.message, /^schedule "b" does not run: what svc keeps of it is damaged/);
+      t.regex(refused.message, /^schedule "b" does not run: its stored data is damaged/);
       t.is(
         (await errorOf(jobs.listScheduleRuns({ id: "b" }).then(() => jobs.cancelScheduleRun({ id: "b" }))))
           .code,
         "FailedPrecondition",
       );
       t.true((await jobs.runSchedule({ id: "a" })).started);
-      // A removal looks at the jobs of all.
+      // A removal reads the jobs of all users.
       await daemon.client(AppService).removeApp({ id: "web" });
       await jobs.upsertSchedule({ id: "b", trigger: "hourly", action: shell("true") });
       t.like(await jobs.getSchedule({ id: "b" }), { trigger: "hourly", disabledReason: "" });
@@ -141,10 +138,10 @@ const cases: readonly Case[] = [
     where: "name = 'b'",
     name: 'storage "b"',
     values: [
-      ["has a location of no kind", '{"location":{}}'],
+      ["has a location of an unknown kind", '{"location":{}}'],
       ["has no directory", '{"location":{"kind":"local"}}'],
-      ["has an endpoint that is no URL", s3Document("nowhere")],
-      ["has recipients that are none", '{"location":{"kind":"local","dir":"/x"},"recipients":{}}'],
+      ["has an endpoint that is not a URL", s3Document("nowhere")],
+      ["has invalid recipients", '{"location":{"kind":"local","dir":"/x"},"recipients":{}}'],
     ],
     prepare: async (daemon) => {
       await install(daemon);
@@ -168,7 +165,7 @@ const cases: readonly Case[] = [
       const { results } = await backups.createBackup({ appId: "web", storages: ["a", "b"] });
       t.deepEqual(
         results.map(({ storage, error }) => `${storage} ${error}`.slice(0, 40)),
-        ["a ", 'b storage "b": what svc keeps of it is d'],
+        ["a ", 'b storage "b": its stored data is damage'],
       );
       const listed = await backups.listBackups({});
       t.deepEqual(
@@ -196,11 +193,8 @@ const cases: readonly Case[] = [
     where: "app_id = 'web'",
     name: 'the backup policy of app "web"',
     values: [
-      [
-        "has another trigger than there are",
-        '{"trigger":"whenever","storages":[],"mode":"live","verify":false}',
-      ],
-      ["has storages that are none", '{"trigger":"hourly","storages":{},"mode":"live","verify":false}'],
+      ["has an unknown trigger", '{"trigger":"whenever","storages":[],"mode":"live","verify":false}'],
+      ["has invalid storages", '{"trigger":"hourly","storages":{},"mode":"live","verify":false}'],
     ],
     prepare: async (daemon) => {
       await install(daemon);
@@ -214,7 +208,7 @@ const cases: readonly Case[] = [
       const [apps, backups] = [daemon.client(AppService), daemon.client(BackupService)];
       await seen(async () => {
         const policy = await backups.getBackupPolicy({ appId: "web" });
-        assert.match(policy.lastError, /is damaged: set it again; until then nothing is backed up by itself/);
+        assert.match(policy.lastError, /is damaged: set it again; until then there are no scheduled backups/);
         assert.equal(policy.nextRunAt, undefined);
       });
       t.truthy((await backups.getBackupPolicy({ appId: "web-2" })).nextRunAt);
@@ -256,7 +250,7 @@ function localAt({ dir }: TestDaemon, name: string) {
 }
 
 const everyDocument = [
-  ["is no JSON", "not json"],
+  ["is not JSON", "not json"],
   ["is empty", "{}"],
   ["is null", "null"],
   ["is a list", "[]"],
@@ -265,7 +259,7 @@ const everyDocument = [
 
 for (const { what, table, column, where, values, name, prepare, check } of cases) {
   for (const [at, [wrong, value]] of [...everyDocument, ...values].entries()) {
-    test(`a ${what} of which the row ${wrong} is the only one that suffers`, async (t) => {
+    test(`a ${what} whose row ${wrong} is the only one affected`, async (t) => {
       const daemon = await emptyDaemon();
       const before = daemon.log().length;
       await prepare(daemon);
@@ -275,7 +269,7 @@ for (const { what, table, column, where, values, name, prepare, check } of cases
           : "";
       const damage = (): void =>
         write(daemon, `UPDATE ${table} SET ${column} = ?${also} WHERE ${where}`, value);
-      // Either way for each kind of damage would take twice as long, and shows nothing else.
+      // Testing both orders for each kind of damage would take twice as long without further coverage.
       const isWhileItRuns = at % 2 === 1;
       if (isWhileItRuns) damage();
       else {
@@ -296,8 +290,8 @@ for (const { what, table, column, where, values, name, prepare, check } of cases
   }
 }
 
-/** What nobody can do anything about is not kept. */
-test("what processes left behind is looked after beside rows that cannot be read", async (t) => {
+/** Records that nobody can repair are not stored. */
+test("leftover processes are cleaned up despite unreadable rows", async (t) => {
   const daemon = await emptyDaemon();
   await daemon.stop();
   const gone = JSON.stringify({ bootId: "gone", pid: 1, startTicks: 1 });
@@ -341,16 +335,16 @@ test("what processes left behind is looked after beside rows that cannot be read
       assert.deepEqual(read(daemon, `SELECT * FROM ${table}`), [], table);
   });
   t.is((await daemon.client(TokenService).getTokenStatus({})).graceUntil, undefined);
-  // Where they lie is not lost with their rows.
+  // Their directories are not lost with their rows.
   t.true(daemon.log().includes('"name":".svc-c"'), daemon.log());
   t.regex(await doctor(daemon), /^ok: /);
 });
 
 for (const [what, column, value] of [
-  ["began at no time", "started_at", 2n ** 60n],
-  ["has no exit code that there is", "exit_code", 99_999_999_999n],
+  ["has an invalid start time", "started_at", 2n ** 60n],
+  ["has an invalid exit code", "exit_code", 99_999_999_999n],
 ] as const) {
-  test(`a run that ${what} keeps nobody from seeing the others, and its job goes on`, async (t) => {
+  test(`a run that ${what} does not hide the others, and its job continues`, async (t) => {
     const daemon = await emptyDaemon();
     const jobs = daemon.client(ScheduleService);
     for (const id of ["a", "b"]) await jobs.upsertSchedule({ id, trigger: "hourly", action: shell("true") });
@@ -362,25 +356,25 @@ for (const [what, column, value] of [
     }
     write(daemon, `UPDATE runs SET ${column} = ? WHERE id = (SELECT max(id) FROM runs)`, value);
     await eventually(async () =>
-      assert.equal((await jobs.getSchedule({ id: "a" })).lastRun?.error, "what svc keeps of it is damaged"),
+      assert.equal((await jobs.getSchedule({ id: "a" })).lastRun?.error, "its stored data is damaged"),
     );
     t.deepEqual(ids((await jobs.listSchedules({})).schedules), ["a", "b"]);
     const { runs } = await jobs.listScheduleRuns({ id: "a" });
     t.deepEqual(
       runs.map(({ status, error }) => `${status} ${error}`),
-      ["SUCCEEDED what svc keeps of it is damaged", "SUCCEEDED "],
+      ["SUCCEEDED its stored data is damaged", "SUCCEEDED "],
     );
-    t.regex(await doctor(daemon), /cannot be read of the run \d+ of a schedule/);
+    t.regex(await doctor(daemon), /cannot be read of run \d+ of a schedule/);
     t.true((await jobs.runSchedule({ id: "a" })).started);
   });
 }
 
 for (const [what, kind, detail] of [
   ["has no detail", "restore", "nope"],
-  ["has another detail than it needs", "clone", '{"lockOnly":"yes"}'],
-  ["is of no kind that there is", "dance", "{}"],
+  ["has a wrong detail", "clone", '{"lockOnly":"yes"}'],
+  ["is of an unknown kind", "dance", "{}"],
 ] as const) {
-  test(`an operation that was left behind and ${what} gives its app back as it is`, async (t) => {
+  test(`an interrupted operation that ${what} leaves its app unchanged`, async (t) => {
     const daemon = await emptyDaemon();
     const before = daemon.log().length;
     const apps = daemon.client(AppService);
@@ -404,7 +398,7 @@ for (const [what, kind, detail] of [
       t.is(app.state, "FAILED");
     });
     t.deepEqual(ids((await apps.listApps({})).apps), ["web", "web-2"]);
-    // What it was is not lost with it.
+    // Its kind is not lost with it.
     t.true(daemon.log().slice(before).includes(JSON.stringify({ kind, detail })), daemon.log());
     t.is((await apps.startApp({ id: "web" })).state, "RUNNING");
     t.regex(await doctor(daemon), /^ok: /);

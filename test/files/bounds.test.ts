@@ -1,13 +1,13 @@
-/** How much of a caller's work on files there is at a time, and when it ends (T 24, 26). */
+/** Limits of a caller's concurrent file operations, and their cancellation. */
 import assert from "node:assert/strict";
 import { mkdtempDisposable, readdir, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
-import { copyPath } from "../../src/identity/helper/host/relocate.mjs";
-import { Syscalls } from "../../src/identity/helper/host/syscalls.mjs";
-import { Walk } from "../../src/identity/helper/host/walk.mjs";
+import { copyPath } from "../../src/run-as/helper/host/relocate.mjs";
+import { Syscalls } from "../../src/run-as/helper/host/syscalls.mjs";
+import { Walk } from "../../src/run-as/helper/host/walk.mjs";
 import { isRoot } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
@@ -19,7 +19,7 @@ const newGround = sharedGround();
 const mostCalls = 16;
 const waitMs = 30_000;
 
-rootTest("so many calls of a user work on files at a time, and nobody else waits for them", async (t) => {
+rootTest("a user's concurrent file operations are limited, and nobody else waits for them", async (t) => {
   const { home, door, daemon, as } = await newGround();
   const path = join(home, "log");
   await as(ownerUid, "sh", "-c", `echo line > ${path}`);
@@ -32,14 +32,14 @@ rootTest("so many calls of a user work on files at a time, and nobody else waits
   }
   const refused = await errorOf(files.statPath({ path }));
   t.like(refused, { code: "ResourceExhausted", reason: "too_many" });
-  t.regex(refused.message, /16 calls of yours work on files already/);
+  t.regex(refused.message, /16 of your file operations are running/);
   t.is((await daemon.client(FileService).statPath({ path })).name, "log");
   left[0]?.abort();
   await eventually(async () => assert.equal((await files.statPath({ path })).name, "log"), waitMs);
   for (const each of left) each.abort();
 });
 
-rootTest("a deletion that is cancelled leaves the rest, and so does a change of modes", async (t) => {
+rootTest("a canceled deletion leaves the rest, and so does a canceled mode change", async (t) => {
   const { home, door, as } = await newGround();
   const files = door.client(FileService, "grpc");
   const many = 60_000;
@@ -52,7 +52,7 @@ rootTest("a deletion that is cancelled leaves the rest, and so does a change of 
     })(),
   );
   t.is(cut.code, "Canceled");
-  // The helper hears of it a moment later.
+  // The helper process is notified a moment later.
   const rest = await eventually(async () => {
     const before = (await readdir(join(home, "t"))).length;
     await new Promise((resolve) => setTimeout(resolve, 500));
@@ -63,7 +63,7 @@ rootTest("a deletion that is cancelled leaves the rest, and so does a change of 
   t.true(rest > 0 && rest < many, `${rest} are left`);
 });
 
-test("of what fails in a tree a thousand are held in memory, and all are counted", (t) => {
+test("the first thousand failures in a tree are stored, and all are counted", (t) => {
   const walk = new Walk("/tree", { leaf: () => undefined });
   const denied = Object.assign(new Error("x".repeat(10_000)), { code: "EACCES" });
   for (let count = 0; count < 1_100; count++) walk.fail(`/tree/${count}`, denied);
@@ -71,7 +71,7 @@ test("of what fails in a tree a thousand are held in memory, and all are counted
   t.is(walk.failures[0]?.message.length, 256);
 });
 
-test("a copy of a large file ends in the middle of it when it is cancelled", async (t) => {
+test("a canceled copy of a large file stops in the middle of it", async (t) => {
   await using place = await mkdtempDisposable(join(tmpdir(), "svc-bounds-"));
   // Another file system, so that the blocks cannot be shared.
   await using far = await mkdtempDisposable("/dev/shm/svc-bounds-");

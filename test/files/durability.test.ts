@@ -1,4 +1,4 @@
-/** In which order what is written reaches the disk: nobody who looks afterwards can tell, only who sees the calls. */
+/** The order in which writes reach the disk, which only the sequence of calls shows. */
 import { execFileSync } from "node:child_process";
 import fs from "node:fs";
 import { mkdir, mkdtempDisposable, open, readFile, readdir, writeFile } from "node:fs/promises";
@@ -6,21 +6,21 @@ import { syncBuiltinESMExports } from "node:module";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { unpackFiles } from "../../src/identity/helper/host/archive/unpack.mjs";
-import { movePath } from "../../src/identity/helper/host/relocate.mjs";
-import { Syscalls } from "../../src/identity/helper/host/syscalls.mjs";
-import { uploadFile } from "../../src/identity/helper/host/upload.mjs";
+import { unpackFiles } from "../../src/run-as/helper/host/archive/unpack.mjs";
+import { movePath } from "../../src/run-as/helper/host/relocate.mjs";
+import { Syscalls } from "../../src/run-as/helper/host/syscalls.mjs";
+import { uploadFile } from "../../src/run-as/helper/host/upload.mjs";
 
 const noSignal = new AbortController().signal;
 const calls: string[] = [];
 
-/** What is there in the moment of a call: names of a directory. */
+/** The directory's names at the moment of a call. */
 let looked = "";
 function note(call: string): void {
   calls.push(`${call} of ${looked === "" ? "?" : fs.readdirSync(looked).sort().join("+") || "nothing"}`);
 }
 
-/** The calls that give a name, and those that bring a file system to its disk. */
+/** The calls that name a file, and those that sync a file system. */
 class NotedCalls extends Syscalls {
   override link(fd: number, parent: number, name: string): void {
     note("link");
@@ -75,21 +75,18 @@ async function noted(t: ExecutionContext, dir: string, work: () => Promise<unkno
   return [...calls];
 }
 
-test.serial(
-  "an upload is on the disk before it has its name, and its name before it is answered",
-  async (t) => {
-    await using place = await mkdtempDisposable(join(tmpdir(), "svc-durable-"));
-    const path = join(place.path, "new");
-    const made = await noted(t, place.path, () => upload(path, "one"));
-    t.deepEqual(made, ["file of nothing", "link of nothing", "directory of new"]);
-    const replaced = await noted(t, place.path, () => upload(path, "two"));
-    t.deepEqual(replaced, ["file of new", "link of new", "directory of new"]);
-    t.is(await readFile(path, "utf8"), "two");
-  },
-);
+test.serial("an upload is synced before it is renamed, and renamed before the response", async (t) => {
+  await using place = await mkdtempDisposable(join(tmpdir(), "svc-durable-"));
+  const path = join(place.path, "new");
+  const made = await noted(t, place.path, () => upload(path, "one"));
+  t.deepEqual(made, ["file of nothing", "link of nothing", "directory of new"]);
+  const replaced = await noted(t, place.path, () => upload(path, "two"));
+  t.deepEqual(replaced, ["file of new", "link of new", "directory of new"]);
+  t.is(await readFile(path, "utf8"), "two");
+});
 
 test.serial(
-  "what somebody else writes in the last moment stays, and nothing of the upload does",
+  "a file that another process writes at the last moment stays, and nothing of the upload does",
   async (t) => {
     await using place = await mkdtempDisposable(join(tmpdir(), "svc-durable-"));
     const path = join(place.path, "shared");
@@ -105,14 +102,14 @@ test.serial(
     const args = { path, overwrite: true, ifMatch, mode: null, temporary: ".svc-0.tmp" };
     looked = "";
     const uploading = uploadFile(new LastMoment(), args, inputOf("mine") as never, noSignal);
-    await t.throwsAsync(uploading, { message: /not what it was/ });
+    await t.throwsAsync(uploading, { message: /has changed since it was read/ });
     t.is(await readFile(path, "utf8"), "somebody else's");
     t.deepEqual(await readdir(place.path), ["shared"]);
   },
 );
 
 test.serial(
-  "what is taken while an archive gets its places keeps it, and nothing of the archive stays",
+  "a name that another process takes during an unpacking keeps it, and nothing of the archive stays",
   async (t) => {
     await using place = await mkdtempDisposable(join(tmpdir(), "svc-durable-"));
     const [dir, path] = [join(place.path, "into"), join(place.path, "two.tar")];
@@ -121,7 +118,7 @@ test.serial(
     execFileSync("tar", ["-C", place.path, "-cf", path, "a", "b", "c"]);
     class LastMoment extends Syscalls {
       override renameToFree(fromParent: number, from: string, toParent: number, to: string): void {
-        // Before the second of them, whichever that is.
+        // Before the second of them, in any order.
         const [there] = fs.readdirSync(dir).filter((name) => !name.startsWith("."));
         if (there !== undefined && there !== to && !fs.existsSync(join(dir, to)))
           fs.writeFileSync(join(dir, to), "mine");
@@ -145,7 +142,7 @@ test.serial(
 );
 
 test.serial(
-  "what moves to another file system is on its disk, by its name, before the original goes",
+  "a move to another file system is synced and renamed before the original is removed",
   async (t) => {
     await using place = await mkdtempDisposable(join(tmpdir(), "svc-durable-"));
     await using far = await mkdtempDisposable("/dev/shm/svc-durable-");
@@ -156,7 +153,7 @@ test.serial(
     const moved = await noted(t, place.path, () =>
       movePath(new NotedCalls(), args, () => undefined, noSignal),
     );
-    // The rename to the other file system, which cannot be; then the copy's.
+    // The rename to the other file system, which fails; then the copy's.
     t.deepEqual(moved.slice(0, 4), ["rename of tree", "sync of tree", "rename of tree", "directory of tree"]);
     t.deepEqual(moved.slice(-1), ["directory of nothing"]);
     t.deepEqual(await readdir(far.path), ["to"]);

@@ -1,4 +1,4 @@
-/** Searching, following and measuring in a user's hands (threats 24-26). */
+/** Searching, following and measuring as a user. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { appendFile, chown, mkdir, readdir, rename, truncate, writeFile } from "node:fs/promises";
@@ -16,7 +16,7 @@ import { sharedGround } from "./support/shared-ground.ts";
 const rootTest = isRoot ? test : test.skip;
 const newGround = sharedGround();
 
-/** Nothing here may make a call wait. */
+/** Nothing here may block a call. */
 const traps = `mkfifo FIFO; ln -s /dev/zero zero; ln -s FIFO link; ln -s / root; ln -s . self; ln -s /proc/kmsg kmsg`;
 
 async function search({ files }: Ground, wanted: Parameters<typeof files.searchFiles>[0]) {
@@ -32,7 +32,7 @@ async function search({ files }: Ground, wanted: Parameters<typeof files.searchF
   return { lines: lines.sort(), result: last.value };
 }
 
-rootTest("files are found by name and by content, and nothing makes the search wait", async (t) => {
+rootTest("files are found by name and by content, and nothing blocks the search", async (t) => {
   const ground = await newGround();
   const { home, as, files } = ground;
   await as(
@@ -77,7 +77,7 @@ yes 'no such thing' | head -n 100000 > a/long; printf 'needle at the end' >> a/l
     (await search(ground, { path: join(home, "a"), name: "one*", content: "h(e|x)re", regex: true })).lines,
     ["one.txt:2:needle here"],
   );
-  // An engine that goes back takes longer for this than the sun has left.
+  // A backtracking engine would practically never finish this.
   const backtrack = { path: join(home, "a"), name: "backtrack", content: "^(a|aa|a?)*(a*)*$", regex: true };
   t.deepEqual((await search(ground, backtrack)).lines, []);
   const few = await search(ground, { path: home, content: "needle", limit: 2 });
@@ -89,13 +89,13 @@ yes 'no such thing' | head -n 100000 > a/long; printf 'needle at the end' >> a/l
   t.like(await errorOf(files.searchFiles({ path: join(home, "nothing"), name: "*" })), {
     reason: "not_found",
   });
-  // The kernel's files say that they are empty, and wait when they are read.
+  // The kernel's files have size 0, and block when they are read.
   const kernel = await search(ground, { path: "/proc/sys/kernel", name: "ostype", content: "Linux" });
   t.deepEqual(kernel.lines, []);
   await as(ownerUid, "chmod", "700", `${home}/shut`);
 });
 
-rootTest("of the daemon's own a search by token sees nothing", async (t) => {
+rootTest("a search by token sees nothing of the daemon's own files", async (t) => {
   const ground = await newGround();
   const { daemon } = ground;
   const files = daemon.tokenClient(FileService);
@@ -111,17 +111,17 @@ rootTest("of the daemon's own a search by token sees nothing", async (t) => {
   t.true(database.lines.includes("store/svc.db:"));
 });
 
-rootTest("of a long line no more than its beginning is looked at, and less of it is shown", async (t) => {
+rootTest("only the beginning of a long line is searched, and less of it is shown", async (t) => {
   const ground = await newGround();
   const { home } = ground;
   await writeFile(join(home, "long"), `begin${"x".repeat(100_000)}needle\nneedle\n`);
   const found = await search(ground, { path: home, content: "begin" });
   t.is(found.lines.length, 1);
-  t.true((found.lines[0] ?? "").length < 600, "what is shown is short");
+  t.true((found.lines[0] ?? "").length < 600, "the shown text is short");
   t.deepEqual((await search(ground, { path: home, content: "needle" })).lines, ["long:2:needle"]);
 });
 
-rootTest("the last lines are looked for in the last 4 MiB alone", async (t) => {
+rootTest("the last lines are searched only in the last 4 MiB", async (t) => {
   const { home, files } = await newGround();
   const path = join(home, "long");
   await writeFile(path, `first\n${"x".repeat(6 << 20)}`);
@@ -130,7 +130,7 @@ rootTest("the last lines are looked for in the last 4 MiB alone", async (t) => {
   t.is(bytes, 4 << 20);
 });
 
-rootTest("a tree is measured as du(1) does, file systems and links told apart", async (t) => {
+rootTest("a tree is measured like du(1), with file systems and links distinguished", async (t) => {
   const ground = await newGround();
   const { home, as, files } = ground;
   await as(
@@ -172,7 +172,7 @@ head -c 1000000 /dev/urandom > a/y; ln a/y d/y; ln a/y d/z; truncate -s 1G a/spa
     failedCount: 0n,
     sizeBytes: BigInt(2 ** 30 + 1_300_002),
   });
-  // A file system below is another's affair: /proc says that it holds more than there is.
+  // A nested file system is skipped: /proc reports more than exists.
   await mkdir(join(home, "mnt"));
   execFileSync("mount", ["-t", "tmpfs", "none", join(home, "mnt")]);
   try {
@@ -186,88 +186,91 @@ head -c 1000000 /dev/urandom > a/y; ln a/y d/y; ln a/y d/z; truncate -s 1G a/spa
   t.like(await errorOf(files.getDiskUsage({ path: "/root" })), { reason: "denied" });
 });
 
-rootTest("a file is followed through growth, truncation and rotation, until its caller goes", async (t) => {
-  const ground = await newGround();
-  const { home, door, as, daemon } = ground;
-  const path = join(home, "app.log");
-  const lines = Array.from({ length: 50_000 }, (_, index) => `line ${index}`);
-  await writeFile(path, `${lines.join("\n")}\n`);
-  await chown(path, ownerUid, 60);
-  const files = door.client(FileService, "grpc");
-  const last = async (count: number) =>
-    Buffer.concat(
-      (await Array.fromAsync(files.tailFile({ path, lines: count }))).map(
-        ({ content }) => content?.data ?? Buffer.alloc(0),
-      ),
-    ).toString();
-  t.is(await last(0), "");
-  t.is(await last(2), "line 49998\nline 49999\n");
-  t.is(await last(40_000), `${lines.slice(10_000).join("\n")}\n`);
-  t.is(await last(100_000), `${lines.join("\n")}\n`);
-  const rest = await new Promise<string>((resolve, reject) => {
-    const query = new URLSearchParams({ path, lines: "1" }).toString();
-    request({ socketPath: door.socketPath, path: `/v1/files/tail?${query}` }, (response) => {
-      text(response).then(resolve, reject);
-    })
-      .on("error", reject)
-      .end();
-  });
-  t.is(rest, "line 49999\n");
+rootTest(
+  "a file is followed through growth, truncation and rotation, until its caller disconnects",
+  async (t) => {
+    const ground = await newGround();
+    const { home, door, as, daemon } = ground;
+    const path = join(home, "app.log");
+    const lines = Array.from({ length: 50_000 }, (_, index) => `line ${index}`);
+    await writeFile(path, `${lines.join("\n")}\n`);
+    await chown(path, ownerUid, 60);
+    const files = door.client(FileService, "grpc");
+    const last = async (count: number) =>
+      Buffer.concat(
+        (await Array.fromAsync(files.tailFile({ path, lines: count }))).map(
+          ({ content }) => content?.data ?? Buffer.alloc(0),
+        ),
+      ).toString();
+    t.is(await last(0), "");
+    t.is(await last(2), "line 49998\nline 49999\n");
+    t.is(await last(40_000), `${lines.slice(10_000).join("\n")}\n`);
+    t.is(await last(100_000), `${lines.join("\n")}\n`);
+    const rest = await new Promise<string>((resolve, reject) => {
+      const query = new URLSearchParams({ path, lines: "1" }).toString();
+      request({ socketPath: door.socketPath, path: `/v1/files/tail?${query}` }, (response) => {
+        text(response).then(resolve, reject);
+      })
+        .on("error", reject)
+        .end();
+    });
+    t.is(rest, "line 49999\n");
 
-  const stop = new AbortController();
-  let seen = "";
-  const following = (async () => {
-    for await (const { content } of files.tailFile(
-      { path, lines: 1, follow: true },
-      { signal: stop.signal },
-    )) {
-      seen += Buffer.from(content?.data ?? []).toString();
-    }
-  })();
-  following.catch(() => undefined);
-  const sees = (ending: string) =>
-    eventually(() => assert.ok(seen.endsWith(ending), seen.slice(-200)), 30_000);
-  await sees("line 49999\n");
-  await appendFile(path, "half");
-  await sees("half");
-  await appendFile(path, " whole\n");
-  await sees("half whole\n");
-  await truncate(path, 0);
-  await appendFile(path, "afresh\n");
-  await sees("afresh\n");
-  // Rotated: the old one is written to for a moment, then there is none, then another.
-  await rename(path, `${path}.1`);
-  await appendFile(`${path}.1`, "last words\n");
-  await sees("last words\n");
-  await writeFile(`${path}.new`, "successor\n");
-  await chown(`${path}.new`, ownerUid, 60);
-  await rename(`${path}.new`, path);
-  await sees("successor\n");
-  // Neither a FIFO nor a file of another user's takes its place.
-  await as(ownerUid, "sh", "-c", `mv ${path} ${path}.2; mkfifo ${path}`);
-  await appendFile(`${path}.2`, "still here\n");
-  await sees("still here\n");
-  const helpers = async () => {
-    const open = [];
-    for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
-      try {
-        const links = execFileSync("sh", ["-c", `readlink /proc/${pid}/fd/* 2>/dev/null || true`], {
-          encoding: "utf8",
-        });
-        if (links.includes(`${path}.2`)) open.push(pid);
-      } catch {
-        // Gone meanwhile.
+    const stop = new AbortController();
+    let seen = "";
+    const following = (async () => {
+      for await (const { content } of files.tailFile(
+        { path, lines: 1, follow: true },
+        { signal: stop.signal },
+      )) {
+        seen += Buffer.from(content?.data ?? []).toString();
       }
+    })();
+    following.catch(() => undefined);
+    const sees = (ending: string) =>
+      eventually(() => assert.ok(seen.endsWith(ending), seen.slice(-200)), 30_000);
+    await sees("line 49999\n");
+    await appendFile(path, "half");
+    await sees("half");
+    await appendFile(path, " whole\n");
+    await sees("half whole\n");
+    await truncate(path, 0);
+    await appendFile(path, "afresh\n");
+    await sees("afresh\n");
+    // Rotated: the old one is written to for a moment, then there is none, then a new one.
+    await rename(path, `${path}.1`);
+    await appendFile(`${path}.1`, "last words\n");
+    await sees("last words\n");
+    await writeFile(`${path}.new`, "successor\n");
+    await chown(`${path}.new`, ownerUid, 60);
+    await rename(`${path}.new`, path);
+    await sees("successor\n");
+    // Neither a FIFO nor a file of another user replaces it.
+    await as(ownerUid, "sh", "-c", `mv ${path} ${path}.2; mkfifo ${path}`);
+    await appendFile(`${path}.2`, "still here\n");
+    await sees("still here\n");
+    const helpers = async () => {
+      const open = [];
+      for (const pid of (await readdir("/proc")).filter((name) => /^\d+$/.test(name))) {
+        try {
+          const links = execFileSync("sh", ["-c", `readlink /proc/${pid}/fd/* 2>/dev/null || true`], {
+            encoding: "utf8",
+          });
+          if (links.includes(`${path}.2`)) open.push(pid);
+        } catch {
+          // Gone meanwhile.
+        }
+      }
+      return open;
+    };
+    t.is((await helpers()).length, 1);
+    stop.abort();
+    await t.throwsAsync(following);
+    await eventually(async () => assert.deepEqual(await helpers(), []), 30_000);
+    for (const place of [home, `${home}/app.log`, "/etc/shadow", "/dev/zero", `${home}/none`]) {
+      t.truthy(await errorOf(files.tailFile({ path: place, follow: true })), place);
     }
-    return open;
-  };
-  t.is((await helpers()).length, 1);
-  stop.abort();
-  await t.throwsAsync(following);
-  await eventually(async () => assert.deepEqual(await helpers(), []), 30_000);
-  for (const place of [home, `${home}/app.log`, "/etc/shadow", "/dev/zero", `${home}/none`]) {
-    t.truthy(await errorOf(files.tailFile({ path: place, follow: true })), place);
-  }
-  const token = daemon.tokenClient(FileService);
-  t.like(await errorOf(token.tailFile({ path: join(daemon.dir, "api.token") })), { reason: "protected" });
-});
+    const token = daemon.tokenClient(FileService);
+    t.like(await errorOf(token.tailFile({ path: join(daemon.dir, "api.token") })), { reason: "protected" });
+  },
+);

@@ -1,9 +1,9 @@
-/** What is written down of what work on files makes aside: who removes it, and when. */
+/** Records of temporary files of file operations: who removes them, and when. */
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
 import { FileStages } from "../../src/files/file-stages.ts";
-import type { Identities } from "../../src/identity/identities.ts";
-import type { Stage } from "../../src/identity/host-work.ts";
+import type { UserHelpers } from "../../src/run-as/user-helpers.ts";
+import type { Stage } from "../../src/run-as/host-work.ts";
 import { currentExecutor, type Executor } from "../../src/store/executors.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";
 
@@ -11,7 +11,7 @@ async function world() {
   const { store, ...rest } = await temporaryStore();
   const discarded: Stage[] = [];
   const warnings: unknown[] = [];
-  const identities = {
+  const userHelpers = {
     hostFiles: (uid: number) =>
       uid === 404
         ? Promise.reject(new SvcError("not_found", "there is no such user"))
@@ -21,11 +21,11 @@ async function world() {
               return Promise.resolve();
             },
           }),
-  } as unknown as Identities;
+  } as unknown as UserHelpers;
   const say = (...said: unknown[]): void => void warnings.push(said);
   const log = { warn: say, error: say };
-  const stagesOf = (executor: Executor) => new FileStages({ store, executor, identities, log });
-  /** Starts another daemon over the same store; resolves when it has swept. */
+  const stagesOf = (executor: Executor) => new FileStages({ store, executor, userHelpers, log });
+  /** Starts another daemon over the same store; resolves when it has cleaned up. */
   const sweep = async (): Promise<void> => {
     await using stages = stagesOf(await currentExecutor());
     stages.start();
@@ -34,10 +34,10 @@ async function world() {
   return { ...rest, discarded, warnings, stagesOf, sweep, kept };
 }
 
-test("what a process left that has ended is removed, what one makes that goes on is not", async (t) => {
+test("temporary files of an exited process are removed, and those of a running one are not", async (t) => {
   await using w = await world();
   const own = await currentExecutor();
-  // Another process had this number once.
+  // Another process had this PID before.
   const ended = { ...own, startTicks: own.startTicks + 1 };
   const stage = (name: string, uid = 5): Stage => ({ name, uid, beside: ["/srv/a", "/srv/b/x"] });
   await w.stagesOf(ended).keep(stage("left"));
@@ -46,7 +46,7 @@ test("what a process left that has ended is removed, what one makes that goes on
   await w.sweep();
   t.deepEqual(w.discarded, [stage("left")]);
   t.deepEqual(w.kept(), ["working"]);
-  t.is(w.warnings.length, 1, "neither is asked for again");
+  t.is(w.warnings.length, 1, "neither is requested again");
   await w.stagesOf(own).forget("working");
   t.deepEqual(w.kept(), []);
 });

@@ -1,4 +1,4 @@
-/** The file service over every protocol, in the hands of a user (S 2.10, 4.7; D26, D27, D32; threats 22-26). */
+/** The file service over every protocol, as a user. */
 import assert from "node:assert/strict";
 import { execFile, execFileSync } from "node:child_process";
 import { lchownSync, symlinkSync, writeFileSync } from "node:fs";
@@ -69,7 +69,7 @@ async function* pieces(path: string, ...texts: string[]) {
 }
 
 for (const protocol of protocols) {
-  rootTest(`every verb works with its caller's identity (${protocol})`, async (t) => {
+  rootTest(`every method works with its caller's identity (${protocol})`, async (t) => {
     const ground = await newGround();
     const { home, door } = ground;
     const files = door.client(FileService, protocol);
@@ -117,13 +117,13 @@ for (const protocol of protocols) {
     const { users, groups } = await files.listSystemIdentities({});
     t.true(users.some(({ name, uid }) => name === "games" && uid === 5));
     t.true(groups.some(({ name }) => name === "games"));
-    // Whoever made it made it as themselves.
+    // Files are created with the caller's own identity.
     const { uid, gid } = await stat(`${home}/a/one.txt`);
     t.deepEqual([uid, gid], [ownerUid, 60]);
   });
 }
 
-rootTest("what the kernel refuses a user is refused, whatever the verb", async (t) => {
+rootTest("an operation that the kernel denies a user is denied, in every method", async (t) => {
   const ground = await newGround();
   const { home, files, daemon } = ground;
   const theirs = join(daemon.dir, "theirs");
@@ -165,7 +165,7 @@ rootTest("what the kernel refuses a user is refused, whatever the verb", async (
   t.deepEqual((await readdir(home)).sort(), ["own"]);
 });
 
-rootTest("downloads: ranges, entity tags, names, HEAD", async (t) => {
+rootTest("downloads support ranges, entity tags, names and HEAD", async (t) => {
   const ground = await newGround();
   const { home, door } = ground;
   const path = join(home, "ä b'.bin");
@@ -207,68 +207,71 @@ rootTest("downloads: ranges, entity tags, names, HEAD", async (t) => {
   t.is((await get()).body.length, 0);
 });
 
-rootTest("an upload keeps what it replaces as it was, and never overwrites a change of others", async (t) => {
-  const ground = await newGround();
-  const { home, door } = ground;
-  const path = join(home, "page.html");
-  const put = (body: string, headers: Record<string, string> = {}, query: Record<string, string> = {}) =>
-    rest(door.socketPath, "PUT", contentPath(path, query), { body, headers });
-  const first = await put("one", {}, { mode: "0640" });
-  t.is(first.status, 200);
-  t.is((await stat(path)).mode & 0o7777, 0o640);
-  t.is((await put("two")).status, 409);
-  await chmod(path, 0o604);
-  execFileSync("setfattr", ["-n", "user.note", "-v", "kept", path]);
-  const { etag } = JSON.parse(
-    (await rest(door.socketPath, "GET", `/v1/files/stat?path=${path}`)).body.toString(),
-  ) as {
-    etag: string;
-  };
-  const matched = await put("three", { "if-match": `"${etag}"` });
-  t.is(matched.status, 200);
-  const kept = await stat(path);
-  t.deepEqual([kept.mode & 0o7777, kept.uid], [0o604, ownerUid]);
-  t.regex(execFileSync("getfattr", ["-d", path], { encoding: "utf8" }), /user.note="kept"/);
-  const stale = await put("four", { "if-match": `"${etag}"` });
-  t.is(stale.status, 412);
-  t.is((JSON.parse(stale.body.toString()) as { reason: string }).reason, "changed");
-  t.is(await readFile(path, "utf8"), "three");
-  t.is((await put("five", {}, { overwrite: "true", path: home, name: "page.html" })).status, 200);
-  for (const tag of ['"x"', "*"])
-    t.is((await put("six", { "if-match": tag }, { path: home, name: "new" })).status, 412, tag);
-  t.is((await put("six", {}, { path: home, name: "../x" })).status, 400);
-  // Of two editors who read the same, one wins.
-  const now = JSON.parse((await put("seven", {}, { overwrite: "1" })).body.toString()) as { etag: string };
-  const race = await Promise.all(
-    Array.from({ length: 8 }, (_, index) => put(`editor ${index}`, { "if-match": `"${now.etag}"` })),
-  );
-  t.deepEqual(race.map(({ status }) => status).sort(), [200, 412, 412, 412, 412, 412, 412, 412]);
-  t.deepEqual(await readdir(home), ["page.html"]);
-  // Nobody sends for nothing: what may not be replaced is refused before its content has come.
-  const early = await new Promise<number>((resolve, reject) => {
-    const asked = { socketPath: door.socketPath, method: "PUT", path: contentPath(path) };
-    const sent = request({ ...asked, headers: { "content-length": "1000000" } }, (response) => {
-      resolve(response.statusCode ?? 0);
-      sent.destroy();
+rootTest(
+  "an upload keeps the attributes of the replaced file, and never overwrites a concurrent change",
+  async (t) => {
+    const ground = await newGround();
+    const { home, door } = ground;
+    const path = join(home, "page.html");
+    const put = (body: string, headers: Record<string, string> = {}, query: Record<string, string> = {}) =>
+      rest(door.socketPath, "PUT", contentPath(path, query), { body, headers });
+    const first = await put("one", {}, { mode: "0640" });
+    t.is(first.status, 200);
+    t.is((await stat(path)).mode & 0o7777, 0o640);
+    t.is((await put("two")).status, 409);
+    await chmod(path, 0o604);
+    execFileSync("setfattr", ["-n", "user.note", "-v", "kept", path]);
+    const { etag } = JSON.parse(
+      (await rest(door.socketPath, "GET", `/v1/files/stat?path=${path}`)).body.toString(),
+    ) as {
+      etag: string;
+    };
+    const matched = await put("three", { "if-match": `"${etag}"` });
+    t.is(matched.status, 200);
+    const kept = await stat(path);
+    t.deepEqual([kept.mode & 0o7777, kept.uid], [0o604, ownerUid]);
+    t.regex(execFileSync("getfattr", ["-d", path], { encoding: "utf8" }), /user.note="kept"/);
+    const stale = await put("four", { "if-match": `"${etag}"` });
+    t.is(stale.status, 412);
+    t.is((JSON.parse(stale.body.toString()) as { reason: string }).reason, "changed");
+    t.is(await readFile(path, "utf8"), "three");
+    t.is((await put("five", {}, { overwrite: "true", path: home, name: "page.html" })).status, 200);
+    for (const tag of ['"x"', "*"])
+      t.is((await put("six", { "if-match": tag }, { path: home, name: "new" })).status, 412, tag);
+    t.is((await put("six", {}, { path: home, name: "../x" })).status, 400);
+    // One of two concurrent editors succeeds.
+    const now = JSON.parse((await put("seven", {}, { overwrite: "1" })).body.toString()) as { etag: string };
+    const race = await Promise.all(
+      Array.from({ length: 8 }, (_, index) => put(`editor ${index}`, { "if-match": `"${now.etag}"` })),
+    );
+    t.deepEqual(race.map(({ status }) => status).sort(), [200, 412, 412, 412, 412, 412, 412, 412]);
+    t.deepEqual(await readdir(home), ["page.html"]);
+    // Rejected before its content is sent.
+    const early = await new Promise<number>((resolve, reject) => {
+      const asked = { socketPath: door.socketPath, method: "PUT", path: contentPath(path) };
+      const sent = request({ ...asked, headers: { "content-length": "1000000" } }, (response) => {
+        resolve(response.statusCode ?? 0);
+        sent.destroy();
+      });
+      sent.setTimeout(20_000, () => sent.destroy(new Error("it waits for the content")));
+      sent.on("error", reject);
+      sent.write("first of many");
     });
-    sent.setTimeout(20_000, () => sent.destroy(new Error("it waits for the content")));
-    sent.on("error", reject);
-    sent.write("first of many");
-  });
-  t.is(early, 409);
-  // New content does not run as its owner.
-  await chmod(path, 0o6755);
-  t.is((await put("eight", {}, { overwrite: "1" })).status, 200);
-  t.is((await stat(path)).mode & 0o7777, 0o755);
-  // What root's file was stays root's when root replaces it through the daemon.
-  const asRoot = await rest(ground.daemon.socketPath, "PUT", contentPath(path, { overwrite: "1" }), {
-    body: "root",
-  });
-  t.is(asRoot.status, 200);
-  t.is((await stat(path)).uid, ownerUid);
-});
+    t.is(early, 409);
+    // New content does not run as its owner.
+    await chmod(path, 0o6755);
+    t.is((await put("eight", {}, { overwrite: "1" })).status, 200);
+    t.is((await stat(path)).mode & 0o7777, 0o755);
+    // Attributes of root's file stay when root replaces it through the daemon.
+    const asRoot = await rest(ground.daemon.socketPath, "PUT", contentPath(path, { overwrite: "1" }), {
+      body: "root",
+    });
+    t.is(asRoot.status, 200);
+    t.is((await stat(path)).uid, ownerUid);
+  },
+);
 
-rootTest("an upload that breaks off leaves nothing", async (t) => {
+rootTest("an interrupted upload leaves nothing", async (t) => {
   const ground = await newGround();
   const { home, door } = ground;
   await writeFile(join(home, "kept"), "old");
@@ -339,32 +342,35 @@ rootTest("names that are not UTF-8 are listed, copied, renamed, read and deleted
   t.deepEqual(await readdir(home), []);
 });
 
-rootTest("pages are sorted by bytes, hidden names come when asked for, and streams give all", async (t) => {
-  const ground = await newGround();
-  const { home, files } = ground;
-  const names = Array.from({ length: 250 }, (_, index) => `f${(index * 7919) % 250}`);
-  for (const name of [...names, ".hidden", "Z", "ä"]) await writeFile(join(home, name), "");
-  const expected = [...names, ".hidden", "Z", "ä"].sort((a, b) =>
-    Buffer.compare(Buffer.from(a), Buffer.from(b)),
-  );
-  const seen: string[] = [];
-  let pageToken = "";
-  do {
-    const page = await files.listDirectory({ path: home, hidden: true, limit: 60, pageToken });
-    t.true(page.entries.length <= 60);
-    seen.push(...page.entries.map(({ name }) => name));
-    pageToken = page.nextPageToken;
-  } while (pageToken !== "");
-  t.deepEqual(seen, expected);
-  const streamed = await Array.fromAsync(files.streamDirectory({ path: home, limit: 100 }));
-  t.deepEqual(
-    streamed.flatMap(({ entries }) => entries.map(({ name }) => name)),
-    expected.filter((name) => !name.startsWith(".")),
-  );
-  t.is(streamed.length, 3);
-});
+rootTest(
+  "pages are sorted by bytes, hidden names are included on request, and streams return all",
+  async (t) => {
+    const ground = await newGround();
+    const { home, files } = ground;
+    const names = Array.from({ length: 250 }, (_, index) => `f${(index * 7919) % 250}`);
+    for (const name of [...names, ".hidden", "Z", "ä"]) await writeFile(join(home, name), "");
+    const expected = [...names, ".hidden", "Z", "ä"].sort((a, b) =>
+      Buffer.compare(Buffer.from(a), Buffer.from(b)),
+    );
+    const seen: string[] = [];
+    let pageToken = "";
+    do {
+      const page = await files.listDirectory({ path: home, hidden: true, limit: 60, pageToken });
+      t.true(page.entries.length <= 60);
+      seen.push(...page.entries.map(({ name }) => name));
+      pageToken = page.nextPageToken;
+    } while (pageToken !== "");
+    t.deepEqual(seen, expected);
+    const streamed = await Array.fromAsync(files.streamDirectory({ path: home, limit: 100 }));
+    t.deepEqual(
+      streamed.flatMap(({ entries }) => entries.map(({ name }) => name)),
+      expected.filter((name) => !name.startsWith(".")),
+    );
+    t.is(streamed.length, 3);
+  },
+);
 
-rootTest("FIFOs, devices, sockets and /proc hold nobody up", async (t) => {
+rootTest("FIFOs, devices, sockets and /proc do not block", async (t) => {
   const ground = await newGround();
   const { home, files } = ground;
   execFileSync("mkfifo", ["-m", "666", join(home, "fifo")]);
@@ -395,7 +401,7 @@ rootTest("FIFOs, devices, sockets and /proc hold nobody up", async (t) => {
 });
 
 rootTest(
-  "links: own ones and root's are followed to read, those of others nowhere, none to write",
+  "reading follows the user's own links and root's, not other users'; writing follows none",
   async (t) => {
     const ground = await newGround();
     const { home, files, door } = ground;
@@ -453,7 +459,7 @@ rootTest(
   },
 );
 
-rootTest("links that lead in circles lead nowhere, and hold nobody up", async (t) => {
+rootTest("circular links are errors and do not block", async (t) => {
   const { home, files } = await newGround();
   for (const [name, target] of [
     ["one", "two"],
@@ -470,7 +476,7 @@ rootTest("links that lead in circles lead nowhere, and hold nobody up", async (t
   }
 });
 
-rootTest("the daemon's own files are root's on the socket alone", async (t) => {
+rootTest("only root on the socket may use the daemon's own files", async (t) => {
   const ground = await newGround();
   const { daemon, files } = ground;
   const token = daemon.tokenClient(FileService);
@@ -577,7 +583,7 @@ rootTest("a move to another file system is a copy, then the original goes", asyn
   }
 });
 
-rootTest("a deletion goes on past what it cannot delete, and says each", async (t) => {
+rootTest("a deletion continues past undeletable entries, and reports each", async (t) => {
   const ground = await newGround();
   const { home, files, as } = ground;
   await as(
@@ -593,21 +599,18 @@ rootTest("a deletion goes on past what it cannot delete, and says each", async (
   t.deepEqual(await readdir(join(home, "t")), ["a", "b"]);
 });
 
-rootTest(
-  "a deletion tells of a thousand things that it cannot delete, and of how many there are",
-  async (t) => {
-    const { home, files, as } = await newGround();
-    await as(ownerUid, "sh", "-c", `mkdir ${home}/t; cd ${home}/t; seq 1100 | xargs touch; chmod 555 .`);
-    const { deleted, failed, failedCount } = await files.deletePaths({ paths: [join(home, "t")] });
-    t.deepEqual([deleted.length, failed.length, failedCount], [0, 1000, 1100n]);
-  },
-);
+rootTest("a deletion reports a thousand undeletable entries, and the number of all", async (t) => {
+  const { home, files, as } = await newGround();
+  await as(ownerUid, "sh", "-c", `mkdir ${home}/t; cd ${home}/t; seq 1100 | xargs touch; chmod 555 .`);
+  const { deleted, failed, failedCount } = await files.deletePaths({ paths: [join(home, "t")] });
+  t.deepEqual([deleted.length, failed.length, failedCount], [0, 1000, 1100n]);
+});
 
-rootTest("what runs as its owner does not run as who copies it", async (t) => {
+rootTest("a set-user-ID file loses its bit when another user copies it", async (t) => {
   const { home, files } = await newGround();
   const path = join(home, "tool");
   await writeFile(path, "x");
-  // Small ones and large ones, alone and in a directory.
+  // Small ones and large ones, single and in a directory.
   await mkdir(join(home, "dir"), { mode: 0o755 });
   await writeFile(join(home, "dir/large"), Buffer.alloc(3 << 20));
   for (const each of [path, join(home, "dir/large")]) await chmod(each, 0o6755);
@@ -619,7 +622,7 @@ rootTest("what runs as its owner does not run as who copies it", async (t) => {
   }
 });
 
-rootTest("nothing takes the place of what it is in, or its own", async (t) => {
+rootTest("nothing can replace its own parent or itself", async (t) => {
   const { home, files, as } = await newGround();
   await as(ownerUid, "sh", "-c", `mkdir -p ${home}/a/b; echo kept > ${home}/a/f; echo in > ${home}/a/b/f`);
   for (const [from, to] of [
@@ -636,7 +639,7 @@ rootTest("nothing takes the place of what it is in, or its own", async (t) => {
   );
 });
 
-rootTest("recursive modes and owners leave links and what they point to alone", async (t) => {
+rootTest("recursive modes and owners do not change links and their targets", async (t) => {
   const ground = await newGround();
   const { home, files, daemon } = ground;
   const canary = join(daemon.dir, "canary");
@@ -665,10 +668,10 @@ rootTest("recursive modes and owners leave links and what they point to alone", 
   });
 });
 
-rootTest("a directory that may not be read is passed over, or removed when it is empty", async (t) => {
+rootTest("an unreadable directory is skipped, or removed if it is empty", async (t) => {
   const ground = await newGround();
   const { home, files, as } = ground;
-  // Entered, and not read: what has the same names beside it is not taken for what is in it.
+  // It can be entered but not read: entries with the same names beside it are not mistaken for its content.
   const script = `cd ${home}; mkdir -p t/a t/m t/z; echo a > t/a/x; echo m > t/m/b; echo b > t/b; chmod 300 t/m; mkdir t/n; echo n > t/n/x; chmod 600 t/n`;
   await as(ownerUid, "sh", "-c", script);
   await mkdir(join(home, "t/empty"), { mode: 0o700 });
@@ -680,9 +683,9 @@ rootTest("a directory that may not be read is passed over, or removed when it is
   t.is(await readFile(join(home, "t/m/b"), "utf8"), "m\n");
 });
 
-rootTest("times beyond what a timestamp says are told as the nearest that it does", async (t) => {
+rootTest("times outside of a timestamp's range are returned as the nearest one", async (t) => {
   const ground = await newGround();
-  // A filesystem in memory keeps times that others cut.
+  // A file system in memory stores times with full range.
   await using memory = await mkdtempDisposable("/dev/shm/svc-files-");
   await chmod(memory.path, 0o755);
   for (const [name, seconds] of Object.entries({ far: "99999999999999", old: "-99999999999999" }))

@@ -1,26 +1,30 @@
-/** Sends random requests and reads what comes of them. */
+/** Sends random requests and reads the responses. */
 import { Agent, request as httpRequest } from "node:http";
 import { connect as connectHttp2, type ClientHttp2Session } from "node:http2";
-import { connect } from "node:net";
+import { connect as connectSocket, type Socket } from "node:net";
 import type { FuzzRequest } from "./requests.ts";
 
 export interface FuzzAnswer {
-  /** HTTP status; 0: the connection ended without one, or the client refused to send. */
+  /** HTTP status; 0: the connection was closed without one, or the client rejected the request. */
   readonly status: number;
   readonly type: string;
-  /** What gRPC says, in headers or trailers. */
+  /** gRPC's status, in headers or trailers. */
   readonly grpcStatus: string | undefined;
   readonly grpcMessage: string;
-  /** The begin of the body. */
+  /** The beginning of the body. */
   readonly text: string;
-  /** Nothing came in time. */
+  /** The response timed out. */
   readonly isLate: boolean;
 }
 
-/** For an answer; streams that go on are left at their first silence. */
+/** Where requests go. */
+export type ExchangeTarget =
+  { readonly host: string; readonly port: number } | { readonly socketPath: string };
+
+/** For a response; endless streams are closed at their first pause. */
 const answerTimeoutMs = 30_000;
 const streamSilenceMs = 300;
-/** For the server to close a connection that said nothing sensible. */
+/** For the server to close a connection with invalid bytes. */
 const rawSilenceMs = 50;
 
 const nothing: FuzzAnswer = {
@@ -33,12 +37,12 @@ const nothing: FuzzAnswer = {
 };
 
 export class Exchange implements Disposable {
-  readonly #port: number;
+  readonly #target: ExchangeTarget;
   readonly #agent = new Agent({ keepAlive: true });
   #session: ClientHttp2Session | undefined;
 
-  constructor(port: number) {
-    this.#port = port;
+  constructor(target: ExchangeTarget) {
+    this.#target = target;
   }
 
   async send(request: FuzzRequest): Promise<FuzzAnswer> {
@@ -46,7 +50,7 @@ export class Exchange implements Disposable {
       if (request.raw !== undefined) return await this.#raw(request.raw);
       return await (request.http === "2" ? this.#http2(request) : this.#http1(request));
     } catch {
-      // Node's own client refuses some headers and paths.
+      // Node's own client rejects some headers and paths.
       return nothing;
     }
   }
@@ -59,8 +63,8 @@ export class Exchange implements Disposable {
   #http1({ method, path, headers, body }: FuzzRequest): Promise<FuzzAnswer> {
     const { promise, resolve } = Promise.withResolvers<FuzzAnswer>();
     const client = httpRequest({
-      ...{ host: "127.0.0.1", port: this.#port, agent: this.#agent, method, path },
-      headers: { ...headers, "content-length": String(body.length) },
+      ...{ ...this.#target, agent: this.#agent, method, path },
+      headers: { host: "localhost", ...headers, "content-length": String(body.length) },
     });
     const timer = setTimeout(() => {
       resolve({ ...nothing, isLate: true });
@@ -122,7 +126,7 @@ export class Exchange implements Disposable {
 
   #openSession(): ClientHttp2Session {
     if (this.#session === undefined || this.#session.destroyed || this.#session.closed) {
-      this.#session = connectHttp2(`http://127.0.0.1:${this.#port}`);
+      this.#session = connectHttp2("http://localhost", { createConnection: () => connectTo(this.#target) });
       this.#session.on("error", () => undefined);
     }
     return this.#session;
@@ -130,7 +134,7 @@ export class Exchange implements Disposable {
 
   #raw(bytes: Buffer): Promise<FuzzAnswer> {
     const { promise, resolve } = Promise.withResolvers<FuzzAnswer>();
-    const socket = connect(this.#port, "127.0.0.1");
+    const socket = connectTo(this.#target);
     let text = "";
     socket.on("data", (chunk: Buffer) => (text = begin(text, chunk)));
     socket.on("error", () => undefined);
@@ -142,6 +146,10 @@ export class Exchange implements Disposable {
     socket.write(bytes);
     return promise;
   }
+}
+
+function connectTo(target: ExchangeTarget): Socket {
+  return "port" in target ? connectSocket(target) : connectSocket(target.socketPath);
 }
 
 function begin(text: string, chunk: Buffer): string {

@@ -1,9 +1,8 @@
 /**
- * Random requests against a real daemon: it lives, says nothing unexpected, and gives its memory back.
- *
- * Memory is asked of a daemon at rest, after a collection and the daemon's own release of what it freed. The first figure
- * is that of a daemon that has served thousands of such requests: what it loads and compiles for the first of each kind
- * stays and is no leak; what grows with their number is.
+ * Random requests against a real daemon: it keeps running, returns only declared responses, and frees its memory.
+ * Memory is measured on an idle daemon, after a garbage collection and the daemon's own release of freed memory. The
+ * first figure is that of a daemon that has served thousands of such requests: what it loads and compiles for the first
+ * of each kind stays and is not a leak; growth with the number of requests is.
  */
 import { readFile } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
@@ -21,15 +20,15 @@ export interface FuzzOptions {
   readonly memory?: {
     /** Requests before it is measured for the first time. */
     readonly warmUp: number;
-    /** How often it is measured on the way, the end included. */
+    /** How often it is measured during the run, including the end. */
     readonly rounds: number;
   };
 }
 
 export interface FuzzResult {
-  /** How often each answer came, such as `REST 404`. */
+  /** The number of each response, such as `REST 404`. */
   readonly answers: ReadonlyMap<string, number>;
-  /** What must not be, at most twenty. */
+  /** Violations, at most twenty. */
   readonly failures: readonly string[];
   /** Memory beyond the first figure after each round. */
   readonly growth: readonly Growth[];
@@ -53,7 +52,7 @@ const reportMemory = fileURLToPath(new URL("./report-memory.mjs", import.meta.ur
 
 export async function fuzz({ count, seed, memory }: FuzzOptions): Promise<FuzzResult> {
   await using daemon = await startDaemon({
-    // The client of all requests is one and the same; what a flood costs it is another test.
+    // All requests share one client; the cost of a flood for it is another test.
     config: "[api.limits]\ntoken_failure_budget = 1000000\nreset_budget = 1000000\n",
     env: { NODE_OPTIONS: `--expose-gc --import ${reportMemory}` },
   });
@@ -78,7 +77,7 @@ export async function fuzz({ count, seed, memory }: FuzzOptions): Promise<FuzzRe
       });
     }
   }
-  const unexpected = daemon.log().match(/.*failed unexpectedly.*/g) ?? [];
+  const unexpected = daemon.log().match(/.*unexpected error in.*/g) ?? [];
   return { answers, failures: [...failures, ...unexpected].slice(0, 20), growth };
 }
 
@@ -91,7 +90,7 @@ async function sendAll(
 ): Promise<void> {
   let left = count;
   const work = async (): Promise<void> => {
-    using exchange = new Exchange(daemon.port);
+    using exchange = new Exchange({ host: "127.0.0.1", port: daemon.port });
     while (left > 0) {
       left--;
       const request = randomRequest(random, daemon.token);
@@ -106,13 +105,13 @@ async function sendAll(
   await Promise.all(Array.from({ length: concurrency }, work));
 }
 
-/** The server errors that the contract declares: what a later version will do, and what is not there right now. */
+/** The server errors that the contract declares: not implemented, and currently unavailable. */
 const declaredCodes = new Set(["unimplemented", "unavailable", "deadline_exceeded"]);
-/** Theirs in REST, where HEAD has no body that could tell. */
+/** Their status in REST, where HEAD has no body. */
 const declaredStatuses = new Set([501, 503, 504]);
 
-/** The protocols prescribe `internal` for the flag of a compressed message where no compression is named. */
-const nameless = /a message is compressed, but the request names no compression/;
+/** The protocols prescribe `internal` for the flag of a compressed message without a named compression. */
+const nameless = /a message is compressed, but the request declares no compression/;
 
 function problemOf(request: FuzzRequest, answer: FuzzAnswer): string | undefined {
   if (nameless.test(answer.text) || nameless.test(decodeURIComponent(answer.grpcMessage))) return undefined;
@@ -135,21 +134,21 @@ function shown({ raw, http, method, path, headers, body }: FuzzRequest, answer: 
   return `${sent.replaceAll(/Bearer svcp_[\w-]+/g, "Bearer …")} → ${answer.grpcMessage}${answer.text.slice(0, 300)}`;
 }
 
-/** After a collection, and after what idle connections hold has gone. */
+/** After a collection, and after idle connections were closed. */
 async function memoryOf(daemon: TestDaemon): Promise<Memory> {
   await wait(1_000);
   const seen = linesOf(daemon).length;
   process.kill(daemon.pid, "SIGUSR2");
   const line = await eventually(() => {
     const lines = linesOf(daemon);
-    if (lines.length === seen) throw new Error("the daemon does not tell its memory; is it alive?");
+    if (lines.length === seen) throw new Error("the daemon does not report its memory; does it still run?");
     return lines.at(-1) ?? "";
   });
   const { used } = JSON.parse(line) as { used: number };
   return { usedMiB: used / mib, residentMiB: await leastResidentMiB(daemon) };
 }
 
-/** Two looks of the daemon at what it may release, and a little more. */
+/** Two intervals of the daemon's memory release, and a little more. */
 const releaseMs = 12_000;
 
 async function leastResidentMiB({ pid }: TestDaemon): Promise<number> {

@@ -1,4 +1,4 @@
-/** Random messages of any type, with values that are often at an edge. */
+/** Random messages of any type, often with edge values. */
 import { ScalarType, create, type DescField, type DescMessage, type Message } from "@bufbuild/protobuf";
 import type { Random } from "./random.ts";
 

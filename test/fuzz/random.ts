@@ -1,4 +1,4 @@
-/** Chance that comes back: the same seed gives the same requests (mulberry32). */
+/** Reproducible random numbers: the same seed returns the same requests (mulberry32). */
 export class Random {
   #state: number;
 
@@ -15,7 +15,7 @@ export class Random {
     return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
   }
 
-  /** A whole number from 0 to `below` - 1. */
+  /** An integer from 0 to `below` - 1. */
   integer(below: number): number {
     return Math.floor(this.next() * below);
   }
@@ -27,7 +27,7 @@ export class Random {
 
   pick<T>(choices: readonly [T, ...T[]] | readonly T[]): T {
     const choice = choices[this.integer(choices.length)];
-    if (choice === undefined) throw new Error("there is nothing to pick from");
+    if (choice === undefined) throw new Error("there is nothing to choose from");
     return choice;
   }
 

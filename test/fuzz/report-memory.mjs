@@ -1,5 +1,5 @@
-// Loaded into the daemon under test: SIGUSR2 tells, in bytes, what memory is in use after a collection of all it can. An
-// ordinary collection keeps the pages of a young generation that has grown under load, 100 MiB and more, for next time.
+// Loaded into the daemon under test: on SIGUSR2 it prints the used memory in bytes after a full collection. An ordinary
+// collection retains the pages of a young generation that has grown under load, 100 MiB and more.
 process.on("SIGUSR2", () => void report());
 
 async function report() {

@@ -1,9 +1,9 @@
-/** Random requests: valid ones, such with something changed, and such as only an attacker would send. */
+/** Random requests: valid ones, mutated ones, and hostile ones. */
 import { toBinary, toJsonString, type DescMethod, type Message } from "@bufbuild/protobuf";
 import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import { gzipSync } from "node:zlib";
 import { routes } from "../../gen/svc/v1/routes.ts";
-import type { Route } from "../../src/rest/route.ts";
+import type { Route } from "../../src/server/rest/router.ts";
 import { randomMessage, randomText } from "./messages.ts";
 import type { Random } from "./random.ts";
 
@@ -18,13 +18,13 @@ export interface FuzzRequest {
   readonly path: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: Buffer;
-  /** Bytes for a connection of their own, in place of all of the above but `kind`. */
+  /** Raw bytes for a separate connection, instead of all of the above except `kind`. */
   readonly raw?: Buffer;
 }
 
 const allMethods: readonly DescMethod[] = [...new Set(routes.map(({ method }) => method))];
 
-/** What may be called with the right token: it reads, or it finds no app to change. */
+/** Methods that may be called with a valid token: they read, or find no app to change. */
 const harmless = /^(Start|Stop|Restart|Remove)App$|^UpdateAppSettings$|^IssueConsoleToken$/;
 
 function isHarmless(method: DescMethod): boolean {
@@ -100,7 +100,7 @@ function restRequest(random: Random, route: Route, token: string): Omit<FuzzRequ
   };
 }
 
-/** The right token opens only what can do no harm. */
+/** A valid token is used only for harmless methods. */
 function bearer(random: Random, method: DescMethod, token: string): string {
   return isHarmless(method) && !random.once(10) ? `Bearer ${token}` : "Bearer svcp_wrong";
 }

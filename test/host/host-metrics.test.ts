@@ -1,12 +1,13 @@
-/** Samples over time: when they are taken, what is kept of them, and what a restart keeps. */
+/** Samples over time: their interval, their history, and a restart. */
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
-import { HostMetrics } from "../../src/host/host-metrics.ts";
-import type { HistoryQuestion } from "../../src/host/sample-ring.ts";
+import { SvcError } from "../../src/errors.ts";
+import { HostMetrics } from "../../src/host/metrics/host-metrics.ts";
+import type { HistoryQuestion } from "../../src/lib/samples/sample-ring.ts";
 import { eventually } from "../support/eventually.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
@@ -23,15 +24,15 @@ async function prepare(t: ExecutionContext) {
       ...{ dir: join(dir, "metrics"), intervalSecs: 10, clock },
       log: { warn: (_details, message) => void warnings.push(message) },
     });
-  /** Lets time pass until one more sample is taken. */
+  /** Advances time until one more sample is taken. */
   const take = async (metrics: HostMetrics, passMs = 10_000): Promise<void> => {
     const before = newestOf(metrics);
     await eventually(() => {
-      if (clock.isIdle) throw new Error("it is still at work");
+      if (clock.isIdle) throw new Error("it is still working");
     });
     clock.pass(passMs);
     await eventually(() => {
-      if (newestOf(metrics) === before) throw new Error("no sample came");
+      if (newestOf(metrics) === before) throw new Error("no sample was taken");
     });
   };
   return { dir, clock, open, take, warnings };
@@ -41,7 +42,7 @@ function newestOf(metrics: HostMetrics): number | undefined {
   return metrics.readings()?.sample.atMs;
 }
 
-test("until the first sample there is none, and then one at each interval", async (t) => {
+test("there is no sample until the first one, and then one at each interval", async (t) => {
   const { clock, open, take } = await prepare(t);
   await using metrics = open();
   metrics.start();
@@ -57,28 +58,17 @@ test("until the first sample there is none, and then one at each interval", asyn
   );
   t.is((await metrics.history({ limit: 2 }, asker)).samples.length, 2);
   t.deepEqual((await metrics.history({ limit: 9, sinceMs: clock.nowMs() }, asker)).samples, [
-    await metrics.newest(asker.signal),
+    metrics.newest(),
   ]);
 });
 
-test("who asks before the first sample waits for it, as long as they stay, and no longer than 5 s", async (t) => {
-  const { clock, open } = await prepare(t);
+test("the newest sample is not ready before the first one, without waiting", async (t) => {
+  const { open, take } = await prepare(t);
   await using metrics = open();
-  const leaving = new AbortController();
-  const left = metrics.newest(leaving.signal);
-  const asked = metrics.newest(asker.signal);
-  leaving.abort(new Error("gone"));
-  await t.throwsAsync(left, { message: "gone" });
-  clock.pass(5_000);
-  await t.throwsAsync(asked, { message: /not taken yet/ });
-  t.true(clock.isIdle);
   metrics.start();
-  await eventually(() => {
-    if (clock.isIdle) throw new Error("it still reads");
-  });
-  const waits = metrics.newest(asker.signal);
-  clock.pass(1_000);
-  t.is((await waits).atMs, clock.nowMs());
+  t.is(t.throws(() => metrics.newest(), { instanceOf: SvcError }).reason, "not_ready");
+  await take(metrics, 1_000);
+  t.is(metrics.newest().atMs, newestOf(metrics) ?? 0);
 });
 
 test("a follower gets the newest sample at once and then each new one, and ends with its signal", async (t) => {
@@ -97,7 +87,7 @@ test("a follower gets the newest sample at once and then each new one, and ends 
   await t.throwsAsync(never, { message: "enough" });
 });
 
-test("a restart keeps the history, and sums up what the daemon before had no time to", async (t) => {
+test("a restart keeps the history, and summarizes what the previous daemon had not yet", async (t) => {
   const { clock, open, take } = await prepare(t);
   {
     await using metrics = open();
@@ -118,21 +108,21 @@ test("a restart keeps the history, and sums up what the daemon before had no tim
   );
 });
 
-test("a killed daemon loses a minute at most", async (t) => {
+test("a killed daemon loses at most a minute", async (t) => {
   const { open, take } = await prepare(t);
   const killed = open();
   killed.start();
   await take(killed, 1_000);
   for (let n = 0; n < 20; n++) await take(killed);
   const taken = (await killed.history(all, asker)).samples.length;
-  // Another process reads what is on disk; nothing was put in order.
+  // Another process reads the files on disk; nothing was repaired.
   const kept = (await open().history(all, asker)).samples.length;
   t.is(taken, 21);
   t.true(kept >= taken - 7, `${kept} of ${taken}`);
   await killed[Symbol.asyncDispose]();
 });
 
-test("a day comes as some 300 points, and steps are averages", async (t) => {
+test("a day has some 300 points, and each is an average", async (t) => {
   const { open, take } = await prepare(t);
   await using metrics = open();
   metrics.start();
@@ -143,12 +133,12 @@ test("a day comes as some 300 points, and steps are averages", async (t) => {
   t.is(samples.length, 3);
 });
 
-test("of one who asks again and again one history is read at a time, and none once they have left (threat 57)", async (t) => {
+test("one history per user is read at a time, and none once the user has disconnected", async (t) => {
   const { dir, clock, open, take } = await prepare(t);
   await using metrics = open();
   metrics.start();
   await take(metrics, 1_000);
-  // The hour before is in a file that does not end before it is written to.
+  // The previous hour's file stays open until it is written to.
   const pipe = join(dir, "metrics", `day-${Math.floor(clock.nowMs() / 3_600_000) - 1}`);
   await mkdir(join(dir, "metrics"), { recursive: true });
   await promisify(execFile)("mkfifo", [pipe]);
@@ -165,14 +155,14 @@ test("of one who asks again and again one history is read at a time, and none on
   const [first, second] = [ask("first", "a", long), ask("second", "a", long, leaving.signal)];
   const third = ask("third", "a", short);
   leaving.abort(new Error("gone"));
-  // Who asks once does not wait for whoever asks often.
+  // An occasional caller does not wait for a frequent one.
   await ask("other", "b", short);
   await writeFile(pipe, "");
   await Promise.all([first, second, third]);
   t.deepEqual(order, ["second left", "other", "first", "third"]);
 });
 
-test("a disk that takes nothing is said once, samples go on, and what was missed is kept when it does again", async (t) => {
+test("a full disk is logged once, sampling continues, and missed samples are stored later", async (t) => {
   const { dir, open, take, warnings } = await prepare(t);
   const place = join(dir, "metrics");
   await writeFile(place, "a file where the directory should be");

@@ -1,7 +1,7 @@
 /** From two readings to one sample, and from many samples to one. */
 import test from "ava";
-import { hostSample, summarize, type HostReading } from "../../src/host/host-sample.ts";
-import type { KernelCounters } from "../../src/host/kernel-counters.ts";
+import { hostSample, summarize, type HostReading } from "../../src/host/metrics/host-sample.ts";
+import type { KernelCounters } from "../../src/host/metrics/kernel-counters.ts";
 
 const idle = { user: 0, system: 0, idle: 0, iowait: 0, irq: 0, steal: 0 };
 
@@ -25,7 +25,7 @@ function reading(seconds: number, counters: Partial<KernelCounters> = {}): HostR
   };
 }
 
-test("shares are of the time since the reading before, and waiting for storage is not busy", (t) => {
+test("shares cover the time since the previous reading, and I/O wait is not busy", (t) => {
   const processor = { user: 30, system: 10, idle: 40, iowait: 10, irq: 5, steal: 5 };
   const sample = hostSample(reading(12, { processor, cores: [processor, idle] }), reading(2));
   t.is(sample.cpuPercent, 50);
@@ -43,7 +43,7 @@ test("shares are of the time since the reading before, and waiting for storage i
   t.is(sample.uptimeSecs, 12);
 });
 
-test("what the kernel does not tell is absent", (t) => {
+test("figures that the kernel does not report are absent", (t) => {
   const sample = hostSample(reading(1), reading(1));
   t.is(sample.cpu, undefined, "no tick has passed");
   t.is(sample.processes, undefined);
@@ -51,7 +51,7 @@ test("what the kernel does not tell is absent", (t) => {
   t.deepEqual(sample.pressure, {});
 });
 
-test("a counter that went back and a device that came count as still", (t) => {
+test("a counter that went back and a new device count as idle", (t) => {
   const processor = { ...idle, user: 50, iowait: 90, idle: 10 };
   const later = { ...processor, user: 60, iowait: 80, idle: 20 };
   const disk = { name: "a", reads: 1, writes: 1, readBytes: 10, writtenBytes: 10, busyMs: 5 };
@@ -76,7 +76,7 @@ test("rates are per second, and a disk is busy for at most all of the time", (t)
   });
 });
 
-test("processors that came or went have no shares of their own for a sample", (t) => {
+test("CPUs that were added or removed have no shares in a sample", (t) => {
   t.deepEqual(hostSample(reading(2, { cores: [idle] }), reading(1)).cores, []);
 });
 

@@ -1,8 +1,8 @@
-/** Whether a listener is the app's, from what the kernel's tables say. */
+/** Whether a listener belongs to the app, from the kernel's tables. */
 import test from "ava";
-import type { HostThread } from "../../src/host/host-thread.ts";
-import { whyForeign } from "../../src/host/own-listeners.ts";
-import type { HostSocket } from "../../src/host/process-questions.ts";
+import type { HostThread } from "../../src/host/processes/host-thread.ts";
+import { explainPortConflict } from "../../src/host/sockets/own-listeners.ts";
+import type { HostSocket } from "../../src/host/processes/process-questions.ts";
 
 const own = { pid: 10, name: "web", uid: 1, appId: "web" };
 const stranger = { pid: 20, name: "nc", uid: 2 };
@@ -18,37 +18,37 @@ for (const [title, sockets, why] of [
   ["only another address", [socket("10.0.0.1", own)], "no process of it listens on port 80"],
   ["its own", [socket("0.0.0.0", own)], undefined],
   ["its own, over IPv6 for both", [socket("::", own)], undefined],
-  ["a stranger's", [socket("127.0.0.1", stranger)], "port 80 is taken by process 20 (nc)"],
+  ["a stranger's", [socket("127.0.0.1", stranger)], "port 80 is in use by process 20 (nc)"],
   [
     "another app's",
     [socket("127.0.0.1", { ...stranger, appId: "other" })],
-    "port 80 is taken by process 20 (nc)",
+    "port 80 is in use by process 20 (nc)",
   ],
-  ["nobody's that can be seen", [socket("::", undefined)], "port 80 is taken by a process of root"],
+  ["nobody's that can be seen", [socket("::", undefined)], "port 80 is in use by a process of root"],
   [
     "a user's that cannot be seen",
     [socket("::", undefined, { uid: 7 })],
-    "port 80 is taken by a process of uid 7",
+    "port 80 is in use by a process of uid 7",
   ],
   [
-    "a stranger's before its own, at the address that is asked",
+    "a stranger's before its own, at the requested address",
     [socket("0.0.0.0", own), socket("127.0.0.1", stranger)],
-    "port 80 is taken by process 20 (nc)",
+    "port 80 is in use by process 20 (nc)",
   ],
   ["its own before a stranger's", [socket("127.0.0.1", own), socket("0.0.0.0", stranger)], undefined],
   [
     "both, who share it",
     [socket("0.0.0.0", own), socket("0.0.0.0", stranger)],
-    "port 80 is taken by process 20 (nc)",
+    "port 80 is in use by process 20 (nc)",
   ],
 ] as const) {
   test(title, async (t) => {
     const thread = { ask: async () => Promise.resolve(sockets) } as unknown as HostThread;
-    t.is(await whyForeign(thread, "web", 80), why);
+    t.is(await explainPortConflict(thread, "web", 80), why);
   });
 }
 
-test("what cannot be looked at is not held against the app", async (t) => {
+test("unreadable tables do not count against the app", async (t) => {
   const thread = { ask: async () => Promise.reject(new Error("busy")) } as unknown as HostThread;
-  t.is(await whyForeign(thread, "web", 80), undefined);
+  t.is(await explainPortConflict(thread, "web", 80), undefined);
 });

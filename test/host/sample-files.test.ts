@@ -1,9 +1,9 @@
-/** Samples on disk: what is cut off, damaged or too much of them. */
+/** Samples on disk: truncated, damaged and excess files. */
 import { appendFile, mkdtemp, readFile, readdir, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
-import { SampleFiles } from "../../src/host/sample-files.ts";
+import { SampleFiles } from "../../src/lib/samples/sample-files.ts";
 
 interface Sample {
   readonly atMs: number;
@@ -25,7 +25,7 @@ function open(dir: string, bounds: { maxFiles?: number; maxBytes?: number } = {}
 const sampleAt = (atMs: number): Sample => ({ atMs, text: `sample of ${atMs}` });
 const times = (samples: readonly Sample[]): number[] => samples.map(({ atMs }) => atMs);
 
-test("what was appended is read in order, from a time on, and by another process too", async (t) => {
+test("appended samples are read in order, from a time on, and also by another process", async (t) => {
   const dir = await scratch(t);
   const files = open(dir);
   t.deepEqual(await files.newest(10, 0), [], "nothing yet");
@@ -34,11 +34,11 @@ test("what was appended is read in order, from a time on, and by another process
   await files.append([sampleAt(1_100)]);
   t.deepEqual(await open(dir).newest(Infinity, 0), [100, 900, 950, 1_100].map(sampleAt));
   t.deepEqual(times(await files.newest(Infinity, 900)), [900, 950, 1_100]);
-  t.deepEqual(times(await files.newest(1, 0)), [1_100], "no more files than it takes");
+  t.deepEqual(times(await files.newest(1, 0)), [1_100], "no more files than needed");
   t.is((await stat(join(dir, "day-0"))).mode & 0o777, 0o600);
 });
 
-test("old files go, by age and by bytes, and the one that is written stays", async (t) => {
+test("old files are removed by age and by size, and the current one stays", async (t) => {
   const dir = await scratch(t);
   const files = open(dir);
   for (let span = 0; span < 6; span++) await files.append([sampleAt(span * spanMs)]);
@@ -57,7 +57,7 @@ test("a clock that was set back loses nothing that is written afterwards", async
   t.deepEqual(times(await files.newest(Infinity, 0)), [5_000, 1_000_000]);
 });
 
-test("cut off at every byte, all whole frames before it are read, and what comes after is too", async (t) => {
+test("a file truncated at any byte keeps all complete frames before it, and later ones", async (t) => {
   const dir = await scratch(t);
   const file = join(dir, "day-0");
   await open(dir).append([sampleAt(1)]);
@@ -72,7 +72,7 @@ test("cut off at every byte, all whole frames before it are read, and what comes
   }
 });
 
-test("every damaged byte costs what it stands in and what follows in its file, never more", async (t) => {
+test("a damaged byte costs at most its frame and the following ones of its file", async (t) => {
   const dir = await scratch(t);
   const file = join(dir, "day-0");
   await open(dir).append([sampleAt(1)]);
@@ -94,7 +94,7 @@ test("every damaged byte costs what it stands in and what follows in its file, n
   }
 });
 
-test("what cannot be written is said, and hides nothing", async (t) => {
+test("a failed write is reported, and hides nothing", async (t) => {
   const dir = await scratch(t);
   const files = open(dir);
   await files.append([sampleAt(1)]);

@@ -1,13 +1,14 @@
-/** Who holds a socket, while sockets go from hand to hand. */
+/** The holder of a socket, while sockets are passed between processes. */
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { openSync, closeSync, readdirSync } from "node:fs";
 import { createServer, type Server } from "node:net";
 import { fileURLToPath } from "node:url";
 import test from "ava";
-import { createSocketAt, plainSocketAt, type SocketAt } from "../../src/host/descriptor-links.ts";
-import { SocketHolders } from "../../src/host/socket-holders.ts";
-import { createSocketReader } from "../../src/host/socket-reader.ts";
+import { createSocketAt, plainSocketAt, type SocketAt } from "../../src/host/sockets/descriptor-links.ts";
+import { SocketHolders } from "../../src/host/sockets/socket-holders.ts";
+import { createSocketReader } from "../../src/host/sockets/socket-reader.ts";
+import { nextEvent } from "../support/eventually.ts";
 
 const taker = fileURLToPath(new URL("./support/socket-taker.mjs", import.meta.url));
 const read = createSocketReader();
@@ -31,7 +32,7 @@ for (const [title, socketAt] of [
   ["by a native call", createSocketAt()],
   ["by node's own", plainSocketAt],
 ] as const) {
-  test.serial(`a descriptor of a socket is told from all others, ${title}`, async (t) => {
+  test.serial(`a socket's descriptor is distinguished from all others, ${title}`, async (t) => {
     await using listener = await listen();
     const { inode } = listener;
     const dir = openSync("/proc/self/fd", "r");
@@ -44,7 +45,7 @@ for (const [title, socketAt] of [
     closeSync(dir);
   });
 
-  test.serial(`a socket that another process took over is that one's, ${title}`, async (t) => {
+  test.serial(`a socket that another process took over belongs to that process, ${title}`, async (t) => {
     const holders = new SocketHolders(socketAt);
     await using listener = await listen();
     const { inode } = listener;
@@ -52,17 +53,17 @@ for (const [title, socketAt] of [
     const child = fork(taker, { execArgv: [] });
     try {
       child.send("take", listener.server);
-      await once(child, "message");
+      await nextEvent(child, "message");
       await listener.close();
       t.is(holders.of([inode]).get(inode), child.pid);
     } finally {
       child.kill("SIGKILL");
-      await once(child, "exit");
+      await nextEvent(child, "exit");
     }
     t.false(holders.of([inode]).has(inode));
   });
 
-  test.serial(`the descriptor of a socket that is closed is not the next one's, ${title}`, async (t) => {
+  test.serial(`the descriptor of a closed socket is not the next one's, ${title}`, async (t) => {
     const holders = new SocketHolders(socketAt);
     const first = await listen();
     t.is(holders.of([first.inode]).get(first.inode), process.pid);
@@ -73,7 +74,7 @@ for (const [title, socketAt] of [
   });
 }
 
-test.serial("what was seen is looked at alone, and all processes only for what is new", async (t) => {
+test.serial("known sockets are checked individually, and all processes only for new ones", async (t) => {
   let looks = 0;
   let nowMs = 0;
   const native = createSocketAt();
@@ -92,7 +93,7 @@ test.serial("what was seen is looked at alone, and all processes only for what i
   };
   t.true(looksFor(inode, nobodys) > 3);
   t.is(looksFor(inode, nobodys), 1);
-  // A socket that had nobody may have been on its way to somebody.
+  // A socket without a holder may have been in transit between processes.
   nowMs = 11_000;
   t.true(looksFor(inode, nobodys) > 3);
   t.is(looksFor(inode, nobodys), 1);

@@ -1,11 +1,11 @@
-/** Sockets that wait, from the kernel itself and from its tables: of real ones, of each kind. */
+/** Listening sockets from the kernel's netlink interface and from its tables: real ones of each kind. */
 import { createSocket, type Socket } from "node:dgram";
 import { once } from "node:events";
 import { createConnection, createServer } from "node:net";
 import test from "ava";
-import { createSocketReader } from "../../src/host/socket-reader.ts";
-import { createSocketDiagnosis } from "../../src/host/socket-diagnosis.ts";
-import type { WaitingSocket } from "../../src/host/waiting-socket.ts";
+import { createSocketReader } from "../../src/host/sockets/socket-reader.ts";
+import { createSocketDiagnosis } from "../../src/host/sockets/socket-diagnosis.ts";
+import type { WaitingSocket } from "../../src/host/sockets/waiting-socket.ts";
 
 const uid = process.getuid?.() ?? 0;
 
@@ -56,7 +56,7 @@ for (const [title, createDiagnosis] of [
     },
   ],
 ] satisfies [string, typeof createSocketDiagnosis][]) {
-  test(`what waits is listed, and nothing else, ${title}`, async (t) => {
+  test(`only listening sockets are listed, ${title}`, async (t) => {
     const read = createSocketReader(createDiagnosis);
     await using four = await listen("127.0.0.1");
     await using any = await listen("0.0.0.0");
@@ -87,14 +87,14 @@ for (const [title, createDiagnosis] of [
       ].toSorted(),
     );
 
-    /** A port of one protocol may be another's of the other. */
+    /** A port may be used by different processes in different protocols. */
     function isUdp(port: number): boolean {
       return [datagrams, datagrams6, connected].some((each) => each.port === port);
     }
   });
 }
 
-test("thousands come in several parts, and none is lost", async (t) => {
+test("thousands arrive in several parts, and none is lost", async (t) => {
   const diagnose = createSocketDiagnosis();
   await using all = new AsyncDisposableStack();
   const ports = new Set<number>();

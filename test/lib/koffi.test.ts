@@ -1,11 +1,11 @@
 import { createRequire } from "node:module";
 import test from "ava";
 import packageJson from "../../package.json" with { type: "json" };
-import { loadKoffi } from "../../src/lib/koffi.mjs";
+import { loadKoffi } from "../../src/sys/koffi.mjs";
 
 const { cache } = createRequire(import.meta.url);
 
-test("the native code is loaded without the package, which reads through Node's file for it", (t) => {
+test("the native code is loaded without the package, which would read Node's binary", (t) => {
   const koffi = loadKoffi();
   t.is(koffi.version, packageJson.dependencies.koffi);
   t.is(koffi.load(null).func("int getpid()")(), process.pid);

@@ -1,6 +1,6 @@
 import { setImmediate as nextTurn } from "node:timers/promises";
 import test from "ava";
-import { FairTurns } from "../../src/lib/fair-turns.ts";
+import { FairQueue } from "../../src/lib/fair-queue.ts";
 import { boundedLines } from "../../src/lib/lines.ts";
 
 async function* from(pieces: Iterable<string>): AsyncGenerator<string> {
@@ -27,14 +27,14 @@ for (const [name, pieces, lines] of [
   ["in pieces", ["a\n", "b".repeat(6), "b".repeat(5), "b".repeat(50), "b\nc\n"], ["a", "c"]],
   ["at the end", ["a\n", "b".repeat(60)], ["a"]],
 ] as const) {
-  test(`lines: one that is too long is left out, ${name}`, async (t) => {
+  test(`lines: a line that is too long is skipped, ${name}`, async (t) => {
     const options = { ...at, leavesOutLong: true };
     t.deepEqual(await Array.fromAsync(boundedLines(from(pieces), options)), [...lines]);
   });
 }
 
-test("whoever sends lines without end leaves a turn to everybody else", async (t) => {
-  const turns = new FairTurns();
+test("endless lines let other work run in between", async (t) => {
+  const turns = new FairQueue();
   function* endless(): Generator<string> {
     for (;;) yield "x\n".repeat(1_000);
   }
@@ -43,7 +43,7 @@ test("whoever sends lines without end leaves a turn to everybody else", async (t
     const lines = boundedLines(from(endless()), { maxLength: 10, turn: () => turns.wait("uid 1000") });
     for await (const _line of lines) if (leave.signal.aborted) return;
   })();
-  // Microtasks without end would keep this from ever happening.
+  // Endless microtasks would prevent this.
   await nextTurn();
   await turns.wait("root");
   leave.abort();

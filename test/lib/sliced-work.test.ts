@@ -23,7 +23,7 @@ function prepare(budgetMs: number) {
 
 const turn = () => new Promise((resolve) => setImmediate(resolve));
 
-test("what fits into a slice is done at once, the rest when the event loop comes round", async (t) => {
+test("the first slice of work runs at once, the rest in later turns of the event loop", async (t) => {
   const { done, sliced, work } = prepare(3);
   sliced.add(work("a", 2));
   t.deepEqual(done, ["a1", "a2"]);
@@ -38,7 +38,7 @@ test("what fits into a slice is done at once, the rest when the event loop comes
   t.false(sliced.isBusy);
 });
 
-test("work that throws is dropped, and the next goes on", (t) => {
+test("work that throws is dropped, and the next work runs", (t) => {
   const { done, errors, sliced, work } = prepare(10);
   sliced.add(
     (function* () {
@@ -63,7 +63,7 @@ test("work that adds work does not run it within itself", (t) => {
   t.deepEqual(done, ["outer", "inner1"]);
 });
 
-test("after a dispose nothing is done any more", async (t) => {
+test("no work runs after a dispose", async (t) => {
   const { done, sliced, work } = prepare(1);
   sliced.add(work("a", 3));
   sliced[Symbol.dispose]();

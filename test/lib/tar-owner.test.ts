@@ -41,7 +41,7 @@ for (const owner of [
   });
 }
 
-test("nothing is left to do where the directory is the owner's, and half an archive is an error", async (t) => {
+test("a directory that already belongs to the owner needs no change, and a truncated archive is an error", async (t) => {
   const archive = await archiveOf(t);
   t.deepEqual(await Array.fromAsync(tarOwnedBy(inParts(archive, 512), { uid: 7, gid: 8 })), []);
   const half = inParts(archive.subarray(0, 2_048), 512);

@@ -1,4 +1,4 @@
-/** `openapi.json` is an OpenAPI 3.1 document that others' tools digest, and says all that a client has to know. */
+/** `openapi.json` is valid OpenAPI 3.1, works with code generators, and documents everything. */
 import { readFile } from "node:fs/promises";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import test from "ava";
@@ -9,15 +9,15 @@ const text = await readFile(new URL("../../openapi/openapi.json", import.meta.ur
 const document = JSON.parse(text) as Document;
 const operations = Object.values(document.paths).flatMap((byMethod) => Object.values(byMethod));
 
-test("validates as OpenAPI 3.1", async (t) => {
+test("the document is valid OpenAPI 3.1", async (t) => {
   const validator = new Validator();
   const { valid, errors } = await validator.validate(JSON.parse(text) as Record<string, unknown>);
   t.deepEqual([validator.version, valid, errors], ["3.1", true, undefined]);
   const broken = { ...(JSON.parse(text) as Record<string, unknown>), info: {} };
-  t.false((await new Validator().validate(broken)).valid, "the validator looks");
+  t.false((await new Validator().validate(broken)).valid, "a broken document is not valid");
 });
 
-test("no name means both a schema and a response, which Go's generator refuses", (t) => {
+test("schemas and responses have different names, as the Go generator requires", (t) => {
   const { schemas, responses } = document.components;
   t.deepEqual(
     Object.keys(responses).filter((name) => name in schemas),
@@ -25,9 +25,9 @@ test("no name means both a schema and a response, which Go's generator refuses",
   );
 });
 
-test("only media types that generators know", (t) => {
+test("the document uses only media types that code generators support", (t) => {
   const types = new Set([...text.matchAll(/"([\w*]+\/[\w.*+-]+)": \{\s*"schema"/g)].map((match) => match[1]));
-  // NDJSON is for what comes line by line: generators hand it over as it is.
+  // NDJSON is for streams of lines; generators return it as raw text.
   t.deepEqual([...types].sort(), [
     "application/json",
     "application/octet-stream",
@@ -36,9 +36,11 @@ test("only media types that generators know", (t) => {
   ]);
 });
 
-test("every operation, parameter and property says what it is", (t) => {
+test("every operation, parameter and property is described", (t) => {
   for (const operation of operations) {
-    t.true(operation.summary.length > 3, operation.operationId);
+    const words = operation.summary.split(" ").length;
+    t.true(words >= 2 && words <= 7, `${operation.operationId}: ${operation.summary}`);
+    t.regex(operation.summary, /^[A-Z][^.:;]+$/, operation.operationId);
     for (const { name, description } of operation.parameters ?? [])
       t.truthy(description, `${operation.operationId}: ${name}`);
   }
@@ -49,17 +51,17 @@ test("every operation, parameter and property says what it is", (t) => {
   }
 });
 
-test("every reason of an error is named by the status that it comes with", (t) => {
+test("every error reason is documented", (t) => {
   const descriptions = Object.values(document.components.responses).map((response) => response.description);
-  const told = [...descriptions, document.info.description].join("\n");
-  // Nobody is left to be told of `canceled`.
+  const text = [...descriptions, document.info.description].join("\n");
+  // A client that canceled its call does not receive `canceled`.
   const missing = ErrorDetailReasons.filter(
-    (reason) => reason !== "canceled" && !told.includes(`\`${reason}\``),
+    (reason) => reason !== "canceled" && !text.includes(`\`${reason}\``),
   );
   t.deepEqual(missing, []);
 });
 
-test("every answer of an error has its body and the request's id", (t) => {
+test("every error response has a body and a request ID", (t) => {
   for (const [name, response] of Object.entries<Response>(document.components.responses)) {
     if (name === "HeadTooLarge") continue;
     t.true("X-Request-Id" in (response.headers ?? {}), name);
@@ -67,7 +69,7 @@ test("every answer of an error has its body and the request's id", (t) => {
   }
 });
 
-test("an operation has no status that it cannot answer with", (t) => {
+test("an operation lists only statuses that it can return", (t) => {
   for (const [path, byMethod] of Object.entries(document.paths)) {
     for (const [method, { operationId, parameters, requestBody, responses }] of Object.entries(byMethod)) {
       const isUpload = requestBody?.content["application/octet-stream"] !== undefined;

@@ -1,7 +1,7 @@
 /**
- * `npm run check:api [-- Schemathesis's own options]`: Schemathesis makes requests of `openapi.json`, valid and broken ones,
- * sends them to a live daemon, and holds the answers against the same document: no status and no media type that is not
- * declared, no body that breaks its schema, no 5xx but 501 and 503, no rule that is not enforced.
+ * `npm run check:api [-- OPTIONS OF SCHEMATHESIS]`: Schemathesis generates valid and broken requests from `openapi.json`, sends them
+ * to a real daemon, and compares the responses with the document. A response fails if its status or media type is not
+ * declared, its body does not match the schema, a broken request succeeds, or the status is 5xx other than 501 and 503.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -13,19 +13,19 @@ import { startDaemon } from "../support/daemon.ts";
 import { freePort, writeRepository } from "../support/packages.ts";
 import { pythonTools } from "../support/python-tools.ts";
 
-/** Would end the run, something else on this machine, or the app that the others ask about. */
-const leftOut = ["rebootSystem", "rotatePrimaryToken", "signalProcess", "removeApp"];
-/** The same requests every time. */
+/** Operations that would end the run, another process on this host, or the app that other operations need. */
+const excluded = ["rebootSystem", "rotatePrimaryToken", "signalProcess", "removeApp"];
+/** Makes the requests the same in every run. */
 const seed = "20250101";
 
 const here = import.meta.dirname;
-const [lack] = await missing({ python: "check:api is skipped." });
-if (lack === undefined) process.exitCode = await check();
-else console.log(lack);
+const [missingTool] = await missing({ python: "check:api is skipped." });
+if (missingTool === undefined) process.exitCode = await check();
+else console.log(missingTool);
 
 async function check(): Promise<number> {
   const bin = await pythonTools(join(here, "requirements.txt"));
-  // Wrong tokens by the hundred are asked for here.
+  // The requests include hundreds of wrong tokens.
   await using daemon = await startDaemon({
     config: "[api.limits]\ntoken_failure_budget = 1000000\ntoken_failure_refill_per_sec = 1000000\n",
   });
@@ -45,7 +45,7 @@ async function check(): Promise<number> {
       `http://127.0.0.1:${daemon.port}`,
       "--header",
       `Authorization: Bearer ${daemon.token}`,
-      ...leftOut.flatMap((operation) => ["--exclude-operation-id", operation]),
+      ...excluded.flatMap((operation) => ["--exclude-operation-id", operation]),
       "--phases",
       "examples,coverage,fuzzing",
       "--max-examples",
@@ -68,7 +68,7 @@ async function check(): Promise<number> {
   const broken = daemon
     .log()
     .split("\n")
-    .filter((line) => line.includes("failed unexpectedly"));
+    .filter((line) => line.includes("unexpected error in"));
   for (const line of broken) console.log(line);
   return code === 0 && broken.length === 0 ? 0 : 1;
 }

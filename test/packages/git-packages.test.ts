@@ -29,7 +29,7 @@ async function fails(
   return error;
 }
 
-/** `hello` with tags 1.0.0, v1.2.0, v1.10.0 and a pre-release, and a commit beyond them; made once, copied often. */
+/** `hello` with tags 1.0.0, v1.2.0, v1.10.0 and a pre-release, and a commit after them; created once, copied often. */
 const template = { path: "" };
 
 test.before(async () => {
@@ -50,7 +50,7 @@ async function hello(path: string): Promise<TestRepository> {
   return TestRepository.at(path);
 }
 
-test("over http: the newest tag, without pre-releases, is found, fetched and laid out", async (t) => {
+test("over http: the newest tag without pre-releases is found, fetched and checked out", async (t) => {
   await using world = await World.create();
   const repository = await hello(world.path("git", "hello"));
   await using server = await GitServer.start(world.path("git"));
@@ -79,7 +79,7 @@ test("over http: the newest tag, without pre-releases, is found, fetched and lai
   const fetches = (): number => server.requests.filter((url) => url.endsWith("/git-upload-pack")).length;
   const listings = fetches();
   await resolver.resolve({ spec: `${server.url}/hello/.git` }, selfUid);
-  t.is(fetches() - listings, 1, "refs are listed again, but what is in the cache is not fetched again");
+  t.is(fetches() - listings, 1, "refs are listed again, but cached commits are not fetched again");
 });
 
 const wishes: [name: string, wish: { branch?: string; tag?: string }, content: string, version: RegExp][] = [
@@ -102,7 +102,7 @@ for (const [name, wish, content, version] of wishes) {
   });
 }
 
-test("over http: what is not there is named", async (t) => {
+test("over http: a missing version is named", async (t) => {
   await using world = await World.create();
   await hello(world.path("git", "hello"));
   await using server = await GitServer.start(world.path("git"));
@@ -121,7 +121,7 @@ test("over http: what is not there is named", async (t) => {
   await fails(t, nobodyThere, "unavailable", /git failed with http:\/\/127\.0\.0\.1:1\/a\.git/);
 });
 
-test("a repository that is no package is refused", async (t) => {
+test("a repository that is not a package is rejected", async (t) => {
   await using world = await World.create();
   const repository = await TestRepository.create(world.path("plain"));
   await repository.commit({ "README.md": "hi" });
@@ -131,22 +131,27 @@ test("a repository that is no package is refused", async (t) => {
   await symlink("/etc/passwd", world.path("plain", "svc.yaml"));
   await repository.commit({});
   const linked = world.resolver().resolve({ spec: repository.fileUrl }, selfUid);
-  await fails(t, linked, "invalid_argument", /svc\.yaml in .* is no regular file/);
+  await fails(t, linked, "invalid_argument", /svc\.yaml in .* is not a regular file/);
 });
 
-test("a server that stalls is given up, and one can stop waiting", async (t) => {
+test("a server that stalls times out, and the caller can cancel", async (t) => {
   await using world = await World.create();
   await using server = await GitServer.start(world.path());
   server.override = () => true;
   const slow = world.resolver({ git: { limits: { listTimeoutMs: 300 } } });
-  await fails(t, slow.resolve({ spec: `${server.url}/a` }, selfUid), "deadline_exceeded", /took longer than/);
+  await fails(
+    t,
+    slow.resolve({ spec: `${server.url}/a` }, selfUid),
+    "deadline_exceeded",
+    /did not finish within/,
+  );
   const stop = new AbortController();
   const waiting = world.resolver().resolve({ spec: `${server.url}/a` }, selfUid, { signal: stop.signal });
   setTimeout(() => stop.abort(), 100);
   await fails(t, waiting, "canceled", /canceled/);
 });
 
-test("a fetch that was cut leaves nothing that a later one trips over", async (t) => {
+test("an interrupted fetch leaves nothing that breaks a later one", async (t) => {
   await using world = await World.create();
   await hello(world.path("git", "hello"));
   await using server = await GitServer.start(world.path("git"));
@@ -166,7 +171,7 @@ test("a fetch that was cut leaves nothing that a later one trips over", async (t
   t.true((await readdir(world.path("cache", "git", key))).every((name) => name.endsWith(".git")));
 });
 
-test("a damaged cache is made anew", async (t) => {
+test("a damaged cache is rebuilt", async (t) => {
   await using world = await World.create();
   const repository = await hello(world.path("hello"));
   const spec = repository.fileUrl;
@@ -181,7 +186,7 @@ test("a damaged cache is made anew", async (t) => {
   t.is((await world.resolver().resolve({ spec }, selfUid)).version, "v1.10.0");
 });
 
-test("many at once, by two daemons that share a cache, all succeed", async (t) => {
+test("many concurrent fetches by two daemons that share a cache succeed", async (t) => {
   await using world = await World.create();
   await hello(world.path("git", "hello"));
   await using server = await GitServer.start(world.path("git"));
@@ -194,14 +199,14 @@ test("many at once, by two daemons that share a cache, all succeed", async (t) =
   t.true(all.every((resolved) => resolved.version === "v1.10.0"));
 });
 
-test("a repository larger than allowed is not fetched whole", async (t) => {
+test("a repository above the size limit is not fetched completely", async (t) => {
   await using world = await World.create();
   const repository = await TestRepository.create(world.path("git", "big"));
   const noise = Array.from({ length: 60_000 }, () => Math.random().toString(36)).join("");
   await repository.commit({ "svc.yaml": minimalManifest("big", "1"), noise });
   await using server = await GitServer.start(world.path("git"));
   const resolver = world.resolver({ git: { limits: { maxFetchBytes: 100_000 } } });
-  const message = /is larger than the 100000 bytes allowed/;
+  const message = /is too large \(limit 100000 bytes\)/;
   await fails(
     t,
     resolver.resolve({ spec: `${server.url}/big/.git` }, selfUid),
@@ -211,7 +216,7 @@ test("a repository larger than allowed is not fetched whole", async (t) => {
   await fails(t, resolver.resolve({ spec: repository.fileUrl }, selfUid), "failed_precondition", message);
 });
 
-test("licenses are shown with their whole digest", async (t) => {
+test("licenses are shown with the digest of the complete text", async (t) => {
   await using world = await World.create();
   const repository = await TestRepository.create(world.path("hello"));
   const long = "a".repeat(64 * 1024 - 1) + "é" + "b".repeat(100);
@@ -227,12 +232,12 @@ test("licenses are shown with their whole digest", async (t) => {
     licenses.map(({ name }) => name),
     ["COPYING.md", "LICENSE", "eula.txt"],
   );
-  t.is(licenses[0]?.text, "a".repeat(64 * 1024 - 1), "a cut character is left out");
+  t.is(licenses[0]?.text, "a".repeat(64 * 1024 - 1), "a split character is omitted");
   const { stdout } = await promisify(execFile)("sha256sum", [world.path("hello", "COPYING.md")]);
   t.is(licenses[0]?.sha256, stdout.slice(0, 64));
 });
 
-test("upgrades: newest tag, tracked branch, a wished tag, never backwards by itself", async (t) => {
+test("upgrades: the newest tag, a tracked branch, a requested tag, never backwards by default", async (t) => {
   await using world = await World.create();
   const repository = await hello(world.path("hello"));
   const resolver = world.resolver();
@@ -251,7 +256,12 @@ test("upgrades: newest tag, tracked branch, a wished tag, never backwards by its
   const commit = await repository.commit({ "server.js": "newer" });
   const next = await resolver.resolveUpgrade(installedOf(tracked), "", caller);
   t.like(next.origin, { branch: "main", tag: "", commit });
-  await fails(t, resolver.resolveUpgrade(installedOf(old), "--x", caller), "invalid_argument", /no tag name/);
+  await fails(
+    t,
+    resolver.resolveUpgrade(installedOf(old), "--x", caller),
+    "invalid_argument",
+    /is not a valid tag name/,
+  );
   await fails(t, resolver.resolveUpgrade(installedOf(old), "9.9.9", caller), "not_found", /no tag "9\.9\.9"/);
 });
 
@@ -271,7 +281,7 @@ test("export attributes of a repository do not change what is exported", async (
   t.is(await readFile(join(root, "repo", "stamp.txt"), "utf8"), "$Format:%H$");
 });
 
-rootTest("T50 (needs root): nothing that a user's checkout configures runs as root, or at all", async (t) => {
+rootTest("(needs root) nothing that a user's checkout configures runs as root, or at all", async (t) => {
   await using world = await World.create();
   const canary = world.path("canary");
   await mkdir(canary);
@@ -314,26 +324,26 @@ rootTest("T50 (needs root): nothing that a user's checkout configures runs as ro
   await resolved.exportTo(games, root, "repo");
   t.is((await stat(join(root, "repo", "server.js"))).uid, games);
 
-  // Root asks for the same repository: git itself refuses, because it belongs to somebody else.
+  // Root uses the same repository: git itself rejects it, because it belongs to another user.
   const asRoot = world.resolver().resolve({ spec: repository.fileUrl }, 0);
   await fails(
     t,
     asRoot,
     "permission_denied",
-    /belongs to another user.* as a directory, without file:\/\/, whoever/,
+    /belongs to another user.* to install it as a directory, leave out file:\/\//,
   );
 
-  // The same configuration in a directory package: it is copied without its history.
+  // The same configuration in a directory package, which is copied without its history.
   const directory = await resolver.resolve({ spec: repository.path }, games);
   const second = await world.ownedDir("app2", games);
   await directory.exportTo(games, second, "repo");
   t.false((await readdir(join(second, "repo"))).includes(".git"));
 
   const ran = await readFile(join(canary, "ran"), "utf8").catch(() => "");
-  t.is(ran, "", "nothing ran, as nobody");
+  t.is(ran, "", "nothing ran as any user");
 });
 
-rootTest("T52 (needs root): what a user cannot read, they cannot install", async (t) => {
+rootTest("(needs root) users cannot install what they cannot read", async (t) => {
   await using world = await World.create();
   const repository = await hello(world.path("secret", "hello"));
   await chmod(world.path("secret"), 0o700);
@@ -344,7 +354,7 @@ rootTest("T52 (needs root): what a user cannot read, they cannot install", async
   const byPath = resolver.resolve({ spec: repository.path }, games);
   await fails(t, byPath, "permission_denied", /./);
 
-  // A manifest that points to what only root may read is refused, and its content is not told.
+  // A manifest that links to a file only root may read is rejected, and its content is not revealed.
   const planted = world.path("planted");
   await mkdir(planted);
   await symlink("/etc/shadow", join(planted, "svc.yaml"));
@@ -355,7 +365,7 @@ rootTest("T52 (needs root): what a user cannot read, they cannot install", async
 });
 
 rootTest(
-  "(needs root) a user's directory is laid out for another owner, read by one and written by the other",
+  "(needs root) a user's directory is copied for another owner, read by one and written by the other",
   async (t) => {
     await using world = await World.create();
     const source = world.path("package");
@@ -373,6 +383,6 @@ rootTest(
 
     await writeFile(join(source, "svc.yaml"), minimalManifest("mine", "0.2.0"));
     const upgraded = await world.resolver().resolveUpgrade(installedOf(resolved), "", games);
-    t.is(upgraded.version, "0.2.0", "a directory is taken afresh");
+    t.is(upgraded.version, "0.2.0", "a directory is read again");
   },
 );

@@ -1,4 +1,7 @@
-/** The schemas of what packages and sources say are the one truth: they are schemas, and types are made of them. */
+/**
+ * The schemas of packages and sources are the only definition: they are valid schemas, and types are generated from
+ * them.
+ */
 import { readFile } from "node:fs/promises";
 import { Ajv } from "ajv";
 import test from "ava";
@@ -7,14 +10,14 @@ import { manifestTypes, type ManifestSchema } from "../../src/codegen/manifest-t
 const root = new URL("../../", import.meta.url);
 
 const readSchema = async (name: string): Promise<unknown> =>
-  JSON.parse(await readFile(new URL(`src/packages/${name}.schema.json`, root), "utf8"));
+  JSON.parse(await readFile(new URL(`src/packages/manifest/${name}.schema.json`, root), "utf8"));
 
-test("the types of a manifest are those of its schema", async (t) => {
+test("the types of a manifest match its schema", async (t) => {
   const types = manifestTypes((await readSchema("manifest")) as ManifestSchema);
   t.is(types, await readFile(new URL("gen/manifest-document.ts", root), "utf8"), "`npm run gen` writes it");
 });
 
-test("what may be absent, words, lists, maps, and objects in their place or by name are told apart", (t) => {
+test("optional values, enums, lists, maps, and inline or named objects are distinguished", (t) => {
   const types = manifestTypes({
     required: ["name"],
     properties: {
@@ -53,7 +56,7 @@ test("what may be absent, words, lists, maps, and objects in their place or by n
   t.is(console.trim(), "ConsoleDocument extends Extensible {\n  exec?: number;\n}");
 });
 
-// The daemon takes them for what they are: to look at that with each start would take as long as to compile them.
+// The daemon uses them without validation, which would take as long at each start as compiling them.
 for (const name of ["manifest", "index"]) {
   test(`${name}.schema.json is a JSON Schema`, async (t) => {
     const ajv = new Ajv({ strict: false });

@@ -1,18 +1,18 @@
 import test from "ava";
 import { SvcError, type FieldViolation } from "../../src/errors.ts";
 import type { JsonObject } from "../../src/lib/json.ts";
-import { portViolations } from "../../src/packages/chosen-ports.ts";
-import type { Manifest } from "../../src/packages/manifest.ts";
-import { expandPlaceholders, placeholdersIn } from "../../src/packages/placeholders.ts";
-import { settingsSchema } from "../../src/packages/settings-schema.ts";
-import { createSettingsValidator } from "../../src/packages/settings-validator.ts";
+import { portViolations } from "../../src/packages/settings/chosen-ports.ts";
+import type { Manifest } from "../../src/packages/manifest/manifest.ts";
+import { expandPlaceholders, placeholdersIn } from "../../src/packages/manifest/placeholders.ts";
+import { settingsSchema } from "../../src/packages/settings/settings-schema.ts";
+import { createSettingsValidator } from "../../src/packages/settings/settings-validator.ts";
 import {
   keepMaskedSecrets,
   maskSecrets,
   mergeDefaults,
   resolvePorts,
   resolveSettings,
-} from "../../src/packages/settings.ts";
+} from "../../src/packages/settings/settings.ts";
 import { programs } from "../support/programs.ts";
 import { parseManifest } from "./support/manifests.ts";
 
@@ -54,7 +54,7 @@ async function violationsOf(
   }
 }
 
-test("defaults are merged beneath the chosen values", (t) => {
+test("defaults are merged with the chosen values, which have precedence", (t) => {
   t.deepEqual(mergeDefaults(example, { name: "a", theme: "light" }), {
     port: 8080,
     verbose: false,
@@ -91,13 +91,13 @@ test("values reach environment, arguments, files and placeholders", (t) => {
   t.is(resolved.texts["allow"], `["x","y"]`);
 });
 
-test("a switch that is off and a value that is not set reach nothing", (t) => {
+test("a switch that is off and an unset value are omitted", (t) => {
   const { env, args } = resolveSettings(example, { name: "a" });
   t.deepEqual(args, ["--name", "a"]);
   t.deepEqual(env, { PORT: "8080", NAME: "a" });
 });
 
-test("a chosen port is held against one rule: one violation for each setting, spelled as any other's", async (t) => {
+test("a chosen port is validated by one rule: one violation per setting, with the same message as for others", async (t) => {
   const manifest = await manifestOf(`
 ports:
   - {name: http, setting: web-port}
@@ -108,7 +108,7 @@ settings:
     web-port: {type: integer, minimum: 1}
     peers: {type: integer}
 `);
-  const description = (port: number): string => `${port} is no port number (1 to 65535)`;
+  const description = (port: number): string => `${port} is not a port number (1 to 65535)`;
   t.deepEqual(await violationsOf(manifest, { "web-port": 70_000, peers: -1 }), [
     { field: "values.web-port", description: description(70_000) },
     { field: "values.peers", description: description(-1) },
@@ -145,18 +145,18 @@ const invalid: [name: string, values: JsonObject, fields: string[]][] = [
 ];
 
 for (const [name, values, fields] of invalid) {
-  test(`refused: ${name}`, async (t) => {
+  test(`rejected: ${name}`, async (t) => {
     const violations = await violationsOf(example, values);
     t.deepEqual(violations.map(({ field }) => field).sort(), [...fields].sort());
     t.true(violations.every(({ description }) => description !== ""));
   });
 }
 
-test("valid values pass", async (t) => {
+test("valid values are accepted", async (t) => {
   t.deepEqual(await violationsOf(example, { name: "a", port: 1, allow: ["a"], limits: { cpu: 2 } }), []);
 });
 
-test("a package without settings has no values, which takes no thread", async (t) => {
+test("a package without settings has no values, and is not validated in a thread", async (t) => {
   using threadless = createSettingsValidator({ threadUrl: new URL("file:///nonexistent/thread.js") });
   const bare = await manifestOf("");
   t.is(settingsSchema(bare), null);
@@ -167,7 +167,7 @@ test("a package without settings has no values, which takes no thread", async (t
   ]);
 });
 
-test("values that are too long are refused", async (t) => {
+test("values that are too long are rejected", async (t) => {
   const [violation] = await violationsOf(example, { name: "a".repeat(300_000) });
   t.regex(violation?.description ?? "", /longer than 262144 bytes/);
 });
@@ -197,7 +197,7 @@ test("secrets are masked, and a mask written back keeps them", (t) => {
   });
 });
 
-test("a pattern that would backtrack for ever is matched as any other", async (t) => {
+test("a pattern with exponential backtracking is matched in linear time", async (t) => {
   const hostile = await manifestOf(
     `settings: {properties: {a: {type: string, pattern: "^(a+)+$", default: "aa", env: A}}}\n`,
   );
@@ -207,7 +207,7 @@ test("a pattern that would backtrack for ever is matched as any other", async (t
 });
 
 for (const pattern of ["(?=a)a", "(a)\\\\1", "((a{1000}){1000}){1000}"]) {
-  test(`a pattern that cannot be matched in linear time is refused with its package: ${pattern}`, async (t) => {
+  test(`a pattern that cannot be matched in linear time is rejected with its package: ${pattern}`, async (t) => {
     const text = `settings: {properties: {a: {type: string, pattern: "${pattern}", env: A}}}\n`;
     const error = await t.throwsAsync(manifestOf(text), { instanceOf: SvcError });
     t.is(error.reason, "package_invalid");
@@ -215,7 +215,7 @@ for (const pattern of ["(?=a)a", "(a)\\\\1", "((a{1000}){1000}){1000}"]) {
   });
 }
 
-/** As and bs in no order, the same ones each time: no automaton remembers the last 900 of them. */
+/** A random but fixed order of a and b: no automaton remembers the last 900 of them. */
 function coinTosses(count: number): string {
   let state = 1;
   return Array.from({ length: count }, () => {
@@ -224,7 +224,7 @@ function coinTosses(count: number): string {
   }).join("");
 }
 
-test("a check that takes too long is ended, nobody waits for it, and the next one is done", async (t) => {
+test("a check that takes too long is aborted without blocking others, and the next one runs", async (t) => {
   using impatient = createSettingsValidator({ threadUrl: programs.settingsThread, timeoutMs: 300 });
   const slow = await manifestOf(
     `settings: {properties: {a: {type: string, pattern: "^[ab]*a[ab]{900}$", env: A}}}\n`,
@@ -237,11 +237,11 @@ test("a check that takes too long is ended, nobody waits for it, and the next on
   clearInterval(timer);
   t.is(error.reason, "package_invalid");
   t.regex(error.message, /too slow/);
-  t.true(ticks > 0, `the event loop turned ${ticks} times meanwhile`);
+  t.true(ticks > 0, `the event loop turned ${ticks} times in between`);
   await t.notThrowsAsync(validator.validate(example, { name: "a", theme: "light" }, 0));
 });
 
-test("slow checks of one user hold up another's once, however many there are", async (t) => {
+test("slow checks of one user delay another user's check only once, however many there are", async (t) => {
   using impatient = createSettingsValidator({ threadUrl: programs.settingsThread, timeoutMs: 300 });
   const values = { a: `${coinTosses(250_000)}!` };
   const slow = await Promise.all(
@@ -257,12 +257,12 @@ test("slow checks of one user hold up another's once, however many there are", a
       .finally(() => ended++),
   );
   await impatient.validate(example, { name: "a", theme: "light" }, 2);
-  // The one that ran, and the one that was next.
+  // The one in progress, and the next one.
   t.true(ended <= 2, String(ended));
   await Promise.all(others);
 });
 
-test("values that a command names over and over are refused before it is made", async (t) => {
+test("values that a command references repeatedly are rejected before it is built", async (t) => {
   const text = (count: number): string => `\${settings.name}`.repeat(count);
   const long = "a".repeat(100_000);
   for (const [rest, values] of [
@@ -287,25 +287,25 @@ settings:
   }
 });
 
-test("half characters are refused: no program and no address has them", async (t) => {
+test("lone surrogates are rejected: no program and no address contains them", async (t) => {
   const values = { name: "\ud800", theme: "light" };
   t.deepEqual(await violationsOf(example, values), [
-    { field: "values", description: "the values hold half a character (a surrogate without its pair)" },
+    { field: "values", description: "the values contain a lone surrogate (half of a character)" },
   ]);
   t.deepEqual(await violationsOf(example, { ...values, name: String.raw`\ud800 \\ud800 😀` }), []);
 });
 
-test("values that are much in few bytes are refused, as backups could not hold them", async (t) => {
+test("values with many elements in few bytes are rejected, because backups could not contain them", async (t) => {
   const manifest = await manifestOf("settings: {properties: {list: {type: array, env: LIST}}}\n");
   const [violation] = await violationsOf(manifest, { list: Array.from({ length: 70_000 }, () => 1) });
   t.deepEqual(violation, {
     field: "values",
-    description: "the values hold more than 65536 elements and brackets",
+    description: "the values contain more than 65536 elements and brackets",
   });
   t.deepEqual(await violationsOf(manifest, { list: Array.from({ length: 60_000 }, () => 1) }), []);
 });
 
-test("placeholders are expanded once, and only when known", (t) => {
+test("placeholders are expanded once, and only if they are known", (t) => {
   const scope = { data: "/d", "settings.a": "${data}" };
   t.is(expandPlaceholders("${data}/x", scope), "/d/x");
   t.is(expandPlaceholders("${settings.a}", scope), "${data}", "values are never expanded again");

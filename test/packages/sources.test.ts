@@ -1,4 +1,4 @@
-import { mkdir, writeFile } from "node:fs/promises";
+import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
@@ -6,6 +6,7 @@ import { GitServer } from "../support/git-server.ts";
 import { minimalManifest, TestRepository } from "./support/repository.ts";
 import { installedOf, World } from "./support/world.ts";
 import { keepInMemory } from "../support/in-memory.ts";
+import { keepNewest } from "../../src/packages/sources/keep-newest.ts";
 
 keepInMemory();
 
@@ -21,7 +22,7 @@ async function directorySource(path: string, index: string): Promise<void> {
   await writeFile(join(path, "index.yaml"), index);
 }
 
-test("a directory source: packages beside the index, and repositories", async (t) => {
+test("a directory source has packages beside the index, and repositories", async (t) => {
   await using world = await World.create();
   await directorySource(
     world.path("main"),
@@ -51,10 +52,10 @@ test("a directory source: packages beside the index, and repositories", async (t
   const unknown = await t.throwsAsync(resolver.resolve({ spec: "other/hello" }, caller), {
     instanceOf: SvcError,
   });
-  t.regex(unknown.message, /no source "other" is configured; there are: main/);
+  t.regex(unknown.message, /no source "other" is configured; sources: main/);
 });
 
-test("an id in two sources, and a name of two packages, are ambiguous", async (t) => {
+test("an ID in two sources, and a name of two packages, are ambiguous", async (t) => {
   await using world = await World.create();
   await directorySource(
     world.path("a"),
@@ -81,10 +82,10 @@ test("an id in two sources, and a name of two packages, are ambiguous", async (t
 
   await writePackage(world.path("a", "x"), "wiki", "1");
   const resolved = await resolver.resolve({ spec: "wiki" }, caller);
-  t.is(resolved.origin.source, "a", "an id wins over a display name");
+  t.is(resolved.origin.source, "a", "an ID has precedence over a display name");
 });
 
-test("an http source is cached, and its last good index is used when it is away", async (t) => {
+test("an http source is cached, and its last valid index is used when it is unreachable", async (t) => {
   await using world = await World.create();
   await using server = await GitServer.start(world.path());
   const repository = await TestRepository.create(world.path("remote"));
@@ -111,7 +112,7 @@ test("an http source is cached, and its last good index is used when it is away"
   const failure = await t.throwsAsync(down.resolve({ spec: "remote" }, caller), { instanceOf: SvcError });
   t.is(failure.reason, "source_failed");
   t.is(failure.code, "unavailable");
-  t.regex(failure.message, /the source "web" failed: .* answers 500/);
+  t.regex(failure.message, /the source "web" failed: .* responded with status 500/);
   t.is((await down.resolve({ spec: "local" }, caller)).origin.source, "dir", "the others are still searched");
 
   status = 200;
@@ -119,7 +120,7 @@ test("an http source is cached, and its last good index is used when it is away"
   t.is((await resolver.resolve({ spec: "remote" }, caller)).origin.source, "web");
   const before = server.requests.length;
   await resolver.resolve({ spec: "remote" }, caller);
-  t.is(server.requests.length, before, "a fresh index is not asked for again");
+  t.is(server.requests.length, before, "a fresh index is not requested again");
 
   status = 503;
   nowMs += 120_000;
@@ -132,14 +133,14 @@ test("an http source is cached, and its last good index is used when it is away"
   t.true(warnings.length >= 2);
 });
 
-test("an http source may not send elsewhere, nor without end", async (t) => {
+test("an http source may not redirect, and its response has a size limit", async (t) => {
   await using world = await World.create();
   await using server = await GitServer.start(world.path());
   const answers: [string, Record<string, string>, string | Buffer, RegExp][] = [
-    ["a redirect to plain http", { location: "http://192.0.2.1/index.yaml" }, "", /is not https/],
-    ["a redirect to a file", { location: "file:///etc/passwd" }, "", /is not https/],
+    ["a redirect to plain http", { location: "http://192.0.2.1/index.yaml" }, "", /does not use https/],
+    ["a redirect to a file", { location: "file:///etc/passwd" }, "", /does not use https/],
     ["a loop", { location: "/index.yaml" }, "", /redirects more than 5 times/],
-    ["too much", {}, Buffer.alloc(2 ** 21, "#"), /longer than 1048576 bytes/],
+    ["too much", {}, Buffer.alloc(2 ** 21, "#"), /too large \(limit 1048576 bytes\)/],
     ["not YAML", {}, "packages: [", /its index\.yaml is not valid/],
     [
       "an escape",
@@ -166,7 +167,7 @@ test("an http source may not send elsewhere, nor without end", async (t) => {
   }
 });
 
-test("a git source: its directories are packages that track its default branch", async (t) => {
+test("a directory in a git source is a package that tracks its default branch", async (t) => {
   await using world = await World.create();
   const repository = await TestRepository.create(world.path("git", "index"));
   await repository.commit(
@@ -194,7 +195,7 @@ test("a git source: its directories are packages that track its default branch",
   t.is(upgraded.manifest.version, "1.1.0");
 });
 
-test("what comes with svc is upgraded from where it lies now; of a directory what is newer is told by its version", async (t) => {
+test("a built-in package is upgraded from its current path; a directory's update is found by its version", async (t) => {
   await using world = await World.create();
   const resolverAt = (name: string) =>
     world.resolver({ sources: [{ name: "svc", url: world.path(name), shipped: true }] });
@@ -225,7 +226,7 @@ test("what comes with svc is upgraded from where it lies now; of a directory wha
   }
 });
 
-test("an app store of which only a part is read says so, also when it is asked again", async (t) => {
+test("an app store that is read only partly says so, also from the cache", async (t) => {
   await using world = await World.create();
   const many = await TestRepository.create(world.path("many"));
   const ids = Array.from({ length: 1_002 }, (_, at) => `app-${String(at).padStart(4, "0")}`);
@@ -236,12 +237,12 @@ test("an app store of which only a part is read says so, also when it is asked a
     const { packages, errors } = await resolver.search([], undefined, caller, {});
     t.is(packages.length, 1_000, asked);
     const error =
-      'the source "many" is not read as a whole: it describes 1002 apps, and only the first 1000 by their directories are listed';
+      'the source "many" is not read completely: it describes 1002 apps, but only the first 1000 are listed';
     t.deepEqual(errors, [{ source: "many", error }], asked);
   }
 });
 
-test("app stores of CasaOS and Runtipi are sources, without what cannot be read or is not offered", async (t) => {
+test("app stores of CasaOS and Runtipi are sources, without unreadable and hidden apps", async (t) => {
   await using world = await World.create();
   const tipi = (id: string, more: object = {}): string =>
     JSON.stringify({ id, name: "A Wiki", short_desc: "Pages\nfor all", categories: ["books"], ...more });
@@ -282,4 +283,17 @@ test("app stores of CasaOS and Runtipi are sources, without what cannot be read 
   });
   t.is(error.reason, "no_manifest");
   t.deepEqual(error.payload, { url: `file://${world.path("casa")}`, directory: "Apps/My Notes" });
+});
+
+test("above the limit of files, the newest are retained", async (t) => {
+  await using world = await World.create();
+  for (const [name, atSecs] of Object.entries({ a: 40, b: 10, c: 30, d: 20 })) {
+    const path = join(world.directory, name);
+    await writeFile(path, "");
+    await utimes(path, atSecs, atSecs);
+  }
+  await keepNewest(world.directory, 4);
+  t.is((await readdir(world.directory)).length, 4);
+  await keepNewest(world.directory, 2);
+  t.deepEqual((await readdir(world.directory)).toSorted(), ["a", "c"]);
 });

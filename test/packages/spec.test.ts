@@ -1,7 +1,7 @@
 import test from "ava";
 import fc from "fast-check";
 import { SvcError } from "../../src/errors.ts";
-import { redactUrls } from "../../src/packages/git-url.ts";
+import { redactUrls } from "../../src/packages/git/git-url.ts";
 import { isRefName, parseSpec, type PackageRequest, type PackageSpec } from "../../src/packages/spec.ts";
 
 const accepted: [request: PackageRequest, spec: PackageSpec][] = [
@@ -79,7 +79,7 @@ const refused: [request: PackageRequest, field: string, message: RegExp][] = [
   [{ spec: "http://host.example/a" }, "spec", /use https/],
   [{ spec: "http://127.0.0.1.evil.example/a" }, "spec", /use https/],
   [{ spec: "ssh://-oProxyCommand=x/a" }, "spec", /no valid host/],
-  [{ spec: "ssh://-oProxyCommand=x@host/a" }, "spec", /user name/],
+  [{ spec: "ssh://-oProxyCommand=x@host/a" }, "spec", /username/],
   [{ spec: "-oProxyCommand=x:a" }, "spec", /option/],
   [{ spec: "git@-oProxyCommand:a" }, "spec", /no valid host/],
   [{ spec: "git@host:-a" }, "spec", /looks like an option/],
@@ -96,23 +96,23 @@ const refused: [request: PackageRequest, field: string, message: RegExp][] = [
   [{ spec: "/a/../b" }, "spec", /"\.\."/],
   [{ spec: "/a\nb" }, "spec", /control/],
   [{ spec: "hello\0" }, "spec", /control/],
-  [{ spec: "hello world" }, "spec", /no package id/],
-  [{ spec: "a/b/c" }, "spec", /no package id/],
-  [{ spec: "hello@" }, "spec", /no tag name/],
-  [{ spec: "hello@-x" }, "spec", /no tag name/],
+  [{ spec: "hello world" }, "spec", /is not a package ID/],
+  [{ spec: "a/b/c" }, "spec", /is not a package ID/],
+  [{ spec: "hello@" }, "spec", /is not a valid tag name/],
+  [{ spec: "hello@-x" }, "spec", /is not a valid tag name/],
   [{ spec: "hello", branch: "a", tag: "b" }, "branch", /not both/],
-  [{ spec: "hello@v1", tag: "v1" }, "tag", /has a tag already/],
-  [{ spec: "hello@v1", branch: "main" }, "branch", /has a tag already/],
-  [{ spec: "hello", branch: "--output=x" }, "branch", /no branch name/],
-  [{ spec: "hello", tag: "a..b" }, "tag", /no tag name/],
+  [{ spec: "hello@v1", tag: "v1" }, "tag", /already has a tag/],
+  [{ spec: "hello@v1", branch: "main" }, "branch", /already has a tag/],
+  [{ spec: "hello", branch: "--output=x" }, "branch", /is not a valid branch name/],
+  [{ spec: "hello", tag: "a..b" }, "tag", /is not a valid tag name/],
   [{ spec: "main/hello", source: "other" }, "source", /differs/],
   [{ spec: "/srv/a", source: "main" }, "source", /no history/],
   [{ spec: "/srv/a", tag: "v1" }, "tag", /no history/],
-  [{ spec: "https://host/a", source: "main" }, "source", /in no source/],
+  [{ spec: "https://host/a", source: "main" }, "source", /does not belong to a source/],
 ];
 
 for (const [request, field, message] of refused) {
-  test(`refused: ${JSON.stringify(request)}`, (t) => {
+  test(`rejected: ${JSON.stringify(request)}`, (t) => {
     const error = t.throws(() => parseSpec(request), {
       instanceOf: SvcError,
       message,
@@ -123,7 +123,7 @@ for (const [request, field, message] of refused) {
   });
 }
 
-test("T35: whatever is accepted is safe as an argument of git and of ssh", (t) => {
+test("an accepted spec is safe as an argument of git and of ssh", (t) => {
   const nasty = fc.constantFrom(
     ...Array.from("$`;|&<>(){}'\"\\ \t\n\0-=@:/.%#?*!~^[]"),
     "ext::",
@@ -158,7 +158,7 @@ test("T35: whatever is accepted is safe as an argument of git and of ssh", (t) =
       if (parsed.kind === "listed") return /^[A-Za-z0-9][A-Za-z0-9._+-]*$/.test(parsed.name);
       const { transport, url } = parsed.gitUrl;
       if (transport === "file") return parsed.gitUrl.path?.startsWith("/") === true;
-      // What ssh gets as its host, and the remote side as its path.
+      // The host that ssh gets, and the path that the remote side gets.
       const [, host = "-", path = "-"] =
         /^(?:[a-z]+:\/\/)?(?:[^@/:]*@)?(\[[^\]]*\]|[^:/]*)(?::\d+)?[:/](.*)$/.exec(url) ?? [];
       if ([url, host, path].some((part) => part.startsWith("-"))) return false;
@@ -171,4 +171,9 @@ test("T35: whatever is accepted is safe as an argument of git and of ssh", (t) =
 
 test("urls in messages lose their credentials", (t) => {
   t.is(redactUrls("fatal: https://me:pw@host/a?token=x failed"), "fatal: https://***@host/a?*** failed");
+  t.is(
+    redactUrls("https://u:p@ss@host/x and https://u:p?a@b@c@host"),
+    "https://***@host/x and https://***@host",
+  );
+  t.is(redactUrls("https://host/a@b"), "https://host/a@b");
 });

@@ -1,14 +1,16 @@
-/** The terminal of an app's own: many watch it, none of them holds it up, and it outlives the daemon. */
+/** The terminal of an app: many clients watch it, none of them blocks it, and it survives the daemon. */
 import assert from "node:assert/strict";
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { readFile } from "node:fs/promises";
+import { mkdir, readFile, symlink } from "node:fs/promises";
+import { createServer } from "node:net";
 import { join } from "node:path";
+import { createInterface } from "node:readline";
 import test from "ava";
 import type { Terminal, TerminalSize } from "../../src/lib/terminal.ts";
 import { AppTerminal } from "../../src/runtimes/process/app-terminal.mjs";
-import type { RunnableApp } from "../../src/runtimes/runtime.ts";
-import { eventually } from "../support/eventually.ts";
+import type { RunnableApp } from "../../src/runtimes/contract.ts";
+import { eventually, nextEvent } from "../support/eventually.ts";
 import type { Fixture } from "./support/fixture.ts";
 import { sharedFixtures } from "./support/shared-fixture.ts";
 
@@ -16,7 +18,7 @@ const createFixture = sharedFixtures();
 
 const patienceMs = 30_000;
 
-/** Somebody who watches, and what they have seen. */
+/** A watching client and its received output. */
 class Seat implements AsyncDisposable {
   readonly terminal: Terminal;
   text = "";
@@ -58,7 +60,7 @@ async function sit(fixture: Fixture, app: RunnableApp, size?: TerminalSize): Pro
   return new Seat(await fixture.runtime.openTerminal(app, request));
 }
 
-test("all who watch see the same, in the smallest of their windows, and hear the exit code", async (t) => {
+test("all clients see the same output, in the smallest of their windows, and receive the exit code", async (t) => {
   await using fixture = await createFixture();
   const script =
     "while read -r line; do case $line in size) stty size;; end) exit 7;; esac; echo got $line; done";
@@ -84,16 +86,64 @@ test("all who watch see the same, in the smallest of their windows, and hear the
   t.deepEqual(await Promise.all([second.terminal.exitCode, third.terminal.exitCode]), [7, 7]);
 
   const log = await fixture.output(app);
-  t.true(log.includes("got one"), "what it shows is the log");
+  t.true(log.includes("got one"), "its output is logged");
   t.is(
     log.find((line) => line.includes("\r")),
     undefined,
   );
-  // Its supervisor may be about to go.
+  // Its supervisor may be about to exit.
   await eventually(() => assert.rejects(sit(fixture, app), { message: /does not run/ }), patienceMs);
 });
 
-test("it outlives the daemon, and who comes later sees its last screen", async (t) => {
+test("sizes of a window that a supervisor does not take are not queued", async (t) => {
+  await using fixture = await createFixture();
+  const app = await fixture.shell("sleep 1000", { console: {} }, process.getuid?.() ?? 0);
+  await mkdir(app.runDir, { recursive: true });
+  const sizes: TerminalSize[] = [];
+  let answerFirst: (() => void) | undefined;
+  // Replies to the first size only when the test asks for it.
+  const server = createServer((socket) => {
+    const say = (message: object): void => void socket.write(`${JSON.stringify(message)}\n`);
+    socket.on("error", () => undefined);
+    say({ type: "hello", protocol: { min: 1, max: 1 } });
+    createInterface({ input: socket }).on("line", (line) => {
+      const { id, cmd, size } = JSON.parse(line) as { id: number; cmd: string; size?: TerminalSize };
+      const reply = (): void => say({ type: "reply", id, ok: true });
+      if (cmd === "resize" && size !== undefined) sizes.push(size);
+      if (cmd === "resize" && sizes.length === 1) answerFirst = reply;
+      else reply();
+    });
+  });
+  t.teardown(() => server.close());
+  await once(server.listen(join(app.runDir, "supervisor.sock")), "listening");
+  await using seat = (await sit(fixture, app)).read();
+  const last = { columns: 50, rows: 20 };
+  for (let columns = 1; columns <= 1_000; columns++) seat.terminal.resize({ columns, rows: 24 });
+  seat.terminal.resize(last);
+  await eventually(() => assert.ok(answerFirst), patienceMs);
+  answerFirst?.();
+  await eventually(() => assert.deepEqual(sizes.at(-1), last), patienceMs);
+  t.deepEqual(sizes, [{ columns: 1, rows: 24 }, last]);
+});
+
+test("a link in place of a supervisor's socket is not followed", async (t) => {
+  await using fixture = await createFixture();
+  const app = await fixture.shell("sleep 1000", { console: {} }, process.getuid?.() ?? 0);
+  await mkdir(app.runDir, { recursive: true });
+  const elsewhere = join(fixture.store, "elsewhere.sock");
+  let connections = 0;
+  const server = createServer((socket) => {
+    connections++;
+    socket.destroy();
+  });
+  t.teardown(() => server.close());
+  await once(server.listen(elsewhere), "listening");
+  await symlink(elsewhere, join(app.runDir, "supervisor.sock"));
+  await t.throwsAsync(sit(fixture, app), { message: /does not run|is not running/ });
+  t.is(connections, 0);
+});
+
+test("the terminal survives the daemon, and a later client sees its last screen", async (t) => {
   await using fixture = await createFixture();
   const app = await fixture.shell(
     "i=0; while [ $i -lt 200 ]; do i=$((i+1)); echo row-$i-; done; read x; echo read $x; sleep 1000",
@@ -103,9 +153,9 @@ test("it outlives the daemon, and who comes later sees its last screen", async (
     stdio: ["pipe", "pipe", "inherit"],
   });
   daemon.stdin.write(`${JSON.stringify({ start: [app] })}\n`);
-  await once(daemon.stdout, "data");
+  await nextEvent(daemon.stdout, "data");
   daemon.kill("SIGKILL");
-  await once(daemon, "exit");
+  await nextEvent(daemon, "exit");
   t.is(await fixture.runtime.adopt(app), "running");
   await eventually(async () => assert.equal((await fixture.output(app)).at(-1), "row-200-"), patienceMs);
   await using seat = (await sit(fixture, app, { columns: 80, rows: 10 })).read();
@@ -118,7 +168,7 @@ test("it outlives the daemon, and who comes later sees its last screen", async (
   await seat.sees(/read this/);
 });
 
-test("who does not look holds up neither the app nor the others, and goes on with the latest screen", async (t) => {
+test("a client that does not read blocks neither the app nor the others, and resumes with the latest screen", async (t) => {
   await using fixture = await createFixture();
   const app = await fixture.shell(
     "read x; head -c 20000000 /dev/zero | tr '\\0' x | fold -w 99; echo; echo the-$((40+2)); sleep 1000",
@@ -132,7 +182,7 @@ test("who does not look holds up neither the app nor the others, and goes on wit
   stalled.read();
   await stalled.sees(/the-42/);
   t.true(stalled.missedBytes > 10_000_000, `${stalled.missedBytes} bytes`);
-  t.true(stalled.text.length + stalled.missedBytes >= 20_000_000, "it knows how much it has not seen");
+  t.true(stalled.text.length + stalled.missedBytes >= 20_000_000, "it receives the number of skipped bytes");
   const state = JSON.parse(await readFile(join(app.runDir, "state.json"), "utf8")) as {
     supervisor: { pid: number };
   };
@@ -140,7 +190,7 @@ test("who does not look holds up neither the app nor the others, and goes on wit
   t.true(Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]) < 200 * 1024, status);
 });
 
-test("a megabyte that is pasted comes whole, and an app that does not read keeps no other from typing", async (t) => {
+test("a pasted megabyte arrives completely, and an app that does not read does not block others' input", async (t) => {
   await using fixture = await createFixture();
   const app = await fixture.shell(
     "stty raw -echo; echo ready; head -c 1000000 | cksum; sleep 1; echo deaf; sleep 1000",
@@ -155,35 +205,35 @@ test("a megabyte that is pasted comes whole, and an app that does not read keeps
   await seat.sees(/deaf/);
   const child = spawn("cksum", { stdio: ["pipe", "pipe", "inherit"] });
   child.stdin.end(pasted);
-  const [sum] = (await once(child.stdout, "data")) as [Buffer];
+  const [sum] = (await nextEvent(child.stdout, "data")) as [Buffer];
   t.true(seat.text.includes(sum.toString().trim()), seat.text);
   const flood = seat.terminal.write(Buffer.alloc(2 ** 20, "x"));
-  // Who floods is not waited for.
+  // A flooding client is not waited for.
   await (await sit(fixture, app))[Symbol.asyncDispose]();
   await seat[Symbol.asyncDispose]();
   await flood;
 });
 
-test("of one watcher no more waits to be typed than there is room for, and others type on", async (t) => {
+test("pending input of one client is limited, and others can still type", async (t) => {
   const log = { write: () => Promise.resolve(), finishLine: () => Promise.resolve() };
   const app = new AppTerminal(log as never);
-  // Nobody reads at the far end.
+  // The app does not read.
   const { ended, hangUp } = app.open();
   const [one, other] = [0, 1].map(() => app.watch(undefined, () => undefined));
   assert.ok(one && other);
   const typed = [app.type(one, Buffer.alloc(256 * 1024, "x"))];
-  t.throws(() => app.type(one, Buffer.from("x")), { message: /more than the app takes/ });
+  t.throws(() => app.type(one, Buffer.from("x")), { message: /does not read its input/ });
   t.notThrows(() => typed.push(app.type(other, Buffer.from("x"))));
   for (const watcher of [one, other]) watcher.leave();
   hangUp();
   await Promise.all([...typed, ended]);
 });
 
-test("an app that was started without one has none", async (t) => {
+test("an app without a terminal has none", async (t) => {
   await using fixture = await createFixture();
   const app = await fixture.shell("exec sleep 1000");
   await fixture.runtime.start(app);
-  await t.throwsAsync(sit(fixture, app), { message: /its package says no `console`/ });
+  await t.throwsAsync(sit(fixture, app), { message: /its package sets no `console`/ });
   const later = { ...app, manifest: { ...app.manifest, console: {} } };
   await t.throwsAsync(sit(fixture, later), { message: /the app has no terminal/ });
 });

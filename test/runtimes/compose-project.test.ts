@@ -1,13 +1,13 @@
-/** A compose project, from the checkout to what is run: when the engine is asked whether it is there, and compose what it says. */
+/** A compose project from the checkout to its run: when the engine is probed, and when compose's output is used. */
 import { mkdir, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
-import type { RunCommandOptions } from "../../src/identity/identity-work.ts";
-import type { Runtime } from "../../src/packages/manifest.ts";
-import { YamlThread } from "../../src/packages/yaml-thread.ts";
+import type { RunCommandOptions } from "../../src/run-as/user-helper-types.ts";
+import type { Runtime } from "../../src/packages/manifest/manifest.ts";
+import { YamlThread } from "../../src/packages/manifest/yaml-thread.ts";
 import { ComposeProjects, type ComposeProjectsOptions } from "../../src/runtimes/compose/compose-project.ts";
-import type { RunnableApp } from "../../src/runtimes/runtime.ts";
+import type { RunnableApp } from "../../src/runtimes/contract.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
 import { programs } from "../support/programs.ts";
 import { policyDirectory, type PolicyDirectory } from "./support/policy-app.ts";
@@ -20,11 +20,11 @@ function projectIn(place: PolicyDirectory): RunnableApp {
   return { ...app, manifest: { ...app.manifest, runtime } };
 }
 
-test("an engine that hangs is found out while compose looks at the checkout, not after it", async (t) => {
+test("an engine that hangs is detected while compose reads the checkout, not after it", async (t) => {
   await using place = await policyDirectory();
   const done: string[] = [];
   const projects = new ComposeProjects({
-    identities: {
+    userHelpers: {
       as: () => {
         done.push("checkout");
         return Promise.reject(new Error("enough is known"));
@@ -50,28 +50,29 @@ for (const isHung of [true, false]) {
       await found.promise.catch(() => undefined);
       await new Promise(setImmediate);
       signal?.throwIfAborted();
-      throw new Error("compose goes on");
+      throw new Error("compose continues");
     };
     const projects = new ComposeProjects({
-      identities: { as: () => Promise.resolve({ readFile: () => Buffer.from(""), stat: () => undefined }) },
-      events: { verify: () => found.promise, isHung },
+      userHelpers: { as: () => Promise.resolve({ readFile: () => Buffer.from(""), stat: () => undefined }) },
+      events: { verify: () => found.promise, isUnresponsive: isHung },
       yaml: { read: () => Promise.resolve({ value: {} }) },
       command: { run, fingerprint: () => Promise.resolve("2.0.0") },
+      ownership: { projectOf: (id: string) => `svc-${id}` },
     } as unknown as ComposeProjectsOptions);
     await t.throwsAsync(projects.resolve(projectIn(place)), {
-      message: isHung ? "the engine" : "compose goes on",
+      message: isHung ? "the engine" : "compose continues",
     });
   });
 }
 
-rootTest(`what an old compose says of a name is told with what to do${needsRoot}`, async (t) => {
+rootTest(`an error of an old compose about a name explains what to do${needsRoot}`, async (t) => {
   await using place = await policyDirectory();
   using yaml = new YamlThread({ threadUrl: programs.settingsThread });
   await writeFile(join(place.dir, "repo/compose.yaml"), "name: shop\nservices: { web: { image: a } }\n");
   const stderr =
     "The Compose file './compose.yaml' is invalid because:\n'name' does not match any of the regexes: '^x-'\n";
   const projects = new ComposeProjects({
-    identities: { as: () => place.identity() },
+    userHelpers: { as: () => place.userHelper() },
     events: { verify: () => Promise.resolve() },
     command: {
       run: () => Promise.resolve({ exitCode: 1, stdout: "", stderr }),
@@ -79,7 +80,12 @@ rootTest(`what an old compose says of a name is told with what to do${needsRoot}
       fingerprint: () => Promise.resolve("1.29.2"),
     },
     ...{ yaml, images: { builtTag: () => "" }, engine: { socket: "/srv/docker.sock" } },
-    ...{ unprivilegedPortStart: 1024, usersAddress: "127.0.0.1", usersPidsLimit: 100 },
+    ownership: { projectOf: (id: string) => `svc-${id}` },
+    ...{
+      portRules: { unprivilegedPortStart: 1024, daemonPort: 0 },
+      publishAddress: "127.0.0.1",
+      usersPidsLimit: 100,
+    },
     composeDir: join(place.dir, "../compose"),
   } as unknown as ComposeProjectsOptions);
   await t.throwsAsync(projects.resolve(projectIn(place)), {
@@ -87,81 +93,82 @@ rootTest(`what an old compose says of a name is told with what to do${needsRoot}
   });
 });
 
-rootTest(
-  `compose is asked again whenever it may say something else, and only then${needsRoot}`,
-  async (t) => {
-    await using place = await policyDirectory();
-    using yaml = new YamlThread({ threadUrl: programs.settingsThread });
-    let asked = 0;
-    let version = "2.0.0";
-    const composeDir = join(place.dir, "../compose");
-    const options = {
-      identities: { as: () => place.identity() },
-      events: { verify: () => Promise.resolve() },
-      command: {
-        run: () => {
-          const stdout = `services: { web: { image: "svc/web:${++asked}", network_mode: none } }`;
-          return Promise.resolve({ exitCode: 0, stdout, stderr: "" });
-        },
-        isClassic: () => Promise.resolve(false),
-        fingerprint: () => Promise.resolve(version),
+rootTest(`compose runs again if and only if its output may change${needsRoot}`, async (t) => {
+  await using place = await policyDirectory();
+  using yaml = new YamlThread({ threadUrl: programs.settingsThread });
+  let asked = 0;
+  let version = "2.0.0";
+  const composeDir = join(place.dir, "../compose");
+  const options = {
+    userHelpers: { as: () => place.userHelper() },
+    events: { verify: () => Promise.resolve() },
+    command: {
+      run: () => {
+        const stdout = `services: { web: { image: "svc/web:${++asked}", network_mode: none } }`;
+        return Promise.resolve({ exitCode: 0, stdout, stderr: "" });
       },
-      ...{ yaml, images: { builtTag: () => "" }, engine: { socket: "/srv/docker.sock" } },
-      ...{ unprivilegedPortStart: 1024, usersAddress: "127.0.0.1", usersPidsLimit: 100 },
-      composeDir,
-    } as unknown as ComposeProjectsOptions;
-    let projects = new ComposeProjects(options);
-    const app = projectIn(place);
-    const properties = { word: { type: "string", default: "old", env: "WORD" } };
-    let running = { ...app, manifest: { ...app.manifest, settings: { properties, required: [] } } };
-    const imageNow = async (): Promise<unknown> => {
-      const { document } = await projects.resolve(running as typeof app);
-      return (document["services"] as Record<string, { image: string }>)["web"]?.image;
-    };
-    const write = (name: string, text: string): Promise<void> =>
-      writeFile(join(place.dir, "repo", name), text);
-    const file = (more: string): string => `services: { web: { image: a, env_file: [own.env]${more} } }\n`;
-    await mkdir(join(place.dir, "repo/part"));
-    await write("part/more.yaml", "services: {}\n");
-    await write("compose.yaml", file(""));
+      isClassic: () => Promise.resolve(false),
+      fingerprint: () => Promise.resolve(version),
+    },
+    ...{ yaml, images: { builtTag: () => "" }, engine: { socket: "/srv/docker.sock" } },
+    ownership: { projectOf: (id: string) => `svc-${id}` },
+    ...{
+      portRules: { unprivilegedPortStart: 1024, daemonPort: 0 },
+      publishAddress: "127.0.0.1",
+      usersPidsLimit: 100,
+    },
+    composeDir,
+  } as unknown as ComposeProjectsOptions;
+  let projects = new ComposeProjects(options);
+  const app = projectIn(place);
+  const properties = { word: { type: "string", default: "old", env: "WORD" } };
+  let running = { ...app, manifest: { ...app.manifest, settings: { properties, required: [] } } };
+  const imageNow = async (): Promise<unknown> => {
+    const { document } = await projects.resolve(running as typeof app);
+    return (document["services"] as Record<string, { image: string }>)["web"]?.image;
+  };
+  const write = (name: string, text: string): Promise<void> => writeFile(join(place.dir, "repo", name), text);
+  const file = (more: string): string => `services: { web: { image: a, env_file: [own.env]${more} } }\n`;
+  await mkdir(join(place.dir, "repo/part"));
+  await write("part/more.yaml", "services: {}\n");
+  await write("compose.yaml", file(""));
 
-    let last = await imageNow();
-    const changes: readonly (readonly [what: string, change: () => unknown])[] = [
-      ["the compose file", () => write("compose.yaml", `include: [part/more.yaml]\n${file("")}`)],
-      ["what it includes", () => write("part/more.yaml", "services: { b: { image: b } }\n")],
-      ["an environment that comes", () => write("own.env", "A=1\n")],
-      ["an environment that changes", () => write("own.env", "A=2\n")],
-      ["the project's environment", () => write(".env", "TAG=1\n")],
-      ["that of what is included", () => write("part/.env", "TAG=1\n")],
-      ["one that goes", () => rm(join(place.dir, "repo/.env"))],
-      ["a setting", () => (running = { ...running, settings: { word: "new" } })],
-    ];
-    for (const [what, change] of changes) {
-      t.is(await imageNow(), last, `before ${what}`);
-      await change();
-      const image = await imageNow();
-      t.not(image, last, what);
-      last = image;
-    }
-    t.is(await imageNow(), last);
-    await write("app.conf", "nothing of compose's");
-    t.is(await imageNow(), last);
+  let last = await imageNow();
+  const changes: readonly (readonly [what: string, change: () => unknown])[] = [
+    ["the compose file", () => write("compose.yaml", `include: [part/more.yaml]\n${file("")}`)],
+    ["what it includes", () => write("part/more.yaml", "services: { b: { image: b } }\n")],
+    ["an environment that comes", () => write("own.env", "A=1\n")],
+    ["an environment that changes", () => write("own.env", "A=2\n")],
+    ["the project's environment", () => write(".env", "TAG=1\n")],
+    ["that of what is included", () => write("part/.env", "TAG=1\n")],
+    ["one that goes", () => rm(join(place.dir, "repo/.env"))],
+    ["a setting", () => (running = { ...running, settings: { word: "new" } })],
+  ];
+  for (const [what, change] of changes) {
+    t.is(await imageNow(), last, `before ${what}`);
+    await change();
+    const image = await imageNow();
+    t.not(image, last, what);
+    last = image;
+  }
+  t.is(await imageNow(), last);
+  await write("app.conf", "nothing of compose's");
+  t.is(await imageNow(), last);
 
+  projects = new ComposeProjects(options);
+  t.is(await imageNow(), last, "by the next daemon");
+  for (const [what, change] of [
+    ["another compose", () => (version = "2.0.1")],
+    ["a daemon that ended while it wrote", () => truncate(join(composeDir, app.id, "config.json"), 100)],
+  ] as const) {
     projects = new ComposeProjects(options);
-    t.is(await imageNow(), last, "by the next daemon");
-    for (const [what, change] of [
-      ["another compose", () => (version = "2.0.1")],
-      ["a daemon that ended while it wrote", () => truncate(join(composeDir, app.id, "config.json"), 100)],
-    ] as const) {
-      projects = new ComposeProjects(options);
-      await change();
-      const image = await imageNow();
-      t.not(image, last, what);
-      last = image;
-    }
-    t.is((await stat(join(composeDir, app.id, "config.json"))).mode & 0o777, 0o600);
-    await projects.forget(app.id);
-    projects = new ComposeProjects(options);
-    t.not(await imageNow(), last, "of an app that was removed nothing is kept");
-  },
-);
+    await change();
+    const image = await imageNow();
+    t.not(image, last, what);
+    last = image;
+  }
+  t.is((await stat(join(composeDir, app.id, "config.json"))).mode & 0o777, 0o600);
+  await projects.forget(app.id);
+  projects = new ComposeProjects(options);
+  t.not(await imageNow(), last, "nothing of a removed app is stored");
+});

@@ -1,20 +1,20 @@
-/** The small parts of the docker runtime, without an engine. */
+/** Parts of the docker runtime, without an engine. */
 import test from "ava";
 import fc from "fast-check";
-import { appLabels } from "../../src/docker/attribution.ts";
-import type { ContainerRecord } from "../../src/docker/container-record.ts";
+import type { ContainerRecord } from "../../src/engine/container-record.ts";
 import { readIgnorePatterns, type PatternMatches } from "../../src/runtimes/docker/ignore-patterns.ts";
 import { pinnedBy } from "../../src/runtimes/docker/image-freshness.ts";
 import { withTag } from "../../src/runtimes/docker/app-images.ts";
-import { statusOf } from "../../src/runtimes/container-status.ts";
-import { isUpNow, type RunnableApp } from "../../src/runtimes/runtime.ts";
+import { statusOf } from "../../src/runtimes/containers/container-status.ts";
+import { isUpNow, type RunnableApp } from "../../src/runtimes/contract.ts";
 import { ComposeImages, type ComposeImagesOptions } from "../../src/runtimes/compose/compose-images.ts";
-import { reasonOf } from "../../src/runtimes/compose/compose-project.ts";
+import { reasonOf } from "../../src/runtimes/compose/compose-failure.ts";
 import { portHealth } from "../../src/runtimes/port-health.ts";
-import { SeenContainers } from "../../src/runtimes/seen-containers.ts";
+import { ObservedContainers } from "../../src/runtimes/containers/observed-containers.ts";
 import { policyDirectory } from "./support/policy-app.ts";
+import { ownershipIn } from "../support/ownership.ts";
 
-/** Whether a file is left out, asked as a build asks: directory by directory. */
+/** Whether a file is excluded, checked as a build does: directory by directory. */
 function isIgnored(patterns: string, path: string): boolean {
   const reader = readIgnorePatterns(patterns);
   let matches: PatternMatches | undefined;
@@ -69,7 +69,7 @@ test("no pattern keeps the daemon busy", (t) => {
 const digest = `sha256:${"a".repeat(64)}`;
 const pinned = ["1.2.3", "v1.2", "1.27-alpine", "2024.01.15", "20240115", "sha-1a2b3c4", "1a2b3c4d5e"];
 const moving = ["latest", "stable", "alpine", "1", "16", "16-alpine", "v3", "main", "edge", "nightly"];
-test("a tag that states a version is pinned, and so is a digest", (t) => {
+test("a tag with a complete version is pinned, and so is a digest", (t) => {
   for (const tag of pinned) t.truthy(pinnedBy(`registry.example:5000/a/b:${tag}`), tag);
   for (const tag of moving) t.is(pinnedBy(`registry.example:5000/a/b:${tag}`), undefined, tag);
   t.truthy(pinnedBy(`a/b@${digest}`));
@@ -82,14 +82,14 @@ test("an image without a tag is its latest", (t) => {
   for (const image of ["-x", "a:b:c", "a/B", "a@sha256:1"]) t.throws(() => withTag(image));
 });
 
-test("a project is up while something of it runs; what does not work shows in its health", (t) => {
+test("a project is up while one of its services runs; a failed one shows in its health", (t) => {
   const service = (name: string, more: object) => ({
     ...({ id: name, composeService: name, state: "running", health: "none", exitCode: 0 } as const),
     ...{ wasOutOfMemory: false, error: "", startedAtMs: 1, finishedAtMs: 2 },
     ...more,
   });
   const context = {
-    isWanted: true,
+    shouldRun: true,
     exitCodes: new Map(),
     probed: undefined,
     lastLines: new Map([["b", ["why"]]]),
@@ -110,10 +110,10 @@ test("a project is up while something of it runs; what does not work shows in it
   t.deepEqual(state({ health: "healthy" }, crashed), [
     "RUNNING",
     "unhealthy",
-    'service "b" ended with exit code 3',
+    'service "b" exited with code 3',
   ]);
-  t.deepEqual(state(crashed, done), ["CRASHED", "none", 'service "a" ended with exit code 3']);
-  t.deepEqual(state(done, done), ["STOPPED", "none", 'service "a" ended with exit code 0']);
+  t.deepEqual(state(crashed, done), ["CRASHED", "none", 'service "a" exited with code 3']);
+  t.deepEqual(state(done, done), ["STOPPED", "none", 'service "a" exited with code 0']);
   t.deepEqual(state({ state: "exited", exitCode: 137, wasOutOfMemory: true }), [
     ...["CRASHED", "none", "it ran out of memory (exit code 137)"],
   ]);
@@ -123,33 +123,33 @@ test("a project is up while something of it runs; what does not work shows in it
   const whole = statusOf([service("a", {}), service("b", done)], context);
   t.true(isUpNow(whole));
   for (const part of [crashed, never]) {
-    t.false(isUpNow(statusOf([service("a", {}), service("b", part)], context)), "a start looks at it");
+    t.false(isUpNow(statusOf([service("a", {}), service("b", part)], context)), "a start checks it");
   }
   const waiting = { ...context, restarts: 2, endOf: () => ({ restartAtMs: 9, why: "" }) };
-  const endedReason = 'service "b" ended with exit code 3';
+  const endedReason = 'service "b" exited with code 3';
   t.like(statusOf([service("a", {}), service("b", crashed)], waiting), {
     ...{ state: "RUNNING", reason: `BACKOFF after 2 restarts: ${endedReason}` },
     ...{ nextRestartAtMs: 9, endedReason },
   });
   t.deepEqual(statusOf([], context).state, "CRASHED");
-  t.deepEqual(statusOf([], { ...context, isWanted: false }).state, "STOPPED");
+  t.deepEqual(statusOf([], { ...context, shouldRun: false }).state, "STOPPED");
 });
 
-test("a start has failed as long as one of the containers was never started, or has failed", (t) => {
-  const seen = new SeenContainers({} as ConstructorParameters<typeof SeenContainers>[0]);
+test("a start has failed while one of the containers was never started, or has failed", (t) => {
+  const seen = new ObservedContainers({} as ConstructorParameters<typeof ObservedContainers>[0]);
   const container = (id: string, state: string, more: object = {}) =>
-    ({ id, state, exitCode: 0, error: "", ...more }) as unknown as ContainerRecord;
+    ({ id, state, exitCode: 0, error: "", ...more }) as ContainerRecord;
   const failed = (...more: ContainerRecord[]): string | undefined =>
     seen.failedOf([container("a", "running"), ...more])?.id;
   t.is(failed(container("b", "running")), undefined);
-  t.is(failed(container("b", "exited")), undefined, "it has done its work");
+  t.is(failed(container("b", "exited")), undefined, "it has finished its work");
   t.is(failed(container("b", "created")), "b");
   t.is(failed(container("b", "exited", { exitCode: 3 })), "b");
   t.is(failed(container("b", "exited", { error: "no such file" })), "b");
   t.is(seen.failedOf([container("b", "exited")])?.id, "b", "nothing of it runs");
 });
 
-test("a health check by http asks the app's own port and path, whatever runs it", async (t) => {
+test("an http health check requests the app's own port and path in any runtime", async (t) => {
   await using directory = await policyDirectory();
   const app = directory.app(0);
   const timing = { startPeriodMs: 1, intervalMs: 2, timeoutMs: 3, retries: 4 };
@@ -162,7 +162,7 @@ test("a health check by http asks the app's own port and path, whatever runs it"
   t.is(portHealth({ ...app, manifest: { ...app.manifest, health: exec, ports } }), undefined);
 });
 
-test("compose's failure is told in the engine's words", (t) => {
+test("compose's failure is reported with the engine's error", (t) => {
   const engine = "driver failed: Bind for 0.0.0.0:80 failed: port is already allocated";
   const cases: [reason: string, ...lines: string[]][] = [
     [
@@ -180,11 +180,12 @@ test("compose's failure is told in the engine's words", (t) => {
   for (const [reason, ...lines] of cases) t.is(reasonOf(lines), reason);
 });
 
-test("what containers of a project run takes room beside what the project names now", async (t) => {
-  const labels = appLabels("web", "store");
+test("volumes in use by a project's containers count toward its disk usage, beside those that it names now", async (t) => {
+  const ownership = ownershipIn("store");
+  const labels = ownership.labels("container", "web");
   const asked: string[][] = [];
   const images = new ComposeImages({
-    storeId: "store",
+    ownership,
     state: { containers: () => Promise.resolve({ containers: [{ labels, imageId: "sha256:old" }] }) },
     projects: { kept: () => Promise.resolve({ services: { one: { image: "svc/web:1" } } }) },
     images: { sizeOf: (names: string[]) => Promise.resolve(asked.push(names)) },

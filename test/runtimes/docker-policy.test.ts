@@ -1,4 +1,4 @@
-/** What the engine may be told for whom (decisions 20, threats 32): every way to say it, read from the engine's own options. */
+/** The host access that a package may request from the engine: every spelling, checked in the engine's own options. */
 import { join } from "node:path";
 import test from "ava";
 import { createClaims } from "../../src/runtimes/docker/create-claims.ts";
@@ -77,8 +77,8 @@ const refused: [name: string, permission: Permission, options: object][] = [
     host({ BlkioDeviceReadBps: [{ Path: "/dev/sda", Rate: 1 }] }),
   ],
   ["storage options", "privileged", host({ StorageOpt: { size: "100G" } })],
-  ["an option of tomorrow", "privileged", host({ UseApiSocket: true })],
-  ["an option of tomorrow beside", "privileged", { ...host({}), HostAccess: "all" }],
+  ["an unknown option", "privileged", host({ UseApiSocket: true })],
+  ["an unknown option beside others", "privileged", { ...host({}), HostAccess: "all" }],
   ["a hardware address", "privileged", { ...host({}), MacAddress: "02:42:ac:11:00:02" }],
   ["a file that the engine writes", "privileged", host({ ContainerIDFile: "/etc/cron.d/x" })],
   ["the log of the host", "privileged", host({ LogConfig: { Type: "journald" } })],
@@ -99,7 +99,7 @@ const refused: [name: string, permission: Permission, options: object][] = [
       ],
     }),
   ],
-  ["a mount of a kind of tomorrow", "host_mounts", host({ Mounts: [{ Type: "cluster", Source: "x" }] })],
+  ["a mount of an unknown type", "host_mounts", host({ Mounts: [{ Type: "cluster", Source: "x" }] })],
   ["a mount without a kind", "host_mounts", host({ Mounts: [{ Source: "/etc" }] })],
   ["/etc as a mount", "host_mounts", host({ Mounts: [bind("/etc")] })],
   ["/etc as a mount to read", "host_mounts", host({ Mounts: [bind("/etc", { ReadOnly: true })] })],
@@ -128,7 +128,7 @@ const refused: [name: string, permission: Permission, options: object][] = [
 ];
 
 for (const [name, permission, options] of refused) {
-  rootTest(`${name}: not for others, for root with ${permission}${needsRoot}`, async (t) => {
+  rootTest(`${name}: denied to others, for root with ${permission}${needsRoot}`, async (t) => {
     t.regex(await verdict(options, nobody), /which only root's own apps may/);
     t.regex(await verdict(options, 0), new RegExp(`add "${permission}" to the manifest's permissions`));
     t.is(await verdict(options, 0, [permission]), "allowed");
@@ -136,29 +136,67 @@ for (const [name, permission, options] of refused) {
 }
 
 rootTest(
-  `words that each list of containers has are too many for others, not for root${needsRoot}`,
+  `text repeated in each list of containers is limited for others, not for root${needsRoot}`,
   async (t) => {
     const options = { Cmd: Array.from({ length: 20 }, () => "a".repeat(10_000)) };
     t.regex(
       await verdict(options, nobody),
-      /^the container is \d+ characters long.* which only root's own apps may/,
+      /^the container is \d+ bytes long.* which only root's own apps may/,
     );
     t.is(await verdict(options, 0), "allowed");
   },
 );
 
+const tooMuch: [name: string, options: object][] = [
+  ["an unlimited log", host({ LogConfig: { Type: "json-file", Config: { "max-size": "500g" } } })],
+  [
+    "a log of many small files",
+    host({ LogConfig: { Type: "json-file", Config: { "max-size": "4k", "max-file": "101" } } }),
+  ],
+  ["a log of tiny files", host({ LogConfig: { Type: "local", Config: { "max-size": "1" } } })],
+  [
+    "a buffer of its log",
+    host({ LogConfig: { Type: "local", Config: { mode: "non-blocking", "max-buffer-size": "500m" } } }),
+  ],
+  ["labels in its log", host({ LogConfig: { Type: "json-file", Config: { labels: "svc.app" } } })],
+  ["a real-time priority", host({ Ulimits: [{ Name: "rtprio", Soft: 99, Hard: 99 }] })],
+  ["locked memory", host({ Ulimits: [{ Name: "memlock", Soft: -1, Hard: -1 }] })],
+  ["open files", host({ Ulimits: [{ Name: "nofile", Soft: 1024, Hard: 2 ** 30 }] })],
+  ["shared memory", host({ ShmSize: 2 ** 40 })],
+  ["processes", host({ PidsLimit: -1 })],
+  ["CPU shares", host({ CpuShares: 1_025 })],
+  ["memory as a file system", host({ Tmpfs: { "/x": "size=64g" } })],
+  ["unlimited memory", host({ Tmpfs: { "/x": "size=0" } })],
+  ["memory as file systems", host({ Tmpfs: { "/x": "size=2g" }, Mounts: [{ Type: "tmpfs", Target: "/y" }] })],
+  ["all ports of its image", host({ PublishAllPorts: true })],
+  ["labels of SELinux", host({ Binds: [`${place.dir}/data:/x:Z`] })],
+  ["health checks", { User: owner, Healthcheck: { Test: ["CMD", "true"], Interval: 1e8 } }],
+  ["health checks at first", { User: owner, Healthcheck: { StartInterval: 1e8 } }],
+  ["long health checks", { User: owner, Healthcheck: { Test: ["CMD", "a".repeat(4_096)] } }],
+  ["slow health checks", { User: owner, Healthcheck: { Timeout: 4e12 } }],
+];
+for (const [name, options] of tooMuch) {
+  rootTest(`too much of the host for others, not for root: ${name}${needsRoot}`, async (t) => {
+    t.regex(await verdict(options, nobody), /which only root's own apps may/);
+    t.is(await verdict(options, 0), "allowed");
+  });
+}
+
 const links: [name: string, path: string][] = [
   ["a link out of the app's directory", "repo/etc"],
-  ["a link in the place of a volume", "volumes/out"],
+  ["a link that replaces a volume", "volumes/out"],
   ["a path behind a link", "repo/etc/cron.d"],
   ["a path behind a link that stays inside", "repo/behind/data"],
-  ["a path that is not there", "repo/missing"],
+  ["a missing path", "repo/missing"],
 ];
 for (const [name, path] of links) {
   rootTest(`${name} is mounted for nobody${needsRoot}`, async (t) => {
     for (const uid of [nobody, 0]) {
       const options = host({ Mounts: [bind(join(place.dir, path))] });
-      t.regex(await verdict(options, uid, ["host_mounts", "engine_socket"]), /is to be mounted and is/);
+      t.regex(
+        await verdict(options, uid, ["host_mounts", "engine_socket"]),
+        /the mount source .* (?:does not exist|or a parent of it is a symlink);/,
+      );
     }
   });
 }
@@ -183,7 +221,7 @@ const allowed: [name: string, options: object][] = [
   ["any free port", host({ PortBindings: { "80/tcp": [{ HostPort: "" }] } })],
 ];
 for (const [name, options] of allowed) {
-  rootTest(`${name}: for everybody${needsRoot}`, async (t) => {
+  rootTest(`${name}: allowed for everybody${needsRoot}`, async (t) => {
     t.is(await verdict(options, nobody), "allowed");
     t.is(await verdict(options, 0), "allowed");
   });
@@ -193,13 +231,29 @@ for (const user of ["", "root", "0:0", "1", "node", `${nobody}`, `${nobody}:0`, 
   rootTest(`a user's container runs as its owner, not "${user}"${needsRoot}`, async (t) => {
     for (const more of [{}, { HostConfig: { Mounts: [bind(join(place.dir, "data"))] } }]) {
       const options = { User: user, ...more };
-      t.regex(await verdict(options, nobody), /it may only as its owner/);
+      t.regex(await verdict(options, nobody), /it must run as its owner/);
       t.is(await verdict(options, 0), "allowed");
     }
   });
 }
 
-rootTest(`ports below 1024 are root's${needsRoot}`, async (t) => {
+rootTest(`a range of ports is checked at both ends${needsRoot}`, async (t) => {
+  for (const HostPort of ["0-1023", "1023-9000", "8000-7000", "8000-65536", "x"]) {
+    const options = host({ PortBindings: { "80/tcp": [{ HostPort }] } });
+    t.regex(await verdict(options, nobody), /ports below 1024 are for root's own apps/);
+  }
+});
+
+rootTest(`containers cannot use the daemon's port, including root's${needsRoot}`, async (t) => {
+  for (const HostPort of ["8420", "8000-9000"])
+    for (const HostIp of ["", "127.0.0.2", "::1"]) {
+      const options = host({ PortBindings: { "80/tcp": [{ HostIp, HostPort }] } });
+      for (const owner of [nobody, 0])
+        t.regex(await verdict(options, owner), /port 8420 is reserved for svc/);
+    }
+});
+
+rootTest(`ports below 1024 are only for root${needsRoot}`, async (t) => {
   const options = host({ PortBindings: { "80/tcp": [{ HostPort: "8080" }, { HostPort: "80" }] } });
   t.regex(await verdict(options, nobody), /publishes port 80/);
   t.is(await verdict(options, 0), "allowed");

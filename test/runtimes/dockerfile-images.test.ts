@@ -1,9 +1,9 @@
-/** Images of others are reached by no spelling in a Dockerfile (threat 55). */
+/** No spelling in a Dockerfile reaches another user's image. */
 import test from "ava";
 import {
   requireNamedByTriggers,
   requireNamedImages,
-  withBases,
+  withImageIds,
 } from "../../src/runtimes/docker/dockerfile-images.ts";
 
 const refused: [name: string, text: string, args?: Record<string, string>][] = [
@@ -29,16 +29,20 @@ const refused: [name: string, text: string, args?: Record<string, string>][] = [
   ["copied from a stage that is not there", "FROM busybox:1\nCOPY --from=9 /a /b"],
   ["copied from later", "FROM busybox:1\nONBUILD COPY --from=9c /a /b"],
   ["in a later stage", "FROM busybox:1\nFROM 9c"],
-  // What the engine reads otherwise than it looks.
+  ["copied from the name of its own stage", "FROM busybox:1 AS d\nCOPY --from=d /a /b"],
+  ["copied from an image named as its own stage", "FROM busybox:1 AS secret\nCOPY --from=Secret /a /b"],
+  ["copied from the number of its own stage", "FROM busybox:1\nCOPY --from=0 /a /b"],
+  ["copied from its own stage after another", "FROM busybox:1 AS a\nFROM a AS d\nCOPY --from=d /a /b"],
+  // Text that the engine reads differently than it looks.
   ["behind two backslashes, which continue nothing", "FROM busybox:1\nRUN echo \\\\\nFROM 9c"],
-  ["behind a backslash and a space that is none", "FROM busybox:1\nRUN echo \\\u00a0\nFROM 9c"],
+  ["behind a backslash and a no-break space", "FROM busybox:1\nRUN echo \\\u00a0\nFROM 9c"],
   ["behind an escape that comes too late", "# a comment\n# escape=`\nFROM busybox:1\nRUN echo `\nFROM 9c"],
   ["behind an escape after an empty line", "\n# escape=`\nFROM busybox:1\nRUN echo `\nFROM 9c"],
-  ["behind an escape with a space that is none", "#\u00a0escape=`\nFROM busybox:1\nRUN echo `\nFROM 9c"],
+  ["behind an escape with a no-break space", "#\u00a0escape=`\nFROM busybox:1\nRUN echo `\nFROM 9c"],
   ["behind a next line (U+0085)", "FROM busybox:1\n\u0085FROM 9c"],
   ["after a stage of its name in a here-document", "FROM busybox:1\nRUN <<E\nFROM a AS abc\nE\nFROM abc"],
-  ["after such a one whose end goes on", "FROM busybox:1\nRUN <<'E\\'\nE\\\nFROM 9c"],
-  ["after such a one behind an expansion", "FROM busybox:1\nRUN ${A:+b}<<E\nFROM a AS abc\nE\nFROM abc"],
+  ["after a here-document whose end continues", "FROM busybox:1\nRUN <<'E\\'\nE\\\nFROM 9c"],
+  ["after a here-document behind an expansion", "FROM busybox:1\nRUN ${A:+b}<<E\nFROM a AS abc\nE\nFROM abc"],
   ["of an argument that is unset again", "ARG A=busybox:1\nARG A\nFROM ${A:-9c}"],
   ["of an argument whose name is in quotes", 'ARG "A"=9c\nFROM ${A:-busybox:1}'],
   ["of an argument behind a next line", "ARG B=1\u0085A=9c\nFROM ${A:-busybox:1}"],
@@ -49,7 +53,7 @@ const refused: [name: string, text: string, args?: Record<string, string>][] = [
   ["copied from what svc built", "FROM busybox:1\nCOPY --from=svc.local/other:0123 /a /b"],
 ];
 for (const [name, text, args = {}] of refused) {
-  test(`refused: an id, ${name}`, (t) => {
+  test(`rejected: an ID, ${name}`, (t) => {
     t.like(
       t.throws(() => requireNamedImages(text, args)),
       { reason: "denied" },
@@ -70,7 +74,7 @@ const allowed: [name: string, text: string, args?: Record<string, string>][] = [
   ["shifts and here-strings", 'FROM busybox:1\nRUN echo $((1<<2)) && cat <<<"x"'],
   ["another escape on its first line", "# escape=`\nFROM busybox:1\nRUN a `\n  b"],
   ["letters of all kinds", "FROM busybox:1\n# na\u00efve\u00a0\nRUN echo \u00fc\u00a0x \\\n  y"],
-  ["what is no instruction of it", "FROM busybox:1\nRUN echo FROM 9c --from=9c\nLABEL a=b"],
+  ["text that is not an instruction", "FROM busybox:1\nRUN echo FROM 9c --from=9c\nLABEL a=b"],
 ];
 for (const [name, text, args = {}] of allowed) {
   test(`allowed: ${name}`, (t) => {
@@ -83,7 +87,7 @@ for (const trigger of [
   'COPY --fr"om"=9c /a /b',
   "COPY --from=svc.local/other:0123 /a /b",
 ]) {
-  test(`refused: what a base image has those do that are built on it, ${trigger}`, (t) => {
+  test(`rejected: ${trigger} of a base image, which would run in derived builds`, (t) => {
     t.like(
       t.throws(() => requireNamedByTriggers("evil:1", [trigger])),
       { reason: "denied" },
@@ -91,13 +95,26 @@ for (const trigger of [
   });
 }
 
-test("allowed: what a base image has those do with their own files and stages", (t) => {
+test("allowed: triggers of a base image with only their own files and stages", (t) => {
   t.notThrows(() =>
     requireNamedByTriggers("node:onbuild", ["COPY . /app", "COPY --from=0 /a /b", "RUN make"]),
   );
 });
 
-test("images stand in the place of their names, line by line", (t) => {
+test("an image that COPY names is replaced by its ID, and nothing else of the instruction changes", (t) => {
+  const text =
+    'FROM b:2 AS a\nFROM b:2\nCOPY --from=a /x /y\nCOPY --chown=1:1 \\\n# --from=c:3\n\t--FROM=c:3 ["/a  b", "/ --from=c:3"]\nONBUILD COPY --from=c:3 /x /y\nRUN x';
+  const ids = new Map([
+    ["b:2", "sha256:22"],
+    ["c:3", "sha256:33"],
+  ]);
+  t.is(
+    withImageIds(text, requireNamedImages(text, {}), ids),
+    'FROM sha256:22 AS a\nFROM sha256:22\nCOPY --from=a /x /y\nCOPY --chown=1:1 \t--from=sha256:33 ["/a  b", "/ --from=c:3"]\n\n\nONBUILD COPY --from=c:3 /x /y\nRUN x',
+  );
+});
+
+test("images replace their names, line by line", (t) => {
   const text =
     "ARG A=busybox\nFROM --platform=linux/amd64 \\\n# a comment\n  ${A}:1 AS base\nRUN x\nFROM base\nFROM b:2";
   const ids = new Map([
@@ -105,7 +122,7 @@ test("images stand in the place of their names, line by line", (t) => {
     ["b:2", "sha256:22"],
   ]);
   t.is(
-    withBases(text, requireNamedImages(text, {}), ids),
+    withImageIds(text, requireNamedImages(text, {}), ids),
     "ARG A=busybox\nFROM --platform=linux/amd64 sha256:11 AS base\n\n\nRUN x\nFROM base\nFROM sha256:22",
   );
 });

@@ -1,8 +1,14 @@
-/** Work on an app's containers in which the engine ends fails since it ended, whatever the engine says last. */
+/**
+ * An operation on an app's containers during which the engine stops fails with that reason, whatever the engine's last
+ * error is.
+ */
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
-import { ContainerRuntime, type ContainerRuntimeOptions } from "../../src/runtimes/container-runtime.ts";
-import type { RunnableApp } from "../../src/runtimes/runtime.ts";
+import {
+  ContainerRuntime,
+  type ContainerRuntimeOptions,
+} from "../../src/runtimes/containers/container-runtime.ts";
+import type { RunnableApp } from "../../src/runtimes/contract.ts";
 import { failureOf } from "./support/container-tests.ts";
 
 const app = { id: "web" } as RunnableApp;
@@ -10,7 +16,7 @@ const refusal = new SvcError("not_possible", "the container engine could not sto
 
 type Ending = Pick<ContainerRuntime, "stop" | "remove">;
 
-/** A runtime of which all work is refused, in which `happens` to its engine. */
+/** A runtime that fails all operations, and whose engine changes as `happens` says. */
 function refusing(happens: (events: { error?: SvcError; generation: number }) => void): Ending {
   const nothing = (): Disposable => ({ [Symbol.dispose]: () => undefined });
   const events = { generation: 1, listen: nothing };
@@ -26,12 +32,12 @@ function refusing(happens: (events: { error?: SvcError; generation: number }) =>
 }
 
 for (const what of ["stop", "remove"] as const) {
-  test(`${what}: a refusal is the engine's end where that ends or was another one meanwhile`, async (t) => {
+  test(`${what}: a failure is caused by the engine's exit if it stopped or was replaced in between`, async (t) => {
     const away = await failureOf(
       refusing((events) => (events.error = new SvcError("unavailable", "away")))[what](app),
     );
     t.is(away.code, "unavailable");
-    t.regex(away.message, /^the container engine ended while app "web" was (stopped|removed)$/);
+    t.regex(away.message, /^the container engine stopped while app "web" was (stopped|removed)$/);
     t.is((await failureOf(refusing((events) => events.generation++)[what](app))).code, "unavailable");
     t.is(await failureOf(refusing(() => undefined)[what](app)), refusal);
   });

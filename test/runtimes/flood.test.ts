@@ -5,7 +5,7 @@ import test from "ava";
 import type { SupervisorState } from "../../src/runtimes/process/supervisor-types.ts";
 import { Fixture, eventually } from "./support/fixture.ts";
 
-test("200 MB of output in one go: bounded memory, bounded files, a slow follower told what it missed", async (t) => {
+test("200 MB of output at once: bounded memory, bounded files, and a slow follower gets the number of skipped bytes", async (t) => {
   await using fixture = await Fixture.create();
   const line = "x".repeat(79);
   const app = await fixture.shell(`sleep 0.5; yes ${line} | head -c 200000000; echo done; exec sleep 1000`);
@@ -39,7 +39,7 @@ test("200 MB of output in one go: bounded memory, bounded files, a slow follower
   );
   t.true(peakKib < 110 * 1024);
   t.true((await readdir(join(app.runDir, "logs"))).length <= 5);
-  t.true(missedBytes > 0, "the follower kept up, so nothing was tried");
+  t.true(missedBytes > 0, "the follower kept up, so nothing was tested");
   t.true(lines > 50_000);
   t.is(fixture.runtime.status(app.id)?.state, "RUNNING");
 });

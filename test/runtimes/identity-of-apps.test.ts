@@ -32,7 +32,7 @@ for (const uid of [65534, 5]) {
   });
 }
 
-test("an app gets a clean environment, descriptors 0 to 2, its directory, the usual umask and a session of its own", async (t) => {
+test("an app gets a clean environment, descriptors 0 to 2, its directory, the usual umask and its own session", async (t) => {
   process.env["SVC_TEST_CANARY"] = "leaked";
   await using fixture = await Fixture.create();
   const app = await fixture.shell(
@@ -61,7 +61,7 @@ test("an app gets a clean environment, descriptors 0 to 2, its directory, the us
     "TMPDIR",
     "USER",
   ]);
-  // `ls` has one more open, the directory that it lists.
+  // `ls` has one more open: the directory that it lists.
   const [zero, one, two, three, directory, umask, session, pid] = output.slice(output.indexOf("") + 1);
   t.deepEqual([zero, one, two, three], ["0", "1", "2", "3"]);
   t.is(directory, join(app.directory, "repo"));

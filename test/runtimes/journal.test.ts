@@ -1,9 +1,9 @@
-/** What journalctl says is the whole of it, or it is told. */
+/** journalctl's output is complete, or an error. */
 import assert from "node:assert/strict";
 import { existsSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import test from "ava";
-import { readJournal } from "../../src/runtimes/service/journal.ts";
+import { readJournal } from "../../src/runtimes/systemd/journal.ts";
 import { eventually } from "../support/eventually.ts";
 import { signal } from "../support/processes.ts";
 
@@ -20,7 +20,7 @@ async function journalctls(): Promise<number[]> {
   return pids.filter((_, at) => names[at] === "journalctl\n");
 }
 
-journalTest("a journal that was not read to its end is told", async (t) => {
+journalTest("a journal that was not read to its end is an error", async (t) => {
   const next = readJournal({ ...question, follow: true, signal: undefined }).next();
   next.catch(() => undefined);
   await eventually(async () => assert.equal((await journalctls()).length, 1));
@@ -28,7 +28,7 @@ journalTest("a journal that was not read to its end is told", async (t) => {
   await t.throwsAsync(next, { message: "the journal cannot be read: journalctl failed (SIGKILL)" });
 });
 
-journalTest("one that is left, and one without lines, are no failures", async (t) => {
+journalTest("an aborted one, and one without lines, are not failures", async (t) => {
   const left = new AbortController();
   const next = readJournal({ ...question, follow: true, signal: left.signal }).next();
   await eventually(async () => assert.equal((await journalctls()).length, 1));

@@ -1,10 +1,11 @@
-/** What an app printed last reaches its log, however slowly the disk takes it, and whoever holds its pipes open. */
+/** An app's last output reaches its log, however slow the disk is, and whichever process keeps its pipes open. */
 import { mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
-import { makeOutputPipes, startApp } from "../../src/runtimes/process/app-process.mjs";
+import { loadPipeEnds } from "../../src/sys/pipe-ends.mjs";
+import { startApp } from "../../src/runtimes/process/app-process.mjs";
 import { AppTerminal } from "../../src/runtimes/process/app-terminal.mjs";
 import type { LogWriter } from "../../src/runtimes/process/log-writer.mjs";
 import type { SupervisorSpec } from "../../src/runtimes/process/supervisor-types.ts";
@@ -53,13 +54,12 @@ const specOf = (command: string): SupervisorSpec =>
 for (const hasTerminal of [false, true]) {
   const where = hasTerminal ? "at a terminal" : "to pipes";
 
-  test.serial(`what is printed last ${where} is not cut off by a slow disk`, async (t) => {
+  test.serial(`the last output ${where} is not lost on a slow disk`, async (t) => {
     await inRunDirectory(t);
     const slow = new SlowLog(3 * quietMs);
     const log = slow as unknown as LogWriter;
-    if (!hasTerminal) makeOutputPipes();
     const terminal = hasTerminal ? new AppTerminal(log) : undefined;
-    const app = startApp(specOf("seq 40000; echo the last words"), log, terminal);
+    const app = startApp(specOf("seq 40000; echo the last words"), log, terminal ?? loadPipeEnds());
     t.like(await app.exited, { code: 0 });
     await app.drain(quietMs);
     terminal?.ended(0);
@@ -71,17 +71,19 @@ for (const hasTerminal of [false, true]) {
     ["all the time", "exec yes"],
     ["now and then", "while echo x; do sleep 0.1; done"],
   ] as const) {
-    test.serial(`who outlives an app and prints ${how} ${where} does not keep it from ending`, async (t) => {
-      await inRunDirectory(t);
-      const log = new SlowLog(0) as unknown as LogWriter;
-      if (!hasTerminal) makeOutputPipes();
-      const terminal = hasTerminal ? new AppTerminal(log) : undefined;
-      const command = `trap '' HUP; (${printer}) & (sleep 0.1; echo x) & sleep 0.2`;
-      const app = startApp(specOf(command), log, terminal);
-      await app.exited;
-      await app.drain(quietMs);
-      terminal?.ended(0);
-      t.pass();
-    });
+    test.serial(
+      `a process that survives an app and prints ${how} ${where} does not delay the app's exit`,
+      async (t) => {
+        await inRunDirectory(t);
+        const log = new SlowLog(0) as unknown as LogWriter;
+        const terminal = hasTerminal ? new AppTerminal(log) : undefined;
+        const command = `trap '' HUP; (${printer}) & (sleep 0.1; echo x) & sleep 0.2`;
+        const app = startApp(specOf(command), log, terminal ?? loadPipeEnds());
+        await app.exited;
+        await app.drain(quietMs);
+        terminal?.ended(0);
+        t.pass();
+      },
+    );
   }
 }

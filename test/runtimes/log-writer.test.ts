@@ -50,7 +50,7 @@ async function readAll(
   return { text, missed };
 }
 
-test("a record has instant, source and the bytes as they came", async (t) => {
+test("a record has its time, its source and the bytes as they came", async (t) => {
   const directory = await temporaryDirectory(t);
   const log = new LogWriter({ directory, maxBytes: 1e6, maxFiles: 2 });
   await log.write("o", Buffer.from([0x66, 0x00, 0xff, 0x0d, 0x0a]));
@@ -75,7 +75,7 @@ test("a record has instant, source and the bytes as they came", async (t) => {
   t.deepEqual(log.lastLines.slice(1), ["other", "half line", "", "no newline"]);
 });
 
-test("long lines are split in marked pieces, however they are cut in chunks", async (t) => {
+test("long lines are split into marked pieces, for any chunk sizes", async (t) => {
   for (const size of [1, 1000, 65_536, 100_000]) {
     const directory = await temporaryDirectory(t);
     const log = new LogWriter({ directory, maxBytes: 1e7, maxFiles: 2 });
@@ -105,7 +105,7 @@ test("long lines are split in marked pieces, however they are cut in chunks", as
   }
 });
 
-test("whatever is written comes back in order, across rotated files, from any record on", async (t) => {
+test("written records are read in order, across rotated files, from any record on", async (t) => {
   await fc.assert(
     fc.asyncProperty(
       fc.array(
@@ -132,7 +132,7 @@ test("whatever is written comes back in order, across rotated files, from any re
   );
 });
 
-test("files rotate within their bounds, and a reader that is too slow learns how much it missed", async (t) => {
+test("files rotate within their limits, and a slow reader gets the number of skipped bytes", async (t) => {
   const directory = await temporaryDirectory(t);
   const log = new LogWriter({ directory, maxBytes: 1000, maxFiles: 3 });
   for (let i = 0; i < 200; i++) await log.write("o", Buffer.from(`line ${i}\n`));
@@ -147,7 +147,7 @@ test("files rotate within their bounds, and a reader that is too slow learns how
   t.true(text.endsWith(" line 199\n"));
 });
 
-test("a writer goes on where an earlier one ended, and cuts off half a record", async (t) => {
+test("a writer continues where an earlier one stopped, and truncates a partial record", async (t) => {
   const directory = await temporaryDirectory(t);
   const first = new LogWriter({ directory, maxBytes: 1e6, maxFiles: 2 });
   await first.write("o", Buffer.from("one\n"));
@@ -165,7 +165,7 @@ test("a writer goes on where an earlier one ended, and cuts off half a record", 
 });
 
 rootTest(
-  "a full disk drops lines, counts them, and goes on when there is room (root only: tmpfs)",
+  "a full disk drops lines, counts them, and continues when there is space (root only: tmpfs)",
   async (t) => {
     const directory = await temporaryDirectory(t);
     await run("mount", ["-t", "tmpfs", "-o", "size=256k", "tmpfs", directory]);
@@ -181,7 +181,7 @@ rootTest(
     await log.write("o", Buffer.from("room again\n"));
     await log.close();
     const whole = await wholeLog(join(directory, "logs"));
-    t.is(whole.length, log.position, "half a record was left behind");
+    t.is(whole.length, log.position, "a partial record was left behind");
     const records = parseRecords(whole.toString());
     const dropped = Number(/^dropped (\d+) lines/.exec(records.at(-2)?.text ?? "")?.[1]);
     t.is(records.at(-2)?.stream, "svc");
@@ -192,7 +192,7 @@ rootTest(
   },
 );
 
-test("a log that was emptied under its writer does not stop it", async (t) => {
+test("a log that is emptied while open keeps working", async (t) => {
   const directory = await temporaryDirectory(t);
   const log = new LogWriter({ directory, maxBytes: 300, maxFiles: 2 });
   for (let i = 0; i < 5; i++) await log.write("o", Buffer.from(`line ${i}\n`));

@@ -1,17 +1,18 @@
-/** What is refused is said all at once, with who may give it; the time of the host is everybody's to read. */
+/** All denied permissions are listed at once, with the users who may grant them; the host's time is readable for everybody. */
 import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import test from "ava";
-import type { AppRuntime, RunnableApp } from "../../src/runtimes/runtime.ts";
-import type { ContainerClaims } from "../../src/runtimes/container-policy.ts";
+import type { AppRuntime, RunnableApp } from "../../src/runtimes/contract.ts";
+import type { ContainerClaims } from "../../src/runtimes/containers/container-policy.ts";
 import { containerConfig } from "../../src/runtimes/docker/container-config.ts";
-import { missingClock } from "../../src/runtimes/host-clock.ts";
+import { missingClock } from "../../src/runtimes/containers/host-clock.ts";
 import { dockerTest, needsDocker } from "../support/docker-test.ts";
 import { eventually } from "../support/eventually.ts";
 import { composeTest, needsCompose } from "./support/compose-test.ts";
 import { failureOf, forever, sharedFixture, startApp } from "./support/container-tests.ts";
 import { nobody, policyDirectory } from "./support/policy-app.ts";
+import { ownershipIn } from "../support/ownership.ts";
 
 const fixtureNow = sharedFixture();
 
@@ -24,19 +25,19 @@ const greedy = [
   claims("b", { binds: [{ source: "/srv/media", readOnly: true }] }),
 ];
 
-test("a user hears all that is refused, and who could have it", async (t) => {
+test("an error lists all denied permissions, and who could grant them", async (t) => {
   await using place = await policyDirectory();
   t.is(
     await place.verdict(greedy, nobody),
     'service "a" runs privileged; service "b" mounts /srv/media, which is outside the app\'s directory, ' +
-      "which only root's own apps may: leave that out, or have root install it",
+      "which only root's own apps may do; leave it out, or have root install the app",
   );
 });
 
-test("root hears all permissions that are missing", async (t) => {
+test("root's error lists all missing permissions", async (t) => {
   await using place = await policyDirectory();
-  t.regex(await place.verdict(greedy, 0), /: add "privileged", "host_mounts" to the manifest's permissions$/);
-  t.regex(await place.verdict(greedy, 0, ["privileged"]), /^service "b" .*: add "host_mounts" to/);
+  t.regex(await place.verdict(greedy, 0), /; add "privileged", "host_mounts" to the manifest's permissions$/);
+  t.regex(await place.verdict(greedy, 0, ["privileged"]), /^service "b" .*; add "host_mounts" to/);
   t.is(await place.verdict(greedy, 0, ["privileged", "host_mounts"]), "allowed");
 });
 
@@ -79,7 +80,7 @@ async function end(runtime: AppRuntime, app: RunnableApp): Promise<void> {
 
 const files = ["/etc/localtime", "/etc/timezone"];
 
-/** What an image of a distribution has in that place. */
+/** The content of an image of a distribution at this path. */
 const linked = "FROM svc/shell:1\nRUN ln -s /usr/share/zoneinfo/Etc/UTC /etc/localtime\n";
 
 dockerTest(`a user's container sees the host's time zone${needsDocker}`, async (t) => {
@@ -102,7 +103,7 @@ dockerTest(`a user's container sees the host's time zone${needsDocker}`, async (
   await end(runtime, app);
 });
 
-test("a file of the host's clock that is not there is left out, one to write is not", async (t) => {
+test("a missing file of the host's clock is skipped, a writable mount is not", async (t) => {
   await using place = await policyDirectory();
   const sourcesOf = (readOnly: boolean): string[] => {
     const app = place.app(nobody);
@@ -110,8 +111,18 @@ test("a file of the host's clock that is not there is left out, one to write is 
     if (runtime.kind !== "docker") throw new Error("the app is a container");
     const mounts = files.map((source) => ({ source, target: source, read_only: readOnly }));
     const options = {
-      ...{ imageId: "sha256:1", imageReference: "a", owner: { uid: nobody, gid: nobody }, storeId: "test" },
-      ...{ network: "net", usersPidsLimit: 1, usersAddress: "127.0.0.1", absent: new Set(["/etc/timezone"]) },
+      ...{
+        imageId: "sha256:1",
+        imageReference: "a",
+        owner: { uid: nobody, gid: nobody },
+        ownership: ownershipIn("test"),
+      },
+      ...{
+        network: "net",
+        usersPidsLimit: 1,
+        publishAddress: "127.0.0.1",
+        absent: new Set(["/etc/timezone"]),
+      },
     };
     const config = containerConfig(
       { ...app, manifest: { ...app.manifest, runtime: { ...runtime, mounts } } },
@@ -153,7 +164,7 @@ composeTest(`root's services join groups and have their devices${needsCompose}`,
       files: { "compose.yaml": document },
     });
   const refused = await failureOf(compose.prepare(await make(""), {}));
-  t.regex(refused.message, /: add "tun", "groups" to the manifest's permissions$/);
+  t.regex(refused.message, /; add "tun", "groups" to the manifest's permissions$/);
   const app = await make("groups, tun");
   await startApp(compose, app);
   t.is(await lineOf(compose, app), "web | 0 44 109");
@@ -163,7 +174,7 @@ composeTest(`root's services join groups and have their devices${needsCompose}`,
 });
 
 composeTest(
-  `a network of several projects is made for the first of them, and stays${needsCompose}`,
+  `a network of several projects is created for the first of them, and stays${needsCompose}`,
   async (t) => {
     const fixture = fixtureNow();
     const { compose, engine } = fixture;
@@ -182,12 +193,12 @@ networks: { proxy: { external: true } }
     const refused = await failureOf(compose.prepare(await make("mine", nobody, "networks"), {}));
     t.regex(
       refused.message,
-      /^network "proxy" is not the app's own, which only root's own apps may: leave that out/,
+      /^network "proxy" is not the app's own, which only root's own apps may do; leave it out/,
     );
     const lacking = await failureOf(compose.prepare(await make("lacking", 0, ""), {}));
     t.is(
       lacking.message,
-      `network "proxy" is not the app's own: add "networks" to the manifest's permissions`,
+      `network "proxy" is not the app's own; add "networks" to the manifest's permissions`,
     );
     t.is(await proxy(), 404);
 

@@ -1,4 +1,4 @@
-/** Health checks that the daemon makes itself, for everybody's services and containers. */
+/** Health checks that the daemon makes itself, for services and containers of all users. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
@@ -7,7 +7,7 @@ import test from "ava";
 import { PortProbe } from "../../src/runtimes/port-probe.ts";
 import { eventually } from "../support/eventually.ts";
 
-test("a package cannot have the daemon ask without a pause", async (t) => {
+test("a package cannot make the daemon probe without a pause", async (t) => {
   let asked = 0;
   const server = createServer((socket) => {
     asked++;
@@ -21,11 +21,11 @@ test("a package cannot have the daemon ask without a pause", async (t) => {
   await eventually(() => assert.equal(probe.health, "healthy"), 30_000);
   await wait(2_500);
   server.close();
-  // Each second once; without a bound some thousand times.
+  // Once per second; without a limit it would be thousands.
   t.true(asked <= 20, String(asked));
 });
 
-test("half a character in a path is asked as the one that stands for it, and ends no daemon", async (t) => {
+test("a lone surrogate in a path is requested as its replacement character, and does not stop the daemon", async (t) => {
   const asked: string[] = [];
   const server = createServer((socket) => {
     socket

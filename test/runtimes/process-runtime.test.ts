@@ -6,16 +6,18 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../src/errors.ts";
-import { readProcess } from "../../src/lib/process-table.mjs";
-import type { LogRecord } from "../../src/runtimes/runtime.ts";
+import { readProcess } from "../../src/sys/process-table.mjs";
+import type { LogRecord } from "../../src/logs/log-chunk.ts";
+import { createUserHelpers } from "../../src/run-as/user-helpers.ts";
 import { freePort } from "../support/packages.ts";
 import { processesIn } from "../support/processes.ts";
-import { eventually, pidsRunning, uniqueSleep } from "./support/fixture.ts";
+import { programs } from "../support/programs.ts";
+import { eventually, Fixture, pidsRunning, uniqueSleep } from "./support/fixture.ts";
 import { sharedFixtures } from "./support/shared-fixture.ts";
 
 const createFixture = sharedFixtures();
 
-test("an app that was never started has printed nothing", async (t) => {
+test("an app that was never started has no output", async (t) => {
   await using fixture = await createFixture();
   const app = await fixture.shell("exec sleep 1000");
   await mkdir(app.runDir, { recursive: true });
@@ -26,7 +28,7 @@ test("an app that was never started has printed nothing", async (t) => {
   t.deepEqual(followed, [{ ...nothing, position: 0 }]);
 });
 
-test("an app runs, is seen, logs both streams and stops", async (t) => {
+test("an app runs, is listed, logs both streams and stops", async (t) => {
   await using fixture = await createFixture();
   const { runtime } = fixture;
   const app = await fixture.shell("echo to out; echo to err >&2; exec sleep 1000");
@@ -50,12 +52,23 @@ test("an app runs, is seen, logs both streams and stops", async (t) => {
   t.deepEqual(await fixture.output(app), ["to out"]);
 });
 
-test("an app may open /dev/stdout and /dev/stderr anew", async (t) => {
+test("an app may reopen /dev/stdout and /dev/stderr", async (t) => {
   await using fixture = await createFixture();
   const app = await fixture.shell("echo out > /dev/stdout; echo err > /dev/stderr; exec sleep 1000");
   await fixture.runtime.start(app);
   t.deepEqual(await fixture.output(app), ["out"]);
   t.deepEqual(await fixture.output(app, "stderr"), ["err"]);
+});
+
+test("a supervisor needs no system program to start an app", async (t) => {
+  await using userHelpers = createUserHelpers({
+    helperPath: programs.userHelper,
+    searchPath: "/nonexistent",
+  });
+  await using fixture = await Fixture.create({ userHelpers });
+  const app = await fixture.shell("echo out; exec sleep 1000");
+  await fixture.runtime.start(app);
+  t.deepEqual(await fixture.output(app), ["out"]);
 });
 
 const failures = [
@@ -91,7 +104,7 @@ const failures = [
   },
 ];
 for (const argv of [["nosuchprogram"], ["./nosuchprogram"]]) {
-  test(`what executes it for svc does not say it in other words: ${argv.join(" ")}`, async (t) => {
+  test(`an execution error is reported in the same words by the launcher: ${argv.join(" ")}`, async (t) => {
     await using fixture = await createFixture();
     const app = await fixture.app(argv, { limits: { openFiles: 77 } });
     const message = /did not start: program "(\.\/)?nosuchprogram" was not found( in PATH)?$/;
@@ -100,7 +113,7 @@ for (const argv of [["nosuchprogram"], ["./nosuchprogram"]]) {
   });
 }
 for (const { title, argv, payload, message } of failures) {
-  test(`a start that fails at once tells why: ${title}`, async (t) => {
+  test(`a start that fails at once reports why: ${title}`, async (t) => {
     await using fixture = await createFixture();
     const app = await fixture.app(argv, {
       restart: { policy: "always", delayMs: 1, maxDelayMs: 1, maxAttempts: 0, resetAfterMs: 1 },
@@ -115,7 +128,7 @@ for (const { title, argv, payload, message } of failures) {
   });
 }
 
-test("an app that keeps failing is restarted with back-off and given up", async (t) => {
+test("an app that keeps failing is restarted with back-off until the retries are exhausted", async (t) => {
   await using fixture = await createFixture();
   const restart = {
     policy: "on-failure",
@@ -131,9 +144,9 @@ test("an app that keeps failing is restarted with back-off and given up", async 
   await eventually("crash", () => fixture.runtime.status(app.id)?.state === "CRASHED");
   t.like(fixture.runtime.status(app.id), { restarts: 2, exitCode: 7, lastLines: ["run"] });
   t.deepEqual(await fixture.output(app), ["run", "run", "run"]);
-  await eventually("notice of it", () => changes.includes(`${app.id} CRASHED`));
+  await eventually("the final event", () => changes.includes(`${app.id} CRASHED`));
   await fixture.runtime.start(app);
-  // On a busy machine it may have ended again by now.
+  // On a busy host it may have exited again by now.
   t.regex(fixture.runtime.status(app.id)?.state ?? "", /^(RUNNING|STARTING)$/);
 });
 
@@ -152,7 +165,7 @@ test("an app that exits with 0 under on-failure has stopped", async (t) => {
   t.like(fixture.runtime.status(app.id), { exitCode: 0, restarts: 0 });
 });
 
-test("stop ends every process: double fork, setsid, ignored signals", async (t) => {
+test("stop kills every process: double fork, setsid, ignored signals", async (t) => {
   await using fixture = await createFixture();
   const marker = uniqueSleep();
   const script = `
@@ -166,15 +179,15 @@ test("stop ends every process: double fork, setsid, ignored signals", async (t) 
   t.true(((await fixture.runtime.stats([app])).get(app.id)?.processes ?? 0) >= 4);
   await fixture.runtime.stop(app);
   const left = await pidsRunning(marker);
-  // Out of reach without a cgroup: it left session, parent and environment all three.
+  // Unreachable without a cgroup: it left session, parent and environment.
   for (const pid of left) process.kill(pid, "SIGKILL");
   t.true(left.length <= 1, `${left.length} processes are left`);
 });
 
-test("frozen, none of its processes executes anything; let go, all do but what was stopped before", async (t) => {
+test("a frozen app executes nothing; a resumed one continues, except processes that were stopped before", async (t) => {
   await using fixture = await createFixture();
   const { runtime } = fixture;
-  // Ever new processes, some of them in sessions of their own.
+  // New processes constantly, some of them in their own sessions.
   const script = `
     sh -c 'kill -STOP $$' &
     (setsid sh -c 'while :; do (setsid true); echo >> "$SVC_DATA_DIR/apart"; done' &)
@@ -197,16 +210,16 @@ test("frozen, none of its processes executes anything; let go, all do but what w
     const states = await statesNow();
     t.true(states.length >= 3 && states.every((state) => "TD".includes(state)), states.join());
     const frozen = await sizes();
-    await eventually("it is said", () => runtime.status(app.id)?.reason === "it is paused" || undefined);
+    await eventually("it is reported", () => runtime.status(app.id)?.reason === "it is paused" || undefined);
     t.is(runtime.status(app.id)?.state, "RUNNING");
     t.deepEqual(await runtime.freezable(app), [app.id]);
-    await t.throwsAsync(runtime.freeze(app), { message: /frozen already/ });
+    await t.throwsAsync(runtime.freeze(app), { message: /already frozen/ });
     t.deepEqual([await statesNow(), await sizes()], [states, frozen]);
     t.true(await runtime.thaw(app));
     const goesOn = async (): Promise<boolean> =>
       (await sizes()).every((size, at) => size > (frozen[at] ?? 0));
-    await eventually("both go on", async () => (await goesOn()) || undefined);
-    t.true((await statesNow()).includes("T"), "who had stopped itself stays stopped");
+    await eventually("both continue", async () => (await goesOn()) || undefined);
+    t.true((await statesNow()).includes("T"), "a process that stopped itself stays stopped");
     t.is(runtime.status(app.id)?.reason, "");
   }
   t.false(await runtime.thaw(app), "nothing was frozen");
@@ -215,7 +228,7 @@ test("frozen, none of its processes executes anything; let go, all do but what w
   t.deepEqual(await statesNow(), []);
 });
 
-test("what the main process leaves behind is ended before it is restarted", async (t) => {
+test("leftover processes of the main process are killed before it is restarted", async (t) => {
   await using fixture = await createFixture();
   const marker = uniqueSleep();
   const app = await fixture.shell(`sleep ${marker} & sleep 0.3; exit 1`, {
@@ -226,7 +239,7 @@ test("what the main process leaves behind is ended before it is restarted", asyn
   t.deepEqual(await pidsRunning(marker), []);
 });
 
-test("following gives tail and news without a line lost or doubled, to the end of the app", async (t) => {
+test("following returns the tail and new lines without loss or repetition, until the app exits", async (t) => {
   await using fixture = await createFixture();
   const app = await fixture.shell(
     "i=0; while [ $i -lt 400 ]; do i=$((i+1)); echo line $i; [ $((i%50)) = 0 ] && sleep 0.1; done",
@@ -245,7 +258,7 @@ test("following gives tail and news without a line lost or doubled, to the end o
   );
 });
 
-test("a follower that leaves is let go of", async (t) => {
+test("a follower that disconnects is released", async (t) => {
   await using fixture = await createFixture();
   const app = await fixture.shell("while true; do echo x; sleep 0.01; done");
   await fixture.runtime.start(app);
@@ -259,7 +272,7 @@ test("a follower that leaves is let go of", async (t) => {
   t.is(fixture.runtime.status(app.id)?.state, "RUNNING");
 });
 
-/** A web server that answers with the status in a file, and lets go of its port while that says 0. */
+/** A web server that responds with the status in a file, and releases its port while that is 0. */
 function statusServer(port: number, file: string): string {
   const script = `
     const server = require("node:http").createServer((request, response) => response.writeHead(status() || 503).end());
@@ -304,24 +317,24 @@ test("health: starting, healthy, unhealthy; waiting for it", async (t) => {
   await writeFile(file, "503");
   await eventually("unhealthy", () => fixture.runtime.status(app.id)?.health === "unhealthy");
   await t.throwsAsync(fixture.runtime.waitHealthy(app.id, 1000), {
-    message: /health check fails: GET \/up is answered with 503/,
+    message: /health check fails: GET \/up returned status 503/,
   });
 });
 
-test("what another process answers on the app's port is not the app's health", async (t) => {
+test("another process's response on the app's port is not the app's health", async (t) => {
   await using fixture = await createFixture();
   const foreign = createServer((_, response) => response.end());
   await once(foreign.listen(0, "127.0.0.1"), "listening");
   const { port } = foreign.address() as AddressInfo;
   t.teardown(() => foreign.close());
-  const taken = new RegExp(`^port ${port} is taken by (process ${process.pid} \\(|a process of root)`);
+  const taken = new RegExp(`^port ${port} is in use by (process ${process.pid} \\(|a process of root)`);
   const status = () => fixture.runtime.status(app.id);
   const file = await statusFile(t, 200);
   const app = await fixture.shell(statusServer(port, file), {
     ports: [{ name: "web", protocol: "tcp", default: port }],
     health: { ...quickHealth, startPeriodMs: 0 },
   });
-  // First the other, then the app, then the other again.
+  // First the other process, then the app, then the other process again.
   await fixture.runtime.start(app);
   await eventually("unhealthy", () => status()?.health === "unhealthy");
   t.regex(status()?.healthReason ?? "", taken);
@@ -359,7 +372,7 @@ for (const [title, argv, expected] of [
   });
 }
 
-test("limits: open files hold, memory needs a cgroup", async (t) => {
+test("limits: open files are limited, memory needs a cgroup", async (t) => {
   await using fixture = await createFixture();
   const app = await fixture.shell("ulimit -n; exec sleep 1000", {
     limits: { openFiles: 77, memoryBytes: 1e8 },
@@ -372,7 +385,7 @@ test("limits: open files hold, memory needs a cgroup", async (t) => {
   ]);
 });
 
-test("stats tell a busy app from an idle one, both in one window", async (t) => {
+test("stats distinguish a busy app from an idle one in one window", async (t) => {
   await using fixture = await createFixture();
   const busy = await fixture.shell("while :; do :; done");
   const idle = await fixture.shell("exec sleep 1000");

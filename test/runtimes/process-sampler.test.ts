@@ -6,11 +6,11 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
-import { parseStat, type ProcessEntry } from "../../src/lib/process-table.mjs";
-import { runIdVariable } from "../../src/lib/run-cookie.mjs";
-import { ProcReader } from "../../src/runtimes/process/proc-reader.ts";
+import { parseStat, type ProcessEntry } from "../../src/sys/process-table.mjs";
+import { runIdVariable } from "../../src/sys/run-cookie.mjs";
+import { ProcReader } from "../../src/sys/proc-reader.ts";
 import { ProcessSampler } from "../../src/runtimes/process/process-sampler.ts";
-import type { SampledRun } from "../../src/runtimes/process/run-membership.ts";
+import { membersOf, type SampledRun } from "../../src/sys/run-membership.ts";
 import { eventually } from "../support/eventually.ts";
 
 const hourMs = 3_600_000;
@@ -33,7 +33,7 @@ class CountingReader extends ProcReader {
   }
 }
 
-/** A run with one process, in a session of its own. */
+/** A run with one process in its own session. */
 async function startRun(t: ExecutionContext, appId: string): Promise<Required<SampledRun>> {
   const runId = `run-of-${appId}`;
   const env = { ...process.env, [runIdVariable]: runId };
@@ -48,10 +48,10 @@ async function startRun(t: ExecutionContext, appId: string): Promise<Required<Sa
   return { appId, ownerUid: uid, runId, pid: child.pid ?? 0 };
 }
 
-test("an app whose owner claims another user's session is not shown what goes on in it", async (t) => {
+test("an app whose owner claims another user's session does not see its usage", async (t) => {
   const honest = await startRun(t, "honest");
   const thief = { ...honest, appId: "thief", ownerUid: uid + 1, runId: "b" };
-  // Whoever comes last must not get it either.
+  // A later caller must not get it either.
   for (const asked of [
     [honest, thief],
     [thief, honest],
@@ -62,7 +62,7 @@ test("an app whose owner claims another user's session is not shown what goes on
   }
 });
 
-test("an app whose owner claims another user's run is not shown what the other user is shown meanwhile", async (t) => {
+test("an app whose owner claims another user's run does not see it while the other user does", async (t) => {
   const sampler = new ProcessSampler({ windowMs: 10 });
   const honest = await startRun(t, "honest");
   const { pid: _, ...rest } = honest;
@@ -70,7 +70,15 @@ test("an app whose owner claims another user's run is not shown what the other u
   const [shown, stolen] = await Promise.all([sampler.sample([honest]), sampler.sample([thief])]);
   t.is(shown.get("honest")?.processes, 1);
   t.is(stolen.size, 0);
-  t.is((await sampler.sample([thief])).size, 0, "nor later, when the cookie is known");
+  t.is((await sampler.sample([thief])).size, 0, "and also not later, when the cookie is known");
+});
+
+test("a process with the cookie of another owner's run counts for neither owner", async (t) => {
+  const entry = parseStat(await readFile("/proc/self/stat", "latin1"));
+  const runs = [1, 2].map((ownerUid) => ({ appId: `of-${ownerUid}`, ownerUid, runId: `run-${ownerUid}` }));
+  const members = (runId: string) => membersOf(runs, [entry], new Map([[entry.pid, { uid: 1, runId }]]));
+  t.deepEqual([...members("run-1").keys()], ["of-1"]);
+  t.deepEqual([...members("run-2").keys()], []);
 });
 
 test("without runs nothing is read", async (t) => {
@@ -79,14 +87,14 @@ test("without runs nothing is read", async (t) => {
   t.is(reader.tables, 0);
 });
 
-test("a hundred callers at once share the samples, and each is shown its own runs", async (t) => {
+test("a hundred concurrent callers share the samples, and each sees only its own runs", async (t) => {
   const reader = new CountingReader();
   const sampler = new ProcessSampler({ reader, windowMs: 10 });
   const runs = [await startRun(t, "a"), await startRun(t, "b"), await startRun(t, "c")];
   const asked = Array.from({ length: 50 }, (_, n) => runs.filter((_, bit) => ((n % 7) + 1) & (1 << bit)));
   const first = asked.map((some) => sampler.sample(some));
   await turn();
-  t.is(reader.atOnce, 1, "the first sample is under way");
+  t.is(reader.atOnce, 1, "the first sample is in progress");
   const second = asked.map((some) => sampler.sample(some));
   const shown = await Promise.all([...first, ...second]);
   for (const [n, usage] of shown.entries()) {
@@ -100,7 +108,7 @@ test("a hundred callers at once share the samples, and each is shown its own run
   t.is(reader.mostAtOnce, 1);
 });
 
-test("callers that leave do so at once, and a sample that all have left makes room for the next", async (t) => {
+test("a caller that disconnects returns at once, and a sample without callers makes place for the next", async (t) => {
   const reader = new CountingReader();
   const sampler = new ProcessSampler({ reader, windowMs: hourMs });
   const run = await startRun(t, "a");
@@ -118,7 +126,7 @@ test("callers that leave do so at once, and a sample that all have left makes ro
   t.is(reader.mostAtOnce, 1);
 });
 
-test("others have their turn while many processes are looked at, and none is any more when the signal aborts", async (t) => {
+test("the event loop is not blocked while many processes are read, and none is read after the signal aborts", async (t) => {
   const procDir = await mkdtemp(join(tmpdir(), "svc-proc-"));
   t.teardown(() => rm(procDir, { recursive: true }));
   const line = await readFile("/proc/self/stat", "latin1");
@@ -133,5 +141,5 @@ test("others have their turn while many processes are looked at, and none is any
   const reading = reader.readAgain(entries, aborter.signal);
   aborter.abort();
   const { size } = await reading;
-  t.true(size > 0 && size < 50, `${size} were looked at at once`);
+  t.true(size > 0 && size < 50, `${size} were read at once`);
 });

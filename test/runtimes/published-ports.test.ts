@@ -1,4 +1,7 @@
-/** Where the ports of containers are published: for users only to this machine, unless the package or the operator says otherwise. */
+/**
+ * Published ports of containers are reachable only from this host, unless the package or the operator sets another
+ * address.
+ */
 import test from "ava";
 import { readServicePort, withAddresses } from "../../src/runtimes/compose/service-ports.ts";
 import { nobody, type DockerFixture } from "./support/docker-fixture.ts";
@@ -12,7 +15,7 @@ const fixtureNow = sharedFixture();
 
 type Published = Record<string, { HostIp: string; HostPort: string }[] | null>;
 
-/** What the engine itself says of the container of an app. */
+/** The engine's own description of an app's container. */
 async function boundOf(fixture: DockerFixture, app: string): Promise<string[]> {
   const filters = encodeURIComponent(JSON.stringify({ label: [`svc.app=${app}`] }));
   const listed = (await fixture.engine.request("GET", `/containers/json?filters=${filters}`)).expect(200) as {
@@ -34,11 +37,12 @@ const cases: [title: string, uid: number, port: string, settings: string, addres
   ["a user's", nobody, "", "", "127.0.0.1"],
   ["a user's with an address", nobody, "address: 0.0.0.0, ", "", "0.0.0.0"],
   ["a user's with a setting", nobody, "address_setting: host, ", "127.0.0.2", "127.0.0.2"],
-  ["root's", 0, "", "", "0.0.0.0"],
+  ["root's", 0, "", "", "127.0.0.1"],
+  ["root's with 0.0.0.0", 0, "address: 0.0.0.0, ", "", "0.0.0.0"],
   ["root's with an address", 0, "address: 127.0.0.3, ", "", "127.0.0.3"],
 ];
 for (const [at, [title, uid, port, host, address]] of cases.entries()) {
-  dockerTest(`${title} container is published at ${address}, and says so${needsDocker}`, async (t) => {
+  dockerTest(`${title} container is published at ${address}, and reports it${needsDocker}`, async (t) => {
     const fixture = fixtureNow();
     const number = await freePort();
     const app = await fixture.app(
@@ -60,38 +64,47 @@ health: { http: { port: http } }`,
   });
 }
 
-composeTest(`ports of a user's project lie where the file or the manifest says${needsCompose}`, async (t) => {
-  const fixture = fixtureNow();
-  const [silent, named, open] = [await freePort(), await freePort(), await freePort()];
-  const app = await fixture.app(
-    "address-project",
-    `compose: { file: compose.yaml }\nports: [{ name: named, default: ${named}, address: 127.0.0.4 }]`,
-    {
-      files: {
-        "compose.yaml": `
+for (const [whose, uid] of [
+  ["a user's", nobody],
+  ["root's", 0],
+] as const) {
+  composeTest(
+    `ports of ${whose} project are published where the file or the manifest says${needsCompose}`,
+    async (t) => {
+      const fixture = fixtureNow();
+      const [silent, named, open] = [await freePort(), await freePort(), await freePort()];
+      const app = await fixture.app(
+        `address-project-${uid}`,
+        `compose: { file: compose.yaml }\nports: [{ name: named, default: ${named}, address: 127.0.0.4 }]`,
+        {
+          uid,
+          files: {
+            "compose.yaml": `
 services:
   web:
     image: svc/web:1
     ports: ["${silent}:8080", "${named}:8081", "0.0.0.0:${open}:8082", "8083"]
 `,
-      },
+          },
+        },
+      );
+      await startApp(fixture.compose, app);
+      const bound = await boundOf(fixture, app.id);
+      const known = [`0.0.0.0:${open}`, `127.0.0.1:${silent}`, `127.0.0.4:${named}`];
+      t.deepEqual(
+        bound.filter((address) => known.includes(address)),
+        known,
+      );
+      // The one without a host port gets any, at no other address.
+      t.is(bound.length, 4);
+      t.true(bound.every((address) => known.includes(address) || address.startsWith("127.0.0.1:")));
+      t.deepEqual((await fixture.compose.publishedAt(app)).get(`${named}/tcp`), ["127.0.0.4"]);
+      await fixture.compose.stop(app);
+      t.deepEqual((await fixture.compose.publishedAt(app)).get(`${silent}/tcp`), ["127.0.0.1"]);
+      await fixture.compose.remove(app);
     },
   );
-  await startApp(fixture.compose, app);
-  const bound = await boundOf(fixture, app.id);
-  const known = [`0.0.0.0:${open}`, `127.0.0.1:${silent}`, `127.0.0.4:${named}`];
-  t.deepEqual(
-    bound.filter((address) => known.includes(address)),
-    known,
-  );
-  // The one without a port of the host's gets any, at no other address.
-  t.is(bound.length, 4);
-  t.true(bound.every((address) => known.includes(address) || address.startsWith("127.0.0.1:")));
-  t.deepEqual((await fixture.compose.publishedAt(app)).get(`${named}/tcp`), ["127.0.0.4"]);
-  await fixture.compose.stop(app);
-  t.deepEqual((await fixture.compose.publishedAt(app)).get(`${silent}/tcp`), ["127.0.0.1"]);
-  await fixture.compose.remove(app);
-});
+}
 
 const forms: [port: string | object, address: string, published: string, target: string, protocol: string][] =
   [
@@ -105,14 +118,14 @@ const forms: [port: string | object, address: string, published: string, target:
     [{ target: 80, host_ip: "127.0.0.1", published: 8080 }, "127.0.0.1", "8080", "80", "tcp"],
   ];
 for (const [port, address, published, target, protocol] of forms) {
-  test(`the port ${JSON.stringify(port)} is read, and gets an address where it has none`, async (t) => {
+  test(`the port ${JSON.stringify(port)} is parsed, and gets the default address if it has none`, async (t) => {
     t.deepEqual(readServicePort(port as never), { address, published, target, protocol });
     await using place = await policyDirectory();
     const document = { services: { web: { ports: [port as never] } } };
     const portsOf = (ownerUid: number): unknown =>
-      withAddresses(document, place.app(ownerUid), { usersAddress: "::1" })["services"];
+      withAddresses(document, place.app(ownerUid), { publishAddress: "::1" })["services"];
     const wanted = address === "" ? `[::1]:${published}:${target}/${protocol}` : port;
     t.deepEqual(portsOf(nobody), { web: { ports: [wanted] } });
-    t.deepEqual(portsOf(0), document.services);
+    t.deepEqual(portsOf(0), { web: { ports: [wanted] } });
   });
 }

@@ -1,4 +1,4 @@
-/** What is kept of a terminal for those who watch it. */
+/** The retained output of a terminal for its clients. */
 import test from "ava";
 import fc from "fast-check";
 import { Watcher } from "../../src/runtimes/process/app-terminal.mjs";
@@ -6,7 +6,7 @@ import { RecentOutput } from "../../src/runtimes/process/recent-output.mjs";
 
 const capacityBytes = 256 * 1024;
 
-test("whoever reads in time misses nothing, in whatever pieces it comes", (t) => {
+test("a client that reads in time misses nothing, in any chunk sizes", (t) => {
   fc.assert(
     fc.property(fc.array(fc.integer({ min: 1, max: 100_000 }), { maxLength: 20 }), (lengths) => {
       const recent = new RecentOutput();
@@ -29,9 +29,9 @@ test("whoever reads in time misses nothing, in whatever pieces it comes", (t) =>
   t.pass();
 });
 
-test("who comes later begins with a whole character, and with a painted screen where it began", (t) => {
+test("a later client starts with a complete character, and with a repainted screen if there is one", (t) => {
   const text = new RecentOutput();
-  // The ring holds no whole number of them.
+  // Their size does not divide the ring's.
   for (let count = 0; count < 200_000; count++) text.push(Buffer.from("€"));
   const begin = text.screenStart(24);
   t.true(begin > text.start && begin - text.start < 4);
@@ -46,7 +46,7 @@ test("who comes later begins with a whole character, and with a painted screen w
   t.true(editor.screenStart(5) > painted);
 });
 
-test("whoever is too slow hears how much they missed, and goes on with the latest screen", (t) => {
+test("a slow client gets the number of skipped bytes, and resumes with the latest screen", (t) => {
   const recent = new RecentOutput();
   const watcher = new Watcher(recent, 0, () => undefined);
   watcher.size = { columns: 80, rows: 5 };
@@ -55,7 +55,7 @@ test("whoever is too slow hears how much they missed, and goes on with the lates
   for (let number = 0; number < lines; number++) recent.push(Buffer.from(line(number)));
   const all = lines * line(0).length;
   t.is(recent.end, all);
-  t.is(recent.start, all - capacityBytes, "no more is kept than there is room for");
+  t.is(recent.start, all - capacityBytes, "no more than the buffer's size is retained");
   const missed = watcher.next();
   const screen = [45, 46, 47, 48, 49].map((number) => line(lines - 50 + number)).join("");
   t.deepEqual(missed, { missedBytes: all - screen.length });

@@ -1,11 +1,11 @@
-/** Of each thing that one errno may mean, the one that it is. */
+/** The actual cause of an errno that has several meanings. */
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
 import { describeSpawnFailure, missingProgram } from "../../src/runtimes/process/spawn-failure.mjs";
+import { nextEvent } from "../support/eventually.ts";
 
 const cases: { title: string; program: string; cwd?: string; expected: RegExp }[] = [
   {
@@ -30,7 +30,7 @@ const cases: { title: string; program: string; cwd?: string; expected: RegExp }[
 ];
 
 for (const { title, program, cwd = ".", expected } of cases) {
-  test(`a program that cannot be run says why: ${title}`, async (t) => {
+  test(`a program that cannot be run reports why: ${title}`, async (t) => {
     const dir = await mkdtemp(join(tmpdir(), "svc-spawn-"));
     t.teardown(() => rm(dir, { recursive: true }));
     await writeFile(join(dir, "plain"), "#!/bin/sh\n", { mode: 0o644 });
@@ -41,7 +41,7 @@ for (const { title, program, cwd = ".", expected } of cases) {
   });
 }
 
-test("what a program is missing is known before another executes it", async (t) => {
+test("what a program lacks is known before another one executes it", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-spawn-"));
   t.teardown(() => rm(dir, { recursive: true }));
   await writeFile(join(dir, "plain"), "");
@@ -61,7 +61,7 @@ test("what a program is missing is known before another executes it", async (t) 
 /** Some errors are thrown, others come later. */
 async function spawnError(program: string, cwd: string): Promise<NodeJS.ErrnoException> {
   try {
-    const [error] = (await once(spawn(program, { cwd }), "error")) as [NodeJS.ErrnoException];
+    const [error] = (await nextEvent(spawn(program, { cwd }), "error")) as [NodeJS.ErrnoException];
     return error;
   } catch (error) {
     return error as NodeJS.ErrnoException;

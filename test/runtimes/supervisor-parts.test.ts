@@ -9,16 +9,17 @@ import { join } from "node:path";
 import test from "ava";
 import fc from "fast-check";
 import { HealthCheck } from "../../src/runtimes/process/health-check.mjs";
-import { Cgroups } from "../../src/runtimes/process/cgroup.ts";
+import { Cgroups } from "../../src/sys/cgroup.ts";
 import { endProcesses } from "../../src/runtimes/process/ending.mjs";
 import { Freezer } from "../../src/runtimes/process/freezing.mjs";
-import { parseStat, readProcess } from "../../src/lib/process-table.mjs";
-import { carriesCookie } from "../../src/lib/run-cookie.mjs";
+import { parseStat, readProcess } from "../../src/sys/process-table.mjs";
+import { carriesCookie } from "../../src/sys/run-cookie.mjs";
 import { RestartPolicy } from "../../src/runtimes/process/restart-policy.mjs";
 import { findMembers } from "../../src/runtimes/process/run-members.mjs";
 import { parseMessage, parseState } from "../../src/runtimes/process/supervisor-messages.ts";
 import type { RestartSpec } from "../../src/runtimes/process/supervisor-types.ts";
 import { isRoot } from "./support/fixture.ts";
+import { nextEvent } from "../support/eventually.ts";
 
 const unifiedRoot = await firstWithKill(["/sys/fs/cgroup", "/sys/fs/cgroup/unified"]);
 const cgroupTest = isRoot && unifiedRoot !== undefined ? test : test.skip;
@@ -40,7 +41,7 @@ const spec: RestartSpec = {
 };
 const failed = { code: 1, ranMs: 10 };
 
-test("back-off doubles up to its bound, with jitter between half and all of it, and ends", (t) => {
+test("back-off doubles up to its limit, with jitter between half and all of it, until the retries are exhausted", (t) => {
   for (const [random, factor] of [
     [0, 0.5],
     [1, 1],
@@ -49,13 +50,18 @@ test("back-off doubles up to its bound, with jitter between half and all of it, 
     const delays = Array.from({ length: 7 }, () => policy.next(failed));
     t.deepEqual(
       delays.slice(0, 6),
-      [100, 200, 400, 800, 1000, 1000].map((delayMs) => ({ delayMs: delayMs * factor })),
+      [100, 200, 400, 800, 1000, 1000].map((delayMs) => ({ delayMs: Math.max(100, delayMs * factor) })),
     );
     t.like(delays[6], { failed: true });
   }
 });
 
-test("a long run begins the count anew; 0 restarts means without end", (t) => {
+test("a restart without a delay waits for 100 ms", (t) => {
+  const policy = new RestartPolicy({ ...spec, backoffMs: 0, maxBackoffMs: 0 });
+  for (let restart = 0; restart < 3; restart++) t.deepEqual(policy.next(failed), { delayMs: 100 });
+});
+
+test("a long run resets the count; 0 restarts means unlimited", (t) => {
   const policy = new RestartPolicy({ ...spec, maxRestarts: 1 }, () => 1);
   t.deepEqual(policy.next(failed), { delayMs: 100 });
   t.deepEqual(policy.next({ code: 1, ranMs: 5000 }), { delayMs: 100 });
@@ -79,7 +85,7 @@ for (const [policy, code, ends] of [
   });
 }
 
-test("a process may be called anything", (t) => {
+test("a process may have any name", (t) => {
   fc.assert(
     fc.property(fc.string({ maxLength: 15 }), (name) => {
       const fields = Array.from({ length: 49 }, (_, index) => String(index + 4));
@@ -110,14 +116,14 @@ test("a cookie is a whole variable", (t) => {
   t.false(has("A=SVC_RUN_ID=r1\0"));
 });
 
-test("who carries the cookie is a member behind any other variables, unless they are older than the run", async (t) => {
+test("a process with the cookie is a member after any other variables, unless it is older than the run", async (t) => {
   const runId = randomUUID();
   const child = spawn("/bin/sh", ["-c", "echo; read end"], {
     env: { LARGE: "x".repeat(50_000), SVC_RUN_ID: runId },
     stdio: ["pipe", "pipe", "inherit"],
   });
   const exited = once(child, "exit");
-  await once(child.stdout, "data");
+  await nextEvent(child.stdout, "data");
   const startTicks = readProcess(child.pid ?? 0)?.startTicks ?? 0;
   const run = { runId, uid: process.getuid?.() ?? 0, sessions: new Set<number>(), exclude: process.pid };
   const found = [0, startTicks, startTicks + 1].map((since) => findMembers({ ...run, startTicks: since }));
@@ -129,7 +135,7 @@ test("who carries the cookie is a member behind any other variables, unless they
   await exited;
 });
 
-test("what comes in place of a supervisor's words is refused or bounded", (t) => {
+test("invalid messages in place of a supervisor's are rejected or limited", (t) => {
   fc.assert(fc.property(fc.string(), (line) => t.is(parseMessage(line), undefined)));
   fc.assert(fc.property(fc.json(), (json) => t.is(parseState(json), undefined)));
   const state = parseState(
@@ -159,7 +165,7 @@ test("what comes in place of a supervisor's words is refused or bounded", (t) =>
   t.is(parseState('{"phase":"DANCING","supervisor":{}}'), undefined);
 });
 
-test("a stretch of the log that ends before it begins is no message: nobody misses less than nothing", (t) => {
+test("a range of the log that ends before it starts is not a valid message", (t) => {
   for (const type of ["log", "gap"]) {
     const message = { type, from: 5, to: 5, ...(type === "log" && { text: "" }) };
     t.deepEqual(parseMessage(JSON.stringify(message)), message as never);
@@ -168,7 +174,7 @@ test("a stretch of the log that ends before it begins is no message: nobody miss
   }
 });
 
-test("a supervisor's message may hold long text, and not much else", (t) => {
+test("a supervisor's message may contain long text, but few elements", (t) => {
   const text = 'a\\"\u001b'.repeat(300_000);
   const log = { type: "log", from: 0, to: 1, text };
   t.deepEqual(parseMessage(JSON.stringify(log)), log);
@@ -198,16 +204,16 @@ test("limits are written to the cgroup of the app", async (t) => {
   t.is(await read("app/memory.max"), "100000000");
   t.is(await read("app/cpu.max"), "150000 100000");
   await t.throwsAsync(cgroups.enter(path, process.pid, uid + 1), { message: /is not one of uid/ });
-  t.is(await read("supervisor/cgroup.procs"), "", "another user's process is not handed over");
+  t.is(await read("supervisor/cgroup.procs"), "", "another user's process is not moved to the cgroup");
   await cgroups.enter(path, process.pid, uid);
   t.is(await read("supervisor/cgroup.procs"), String(process.pid));
   await cgroups.renew("x", { uid, gid }, {});
   t.is(await read("app/memory.max"), "max");
   await cgroups.renew("y", { uid, gid }, {});
-  t.false(existsSync(join(root, "apps/y")), "one that is not in a cgroup gets none");
+  t.false(existsSync(join(root, "apps/y")), "a process that is not in a cgroup gets none");
 });
 
-cgroupTest("a cgroup ends what nothing else finds (root and cgroup v2 only)", async (t) => {
+cgroupTest("a cgroup kills processes that nothing else finds (root and cgroup v2 only)", async (t) => {
   const cgroup = `${unifiedRoot ?? ""}/svc-test-${process.pid}`;
   await mkdir(cgroup);
   const child = spawn(
@@ -221,14 +227,14 @@ cgroupTest("a cgroup ends what nothing else finds (root and cgroup v2 only)", as
       stdio: ["ignore", "pipe", "ignore"],
     },
   );
-  await new Promise((resolve) => child.stdout.once("data", resolve));
+  await nextEvent(child.stdout, "data");
   const run = { runId: "none", uid: 0, startTicks: 0, sessions: new Set<number>(), exclude: process.pid };
   t.is(await endProcesses(run, { signal: "SIGKILL", graceMs: 0, cgroup }), 0);
   t.is((await readFile(`${cgroup}/cgroup.procs`, "utf8")).trim(), "");
   await rmdir(cgroup);
 });
 
-test("what the last one leaves behind when it hears the signal is ended, too", async (t) => {
+test("processes that the last one leaves behind on a signal are killed, too", async (t) => {
   const runId = randomUUID();
   const late = `trap : TERM; echo $$; while :; do sleep 0.05; done`;
   const script = `trap 'setsid sh -c "$0" & exit 0' TERM; echo; while :; do sleep 0.05; done 2>/dev/null`;
@@ -238,7 +244,7 @@ test("what the last one leaves behind when it hears the signal is ended, too", a
     detached: true,
   });
   const exited = once(child, "exit");
-  await once(child.stdout, "data");
+  await nextEvent(child.stdout, "data");
   const born = once(child.stdout, "data") as Promise<[Buffer]>;
   const run = {
     runId,
@@ -257,7 +263,7 @@ test("what the last one leaves behind when it hears the signal is ended, too", a
   t.is(readProcess(latePid), undefined);
 });
 
-test("detection finds nothing where nothing was delegated", async (t) => {
+test("detection finds nothing if nothing was delegated", async (t) => {
   const procDir = await mkdtemp(join(tmpdir(), "svc-proc-"));
   t.teardown(() => rm(procDir, { recursive: true }));
   await mkdir(join(procDir, "self"));
@@ -273,12 +279,12 @@ test("detection finds nothing where nothing was delegated", async (t) => {
   }
 });
 
-cgroupTest("a cgroup freezes what nothing else finds (root and cgroup v2 only)", async (t) => {
+cgroupTest("a cgroup freezes processes that nothing else finds (root and cgroup v2 only)", async (t) => {
   const cgroup = `${unifiedRoot ?? ""}/svc-test-freeze-${process.pid}`;
   await mkdir(cgroup);
   const loop = 'echo 0 > "$0/cgroup.procs"; echo; exec env -i setsid sh -c "while :; do :; done"';
   const child = spawn("/bin/sh", ["-c", loop, cgroup], { stdio: ["ignore", "pipe", "inherit"] });
-  await new Promise((resolve) => child.stdout.once("data", resolve));
+  await nextEvent(child.stdout, "data");
   const run = {
     runId: "no such run",
     uid: 0,
@@ -295,11 +301,11 @@ cgroupTest("a cgroup freezes what nothing else finds (root and cgroup v2 only)",
   t.regex(await events(), /^frozen 0$/m);
   await freezer.freeze();
   t.is(await endProcesses(run, { signal: "SIGTERM", graceMs: 10_000, cgroup }), 0);
-  t.is(child.signalCode ?? (await once(child, "exit"))[1], "SIGTERM", "it heard the signal");
+  t.is(child.signalCode ?? (await nextEvent(child, "exit"))[1], "SIGTERM", "it received the signal");
   await rmdir(cgroup);
 });
 
-test("what is held is not judged by a probe that was under way", async (t) => {
+test("a paused app is not judged by a probe that was in progress", async (t) => {
   let answers = true;
   const [asked, gaveUp] = [new EventEmitter(), new EventEmitter()];
   await using server = createServer((socket) => {
@@ -333,7 +339,7 @@ test("what is held is not judged by a probe that was under way", async (t) => {
     t.deepEqual(states, ["healthy"]);
     answers = false;
     await once(changes, "now");
-    t.deepEqual(states, ["healthy", "unhealthy"], "it is judged again");
+    t.deepEqual(states, ["healthy", "unhealthy"], "it is probed again");
   } finally {
     check.stop();
   }

@@ -4,13 +4,13 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import test from "ava";
-import type { RunnableApp } from "../../src/runtimes/runtime.ts";
+import type { RunnableApp } from "../../src/runtimes/contract.ts";
 import { programs } from "../support/programs.ts";
 import { Fixture } from "./support/fixture.ts";
 
 type Message = Record<string, unknown>;
 
-/** Talks to a supervisor by hand. */
+/** Sends messages to a supervisor directly. */
 function dial(app: RunnableApp) {
   const socket = connect(join(app.runDir, "supervisor.sock"));
   const lines = createInterface({ input: socket })[Symbol.asyncIterator]();
@@ -22,7 +22,7 @@ function dial(app: RunnableApp) {
   return { read, ask, [Symbol.dispose]: () => void socket.destroy() };
 }
 
-test("a supervisor says who it is, answers what it knows and refuses the rest", async (t) => {
+test("a supervisor identifies itself, handles known requests and rejects others", async (t) => {
   await using fixture = await Fixture.create();
   const app = await fixture.shell("exec sleep 1000");
   await fixture.runtime.start(app);
@@ -44,7 +44,7 @@ test("a supervisor says who it is, answers what it knows and refuses the rest", 
     ],
     [
       { id: 3, protocol: 9, cmd: "resize" },
-      { id: 3, ok: false, error: "protocol 9 is not spoken here" },
+      { id: 3, ok: false, error: "protocol 9 is not supported" },
     ],
     ["no json", { id: 0, ok: false }],
     ["null", { id: 0, ok: false }],
@@ -57,7 +57,7 @@ test("a supervisor says who it is, answers what it knows and refuses the rest", 
   }
 });
 
-test("a request without end is cut off, and the app goes on", async (t) => {
+test("an endless request is cut off, and the app keeps running", async (t) => {
   await using fixture = await Fixture.create();
   const app = await fixture.shell("exec sleep 1000");
   await fixture.runtime.start(app);
@@ -69,12 +69,12 @@ test("a request without end is cut off, and the app goes on", async (t) => {
   t.is(fixture.runtime.status(app.id)?.state, "RUNNING");
 });
 
-test("a second supervisor leaves the app to the one that is there", async (t) => {
+test("a second supervisor leaves the app to the existing one", async (t) => {
   await using fixture = await Fixture.create();
   const app = await fixture.shell("exec sleep 1000");
   await fixture.runtime.start(app);
   const [before] = fixture.runtime.runs();
-  // It ends by itself: it waits for nothing.
+  // It exits by itself, because it waits for nothing.
   await promisify(execFile)(process.execPath, [programs.supervisor], { cwd: app.runDir, timeout: 60_000 });
   using supervisor = dial(app);
   t.like(await supervisor.read(), { type: "hello", pid: before?.supervisorPid });

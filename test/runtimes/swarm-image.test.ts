@@ -1,10 +1,10 @@
-/** What the nodes of a swarm pull. */
+/** The image references that the nodes of a swarm pull. */
 import test from "ava";
 import { serviceImage } from "../../src/runtimes/swarm/service-image.ts";
 
 const digest = (name: string, digit: string): string => `${name}@sha256:${digit.repeat(64)}`;
 
-test("an image is found by its digest under its own name, and one that was built here by its id", (t) => {
+test("an image is referenced by its digest under its own name, and a locally built one by its ID", (t) => {
   const Id = `sha256:${"0".repeat(64)}`;
   const pulled = (image: string, ...RepoDigests: string[]): string =>
     serviceImage(image, { Id, RepoDigests });

@@ -1,21 +1,21 @@
-/** The one log of several tasks. */
+/** The merged log of several tasks. */
 import { Readable } from "node:stream";
 import test from "ava";
-import type { DockerEngine } from "../../src/docker/engine.ts";
+import type { DockerEngine } from "../../src/engine/engine.ts";
 import {
   followAway,
   followTogether,
   readServiceLog,
   readTaskLog,
 } from "../../src/runtimes/swarm/service-logs.ts";
-import type { LogChunk } from "../../src/runtimes/runtime.ts";
+import type { LogChunk } from "../../src/logs/log-chunk.ts";
 import type { SwarmTask } from "../../src/runtimes/swarm/swarm-api.ts";
 
 const tasks = [1, 2].map(
   (slot) => ({ id: `task${slot}`, slot, nodeId: `id${slot}`, node: `node${slot}` }) as SwarmTask,
 );
 
-/** What the engine sends of one line, or of a piece of one. */
+/** The engine's message for a line, or for a piece of one. */
 function frame(task: string, second: number, text: string): Buffer {
   const time = new Date(Date.UTC(2026, 0, 1) + second * 1_000).toISOString();
   const prefix = "com.docker.swarm";
@@ -27,7 +27,7 @@ function frame(task: string, second: number, text: string): Buffer {
   return Buffer.concat([header, body]);
 }
 
-/** What the engine sends when it has done so, and some is missing. */
+/** The engine's message at the end if some output is missing. */
 function complaint(reasons: string): Buffer {
   const said = `rpc error: code = Unknown desc = warning: incomplete log stream. some logs could not be retrieved for the following reasons: ${reasons}`;
   const body = Buffer.from(`Error grabbing logs: ${said}\n`);
@@ -49,7 +49,7 @@ async function read(frames: Iterable<Buffer>, tail: number): ReturnType<typeof r
   return readServiceLog(engineThatSends(frames), "s", { tail, part: "", tasks, hasTerminal: false });
 }
 
-test("the last lines of all tasks together are those of the latest times, whichever task is told first", async (t) => {
+test("the last lines of all tasks together are the latest by time, in any order of tasks", async (t) => {
   function* frames(): Generator<Buffer> {
     for (const at of [1, 3, 5, 7]) yield frame("task1", at, `at ${at}\n`);
     for (const at of [2, 4, 6]) yield frame("task2", at, `at ${at}\n`);
@@ -62,7 +62,7 @@ test("the last lines of all tasks together are those of the latest times, whiche
   t.false(truncated);
 });
 
-test("pieces of long lines come together by task, and what never ended is told too", async (t) => {
+test("pieces of long lines are joined per task, and an unfinished line is included", async (t) => {
   const frames = [
     frame("task1", 1, "one "),
     frame("task2", 2, "two "),
@@ -76,7 +76,7 @@ test("pieces of long lines come together by task, and what never ended is told t
   );
 });
 
-test("a log of more than 8 MiB is kept to its last lines", async (t) => {
+test("a log of more than 8 MiB is reduced to its last lines", async (t) => {
   const long = "x".repeat(64_000);
   function* frames(): Generator<Buffer> {
     for (let at = 0; at < 1_000; at++) yield frame(`task${(at % 2) + 1}`, at, `${at} ${long}\n`);
@@ -89,12 +89,12 @@ test("a log of more than 8 MiB is kept to its last lines", async (t) => {
 });
 
 for (const [reasons, said] of [
-  ["node id2 is not available", "node2 did not answer"],
-  ["node id2 disconnected unexpectedly, node id1 is not available", "node1, node2 did not answer"],
-  ["node abcdefghijklmnop is not available", "node abcdefghijkl did not answer"],
-  ["node id2 is not available, disk is full", "node2 did not answer; disk is full"],
+  ["node id2 is not available", "node2 did not respond"],
+  ["node id2 disconnected unexpectedly, node id1 is not available", "node1, node2 did not respond"],
+  ["node abcdefghijklmnop is not available", "node abcdefghijkl did not respond"],
+  ["node id2 is not available, disk is full", "node2 did not respond; disk is full"],
 ] as const) {
-  test(`what is missing is said last in svc's words, also when the tail is full: ${reasons}`, async (t) => {
+  test(`missing output is reported last by svc, also when the tail is full: ${reasons}`, async (t) => {
     const frames = [1, 2, 3].map((at) => frame("task1", at, `at ${at}\n`));
     const before = Date.now();
     const { lines } = await read([...frames, complaint(reasons)], 2);
@@ -102,14 +102,14 @@ for (const [reasons, said] of [
       lines.map(({ stream, text }) => [stream, text]),
       [
         ["stdout", "1@node1 | at 3"],
-        ["svc", `${said}: the lines of what ran there are missing here`],
+        ["svc", `${said}: lines of its tasks are missing here`],
       ],
     );
     t.true((lines.at(-1)?.timeMs ?? 0) >= before);
   });
 }
 
-test("a task that was given to no node is not missed, and what a task itself prints stays", async (t) => {
+test("a task without a node is not missing, and a task's own output stays", async (t) => {
   const own = complaint("node id1 is not available").subarray(8).toString();
   const { lines } = await read([frame("task1", 1, own), complaint("task abc has not been scheduled")], 9);
   t.deepEqual(
@@ -118,13 +118,13 @@ test("a task that was given to no node is not missed, and what a task itself pri
   );
 });
 
-test("the last lines of one task are as it printed them, without what the swarm says of it", async (t) => {
+test("the last lines of one task are as it printed them, without the swarm's prefixes", async (t) => {
   const frames = [1, 2, 3].map((at) => frame("task1", at, `at ${at}\n`));
   const engine = engineThatSends([...frames, complaint("node id1 is not available")], "/tasks/task1/");
   t.deepEqual(await readTaskLog(engine, "task1", { tail: 2, hasTerminal: false }), ["at 2", "at 3"]);
 });
 
-test("whoever follows a log is told of a node that does not answer, once, and again when it has come and gone", async (t) => {
+test("a follower is notified once of a node that does not respond, and again after it returned", async (t) => {
   const leaving = new AbortController();
   const away = [[], ["id2", "other"], ["id2"], undefined, ["id2", "id1"], [], ["id1"]];
   let at = 0;
@@ -138,10 +138,10 @@ test("whoever follows a log is told of a node that does not answer, once, and ag
   for await (const { lines } of followAway({ awayNow, tasksNow: () => tasks, signal, everyMs: 1 })) {
     said.push(...lines.map(({ stream, text }) => `${stream} ${text.replace(/:.*/, "")}`));
   }
-  t.deepEqual(said, ["svc node2 did not answer", "svc node1 did not answer", "svc node1 did not answer"]);
+  t.deepEqual(said, ["svc node2 did not respond", "svc node1 did not respond", "svc node1 did not respond"]);
 });
 
-test("a log that is followed ends with its services, whatever else is said meanwhile", async (t) => {
+test("a followed log ends with its services, whatever else arrives in between", async (t) => {
   const chunk = (text: string): LogChunk => ({
     lines: [{ timeMs: 0, stream: "stdout", text }],
     truncated: false,

@@ -1,4 +1,4 @@
-/** What a package's unit may say: a closed list, whatever systemd knows beside it (threat 67). */
+/** The directives that a package's unit may contain: a closed list, whatever else systemd supports. */
 import { execFile } from "node:child_process";
 import { accessSync } from "node:fs";
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
@@ -7,15 +7,15 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import fc from "fast-check";
-import { createIdentities } from "../../src/identity/identities.ts";
-import type { RunnableApp } from "../../src/runtimes/runtime.ts";
-import { AppUnits } from "../../src/runtimes/service/app-unit.ts";
-import { parseUnit } from "../../src/runtimes/service/unit-file.ts";
-import { userDirectives, whyRefused } from "../../src/runtimes/service/unit-directives.ts";
-import type { Manifest } from "../../src/packages/manifest.ts";
-import { journalLines, parseExit } from "../../src/runtimes/service/journal.ts";
-import { unitStatus } from "../../src/runtimes/service/unit-status.ts";
-import { environmentText, quoted, unitText } from "../../src/runtimes/service/unit-text.ts";
+import { createUserHelpers } from "../../src/run-as/user-helpers.ts";
+import type { RunnableApp } from "../../src/runtimes/contract.ts";
+import { AppUnits } from "../../src/runtimes/systemd/app-unit.ts";
+import { parseUnit } from "../../src/runtimes/systemd/unit-file.ts";
+import { userDirectives, whyRefused } from "../../src/runtimes/systemd/unit-directives.ts";
+import type { Manifest } from "../../src/packages/manifest/manifest.ts";
+import { journalLines, parseExit } from "../../src/runtimes/systemd/journal.ts";
+import { unitStatus } from "../../src/runtimes/systemd/unit-status.ts";
+import { environmentText, quoted, unitText } from "../../src/runtimes/systemd/unit-text.ts";
 import { parseManifest } from "../packages/support/manifests.ts";
 
 const run = promisify(execFile);
@@ -35,47 +35,50 @@ function entry(section: string, key: string, value: string) {
   return { section, key, value, line: 1 };
 }
 
-systemdTest(`every directive that this systemd knows and the list does not have is refused`, async (t) => {
-  const { stdout } = await run(systemd, ["--dump-configuration-items"], { maxBuffer: 2 ** 24 });
-  let section = "";
-  const known: [section: string, key: string][] = [];
-  for (const line of stdout.split("\n")) {
-    section = /^\[(.+)\]$/.exec(line)?.[1] ?? section;
-    const key = /^(\w+)=/.exec(line)?.[1];
-    if (key !== undefined) known.push([section, key]);
-  }
-  t.true(known.length > 500, String(known.length));
-  const harmless = ["yes", "1", "text", "/usr/bin/true", "exec", "0755"];
-  const accepted = known.filter(([in_, key]) =>
-    harmless.some((value) => whyRefused(entry(in_, key, value)) === undefined),
-  );
-  const names = accepted.map(([in_, key]) => `${in_}.${key}`);
-  t.deepEqual(
-    names.filter((name) => !userDirectives.has(name)),
-    [],
-  );
-  // What would hand over the host, by name, so that the list above cannot grow unseen.
-  for (const key of [
-    ...["User", "Group", "SupplementaryGroups", "AmbientCapabilities", "CapabilityBoundingSet", "PAMName"],
-    ...["RootDirectory", "RootImage", "BindPaths", "ReadWritePaths", "EnvironmentFile", "LoadCredential"],
-    ...["RuntimeDirectory", "StateDirectory", "DeviceAllow", "Slice", "Delegate", "PIDFile", "Sockets"],
-    ...["NetworkNamespacePath", "StandardOutput", "StandardInput", "TTYPath", "BPFProgram", "LimitNPROC"],
-    ...["FailureAction", "RebootArgument", "PermissionsStartOnly", "ExtensionImages", "WorkingDirectory"],
-  ]) {
-    t.not(whyRefused(entry("Service", key, "yes")), undefined, key);
-  }
-  for (const key of [
-    "Wants",
-    "Requires",
-    "OnFailure",
-    "Before",
-    "Conflicts",
-    "SuccessAction",
-    "JobTimeoutAction",
-  ]) {
-    t.not(whyRefused(entry("Unit", key, "x.service")), undefined, key);
-  }
-});
+systemdTest(
+  `every directive that this systemd supports and the list does not contain is rejected`,
+  async (t) => {
+    const { stdout } = await run(systemd, ["--dump-configuration-items"], { maxBuffer: 2 ** 24 });
+    let section = "";
+    const known: [section: string, key: string][] = [];
+    for (const line of stdout.split("\n")) {
+      section = /^\[(.+)\]$/.exec(line)?.[1] ?? section;
+      const key = /^(\w+)=/.exec(line)?.[1];
+      if (key !== undefined) known.push([section, key]);
+    }
+    t.true(known.length > 500, String(known.length));
+    const harmless = ["yes", "1", "text", "/usr/bin/true", "exec", "0755"];
+    const accepted = known.filter(([in_, key]) =>
+      harmless.some((value) => whyRefused(entry(in_, key, value)) === undefined),
+    );
+    const names = accepted.map(([in_, key]) => `${in_}.${key}`);
+    t.deepEqual(
+      names.filter((name) => !userDirectives.has(name)),
+      [],
+    );
+    // Directives that would expose the host, by name, so that the list above cannot grow unnoticed.
+    for (const key of [
+      ...["User", "Group", "SupplementaryGroups", "AmbientCapabilities", "CapabilityBoundingSet", "PAMName"],
+      ...["RootDirectory", "RootImage", "BindPaths", "ReadWritePaths", "EnvironmentFile", "LoadCredential"],
+      ...["RuntimeDirectory", "StateDirectory", "DeviceAllow", "Slice", "Delegate", "PIDFile", "Sockets"],
+      ...["NetworkNamespacePath", "StandardOutput", "StandardInput", "TTYPath", "BPFProgram", "LimitNPROC"],
+      ...["FailureAction", "RebootArgument", "PermissionsStartOnly", "ExtensionImages", "WorkingDirectory"],
+    ]) {
+      t.not(whyRefused(entry("Service", key, "yes")), undefined, key);
+    }
+    for (const key of [
+      "Wants",
+      "Requires",
+      "OnFailure",
+      "Before",
+      "Conflicts",
+      "SuccessAction",
+      "JobTimeoutAction",
+    ]) {
+      t.not(whyRefused(entry("Unit", key, "x.service")), undefined, key);
+    }
+  },
+);
 
 for (const [key, value] of [
   ["ExecStart", "+/bin/sh"],
@@ -101,7 +104,7 @@ for (const [key, value] of [
   ["Type", "forking"],
   ["TimeoutStartSec", "infinity"],
 ] as const) {
-  test(`${key}=${value} is refused`, (t) => t.not(whyRefused(entry("Service", key, value)), undefined));
+  test(`${key}=${value} is rejected`, (t) => t.not(whyRefused(entry("Service", key, value)), undefined));
 }
 
 for (const [key, value] of [
@@ -114,7 +117,7 @@ for (const [key, value] of [
   test(`${key}=${value} is accepted`, (t) => t.is(whyRefused(entry("Service", key, value)), undefined));
 }
 
-test("a unit is read as systemd reads it", (t) => {
+test("a unit is parsed as systemd parses it", (t) => {
   t.deepEqual(
     parseUnit("# c\n[Unit]\nDescription = a \\\n# in between\n  b\n\n; d\n[Service]\nExecStart=/x=y\n").map(
       ({ section, key, value, line }) => [section, key, value.replaceAll(/\s+/g, " "), line],
@@ -135,7 +138,7 @@ test("a unit is read as systemd reads it", (t) => {
   }
 });
 
-test("what a package says stays within its line, whatever it is", (t) => {
+test("values of a package stay within their line, whatever they contain", (t) => {
   fc.assert(
     fc.property(fc.string({ unit: "binary" }), (text) => {
       t.notRegex(quoted(text).slice(1, -1), /[\n\r]|(?<!\\)(?:\\\\)*"/);
@@ -147,7 +150,7 @@ test("what a package says stays within its line, whatever it is", (t) => {
   t.is(environmentText({ A: 'a"b\\c$d`e\nf' }), 'A="a\\"b\\\\c\\$d\\`e\nf"\n');
 });
 
-test("names and directories stay within their lines, and only root's own privileged units run as somebody else", async (t) => {
+test("names and directories stay within their lines, and only root's own privileged units run as another user", async (t) => {
   const service = "service: { exec: [/bin/true], user: root }\npermissions: [privileged]";
   const manifest = await parseManifest(`id: a\nname: A\nversion: "1"\n${service}\n`);
   const bad = "x\0ExecStartPre=+/bin/sh\rUser=root\n[Service]\u000bNice=-9";
@@ -164,6 +167,19 @@ test("names and directories stay within their lines, and only root's own privile
   t.regex(textOf(true), /^User=root$/m);
 });
 
+test("a unit whose package declares no delay restarts after 100 ms", async (t) => {
+  const delays = "restart: { delay: 0ms, max_delay: 0ms, max_attempts: 0 }";
+  const manifest = await parseManifest(
+    `id: a\nname: A\nversion: "1"\nservice: { exec: [/bin/true] }\n${delays}\n`,
+  );
+  const text = unitText({
+    ...{ storeId: "s", argv: ["/bin/true"], entries: [], environmentFile: "/e", isPrivileged: false },
+    app: { id: "a", name: "A", uid: 7, directory: "/d", manifest },
+    workingDir: "/d",
+  });
+  t.regex(text, /^RestartSec=100ms$/m);
+});
+
 const restart = {
   policy: "on-failure",
   delayMs: 1_000,
@@ -172,15 +188,15 @@ const restart = {
   resetAfterMs: 1,
 } as const;
 const wanted = {
-  manifest: { restart, runtime: { kind: "service", argv: ["/bin/true"] } } as unknown as Manifest,
-  isWanted: true,
+  manifest: { restart, runtime: { kind: "service", argv: ["/bin/true"] } } as Manifest,
+  shouldRun: true,
   bootedAtMs: 1_000_000,
   lastLines: ["x"],
 };
 for (const [name, unit, expected] of [
   ["none of that name", undefined, { state: "STOPPED", isLost: true }],
   [
-    "told to stop by somebody",
+    "stopped by a user",
     {
       ActiveState: "inactive",
       ExecMainExitTimestampMonotonic: "9",
@@ -191,7 +207,7 @@ for (const [name, unit, expected] of [
     { state: "STOPPED", isLost: true, exitCode: 0 },
   ],
   [
-    "ended by itself",
+    "exited by itself",
     {
       ActiveState: "inactive",
       ExecMainExitTimestampMonotonic: "5",
@@ -212,7 +228,7 @@ for (const [name, unit, expected] of [
     },
     {
       state: "CRASHED",
-      reason: "it ended with exit code 203 (its program could not be executed)",
+      reason: "it exited with code 203 (its program could not be executed)",
       lastLines: ["x"],
     },
   ],
@@ -230,15 +246,15 @@ for (const [name, unit, expected] of [
     },
     {
       state: "STARTING",
-      reason: "BACKOFF: it was ended by SIGKILL",
+      reason: "BACKOFF: it was killed by SIGKILL",
       exitSignal: "SIGKILL",
       restarts: 2,
       nextRestartAtMs: 1_008_000,
-      endedReason: "it was ended by SIGKILL",
+      endedReason: "it was killed by SIGKILL",
     },
   ],
   [
-    "over, and kept by systemd",
+    "finished, and retained by systemd",
     {
       ActiveState: "active",
       SubState: "exited",
@@ -253,13 +269,13 @@ for (const [name, unit, expected] of [
 }
 
 test("a unit of more than 64 KiB is not read", async (t) => {
-  await using identities = createIdentities();
+  await using userHelpers = createUserHelpers();
   const directory = await mkdtemp(join(tmpdir(), "svc-unit-"));
   t.teardown(() => rm(directory, { recursive: true }));
   await mkdir(join(directory, "repo"));
   const uid = process.getuid?.() ?? 0;
   const units = new AppUnits({
-    identities,
+    userHelpers,
     storeId: "test",
     dir: join(directory, "env"),
     searchPath: "/bin",
@@ -275,7 +291,7 @@ test("a unit of more than 64 KiB is not read", async (t) => {
   await write("x".repeat(64 * 1024));
   await t.throwsAsync(units.check(app), { message: /65536/ });
 });
-test("a unit that runs again is shown with how it had ended, until it ends once more", (t) => {
+test("a unit that runs again shows how it had exited, until it exits once more", (t) => {
   const lastExit = { hasExited: true, status: 4 };
   const running = { ActiveState: "active", SubState: "running", NRestarts: "1" };
   t.like(unitStatus(running, { ...wanted, lastExit }), { state: "RUNNING", exitCode: 4, restarts: 1 });
@@ -297,10 +313,11 @@ for (const [json, expected] of [
   [`{"EXIT_STATUS":"x"}`, undefined],
   ["-- no entries --", undefined],
 ] as const) {
-  test(`how the journal says that a process ended: ${json}`, (t) => t.deepEqual(parseExit(json), expected));
+  test(`how the journal reports the exit of a process: ${json}`, (t) =>
+    t.deepEqual(parseExit(json), expected));
 }
 
-test("megabytes in one message to the journal are left out, and the next lines are read", async (t) => {
+test("megabytes in one journal message are skipped, and the next lines are read", async (t) => {
   const message = JSON.stringify({ MESSAGE: Array.from({ length: 400_000 }, () => 255) });
   async function* printed(): AsyncGenerator<string> {
     for (let at = 0; at < message.length; at += 65_536) yield message.slice(at, at + 65_536);

@@ -1,4 +1,4 @@
-/** `svc setup`: what is missing is written, what is there stays. */
+/** `svc setup`: missing files are written, existing ones stay. */
 import { execFile } from "node:child_process";
 import { mkdir, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
@@ -6,8 +6,8 @@ import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
-import { exitCodes } from "../../src/cli/exit-codes.ts";
-import { completionScripts } from "../../src/cli/completion-scripts.ts";
+import { exitCodes } from "../../src/cli/output/exit-codes.ts";
+import { completionScripts } from "../../src/cli/completion/completion-scripts.ts";
 import { setUp, type SetupOptions } from "../../src/setup/setup.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
 
@@ -28,7 +28,7 @@ const optionsOf = (root: string, uid: number): SetupOptions => ({
   root,
 });
 
-test("root's setup has the configuration, completions and the units that are shipped", async (t) => {
+test("root's setup has the configuration, completions and the shipped units", async (t) => {
   const root = await emptyRoot(t, true);
   const { written, kept, next } = await setUp(optionsOf(root, 0));
   t.deepEqual(kept, []);
@@ -39,15 +39,21 @@ test("root's setup has the configuration, completions and the units that are shi
     "/usr/local/share/fish/vendor_completions.d/svc.fish",
     "/etc/systemd/system/svc.service",
     "/etc/systemd/system/svc.socket",
+    "/etc/systemd/system/svc-tcp.socket",
   ]);
   t.deepEqual(next, ["systemctl enable --now svc"]);
   const service = await readFile(join(root, "etc/systemd/system/svc.service"), "utf8");
   t.regex(service, /^ExecStart="\/opt\/my node\/bin\/node" \/opt\/svc\/100%%\/svc.cjs daemon$/m);
+  const tcp = await readFile(join(root, "etc/systemd/system/svc-tcp.socket"), "utf8");
+  t.deepEqual(tcp.match(/^ListenStream=.*$/gm)?.slice(), [
+    "ListenStream=127.0.0.1:8420",
+    "ListenStream=[::1]:8420",
+  ]);
   t.is((await stat(join(root, "etc/svc/svc.toml"))).mode & 0o022, 0);
   t.regex(await readFile(join(root, "etc/svc/svc.toml"), "utf8"), /^#listen = "127.0.0.1:8420"$/m);
 });
 
-test("a user's setup is in their own directories, with a socket for them alone", async (t) => {
+test("a user's setup is in their own directories, with a socket only for them", async (t) => {
   const root = await emptyRoot(t, true);
   const { written, next } = await setUp(optionsOf(root, 1000));
   t.deepEqual(written, [
@@ -56,13 +62,14 @@ test("a user's setup is in their own directories, with a socket for them alone",
     "/home/me/.config/fish/completions/svc.fish",
     "/home/me/.config/systemd/user/svc.service",
     "/home/me/.config/systemd/user/svc.socket",
+    "/home/me/.config/systemd/user/svc-tcp.socket",
   ]);
   t.deepEqual(next, ["loginctl enable-linger", "systemctl --user enable --now svc"]);
   const socket = await readFile(join(root, "home/me/.config/systemd/user/svc.socket"), "utf8");
   t.regex(socket, /^SocketMode=0600$/m);
 });
 
-test("a user whose daemon outlives the session already is not told to see to that", async (t) => {
+test("a user whose daemon already survives logout is not told to enable that", async (t) => {
   const root = await emptyRoot(t, true);
   const linger = join(root, "var/lib/systemd/linger");
   await mkdir(linger, { recursive: true });
@@ -71,7 +78,7 @@ test("a user whose daemon outlives the session already is not told to see to tha
   t.deepEqual(next, ["systemctl --user enable --now svc"]);
 });
 
-test("a unit's command is the words that it was, whatever they are made of", async (t) => {
+test("a unit's command keeps its exact arguments, whatever they contain", async (t) => {
   const root = await emptyRoot(t, true);
   await setUp({ ...optionsOf(root, 0), command: ["/opt/$HOME/node", '/opt/"a" \\b/svc.cjs'] });
   const service = await readFile(join(root, "etc/systemd/system/svc.service"), "utf8");
@@ -79,44 +86,53 @@ test("a unit's command is the words that it was, whatever they are made of", asy
   t.is(start, 'ExecStart=/opt/$$HOME/node "/opt/\\"a\\" \\\\b/svc.cjs" daemon');
 });
 
-test("what is there stays, and what a package of the system's has is not written again", async (t) => {
+test("existing files stay, and files of a system package are not written again", async (t) => {
   const root = await emptyRoot(t, true);
   await setUp(optionsOf(root, 0));
   const file = join(root, "etc/svc/svc.toml");
   await writeFile(file, "# mine\n");
   const again = await setUp(optionsOf(root, 0));
   t.deepEqual(again.written, []);
-  t.is(again.kept.length, 6);
+  t.is(again.kept.length, 7);
   t.is(await readFile(file, "utf8"), "# mine\n");
 
   const other = await emptyRoot(t, true);
   const units = join(other, "usr/lib/systemd/system");
   await mkdir(units, { recursive: true });
-  for (const name of ["svc.service", "svc.socket"]) await writeFile(join(units, name), "");
+  const names = ["svc.service", "svc.socket", "svc-tcp.socket"];
+  for (const name of names) await writeFile(join(units, name), "");
   const { written, kept } = await setUp(optionsOf(other, 0));
   t.false(written.some((path) => path.startsWith("/etc/systemd")));
-  t.deepEqual(kept, ["/usr/lib/systemd/system/svc.service", "/usr/lib/systemd/system/svc.socket"]);
+  t.deepEqual(
+    kept,
+    names.map((name) => `/usr/lib/systemd/system/${name}`),
+  );
 });
 
-test("svc is compiled for the Node that is here, once, and in one's own directory alone", async (t) => {
-  const root = await emptyRoot(t, false);
-  const program = join(root, "svc.cjs");
-  const codeFile = join(root, "daemon.code");
-  const script = `if (process.argv[2] === "__compile") require("node:fs").appendFileSync(${JSON.stringify(codeFile)}, "code");`;
-  await writeFile(program, script);
-  const uid = process.getuid?.() ?? 0;
-  const command = [process.execPath, program];
-  const setUpAs = async (asUid: number): Promise<readonly string[][]> => {
-    const { written, kept } = await setUp({ ...optionsOf(root, asUid), command, codeFile });
-    return [written, kept].map((files) => files.filter((file) => file === codeFile));
-  };
-  t.deepEqual(await setUpAs(uid + 1), [[], []]);
-  t.deepEqual(await setUpAs(uid), [[codeFile], []]);
-  t.deepEqual(await setUpAs(uid), [[], []], "nothing of the user's, that is kept");
-  t.is(await readFile(codeFile, "utf8"), "code");
+test("systemd holds the configured TCP address", async (t) => {
+  const root = await emptyRoot(t, true);
+  await mkdir(join(root, "etc/svc"), { recursive: true });
+  await writeFile(join(root, "etc/svc/svc.toml"), '[api]\nlisten = "localhost:9000"\n');
+  await setUp(optionsOf(root, 0));
+  const unit = await readFile(join(root, "etc/systemd/system/svc-tcp.socket"), "utf8");
+  const held = unit.split("\n").filter((line) => line.startsWith("ListenStream="));
+  t.deepEqual(held, ["ListenStream=127.0.0.1:9000", "ListenStream=[::1]:9000"]);
 });
 
-test("a user hears of the system's daemon, whose port one of their own cannot have", async (t) => {
+test("a setup over an earlier one adds the port's unit and says how to start it", async (t) => {
+  const root = await emptyRoot(t, true);
+  await setUp(optionsOf(root, 0));
+  await rm(join(root, "etc/systemd/system/svc-tcp.socket"));
+  const { written, next } = await setUp(optionsOf(root, 0));
+  t.deepEqual(written, ["/etc/systemd/system/svc-tcp.socket"]);
+  t.deepEqual(next.slice(1), [
+    "systemctl stop svc",
+    "systemctl enable --now svc-tcp.socket",
+    "systemctl start svc",
+  ]);
+});
+
+test("a user's setup names the system daemon, whose port their own cannot have", async (t) => {
   const home = await emptyRoot(t, false);
   const system = join(home, "system.sock");
   const setUpHome = async (): Promise<string> => {
@@ -134,8 +150,8 @@ test("a user hears of the system's daemon, whose port one of their own cannot ha
   t.notRegex(await setUpHome(), /system's daemon/);
   await writeFile(system, "");
   const said = await setUpHome();
-  t.true(said.includes(`The system's daemon is there for you, too (${system}).`), said);
-  t.regex(said, /\[api\] listen of your configuration\.\nNext: /);
+  t.true(said.includes(`You can use the system's daemon (${system}).`), said);
+  t.regex(said, /\[api\] listen in your configuration\.\nNext: /);
 });
 
 test("without systemd there are no units", async (t) => {
@@ -160,7 +176,7 @@ test("systemd takes the units of both modes", async (t) => {
   }
 });
 
-test("a unit has the daemon's own cgroup where systemd knows it, and ends for good by a wrong configuration", async (t) => {
+test("a unit has the daemon's own cgroup if systemd supports it, and fails permanently on an invalid configuration", async (t) => {
   for (const uid of [0, 1000]) {
     for (const systemdVersion of [252, 254]) {
       const root = await emptyRoot(t, true);

@@ -10,7 +10,7 @@ import { keys, openStore, put, temporaryDir } from "./support/temporary-store.ts
 const text = "x".repeat(1_000);
 
 let master: ReturnType<typeof makeStore> | undefined;
-/** A closed store with 10,000 rows of a kilobyte and a snapshot of them: a copy of the one that is made for all tests. */
+/** A closed store with 10,000 rows of a kilobyte and a snapshot of them: a copy of one that is made for all tests. */
 async function closedStore(): ReturnType<typeof makeStore> {
   const { path } = await (master ??= makeStore(10_000));
   const dir = await temporaryDir();
@@ -35,12 +35,12 @@ async function makeStore(rows: number): Promise<AsyncDisposable & { path: string
   return dir;
 }
 
-/** What was found by somebody else. */
+/** The given result of an earlier inspection. */
 function soundly(isSound: boolean | undefined): InspectionAhead {
   return { isSound: Promise.resolve(isSound), index: Promise.resolve(undefined) };
 }
 
-test("a large database is read before it is opened, and what was found there counts", async (t) => {
+test("a large database is inspected before it is opened, and the result is used", async (t) => {
   await using dir = await closedStore();
   const ahead = await inspectAhead(dir.path, programs.storeWorker);
   t.true(await ahead?.isSound);
@@ -59,7 +59,7 @@ test("a large database is read before it is opened, and what was found there cou
 });
 
 for (const isAhead of [true, false]) {
-  test(`an index of the audit trail that says something else than its records is made again, ${isAhead ? "ahead" : "when the store is opened"}`, async (t) => {
+  test(`an index of the audit trail that disagrees with its records is rebuilt, ${isAhead ? "ahead" : "when the store is opened"}`, async (t) => {
     await using dir = await closedStore();
     await falsifyIndex(dir.path, "audit_by_target", "second", "sXcond");
     const ahead = isAhead ? await inspectAhead(dir.path, programs.storeWorker) : undefined;
@@ -76,7 +76,7 @@ for (const isAhead of [true, false]) {
   });
 }
 
-test("an index of any other table is damage of the database, which is restored", async (t) => {
+test("a wrong index of any other table counts as damage, and the database is restored", async (t) => {
   await using dir = await closedStore();
   await falsifyIndex(dir.path, "sqlite_autoindex_apps_1", "alpha", "aXpha");
   const ahead = await inspectAhead(dir.path, programs.storeWorker);
@@ -86,7 +86,7 @@ test("an index of any other table is damage of the database, which is restored",
   t.regex(store.restoration?.problem ?? "", /index sqlite_autoindex_apps_1/);
 });
 
-test("an index that cannot be made again is said, and keeps nobody from writing", async (t) => {
+test("an index that cannot be rebuilt is logged and does not prevent writes", async (t) => {
   await using dir = await closedStore();
   const why = new Error("the disk is full");
   const ahead = { isSound: Promise.resolve(true), index: Promise.reject(why) };
@@ -98,7 +98,7 @@ test("an index that cannot be made again is said, and keeps nobody from writing"
   t.deepEqual(warnings, [{ err: why }]);
 });
 
-test("what was read ahead spares the reading", async (t) => {
+test("a database that was inspected ahead is not inspected again", async (t) => {
   await using dir = await closedStore();
   const database = await open(join(dir.path, "svc.db"), "r+");
   await database.write(Buffer.alloc(4_096, 0xff), 0, 4_096, 4_096 * 1_000);
@@ -107,7 +107,7 @@ test("what was read ahead spares the reading", async (t) => {
   t.is(store.restoration, undefined, "nobody has looked again");
 });
 
-test("who opens a store that is still being read writes nothing before it is known to be sound", async (t) => {
+test("writes to a store that is still being inspected wait until it is known to be sound", async (t) => {
   await using dir = await closedStore();
   const verdict = Promise.withResolvers<boolean>();
   const index = Promise.withResolvers<undefined>();
@@ -116,7 +116,7 @@ test("who opens a store that is still being read writes nothing before it is kno
   await using other = await openStore({ dir: dir.path });
   const written: number[] = [];
   const write = (key: number): Promise<unknown> => store.write([put(`${key}`)]).then(() => written.push(key));
-  /** As long as it takes others. */
+  /** Long enough for other writes. */
   const settle = async (key: string): Promise<void> => {
     await other.write([put(key)]);
     await sleep(200);
@@ -134,17 +134,17 @@ test("who opens a store that is still being read writes nothing before it is kno
   await write(4);
 });
 
-test("nothing is written to a store of which it shows that it is damaged", async (t) => {
+test("writes to a store that turns out to be damaged are rejected", async (t) => {
   await using dir = await closedStore();
   for (const isSound of [false, undefined]) {
     const ahead = soundly(isSound);
     await using store = await openStore({ dir: dir.path, ahead, trustsMeanwhile: true });
-    await t.throwsAsync(store.write([put("new")]), { message: /is damaged and nothing is written/ });
+    await t.throwsAsync(store.write([put("new")]), { message: /is damaged and rejects writes/ });
     t.false(keys(store).includes("new"));
   }
 });
 
-test("what is restored because it cannot even be opened is written to, whatever was read ahead", async (t) => {
+test("a restored store accepts writes, whatever the inspection ahead found", async (t) => {
   await using dir = await closedStore();
   const database = await open(join(dir.path, "svc.db"), "r+");
   await database.write(Buffer.alloc(4_096, 0xff), 0, 4_096, 0);
@@ -156,7 +156,7 @@ test("what is restored because it cannot even be opened is written to, whatever 
   t.true(keys(store).includes("new"));
 });
 
-test("nothing is begun for a small database, or where the store is not safe", async (t) => {
+test("no inspection starts for a small database or an insecure store", async (t) => {
   await using small = await makeStore(10);
   t.is(await inspectAhead(small.path, programs.storeWorker), undefined);
   t.is(await inspectAhead("/proc/self/nothing", programs.storeWorker), undefined);

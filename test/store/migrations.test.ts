@@ -2,7 +2,7 @@ import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
-import { migrations } from "../../src/store/migrations.ts";
+import { migrations, schemaDigestVersion } from "../../src/store/migrations.ts";
 import { startFixture } from "./support/processes.ts";
 import { keys, openStore, put, temporaryDir, until } from "./support/temporary-store.ts";
 
@@ -11,7 +11,7 @@ const next = [
   "CREATE TABLE later (x INTEGER NOT NULL) STRICT; INSERT INTO meta VALUES ('step', '')",
 ];
 
-test("an older database takes the steps it lacks, once, keeps its rows and gets a snapshot", async (t) => {
+test("an older database runs the missing steps once, keeps its rows and gets a snapshot", async (t) => {
   await using dir = await temporaryDir();
   {
     await using store = await openStore({ dir: dir.path });
@@ -27,27 +27,42 @@ test("an older database takes the steps it lacks, once, keeps its rows and gets 
   snapshot.close();
 });
 
+test("a database of a version without a digest of the schema gets one, and each migration updates it", async (t) => {
+  await using dir = await temporaryDir();
+  const digests: unknown[] = [];
+  for (const steps of [migrations.slice(0, schemaDigestVersion - 1), migrations, next]) {
+    await using store = await openStore({ dir: dir.path, migrations: steps });
+    t.is(store.restoration, undefined);
+    if (steps.length >= schemaDigestVersion)
+      digests.push(store.get<{ value: string }>("SELECT value FROM schema_digest")?.value);
+  }
+  t.is(new Set(digests).size, 2);
+  await using store = await openStore({ dir: dir.path, migrations: next });
+  t.is(store.restoration, undefined);
+  await store.housekeep();
+});
+
 for (const { title, step } of [
   { title: "is not SQL", step: "CREATE TABLE later (x); nonsense" },
   {
-    title: "leaves rows that refer to nothing",
+    title: "leaves rows that refer to missing rows",
     step: "CREATE TABLE later (x REFERENCES apps (id)); INSERT INTO later VALUES ('none')",
   },
 ]) {
-  test(`a step that ${title} is undone and refused`, async (t) => {
+  test(`a step that ${title} is rolled back and fails`, async (t) => {
     await using dir = await temporaryDir();
     await (await openStore({ dir: dir.path }))[Symbol.asyncDispose]();
     await t.throwsAsync(openStore({ dir: dir.path, migrations: [...migrations, step] }), {
       instanceOf: SvcError,
       code: "internal",
-      message: /could not be migrated to version \d+ and is as it was/,
+      message: /could not be migrated to version \d+ and is unchanged/,
     });
     await using store = await openStore({ dir: dir.path });
     t.deepEqual(store.all("SELECT 1 FROM sqlite_schema WHERE name = 'later'"), []);
   });
 }
 
-test("rows that are damaged keep no step from being taken, and are kept", async (t) => {
+test("damaged rows do not prevent a migration, and are retained", async (t) => {
   await using dir = await temporaryDir();
   await (await openStore({ dir: dir.path }))[Symbol.asyncDispose]();
   {
@@ -68,7 +83,7 @@ test("rows that are damaged keep no step from being taken, and are kept", async 
   t.is(store.all("SELECT 1 FROM runs").length, 1);
 });
 
-test("a newer database is refused and left alone", async (t) => {
+test("a newer database is rejected and stays unchanged", async (t) => {
   await using dir = await temporaryDir();
   await (await openStore({ dir: dir.path, migrations: next }))[Symbol.asyncDispose]();
   await t.throwsAsync(openStore({ dir: dir.path }), {
@@ -86,6 +101,6 @@ test("a database is not migrated under a process that runs on the older schema",
   await until(() => writer.lines().length > 0, 60_000);
   await t.throwsAsync(openStore({ dir: dir.path, migrations: next }), {
     code: "unavailable",
-    message: /another svc process has it open; stop that one/,
+    message: /another svc process has it open; stop the other process/,
   });
 });

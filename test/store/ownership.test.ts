@@ -4,7 +4,7 @@ import test from "ava";
 import { SvcError } from "../../src/errors.ts";
 import { openStore, put, temporaryDir } from "./support/temporary-store.ts";
 
-// AVA gives each test file a process of its own, so this reaches no other test.
+// AVA runs each test file in a separate process, so this affects no other test.
 process.umask(0);
 
 const isRoot = process.getuid?.() === 0;
@@ -13,7 +13,7 @@ const onlyRoot = isRoot ? "" : " (skipped: needs root)";
 
 const mode = async (path: string): Promise<string> => ((await lstat(path)).mode & 0o7777).toString(8);
 
-test("with umask 0, every file of the store is its owner's alone", async (t) => {
+test("with umask 0, every file of the store is accessible only to its owner", async (t) => {
   await using parent = await temporaryDir();
   const dir = join(parent.path, "new");
   {
@@ -34,7 +34,7 @@ test("with umask 0, every file of the store is its owner's alone", async (t) => 
   t.is(await mode(dir), isRoot ? "711" : "700");
 });
 
-test("what others could write or read is closed to them on opening", async (t) => {
+test("opening removes other users' access to the files", async (t) => {
   await using parent = await temporaryDir();
   const dir = join(parent.path, "open");
   await mkdir(dir, { mode: 0o777 });
@@ -47,7 +47,7 @@ test("what others could write or read is closed to them on opening", async (t) =
 
 for (const name of ["svc.db", "svc.db-wal", "svc.db-shm", "svc.db.bak", "svc.lock", "reserve"]) {
   for (const dangling of [false, true]) {
-    test(`a symlink planted as ${name}${dangling ? " to nowhere" : ""} is refused and not followed`, async (t) => {
+    test(`a symlink planted as ${name}${dangling ? " to nowhere" : ""} is rejected and not followed`, async (t) => {
       await using dir = await temporaryDir();
       const target = join(dir.path, "canary");
       if (!dangling) await writeFile(target, "canary");
@@ -63,14 +63,14 @@ for (const name of ["svc.db", "svc.db-wal", "svc.db-shm", "svc.db.bak", "svc.loc
   }
 }
 
-test("a second name of somebody's file is refused as the database", async (t) => {
+test("a hard link to another file is rejected as the database", async (t) => {
   await using dir = await temporaryDir();
   await writeFile(join(dir.path, "canary"), "canary");
   await link(join(dir.path, "canary"), join(dir.path, "svc.db"));
-  await t.throwsAsync(openStore({ dir: dir.path }), { message: /has a second name/ });
+  await t.throwsAsync(openStore({ dir: dir.path }), { message: /has several hard links/ });
 });
 
-rootTest(`another user's file or directory is refused${onlyRoot}`, async (t) => {
+rootTest(`another user's file or directory is rejected${onlyRoot}`, async (t) => {
   await using dir = await temporaryDir();
   await writeFile(join(dir.path, "svc.db"), "");
   await chown(join(dir.path, "svc.db"), 65_534, 65_534);

@@ -1,4 +1,8 @@
+import { spawn } from "node:child_process";
+import { cp, rename } from "node:fs/promises";
 import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import type { Readable } from "node:stream";
 import { fileURLToPath, pathToFileURL } from "node:url";
 import type { Worker } from "node:worker_threads";
 import test from "ava";
@@ -7,6 +11,11 @@ import { SvcError } from "../../src/errors.ts";
 import { StoreConflict } from "../../src/store/store.ts";
 import { startFixture } from "./support/processes.ts";
 import { keys, openStore, put, temporaryDir, temporaryStore, until } from "./support/temporary-store.ts";
+import { readProcessIdentity } from "../../src/sys/process-identity.ts";
+import { currentExecutor, isExecutorAlive } from "../../src/store/executors.ts";
+import { nextEvent } from "../support/eventually.ts";
+import { storeIdOf } from "../../src/store/store-id.ts";
+import { storeError } from "../../src/store/sqlite-failure.ts";
 
 test("a write is read back at once, and after opening the store again", async (t) => {
   await using dir = await temporaryDir();
@@ -21,7 +30,7 @@ test("a write is read back at once, and after opening the store again", async (t
   t.is(store.restoration, undefined);
 });
 
-test("each statement answers its changes, its row id and the rows of RETURNING", async (t) => {
+test("each statement returns its changes, its row ID and the rows of RETURNING", async (t) => {
   await using temporary = await temporaryStore();
   const insert =
     "INSERT INTO operations (app_id, kind, phase, boot_id, pid, start_ticks, started_at) VALUES (?, 'start', '', 'b', 1, 2, 3)";
@@ -77,7 +86,7 @@ for (const { title, statements, index, reason } of [
     reason: "changes",
   },
   {
-    title: "a row that finds none to update, of many,",
+    title: "one of many rows that finds none to update",
     statements: [
       put("b"),
       { sql: "UPDATE meta SET value = 'x' WHERE key = ?", columns: [["a", "none"]], changes: 2 },
@@ -86,14 +95,14 @@ for (const { title, statements, index, reason } of [
     reason: "changes",
   },
   {
-    title: "a key that is taken among many",
+    title: "one existing key among many",
     statements: [put("b"), { sql: "INSERT INTO meta (value, key) VALUES ('', ?)", columns: [["c", "a"]] }],
     index: 1,
     reason: "unique",
   },
   { title: "a key that is taken", statements: [put("b"), put("c"), put("a")], index: 2, reason: "unique" },
   {
-    title: "a value that a CHECK refuses",
+    title: "a value that violates a CHECK",
     statements: [
       put("b"),
       {
@@ -123,7 +132,7 @@ for (const { title, statements, index, reason } of [
   });
 }
 
-test("a statement that is no SQL is an internal error and undoes its write alone", async (t) => {
+test("a statement that is not SQL is an internal error and undoes only its write", async (t) => {
   await using temporary = await temporaryStore();
   const { store } = temporary;
   const results = await Promise.allSettled([
@@ -145,7 +154,7 @@ test("a value that cannot be sent to the writer fails its write and the next one
   t.deepEqual(keys(store), ["a"]);
 });
 
-test("of two operations on one app, the second is a conflict", async (t) => {
+test("a second operation on one app is a conflict", async (t) => {
   await using temporary = await temporaryStore();
   const insert =
     "INSERT INTO operations (app_id, kind, phase, boot_id, pid, start_ticks, started_at) VALUES ('a', 'start', '', 'b', 1, 2, 3)";
@@ -157,7 +166,7 @@ test("of two operations on one app, the second is a conflict", async (t) => {
   });
 });
 
-test("writes are kept in the order they were made, and many of them share a commit", async (t) => {
+test("writes keep their order, and many of them share a commit", async (t) => {
   await using temporary = await temporaryStore();
   const { store } = temporary;
   await store.write([put("counter", "0")]);
@@ -179,7 +188,7 @@ test("writes are kept in the order they were made, and many of them share a comm
   t.true(commits <= 10, `${commits} commits for ${count} writes`);
 });
 
-test("a full queue refuses with too_many, essential writes only at twice the bound", async (t) => {
+test("a full queue rejects with too_many, essential writes only at twice the limit", async (t) => {
   await using temporary = await temporaryStore({ writeQueueLimit: 5 });
   const { store } = temporary;
   const results = await Promise.allSettled([
@@ -195,7 +204,7 @@ test("a full queue refuses with too_many, essential writes only at twice the bou
   t.is(keys(store).length, 10);
 });
 
-test("a write that another process keeps waiting past its deadline is unavailable and changes nothing", async (t) => {
+test("a write that another process blocks past its deadline fails as unavailable and changes nothing", async (t) => {
   await using temporary = await temporaryStore();
   const { store, dir } = temporary;
   await using holder = startFixture("hold", [`${dir}/svc.db`]);
@@ -210,9 +219,9 @@ test("a write that another process keeps waiting past its deadline is unavailabl
   t.deepEqual(keys(store), ["held", "patient"]);
 });
 
-test("a write is kept however late this process comes to it, while nobody else has the lock", async (t) => {
+test("a late write succeeds while no other process holds the lock", async (t) => {
   await using temporary = await temporaryStore();
-  // The writer's thread is not even there before that.
+  // The writer's thread does not exist before that.
   await temporary.store.write([put("late")], { timeoutMs: 0 });
   t.deepEqual(keys(temporary.store), ["late"]);
 });
@@ -233,7 +242,7 @@ test("a new store starts its one thread with the first write", async (t) => {
   }
 });
 
-test("closing finishes the writes under way and refuses new ones", async (t) => {
+test("closing finishes the writes in progress and rejects new ones", async (t) => {
   await using dir = await temporaryDir();
   const store = await openStore({ dir: dir.path });
   const writes = Array.from({ length: 300 }, (_, n) => store.write([put(`k${n}`)]));
@@ -244,7 +253,7 @@ test("closing finishes the writes under way and refuses new ones", async (t) => 
   t.is(keys(again).length, 300);
 });
 
-test("a bundled worker works where its address is given", async (t) => {
+test("a bundled worker works if its URL is given", async (t) => {
   await using dir = await temporaryDir();
   const outfile = join(dir.path, "worker.mjs");
   const entry = fileURLToPath(new URL("../../src/store/worker.ts", import.meta.url));
@@ -265,4 +274,66 @@ test("the calling thread cannot write", async (t) => {
   await using temporary = await temporaryStore();
   const refused = t.throws(() => temporary.store.all("INSERT INTO meta VALUES ('a', '') RETURNING key"));
   t.regex(String(refused.cause), /readonly/);
+});
+
+test("this process is alive; an earlier boot and an earlier process with its PID are not", async (t) => {
+  const executor = await currentExecutor();
+  t.is(executor.pid, process.pid);
+  t.regex(executor.bootId, /^[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}$/);
+  t.true(await isExecutorAlive(executor));
+  t.false(await isExecutorAlive({ ...executor, startTicks: executor.startTicks - 1 }));
+  t.false(await isExecutorAlive({ ...executor, bootId: "00000000-0000-0000-0000-000000000000" }));
+  for (const pid of [0, -1, 1.5, Number.NaN, 2 ** 31]) t.false(await isExecutorAlive({ ...executor, pid }));
+});
+
+test("a process that exited is dead, even as a zombie", async (t) => {
+  // The shell becomes a sleep and never waits for its first child, which stays a zombie.
+  const parent = spawn("sh", ["-c", "sh -c 'read _; exit' <&3 & echo $!; exec sleep 60"], {
+    stdio: ["ignore", "pipe", "inherit", "pipe"],
+  });
+  t.teardown(async () => {
+    parent.kill("SIGKILL");
+    await nextEvent(parent, "close");
+  });
+  const [line] = (await nextEvent(parent.stdout as Readable, "data")) as [Buffer];
+  const identity = await readProcessIdentity(Number(line.toString()));
+  t.truthy(identity);
+  if (identity === undefined) return;
+  const executor = { ...(await currentExecutor()), ...identity };
+  t.true(await isExecutorAlive(executor));
+  parent.stdio[3]?.destroy();
+  let alive = true;
+  const watch = setInterval(() => void isExecutorAlive(executor).then((is) => (alive = is)), 5);
+  await until(() => !alive);
+  clearInterval(watch);
+  t.notThrows(() => process.kill(executor.pid, 0), "the zombie is still there");
+});
+
+async function idIn(dir: string): Promise<string> {
+  await using store = await openStore({ dir });
+  return storeIdOf(store);
+}
+
+test("a moved store keeps its ID, and a new store at the same path has another", async (t) => {
+  await using parent = await temporaryDir();
+  const dir = join(parent.path, "store");
+  const id = await idIn(dir);
+  t.regex(id, /^[0-9a-f]{16}$/);
+  t.is(await idIn(dir), id, "opened again");
+  await cp(dir, join(parent.path, "copy"), { recursive: true });
+  t.is(await idIn(join(parent.path, "copy")), id, "copied");
+  await rename(dir, join(parent.path, "moved"));
+  t.is(await idIn(join(parent.path, "moved")), id, "moved");
+  t.not(await idIn(dir), id, "another one");
+});
+
+test("a read-only disk is reported, not an internal error", async (t) => {
+  await using dir = await temporaryDir();
+  const path = join(dir.path, "some.db");
+  new DatabaseSync(path).close();
+  using database = new DatabaseSync(path, { readOnly: true });
+  const error = t.throws(() => database.exec("CREATE TABLE t (x)"));
+  const told = storeError(error);
+  t.is(told.reason, "unavailable");
+  t.regex(told.message, /^the disk that holds the store fails or can only be read: see the kernel's log/);
 });

@@ -1,4 +1,4 @@
-/** The real age, which .ci/run installs: what svc encrypts and decrypts is held against it. */
+/** The real age, which .ci/run installs: svc's encryption and decryption are compared with it. */
 import { execFileSync, spawnSync } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -9,9 +9,9 @@ export const needsAge = hasAge ? "" : " (needs age)";
 export interface AgeKey {
   /** The identity file. */
   readonly file: string;
-  /** What is in it. */
+  /** The content of the file. */
   readonly identity: string;
-  /** `AGE-SECRET-KEY-1…` alone. */
+  /** Only `AGE-SECRET-KEY-1…`. */
   readonly secret: string;
   readonly recipient: string;
 }

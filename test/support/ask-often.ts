@@ -1,4 +1,4 @@
-/** A client that asks every 10 ms over new connections, for what goes on meanwhile. */
+/** A client that sends a request every 10 ms over new connections while something else runs. */
 import { request } from "node:http";
 import { setInterval } from "node:timers/promises";
 
@@ -14,7 +14,7 @@ export function ask(socketPath: string): Promise<number> {
   });
 }
 
-/** @returns the status of each answer, and what was wrong where there is none */
+/** @returns the status of each response, or the error without one */
 export async function askWhile(socketPath: string, work: () => Promise<void>): Promise<(number | string)[]> {
   const answers: Promise<number | string>[] = [];
   const end = new AbortController();

@@ -1,13 +1,13 @@
-/** Boot ids of a test's own: a machine that is started again, as the daemon sees it. */
+/** Boot IDs of a test: the daemon sees a reboot of the host. */
 import { randomUUID } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
 export interface BootId extends AsyncDisposable {
-  /** Gives the daemon, and all that it starts, this boot id. */
+  /** Gives the daemon and its child processes this boot ID. */
   readonly launcher: readonly string[];
-  /** From the next start of the daemon on it is another. */
+  /** From the next start of the daemon the boot ID is different. */
   renew(): Promise<void>;
 }
 

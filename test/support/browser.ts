@@ -1,14 +1,14 @@
-/** The browsers that tests of pages use. */
+/** The browsers for tests of pages. */
 import { access } from "node:fs/promises";
 import { delimiter, join } from "node:path";
 
 const whole = await findProgram(["chromium", "chromium-browser", "google-chrome"]);
-/** The same pages without all that is around them, which takes a fifth to a third less of a processor. */
+/** A browser without a user interface, which uses a fifth to a third less CPU time for the same pages. */
 const windowless = await findProgram(["chromium-headless-shell", "chrome-headless-shell"]);
 
-/** Path of a Chromium in PATH, as people have it where there is one; undefined where there is none. */
+/** Path of a Chromium in PATH, as users have it; undefined if there is none. */
 export const browserPath = whole ?? windowless;
-/** Path of the one that takes less where there is one. */
+/** Path of the one that uses less CPU time, if it is installed. */
 export const cheapBrowserPath = windowless ?? whole;
 
 async function findProgram(names: readonly string[]): Promise<string | undefined> {

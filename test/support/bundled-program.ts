@@ -1,4 +1,6 @@
-/** Programs of the tests that run parts of svc, in one file each: to load the sources is most of what their starts take. */
+/**
+ * Test programs that run parts of svc, each bundled into one file: loading the sources takes most of their start time.
+ */
 import { build as bundle, type Plugin } from "esbuild";
 import { readFile, rename } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
@@ -7,7 +9,7 @@ import { pathToFileURL } from "node:url";
 const root = join(import.meta.dirname, "../..");
 const outDir = join(root, "node_modules/.cache/svc-test-programs");
 
-/** @param file of TypeScript; it finds what lies beside its sources as they would @returns what to run instead */
+/** @param file a TypeScript file; files beside its sources are found as usual @returns the path to run instead */
 export async function bundledProgram(file: string): Promise<string> {
   const made = join(outDir, `${basename(file, ".ts")}.mjs`);
   const fresh = `${made}.${process.pid}`;
@@ -30,7 +32,7 @@ export async function bundledProgram(file: string): Promise<string> {
   return made;
 }
 
-/** Each module of ours is where its source is. */
+/** Each module of svc is at the path of its source. */
 const ownPlaces: Plugin = {
   name: "own-places",
   setup: (build) => {

@@ -1,9 +1,8 @@
 import { DatabaseSync } from "node:sqlite";
 
 /**
- * Copies the row of the app `id` until there are `count`, as `id-2` and so on: rows as installs would leave them, without the time
- * that those take. The daemon stands still meanwhile.
- * @param file the store's database
+ * Copies the row of the app `id` until there are `count`, as `id-2` and so on: rows as installs would leave them,
+ * without the duration of installs. The daemon must be stopped. @param file the store's database
  */
 export function copyApp(file: string, id: string, count: number): void {
   const database = new DatabaseSync(file);

@@ -1,9 +1,16 @@
-/** `node count-tap.ts FILE`: prints `N passed, N failed, N skipped`. Fails when a test failed or none passed. */
+/**
+ * `node count-tap.ts FILE…`: prints `N passed, N failed, N skipped`. Fails if a test failed, or if a file has none that
+ * passed.
+ */
 import { readFile } from "node:fs/promises";
 import { formatCounts, summarizeTap } from "./tap.ts";
 
-const file = process.argv[2];
-if (file === undefined) throw new Error("name the file that `npm test -- --tap-file FILE` wrote");
-const { counts, isWhole } = summarizeTap(await readFile(file, "utf8"));
+const files = process.argv.slice(2);
+if (files.length === 0) throw new Error("name the files that `npm test -- --tap-file FILE` wrote");
+const summaries = await Promise.all(files.map(async (file) => summarizeTap(await readFile(file, "utf8"))));
+const sum = (outcome: "passed" | "failed" | "skipped"): number =>
+  summaries.reduce((total, { counts }) => total + counts[outcome], 0);
+const counts = { passed: sum("passed"), failed: sum("failed"), skipped: sum("skipped") };
 console.log(formatCounts(counts));
-process.exitCode = isWhole && counts.failed === 0 && counts.passed > 0 ? 0 : 1;
+const isSound = summaries.every(({ isWhole, counts: { passed } }) => isWhole && passed > 0);
+process.exitCode = isSound && counts.failed === 0 ? 0 : 1;

@@ -1,4 +1,4 @@
-/** Holds as many processes and sockets as it is told to; ends with whoever told. */
+/** Holds the requested number of processes and sockets; exits with its parent. */
 import { spawn } from "node:child_process";
 import { createSocket } from "node:dgram";
 import { once } from "node:events";
@@ -9,7 +9,7 @@ const children = [];
 /** @type {{ close(done: () => void): unknown }[]} */
 const sockets = [];
 
-/** @param {number} n which one it is: kinds take turns */
+/** @param {number} n its index: kinds alternate */
 async function open(n) {
   const address = n % 2 === 0 ? "127.0.0.1" : "::1";
   if (n % 4 < 2) {

@@ -1,4 +1,4 @@
-/** Many processes and listening sockets at once, to look at. */
+/** Many processes and listening sockets at once, for tests that list them. */
 import { fork, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
@@ -9,12 +9,12 @@ export interface CrowdSize {
 }
 
 const program = fileURLToPath(new URL("./crowd-member.mjs", import.meta.url));
-/** Each holds its share: a process may not open any number of files. */
+/** Each process holds a part: the number of open files per process is limited. */
 const members = 5;
 
 export class Crowd implements AsyncDisposable {
   readonly #members: readonly ChildProcess[];
-  /** Of all its processes. */
+  /** The PIDs of all its processes. */
   pids: ReadonlySet<number> = new Set();
 
   private constructor() {
@@ -29,7 +29,7 @@ export class Crowd implements AsyncDisposable {
     return crowd;
   }
 
-  /** Resolves when as many are there, and what went is gone. */
+  /** Resolves when as many exist, and the removed ones are gone. */
   async become({ processes, sockets }: CrowdSize): Promise<void> {
     const shares = await Promise.all(
       this.#members.map(async (member, at) => {

@@ -1,4 +1,4 @@
-/** One daemon for a whole file of tests. */
+/** One daemon for all tests of a file. */
 import assert from "node:assert/strict";
 import { readdir, rm } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,16 +7,16 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
-import { readProcessIdentity } from "../../src/lib/process-identity.ts";
+import { readProcessIdentity } from "../../src/sys/process-identity.ts";
 import { startDaemon, type DaemonOptions, type TestDaemon } from "./daemon.ts";
 import { eventually } from "./eventually.ts";
 
 /**
- * One daemon for all tests of a file, for its top level: `const emptyDaemon = sharedDaemon()`. It starts before the first test
- * and goes after the last. A test gets it by calling what this returns, without the apps, jobs, archives and sources of the one
- * before, and without what that one has put into its directory; one that a test has ended starts again. For whoever looks at what else stays
- * in it, there is `startDaemon`.
- * @param options asked for when it starts, as what it uses may not be there before
+ * One daemon for all tests of a file, for its top level: `const emptyDaemon = sharedDaemon()`. It starts before the
+ * first test and stops after the last. A test calls the returned function to get it, without the apps, jobs, archives
+ * and sources of the previous test, and without that test's files in its directory; a daemon that was stopped starts
+ * again. For tests that check other state, there is `startDaemon`. @param options evaluated when it starts, because
+ * their values may not exist earlier
  */
 export function sharedDaemon(options: DaemonOptions | (() => DaemonOptions) = {}): () => Promise<TestDaemon> {
   const shared: { daemon?: TestDaemon; own: readonly string[] } = { own: [] };
@@ -27,11 +27,11 @@ export function sharedDaemon(options: DaemonOptions | (() => DaemonOptions) = {}
   test.after.always(() => shared.daemon?.[Symbol.asyncDispose]());
   return async () => {
     const { daemon, own } = shared;
-    if (daemon === undefined) throw new Error("the daemon is there for tests only");
+    if (daemon === undefined) throw new Error("the daemon exists only during tests");
     if ((await readProcessIdentity(daemon.pid)) === undefined) await daemon.restart();
     const schedules = daemon.client(ScheduleService);
     const apps = daemon.client(AppService);
-    // What goes on with an app ends first, and there may be more than one page of them.
+    // Operations of an app finish first, and there may be more than one page of them.
     await eventually(async () => {
       for (const { id, owner } of (await schedules.listSchedules({})).schedules)
         await schedules.removeSchedule({ id, owner });

@@ -1,7 +1,6 @@
 /** A real daemon in one line: `await using daemon = await startDaemon()`. */
 import assert from "node:assert/strict";
 import { spawn, type ChildProcess, type ChildProcessByStdio } from "node:child_process";
-import { once } from "node:events";
 import { chmod, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { connect as connectSocket } from "node:net";
 import { tmpdir } from "node:os";
@@ -16,14 +15,17 @@ import {
   createGrpcTransport,
   createGrpcWebTransport,
 } from "@connectrpc/connect-node";
-import { readProcessIdentity, type ProcessIdentity } from "../../src/lib/process-identity.ts";
-import { systemDirs } from "../../src/identity/launch.ts";
-import { eventually } from "./eventually.ts";
+import { readProcessIdentity, type ProcessIdentity } from "../../src/sys/process-identity.ts";
+import { systemDirs } from "../../src/run-as/launch.ts";
+import { eventually, nextEvent } from "./eventually.ts";
+import { hideLog, showLog } from "./live-logs.ts";
 import { createRestTransport } from "./rest-transport.ts";
 import { searchPath } from "./search-path.ts";
 import { main } from "./svc-main.ts";
 
 export const isRoot = process.getuid?.() === 0;
+/** The deadline of a start and a stop on a busy host. */
+const daemonMs = 120_000;
 /** For titles of tests that act as other users. */
 export const needsRoot = isRoot ? "" : " (skipped: needs root)";
 
@@ -34,8 +36,8 @@ export const protocols = ["rest", "connect", "grpc", "grpc-web"] as const;
 export type Protocol = (typeof protocols)[number];
 
 /**
- * Over which a file tests what the domain does: another from file to file. All four are for tests whose subject the transport is.
- * @param url its `import.meta.url`
+ * The protocol for a file's tests of domain behavior, which varies from file to file. Tests about the transport use all
+ * four. @param url its `import.meta.url`
  */
 export function protocolOf(url: string): Protocol {
   const sum = Buffer.from(basename(url)).reduce((total, byte) => total + byte, 0);
@@ -43,9 +45,9 @@ export function protocolOf(url: string): Protocol {
 }
 
 export interface DaemonOptions {
-  /** Added to the configuration, as TOML. */
+  /** Appended to the configuration, as TOML. */
   config?: string;
-  /** Where everything lies; default: a new temporary directory that goes with the daemon. */
+  /** The directory of all its files; default: a new temporary directory that is removed with the daemon. */
   dir?: string;
   env?: Readonly<Record<string, string>>;
   /** Default `127.0.0.1:0`. */
@@ -65,19 +67,19 @@ export interface TestDaemon extends AsyncDisposable {
   readonly pid: number;
   /** The primary token. */
   readonly token: string;
-  /** All that it has logged so far. */
+  /** Its log so far. */
   readonly log: () => string;
   /** A client as the test's own user, over the socket. */
   client<S extends DescService>(service: S, protocol?: Protocol): Client<S>;
   /** A client with a bearer token, over TCP. */
   tokenClient<S extends DescService>(service: S, protocol?: Protocol, token?: string): Client<S>;
-  /** Lets the test act as another user. Needs root. */
+  /** Runs the test's calls as another user. Needs root. */
   as(uid: number): Promise<UserDoor>;
-  /** Ends it at once, as a crash would. */
+  /** Kills it, like a crash. */
   kill(): Promise<void>;
-  /** Ends it as an operator would. */
+  /** Stops it like an operator. */
   stop(): Promise<void>;
-  /** Starts it again over the same store. */
+  /** Starts it again with the same store. */
   restart(): Promise<void>;
 }
 
@@ -118,7 +120,7 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
       `[api]\nlisten = "${options.listen ?? "127.0.0.1:0"}"\nsocket = "${socketPath}"`,
       `[store]\ndir = "${storeDir}"`,
       `[[sources]]\nname = "examples"\nurl = "${examples}"`,
-      // No test may take the machine down, whatever it finds.
+      // Prevents tests from shutting down the host.
       ...(options.config?.includes("[system]") === true ? [] : ['[system]\nreboot_command = ["true"]']),
       withSearchPath(options.config ?? ""),
     ].join("\n"),
@@ -137,10 +139,11 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
   const end = async (signal: NodeJS.Signals): Promise<void> => {
     const { child } = state;
     if (child === undefined || child.exitCode !== null || child.signalCode !== null) return;
-    const exited = once(child, "exit");
+    const exited = nextEvent(child, "exit", daemonMs);
     child.kill(signal);
-    await exited;
+    await exited.finally(() => child.kill("SIGKILL"));
   };
+  showLog(`the daemon in ${dir}`, () => state.log);
   await start();
   const token = (await readFile(join(dir, "api.token"), "utf8")).trim();
   return {
@@ -168,6 +171,7 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
     },
     [Symbol.asyncDispose]: async () => {
       await end("SIGTERM");
+      hideLog(`the daemon in ${dir}`);
       if (options.dir !== undefined) return;
       await endSupervisors(join(storeDir, "run"));
       await rm(dir, { recursive: true, force: true, maxRetries: 3 });
@@ -181,7 +185,7 @@ function withSearchPath(config: string): string {
   return config.includes("[apps]") ? config.replace("[apps]", table) : `${table}\n${config}`;
 }
 
-/** Apps outlive the daemon, but not its test: what a test has left running would stay for ever. */
+/** Apps survive the daemon, but must not survive its test: the ones left running would stay forever. */
 async function endSupervisors(runDir: string): Promise<void> {
   for (const id of await readdir(runDir).catch(() => [])) {
     const text = await readFile(join(runDir, id, "state.json"), "utf8").catch(() => "{}");
@@ -190,7 +194,7 @@ async function endSupervisors(runDir: string): Promise<void> {
       supervisor !== undefined &&
       (await readProcessIdentity(supervisor.pid))?.startTicks === supervisor.startTicks;
     if (!(await isSame())) continue;
-    // It ends its app, and then itself.
+    // It stops its app, and then exits.
     process.kill(supervisor?.pid ?? 0, "SIGTERM");
     await eventually(async () => assert.ok(!(await isSame())), 15_000);
   }
@@ -221,7 +225,10 @@ function tokenTransport(port: number, protocol: Protocol, token: string): Transp
   }
 }
 
-/** The TCP port, once the daemon says that it is ready. @throws Error with its log when it ends before. */
+/**
+ * The TCP port, once the daemon is ready; 0 if it has none. @throws Error with its log if it exits early or is not
+ * ready in time
+ */
 async function readyPort(child: ChildProcess, onLine: (line: string) => void): Promise<number> {
   const { promise, resolve, reject } = Promise.withResolvers<number>();
   const { stderr } = child;
@@ -230,13 +237,16 @@ async function readyPort(child: ChildProcess, onLine: (line: string) => void): P
   createInterface({ input: stderr }).on("line", (line) => {
     onLine(line);
     seen += `${line}\n`;
-    const port = /"msg":"svc is ready"/.test(line) ? /"port":(\d+)/.exec(line)?.[1] : undefined;
-    if (port !== undefined) resolve(Number(port));
+    if (/"msg":"svc is ready"/.test(line)) resolve(Number(/"port":(\d+)/.exec(line)?.[1] ?? 0));
   });
   child.once("exit", (code, signal) =>
-    reject(new Error(`the daemon ended (${String(code ?? signal)}):\n${seen}`)),
+    reject(new Error(`the daemon exited (${String(code ?? signal)}):\n${seen}`)),
   );
-  return promise;
+  const timer = setTimeout(() => {
+    reject(new Error(`the daemon is not ready within ${daemonMs / 1_000} s:\n${seen}`));
+    child.kill("SIGKILL");
+  }, daemonMs);
+  return promise.finally(() => clearTimeout(timer));
 }
 
 async function openUserDoor(uid: number, targetPath: string): Promise<UserDoor> {
@@ -260,18 +270,18 @@ async function openUserDoor(uid: number, targetPath: string): Promise<UserDoor> 
   return doorOf(child, socketPath, dir);
 }
 
-/** The door that a child of this kind opens at the path, below a directory that goes with it. */
+/** The socket listener that a child of this kind opens at the path, below a directory that is removed with it. */
 export async function doorOf(
   child: ChildProcessByStdio<Writable, Readable, null>,
   socketPath: string,
   dir: string,
 ): Promise<UserDoor> {
-  await once(child.stdout, "data");
+  await nextEvent(child.stdout, "data");
   return {
     socketPath,
     client: (service, protocol = "connect") => createClient(service, socketTransport(socketPath, protocol)),
     [Symbol.asyncDispose]: async () => {
-      const exited = once(child, "exit");
+      const exited = nextEvent(child, "exit");
       child.stdin.end();
       await exited;
       await rm(dir, { recursive: true, force: true });

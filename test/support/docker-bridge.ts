@@ -1,4 +1,4 @@
-/** A network bridge and address ranges that no other engine of this machine uses. */
+/** A network bridge and address ranges that no other engine of this host uses. */
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { BlockList } from "node:net";
@@ -10,30 +10,52 @@ const slots = 200;
 export interface TestBridge extends AsyncDisposable {
   /** Its interface, which also names the engine's cgroup. */
   readonly name: string;
-  /** Where the engine takes the addresses of further networks from. */
+  /** The address range for further networks of the engine. */
   readonly pool: string;
 }
 
-/** Takes the first free bridge, or one whose test run died. @throws Error when all are taken. */
+/** Uses the first free bridge, or one whose test run died. @throws Error if all are in use. */
 export async function reserveBridge(): Promise<TestBridge> {
   for (let slot = 0; slot < slots; slot++) {
     const name = `svct${slot}`;
-    // The kernel refuses a second interface of that name: this is what settles who has it.
+    // The kernel rejects a second interface with that name, which decides the owner.
     const isMine = (await tryIp("link", "add", name, "type", "bridge")) || (await takeOver(name));
     if (!isMine) continue;
     await ip("link", "set", name, "alias", String(process.pid), "up");
-    await ip("address", "add", `10.231.${slot}.1/24`, "dev", name);
+    const own = `10.231.${slot}.0/24`;
+    await ip("address", "add", own.replace(".0/", ".1/"), "dev", name);
     const pool = `10.${232 + Math.floor(slot / 16)}.${(slot % 16) * 16}.0/20`;
+    for (const range of [own, pool]) await acceptWithin(range);
     return {
       name,
       pool,
       [Symbol.asyncDispose]: async () => {
         // Networks of an engine that was killed leave their bridges behind.
         for (const bridge of [...(await bridgesIn(pool)), name]) await tryIp("link", "delete", bridge);
+        for (const range of [own, pool]) await tryFirewall("--delete", range);
       },
     };
   }
-  throw new Error(`all ${slots} bridges for test engines are taken`);
+  throw new Error(`all ${slots} bridges for test engines are in use`);
+}
+
+/**
+ * Lets containers of one network reach each other: if this is set, bridged packets pass the host's firewall, where
+ * another engine's policy `FORWARD DROP` drops them.
+ */
+async function acceptWithin(range: string): Promise<void> {
+  const filters = await readFile("/proc/sys/net/bridge/bridge-nf-call-iptables", "utf8").catch(() => "0");
+  if (filters.trim() === "0") return;
+  // A test run that died may have left it.
+  if (await tryFirewall("--check", range)) return;
+  if (!(await tryFirewall("--insert", range)))
+    console.warn(`The host's firewall may drop packets between containers of ${range}: iptables failed.`);
+}
+
+/** A rule for packets that stay on one bridge: networks stay apart if the host forwards packets between them. */
+function tryFirewall(command: "--check" | "--delete" | "--insert", range: string): Promise<boolean> {
+  const rule = ["-s", range, "-d", range, "-m", "physdev", "--physdev-is-bridged", "-j", "ACCEPT"];
+  return succeeds(run("iptables", ["--wait", "10", command, "FORWARD", ...rule]));
 }
 
 async function bridgesIn(pool: string): Promise<string[]> {
@@ -41,7 +63,7 @@ async function bridgesIn(pool: string): Promise<string[]> {
   const range = new BlockList();
   range.addSubnet(start, Number(prefix));
   const { stdout } = await run("ip", ["-json", "address", "show", "type", "bridge"]);
-  // Selected by type, the others are listed as empty objects.
+  // Selected by type; the others are listed as empty objects.
   const links = JSON.parse(stdout) as { ifname?: string; addr_info?: { local: string }[] }[];
   return links.flatMap(({ ifname, addr_info }) =>
     ifname !== undefined && addr_info?.some(({ local }) => range.check(local)) ? [ifname] : [],
@@ -50,7 +72,7 @@ async function bridgesIn(pool: string): Promise<string[]> {
 
 async function takeOver(name: string): Promise<boolean> {
   const owner = (await readFile(`/sys/class/net/${name}/ifalias`, "utf8").catch(() => "")).trim();
-  // Without an owner it is being set up by somebody else right now.
+  // An interface without an owner is being set up by another test run.
   if (owner === "" || isAlive(Number(owner))) return false;
   return (await tryIp("link", "delete", name)) && (await tryIp("link", "add", name, "type", "bridge"));
 }
@@ -68,7 +90,11 @@ async function ip(...args: string[]): Promise<void> {
 }
 
 function tryIp(...args: string[]): Promise<boolean> {
-  return ip(...args).then(
+  return succeeds(ip(...args));
+}
+
+function succeeds(work: Promise<unknown>): Promise<boolean> {
+  return work.then(
     () => true,
     () => false,
   );

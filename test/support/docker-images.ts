@@ -1,4 +1,4 @@
-/** Images made from nothing but busybox, as no registry can be reached. */
+/** Images built only from busybox, because no registry is reachable. */
 import { execFile, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
@@ -19,23 +19,25 @@ export interface ImageContents {
   /** Paths of anonymous volumes. */
   volumes?: readonly string[];
   user?: string;
+  /** The engine's name of the architecture, such as `arm64`; default: this host's. */
+  architecture?: string;
   workdir?: string;
   healthcheck?: {
     readonly command: readonly string[];
     readonly intervalMs: number;
     readonly retries: number;
   };
-  /** What is done when an image is built on it, such as `RUN make`. */
+  /** Instructions that run when an image is built on it, such as `RUN make`. */
   triggers?: readonly string[];
-  /** Texts by their paths; busybox and its commands are always there. */
+  /** File contents by path; busybox and its commands are always included. */
   files?: Readonly<Record<string, string>>;
-  /** Directories of this host that are there as here. */
+  /** Directories of this host to copy to the same path. */
   trees?: readonly string[];
-  /** Programs of this host, whose libraries are there, too. */
+  /** Programs of this host to copy, with their libraries. */
   programs?: readonly string[];
 }
 
-/** A file in `/images/load`'s archive, and the digest by which an image names it. */
+/** A file in `/images/load`'s archive, and its digest in an image. */
 interface Layer {
   readonly file: string;
   readonly digest: string;
@@ -52,8 +54,8 @@ export class TestImages {
   }
 
   /**
-   * Makes the image `tag`, such as `svc/web:1`, and answers its id; the default command sleeps until it is ended. What is always
-   * there is a layer that the engine unpacks once, and all images share.
+   * Creates the image `tag`, such as `svc/web:1`, and returns its ID; the default command sleeps until it is stopped.
+   * The common files are one layer that the engine unpacks once and all images share.
    */
   async build(tag: string, contents: ImageContents = {}): Promise<string> {
     this.#base ??= makeBase(await mkdtemp(join(this.#dir, "base-")));
@@ -88,7 +90,7 @@ export class TestImages {
     (await engineRequest(this.#socket, "POST", path)).expect(201);
   }
 
-  /** Pushes `tag` to the registry that it names; answers the digest that the registry gave it. */
+  /** Pushes `tag` to its registry; returns the digest. */
   async push(tag: string, user?: RegistryUser): Promise<string> {
     const credentials = user === undefined ? {} : { username: user.name, password: user.password };
     const answer = await engineRequest(
@@ -110,6 +112,9 @@ export class TestImages {
   }
 }
 
+/** The engine's name of the architecture. */
+export const hostArchitecture = process.arch === "x64" ? "amd64" : process.arch;
+
 /** Busybox under the names of all its commands. */
 async function makeBase(dir: string): Promise<Layer> {
   const root = await makeRoot(dir);
@@ -126,7 +131,7 @@ async function makeBase(dir: string): Promise<Layer> {
   return layerOf(dir, root);
 }
 
-/** What an image has beside the base, if anything. */
+/** The files of an image beyond the base, if any. */
 async function makeOwn(dir: string, contents: ImageContents): Promise<Layer | undefined> {
   const { files = {}, trees = [], programs = [] } = contents;
   const whole = [...trees, ...(await librariesOf(programs))];
@@ -143,7 +148,7 @@ async function makeOwn(dir: string, contents: ImageContents): Promise<Layer | un
   return layerOf(dir, root);
 }
 
-/** The directories that each layer says the same of. */
+/** The directories that every layer contains identically. */
 async function makeRoot(dir: string): Promise<string> {
   const root = join(dir, "rootfs");
   for (const name of ["bin", "etc", "tmp", "data"]) await mkdir(join(root, name), { recursive: true });
@@ -160,14 +165,14 @@ async function layerOf(dir: string, root: string): Promise<Layer> {
   return { file, digest: `sha256:${hash.digest("hex")}` };
 }
 
-/** What the dynamic linker loads for them, itself, too. */
+/** The libraries that the dynamic linker loads for them, including itself. */
 async function librariesOf(programs: readonly string[]): Promise<string[]> {
   if (programs.length === 0) return [];
   const { stdout } = await promisify(execFile)("ldd", [...programs]);
   return [...new Set([...stdout.matchAll(/(\/\S+) \(0x/g)].map(([, path = ""]) => path))];
 }
 
-/** As the image specification has it. */
+/** In the format of the image specification. */
 function configOf(contents: ImageContents, layers: readonly Layer[]): object {
   const { cmd = ["/bin/sh", "-c", "trap 'exit 0' TERM INT; while :; do sleep 3600 & wait; done"] } = contents;
   const {
@@ -180,11 +185,12 @@ function configOf(contents: ImageContents, layers: readonly Layer[]): object {
     workdir,
     healthcheck,
     triggers,
+    architecture = hostArchitecture,
   } = contents;
   const setOf = (names: readonly string[]): object => Object.fromEntries(names.map((name) => [name, {}]));
   const created = new Date().toISOString();
   return {
-    architecture: process.arch === "x64" ? "amd64" : process.arch,
+    architecture,
     os: "linux",
     created,
     config: {
@@ -210,7 +216,7 @@ function configOf(contents: ImageContents, layers: readonly Layer[]): object {
   };
 }
 
-/** The engine takes no other: without the padding it would silently know no password. */
+/** The engine accepts only padded base64; otherwise it silently ignores the password. */
 function paddedBase64Url(text: string): string {
   return Buffer.from(text).toString("base64").replaceAll("+", "-").replaceAll("/", "_");
 }

@@ -1,4 +1,4 @@
-/** What an engine that was killed leaves behind: shims, their containers and control groups. */
+/** Remains of a killed engine: shims, their containers and control groups. */
 import { readdir, readFile, rmdir } from "node:fs/promises";
 import { join } from "node:path";
 import { eventually } from "./eventually.ts";
@@ -10,13 +10,13 @@ export interface EngineTraces {
   cgroup: string;
 }
 
-/** Ends every process of the engine and removes its control groups. */
+/** Kills every process of the engine and removes its control groups. */
 export async function removeLeftovers({ execRoot, cgroup }: EngineTraces): Promise<void> {
   await eventually(async () => {
     const groups = await findGroups(cgroup);
     const pids = [...(await shimsOf(execRoot)), ...(await membersOf(groups))];
     for (const pid of pids) kill(pid);
-    if (pids.length > 0) throw new Error(`${pids.join(", ")} of the engine go on`);
+    if (pids.length > 0) throw new Error(`processes ${pids.join(", ")} of the engine still run`);
     for (const group of groups.reverse()) await rmdir(group).catch(ignoreMissing);
   });
 }

@@ -1,10 +1,9 @@
-/** A real registry of the test's own, with or without a password. */
+/** A real registry for a test, with or without a password. */
 import { spawn, type ChildProcess } from "node:child_process";
-import { once } from "node:events";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { eventually } from "./eventually.ts";
+import { eventually, nextEvent } from "./eventually.ts";
 import { freePort } from "./packages.ts";
 
 export interface RegistryUser {
@@ -12,20 +11,20 @@ export interface RegistryUser {
   readonly password: string;
 }
 
-/** The one account that a registry with a password knows. */
+/** The only account of a registry with a password. */
 export const registryUser: RegistryUser = { name: "publisher", password: "open sesame" };
-// The registry takes bcrypt only, which Node does not have.
+// The registry accepts only bcrypt, which Node does not have.
 const htpasswd = `${registryUser.name}:$2b$05$abcdefghijklmnopqrstuupx2xBUC4954936wVIjyyPHmUBFu0wCW\n`;
 
 export interface TestRegistry extends AsyncDisposable {
   /** `127.0.0.1:<port>`: image names begin with it. */
   readonly host: string;
   stop(): Promise<void>;
-  /** Starts it again, on the same port and with the same images. */
+  /** Starts it again on the same port with the same images. */
   start(): Promise<void>;
 }
 
-/** @param user whom it lets in, {@link registryUser}; default: everybody */
+/** @param user the accepted account, {@link registryUser}; default: anonymous access */
 export async function startRegistry(user?: RegistryUser): Promise<TestRegistry> {
   if (user !== undefined && user !== registryUser) throw new Error("the registry knows registryUser only");
   const dir = await mkdtemp(join(tmpdir(), "svc-registry-"));
@@ -52,12 +51,12 @@ export async function startRegistry(user?: RegistryUser): Promise<TestRegistry> 
       });
       await eventually(async () => {
         const { status } = await fetch(`http://${host}/v2/`, { signal: AbortSignal.timeout(5_000) });
-        if (status !== 200 && status !== 401) throw new Error(`the registry answers ${status}`);
+        if (status !== 200 && status !== 401) throw new Error(`the registry returns ${status}`);
       });
     },
     stop: async () => {
       if (child?.exitCode !== null || child.signalCode !== null) return;
-      const exited = once(child, "exit");
+      const exited = nextEvent(child, "exit");
       child.kill("SIGKILL");
       await exited;
     },

@@ -1,4 +1,4 @@
-/** Requests to the engine that know nothing of the code under test. */
+/** Requests to the engine that are independent of the code under test. */
 import { once } from "node:events";
 import { request, type IncomingMessage } from "node:http";
 import type { Readable } from "node:stream";
@@ -6,7 +6,7 @@ import type { Readable } from "node:stream";
 export interface EngineAnswer {
   readonly status: number;
   readonly text: string;
-  /** The body, read as JSON where it is some. @throws Error with the body when the status is another one. */
+  /** The body, parsed if it is JSON. @throws Error with the body if the status differs. */
   expect(status: number): unknown;
 }
 
@@ -30,7 +30,7 @@ export async function engineRequest(
   const answered = once(call, "response") as Promise<[IncomingMessage]>;
   if (isStream) (body as Readable).pipe(call);
   else call.end(body === undefined ? undefined : JSON.stringify(body));
-  call.once("timeout", () => call.destroy(new Error(`${method} ${path}: no answer within 60 s`)));
+  call.once("timeout", () => call.destroy(new Error(`${method} ${path}: no response within 60 s`)));
   const [response] = await answered;
   const chunks: Buffer[] = [];
   for await (const chunk of response) chunks.push(chunk as Buffer);

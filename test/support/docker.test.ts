@@ -1,5 +1,7 @@
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { access, readdir, readFile, statfs } from "node:fs/promises";
+import { promisify } from "node:util";
 import { startEngine } from "./docker.ts";
 import { dockerTest, needsDocker, sharedEngine } from "./docker-test.ts";
 import { registryUser } from "./docker-registry.ts";
@@ -7,7 +9,7 @@ import { eventually } from "./eventually.ts";
 
 const sharedOne = sharedEngine();
 
-dockerTest(`images are made and run, and their ports published${needsDocker}`, async (t) => {
+dockerTest(`images are built and run, and their ports published${needsDocker}`, async (t) => {
   const engine = sharedOne();
   await engine.images.build("svc/web:1", {
     cmd: ["/bin/httpd", "-f", "-p", "8080", "-h", "/www"],
@@ -31,9 +33,35 @@ dockerTest(`images are made and run, and their ports published${needsDocker}`, a
   });
 });
 
+dockerTest(
+  `containers reach each other although the host's firewall drops forwarded packets${needsDocker}`,
+  async (t) => {
+    const engine = sharedOne();
+    const dropped = ["FORWARD", "-s", engine.pool, "-d", engine.pool, "-j", "DROP"];
+    await promisify(execFile)("iptables", ["--wait", "10", "--append", ...dropped]);
+    await using stack = new AsyncDisposableStack();
+    stack.defer(async () => {
+      await promisify(execFile)("iptables", ["--wait", "10", "--delete", ...dropped]);
+    });
+    await engine.images.build("svc/pair:1", {
+      cmd: ["/bin/httpd", "-f", "-p", "8080"],
+    });
+    (await engine.request("POST", "/networks/create", { Name: "pair" })).expect(201);
+    const HostConfig = { NetworkMode: "pair" };
+    const server = await engine.run("pair-server", { Image: "svc/pair:1", HostConfig });
+    const { NetworkSettings } = (await engine.request("GET", `/containers/${server}/json`)).expect(200) as {
+      NetworkSettings: { Networks: { pair: { IPAddress: string } } };
+    };
+    const reach = `echo | nc -w 3 ${NetworkSettings.Networks.pair.IPAddress} 8080`;
+    const Cmd = ["/bin/sh", "-c", `${reach} || { sleep 1; ${reach}; }`];
+    const id = await engine.run("pair-client", { Image: "svc/pair:1", Cmd, HostConfig });
+    t.like((await engine.request("POST", `/containers/${id}/wait`)).expect(200), { StatusCode: 0 });
+  },
+);
+
 for (const user of [undefined, registryUser]) {
   dockerTest(
-    `images go through a registry ${user ? "with a password" : "for all"}${needsDocker}`,
+    `images are pushed and pulled with a registry ${user ? "with a password" : "for all"}${needsDocker}`,
     async (t) => {
       const engine = sharedOne();
       const registry = await engine.registry(user);
@@ -46,7 +74,7 @@ for (const user of [undefined, registryUser]) {
 }
 
 dockerTest(
-  `an engine whose data would take the last memory has them on the disk, and says so${needsDocker}`,
+  `an engine whose data would exhaust memory stores them on the disk, and prints a message${needsDocker}`,
   async (t) => {
     const inMemory = 0x01021994;
     t.is((await statfs(sharedOne().data)).type, inMemory);
@@ -56,7 +84,7 @@ dockerTest(
   },
 );
 
-dockerTest(`an engine hangs, ends and comes back, and nothing of it stays${needsDocker}`, async (t) => {
+dockerTest(`an engine hangs, stops and restarts, and leaves nothing${needsDocker}`, async (t) => {
   await using engine = await startEngine();
   await engine.images.build("svc/app:1");
   await engine.run("app", { Image: "svc/app:1" });

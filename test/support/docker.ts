@@ -1,6 +1,6 @@
 /**
- * A real container engine of the test's own: `await using engine = await startEngine()`. It shares nothing with an engine
- * that the host may have: own data, own socket, own bridge, no firewall rules. Ready in about half a second.
+ * A real container engine for a test: `await using engine = await startEngine()`. It shares nothing with the host's
+ * engine: separate data, socket and bridge, and only one firewall rule. Ready in about half a second.
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -13,72 +13,78 @@ import { TestImages } from "./docker-images.ts";
 import { removeLeftovers } from "./docker-leftovers.ts";
 import { startRegistry, type RegistryUser, type TestRegistry } from "./docker-registry.ts";
 import { engineRequest, type EngineAnswer } from "./docker-request.ts";
-import { eventually } from "./eventually.ts";
+import { eventually, nextEvent } from "./eventually.ts";
 import { hasMemory } from "./in-memory.ts";
+import { hideLog, showLog } from "./live-logs.ts";
 
 const needed = ["dockerd", "docker-registry", "busybox", "ip", "tar", "setpriv", "unshare", "nsenter"];
 const systemPrograms = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
 /**
- * The engine runs itself again two or three times for each container, and half of what that takes beside the kernel's part goes into
- * collecting the garbage of its beginning. None of its processes is there for long, or has much.
+ * The engine executes itself two or three times for each container, and garbage collection at its start takes half of
+ * the user time. Its processes are short-lived and small.
  */
 const littleCollecting = { GOGC: "off", GOMEMLIMIT: "256MiB" };
 
-/** Why this machine cannot run a container engine for the tests; `undefined` when it can. */
+/** Why this host cannot run a container engine for the tests; `undefined` if it can. */
 export const whyNoDocker = findObstacle();
 
 export interface EngineOptions {
-  /** It is a machine of its own: its host name, the setting up of its network, and whose pid holds that is told. */
+  /**
+   * A separate machine: its host name, the setup of its network, and a callback with the PID that holds the namespace.
+   */
   machine?: { readonly name: string; readonly connect: (pid: number) => Promise<void> };
   /** Added to the arguments of `dockerd`, such as `--live-restore`. */
   arguments?: readonly string[];
-  /** Of memory. Default: as it is. */
+  /** Size of its file system in memory. Default: unlimited. */
   availableBytes?: number;
 }
+
+/** Images created for all tests, because no registry has them. */
+export const testImages: readonly string[] = ["svc/*", "example.org/*", "traefik/whoami:*", "caddy:*"];
 
 export interface TestEngine extends AsyncDisposable {
   /** Path of its socket. */
   readonly socket: string;
-  /** Where networks take their addresses from: no other engine of this machine does. */
+  /** The address range of its networks, which no other engine of this host uses. */
   readonly pool: string;
-  /** What a daemon that uses it has in its configuration. */
+  /** Configuration of a daemon that uses it. */
   readonly config: string;
-  /** The pid of `dockerd`. @throws Error while it is stopped. */
+  /** The PID of `dockerd`. @throws Error while it is stopped. */
   readonly pid: number;
-  /** Where everything of it lies; goes with it. */
+  /** The directory of all its files; removed with it. */
   readonly dir: string;
-  /** Where the test finds its data, which lies in memory where there is enough of it. */
+  /** The path of its data for the test, in memory if there is enough. */
   readonly data: string;
-  /** Makes and pushes images: none can be pulled from elsewhere. */
+  /** Creates and pushes images, because none can be pulled from elsewhere. */
   readonly images: TestImages;
-  /** All that it has logged so far. */
+  /** Its log so far. */
   log(): string;
-  /** One plain request to its API, beside everything that is tested; `path` without the version. */
+  /** A plain request to its API, independent of the code under test; `path` without the version. */
   request(method: string, path: string, body?: unknown): Promise<EngineAnswer>;
-  /** Makes and starts a container in one go; answers its id. `body` as in `POST /containers/create`. */
+  /** Creates and starts a container; returns its ID. `body` as in `POST /containers/create`. */
   run(name: string, body: Record<string, unknown>): Promise<string>;
-  /** A registry on a free loopback port, the same one for the same user; goes with the engine. */
+  /** A registry on a free loopback port, the same one for the same user; removed with the engine. */
   registry(user?: RegistryUser): Promise<TestRegistry>;
   /** Starts it again after `stop` or `kill`. */
   start(): Promise<void>;
-  /** Ends it as an operator would; containers end with it. */
+  /** Stops it like an operator; containers stop with it. */
   stop(): Promise<void>;
-  /** Ends it at once, as a crash would; containers go on until it is started again. */
+  /** Kills it, like a crash; containers keep running until it is started again. */
   kill(): Promise<void>;
   restart(): Promise<void>;
-  /** Makes it hang: connections are accepted, nothing answers. */
+  /** Makes it hang: connections are accepted without a response. */
   pause(): Promise<void>;
   resume(): void;
 }
 
-/** What the engines of all test files that run at once do not come near. */
+/** Memory that must stay free beside the engines of all concurrent test files. */
 const memoryBytes = 4 * 2 ** 30;
 
-/** An engine that was killed beside many containers takes half a minute on a machine that does much else. */
+/** An engine that was killed with many containers needs half a minute on a busy host. */
 const startMs = 120_000;
 
-/** Starts an engine. @throws Error with its log when it does not come up within {@link startMs}. */
+/** Starts an engine. @throws Error with its log if it is not ready within {@link startMs}. */
 export async function startEngine(options: EngineOptions = {}): Promise<TestEngine> {
   const dir = await mkdtemp(join(tmpdir(), "svc-engine-"));
   const bridge = await reserveBridge();
@@ -104,7 +110,7 @@ class PrivateEngine implements TestEngine {
   #child: ChildProcess | undefined;
   /** Holds the mounts. */
   #holder: ChildProcess | undefined;
-  /** Where nothing waits for a disk, and files that were removed a moment ago slow no new ones down. */
+  /** In memory, where no write waits for a disk and recently removed files do not slow new ones down. */
   readonly #isInMemory: boolean;
   #isPaused = false;
   #isDisposed = false;
@@ -119,11 +125,12 @@ class PrivateEngine implements TestEngine {
     this.#machine = machine;
     this.#execRoot = join(dir, "exec");
     this.images = new TestImages(dir, this.socket);
+    showLog(`the engine in ${dir}`, () => this.#log);
     this.#isInMemory = hasMemory(memoryBytes, availableBytes);
     if (!this.#isInMemory) {
       const less = `less than ${memoryBytes / 2 ** 30} GiB of memory are left`;
       this.#log += `The data of the engine lie on the disk, as ${less}.\n`;
-      console.warn(`The data of a test's engine lie on the disk, which takes longer: ${less}.`);
+      console.warn(`The data of a test's engine are on the disk, which is slower: ${less}.`);
     }
   }
 
@@ -132,16 +139,17 @@ class PrivateEngine implements TestEngine {
   }
 
   get config(): string {
-    return `[docker]\nsocket = "${this.socket}"\nsubnet_pool = "${this.pool}"`;
+    const shared = JSON.stringify(testImages);
+    return `[docker]\nsocket = "${this.socket}"\nsubnet_pool = "${this.pool}"\nshared_images = ${shared}`;
   }
 
   get pid(): number {
     const pid = this.#child?.pid;
-    if (pid === undefined) throw new Error("the engine does not run");
+    if (pid === undefined) throw new Error("the engine is not running");
     return pid;
   }
 
-  /** Only what shares its mounts sees it in its place. */
+  /** Only processes in its mount namespace see it in its place. */
   get data(): string {
     const pid = this.#holder?.pid;
     if (pid === undefined) throw new Error("the engine has no mounts yet");
@@ -172,14 +180,14 @@ class PrivateEngine implements TestEngine {
   }
 
   async start(): Promise<void> {
-    if (this.#child !== undefined) throw new Error("the engine runs already");
+    if (this.#child !== undefined) throw new Error("the engine is already running");
     const configFile = join(this.dir, "daemon.json");
-    // An empty file of its own, so that the host's is not read.
+    // An empty file, so that the host's configuration is not read.
     await writeFile(configFile, "{}");
     const child = spawn(
       "setpriv",
       [
-        // Should this test run be killed, the engine stops its containers and ends.
+        // If this test run is killed, the engine stops its containers and exits.
         "--pdeathsig=TERM",
         ...["nsenter", ...(await this.#namespaces()), "dockerd"],
         ...["--config-file", configFile],
@@ -190,7 +198,7 @@ class PrivateEngine implements TestEngine {
         ...["--bridge", this.#machine === undefined ? this.#bridge.name : "none"],
         ...["--default-address-pool", `base=${this.#bridge.pool},size=28`],
         ...["--cgroup-parent", this.#bridge.name],
-        // Firewall rules are the host's: two engines would delete each other's. Ports are published by the proxy.
+        // Firewall rules are the host's, so two engines would delete each other's. Ports are published by the proxy.
         ...["--iptables=false", "--ip6tables=false", "--ip-forward=false", "--ip-masq=false"],
         ...["--shutdown-timeout", "2"],
         ...this.#arguments,
@@ -217,8 +225,9 @@ class PrivateEngine implements TestEngine {
   }
 
   /**
-   * The engine's mounts stay when it is killed, as a host's do: in others the next one would leave the networks of the
-   * containers before, which answer for the addresses of the new ones. The host's containerd, which it would use, is not there.
+   * The engine's mounts survive its kill, as on a host: otherwise the next engine would leave the old containers'
+   * networks, which respond for the addresses of the new ones. The host's containerd is hidden, because the engine
+   * would use it.
    */
   async #holdMounts(): Promise<number> {
     if (this.#holder?.pid !== undefined) return this.#holder.pid;
@@ -237,7 +246,7 @@ class PrivateEngine implements TestEngine {
       { stdio: ["ignore", "pipe", "ignore"], detached: true },
     );
     this.#holder = holder;
-    await once(holder.stdout, "data");
+    await nextEvent(holder.stdout, "data");
     holder.stdout.destroy();
     holder.unref();
     if (holder.pid === undefined) throw new Error("the engine has no mounts of its own");
@@ -251,7 +260,7 @@ class PrivateEngine implements TestEngine {
     this.resume();
     this.#child = undefined;
     if (child.exitCode !== null || child.signalCode !== null) return;
-    const exited = once(child, "exit");
+    const exited = nextEvent(child, "exit");
     child.kill(signal);
     const timer = setTimeout(() => child.kill("SIGKILL"), 15_000);
     await exited;
@@ -264,7 +273,7 @@ class PrivateEngine implements TestEngine {
 
   async kill(): Promise<void> {
     await this.#end("SIGKILL");
-    // The kernel ended containerd with it; until that is reaped, the next engine would take it for a living one.
+    // The kernel killed containerd with it; until that is reaped, the next engine would consider it alive.
     await rm(join(this.#execRoot, "containerd/containerd.pid"), { force: true });
   }
 
@@ -276,7 +285,7 @@ class PrivateEngine implements TestEngine {
   async pause(): Promise<void> {
     process.kill(this.pid, "SIGSTOP");
     this.#isPaused = true;
-    // A thread that runs on another processor goes on until the signal gets there, and may answer meanwhile.
+    // A thread on another CPU runs until the signal arrives, and may respond in between.
     await eventually(() => this.#expectStopped());
   }
 
@@ -284,7 +293,8 @@ class PrivateEngine implements TestEngine {
     const tasks = `/proc/${this.pid}/task`;
     for (const thread of await readdir(tasks)) {
       const status = await readFile(join(tasks, thread, "status"), "utf8");
-      if (!/^State:\tT/m.test(status)) throw new Error(`thread ${thread} of the engine goes on:\n${status}`);
+      if (!/^State:\tT/m.test(status))
+        throw new Error(`thread ${thread} of the engine still runs:\n${status}`);
     }
   }
 
@@ -296,6 +306,7 @@ class PrivateEngine implements TestEngine {
   async [Symbol.asyncDispose](): Promise<void> {
     if (this.#isDisposed) return;
     this.#isDisposed = true;
+    hideLog(`the engine in ${this.dir}`);
     for (const registry of this.#registries.values()) await (await registry)[Symbol.asyncDispose]();
     this.resume();
     if (this.#child !== undefined) await this.#removeContainers().catch(() => undefined);
@@ -306,7 +317,7 @@ class PrivateEngine implements TestEngine {
     await rm(this.dir, { recursive: true, force: true, maxRetries: 5 });
   }
 
-  /** What the engine removes itself need not be looked for. */
+  /** Leftovers that the engine removes itself need no search. */
   async #removeContainers(): Promise<void> {
     const all = (await this.request("GET", "/containers/json?all=1")).expect(200) as { Id: string }[];
     await Promise.all(all.map(({ Id }) => this.request("DELETE", `/containers/${Id}?force=1&v=1`)));

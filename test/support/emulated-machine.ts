@@ -1,6 +1,6 @@
 /**
- * A machine of the test's own, emulated by QEMU: a kernel with all controllers of control groups, and this machine's own root
- * over 9p, which it cannot change. It boots in a quarter of a minute, and is some ten times as slow.
+ * A machine emulated by QEMU for a test: a kernel with all cgroup controllers, and this host's own root over 9p,
+ * read-only. It boots in a quarter of a minute, and is some ten times as slow.
  */
 import { execFile } from "node:child_process";
 import { accessSync, constants } from "node:fs";
@@ -14,7 +14,7 @@ const run = promisify(execFile);
 const qemu = "/usr/bin/qemu-system-x86_64";
 const busybox = "/bin/busybox";
 const cache = fileURLToPath(new URL("../../node_modules/.cache/svc-tools/kernel", import.meta.url));
-/** In the order in which they need each other. */
+/** In the order of their dependencies. */
 const modules = [
   ...["drivers/virtio/virtio_ring", "drivers/virtio/virtio", "drivers/virtio/virtio_pci_modern_dev"],
   ...[
@@ -25,16 +25,16 @@ const modules = [
   ],
   ...["net/9p/9pnet", "net/9p/9pnet_virtio", "fs/9p/9p", "fs/overlayfs/overlay"],
 ];
-/** What the test is not about, or a host has that this machine has not. */
+/** Units that the test does not need, or that need hardware of the host. */
 const masked = ["docker.service", "docker.socket", "containerd.service", "systemd-udevd.service"].concat([
   "systemd-modules-load.service",
-  // It would tidy up what this machine has in its temporary directories.
+  // It would clean up this host's temporary directories.
   "systemd-tmpfiles-setup.service",
   "systemd-tmpfiles-setup-dev.service",
   "network-online.target",
   "serial-getty@ttyS0.service",
 ]);
-const init = `#!/bin/busybox sh
+const initOf = (systemdArguments: string): string => `#!/bin/busybox sh
 /bin/busybox --install -s /bin
 export PATH=/bin
 mount -t proc proc /proc
@@ -49,10 +49,10 @@ cp -a /add/. /root/
 umount /proc
 mount --move /dev /root/dev
 mount -t tmpfs -o mode=1777 tmpfs /root/tmp
-exec switch_root /root /lib/systemd/systemd --system --unit=probe.target
+exec switch_root /root /lib/systemd/systemd --system --unit=probe.target ${systemdArguments}
 `;
 
-/** Why no machine can be emulated here; `undefined` when one can. */
+/** Why no machine can be emulated here; `undefined` if one can. */
 export const whyNoEmulator = findObstacle();
 
 function findObstacle(): string | undefined {
@@ -68,18 +68,20 @@ function findObstacle(): string | undefined {
 }
 
 /**
- * Boots it, and has a script run as root when systemd and the units are up; resolves with what the script printed.
- * @param files added to its root, by path
+ * Boots the machine and runs a script as root after systemd and the units have started. @param files added to the root
+ * of the machine, by path @param systemdArguments as on a kernel command line, which systemd ignores in environments
+ * that look like a container @returns the output of the machine and the script
  */
 export async function runEmulated(
   script: string,
   files: Readonly<Record<string, string>>,
   timeoutMs: number,
+  systemdArguments = "",
 ): Promise<string> {
   const kernel = await debianKernel();
   const dir = await mkdtemp(join(tmpdir(), "svc-emulated-"));
   try {
-    const image = await packInitramfs(dir, kernel, {
+    const image = await packInitramfs(dir, kernel, initOf(systemdArguments), {
       ...files,
       "etc/systemd/system/probe.target": "[Unit]\nRequires=basic.target\nWants=svc.service probe.service\n",
       "etc/systemd/system/probe.service": `[Service]
@@ -121,7 +123,7 @@ interface Kernel {
   readonly modules: string;
 }
 
-/** The distribution's, from its own packages; downloaded once. */
+/** The distribution's kernel from its own packages; downloaded once. */
 async function debianKernel(): Promise<Kernel> {
   const find = async (): Promise<Kernel | undefined> => {
     const [version] = await readdir(join(cache, "lib/modules")).catch(() => []);
@@ -154,6 +156,7 @@ async function debianKernel(): Promise<Kernel> {
 async function packInitramfs(
   dir: string,
   kernel: Kernel,
+  init: string,
   files: Readonly<Record<string, string>>,
 ): Promise<string> {
   const root = join(dir, "initramfs");

@@ -1,4 +1,4 @@
-/** Loaded before each test file: its process ends with its last test, whatever timers and connections of it are left. */
+/** Loaded before each test file: its process exits after its last test, even with open timers and connections. */
 import { registerCompletionHandler } from "ava";
 
 registerCompletionHandler(() => process.exit());

@@ -1,16 +1,16 @@
-/** What went wrong, as a client sees it. */
+/** Errors as a client sees them. */
 import { Code, ConnectError } from "@connectrpc/connect";
 import { ErrorDetailSchema, type ErrorDetail } from "../../gen/svc/v1/error_pb.ts";
 
 export interface SeenError {
-  /** Connect's word for the code, such as `NotFound`. */
+  /** Connect's name of the code, such as `NotFound`. */
   code: string;
   message: string;
   reason: string;
   payload: ErrorDetail["payload"];
 }
 
-/** The error that the call ends with. @throws Error when it succeeds */
+/** The error of a failed call. @throws Error if it succeeds */
 export async function errorOf(call: Promise<unknown> | AsyncIterable<unknown>): Promise<SeenError> {
   try {
     if (Symbol.asyncIterator in call) await Array.fromAsync(call);

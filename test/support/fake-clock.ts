@@ -5,7 +5,7 @@ interface Timer {
   readonly action: () => void;
 }
 
-/** Time that passes when the test says so. */
+/** Time that passes only when the test advances it. */
 export class FakeClock implements Clock {
   #nowMs: number;
   #monotonicMs = 1_000;
@@ -37,12 +37,12 @@ export class FakeClock implements Clock {
     };
   }
 
-  /** Whether nothing waits for time to pass. */
+  /** Whether no timer is pending. */
   get isIdle(): boolean {
     return this.#timers.length === 0;
   }
 
-  /** Lets time pass, timers included: each sees the time at which it is due. */
+  /** Advances time: each timer sees the time at which it is due. */
   pass(durationMs: number): void {
     const endMs = this.#monotonicMs + durationMs;
     for (let timer = this.#timers[0]; timer !== undefined && timer.dueMs <= endMs; timer = this.#timers[0]) {
@@ -53,7 +53,7 @@ export class FakeClock implements Clock {
     this.#moveTo(endMs);
   }
 
-  /** Sets the wall clock, as NTP or an operator would; a suspended host wakes up to the same. */
+  /** Sets the wall clock, as NTP or an operator would; a resumed host sees the same. */
   step(byMs: number): void {
     this.#nowMs += byMs;
   }

@@ -1,17 +1,18 @@
-/** A proxy for HTTP that does wrong what a test wants done wrong, and counts what passes. */
+/** An HTTP proxy that injects the faults of a test and counts the traffic. */
 import { createServer, request as httpRequest, type IncomingMessage, type ServerResponse } from "node:http";
 import { once } from "node:events";
 import type { AddressInfo } from "node:net";
+import { nextEvent } from "./eventually.ts";
 
 export type Fault =
-  /** The connection is cut: before the request goes on, or after so many bytes of the answer. */
+  /** The connection is closed: before the request is forwarded, or after this many bytes of the response. */
   | { kind: "reset"; afterBytes?: number }
-  /** Nothing is read or said any more: at once, or after so many bytes of the request or the answer. */
+  /** Nothing is read or written any more: at once, or after this many bytes of the request or the response. */
   | { kind: "stall"; afterBytes?: number }
   | { kind: "answer"; status: number; code: string }
-  /** It goes on after so long. */
+  /** It continues after this time. */
   | { kind: "late"; ms: number }
-  /** It goes on, and the connection is cut before the answer. */
+  /** The request is forwarded, and the connection is closed before the response. */
   | { kind: "lose-answer" };
 
 export interface SeenRequest {
@@ -24,11 +25,11 @@ export interface SeenRequest {
 
 export interface FaultProxy extends AsyncDisposable {
   readonly endpoint: string;
-  /** What came, in order. */
+  /** The requests, in order. */
   readonly seen: SeenRequest[];
-  /** Bytes of answers' bodies. */
+  /** Bytes of response bodies. */
   readonly sentBytes: number;
-  /** Asked for every request; undefined lets it pass. */
+  /** Called for every request; undefined forwards it. */
   fault: (request: SeenRequest) => Fault | undefined;
 }
 
@@ -100,7 +101,7 @@ export async function startFaultProxy(targetPort: number): Promise<FaultProxy> {
     [Symbol.asyncDispose]: async () => {
       server.closeAllConnections();
       server.close();
-      await once(server, "close");
+      await nextEvent(server, "close");
     },
   };
   return proxy;

@@ -1,41 +1,41 @@
-/** Running test files in a process group of their own, which is ended when it says nothing any more. */
+/** Running test files in a separate process group, which is killed if it prints nothing for a while. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { createInterface } from "node:readline";
-import { parseTestPoint, summarizeTap, titleOfFile, type TestPoint } from "./tap.ts";
+import { parseTestPoint, titleOfFile, type TestPoint } from "./tap.ts";
 
-/** What became of a file, or of several that one AVA ran. */
+/** The result of a file, or of several that one AVA process ran. */
 export interface FileRun {
   files: readonly string[];
-  /** In the Test Anything Protocol; that it was ended, or ended early, is a failed point. */
+  /** In the Test Anything Protocol; a kill or an early exit is a failed test point. */
   tap: string;
-  /** Each failure with all that is said of it, line by line. */
+  /** Each failure with all its messages, line by line. */
   failures: readonly string[];
 }
 
 interface FileRunOptions {
-  /** `test/…/x.test.ts`; none where the command titles its tests itself. */
+  /** `test/…/x.test.ts`; none if the command sets its test titles itself. */
   files: readonly string[];
   command: readonly string[];
   cwd: string;
   env: NodeJS.ProcessEnv;
   /** Milliseconds without a line after which the file is taken to hang. */
   silenceMs: number;
-  /** Hears each result when it comes, its title with the file before it. */
+  /** Called with each result, its title with the file before it. */
   onPoint: (point: TestPoint) => void;
-  /** Hears each line of the protocol when it comes. */
+  /** Called with each line of the protocol. */
   onLine: (line: string) => void;
 }
 
 const isPlan = /^1\.\.\d+$/;
 const running = new Map<ChildProcess, string>();
 
-/** The files that are being run. */
+/** The files in progress. */
 export function runningFiles(): string[] {
   return [...running.values()];
 }
 
-/** Ends the process groups of all that run. */
+/** Kills the process groups of all running files. */
 export function endAll(): void {
   for (const child of running.keys()) endGroup(child);
 }
@@ -44,7 +44,7 @@ export function endAll(): void {
 export async function runFile(options: FileRunOptions): Promise<FileRun> {
   const { files, command, cwd, env, silenceMs, onPoint, onLine } = options;
   const [program = "", ...args] = command;
-  // A group of its own, so that what hangs goes as a whole.
+  // A separate group, so that a hanging run is killed completely.
   const child = spawn(program, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "inherit"] });
   running.set(child, files.join(" "));
   const exit = once(child, "close") as Promise<[number | null, NodeJS.Signals | null]>;
@@ -86,7 +86,7 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
   const [exitCode, signal] = await exit;
   clearTimeout(silence);
   running.delete(child);
-  if (end.isSilent) take(`not ok 0 - it hangs: nothing was heard of it for ${String(silenceMs / 1000)} s`);
+  if (end.isSilent) take(`not ok 0 - it hangs: no output for ${String(silenceMs / 1000)} s`);
   else if (!end.isWhole || (exitCode !== 0 && failures.length === 0))
     take(`not ok 0 - its runner ended early: ${signal ?? `exit code ${String(exitCode)}`}`);
   keep(`1..${String(lines.length)}`);
@@ -97,19 +97,7 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
   };
 }
 
-/** What failed in a run and passed when its files were run again. */
-export function unsteadyOf(first: FileRun, again: readonly FileRun[]): string[] {
-  const { points } = summarizeTap(again.map(({ tap }) => tap).join(""));
-  const outcomes = new Map(points.map(({ title, outcome }) => [title, outcome]));
-  // That a run hangs or dies is no test's, and the whole of it has to pass.
-  const isWhole = again.every(({ failures }) => failures.length === 0);
-  return first.failures.filter((failure) => {
-    const [title = ""] = failure.split("\n", 1);
-    return isWhole || outcomes.get(title.trim()) === "passed";
-  });
-}
-
-/** What AVA leaves out of the titles: the file, or of several the folder that all are in. */
+/** The part of titles that AVA omits: the file, or of several files their common folder. */
 function sharedPart(files: readonly string[]): string {
   const [first = "", ...others] = files;
   if (others.length === 0) return first;

@@ -1,6 +1,7 @@
 /**
- * What the sources load is compiled once for all fixture programs that a test starts over and over: their start takes a third
- * less. For programs of the tests alone, such as `support/append.ts`: what is under test has an environment of its own.
+ * Compiles the sources once for all fixture programs that a test starts repeatedly, which makes their start a third
+ * faster. Only for programs of the tests, such as `support/append.ts`: the programs under test get a separate
+ * environment.
  */
 export const fixtureEnvironment: NodeJS.ProcessEnv = {
   ...process.env,

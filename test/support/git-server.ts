@@ -4,15 +4,16 @@ import { createServer, type IncomingMessage, type Server, type ServerResponse } 
 import type { AddressInfo } from "node:net";
 import { once } from "node:events";
 import { promisify } from "node:util";
+import { nextEvent } from "./eventually.ts";
 
-/** Answers a request itself, or leaves it to git with `false`. */
+/** Responds to a request itself, or leaves it to git with `false`. */
 export type Override = (request: IncomingMessage, response: ServerResponse) => boolean;
 
-/** Serves every repository below `root` at `/<name>`; `override` may answer a request itself. */
+/** Serves every repository below `root` at `/<name>`; `override` may respond to a request itself. */
 export class GitServer implements AsyncDisposable {
-  /** The URLs that were asked for, in order. */
+  /** The requested URLs, in order. */
   readonly requests: string[] = [];
-  /** The Authorization headers that came with them; empty for a request without one. */
+  /** Their Authorization headers; empty for a request without one. */
   readonly shown: string[] = [];
   override: Override = () => false;
   readonly #server: Server;
@@ -49,11 +50,11 @@ export class GitServer implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#server.closeAllConnections();
     this.#server.close();
-    await once(this.#server, "close");
+    await nextEvent(this.#server, "close");
   }
 }
 
-/** Nobody is served without. */
+/** Requests without it are rejected. */
 export function askingFor({ username, password }: { username: string; password: string }): Override {
   const expected = `Basic ${Buffer.from(`${username}:${password}`).toString("base64")}`;
   return ({ headers }, response) => {
@@ -63,7 +64,7 @@ export function askingFor({ username, password }: { username: string; password: 
   };
 }
 
-/** Sends everybody there instead. */
+/** Redirects all requests to this URL. */
 export function redirectingTo(url: string): Override {
   return (request, response) => {
     response.writeHead(302, { location: `${url}${request.url ?? ""}` }).end();
@@ -71,7 +72,7 @@ export function redirectingTo(url: string): Override {
   };
 }
 
-/** One request by CGI (RFC 3875), as git-http-backend(1) wants it. */
+/** One request by CGI (RFC 3875), as git-http-backend(1) specifies. */
 function serve(backend: string, root: string, request: IncomingMessage, response: ServerResponse): void {
   const { pathname, search } = new URL(request.url ?? "/", "http://localhost");
   const child = spawn(backend, [], {

@@ -1,4 +1,4 @@
-/** HTTP/2 by the byte (RFC 9113, 7541), for what a well-behaved client would not send. */
+/** HTTP/2 frames as bytes (RFC 9113, 7541), for requests that a well-behaved client would not send. */
 
 /** The preface and empty SETTINGS. */
 export const sessionStart = Buffer.concat([
@@ -27,7 +27,7 @@ export function openStatus(index: number): Buffer {
   return headersFrame(index, Buffer.from("\x82\x86\x04\x0a/v1/status\x01\x09localhost", "latin1"));
 }
 
-/** A whole request without a body. */
+/** A complete request without a body. */
 function headersFrame(index: number, fields: Buffer): Buffer {
   const head = Buffer.alloc(9);
   head.writeUIntBE(fields.length, 0, 3);

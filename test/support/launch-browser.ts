@@ -1,15 +1,15 @@
-/** A browser without what takes its time and is no part of a page. */
+/** A browser without slow features that are not part of a page. */
 import { chromium, type Browser } from "playwright-core";
 import { cheapBrowserPath } from "./browser.ts";
 
 /**
- * With each page Chromium opens a window, and for what the window's address bar suggests it loads a page of its own, of four
- * hundred files: that takes longer than the pages under test.
+ * With each page Chromium opens a window, and loads a page of four hundred files for the suggestions of its address
+ * bar, which takes longer than the pages under test.
  */
 const addressBar = ["WebUIOmniboxPopup", "WebUIOmniboxAimPopup", "WebUIOmniboxFullPopup"];
-/** With each page Chromium starts a process for a further one, too, which never comes. */
+/** With each page Chromium starts a spare process for a further one. */
 const processAhead = ["SpareRendererForSitePerProcess"];
-/** Only the last of several lists counts: what Playwright has in its own. */
+/** Only the last of several lists counts, so this one includes Playwright's own. */
 const unwantedByPlaywright = [
   "AimEnabled",
   "AvoidCorsURLLoaderRestartOnRedirect",
@@ -26,7 +26,7 @@ const unwantedByPlaywright = [
   "ThirdPartyStoragePartitioning",
 ];
 
-/** @param path `browserPath` for the one that people have */
+/** @param path `browserPath` for the browser that users have */
 export function launchBrowser(path = cheapBrowserPath): Promise<Browser> {
   const args = [
     "--headless",

@@ -1,11 +1,13 @@
-/** How long a program is away that is asked all the time. */
+/** The longest time without a response of a program that is polled constantly. */
 import { setTimeout as wait } from "node:timers/promises";
 
 const betweenMs = 20;
+/** The deadline of the first response after the operation. */
+const answerMs = 60_000;
 
 /**
- * @returns the milliseconds between the last answer before the longest time without one and the first after it, and all
- *   different answers in their order
+ * @returns the milliseconds between the last response before the longest gap and the first after it, and all different
+ * responses in order
  */
 export async function longestSilence(
   url: string,
@@ -31,6 +33,7 @@ export async function longestSilence(
     }
     const overMs = performance.now();
     while (answeredMs < overMs) {
+      if (performance.now() - overMs > answerMs) throw new Error(`${url} does not respond any more`);
       await ask();
       await wait(betweenMs);
     }

@@ -1,10 +1,10 @@
-/** Apps that were never installed: rows of the store, and a runtime that says of them whatever it is told. */
-import { createAppPaths } from "../../src/apps/app-paths.ts";
-import type { NewApp } from "../../src/apps/app-record.ts";
-import { AppRegistry } from "../../src/apps/app-registry.ts";
-import { FoundUpdates } from "../../src/apps/found-updates.ts";
-import { AppViews, type AppDueStarts } from "../../src/apps/app-views.ts";
-import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/runtime.ts";
+/** Apps without an installation: rows of the store, and a runtime with statuses set by the test. */
+import { createAppPaths } from "../../src/apps/records/app-paths.ts";
+import type { NewApp } from "../../src/apps/records/app-record.ts";
+import { AppRegistry } from "../../src/apps/records/app-registry.ts";
+import { FoundUpdates } from "../../src/apps/records/found-updates.ts";
+import { AppViews, type AppDueStarts } from "../../src/apps/records/app-views.ts";
+import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/contract.ts";
 import type { Store } from "../../src/store/store.ts";
 
 /** An app as an install would leave it. */
@@ -51,8 +51,8 @@ export function newApp(id: string, ownerUid: number, createdAtMs = 1_700_000_000
   };
 }
 
-/** The part of a runtime that views look at. */
-export class ToldRuntime implements Pick<AppRuntime, "revision" | "status" | "limits"> {
+/** The part of a runtime that views use. */
+export class ToldRuntime implements Pick<AppRuntime, "revision" | "status" | "usage"> {
   revision = 0;
   readonly #statuses = new Map<string, RuntimeStatus>();
 
@@ -60,9 +60,7 @@ export class ToldRuntime implements Pick<AppRuntime, "revision" | "status" | "li
     return this.#statuses.get(id);
   }
 
-  limits(): [] {
-    return [];
-  }
+  readonly usage = { limits: () => [], stats: () => Promise.resolve(new Map()) };
 
   /** @param status undefined: forgets the app */
   tell(id: string, status: RuntimeStatus | undefined): void {
@@ -72,10 +70,10 @@ export class ToldRuntime implements Pick<AppRuntime, "revision" | "status" | "li
   }
 }
 
-/** Of apps that have none. */
+/** The status of other apps. */
 export const noBackups = { revision: 0, of: () => undefined };
 
-/** What the daemon starts by itself, by id. */
+/** Due starts by app ID. */
 export class ToldStarts implements AppDueStarts {
   revision = 0;
   readonly #due = new Map<string, number>();
@@ -84,7 +82,7 @@ export class ToldStarts implements AppDueStarts {
     return this.#due.get(id);
   }
 
-  /** @param atMs undefined: it is not due any more */
+  /** @param atMs undefined: not due any more */
   tell(id: string, atMs: number | undefined): void {
     if (atMs === undefined) this.#due.delete(id);
     else this.#due.set(id, atMs);
@@ -92,7 +90,7 @@ export class ToldStarts implements AppDueStarts {
   }
 }
 
-/** Views over a store and such a runtime. */
+/** Views of a store with such a runtime. */
 export function createViews(
   store: Store,
   runtime: ToldRuntime,
@@ -102,6 +100,7 @@ export function createViews(
   const registry = new AppRegistry(store);
   const views = new AppViews({
     registry,
+    finder: { settled: () => Promise.resolve(), any: async (id, caller) => registry.find(id, caller) },
     runtimes: [runtime as unknown as AppRuntime],
     runtimeOf: () => runtime as unknown as AppRuntime,
     runnable: (app) => app as never,

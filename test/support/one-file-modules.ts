@@ -1,6 +1,6 @@
 /**
- * What most test processes load of packages, in a few files instead of six hundred: to find and to read so many takes as much of a
- * processor as the tests of a small file.
+ * Package modules that most test processes load, bundled into a few files instead of six hundred: finding and reading
+ * that many uses as much CPU time as the tests of a small file.
  */
 import { build } from "esbuild";
 import { readFile, writeFile } from "node:fs/promises";
@@ -12,22 +12,25 @@ const root = join(import.meta.dirname, "../..");
 const packagesDir = join(root, "node_modules");
 const outDir = join(packagesDir, ".cache/svc-test-modules");
 
-/** What AVA starts as a test process, and what test files import of it. */
+/** The entry of AVA's test process, and the modules that test files import from it. */
 const avaWorker = join(packagesDir, "ava/lib/worker/base.js");
 const avaMain = join(packagesDir, "ava/entrypoints/main.js");
 /** Packages of many small modules that most test files load. */
 const packages = ["@bufbuild/protobuf", "@connectrpc/connect", "@connectrpc/connect-node"];
 
-/** What Node's HTTP has of its WebSocket client. Whoever imports the module loads all of that client, or does without these. */
+/**
+ * The exports of Node's WebSocket client in `node:http`, which make importing the module load that client; omitted
+ * here.
+ */
 const webSocketNames = ["WebSocket", "CloseEvent", "MessageEvent"];
 
 /** @returns the argument of Node with which a test process loads them */
 export async function buildOneFileModules(): Promise<string> {
   const names = (await Promise.all(packages.map(importableOf))).flat();
-  // Of what is not here, there would be a second copy.
+  // A module missing here would exist twice.
   const imported = Object.fromEntries(names.map((name) => [name, name.replaceAll("/", "-")]));
   await bundle({ "ava-worker": avaWorker, ava: avaMain }, true);
-  // Failures have lines of it.
+  // Stack traces of failures show its lines.
   await bundle(Object.fromEntries(Object.entries(imported).map(([name, file]) => [file, name])), false);
   await writeFile(join(outDir, "http.js"), httpModule());
   const files = {
@@ -42,7 +45,7 @@ export async function buildOneFileModules(): Promise<string> {
   return `--import=${urlOf(join(import.meta.dirname, "redirect-modules.mjs"))}`;
 }
 
-/** By what names others import its modules, but for single generated ones, which are in one of the others, too. */
+/** The import specifiers of its modules, except single generated ones, which are included in one of the others. */
 async function importableOf(name: string): Promise<string[]> {
   const { exports } = JSON.parse(await readFile(join(packagesDir, name, "package.json"), "utf8")) as {
     exports: Record<string, unknown>;

@@ -1,4 +1,4 @@
-/** Holds what REST answers against what `openapi.json` says it answers. */
+/** Compares REST responses with `openapi.json`. */
 import { readFileSync } from "node:fs";
 import { Ajv2020, type ValidateFunction } from "ajv/dist/2020.js";
 import addFormats from "ajv-formats";
@@ -9,13 +9,13 @@ interface OpenApi {
 
 const documentUrl = new URL("../../openapi/openapi.json", import.meta.url);
 const openapi = JSON.parse(readFileSync(documentUrl, "utf8")) as OpenApi;
-// To look for less code takes longer than each of these few answers then saves.
+// Compiling all schemas at once takes longer than these few responses save.
 const ajv = new Ajv2020({ strict: false, allErrors: true, code: { optimize: false } });
 addFormats.default(ajv);
 ajv.addSchema({ $id: "svc:openapi", ...openapi });
 const validators = new Map<string, ValidateFunction>();
 
-/** @throws Error when the contract does not declare the status, or the body breaks its schema. */
+/** @throws Error if the contract does not declare the status, or the body violates its schema. */
 export function checkAnswer(method: string, path: string, status: number, body: unknown): void {
   const responses = openapi.paths[path]?.[method.toLowerCase()]?.responses;
   if (responses === undefined) throw new Error(`openapi.json has no ${method} ${path}`);

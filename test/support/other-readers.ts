@@ -1,4 +1,4 @@
-/** What `ss` and `ps` say of the host, in the words of svc, to hold its answers against. */
+/** Output of `ss` and `ps` in svc's format, to compare its responses with. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import { basename } from "node:path";
@@ -9,10 +9,10 @@ import type { Process } from "../../gen/svc/v1/process_pb.ts";
 const run = promisify(execFile);
 const maxBuffer = 64 * 1024 * 1024;
 
-/** Rows may be equal: then as many of them are meant. */
+/** Rows may be equal: the number of equal rows must match, too. */
 export type Rows = readonly string[];
 
-/** Protocol, address, port and the holder with the lowest pid, of each socket that waits for others. */
+/** Protocol, address, port and the holder with the lowest PID, for each listening socket. */
 export async function rowsOfSs(): Promise<Rows> {
   const { stdout } = await run("ss", ["-H", "-ltnup"], { maxBuffer });
   const lines = stdout.split("\n").filter((line) => line !== "");
@@ -30,7 +30,7 @@ export function rowsOfPorts(ports: readonly ListeningPort[]): Rows {
   return ports.map(({ protocol, address, port, pid }) => `${protocol} ${address} ${port} ${pid ?? ""}`);
 }
 
-/** Pid, parent, user and name of each process, threads of the kernel included. */
+/** PID, parent, user and name of each process, including kernel threads. */
 export async function rowsOfPs(): Promise<Rows> {
   const { stdout } = await run("ps", ["-e", "-ww", "-o", "pid=,ppid=,euser:64=,comm:64=,args="], {
     maxBuffer,
@@ -40,7 +40,7 @@ export async function rowsOfPs(): Promise<Rows> {
     const [, pid, parent, user, comm = "", program = ""] =
       /^\s*(\d+)\s+(\d+)\s+(\S+)\s+(.{64})\s*(\S*)/.exec(line) ?? [];
     const name = comm.trimEnd();
-    // What Node calls its first thread says nothing of the program; one that ended and waits for its parent has none left.
+    // Node's name of its main thread does not identify the program; a zombie has no name.
     const isNamedByProgram = name === "MainThread" && program !== "[MainThread]";
     return `${pid} ${parent} ${user} ${isNamedByProgram ? basename(program) : name}`;
   });
@@ -51,7 +51,8 @@ export function rowsOfProcesses(processes: readonly Process[]): Rows {
 }
 
 /**
- * Other programs come and go: what was there before and after is in `ours`, and what is in `ours` was there before or after.
+ * Other programs start and exit: rows found before and after must be in `ours`, and rows in `ours` must be found before
+ * or after.
  */
 export function assertBetween(before: Rows, ours: Rows, after: Rows): void {
   const [first, own, last] = [countOf(before), countOf(ours), countOf(after)];

@@ -10,6 +10,7 @@ const run = promisify(execFile);
 
 export interface PackageOptions {
   id?: string;
+  name?: string;
   version?: string;
   /** Extra top-level YAML of the manifest. */
   manifest?: string;
@@ -34,11 +35,11 @@ createServer((request, response) => {
 `;
 
 function manifestOf(
-  { id = "web", version = "1.0.0", manifest = "", settings = "" }: PackageOptions,
+  { id = "web", name = "Test web server", version = "1.0.0", manifest = "", settings = "" }: PackageOptions,
   port: number,
 ): string {
   return `id: ${id}
-name: Test web server
+name: ${JSON.stringify(name)}
 version: "${version}"
 summary: Answers with what it was given.
 process:
@@ -58,7 +59,7 @@ ${manifest}
 `;
 }
 
-/** Writes the files of a package, by name; everybody may read them. */
+/** Writes the files of a package, by name; all users may read them. */
 export async function writeFiles(
   dir: string,
   files: Readonly<Record<string, string | Buffer>>,
@@ -80,15 +81,15 @@ export interface ProjectOptions {
   id: string;
   /** Run by the shell of the image `svc/box:latest`. */
   script: string;
-  /** Where the project's volumes are, by name. */
+  /** Mount paths of the project's volumes, by name. */
   volumes: Readonly<Record<string, string>>;
-  /** More of its one service, `web`. */
+  /** Further keys of its one service, `web`. */
   service?: Readonly<Record<string, unknown>>;
   /** Extra top-level YAML of the manifest. */
   manifest?: string;
 }
 
-/** The files of a compose project that keeps volumes. */
+/** The files of a compose project with volumes. */
 export function projectFiles({ id, script, volumes, service = {}, manifest = "" }: ProjectOptions): {
   "svc.yaml": string;
   "compose.yaml": string;
@@ -125,7 +126,7 @@ export async function writeRepository(
   return `file://${dir}`;
 }
 
-/** One more version in a repository that is there. */
+/** One more version in an existing repository. */
 export async function addVersion(dir: string, port: number, options: PackageOptions): Promise<void> {
   await commitVersion(dir, port, options, (...args) =>
     run("git", ["-C", dir, "-c", "user.name=t", "-c", "user.email=t@example.org", ...args]),
@@ -144,9 +145,9 @@ async function commitVersion(
   await git("tag", `v${options.version ?? "1.0.0"}`);
 }
 
-/** A TCP port that is free now, and none that the kernel gives to whoever asks it for any. */
+/** A TCP port that is free now, outside of the kernel's ephemeral range. */
 export async function freePort(): Promise<number> {
-  for (;;) {
+  for (let tries = 0; tries < 1_000; tries++) {
     const port = randomInt(10_000, 32_768);
     const server_ = createServer();
     const isFree = await new Promise<boolean>((resolve) => {
@@ -156,4 +157,5 @@ export async function freePort(): Promise<number> {
     await new Promise((resolve) => server_.close(resolve));
     return port;
   }
+  throw new Error("none of 1000 ports is free");
 }

@@ -1,4 +1,5 @@
-// Asks, from the network in which it is run, what it is asked over a unix socket: `GET /10.77.0.1:8080` is what is there at `/`.
+// Forwards requests from a unix socket into the network namespace in which it runs: `GET /10.77.0.1:8080` returns the
+// page `/` of that address.
 import { createServer, get } from "node:http";
 
 const [listenPath] = process.argv.slice(2);
@@ -9,7 +10,7 @@ const server = createServer((question, answer) => {
     response.on("error", () => answer.destroy());
     response.pipe(answer);
   });
-  asked.on("timeout", () => asked.destroy(new Error(`no answer within ${timeout} ms`)));
+  asked.on("timeout", () => asked.destroy(new Error(`no response within ${timeout} ms`)));
   asked.on("error", (error) => {
     if (answer.headersSent) answer.destroy();
     else answer.writeHead(502).end(error.message);

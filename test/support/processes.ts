@@ -1,15 +1,18 @@
-/** Processes of apps, found without asking what is under test. */
+/** Processes of apps, found independently of the code under test. */
 import assert from "node:assert/strict";
 import { readdirSync, readlinkSync } from "node:fs";
 import { readFile } from "node:fs/promises";
 import { eventually } from "./eventually.ts";
 
-/** Living processes whose working directory is inside `dir`: supervisors and what they run. Asked often, and the kernel need not wait. */
+/**
+ * Living processes whose working directory is inside `dir`: supervisors and their children. Called often; synchronous
+ * because /proc does not block.
+ */
 export function processesIn(dir: string): number[] {
   return processesInEach([dir]).flat();
 }
 
-/** The same of several, for one look at all processes of the host. */
+/** The same for several directories, with one scan of all processes. */
 export function processesInEach(dirs: readonly string[]): number[][] {
   const found = dirs.map((): number[] => []);
   for (const pid of readdirSync("/proc").map(Number).filter(Number.isInteger)) {
@@ -27,7 +30,10 @@ function directoryOf(pid: number): string {
   }
 }
 
-/** Waits until none of `dir` is left, or none of `pids` among them: who has said its last word takes a moment to end. */
+/**
+ * Waits until no process of `dir` is left, or none of `pids` among them: a process exits a moment after its last
+ * output.
+ */
 export async function noneLeft(dir: string, timeoutMs: number, pids?: readonly number[]): Promise<void> {
   await eventually(async () => {
     const left = processesIn(dir).filter((pid) => pids?.includes(pid) ?? true);
@@ -40,7 +46,7 @@ async function commandOf(pid: number): Promise<string> {
   return `${String(pid)} ${command.replaceAll("\0", " ")}`;
 }
 
-/** One that has ended is passed over. */
+/** An exited process is skipped. */
 export function signal(pid: number, name: NodeJS.Signals): void {
   try {
     process.kill(pid, name);

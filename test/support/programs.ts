@@ -4,8 +4,8 @@ import { bundledPrograms, sourcePrograms, type Programs } from "../../src/daemon
 const bundle = process.env["SVC_TEST_MAIN"];
 
 /**
- * The programs and threads that tests start themselves: those of the bundle that `npm test` makes first, of the sources for
- * whoever runs AVA alone. A thread of the sources loads first what takes the types out of them, which takes ten times as long
- * as all else that it loads.
+ * Programs and threads that tests start themselves: from the bundle that `npm test` builds first, or from the sources
+ * if AVA runs without `npm test`. A thread from the sources first loads the type stripper, which takes ten times as long as
+ * everything else.
  */
 export const programs: Programs = bundle === undefined ? sourcePrograms() : bundledPrograms(dirname(bundle));

@@ -1,4 +1,7 @@
-/** Python tools from PyPI in a virtual environment of the checkout's cache: installed once, kept until the list changes. */
+/**
+ * Python tools from PyPI in a virtual environment in the checkout's cache: installed once, reused until the list
+ * changes.
+ */
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { access, mkdir, readFile, rename, rm } from "node:fs/promises";
@@ -9,9 +12,8 @@ const run = promisify(execFile);
 const cacheDir = join(import.meta.dirname, "../../node_modules/.cache/svc-python");
 
 /**
- * The directory of the environment's programs.
- * @param requirements path of a `requirements.txt` with exact versions
- * @throws Error when there is no Python 3.11 or younger, or nothing to install from
+ * The directory of the environment's programs. @param requirements path of a `requirements.txt` with exact versions
+ * @throws Error without Python 3.11 or older, or without a package index
  */
 export async function pythonTools(requirements: string): Promise<string> {
   const list = await readFile(requirements);
@@ -33,7 +35,7 @@ export async function pythonTools(requirements: string): Promise<string> {
       "-r",
       requirements,
     ]);
-    // Last, so that an installation cut short is begun again.
+    // Written last, so that an interrupted installation is repeated.
     await mkdir(join(dir, "complete.new"));
     await rename(join(dir, "complete.new"), join(dir, "complete"));
   }

@@ -1,6 +1,6 @@
 import { execFileSync } from "node:child_process";
 
-/** Whether Python is here with what reads YAML 1.1, as the first compose and the tools of other engines do. */
+/** Whether Python with a YAML 1.1 parser is available, as used by compose v1 and other engines' tools. */
 export function canReadYaml(): boolean {
   try {
     execFileSync("python3", ["-c", "import yaml"], { stdio: "ignore" });

@@ -1,4 +1,4 @@
-/** One call as bytes on the wire over REST, Connect or gRPC, so that a test may also send what no client would. */
+/** One call as bytes over REST, Connect or gRPC, so that a test may also send invalid ones. */
 import { request as httpRequest, type Agent, type IncomingMessage, type RequestOptions } from "node:http";
 import { connect as connectHttp2, type ClientHttp2Session, type IncomingHttpHeaders } from "node:http2";
 import { connect as connectSocket } from "node:net";
@@ -9,23 +9,23 @@ import { codeToString, endStreamFromJson, errorFromJsonBytes } from "@connectrpc
 import { findTrailerError } from "@connectrpc/connect/protocol-grpc";
 import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
 import { routes } from "../../gen/svc/v1/routes.ts";
-import { bindRequest } from "../../src/cli/transport/rest-client.ts";
+import { bindRequest } from "../../src/cli/client/rest-client.ts";
 
 export const rawProtocols = ["rest", "connect", "grpc"] as const;
 export type RawProtocol = (typeof rawProtocols)[number];
 
-/** Where calls go, and as whom. */
+/** The target of calls, and their identity. */
 export interface Target {
   /** A unix socket, or a port of 127.0.0.1. */
   readonly socketPath?: string;
   readonly port?: number;
-  /** The address that TCP calls come from. */
+  /** The client address of TCP calls. */
   readonly localAddress?: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly agent?: Agent;
 }
 
-/** How a call ended: `ok` or the code, as the protocol itself says it. */
+/** The result of a call: `ok` or the code, as the protocol encodes it. */
 export interface Outcome {
   readonly code: string;
   readonly reason: string;
@@ -33,19 +33,16 @@ export interface Outcome {
   readonly status?: number;
 }
 
-/** Bytes that are no message. */
+/** Bytes that are not a message. */
 const malformed = Buffer.from("{");
 
-/** Whether the protocol has the method: streams of our own have no REST route, conversations need HTTP/2. */
+/** Whether the protocol has the method: svc's streams have no REST route, bidirectional streams need HTTP/2. */
 export function isCallable(method: DescMethod, protocol: RawProtocol): boolean {
   if (method.methodKind === "bidi_streaming") return protocol === "grpc";
   return protocol !== "rest" || routes.some((route) => route.method === method);
 }
 
-/**
- * @param message what to send; `undefined` sends something that no handler can ever get: a message or a query that
- *   cannot be read
- */
+/** @param message the message to send; `undefined` sends a message or a query that cannot be parsed */
 export function rawCall(
   target: Target,
   method: DescMethod,
@@ -70,7 +67,7 @@ async function callRest(target: Target, method: DescMethod, message: Message | u
   const probe = { ...Object.fromEntries(names.map((name) => [name, "1"])), no_such_field: 1 };
   const json = message === undefined ? probe : (toJson(method.input, message) as JsonObject);
   const isRaw = bodyField !== "" && bodyField !== "*";
-  // An upload's other fields ride in the query, as a GET's do.
+  // An upload's other fields are in the query, like those of a GET.
   const call = {
     service: "",
     method: "",
@@ -133,7 +130,7 @@ async function callGrpc(target: Target, method: DescMethod, message: Message | u
     stream.end(envelope(payload));
     await buffer(stream);
     const told = answered.findLast((headers) => headers["grpc-status"] !== undefined);
-    if (told === undefined) throw new Error(`${method.name} was answered without a gRPC status`);
+    if (told === undefined) throw new Error(`the response of ${method.name} has no gRPC status`);
     const headers = new Headers();
     for (const [name, value] of Object.entries(told)) {
       if (!name.startsWith(":") && value !== undefined) headers.set(name, String(value));
@@ -186,7 +183,7 @@ function openSession({ socketPath, port, localAddress }: Target): ClientHttp2Ses
         })
       : connectSocket(socketPath);
   const session = connectHttp2("http://127.0.0.1", { createConnection: () => socket });
-  // What goes wrong shows in the stream.
+  // Errors appear in the stream.
   session.on("error", () => undefined);
   return session;
 }

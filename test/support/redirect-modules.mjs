@@ -1,6 +1,6 @@
 /**
- * Loaded first of all by the test processes of `npm test`: they take some packages from where one-file-modules.ts has put them.
- * Threads do without, and plain JavaScript costs them nothing: what takes out types would be loaded for each.
+ * Loaded first by the test processes of `npm test`: redirects some packages to the files of one-file-modules.ts. Not
+ * used in threads. Plain JavaScript, because a type stripper would be loaded for each process.
  */
 import { readFileSync } from "node:fs";
 import { registerHooks } from "node:module";
@@ -14,7 +14,7 @@ if (isMainThread) {
   registerHooks({
     resolve: (specifier, context, next) => {
       const url = Object.hasOwn(places, specifier) ? places[specifier] : undefined;
-      // What packages of CommonJS require is another copy, with or without this.
+      // CommonJS packages always require a separate copy.
       if (url === undefined || context.conditions.includes("require")) return next(specifier, context);
       return { url, format: "module", shortCircuit: true };
     },

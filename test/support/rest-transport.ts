@@ -1,4 +1,4 @@
-/** A Connect client transport that speaks svc's REST, and holds every answer against `openapi.json`. */
+/** A Connect client transport that uses svc's REST API, and compares every response with `openapi.json`. */
 import { request as httpRequest, type IncomingMessage } from "node:http";
 import {
   create,
@@ -21,7 +21,7 @@ import {
 } from "@connectrpc/connect";
 import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
 import { statedFields } from "../../gen/svc/v1/fields.ts";
-import type { Route } from "../../src/rest/route.ts";
+import type { Route } from "../../src/server/rest/router.ts";
 
 export interface RestTransportOptions {
   /** Unix socket, or host and port. */
@@ -36,7 +36,7 @@ export interface RestAnswer {
   text: string;
 }
 
-/** One request as it goes over the wire. */
+/** A request as it is sent. */
 export async function sendRest(
   options: RestTransportOptions,
   method: string,
@@ -83,14 +83,14 @@ export function createRestTransport(options: RestTransportOptions): Transport {
       header: ConstructorParameters<typeof Headers>[0],
       input: MessageInitShape<I>,
     ): Promise<UnaryResponse<I, O>> {
-      // Most files of tests speak no REST, and loading this takes as long as all else here.
+      // Most test files do not use REST, and loading this takes as long as everything else here.
       const [{ routes }, { checkAnswer }] = await Promise.all([
         import("../../gen/svc/v1/routes.ts"),
         import("./openapi-answers.ts"),
       ]);
       const route = routeOf(routes, method);
       const message = toJson(method.input, create(method.input, input)) as JsonObject;
-      // An empty list is no JSON to protobuf-es, and some must be said.
+      // protobuf-es does not write empty lists, and some are required.
       for (const { name, jsonName } of method.input.fields)
         if (statedFields.has(`${method.input.typeName}.${name}`)) message[jsonName] ??= [];
       const { path, rest } = fillPath(route, message);
@@ -149,7 +149,7 @@ function queryOf(message: JsonObject): string {
   return query.size === 0 ? "" : `?${query.toString()}`;
 }
 
-/** The error that Connect clients would have got, from a REST error body. */
+/** The error that a Connect client would get, from a REST error body. */
 function errorOf(body: JsonObject): ConnectError {
   const { error, code, reason } = body as { error: string; code: string; reason: string };
   const payloadField = reason === "build_failed" || reason === "start_failed" ? "command_failed" : reason;

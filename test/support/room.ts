@@ -1,16 +1,16 @@
-/** How many test files run at once: more than the processors while these have nothing to do, as most tests wait most of the time. */
+/** The number of concurrent test files: more than the CPUs while these are idle, because most tests mostly wait. */
 import { availableParallelism, cpus } from "node:os";
 
 const lookMs = 2_000;
-/** Of the processors' time since the last look: with more to spare another file begins, with less one fewer goes on. */
+/** The idle share of CPU time since the last sample: above it another file starts, below it one fewer runs. */
 const spareShare = 0.12;
 const tightShare = 0.02;
-/** By processor, so that tests that burn a processor at the same time still get on. */
+/** Per CPU, so that tests that use a whole CPU at the same time still make progress. */
 const mostByProcessor = 4;
 
 /**
- * Runs `work` again and again side by side, until it says that there is no more: one at once more than there are processors, up
- * to four for each of them where they idle.
+ * Runs `work` repeatedly and concurrently until it reports that none is left: at first one more than there are CPUs, up
+ * to four per CPU while they are idle.
  */
 export async function fillProcessors(work: () => Promise<boolean>): Promise<void> {
   const least = availableParallelism() + 1;

@@ -1,41 +1,40 @@
 /**
- * `npm test [-- [--quick] [--tap-file FILE] [AVA's arguments]]`: says what this machine lacks, runs each file by an AVA of its
- * own, as many at a time as keep the processors busy, and ends with the counts, after the failures and what was skipped. A file
- * that hangs fails alone. Quick files share an AVA with others; when one of them fails, each is run by its own.
- * When a few files failed, each is run once more, alone: what passes then is told as unsteady, with what failed at first.
- * `--quick` leaves out the files that start daemons or container engines, and those that took more than three seconds the last
- * time, for the loop of an edit. `--tap-file` keeps AVA's own words for whoever counts afterwards.
- * Fails when a test failed, when none ran, or when an AVA died halfway.
+ * `node run-tests.ts [--all | --deep] [--tap-file FILE] [AVA's arguments]`: prints what this machine lacks, runs the test files of
+ * the basic tier, of both tiers (`--all`) or of the deep tier (`--deep`), as many at once as the CPUs allow, and ends with the
+ * skipped tests, the failures and the counts. Each AVA process runs in a process group of its own, which is killed if it prints
+ * nothing for minutes. `--tap-file` writes the output of AVA as it comes. Fails when a test failed, when none ran, or when an
+ * AVA process died.
  */
 import { spawnSync } from "node:child_process";
 import { createWriteStream } from "node:fs";
 import { delimiter, join } from "node:path";
 import { missing } from "../../.ci/optional.ts";
-import { endAll, runFile, runningFiles, unsteadyOf, type FileRun } from "./file-run.ts";
+import { endAll, runFile, runningFiles, type FileRun } from "./file-run.ts";
 import { buildOneFileModules } from "./one-file-modules.ts";
-import { againLine, formatCounts, summarizeTap, titleOfFile } from "./tap.ts";
+import { formatCounts, summarizeTap, titleOfFile } from "./tap.ts";
 import { fillProcessors } from "./room.ts";
-import { chooseTestFiles } from "./test-files.ts";
+import { chooseTestFiles, type Tier } from "./test-files.ts";
 import { keepTestTimes } from "./test-times.ts";
 
 const root = join(import.meta.dirname, "../..");
-const { tapFile, isQuick, avaArguments } = readArguments();
+const { tapFile, tiers, avaArguments } = readArguments();
 const silenceMs = (process.env["SVC_LONG"] === undefined ? 8 : 90) * 60_000;
-/** More failing files than these are no accident of a busy machine. */
-const mostAgain = 3;
 const marks = { passed: "✔", failed: "✘", skipped: "-" };
 
 const lacks = await missing({
   root: "tests that act as other users are skipped; run as root for them.",
   dockerd: "tests that need a container engine are skipped.",
-  go: "openapi/base.json is taken as committed, not generated afresh.",
+  go: "openapi/base.json is taken as committed, not generated again.",
 });
 for (const line of lacks) console.log(line);
 
 const bundle = join(root, "node_modules/.cache/svc-under-test");
-/** What AVA and test files load again for each file, compiled and without types: a tenth of what most take. */
+/**
+ * The compile cache of modules that AVA and test files load for each file, without types: a tenth of the time of most
+ * files.
+ */
 const compiled = join(root, "node_modules/.cache/svc-tests-compiled");
-/** What .ci/run has built: a call of that compose takes a fifth of the processor time of Debian's. */
+/** Built by .ci/run: a call of that compose uses a fifth of the CPU time of Debian's. */
 const tools = join(root, "node_modules/.cache/svc-tools");
 const path = [tools, process.env["PATH"] ?? ""].join(delimiter);
 const { status } = spawnSync(process.execPath, [join(root, "src/build/bundle.ts"), bundle], {
@@ -44,13 +43,11 @@ const { status } = spawnSync(process.execPath, [join(root, "src/build/bundle.ts"
 if (status !== 0) process.exit(1);
 const redirect = await buildOneFileModules();
 
-// Kept line by line, so that what ran can be counted even when this run is ended from outside.
+// Written line by line, so that results can be counted even if this run is killed.
 const kept = tapFile === undefined ? undefined : createWriteStream(tapFile);
 const runs: FileRun[] = [];
 /** Milliseconds by file, up to its last result. */
 const times: Record<string, number> = {};
-/** What failed at first, each with all that is said of it. */
-const unsteady: string[] = [];
 for (const signal of ["SIGINT", "SIGTERM"] as const) {
   process.once(signal, () => {
     const files = runningFiles();
@@ -59,52 +56,22 @@ for (const signal of ["SIGINT", "SIGTERM"] as const) {
     process.exit(1);
   });
 }
-// What is named by patterns or further options is AVA's to find, and one run.
-const batches = avaArguments.length === 0 ? await chooseTestFiles(isQuick) : [[]];
+// AVA expands the file patterns of its arguments.
+const batches = avaArguments.length === 0 ? (await Promise.all(tiers.map(chooseTestFiles))).flat() : [[]];
 await fillProcessors(runNext);
-await runFailedAgain();
 kept?.end();
 await keepTestTimes(Object.fromEntries(Object.entries(times).map(([file, ms]) => [file, Math.round(ms)])));
 summarize();
 
-/** Runs the next batch; false where none was left. */
+/** Runs the next batch; false if none is left. */
 async function runNext(): Promise<boolean> {
   const batch = batches.shift();
   if (batch === undefined) return false;
-  if (batch.length <= 1) runs.push(await run(batch));
-  else await runTogether(batch);
+  runs.push(await run(batch));
   return true;
 }
 
-/** What fails, dies or hangs among others is run once more, each file by an AVA of its own as if it always had been. */
-async function runTogether(batch: readonly string[]): Promise<void> {
-  const together = await run(batch, false);
-  if (together.failures.length === 0) {
-    kept?.write(together.tap);
-    runs.push(together);
-    return;
-  }
-  console.log(`\nOnce more, each alone: ${batch.join(" ")}`);
-  const alone: FileRun[] = [];
-  for (const file of batch) alone.push(await run([file]));
-  runs.push(...alone);
-  unsteady.push(...unsteadyOf(together, alone));
-}
-
-async function runFailedAgain(): Promise<void> {
-  const failed = runs.filter(({ failures }) => failures.length > 0);
-  if (avaArguments.length > 0 || failed.length > mostAgain) return;
-  for (const first of failed) {
-    const [file = ""] = first.files;
-    console.log(`\nOnce more, alone: ${file}`);
-    const second = await run([file], false);
-    kept?.write(`${againLine(file)}\n${second.tap}`);
-    runs.splice(runs.indexOf(first), 1, second);
-    unsteady.push(...unsteadyOf(first, [second]));
-  }
-}
-
-function run(files: readonly string[], isKept = true): Promise<FileRun> {
+function run(files: readonly string[]): Promise<FileRun> {
   const asked = avaArguments.length === 0 ? files : avaArguments;
   let lastMs = performance.now();
   for (const file of files) times[file] = 0;
@@ -120,13 +87,11 @@ function run(files: readonly string[], isKept = true): Promise<FileRun> {
       if (file !== undefined) times[file] = (times[file] ?? 0) + performance.now() - lastMs;
       lastMs = performance.now();
     },
-    onLine: (line) => {
-      if (isKept) kept?.write(`${line}\n`);
-    },
+    onLine: (line) => void kept?.write(`${line}\n`),
   });
 }
 
-/** What was skipped, the failures, the longest files and the counts: at the end, as it is often only the end that is looked at. */
+/** The skipped tests, the failures, the longest files and the counts come last, because often only the end is read. */
 function summarize(note = ""): void {
   const { counts, points } = summarizeTap(runs.map(({ tap }) => tap).join(""));
   const list = (title: string, lines: readonly string[]): void => {
@@ -139,7 +104,6 @@ function summarize(note = ""): void {
       .map(({ title }) => `  ${title}`)
       .sort(),
   );
-  list("unsteady (failed beside others, passed alone)", unsteady.sort());
   const failures = runs.flatMap((one) => one.failures).sort();
   list("failed", failures);
   const longest = Object.entries(times).toSorted(([, one], [, other]) => other - one);
@@ -148,7 +112,7 @@ function summarize(note = ""): void {
       "longest",
       longest.slice(0, 10).map(([file, ms]) => `  ${String(Math.round(ms / 1000))} s ${file}`),
     );
-  // Once more by their names: what is kept of a long output is often its last lines.
+  // The failed tests again by name, because logs are often truncated to their last lines.
   list(
     "these failed",
     failures.map((one) => one.split("\n", 1).join("")),
@@ -157,11 +121,15 @@ function summarize(note = ""): void {
   process.exitCode = note === "" && counts.failed === 0 && counts.passed > 0 ? 0 : 1;
 }
 
-function readArguments(): { tapFile: string | undefined; isQuick: boolean; avaArguments: string[] } {
+function readArguments(): { tapFile: string | undefined; tiers: readonly Tier[]; avaArguments: string[] } {
   const avaArguments = process.argv.slice(2);
-  const quickAt = avaArguments.indexOf("--quick");
-  if (quickAt !== -1) avaArguments.splice(quickAt, 1);
+  const hasOption = (name: string): boolean => {
+    const at = avaArguments.indexOf(name);
+    if (at !== -1) avaArguments.splice(at, 1);
+    return at !== -1;
+  };
+  const [isAll, isDeep] = [hasOption("--all"), hasOption("--deep")];
   const at = avaArguments.indexOf("--tap-file");
   const tapFile = at === -1 ? undefined : avaArguments.splice(at, 2)[1];
-  return { tapFile, isQuick: quickAt !== -1, avaArguments };
+  return { tapFile, tiers: isAll ? ["deep", "basic"] : isDeep ? ["deep"] : ["basic"], avaArguments };
 }

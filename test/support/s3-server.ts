@@ -1,4 +1,4 @@
-/** A real S3 server over a directory: versitygw, which .ci/run builds where Go is. */
+/** A real S3 server over a directory: versitygw, which .ci/run builds if Go is installed. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
-import { eventually } from "./eventually.ts";
+import { eventually, nextEvent } from "./eventually.ts";
 import { freePort } from "./packages.ts";
 
 const program = fileURLToPath(new URL("../../node_modules/.cache/svc-tools/versitygw", import.meta.url));
@@ -24,13 +24,13 @@ export interface S3Server extends AsyncDisposable {
   readonly port: number;
   readonly accessKey: string;
   readonly secretKey: string;
-  /** Of the objects: one directory per bucket. */
+  /** The directory of the objects: one subdirectory per bucket. */
   readonly dir: string;
   readonly bucket: string;
 }
 
 export interface S3ServerOptions {
-  /** Serves https with a certificate that it has signed itself. */
+  /** Serves https with a self-signed certificate. */
   readonly tls?: boolean;
 }
 
@@ -61,7 +61,7 @@ export async function startS3Server({ tls = false }: S3ServerOptions = {}): Prom
     },
   );
   await eventually(async () => {
-    assert.equal(child.exitCode, null, "the S3 server ended");
+    assert.equal(child.exitCode, null, "the S3 server exited");
     const socket = connect(port, "127.0.0.1");
     await once(socket, "connect");
     socket.destroy();
@@ -71,7 +71,7 @@ export async function startS3Server({ tls = false }: S3ServerOptions = {}): Prom
     ...{ port, accessKey, secretKey, dir: objects, bucket, certificate },
     [Symbol.asyncDispose]: async () => {
       if (child.exitCode === null) {
-        const exited = once(child, "exit");
+        const exited = nextEvent(child, "exit");
         child.kill();
         await exited;
       }

@@ -1,4 +1,4 @@
-/** Requests that keep the contract's rules, made from the contract. */
+/** Valid requests, generated from the contract's rules. */
 import {
   create,
   getOption,
@@ -11,7 +11,7 @@ import {
 import { field_behavior, FieldBehavior } from "../../gen/google/api/field_behavior_pb.ts";
 import { rules, type FieldRules } from "../../gen/svc/v1/rules_pb.ts";
 
-/** Values for fields by their local name, where the rules alone do not lead to a telling one. */
+/** Values for fields by their local name, if the rules do not determine a useful one. */
 export type SampleValues = Readonly<Record<string, unknown>>;
 
 /** The message with its required fields set. */
@@ -29,7 +29,7 @@ export function isRequired(field: DescField): boolean {
   );
 }
 
-/** Left out, it would break the rule where the protocol can tell. */
+/** An absent field would violate the rule if the protocol distinguishes it. */
 function isStated(field: DescField): boolean {
   return hasOption(field, rules) && getOption(field, rules).stated === true;
 }
@@ -68,7 +68,7 @@ function sampleScalar(scalar: ScalarType, rule: FieldRules | undefined): unknown
   }
 }
 
-/** Absolute where the rules ask for a path. */
+/** Absolute if the rules require a path. */
 function sampleText(rule: FieldRules | undefined): string {
   return rule?.in[0] ?? (rule?.pattern?.startsWith("/") === true ? "/nowhere/web" : "web");
 }

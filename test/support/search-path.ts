@@ -1,10 +1,10 @@
 import { accessSync, constants } from "node:fs";
 import { delimiter, join } from "node:path";
-import { systemDirs } from "../../src/identity/launch.ts";
+import { systemDirs } from "../../src/run-as/launch.ts";
 
 /**
- * Where the daemons of tests look for programs: a docker-compose that the runner's PATH has first, such as the one that long CI
- * runs build, and then where a daemon of root's looks by itself.
+ * The PATH of the tests' daemons: first a docker-compose that the runner prefers, such as the one built in long CI
+ * runs, and then the directories that a daemon of root searches.
  */
 export const searchPath: readonly string[] = [...composeDirs(), ...systemDirs];
 
@@ -13,7 +13,7 @@ function composeDirs(): string[] {
   return dir === undefined || systemDirs.includes(dir) ? [] : [dir];
 }
 
-/** Whether the one that is no plugin of the engine's is there. */
+/** Whether the standalone docker-compose is installed. */
 export function hasCompose(dir: string): boolean {
   try {
     accessSync(join(dir, "docker-compose"), constants.X_OK);

@@ -1,4 +1,4 @@
-/** A real sshd on loopback, with keys and accounts of its own: nothing of the machine's is read or changed. */
+/** A real sshd on loopback with its own keys and accounts: the host's are neither read nor changed. */
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -7,7 +7,7 @@ import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { eventually } from "./eventually.ts";
+import { eventually, nextEvent } from "./eventually.ts";
 import { isRoot } from "./daemon.ts";
 import { main } from "./svc-main.ts";
 
@@ -15,23 +15,23 @@ const sshd = "/usr/sbin/sshd";
 /** For titles of tests that need one. */
 export const needsSsh = isRoot && existsSync(sshd) ? "" : " (skipped: needs root and openssh-server)";
 
-/** The regular user who may come in, who has no account on the host. */
+/** The regular user who may log in, and who has no account on the host. */
 export const sshUser = { name: "ada", uid: 54_321 } as const;
 
 export interface SshServer extends AsyncDisposable {
   readonly port: number;
-  /** What svc calls instead of `ssh`: the system's, with the test's keys. */
+  /** The command that svc runs instead of `ssh`: the system's, with the test's keys. */
   readonly ssh: string;
-  /** All that it has logged so far. */
+  /** Its log so far. */
   readonly log: () => string;
-  /** A program with this name for those who come in, instead of the one that is there. */
+  /** Replaces the program with this name for logged-in users. */
   install(name: string, script: string): Promise<void>;
 }
 
-/** There `svc` is the program under test. */
+/** The directory in which `svc` is the program under test. */
 export async function startSshServer(): Promise<SshServer> {
   const dir = await mkdtemp(join(tmpdir(), "svc-ssh-"));
-  // Those who come in run what lies in it.
+  // Logged-in users run the programs in it.
   await chmod(dir, 0o755);
   const file = (name: string): string => join(dir, name);
   const [bin, home] = [file("bin"), file("home")];
@@ -58,7 +58,7 @@ export async function startSshServer(): Promise<SshServer> {
       "PasswordAuthentication no",
       "KbdInteractiveAuthentication no",
       "UsePAM no",
-      // The temporary directory is everybody's.
+      // The temporary directory is world-writable.
       "StrictModes no",
       "PidFile none",
       "LogLevel VERBOSE",
@@ -78,7 +78,7 @@ export async function startSshServer(): Promise<SshServer> {
       "StrictHostKeyChecking yes",
     ].join("\n"),
   );
-  // Accounts and a /run of its own: sshd wants a directory there.
+  // Separate accounts and a separate /run, because sshd needs a directory there.
   const script = `mount --bind '${file("passwd")}' /etc/passwd && mount -t tmpfs tmpfs /run && mkdir -m 0755 /run/sshd &&
     exec ${sshd} -D -e -f '${file("sshd_config")}'`;
   const server = spawn("unshare", ["--mount", "sh", "-c", script], { stdio: ["ignore", "ignore", "pipe"] });
@@ -92,7 +92,7 @@ export async function startSshServer(): Promise<SshServer> {
     install,
     async [Symbol.asyncDispose]() {
       if (server.exitCode === null && server.signalCode === null) {
-        const exited = once(server, "exit");
+        const exited = nextEvent(server, "exit");
         server.kill();
         await exited;
       }
@@ -106,6 +106,6 @@ async function freePort(): Promise<number> {
   await once(server, "listening");
   const { port } = server.address() as { port: number };
   server.close();
-  await once(server, "close");
+  await nextEvent(server, "close");
   return port;
 }

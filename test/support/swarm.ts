@@ -1,6 +1,6 @@
 /**
- * A real swarm: engines that are machines of their own, each with its network namespace and host name, on one switch, with
- * a registry that all of them reach. This kernel need not have IP_VS: ports are those of the nodes (`host`).
+ * A real swarm of engines, each in its own network namespace with its own host name, on one switch, with a registry
+ * that all of them reach. The kernel may lack IP_VS: ports are published on nodes (`host`).
  */
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
@@ -11,7 +11,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { engineRequest } from "./docker-request.ts";
 import { startEngine, whyNoDocker, type TestEngine } from "./docker.ts";
-import { eventually } from "./eventually.ts";
+import { eventually, nextEvent } from "./eventually.ts";
 
 const run = promisify(execFile);
 const passRequests = fileURLToPath(new URL("./pass-requests.mjs", import.meta.url));
@@ -20,20 +20,20 @@ export interface TestSwarm extends AsyncDisposable {
   /** The first is the manager; they are called node1, node2, … */
   readonly engines: readonly TestEngine[];
   readonly manager: TestEngine;
-  /** For `nsenter`: where a program finds all of them at their addresses, 10.77.0.1 and so on. */
+  /** Arguments of `nsenter` for programs that reach all nodes at their addresses, 10.77.0.1 and so on. */
   readonly inside: readonly string[];
-  /** Where all of them pull from. */
+  /** The registry that all of them pull from. */
   readonly registry: string;
-  /** What a node answers at a port. @param node from 1 @throws Error where nobody answers */
+  /** The response of a node on a port. @param node from 1 @throws Error without a response */
   get(node: number, port: number): Promise<string>;
-  /** Cuts a node off from the others, or joins it again. */
+  /** Disconnects a node from the others, or reconnects it. */
   link(node: number, state: "up" | "down"): Promise<void>;
 }
 
 const registryAddress = "10.77.0.254";
 const addressOf = (node: number): string => `10.77.0.${node}`;
 
-/** Why this machine cannot run a swarm for the tests; `undefined` when it can. */
+/** Why this host cannot run a swarm for the tests; `undefined` if it can. */
 export async function findSwarmObstacle(): Promise<string | undefined> {
   if (whyNoDocker !== undefined) return whyNoDocker;
   for (const kind of ["bridge", "veth", "vxlan id 1 dstport 4789"]) {
@@ -50,7 +50,7 @@ export async function findSwarmObstacle(): Promise<string | undefined> {
   return status === 200 ? undefined : `the engine makes no swarm: ${text.trim()}`;
 }
 
-/** @param managers how many of them manage it; the first is asked */
+/** @param managers the number of managers; requests go to the first */
 export async function startSwarm(size: number, managers = 1): Promise<TestSwarm> {
   await using made = new AsyncDisposableStack();
   const dir = await mkdtemp(join(tmpdir(), "svc-swarm-"));
@@ -73,7 +73,7 @@ export async function startSwarm(size: number, managers = 1): Promise<TestSwarm>
     engines.push(engine);
   }
   const [manager, ...workers] = engines;
-  if (manager === undefined) throw new Error("a swarm has one engine at least");
+  if (manager === undefined) throw new Error("a swarm needs at least one engine");
   await joinAll(manager, workers, managers - 1);
   const owned = made.move();
   return {
@@ -89,27 +89,27 @@ export async function startSwarm(size: number, managers = 1): Promise<TestSwarm>
   };
 }
 
-/** By a program that is there already: it is asked again and again until something has become true. */
+/** Uses a program that is already running, because it is polled repeatedly. */
 async function askInside(door: string, address: string): Promise<string> {
   const { status, text } = await engineRequest(door, "GET", `/${address}`);
   if (status === 502) throw new Error(`${address}: ${text}`);
   return text;
 }
 
-/** What asks in the network of the switch, for whoever comes to the door. */
+/** A request forwarder in the switch's network namespace. */
 async function startAsking(door: string, inside: readonly string[]): Promise<ChildProcess> {
   const child = spawn(
     "setpriv",
     ["--pdeathsig=KILL", "nsenter", ...inside, process.execPath, passRequests, door],
     { stdio: ["ignore", "pipe", "inherit"], detached: true },
   );
-  await once(child.stdout, "data");
+  await nextEvent(child.stdout, "data");
   child.stdout.destroy();
   child.unref();
   return child;
 }
 
-/** What holds the namespace of the switch. */
+/** The process that holds the namespace of the switch. */
 async function startSwitch(): Promise<ChildProcess> {
   const setUp = [
     "ip link set lo up",
@@ -133,7 +133,7 @@ async function startSwitch(): Promise<ChildProcess> {
   return child;
 }
 
-/** A cable between a machine and the switch. */
+/** A virtual cable between a node and the switch. */
 async function connect(pid: number, node: number, hub: number): Promise<void> {
   const far = ["type", "veth", "peer", "name", `node${node}`, "netns", String(hub)];
   await run("ip", ["link", "add", "eth0", "netns", String(pid), ...far]);

@@ -1,9 +1,10 @@
 # A real systemd as pid 1 of namespaces of its own, over a throw-away overlay of this machine's root.
-# Usage: systemd-box.sh DIR CGROUP STATE [ROOT], where DIR is a free directory, CGROUP a new cgroup v2, ROOT another root than this
-# machine's, and STATE what survives a boot: STATE/etc becomes /etc/svc and STATE/store /var/lib/svc where there are such,
-# STATE/units /etc/systemd/system, STATE/boot_id the boot id.
+# Usage: systemd-box.sh DIR CGROUP STATE [ROOT [CHECKOUT]], where DIR is a free directory, CGROUP a new cgroup v2, ROOT another root
+# than this machine's, and STATE what survives a boot: STATE/etc becomes /etc/svc and STATE/store /var/lib/svc where there are such,
+# STATE/units /etc/systemd/system, STATE/boot_id the boot id. CHECKOUT is mounted read-only at its own path: it may lie on another
+# file system than ROOT, or below /tmp, which systemd empties when it boots.
 set -eu
-export DIR=$1 CGROUP=$2 STATE=$3 ROOT=${4:-/}
+export DIR=$1 CGROUP=$2 STATE=$3 ROOT=${4:-/} CHECKOUT=${5:-}
 echo $$ > "$CGROUP/cgroup.procs"
 exec unshare --mount --pid --fork --kill-child --uts --ipc --net --cgroup --propagation private sh -c '
 set -eu
@@ -20,6 +21,11 @@ if [ -d "$STATE/etc" ]; then
   mkdir -p etc/svc var/lib/svc
   mount --bind "$STATE/etc" etc/svc
   mount --bind "$STATE/store" var/lib/svc
+fi
+if [ -n "$CHECKOUT" ]; then
+  mkdir -p "./$CHECKOUT"
+  mount --bind "$CHECKOUT" "./$CHECKOUT"
+  mount -o remount,bind,ro "./$CHECKOUT"
 fi
 mount -t proc proc proc
 mount --bind "$STATE/boot_id" proc/sys/kernel/random/boot_id

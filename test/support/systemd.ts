@@ -1,11 +1,10 @@
 /**
- * A machine of the test's own with a real systemd, in namespaces over a throw-away overlay of this one's root: its units,
- * `/etc/svc` and `/var/lib/svc` are the test's and stay from one boot to the next.
+ * A real systemd for a test, in namespaces over a temporary overlay of this host's root: its units, `/etc/svc` and
+ * `/var/lib/svc` belong to the test and persist over boots.
  */
 import assert from "node:assert/strict";
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
-import { once } from "node:events";
 import { accessSync, constants, existsSync, readFileSync } from "node:fs";
 import { chown, mkdir, mkdtemp, readdir, readFile, rm, rmdir, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -15,17 +14,19 @@ import { promisify } from "node:util";
 import { createClient, type Client } from "@connectrpc/connect";
 import type { DescService } from "@bufbuild/protobuf";
 import { doorOf, socketTransport, type UserDoor } from "./daemon.ts";
-import { eventually } from "./eventually.ts";
+import { eventually, nextEvent } from "./eventually.ts";
 import { main } from "./svc-main.ts";
 
 const run = promisify(execFile);
 const shippedUnit = fileURLToPath(new URL("../../packaging/svc.service", import.meta.url));
-const shippedSocket = fileURLToPath(new URL("../../packaging/svc.socket", import.meta.url));
+const [shippedSocket, shippedTcpSocket] = ["svc.socket", "svc-tcp.socket"].map((name) =>
+  fileURLToPath(new URL(`../../packaging/${name}`, import.meta.url)),
+) as [string, string];
 const userSocket = fileURLToPath(new URL("./user-socket.mjs", import.meta.url));
 const script = fileURLToPath(new URL("./systemd-box.sh", import.meta.url));
 const cgroupMount = findCgroupMount();
 const bootMs = 60_000;
-/** Of the machine's own units: what the test is not about, or would reach out of the box. */
+/** The host's units that the test does not need, or that would affect the host. */
 const masked = [
   "sys-kernel-debug.mount",
   "sys-kernel-tracing.mount",
@@ -36,11 +37,14 @@ const masked = [
   "docker.socket",
   "containerd.service",
   "network-online.target",
+  // Hides files below /tmp, such as the checkout.
+  "tmp.mount",
 ];
+const checkout = fileURLToPath(new URL("../..", import.meta.url)).replace(/\/$/, "");
 
-/** Why this machine cannot run a systemd for the tests; `undefined` when it can. */
+/** Why this host cannot run a systemd for the tests; `undefined` if it can. */
 export const whyNoSystemd = findObstacle();
-/** A controller that its cgroups can hand on; `undefined` where version 2 has none here, or this is not the whole of it. */
+/** A controller that its cgroups can delegate; `undefined` if version 2 has none here, or this is not its root. */
 export const someController =
   cgroupMount === undefined || existsSync(join(cgroupMount, "cgroup.type"))
     ? undefined
@@ -60,7 +64,7 @@ export class SystemdMachine implements AsyncDisposable {
     this.#cgroup = join(cgroupMount ?? "", basename(dir));
   }
 
-  /** A machine that is off, of another root than this one's, without svc. */
+  /** A stopped machine with another root than this host's, without svc. */
   static async withRoot(root: string): Promise<SystemdMachine> {
     const machine = new SystemdMachine(await mkdtemp(join(tmpdir(), "svc-machine-")), root);
     const units = join(machine.dir, "units");
@@ -69,12 +73,12 @@ export class SystemdMachine implements AsyncDisposable {
     return machine;
   }
 
-  /** A machine that is off, with the unit that is shipped; but for where svc lies: these are its sources. */
+  /** A stopped machine with the shipped unit, except for the path of svc: it runs these sources. */
   static async withSvc(): Promise<SystemdMachine> {
     const machine = await SystemdMachine.withRoot("/");
     const units = join(machine.dir, "units");
     for (const name of ["etc", "store"]) await mkdir(join(machine.dir, name));
-    for (const unit of [shippedUnit, shippedSocket])
+    for (const unit of [shippedUnit, shippedSocket, shippedTcpSocket])
       await writeFile(join(units, basename(unit)), await readFile(unit));
     await mkdir(join(units, "multi-user.target.wants"));
     await symlink("../svc.service", join(units, "multi-user.target.wants", "svc.service"));
@@ -91,12 +95,13 @@ export class SystemdMachine implements AsyncDisposable {
     return machine;
   }
 
-  /** Resolves once its systemd answers. */
+  /** Resolves once its systemd responds. */
   async boot(): Promise<void> {
     await writeFile(join(this.dir, "boot_id"), `${randomUUID()}\n`);
     await mkdir(this.#cgroup, { recursive: true });
     const argv = [script, join(this.dir, "box"), this.#cgroup, this.dir, this.#root];
-    // With this test run, should that be killed, and its machine with it.
+    if (this.#root === "/") argv.push(checkout);
+    // Killed with this test run, together with its machine.
     const child = spawn("setpriv", ["--pdeathsig=KILL", "sh", ...argv], {
       stdio: ["ignore", "ignore", "inherit"],
       detached: true,
@@ -109,11 +114,20 @@ export class SystemdMachine implements AsyncDisposable {
       return pid;
     }, bootMs);
     await eventually(() => this.systemctl("show", "--property=Version"), bootMs);
+    if (this.#root === "/") await this.#expectSvc();
   }
 
-  /** Runs a command inside; resolves with what it prints. */
+  /** @throws Error if the program under test cannot run inside: connections to its sockets would wait without end. */
+  async #expectSvc(): Promise<void> {
+    for (const file of [process.execPath, main])
+      await this.run("test", "-e", file).catch((error: unknown) => {
+        throw new Error(`the machine cannot run svc: it does not see ${file}`, { cause: error });
+      });
+  }
+
+  /** Runs a command inside; resolves with its output. */
   async run(...argv: string[]): Promise<string> {
-    // Where temporary things lie out here is no place in there.
+    // The host's temporary directory does not exist inside.
     const env = { ...process.env, TMPDIR: undefined };
     return (await run("nsenter", [...this.#enter(), ...argv], { env })).stdout;
   }
@@ -126,14 +140,15 @@ export class SystemdMachine implements AsyncDisposable {
     return ["--target", String(this.#pid), "--all"];
   }
 
-  /** As root inside sees it. */
+  /** Paths as root inside sees them. */
   path(inside: string): string {
     return `/proc/${this.#pid}/root${inside}`;
   }
 
-  /** Has every cgroup on the way to one inside, and that one, hand {@link someController} on to those below. */
+  /** Makes every cgroup on the path to one inside, including that one, delegate {@link someController}. */
   async handOn(inside: string): Promise<void> {
-    // The kernel lets none do so that has processes, and what brought the machine up has no business in there.
+    // The kernel allows this only for cgroups without processes, and the process that booted the machine is not needed
+    // inside.
     const starter = (await readFile(join(this.#cgroup, "cgroup.procs"), "utf8")).trim();
     if (starter !== "") await writeFile(join(cgroupMount ?? "", "cgroup.procs"), starter);
     let path = cgroupMount ?? "";
@@ -143,7 +158,7 @@ export class SystemdMachine implements AsyncDisposable {
     }
   }
 
-  /** A way to the daemon inside with the credentials of a user. */
+  /** A proxy to the daemon inside with the credentials of a user. */
   async asUser(uid: number): Promise<UserDoor> {
     const dir = join(this.dir, "etc", `door-${uid}`);
     await mkdir(dir);
@@ -162,13 +177,13 @@ export class SystemdMachine implements AsyncDisposable {
     return createClient(service, socketTransport(this.path("/run/svc/svc.sock"), "connect"));
   }
 
-  /** Shuts it down as its operator would. */
+  /** Shuts it down like its operator. */
   async powerOff(): Promise<void> {
     const child = this.#child;
     if (child === undefined) return;
     this.#child = undefined;
     if (child.exitCode !== null || child.signalCode !== null) return;
-    const exited = once(child, "exit");
+    const exited = nextEvent(child, "exit", 3 * bootMs);
     // SIGRTMIN+4 starts poweroff.target (systemd(1)).
     await run("kill", ["-s", "RTMIN+4", String(this.#pid)]).catch(() => undefined);
     const timer = setTimeout(() => child.kill("SIGKILL"), 2 * bootMs);

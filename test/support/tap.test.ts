@@ -1,5 +1,11 @@
+import { readFile } from "node:fs/promises";
+import { availableParallelism } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
-import { againLine, formatCounts, parseTestPoint, summarizeTap } from "./tap.ts";
+import { formatCounts, parseTestPoint, summarizeTap } from "./tap.ts";
+import { eventually } from "./eventually.ts";
+import { runFile, runningFiles } from "./file-run.ts";
+import { fillProcessors } from "./room.ts";
 
 const whole = `TAP version 13
 ok 1 - a › passes
@@ -17,32 +23,22 @@ ok 6 - a › knows C# SKIPS
 # tests 6
 `;
 
-test("passes, failures, what broke outside of tests, skips and todos are counted", (t) => {
+test("passes, failures, failures outside of tests, skips and todos are counted", (t) => {
   const { counts, isWhole } = summarizeTap(whole);
   t.deepEqual(counts, { passed: 2, failed: 2, skipped: 2 });
   t.true(isWhole);
   t.is(formatCounts(counts), "2 passed, 2 failed, 2 skipped");
 });
 
-test("a stream that broke off is not whole", (t) => {
+test("an interrupted stream is not complete", (t) => {
   t.false(summarizeTap(whole.slice(0, whole.indexOf("1..6"))).isWhole);
   t.false(summarizeTap("").isWhole);
 });
 
-test("two streams are whole when both have ended", (t) => {
+test("two streams are complete when both have ended", (t) => {
   t.deepEqual(summarizeTap(whole + whole).counts, { passed: 4, failed: 4, skipped: 4 });
   t.true(summarizeTap(whole + whole).isWhole);
   t.false(summarizeTap(whole + whole.slice(0, whole.indexOf("1..6"))).isWhole);
-});
-
-test("of a file that is run again only what comes after counts", (t) => {
-  const first =
-    "TAP version 13\nok 1 - a › b › one\nnot ok 2 - a › b › two\nnot ok 0 - a › b › its runner ended early\n1..3\n";
-  const other = "TAP version 13\nok 1 - a › bc › one\nnot ok 2 - a › b2 › two\n1..2\n";
-  const second = "TAP version 13\nok 1 - a › b › one\nok 2 - a › b › two\n1..2\n";
-  const again = `${againLine("test/a/b.test.ts")}\n`;
-  t.deepEqual(summarizeTap(first + other + again + second).counts, { passed: 3, failed: 1, skipped: 0 });
-  t.true(summarizeTap(first + other + again + second).isWhole);
 });
 
 test("a title keeps its dashes and loses its directive", (t) => {
@@ -52,4 +48,95 @@ test("a title keeps its dashes and loses its directive", (t) => {
     title: "a › b (no root)",
   });
   t.is(parseTestPoint("# ok 1 - a comment"), undefined);
+});
+
+/** Runs a shell script as a test file. */
+async function run(script: string, silenceMs = 60_000, files = ["test/a/b.test.ts"]) {
+  const titles: string[] = [];
+  const lines: string[] = [];
+  const options = { cwd: "/", env: process.env, silenceMs, files };
+  const { tap, failures } = await runFile({
+    ...options,
+    command: ["sh", "-c", script],
+    onPoint: ({ outcome, title }) => titles.push(`${outcome} ${title}`),
+    onLine: (line) => lines.push(line),
+  });
+  return { tap, failures, titles, lines };
+}
+
+test("a file's results start with its name, and each failure has its messages", async (t) => {
+  const script = `echo 'TAP version 13
+ok 1 - passes
+not ok 2 - fails
+  ---
+    message: why
+  ...
+1..2'; exit 1`;
+  const { tap, failures, titles, lines } = await run(script);
+  t.deepEqual(titles, ["passed a › b › passes", "failed a › b › fails"]);
+  t.deepEqual(failures, ["  a › b › fails\n    ---\n      message: why\n    ..."]);
+  t.deepEqual(summarizeTap(tap).counts, { passed: 1, failed: 1, skipped: 0 });
+  t.true(summarizeTap(tap).isWhole);
+  t.is(`${lines.join("\n")}\n`, tap);
+});
+
+for (const [files, said, title] of [
+  [["test/a/b.test.ts", "test/a/c/d.test.ts"], "c › d › passes", "a › c › d › passes"],
+  [["test/a/b.test.ts", "test/ab/c.test.ts"], "ab › c › passes", "ab › c › passes"],
+  [[], "a › b › passes", "a › b › passes"],
+] as const) {
+  test(`results of ${files.length} files start with the name of each: ${title}`, async (t) => {
+    const { titles } = await run(`echo 'ok 1 - ${said}\n1..1'`, 60_000, [...files]);
+    t.deepEqual(titles, [`passed ${title}`]);
+  });
+}
+
+test("a file that hangs fails, and its processes are killed", async (t) => {
+  const { tap, titles } = await run("echo 'ok 1 - passes'; sleep 1000 & echo \"# $!\"; wait", 500);
+  t.deepEqual(titles, ["passed a › b › passes", "failed a › b › it hangs: no output for 0.5 s"]);
+  const pid = /^# (\d+)$/m.exec(tap)?.[1] ?? "none";
+  await eventually(async () => {
+    const stat = await readFile(`/proc/${pid}/stat`, "utf8").catch(() => "gone");
+    if (!/^gone|\) Z /.test(stat)) throw new Error(stat);
+  });
+  t.deepEqual(runningFiles(), []);
+});
+
+for (const [what, script, how] of [
+  ["dies", "echo 'ok 1 - passes'; kill -9 $$", "SIGKILL"],
+  ["breaks off", "echo 'ok 1 - passes'", "exit code 0"],
+  ["ends badly without saying what failed", "echo 'ok 1 - passes\n1..1'; exit 3", "exit code 3"],
+] as const) {
+  test(`a file whose runner ${what} fails`, async (t) => {
+    const { tap, titles } = await run(script);
+    t.is(titles[1], `failed a › b › its runner ended early: ${how}`);
+    t.deepEqual(summarizeTap(tap).counts, { passed: 1, failed: 1, skipped: 0 });
+    t.true(summarizeTap(tap).isWhole);
+  });
+}
+
+test("work runs concurrently until none is left, with at most four per CPU", async (t) => {
+  let left = 60;
+  let running = 0;
+  let most = 0;
+  await fillProcessors(async () => {
+    if (left === 0) return false;
+    left -= 1;
+    running += 1;
+    most = Math.max(most, running);
+    await sleep(200);
+    running -= 1;
+    return true;
+  });
+  t.is(left, 0);
+  t.is(running, 0, "started work has finished");
+  t.true(most > availableParallelism());
+  t.true(most <= availableParallelism() * 4);
+});
+
+test("a failure is reported", async (t) => {
+  await t.throwsAsync(
+    fillProcessors(() => Promise.reject(new Error("no room"))),
+    { message: "no room" },
+  );
 });

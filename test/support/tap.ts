@@ -1,6 +1,6 @@
-/** Reading what AVA writes with `--tap` (Test Anything Protocol 13). */
+/** Parses AVA's `--tap` output (Test Anything Protocol 13). */
 
-/** One test point, or something that failed outside of a test, such as an uncaught exception. */
+/** One test point, or a failure outside of a test, such as an uncaught exception. */
 export interface TestPoint {
   outcome: "passed" | "failed" | "skipped";
   /** `file › title`; the reason of a skip is part of the title. */
@@ -16,7 +16,7 @@ export interface TestCounts {
 export interface TapSummary {
   counts: TestCounts;
   points: readonly TestPoint[];
-  /** The plan at the end of each stream has been read: no runner died halfway. */
+  /** The plan at the end of each stream was read: no runner died early. */
   isWhole: boolean;
 }
 
@@ -29,14 +29,7 @@ export function parseTestPoint(line: string): TestPoint | undefined {
   return { outcome, title };
 }
 
-const isAgain = /^# again: (.+)$/;
-
-/** The line after which what was said of a file before does not count any more. */
-export function againLine(file: string): string {
-  return `# again: ${titleOfFile(file)}`;
-}
-
-/** What the titles of a file begin with. */
+/** The prefix of a file's titles. */
 export function titleOfFile(file: string): string {
   return file
     .replace(/^test(?:\/|$)/, "")
@@ -44,16 +37,10 @@ export function titleOfFile(file: string): string {
     .replaceAll("/", " › ");
 }
 
-/** Counts a whole TAP stream, or several that were mixed line by line. */
+/** Counts a complete TAP stream, or several that were mixed line by line. */
 export function summarizeTap(text: string): TapSummary {
   const lines = text.split("\n");
-  let points: TestPoint[] = [];
-  for (const line of lines) {
-    const point = parseTestPoint(line);
-    const again = isAgain.exec(line)?.[1];
-    if (point !== undefined) points.push(point);
-    if (again !== undefined) points = points.filter(({ title }) => !title.startsWith(`${again} › `));
-  }
+  const points = lines.map(parseTestPoint).filter((point) => point !== undefined);
   const linesLike = (pattern: RegExp) => lines.filter((line) => pattern.test(line)).length;
   const streams = linesLike(/^TAP version \d+$/);
   const count = (outcome: TestPoint["outcome"]) => points.filter((point) => point.outcome === outcome).length;
@@ -64,7 +51,7 @@ export function summarizeTap(text: string): TapSummary {
   };
 }
 
-/** The line that a run ends with. */
+/** The last line of a run. */
 export function formatCounts({ passed, failed, skipped }: TestCounts): string {
   return `${passed} passed, ${failed} failed, ${skipped} skipped`;
 }

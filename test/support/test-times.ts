@@ -1,10 +1,10 @@
-/** How long each test file took the last time, so that `npm test -- --quick` can leave out what takes long. */
+/** The last duration of each test file, so that the longest start first. */
 import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 
 const file = join(import.meta.dirname, "../../node_modules/.cache/svc-test-times.json");
 
-/** Milliseconds by file; empty where nothing has run yet. */
+/** Milliseconds by file; empty if nothing has run yet. */
 export type TestTimes = Readonly<Record<string, number>>;
 
 export async function readTestTimes(): Promise<TestTimes> {
@@ -15,13 +15,13 @@ export async function readTestTimes(): Promise<TestTimes> {
   }
 }
 
-/** Keeps what was measured now beside what is known of other files. */
+/** Stores the new durations beside those of other files. */
 export async function keepTestTimes(measured: TestTimes): Promise<void> {
   const times = { ...(await readTestTimes()), ...measured };
   try {
     await mkdir(dirname(file), { recursive: true });
     await writeFile(file, `${JSON.stringify(times, undefined, 1)}\n`);
   } catch (error) {
-    console.log(`How long the tests took could not be kept: ${String(error)}`);
+    console.log(`failed to store the durations of the tests: ${String(error)}`);
   }
 }

@@ -1,4 +1,4 @@
-// Passes connections on to a unix socket: run as a user, it lets a test speak to the daemon with that user's credentials.
+// A proxy to a unix socket: run as a user, it lets a test call the daemon with that user's credentials.
 import { connect, createServer } from "node:net";
 
 const [listenPath, targetPath] = process.argv.slice(2);
@@ -11,5 +11,5 @@ const server = createServer((inbound) => {
   outbound.on("close", () => inbound.destroy());
 });
 server.listen(/** @type {string} */ (listenPath), () => process.stdout.write("ready\n"));
-// Its standard input is the test: it ends with it.
+// Exits when its standard input closes.
 process.stdin.resume().on("end", () => process.exit(0));

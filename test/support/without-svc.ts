@@ -1,4 +1,4 @@
-/** Commands of a regular user as on a host without svc, wherever the tests run: where it is installed they would ask for its daemon. */
+/** Commands of a regular user as on a host without svc: if svc is installed, they would call its daemon. */
 import { existsSync } from "node:fs";
 import { dirname } from "node:path";
 import { defaultPaths } from "../../src/daemon/paths.ts";
@@ -6,13 +6,15 @@ import { isRoot } from "./daemon.ts";
 
 const { storeDir, socket } = defaultPaths({ uid: 0, home: "/root", env: {} });
 
-/** Executes what follows as a regular user: `nobody` when the tests run as root, whose own paths are the system's. */
+/** Executes a command as a regular user: `nobody` if the tests run as root, whose paths are the system's. */
 export const asUserWithoutSvc: readonly string[] = [
   ...(existsSync(storeDir) || existsSync(socket) ? hiding() : []),
   ...(isRoot ? ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups", "--"] : []),
 ];
 
-/** In a mount namespace of its own, for which who is not root needs a user namespace, and then another to be who they were. */
+/**
+ * In a separate mount namespace, for which a regular user needs a user namespace, and then another to keep their uid.
+ */
 function hiding(): string[] {
   const mounts = [dirname(storeDir), dirname(socket)]
     .filter((dir) => existsSync(dir))

@@ -1,4 +1,4 @@
-/** How text of others and the daemon's words are shown to people (T 44, 66). */
+/** How untrusted text and the daemon's messages are shown to users. */
 import test from "ava";
 import { ended, plainLine, plainText, sentence } from "../../src/web/plain-text.ts";
 
@@ -12,9 +12,9 @@ for (const [what, text, shown] of [
   ["goes back", "secret\rpublic\b", "secret\\u000dpublic\\u0008"],
   ["is of any language", "שלום é 日本 👍", "שלום é 日本 👍"],
 ] as const)
-  test(`what ${what} is shown as what it is`, (t) => t.is(plainText(text), shown));
+  test(`${what} is shown as plain text`, (t) => t.is(plainText(text), shown));
 
-test("of a line of a log its colours and its end go, and nothing else", (t) => {
+test("a log line loses only its colors and its line ending", (t) => {
   t.is(plainLine("\u001b[1;31mred\u001b[0m\r"), "red");
   t.is(plainLine("\u001b[2Jgone\rback"), "\\u001b[2Jgone\\u000dback");
 });
@@ -29,8 +29,8 @@ for (const [words, shown] of [
   ['"web" is there', '"web" is there.'],
   ["", ""],
 ] as const)
-  test(`the daemon's words "${words}" are a sentence`, (t) => t.is(sentence(words), shown));
+  test(`the daemon's message "${words}" is a sentence`, (t) => t.is(sentence(words), shown));
 
-test("what another sentence follows has an end", (t) => {
+test("a sentence before another one ends with a period", (t) => {
   t.deepEqual(["a word", "a word.", "why?", ""].map(ended), ["a word.", "a word.", "why?", ""]);
 });

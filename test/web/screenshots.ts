@@ -1,6 +1,6 @@
 /**
- * `npm run screenshots [-- DIR]`: every view of the page, light and dark, wide and narrow, as PNG, to be looked at; those of the
- * container engine where one can be started.
+ * `npm run screenshots [-- DIR]`: every view of the page, light and dark, wide and narrow, as PNG; those of the
+ * container engine if one can be started.
  */
 import { mkdir } from "node:fs/promises";
 import { join, resolve } from "node:path";
@@ -13,10 +13,10 @@ import { isRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { startEngine, whyNoDocker, type TestEngine } from "../support/docker.ts";
 import { launchBrowser } from "../support/launch-browser.ts";
 import { freePort, writeFiles } from "../support/packages.ts";
-import { addressFor, bundledMain, openPage, visit } from "./support/open-page.ts";
+import { bundledMain, openPage, signIn } from "./support/open-page.ts";
 import { visitEngine, visitNode, visitViews } from "./support/visit-views.ts";
 
-/** By id: one runs, one is stopped, one fails. */
+/** By ID: one runs, one is stopped, one has failed. */
 const apps = {
   notes: {
     name: "Notes",
@@ -30,7 +30,7 @@ setInterval(() => console.log("GET /" + pages[turn++ % pages.length] + " 200 in 
   photos: { name: "Photos", summary: "Albums for the family.", program: "setInterval(() => {}, 1000);" },
   weather: {
     name: "Weather",
-    summary: "What the sky is going to do.",
+    summary: "A forecast for the next days.",
     program: `console.error("no answer from the station"); process.exit(3);`,
   },
 };
@@ -39,7 +39,7 @@ const dir = resolve(process.argv[2] ?? join(import.meta.dirname, "../../.svc/scr
 await mkdir(dir, { recursive: true });
 await using engine = whyNoDocker === undefined ? await startEngine() : undefined;
 if (engine !== undefined) await fillEngine(engine);
-// Root gives the machine a name that nobody has.
+// Root gives the host a name that nobody has.
 const launcher = ["unshare", "--uts", "--", "sh", "-c", 'hostname atlas && exec "$@"', "sh"];
 await using daemon = await startDaemon({
   main: await bundledMain(),
@@ -71,11 +71,11 @@ async function picture(page: Page, name: string): Promise<void> {
   await page.screenshot({ path: join(dir, `${name}.png`), fullPage: true });
 }
 
-/** Those in `docs/pictures`: small, and without a path of this machine. */
+/** The pictures in `docs/pictures`: small, and without a path of this host. */
 async function forReadme(): Promise<void> {
   const open = async (colorScheme: "light" | "dark", width: number, height: number, hash: string) => {
     const { page } = await openPage(browser, { colorScheme, viewport: { width, height } });
-    await visit(page, await addressFor(daemon));
+    await signIn(page, daemon);
     await page.getByText("Live").waitFor();
     await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
     return page;
@@ -88,16 +88,16 @@ async function forReadme(): Promise<void> {
     await page.screenshot({ path: join(dir, `readme-${name}.png`) });
     await page.context().close();
   };
-  // As high as what comes before its directory.
+  // As high as the content above its directory.
   const app = await open("light", 1120, 376, "#/apps/notes");
   await app.locator(".log .line").nth(7).waitFor();
   await take(app, "app");
   const week = await open("light", 1120, 340, "#/schedules");
   await week.getByText("fetch-weather").nth(1).waitFor();
-  await take(week, "week", "The week to come");
+  await take(week, "week", "Next 7 days");
   const question = await open("dark", 380, 520, "#/backups/notes");
   await question.getByRole("rowheader").getByRole("link").first().click();
-  await question.getByRole("button", { name: "Restore into the app" }).click();
+  await question.getByRole("button", { name: "Restore app" }).click();
   await question.getByRole("dialog").waitFor();
   await take(question, "question");
 }
@@ -141,7 +141,7 @@ process: { exec: [node, server.mjs] }
 ports: [{ name: http, setting: port }]
 settings:
   properties:
-    port: { description: TCP port that it listens on., type: integer, minimum: 1, maximum: 65535, default: ${port}, env: PORT }
+    port: { description: TCP port to listen on., type: integer, minimum: 1, maximum: 65535, default: ${port}, env: PORT }
     greeting: { description: What it says to a visitor., type: string, default: Hello, env: GREETING }
     language: { type: string, enum: [en, de, fr], default: en, env: LANGUAGE }
     password: { description: Who knows it may write., type: string, secret: true, env: PASSWORD }
@@ -158,7 +158,7 @@ async function fillEngine(of: TestEngine): Promise<void> {
     Image: image,
     Entrypoint: ["/bin/sh", "-c"],
     Cmd: ["echo ready for connections; trap 'exit 0' TERM; while :; do sleep 3600 & wait; done"],
-    // In no network: a browser breaks off what it loads when an interface appears.
+    // In no network: a browser aborts its loads when an interface appears.
     HostConfig: { NetworkMode: "none" },
   });
   (await of.request("POST", "/volumes/create", { Name: "cache-data" })).expect(201);

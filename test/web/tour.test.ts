@@ -1,4 +1,4 @@
-/** README's tour on the page, by whoever has read nothing: with the mouse, and by a regular user beside root's apps with the keyboard alone. */
+/** README's tour on the page: with the mouse, and by a regular user beside root's apps with the keyboard only. */
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -13,7 +13,7 @@ import { keyboard, mouse, type Hands } from "./support/hands.ts";
 import type { WatchedPage } from "./support/open-page.ts";
 import { browserTest, needsBrowser, openView, shareNode } from "./support/shared-node.ts";
 
-/** In the browser that people have. */
+/** In the browser that users have. */
 const node = shareNode(undefined, browserPath);
 const nobody = 65534;
 
@@ -22,11 +22,14 @@ interface Tourist {
   readonly opened: WatchedPage;
   readonly hands: Hands;
   readonly uid: number;
-  /** The id that the app gets. */
+  /** The ID that the app gets. */
   readonly id: string;
 }
 
-/** Installs `hello`, watches it, changes its greeting, upgrades it, looks at its log, opens a shell in it, and has it backed up, also at night. */
+/**
+ * Installs `hello`, opens it, changes its greeting, upgrades it, reads its log, opens a shell in it, and backs it up,
+ * also nightly.
+ */
 async function takeTour(t: ExecutionContext, tourist: Tourist): Promise<void> {
   const { user, opened, hands, uid, id } = tourist;
   const { page, complaints } = opened;
@@ -46,7 +49,7 @@ async function takeTour(t: ExecutionContext, tourist: Tourist): Promise<void> {
   const line = (text: string) => page.locator(".log .line").filter({ hasText: text }).first();
 
   await press(link("Apps"));
-  await press(link("Install an app"));
+  await press(link("Install app"));
   await type(page.getByLabel("Package", { exact: true }), spec);
   await type(page.getByLabel("Version", { exact: true }), "v1.0.0");
   await press(button("Install"));
@@ -61,34 +64,35 @@ async function takeTour(t: ExecutionContext, tourist: Tourist): Promise<void> {
 
   await type(page.getByLabel("greeting", { exact: true }), "Moin");
   await press(button("Save"));
-  await page.getByText("Saved. Restart it to take them up.").waitFor();
+  await page.getByText("Saved. Restart to apply.").waitFor();
   await press(button("Restart"));
   await line("with greeting Moin").waitFor();
 
-  await press(page.getByText("Upgrade to another version"));
+  await press(page.getByText("Upgrade or downgrade"));
   await press(button("Upgrade"));
   await page.getByText("Upgraded from v1.0.0 to v2.0.0.").waitFor();
   await page.locator('[data-state="RUNNING"]').first().waitFor();
   t.like(await apps.getApp({ id }), { version: "v2.0.0", state: "RUNNING" });
 
-  await type(page.getByLabel("Show only lines with"), "greeting hello");
+  await type(page.getByLabel("Filter lines"), "greeting hello");
   await line("with greeting Moin").waitFor({ state: "detached" });
   await line("with greeting hello").waitFor();
 
-  await press(button("Open a shell"));
+  await press(button("Open shell"));
   const screen = page.locator(".console .xterm-rows");
-  await screen.filter({ hasText: /[$#]/ }).waitFor();
+  // Start files of a shell may wait a minute for a lock that a killed shell has left.
+  await screen.filter({ hasText: /[$#]/ }).waitFor({ timeout: 100_000 });
   await page.keyboard.type(`echo precious > "$SVC_DATA_DIR/note"; echo wr''itten\n`);
   await screen.filter({ hasText: "written" }).waitFor();
   await page.keyboard.press("Control+Shift+X");
-  await press(button("Close the terminal"));
+  await press(button("Close terminal"));
   const { directory } = await apps.getApp({ id });
   const note = join(directory, "data/note");
   t.is(await readFile(note, "utf8"), "precious\n");
 
-  await press(link("Its backups, and when they are made"));
+  await press(link("Backups and policy"));
   await press(button("Back up now"));
-  await page.getByText("It is backed up.").waitFor();
+  await page.getByText("Backup created.").waitFor();
 
   await press(link("Apps"));
   await press(app);
@@ -96,12 +100,16 @@ async function takeTour(t: ExecutionContext, tourist: Tourist): Promise<void> {
   await press(link("data"));
   const remove = page.getByRole("row").filter({ hasText: "note" }).getByRole("button", { name: "Delete" });
   await press(remove);
-  await dialog.getByText("It is gone for good").waitFor();
+  await dialog.getByText("This cannot be undone").waitFor();
   await page.keyboard.press("Escape");
-  // All of it: one that is shut and not yet gone takes the next question along.
+  // Until it is removed: a closing dialog could take the next one with it.
   await page.locator("dialog").waitFor({ state: "detached" });
-  t.is(await remove.and(page.locator(":focus")).count(), 1, "one is where one was before the question");
-  t.is(await readFile(note, "utf8"), "precious\n", "a question is no answer");
+  t.is(
+    await remove.and(page.locator(":focus")).count(),
+    1,
+    "the focus returns to its position before the dialog",
+  );
+  t.is(await readFile(note, "utf8"), "precious\n", "an open dialog is not an answer");
   await press(remove);
   await press(dialog.getByRole("button", { name: "Delete" }));
   await remove.waitFor({ state: "detached" });
@@ -109,21 +117,21 @@ async function takeTour(t: ExecutionContext, tourist: Tourist): Promise<void> {
 
   await press(link("Backups"));
   await press(page.getByRole("row").filter({ hasText: id }).getByRole("link", { name: "Test web server" }));
-  // The row that has just been pressed has a link, too.
+  // The clicked row also has a link.
   await page.getByRole("heading", { name: "Backups of Test web server" }).waitFor();
   await press(page.getByRole("rowheader").getByRole("link"));
-  await press(button("Restore into the app"));
-  await press(dialog.getByRole("button", { name: "Restore into the app" }));
+  await press(button("Restore app"));
+  await press(dialog.getByRole("button", { name: "Restore app" }));
   await page.getByText(/^Restored: \d+ entries/).waitFor();
   t.is(await readFile(note, "utf8"), "precious\n");
 
   await press(link("Schedules"));
   await press(link("New schedule"));
   await type(page.getByLabel("Name", { exact: true }), "nightly");
-  await choose(page.getByLabel("What it does"), "Back up an app");
+  await choose(page.getByLabel("Action", { exact: true }), "Back up app");
   await choose(page.getByLabel("App", { exact: true }), `Test web server (${id})`);
-  await type(page.getByLabel("When", { exact: true }), "daily@02:30");
-  await page.getByRole("list", { name: "It would run" }).getByRole("listitem").nth(9).waitFor();
+  await type(page.getByLabel("Trigger", { exact: true }), "daily@02:30");
+  await page.getByRole("list", { name: "Next runs" }).getByRole("listitem").nth(9).waitFor();
   await press(button("Save"));
   await page.getByRole("heading", { name: "nightly" }).waitFor();
   t.like(await user.client(ScheduleService).getSchedule({ id: "nightly" }), {
@@ -134,7 +142,7 @@ async function takeTour(t: ExecutionContext, tourist: Tourist): Promise<void> {
   t.deepEqual(complaints, []);
 }
 
-browserTest(`README's tour is done with the mouse${needsBrowser}`, async (t) => {
+browserTest(`README's tour works with the mouse${needsBrowser}`, async (t) => {
   t.timeout(300_000);
   const { daemon, browser } = node;
   const opened = await openView(browser, daemon, "#/");
@@ -142,7 +150,7 @@ browserTest(`README's tour is done with the mouse${needsBrowser}`, async (t) => 
 });
 
 browserTest(
-  `README's tour is done with the keyboard alone, by a regular user beside root's apps${needsBrowser}`,
+  `README's tour works with the keyboard only, for a regular user beside root's apps${needsBrowser}`,
   async (t) => {
     t.timeout(300_000);
     const { daemon, browser } = node;

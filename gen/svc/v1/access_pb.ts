@@ -2,8 +2,8 @@
 // @generated from file svc/v1/access.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// Who may call a method and which capability ships it.
-// The pipeline enforces both for every transport; OpenAPI prints them.
+// Access level and capability of each method. The pipeline enforces both on every transport. OpenAPI repeats them as
+// `x-svc-access` and `x-svc-capability`.
 
 import type { GenEnum, GenExtension, GenFile } from "@bufbuild/protobuf/codegenv2";
 import { enumDesc, extDesc, fileDesc } from "@bufbuild/protobuf/codegenv2";
@@ -18,49 +18,51 @@ export const file_svc_v1_access: GenFile = /*@__PURE__*/
   fileDesc("ChNzdmMvdjEvYWNjZXNzLnByb3RvEgZzdmMudjEqoQEKC0FjY2Vzc0xldmVsEhwKGEFDQ0VTU19MRVZFTF9VTlNQRUNJRklFRBAAEhUKEUFDQ0VTU19MRVZFTF9VU0VSEAESFQoRQUNDRVNTX0xFVkVMX1JPT1QQAhIYChRBQ0NFU1NfTEVWRUxfUFJJTUFSWRADEhUKEUFDQ0VTU19MRVZFTF9QRUVSEAQSFQoRQUNDRVNTX0xFVkVMX0NPREUQBTpNCgZhY2Nlc3MSHi5nb29nbGUucHJvdG9idWYuTWV0aG9kT3B0aW9ucxjRhgMgASgOMhMuc3ZjLnYxLkFjY2Vzc0xldmVsUgZhY2Nlc3M6QAoKY2FwYWJpbGl0eRIeLmdvb2dsZS5wcm90b2J1Zi5NZXRob2RPcHRpb25zGNKGAyABKAlSCmNhcGFiaWxpdHliBnByb3RvMw", [file_google_protobuf_descriptor]);
 
 /**
- * The authority that a method asks of its caller.
+ * Access level of a method: the callers that may use it.
  *
  * @generated from enum svc.v1.AccessLevel
  */
 export const AccessLevel = {
   /**
-   * Not stated. Generation fails: every method states its level.
+   * Not set. Generation fails, because every method needs an access level.
    *
    * @generated from enum value: ACCESS_LEVEL_UNSPECIFIED = 0;
    */
   UNSPECIFIED: 0,
 
   /**
-   * Any identified caller. A regular user sees and changes what is their own; anything else is not found.
+   * Any identified caller. Regular users see and change only their own objects; other users' objects are `not_found`.
    *
    * @generated from enum value: ACCESS_LEVEL_USER = 1;
    */
   USER: 1,
 
   /**
-   * A root context: a root peer on the socket, or any bearer token but a regular user's session. Others get `root_required`.
+   * Callers with root rights: a root peer on the socket, or any bearer token except the session of a regular user.
+   * Other callers get `root_required`.
    *
    * @generated from enum value: ACCESS_LEVEL_ROOT = 2;
    */
   ROOT: 2,
 
   /**
-   * The primary token or a root peer. An access token or a session gets `token_denied`, a user peer `root_required`.
+   * The primary token, or a root peer on the socket. Access tokens and sessions get `token_denied`, regular peers
+   * `root_required`.
    *
    * @generated from enum value: ACCESS_LEVEL_PRIMARY = 3;
    */
   PRIMARY: 3,
 
   /**
-   * Whoever the kernel names: a peer of the socket. Any bearer token gets `token_denied`.
+   * A peer of the socket, which the kernel identifies. Bearer tokens get `token_denied`.
    *
    * @generated from enum value: ACCESS_LEVEL_PEER = 4;
    */
   PEER: 4,
 
   /**
-   * Whoever presents the code of a session that is not opened yet; everybody else gets `token_denied`. Such a code opens
-   * nothing else.
+   * The holder of a session code that is not used yet. All other callers get `token_denied`. A session code gives
+   * access to nothing else.
    *
    * @generated from enum value: ACCESS_LEVEL_CODE = 5;
    */
@@ -68,7 +70,7 @@ export const AccessLevel = {
 } as const;
 
 /**
- * The authority that a method asks of its caller.
+ * Access level of a method: the callers that may use it.
  *
  * @generated from enum svc.v1.AccessLevel
  */
@@ -81,7 +83,7 @@ export const AccessLevelSchema: GenEnum<AccessLevel> = /*@__PURE__*/
   enumDesc(file_svc_v1_access, 0);
 
 /**
- * The authority the caller must have. Required on every method.
+ * Access level. Required on every method.
  *
  * @generated from extension: svc.v1.AccessLevel access = 50001;
  */
@@ -89,7 +91,7 @@ export const access: GenExtension<MethodOptions, AccessLevel> = /*@__PURE__*/
   extDesc(file_svc_v1_access, 0);
 
 /**
- * The capability string that `GetStatus` lists once the method is implemented. Empty: part of the base.
+ * Capability that `GetStatus` lists if the daemon implements the method. Empty: part of the base.
  *
  * @generated from extension: string capability = 50002;
  */

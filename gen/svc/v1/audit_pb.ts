@@ -2,7 +2,7 @@
 // @generated from file svc/v1/audit.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// Who changed what: one record for every changing call, whoever made it and whatever came of it.
+// Audit trail: one record for each changing call, including rejected ones.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -20,20 +20,20 @@ export const file_svc_v1_audit: GenFile = /*@__PURE__*/
   fileDesc("ChJzdmMvdjEvYXVkaXQucHJvdG8SBnN2Yy52MSKLAgoQTGlzdEF1ZGl0UmVxdWVzdBIqCgVsaW1pdBgBIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAECPQEgAiAEBEiYKCnBhZ2VfdG9rZW4YAiABKAlCBpq1GAIgQFIKcGFnZV90b2tlbhIXCgZtZXRob2QYAyABKAlCB5q1GAMggAESHwoDdWlkGAQgASgNQg2atRgJEQAAwP///+9BSAGIAQESFwoGdGFyZ2V0GAUgASgJQgeatRgDIIACEjAKCWFmdGVyX3NlcRgGIAEoBEINmrUYCRH///////8/Q0gCUglhZnRlcl9zZXGIAQFCCAoGX2xpbWl0QgYKBF91aWRCDAoKX2FmdGVyX3NlcSJjChFMaXN0QXVkaXRSZXNwb25zZRIkCgdyZWNvcmRzGAEgAygLMhMuc3ZjLnYxLkF1ZGl0UmVjb3JkEigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuIv0DCgtBdWRpdFJlY29yZBILCgNzZXEYASABKAQSKAoEdGltZRgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASHgoKcmVxdWVzdF9pZBgDIAEoCVIKcmVxdWVzdF9pZBIOCgZtZXRob2QYBCABKAkSEAoIcHJvdG9jb2wYBSABKAkSCwoDdWlkGAYgASgNEgwKBHVzZXIYByABKAkSVAoEa2luZBgIIAEoCUJGmrUYQjIEcGVlcjIHcHJpbWFyeTIIcmVwbGFjZWQyBmFjY2VzczIHc2Vzc2lvbjIEY29kZTIFbG9jYWwyCWFub255bW91cxIhCglvd25lcl91aWQYCSABKA1IAFIJb3duZXJfdWlkiAEBEh8KCHBlZXJfdWlkGAogASgNSAFSCHBlZXJfdWlkiAEBEiIKDHRva2VuX2RpZ2VzdBgLIAEoCVIMdG9rZW5fZGlnZXN0Eg4KBnRhcmdldBgMIAEoCRIOCgZyZXN1bHQYDSABKAkSDgoGcmVhc29uGA4gASgJEiAKC2R1cmF0aW9uX21zGA8gASgNUgtkdXJhdGlvbl9tcxIMCgRoYXNoGBAgASgJEg8KB2FkZHJlc3MYESABKAkSEAoIYXR0ZW1wdHMYEiABKA1CDAoKX293bmVyX3VpZEILCglfcGVlcl91aWQiFAoSVmVyaWZ5QXVkaXRSZXF1ZXN0IsIBChNWZXJpZnlBdWRpdFJlc3BvbnNlEg0KBXZhbGlkGAEgASgIEg8KB3Byb2JsZW0YAiABKAkSDwoHcmVjb3JkcxgDIAEoBBIeCgphbmNob3Jfc2VxGAQgASgEUgphbmNob3Jfc2VxEiAKC2FuY2hvcl9oYXNoGAUgASgJUgthbmNob3JfaGFzaBIaCghoZWFkX3NlcRgGIAEoBFIIaGVhZF9zZXESHAoJaGVhZF9oYXNoGAcgASgJUgloZWFkX2hhc2gy6wEKDEF1ZGl0U2VydmljZRJjCglMaXN0QXVkaXQSGC5zdmMudjEuTGlzdEF1ZGl0UmVxdWVzdBoZLnN2Yy52MS5MaXN0QXVkaXRSZXNwb25zZSIhkAIBiLUYApK1GAVhdWRpdILT5JMCCxIJL3YxL2F1ZGl0EnYKC1ZlcmlmeUF1ZGl0Ehouc3ZjLnYxLlZlcmlmeUF1ZGl0UmVxdWVzdBobLnN2Yy52MS5WZXJpZnlBdWRpdFJlc3BvbnNlIi6QAgGItRgCkrUYBWF1ZGl0gtPkkwIYEhYvdjEvYXVkaXQvdmVyaWZpY2F0aW9uYgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
- * Which records. Filters that are given must all match.
+ * Filters; a record must match all of them.
  *
  * @generated from message svc.v1.ListAuditRequest
  */
 export type ListAuditRequest = Message<"svc.v1.ListAuditRequest"> & {
   /**
-   * How many at most: 1 to 1000, default 100.
+   * Maximum number of records: 1 to 1000, default 100.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * `next_page_token` of the page before.
+   * `next_page_token` of the previous page.
    *
    * @generated from field: string page_token = 2 [json_name = "page_token"];
    */
@@ -47,21 +47,21 @@ export type ListAuditRequest = Message<"svc.v1.ListAuditRequest"> & {
   method: string;
 
   /**
-   * Only calls of this user id. Calls with a token have the daemon's.
+   * Only calls of this user ID. Calls with a token have the daemon's user ID.
    *
    * @generated from field: optional uint32 uid = 4;
    */
   uid?: number | undefined;
 
   /**
-   * Only calls about exactly this, such as an app's id.
+   * Only calls with exactly this target, such as an app's ID.
    *
    * @generated from field: string target = 5;
    */
   target: string;
 
   /**
-   * Only records that came after this one: pass the `seq` of the newest one known to get what is new.
+   * Only records after this one: pass the `seq` of the newest known record to get later ones.
    *
    * @generated from field: optional uint64 after_seq = 6 [json_name = "after_seq"];
    */
@@ -82,14 +82,14 @@ export const ListAuditRequestSchema: GenMessage<ListAuditRequest> = /*@__PURE__*
  */
 export type ListAuditResponse = Message<"svc.v1.ListAuditResponse"> & {
   /**
-   * Newest first.
+   * Records, newest first.
    *
    * @generated from field: repeated svc.v1.AuditRecord records = 1;
    */
   records: AuditRecord[];
 
   /**
-   * Pass it as `page_token` for the next page; empty on the last.
+   * Value of `page_token` for the next page; empty on the last page.
    *
    * @generated from field: string next_page_token = 2 [json_name = "next_page_token"];
    */
@@ -104,136 +104,137 @@ export const ListAuditResponseSchema: GenMessage<ListAuditResponse> = /*@__PURE_
   messageDesc(file_svc_v1_audit, 1);
 
 /**
- * One changing call.
+ * Record of a changing call.
  *
  * @generated from message svc.v1.AuditRecord
  */
 export type AuditRecord = Message<"svc.v1.AuditRecord"> & {
   /**
-   * Its place in the chain, without gaps.
+   * Sequence number in the chain. Numbers are missing where older records of a user were pruned.
    *
    * @generated from field: uint64 seq = 1;
    */
   seq: bigint;
 
   /**
-   * When the call ended.
+   * Time when the call ended.
    *
    * @generated from field: google.protobuf.Timestamp time = 2;
    */
   time?: Timestamp | undefined;
 
   /**
-   * The call's `x-request-id`.
+   * `x-request-id` of the call.
    *
    * @generated from field: string request_id = 3 [json_name = "request_id"];
    */
   requestId: string;
 
   /**
-   * Full name, such as `svc.v1.AppService/StartApp`. `svc.audit/RecordsLost`: that many records before this one could not
-   * be written; `target` has their number. `svc.audit/RefusedCalls`: `attempts` calls were refused that were too many to
-   * be told apart.
+   * Full method name, such as `svc.v1.AppService/StartApp`. `svc.audit/RecordsLost`: records before this one could not
+   * be written; `target` is their number. `svc.audit/RefusedCalls`: `attempts` calls of this user changed nothing and
+   * were too varied to be recorded one by one.
    *
    * @generated from field: string method = 4;
    */
   method: string;
 
   /**
-   * How the call came: `rest`, `connect`, `grpc`, `grpc-web`, or `in-memory` for a command without a daemon.
+   * Protocol of the call: `rest`, `connect`, `grpc`, `grpc-web`, or `in-memory` for a command without a daemon.
    *
    * @generated from field: string protocol = 5;
    */
   protocol: string;
 
   /**
-   * The caller's user id; a token's calls have the daemon's, a session's its user's, an `anonymous` one's 4294967295.
+   * User ID of the caller. The daemon's for calls with a token, the session's user for calls with a session, 4294967295
+   * for `anonymous` callers.
    *
    * @generated from field: uint32 uid = 6;
    */
   uid: number;
 
   /**
-   * The caller's name; empty when the host has none for the uid.
+   * User name of the caller; empty if the host has no name for the user ID.
    *
    * @generated from field: string user = 7;
    */
   user: string;
 
   /**
-   * How the caller was identified: `peer` by the kernel, by a token, or `local` in a process of their own; `anonymous`:
-   * not at all, which is why the call was refused.
+   * How the caller was identified: `peer` by the kernel, by a kind of token, or `local` in the caller's own process.
+   * `anonymous`: not identified, and therefore rejected.
    *
    * @generated from field: string kind = 8;
    */
   kind: string;
 
   /**
-   * The user that a root peer acted for (sudo); absent when that is the caller.
+   * User that a root peer acted for (sudo); absent if that is the caller.
    *
    * @generated from field: optional uint32 owner_uid = 9 [json_name = "owner_uid"];
    */
   ownerUid?: number | undefined;
 
   /**
-   * The uid that the kernel reported for the connection; absent for tokens and `local`.
+   * User ID that the kernel reported for the connection; absent for tokens and `local`.
    *
    * @generated from field: optional uint32 peer_uid = 10 [json_name = "peer_uid"];
    */
   peerUid?: number | undefined;
 
   /**
-   * The first 12 hex digits of the presented token's SHA-256; empty without a token.
+   * First 12 hexadecimal digits of the SHA-256 of the presented token; empty without a token.
    *
    * @generated from field: string token_digest = 11 [json_name = "token_digest"];
    */
   tokenDigest: string;
 
   /**
-   * What the request names, such as an app's id; empty when nothing does. At most 256 characters.
+   * Object that the request names, such as an app's ID; empty if it names none. At most 256 characters.
    *
    * @generated from field: string target = 12;
    */
   target: string;
 
   /**
-   * `ok`, or the code of the error that the caller got.
+   * `ok`, or the error code that the caller received.
    *
    * @generated from field: string result = 13;
    */
   result: string;
 
   /**
-   * The reason of the error; empty for `ok`.
+   * Reason of the error; empty for `ok`.
    *
    * @generated from field: string reason = 14;
    */
   reason: string;
 
   /**
-   * Milliseconds that the call took.
+   * Duration of the call in milliseconds.
    *
    * @generated from field: uint32 duration_ms = 15 [json_name = "duration_ms"];
    */
   durationMs: number;
 
   /**
-   * SHA-256 over the record and the hash of its predecessor, in hex.
+   * SHA-256 over the record and the hash of the previous record, in hexadecimal.
    *
    * @generated from field: string hash = 16;
    */
   hash: string;
 
   /**
-   * The address that a caller over TCP came from; empty on the socket.
+   * IP address of a TCP caller; empty on the socket.
    *
    * @generated from field: string address = 17;
    */
   address: string;
 
   /**
-   * How many calls the record stands for. More than one only for calls that were refused for who their caller is: the
-   * first is a record of its own, and those that repeat it within ten minutes are one record together at their end.
+   * Number of calls in this record. Only calls that changed nothing, such as rejected ones, are combined: the first
+   * call is recorded at once, and its repeats within ten minutes share one more record.
    *
    * @generated from field: uint32 attempts = 18;
    */
@@ -248,7 +249,7 @@ export const AuditRecordSchema: GenMessage<AuditRecord> = /*@__PURE__*/
   messageDesc(file_svc_v1_audit, 2);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.VerifyAuditRequest
  */
@@ -263,55 +264,57 @@ export const VerifyAuditRequestSchema: GenMessage<VerifyAuditRequest> = /*@__PUR
   messageDesc(file_svc_v1_audit, 3);
 
 /**
- * What came of it.
+ * Result of a verification.
  *
  * @generated from message svc.v1.VerifyAuditResponse
  */
 export type VerifyAuditResponse = Message<"svc.v1.VerifyAuditResponse"> & {
   /**
-   * True: every record is as it was written, and none is missing.
+   * Whether every record is unchanged and none is missing, except pruned ones.
    *
    * @generated from field: bool valid = 1;
    */
   valid: boolean;
 
   /**
-   * What is wrong first, with the `seq` where it is; empty when all is well.
+   * First problem, with the `seq` of its record; empty if the trail is valid.
    *
    * @generated from field: string problem = 2;
    */
   problem: string;
 
   /**
-   * How many records there are.
+   * Number of records.
    *
    * @generated from field: uint64 records = 3;
    */
   records: bigint;
 
   /**
-   * The newest record that was pruned, whose hash the oldest kept one builds on; 0 before any was.
+   * Sequence number of the last pruned record, whose hash the oldest remaining record includes; 0 if none was pruned
+   * there.
    *
    * @generated from field: uint64 anchor_seq = 4 [json_name = "anchor_seq"];
    */
   anchorSeq: bigint;
 
   /**
-   * The anchor's hash, in hex.
+   * Hash of the anchor, in hexadecimal.
    *
    * @generated from field: string anchor_hash = 5 [json_name = "anchor_hash"];
    */
   anchorHash: string;
 
   /**
-   * The newest record; 0 for none.
+   * Sequence number of the newest record; 0 without records.
    *
    * @generated from field: uint64 head_seq = 6 [json_name = "head_seq"];
    */
   headSeq: bigint;
 
   /**
-   * The newest record's hash, in hex. Kept elsewhere, it shows later that the trail up to here was not written anew.
+   * Hash of the newest record, in hexadecimal. A copy stored elsewhere can later show that the trail up to here was not
+   * rewritten.
    *
    * @generated from field: string head_hash = 7 [json_name = "head_hash"];
    */
@@ -326,15 +329,15 @@ export const VerifyAuditResponseSchema: GenMessage<VerifyAuditResponse> = /*@__P
   messageDesc(file_svc_v1_audit, 4);
 
 /**
- * Who changed what. Calls over every transport are recorded, refused ones and those of a command that works without a
- * daemon included; bodies, settings and tokens never are. Calls that are refused for who their caller is fill no trail:
- * those that repeat are counted, see `attempts`.
+ * Audit trail of changing calls on every transport, including rejected calls and commands that work without a daemon.
+ * Records never contain request bodies, settings or tokens. Repeated calls that were rejected because of their caller
+ * share one record; see `attempts`.
  *
  * @generated from service svc.v1.AuditService
  */
 export const AuditService: GenService<{
   /**
-   * The records, newest first.
+   * List audit records. Sorted newest first.
    *
    * @generated from rpc svc.v1.AuditService.ListAudit
    */
@@ -344,8 +347,8 @@ export const AuditService: GenService<{
     output: typeof ListAuditResponseSchema;
   },
   /**
-   * Computes every hash again, from the anchor to the newest record. An audit trail that was tampered with is an answer,
-   * not an error.
+   * Verify the audit trail. Computes every hash again, from the anchor to the newest record. Tampering is reported in
+   * the response, not as an error.
    *
    * @generated from rpc svc.v1.AuditService.VerifyAudit
    */

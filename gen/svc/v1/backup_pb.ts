@@ -2,7 +2,7 @@
 // @generated from file svc/v1/backup.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// Backups of apps and the storages that keep them.
+// Backups of apps, and the storages that hold them.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -15,6 +15,8 @@ import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_svc_v1_access } from "./access_pb.ts";
 import type { Progress } from "./app_pb.ts";
 import { file_svc_v1_app } from "./app_pb.ts";
+import type { Operation } from "./operation_pb.ts";
+import { file_svc_v1_operation } from "./operation_pb.ts";
 import { file_svc_v1_rules } from "./rules_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -22,37 +24,37 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/backup.proto.
  */
 export const file_svc_v1_backup: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvYmFja3VwLnByb3RvEgZzdmMudjEirQEKEkxpc3RCYWNrdXBzUmVxdWVzdBIfCgZhcHBfaWQYASABKAlCB5q1GAMggAFSBmFwcF9pZBIXCgdzdG9yYWdlGAIgASgJQgaatRgCIEASKgoFbGltaXQYAyABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAIgBARInCgpwYWdlX3Rva2VuGAQgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQggKBl9saW1pdCKTAQoTTGlzdEJhY2t1cHNSZXNwb25zZRImCgdiYWNrdXBzGAEgAygLMhUuc3ZjLnYxLkJhY2t1cEFyY2hpdmUSKgoGZXJyb3JzGAIgAygLMhouc3ZjLnYxLkJhY2t1cFN0b3JhZ2VFcnJvchIoCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAlSD25leHRfcGFnZV90b2tlbiLAAgoNQmFja3VwQXJjaGl2ZRIMCgRuYW1lGAEgASgJEg8KB3N0b3JhZ2UYAiABKAkSFgoGYXBwX2lkGAMgASgJUgZhcHBfaWQSHgoKc2l6ZV9ieXRlcxgEIAEoA1IKc2l6ZV9ieXRlcxI6CgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIKY3JlYXRlZF9hdBINCgVvd25lchgGIAEoDRI8Cgt2ZXJpZmllZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC3ZlcmlmaWVkX2F0EjwKC3Jlc3RvcmVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFILcmVzdG9yZWRfYXQSEQoJZW5jcnlwdGVkGAkgASgIIjQKEkJhY2t1cFN0b3JhZ2VFcnJvchIPCgdzdG9yYWdlGAEgASgJEg0KBWVycm9yGAIgASgJIhsKGUxpc3RCYWNrdXBTdG9yYWdlc1JlcXVlc3QiRQoaTGlzdEJhY2t1cFN0b3JhZ2VzUmVzcG9uc2USJwoIc3RvcmFnZXMYASADKAsyFS5zdmMudjEuQmFja3VwU3RvcmFnZSL6AgoNQmFja3VwU3RvcmFnZRIMCgRuYW1lGAEgASgJEiMKCm1hbmFnZWRfYnkYAiABKAlIAVIKbWFuYWdlZF9ieYgBARIgCgJzMxgDIAEoCzISLnN2Yy52MS5TM0xvY2F0aW9uSAASJgoFbG9jYWwYBCABKAsyFS5zdmMudjEuTG9jYWxMb2NhdGlvbkgAEkAKEW1heF9ieXRlc19wZXJfc2VjGAUgASgDQg2atRgJCQAAAAAAAPBASAJSEW1heF9ieXRlc19wZXJfc2VjiAEBEmMKCnJlY2lwaWVudHMYBiADKAlCT5q1GEtAEEpHID4qGGFnZTFbMDItOWFjLWhqLW5wLXpdezU4fVopYW4gYWdlIHB1YmxpYyBrZXk6IGFnZTEgYW5kIDU4IGNoYXJhY3RlcnMSFAoHcHJvYmxlbRgHIAEoCUID4EEDQgoKCGxvY2F0aW9uQg0KC19tYW5hZ2VkX2J5QhQKEl9tYXhfYnl0ZXNfcGVyX3NlYyLqAgoKUzNMb2NhdGlvbhJKCghlbmRwb2ludBgBIAEoCUI44EECmrUYMSCAECoWaHR0cHM/Oi8vW15ceDAwLVx4MjBdK1oUYW4gaHR0cCBvciBodHRwcyBVUkwSFgoGcmVnaW9uGAIgASgJQgaatRgCIEASGwoGYnVja2V0GAMgASgJQgvgQQKatRgEGAMgPxIsCgphY2Nlc3Nfa2V5GAQgASgJQgeatRgDIIACSABSCmFjY2Vzc19rZXmIAQESLAoKc2VjcmV0X2tleRgFIAEoCUIHmrUYAyCAAkgBUgpzZWNyZXRfa2V5iAEBEhcKBnByZWZpeBgGIAEoCUIHmrUYAyCABBIjCgpwYXRoX3N0eWxlGAcgASgISAJSCnBhdGhfc3R5bGWIAQESFAoCY2EYCCABKAlCCJq1GAQggIAEQg0KC19hY2Nlc3Nfa2V5Qg0KC19zZWNyZXRfa2V5Qg0KC19wYXRoX3N0eWxlIkUKDUxvY2FsTG9jYXRpb24SNAoDZGlyGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgilgQKGlVwc2VydEJhY2t1cFN0b3JhZ2VSZXF1ZXN0EpIBCgRuYW1lGAEgASgJQoMB4EECmrUYfCBAKjhcLnswLDJ9W0EtWmEtejAtOV8tXVtBLVphLXowLTkuXy1dKnxcLnszfVtBLVphLXowLTkuXy1dKlo+MSB0byA2NCBsZXR0ZXJzLCBkaWdpdHMsICcuJywgJ18nIGFuZCAnLScsIGJ1dCBub3QgJy4nIG9yICcuLicSKwoKbWFuYWdlZF9ieRgCIAEoCUIGmrUYAiBASAFSCm1hbmFnZWRfYnmIAQESIAoCczMYAyABKAsyEi5zdmMudjEuUzNMb2NhdGlvbkgAEiYKBWxvY2FsGAQgASgLMhUuc3ZjLnYxLkxvY2FsTG9jYXRpb25IABJAChFtYXhfYnl0ZXNfcGVyX3NlYxgFIAEoA0INmrUYCQkAAAAAAADwQEgCUhFtYXhfYnl0ZXNfcGVyX3NlY4gBARJjCgpyZWNpcGllbnRzGAYgAygJQk+atRhLQBBKRyA+KhhhZ2UxWzAyLTlhYy1oai1ucC16XXs1OH1aKWFuIGFnZSBwdWJsaWMga2V5OiBhZ2UxIGFuZCA1OCBjaGFyYWN0ZXJzEhQKB3Byb2JsZW0YByABKAlCA+BBA0IKCghsb2NhdGlvbkINCgtfbWFuYWdlZF9ieUIUChJfbWF4X2J5dGVzX3Blcl9zZWMiXQoaUmVtb3ZlQmFja3VwU3RvcmFnZVJlcXVlc3QSFwoEbmFtZRgBIAEoCUIJ4EECmrUYAiBAEiYKCm1hbmFnZWRfYnkYAiABKAlCBpq1GAIgQFIKbWFuYWdlZF9ieSJZChtSZW1vdmVCYWNrdXBTdG9yYWdlUmVzcG9uc2USDAoEbmFtZRgBIAEoCRIsCgd1c2VkX2J5GAIgAygLMhIuc3ZjLnYxLlN0b3JhZ2VVc2VSB3VzZWRfYnkiSAoKU3RvcmFnZVVzZRIfCgRraW5kGAEgASgJQhGatRgNMgZwb2xpY3kyA2pvYhIKCgJpZBgCIAEoCRINCgVvd25lchgDIAEoDSIzChhUZXN0QmFja3VwU3RvcmFnZVJlcXVlc3QSFwoEbmFtZRgBIAEoCUIJ4EECmrUYAiBAIkcKGVRlc3RCYWNrdXBTdG9yYWdlUmVzcG9uc2USKgoGY2hlY2tzGAEgAygLMhouc3ZjLnYxLkJhY2t1cFN0b3JhZ2VDaGVjayJeChJCYWNrdXBTdG9yYWdlQ2hlY2sSLQoEbmFtZRgBIAEoCUIfmrUYGzIEbGlzdDIFd3JpdGUyBHJlYWQyBmRlbGV0ZRIKCgJvaxgCIAEoCBINCgVlcnJvchgDIAEoCSKkAwoTQ3JlYXRlQmFja3VwUmVxdWVzdBIiCgZhcHBfaWQYASABKAlCCuBBApq1GAMggAFSBmFwcF9pZBIeCghzdG9yYWdlcxgCIAMoCUIMmrUYCEAQSgQYASBAEiAKBGtlZXAYAyABKA1CDZq1GAkJAAAAAAAA8D9IAIgBARIyCgprZWVwX2RhaWx5GAQgASgNQg2atRgJCQAAAAAAAPA/SAFSCmtlZXBfZGFpbHmIAQESNAoLa2VlcF93ZWVrbHkYBSABKA1CDZq1GAkJAAAAAAAA8D9IAlILa2VlcF93ZWVrbHmIAQESNgoMa2VlcF9tb250aGx5GAYgASgNQg2atRgJCQAAAAAAAPA/SANSDGtlZXBfbW9udGhseYgBARIlCgRtb2RlGAcgASgJQheatRgTMgRsaXZlMgVwYXVzZTIEc3RvcBINCgVtYXJrcxgIIAEoCBIWCgVzaW5jZRgJIAEoCUIHmrUYAyCAAkIHCgVfa2VlcEINCgtfa2VlcF9kYWlseUIOCgxfa2VlcF93ZWVrbHlCDwoNX2tlZXBfbW9udGhseSKGAQoUQ3JlYXRlQmFja3VwUmVzcG9uc2USJQoHcmVzdWx0cxgBIAMoCzIULnN2Yy52MS5CYWNrdXBSZXN1bHQSEAoId2FybmluZ3MYAiADKAkSJAoNY29udGVudF9ieXRlcxgDIAEoA1INY29udGVudF9ieXRlcxIPCgdlbnRyaWVzGAQgASgDInIKEUNyZWF0ZUJhY2t1cEV2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASLgoGcmVzdWx0GAIgASgLMhwuc3ZjLnYxLkNyZWF0ZUJhY2t1cFJlc3BvbnNlSABCBwoFZXZlbnQibQoMQmFja3VwUmVzdWx0Eg8KB3N0b3JhZ2UYASABKAkSDAoEbmFtZRgCIAEoCRIeCgpzaXplX2J5dGVzGAMgASgDUgpzaXplX2J5dGVzEg0KBWVycm9yGAQgASgJEg8KB3JlbW92ZWQYBSADKAkixQIKFFJlc3RvcmVCYWNrdXBSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkEhoKB3N0b3JhZ2UYAiABKAlCCeBBApq1GAIgQBIYCgRuYW1lGAMgASgJQgrgQQKatRgDIIACEhoKCHN0b3BfYXBwGAQgASgIUghzdG9wX2FwcBIWCgZhc19uZXcYBSABKAhSBmFzX25ldxJICghuZXdfbmFtZRgGIAEoCUIsmrUYKCCAASoRW15ceDAwLVx4MWZceDdmXSpaEG9uZSBsaW5lIG9mIHRleHRSCG5ld19uYW1lEh0KBXBhdGhzGAcgAygJQg6atRgKQOgHSgUYASCAIBIYCgdkcnlfcnVuGAggASgIUgdkcnlfcnVuEhwKCGlkZW50aXR5GAkgASgJQgqAAQGatRgDIIBAIp4BChVSZXN0b3JlQmFja3VwUmVzcG9uc2USFgoGYXBwX2lkGAEgASgJUgZhcHBfaWQSJgoOcmVzdG9yZWRfYnl0ZXMYAiABKANSDnJlc3RvcmVkX2J5dGVzEhEKCXJlc3RhcnRlZBgDIAEoCBIPCgdlbnRyaWVzGAQgASgDEg8KB3ZlcnNpb24YBSABKAkSEAoId2FybmluZ3MYBiADKAkidAoSUmVzdG9yZUJhY2t1cEV2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASLwoGcmVzdWx0GAIgASgLMh0uc3ZjLnYxLlJlc3RvcmVCYWNrdXBSZXNwb25zZUgAQgcKBWV2ZW50Im8KE0RlbGV0ZUJhY2t1cFJlcXVlc3QSIgoGYXBwX2lkGAEgASgJQgrgQQKatRgDIIABUgZhcHBfaWQSGgoHc3RvcmFnZRgCIAEoCUIJ4EECmrUYAiBAEhgKBG5hbWUYAyABKAlCCuBBApq1GAMggAIiJAoURGVsZXRlQmFja3VwUmVzcG9uc2USDAoEbmFtZRgBIAEoCSKKAQoQR2V0QmFja3VwUmVxdWVzdBIiCgZhcHBfaWQYASABKAlCCuBBApq1GAMggAFSBmFwcF9pZBIaCgdzdG9yYWdlGAIgASgJQgngQQKatRgCIEASGAoEbmFtZRgDIAEoCUIK4EECmrUYAyCAAhIcCghpZGVudGl0eRgEIAEoCUIKgAEBmrUYAyCAQCKuAgoNQmFja3VwRGV0YWlscxImCgdhcmNoaXZlGAEgASgLMhUuc3ZjLnYxLkJhY2t1cEFyY2hpdmUSGgoIYXBwX25hbWUYAiABKAlSCGFwcF9uYW1lEh4KCnBhY2thZ2VfaWQYAyABKAlSCnBhY2thZ2VfaWQSDwoHdmVyc2lvbhgEIAEoCRIPCgdydW50aW1lGAUgASgJEh4KCm93bmVyX25hbWUYBiABKAlSCm93bmVyX25hbWUSDAoEbW9kZRgHIAEoCRIgCgtzdmNfdmVyc2lvbhgIIAEoCVILc3ZjX3ZlcnNpb24SJAoNY29udGVudF9ieXRlcxgJIAEoA1INY29udGVudF9ieXRlcxIPCgdlbnRyaWVzGAogASgDEhAKCHdhcm5pbmdzGAsgAygJIpsBChNWZXJpZnlCYWNrdXBSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkEhoKB3N0b3JhZ2UYAiABKAlCCeBBApq1GAIgQBIYCgRuYW1lGAMgASgJQgrgQQKatRgDIIACEgwKBGRlZXAYBCABKAgSHAoIaWRlbnRpdHkYBSABKAlCCoABAZq1GAMggEAibQoUVmVyaWZ5QmFja3VwUmVzcG9uc2USDAoEbmFtZRgBIAEoCRIkCg1jb250ZW50X2J5dGVzGAIgASgDUg1jb250ZW50X2J5dGVzEg8KB2VudHJpZXMYAyABKAMSEAoIcmVzdG9yZWQYBCABKAgicgoRVmVyaWZ5QmFja3VwRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIuCgZyZXN1bHQYAiABKAsyHC5zdmMudjEuVmVyaWZ5QmFja3VwUmVzcG9uc2VIAEIHCgVldmVudCKDAgoTQnJvd3NlQmFja3VwUmVxdWVzdBIiCgZhcHBfaWQYASABKAlCCuBBApq1GAMggAFSBmFwcF9pZBIaCgdzdG9yYWdlGAIgASgJQgngQQKatRgCIEASGAoEbmFtZRgDIAEoCUIK4EECmrUYAyCAAhIVCgRwYXRoGAQgASgJQgeatRgDIIAgEioKBWxpbWl0GAUgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQI9ASACIAQESJwoKcGFnZV90b2tlbhgGIAEoCUIHmrUYAyCAAlIKcGFnZV90b2tlbhIcCghpZGVudGl0eRgHIAEoCUIKgAEBmrUYAyCAQEIICgZfbGltaXQiZgoUQnJvd3NlQmFja3VwUmVzcG9uc2USJAoHZW50cmllcxgBIAMoCzITLnN2Yy52MS5CYWNrdXBFbnRyeRIoCg9uZXh0X3BhZ2VfdG9rZW4YAiABKAlSD25leHRfcGFnZV90b2tlbiLmAQoLQmFja3VwRW50cnkSDAoEcGF0aBgBIAEoCRI9CgR0eXBlGAIgASgJQi+atRgrMgRmaWxlMglkaXJlY3RvcnkyB3N5bWxpbmsyCGhhcmRsaW5rMgVvdGhlchIeCgpzaXplX2J5dGVzGAMgASgDUgpzaXplX2J5dGVzEgwKBG1vZGUYBCABKAkSPAoLbW9kaWZpZWRfYXQYBSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgttb2RpZmllZF9hdBIOCgZ0YXJnZXQYBiABKAkSDgoGc2hhMjU2GAcgASgJIqkBChVSZWFkQmFja3VwRmlsZVJlcXVlc3QSIgoGYXBwX2lkGAEgASgJQgrgQQKatRgDIIABUgZhcHBfaWQSGgoHc3RvcmFnZRgCIAEoCUIJ4EECmrUYAiBAEhgKBG5hbWUYAyABKAlCCuBBApq1GAMggAISGAoEcGF0aBgEIAEoCUIK4EECmrUYAyCAIBIcCghpZGVudGl0eRgFIAEoCUIKgAEBmrUYAyCAQCJzChZSZWFkQmFja3VwRmlsZVJlc3BvbnNlEiUKB2NvbnRlbnQYASABKAsyFC5nb29nbGUuYXBpLkh0dHBCb2R5EiMKCnNpemVfYnl0ZXMYAiABKANIAFIKc2l6ZV9ieXRlc4gBAUINCgtfc2l6ZV9ieXRlcyKQAQoVRG93bmxvYWRCYWNrdXBSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkEhoKB3N0b3JhZ2UYAiABKAlCCeBBApq1GAIgQBIYCgRuYW1lGAMgASgJQgrgQQKatRgDIIACEh0KBm9mZnNldBgEIAEoA0INmrUYCQkAAAAAAAAAACJzChZEb3dubG9hZEJhY2t1cFJlc3BvbnNlEiUKB2NvbnRlbnQYASABKAsyFC5nb29nbGUuYXBpLkh0dHBCb2R5EiMKCnNpemVfYnl0ZXMYAiABKANIAFIKc2l6ZV9ieXRlc4gBAUINCgtfc2l6ZV9ieXRlcyJ2ChNVcGxvYWRCYWNrdXBSZXF1ZXN0EhoKB3N0b3JhZ2UYASABKAlCCeBBApq1GAIgQBIlCgdjb250ZW50GAIgASgLMhQuZ29vZ2xlLmFwaS5IdHRwQm9keRIcCghpZGVudGl0eRgDIAEoCUIKgAEBmrUYAyCAQCI8ChZHZXRCYWNrdXBQb2xpY3lSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkItkECgxCYWNrdXBQb2xpY3kSHwoGYXBwX2lkGAEgASgJQgeatRgDIIABUgZhcHBfaWQSIgoMZnJvbV9wYWNrYWdlGAIgASgIUgxmcm9tX3BhY2thZ2USGAoHdHJpZ2dlchgDIAEoCUIHmrUYAyCAAhIeCghzdG9yYWdlcxgEIAMoCUIMmrUYCEAQSgQYASBAEiAKBGtlZXAYBSABKA1CDZq1GAkJAAAAAAAA8D9IAIgBARIyCgprZWVwX2RhaWx5GAYgASgNQg2atRgJCQAAAAAAAPA/SAFSCmtlZXBfZGFpbHmIAQESNAoLa2VlcF93ZWVrbHkYByABKA1CDZq1GAkJAAAAAAAA8D9IAlILa2VlcF93ZWVrbHmIAQESNgoMa2VlcF9tb250aGx5GAggASgNQg2atRgJCQAAAAAAAPA/SANSDGtlZXBfbW9udGhseYgBARIlCgRtb2RlGAkgASgJQheatRgTMgRsaXZlMgVwYXVzZTIEc3RvcBIOCgZ2ZXJpZnkYCiABKAgSQQoLbmV4dF9ydW5fYXQYCyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQgPgQQNSC25leHRfcnVuX2F0EiMKCmxhc3RfZXJyb3IYDCABKAlCA+BBA1IKbGFzdF9lcnJvchIuCghjYXRjaF91cBgNIAEoCUISmrUYDjIEbm9uZTIGbGF0ZXN0UghjYXRjaF91cEIHCgVfa2VlcEINCgtfa2VlcF9kYWlseUIOCgxfa2VlcF93ZWVrbHlCDwoNX2tlZXBfbW9udGhseSLmBAoWU2V0QmFja3VwUG9saWN5UmVxdWVzdBIiCgZhcHBfaWQYASABKAlCCuBBApq1GAMggAFSBmFwcF9pZBIiCgxmcm9tX3BhY2thZ2UYAiABKAhSDGZyb21fcGFja2FnZRIYCgd0cmlnZ2VyGAMgASgJQgeatRgDIIACEh4KCHN0b3JhZ2VzGAQgAygJQgyatRgIQBBKBBgBIEASIAoEa2VlcBgFIAEoDUINmrUYCQkAAAAAAADwP0gAiAEBEjIKCmtlZXBfZGFpbHkYBiABKA1CDZq1GAkJAAAAAAAA8D9IAVIKa2VlcF9kYWlseYgBARI0CgtrZWVwX3dlZWtseRgHIAEoDUINmrUYCQkAAAAAAADwP0gCUgtrZWVwX3dlZWtseYgBARI2CgxrZWVwX21vbnRobHkYCCABKA1CDZq1GAkJAAAAAAAA8D9IA1IMa2VlcF9tb250aGx5iAEBEiUKBG1vZGUYCSABKAlCF5q1GBMyBGxpdmUyBXBhdXNlMgRzdG9wEg4KBnZlcmlmeRgKIAEoCBJBCgtuZXh0X3J1bl9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCA+BBA1ILbmV4dF9ydW5fYXQSIwoKbGFzdF9lcnJvchgMIAEoCUID4EEDUgpsYXN0X2Vycm9yEi4KCGNhdGNoX3VwGA0gASgJQhKatRgOMgRub25lMgZsYXRlc3RSCGNhdGNoX3VwQgcKBV9rZWVwQg0KC19rZWVwX2RhaWx5Qg4KDF9rZWVwX3dlZWtseUIPCg1fa2VlcF9tb250aGx5MuIVCg1CYWNrdXBTZXJ2aWNlEm0KC0xpc3RCYWNrdXBzEhouc3ZjLnYxLkxpc3RCYWNrdXBzUmVxdWVzdBobLnN2Yy52MS5MaXN0QmFja3Vwc1Jlc3BvbnNlIiWQAgGItRgBkrUYB2JhY2t1cHOC0+STAg0SCy92MS9iYWNrdXBzEosBChJMaXN0QmFja3VwU3RvcmFnZXMSIS5zdmMudjEuTGlzdEJhY2t1cFN0b3JhZ2VzUmVxdWVzdBoiLnN2Yy52MS5MaXN0QmFja3VwU3RvcmFnZXNSZXNwb25zZSIukAIBiLUYAZK1GAdiYWNrdXBzgtPkkwIWEhQvdjEvYmFja3Vwcy9zdG9yYWdlcxKHAQoTVXBzZXJ0QmFja3VwU3RvcmFnZRIiLnN2Yy52MS5VcHNlcnRCYWNrdXBTdG9yYWdlUmVxdWVzdBoVLnN2Yy52MS5CYWNrdXBTdG9yYWdlIjWItRgCkrUYB2JhY2t1cHOC0+STAiA6ASoaGy92MS9iYWNrdXBzL3N0b3JhZ2VzL3tuYW1lfRKSAQoTUmVtb3ZlQmFja3VwU3RvcmFnZRIiLnN2Yy52MS5SZW1vdmVCYWNrdXBTdG9yYWdlUmVxdWVzdBojLnN2Yy52MS5SZW1vdmVCYWNrdXBTdG9yYWdlUmVzcG9uc2UiMoi1GAKStRgHYmFja3Vwc4LT5JMCHSobL3YxL2JhY2t1cHMvc3RvcmFnZXMve25hbWV9EpkBChFUZXN0QmFja3VwU3RvcmFnZRIgLnN2Yy52MS5UZXN0QmFja3VwU3RvcmFnZVJlcXVlc3QaIS5zdmMudjEuVGVzdEJhY2t1cFN0b3JhZ2VSZXNwb25zZSI/iLUYApK1GAxiYWNrdXBzLnRlc3SC0+STAiU6ASoiIC92MS9iYWNrdXBzL3N0b3JhZ2VzL3tuYW1lfS90ZXN0En4KDENyZWF0ZUJhY2t1cBIbLnN2Yy52MS5DcmVhdGVCYWNrdXBSZXF1ZXN0Ghwuc3ZjLnYxLkNyZWF0ZUJhY2t1cFJlc3BvbnNlIjOItRgBkrUYB2JhY2t1cHOC0+STAh46ASoiGS92MS9hcHBzL3thcHBfaWR9L2JhY2t1cHMSXwoSQ3JlYXRlQmFja3VwU3RyZWFtEhsuc3ZjLnYxLkNyZWF0ZUJhY2t1cFJlcXVlc3QaGS5zdmMudjEuQ3JlYXRlQmFja3VwRXZlbnQiD4i1GAGStRgHYmFja3VwczABEokBCg1SZXN0b3JlQmFja3VwEhwuc3ZjLnYxLlJlc3RvcmVCYWNrdXBSZXF1ZXN0Gh0uc3ZjLnYxLlJlc3RvcmVCYWNrdXBSZXNwb25zZSI7iLUYAZK1GAdiYWNrdXBzgtPkkwImOgEqIiEvdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzL3Jlc3RvcmUSYgoTUmVzdG9yZUJhY2t1cFN0cmVhbRIcLnN2Yy52MS5SZXN0b3JlQmFja3VwUmVxdWVzdBoaLnN2Yy52MS5SZXN0b3JlQmFja3VwRXZlbnQiD4i1GAGStRgHYmFja3VwczABErgBCglHZXRCYWNrdXASGC5zdmMudjEuR2V0QmFja3VwUmVxdWVzdBoVLnN2Yy52MS5CYWNrdXBEZXRhaWxzInqQAgGItRgBkrUYB2JhY2t1cHOC0+STAmJaNDoBKiIvL3YxL2FwcHMve2FwcF9pZH0vYmFja3Vwcy97c3RvcmFnZX0ve25hbWV9L3Nob3cSKi92MS9hcHBzL3thcHBfaWR9L2JhY2t1cHMve3N0b3JhZ2V9L3tuYW1lfRKFAQoMVmVyaWZ5QmFja3VwEhsuc3ZjLnYxLlZlcmlmeUJhY2t1cFJlcXVlc3QaHC5zdmMudjEuVmVyaWZ5QmFja3VwUmVzcG9uc2UiOoi1GAGStRgHYmFja3Vwc4LT5JMCJToBKiIgL3YxL2FwcHMve2FwcF9pZH0vYmFja3Vwcy92ZXJpZnkSXwoSVmVyaWZ5QmFja3VwU3RyZWFtEhsuc3ZjLnYxLlZlcmlmeUJhY2t1cFJlcXVlc3QaGS5zdmMudjEuVmVyaWZ5QmFja3VwRXZlbnQiD4i1GAGStRgHYmFja3VwczABEowBCgxEZWxldGVCYWNrdXASGy5zdmMudjEuRGVsZXRlQmFja3VwUmVxdWVzdBocLnN2Yy52MS5EZWxldGVCYWNrdXBSZXNwb25zZSJBiLUYAZK1GAdiYWNrdXBzgtPkkwIsKiovdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzL3tzdG9yYWdlfS97bmFtZX0S0AEKDEJyb3dzZUJhY2t1cBIbLnN2Yy52MS5Ccm93c2VCYWNrdXBSZXF1ZXN0Ghwuc3ZjLnYxLkJyb3dzZUJhY2t1cFJlc3BvbnNlIoQBkAIBiLUYAZK1GAdiYWNrdXBzgtPkkwJsWjY6ASoiMS92MS9hcHBzL3thcHBfaWR9L2JhY2t1cHMve3N0b3JhZ2V9L3tuYW1lfS9icm93c2USMi92MS9hcHBzL3thcHBfaWR9L2JhY2t1cHMve3N0b3JhZ2V9L3tuYW1lfS9lbnRyaWVzEugBCg5SZWFkQmFja3VwRmlsZRIdLnN2Yy52MS5SZWFkQmFja3VwRmlsZVJlcXVlc3QaHi5zdmMudjEuUmVhZEJhY2t1cEZpbGVSZXNwb25zZSKUAZACAYi1GAGStRgHYmFja3Vwc4LT5JMCfFo9OgEqYgdjb250ZW50Ii8vdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzL3tzdG9yYWdlfS97bmFtZX0vcmVhZGIHY29udGVudBIyL3YxL2FwcHMve2FwcF9pZH0vYmFja3Vwcy97c3RvcmFnZX0ve25hbWV9L2NvbnRlbnQwARKoAQoORG93bmxvYWRCYWNrdXASHS5zdmMudjEuRG93bmxvYWRCYWNrdXBSZXF1ZXN0Gh4uc3ZjLnYxLkRvd25sb2FkQmFja3VwUmVzcG9uc2UiVZACAYi1GAGStRgHYmFja3Vwc4LT5JMCPWIHY29udGVudBIyL3YxL2FwcHMve2FwcF9pZH0vYmFja3Vwcy97c3RvcmFnZX0ve25hbWV9L2FyY2hpdmUwARKJAQoPR2V0QmFja3VwUG9saWN5Eh4uc3ZjLnYxLkdldEJhY2t1cFBvbGljeVJlcXVlc3QaFC5zdmMudjEuQmFja3VwUG9saWN5IkCQAgGItRgBkrUYDmJhY2t1cHMucG9saWN5gtPkkwIhEh8vdjEvYXBwcy97YXBwX2lkfS9iYWNrdXAtcG9saWN5EokBCg9TZXRCYWNrdXBQb2xpY3kSHi5zdmMudjEuU2V0QmFja3VwUG9saWN5UmVxdWVzdBoULnN2Yy52MS5CYWNrdXBQb2xpY3kiQIi1GAGStRgOYmFja3Vwcy5wb2xpY3mC0+STAiQ6ASoaHy92MS9hcHBzL3thcHBfaWR9L2JhY2t1cC1wb2xpY3kSkwEKDFVwbG9hZEJhY2t1cBIbLnN2Yy52MS5VcGxvYWRCYWNrdXBSZXF1ZXN0GhUuc3ZjLnYxLkJhY2t1cEFyY2hpdmUiTYi1GAGStRgOYmFja3Vwcy51cGxvYWSC0+STAjE6B2NvbnRlbnQaJi92MS9iYWNrdXBzL3N0b3JhZ2VzL3tzdG9yYWdlfS9hcmNoaXZlKAFiBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_app, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvYmFja3VwLnByb3RvEgZzdmMudjEirQEKEkxpc3RCYWNrdXBzUmVxdWVzdBIfCgZhcHBfaWQYASABKAlCB5q1GAMggAFSBmFwcF9pZBIXCgdzdG9yYWdlGAIgASgJQgaatRgCIEASKgoFbGltaXQYAyABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAIgBARInCgpwYWdlX3Rva2VuGAQgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQggKBl9saW1pdCKTAQoTTGlzdEJhY2t1cHNSZXNwb25zZRImCgdiYWNrdXBzGAEgAygLMhUuc3ZjLnYxLkJhY2t1cEFyY2hpdmUSKgoGZXJyb3JzGAIgAygLMhouc3ZjLnYxLkJhY2t1cFN0b3JhZ2VFcnJvchIoCg9uZXh0X3BhZ2VfdG9rZW4YAyABKAlSD25leHRfcGFnZV90b2tlbiLAAgoNQmFja3VwQXJjaGl2ZRIMCgRuYW1lGAEgASgJEg8KB3N0b3JhZ2UYAiABKAkSFgoGYXBwX2lkGAMgASgJUgZhcHBfaWQSHgoKc2l6ZV9ieXRlcxgEIAEoA1IKc2l6ZV9ieXRlcxI6CgpjcmVhdGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIKY3JlYXRlZF9hdBINCgVvd25lchgGIAEoDRI8Cgt2ZXJpZmllZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC3ZlcmlmaWVkX2F0EjwKC3Jlc3RvcmVkX2F0GAggASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFILcmVzdG9yZWRfYXQSEQoJZW5jcnlwdGVkGAkgASgIIjQKEkJhY2t1cFN0b3JhZ2VFcnJvchIPCgdzdG9yYWdlGAEgASgJEg0KBWVycm9yGAIgASgJIhsKGUxpc3RCYWNrdXBTdG9yYWdlc1JlcXVlc3QiRQoaTGlzdEJhY2t1cFN0b3JhZ2VzUmVzcG9uc2USJwoIc3RvcmFnZXMYASADKAsyFS5zdmMudjEuQmFja3VwU3RvcmFnZSL6AgoNQmFja3VwU3RvcmFnZRIMCgRuYW1lGAEgASgJEiMKCm1hbmFnZWRfYnkYAiABKAlIAVIKbWFuYWdlZF9ieYgBARIgCgJzMxgDIAEoCzISLnN2Yy52MS5TM0xvY2F0aW9uSAASJgoFbG9jYWwYBCABKAsyFS5zdmMudjEuTG9jYWxMb2NhdGlvbkgAEkAKEW1heF9ieXRlc19wZXJfc2VjGAUgASgDQg2atRgJCQAAAAAAAPBASAJSEW1heF9ieXRlc19wZXJfc2VjiAEBEmMKCnJlY2lwaWVudHMYBiADKAlCT5q1GEtAEEpHID4qGGFnZTFbMDItOWFjLWhqLW5wLXpdezU4fVopYW4gYWdlIHB1YmxpYyBrZXk6IGFnZTEgYW5kIDU4IGNoYXJhY3RlcnMSFAoHcHJvYmxlbRgHIAEoCUID4EEDQgoKCGxvY2F0aW9uQg0KC19tYW5hZ2VkX2J5QhQKEl9tYXhfYnl0ZXNfcGVyX3NlYyLqAgoKUzNMb2NhdGlvbhJKCghlbmRwb2ludBgBIAEoCUI44EECmrUYMSCAECoWaHR0cHM/Oi8vW15ceDAwLVx4MjBdK1oUYW4gaHR0cCBvciBodHRwcyBVUkwSFgoGcmVnaW9uGAIgASgJQgaatRgCIEASGwoGYnVja2V0GAMgASgJQgvgQQKatRgEGAMgPxIsCgphY2Nlc3Nfa2V5GAQgASgJQgeatRgDIIACSABSCmFjY2Vzc19rZXmIAQESLAoKc2VjcmV0X2tleRgFIAEoCUIHmrUYAyCAAkgBUgpzZWNyZXRfa2V5iAEBEhcKBnByZWZpeBgGIAEoCUIHmrUYAyCABBIjCgpwYXRoX3N0eWxlGAcgASgISAJSCnBhdGhfc3R5bGWIAQESFAoCY2EYCCABKAlCCJq1GAQggIAEQg0KC19hY2Nlc3Nfa2V5Qg0KC19zZWNyZXRfa2V5Qg0KC19wYXRoX3N0eWxlIkUKDUxvY2FsTG9jYXRpb24SNAoDZGlyGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgilgQKGlVwc2VydEJhY2t1cFN0b3JhZ2VSZXF1ZXN0EpIBCgRuYW1lGAEgASgJQoMB4EECmrUYfCBAKjhcLnswLDJ9W0EtWmEtejAtOV8tXVtBLVphLXowLTkuXy1dKnxcLnszfVtBLVphLXowLTkuXy1dKlo+MSB0byA2NCBsZXR0ZXJzLCBkaWdpdHMsICcuJywgJ18nIGFuZCAnLScsIGJ1dCBub3QgJy4nIG9yICcuLicSKwoKbWFuYWdlZF9ieRgCIAEoCUIGmrUYAiBASAFSCm1hbmFnZWRfYnmIAQESIAoCczMYAyABKAsyEi5zdmMudjEuUzNMb2NhdGlvbkgAEiYKBWxvY2FsGAQgASgLMhUuc3ZjLnYxLkxvY2FsTG9jYXRpb25IABJAChFtYXhfYnl0ZXNfcGVyX3NlYxgFIAEoA0INmrUYCQkAAAAAAADwQEgCUhFtYXhfYnl0ZXNfcGVyX3NlY4gBARJjCgpyZWNpcGllbnRzGAYgAygJQk+atRhLQBBKRyA+KhhhZ2UxWzAyLTlhYy1oai1ucC16XXs1OH1aKWFuIGFnZSBwdWJsaWMga2V5OiBhZ2UxIGFuZCA1OCBjaGFyYWN0ZXJzEhQKB3Byb2JsZW0YByABKAlCA+BBA0IKCghsb2NhdGlvbkINCgtfbWFuYWdlZF9ieUIUChJfbWF4X2J5dGVzX3Blcl9zZWMiXQoaUmVtb3ZlQmFja3VwU3RvcmFnZVJlcXVlc3QSFwoEbmFtZRgBIAEoCUIJ4EECmrUYAiBAEiYKCm1hbmFnZWRfYnkYAiABKAlCBpq1GAIgQFIKbWFuYWdlZF9ieSJZChtSZW1vdmVCYWNrdXBTdG9yYWdlUmVzcG9uc2USDAoEbmFtZRgBIAEoCRIsCgd1c2VkX2J5GAIgAygLMhIuc3ZjLnYxLlN0b3JhZ2VVc2VSB3VzZWRfYnkiSAoKU3RvcmFnZVVzZRIfCgRraW5kGAEgASgJQhGatRgNMgZwb2xpY3kyA2pvYhIKCgJpZBgCIAEoCRINCgVvd25lchgDIAEoDSIzChhUZXN0QmFja3VwU3RvcmFnZVJlcXVlc3QSFwoEbmFtZRgBIAEoCUIJ4EECmrUYAiBAIkcKGVRlc3RCYWNrdXBTdG9yYWdlUmVzcG9uc2USKgoGY2hlY2tzGAEgAygLMhouc3ZjLnYxLkJhY2t1cFN0b3JhZ2VDaGVjayJeChJCYWNrdXBTdG9yYWdlQ2hlY2sSLQoEbmFtZRgBIAEoCUIfmrUYGzIEbGlzdDIFd3JpdGUyBHJlYWQyBmRlbGV0ZRIKCgJvaxgCIAEoCBINCgVlcnJvchgDIAEoCSK0AwoTQ3JlYXRlQmFja3VwUmVxdWVzdBIiCgZhcHBfaWQYASABKAlCCuBBApq1GAMggAFSBmFwcF9pZBIeCghzdG9yYWdlcxgCIAMoCUIMmrUYCEAQSgQYASBAEiAKBGtlZXAYAyABKA1CDZq1GAkJAAAAAAAA8D9IAIgBARIyCgprZWVwX2RhaWx5GAQgASgNQg2atRgJCQAAAAAAAPA/SAFSCmtlZXBfZGFpbHmIAQESNAoLa2VlcF93ZWVrbHkYBSABKA1CDZq1GAkJAAAAAAAA8D9IAlILa2VlcF93ZWVrbHmIAQESNgoMa2VlcF9tb250aGx5GAYgASgNQg2atRgJCQAAAAAAAPA/SANSDGtlZXBfbW9udGhseYgBARIlCgRtb2RlGAcgASgJQheatRgTMgRsaXZlMgVwYXVzZTIEc3RvcBINCgVtYXJrcxgIIAEoCBIWCgVzaW5jZRgJIAEoCUIHmrUYAyCAAhIOCgZkZXRhY2gYMiABKAhCBwoFX2tlZXBCDQoLX2tlZXBfZGFpbHlCDgoMX2tlZXBfd2Vla2x5Qg8KDV9rZWVwX21vbnRobHkiqwEKFENyZWF0ZUJhY2t1cFJlc3BvbnNlEiUKB3Jlc3VsdHMYASADKAsyFC5zdmMudjEuQmFja3VwUmVzdWx0EhAKCHdhcm5pbmdzGAIgAygJEiQKDWNvbnRlbnRfYnl0ZXMYAyABKANSDWNvbnRlbnRfYnl0ZXMSDwoHZW50cmllcxgEIAEoAxIjCghkZXRhY2hlZBgyIAEoCzIRLnN2Yy52MS5PcGVyYXRpb24imQEKEUNyZWF0ZUJhY2t1cEV2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASLgoGcmVzdWx0GAIgASgLMhwuc3ZjLnYxLkNyZWF0ZUJhY2t1cFJlc3BvbnNlSAASJQoIZGV0YWNoZWQYMiABKAsyES5zdmMudjEuT3BlcmF0aW9uSABCBwoFZXZlbnQibQoMQmFja3VwUmVzdWx0Eg8KB3N0b3JhZ2UYASABKAkSDAoEbmFtZRgCIAEoCRIeCgpzaXplX2J5dGVzGAMgASgDUgpzaXplX2J5dGVzEg0KBWVycm9yGAQgASgJEg8KB3JlbW92ZWQYBSADKAki2AMKFFJlc3RvcmVCYWNrdXBSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkEhoKB3N0b3JhZ2UYAiABKAlCCeBBApq1GAIgQBIYCgRuYW1lGAMgASgJQgrgQQKatRgDIIACEhoKCHN0b3BfYXBwGAQgASgIUghzdG9wX2FwcBIWCgZhc19uZXcYBSABKAhSBmFzX25ldxJ/CghuZXdfbmFtZRgGIAEoCUJjmrUYXyBAKhJbYS16MC05XVthLXowLTktXSpaR2xvd2VyLWNhc2UgbGV0dGVycywgZGlnaXRzIGFuZCBoeXBoZW5zLCBzdGFydGluZyB3aXRoIGEgbGV0dGVyIG9yIGRpZ2l0UghuZXdfbmFtZRIdCgVwYXRocxgHIAMoCUIOmrUYCkDoB0oFGAEggCASGAoHZHJ5X3J1bhgIIAEoCFIHZHJ5X3J1bhIcCghpZGVudGl0eRgJIAEoCUIKgAEBmrUYAyCAQBIgCgtsaWNlbnNlX2FjaxgKIAEoCFILbGljZW5zZV9hY2sSKAoPcGVybWlzc2lvbnNfYWNrGAsgASgIUg9wZXJtaXNzaW9uc19hY2sSDgoGZGV0YWNoGDIgASgIIpkCChVSZXN0b3JlQmFja3VwUmVzcG9uc2USFgoGYXBwX2lkGAEgASgJUgZhcHBfaWQSJgoOcmVzdG9yZWRfYnl0ZXMYAiABKANSDnJlc3RvcmVkX2J5dGVzEhEKCXJlc3RhcnRlZBgDIAEoCBIPCgdlbnRyaWVzGAQgASgDEg8KB3ZlcnNpb24YBSABKAkSEAoId2FybmluZ3MYBiADKAkSDQoFb3duZXIYByABKA0SHgoKb3duZXJfbmFtZRgIIAEoCVIKb3duZXJfbmFtZRIQCghsaWNlbnNlcxgJIAMoCRITCgtwZXJtaXNzaW9ucxgKIAMoCRIjCghkZXRhY2hlZBgyIAEoCzIRLnN2Yy52MS5PcGVyYXRpb24imwEKElJlc3RvcmVCYWNrdXBFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEi8KBnJlc3VsdBgCIAEoCzIdLnN2Yy52MS5SZXN0b3JlQmFja3VwUmVzcG9uc2VIABIlCghkZXRhY2hlZBgyIAEoCzIRLnN2Yy52MS5PcGVyYXRpb25IAEIHCgVldmVudCJvChNEZWxldGVCYWNrdXBSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkEhoKB3N0b3JhZ2UYAiABKAlCCeBBApq1GAIgQBIYCgRuYW1lGAMgASgJQgrgQQKatRgDIIACIiQKFERlbGV0ZUJhY2t1cFJlc3BvbnNlEgwKBG5hbWUYASABKAkiigEKEEdldEJhY2t1cFJlcXVlc3QSIgoGYXBwX2lkGAEgASgJQgrgQQKatRgDIIABUgZhcHBfaWQSGgoHc3RvcmFnZRgCIAEoCUIJ4EECmrUYAiBAEhgKBG5hbWUYAyABKAlCCuBBApq1GAMggAISHAoIaWRlbnRpdHkYBCABKAlCCoABAZq1GAMggEAirgIKDUJhY2t1cERldGFpbHMSJgoHYXJjaGl2ZRgBIAEoCzIVLnN2Yy52MS5CYWNrdXBBcmNoaXZlEhoKCGFwcF9uYW1lGAIgASgJUghhcHBfbmFtZRIeCgpwYWNrYWdlX2lkGAMgASgJUgpwYWNrYWdlX2lkEg8KB3ZlcnNpb24YBCABKAkSDwoHcnVudGltZRgFIAEoCRIeCgpvd25lcl9uYW1lGAYgASgJUgpvd25lcl9uYW1lEgwKBG1vZGUYByABKAkSIAoLc3ZjX3ZlcnNpb24YCCABKAlSC3N2Y192ZXJzaW9uEiQKDWNvbnRlbnRfYnl0ZXMYCSABKANSDWNvbnRlbnRfYnl0ZXMSDwoHZW50cmllcxgKIAEoAxIQCgh3YXJuaW5ncxgLIAMoCSKrAQoTVmVyaWZ5QmFja3VwUmVxdWVzdBIiCgZhcHBfaWQYASABKAlCCuBBApq1GAMggAFSBmFwcF9pZBIaCgdzdG9yYWdlGAIgASgJQgngQQKatRgCIEASGAoEbmFtZRgDIAEoCUIK4EECmrUYAyCAAhIMCgRkZWVwGAQgASgIEhwKCGlkZW50aXR5GAUgASgJQgqAAQGatRgDIIBAEg4KBmRldGFjaBgyIAEoCCKSAQoUVmVyaWZ5QmFja3VwUmVzcG9uc2USDAoEbmFtZRgBIAEoCRIkCg1jb250ZW50X2J5dGVzGAIgASgDUg1jb250ZW50X2J5dGVzEg8KB2VudHJpZXMYAyABKAMSEAoIcmVzdG9yZWQYBCABKAgSIwoIZGV0YWNoZWQYMiABKAsyES5zdmMudjEuT3BlcmF0aW9uIpkBChFWZXJpZnlCYWNrdXBFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEi4KBnJlc3VsdBgCIAEoCzIcLnN2Yy52MS5WZXJpZnlCYWNrdXBSZXNwb25zZUgAEiUKCGRldGFjaGVkGDIgASgLMhEuc3ZjLnYxLk9wZXJhdGlvbkgAQgcKBWV2ZW50IoMCChNCcm93c2VCYWNrdXBSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkEhoKB3N0b3JhZ2UYAiABKAlCCeBBApq1GAIgQBIYCgRuYW1lGAMgASgJQgrgQQKatRgDIIACEhUKBHBhdGgYBCABKAlCB5q1GAMggCASKgoFbGltaXQYBSABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAIgBARInCgpwYWdlX3Rva2VuGAYgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuEhwKCGlkZW50aXR5GAcgASgJQgqAAQGatRgDIIBAQggKBl9saW1pdCJmChRCcm93c2VCYWNrdXBSZXNwb25zZRIkCgdlbnRyaWVzGAEgAygLMhMuc3ZjLnYxLkJhY2t1cEVudHJ5EigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuIuYBCgtCYWNrdXBFbnRyeRIMCgRwYXRoGAEgASgJEj0KBHR5cGUYAiABKAlCL5q1GCsyBGZpbGUyCWRpcmVjdG9yeTIHc3ltbGluazIIaGFyZGxpbmsyBW90aGVyEh4KCnNpemVfYnl0ZXMYAyABKANSCnNpemVfYnl0ZXMSDAoEbW9kZRgEIAEoCRI8Cgttb2RpZmllZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC21vZGlmaWVkX2F0Eg4KBnRhcmdldBgGIAEoCRIOCgZzaGEyNTYYByABKAkiqQEKFVJlYWRCYWNrdXBGaWxlUmVxdWVzdBIiCgZhcHBfaWQYASABKAlCCuBBApq1GAMggAFSBmFwcF9pZBIaCgdzdG9yYWdlGAIgASgJQgngQQKatRgCIEASGAoEbmFtZRgDIAEoCUIK4EECmrUYAyCAAhIYCgRwYXRoGAQgASgJQgrgQQKatRgDIIAgEhwKCGlkZW50aXR5GAUgASgJQgqAAQGatRgDIIBAInMKFlJlYWRCYWNrdXBGaWxlUmVzcG9uc2USJQoHY29udGVudBgBIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoKc2l6ZV9ieXRlcxgCIAEoA0gAUgpzaXplX2J5dGVziAEBQg0KC19zaXplX2J5dGVzIpABChVEb3dubG9hZEJhY2t1cFJlcXVlc3QSIgoGYXBwX2lkGAEgASgJQgrgQQKatRgDIIABUgZhcHBfaWQSGgoHc3RvcmFnZRgCIAEoCUIJ4EECmrUYAiBAEhgKBG5hbWUYAyABKAlCCuBBApq1GAMggAISHQoGb2Zmc2V0GAQgASgDQg2atRgJCQAAAAAAAAAAInMKFkRvd25sb2FkQmFja3VwUmVzcG9uc2USJQoHY29udGVudBgBIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoKc2l6ZV9ieXRlcxgCIAEoA0gAUgpzaXplX2J5dGVziAEBQg0KC19zaXplX2J5dGVzInYKE1VwbG9hZEJhY2t1cFJlcXVlc3QSGgoHc3RvcmFnZRgBIAEoCUIJ4EECmrUYAiBAEiUKB2NvbnRlbnQYAiABKAsyFC5nb29nbGUuYXBpLkh0dHBCb2R5EhwKCGlkZW50aXR5GAMgASgJQgqAAQGatRgDIIBAIjwKFkdldEJhY2t1cFBvbGljeVJlcXVlc3QSIgoGYXBwX2lkGAEgASgJQgrgQQKatRgDIIABUgZhcHBfaWQi2QQKDEJhY2t1cFBvbGljeRIfCgZhcHBfaWQYASABKAlCB5q1GAMggAFSBmFwcF9pZBIiCgxmcm9tX3BhY2thZ2UYAiABKAhSDGZyb21fcGFja2FnZRIYCgd0cmlnZ2VyGAMgASgJQgeatRgDIIACEh4KCHN0b3JhZ2VzGAQgAygJQgyatRgIQBBKBBgBIEASIAoEa2VlcBgFIAEoDUINmrUYCQkAAAAAAADwP0gAiAEBEjIKCmtlZXBfZGFpbHkYBiABKA1CDZq1GAkJAAAAAAAA8D9IAVIKa2VlcF9kYWlseYgBARI0CgtrZWVwX3dlZWtseRgHIAEoDUINmrUYCQkAAAAAAADwP0gCUgtrZWVwX3dlZWtseYgBARI2CgxrZWVwX21vbnRobHkYCCABKA1CDZq1GAkJAAAAAAAA8D9IA1IMa2VlcF9tb250aGx5iAEBEiUKBG1vZGUYCSABKAlCF5q1GBMyBGxpdmUyBXBhdXNlMgRzdG9wEg4KBnZlcmlmeRgKIAEoCBJBCgtuZXh0X3J1bl9hdBgLIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCA+BBA1ILbmV4dF9ydW5fYXQSIwoKbGFzdF9lcnJvchgMIAEoCUID4EEDUgpsYXN0X2Vycm9yEi4KCGNhdGNoX3VwGA0gASgJQhKatRgOMgRub25lMgZsYXRlc3RSCGNhdGNoX3VwQgcKBV9rZWVwQg0KC19rZWVwX2RhaWx5Qg4KDF9rZWVwX3dlZWtseUIPCg1fa2VlcF9tb250aGx5IuYEChZTZXRCYWNrdXBQb2xpY3lSZXF1ZXN0EiIKBmFwcF9pZBgBIAEoCUIK4EECmrUYAyCAAVIGYXBwX2lkEiIKDGZyb21fcGFja2FnZRgCIAEoCFIMZnJvbV9wYWNrYWdlEhgKB3RyaWdnZXIYAyABKAlCB5q1GAMggAISHgoIc3RvcmFnZXMYBCADKAlCDJq1GAhAEEoEGAEgQBIgCgRrZWVwGAUgASgNQg2atRgJCQAAAAAAAPA/SACIAQESMgoKa2VlcF9kYWlseRgGIAEoDUINmrUYCQkAAAAAAADwP0gBUgprZWVwX2RhaWx5iAEBEjQKC2tlZXBfd2Vla2x5GAcgASgNQg2atRgJCQAAAAAAAPA/SAJSC2tlZXBfd2Vla2x5iAEBEjYKDGtlZXBfbW9udGhseRgIIAEoDUINmrUYCQkAAAAAAADwP0gDUgxrZWVwX21vbnRobHmIAQESJQoEbW9kZRgJIAEoCUIXmrUYEzIEbGl2ZTIFcGF1c2UyBHN0b3ASDgoGdmVyaWZ5GAogASgIEkEKC25leHRfcnVuX2F0GAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEID4EEDUgtuZXh0X3J1bl9hdBIjCgpsYXN0X2Vycm9yGAwgASgJQgPgQQNSCmxhc3RfZXJyb3ISLgoIY2F0Y2hfdXAYDSABKAlCEpq1GA4yBG5vbmUyBmxhdGVzdFIIY2F0Y2hfdXBCBwoFX2tlZXBCDQoLX2tlZXBfZGFpbHlCDgoMX2tlZXBfd2Vla2x5Qg8KDV9rZWVwX21vbnRobHky4hUKDUJhY2t1cFNlcnZpY2USbQoLTGlzdEJhY2t1cHMSGi5zdmMudjEuTGlzdEJhY2t1cHNSZXF1ZXN0Ghsuc3ZjLnYxLkxpc3RCYWNrdXBzUmVzcG9uc2UiJZACAYi1GAGStRgHYmFja3Vwc4LT5JMCDRILL3YxL2JhY2t1cHMSiwEKEkxpc3RCYWNrdXBTdG9yYWdlcxIhLnN2Yy52MS5MaXN0QmFja3VwU3RvcmFnZXNSZXF1ZXN0GiIuc3ZjLnYxLkxpc3RCYWNrdXBTdG9yYWdlc1Jlc3BvbnNlIi6QAgGItRgBkrUYB2JhY2t1cHOC0+STAhYSFC92MS9iYWNrdXBzL3N0b3JhZ2VzEocBChNVcHNlcnRCYWNrdXBTdG9yYWdlEiIuc3ZjLnYxLlVwc2VydEJhY2t1cFN0b3JhZ2VSZXF1ZXN0GhUuc3ZjLnYxLkJhY2t1cFN0b3JhZ2UiNYi1GAKStRgHYmFja3Vwc4LT5JMCIDoBKhobL3YxL2JhY2t1cHMvc3RvcmFnZXMve25hbWV9EpIBChNSZW1vdmVCYWNrdXBTdG9yYWdlEiIuc3ZjLnYxLlJlbW92ZUJhY2t1cFN0b3JhZ2VSZXF1ZXN0GiMuc3ZjLnYxLlJlbW92ZUJhY2t1cFN0b3JhZ2VSZXNwb25zZSIyiLUYApK1GAdiYWNrdXBzgtPkkwIdKhsvdjEvYmFja3Vwcy9zdG9yYWdlcy97bmFtZX0SmQEKEVRlc3RCYWNrdXBTdG9yYWdlEiAuc3ZjLnYxLlRlc3RCYWNrdXBTdG9yYWdlUmVxdWVzdBohLnN2Yy52MS5UZXN0QmFja3VwU3RvcmFnZVJlc3BvbnNlIj+ItRgCkrUYDGJhY2t1cHMudGVzdILT5JMCJToBKiIgL3YxL2JhY2t1cHMvc3RvcmFnZXMve25hbWV9L3Rlc3QSfgoMQ3JlYXRlQmFja3VwEhsuc3ZjLnYxLkNyZWF0ZUJhY2t1cFJlcXVlc3QaHC5zdmMudjEuQ3JlYXRlQmFja3VwUmVzcG9uc2UiM4i1GAGStRgHYmFja3Vwc4LT5JMCHjoBKiIZL3YxL2FwcHMve2FwcF9pZH0vYmFja3VwcxJfChJDcmVhdGVCYWNrdXBTdHJlYW0SGy5zdmMudjEuQ3JlYXRlQmFja3VwUmVxdWVzdBoZLnN2Yy52MS5DcmVhdGVCYWNrdXBFdmVudCIPiLUYAZK1GAdiYWNrdXBzMAESiQEKDVJlc3RvcmVCYWNrdXASHC5zdmMudjEuUmVzdG9yZUJhY2t1cFJlcXVlc3QaHS5zdmMudjEuUmVzdG9yZUJhY2t1cFJlc3BvbnNlIjuItRgBkrUYB2JhY2t1cHOC0+STAiY6ASoiIS92MS9hcHBzL3thcHBfaWR9L2JhY2t1cHMvcmVzdG9yZRJiChNSZXN0b3JlQmFja3VwU3RyZWFtEhwuc3ZjLnYxLlJlc3RvcmVCYWNrdXBSZXF1ZXN0Ghouc3ZjLnYxLlJlc3RvcmVCYWNrdXBFdmVudCIPiLUYAZK1GAdiYWNrdXBzMAESuAEKCUdldEJhY2t1cBIYLnN2Yy52MS5HZXRCYWNrdXBSZXF1ZXN0GhUuc3ZjLnYxLkJhY2t1cERldGFpbHMiepACAYi1GAGStRgHYmFja3Vwc4LT5JMCYlo0OgEqIi8vdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzL3tzdG9yYWdlfS97bmFtZX0vc2hvdxIqL3YxL2FwcHMve2FwcF9pZH0vYmFja3Vwcy97c3RvcmFnZX0ve25hbWV9EoUBCgxWZXJpZnlCYWNrdXASGy5zdmMudjEuVmVyaWZ5QmFja3VwUmVxdWVzdBocLnN2Yy52MS5WZXJpZnlCYWNrdXBSZXNwb25zZSI6iLUYAZK1GAdiYWNrdXBzgtPkkwIlOgEqIiAvdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzL3ZlcmlmeRJfChJWZXJpZnlCYWNrdXBTdHJlYW0SGy5zdmMudjEuVmVyaWZ5QmFja3VwUmVxdWVzdBoZLnN2Yy52MS5WZXJpZnlCYWNrdXBFdmVudCIPiLUYAZK1GAdiYWNrdXBzMAESjAEKDERlbGV0ZUJhY2t1cBIbLnN2Yy52MS5EZWxldGVCYWNrdXBSZXF1ZXN0Ghwuc3ZjLnYxLkRlbGV0ZUJhY2t1cFJlc3BvbnNlIkGItRgBkrUYB2JhY2t1cHOC0+STAiwqKi92MS9hcHBzL3thcHBfaWR9L2JhY2t1cHMve3N0b3JhZ2V9L3tuYW1lfRLQAQoMQnJvd3NlQmFja3VwEhsuc3ZjLnYxLkJyb3dzZUJhY2t1cFJlcXVlc3QaHC5zdmMudjEuQnJvd3NlQmFja3VwUmVzcG9uc2UihAGQAgGItRgBkrUYB2JhY2t1cHOC0+STAmxaNjoBKiIxL3YxL2FwcHMve2FwcF9pZH0vYmFja3Vwcy97c3RvcmFnZX0ve25hbWV9L2Jyb3dzZRIyL3YxL2FwcHMve2FwcF9pZH0vYmFja3Vwcy97c3RvcmFnZX0ve25hbWV9L2VudHJpZXMS6AEKDlJlYWRCYWNrdXBGaWxlEh0uc3ZjLnYxLlJlYWRCYWNrdXBGaWxlUmVxdWVzdBoeLnN2Yy52MS5SZWFkQmFja3VwRmlsZVJlc3BvbnNlIpQBkAIBiLUYAZK1GAdiYWNrdXBzgtPkkwJ8Wj06ASpiB2NvbnRlbnQiLy92MS9hcHBzL3thcHBfaWR9L2JhY2t1cHMve3N0b3JhZ2V9L3tuYW1lfS9yZWFkYgdjb250ZW50EjIvdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzL3tzdG9yYWdlfS97bmFtZX0vY29udGVudDABEqgBCg5Eb3dubG9hZEJhY2t1cBIdLnN2Yy52MS5Eb3dubG9hZEJhY2t1cFJlcXVlc3QaHi5zdmMudjEuRG93bmxvYWRCYWNrdXBSZXNwb25zZSJVkAIBiLUYAZK1GAdiYWNrdXBzgtPkkwI9Ygdjb250ZW50EjIvdjEvYXBwcy97YXBwX2lkfS9iYWNrdXBzL3tzdG9yYWdlfS97bmFtZX0vYXJjaGl2ZTABEokBCg9HZXRCYWNrdXBQb2xpY3kSHi5zdmMudjEuR2V0QmFja3VwUG9saWN5UmVxdWVzdBoULnN2Yy52MS5CYWNrdXBQb2xpY3kiQJACAYi1GAGStRgOYmFja3Vwcy5wb2xpY3mC0+STAiESHy92MS9hcHBzL3thcHBfaWR9L2JhY2t1cC1wb2xpY3kSiQEKD1NldEJhY2t1cFBvbGljeRIeLnN2Yy52MS5TZXRCYWNrdXBQb2xpY3lSZXF1ZXN0GhQuc3ZjLnYxLkJhY2t1cFBvbGljeSJAiLUYAZK1GA5iYWNrdXBzLnBvbGljeYLT5JMCJDoBKhofL3YxL2FwcHMve2FwcF9pZH0vYmFja3VwLXBvbGljeRKTAQoMVXBsb2FkQmFja3VwEhsuc3ZjLnYxLlVwbG9hZEJhY2t1cFJlcXVlc3QaFS5zdmMudjEuQmFja3VwQXJjaGl2ZSJNiLUYAZK1GA5iYWNrdXBzLnVwbG9hZILT5JMCMToHY29udGVudBomL3YxL2JhY2t1cHMvc3RvcmFnZXMve3N0b3JhZ2V9L2FyY2hpdmUoAWIGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_app, file_svc_v1_operation, file_svc_v1_rules]);
 
 /**
- * Which archives.
+ * Filters and page.
  *
  * @generated from message svc.v1.ListBackupsRequest
  */
 export type ListBackupsRequest = Message<"svc.v1.ListBackupsRequest"> & {
   /**
-   * Id of an app; all visible ones when empty.
+   * ID of an app; all visible apps if empty.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
   appId: string;
 
   /**
-   * Name of a storage; all when empty.
+   * Name of a storage; all storages if empty.
    *
    * @generated from field: string storage = 2;
    */
   storage: string;
 
   /**
-   * Most archives to answer with; 1 to 1000, default 1000.
+   * Maximum number of archives: 1 to 1000, default 1000.
    *
    * @generated from field: optional uint32 limit = 3;
    */
   limit?: number | undefined;
 
   /**
-   * `next_page_token` of the page before.
+   * `next_page_token` of the previous page.
    *
    * @generated from field: string page_token = 4 [json_name = "page_token"];
    */
@@ -73,21 +75,21 @@ export const ListBackupsRequestSchema: GenMessage<ListBackupsRequest> = /*@__PUR
  */
 export type ListBackupsResponse = Message<"svc.v1.ListBackupsResponse"> & {
   /**
-   * Newest first.
+   * Archives, newest first.
    *
    * @generated from field: repeated svc.v1.BackupArchive backups = 1;
    */
   backups: BackupArchive[];
 
   /**
-   * Storages that could not be asked.
+   * Storages that did not respond.
    *
    * @generated from field: repeated svc.v1.BackupStorageError errors = 2;
    */
   errors: BackupStorageError[];
 
   /**
-   * Pass it as `page_token` for the next page; empty on the last.
+   * Value of `page_token` for the next page; empty on the last page.
    *
    * @generated from field: string next_page_token = 3 [json_name = "next_page_token"];
    */
@@ -102,13 +104,13 @@ export const ListBackupsResponseSchema: GenMessage<ListBackupsResponse> = /*@__P
   messageDesc(file_svc_v1_backup, 1);
 
 /**
- * An archive.
+ * A backup archive.
  *
  * @generated from message svc.v1.BackupArchive
  */
 export type BackupArchive = Message<"svc.v1.BackupArchive"> & {
   /**
-   * Its name on the storage.
+   * Name on the storage.
    *
    * @generated from field: string name = 1;
    */
@@ -122,50 +124,50 @@ export type BackupArchive = Message<"svc.v1.BackupArchive"> & {
   storage: string;
 
   /**
-   * Id of the app.
+   * ID of the app.
    *
    * @generated from field: string app_id = 3 [json_name = "app_id"];
    */
   appId: string;
 
   /**
-   * Its size in bytes.
+   * Size in bytes.
    *
    * @generated from field: int64 size_bytes = 4 [json_name = "size_bytes"];
    */
   sizeBytes: bigint;
 
   /**
-   * When it was made.
+   * Creation time.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 5 [json_name = "created_at"];
    */
   createdAt?: Timestamp | undefined;
 
   /**
-   * uid of the app's owner when it was made.
+   * User ID of the app's owner when the backup was created.
    *
    * @generated from field: uint32 owner = 6;
    */
   owner: number;
 
   /**
-   * When it was last read whole and found right; absent when never.
+   * Time when the whole archive was last verified; absent if never.
    *
    * @generated from field: google.protobuf.Timestamp verified_at = 7 [json_name = "verified_at"];
    */
   verifiedAt?: Timestamp | undefined;
 
   /**
-   * When it was last restored, into an app or for a trial; absent when never.
+   * Time when the archive was last restored, into an app or as a test; absent if never.
    *
    * @generated from field: google.protobuf.Timestamp restored_at = 8 [json_name = "restored_at"];
    */
   restoredAt?: Timestamp | undefined;
 
   /**
-   * True: it is encrypted with age. Its name, its size and the app's owner are all that can be known of it without an
-   * identity: it can be listed, downloaded and deleted, and its files' names and the app's settings are not to be seen.
+   * Whether the archive is encrypted with age. Without an identity, an encrypted archive can be listed, downloaded and
+   * deleted, but only its name, its size and the app's owner are visible.
    *
    * @generated from field: bool encrypted = 9;
    */
@@ -180,7 +182,7 @@ export const BackupArchiveSchema: GenMessage<BackupArchive> = /*@__PURE__*/
   messageDesc(file_svc_v1_backup, 2);
 
 /**
- * A storage that could not be asked.
+ * A storage that did not respond.
  *
  * @generated from message svc.v1.BackupStorageError
  */
@@ -193,7 +195,7 @@ export type BackupStorageError = Message<"svc.v1.BackupStorageError"> & {
   storage: string;
 
   /**
-   * What went wrong, one sentence.
+   * Cause, one sentence.
    *
    * @generated from field: string error = 2;
    */
@@ -208,7 +210,7 @@ export const BackupStorageErrorSchema: GenMessage<BackupStorageError> = /*@__PUR
   messageDesc(file_svc_v1_backup, 3);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.ListBackupStoragesRequest
  */
@@ -223,13 +225,13 @@ export const ListBackupStoragesRequestSchema: GenMessage<ListBackupStoragesReque
   messageDesc(file_svc_v1_backup, 4);
 
 /**
- * Storages.
+ * Backup storages.
  *
  * @generated from message svc.v1.ListBackupStoragesResponse
  */
 export type ListBackupStoragesResponse = Message<"svc.v1.ListBackupStoragesResponse"> & {
   /**
-   * The local one first, the others by name.
+   * Storages: the local one first, the others sorted by name.
    *
    * @generated from field: repeated svc.v1.BackupStorage storages = 1;
    */
@@ -244,33 +246,33 @@ export const ListBackupStoragesResponseSchema: GenMessage<ListBackupStoragesResp
   messageDesc(file_svc_v1_backup, 5);
 
 /**
- * A place that keeps archives.
+ * A storage for backup archives.
  *
  * @generated from message svc.v1.BackupStorage
  */
 export type BackupStorage = Message<"svc.v1.BackupStorage"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Who manages the entry; absent for the operator's.
+   * Manager of the entry; absent if the operator manages it.
    *
    * @generated from field: optional string managed_by = 2 [json_name = "managed_by"];
    */
   managedBy?: string | undefined;
 
   /**
-   * One or the other.
+   * Exactly one is set.
    *
    * @generated from oneof svc.v1.BackupStorage.location
    */
   location: {
     /**
-     * A bucket. Listings leave its credentials out.
+     * S3 bucket. Listings leave out its credentials.
      *
      * @generated from field: svc.v1.S3Location s3 = 3;
      */
@@ -278,7 +280,7 @@ export type BackupStorage = Message<"svc.v1.BackupStorage"> & {
     case: "s3";
   } | {
     /**
-     * A directory of the host.
+     * Directory on the host.
      *
      * @generated from field: svc.v1.LocalLocation local = 4;
      */
@@ -287,23 +289,23 @@ export type BackupStorage = Message<"svc.v1.BackupStorage"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * Most bytes per second that go there or come from there; as many as possible when absent.
+   * Maximum transfer rate in bytes per second; not limited if absent.
    *
    * @generated from field: optional int64 max_bytes_per_sec = 5 [json_name = "max_bytes_per_sec"];
    */
   maxBytesPerSec?: bigint | undefined;
 
   /**
-   * age public keys (`age1…`). What goes there is encrypted for all of them before it leaves the host; whoever restores it
-   * sends the identity of one. svc keeps none. What is there already stays as it is.
+   * age public keys (`age1…`). Archives are encrypted for all of them before they leave the host; a restore needs the
+   * identity of one of them. svc does not store identities. Existing archives are not changed.
    *
    * @generated from field: repeated string recipients = 6;
    */
   recipients: string[];
 
   /**
-   * Why it cannot be used: what svc keeps of it is damaged, and neither its location nor for whom it encrypts is known, until
-   * somebody writes it again. Empty where nothing is wrong.
+   * Why the storage cannot be used: its stored entry is damaged, and its location and recipients are unknown until it
+   * is written again. Empty otherwise.
    *
    * @generated from field: string problem = 7;
    */
@@ -318,62 +320,62 @@ export const BackupStorageSchema: GenMessage<BackupStorage> = /*@__PURE__*/
   messageDesc(file_svc_v1_backup, 6);
 
 /**
- * A bucket of an S3 server.
+ * A bucket on an S3 server.
  *
  * @generated from message svc.v1.S3Location
  */
 export type S3Location = Message<"svc.v1.S3Location"> & {
   /**
-   * The server's URL.
+   * URL of the server.
    *
    * @generated from field: string endpoint = 1;
    */
   endpoint: string;
 
   /**
-   * The region.
+   * Region.
    *
    * @generated from field: string region = 2;
    */
   region: string;
 
   /**
-   * The bucket.
+   * Bucket.
    *
    * @generated from field: string bucket = 3;
    */
   bucket: string;
 
   /**
-   * The key's id. Written, never read: absent or `"***"` keeps the stored one.
+   * ID of the access key. Never returned: absent or `"***"` keeps the stored one.
    *
    * @generated from field: optional string access_key = 4 [json_name = "access_key"];
    */
   accessKey?: string | undefined;
 
   /**
-   * The key's secret. Written, never read: absent or `"***"` keeps the stored one.
+   * Secret of the access key. Never returned: absent or `"***"` keeps the stored one.
    *
    * @generated from field: optional string secret_key = 5 [json_name = "secret_key"];
    */
   secretKey?: string | undefined;
 
   /**
-   * What all names in the bucket begin with.
+   * Prefix of all object names.
    *
    * @generated from field: string prefix = 6;
    */
   prefix: string;
 
   /**
-   * True: the bucket is part of the path and not of the host name, as most servers but Amazon's want it.
+   * Whether the bucket is part of the path instead of the host name. Most servers other than Amazon S3 need this.
    *
    * @generated from field: optional bool path_style = 7 [json_name = "path_style"];
    */
   pathStyle?: boolean | undefined;
 
   /**
-   * Certificates, as PEM, of an authority that signs for the endpoint, beside the host's own.
+   * Certificates in PEM of an additional authority that signs for the endpoint.
    *
    * @generated from field: string ca = 8;
    */
@@ -388,13 +390,13 @@ export const S3LocationSchema: GenMessage<S3Location> = /*@__PURE__*/
   messageDesc(file_svc_v1_backup, 7);
 
 /**
- * A directory of the host.
+ * Directory on the host.
  *
  * @generated from message svc.v1.LocalLocation
  */
 export type LocalLocation = Message<"svc.v1.LocalLocation"> & {
   /**
-   * Its absolute path.
+   * Absolute path.
    *
    * @generated from field: string dir = 1;
    */
@@ -409,33 +411,33 @@ export const LocalLocationSchema: GenMessage<LocalLocation> = /*@__PURE__*/
   messageDesc(file_svc_v1_backup, 8);
 
 /**
- * The storage to write.
+ * Storage to write.
  *
  * @generated from message svc.v1.UpsertBackupStorageRequest
  */
 export type UpsertBackupStorageRequest = Message<"svc.v1.UpsertBackupStorageRequest"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Who manages the entry; absent for the operator.
+   * Manager of the entry; absent for the operator.
    *
    * @generated from field: optional string managed_by = 2 [json_name = "managed_by"];
    */
   managedBy?: string | undefined;
 
   /**
-   * Exactly one of the two.
+   * Exactly one is set.
    *
    * @generated from oneof svc.v1.UpsertBackupStorageRequest.location
    */
   location: {
     /**
-     * A bucket.
+     * S3 bucket.
      *
      * @generated from field: svc.v1.S3Location s3 = 3;
      */
@@ -443,7 +445,7 @@ export type UpsertBackupStorageRequest = Message<"svc.v1.UpsertBackupStorageRequ
     case: "s3";
   } | {
     /**
-     * A directory of the host.
+     * Directory on the host.
      *
      * @generated from field: svc.v1.LocalLocation local = 4;
      */
@@ -452,15 +454,15 @@ export type UpsertBackupStorageRequest = Message<"svc.v1.UpsertBackupStorageRequ
   } | { case: undefined; value?: undefined };
 
   /**
-   * Most bytes per second that go there or come from there; as many as possible when absent.
+   * Maximum transfer rate in bytes per second; not limited if absent.
    *
    * @generated from field: optional int64 max_bytes_per_sec = 5 [json_name = "max_bytes_per_sec"];
    */
   maxBytesPerSec?: bigint | undefined;
 
   /**
-   * age public keys (`age1…`). What goes there is encrypted for all of them before it leaves the host; whoever restores it
-   * sends the identity of one. svc keeps none. What is there already stays as it is.
+   * age public keys (`age1…`). Archives are encrypted for all of them before they leave the host; a restore needs the
+   * identity of one of them. svc does not store identities. Existing archives are not changed.
    *
    * @generated from field: repeated string recipients = 6;
    */
@@ -482,20 +484,20 @@ export const UpsertBackupStorageRequestSchema: GenMessage<UpsertBackupStorageReq
   messageDesc(file_svc_v1_backup, 9);
 
 /**
- * The storage to remove.
+ * Storage to remove.
  *
  * @generated from message svc.v1.RemoveBackupStorageRequest
  */
 export type RemoveBackupStorageRequest = Message<"svc.v1.RemoveBackupStorageRequest"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * When given: remove it only if it carries this marker.
+   * Remove the storage only if it has this `managed_by`.
    *
    * @generated from field: string managed_by = 2 [json_name = "managed_by"];
    */
@@ -510,20 +512,21 @@ export const RemoveBackupStorageRequestSchema: GenMessage<RemoveBackupStorageReq
   messageDesc(file_svc_v1_backup, 10);
 
 /**
- * The entry is gone.
+ * Result of a removal.
  *
  * @generated from message svc.v1.RemoveBackupStorageResponse
  */
 export type RemoveBackupStorageResponse = Message<"svc.v1.RemoveBackupStorageResponse"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * What still names it, and fails until it names another one, or a storage of that name is there again.
+   * Policies and jobs that still use the storage. They fail until they name another storage, or one of this name exists
+   * again.
    *
    * @generated from field: repeated svc.v1.StorageUse used_by = 2 [json_name = "used_by"];
    */
@@ -538,27 +541,27 @@ export const RemoveBackupStorageResponseSchema: GenMessage<RemoveBackupStorageRe
   messageDesc(file_svc_v1_backup, 11);
 
 /**
- * What names a storage.
+ * A policy or job that uses a storage.
  *
  * @generated from message svc.v1.StorageUse
  */
 export type StorageUse = Message<"svc.v1.StorageUse"> & {
   /**
-   * The policy of an app, by its own setting or its package's, or a scheduled job.
+   * Kind: the policy of an app (its own or its package's), or a scheduled job.
    *
    * @generated from field: string kind = 1;
    */
   kind: string;
 
   /**
-   * Id of the app or the job.
+   * ID of the app or the job.
    *
    * @generated from field: string id = 2;
    */
   id: string;
 
   /**
-   * Uid of its owner.
+   * User ID of the owner.
    *
    * @generated from field: uint32 owner = 3;
    */
@@ -573,13 +576,13 @@ export const StorageUseSchema: GenMessage<StorageUse> = /*@__PURE__*/
   messageDesc(file_svc_v1_backup, 12);
 
 /**
- * The storage to try.
+ * Storage to test.
  *
  * @generated from message svc.v1.TestBackupStorageRequest
  */
 export type TestBackupStorageRequest = Message<"svc.v1.TestBackupStorageRequest"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
@@ -594,13 +597,13 @@ export const TestBackupStorageRequestSchema: GenMessage<TestBackupStorageRequest
   messageDesc(file_svc_v1_backup, 13);
 
 /**
- * What works.
+ * Result of a storage test.
  *
  * @generated from message svc.v1.TestBackupStorageResponse
  */
 export type TestBackupStorageResponse = Message<"svc.v1.TestBackupStorageResponse"> & {
   /**
-   * In the order in which they were tried.
+   * Checks, in the order in which they ran.
    *
    * @generated from field: repeated svc.v1.BackupStorageCheck checks = 1;
    */
@@ -615,27 +618,27 @@ export const TestBackupStorageResponseSchema: GenMessage<TestBackupStorageRespon
   messageDesc(file_svc_v1_backup, 14);
 
 /**
- * One thing that a storage was asked to do.
+ * A check of a storage.
  *
  * @generated from message svc.v1.BackupStorageCheck
  */
 export type BackupStorageCheck = Message<"svc.v1.BackupStorageCheck"> & {
   /**
-   * What.
+   * Operation that was tested.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Whether it did.
+   * Whether the operation succeeded.
    *
    * @generated from field: bool ok = 2;
    */
   ok: boolean;
 
   /**
-   * What went wrong and what that means, one sentence; empty when nothing did.
+   * Error and its consequence, one sentence; empty on success.
    *
    * @generated from field: string error = 3;
    */
@@ -650,75 +653,82 @@ export const BackupStorageCheckSchema: GenMessage<BackupStorageCheck> = /*@__PUR
   messageDesc(file_svc_v1_backup, 15);
 
 /**
- * What to back up, where to.
+ * App to back up, and options.
  *
  * @generated from message svc.v1.CreateBackupRequest
  */
 export type CreateBackupRequest = Message<"svc.v1.CreateBackupRequest"> & {
   /**
-   * Id of the app.
+   * ID of the app.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
   appId: string;
 
   /**
-   * Names of storages; when empty those that its package names, else the local one.
+   * Names of storages; if empty, those that the package names, or the local one.
    *
    * @generated from field: repeated string storages = 2;
    */
   storages: string[];
 
   /**
-   * How many archives to keep on each storage; at least 1. All when this and the three below are absent.
+   * Number of archives to keep on each storage, at least 1. All are kept if this and the three fields below are absent.
    *
    * @generated from field: optional uint32 keep = 3;
    */
   keep?: number | undefined;
 
   /**
-   * Beyond those: the newest of each of so many days (UTC).
+   * Also keep the newest archive of each of this many days (UTC).
    *
    * @generated from field: optional uint32 keep_daily = 4 [json_name = "keep_daily"];
    */
   keepDaily?: number | undefined;
 
   /**
-   * Beyond those: the newest of each of so many weeks, which begin on Monday.
+   * Also keep the newest archive of each of this many weeks, which start on Monday.
    *
    * @generated from field: optional uint32 keep_weekly = 5 [json_name = "keep_weekly"];
    */
   keepWeekly?: number | undefined;
 
   /**
-   * Beyond those: the newest of each of so many months.
+   * Also keep the newest archive of each of this many months.
    *
    * @generated from field: optional uint32 keep_monthly = 6 [json_name = "keep_monthly"];
    */
   keepMonthly?: number | undefined;
 
   /**
-   * What the app does meanwhile: it goes on (`live`), all of its processes are frozen (`pause`), or it is stopped and
-   * started again (`stop`). When empty what its package says, else `live`.
+   * Handling of the app during the backup: it keeps running (`live`), its processes are paused (`pause`), or it is
+   * stopped and started again (`stop`). If empty, as the package specifies, or `live`.
    *
    * @generated from field: string mode = 7;
    */
   mode: string;
 
   /**
-   * True: it notes of each file what tells later that it has not changed, for a `since`.
+   * If true, the archive records for each file what a later backup with `since` needs to detect changes.
    *
    * @generated from field: bool marks = 8;
    */
   marks: boolean;
 
   /**
-   * Name of an archive with marks, in the one storage that is asked for: only what has changed since is read and held. It is no
-   * backup: it can be restored only into an app that has what that archive was restored to, which has not run since.
+   * Name of an archive with marks on the only storage in `storages`: back up only changes since then. The result is not
+   * a full backup. It can be restored only into an app that has that archive's content and has not run since.
    *
    * @generated from field: string since = 9;
    */
   since: string;
+
+  /**
+   * If true, returns the operation at once, and the work continues if the client disconnects; see OperationService.
+   *
+   * @generated from field: bool detach = 50;
+   */
+  detach: boolean;
 };
 
 /**
@@ -729,38 +739,47 @@ export const CreateBackupRequestSchema: GenMessage<CreateBackupRequest> = /*@__P
   messageDesc(file_svc_v1_backup, 16);
 
 /**
- * One result per storage.
+ * Result of a backup.
  *
  * @generated from message svc.v1.CreateBackupResponse
  */
 export type CreateBackupResponse = Message<"svc.v1.CreateBackupResponse"> & {
   /**
-   * In the order asked for.
+   * Results, in the order of the requested storages.
    *
    * @generated from field: repeated svc.v1.BackupResult results = 1;
    */
   results: BackupResult[];
 
   /**
-   * What changed or went away while it was read, what an archive cannot hold, and what went wrong after it; one sentence each, 100 at most.
+   * Warnings, one sentence each, at most 100: files that changed or disappeared during the backup, content that an
+   * archive cannot hold, and problems after the backup.
    *
    * @generated from field: repeated string warnings = 2;
    */
   warnings: string[];
 
   /**
-   * Bytes of the files that are in it.
+   * Total size of the files in bytes.
    *
    * @generated from field: int64 content_bytes = 3 [json_name = "content_bytes"];
    */
   contentBytes: bigint;
 
   /**
-   * How many entries it has: files, directories, links.
+   * Number of files, directories and links.
    *
    * @generated from field: int64 entries = 4;
    */
   entries: bigint;
+
+  /**
+   * Operation that was started. Set only in the response to a request with `detach`; the other fields are not final
+   * then.
+   *
+   * @generated from field: svc.v1.Operation detached = 50;
+   */
+  detached?: Operation | undefined;
 };
 
 /**
@@ -771,19 +790,19 @@ export const CreateBackupResponseSchema: GenMessage<CreateBackupResponse> = /*@_
   messageDesc(file_svc_v1_backup, 17);
 
 /**
- * Progress of a backup, at last its result.
+ * An event of a backup.
  *
  * @generated from message svc.v1.CreateBackupEvent
  */
 export type CreateBackupEvent = Message<"svc.v1.CreateBackupEvent"> & {
   /**
-   * One or the other.
+   * Exactly one is set.
    *
    * @generated from oneof svc.v1.CreateBackupEvent.event
    */
   event: {
     /**
-     * What is being read or pushed.
+     * Progress of reading or uploading.
      *
      * @generated from field: svc.v1.Progress progress = 1;
      */
@@ -791,12 +810,20 @@ export type CreateBackupEvent = Message<"svc.v1.CreateBackupEvent"> & {
     case: "progress";
   } | {
     /**
-     * The result: the last event.
+     * Result: the last event.
      *
      * @generated from field: svc.v1.CreateBackupResponse result = 2;
      */
     value: CreateBackupResponse;
     case: "result";
+  } | {
+    /**
+     * Operation that was started: the only event of a request with `detach`.
+     *
+     * @generated from field: svc.v1.Operation detached = 50;
+     */
+    value: Operation;
+    case: "detached";
   } | { case: undefined; value?: undefined };
 };
 
@@ -808,7 +835,7 @@ export const CreateBackupEventSchema: GenMessage<CreateBackupEvent> = /*@__PURE_
   messageDesc(file_svc_v1_backup, 18);
 
 /**
- * What became of the archive on one storage.
+ * Result of a backup on one storage.
  *
  * @generated from message svc.v1.BackupResult
  */
@@ -821,21 +848,21 @@ export type BackupResult = Message<"svc.v1.BackupResult"> & {
   storage: string;
 
   /**
-   * Name of the archive; empty when it failed.
+   * Name of the archive; empty on failure.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * Its size in bytes.
+   * Size in bytes.
    *
    * @generated from field: int64 size_bytes = 3 [json_name = "size_bytes"];
    */
   sizeBytes: bigint;
 
   /**
-   * What went wrong; empty when it succeeded.
+   * Error; empty on success.
    *
    * @generated from field: string error = 4;
    */
@@ -857,13 +884,13 @@ export const BackupResultSchema: GenMessage<BackupResult> = /*@__PURE__*/
   messageDesc(file_svc_v1_backup, 19);
 
 /**
- * The archive to restore.
+ * Archive to restore, and options.
  *
  * @generated from message svc.v1.RestoreBackupRequest
  */
 export type RestoreBackupRequest = Message<"svc.v1.RestoreBackupRequest"> & {
   /**
-   * Id of the app.
+   * ID of the app.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
@@ -884,49 +911,73 @@ export type RestoreBackupRequest = Message<"svc.v1.RestoreBackupRequest"> & {
   name: string;
 
   /**
-   * True: stop a running app, restore, start it again.
+   * If true, stops a running app, restores, and starts it again.
    *
    * @generated from field: bool stop_app = 4 [json_name = "stop_app"];
    */
   stopApp: boolean;
 
   /**
-   * True: make a new app of it, with the next free id, and leave the one that it was taken of as it is. Ports that are taken
-   * give way to free ones wherever a setting gives the number, as with a clone.
+   * If true, restores into a new app and does not change the existing one. As with a clone, the new app gets free ports
+   * if settings give their numbers.
    *
    * @generated from field: bool as_new = 5 [json_name = "as_new"];
    */
   asNew: boolean;
 
   /**
-   * Display name of the new app; its id when empty. Only with `as_new`.
+   * Name and ID of the new app; only with `as_new`. Fails with `already_exists` and a suggestion if it is taken. If
+   * empty, the ID is `app_id`, or the next free `<app_id>-N`.
    *
    * @generated from field: string new_name = 6 [json_name = "new_name"];
    */
   newName: string;
 
   /**
-   * Only these entries with all beneath them, such as `data/notes.txt`; everything when empty. The app stays as it is
-   * otherwise: its version and its settings, too.
+   * Restore only these entries and everything below them, such as `data/notes.txt`; everything if empty. Version,
+   * settings and all other files of the app stay unchanged.
    *
    * @generated from field: repeated string paths = 7;
    */
   paths: string[];
 
   /**
-   * True: check that it could be restored and say what it would be, and change nothing.
+   * If true, checks whether the restore is possible and returns what it would do, without changes. Nothing needs to be
+   * accepted.
    *
    * @generated from field: bool dry_run = 8 [json_name = "dry_run"];
    */
   dryRun: boolean;
 
   /**
-   * Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
-   * this call alone, never kept and never shown.
+   * Identity for an encrypted archive: the content of an age identity file (`AGE-SECRET-KEY-1…`; comments and several
+   * keys are allowed). Used for this call only; never stored or returned.
    *
    * @generated from field: string identity = 9;
    */
   identity: string;
+
+  /**
+   * If true, the caller accepts the licenses that `license_required` listed.
+   *
+   * @generated from field: bool license_ack = 10 [json_name = "license_ack"];
+   */
+  licenseAck: boolean;
+
+  /**
+   * If true, the caller grants the permissions on the host that `license_required` listed. Only root's apps can have
+   * permissions.
+   *
+   * @generated from field: bool permissions_ack = 11 [json_name = "permissions_ack"];
+   */
+  permissionsAck: boolean;
+
+  /**
+   * If true, returns the operation at once, and the work continues if the client disconnects; see OperationService.
+   *
+   * @generated from field: bool detach = 50;
+   */
+  detach: boolean;
 };
 
 /**
@@ -937,52 +988,88 @@ export const RestoreBackupRequestSchema: GenMessage<RestoreBackupRequest> = /*@_
   messageDesc(file_svc_v1_backup, 20);
 
 /**
- * The archive is restored.
+ * Result of a restore.
  *
  * @generated from message svc.v1.RestoreBackupResponse
  */
 export type RestoreBackupResponse = Message<"svc.v1.RestoreBackupResponse"> & {
   /**
-   * Id of the app; of the new one with `as_new`.
+   * ID of the app; with `as_new`, of the new app.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
   appId: string;
 
   /**
-   * Bytes that were restored.
+   * Bytes restored.
    *
    * @generated from field: int64 restored_bytes = 2 [json_name = "restored_bytes"];
    */
   restoredBytes: bigint;
 
   /**
-   * True: the app was started again.
+   * Whether the app was started again.
    *
    * @generated from field: bool restarted = 3;
    */
   restarted: boolean;
 
   /**
-   * How many entries were restored: files, directories, links.
+   * Number of restored files, directories and links.
    *
    * @generated from field: int64 entries = 4;
    */
   entries: bigint;
 
   /**
-   * The version of the app that the archive holds.
+   * Version of the app in the archive.
    *
    * @generated from field: string version = 5;
    */
   version: string;
 
   /**
-   * What the archive does not have as it was, one sentence each: what creating it warned of.
+   * Warnings from the creation of the backup, about content that the archive lacks; one sentence each.
    *
    * @generated from field: repeated string warnings = 6;
    */
   warnings: string[];
+
+  /**
+   * User ID of the app's owner on this host; with `dry_run`, of the future owner.
+   *
+   * @generated from field: uint32 owner = 7;
+   */
+  owner: number;
+
+  /**
+   * Name of the owner; empty if the host has no name for the user ID.
+   *
+   * @generated from field: string owner_name = 8 [json_name = "owner_name"];
+   */
+  ownerName: string;
+
+  /**
+   * Names of the license files that must be accepted with `license_ack`. Set only with `dry_run`.
+   *
+   * @generated from field: repeated string licenses = 9;
+   */
+  licenses: string[];
+
+  /**
+   * Permissions that must be granted with `permissions_ack`, one sentence each. Set only with `dry_run`.
+   *
+   * @generated from field: repeated string permissions = 10;
+   */
+  permissions: string[];
+
+  /**
+   * Operation that was started. Set only in the response to a request with `detach`; the other fields are not final
+   * then.
+   *
+   * @generated from field: svc.v1.Operation detached = 50;
+   */
+  detached?: Operation | undefined;
 };
 
 /**
@@ -993,19 +1080,19 @@ export const RestoreBackupResponseSchema: GenMessage<RestoreBackupResponse> = /*
   messageDesc(file_svc_v1_backup, 21);
 
 /**
- * Progress of a restore, at last its result.
+ * An event of a restore.
  *
  * @generated from message svc.v1.RestoreBackupEvent
  */
 export type RestoreBackupEvent = Message<"svc.v1.RestoreBackupEvent"> & {
   /**
-   * One or the other.
+   * Exactly one is set.
    *
    * @generated from oneof svc.v1.RestoreBackupEvent.event
    */
   event: {
     /**
-     * What is being laid out.
+     * Progress of unpacking.
      *
      * @generated from field: svc.v1.Progress progress = 1;
      */
@@ -1013,12 +1100,20 @@ export type RestoreBackupEvent = Message<"svc.v1.RestoreBackupEvent"> & {
     case: "progress";
   } | {
     /**
-     * The result: the last event.
+     * Result: the last event.
      *
      * @generated from field: svc.v1.RestoreBackupResponse result = 2;
      */
     value: RestoreBackupResponse;
     case: "result";
+  } | {
+    /**
+     * Operation that was started: the only event of a request with `detach`.
+     *
+     * @generated from field: svc.v1.Operation detached = 50;
+     */
+    value: Operation;
+    case: "detached";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1030,13 +1125,13 @@ export const RestoreBackupEventSchema: GenMessage<RestoreBackupEvent> = /*@__PUR
   messageDesc(file_svc_v1_backup, 22);
 
 /**
- * The archive to delete.
+ * Archive to delete.
  *
  * @generated from message svc.v1.DeleteBackupRequest
  */
 export type DeleteBackupRequest = Message<"svc.v1.DeleteBackupRequest"> & {
   /**
-   * Id of the app.
+   * ID of the app.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
@@ -1065,7 +1160,7 @@ export const DeleteBackupRequestSchema: GenMessage<DeleteBackupRequest> = /*@__P
   messageDesc(file_svc_v1_backup, 23);
 
 /**
- * The archive is gone.
+ * Result of a deletion.
  *
  * @generated from message svc.v1.DeleteBackupResponse
  */
@@ -1086,13 +1181,13 @@ export const DeleteBackupResponseSchema: GenMessage<DeleteBackupResponse> = /*@_
   messageDesc(file_svc_v1_backup, 24);
 
 /**
- * The archive to look at.
+ * Identifies the archive.
  *
  * @generated from message svc.v1.GetBackupRequest
  */
 export type GetBackupRequest = Message<"svc.v1.GetBackupRequest"> & {
   /**
-   * Id of the app that it was taken of.
+   * ID of the app that was backed up.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
@@ -1113,8 +1208,8 @@ export type GetBackupRequest = Message<"svc.v1.GetBackupRequest"> & {
   name: string;
 
   /**
-   * Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
-   * this call alone, never kept and never shown.
+   * Identity for an encrypted archive: the content of an age identity file (`AGE-SECRET-KEY-1…`; comments and several
+   * keys are allowed). Used for this call only; never stored or returned.
    *
    * @generated from field: string identity = 4;
    */
@@ -1129,83 +1224,83 @@ export const GetBackupRequestSchema: GenMessage<GetBackupRequest> = /*@__PURE__*
   messageDesc(file_svc_v1_backup, 25);
 
 /**
- * What an archive says of itself.
+ * Metadata of an archive.
  *
  * @generated from message svc.v1.BackupDetails
  */
 export type BackupDetails = Message<"svc.v1.BackupDetails"> & {
   /**
-   * Where it is and how large.
+   * Location and size.
    *
    * @generated from field: svc.v1.BackupArchive archive = 1;
    */
   archive?: BackupArchive | undefined;
 
   /**
-   * The app's display name.
+   * Display name of the app.
    *
    * @generated from field: string app_name = 2 [json_name = "app_name"];
    */
   appName: string;
 
   /**
-   * Id of its package.
+   * ID of the package.
    *
    * @generated from field: string package_id = 3 [json_name = "package_id"];
    */
   packageId: string;
 
   /**
-   * The version that it had.
+   * Version of the app at the time of the backup.
    *
    * @generated from field: string version = 4;
    */
   version: string;
 
   /**
-   * Its runtime.
+   * Runtime of the app.
    *
    * @generated from field: string runtime = 5;
    */
   runtime: string;
 
   /**
-   * Name of its owner on the host that the archive was made on.
+   * Name of the owner on the host where the backup was created.
    *
    * @generated from field: string owner_name = 6 [json_name = "owner_name"];
    */
   ownerName: string;
 
   /**
-   * What the app did meanwhile: `live`, `pause` or `stop`.
+   * Mode of the backup: `live`, `pause` or `stop`.
    *
    * @generated from field: string mode = 7;
    */
   mode: string;
 
   /**
-   * Version of the svc that made it.
+   * Version of svc that created the backup.
    *
    * @generated from field: string svc_version = 8 [json_name = "svc_version"];
    */
   svcVersion: string;
 
   /**
-   * Bytes of the files that are in it.
+   * Total size of the files in bytes.
    *
    * @generated from field: int64 content_bytes = 9 [json_name = "content_bytes"];
    */
   contentBytes: bigint;
 
   /**
-   * How many entries it has.
+   * Number of entries.
    *
    * @generated from field: int64 entries = 10;
    */
   entries: bigint;
 
   /**
-   * What changed or went away while it was read, and what an archive cannot hold.
+   * Warnings: files that changed or disappeared during the backup, and content that an archive cannot hold.
    *
    * @generated from field: repeated string warnings = 11;
    */
@@ -1220,13 +1315,13 @@ export const BackupDetailsSchema: GenMessage<BackupDetails> = /*@__PURE__*/
   messageDesc(file_svc_v1_backup, 26);
 
 /**
- * The archive to verify.
+ * Archive to verify.
  *
  * @generated from message svc.v1.VerifyBackupRequest
  */
 export type VerifyBackupRequest = Message<"svc.v1.VerifyBackupRequest"> & {
   /**
-   * Id of the app that it was taken of.
+   * ID of the app that was backed up.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
@@ -1247,19 +1342,26 @@ export type VerifyBackupRequest = Message<"svc.v1.VerifyBackupRequest"> & {
   name: string;
 
   /**
-   * True: restore it for a trial, as its owner, into a directory that is thrown away.
+   * If true, also tests a restore as the archive's owner, into a temporary directory.
    *
    * @generated from field: bool deep = 4;
    */
   deep: boolean;
 
   /**
-   * Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
-   * this call alone, never kept and never shown.
+   * Identity for an encrypted archive: the content of an age identity file (`AGE-SECRET-KEY-1…`; comments and several
+   * keys are allowed). Used for this call only; never stored or returned.
    *
    * @generated from field: string identity = 5;
    */
   identity: string;
+
+  /**
+   * If true, returns the operation at once, and the work continues if the client disconnects; see OperationService.
+   *
+   * @generated from field: bool detach = 50;
+   */
+  detach: boolean;
 };
 
 /**
@@ -1270,7 +1372,7 @@ export const VerifyBackupRequestSchema: GenMessage<VerifyBackupRequest> = /*@__P
   messageDesc(file_svc_v1_backup, 27);
 
 /**
- * It is whole.
+ * Result of a successful verification.
  *
  * @generated from message svc.v1.VerifyBackupResponse
  */
@@ -1283,25 +1385,33 @@ export type VerifyBackupResponse = Message<"svc.v1.VerifyBackupResponse"> & {
   name: string;
 
   /**
-   * Bytes of the files that are in it.
+   * Total size of the files in bytes.
    *
    * @generated from field: int64 content_bytes = 2 [json_name = "content_bytes"];
    */
   contentBytes: bigint;
 
   /**
-   * How many entries it has.
+   * Number of entries.
    *
    * @generated from field: int64 entries = 3;
    */
   entries: bigint;
 
   /**
-   * True: it was restored for a trial.
+   * Whether a restore was tested.
    *
    * @generated from field: bool restored = 4;
    */
   restored: boolean;
+
+  /**
+   * Operation that was started. Set only in the response to a request with `detach`; the other fields are not final
+   * then.
+   *
+   * @generated from field: svc.v1.Operation detached = 50;
+   */
+  detached?: Operation | undefined;
 };
 
 /**
@@ -1312,19 +1422,19 @@ export const VerifyBackupResponseSchema: GenMessage<VerifyBackupResponse> = /*@_
   messageDesc(file_svc_v1_backup, 28);
 
 /**
- * Progress of a verification, at last its result.
+ * An event of a verification.
  *
  * @generated from message svc.v1.VerifyBackupEvent
  */
 export type VerifyBackupEvent = Message<"svc.v1.VerifyBackupEvent"> & {
   /**
-   * One or the other.
+   * Exactly one is set.
    *
    * @generated from oneof svc.v1.VerifyBackupEvent.event
    */
   event: {
     /**
-     * What is being read.
+     * Progress of reading.
      *
      * @generated from field: svc.v1.Progress progress = 1;
      */
@@ -1332,12 +1442,20 @@ export type VerifyBackupEvent = Message<"svc.v1.VerifyBackupEvent"> & {
     case: "progress";
   } | {
     /**
-     * The result: the last event.
+     * Result: the last event.
      *
      * @generated from field: svc.v1.VerifyBackupResponse result = 2;
      */
     value: VerifyBackupResponse;
     case: "result";
+  } | {
+    /**
+     * Operation that was started: the only event of a request with `detach`.
+     *
+     * @generated from field: svc.v1.Operation detached = 50;
+     */
+    value: Operation;
+    case: "detached";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1349,13 +1467,13 @@ export const VerifyBackupEventSchema: GenMessage<VerifyBackupEvent> = /*@__PURE_
   messageDesc(file_svc_v1_backup, 29);
 
 /**
- * Which directory of an archive.
+ * Identifies a directory of an archive, and the page to return.
  *
  * @generated from message svc.v1.BrowseBackupRequest
  */
 export type BrowseBackupRequest = Message<"svc.v1.BrowseBackupRequest"> & {
   /**
-   * Id of the app that it was taken of.
+   * ID of the app that was backed up.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
@@ -1376,29 +1494,29 @@ export type BrowseBackupRequest = Message<"svc.v1.BrowseBackupRequest"> & {
   name: string;
 
   /**
-   * The directory, such as `data/photos`; the archive's root when empty.
+   * Directory, such as `data/photos`; the archive's root if empty.
    *
    * @generated from field: string path = 4;
    */
   path: string;
 
   /**
-   * Most entries to answer with; 1 to 1000, default 1000.
+   * Maximum number of entries: 1 to 1000, default 1000.
    *
    * @generated from field: optional uint32 limit = 5;
    */
   limit?: number | undefined;
 
   /**
-   * `next_page_token` of the page before.
+   * `next_page_token` of the previous page.
    *
    * @generated from field: string page_token = 6 [json_name = "page_token"];
    */
   pageToken: string;
 
   /**
-   * Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
-   * this call alone, never kept and never shown.
+   * Identity for an encrypted archive: the content of an age identity file (`AGE-SECRET-KEY-1…`; comments and several
+   * keys are allowed). Used for this call only; never stored or returned.
    *
    * @generated from field: string identity = 7;
    */
@@ -1419,14 +1537,14 @@ export const BrowseBackupRequestSchema: GenMessage<BrowseBackupRequest> = /*@__P
  */
 export type BrowseBackupResponse = Message<"svc.v1.BrowseBackupResponse"> & {
   /**
-   * In the archive's order.
+   * Entries, in the order of the archive.
    *
    * @generated from field: repeated svc.v1.BackupEntry entries = 1;
    */
   entries: BackupEntry[];
 
   /**
-   * Pass it as `page_token` for the next page; empty on the last.
+   * Value of `page_token` for the next page; empty on the last page.
    *
    * @generated from field: string next_page_token = 2 [json_name = "next_page_token"];
    */
@@ -1447,14 +1565,14 @@ export const BrowseBackupResponseSchema: GenMessage<BrowseBackupResponse> = /*@_
  */
 export type BackupEntry = Message<"svc.v1.BackupEntry"> & {
   /**
-   * Its path from the archive's root; bytes that are no UTF-8 read as `\xNN`.
+   * Path from the archive's root. Bytes that are not valid UTF-8 read as `\xNN`.
    *
    * @generated from field: string path = 1;
    */
   path: string;
 
   /**
-   * What it is.
+   * Type of the entry.
    *
    * @generated from field: string type = 2;
    */
@@ -1475,21 +1593,21 @@ export type BackupEntry = Message<"svc.v1.BackupEntry"> & {
   mode: string;
 
   /**
-   * When it was last modified.
+   * Time of the last modification.
    *
    * @generated from field: google.protobuf.Timestamp modified_at = 5 [json_name = "modified_at"];
    */
   modifiedAt?: Timestamp | undefined;
 
   /**
-   * Where a link leads.
+   * Target of a link.
    *
    * @generated from field: string target = 6;
    */
   target: string;
 
   /**
-   * Of a file's content, lower-case hex; empty for what has none.
+   * SHA-256 of a file's content in lower-case hexadecimal; empty for other entries.
    *
    * @generated from field: string sha256 = 7;
    */
@@ -1504,13 +1622,13 @@ export const BackupEntrySchema: GenMessage<BackupEntry> = /*@__PURE__*/
   messageDesc(file_svc_v1_backup, 32);
 
 /**
- * Which file of an archive, from where.
+ * Identifies a file of an archive, and where to start.
  *
  * @generated from message svc.v1.ReadBackupFileRequest
  */
 export type ReadBackupFileRequest = Message<"svc.v1.ReadBackupFileRequest"> & {
   /**
-   * Id of the app that it was taken of.
+   * ID of the app that was backed up.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
@@ -1531,15 +1649,15 @@ export type ReadBackupFileRequest = Message<"svc.v1.ReadBackupFileRequest"> & {
   name: string;
 
   /**
-   * The file, such as `data/notes.txt`.
+   * File, such as `data/notes.txt`.
    *
    * @generated from field: string path = 4;
    */
   path: string;
 
   /**
-   * Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
-   * this call alone, never kept and never shown.
+   * Identity for an encrypted archive: the content of an age identity file (`AGE-SECRET-KEY-1…`; comments and several
+   * keys are allowed). Used for this call only; never stored or returned.
    *
    * @generated from field: string identity = 5;
    */
@@ -1554,20 +1672,20 @@ export const ReadBackupFileRequestSchema: GenMessage<ReadBackupFileRequest> = /*
   messageDesc(file_svc_v1_backup, 33);
 
 /**
- * A piece of a file.
+ * A chunk of a file.
  *
  * @generated from message svc.v1.ReadBackupFileResponse
  */
 export type ReadBackupFileResponse = Message<"svc.v1.ReadBackupFileResponse"> & {
   /**
-   * The bytes; the first one carries the content type.
+   * Bytes; the first message has the content type.
    *
    * @generated from field: google.api.HttpBody content = 1;
    */
   content?: HttpBody | undefined;
 
   /**
-   * Size of the whole file in bytes; in the first message.
+   * Size of the whole file in bytes; first message only.
    *
    * @generated from field: optional int64 size_bytes = 2 [json_name = "size_bytes"];
    */
@@ -1582,13 +1700,13 @@ export const ReadBackupFileResponseSchema: GenMessage<ReadBackupFileResponse> = 
   messageDesc(file_svc_v1_backup, 34);
 
 /**
- * Which archive, from where.
+ * Identifies the archive, and where to start.
  *
  * @generated from message svc.v1.DownloadBackupRequest
  */
 export type DownloadBackupRequest = Message<"svc.v1.DownloadBackupRequest"> & {
   /**
-   * Id of the app that it was taken of.
+   * ID of the app that was backed up.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
@@ -1609,7 +1727,7 @@ export type DownloadBackupRequest = Message<"svc.v1.DownloadBackupRequest"> & {
   name: string;
 
   /**
-   * The first byte to send.
+   * First byte to send.
    *
    * @generated from field: int64 offset = 4;
    */
@@ -1624,20 +1742,20 @@ export const DownloadBackupRequestSchema: GenMessage<DownloadBackupRequest> = /*
   messageDesc(file_svc_v1_backup, 35);
 
 /**
- * A piece of an archive.
+ * A chunk of an archive.
  *
  * @generated from message svc.v1.DownloadBackupResponse
  */
 export type DownloadBackupResponse = Message<"svc.v1.DownloadBackupResponse"> & {
   /**
-   * The bytes; the first one carries the content type.
+   * Bytes; the first message has the content type.
    *
    * @generated from field: google.api.HttpBody content = 1;
    */
   content?: HttpBody | undefined;
 
   /**
-   * Size of the whole archive in bytes; in the first message.
+   * Size of the whole archive in bytes; first message only.
    *
    * @generated from field: optional int64 size_bytes = 2 [json_name = "size_bytes"];
    */
@@ -1652,28 +1770,28 @@ export const DownloadBackupResponseSchema: GenMessage<DownloadBackupResponse> = 
   messageDesc(file_svc_v1_backup, 36);
 
 /**
- * A piece of an archive.
+ * A chunk of an archive to upload.
  *
  * @generated from message svc.v1.UploadBackupRequest
  */
 export type UploadBackupRequest = Message<"svc.v1.UploadBackupRequest"> & {
   /**
-   * Name of the storage; in the first message.
+   * Name of the storage; first message only.
    *
    * @generated from field: string storage = 1;
    */
   storage: string;
 
   /**
-   * The bytes.
+   * Bytes.
    *
    * @generated from field: google.api.HttpBody content = 2;
    */
   content?: HttpBody | undefined;
 
   /**
-   * Of an encrypted archive: what an age identity file holds (`AGE-SECRET-KEY-1…`; comments and several are fine). Used for
-   * this call alone, never kept and never shown. In the first message.
+   * Identity for an encrypted archive: the content of an age identity file (`AGE-SECRET-KEY-1…`; comments and several
+   * keys are allowed). Used for this call only; never stored or returned. First message only.
    *
    * @generated from field: string identity = 3;
    */
@@ -1688,13 +1806,13 @@ export const UploadBackupRequestSchema: GenMessage<UploadBackupRequest> = /*@__P
   messageDesc(file_svc_v1_backup, 37);
 
 /**
- * The app.
+ * Identifies the app.
  *
  * @generated from message svc.v1.GetBackupPolicyRequest
  */
 export type GetBackupPolicyRequest = Message<"svc.v1.GetBackupPolicyRequest"> & {
   /**
-   * Its id.
+   * ID of the app.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
@@ -1709,98 +1827,100 @@ export const GetBackupPolicyRequestSchema: GenMessage<GetBackupPolicyRequest> = 
   messageDesc(file_svc_v1_backup, 38);
 
 /**
- * When an app is backed up by itself.
+ * Schedule and options of an app's backups.
  *
  * @generated from message svc.v1.BackupPolicy
  */
 export type BackupPolicy = Message<"svc.v1.BackupPolicy"> & {
   /**
-   * Id of the app.
+   * ID of the app.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
   appId: string;
 
   /**
-   * True: what the package recommends; what the fields below say is not looked at.
+   * If true, the recommendation of the package applies, and the fields below are ignored.
    *
    * @generated from field: bool from_package = 2 [json_name = "from_package"];
    */
   fromPackage: boolean;
 
   /**
-   * When: `hourly`, `daily@HH:MM`, `HH:MM` or five cron fields, in the node's local time; empty: only on request.
+   * Trigger: a time as in `Schedule.trigger`, such as `hourly`, `HH:MM`, `mon 03:00` or five cron fields, in the node's
+   * local time. Empty: only on request.
    *
    * @generated from field: string trigger = 3;
    */
   trigger: string;
 
   /**
-   * Names of storages; the local one when empty. What a backup without storages goes to, too.
+   * Names of storages; the local one if empty. Also the default for backups that name no storage.
    *
    * @generated from field: repeated string storages = 4;
    */
   storages: string[];
 
   /**
-   * How many archives to keep on each storage; at least 1. All when this and the three below are absent.
+   * Number of archives to keep on each storage, at least 1. All are kept if this and the three fields below are absent.
    *
    * @generated from field: optional uint32 keep = 5;
    */
   keep?: number | undefined;
 
   /**
-   * Beyond those: the newest of each of so many days (UTC).
+   * Also keep the newest archive of each of this many days (UTC).
    *
    * @generated from field: optional uint32 keep_daily = 6 [json_name = "keep_daily"];
    */
   keepDaily?: number | undefined;
 
   /**
-   * Beyond those: the newest of each of so many weeks, which begin on Monday.
+   * Also keep the newest archive of each of this many weeks, which start on Monday.
    *
    * @generated from field: optional uint32 keep_weekly = 7 [json_name = "keep_weekly"];
    */
   keepWeekly?: number | undefined;
 
   /**
-   * Beyond those: the newest of each of so many months.
+   * Also keep the newest archive of each of this many months.
    *
    * @generated from field: optional uint32 keep_monthly = 8 [json_name = "keep_monthly"];
    */
   keepMonthly?: number | undefined;
 
   /**
-   * What the app does meanwhile, as in CreateBackup; `live` when empty.
+   * Handling of the app during the backup, as in CreateBackup; `live` if empty.
    *
    * @generated from field: string mode = 9;
    */
   mode: string;
 
   /**
-   * True: what was made is restored for a trial each time, too.
+   * If true, also tests a restore of each new backup.
    *
    * @generated from field: bool verify = 10;
    */
   verify: boolean;
 
   /**
-   * When it is made next; absent when never.
+   * Time of the next backup; absent if none is scheduled.
    *
    * @generated from field: google.protobuf.Timestamp next_run_at = 11 [json_name = "next_run_at"];
    */
   nextRunAt?: Timestamp | undefined;
 
   /**
-   * What went wrong the last time; empty when nothing did.
+   * Error of the last backup; empty if it succeeded.
    *
    * @generated from field: string last_error = 12 [json_name = "last_error"];
    */
   lastError: string;
 
   /**
-   * What becomes of a backup that fell due while the daemon or the host did not run: `none` (default), or `latest`, which makes one
-   * when it runs again, for the newest within the last seven days. Also where the app was at work, or the daemon ended.
+   * Handling of a backup that was missed because the daemon or the host was down, the daemon stopped, or the app was
+   * busy. `none` (default): skip it. `latest`: create one as soon as possible, for the newest one missed within the
+   * last seven days.
    *
    * @generated from field: string catch_up = 13 [json_name = "catch_up"];
    */
@@ -1815,98 +1935,100 @@ export const BackupPolicySchema: GenMessage<BackupPolicy> = /*@__PURE__*/
   messageDesc(file_svc_v1_backup, 39);
 
 /**
- * The policy to set.
+ * Policy to set.
  *
  * @generated from message svc.v1.SetBackupPolicyRequest
  */
 export type SetBackupPolicyRequest = Message<"svc.v1.SetBackupPolicyRequest"> & {
   /**
-   * Id of the app.
+   * ID of the app.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
   appId: string;
 
   /**
-   * True: what the package recommends; what the fields below say is not looked at.
+   * If true, the recommendation of the package applies, and the fields below are ignored.
    *
    * @generated from field: bool from_package = 2 [json_name = "from_package"];
    */
   fromPackage: boolean;
 
   /**
-   * When: `hourly`, `daily@HH:MM`, `HH:MM` or five cron fields, in the node's local time; empty: only on request.
+   * Trigger: a time as in `Schedule.trigger`, such as `hourly`, `HH:MM`, `mon 03:00` or five cron fields, in the node's
+   * local time. Empty: only on request.
    *
    * @generated from field: string trigger = 3;
    */
   trigger: string;
 
   /**
-   * Names of storages; the local one when empty. What a backup without storages goes to, too.
+   * Names of storages; the local one if empty. Also the default for backups that name no storage.
    *
    * @generated from field: repeated string storages = 4;
    */
   storages: string[];
 
   /**
-   * How many archives to keep on each storage; at least 1. All when this and the three below are absent.
+   * Number of archives to keep on each storage, at least 1. All are kept if this and the three fields below are absent.
    *
    * @generated from field: optional uint32 keep = 5;
    */
   keep?: number | undefined;
 
   /**
-   * Beyond those: the newest of each of so many days (UTC).
+   * Also keep the newest archive of each of this many days (UTC).
    *
    * @generated from field: optional uint32 keep_daily = 6 [json_name = "keep_daily"];
    */
   keepDaily?: number | undefined;
 
   /**
-   * Beyond those: the newest of each of so many weeks, which begin on Monday.
+   * Also keep the newest archive of each of this many weeks, which start on Monday.
    *
    * @generated from field: optional uint32 keep_weekly = 7 [json_name = "keep_weekly"];
    */
   keepWeekly?: number | undefined;
 
   /**
-   * Beyond those: the newest of each of so many months.
+   * Also keep the newest archive of each of this many months.
    *
    * @generated from field: optional uint32 keep_monthly = 8 [json_name = "keep_monthly"];
    */
   keepMonthly?: number | undefined;
 
   /**
-   * What the app does meanwhile, as in CreateBackup; `live` when empty.
+   * Handling of the app during the backup, as in CreateBackup; `live` if empty.
    *
    * @generated from field: string mode = 9;
    */
   mode: string;
 
   /**
-   * True: what was made is restored for a trial each time, too.
+   * If true, also tests a restore of each new backup.
    *
    * @generated from field: bool verify = 10;
    */
   verify: boolean;
 
   /**
-   * When it is made next; absent when never.
+   * Time of the next backup; absent if none is scheduled.
    *
    * @generated from field: google.protobuf.Timestamp next_run_at = 11 [json_name = "next_run_at"];
    */
   nextRunAt?: Timestamp | undefined;
 
   /**
-   * What went wrong the last time; empty when nothing did.
+   * Error of the last backup; empty if it succeeded.
    *
    * @generated from field: string last_error = 12 [json_name = "last_error"];
    */
   lastError: string;
 
   /**
-   * What becomes of a backup that fell due while the daemon or the host did not run: `none` (default), or `latest`, which makes one
-   * when it runs again, for the newest within the last seven days. Also where the app was at work, or the daemon ended.
+   * Handling of a backup that was missed because the daemon or the host was down, the daemon stopped, or the app was
+   * busy. `none` (default): skip it. `latest`: create one as soon as possible, for the newest one missed within the
+   * last seven days.
    *
    * @generated from field: string catch_up = 13 [json_name = "catch_up"];
    */
@@ -1921,13 +2043,13 @@ export const SetBackupPolicyRequestSchema: GenMessage<SetBackupPolicyRequest> = 
   messageDesc(file_svc_v1_backup, 40);
 
 /**
- * Backups of apps and the storages that keep them.
+ * Backups of apps, and the storages that hold them.
  *
  * @generated from service svc.v1.BackupService
  */
 export const BackupService: GenService<{
   /**
-   * Archives of one or all visible apps on one or all storages.
+   * List backups. Returns the archives of one or all visible apps, on one or all storages.
    *
    * @generated from rpc svc.v1.BackupService.ListBackups
    */
@@ -1937,7 +2059,7 @@ export const BackupService: GenService<{
     output: typeof ListBackupsResponseSchema;
   },
   /**
-   * The storages, local first, without credentials. A regular user sees names and kinds.
+   * List backup storages. The local storage is first. Credentials are left out; regular users see only names and kinds.
    *
    * @generated from rpc svc.v1.BackupService.ListBackupStorages
    */
@@ -1947,7 +2069,7 @@ export const BackupService: GenService<{
     output: typeof ListBackupStoragesResponseSchema;
   },
   /**
-   * Makes or replaces a storage. One with another `managed_by` is not replaced: `not_possible`.
+   * Create or replace a storage. Fails with `not_possible` if the storage has another `managed_by`.
    *
    * @generated from rpc svc.v1.BackupService.UpsertBackupStorage
    */
@@ -1957,7 +2079,7 @@ export const BackupService: GenService<{
     output: typeof BackupStorageSchema;
   },
   /**
-   * Removes a storage's entry; its archives stay where they are.
+   * Remove a backup storage. Its archives are not deleted.
    *
    * @generated from rpc svc.v1.BackupService.RemoveBackupStorage
    */
@@ -1967,7 +2089,7 @@ export const BackupService: GenService<{
     output: typeof RemoveBackupStorageResponseSchema;
   },
   /**
-   * Tries what a storage is asked for: lists, writes, reads and deletes an object of its own, and says what works.
+   * Test a backup storage. Lists, writes, reads and deletes a test object, and reports the result of each step.
    *
    * @generated from rpc svc.v1.BackupService.TestBackupStorage
    */
@@ -1977,8 +2099,8 @@ export const BackupService: GenService<{
     output: typeof TestBackupStorageResponseSchema;
   },
   /**
-   * Builds one archive and pushes it to every storage; answers with one result per storage. One that could not take it
-   * does not fail the call.
+   * Create a backup. Writes one archive to every storage and returns a result for each. The call succeeds even if some
+   * storages fail.
    *
    * @generated from rpc svc.v1.BackupService.CreateBackup
    */
@@ -1988,7 +2110,7 @@ export const BackupService: GenService<{
     output: typeof CreateBackupResponseSchema;
   },
   /**
-   * The same with progress.
+   * Create a backup with progress. The last event is the result.
    *
    * @generated from rpc svc.v1.BackupService.CreateBackupStream
    */
@@ -1998,9 +2120,11 @@ export const BackupService: GenService<{
     output: typeof CreateBackupEventSchema;
   },
   /**
-   * Restores an archive into its app, or as a new one. `app_running` (failed_precondition) without `stop_app` when it runs.
-   * The archive is laid out beside the app, compared with its index, and only then put in place: until then, and when
-   * anything fails, the app is as it was.
+   * Restore a backup. Restores an archive into its app, or as a new app. Fails with `app_running` if the app runs and
+   * `stop_app` is not set. Fails with `license_required` if the archive needs licenses or permissions that were not
+   * accepted on this host, or if an app of root would come from an archive that this daemon did not create. The archive
+   * is unpacked beside the app and checked against its index before it replaces the app's files. Until then, and after
+   * any failure, the app is unchanged.
    *
    * @generated from rpc svc.v1.BackupService.RestoreBackup
    */
@@ -2010,7 +2134,7 @@ export const BackupService: GenService<{
     output: typeof RestoreBackupResponseSchema;
   },
   /**
-   * The same with progress.
+   * Restore a backup with progress. The last event is the result.
    *
    * @generated from rpc svc.v1.BackupService.RestoreBackupStream
    */
@@ -2020,7 +2144,8 @@ export const BackupService: GenService<{
     output: typeof RestoreBackupEventSchema;
   },
   /**
-   * What an archive says of itself. POST takes the identity of an encrypted one, which belongs into no URL.
+   * Get a backup. Returns the metadata in an archive. Use POST for an encrypted archive, because `identity` must not be
+   * in a URL.
    *
    * @generated from rpc svc.v1.BackupService.GetBackup
    */
@@ -2030,7 +2155,7 @@ export const BackupService: GenService<{
     output: typeof BackupDetailsSchema;
   },
   /**
-   * Reads an archive whole and compares every checksum; `data_loss` when one differs.
+   * Verify a backup. Reads the whole archive and compares every checksum; fails with `data_loss` if one differs.
    *
    * @generated from rpc svc.v1.BackupService.VerifyBackup
    */
@@ -2040,7 +2165,7 @@ export const BackupService: GenService<{
     output: typeof VerifyBackupResponseSchema;
   },
   /**
-   * The same with progress.
+   * Verify a backup with progress. The last event is the result.
    *
    * @generated from rpc svc.v1.BackupService.VerifyBackupStream
    */
@@ -2050,7 +2175,7 @@ export const BackupService: GenService<{
     output: typeof VerifyBackupEventSchema;
   },
   /**
-   * Deletes one archive.
+   * Delete a backup. Deletes one archive.
    *
    * @generated from rpc svc.v1.BackupService.DeleteBackup
    */
@@ -2060,7 +2185,8 @@ export const BackupService: GenService<{
     output: typeof DeleteBackupResponseSchema;
   },
   /**
-   * The entries of a directory of an archive; its index alone is read. POST takes the identity of an encrypted one.
+   * List a backup's directory. Reads only the index of the archive. Use POST for an encrypted archive, because
+   * `identity` must not be in a URL.
    *
    * @generated from rpc svc.v1.BackupService.BrowseBackup
    */
@@ -2070,8 +2196,8 @@ export const BackupService: GenService<{
     output: typeof BrowseBackupResponseSchema;
   },
   /**
-   * One file out of an archive; only the frames that hold it are read. REST answers its bare bytes. POST takes the
-   * identity of an encrypted one.
+   * Read a file from a backup. Reads only the frames that hold the file. Over REST the response is the file's raw
+   * bytes. Use POST for an encrypted archive, because `identity` must not be in a URL.
    *
    * @generated from rpc svc.v1.BackupService.ReadBackupFile
    */
@@ -2081,7 +2207,8 @@ export const BackupService: GenService<{
     output: typeof ReadBackupFileResponseSchema;
   },
   /**
-   * An archive as it is, an encrypted one encrypted. REST answers its bare bytes, or one `Range` of them.
+   * Download a backup. Returns the archive as it is stored; an encrypted one stays encrypted. Over REST the response is
+   * the raw bytes, or one `Range` of them.
    *
    * @generated from rpc svc.v1.BackupService.DownloadBackup
    */
@@ -2091,7 +2218,7 @@ export const BackupService: GenService<{
     output: typeof DownloadBackupResponseSchema;
   },
   /**
-   * When an app is backed up by itself, and how that goes: what its package recommends, unless something else was set.
+   * Get an app's backup policy. Returns the recommendation of the package unless another policy is set.
    *
    * @generated from rpc svc.v1.BackupService.GetBackupPolicy
    */
@@ -2101,7 +2228,7 @@ export const BackupService: GenService<{
     output: typeof BackupPolicySchema;
   },
   /**
-   * Sets when an app is backed up by itself, in the place of what its package recommends.
+   * Set an app's backup policy. Overrides the recommendation of the package.
    *
    * @generated from rpc svc.v1.BackupService.SetBackupPolicy
    */
@@ -2111,9 +2238,9 @@ export const BackupService: GenService<{
     output: typeof BackupPolicySchema;
   },
   /**
-   * Puts an archive from elsewhere into a storage, once it is known to be whole. It keeps the owner that it names; a
-   * regular user's must be their own. An encrypted one stays encrypted as it is, and needs its identity, which REST has no
-   * place for; what is not is encrypted for the storage's recipients.
+   * Upload a backup. Verifies an archive from elsewhere and writes it to a storage. The owner in the archive is
+   * unchanged; a regular user can upload only their own. An encrypted archive is stored as it is; the call needs its
+   * `identity`, which REST cannot send. An unencrypted archive is encrypted for the storage's recipients.
    *
    * @generated from rpc svc.v1.BackupService.UploadBackup
    */

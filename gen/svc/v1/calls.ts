@@ -1,3 +1,4 @@
+import type { OperationService } from "./operation_pb.ts";
 import type { AppService } from "./app_pb.ts";
 import type { AuditService } from "./audit_pb.ts";
 import type { BackupService } from "./backup_pb.ts";
@@ -15,8 +16,11 @@ import type { TokenService } from "./token_pb.ts";
 
 // Generated from proto/ by src/codegen/protoc-gen-svc-rest.ts; `npm run gen` writes it.
 
-/** The unary methods that REST reaches in JSON, by name: the contract's own binding of each, as plain strings. */
+/** Unary JSON methods of REST by name, each with one binding as plain strings. */
 export const restCalls = {
+  listOperations: {"service":"svc.v1.OperationService","method":"listOperations","httpMethod":"GET","path":"/v1/operations","body":""},
+  getOperation: {"service":"svc.v1.OperationService","method":"getOperation","httpMethod":"GET","path":"/v1/operations/{id}","body":""},
+  cancelOperation: {"service":"svc.v1.OperationService","method":"cancelOperation","httpMethod":"POST","path":"/v1/operations/{id}/cancel","body":"*"},
   listApps: {"service":"svc.v1.AppService","method":"listApps","httpMethod":"GET","path":"/v1/apps","body":""},
   installApp: {"service":"svc.v1.AppService","method":"installApp","httpMethod":"POST","path":"/v1/apps","body":"*"},
   getApp: {"service":"svc.v1.AppService","method":"getApp","httpMethod":"GET","path":"/v1/apps/{id}","body":""},
@@ -100,6 +104,8 @@ export const restCalls = {
   previewSchedule: {"service":"svc.v1.ScheduleService","method":"previewSchedule","httpMethod":"POST","path":"/v1/schedules/preview","body":"*"},
   issueSessionCode: {"service":"svc.v1.SessionService","method":"issueSessionCode","httpMethod":"POST","path":"/v1/sessions/codes","body":"*"},
   openSession: {"service":"svc.v1.SessionService","method":"openSession","httpMethod":"POST","path":"/v1/sessions","body":"*"},
+  listSessions: {"service":"svc.v1.SessionService","method":"listSessions","httpMethod":"GET","path":"/v1/sessions","body":""},
+  endSession: {"service":"svc.v1.SessionService","method":"endSession","httpMethod":"DELETE","path":"/v1/sessions/{id}","body":""},
   endSessions: {"service":"svc.v1.SessionService","method":"endSessions","httpMethod":"DELETE","path":"/v1/sessions","body":""},
   listSources: {"service":"svc.v1.SourceService","method":"listSources","httpMethod":"GET","path":"/v1/sources","body":""},
   upsertSource: {"service":"svc.v1.SourceService","method":"upsertSource","httpMethod":"PUT","path":"/v1/sources/{name}","body":"*"},
@@ -113,8 +119,11 @@ export const restCalls = {
   commitPrimaryTokenRotation: {"service":"svc.v1.TokenService","method":"commitPrimaryTokenRotation","httpMethod":"POST","path":"/v1/token/rotate/commit","body":"*"},
 } as const;
 
-/** Their types, and how their messages name fields in JSON. */
+/** Types of the methods above, and how their messages name fields in JSON. */
 export interface RestMethods {
+  listOperations: { method: (typeof OperationService)["method"]["listOperations"]; naming: "snake" };
+  getOperation: { method: (typeof OperationService)["method"]["getOperation"]; naming: "snake" };
+  cancelOperation: { method: (typeof OperationService)["method"]["cancelOperation"]; naming: "snake" };
   listApps: { method: (typeof AppService)["method"]["listApps"]; naming: "snake" };
   installApp: { method: (typeof AppService)["method"]["installApp"]; naming: "snake" };
   getApp: { method: (typeof AppService)["method"]["getApp"]; naming: "snake" };
@@ -198,6 +207,8 @@ export interface RestMethods {
   previewSchedule: { method: (typeof ScheduleService)["method"]["previewSchedule"]; naming: "snake" };
   issueSessionCode: { method: (typeof SessionService)["method"]["issueSessionCode"]; naming: "snake" };
   openSession: { method: (typeof SessionService)["method"]["openSession"]; naming: "snake" };
+  listSessions: { method: (typeof SessionService)["method"]["listSessions"]; naming: "snake" };
+  endSession: { method: (typeof SessionService)["method"]["endSession"]; naming: "snake" };
   endSessions: { method: (typeof SessionService)["method"]["endSessions"]; naming: "snake" };
   listSources: { method: (typeof SourceService)["method"]["listSources"]; naming: "snake" };
   upsertSource: { method: (typeof SourceService)["method"]["upsertSource"]; naming: "snake" };

@@ -18,10 +18,10 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/credential.proto.
  */
 export const file_svc_v1_credential: GenFile = /*@__PURE__*/
-  fileDesc("ChdzdmMvdjEvY3JlZGVudGlhbC5wcm90bxIGc3ZjLnYxIhgKFkxpc3RDcmVkZW50aWFsc1JlcXVlc3QiQgoXTGlzdENyZWRlbnRpYWxzUmVzcG9uc2USJwoLY3JlZGVudGlhbHMYASADKAsyEi5zdmMudjEuQ3JlZGVudGlhbCLCAQoKQ3JlZGVudGlhbBIMCgRuYW1lGAEgASgJEiEKBGtpbmQYAiABKAlCE5q1GA8yA2dpdDIIcmVnaXN0cnkSDAoEaG9zdBgDIAEoCRIQCgh1c2VybmFtZRgEIAEoCRIOCgZzZWNyZXQYBSABKAkSEgoFb3duZXIYBiABKA1CA+BBAxI/Cgp1cGRhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEID4EEDUgp1cGRhdGVkX2F0IuoDChdVcHNlcnRDcmVkZW50aWFsUmVxdWVzdBKSAQoEbmFtZRgBIAEoCUKDAeBBApq1GHwgQCo4XC57MCwyfVtBLVphLXowLTlfLV1bQS1aYS16MC05Ll8tXSp8XC57M31bQS1aYS16MC05Ll8tXSpaPjEgdG8gNjQgbGV0dGVycywgZGlnaXRzLCAnLicsICdfJyBhbmQgJy0nLCBidXQgbm90ICcuJyBvciAnLi4nEiQKBGtpbmQYAiABKAlCFuBBApq1GA8yA2dpdDIIcmVnaXN0cnkSgAEKBGhvc3QYAyABKAlCcuBBApq1GGsqLVtBLVphLXowLTldW0EtWmEtejAtOS4tXXswLDI1Mn0oOlswLTldezEsNX0pP1o6YSBob3N0IG5hbWUsIHdpdGggaXRzIHBvcnQgd2hlcmUgdGhhdCBpcyBub3QgdGhlIHVzdWFsIG9uZRIeCgh1c2VybmFtZRgEIAEoCUIM4EECmrUYBRgBIIACEhwKBnNlY3JldBgFIAEoCUIM4EECmrUYBRgBIIAgEhIKBW93bmVyGAYgASgNQgPgQQMSPwoKdXBkYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCA+BBA1IKdXBkYXRlZF9hdCJQChdSZW1vdmVDcmVkZW50aWFsUmVxdWVzdBIXCgRuYW1lGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiKAoYUmVtb3ZlQ3JlZGVudGlhbFJlc3BvbnNlEgwKBG5hbWUYASABKAkyoQMKEUNyZWRlbnRpYWxTZXJ2aWNlEoEBCg9MaXN0Q3JlZGVudGlhbHMSHi5zdmMudjEuTGlzdENyZWRlbnRpYWxzUmVxdWVzdBofLnN2Yy52MS5MaXN0Q3JlZGVudGlhbHNSZXNwb25zZSItkAIBiLUYAZK1GAtjcmVkZW50aWFsc4LT5JMCERIPL3YxL2NyZWRlbnRpYWxzEn0KEFVwc2VydENyZWRlbnRpYWwSHy5zdmMudjEuVXBzZXJ0Q3JlZGVudGlhbFJlcXVlc3QaEi5zdmMudjEuQ3JlZGVudGlhbCI0iLUYAZK1GAtjcmVkZW50aWFsc4LT5JMCGzoBKhoWL3YxL2NyZWRlbnRpYWxzL3tuYW1lfRKIAQoQUmVtb3ZlQ3JlZGVudGlhbBIfLnN2Yy52MS5SZW1vdmVDcmVkZW50aWFsUmVxdWVzdBogLnN2Yy52MS5SZW1vdmVDcmVkZW50aWFsUmVzcG9uc2UiMYi1GAGStRgLY3JlZGVudGlhbHOC0+STAhgqFi92MS9jcmVkZW50aWFscy97bmFtZX1iBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChdzdmMvdjEvY3JlZGVudGlhbC5wcm90bxIGc3ZjLnYxIhgKFkxpc3RDcmVkZW50aWFsc1JlcXVlc3QiQgoXTGlzdENyZWRlbnRpYWxzUmVzcG9uc2USJwoLY3JlZGVudGlhbHMYASADKAsyEi5zdmMudjEuQ3JlZGVudGlhbCLCAQoKQ3JlZGVudGlhbBIMCgRuYW1lGAEgASgJEiEKBGtpbmQYAiABKAlCE5q1GA8yA2dpdDIIcmVnaXN0cnkSDAoEaG9zdBgDIAEoCRIQCgh1c2VybmFtZRgEIAEoCRIOCgZzZWNyZXQYBSABKAkSEgoFb3duZXIYBiABKA1CA+BBAxI/Cgp1cGRhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcEID4EEDUgp1cGRhdGVkX2F0IucDChdVcHNlcnRDcmVkZW50aWFsUmVxdWVzdBKSAQoEbmFtZRgBIAEoCUKDAeBBApq1GHwgQCo4XC57MCwyfVtBLVphLXowLTlfLV1bQS1aYS16MC05Ll8tXSp8XC57M31bQS1aYS16MC05Ll8tXSpaPjEgdG8gNjQgbGV0dGVycywgZGlnaXRzLCAnLicsICdfJyBhbmQgJy0nLCBidXQgbm90ICcuJyBvciAnLi4nEiQKBGtpbmQYAiABKAlCFuBBApq1GA8yA2dpdDIIcmVnaXN0cnkSfgoEaG9zdBgDIAEoCUJw4EECmrUYaSotW0EtWmEtejAtOV1bQS1aYS16MC05Li1dezAsMjUyfSg6WzAtOV17MSw1fSk/WjhhIGhvc3QgbmFtZSwgd2l0aCBpdHMgcG9ydCBpZiBpdCBpcyBub3QgdGhlIGRlZmF1bHQgcG9ydBIeCgh1c2VybmFtZRgEIAEoCUIM4EECmrUYBRgBIIACEhwKBnNlY3JldBgFIAEoCUIM4EECmrUYBRgBIIAgEhIKBW93bmVyGAYgASgNQgPgQQMSPwoKdXBkYXRlZF9hdBgHIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCA+BBA1IKdXBkYXRlZF9hdCJQChdSZW1vdmVDcmVkZW50aWFsUmVxdWVzdBIXCgRuYW1lGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiKAoYUmVtb3ZlQ3JlZGVudGlhbFJlc3BvbnNlEgwKBG5hbWUYASABKAkyoQMKEUNyZWRlbnRpYWxTZXJ2aWNlEoEBCg9MaXN0Q3JlZGVudGlhbHMSHi5zdmMudjEuTGlzdENyZWRlbnRpYWxzUmVxdWVzdBofLnN2Yy52MS5MaXN0Q3JlZGVudGlhbHNSZXNwb25zZSItkAIBiLUYAZK1GAtjcmVkZW50aWFsc4LT5JMCERIPL3YxL2NyZWRlbnRpYWxzEn0KEFVwc2VydENyZWRlbnRpYWwSHy5zdmMudjEuVXBzZXJ0Q3JlZGVudGlhbFJlcXVlc3QaEi5zdmMudjEuQ3JlZGVudGlhbCI0iLUYAZK1GAtjcmVkZW50aWFsc4LT5JMCGzoBKhoWL3YxL2NyZWRlbnRpYWxzL3tuYW1lfRKIAQoQUmVtb3ZlQ3JlZGVudGlhbBIfLnN2Yy52MS5SZW1vdmVDcmVkZW50aWFsUmVxdWVzdBogLnN2Yy52MS5SZW1vdmVDcmVkZW50aWFsUmVzcG9uc2UiMYi1GAGStRgLY3JlZGVudGlhbHOC0+STAhgqFi92MS9jcmVkZW50aWFscy97bmFtZX1iBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.ListCredentialsRequest
  */
@@ -36,13 +36,13 @@ export const ListCredentialsRequestSchema: GenMessage<ListCredentialsRequest> = 
   messageDesc(file_svc_v1_credential, 0);
 
 /**
- * Credentials.
+ * A page of credentials.
  *
  * @generated from message svc.v1.ListCredentialsResponse
  */
 export type ListCredentialsResponse = Message<"svc.v1.ListCredentialsResponse"> & {
   /**
-   * By owner and name.
+   * Credentials, sorted by owner and name.
    *
    * @generated from field: repeated svc.v1.Credential credentials = 1;
    */
@@ -63,28 +63,28 @@ export const ListCredentialsResponseSchema: GenMessage<ListCredentialsResponse> 
  */
 export type Credential = Message<"svc.v1.Credential"> & {
   /**
-   * Its name, unique with its owner.
+   * Name, unique per owner.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * What it is for: `git` hosts or container registries.
+   * Kind of server: `git` hosts or container registries.
    *
    * @generated from field: string kind = 2;
    */
   kind: string;
 
   /**
-   * The host that it is shown to, `host` or `host:port`, and no other.
+   * Host that the credential is sent to, `host` or `host:port`. It is sent to no other host.
    *
    * @generated from field: string host = 3;
    */
   host: string;
 
   /**
-   * The user name there.
+   * User name on the host.
    *
    * @generated from field: string username = 4;
    */
@@ -98,14 +98,14 @@ export type Credential = Message<"svc.v1.Credential"> & {
   secret: string;
 
   /**
-   * The owner's user id.
+   * User ID of the owner.
    *
    * @generated from field: uint32 owner = 6;
    */
   owner: number;
 
   /**
-   * When it was last written.
+   * Time of the last write.
    *
    * @generated from field: google.protobuf.Timestamp updated_at = 7 [json_name = "updated_at"];
    */
@@ -120,13 +120,13 @@ export const CredentialSchema: GenMessage<Credential> = /*@__PURE__*/
   messageDesc(file_svc_v1_credential, 2);
 
 /**
- * The credential to write. A credential as it was read can be sent back.
+ * Credential to write. A credential from ListCredentials can be sent back.
  *
  * @generated from message svc.v1.UpsertCredentialRequest
  */
 export type UpsertCredentialRequest = Message<"svc.v1.UpsertCredentialRequest"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
@@ -147,21 +147,21 @@ export type UpsertCredentialRequest = Message<"svc.v1.UpsertCredentialRequest"> 
   host: string;
 
   /**
-   * The user name there.
+   * User name on the host.
    *
    * @generated from field: string username = 4;
    */
   username: string;
 
   /**
-   * The password or token; `"***"` keeps the stored one.
+   * Password or token; `"***"` keeps the stored one.
    *
    * @generated from field: string secret = 5;
    */
   secret: string;
 
   /**
-   * Ignored: it is the caller's.
+   * Ignored: the owner is the caller.
    *
    * @generated from field: uint32 owner = 6;
    */
@@ -183,20 +183,20 @@ export const UpsertCredentialRequestSchema: GenMessage<UpsertCredentialRequest> 
   messageDesc(file_svc_v1_credential, 3);
 
 /**
- * The credential to remove.
+ * Credential to remove.
  *
  * @generated from message svc.v1.RemoveCredentialRequest
  */
 export type RemoveCredentialRequest = Message<"svc.v1.RemoveCredentialRequest"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Root only: the uid whose credential it is; the caller's own when absent.
+   * Root only: user ID of the owner; the caller if absent.
    *
    * @generated from field: optional uint32 owner = 2;
    */
@@ -211,13 +211,13 @@ export const RemoveCredentialRequestSchema: GenMessage<RemoveCredentialRequest> 
   messageDesc(file_svc_v1_credential, 4);
 
 /**
- * The credential is gone.
+ * Result of a removal.
  *
  * @generated from message svc.v1.RemoveCredentialResponse
  */
 export type RemoveCredentialResponse = Message<"svc.v1.RemoveCredentialResponse"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
@@ -232,14 +232,15 @@ export const RemoveCredentialResponseSchema: GenMessage<RemoveCredentialResponse
   messageDesc(file_svc_v1_credential, 5);
 
 /**
- * Credentials: what the daemon shows to git hosts and registries, each for the apps of its owner alone. Secrets are
- * written, never read.
+ * Credentials for git hosts and container registries. Each is used only for the apps of its owner. Secrets can be
+ * written, but are never returned.
  *
  * @generated from service svc.v1.CredentialService
  */
 export const CredentialService: GenService<{
   /**
-   * The caller's credentials; everybody's for root. By owner and name, without secrets.
+   * List credentials. Returns the caller's credentials, or all of them for root, sorted by owner and name. Secrets are
+   * left out.
    *
    * @generated from rpc svc.v1.CredentialService.ListCredentials
    */
@@ -249,7 +250,7 @@ export const CredentialService: GenService<{
     output: typeof ListCredentialsResponseSchema;
   },
   /**
-   * Makes or replaces a credential of the caller.
+   * Create or replace a credential. The caller is its owner.
    *
    * @generated from rpc svc.v1.CredentialService.UpsertCredential
    */
@@ -259,7 +260,7 @@ export const CredentialService: GenService<{
     output: typeof CredentialSchema;
   },
   /**
-   * Removes a credential of the caller.
+   * Remove a credential.
    *
    * @generated from rpc svc.v1.CredentialService.RemoveCredential
    */

@@ -2,7 +2,7 @@
 // @generated from file svc/v1/daemon.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// The daemon itself: what it is, what it can do, how its apps are.
+// Status, metrics and configuration of the daemon.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -19,10 +19,10 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/daemon.proto.
  */
 export const file_svc_v1_daemon: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvZGFlbW9uLnByb3RvEgZzdmMudjEiEgoQR2V0U3RhdHVzUmVxdWVzdCIZChdHZXREYWVtb25NZXRyaWNzUmVxdWVzdCIVChNSZWxvYWRDb25maWdSZXF1ZXN0Ik0KFFJlbG9hZENvbmZpZ1Jlc3BvbnNlEg8KB2FwcGxpZWQYASADKAkSJAoNbmVlZHNfcmVzdGFydBgCIAMoCVINbmVlZHNfcmVzdGFydCKMAgoRR2V0U3RhdHVzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxjYXBhYmlsaXRpZXMYAiADKAkSIQoEYXBwcxgDIAEoCzITLnN2Yy52MS5BcHBDb3VudGVycxIgCgRtb2RlGAQgASgJQhKatRgOMgZzeXN0ZW0yBHVzZXISEAoIaG9zdG5hbWUYBSABKAkSOgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSHgoGY2FsbGVyGAcgASgLMg4uc3ZjLnYxLkNhbGxlchIdCgZhbGVydHMYCCADKAsyDS5zdmMudjEuQWxlcnQiYgoFQWxlcnQSDAoEbmFtZRgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg8KB21lc3NhZ2UYAyABKAkSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjEKBkNhbGxlchILCgN1aWQYASABKA0SDAoEdXNlchgCIAEoCRIMCgRyb290GAMgASgIIqkBCgtBcHBDb3VudGVycxINCgV0b3RhbBgBIAEoDRIPCgdydW5uaW5nGAIgASgNEg8KB3N0b3BwZWQYAyABKA0SDgoGZmFpbGVkGAQgASgNEgwKBGJ1c3kYBSABKA0SDwoHdW5rbm93bhgGIAEoDRIoCg9iYWNrdXBzX292ZXJkdWUYByABKA1SD2JhY2t1cHNfb3ZlcmR1ZRIQCghvdXRkYXRlZBgIIAEoDTLgAgoNRGFlbW9uU2VydmljZRJbCglHZXRTdGF0dXMSGC5zdmMudjEuR2V0U3RhdHVzUmVxdWVzdBoZLnN2Yy52MS5HZXRTdGF0dXNSZXNwb25zZSIZkAIBiLUYAYLT5JMCDBIKL3YxL3N0YXR1cxJ0ChBHZXREYWVtb25NZXRyaWNzEh8uc3ZjLnYxLkdldERhZW1vbk1ldHJpY3NSZXF1ZXN0GhQuZ29vZ2xlLmFwaS5IdHRwQm9keSIpkAIBiLUYApK1GA5tZXRyaWNzLmRhZW1vboLT5JMCChIIL21ldHJpY3MSfAoMUmVsb2FkQ29uZmlnEhsuc3ZjLnYxLlJlbG9hZENvbmZpZ1JlcXVlc3QaHC5zdmMudjEuUmVsb2FkQ29uZmlnUmVzcG9uc2UiMYi1GAKStRgNY29uZmlnLnJlbG9hZILT5JMCFjoBKiIRL3YxL2NvbmZpZy9yZWxvYWRiBnByb3RvMw", [file_google_api_annotations, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvZGFlbW9uLnByb3RvEgZzdmMudjEiEgoQR2V0U3RhdHVzUmVxdWVzdCIZChdHZXREYWVtb25NZXRyaWNzUmVxdWVzdCIVChNSZWxvYWRDb25maWdSZXF1ZXN0Ik0KFFJlbG9hZENvbmZpZ1Jlc3BvbnNlEg8KB2FwcGxpZWQYASADKAkSJAoNbmVlZHNfcmVzdGFydBgCIAMoCVINbmVlZHNfcmVzdGFydCKxAgoRR2V0U3RhdHVzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxjYXBhYmlsaXRpZXMYAiADKAkSIQoEYXBwcxgDIAEoCzITLnN2Yy52MS5BcHBDb3VudGVycxIgCgRtb2RlGAQgASgJQhKatRgOMgZzeXN0ZW0yBHVzZXISEAoIaG9zdG5hbWUYBSABKAkSOgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSHgoGY2FsbGVyGAcgASgLMg4uc3ZjLnYxLkNhbGxlchIdCgZhbGVydHMYCCADKAsyDS5zdmMudjEuQWxlcnQSIwoJbGlzdGVuZXJzGAkgAygLMhAuc3ZjLnYxLkxpc3RlbmVyIokBCghMaXN0ZW5lchIsCgRraW5kGAEgASgJQh6atRgaMgN0Y3AyBnNvY2tldDILcm9vdF9zb2NrZXQSDwoHYWRkcmVzcxgCIAEoCRIuCgVzdGF0ZRgDIAEoCUIfmrUYGzIJTElTVEVOSU5HMgZGQUlMRUQyBlVOVVNFRBIOCgZyZWFzb24YBCABKAkiYgoFQWxlcnQSDAoEbmFtZRgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg8KB21lc3NhZ2UYAyABKAkSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjEKBkNhbGxlchILCgN1aWQYASABKA0SDAoEdXNlchgCIAEoCRIMCgRyb290GAMgASgIIrwBCgtBcHBDb3VudGVycxINCgV0b3RhbBgBIAEoDRIPCgdydW5uaW5nGAIgASgNEg8KB3N0b3BwZWQYAyABKA0SDgoGZmFpbGVkGAQgASgNEgwKBGJ1c3kYBSABKA0SDwoHdW5rbm93bhgGIAEoDRIoCg9iYWNrdXBzX292ZXJkdWUYByABKA1SD2JhY2t1cHNfb3ZlcmR1ZRIQCghvdXRkYXRlZBgIIAEoDRIRCgl1bmhlYWx0aHkYCSABKA0y4AIKDURhZW1vblNlcnZpY2USWwoJR2V0U3RhdHVzEhguc3ZjLnYxLkdldFN0YXR1c1JlcXVlc3QaGS5zdmMudjEuR2V0U3RhdHVzUmVzcG9uc2UiGZACAYi1GAGC0+STAgwSCi92MS9zdGF0dXMSdAoQR2V0RGFlbW9uTWV0cmljcxIfLnN2Yy52MS5HZXREYWVtb25NZXRyaWNzUmVxdWVzdBoULmdvb2dsZS5hcGkuSHR0cEJvZHkiKZACAYi1GAKStRgObWV0cmljcy5kYWVtb26C0+STAgoSCC9tZXRyaWNzEnwKDFJlbG9hZENvbmZpZxIbLnN2Yy52MS5SZWxvYWRDb25maWdSZXF1ZXN0Ghwuc3ZjLnYxLlJlbG9hZENvbmZpZ1Jlc3BvbnNlIjGItRgCkrUYDWNvbmZpZy5yZWxvYWSC0+STAhY6ASoiES92MS9jb25maWcvcmVsb2FkYgZwcm90bzM", [file_google_api_annotations, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.GetStatusRequest
  */
@@ -37,7 +37,7 @@ export const GetStatusRequestSchema: GenMessage<GetStatusRequest> = /*@__PURE__*
   messageDesc(file_svc_v1_daemon, 0);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.GetDaemonMetricsRequest
  */
@@ -52,7 +52,7 @@ export const GetDaemonMetricsRequestSchema: GenMessage<GetDaemonMetricsRequest> 
   messageDesc(file_svc_v1_daemon, 1);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.ReloadConfigRequest
  */
@@ -67,20 +67,20 @@ export const ReloadConfigRequestSchema: GenMessage<ReloadConfigRequest> = /*@__P
   messageDesc(file_svc_v1_daemon, 2);
 
 /**
- * What is different in the configuration, by key, such as `log.level`, sorted.
+ * Changed configuration keys, such as `log.level`, sorted.
  *
  * @generated from message svc.v1.ReloadConfigResponse
  */
 export type ReloadConfigResponse = Message<"svc.v1.ReloadConfigResponse"> & {
   /**
-   * What goes by the new configuration from now on.
+   * Keys whose new values apply now.
    *
    * @generated from field: repeated string applied = 1;
    */
   applied: string[];
 
   /**
-   * What goes by the old one until the daemon is restarted.
+   * Keys whose new values apply after the daemon restarts.
    *
    * @generated from field: repeated string needs_restart = 2 [json_name = "needs_restart"];
    */
@@ -95,34 +95,35 @@ export const ReloadConfigResponseSchema: GenMessage<ReloadConfigResponse> = /*@_
   messageDesc(file_svc_v1_daemon, 3);
 
 /**
- * The state of the daemon.
+ * Status of the daemon.
  *
  * @generated from message svc.v1.GetStatusResponse
  */
 export type GetStatusResponse = Message<"svc.v1.GetStatusResponse"> & {
   /**
-   * Version of the daemon: a semantic version.
+   * Semantic version of the daemon.
    *
    * @generated from field: string version = 1;
    */
   version: string;
 
   /**
-   * Feature strings, sorted. A string appears once the operation behind it ships; it is never renamed or removed.
+   * Capabilities, sorted. A capability is listed if the daemon implements its methods. Names are never changed or
+   * removed.
    *
    * @generated from field: repeated string capabilities = 2;
    */
   capabilities: string[];
 
   /**
-   * Counters of the apps that the caller may see.
+   * Number of apps that the caller may see.
    *
    * @generated from field: svc.v1.AppCounters apps = 3;
    */
   apps?: AppCounters | undefined;
 
   /**
-   * `system`: for all users of the host; `user`: one user's own daemon.
+   * `system`: a daemon for all users of the host. `user`: the daemon of one user.
    *
    * @generated from field: string mode = 4;
    */
@@ -136,26 +137,33 @@ export type GetStatusResponse = Message<"svc.v1.GetStatusResponse"> & {
   hostname: string;
 
   /**
-   * When the daemon started.
+   * Start time of the daemon.
    *
    * @generated from field: google.protobuf.Timestamp started_at = 6 [json_name = "started_at"];
    */
   startedAt?: Timestamp | undefined;
 
   /**
-   * Who the daemon takes the caller for.
+   * Identity of the caller.
    *
    * @generated from field: svc.v1.Caller caller = 7;
    */
   caller?: Caller | undefined;
 
   /**
-   * What goes on that the operator wants to hear of (`[[alerts]]`), by rule and subject: of the host, and of the apps that
-   * the caller may see.
+   * Active alerts of the operator's rules (`[[alerts]]`), sorted by rule and subject: those of the host, and those of
+   * apps that the caller may see.
    *
    * @generated from field: repeated svc.v1.Alert alerts = 8;
    */
   alerts: Alert[];
+
+  /**
+   * Configured listeners of the daemon.
+   *
+   * @generated from field: repeated svc.v1.Listener listeners = 9;
+   */
+  listeners: Listener[];
 };
 
 /**
@@ -166,7 +174,50 @@ export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE_
   messageDesc(file_svc_v1_daemon, 4);
 
 /**
- * Something that an operator's rule is about and that goes on.
+ * A configured listener of the daemon.
+ *
+ * @generated from message svc.v1.Listener
+ */
+export type Listener = Message<"svc.v1.Listener"> & {
+  /**
+   * `tcp`; `socket`: the unix socket for every user; `root_socket`: the unix socket for root only.
+   *
+   * @generated from field: string kind = 1;
+   */
+  kind: string;
+
+  /**
+   * Host and port, such as `127.0.0.1:8420`, or the path of the socket.
+   *
+   * @generated from field: string address = 2;
+   */
+  address: string;
+
+  /**
+   * `LISTENING`. `FAILED`: the address cannot be bound; the daemon retries a TCP address. `UNUSED`: systemd passed a
+   * socket with this address, but the configuration names another.
+   *
+   * @generated from field: string state = 3;
+   */
+  state: string;
+
+  /**
+   * Why the daemon does not listen, and what to do; only for root. Empty while it listens.
+   *
+   * @generated from field: string reason = 4;
+   */
+  reason: string;
+};
+
+/**
+ * Describes the message svc.v1.Listener.
+ * Use `create(ListenerSchema)` to create a new message.
+ */
+export const ListenerSchema: GenMessage<Listener> = /*@__PURE__*/
+  messageDesc(file_svc_v1_daemon, 5);
+
+/**
+ * An active alert of an operator's rule.
  *
  * @generated from message svc.v1.Alert
  */
@@ -179,21 +230,21 @@ export type Alert = Message<"svc.v1.Alert"> & {
   name: string;
 
   /**
-   * What it is about: a mount point, or the id of an app.
+   * Subject: a mount point, or the ID of an app.
    *
    * @generated from field: string subject = 2;
    */
   subject: string;
 
   /**
-   * One sentence.
+   * Message, one sentence.
    *
    * @generated from field: string message = 3;
    */
   message: string;
 
   /**
-   * Since when.
+   * Time when the alert started.
    *
    * @generated from field: google.protobuf.Timestamp since = 4;
    */
@@ -205,30 +256,30 @@ export type Alert = Message<"svc.v1.Alert"> & {
  * Use `create(AlertSchema)` to create a new message.
  */
 export const AlertSchema: GenMessage<Alert> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 5);
+  messageDesc(file_svc_v1_daemon, 6);
 
 /**
- * Who the daemon takes the caller for.
+ * Identity of a caller.
  *
  * @generated from message svc.v1.Caller
  */
 export type Caller = Message<"svc.v1.Caller"> & {
   /**
-   * The user id. A token acts as the daemon's own user.
+   * User ID. Callers with a token act as the daemon's own user.
    *
    * @generated from field: uint32 uid = 1;
    */
   uid: number;
 
   /**
-   * The user's name; empty when the host has none for the uid.
+   * User name; empty if the host has no name for the user ID.
    *
    * @generated from field: string user = 2;
    */
   user: string;
 
   /**
-   * True: sees and manages everybody's apps.
+   * Whether the caller sees and manages all users' apps.
    *
    * @generated from field: bool root = 3;
    */
@@ -240,69 +291,76 @@ export type Caller = Message<"svc.v1.Caller"> & {
  * Use `create(CallerSchema)` to create a new message.
  */
 export const CallerSchema: GenMessage<Caller> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 6);
+  messageDesc(file_svc_v1_daemon, 7);
 
 /**
- * How many apps are in which condition.
+ * Number of apps by condition.
  *
  * @generated from message svc.v1.AppCounters
  */
 export type AppCounters = Message<"svc.v1.AppCounters"> & {
   /**
-   * All of them.
+   * All apps.
    *
    * @generated from field: uint32 total = 1;
    */
   total: number;
 
   /**
-   * RUNNING.
+   * Apps in state RUNNING.
    *
    * @generated from field: uint32 running = 2;
    */
   running: number;
 
   /**
-   * STOPPED.
+   * Apps in state STOPPED.
    *
    * @generated from field: uint32 stopped = 3;
    */
   stopped: number;
 
   /**
-   * FAILED or CRASHED.
+   * Apps in state FAILED or CRASHED.
    *
    * @generated from field: uint32 failed = 4;
    */
   failed: number;
 
   /**
-   * In an operation: INSTALLING, STARTING, STOPPING, UPGRADING, RESTORING or REMOVING.
+   * Apps in an operation: INSTALLING, STARTING, STOPPING, UPGRADING, RESTORING or REMOVING.
    *
    * @generated from field: uint32 busy = 5;
    */
   busy: number;
 
   /**
-   * UNKNOWN: the engine that runs them cannot be asked.
+   * Apps in state UNKNOWN: their engine does not respond.
    *
    * @generated from field: uint32 unknown = 6;
    */
   unknown: number;
 
   /**
-   * Whose policies should have made a backup for an hour, and there is none.
+   * Apps whose scheduled backup is overdue by more than an hour.
    *
    * @generated from field: uint32 backups_overdue = 7 [json_name = "backups_overdue"];
    */
   backupsOverdue: number;
 
   /**
-   * Of which something newer was found when it was last looked for.
+   * Apps with an available update, as of the last check.
    *
    * @generated from field: uint32 outdated = 8;
    */
   outdated: number;
+
+  /**
+   * Running apps with a failing health check.
+   *
+   * @generated from field: uint32 unhealthy = 9;
+   */
+  unhealthy: number;
 };
 
 /**
@@ -310,16 +368,16 @@ export type AppCounters = Message<"svc.v1.AppCounters"> & {
  * Use `create(AppCountersSchema)` to create a new message.
  */
 export const AppCountersSchema: GenMessage<AppCounters> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 7);
+  messageDesc(file_svc_v1_daemon, 8);
 
 /**
- * The daemon itself.
+ * Status, metrics and configuration of the daemon.
  *
  * @generated from service svc.v1.DaemonService
  */
 export const DaemonService: GenService<{
   /**
-   * Version, capabilities and the counters of the apps that the caller may see.
+   * Get the daemon's status. Returns its version, its capabilities and the number of apps that the caller may see.
    *
    * @generated from rpc svc.v1.DaemonService.GetStatus
    */
@@ -329,9 +387,9 @@ export const DaemonService: GenService<{
     output: typeof GetStatusResponseSchema;
   },
   /**
-   * Metrics in the text format of Prometheus (version 0.0.4): of the host, under node_exporter's names where it has one; of
-   * each app, with the label `app`; of the daemon itself: calls, durations, event loop, memory, processor time and open files
-   * of its process, apps by state, writes to its store.
+   * Get metrics for Prometheus. The response is in the text format, version 0.0.4. It covers the host, under the names
+   * of node_exporter where it has them; each app, with the label `app`; and the daemon: calls, durations, event loop,
+   * memory, CPU time, open files, apps by state, and database writes.
    *
    * @generated from rpc svc.v1.DaemonService.GetDaemonMetrics
    */
@@ -341,8 +399,8 @@ export const DaemonService: GenService<{
     output: typeof HttpBodySchema;
   },
   /**
-   * Reads the configuration file again, and takes over what can change while the daemon runs; of one that is wrong
-   * (`invalid_request`), nothing. SIGHUP does the same.
+   * Reload the configuration file. Applies every setting that can change while the daemon runs. Fails with
+   * `invalid_request` if the file is not valid; then nothing changes. SIGHUP does the same.
    *
    * @generated from rpc svc.v1.DaemonService.ReloadConfig
    */

@@ -2,7 +2,7 @@
 // @generated from file svc/v1/docker.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// The host's containers, images, volumes and networks, managed by svc or not. Root context only.
+// Containers, images, volumes and networks of the host, managed by svc or not. Root only.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -11,6 +11,8 @@ import { file_google_api_field_behavior } from "../../google/api/field_behavior_
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_svc_v1_access } from "./access_pb.ts";
+import type { Operation } from "./operation_pb.ts";
+import { file_svc_v1_operation } from "./operation_pb.ts";
 import { file_svc_v1_rules } from "./rules_pb.ts";
 import type { JsonObject, Message } from "@bufbuild/protobuf";
 
@@ -18,23 +20,23 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/docker.proto.
  */
 export const file_svc_v1_docker: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvZG9ja2VyLnByb3RvEgZzdmMudjEiMgoVTGlzdENvbnRhaW5lcnNSZXF1ZXN0EgsKA2FsbBgBIAEoCBIMCgRzaXplGAIgASgIIj8KFkxpc3RDb250YWluZXJzUmVzcG9uc2USJQoKY29udGFpbmVycxgBIAMoCzIRLnN2Yy52MS5Db250YWluZXIi5wIKCUNvbnRhaW5lchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBWltYWdlGAMgASgJEhAKCGltYWdlX2lkGAQgASgJEg0KBXN0YXRlGAUgASgJEg4KBnN0YXR1cxgGIAEoCRIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVwb3J0cxgIIAMoCzIVLnN2Yy52MS5Db250YWluZXJQb3J0EhwKD2NvbXBvc2VfcHJvamVjdBgJIAEoCUgAiAEBEhwKD2NvbXBvc2Vfc2VydmljZRgKIAEoCUgBiAEBEhMKBmFwcF9pZBgLIAEoCUgCiAEBEhcKCnNpemVfYnl0ZXMYDCABKANIA4gBAUISChBfY29tcG9zZV9wcm9qZWN0QhIKEF9jb21wb3NlX3NlcnZpY2VCCQoHX2FwcF9pZEINCgtfc2l6ZV9ieXRlcyI4ChdJbnNwZWN0Q29udGFpbmVyUmVxdWVzdBIdCgljb250YWluZXIYASABKAlCCuBBApq1GAMggAIi0gMKEENvbnRhaW5lckRldGFpbHMSJAoJY29udGFpbmVyGAEgASgLMhEuc3ZjLnYxLkNvbnRhaW5lchIPCgdjb21tYW5kGAIgAygJEi4KCnN0YXJ0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCglleGl0X2NvZGUYBSABKAVIAIgBARIOCgZoZWFsdGgYBiABKAkSEAoIcmVzdGFydHMYByABKA0SFgoOcmVzdGFydF9wb2xpY3kYCCABKAkSJgoGbW91bnRzGAkgAygLMhYuc3ZjLnYxLkNvbnRhaW5lck1vdW50EhAKCG5ldHdvcmtzGAogAygJEjQKBmxhYmVscxgLIAMoCzIkLnN2Yy52MS5Db250YWluZXJEZXRhaWxzLkxhYmVsc0VudHJ5EicKBmVuZ2luZRgMIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfZXhpdF9jb2RlIlEKDkNvbnRhaW5lck1vdW50EgwKBHR5cGUYASABKAkSDgoGc291cmNlGAIgASgJEg4KBnRhcmdldBgDIAEoCRIRCglyZWFkX29ubHkYBCABKAgiogEKF0dldENvbnRhaW5lckxvZ3NSZXF1ZXN0Eh0KCWNvbnRhaW5lchgBIAEoCUIK4EECmrUYAyCAAhIgCgR0YWlsGAIgASgNQg2atRgJEQAAAAAAavhASACIAQESEgoKdGltZXN0YW1wcxgDIAEoCBIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBwoFX3RhaWwiSwoNQ29udGFpbmVyTG9ncxInCgVsaW5lcxgBIAMoCzIYLnN2Yy52MS5Db250YWluZXJMb2dMaW5lEhEKCXRydW5jYXRlZBgCIAEoCCJwChBDb250YWluZXJMb2dMaW5lEigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiQKBnN0cmVhbRgCIAEoCUIUmrUYEDIGc3Rkb3V0MgZzdGRlcnISDAoEdGV4dBgDIAEoCSI4ChlTdHJlYW1Eb2NrZXJFdmVudHNSZXF1ZXN0EhsKBXR5cGVzGAEgAygJQgyatRgIQBBKBBgBICAi+wEKC0RvY2tlckV2ZW50EigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHR5cGUYAiABKAkSDgoGYWN0aW9uGAMgASgJEgoKAmlkGAQgASgJEgwKBG5hbWUYBSABKAkSEwoGYXBwX2lkGAYgASgJSACIAQESNwoKYXR0cmlidXRlcxgHIAMoCzIjLnN2Yy52MS5Eb2NrZXJFdmVudC5BdHRyaWJ1dGVzRW50cnkaMQoPQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCQoHX2FwcF9pZCKhAQoNQ29udGFpbmVyUG9ydBImCghwcm90b2NvbBgBIAEoCUIUmrUYEDIDdGNwMgN1ZHAyBHNjdHASFgoOY29udGFpbmVyX3BvcnQYAiABKA0SFgoJaG9zdF9wb3J0GAMgASgNSACIAQESGQoMaG9zdF9hZGRyZXNzGAQgASgJSAGIAQFCDAoKX2hvc3RfcG9ydEIPCg1faG9zdF9hZGRyZXNzIjgKGUxpc3RDb250YWluZXJTdGF0c1JlcXVlc3QSGwoDaWRzGAEgAygJQg6atRgKQOgHSgUYASCAASJDChpMaXN0Q29udGFpbmVyU3RhdHNSZXNwb25zZRIlCgVzdGF0cxgBIAMoCzIWLnN2Yy52MS5Db250YWluZXJTdGF0cyKAAgoOQ29udGFpbmVyU3RhdHMSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRITCgtjcHVfcGVyY2VudBgDIAEoARIUCgxtZW1vcnlfYnl0ZXMYBCABKAMSHwoSbWVtb3J5X2xpbWl0X2J5dGVzGAUgASgDSACIAQESHgoWbmV0d29ya19yZWNlaXZlZF9ieXRlcxgGIAEoAxIaChJuZXR3b3JrX3NlbnRfYnl0ZXMYByABKAMSGAoQYmxvY2tfcmVhZF9ieXRlcxgIIAEoAxIbChNibG9ja193cml0dGVuX2J5dGVzGAkgASgDQhUKE19tZW1vcnlfbGltaXRfYnl0ZXMiEwoRTGlzdEltYWdlc1JlcXVlc3QiMwoSTGlzdEltYWdlc1Jlc3BvbnNlEh0KBmltYWdlcxgBIAMoCzINLnN2Yy52MS5JbWFnZSLnAQoFSW1hZ2USCgoCaWQYASABKAkSDAoEdGFncxgCIAMoCRIPCgdkaWdlc3RzGAMgAygJEhIKCnNpemVfYnl0ZXMYBCABKAMSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKY29udGFpbmVycxgGIAEoDRIQCghkYW5nbGluZxgHIAEoCBIVCg1zdmNfcHJvdGVjdGVkGAggASgIEh0KEHByb3RlY3RlZF9yZWFzb24YCSABKAlIAIgBAUITChFfcHJvdGVjdGVkX3JlYXNvbiIUChJMaXN0Vm9sdW1lc1JlcXVlc3QiNgoTTGlzdFZvbHVtZXNSZXNwb25zZRIfCgd2b2x1bWVzGAEgAygLMg4uc3ZjLnYxLlZvbHVtZSLIAQoGVm9sdW1lEgwKBG5hbWUYASABKAkSDgoGZHJpdmVyGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWFub255bW91cxgEIAEoCBISCgpjb250YWluZXJzGAUgASgNEhUKDXN2Y19wcm90ZWN0ZWQYBiABKAgSHQoQcHJvdGVjdGVkX3JlYXNvbhgHIAEoCUgAiAEBQhMKEV9wcm90ZWN0ZWRfcmVhc29uIhUKE0xpc3ROZXR3b3Jrc1JlcXVlc3QiOQoUTGlzdE5ldHdvcmtzUmVzcG9uc2USIQoIbmV0d29ya3MYASADKAsyDy5zdmMudjEuTmV0d29yayJlCgdOZXR3b3JrEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGZHJpdmVyGAMgASgJEg0KBXNjb3BlGAQgASgJEg8KB3N1Ym5ldHMYBSADKAkSEAoIaW50ZXJuYWwYBiABKAgiGwoZR2V0RG9ja2VyRGlza1VzYWdlUmVxdWVzdCLLAQoPRG9ja2VyRGlza1VzYWdlEioKBmltYWdlcxgBIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSLgoKY29udGFpbmVycxgCIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSKwoHdm9sdW1lcxgDIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSLwoLYnVpbGRfY2FjaGUYBCABKAsyGi5zdmMudjEuRG9ja2VyRGlza0NhdGVnb3J5IjcKEkRvY2tlckRpc2tDYXRlZ29yeRINCgVjb3VudBgBIAEoDRISCgpzaXplX2J5dGVzGAIgASgDIqwBChJQcnVuZURvY2tlclJlcXVlc3QSNQoGdGFyZ2V0GAEgASgJQiXgQQKatRgeMgZpbWFnZXMyB3ZvbHVtZXMyC2J1aWxkX2NhY2hlEg8KB2RyeV9ydW4YAiABKAgSHwoNZGFuZ2xpbmdfb25seRgDIAEoCEID4EECSACIAQESGwoDaWRzGAQgAygJQg6atRgKQJBOSgUYASCAAkIQCg5fZGFuZ2xpbmdfb25seSKGAQoTUHJ1bmVEb2NrZXJSZXNwb25zZRIjCgdyZW1vdmVkGAEgAygLMhIuc3ZjLnYxLlBydW5lZEl0ZW0SJAoHc2tpcHBlZBgCIAMoCzITLnN2Yy52MS5Ta2lwcGVkSXRlbRITCgtmcmVlZF9ieXRlcxgDIAEoAxIPCgdkcnlfcnVuGAQgASgIIjoKClBydW5lZEl0ZW0SCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRISCgpzaXplX2J5dGVzGAMgASgDIjcKC1NraXBwZWRJdGVtEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGcmVhc29uGAMgASgJIrABChdDb250cm9sQ29udGFpbmVyUmVxdWVzdBIeCgljb250YWluZXIYASABKAlCCZq1GAUYASCAAkgAEiQKD2NvbXBvc2VfcHJvamVjdBgCIAEoCUIJmrUYBRgBIIACSAASRQoGYWN0aW9uGAMgASgJQjXgQQKatRguMgVzdGFydDIEc3RvcDIHcmVzdGFydDIFcGF1c2UyB3VucGF1c2UyBnJlbW92ZUIICgZ0YXJnZXQicQoYQ29udHJvbENvbnRhaW5lclJlc3BvbnNlEi8KCmNvbnRyb2xsZWQYASADKAsyGy5zdmMudjEuQ29udHJvbGxlZENvbnRhaW5lchIkCgdza2lwcGVkGAIgAygLMhMuc3ZjLnYxLlNraXBwZWRJdGVtIi8KE0NvbnRyb2xsZWRDb250YWluZXISCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCTLcCwoNRG9ja2VyU2VydmljZRJ/Cg5MaXN0Q29udGFpbmVycxIdLnN2Yy52MS5MaXN0Q29udGFpbmVyc1JlcXVlc3QaHi5zdmMudjEuTGlzdENvbnRhaW5lcnNSZXNwb25zZSIukAIBiLUYApK1GAZkb2NrZXKC0+STAhcSFS92MS9kb2NrZXIvY29udGFpbmVycxKGAQoSTGlzdENvbnRhaW5lclN0YXRzEiEuc3ZjLnYxLkxpc3RDb250YWluZXJTdGF0c1JlcXVlc3QaIi5zdmMudjEuTGlzdENvbnRhaW5lclN0YXRzUmVzcG9uc2UiKZACAYi1GAKStRgGZG9ja2VygtPkkwISEhAvdjEvZG9ja2VyL3N0YXRzEm8KCkxpc3RJbWFnZXMSGS5zdmMudjEuTGlzdEltYWdlc1JlcXVlc3QaGi5zdmMudjEuTGlzdEltYWdlc1Jlc3BvbnNlIiqQAgGItRgCkrUYBmRvY2tlcoLT5JMCExIRL3YxL2RvY2tlci9pbWFnZXMScwoLTGlzdFZvbHVtZXMSGi5zdmMudjEuTGlzdFZvbHVtZXNSZXF1ZXN0Ghsuc3ZjLnYxLkxpc3RWb2x1bWVzUmVzcG9uc2UiK5ACAYi1GAKStRgGZG9ja2VygtPkkwIUEhIvdjEvZG9ja2VyL3ZvbHVtZXMSdwoMTGlzdE5ldHdvcmtzEhsuc3ZjLnYxLkxpc3ROZXR3b3Jrc1JlcXVlc3QaHC5zdmMudjEuTGlzdE5ldHdvcmtzUmVzcG9uc2UiLJACAYi1GAKStRgGZG9ja2VygtPkkwIVEhMvdjEvZG9ja2VyL25ldHdvcmtzEoABChJHZXREb2NrZXJEaXNrVXNhZ2USIS5zdmMudjEuR2V0RG9ja2VyRGlza1VzYWdlUmVxdWVzdBoXLnN2Yy52MS5Eb2NrZXJEaXNrVXNhZ2UiLpACAYi1GAKStRgGZG9ja2VygtPkkwIXEhUvdjEvZG9ja2VyL2Rpc2stdXNhZ2UScQoLUHJ1bmVEb2NrZXISGi5zdmMudjEuUHJ1bmVEb2NrZXJSZXF1ZXN0Ghsuc3ZjLnYxLlBydW5lRG9ja2VyUmVzcG9uc2UiKYi1GAKStRgGZG9ja2VygtPkkwIVOgEqIhAvdjEvZG9ja2VyL3BydW5lEooBChBDb250cm9sQ29udGFpbmVyEh8uc3ZjLnYxLkNvbnRyb2xDb250YWluZXJSZXF1ZXN0GiAuc3ZjLnYxLkNvbnRyb2xDb250YWluZXJSZXNwb25zZSIziLUYApK1GA5kb2NrZXIuY29udHJvbILT5JMCFzoBKiISL3YxL2RvY2tlci9jb250cm9sEokBChBJbnNwZWN0Q29udGFpbmVyEh8uc3ZjLnYxLkluc3BlY3RDb250YWluZXJSZXF1ZXN0Ghguc3ZjLnYxLkNvbnRhaW5lckRldGFpbHMiOpACAYi1GAKStRgGZG9ja2VygtPkkwIjEiEvdjEvZG9ja2VyL2NvbnRhaW5lcnMve2NvbnRhaW5lcn0SiwEKEEdldENvbnRhaW5lckxvZ3MSHy5zdmMudjEuR2V0Q29udGFpbmVyTG9nc1JlcXVlc3QaFS5zdmMudjEuQ29udGFpbmVyTG9ncyI/kAIBiLUYApK1GAZkb2NrZXKC0+STAigSJi92MS9kb2NrZXIvY29udGFpbmVycy97Y29udGFpbmVyfS9sb2dzEmIKE1N0cmVhbUNvbnRhaW5lckxvZ3MSHy5zdmMudjEuR2V0Q29udGFpbmVyTG9nc1JlcXVlc3QaFS5zdmMudjEuQ29udGFpbmVyTG9ncyIRkAIBiLUYApK1GAZkb2NrZXIwARJhChJTdHJlYW1Eb2NrZXJFdmVudHMSIS5zdmMudjEuU3RyZWFtRG9ja2VyRXZlbnRzUmVxdWVzdBoTLnN2Yy52MS5Eb2NrZXJFdmVudCIRkAIBiLUYApK1GAZkb2NrZXIwAWIGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvZG9ja2VyLnByb3RvEgZzdmMudjEiMgoVTGlzdENvbnRhaW5lcnNSZXF1ZXN0EgsKA2FsbBgBIAEoCBIMCgRzaXplGAIgASgIIj8KFkxpc3RDb250YWluZXJzUmVzcG9uc2USJQoKY29udGFpbmVycxgBIAMoCzIRLnN2Yy52MS5Db250YWluZXIi5wIKCUNvbnRhaW5lchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBWltYWdlGAMgASgJEhAKCGltYWdlX2lkGAQgASgJEg0KBXN0YXRlGAUgASgJEg4KBnN0YXR1cxgGIAEoCRIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVwb3J0cxgIIAMoCzIVLnN2Yy52MS5Db250YWluZXJQb3J0EhwKD2NvbXBvc2VfcHJvamVjdBgJIAEoCUgAiAEBEhwKD2NvbXBvc2Vfc2VydmljZRgKIAEoCUgBiAEBEhMKBmFwcF9pZBgLIAEoCUgCiAEBEhcKCnNpemVfYnl0ZXMYDCABKANIA4gBAUISChBfY29tcG9zZV9wcm9qZWN0QhIKEF9jb21wb3NlX3NlcnZpY2VCCQoHX2FwcF9pZEINCgtfc2l6ZV9ieXRlcyI4ChdJbnNwZWN0Q29udGFpbmVyUmVxdWVzdBIdCgljb250YWluZXIYASABKAlCCuBBApq1GAMggAIi0gMKEENvbnRhaW5lckRldGFpbHMSJAoJY29udGFpbmVyGAEgASgLMhEuc3ZjLnYxLkNvbnRhaW5lchIPCgdjb21tYW5kGAIgAygJEi4KCnN0YXJ0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCglleGl0X2NvZGUYBSABKAVIAIgBARIOCgZoZWFsdGgYBiABKAkSEAoIcmVzdGFydHMYByABKA0SFgoOcmVzdGFydF9wb2xpY3kYCCABKAkSJgoGbW91bnRzGAkgAygLMhYuc3ZjLnYxLkNvbnRhaW5lck1vdW50EhAKCG5ldHdvcmtzGAogAygJEjQKBmxhYmVscxgLIAMoCzIkLnN2Yy52MS5Db250YWluZXJEZXRhaWxzLkxhYmVsc0VudHJ5EicKBmVuZ2luZRgMIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfZXhpdF9jb2RlIlEKDkNvbnRhaW5lck1vdW50EgwKBHR5cGUYASABKAkSDgoGc291cmNlGAIgASgJEg4KBnRhcmdldBgDIAEoCRIRCglyZWFkX29ubHkYBCABKAgiogEKF0dldENvbnRhaW5lckxvZ3NSZXF1ZXN0Eh0KCWNvbnRhaW5lchgBIAEoCUIK4EECmrUYAyCAAhIgCgR0YWlsGAIgASgNQg2atRgJEQAAAAAAavhASACIAQESEgoKdGltZXN0YW1wcxgDIAEoCBIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBwoFX3RhaWwiSwoNQ29udGFpbmVyTG9ncxInCgVsaW5lcxgBIAMoCzIYLnN2Yy52MS5Db250YWluZXJMb2dMaW5lEhEKCXRydW5jYXRlZBgCIAEoCCJwChBDb250YWluZXJMb2dMaW5lEigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiQKBnN0cmVhbRgCIAEoCUIUmrUYEDIGc3Rkb3V0MgZzdGRlcnISDAoEdGV4dBgDIAEoCSI4ChlTdHJlYW1Eb2NrZXJFdmVudHNSZXF1ZXN0EhsKBXR5cGVzGAEgAygJQgyatRgIQBBKBBgBICAi+wEKC0RvY2tlckV2ZW50EigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHR5cGUYAiABKAkSDgoGYWN0aW9uGAMgASgJEgoKAmlkGAQgASgJEgwKBG5hbWUYBSABKAkSEwoGYXBwX2lkGAYgASgJSACIAQESNwoKYXR0cmlidXRlcxgHIAMoCzIjLnN2Yy52MS5Eb2NrZXJFdmVudC5BdHRyaWJ1dGVzRW50cnkaMQoPQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCQoHX2FwcF9pZCKhAQoNQ29udGFpbmVyUG9ydBImCghwcm90b2NvbBgBIAEoCUIUmrUYEDIDdGNwMgN1ZHAyBHNjdHASFgoOY29udGFpbmVyX3BvcnQYAiABKA0SFgoJaG9zdF9wb3J0GAMgASgNSACIAQESGQoMaG9zdF9hZGRyZXNzGAQgASgJSAGIAQFCDAoKX2hvc3RfcG9ydEIPCg1faG9zdF9hZGRyZXNzIjgKGUxpc3RDb250YWluZXJTdGF0c1JlcXVlc3QSGwoDaWRzGAEgAygJQg6atRgKQOgHSgUYASCAASJDChpMaXN0Q29udGFpbmVyU3RhdHNSZXNwb25zZRIlCgVzdGF0cxgBIAMoCzIWLnN2Yy52MS5Db250YWluZXJTdGF0cyKAAgoOQ29udGFpbmVyU3RhdHMSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRITCgtjcHVfcGVyY2VudBgDIAEoARIUCgxtZW1vcnlfYnl0ZXMYBCABKAMSHwoSbWVtb3J5X2xpbWl0X2J5dGVzGAUgASgDSACIAQESHgoWbmV0d29ya19yZWNlaXZlZF9ieXRlcxgGIAEoAxIaChJuZXR3b3JrX3NlbnRfYnl0ZXMYByABKAMSGAoQYmxvY2tfcmVhZF9ieXRlcxgIIAEoAxIbChNibG9ja193cml0dGVuX2J5dGVzGAkgASgDQhUKE19tZW1vcnlfbGltaXRfYnl0ZXMiEwoRTGlzdEltYWdlc1JlcXVlc3QiMwoSTGlzdEltYWdlc1Jlc3BvbnNlEh0KBmltYWdlcxgBIAMoCzINLnN2Yy52MS5JbWFnZSLnAQoFSW1hZ2USCgoCaWQYASABKAkSDAoEdGFncxgCIAMoCRIPCgdkaWdlc3RzGAMgAygJEhIKCnNpemVfYnl0ZXMYBCABKAMSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKY29udGFpbmVycxgGIAEoDRIQCghkYW5nbGluZxgHIAEoCBIVCg1zdmNfcHJvdGVjdGVkGAggASgIEh0KEHByb3RlY3RlZF9yZWFzb24YCSABKAlIAIgBAUITChFfcHJvdGVjdGVkX3JlYXNvbiIUChJMaXN0Vm9sdW1lc1JlcXVlc3QiNgoTTGlzdFZvbHVtZXNSZXNwb25zZRIfCgd2b2x1bWVzGAEgAygLMg4uc3ZjLnYxLlZvbHVtZSLIAQoGVm9sdW1lEgwKBG5hbWUYASABKAkSDgoGZHJpdmVyGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWFub255bW91cxgEIAEoCBISCgpjb250YWluZXJzGAUgASgNEhUKDXN2Y19wcm90ZWN0ZWQYBiABKAgSHQoQcHJvdGVjdGVkX3JlYXNvbhgHIAEoCUgAiAEBQhMKEV9wcm90ZWN0ZWRfcmVhc29uIhUKE0xpc3ROZXR3b3Jrc1JlcXVlc3QiOQoUTGlzdE5ldHdvcmtzUmVzcG9uc2USIQoIbmV0d29ya3MYASADKAsyDy5zdmMudjEuTmV0d29yayJlCgdOZXR3b3JrEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGZHJpdmVyGAMgASgJEg0KBXNjb3BlGAQgASgJEg8KB3N1Ym5ldHMYBSADKAkSEAoIaW50ZXJuYWwYBiABKAgiGwoZR2V0RG9ja2VyRGlza1VzYWdlUmVxdWVzdCLLAQoPRG9ja2VyRGlza1VzYWdlEioKBmltYWdlcxgBIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSLgoKY29udGFpbmVycxgCIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSKwoHdm9sdW1lcxgDIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSLwoLYnVpbGRfY2FjaGUYBCABKAsyGi5zdmMudjEuRG9ja2VyRGlza0NhdGVnb3J5IjcKEkRvY2tlckRpc2tDYXRlZ29yeRINCgVjb3VudBgBIAEoDRISCgpzaXplX2J5dGVzGAIgASgDIrwBChJQcnVuZURvY2tlclJlcXVlc3QSNQoGdGFyZ2V0GAEgASgJQiXgQQKatRgeMgZpbWFnZXMyB3ZvbHVtZXMyC2J1aWxkX2NhY2hlEg8KB2RyeV9ydW4YAiABKAgSHwoNZGFuZ2xpbmdfb25seRgDIAEoCEID4EECSACIAQESGwoDaWRzGAQgAygJQg6atRgKQJBOSgUYASCAAhIOCgZkZXRhY2gYMiABKAhCEAoOX2RhbmdsaW5nX29ubHkiqwEKE1BydW5lRG9ja2VyUmVzcG9uc2USIwoHcmVtb3ZlZBgBIAMoCzISLnN2Yy52MS5QcnVuZWRJdGVtEiQKB3NraXBwZWQYAiADKAsyEy5zdmMudjEuU2tpcHBlZEl0ZW0SEwoLZnJlZWRfYnl0ZXMYAyABKAMSDwoHZHJ5X3J1bhgEIAEoCBIjCghkZXRhY2hlZBgyIAEoCzIRLnN2Yy52MS5PcGVyYXRpb24iOgoKUHJ1bmVkSXRlbRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAMiNwoLU2tpcHBlZEl0ZW0SCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZyZWFzb24YAyABKAkisAEKF0NvbnRyb2xDb250YWluZXJSZXF1ZXN0Eh4KCWNvbnRhaW5lchgBIAEoCUIJmrUYBRgBIIACSAASJAoPY29tcG9zZV9wcm9qZWN0GAIgASgJQgmatRgFGAEggAJIABJFCgZhY3Rpb24YAyABKAlCNeBBApq1GC4yBXN0YXJ0MgRzdG9wMgdyZXN0YXJ0MgVwYXVzZTIHdW5wYXVzZTIGcmVtb3ZlQggKBnRhcmdldCJxChhDb250cm9sQ29udGFpbmVyUmVzcG9uc2USLwoKY29udHJvbGxlZBgBIAMoCzIbLnN2Yy52MS5Db250cm9sbGVkQ29udGFpbmVyEiQKB3NraXBwZWQYAiADKAsyEy5zdmMudjEuU2tpcHBlZEl0ZW0iLwoTQ29udHJvbGxlZENvbnRhaW5lchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJMtwLCg1Eb2NrZXJTZXJ2aWNlEn8KDkxpc3RDb250YWluZXJzEh0uc3ZjLnYxLkxpc3RDb250YWluZXJzUmVxdWVzdBoeLnN2Yy52MS5MaXN0Q29udGFpbmVyc1Jlc3BvbnNlIi6QAgGItRgCkrUYBmRvY2tlcoLT5JMCFxIVL3YxL2RvY2tlci9jb250YWluZXJzEoYBChJMaXN0Q29udGFpbmVyU3RhdHMSIS5zdmMudjEuTGlzdENvbnRhaW5lclN0YXRzUmVxdWVzdBoiLnN2Yy52MS5MaXN0Q29udGFpbmVyU3RhdHNSZXNwb25zZSIpkAIBiLUYApK1GAZkb2NrZXKC0+STAhISEC92MS9kb2NrZXIvc3RhdHMSbwoKTGlzdEltYWdlcxIZLnN2Yy52MS5MaXN0SW1hZ2VzUmVxdWVzdBoaLnN2Yy52MS5MaXN0SW1hZ2VzUmVzcG9uc2UiKpACAYi1GAKStRgGZG9ja2VygtPkkwITEhEvdjEvZG9ja2VyL2ltYWdlcxJzCgtMaXN0Vm9sdW1lcxIaLnN2Yy52MS5MaXN0Vm9sdW1lc1JlcXVlc3QaGy5zdmMudjEuTGlzdFZvbHVtZXNSZXNwb25zZSIrkAIBiLUYApK1GAZkb2NrZXKC0+STAhQSEi92MS9kb2NrZXIvdm9sdW1lcxJ3CgxMaXN0TmV0d29ya3MSGy5zdmMudjEuTGlzdE5ldHdvcmtzUmVxdWVzdBocLnN2Yy52MS5MaXN0TmV0d29ya3NSZXNwb25zZSIskAIBiLUYApK1GAZkb2NrZXKC0+STAhUSEy92MS9kb2NrZXIvbmV0d29ya3MSgAEKEkdldERvY2tlckRpc2tVc2FnZRIhLnN2Yy52MS5HZXREb2NrZXJEaXNrVXNhZ2VSZXF1ZXN0Ghcuc3ZjLnYxLkRvY2tlckRpc2tVc2FnZSIukAIBiLUYApK1GAZkb2NrZXKC0+STAhcSFS92MS9kb2NrZXIvZGlzay11c2FnZRJxCgtQcnVuZURvY2tlchIaLnN2Yy52MS5QcnVuZURvY2tlclJlcXVlc3QaGy5zdmMudjEuUHJ1bmVEb2NrZXJSZXNwb25zZSIpiLUYApK1GAZkb2NrZXKC0+STAhU6ASoiEC92MS9kb2NrZXIvcHJ1bmUSigEKEENvbnRyb2xDb250YWluZXISHy5zdmMudjEuQ29udHJvbENvbnRhaW5lclJlcXVlc3QaIC5zdmMudjEuQ29udHJvbENvbnRhaW5lclJlc3BvbnNlIjOItRgCkrUYDmRvY2tlci5jb250cm9sgtPkkwIXOgEqIhIvdjEvZG9ja2VyL2NvbnRyb2wSiQEKEEluc3BlY3RDb250YWluZXISHy5zdmMudjEuSW5zcGVjdENvbnRhaW5lclJlcXVlc3QaGC5zdmMudjEuQ29udGFpbmVyRGV0YWlscyI6kAIBiLUYApK1GAZkb2NrZXKC0+STAiMSIS92MS9kb2NrZXIvY29udGFpbmVycy97Y29udGFpbmVyfRKLAQoQR2V0Q29udGFpbmVyTG9ncxIfLnN2Yy52MS5HZXRDb250YWluZXJMb2dzUmVxdWVzdBoVLnN2Yy52MS5Db250YWluZXJMb2dzIj+QAgGItRgCkrUYBmRvY2tlcoLT5JMCKBImL3YxL2RvY2tlci9jb250YWluZXJzL3tjb250YWluZXJ9L2xvZ3MSYgoTU3RyZWFtQ29udGFpbmVyTG9ncxIfLnN2Yy52MS5HZXRDb250YWluZXJMb2dzUmVxdWVzdBoVLnN2Yy52MS5Db250YWluZXJMb2dzIhGQAgGItRgCkrUYBmRvY2tlcjABEmEKElN0cmVhbURvY2tlckV2ZW50cxIhLnN2Yy52MS5TdHJlYW1Eb2NrZXJFdmVudHNSZXF1ZXN0GhMuc3ZjLnYxLkRvY2tlckV2ZW50IhGQAgGItRgCkrUYBmRvY2tlcjABYgZwcm90bzM", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_operation, file_svc_v1_rules]);
 
 /**
- * Which containers.
+ * Containers to return.
  *
  * @generated from message svc.v1.ListContainersRequest
  */
 export type ListContainersRequest = Message<"svc.v1.ListContainersRequest"> & {
   /**
-   * True: stopped ones too.
+   * If true, includes stopped containers.
    *
    * @generated from field: bool all = 1;
    */
   all: boolean;
 
   /**
-   * True: the size of the writable layers too. Expensive.
+   * If true, includes the sizes of writable layers. This is expensive.
    *
    * @generated from field: bool size = 2;
    */
@@ -49,13 +51,13 @@ export const ListContainersRequestSchema: GenMessage<ListContainersRequest> = /*
   messageDesc(file_svc_v1_docker, 0);
 
 /**
- * Containers.
+ * Containers of the host.
  *
  * @generated from message svc.v1.ListContainersResponse
  */
 export type ListContainersResponse = Message<"svc.v1.ListContainersResponse"> & {
   /**
-   * By name.
+   * Containers, sorted by name.
    *
    * @generated from field: repeated svc.v1.Container containers = 1;
    */
@@ -76,84 +78,84 @@ export const ListContainersResponseSchema: GenMessage<ListContainersResponse> = 
  */
 export type Container = Message<"svc.v1.Container"> & {
   /**
-   * Its id.
+   * ID.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * The image reference it was made from.
+   * Image reference that the container was created from.
    *
    * @generated from field: string image = 3;
    */
   image: string;
 
   /**
-   * Id of the image.
+   * ID of the image.
    *
    * @generated from field: string image_id = 4;
    */
   imageId: string;
 
   /**
-   * The engine's state word.
+   * State in the engine's terms.
    *
    * @generated from field: string state = 5;
    */
   state: string;
 
   /**
-   * The engine's status line.
+   * Status text of the engine.
    *
    * @generated from field: string status = 6;
    */
   status: string;
 
   /**
-   * When it was made.
+   * Creation time.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 7;
    */
   createdAt?: Timestamp | undefined;
 
   /**
-   * Its published ports.
+   * Published ports.
    *
    * @generated from field: repeated svc.v1.ContainerPort ports = 8;
    */
   ports: ContainerPort[];
 
   /**
-   * Its compose project.
+   * Compose project.
    *
    * @generated from field: optional string compose_project = 9;
    */
   composeProject?: string | undefined;
 
   /**
-   * Its compose service.
+   * Compose service.
    *
    * @generated from field: optional string compose_service = 10;
    */
   composeService?: string | undefined;
 
   /**
-   * Id of the app that owns it.
+   * ID of the app that owns the container.
    *
    * @generated from field: optional string app_id = 11;
    */
   appId?: string | undefined;
 
   /**
-   * Size of its writable layer in bytes; only with `size=1`.
+   * Size of the writable layer in bytes; set only with `size=1`.
    *
    * @generated from field: optional int64 size_bytes = 12;
    */
@@ -168,13 +170,13 @@ export const ContainerSchema: GenMessage<Container> = /*@__PURE__*/
   messageDesc(file_svc_v1_docker, 2);
 
 /**
- * Which container.
+ * Identifies the container.
  *
  * @generated from message svc.v1.InspectContainerRequest
  */
 export type InspectContainerRequest = Message<"svc.v1.InspectContainerRequest"> & {
   /**
-   * Id, unambiguous prefix of an id, or name.
+   * ID, unique prefix of an ID, or name.
    *
    * @generated from field: string container = 1;
    */
@@ -189,90 +191,90 @@ export const InspectContainerRequestSchema: GenMessage<InspectContainerRequest> 
   messageDesc(file_svc_v1_docker, 3);
 
 /**
- * A container in detail.
+ * Details of a container.
  *
  * @generated from message svc.v1.ContainerDetails
  */
 export type ContainerDetails = Message<"svc.v1.ContainerDetails"> & {
   /**
-   * What the list says of it.
+   * Summary, as in ListContainers.
    *
    * @generated from field: svc.v1.Container container = 1;
    */
   container?: Container | undefined;
 
   /**
-   * What it runs.
+   * Command of the container.
    *
    * @generated from field: repeated string command = 2;
    */
   command: string[];
 
   /**
-   * When it was last started; absent when never.
+   * Time of the last start; absent if never started.
    *
    * @generated from field: google.protobuf.Timestamp started_at = 3;
    */
   startedAt?: Timestamp | undefined;
 
   /**
-   * When it last ended; absent while it runs or was never started.
+   * Time of the last exit; absent while the container runs, or if it was never started.
    *
    * @generated from field: google.protobuf.Timestamp finished_at = 4;
    */
   finishedAt?: Timestamp | undefined;
 
   /**
-   * Its last exit code; absent while it runs or was never started.
+   * Last exit code; absent while the container runs, or if it was never started.
    *
    * @generated from field: optional int32 exit_code = 5;
    */
   exitCode?: number | undefined;
 
   /**
-   * What its health check says; empty without one.
+   * Result of the health check; empty without one.
    *
    * @generated from field: string health = 6;
    */
   health: string;
 
   /**
-   * How often the engine restarted it.
+   * Number of restarts by the engine.
    *
    * @generated from field: uint32 restarts = 7;
    */
   restarts: number;
 
   /**
-   * Its restart policy, in the engine's word.
+   * Restart policy in the engine's terms.
    *
    * @generated from field: string restart_policy = 8;
    */
   restartPolicy: string;
 
   /**
-   * What is mounted into it.
+   * Mounts.
    *
    * @generated from field: repeated svc.v1.ContainerMount mounts = 9;
    */
   mounts: ContainerMount[];
 
   /**
-   * The networks it is in.
+   * Names of the networks.
    *
    * @generated from field: repeated string networks = 10;
    */
   networks: string[];
 
   /**
-   * Its labels.
+   * Labels.
    *
    * @generated from field: map<string, string> labels = 11;
    */
   labels: { [key: string]: string };
 
   /**
-   * The engine's own document, environment included.
+   * The engine's own document, including the environment.
    *
    * @generated from field: google.protobuf.Struct engine = 12;
    */
@@ -287,34 +289,34 @@ export const ContainerDetailsSchema: GenMessage<ContainerDetails> = /*@__PURE__*
   messageDesc(file_svc_v1_docker, 4);
 
 /**
- * Something mounted into a container.
+ * A mount of a container.
  *
  * @generated from message svc.v1.ContainerMount
  */
 export type ContainerMount = Message<"svc.v1.ContainerMount"> & {
   /**
-   * `bind`, `volume`, `tmpfs` or another word of the engine.
+   * `bind`, `volume`, `tmpfs` or another type of the engine.
    *
    * @generated from field: string type = 1;
    */
   type: string;
 
   /**
-   * The volume's name, or the path on the host.
+   * Name of the volume, or path on the host.
    *
    * @generated from field: string source = 2;
    */
   source: string;
 
   /**
-   * The path inside.
+   * Path in the container.
    *
    * @generated from field: string target = 3;
    */
   target: string;
 
   /**
-   * True: it cannot be written to.
+   * Whether the mount is read-only.
    *
    * @generated from field: bool read_only = 4;
    */
@@ -329,34 +331,35 @@ export const ContainerMountSchema: GenMessage<ContainerMount> = /*@__PURE__*/
   messageDesc(file_svc_v1_docker, 5);
 
 /**
- * Which log lines.
+ * Identifies the container, and the lines to return.
  *
  * @generated from message svc.v1.GetContainerLogsRequest
  */
 export type GetContainerLogsRequest = Message<"svc.v1.GetContainerLogsRequest"> & {
   /**
-   * Id, unambiguous prefix of an id, or name.
+   * ID, unique prefix of an ID, or name.
    *
    * @generated from field: string container = 1;
    */
   container: string;
 
   /**
-   * How many of the last lines; 0 to 100000, default 100. A followed log with 0 starts with the next line.
+   * Number of last lines: 0 to 100000, default 100. A followed log with 0 starts with the next line.
    *
    * @generated from field: optional uint32 tail = 2;
    */
   tail?: number | undefined;
 
   /**
-   * True: each line carries its time.
+   * If true, each line has its time.
    *
    * @generated from field: bool timestamps = 3;
    */
   timestamps: boolean;
 
   /**
-   * All lines from this moment on instead of the last `tail`; of a log that is not followed the last 100000 at most.
+   * Return all lines since this time instead of the last `tail` lines. At most the last 100000 unless the log is
+   * followed.
    *
    * @generated from field: google.protobuf.Timestamp since = 4;
    */
@@ -377,14 +380,14 @@ export const GetContainerLogsRequestSchema: GenMessage<GetContainerLogsRequest> 
  */
 export type ContainerLogs = Message<"svc.v1.ContainerLogs"> & {
   /**
-   * Oldest first.
+   * Lines, oldest first.
    *
    * @generated from field: repeated svc.v1.ContainerLogLine lines = 1;
    */
   lines: ContainerLogLine[];
 
   /**
-   * True: fewer lines than asked for, because together they pass 8 MiB.
+   * Whether lines are missing because all requested lines exceed 8 MiB.
    *
    * @generated from field: bool truncated = 2;
    */
@@ -399,27 +402,27 @@ export const ContainerLogsSchema: GenMessage<ContainerLogs> = /*@__PURE__*/
   messageDesc(file_svc_v1_docker, 7);
 
 /**
- * One line of a container's log.
+ * A line of a container's log.
  *
  * @generated from message svc.v1.ContainerLogLine
  */
 export type ContainerLogLine = Message<"svc.v1.ContainerLogLine"> & {
   /**
-   * When it was printed; only with `timestamps=true`.
+   * Time of output; set only with `timestamps=true`.
    *
    * @generated from field: google.protobuf.Timestamp time = 1;
    */
   time?: Timestamp | undefined;
 
   /**
-   * Where it was printed; everything is `stdout` for a container with a terminal.
+   * Output stream; always `stdout` for a container with a terminal.
    *
    * @generated from field: string stream = 2;
    */
   stream: string;
 
   /**
-   * The line without its line feed; bytes that are no UTF-8 are replaced by U+FFFD.
+   * Line without its line feed. Bytes that are not valid UTF-8 are replaced by U+FFFD.
    *
    * @generated from field: string text = 3;
    */
@@ -434,13 +437,13 @@ export const ContainerLogLineSchema: GenMessage<ContainerLogLine> = /*@__PURE__*
   messageDesc(file_svc_v1_docker, 8);
 
 /**
- * Which events.
+ * Events to follow.
  *
  * @generated from message svc.v1.StreamDockerEventsRequest
  */
 export type StreamDockerEventsRequest = Message<"svc.v1.StreamDockerEventsRequest"> & {
   /**
-   * Only events of these types, such as `container` or `image`; all when empty.
+   * Only events of the given object types, such as `container` or `image`; all if empty.
    *
    * @generated from field: repeated string types = 1;
    */
@@ -455,55 +458,55 @@ export const StreamDockerEventsRequestSchema: GenMessage<StreamDockerEventsReque
   messageDesc(file_svc_v1_docker, 9);
 
 /**
- * Something happened on the engine.
+ * An event of the engine.
  *
  * @generated from message svc.v1.DockerEvent
  */
 export type DockerEvent = Message<"svc.v1.DockerEvent"> & {
   /**
-   * When.
+   * Time of the event.
    *
    * @generated from field: google.protobuf.Timestamp time = 1;
    */
   time?: Timestamp | undefined;
 
   /**
-   * What kind of object: `container`, `image`, `volume`, `network` or another word of the engine.
+   * Object type: `container`, `image`, `volume`, `network` or another type of the engine.
    *
    * @generated from field: string type = 2;
    */
   type: string;
 
   /**
-   * What happened to it, in the engine's word.
+   * Action in the engine's terms.
    *
    * @generated from field: string action = 3;
    */
   action: string;
 
   /**
-   * Id of the object.
+   * ID of the object.
    *
    * @generated from field: string id = 4;
    */
   id: string;
 
   /**
-   * Its name, where it has one.
+   * Name of the object; empty if it has none.
    *
    * @generated from field: string name = 5;
    */
   name: string;
 
   /**
-   * Id of the app that owns it.
+   * ID of the app that owns the container.
    *
    * @generated from field: optional string app_id = 6;
    */
   appId?: string | undefined;
 
   /**
-   * What else the engine says.
+   * Further attributes from the engine.
    *
    * @generated from field: map<string, string> attributes = 7;
    */
@@ -524,28 +527,28 @@ export const DockerEventSchema: GenMessage<DockerEvent> = /*@__PURE__*/
  */
 export type ContainerPort = Message<"svc.v1.ContainerPort"> & {
   /**
-   * `tcp`, `udp` or `sctp`.
+   * Protocol: `tcp`, `udp` or `sctp`.
    *
    * @generated from field: string protocol = 1;
    */
   protocol: string;
 
   /**
-   * The number inside.
+   * Port number in the container.
    *
    * @generated from field: uint32 container_port = 2;
    */
   containerPort: number;
 
   /**
-   * The number on the host; absent when not published.
+   * Port number on the host; absent if the port is not published.
    *
    * @generated from field: optional uint32 host_port = 3;
    */
   hostPort?: number | undefined;
 
   /**
-   * The host's address it is bound to.
+   * Address on the host that the port is bound to.
    *
    * @generated from field: optional string host_address = 4;
    */
@@ -560,13 +563,13 @@ export const ContainerPortSchema: GenMessage<ContainerPort> = /*@__PURE__*/
   messageDesc(file_svc_v1_docker, 11);
 
 /**
- * Which containers to sample.
+ * Containers to sample.
  *
  * @generated from message svc.v1.ListContainerStatsRequest
  */
 export type ListContainerStatsRequest = Message<"svc.v1.ListContainerStatsRequest"> & {
   /**
-   * Ids of containers; empty: every running one.
+   * IDs of containers; all running ones if empty.
    *
    * @generated from field: repeated string ids = 1;
    */
@@ -581,13 +584,13 @@ export const ListContainerStatsRequestSchema: GenMessage<ListContainerStatsReque
   messageDesc(file_svc_v1_docker, 12);
 
 /**
- * Samples.
+ * Samples of resource usage.
  *
  * @generated from message svc.v1.ListContainerStatsResponse
  */
 export type ListContainerStatsResponse = Message<"svc.v1.ListContainerStatsResponse"> & {
   /**
-   * One entry per container, by name.
+   * Containers, sorted by name.
    *
    * @generated from field: repeated svc.v1.ContainerStats stats = 1;
    */
@@ -602,27 +605,27 @@ export const ListContainerStatsResponseSchema: GenMessage<ListContainerStatsResp
   messageDesc(file_svc_v1_docker, 13);
 
 /**
- * What one container uses.
+ * Resource usage of a container.
  *
  * @generated from message svc.v1.ContainerStats
  */
 export type ContainerStats = Message<"svc.v1.ContainerStats"> & {
   /**
-   * Its id.
+   * ID.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * Processor time in percent of one processor.
+   * CPU usage in percent of one CPU.
    *
    * @generated from field: double cpu_percent = 3;
    */
@@ -636,7 +639,7 @@ export type ContainerStats = Message<"svc.v1.ContainerStats"> & {
   memoryBytes: bigint;
 
   /**
-   * Its memory limit in bytes; absent without one.
+   * Memory limit in bytes; absent without a limit.
    *
    * @generated from field: optional int64 memory_limit_bytes = 5;
    */
@@ -679,7 +682,7 @@ export const ContainerStatsSchema: GenMessage<ContainerStats> = /*@__PURE__*/
   messageDesc(file_svc_v1_docker, 14);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.ListImagesRequest
  */
@@ -694,13 +697,13 @@ export const ListImagesRequestSchema: GenMessage<ListImagesRequest> = /*@__PURE_
   messageDesc(file_svc_v1_docker, 15);
 
 /**
- * Images.
+ * Images of the host.
  *
  * @generated from message svc.v1.ListImagesResponse
  */
 export type ListImagesResponse = Message<"svc.v1.ListImagesResponse"> & {
   /**
-   * By first tag.
+   * Images, sorted by first tag.
    *
    * @generated from field: repeated svc.v1.Image images = 1;
    */
@@ -721,63 +724,63 @@ export const ListImagesResponseSchema: GenMessage<ListImagesResponse> = /*@__PUR
  */
 export type Image = Message<"svc.v1.Image"> & {
   /**
-   * Its id.
+   * ID.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Its tags.
+   * Tags.
    *
    * @generated from field: repeated string tags = 2;
    */
   tags: string[];
 
   /**
-   * Its registry digests.
+   * Registry digests.
    *
    * @generated from field: repeated string digests = 3;
    */
   digests: string[];
 
   /**
-   * Its size in bytes.
+   * Size in bytes.
    *
    * @generated from field: int64 size_bytes = 4;
    */
   sizeBytes: bigint;
 
   /**
-   * When it was made.
+   * Creation time.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 5;
    */
   createdAt?: Timestamp | undefined;
 
   /**
-   * Containers that use it.
+   * Number of containers that use the image.
    *
    * @generated from field: uint32 containers = 6;
    */
   containers: number;
 
   /**
-   * True: no tag names it.
+   * Whether the image has no tag.
    *
    * @generated from field: bool dangling = 7;
    */
   dangling: boolean;
 
   /**
-   * True: an installed app still runs it.
+   * Whether an installed app uses the image.
    *
    * @generated from field: bool svc_protected = 8;
    */
   svcProtected: boolean;
 
   /**
-   * Why it is protected; absent when it is not.
+   * Why the image is protected; absent if it is not.
    *
    * @generated from field: optional string protected_reason = 9;
    */
@@ -792,7 +795,7 @@ export const ImageSchema: GenMessage<Image> = /*@__PURE__*/
   messageDesc(file_svc_v1_docker, 17);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.ListVolumesRequest
  */
@@ -807,13 +810,13 @@ export const ListVolumesRequestSchema: GenMessage<ListVolumesRequest> = /*@__PUR
   messageDesc(file_svc_v1_docker, 18);
 
 /**
- * Volumes.
+ * Volumes of the host.
  *
  * @generated from message svc.v1.ListVolumesResponse
  */
 export type ListVolumesResponse = Message<"svc.v1.ListVolumesResponse"> & {
   /**
-   * By name.
+   * Volumes, sorted by name.
    *
    * @generated from field: repeated svc.v1.Volume volumes = 1;
    */
@@ -828,55 +831,55 @@ export const ListVolumesResponseSchema: GenMessage<ListVolumesResponse> = /*@__P
   messageDesc(file_svc_v1_docker, 19);
 
 /**
- * A named volume of the host.
+ * A volume of the container engine.
  *
  * @generated from message svc.v1.Volume
  */
 export type Volume = Message<"svc.v1.Volume"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Its driver.
+   * Driver.
    *
    * @generated from field: string driver = 2;
    */
   driver: string;
 
   /**
-   * When it was made.
+   * Creation time.
    *
    * @generated from field: google.protobuf.Timestamp created_at = 3;
    */
   createdAt?: Timestamp | undefined;
 
   /**
-   * True: made without a name.
+   * Whether the volume was created without a name.
    *
    * @generated from field: bool anonymous = 4;
    */
   anonymous: boolean;
 
   /**
-   * Containers that use it.
+   * Number of containers that use the image.
    *
    * @generated from field: uint32 containers = 5;
    */
   containers: number;
 
   /**
-   * True: an installed app's settings declare it.
+   * Whether an installed app declares the volume in its settings.
    *
    * @generated from field: bool svc_protected = 6;
    */
   svcProtected: boolean;
 
   /**
-   * Why it is protected; absent when it is not.
+   * Why the image is protected; absent if it is not.
    *
    * @generated from field: optional string protected_reason = 7;
    */
@@ -891,7 +894,7 @@ export const VolumeSchema: GenMessage<Volume> = /*@__PURE__*/
   messageDesc(file_svc_v1_docker, 20);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.ListNetworksRequest
  */
@@ -906,13 +909,13 @@ export const ListNetworksRequestSchema: GenMessage<ListNetworksRequest> = /*@__P
   messageDesc(file_svc_v1_docker, 21);
 
 /**
- * Networks.
+ * Networks of the host.
  *
  * @generated from message svc.v1.ListNetworksResponse
  */
 export type ListNetworksResponse = Message<"svc.v1.ListNetworksResponse"> & {
   /**
-   * By name.
+   * Networks, sorted by name.
    *
    * @generated from field: repeated svc.v1.Network networks = 1;
    */
@@ -933,42 +936,42 @@ export const ListNetworksResponseSchema: GenMessage<ListNetworksResponse> = /*@_
  */
 export type Network = Message<"svc.v1.Network"> & {
   /**
-   * Its id.
+   * ID.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * Its driver.
+   * Driver.
    *
    * @generated from field: string driver = 3;
    */
   driver: string;
 
   /**
-   * Its scope.
+   * Scope.
    *
    * @generated from field: string scope = 4;
    */
   scope: string;
 
   /**
-   * Its subnets.
+   * Subnets.
    *
    * @generated from field: repeated string subnets = 5;
    */
   subnets: string[];
 
   /**
-   * True: nothing outside can be reached from it.
+   * Whether the network has no access to the outside.
    *
    * @generated from field: bool internal = 6;
    */
@@ -983,7 +986,7 @@ export const NetworkSchema: GenMessage<Network> = /*@__PURE__*/
   messageDesc(file_svc_v1_docker, 23);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.GetDockerDiskUsageRequest
  */
@@ -998,7 +1001,7 @@ export const GetDockerDiskUsageRequestSchema: GenMessage<GetDockerDiskUsageReque
   messageDesc(file_svc_v1_docker, 24);
 
 /**
- * Disk usage in four categories.
+ * Disk usage by category.
  *
  * @generated from message svc.v1.DockerDiskUsage
  */
@@ -1040,20 +1043,20 @@ export const DockerDiskUsageSchema: GenMessage<DockerDiskUsage> = /*@__PURE__*/
   messageDesc(file_svc_v1_docker, 25);
 
 /**
- * One category.
+ * Disk usage of a category.
  *
  * @generated from message svc.v1.DockerDiskCategory
  */
 export type DockerDiskCategory = Message<"svc.v1.DockerDiskCategory"> & {
   /**
-   * How many items.
+   * Number of objects.
    *
    * @generated from field: uint32 count = 1;
    */
   count: number;
 
   /**
-   * What they take, in bytes.
+   * Disk usage in bytes.
    *
    * @generated from field: int64 size_bytes = 2;
    */
@@ -1068,38 +1071,46 @@ export const DockerDiskCategorySchema: GenMessage<DockerDiskCategory> = /*@__PUR
   messageDesc(file_svc_v1_docker, 26);
 
 /**
- * What to prune.
+ * Objects to prune.
  *
  * @generated from message svc.v1.PruneDockerRequest
  */
 export type PruneDockerRequest = Message<"svc.v1.PruneDockerRequest"> & {
   /**
-   * What to remove.
+   * Kind of object to remove.
    *
    * @generated from field: string target = 1;
    */
   target: string;
 
   /**
-   * True: compute the same plan, remove nothing.
+   * If true, returns the plan without removing anything.
    *
    * @generated from field: bool dry_run = 2;
    */
   dryRun: boolean;
 
   /**
-   * Images: true removes untagged ones only. Volumes: true removes anonymous ones only. Must be said.
+   * Images: if true, removes only untagged ones. Volumes: if true, removes only anonymous ones. Required for both.
    *
    * @generated from field: optional bool dangling_only = 3;
    */
   danglingOnly?: boolean | undefined;
 
   /**
-   * Ids from a dry run: nothing but these is removed, and of these what the plan removes still. Empty: all that it removes.
+   * IDs from a dry run: removes only those objects, as long as they are still in the plan. Empty: removes the whole
+   * plan.
    *
    * @generated from field: repeated string ids = 4;
    */
   ids: string[];
+
+  /**
+   * If true, returns the operation at once, and the work continues if the client disconnects; see OperationService.
+   *
+   * @generated from field: bool detach = 50;
+   */
+  detach: boolean;
 };
 
 /**
@@ -1110,38 +1121,46 @@ export const PruneDockerRequestSchema: GenMessage<PruneDockerRequest> = /*@__PUR
   messageDesc(file_svc_v1_docker, 27);
 
 /**
- * What was removed, or would be.
+ * Result or plan of a prune.
  *
  * @generated from message svc.v1.PruneDockerResponse
  */
 export type PruneDockerResponse = Message<"svc.v1.PruneDockerResponse"> & {
   /**
-   * Removed items.
+   * Removed objects.
    *
    * @generated from field: repeated svc.v1.PrunedItem removed = 1;
    */
   removed: PrunedItem[];
 
   /**
-   * Items that stay, each with the reason.
+   * Skipped objects, each with the reason.
    *
    * @generated from field: repeated svc.v1.SkippedItem skipped = 2;
    */
   skipped: SkippedItem[];
 
   /**
-   * Bytes that were freed, or would be.
+   * Bytes freed; for a dry run, bytes that would be freed.
    *
    * @generated from field: int64 freed_bytes = 3;
    */
   freedBytes: bigint;
 
   /**
-   * True: nothing was removed.
+   * Whether this is a dry run: nothing was removed.
    *
    * @generated from field: bool dry_run = 4;
    */
   dryRun: boolean;
+
+  /**
+   * Operation that was started. Set only in the response to a request with `detach`; the other fields are not final
+   * then.
+   *
+   * @generated from field: svc.v1.Operation detached = 50;
+   */
+  detached?: Operation | undefined;
 };
 
 /**
@@ -1152,27 +1171,27 @@ export const PruneDockerResponseSchema: GenMessage<PruneDockerResponse> = /*@__P
   messageDesc(file_svc_v1_docker, 28);
 
 /**
- * A removed item.
+ * A removed object.
  *
  * @generated from message svc.v1.PrunedItem
  */
 export type PrunedItem = Message<"svc.v1.PrunedItem"> & {
   /**
-   * Its id.
+   * ID.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Its name; empty when it has none.
+   * Name; empty if the object has none.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * Its size in bytes.
+   * Size in bytes.
    *
    * @generated from field: int64 size_bytes = 3;
    */
@@ -1187,27 +1206,27 @@ export const PrunedItemSchema: GenMessage<PrunedItem> = /*@__PURE__*/
   messageDesc(file_svc_v1_docker, 29);
 
 /**
- * An item that stays.
+ * A skipped object.
  *
  * @generated from message svc.v1.SkippedItem
  */
 export type SkippedItem = Message<"svc.v1.SkippedItem"> & {
   /**
-   * Its id.
+   * ID.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Its name; empty when it has none.
+   * Name; empty if the object has none.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * Why it stays.
+   * Reason for skipping.
    *
    * @generated from field: string reason = 3;
    */
@@ -1222,19 +1241,19 @@ export const SkippedItemSchema: GenMessage<SkippedItem> = /*@__PURE__*/
   messageDesc(file_svc_v1_docker, 30);
 
 /**
- * Which container, what to do.
+ * Identifies a container or compose project, and the action.
  *
  * @generated from message svc.v1.ControlContainerRequest
  */
 export type ControlContainerRequest = Message<"svc.v1.ControlContainerRequest"> & {
   /**
-   * Exactly one of the two.
+   * Exactly one is set.
    *
    * @generated from oneof svc.v1.ControlContainerRequest.target
    */
   target: {
     /**
-     * Id, unambiguous prefix of an id, or name.
+     * ID, unique prefix of an ID, or name.
      *
      * @generated from field: string container = 1;
      */
@@ -1251,7 +1270,8 @@ export type ControlContainerRequest = Message<"svc.v1.ControlContainerRequest"> 
   } | { case: undefined; value?: undefined };
 
   /**
-   * What to do. For a project, members to which it does not apply are passed over; start goes oldest first, stop newest first.
+   * Action. In a project, members that the action does not apply to are skipped. Start proceeds from the oldest
+   * container to the newest, stop from the newest to the oldest.
    *
    * @generated from field: string action = 3;
    */
@@ -1266,20 +1286,20 @@ export const ControlContainerRequestSchema: GenMessage<ControlContainerRequest> 
   messageDesc(file_svc_v1_docker, 31);
 
 /**
- * What was done.
+ * Result of a container action.
  *
  * @generated from message svc.v1.ControlContainerResponse
  */
 export type ControlContainerResponse = Message<"svc.v1.ControlContainerResponse"> & {
   /**
-   * The containers it was done to, in order.
+   * Containers that the action was applied to, in order.
    *
    * @generated from field: repeated svc.v1.ControlledContainer controlled = 1;
    */
   controlled: ControlledContainer[];
 
   /**
-   * The members it did not apply to, each with the reason.
+   * Skipped members, each with the reason.
    *
    * @generated from field: repeated svc.v1.SkippedItem skipped = 2;
    */
@@ -1294,20 +1314,20 @@ export const ControlContainerResponseSchema: GenMessage<ControlContainerResponse
   messageDesc(file_svc_v1_docker, 32);
 
 /**
- * A container that was controlled.
+ * A container that an action was applied to.
  *
  * @generated from message svc.v1.ControlledContainer
  */
 export type ControlledContainer = Message<"svc.v1.ControlledContainer"> & {
   /**
-   * Its id.
+   * ID.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 2;
    */
@@ -1322,13 +1342,13 @@ export const ControlledContainerSchema: GenMessage<ControlledContainer> = /*@__P
   messageDesc(file_svc_v1_docker, 33);
 
 /**
- * The host's container engine. `unavailable` while the engine cannot be asked.
+ * The container engine of the host. Calls fail with `unavailable` while the engine does not respond.
  *
  * @generated from service svc.v1.DockerService
  */
 export const DockerService: GenService<{
   /**
-   * The containers of the host, with the app that owns them where there is one.
+   * List containers. Includes the app that owns a container, if any.
    *
    * @generated from rpc svc.v1.DockerService.ListContainers
    */
@@ -1338,7 +1358,7 @@ export const DockerService: GenService<{
     output: typeof ListContainersResponseSchema;
   },
   /**
-   * CPU, memory, network and block usage, all sampled in one window of about 500 ms.
+   * Get resource usage of containers. Samples CPU, memory, network and block I/O over about 500 ms.
    *
    * @generated from rpc svc.v1.DockerService.ListContainerStats
    */
@@ -1348,7 +1368,7 @@ export const DockerService: GenService<{
     output: typeof ListContainerStatsResponseSchema;
   },
   /**
-   * The images of the host.
+   * List container images.
    *
    * @generated from rpc svc.v1.DockerService.ListImages
    */
@@ -1358,7 +1378,7 @@ export const DockerService: GenService<{
     output: typeof ListImagesResponseSchema;
   },
   /**
-   * The named volumes of the host.
+   * List volumes. Returns the volumes of the container engine.
    *
    * @generated from rpc svc.v1.DockerService.ListVolumes
    */
@@ -1368,7 +1388,7 @@ export const DockerService: GenService<{
     output: typeof ListVolumesResponseSchema;
   },
   /**
-   * The networks of the host: inventory only.
+   * List networks.
    *
    * @generated from rpc svc.v1.DockerService.ListNetworks
    */
@@ -1378,7 +1398,7 @@ export const DockerService: GenService<{
     output: typeof ListNetworksResponseSchema;
   },
   /**
-   * What images, containers, volumes and the build cache take. Expensive: on demand, not for polling.
+   * Get Docker disk usage. Measures images, containers, volumes and the build cache. This is expensive; do not poll it.
    *
    * @generated from rpc svc.v1.DockerService.GetDockerDiskUsage
    */
@@ -1388,7 +1408,8 @@ export const DockerService: GenService<{
     output: typeof DockerDiskUsageSchema;
   },
   /**
-   * Removes unused items one at a time; what an installed app still needs is passed over, with the reason.
+   * Prune unused Docker objects. Removes one object at a time. Objects that an installed app still needs are skipped,
+   * with the reason.
    *
    * @generated from rpc svc.v1.DockerService.PruneDocker
    */
@@ -1398,8 +1419,8 @@ export const DockerService: GenService<{
     output: typeof PruneDockerResponseSchema;
   },
   /**
-   * Controls one container or the members of a compose project. `owned_by_app` (failed_precondition) for a container of
-   * an installed app or of its compose project.
+   * Control a container or project. Acts on one container, or on the members of a compose project. Fails with
+   * `owned_by_app` for a container of an installed app or of its compose project.
    *
    * @generated from rpc svc.v1.DockerService.ControlContainer
    */
@@ -1409,7 +1430,7 @@ export const DockerService: GenService<{
     output: typeof ControlContainerResponseSchema;
   },
   /**
-   * One container, with what the engine says about it.
+   * Inspect a container. Returns a summary and the engine's own document.
    *
    * @generated from rpc svc.v1.DockerService.InspectContainer
    */
@@ -1419,7 +1440,7 @@ export const DockerService: GenService<{
     output: typeof ContainerDetailsSchema;
   },
   /**
-   * The last lines that a container printed.
+   * Get a container's log lines. Returns the last lines.
    *
    * @generated from rpc svc.v1.DockerService.GetContainerLogs
    */
@@ -1429,7 +1450,8 @@ export const DockerService: GenService<{
     output: typeof ContainerLogsSchema;
   },
   /**
-   * The last lines that a container printed and then each new one, until the container is gone or the client goes away.
+   * Follow a container's log. Sends the last lines and then every new line, until the container is removed or the
+   * client disconnects.
    *
    * @generated from rpc svc.v1.DockerService.StreamContainerLogs
    */
@@ -1439,7 +1461,7 @@ export const DockerService: GenService<{
     output: typeof ContainerLogsSchema;
   },
   /**
-   * What happens on the engine, as it happens, until the client goes away.
+   * Follow Docker events. Sends events of the engine until the client disconnects.
    *
    * @generated from rpc svc.v1.DockerService.StreamDockerEvents
    */

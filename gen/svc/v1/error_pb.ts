@@ -2,11 +2,12 @@
 // @generated from file svc/v1/error.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// Typed error details. Connect and gRPC carry one `ErrorDetail` beside code and message;
-// REST prints the same as `{"error", "code", "reason", "<reason>": payload}`.
-// gRPC has it in HTTP trailers, where clients take few KiB: a detail that is too large for them arrives there with long
-// texts cut (they end in `…`), and if that is not enough with the first entries of its lists, or without its payload.
-// The same call over REST, Connect or gRPC-Web, at the same address, answers with the whole.
+// Typed error details. Connect and gRPC send an `ErrorDetail` with the code and message. REST sends it as `{"error",
+// "code", "reason", "<reason>": payload}`.
+//
+// gRPC sends it in HTTP trailers, for which many clients accept only a few KiB. A larger detail is shortened: long
+// texts are cut and end in `…`; if that is not enough, lists are cut to their first entries, or the payload is left
+// out. The same call over REST, Connect or gRPC-Web, at the same address, returns the full detail.
 
 import type { GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
@@ -17,29 +18,29 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/error.proto.
  */
 export const file_svc_v1_error: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvZXJyb3IucHJvdG8SBnN2Yy52MSL0JwoLRXJyb3JEZXRhaWwSliQKBnJlYXNvbhgBIAEoCUKFJKK1GF4KD3VuYXV0aGVudGljYXRlZBIPdW5hdXRoZW50aWNhdGVkIjpObyByZWNvZ25pc2VkIGJlYXJlciB0b2tlbiwgb3IgYSBwZWVyIHRoYXQgaXMgbm9ib2R5IGhlcmUuorUYZAoMdG9rZW5fZGVuaWVkEhFwZXJtaXNzaW9uX2RlbmllZCJBVGhlIHRva2VuIGlzIGtub3duIGFuZCBtYXkgbm90IGRvIHRoaXM6IG9ubHkgdGhlIHByaW1hcnkgb25lIG1heS6itRhZCg1yb290X3JlcXVpcmVkEhFwZXJtaXNzaW9uX2RlbmllZCI1T25seSByb290IG1heSBkbyB0aGlzLCBvbiB0aGUgc29ja2V0IG9yIHdpdGggYSB0b2tlbi6itRhRCglub3RfZm91bmQSCW5vdF9mb3VuZCI5VGhlcmUgaXMgbm8gc3VjaCB0aGluZywgb3Igbm9uZSB0aGF0IHRoaXMgY2FsbGVyIG1heSBzZWUuorUYRAoOYWxyZWFkeV9leGlzdHMSDmFscmVhZHlfZXhpc3RzIiJUaGVyZSBpcyBvbmUgb2YgdGhhdCBuYW1lIGFscmVhZHkuorUYcgoPaW52YWxpZF9yZXF1ZXN0EhBpbnZhbGlkX2FyZ3VtZW50Ik1GaWVsZHMgb2YgdGhlIHJlcXVlc3QgYnJlYWsgYSBydWxlOyBlYWNoIGlzIG5hbWVkIHdpdGggd2hhdCBpcyB3cm9uZyB3aXRoIGl0LqK1GGoKDmJvZHlfdG9vX2xhcmdlEhJyZXNvdXJjZV9leGhhdXN0ZWQYnQMiQVRoZSBib2R5IGlzIGxhcmdlciB0aGFuIHRoaXMgY2FsbCB0YWtlcywgb3IgaG9sZHMgdG9vIG1hbnkgcGFydHMuorUYYgoWdW5zdXBwb3J0ZWRfbWVkaWFfdHlwZRIQaW52YWxpZF9hcmd1bWVudBifAyIzVGhlIGJvZHkgaXMgb2YgYSB0eXBlIHRoYXQgdGhpcyBjYWxsIGRvZXMgbm90IHRha2UuorUYXAoSbWV0aG9kX25vdF9hbGxvd2VkEg11bmltcGxlbWVudGVkGJUDIjRUaGUgcGF0aCBpcyBrbm93biwgYnV0IG5vdCB3aXRoIHRoaXMgbWV0aG9kIG9mIEhUVFAuorUYSwoQdXBncmFkZV9yZXF1aXJlZBITZmFpbGVkX3ByZWNvbmRpdGlvbhiqAyIfVGhpcyBhZGRyZXNzIHdhbnRzIGEgV2ViU29ja2V0LqK1GHUKC2hvc3RfZGVuaWVkEhFwZXJtaXNzaW9uX2RlbmllZCJTVGhlIHJlcXVlc3QgbmFtZXMgYSBob3N0IHRoYXQgdGhlIGRhZW1vbiBkb2VzIG5vdCBnbyBieTsgc2VlIGBbYXBpXSBhbGxvd2VkX2hvc3RzYC6itRhXCg1vcmlnaW5fZGVuaWVkEhFwZXJtaXNzaW9uX2RlbmllZCIzQSBwYWdlIG9mIGFub3RoZXIgb3JpZ2luIG1hZGUgdGhlIGJyb3dzZXIgYXNrIHRoaXMuorUYfAoQbGljZW5zZV9yZXF1aXJlZBITZmFpbGVkX3ByZWNvbmRpdGlvbiJTVGhlIHBhY2thZ2UgaGFzIGxpY2Vuc2VzIG9yIGFza3MgZm9yIHBlcm1pc3Npb25zIHRoYXQgYXJlIHRvIGJlIGFja25vd2xlZGdlZCBmaXJzdC6itRhqCglhbWJpZ3VvdXMSE2ZhaWxlZF9wcmVjb25kaXRpb24iSFNldmVyYWwgcGFja2FnZXMgaGF2ZSB0aGF0IGlkOyBuYW1lIHRoZSBzb3VyY2Ugb2YgdGhlIG9uZSB0aGF0IGlzIG1lYW50LqK1GHMKD3BhY2thZ2VfaW52YWxpZBIQaW52YWxpZF9hcmd1bWVudCJOVGhlIHBhY2thZ2UgY2Fubm90IGJlIGluc3RhbGxlZCBhcyBpdCBpczsgZWFjaCBwcm9ibGVtIGlzIG5hbWVkIHdpdGggaXRzIGxpbmUuorUYjwEKC25vX21hbmlmZXN0EhBpbnZhbGlkX2FyZ3VtZW50Im5UaGVyZSBpcyBubyBzdmMueWFtbCB3aGVyZSB0aGUgcGFja2FnZSBpcyBzYWlkIHRvIGJlOyB0aGUgcGF5bG9hZCBzYXlzIHdoZXJlIHRoYXQgaXMsIHNvIHRoYXQgb25lIGNhbiBiZSBtYWRlLqK1GEUKDXNvdXJjZV9mYWlsZWQSC3VuYXZhaWxhYmxlIidBIHNvdXJjZSBvZiBwYWNrYWdlcyBjb3VsZCBub3QgYmUgcmVhZC6itRheCgpnaXRfZmFpbGVkEhNmYWlsZWRfcHJlY29uZGl0aW9uIjtnaXQgY291bGQgbm90IGZldGNoIHRoZSByZXBvc2l0b3J5IG9yIHdoYXQgd2FzIGFza2VkIG9mIGl0LqK1GGsKDGJ1aWxkX2ZhaWxlZBITZmFpbGVkX3ByZWNvbmRpdGlvbiJGQSBidWlsZCBzdGVwIG9mIHRoZSBwYWNrYWdlIGZhaWxlZDsgaXRzIGxhc3QgbGluZXMgYXJlIGluIHRoZSBwYXlsb2FkLqK1GHEKDHN0YXJ0X2ZhaWxlZBITZmFpbGVkX3ByZWNvbmRpdGlvbiJMVGhlIGFwcCBlbmRlZCBhdCBvbmNlLCBkaWQgbm90IGJlY29tZSBoZWFsdGh5LCBvciBvbmUgb2YgaXRzIHBvcnRzIGlzIHRha2VuLqK1GEwKC2FwcF9ydW5uaW5nEhNmYWlsZWRfcHJlY29uZGl0aW9uIihUaGUgYXBwIHJ1bnMsIGFuZCB0aGlzIG5lZWRzIGl0IHN0b3BwZWQuorUYWAoPYXBwX25vdF9ydW5uaW5nEhNmYWlsZWRfcHJlY29uZGl0aW9uIjBUaGUgYXBwIGRvZXMgbm90IHJ1biwgYW5kIHRoaXMgbmVlZHMgaXQgcnVubmluZy6itRhMCghhcHBfYnVzeRITZmFpbGVkX3ByZWNvbmRpdGlvbiIrQW5vdGhlciBvcGVyYXRpb24gb24gdGhpcyBhcHAgaXMgdW5kZXIgd2F5LqK1GIABCgxwaW5uZWRfaW1hZ2USE2ZhaWxlZF9wcmVjb25kaXRpb24iW1RoZSBpbWFnZSBpcyBwaW5uZWQgdG8gYSB2ZXJzaW9uIG9yIHdhcyBidWlsdCBoZXJlLCBzbyB0aGF0IHRoZXJlIGlzIG5vdGhpbmcgbmV3ZXIgdG8gcHVsbC6itRiMAQoOdm9sdW1lc19zaGFyZWQSE2ZhaWxlZF9wcmVjb25kaXRpb24iZVRoZSBjb3B5IHdvdWxkIHVzZSB2b2x1bWVzIG9mIHRoZSBhcHAsIHdoaWNoIGhhdmUgYSBkcml2ZXIgb3IgYSBuYW1lIG9mIHRoZWlyIG93biBhbmQgYXJlIG5vdCBjb3BpZWQuorUYYgoMb3duZWRfYnlfYXBwEhNmYWlsZWRfcHJlY29uZGl0aW9uIj1UaGUgY29udGFpbmVyIGJlbG9uZ3MgdG8gYW4gYXBwIGFuZCBpcyBjb250cm9sbGVkIHRocm91Z2ggaXQuorUYYQoJcHJvdGVjdGVkEhFwZXJtaXNzaW9uX2RlbmllZCJBVGhlIGZpbGUgaXMgdGhlIGRhZW1vbidzIG93bjsgb25seSByb290IG9uIHRoZSBzb2NrZXQgcmVhY2hlcyBpdC6itRhMCglqb2Jfb3duZWQSE2ZhaWxlZF9wcmVjb25kaXRpb24iKkEgam9iIG9mIHRoYXQgaWQgYmVsb25ncyB0byBzb21lYm9keSBlbHNlLqK1GGAKCnBpZF9yZXVzZWQSE2ZhaWxlZF9wcmVjb25kaXRpb24iPVRoZSBwcm9jZXNzIGhhcyBlbmRlZCwgYW5kIGl0cyBudW1iZXIgaXMgbm93IHRoYXQgb2YgYW5vdGhlci6itRhSCgZkZW5pZWQSEXBlcm1pc3Npb25fZGVuaWVkIjVUaGUga2VybmVsIHJlZnVzZWQgaXQgZm9yIHRoZSBpZGVudGl0eSBvZiB0aGUgY2FsbGVyLqK1GKQBCgxub3RfcG9zc2libGUSE2ZhaWxlZF9wcmVjb25kaXRpb24if1RoZSBzdGF0ZSBvZiB0aGluZ3MsIHN1Y2ggYXMgYSBmaWxlIHRoYXQgaXMgbm9uZSBvciBhbiBhY2NvdW50IHRoYXQgaXMgbWlzc2luZywgZG9lcyBub3QgYWxsb3cgaXQ7IHRoZSBtZXNzYWdlIHNheXMgd2hhdCB0byBkby6itRhNCghjb25mbGljdBIHYWJvcnRlZCI4U29tZWJvZHkgZWxzZSBjaGFuZ2VkIHRoZSBzYW1lIG1lYW53aGlsZTogcmVhZCBpdCBhZ2Fpbi6itRhtCgdjaGFuZ2VkEhNmYWlsZWRfcHJlY29uZGl0aW9uGJwDIkpUaGUgZmlsZSBpcyBub3QgdGhlIG9uZSB0aGF0IHRoZSBlbnRpdHkgdGFnIG5hbWVzIGFueSBtb3JlOiByZWFkIGl0IGFnYWluLqK1GFYKFXJhbmdlX25vdF9zYXRpc2ZpYWJsZRIMb3V0X29mX3JhbmdlGKADIixUaGUgcmFuZ2UgYmVnaW5zIGJlaGluZCB0aGUgZW5kIG9mIHRoZSBmaWxlLqK1GHwKCHRvb19tYW55EhJyZXNvdXJjZV9leGhhdXN0ZWQiXEEgYm91bmQgb24gd2hhdCBvbmUgdXNlciBvciBhbGwgbWF5IGhhdmUgb3IgZG8gYXQgYSB0aW1lIGlzIHJlYWNoZWQ7IHRoZSBtZXNzYWdlIHNheXMgd2hpY2guorUYOQoJZGlza19mdWxsEhJyZXNvdXJjZV9leGhhdXN0ZWQiGFRoZXJlIGlzIG5vIHJvb20gZm9yIGl0LqK1GGoKDXN0b3JlX2RhbWFnZWQSCWRhdGFfbG9zcyJOVGhlIGRhZW1vbidzIGRhdGFiYXNlLCBvciB3aGF0IGl0IGtlZXBzIG9mIHRoZSBhcHAgb3IgdGhlIHN0b3JhZ2UsIGlzIGRhbWFnZWQuorUYWAoPYXJjaGl2ZV9kYW1hZ2VkEglkYXRhX2xvc3MiOldoYXQgYSBzdG9yYWdlIGhhcyBvZiB0aGUgYXJjaGl2ZSBpcyBub3Qgd2hhdCB3YXMgd3JpdHRlbi6itRh5Cg9hcmNoaXZlX3JlZnVzZWQSE2ZhaWxlZF9wcmVjb25kaXRpb24iUVRoZSBhcmNoaXZlIGhvbGRzIHdoYXQgbXVzdCBub3QgYmUgdW5wYWNrZWQsIHN1Y2ggYXMgYSBwYXRoIHRoYXQgbGVhZHMgb3V0IG9mIGl0LqK1GFMKCW5vdF9yZWFkeRILdW5hdmFpbGFibGUiOUl0IGlzIG5vdCBrbm93biB5ZXQsIGFzIHRoZSBkYWVtb24gaGFzIGp1c3QgYmVlbiBzdGFydGVkLqK1GGIKD25vdF9pbXBsZW1lbnRlZBINdW5pbXBsZW1lbnRlZCJAVGhpcyBkYWVtb24gZG9lcyBub3Qgb2ZmZXIgaXQ7IHNlZSBgY2FwYWJpbGl0aWVzYCBvZiB0aGUgc3RhdHVzLqK1GEMKCGNhbmNlbGVkEghjYW5jZWxlZCItVGhlIGNsaWVudCwgb3Igc29tZWJvZHkgd2hvIG1heSwgY2FuY2VsZWQgaXQuorUYVQoRZGVhZGxpbmVfZXhjZWVkZWQSEWRlYWRsaW5lX2V4Y2VlZGVkIi1JdCB0b29rIGxvbmdlciB0aGFuIHRoZSBkZWFkbGluZSBvZiB0aGUgY2FsbC6itRhzCgt1bmF2YWlsYWJsZRILdW5hdmFpbGFibGUiV1NvbWV0aGluZyB0aGF0IGl0IG5lZWRzLCBzdWNoIGFzIHRoZSBjb250YWluZXIgZW5naW5lIG9yIGEgc2VydmVyLCBkb2VzIG5vdCBhbnN3ZXIgbm93LqK1GGQKCGludGVybmFsEghpbnRlcm5hbCJOU29tZXRoaW5nIGJyb2tlIGluc2lkZSB0aGUgZGFlbW9uOyBpdHMgbG9nIGhhcyB0aGUgY2F1c2UgdW5kZXIgdGhlIHJlcXVlc3QgaWQuEisKDHRva2VuX2RlbmllZBgCIAEoCzITLnN2Yy52MS5Ub2tlbkRlbmllZEgAEjMKEGxpY2Vuc2VfcmVxdWlyZWQYAyABKAsyFy5zdmMudjEuTGljZW5zZVJlcXVpcmVkSAASJgoJYW1iaWd1b3VzGAQgASgLMhEuc3ZjLnYxLkFtYmlndW91c0gAEjEKD2ludmFsaWRfcmVxdWVzdBgFIAEoCzIWLnN2Yy52MS5JbnZhbGlkUmVxdWVzdEgAEioKDG93bmVkX2J5X2FwcBgGIAEoCzISLnN2Yy52MS5Pd25lZEJ5QXBwSAASJQoJam9iX293bmVkGAcgASgLMhAuc3ZjLnYxLkpvYk93bmVkSAASKQoIaW50ZXJuYWwYCCABKAsyFS5zdmMudjEuSW50ZXJuYWxFcnJvckgAEi8KDmNvbW1hbmRfZmFpbGVkGAkgASgLMhUuc3ZjLnYxLkNvbW1hbmRGYWlsZWRIABIqCglub3RfZm91bmQYCiABKAsyFS5zdmMudjEuTm90Rm91bmRFcnJvckgAEikKC25vX21hbmlmZXN0GAsgASgLMhIuc3ZjLnYxLk5vTWFuaWZlc3RIAEIJCgdwYXlsb2FkIg0KC1Rva2VuRGVuaWVkIisKDU5vdEZvdW5kRXJyb3ISDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJIk0KD0xpY2Vuc2VSZXF1aXJlZBIlCghsaWNlbnNlcxgBIAMoCzITLnN2Yy52MS5MaWNlbnNlRmlsZRITCgtwZXJtaXNzaW9ucxgCIAMoCSI5CgtMaWNlbnNlRmlsZRIMCgRuYW1lGAEgASgJEgwKBHRleHQYAiABKAkSDgoGc2hhMjU2GAMgASgJIjkKCUFtYmlndW91cxIsCgpjYW5kaWRhdGVzGAEgAygLMhguc3ZjLnYxLlBhY2thZ2VDYW5kaWRhdGUiWwoQUGFja2FnZUNhbmRpZGF0ZRIMCgRzcGVjGAEgASgJEg4KBnNvdXJjZRgCIAEoCRIKCgJpZBgDIAEoCRIMCgRuYW1lGAQgASgJEg8KB3N1bW1hcnkYBSABKAkiLAoKTm9NYW5pZmVzdBILCgN1cmwYASABKAkSEQoJZGlyZWN0b3J5GAIgASgJIjwKDkludmFsaWRSZXF1ZXN0EioKCnZpb2xhdGlvbnMYASADKAsyFi5zdmMudjEuRmllbGRWaW9sYXRpb24iNAoORmllbGRWaW9sYXRpb24SDQoFZmllbGQYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkiJAoKT3duZWRCeUFwcBIWCgZhcHBfaWQYASABKAlSBmFwcF9pZCJLCghKb2JPd25lZBILCgNpZHMYASADKAkSIwoKbWFuYWdlZF9ieRgCIAEoCUgAUgptYW5hZ2VkX2J5iAEBQg0KC19tYW5hZ2VkX2J5Ii8KDUludGVybmFsRXJyb3ISHgoKcmVxdWVzdF9pZBgBIAEoCVIKcmVxdWVzdF9pZCJwCg1Db21tYW5kRmFpbGVkEiEKCWV4aXRfY29kZRgBIAEoBUgAUglleGl0X2NvZGWIAQESDgoGc2lnbmFsGAIgASgJEh4KCmxhc3RfbGluZXMYAyADKAlSCmxhc3RfbGluZXNCDAoKX2V4aXRfY29kZWIGcHJvdG8z", [file_svc_v1_rules]);
+  fileDesc("ChJzdmMvdjEvZXJyb3IucHJvdG8SBnN2Yy52MSLhJgoLRXJyb3JEZXRhaWwSgyMKBnJlYXNvbhgBIAEoCULyIqK1GHQKD3VuYXV0aGVudGljYXRlZBIPdW5hdXRoZW50aWNhdGVkIlBUaGUgY2FsbGVyIGhhcyBubyB2YWxpZCBiZWFyZXIgdG9rZW4sIG9yIHRoZSB1c2VyIG9mIHRoZSBzb2NrZXQgcGVlciBpcyB1bmtub3duLqK1GFYKDHRva2VuX2RlbmllZBIRcGVybWlzc2lvbl9kZW5pZWQiM1RoZSB0b2tlbiBpcyB2YWxpZCwgYnV0IGRvZXMgbm90IGFsbG93IHRoaXMgbWV0aG9kLqK1GFkKDXJvb3RfcmVxdWlyZWQSEXBlcm1pc3Npb25fZGVuaWVkIjVPbmx5IHJvb3QgbWF5IGRvIHRoaXMsIG9uIHRoZSBzb2NrZXQgb3Igd2l0aCBhIHRva2VuLqK1GFAKCW5vdF9mb3VuZBIJbm90X2ZvdW5kIjhUaGUgb2JqZWN0IGRvZXMgbm90IGV4aXN0LCBvciB0aGUgY2FsbGVyIG1heSBub3Qgc2VlIGl0LqK1GEoKDmFscmVhZHlfZXhpc3RzEg5hbHJlYWR5X2V4aXN0cyIoQW4gb2JqZWN0IHdpdGggdGhpcyBuYW1lIGV4aXN0cyBhbHJlYWR5LqK1GGkKD2ludmFsaWRfcmVxdWVzdBIQaW52YWxpZF9hcmd1bWVudCJERmllbGRzIG9mIHRoZSByZXF1ZXN0IGFyZSBub3QgdmFsaWQ7IHRoZSBwYXlsb2FkIGxpc3RzIGVhY2ggcHJvYmxlbS6itRh4Cg5ib2R5X3Rvb19sYXJnZRIScmVzb3VyY2VfZXhoYXVzdGVkGJ0DIk9UaGUgYm9keSBpcyBsYXJnZXIgdGhhbiB0aGUgbWV0aG9kIGFsbG93cywgb3IgaGFzIHRvbyBtYW55IGZpZWxkcyBhbmQgZWxlbWVudHMuorUYXAoWdW5zdXBwb3J0ZWRfbWVkaWFfdHlwZRIQaW52YWxpZF9hcmd1bWVudBifAyItVGhlIG1ldGhvZCBkb2VzIG5vdCBhY2NlcHQgdGhpcyBjb250ZW50IHR5cGUuorUYXQoSbWV0aG9kX25vdF9hbGxvd2VkEg11bmltcGxlbWVudGVkGJUDIjVUaGUgcGF0aCBleGlzdHMsIGJ1dCBkb2VzIG5vdCBhbGxvdyB0aGlzIEhUVFAgbWV0aG9kLqK1GFIKEHVwZ3JhZGVfcmVxdWlyZWQSE2ZhaWxlZF9wcmVjb25kaXRpb24YqgMiJlRoZSBwYXRoIHJlcXVpcmVzIGEgV2ViU29ja2V0IHVwZ3JhZGUuorUYZgoLaG9zdF9kZW5pZWQSEXBlcm1pc3Npb25fZGVuaWVkIkRUaGUgYEhvc3RgIGhlYWRlciBuYW1lcyBhIGhvc3QgdGhhdCBpcyBub3QgaW4gYFthcGldIGFsbG93ZWRfaG9zdHNgLqK1GFIKDW9yaWdpbl9kZW5pZWQSEXBlcm1pc3Npb25fZGVuaWVkIi5BIHdlYiBwYWdlIG9mIGFub3RoZXIgb3JpZ2luIHNlbnQgdGhlIHJlcXVlc3QuorUYcAoQbGljZW5zZV9yZXF1aXJlZBITZmFpbGVkX3ByZWNvbmRpdGlvbiJHVGhlIHBhY2thZ2UgaGFzIGxpY2Vuc2VzIHRvIGFjY2VwdCBvciBuZWVkcyBwZXJtaXNzaW9ucyB0byBncmFudCBmaXJzdC6itRhYCglhbWJpZ3VvdXMSE2ZhaWxlZF9wcmVjb25kaXRpb24iNlNldmVyYWwgcGFja2FnZXMgaGF2ZSB0aGlzIElEOyBuYW1lIHRoZSBzb3VyY2Ugb2Ygb25lLqK1GGIKD3BhY2thZ2VfaW52YWxpZBIQaW52YWxpZF9hcmd1bWVudCI9VGhlIHBhY2thZ2UgaGFzIGVycm9yczsgdGhlIG1lc3NhZ2UgbGlzdHMgZWFjaCB3aXRoIGl0cyBsaW5lLqK1GHgKC25vX21hbmlmZXN0EhBpbnZhbGlkX2FyZ3VtZW50IldUaGUgZGlyZWN0b3J5IG9yIHJlcG9zaXRvcnkgaGFzIG5vIHN2Yy55YW1sOyB0aGUgcGF5bG9hZCBuYW1lcyB0aGUgcGxhY2UgdG8gY3JlYXRlIG9uZS6itRhjCg1zb3VyY2VfZmFpbGVkEgt1bmF2YWlsYWJsZSJFQSBzb3VyY2Ugb2YgcGFja2FnZXMsIG9yIHRoZSByZWdpc3RyeSBvZiBhbiBpbWFnZSwgY291bGQgbm90IGJlIHJlYWQuorUYVQoKZ2l0X2ZhaWxlZBITZmFpbGVkX3ByZWNvbmRpdGlvbiIyZ2l0IGNvdWxkIG5vdCBmZXRjaCB0aGUgcmVwb3NpdG9yeSwgYnJhbmNoIG9yIHRhZy6itRhoCgxidWlsZF9mYWlsZWQSE2ZhaWxlZF9wcmVjb25kaXRpb24iQ0EgYnVpbGQgc3RlcCBvZiB0aGUgcGFja2FnZSBmYWlsZWQ7IHRoZSBwYXlsb2FkIGhhcyBpdHMgbGFzdCBsaW5lcy6itRhtCgxzdGFydF9mYWlsZWQSE2ZhaWxlZF9wcmVjb25kaXRpb24iSFRoZSBhcHAgZXhpdGVkIGF0IG9uY2UsIGJlY2FtZSB1bmhlYWx0aHksIG9yIG9uZSBvZiBpdHMgcG9ydHMgaXMgaW4gdXNlLqK1GEIKC2FwcF9ydW5uaW5nEhNmYWlsZWRfcHJlY29uZGl0aW9uIh5UaGUgYXBwIG11c3QgYmUgc3RvcHBlZCBmaXJzdC6itRhACg9hcHBfbm90X3J1bm5pbmcSE2ZhaWxlZF9wcmVjb25kaXRpb24iGFRoZSBhcHAgbXVzdCBiZSBydW5uaW5nLqK1GEoKCGFwcF9idXN5EhNmYWlsZWRfcHJlY29uZGl0aW9uIilBbm90aGVyIG9wZXJhdGlvbiBvbiB0aGlzIGFwcCBpcyBydW5uaW5nLqK1GHcKDHBpbm5lZF9pbWFnZRITZmFpbGVkX3ByZWNvbmRpdGlvbiJSVGhlIGltYWdlIGlzIHBpbm5lZCB0byBhIHZlcnNpb24gb3Igd2FzIGJ1aWx0IGxvY2FsbHksIHNvIGEgcHVsbCBjYW5ub3QgdXBkYXRlIGl0LqK1GI4BCg52b2x1bWVzX3NoYXJlZBITZmFpbGVkX3ByZWNvbmRpdGlvbiJnVGhlIGNvcHkgd291bGQgc2hhcmUgdm9sdW1lcyB3aXRoIHRoZSBhcHA6IHZvbHVtZXMgd2l0aCBhIGRyaXZlciBvciBhIG5hbWUgb2YgdGhlaXIgb3duIGFyZSBub3QgY29waWVkLqK1GGQKDG93bmVkX2J5X2FwcBITZmFpbGVkX3ByZWNvbmRpdGlvbiI/VGhlIGNvbnRhaW5lciBiZWxvbmdzIHRvIGFuIGFwcDsgdXNlIHRoZSBhcHAncyBtZXRob2RzIGluc3RlYWQuorUYZgoJcHJvdGVjdGVkEhFwZXJtaXNzaW9uX2RlbmllZCJGVGhlIGZpbGUgYmVsb25ncyB0byB0aGUgZGFlbW9uOyBvbmx5IHJvb3Qgb24gdGhlIHNvY2tldCBtYXkgYWNjZXNzIGl0LqK1GE4KCWpvYl9vd25lZBITZmFpbGVkX3ByZWNvbmRpdGlvbiIsQSBqb2Igd2l0aCB0aGlzIElEIGJlbG9uZ3MgdG8gYW5vdGhlciBvd25lci6itRhfCgpwaWRfcmV1c2VkEhNmYWlsZWRfcHJlY29uZGl0aW9uIjxUaGUgcHJvY2VzcyBoYXMgZXhpdGVkLCBhbmQgYW5vdGhlciBwcm9jZXNzIG5vdyBoYXMgaXRzIFBJRC6itRhSCgZkZW5pZWQSEXBlcm1pc3Npb25fZGVuaWVkIjVUaGUga2VybmVsIGRlbmllZCB0aGUgb3BlcmF0aW9uIHRvIHRoZSBjYWxsZXIncyB1c2VyLqK1GJYBCgxub3RfcG9zc2libGUSE2ZhaWxlZF9wcmVjb25kaXRpb24icVRoZSBjdXJyZW50IHN0YXRlIGRvZXMgbm90IGFsbG93IGl0LCBzdWNoIGFzIGEgd3JvbmcgZmlsZSB0eXBlIG9yIGEgbWlzc2luZyBhY2NvdW50OyB0aGUgbWVzc2FnZSBzYXlzIHdoYXQgdG8gZG8uorUYVwoIY29uZmxpY3QSB2Fib3J0ZWQiQkFub3RoZXIgY2FsbGVyIGNoYW5nZWQgdGhlIG9iamVjdCBhdCB0aGUgc2FtZSB0aW1lOyByZWFkIGl0IGFnYWluLqK1GFkKB2NoYW5nZWQSE2ZhaWxlZF9wcmVjb25kaXRpb24YnAMiNlRoZSBmaWxlIG5vIGxvbmdlciBoYXMgdGhpcyBlbnRpdHkgdGFnOyByZWFkIGl0IGFnYWluLqK1GFUKFXJhbmdlX25vdF9zYXRpc2ZpYWJsZRIMb3V0X29mX3JhbmdlGKADIitUaGUgcmFuZ2Ugc3RhcnRzIGFmdGVyIHRoZSBlbmQgb2YgdGhlIGZpbGUuorUYaAoIdG9vX21hbnkSEnJlc291cmNlX2V4aGF1c3RlZCJIQSBsaW1pdCBmb3Igb25lIHVzZXIgb3IgZm9yIHRoZSBkYWVtb24gaXMgcmVhY2hlZDsgdGhlIG1lc3NhZ2UgbmFtZXMgaXQuorUYMgoJZGlza19mdWxsEhJyZXNvdXJjZV9leGhhdXN0ZWQiEVRoZSBkaXNrIGlzIGZ1bGwuorUYaAoNc3RvcmVfZGFtYWdlZBIJZGF0YV9sb3NzIkxUaGUgZGFlbW9uJ3MgZGF0YWJhc2UsIG9yIHRoZSBzdG9yZWQgZGF0YSBvZiB0aGUgYXBwIG9yIHN0b3JhZ2UsIGlzIGRhbWFnZWQuorUYTwoPYXJjaGl2ZV9kYW1hZ2VkEglkYXRhX2xvc3MiMVRoZSBzdG9yZWQgYXJjaGl2ZSBkaWZmZXJzIGZyb20gd2hhdCB3YXMgd3JpdHRlbi6itRh9Cg9hcmNoaXZlX3JlZnVzZWQSE2ZhaWxlZF9wcmVjb25kaXRpb24iVVRoZSBhcmNoaXZlIGhhcyBjb250ZW50IHRoYXQgbXVzdCBub3QgYmUgdW5wYWNrZWQsIHN1Y2ggYXMgYSBwYXRoIHRoYXQgbGVhZHMgb3V0c2lkZS6itRhaCglub3RfcmVhZHkSC3VuYXZhaWxhYmxlIkBUaGUgZGFlbW9uIGhhcyBqdXN0IHN0YXJ0ZWQsIGFuZCB0aGUgdmFsdWUgaXMgbm90IGF2YWlsYWJsZSB5ZXQuorUYbQoPbm90X2ltcGxlbWVudGVkEg11bmltcGxlbWVudGVkIktUaGlzIGRhZW1vbiBkb2VzIG5vdCBpbXBsZW1lbnQgdGhlIG1ldGhvZDsgc2VlIGBjYXBhYmlsaXRpZXNgIG9mIEdldFN0YXR1cy6itRhRCghjYW5jZWxlZBIIY2FuY2VsZWQiO1RoZSBjbGllbnQsIG9yIGFub3RoZXIgcGVybWl0dGVkIGNhbGxlciwgY2FuY2VsZWQgdGhlIGNhbGwuorUYTwoRZGVhZGxpbmVfZXhjZWVkZWQSEWRlYWRsaW5lX2V4Y2VlZGVkIidUaGUgY2FsbCB0b29rIGxvbmdlciB0aGFuIGl0cyBkZWFkbGluZS6itRhlCgt1bmF2YWlsYWJsZRILdW5hdmFpbGFibGUiSUEgZGVwZW5kZW5jeSwgc3VjaCBhcyB0aGUgY29udGFpbmVyIGVuZ2luZSBvciBhIHNlcnZlciwgZG9lcyBub3QgcmVzcG9uZC6itRhdCghpbnRlcm5hbBIIaW50ZXJuYWwiR0FuIGludGVybmFsIGVycm9yOyB0aGUgZGFlbW9uJ3MgbG9nIGhhcyB0aGUgY2F1c2UgdW5kZXIgdGhlIHJlcXVlc3QgSUQuEisKDHRva2VuX2RlbmllZBgCIAEoCzITLnN2Yy52MS5Ub2tlbkRlbmllZEgAEjMKEGxpY2Vuc2VfcmVxdWlyZWQYAyABKAsyFy5zdmMudjEuTGljZW5zZVJlcXVpcmVkSAASJgoJYW1iaWd1b3VzGAQgASgLMhEuc3ZjLnYxLkFtYmlndW91c0gAEjEKD2ludmFsaWRfcmVxdWVzdBgFIAEoCzIWLnN2Yy52MS5JbnZhbGlkUmVxdWVzdEgAEioKDG93bmVkX2J5X2FwcBgGIAEoCzISLnN2Yy52MS5Pd25lZEJ5QXBwSAASJQoJam9iX293bmVkGAcgASgLMhAuc3ZjLnYxLkpvYk93bmVkSAASKQoIaW50ZXJuYWwYCCABKAsyFS5zdmMudjEuSW50ZXJuYWxFcnJvckgAEi8KDmNvbW1hbmRfZmFpbGVkGAkgASgLMhUuc3ZjLnYxLkNvbW1hbmRGYWlsZWRIABIqCglub3RfZm91bmQYCiABKAsyFS5zdmMudjEuTm90Rm91bmRFcnJvckgAEikKC25vX21hbmlmZXN0GAsgASgLMhIuc3ZjLnYxLk5vTWFuaWZlc3RIAEIJCgdwYXlsb2FkIg0KC1Rva2VuRGVuaWVkIisKDU5vdEZvdW5kRXJyb3ISDAoEa2luZBgBIAEoCRIMCgRuYW1lGAIgASgJIk0KD0xpY2Vuc2VSZXF1aXJlZBIlCghsaWNlbnNlcxgBIAMoCzITLnN2Yy52MS5MaWNlbnNlRmlsZRITCgtwZXJtaXNzaW9ucxgCIAMoCSI5CgtMaWNlbnNlRmlsZRIMCgRuYW1lGAEgASgJEgwKBHRleHQYAiABKAkSDgoGc2hhMjU2GAMgASgJIjkKCUFtYmlndW91cxIsCgpjYW5kaWRhdGVzGAEgAygLMhguc3ZjLnYxLlBhY2thZ2VDYW5kaWRhdGUiWwoQUGFja2FnZUNhbmRpZGF0ZRIMCgRzcGVjGAEgASgJEg4KBnNvdXJjZRgCIAEoCRIKCgJpZBgDIAEoCRIMCgRuYW1lGAQgASgJEg8KB3N1bW1hcnkYBSABKAkiLAoKTm9NYW5pZmVzdBILCgN1cmwYASABKAkSEQoJZGlyZWN0b3J5GAIgASgJIjwKDkludmFsaWRSZXF1ZXN0EioKCnZpb2xhdGlvbnMYASADKAsyFi5zdmMudjEuRmllbGRWaW9sYXRpb24iNAoORmllbGRWaW9sYXRpb24SDQoFZmllbGQYASABKAkSEwoLZGVzY3JpcHRpb24YAiABKAkiJAoKT3duZWRCeUFwcBIWCgZhcHBfaWQYASABKAlSBmFwcF9pZCJLCghKb2JPd25lZBILCgNpZHMYASADKAkSIwoKbWFuYWdlZF9ieRgCIAEoCUgAUgptYW5hZ2VkX2J5iAEBQg0KC19tYW5hZ2VkX2J5Ii8KDUludGVybmFsRXJyb3ISHgoKcmVxdWVzdF9pZBgBIAEoCVIKcmVxdWVzdF9pZCJwCg1Db21tYW5kRmFpbGVkEiEKCWV4aXRfY29kZRgBIAEoBUgAUglleGl0X2NvZGWIAQESDgoGc2lnbmFsGAIgASgJEh4KCmxhc3RfbGluZXMYAyADKAlSCmxhc3RfbGluZXNCDAoKX2V4aXRfY29kZWIGcHJvdG8z", [file_svc_v1_rules]);
 
 /**
- * Why a call failed, as a machine word, with the payload that belongs to it.
+ * Machine-readable reason for an error, with its payload.
  *
  * @generated from message svc.v1.ErrorDetail
  */
 export type ErrorDetail = Message<"svc.v1.ErrorDetail"> & {
   /**
-   * A word of a closed set; clients may switch on it. Each has one code, which is the one of the call.
+   * Reason, from a closed set; clients may branch on it. Each reason has exactly one error code.
    *
    * @generated from field: string reason = 1;
    */
   reason: string;
 
   /**
-   * The payload of the reason. Absent where the reason says everything.
+   * Payload of the reason. Absent if the reason has none.
    *
    * @generated from oneof svc.v1.ErrorDetail.payload
    */
   payload: {
     /**
-     * Payload of `token_denied`: nothing to add, always present.
+     * Payload of `token_denied`: always present, without fields.
      *
      * @generated from field: svc.v1.TokenDenied token_denied = 2;
      */
@@ -128,7 +129,7 @@ export const ErrorDetailSchema: GenMessage<ErrorDetail> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 0);
 
 /**
- * The presented token is recognised but may not do this.
+ * Payload of `token_denied`: the token is valid, but not allowed to do this.
  *
  * @generated from message svc.v1.TokenDenied
  */
@@ -143,20 +144,20 @@ export const TokenDeniedSchema: GenMessage<TokenDenied> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 1);
 
 /**
- * There is no such thing, or none that this caller may see.
+ * Payload of `not_found`: the object does not exist, or the caller may not see it.
  *
  * @generated from message svc.v1.NotFoundError
  */
 export type NotFoundError = Message<"svc.v1.NotFoundError"> & {
   /**
-   * What it would be, such as `app`, `schedule` or `route`.
+   * Kind of object, such as `app`, `schedule` or `route`.
    *
    * @generated from field: string kind = 1;
    */
   kind: string;
 
   /**
-   * Its id or name, as it was asked for.
+   * ID or name from the request.
    *
    * @generated from field: string name = 2;
    */
@@ -171,22 +172,23 @@ export const NotFoundErrorSchema: GenMessage<NotFoundError> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 2);
 
 /**
- * The package ships licenses that must be acknowledged with `license_ack: true`, or asks for permissions that must be given
- * with `permissions_ack: true`, before it is installed or upgraded to.
+ * The package has licenses that must be accepted with `license_ack: true`, or needs permissions that must be granted
+ * with `permissions_ack: true`.
  *
  * @generated from message svc.v1.LicenseRequired
  */
 export type LicenseRequired = Message<"svc.v1.LicenseRequired"> & {
   /**
-   * The license files at the root of the package that are not acknowledged, in name order.
+   * License files in the package's root directory that are not accepted yet, sorted by name.
    *
    * @generated from field: repeated svc.v1.LicenseFile licenses = 1;
    */
   licenses: LicenseFile[];
 
   /**
-   * What the package asks of the host beyond the usual and was not given, one sentence each. Asked of root alone: other
-   * users' apps get none.
+   * Permissions on the host that the package needs and that are not granted yet, one sentence each. Only for root:
+   * other users' apps cannot have permissions. For a restore also that root's app comes from an archive that this daemon
+   * did not create.
    *
    * @generated from field: repeated string permissions = 2;
    */
@@ -201,28 +203,28 @@ export const LicenseRequiredSchema: GenMessage<LicenseRequired> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 3);
 
 /**
- * One license file of a package.
+ * A license file of a package.
  *
  * @generated from message svc.v1.LicenseFile
  */
 export type LicenseFile = Message<"svc.v1.LicenseFile"> & {
   /**
-   * File name at the root of the package, such as `LICENSE`.
+   * File name in the package's root directory, such as `LICENSE`.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * The first 64 KiB of the text. Over gRPC less of it when it would not fit into the trailers, ending in `…`; name and
-   * `sha256` stay whole. Make the same call over REST, Connect or gRPC-Web to get the rest.
+   * First 64 KiB of the text. Over gRPC, the text is shorter if it does not fit into the trailers, and ends in `…`;
+   * name and `sha256` are always complete. REST, Connect and gRPC-Web return the full text.
    *
    * @generated from field: string text = 2;
    */
   text: string;
 
   /**
-   * SHA-256 of the whole file, lower-case hex.
+   * SHA-256 of the whole file, lower-case hexadecimal.
    *
    * @generated from field: string sha256 = 3;
    */
@@ -237,13 +239,13 @@ export const LicenseFileSchema: GenMessage<LicenseFile> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 4);
 
 /**
- * More than one package answers to the requested spec.
+ * Several packages match the requested spec.
  *
  * @generated from message svc.v1.Ambiguous
  */
 export type Ambiguous = Message<"svc.v1.Ambiguous"> & {
   /**
-   * The packages to choose from; pass one `spec` to install it.
+   * Packages to choose from; pass the `spec` of one to install it.
    *
    * @generated from field: repeated svc.v1.PackageCandidate candidates = 1;
    */
@@ -258,41 +260,41 @@ export const AmbiguousSchema: GenMessage<Ambiguous> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 5);
 
 /**
- * A package that an ambiguous spec could mean.
+ * A package that matches an ambiguous spec.
  *
  * @generated from message svc.v1.PackageCandidate
  */
 export type PackageCandidate = Message<"svc.v1.PackageCandidate"> & {
   /**
-   * What to pass as `spec` to mean this one, such as `main/hello`.
+   * Value of `spec` that selects this package, such as `main/hello`.
    *
    * @generated from field: string spec = 1;
    */
   spec: string;
 
   /**
-   * The source that lists it.
+   * Source that lists the package.
    *
    * @generated from field: string source = 2;
    */
   source: string;
 
   /**
-   * The package id.
+   * ID of the package.
    *
    * @generated from field: string id = 3;
    */
   id: string;
 
   /**
-   * The display name.
+   * Display name.
    *
    * @generated from field: string name = 4;
    */
   name: string;
 
   /**
-   * One line about it.
+   * Summary, one line.
    *
    * @generated from field: string summary = 5;
    */
@@ -307,20 +309,20 @@ export const PackageCandidateSchema: GenMessage<PackageCandidate> = /*@__PURE__*
   messageDesc(file_svc_v1_error, 6);
 
 /**
- * What is to be installed has no manifest, and so is no package yet.
+ * The directory or repository has no manifest, so it is not a package yet.
  *
  * @generated from message svc.v1.NoManifest
  */
 export type NoManifest = Message<"svc.v1.NoManifest"> & {
   /**
-   * URL of the git repository, without a password; or absolute path of the directory on the daemon's machine.
+   * URL of the git repository, without a password; or absolute path of the directory on the daemon's host.
    *
    * @generated from field: string url = 1;
    */
   url: string;
 
   /**
-   * The directory in the repository; empty for its root.
+   * Directory in the repository; empty for its root.
    *
    * @generated from field: string directory = 2;
    */
@@ -335,13 +337,13 @@ export const NoManifestSchema: GenMessage<NoManifest> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 7);
 
 /**
- * The request breaks rules of the contract or of the domain.
+ * The request violates rules of its fields.
  *
  * @generated from message svc.v1.InvalidRequest
  */
 export type InvalidRequest = Message<"svc.v1.InvalidRequest"> & {
   /**
-   * One entry per broken rule.
+   * Violations, one per rule.
    *
    * @generated from field: repeated svc.v1.FieldViolation violations = 1;
    */
@@ -356,7 +358,7 @@ export const InvalidRequestSchema: GenMessage<InvalidRequest> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 8);
 
 /**
- * A field and what is wrong with it.
+ * A violation of a field's rule.
  *
  * @generated from message svc.v1.FieldViolation
  */
@@ -369,7 +371,7 @@ export type FieldViolation = Message<"svc.v1.FieldViolation"> & {
   field: string;
 
   /**
-   * One sentence that names the value and the bound.
+   * Problem, with the value and the bound; one sentence.
    *
    * @generated from field: string description = 2;
    */
@@ -384,13 +386,13 @@ export const FieldViolationSchema: GenMessage<FieldViolation> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 9);
 
 /**
- * The container belongs to an installed app and is controlled through it.
+ * The container belongs to an installed app; use the app's methods instead.
  *
  * @generated from message svc.v1.OwnedByApp
  */
 export type OwnedByApp = Message<"svc.v1.OwnedByApp"> & {
   /**
-   * Id of the app.
+   * ID of the app.
    *
    * @generated from field: string app_id = 1 [json_name = "app_id"];
    */
@@ -405,20 +407,20 @@ export const OwnedByAppSchema: GenMessage<OwnedByApp> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 10);
 
 /**
- * A job with this id belongs to another owner.
+ * A job with this ID belongs to another owner.
  *
  * @generated from message svc.v1.JobOwned
  */
 export type JobOwned = Message<"svc.v1.JobOwned"> & {
   /**
-   * Ids of the jobs that are in the way.
+   * IDs of the conflicting jobs.
    *
    * @generated from field: repeated string ids = 1;
    */
   ids: string[];
 
   /**
-   * Who manages the jobs; absent for the operator.
+   * Manager of the jobs; absent for the operator.
    *
    * @generated from field: optional string managed_by = 2 [json_name = "managed_by"];
    */
@@ -433,13 +435,13 @@ export const JobOwnedSchema: GenMessage<JobOwned> = /*@__PURE__*/
   messageDesc(file_svc_v1_error, 11);
 
 /**
- * Something went wrong inside the daemon; its log has the cause under this id.
+ * An internal error. The daemon's log has the cause under the request ID.
  *
  * @generated from message svc.v1.InternalError
  */
 export type InternalError = Message<"svc.v1.InternalError"> & {
   /**
-   * The request id to search the daemon's log for.
+   * Request ID to search for in the daemon's log.
    *
    * @generated from field: string request_id = 1 [json_name = "request_id"];
    */
@@ -460,21 +462,21 @@ export const InternalErrorSchema: GenMessage<InternalError> = /*@__PURE__*/
  */
 export type CommandFailed = Message<"svc.v1.CommandFailed"> & {
   /**
-   * The exit code, when the command exited by itself.
+   * Exit code; absent if a signal ended the command.
    *
    * @generated from field: optional int32 exit_code = 1 [json_name = "exit_code"];
    */
   exitCode?: number | undefined;
 
   /**
-   * The signal that ended it, such as `SIGKILL`; empty when it exited by itself.
+   * Signal that ended the command, such as `SIGKILL`; empty if it exited by itself.
    *
    * @generated from field: string signal = 2;
    */
   signal: string;
 
   /**
-   * The last lines that it printed, at most 20.
+   * Last lines of output, at most 20.
    *
    * @generated from field: repeated string last_lines = 3 [json_name = "last_lines"];
    */

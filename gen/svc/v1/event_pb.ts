@@ -2,7 +2,7 @@
 // @generated from file svc/v1/event.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// What happens on this node, as it happens.
+// Events of this node.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -17,46 +17,47 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/event.proto.
  */
 export const file_svc_v1_event: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvZXZlbnQucHJvdG8SBnN2Yy52MSLTAQoTU3RyZWFtRXZlbnRzUmVxdWVzdBIVCgVhZnRlchgBIAEoCUIGmrUYAiBAEgwKBHBhc3QYAiABKAgSHAoJdW50aWxfbm93GAMgASgIUgl1bnRpbF9ub3cSWQoFa2luZHMYBCADKAlCSpq1GEZAQEpCIEAqEVthLXpdKyhcLlthLXpdKyk/WithIGtpbmQgb2YgZXZlbnQsIHN1Y2ggYXMgYXBwIG9yIGFwcC5jcmFzaGVkEh4KBmFwcF9pZBgFIAEoCUIGmrUYAiBAUgZhcHBfaWQimAQKBUV2ZW50Eg4KBmN1cnNvchgBIAEoCRIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBLtAgoEa2luZBgDIAEoCULeApq1GNkCMgViZWdpbjIFcmVzZXQyDWFwcC5pbnN0YWxsZWQyC2FwcC5jaGFuZ2VkMgthcHAucmVtb3ZlZDIIYXBwLmJ1c3kyDGFwcC5zdGFydGluZzILYXBwLnJ1bm5pbmcyDGFwcC5zdG9wcGluZzILYXBwLnN0b3BwZWQyCmFwcC5mYWlsZWQyC2FwcC5jcmFzaGVkMgthcHAudW5rbm93bjILYXBwLmhlYWx0aHkyDWFwcC51bmhlYWx0aHkyCmFwcC5kZXRhaWwyD29wZXJhdGlvbi5iZWdhbjIRb3BlcmF0aW9uLmNoYW5nZWQyD29wZXJhdGlvbi5lbmRlZDIJcnVuLmJlZ2FuMglydW4uZW5kZWQyC2JhY2t1cC5tYWRlMg1iYWNrdXAuZmFpbGVkMgthbGVydC5iZWdhbjILYWxlcnQuZW5kZWQyEWNvbnRhaW5lci5jaGFuZ2VkEhYKBmFwcF9pZBgEIAEoCVIGYXBwX2lkEg8KB3N1YmplY3QYBSABKAkSDQoFc3RhdGUYBiABKAkSDwoHbWVzc2FnZRgHIAEoCRISCgVvd25lchgIIAEoDUgAiAEBQggKBl9vd25lcjJxCgxFdmVudFNlcnZpY2USYQoMU3RyZWFtRXZlbnRzEhsuc3ZjLnYxLlN0cmVhbUV2ZW50c1JlcXVlc3QaDS5zdmMudjEuRXZlbnQiI5ACAYi1GAGStRgGZXZlbnRzgtPkkwIMEgovdjEvZXZlbnRzMAFiBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChJzdmMvdjEvZXZlbnQucHJvdG8SBnN2Yy52MSLTAQoTU3RyZWFtRXZlbnRzUmVxdWVzdBIVCgVhZnRlchgBIAEoCUIGmrUYAiBAEgwKBHBhc3QYAiABKAgSHAoJdW50aWxfbm93GAMgASgIUgl1bnRpbF9ub3cSWQoFa2luZHMYBCADKAlCSpq1GEZAQEpCIEAqEVthLXpdKyhcLlthLXpdKyk/WithIGtpbmQgb2YgZXZlbnQsIHN1Y2ggYXMgYXBwIG9yIGFwcC5jcmFzaGVkEh4KBmFwcF9pZBgFIAEoCUIGmrUYAiBAUgZhcHBfaWQi3wQKBUV2ZW50Eg4KBmN1cnNvchgBIAEoCRIoCgR0aW1lGAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBKUAwoEa2luZBgDIAEoCUKFA5q1GIADMgViZWdpbjIFcmVzZXQyDWFwcC5pbnN0YWxsZWQyC2FwcC5jaGFuZ2VkMgthcHAucmVtb3ZlZDIIYXBwLmJ1c3kyDGFwcC5zdGFydGluZzILYXBwLnJ1bm5pbmcyDGFwcC5zdG9wcGluZzILYXBwLnN0b3BwZWQyCmFwcC5mYWlsZWQyC2FwcC5jcmFzaGVkMgthcHAudW5rbm93bjILYXBwLmhlYWx0aHkyDWFwcC51bmhlYWx0aHkyCmFwcC5kZXRhaWwyD29wZXJhdGlvbi5iZWdhbjIRb3BlcmF0aW9uLmNoYW5nZWQyD29wZXJhdGlvbi5lbmRlZDIRb3BlcmF0aW9uLnN0YXJ0ZWQyEm9wZXJhdGlvbi5maW5pc2hlZDIJcnVuLmJlZ2FuMglydW4uZW5kZWQyC2JhY2t1cC5tYWRlMg1iYWNrdXAuZmFpbGVkMgthbGVydC5iZWdhbjILYWxlcnQuZW5kZWQyEWNvbnRhaW5lci5jaGFuZ2VkEhYKBmFwcF9pZBgEIAEoCVIGYXBwX2lkEg8KB3N1YmplY3QYBSABKAkSDQoFc3RhdGUYBiABKAkSDwoHbWVzc2FnZRgHIAEoCRISCgVvd25lchgIIAEoDUgAiAEBEhMKBnN0YXR1cxgJIAEoCUgBiAEBQggKBl9vd25lckIJCgdfc3RhdHVzMnEKDEV2ZW50U2VydmljZRJhCgxTdHJlYW1FdmVudHMSGy5zdmMudjEuU3RyZWFtRXZlbnRzUmVxdWVzdBoNLnN2Yy52MS5FdmVudCIjkAIBiLUYAZK1GAZldmVudHOC0+STAgwSCi92MS9ldmVudHMwAWIGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
- * Where to begin and what to tell.
+ * Start of the stream, and filters.
  *
  * @generated from message svc.v1.StreamEventsRequest
  */
 export type StreamEventsRequest = Message<"svc.v1.StreamEventsRequest"> & {
   /**
-   * The `cursor` of the last event that was seen: the stream begins behind it. The newest 10,000 events of the last hour
-   * are held, and none of an earlier daemon: where the cursor is not, the first event is a `reset` instead of `begin`.
+   * `cursor` of the last event received: the stream starts with the next one. The daemon holds the newest 10,000 events
+   * of the last hour, and none from before its start. If the cursor is not held, the first event is `reset` instead of
+   * `begin`.
    *
    * @generated from field: string after = 1;
    */
   after: string;
 
   /**
-   * True: begins with the oldest event that is held. Not together with `after`.
+   * If true, starts with the oldest event that is held. Excludes `after`.
    *
    * @generated from field: bool past = 2;
    */
   past: boolean;
 
   /**
-   * True: ends when all that is held was told, instead of waiting for more.
+   * If true, ends after the last event that is held instead of waiting for more.
    *
    * @generated from field: bool until_now = 3 [json_name = "until_now"];
    */
   untilNow: boolean;
 
   /**
-   * Only of these kinds: a whole word such as `app.crashed`, or what is before its dot, such as `app`. All when empty.
-   * `begin` and `reset` are always told.
+   * Only events of the given kinds: a full kind such as `app.crashed`, or the part before the dot, such as `app`. All
+   * if empty. `begin` and `reset` are always sent.
    *
    * @generated from field: repeated string kinds = 4;
    */
   kinds: string[];
 
   /**
-   * Only of this app.
+   * Only events about this app.
    *
    * @generated from field: string app_id = 5 [json_name = "app_id"];
    */
@@ -71,70 +72,88 @@ export const StreamEventsRequestSchema: GenMessage<StreamEventsRequest> = /*@__P
   messageDesc(file_svc_v1_event, 0);
 
 /**
- * Something that happened. What does not apply is empty.
+ * An event. Fields that do not apply are empty.
  *
  * @generated from message svc.v1.Event
  */
 export type Event = Message<"svc.v1.Event"> & {
   /**
-   * Names the event: a later stream begins behind it.
+   * Position of the event; pass it as `after` to start a later stream with the next event.
    *
    * @generated from field: string cursor = 1;
    */
   cursor: string;
 
   /**
-   * When it was seen.
+   * Time when the daemon noticed the event.
    *
    * @generated from field: google.protobuf.Timestamp time = 2;
    */
   time?: Timestamp | undefined;
 
   /**
-   * What happened. `begin`: nothing yet, it is what each stream begins with at once; who looks at everything now misses
-   * nothing. `reset`: something may have been missed, look at everything again. `app.changed`: its version, settings
-   * or name, or whether it is meant to run; `app.busy`: an operation has it, `state` says which; `app.detail`: its state is what
-   * it was, but why, which `message` says, or its tasks on a swarm are others. `operation.changed`: it has come to its next
-   * phase, which `message` says. `container.changed` is told to root alone.
+   * Kind of event.
+   *
+   * `begin`: the first event of each stream. A client that reads the current state after `begin` misses nothing.
+   *
+   * `reset`: events may be missing; read the current state again.
+   *
+   * `app.changed`: version, settings, name or desired state changed. `app.busy`: an operation runs on the app; `state`
+   * says which. `app.detail`: the reason for the state changed, which is in `message`, or the tasks on a swarm changed.
+   *
+   * `operation.changed`: the operation reached its next phase, which is in `message`. `operation.started` and
+   * `operation.finished` report a resource of OperationService: `subject` is its ID, `state` its state, `message` its
+   * kind. The other `operation` events report the operation that runs on an app, whoever started it.
+   *
+   * `container.changed`: only root receives it.
    *
    * @generated from field: string kind = 3;
    */
   kind: string;
 
   /**
-   * The app that it is about.
+   * ID of the app.
    *
    * @generated from field: string app_id = 4 [json_name = "app_id"];
    */
   appId: string;
 
   /**
-   * What it is about where that is no app: the id of a job, a storage, the subject of an alert, the id of a container.
+   * Subject other than the app: the ID of an operation, a job or a container, the name of a storage, or the subject of
+   * an alert.
    *
    * @generated from field: string subject = 5;
    */
   subject: string;
 
   /**
-   * How it is now: an app's state, the kind of an operation, the status of a run, the name of an alert's rule.
+   * State after the event: an app's state; the kind of an operation (its state for `started` and `finished`); the
+   * status of a run; or the name of an alert's rule.
    *
    * @generated from field: string state = 6;
    */
   state: string;
 
   /**
-   * Why, one sentence; of an operation what it is doing now, a few words.
+   * Reason, one sentence; for an operation, what it is doing, a few words.
    *
    * @generated from field: string message = 7;
    */
   message: string;
 
   /**
-   * The user whose it is; absent for what is the host's.
+   * User ID of the owner; absent for objects of the host.
    *
    * @generated from field: optional uint32 owner = 8;
    */
   owner?: number | undefined;
+
+  /**
+   * For events about an existing app: its `status`. Absent otherwise.
+   *
+   * @generated from field: optional string status = 9;
+   */
+  status?: string | undefined;
 };
 
 /**
@@ -145,14 +164,14 @@ export const EventSchema: GenMessage<Event> = /*@__PURE__*/
   messageDesc(file_svc_v1_event, 1);
 
 /**
- * What happens on this node, as it happens.
+ * Events of this node.
  *
  * @generated from service svc.v1.EventService
  */
 export const EventService: GenService<{
   /**
-   * What happens to what the caller may see, in order and at least once: from now on, or from where an earlier stream
-   * ended. Over REST each event is a line of JSON.
+   * Follow events. Sends events about objects that the caller may see, in order and at least once, from now on or from
+   * where an earlier stream ended. Over REST each event is a line of JSON.
    *
    * @generated from rpc svc.v1.EventService.StreamEvents
    */

@@ -1,6 +1,6 @@
 // Generated from proto/ by src/codegen/protoc-gen-svc-rest.ts; `npm run gen` writes it.
 
-/** Fields that a request may say and that are ignored there. */
+/** Fields that requests may have, but that are ignored there. */
 export const outputOnlyFields: ReadonlySet<string> = new Set([
   "svc.v1.AppSettings.schema",
   "svc.v1.AppSettings.restart_required",
@@ -30,6 +30,7 @@ export const outputOnlyFields: ReadonlySet<string> = new Set([
   "svc.v1.Schedule.warnings",
   "svc.v1.Schedule.waiting",
   "svc.v1.Schedule.disabled_reason",
+  "svc.v1.Schedule.later_run_unix",
   "svc.v1.UpsertScheduleRequest.owner_name",
   "svc.v1.UpsertScheduleRequest.next_run_unix",
   "svc.v1.UpsertScheduleRequest.last_run",
@@ -38,13 +39,14 @@ export const outputOnlyFields: ReadonlySet<string> = new Set([
   "svc.v1.UpsertScheduleRequest.warnings",
   "svc.v1.UpsertScheduleRequest.waiting",
   "svc.v1.UpsertScheduleRequest.disabled_reason",
+  "svc.v1.UpsertScheduleRequest.later_run_unix",
   "svc.v1.Source.configured",
   "svc.v1.Source.shipped",
   "svc.v1.UpsertSourceRequest.configured",
   "svc.v1.UpsertSourceRequest.shipped",
 ]);
 
-/** Lists that a request must say, though they may be empty. */
+/** Lists that requests must have, even if they are empty. */
 export const statedFields: ReadonlySet<string> = new Set([
   "svc.v1.ReplaceManagedSchedulesRequest.schedules",
 ]);

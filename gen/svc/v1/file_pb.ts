@@ -2,14 +2,16 @@
 // @generated from file svc/v1/file.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// Files of the host. A regular peer's call runs with that peer's own user and groups, so the kernel decides.
+// Files of the host. Calls of a regular peer run with that peer's user and groups, so the kernel decides what is
+// allowed.
 //
-// A path is absolute and has no `..`. Names are bytes: one that is not UTF-8 is spelled with `\xNN` (two lower-case
-// hexadecimal digits, `80` to `ff`) for each byte that is none of it, here and in requests. A backslash that would be read
-// so is spelled `\x5c`; every other backslash stands for itself.
+// Paths are absolute and contain no `..`. Names are bytes. Each byte that is not valid UTF-8 is written as `\xNN` (two
+// lower-case hexadecimal digits, `80` to `ff`), in requests and responses. A backslash that would be read as such an
+// escape is written as `\x5c`; every other backslash stands for itself.
 //
-// Symbolic links on the way to a path are followed when root or the caller made them, others are refused. A link at the end
-// is followed where content or a directory is read; everywhere else the link itself is meant.
+// Symbolic links in the directories of a path are followed if root or the caller created them, and rejected otherwise.
+// A link at the end of a path is followed by methods that read content or list a directory; all other methods act on
+// the link itself.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -32,7 +34,7 @@ export const file_svc_v1_file: GenFile = /*@__PURE__*/
   fileDesc("ChFzdmMvdjEvZmlsZS5wcm90bxIGc3ZjLnYxIrwBChRMaXN0RGlyZWN0b3J5UmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSDgoGaGlkZGVuGAIgASgIEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQJ9ASACIAQESJwoKcGFnZV90b2tlbhgEIAEoCUIHmrUYAyCAQFIKcGFnZV90b2tlbkIICgZfbGltaXQiiwEKFUxpc3REaXJlY3RvcnlSZXNwb25zZRIkCglkaXJlY3RvcnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKB2VudHJpZXMYAiADKAsyES5zdmMudjEuRmlsZUVudHJ5EigKD25leHRfcGFnZV90b2tlbhgDIAEoCVIPbmV4dF9wYWdlX3Rva2VuIvUCCglGaWxlRW50cnkSDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJElUKBHR5cGUYAyABKAlCR5q1GEMyBGZpbGUyCWRpcmVjdG9yeTIHc3ltbGluazIGc29ja2V0MgRmaWZvMgxibG9ja19kZXZpY2UyC2NoYXJfZGV2aWNlEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDAoEbW9kZRgFIAEoCRINCgVvd25lchgGIAEoCRINCgVncm91cBgHIAEoCRI8Cgttb2RpZmllZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC21vZGlmaWVkX2F0EiUKC2xpbmtfdGFyZ2V0GAkgASgJSABSC2xpbmtfdGFyZ2V0iAEBEgsKA3VpZBgKIAEoDRILCgNnaWQYCyABKA0SEQoEZXRhZxgMIAEoCUgBiAEBQg4KDF9saW5rX3RhcmdldEIHCgVfZXRhZyJICg9TdGF0UGF0aFJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoIqkBChZDcmVhdGVEaXJlY3RvcnlSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIPCgdwYXJlbnRzGAIgASgIEkcKBG1vZGUYAyABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCKQAQoPTW92ZVBhdGhSZXF1ZXN0EjUKBGZyb20YASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIzCgJ0bxgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEhEKCW92ZXJ3cml0ZRgDIAEoCCJjCg1Nb3ZlUGF0aEV2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASIwoGcmVzdWx0GAIgASgLMhEuc3ZjLnYxLkZpbGVFbnRyeUgAQgcKBWV2ZW50IpABCg9Db3B5UGF0aFJlcXVlc3QSNQoEZnJvbRgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjMKAnRvGAIgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSEQoJb3ZlcndyaXRlGAMgASgIIlgKEENvcHlQYXRoUmVzcG9uc2USIAoFZW50cnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKDGNvcGllZF9ieXRlcxgCIAEoA1IMY29waWVkX2J5dGVzImoKDUNvcHlQYXRoRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIqCgZyZXN1bHQYAiABKAsyGC5zdmMudjEuQ29weVBhdGhSZXNwb25zZUgAQgcKBWV2ZW50IlMKEkRlbGV0ZVBhdGhzUmVxdWVzdBI9CgVwYXRocxgBIAMoCUIu4EECmrUYJzgBQOgHSiAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aCJvChNEZWxldGVQYXRoc1Jlc3BvbnNlEg8KB2RlbGV0ZWQYASADKAkSIwoGZmFpbGVkGAIgAygLMhMuc3ZjLnYxLlBhdGhGYWlsdXJlEiIKDGZhaWxlZF9jb3VudBgDIAEoA1IMZmFpbGVkX2NvdW50InAKEERlbGV0ZVBhdGhzRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABItCgZyZXN1bHQYAiABKAsyGy5zdmMudjEuRGVsZXRlUGF0aHNSZXNwb25zZUgAQgcKBWV2ZW50IioKC1BhdGhGYWlsdXJlEgwKBHBhdGgYASABKAkSDQoFZXJyb3IYAiABKAkizQEKFENyZWF0ZUFyY2hpdmVSZXF1ZXN0Ej0KBXBhdGhzGAEgAygJQi7gQQKatRgnOAFA6AdKICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjcKBnRhcmdldBgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEioKBmZvcm1hdBgDIAEoCUIamrUYFjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIImgKEkNyZWF0ZUFyY2hpdmVFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEiMKBnJlc3VsdBgCIAEoCzIRLnN2Yy52MS5GaWxlRW50cnlIAEIHCgVldmVudCKjAwoVRXh0cmFjdEFyY2hpdmVSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBI3CgZ0YXJnZXQYAiABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIvCgZmb3JtYXQYAyABKAlCH5q1GBsyA3RhcjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIEj0KC21heF9lbnRyaWVzGAUgASgNQhaatRgSCQAAAAAAAPA/EQAAAADQElNBSABSC21heF9lbnRyaWVziAEBEjAKCW1heF9ieXRlcxgGIAEoA0INmrUYCQkAAAAAAADwP0gBUgltYXhfYnl0ZXOIAQESOQoJbWF4X3JhdGlvGAcgASgNQhaatRgSCQAAAAAAAPA/EQAAAACAhC5BSAJSCW1heF9yYXRpb4gBAUIOCgxfbWF4X2VudHJpZXNCDAoKX21heF9ieXRlc0IMCgpfbWF4X3JhdGlvInUKFkV4dHJhY3RBcmNoaXZlUmVzcG9uc2USIAoFZW50cnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5Eg8KB2VudHJpZXMYAiABKAMSKAoPZXh0cmFjdGVkX2J5dGVzGAMgASgDUg9leHRyYWN0ZWRfYnl0ZXMidgoTRXh0cmFjdEFyY2hpdmVFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEjAKBnJlc3VsdBgCIAEoCzIeLnN2Yy52MS5FeHRyYWN0QXJjaGl2ZVJlc3BvbnNlSABCBwoFZXZlbnQilgEKD1JlYWRGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSHQoGb2Zmc2V0GAIgASgDQg2atRgJCQAAAAAAAAAAEiIKBmxlbmd0aBgDIAEoA0INmrUYCQkAAAAAAADwP0gAiAEBQgkKB19sZW5ndGgiiQEKEFJlYWRGaWxlUmVzcG9uc2USJQoHY29udGVudBgBIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoKc2l6ZV9ieXRlcxgCIAEoA0gAUgpzaXplX2J5dGVziAEBEhEKBGV0YWcYAyABKAlIAYgBAUINCgtfc2l6ZV9ieXRlc0IHCgVfZXRhZyKIAgoQV3JpdGVGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSFQoEbmFtZRgCIAEoCUIHmrUYAyD/ARIRCglvdmVyd3JpdGUYAyABKAgSJQoHY29udGVudBgEIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoIaWZfbWF0Y2gYBSABKAlCB5q1GAMggAJSCGlmX21hdGNoEkcKBG1vZGUYBiABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCKFAQoPVGFpbEZpbGVSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIhCgVsaW5lcxgCIAEoDUINmrUYCREAAAAAAGr4QEgAiAEBEg4KBmZvbGxvdxgDIAEoCEIICgZfbGluZXMiOQoQVGFpbEZpbGVSZXNwb25zZRIlCgdjb250ZW50GAEgASgLMhQuZ29vZ2xlLmFwaS5IdHRwQm9keSLzAQoSU2VhcmNoRmlsZXNSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIVCgRuYW1lGAIgASgJQgeatRgDIP8BEhgKB2NvbnRlbnQYAyABKAlCB5q1GAMggAQSDQoFcmVnZXgYBCABKAgSIAoLaWdub3JlX2Nhc2UYBSABKAhSC2lnbm9yZV9jYXNlEg4KBmhpZGRlbhgGIAEoCBIqCgVsaW1pdBgHIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAIjDQEgAiAEBQggKBl9saW1pdCKVAQoTU2VhcmNoRmlsZXNSZXNwb25zZRIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEiIKBW1hdGNoGAIgASgLMhEuc3ZjLnYxLkZpbGVNYXRjaEgAEisKBnJlc3VsdBgDIAEoCzIZLnN2Yy52MS5TZWFyY2hGaWxlc1Jlc3VsdEgAQgcKBWV2ZW50IlcKCUZpbGVNYXRjaBIgCgVlbnRyeRgBIAEoCzIRLnN2Yy52MS5GaWxlRW50cnkSEQoEbGluZRgCIAEoBEgAiAEBEgwKBHRleHQYAyABKAlCBwoFX2xpbmUibAoRU2VhcmNoRmlsZXNSZXN1bHQSDwoHbWF0Y2hlcxgBIAEoAxIPCgdlbnRyaWVzGAIgASgDEiIKDGZhaWxlZF9jb3VudBgDIAEoA1IMZmFpbGVkX2NvdW50EhEKCXRydW5jYXRlZBgEIAEoCCJ5ChNHZXREaXNrVXNhZ2VSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIhCgVkZXB0aBgCIAEoDUINmrUYCREAAAAAAAAwQEgAiAEBQggKBl9kZXB0aCKcAQoUR2V0RGlza1VzYWdlUmVzcG9uc2USJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIrCglkaXJlY3RvcnkYAiABKAsyFi5zdmMudjEuRGlyZWN0b3J5VXNhZ2VIABIoCgZyZXN1bHQYAyABKAsyFi5zdmMudjEuRGlyZWN0b3J5VXNhZ2VIAEIHCgVldmVudCKiAQoORGlyZWN0b3J5VXNhZ2USDAoEcGF0aBgBIAEoCRINCgVkZXB0aBgCIAEoDRIeCgpkaXNrX2J5dGVzGAMgASgDUgpkaXNrX2J5dGVzEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDwoHZW50cmllcxgFIAEoAxIiCgxmYWlsZWRfY291bnQYBiABKANSDGZhaWxlZF9jb3VudCLbAQoYU2V0UGF0aEF0dHJpYnV0ZXNSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBJHCgRtb2RlGAIgASgJQjmatRg1KgpbMC03XXszLDR9Wid0aHJlZSBvciBmb3VyIG9jdGFsIGRpZ2l0cyBzdWNoIGFzIDA2NDQSFQoFb3duZXIYAyABKAlCBpq1GAIgQBIVCgVncm91cBgEIAEoCUIGmrUYAiBAEhEKCXJlY3Vyc2l2ZRgFIAEoCCIdChtMaXN0U3lzdGVtSWRlbnRpdGllc1JlcXVlc3QiZgocTGlzdFN5c3RlbUlkZW50aXRpZXNSZXNwb25zZRIhCgV1c2VycxgBIAMoCzISLnN2Yy52MS5TeXN0ZW1Vc2VyEiMKBmdyb3VwcxgCIAMoCzITLnN2Yy52MS5TeXN0ZW1Hcm91cCI0CgpTeXN0ZW1Vc2VyEgwKBG5hbWUYASABKAkSCwoDdWlkGAIgASgNEgsKA2dpZBgDIAEoDSIoCgtTeXN0ZW1Hcm91cBIMCgRuYW1lGAEgASgJEgsKA2dpZBgCIAEoDTLoEQoLRmlsZVNlcnZpY2USbwoNTGlzdERpcmVjdG9yeRIcLnN2Yy52MS5MaXN0RGlyZWN0b3J5UmVxdWVzdBodLnN2Yy52MS5MaXN0RGlyZWN0b3J5UmVzcG9uc2UiIZACAYi1GAGStRgFZmlsZXOC0+STAgsSCS92MS9maWxlcxJiCg9TdHJlYW1EaXJlY3RvcnkSHC5zdmMudjEuTGlzdERpcmVjdG9yeVJlcXVlc3QaHS5zdmMudjEuTGlzdERpcmVjdG9yeVJlc3BvbnNlIhCQAgGItRgBkrUYBWZpbGVzMAESXgoIU3RhdFBhdGgSFy5zdmMudjEuU3RhdFBhdGhSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSImkAIBiLUYAZK1GAVmaWxlc4LT5JMCEBIOL3YxL2ZpbGVzL3N0YXQScQoPQ3JlYXRlRGlyZWN0b3J5Eh4uc3ZjLnYxLkNyZWF0ZURpcmVjdG9yeVJlcXVlc3QaES5zdmMudjEuRmlsZUVudHJ5IiuItRgBkrUYBWZpbGVzgtPkkwIYOgEqIhMvdjEvZmlsZXMvZGlyZWN0b3J5El4KCE1vdmVQYXRoEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9tb3ZlElEKDk1vdmVQYXRoU3RyZWFtEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoVLnN2Yy52MS5Nb3ZlUGF0aEV2ZW50Ig2ItRgBkrUYBWZpbGVzMAESZQoIQ29weVBhdGgSFy5zdmMudjEuQ29weVBhdGhSZXF1ZXN0Ghguc3ZjLnYxLkNvcHlQYXRoUmVzcG9uc2UiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9jb3B5ElEKDkNvcHlQYXRoU3RyZWFtEhcuc3ZjLnYxLkNvcHlQYXRoUmVxdWVzdBoVLnN2Yy52MS5Db3B5UGF0aEV2ZW50Ig2ItRgBkrUYBWZpbGVzMAEScAoLRGVsZXRlUGF0aHMSGi5zdmMudjEuRGVsZXRlUGF0aHNSZXF1ZXN0Ghsuc3ZjLnYxLkRlbGV0ZVBhdGhzUmVzcG9uc2UiKIi1GAGStRgFZmlsZXOC0+STAhU6ASoiEC92MS9maWxlcy9kZWxldGUSWgoRRGVsZXRlUGF0aHNTdHJlYW0SGi5zdmMudjEuRGVsZXRlUGF0aHNSZXF1ZXN0Ghguc3ZjLnYxLkRlbGV0ZVBhdGhzRXZlbnQiDYi1GAGStRgFZmlsZXMwARJrCg1DcmVhdGVBcmNoaXZlEhwuc3ZjLnYxLkNyZWF0ZUFyY2hpdmVSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2FyY2hpdmUSYAoTQ3JlYXRlQXJjaGl2ZVN0cmVhbRIcLnN2Yy52MS5DcmVhdGVBcmNoaXZlUmVxdWVzdBoaLnN2Yy52MS5DcmVhdGVBcmNoaXZlRXZlbnQiDYi1GAGStRgFZmlsZXMwARJ6Cg5FeHRyYWN0QXJjaGl2ZRIdLnN2Yy52MS5FeHRyYWN0QXJjaGl2ZVJlcXVlc3QaHi5zdmMudjEuRXh0cmFjdEFyY2hpdmVSZXNwb25zZSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2V4dHJhY3QSYwoURXh0cmFjdEFyY2hpdmVTdHJlYW0SHS5zdmMudjEuRXh0cmFjdEFyY2hpdmVSZXF1ZXN0Ghsuc3ZjLnYxLkV4dHJhY3RBcmNoaXZlRXZlbnQiDYi1GAGStRgFZmlsZXMwARJzCghSZWFkRmlsZRIXLnN2Yy52MS5SZWFkRmlsZVJlcXVlc3QaGC5zdmMudjEuUmVhZEZpbGVSZXNwb25zZSIykAIBiLUYAZK1GAVmaWxlc4LT5JMCHGIHY29udGVudBIRL3YxL2ZpbGVzL2NvbnRlbnQwARJrCglXcml0ZUZpbGUSGC5zdmMudjEuV3JpdGVGaWxlUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiL4i1GAGStRgFZmlsZXOC0+STAhw6B2NvbnRlbnQaES92MS9maWxlcy9jb250ZW50KAEScAoIVGFpbEZpbGUSFy5zdmMudjEuVGFpbEZpbGVSZXF1ZXN0Ghguc3ZjLnYxLlRhaWxGaWxlUmVzcG9uc2UiL5ACAYi1GAGStRgFZmlsZXOC0+STAhliB2NvbnRlbnQSDi92MS9maWxlcy90YWlsMAEScgoLU2VhcmNoRmlsZXMSGi5zdmMudjEuU2VhcmNoRmlsZXNSZXF1ZXN0Ghsuc3ZjLnYxLlNlYXJjaEZpbGVzUmVzcG9uc2UiKJACAYi1GAGStRgFZmlsZXOC0+STAhISEC92MS9maWxlcy9zZWFyY2gwARJ0CgxHZXREaXNrVXNhZ2USGy5zdmMudjEuR2V0RGlza1VzYWdlUmVxdWVzdBocLnN2Yy52MS5HZXREaXNrVXNhZ2VSZXNwb25zZSInkAIBiLUYAZK1GAVmaWxlc4LT5JMCERIPL3YxL2ZpbGVzL3VzYWdlMAESdgoRU2V0UGF0aEF0dHJpYnV0ZXMSIC5zdmMudjEuU2V0UGF0aEF0dHJpYnV0ZXNSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIsiLUYAZK1GAVmaWxlc4LT5JMCGToBKiIUL3YxL2ZpbGVzL2F0dHJpYnV0ZXMSjwEKFExpc3RTeXN0ZW1JZGVudGl0aWVzEiMuc3ZjLnYxLkxpc3RTeXN0ZW1JZGVudGl0aWVzUmVxdWVzdBokLnN2Yy52MS5MaXN0U3lzdGVtSWRlbnRpdGllc1Jlc3BvbnNlIiyQAgGItRgBkrUYBWZpbGVzgtPkkwIWEhQvdjEvZmlsZXMvaWRlbnRpdGllc2IGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_app, file_svc_v1_rules]);
 
 /**
- * Which directory.
+ * Identifies the directory, and the page to return.
  *
  * @generated from message svc.v1.ListDirectoryRequest
  */
@@ -45,21 +47,21 @@ export type ListDirectoryRequest = Message<"svc.v1.ListDirectoryRequest"> & {
   path: string;
 
   /**
-   * True: entries whose name begins with a dot too.
+   * If true, includes entries whose name starts with a dot.
    *
    * @generated from field: bool hidden = 2;
    */
   hidden: boolean;
 
   /**
-   * Most entries to answer with; 1 to 2000, default 1000.
+   * Maximum number of entries: 1 to 2000, default 1000.
    *
    * @generated from field: optional uint32 limit = 3;
    */
   limit?: number | undefined;
 
   /**
-   * `next_page_token` of the page before.
+   * `next_page_token` of the previous page.
    *
    * @generated from field: string page_token = 4 [json_name = "page_token"];
    */
@@ -87,14 +89,14 @@ export type ListDirectoryResponse = Message<"svc.v1.ListDirectoryResponse"> & {
   directory?: FileEntry | undefined;
 
   /**
-   * Its entries, by name.
+   * Entries, sorted by name.
    *
    * @generated from field: repeated svc.v1.FileEntry entries = 2;
    */
   entries: FileEntry[];
 
   /**
-   * Pass it as `page_token` for the next page; empty on the last.
+   * Value of `page_token` for the next page; empty on the last page.
    *
    * @generated from field: string next_page_token = 3 [json_name = "next_page_token"];
    */
@@ -115,84 +117,84 @@ export const ListDirectoryResponseSchema: GenMessage<ListDirectoryResponse> = /*
  */
 export type FileEntry = Message<"svc.v1.FileEntry"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * Its absolute path.
+   * Absolute path.
    *
    * @generated from field: string path = 2;
    */
   path: string;
 
   /**
-   * What it is.
+   * Type of the entry.
    *
    * @generated from field: string type = 3;
    */
   type: string;
 
   /**
-   * Its size in bytes.
+   * Size in bytes.
    *
    * @generated from field: int64 size_bytes = 4 [json_name = "size_bytes"];
    */
   sizeBytes: bigint;
 
   /**
-   * Its permission bits in octal, such as `0644`.
+   * Permission bits in octal, such as `0644`.
    *
    * @generated from field: string mode = 5;
    */
   mode: string;
 
   /**
-   * Its owner's name; the number where the host has no name.
+   * Name of the owner; the number if the host has no name for it.
    *
    * @generated from field: string owner = 6;
    */
   owner: string;
 
   /**
-   * Its group's name; the number where the host has no name.
+   * Name of the group; the number if the host has no name for it.
    *
    * @generated from field: string group = 7;
    */
   group: string;
 
   /**
-   * When it was last written.
+   * Time of the last modification.
    *
    * @generated from field: google.protobuf.Timestamp modified_at = 8 [json_name = "modified_at"];
    */
   modifiedAt?: Timestamp | undefined;
 
   /**
-   * Where a link points.
+   * Target of a link.
    *
    * @generated from field: optional string link_target = 9 [json_name = "link_target"];
    */
   linkTarget?: string | undefined;
 
   /**
-   * Its owner's user id.
+   * User ID of the owner.
    *
    * @generated from field: uint32 uid = 10;
    */
   uid: number;
 
   /**
-   * Its group's id.
+   * ID of the group.
    *
    * @generated from field: uint32 gid = 11;
    */
   gid: number;
 
   /**
-   * Of a regular file: another one for every other content, for `if_match`.
+   * Entity tag of a regular file, for `if_match`; changes with the content.
    *
    * @generated from field: optional string etag = 12;
    */
@@ -207,7 +209,7 @@ export const FileEntrySchema: GenMessage<FileEntry> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 2);
 
 /**
- * Which path.
+ * Identifies the path.
  *
  * @generated from message svc.v1.StatPathRequest
  */
@@ -228,7 +230,7 @@ export const StatPathRequestSchema: GenMessage<StatPathRequest> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 3);
 
 /**
- * The directory to make.
+ * Directory to create.
  *
  * @generated from message svc.v1.CreateDirectoryRequest
  */
@@ -241,14 +243,14 @@ export type CreateDirectoryRequest = Message<"svc.v1.CreateDirectoryRequest"> & 
   path: string;
 
   /**
-   * True: missing parents too, and no failure when it is there already.
+   * If true, creates missing parents, and succeeds if the directory exists.
    *
    * @generated from field: bool parents = 2;
    */
   parents: boolean;
 
   /**
-   * Permission bits in octal; 0755 when empty.
+   * Permission bits in octal; 0755 if empty.
    *
    * @generated from field: string mode = 3;
    */
@@ -263,27 +265,27 @@ export const CreateDirectoryRequestSchema: GenMessage<CreateDirectoryRequest> = 
   messageDesc(file_svc_v1_file, 4);
 
 /**
- * What to move where.
+ * Paths of a move.
  *
  * @generated from message svc.v1.MovePathRequest
  */
 export type MovePathRequest = Message<"svc.v1.MovePathRequest"> & {
   /**
-   * Absolute path of what is moved.
+   * Absolute path of the source.
    *
    * @generated from field: string from = 1;
    */
   from: string;
 
   /**
-   * Absolute path it gets.
+   * Absolute path of the target.
    *
    * @generated from field: string to = 2;
    */
   to: string;
 
   /**
-   * True: replace what is there.
+   * If true, replaces an existing target.
    *
    * @generated from field: bool overwrite = 3;
    */
@@ -298,19 +300,19 @@ export const MovePathRequestSchema: GenMessage<MovePathRequest> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 5);
 
 /**
- * What happens while it works.
+ * An event of a move.
  *
  * @generated from message svc.v1.MovePathEvent
  */
 export type MovePathEvent = Message<"svc.v1.MovePathEvent"> & {
   /**
-   * Progress, and last the result.
+   * Progress, and finally the result.
    *
    * @generated from oneof svc.v1.MovePathEvent.event
    */
   event: {
     /**
-     * What it is doing.
+     * Progress of the work.
      *
      * @generated from field: svc.v1.Progress progress = 1;
      */
@@ -318,7 +320,7 @@ export type MovePathEvent = Message<"svc.v1.MovePathEvent"> & {
     case: "progress";
   } | {
     /**
-     * The end.
+     * Result: the last event.
      *
      * @generated from field: svc.v1.FileEntry result = 2;
      */
@@ -335,13 +337,13 @@ export const MovePathEventSchema: GenMessage<MovePathEvent> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 6);
 
 /**
- * What to copy where.
+ * Paths of a copy.
  *
  * @generated from message svc.v1.CopyPathRequest
  */
 export type CopyPathRequest = Message<"svc.v1.CopyPathRequest"> & {
   /**
-   * Absolute path of what is copied.
+   * Absolute path of the source.
    *
    * @generated from field: string from = 1;
    */
@@ -355,7 +357,7 @@ export type CopyPathRequest = Message<"svc.v1.CopyPathRequest"> & {
   to: string;
 
   /**
-   * True: replace what is there.
+   * If true, replaces an existing target.
    *
    * @generated from field: bool overwrite = 3;
    */
@@ -370,7 +372,7 @@ export const CopyPathRequestSchema: GenMessage<CopyPathRequest> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 7);
 
 /**
- * The copy.
+ * Result of a copy.
  *
  * @generated from message svc.v1.CopyPathResponse
  */
@@ -383,7 +385,7 @@ export type CopyPathResponse = Message<"svc.v1.CopyPathResponse"> & {
   entry?: FileEntry | undefined;
 
   /**
-   * Bytes that were copied.
+   * Bytes copied.
    *
    * @generated from field: int64 copied_bytes = 2 [json_name = "copied_bytes"];
    */
@@ -398,19 +400,19 @@ export const CopyPathResponseSchema: GenMessage<CopyPathResponse> = /*@__PURE__*
   messageDesc(file_svc_v1_file, 8);
 
 /**
- * What happens while it works.
+ * An event of a copy.
  *
  * @generated from message svc.v1.CopyPathEvent
  */
 export type CopyPathEvent = Message<"svc.v1.CopyPathEvent"> & {
   /**
-   * Progress, and last the result.
+   * Progress, and finally the result.
    *
    * @generated from oneof svc.v1.CopyPathEvent.event
    */
   event: {
     /**
-     * What it is doing.
+     * Progress of the work.
      *
      * @generated from field: svc.v1.Progress progress = 1;
      */
@@ -418,7 +420,7 @@ export type CopyPathEvent = Message<"svc.v1.CopyPathEvent"> & {
     case: "progress";
   } | {
     /**
-     * The end.
+     * Result: the last event.
      *
      * @generated from field: svc.v1.CopyPathResponse result = 2;
      */
@@ -435,7 +437,7 @@ export const CopyPathEventSchema: GenMessage<CopyPathEvent> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 9);
 
 /**
- * What to delete.
+ * Paths to delete.
  *
  * @generated from message svc.v1.DeletePathsRequest
  */
@@ -456,27 +458,27 @@ export const DeletePathsRequestSchema: GenMessage<DeletePathsRequest> = /*@__PUR
   messageDesc(file_svc_v1_file, 10);
 
 /**
- * What was deleted.
+ * Result of a deletion.
  *
  * @generated from message svc.v1.DeletePathsResponse
  */
 export type DeletePathsResponse = Message<"svc.v1.DeletePathsResponse"> & {
   /**
-   * Paths that are gone.
+   * Deleted paths.
    *
    * @generated from field: repeated string deleted = 1;
    */
   deleted: string[];
 
   /**
-   * What stays, each with the reason: the first 1000.
+   * Paths that could not be deleted, each with the reason; the first 1000.
    *
    * @generated from field: repeated svc.v1.PathFailure failed = 2;
    */
   failed: PathFailure[];
 
   /**
-   * How many stay.
+   * Number of paths that could not be deleted.
    *
    * @generated from field: int64 failed_count = 3 [json_name = "failed_count"];
    */
@@ -491,19 +493,19 @@ export const DeletePathsResponseSchema: GenMessage<DeletePathsResponse> = /*@__P
   messageDesc(file_svc_v1_file, 11);
 
 /**
- * What happens while it works.
+ * An event of a deletion.
  *
  * @generated from message svc.v1.DeletePathsEvent
  */
 export type DeletePathsEvent = Message<"svc.v1.DeletePathsEvent"> & {
   /**
-   * Progress, and last the result.
+   * Progress, and finally the result.
    *
    * @generated from oneof svc.v1.DeletePathsEvent.event
    */
   event: {
     /**
-     * What it is doing.
+     * Progress of the work.
      *
      * @generated from field: svc.v1.Progress progress = 1;
      */
@@ -511,7 +513,7 @@ export type DeletePathsEvent = Message<"svc.v1.DeletePathsEvent"> & {
     case: "progress";
   } | {
     /**
-     * The end.
+     * Result: the last event.
      *
      * @generated from field: svc.v1.DeletePathsResponse result = 2;
      */
@@ -528,20 +530,20 @@ export const DeletePathsEventSchema: GenMessage<DeletePathsEvent> = /*@__PURE__*
   messageDesc(file_svc_v1_file, 12);
 
 /**
- * A path that stays.
+ * A path that could not be processed.
  *
  * @generated from message svc.v1.PathFailure
  */
 export type PathFailure = Message<"svc.v1.PathFailure"> & {
   /**
-   * The path.
+   * Path.
    *
    * @generated from field: string path = 1;
    */
   path: string;
 
   /**
-   * Why, one sentence.
+   * Reason, one sentence.
    *
    * @generated from field: string error = 2;
    */
@@ -556,13 +558,13 @@ export const PathFailureSchema: GenMessage<PathFailure> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 13);
 
 /**
- * What to pack.
+ * Files to pack, and the archive to create.
  *
  * @generated from message svc.v1.CreateArchiveRequest
  */
 export type CreateArchiveRequest = Message<"svc.v1.CreateArchiveRequest"> & {
   /**
-   * Absolute paths of what is packed.
+   * Absolute paths to pack.
    *
    * @generated from field: repeated string paths = 1;
    */
@@ -576,14 +578,14 @@ export type CreateArchiveRequest = Message<"svc.v1.CreateArchiveRequest"> & {
   target: string;
 
   /**
-   * The format; by the target's name when empty.
+   * Format; if empty, taken from the name of the archive.
    *
    * @generated from field: string format = 3;
    */
   format: string;
 
   /**
-   * True: replace what is there.
+   * If true, replaces an existing target.
    *
    * @generated from field: bool overwrite = 4;
    */
@@ -598,19 +600,19 @@ export const CreateArchiveRequestSchema: GenMessage<CreateArchiveRequest> = /*@_
   messageDesc(file_svc_v1_file, 14);
 
 /**
- * What happens while it works.
+ * An event of packing.
  *
  * @generated from message svc.v1.CreateArchiveEvent
  */
 export type CreateArchiveEvent = Message<"svc.v1.CreateArchiveEvent"> & {
   /**
-   * Progress, and last the result.
+   * Progress, and finally the result.
    *
    * @generated from oneof svc.v1.CreateArchiveEvent.event
    */
   event: {
     /**
-     * What it is doing.
+     * Progress of the work.
      *
      * @generated from field: svc.v1.Progress progress = 1;
      */
@@ -618,7 +620,7 @@ export type CreateArchiveEvent = Message<"svc.v1.CreateArchiveEvent"> & {
     case: "progress";
   } | {
     /**
-     * The end.
+     * Result: the last event.
      *
      * @generated from field: svc.v1.FileEntry result = 2;
      */
@@ -635,7 +637,7 @@ export const CreateArchiveEventSchema: GenMessage<CreateArchiveEvent> = /*@__PUR
   messageDesc(file_svc_v1_file, 15);
 
 /**
- * What to unpack where.
+ * Archive to extract, target and limits.
  *
  * @generated from message svc.v1.ExtractArchiveRequest
  */
@@ -648,42 +650,42 @@ export type ExtractArchiveRequest = Message<"svc.v1.ExtractArchiveRequest"> & {
   path: string;
 
   /**
-   * Absolute path of the directory it is unpacked into; made when it is not there.
+   * Absolute path of the target directory; created if it does not exist.
    *
    * @generated from field: string target = 2;
    */
   target: string;
 
   /**
-   * The format; by the archive's name when empty.
+   * Format; if empty, taken from the name of the archive.
    *
    * @generated from field: string format = 3;
    */
   format: string;
 
   /**
-   * True: what the archive has right in it replaces what has its name in the directory, as a whole.
+   * If true, each top-level entry of the archive replaces the whole existing entry of the same name.
    *
    * @generated from field: bool overwrite = 4;
    */
   overwrite: boolean;
 
   /**
-   * Most entries; default 1,000,000.
+   * Maximum number of entries; default 1,000,000.
    *
    * @generated from field: optional uint32 max_entries = 5 [json_name = "max_entries"];
    */
   maxEntries?: number | undefined;
 
   /**
-   * Most bytes once unpacked; default 64 GiB.
+   * Maximum number of unpacked bytes; default 64 GiB.
    *
    * @generated from field: optional int64 max_bytes = 6 [json_name = "max_bytes"];
    */
   maxBytes?: bigint | undefined;
 
   /**
-   * How many times larger than the archive what is in it may be, once it is more than 16 MiB; default 200.
+   * Maximum ratio of unpacked to packed size, applied above 16 MiB of content; default 200.
    *
    * @generated from field: optional uint32 max_ratio = 7 [json_name = "max_ratio"];
    */
@@ -698,27 +700,27 @@ export const ExtractArchiveRequestSchema: GenMessage<ExtractArchiveRequest> = /*
   messageDesc(file_svc_v1_file, 16);
 
 /**
- * What was unpacked.
+ * Result of an extraction.
  *
  * @generated from message svc.v1.ExtractArchiveResponse
  */
 export type ExtractArchiveResponse = Message<"svc.v1.ExtractArchiveResponse"> & {
   /**
-   * The directory.
+   * Target directory.
    *
    * @generated from field: svc.v1.FileEntry entry = 1;
    */
   entry?: FileEntry | undefined;
 
   /**
-   * How many files, directories and links came out of it.
+   * Number of extracted files, directories and links.
    *
    * @generated from field: int64 entries = 2;
    */
   entries: bigint;
 
   /**
-   * Bytes of the files.
+   * Total size of the extracted files in bytes.
    *
    * @generated from field: int64 extracted_bytes = 3 [json_name = "extracted_bytes"];
    */
@@ -733,19 +735,19 @@ export const ExtractArchiveResponseSchema: GenMessage<ExtractArchiveResponse> = 
   messageDesc(file_svc_v1_file, 17);
 
 /**
- * What happens while it works.
+ * An event of an extraction.
  *
  * @generated from message svc.v1.ExtractArchiveEvent
  */
 export type ExtractArchiveEvent = Message<"svc.v1.ExtractArchiveEvent"> & {
   /**
-   * Progress, and last the result.
+   * Progress, and finally the result.
    *
    * @generated from oneof svc.v1.ExtractArchiveEvent.event
    */
   event: {
     /**
-     * What it is doing.
+     * Progress of the work.
      *
      * @generated from field: svc.v1.Progress progress = 1;
      */
@@ -753,7 +755,7 @@ export type ExtractArchiveEvent = Message<"svc.v1.ExtractArchiveEvent"> & {
     case: "progress";
   } | {
     /**
-     * The end.
+     * Result: the last event.
      *
      * @generated from field: svc.v1.ExtractArchiveResponse result = 2;
      */
@@ -770,7 +772,7 @@ export const ExtractArchiveEventSchema: GenMessage<ExtractArchiveEvent> = /*@__P
   messageDesc(file_svc_v1_file, 18);
 
 /**
- * Which file, from where.
+ * Identifies the file, and the range to read.
  *
  * @generated from message svc.v1.ReadFileRequest
  */
@@ -783,14 +785,14 @@ export type ReadFileRequest = Message<"svc.v1.ReadFileRequest"> & {
   path: string;
 
   /**
-   * The first byte to send.
+   * First byte to send.
    *
    * @generated from field: int64 offset = 2;
    */
   offset: bigint;
 
   /**
-   * Most bytes to send; to the end when absent.
+   * Maximum number of bytes; up to the end if absent.
    *
    * @generated from field: optional int64 length = 3;
    */
@@ -805,27 +807,27 @@ export const ReadFileRequestSchema: GenMessage<ReadFileRequest> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 19);
 
 /**
- * A piece of a file.
+ * A chunk of a file.
  *
  * @generated from message svc.v1.ReadFileResponse
  */
 export type ReadFileResponse = Message<"svc.v1.ReadFileResponse"> & {
   /**
-   * The bytes; the first one carries the content type.
+   * Bytes; the first message has the content type.
    *
    * @generated from field: google.api.HttpBody content = 1;
    */
   content?: HttpBody | undefined;
 
   /**
-   * Size of the whole file in bytes; in the first message.
+   * Size of the whole file in bytes; first message only.
    *
    * @generated from field: optional int64 size_bytes = 2 [json_name = "size_bytes"];
    */
   sizeBytes?: bigint | undefined;
 
   /**
-   * Its entity tag; in the first message.
+   * Entity tag; first message only.
    *
    * @generated from field: optional string etag = 3;
    */
@@ -840,48 +842,48 @@ export const ReadFileResponseSchema: GenMessage<ReadFileResponse> = /*@__PURE__*
   messageDesc(file_svc_v1_file, 20);
 
 /**
- * A piece of a file.
+ * A chunk of an upload.
  *
  * @generated from message svc.v1.WriteFileRequest
  */
 export type WriteFileRequest = Message<"svc.v1.WriteFileRequest"> & {
   /**
-   * Absolute path of the directory, or of the file when `name` is empty; in the first message.
+   * Absolute path of the directory, or of the file if `name` is empty; first message only.
    *
    * @generated from field: string path = 1;
    */
   path: string;
 
   /**
-   * Name of the file in the directory; in the first message.
+   * Name of the file in the directory; first message only.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * True: replace what is there; in the first message.
+   * If true, replaces an existing file; first message only.
    *
    * @generated from field: bool overwrite = 3;
    */
   overwrite: boolean;
 
   /**
-   * The bytes.
+   * Bytes.
    *
    * @generated from field: google.api.HttpBody content = 4;
    */
   content?: HttpBody | undefined;
 
   /**
-   * The entity tag that the replaced file must have, or `*` for any file; in the first message. Implies `overwrite`.
+   * Entity tag that the replaced file must have, or `*` for any file. Implies `overwrite`. First message only.
    *
    * @generated from field: string if_match = 5 [json_name = "if_match"];
    */
   ifMatch: string;
 
   /**
-   * Permission bits of a new file in octal; 0644 when empty. In the first message.
+   * Permission bits of a new file in octal; 0644 if empty. First message only.
    *
    * @generated from field: string mode = 6;
    */
@@ -896,7 +898,7 @@ export const WriteFileRequestSchema: GenMessage<WriteFileRequest> = /*@__PURE__*
   messageDesc(file_svc_v1_file, 21);
 
 /**
- * Which file, and from where.
+ * Identifies the file, and where to start.
  *
  * @generated from message svc.v1.TailFileRequest
  */
@@ -909,14 +911,14 @@ export type TailFileRequest = Message<"svc.v1.TailFileRequest"> & {
   path: string;
 
   /**
-   * How many of its last lines; default 10. They are looked for in its last 4 MiB.
+   * Number of last lines; default 10. Only the last 4 MiB are searched for them.
    *
    * @generated from field: optional uint32 lines = 2;
    */
   lines?: number | undefined;
 
   /**
-   * True: goes on with what is written from then on.
+   * If true, continues with what is appended.
    *
    * @generated from field: bool follow = 3;
    */
@@ -931,13 +933,13 @@ export const TailFileRequestSchema: GenMessage<TailFileRequest> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 22);
 
 /**
- * A piece of a file.
+ * A chunk of the file.
  *
  * @generated from message svc.v1.TailFileResponse
  */
 export type TailFileResponse = Message<"svc.v1.TailFileResponse"> & {
   /**
-   * The bytes; the first one carries the content type.
+   * Bytes; the first message has the content type.
    *
    * @generated from field: google.api.HttpBody content = 1;
    */
@@ -952,7 +954,7 @@ export const TailFileResponseSchema: GenMessage<TailFileResponse> = /*@__PURE__*
   messageDesc(file_svc_v1_file, 23);
 
 /**
- * What to look for, and where.
+ * Directory to search, and what to search for.
  *
  * @generated from message svc.v1.SearchFilesRequest
  */
@@ -965,42 +967,42 @@ export type SearchFilesRequest = Message<"svc.v1.SearchFilesRequest"> & {
   path: string;
 
   /**
-   * What names look like: `*` for any characters, `?` for one, `[a-z]` for one of these. All names when empty.
+   * Pattern for names: `*` matches any characters, `?` one, `[a-z]` one of a range. All names if empty.
    *
    * @generated from field: string name = 2;
    */
   name: string;
 
   /**
-   * What lines have in them. Files are not read when it is empty; then `name` is needed.
+   * Text to search for in lines. If empty, files are not read, and `name` is required.
    *
    * @generated from field: string content = 3;
    */
   content: string;
 
   /**
-   * True: `content` is a regular expression (RE2).
+   * If true, `content` is a regular expression (RE2).
    *
    * @generated from field: bool regex = 4;
    */
   regex: boolean;
 
   /**
-   * True: upper and lower case are the same, in names and in content.
+   * If true, ignores case in names and content.
    *
    * @generated from field: bool ignore_case = 5 [json_name = "ignore_case"];
    */
   ignoreCase: boolean;
 
   /**
-   * True: what begins with a dot, too.
+   * If true, includes names that start with a dot.
    *
    * @generated from field: bool hidden = 6;
    */
   hidden: boolean;
 
   /**
-   * Most matches; 1 to 10,000, default 1000.
+   * Maximum number of matches: 1 to 10,000, default 1000.
    *
    * @generated from field: optional uint32 limit = 7;
    */
@@ -1015,19 +1017,19 @@ export const SearchFilesRequestSchema: GenMessage<SearchFilesRequest> = /*@__PUR
   messageDesc(file_svc_v1_file, 24);
 
 /**
- * What happens while it looks.
+ * An event of a search.
  *
  * @generated from message svc.v1.SearchFilesResponse
  */
 export type SearchFilesResponse = Message<"svc.v1.SearchFilesResponse"> & {
   /**
-   * Progress and matches, and last the result.
+   * Progress and matches, and finally the result.
    *
    * @generated from oneof svc.v1.SearchFilesResponse.event
    */
   event: {
     /**
-     * How far it is.
+     * Progress of the search.
      *
      * @generated from field: svc.v1.Progress progress = 1;
      */
@@ -1035,7 +1037,7 @@ export type SearchFilesResponse = Message<"svc.v1.SearchFilesResponse"> & {
     case: "progress";
   } | {
     /**
-     * What was found.
+     * A match.
      *
      * @generated from field: svc.v1.FileMatch match = 2;
      */
@@ -1043,7 +1045,7 @@ export type SearchFilesResponse = Message<"svc.v1.SearchFilesResponse"> & {
     case: "match";
   } | {
     /**
-     * The end.
+     * Result: the last event.
      *
      * @generated from field: svc.v1.SearchFilesResult result = 3;
      */
@@ -1060,27 +1062,27 @@ export const SearchFilesResponseSchema: GenMessage<SearchFilesResponse> = /*@__P
   messageDesc(file_svc_v1_file, 25);
 
 /**
- * A file, or a line in it.
+ * A matching file or line.
  *
  * @generated from message svc.v1.FileMatch
  */
 export type FileMatch = Message<"svc.v1.FileMatch"> & {
   /**
-   * The file.
+   * File.
    *
    * @generated from field: svc.v1.FileEntry entry = 1;
    */
   entry?: FileEntry | undefined;
 
   /**
-   * The number of the line, from 1 on; absent when only the name was looked for.
+   * Line number, starting at 1; absent if only names are searched.
    *
    * @generated from field: optional uint64 line = 2;
    */
   line?: bigint | undefined;
 
   /**
-   * The line, of a long one its first 512 characters.
+   * Text of the line, cut after 512 characters.
    *
    * @generated from field: string text = 3;
    */
@@ -1095,34 +1097,34 @@ export const FileMatchSchema: GenMessage<FileMatch> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 26);
 
 /**
- * How it went.
+ * Summary of a search.
  *
  * @generated from message svc.v1.SearchFilesResult
  */
 export type SearchFilesResult = Message<"svc.v1.SearchFilesResult"> & {
   /**
-   * How many matches there were.
+   * Number of matches.
    *
    * @generated from field: int64 matches = 1;
    */
   matches: bigint;
 
   /**
-   * How many files, directories and others were looked at.
+   * Number of files, directories and other entries examined.
    *
    * @generated from field: int64 entries = 2;
    */
   entries: bigint;
 
   /**
-   * How many could not be looked at.
+   * Number of entries that could not be read.
    *
    * @generated from field: int64 failed_count = 3 [json_name = "failed_count"];
    */
   failedCount: bigint;
 
   /**
-   * True: there may be more than `limit`.
+   * Whether there may be more matches than `limit`.
    *
    * @generated from field: bool truncated = 4;
    */
@@ -1137,7 +1139,7 @@ export const SearchFilesResultSchema: GenMessage<SearchFilesResult> = /*@__PURE_
   messageDesc(file_svc_v1_file, 27);
 
 /**
- * Which directory.
+ * Identifies the directory, and the depth of the report.
  *
  * @generated from message svc.v1.GetDiskUsageRequest
  */
@@ -1150,7 +1152,7 @@ export type GetDiskUsageRequest = Message<"svc.v1.GetDiskUsageRequest"> & {
   path: string;
 
   /**
-   * How many levels of directories are told of; 0 to 16, default 1.
+   * Number of directory levels to report: 0 to 16, default 1.
    *
    * @generated from field: optional uint32 depth = 2;
    */
@@ -1165,19 +1167,19 @@ export const GetDiskUsageRequestSchema: GenMessage<GetDiskUsageRequest> = /*@__P
   messageDesc(file_svc_v1_file, 28);
 
 /**
- * What happens while it counts.
+ * An event of a measurement.
  *
  * @generated from message svc.v1.GetDiskUsageResponse
  */
 export type GetDiskUsageResponse = Message<"svc.v1.GetDiskUsageResponse"> & {
   /**
-   * Progress and directories, and last the one that was asked for.
+   * Progress and directories, the requested directory last.
    *
    * @generated from oneof svc.v1.GetDiskUsageResponse.event
    */
   event: {
     /**
-     * How far it is.
+     * Progress of the measurement.
      *
      * @generated from field: svc.v1.Progress progress = 1;
      */
@@ -1185,7 +1187,7 @@ export type GetDiskUsageResponse = Message<"svc.v1.GetDiskUsageResponse"> & {
     case: "progress";
   } | {
     /**
-     * A directory below it.
+     * A directory below the requested one.
      *
      * @generated from field: svc.v1.DirectoryUsage directory = 2;
      */
@@ -1193,7 +1195,7 @@ export type GetDiskUsageResponse = Message<"svc.v1.GetDiskUsageResponse"> & {
     case: "directory";
   } | {
     /**
-     * The end.
+     * Result: the last event.
      *
      * @generated from field: svc.v1.DirectoryUsage result = 3;
      */
@@ -1210,48 +1212,48 @@ export const GetDiskUsageResponseSchema: GenMessage<GetDiskUsageResponse> = /*@_
   messageDesc(file_svc_v1_file, 29);
 
 /**
- * What a directory takes with all below it.
+ * Disk usage of a directory and everything below it.
  *
  * @generated from message svc.v1.DirectoryUsage
  */
 export type DirectoryUsage = Message<"svc.v1.DirectoryUsage"> & {
   /**
-   * Its absolute path.
+   * Absolute path.
    *
    * @generated from field: string path = 1;
    */
   path: string;
 
   /**
-   * How many levels below the one that was asked for.
+   * Number of levels below the requested directory.
    *
    * @generated from field: uint32 depth = 2;
    */
   depth: number;
 
   /**
-   * Bytes on the disk.
+   * Disk space used, in bytes.
    *
    * @generated from field: int64 disk_bytes = 3 [json_name = "disk_bytes"];
    */
   diskBytes: bigint;
 
   /**
-   * Bytes of its files, as long as they say that they are.
+   * Sum of the file sizes, in bytes.
    *
    * @generated from field: int64 size_bytes = 4 [json_name = "size_bytes"];
    */
   sizeBytes: bigint;
 
   /**
-   * How many files, directories and others, itself included.
+   * Number of files, directories and other entries, including the directory itself.
    *
    * @generated from field: int64 entries = 5;
    */
   entries: bigint;
 
   /**
-   * How many of them could not be looked at.
+   * Number of entries that could not be read.
    *
    * @generated from field: int64 failed_count = 6 [json_name = "failed_count"];
    */
@@ -1266,7 +1268,7 @@ export const DirectoryUsageSchema: GenMessage<DirectoryUsage> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 30);
 
 /**
- * What to set.
+ * Attributes to set.
  *
  * @generated from message svc.v1.SetPathAttributesRequest
  */
@@ -1279,28 +1281,28 @@ export type SetPathAttributesRequest = Message<"svc.v1.SetPathAttributesRequest"
   path: string;
 
   /**
-   * Permission bits in octal; unchanged when empty.
+   * Permission bits in octal; unchanged if empty.
    *
    * @generated from field: string mode = 2;
    */
   mode: string;
 
   /**
-   * The owner's name or user id; unchanged when empty.
+   * Name or user ID of the owner; unchanged if empty.
    *
    * @generated from field: string owner = 3;
    */
   owner: string;
 
   /**
-   * The group's name or id; unchanged when empty.
+   * Name or ID of the group; unchanged if empty.
    *
    * @generated from field: string group = 4;
    */
   group: string;
 
   /**
-   * True: all that is below it too.
+   * If true, includes everything below.
    *
    * @generated from field: bool recursive = 5;
    */
@@ -1315,7 +1317,7 @@ export const SetPathAttributesRequestSchema: GenMessage<SetPathAttributesRequest
   messageDesc(file_svc_v1_file, 31);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.ListSystemIdentitiesRequest
  */
@@ -1336,14 +1338,14 @@ export const ListSystemIdentitiesRequestSchema: GenMessage<ListSystemIdentitiesR
  */
 export type ListSystemIdentitiesResponse = Message<"svc.v1.ListSystemIdentitiesResponse"> & {
   /**
-   * By name.
+   * Users, sorted by name.
    *
    * @generated from field: repeated svc.v1.SystemUser users = 1;
    */
   users: SystemUser[];
 
   /**
-   * By name.
+   * Groups, sorted by name.
    *
    * @generated from field: repeated svc.v1.SystemGroup groups = 2;
    */
@@ -1371,14 +1373,14 @@ export type SystemUser = Message<"svc.v1.SystemUser"> & {
   name: string;
 
   /**
-   * User id.
+   * User ID.
    *
    * @generated from field: uint32 uid = 2;
    */
   uid: number;
 
   /**
-   * Id of the primary group.
+   * ID of the primary group.
    *
    * @generated from field: uint32 gid = 3;
    */
@@ -1406,7 +1408,7 @@ export type SystemGroup = Message<"svc.v1.SystemGroup"> & {
   name: string;
 
   /**
-   * Group id.
+   * Group ID.
    *
    * @generated from field: uint32 gid = 2;
    */
@@ -1421,14 +1423,14 @@ export const SystemGroupSchema: GenMessage<SystemGroup> = /*@__PURE__*/
   messageDesc(file_svc_v1_file, 35);
 
 /**
- * Files of the host. What the kernel refuses is `denied` (permission_denied). What is the daemon's own (its token, its
- * database) is `protected` for everyone but root on the socket. At most 16 calls of a caller run at a time.
+ * Files of the host. Calls that the kernel denies fail with `denied`. The daemon's own files (its token, its database)
+ * are `protected` from everyone except root on the socket. A caller can have 16 calls at a time.
  *
  * @generated from service svc.v1.FileService
  */
 export const FileService: GenService<{
   /**
-   * Entries of a directory, by the bytes of their names.
+   * List a directory. Entries are sorted by the bytes of their names.
    *
    * @generated from rpc svc.v1.FileService.ListDirectory
    */
@@ -1438,7 +1440,7 @@ export const FileService: GenService<{
     output: typeof ListDirectoryResponseSchema;
   },
   /**
-   * The same, page after page to the end.
+   * List a whole directory. Sends all pages of ListDirectory.
    *
    * @generated from rpc svc.v1.FileService.StreamDirectory
    */
@@ -1448,7 +1450,7 @@ export const FileService: GenService<{
     output: typeof ListDirectoryResponseSchema;
   },
   /**
-   * One file, directory or link; a link is not followed.
+   * Get a file's attributes. Works for files, directories and links; does not follow a link.
    *
    * @generated from rpc svc.v1.FileService.StatPath
    */
@@ -1458,7 +1460,7 @@ export const FileService: GenService<{
     output: typeof FileEntrySchema;
   },
   /**
-   * Makes a directory.
+   * Create a directory.
    *
    * @generated from rpc svc.v1.FileService.CreateDirectory
    */
@@ -1468,7 +1470,8 @@ export const FileService: GenService<{
     output: typeof FileEntrySchema;
   },
   /**
-   * Moves or renames; to another file system by a copy that is on its disk before the original goes.
+   * Move or rename a file. To another filesystem, the file is copied, and the original is removed after the copy is on
+   * disk.
    *
    * @generated from rpc svc.v1.FileService.MovePath
    */
@@ -1478,7 +1481,7 @@ export const FileService: GenService<{
     output: typeof FileEntrySchema;
   },
   /**
-   * The same with progress; ends when its caller goes away.
+   * Move a file with progress. The move stops if the client disconnects.
    *
    * @generated from rpc svc.v1.FileService.MovePathStream
    */
@@ -1488,7 +1491,8 @@ export const FileService: GenService<{
     output: typeof MovePathEventSchema;
   },
   /**
-   * Copies a file or a whole directory, with modes, times, links, holes and attributes. The copy is whole before it is seen.
+   * Copy a file or directory. Preserves modes, times, links, holes and attributes. The copy becomes visible when it is
+   * complete.
    *
    * @generated from rpc svc.v1.FileService.CopyPath
    */
@@ -1498,7 +1502,7 @@ export const FileService: GenService<{
     output: typeof CopyPathResponseSchema;
   },
   /**
-   * The same with progress; ends when its caller goes away.
+   * Copy a file with progress. The copy stops if the client disconnects.
    *
    * @generated from rpc svc.v1.FileService.CopyPathStream
    */
@@ -1508,7 +1512,8 @@ export const FileService: GenService<{
     output: typeof CopyPathEventSchema;
   },
   /**
-   * Deletes files and directories with all they hold. What cannot be deleted stays, and the rest goes on.
+   * Delete files and directories. Directories are deleted with their content. If something cannot be deleted, the rest
+   * still is.
    *
    * @generated from rpc svc.v1.FileService.DeletePaths
    */
@@ -1518,7 +1523,7 @@ export const FileService: GenService<{
     output: typeof DeletePathsResponseSchema;
   },
   /**
-   * The same with progress; ends when its caller goes away.
+   * Delete files with progress. The deletion stops if the client disconnects.
    *
    * @generated from rpc svc.v1.FileService.DeletePathsStream
    */
@@ -1528,8 +1533,9 @@ export const FileService: GenService<{
     output: typeof DeletePathsEventSchema;
   },
   /**
-   * Packs files and directories into an archive, each under its own last name. Links stay links, and the same file is packed
-   * once in a tar. Sockets, FIFOs and devices are left out. What cannot be read fails it, and no archive is left.
+   * Create an archive. Packs files and directories under the last component of their path. Links stay links; in a tar,
+   * a file with several links is stored once. Sockets, FIFOs and devices are left out. If something cannot be read, the
+   * call fails and leaves no archive.
    *
    * @generated from rpc svc.v1.FileService.CreateArchive
    */
@@ -1539,7 +1545,7 @@ export const FileService: GenService<{
     output: typeof FileEntrySchema;
   },
   /**
-   * The same with progress; ends when its caller goes away.
+   * Create an archive with progress. The work stops if the client disconnects.
    *
    * @generated from rpc svc.v1.FileService.CreateArchiveStream
    */
@@ -1549,9 +1555,10 @@ export const FileService: GenService<{
     output: typeof CreateArchiveEventSchema;
   },
   /**
-   * Unpacks an archive into a directory, whole or not at all. What is in it belongs to the caller. An archive with names that
-   * lead out of it, files behind its own links, hard links out of it, devices, files that would run as their owner, a name
-   * twice, other sizes than it says or more than the bounds of the request is `archive_refused`.
+   * Extract an archive. Unpacks everything into a directory, or nothing. The caller owns the files. Fails with
+   * `archive_refused` if the archive has paths or hard links that lead outside, files behind its own symbolic links,
+   * devices, setuid or setgid files, duplicate names, wrong sizes, or more content than the limits in the request
+   * allow.
    *
    * @generated from rpc svc.v1.FileService.ExtractArchive
    */
@@ -1561,7 +1568,7 @@ export const FileService: GenService<{
     output: typeof ExtractArchiveResponseSchema;
   },
   /**
-   * The same with progress; ends when its caller goes away.
+   * Extract an archive with progress. The work stops if the client disconnects.
    *
    * @generated from rpc svc.v1.FileService.ExtractArchiveStream
    */
@@ -1571,7 +1578,8 @@ export const FileService: GenService<{
     output: typeof ExtractArchiveEventSchema;
   },
   /**
-   * Downloads a regular file; REST answers its bare bytes, with an `ETag`, and takes `Range` and `If-Range`.
+   * Download a file. Works for regular files. Over REST the response is the raw bytes with an `ETag`; `Range` and
+   * `If-Range` are supported.
    *
    * @generated from rpc svc.v1.FileService.ReadFile
    */
@@ -1581,9 +1589,10 @@ export const FileService: GenService<{
     output: typeof ReadFileResponseSchema;
   },
   /**
-   * Uploads a file; REST takes its bare bytes, and `If-Match` with an entity tag (`changed`, 412, when the file has another
-   * one by now). The first message names the target, all carry content. The file is on the disk before it takes its place in
-   * one step: it is never half there. It keeps mode, owner, group and attributes of the one that it replaces.
+   * Upload a file. Over REST the body is the raw bytes; `If-Match` with an entity tag fails with `changed` (412) if the
+   * file has another tag. The first message names the target; all messages carry content. The new file is written to
+   * disk first and then replaces the target in one step, so readers never see a partial file. A replaced file's mode,
+   * owner, group and attributes are kept.
    *
    * @generated from rpc svc.v1.FileService.WriteFile
    */
@@ -1593,9 +1602,9 @@ export const FileService: GenService<{
     output: typeof FileEntrySchema;
   },
   /**
-   * The last lines of a regular file, and with `follow` what is written to it from then on, for as long as its caller stays. A file
-   * that was emptied is read from its beginning again, one that was replaced (as logs are rotated) is left for its successor.
-   * REST answers bare bytes.
+   * Read the end of a file. With `follow`, also sends what is appended, until the client disconnects. A truncated file
+   * is read from its start again; if log rotation replaces the file, reading continues in the new one. Over REST the
+   * response is raw bytes.
    *
    * @generated from rpc svc.v1.FileService.TailFile
    */
@@ -1605,8 +1614,9 @@ export const FileService: GenService<{
     output: typeof TailFileResponseSchema;
   },
   /**
-   * Finds files by their names, by lines in them, or both, in a directory and all below it on the same file system. Links are not
-   * followed; only regular files are read, and those with a NUL in their first 8 KiB are not. What cannot be read is counted.
+   * Search files. Finds files by name, by content, or both, in a directory and everything below it on the same
+   * filesystem. Links are not followed. Only regular files are read, except those with a NUL byte in their first 8 KiB.
+   * Unreadable entries are counted.
    *
    * @generated from rpc svc.v1.FileService.SearchFiles
    */
@@ -1616,8 +1626,8 @@ export const FileService: GenService<{
     output: typeof SearchFilesResponseSchema;
   },
   /**
-   * What a directory and all below it take, on the same file system: each directory down to `depth` as soon as it is known, the
-   * directory itself last. A file with several links counts once.
+   * Get a directory's disk usage. Covers everything below it on the same filesystem. Sends each directory down to
+   * `depth` as soon as it is measured, and the requested directory last. A file with several links counts once.
    *
    * @generated from rpc svc.v1.FileService.GetDiskUsage
    */
@@ -1627,7 +1637,8 @@ export const FileService: GenService<{
     output: typeof GetDiskUsageResponseSchema;
   },
   /**
-   * Sets mode, owner and group; below a directory what cannot be changed is passed over, and the first of it is said.
+   * Set mode, owner and group. With `recursive`, entries that cannot be changed are skipped, and the response has the
+   * first error.
    *
    * @generated from rpc svc.v1.FileService.SetPathAttributes
    */
@@ -1637,7 +1648,7 @@ export const FileService: GenService<{
     output: typeof FileEntrySchema;
   },
   /**
-   * The local users and groups.
+   * List local users and groups.
    *
    * @generated from rpc svc.v1.FileService.ListSystemIdentities
    */

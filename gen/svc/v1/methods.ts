@@ -1,13 +1,17 @@
 // Generated from proto/ by src/codegen/protoc-gen-svc-rest.ts; `npm run gen` writes it.
 
-/** Who may call a method, and the capability that ships it (empty: part of the base). */
+/** Access level of a method, and its capability (empty: part of the base). */
 export interface MethodPolicy {
   readonly access: "USER" | "ROOT" | "PRIMARY" | "PEER" | "CODE";
   readonly capability: string;
 }
 
-/** Every method of the contract by its full name, `svc.v1.AppService/ListApps`. */
+/** Every method of the contract by its full name, such as `svc.v1.AppService/ListApps`. */
 export const methodPolicies = {
+  "svc.v1.OperationService/ListOperations": {"access":"USER","capability":"operations"},
+  "svc.v1.OperationService/GetOperation": {"access":"USER","capability":"operations"},
+  "svc.v1.OperationService/StreamOperation": {"access":"USER","capability":"operations"},
+  "svc.v1.OperationService/CancelOperation": {"access":"USER","capability":"operations"},
   "svc.v1.AppService/ListApps": {"access":"USER","capability":""},
   "svc.v1.AppService/InstallApp": {"access":"USER","capability":""},
   "svc.v1.AppService/InstallAppStream": {"access":"USER","capability":""},
@@ -122,6 +126,8 @@ export const methodPolicies = {
   "svc.v1.ScheduleService/PreviewSchedule": {"access":"USER","capability":"schedules"},
   "svc.v1.SessionService/IssueSessionCode": {"access":"PEER","capability":"sessions"},
   "svc.v1.SessionService/OpenSession": {"access":"CODE","capability":"sessions"},
+  "svc.v1.SessionService/ListSessions": {"access":"USER","capability":"sessions.list"},
+  "svc.v1.SessionService/EndSession": {"access":"USER","capability":"sessions.list"},
   "svc.v1.SessionService/EndSessions": {"access":"USER","capability":"sessions"},
   "svc.v1.SourceService/ListSources": {"access":"USER","capability":"sources"},
   "svc.v1.SourceService/UpsertSource": {"access":"ROOT","capability":"sources"},

@@ -2,7 +2,7 @@
 // @generated from file svc/v1/monitor.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// The host's metrics and listening ports.
+// Metrics and listening ports of the host.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -20,7 +20,7 @@ export const file_svc_v1_monitor: GenFile = /*@__PURE__*/
   fileDesc("ChRzdmMvdjEvbW9uaXRvci5wcm90bxIGc3ZjLnYxIhkKF0dldFN5c3RlbU1ldHJpY3NSZXF1ZXN0IhwKGlN0cmVhbVN5c3RlbU1ldHJpY3NSZXF1ZXN0IoQICg1TeXN0ZW1NZXRyaWNzEi4KCnNhbXBsZWRfYXQYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC2NwdV9wZXJjZW50GAIgASgBEhEKCWNwdV9jb3VudBgDIAEoDRINCgVsb2FkMRgEIAEoARINCgVsb2FkNRgFIAEoARIOCgZsb2FkMTUYBiABKAESGgoSbWVtb3J5X3RvdGFsX2J5dGVzGAcgASgDEh4KFm1lbW9yeV9hdmFpbGFibGVfYnl0ZXMYCCABKAMSGAoQc3dhcF90b3RhbF9ieXRlcxgJIAEoAxIXCg9zd2FwX3VzZWRfYnl0ZXMYCiABKAMSLgoLZmlsZXN5c3RlbXMYCyADKAsyGS5zdmMudjEuRmlsZXN5c3RlbU1ldHJpY3MSLAoKaW50ZXJmYWNlcxgMIAMoCzIYLnN2Yy52MS5JbnRlcmZhY2VNZXRyaWNzEhMKC3VwdGltZV9zZWNzGA0gASgDEh0KA2NwdRgOIAEoCzIQLnN2Yy52MS5DcHVUaW1lcxIfCgVjb3JlcxgPIAMoCzIQLnN2Yy52MS5DcHVUaW1lcxIeChFtZW1vcnlfZnJlZV9ieXRlcxgQIAEoA0gAiAEBEiEKFG1lbW9yeV9idWZmZXJzX2J5dGVzGBEgASgDSAGIAQESIAoTbWVtb3J5X2NhY2hlZF9ieXRlcxgSIAEoA0gCiAEBEh4KEW1lbW9yeV9zbGFiX2J5dGVzGBMgASgDSAOIAQESHwoSbWVtb3J5X2RpcnR5X2J5dGVzGBQgASgDSASIAQESKwoMY3B1X3ByZXNzdXJlGBUgASgLMhAuc3ZjLnYxLlByZXNzdXJlSAWIAQESLgoPbWVtb3J5X3ByZXNzdXJlGBYgASgLMhAuc3ZjLnYxLlByZXNzdXJlSAaIAQESKgoLaW9fcHJlc3N1cmUYFyABKAsyEC5zdmMudjEuUHJlc3N1cmVIB4gBARIiCgVkaXNrcxgYIAMoCzITLnN2Yy52MS5EaXNrTWV0cmljcxIpCgx0ZW1wZXJhdHVyZXMYGSADKAsyEy5zdmMudjEuVGVtcGVyYXR1cmUSFgoJcHJvY2Vzc2VzGBogASgNSAiIAQFCFAoSX21lbW9yeV9mcmVlX2J5dGVzQhcKFV9tZW1vcnlfYnVmZmVyc19ieXRlc0IWChRfbWVtb3J5X2NhY2hlZF9ieXRlc0IUChJfbWVtb3J5X3NsYWJfYnl0ZXNCFQoTX21lbW9yeV9kaXJ0eV9ieXRlc0IPCg1fY3B1X3ByZXNzdXJlQhIKEF9tZW1vcnlfcHJlc3N1cmVCDgoMX2lvX3ByZXNzdXJlQgwKCl9wcm9jZXNzZXMikgEKCENwdVRpbWVzEhQKDHVzZXJfcGVyY2VudBgBIAEoARIWCg5zeXN0ZW1fcGVyY2VudBgCIAEoARIWCg5pb3dhaXRfcGVyY2VudBgDIAEoARITCgtpcnFfcGVyY2VudBgEIAEoARIVCg1zdGVhbF9wZXJjZW50GAUgASgBEhQKDGlkbGVfcGVyY2VudBgGIAEoASKdAQoIUHJlc3N1cmUSDgoGc29tZTEwGAEgASgBEg4KBnNvbWU2MBgCIAEoARIPCgdzb21lMzAwGAMgASgBEhMKBmZ1bGwxMBgEIAEoAUgAiAEBEhMKBmZ1bGw2MBgFIAEoAUgBiAEBEhQKB2Z1bGwzMDAYBiABKAFIAogBAUIJCgdfZnVsbDEwQgkKB19mdWxsNjBCCgoIX2Z1bGwzMDAirgIKC0Rpc2tNZXRyaWNzEgwKBG5hbWUYASABKAkSEgoKcmVhZF9ieXRlcxgCIAEoAxIVCg13cml0dGVuX2J5dGVzGAMgASgDEhkKDHJlYWRfcGVyX3NlYxgEIAEoAUgAiAEBEhwKD3dyaXR0ZW5fcGVyX3NlYxgFIAEoAUgBiAEBEhoKDXJlYWRzX3Blcl9zZWMYBiABKAFIAogBARIbCg53cml0ZXNfcGVyX3NlYxgHIAEoAUgDiAEBEhkKDGJ1c3lfcGVyY2VudBgIIAEoAUgEiAEBQg8KDV9yZWFkX3Blcl9zZWNCEgoQX3dyaXR0ZW5fcGVyX3NlY0IQCg5fcmVhZHNfcGVyX3NlY0IRCg9fd3JpdGVzX3Blcl9zZWNCDwoNX2J1c3lfcGVyY2VudCIsCgtUZW1wZXJhdHVyZRIMCgRuYW1lGAEgASgJEg8KB2NlbHNpdXMYAiABKAEiygEKEUZpbGVzeXN0ZW1NZXRyaWNzEgwKBHBhdGgYASABKAkSDgoGZGV2aWNlGAIgASgJEgwKBHR5cGUYAyABKAkSEgoKc2l6ZV9ieXRlcxgEIAEoAxISCgp1c2VkX2J5dGVzGAUgASgDEhcKD2F2YWlsYWJsZV9ieXRlcxgGIAEoAxITCgZpbm9kZXMYByABKANIAIgBARIYCgt1c2VkX2lub2RlcxgIIAEoA0gBiAEBQgkKB19pbm9kZXNCDgoMX3VzZWRfaW5vZGVzIr4BChBJbnRlcmZhY2VNZXRyaWNzEgwKBG5hbWUYASABKAkSFgoOcmVjZWl2ZWRfYnl0ZXMYAiABKAMSEgoKc2VudF9ieXRlcxgDIAEoAxIYChByZWNlaXZlZF9wZXJfc2VjGAQgASgBEhQKDHNlbnRfcGVyX3NlYxgFIAEoARITCgZlcnJvcnMYBiABKANIAIgBARIUCgdkcm9wcGVkGAcgASgDSAGIAQFCCQoHX2Vycm9yc0IKCghfZHJvcHBlZCKvAQoYR2V0TWV0cmljc0hpc3RvcnlSZXF1ZXN0EioKBWxpbWl0GAEgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQI9ASACIAQESKQoFc2luY2UYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEikKBHN0ZXAYAyABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAB1IkFIAYgBAUIICgZfbGltaXRCBwoFX3N0ZXAiWgoZR2V0TWV0cmljc0hpc3RvcnlSZXNwb25zZRImCgdzYW1wbGVzGAEgAygLMhUuc3ZjLnYxLlN5c3RlbU1ldHJpY3MSFQoNaW50ZXJ2YWxfc2VjcxgCIAEoDSIbChlMaXN0TGlzdGVuaW5nUG9ydHNSZXF1ZXN0IkIKGkxpc3RMaXN0ZW5pbmdQb3J0c1Jlc3BvbnNlEiQKBXBvcnRzGAEgAygLMhUuc3ZjLnYxLkxpc3RlbmluZ1BvcnQi4AEKDUxpc3RlbmluZ1BvcnQSIAoIcHJvdG9jb2wYASABKAlCDpq1GAoyA3RjcDIDdWRwEg8KB2FkZHJlc3MYAiABKAkSDAoEcG9ydBgDIAEoDRIQCgNwaWQYBCABKA1IAIgBARIUCgdwcm9jZXNzGAUgASgJSAGIAQESFgoJY29udGFpbmVyGAYgASgJSAKIAQESEwoGYXBwX2lkGAcgASgJSAOIAQESDAoEdXNlchgIIAEoCUIGCgRfcGlkQgoKCF9wcm9jZXNzQgwKCl9jb250YWluZXJCCQoHX2FwcF9pZDKHBAoOTW9uaXRvclNlcnZpY2UScQoQR2V0U3lzdGVtTWV0cmljcxIfLnN2Yy52MS5HZXRTeXN0ZW1NZXRyaWNzUmVxdWVzdBoVLnN2Yy52MS5TeXN0ZW1NZXRyaWNzIiWQAgGItRgBkrUYB21ldHJpY3OC0+STAg0SCy92MS9tZXRyaWNzEocBChFHZXRNZXRyaWNzSGlzdG9yeRIgLnN2Yy52MS5HZXRNZXRyaWNzSGlzdG9yeVJlcXVlc3QaIS5zdmMudjEuR2V0TWV0cmljc0hpc3RvcnlSZXNwb25zZSItkAIBiLUYAZK1GAdtZXRyaWNzgtPkkwIVEhMvdjEvbWV0cmljcy9oaXN0b3J5EmMKE1N0cmVhbVN5c3RlbU1ldHJpY3MSIi5zdmMudjEuU3RyZWFtU3lzdGVtTWV0cmljc1JlcXVlc3QaFS5zdmMudjEuU3lzdGVtTWV0cmljcyIPiLUYAZK1GAdtZXRyaWNzMAESkgEKEkxpc3RMaXN0ZW5pbmdQb3J0cxIhLnN2Yy52MS5MaXN0TGlzdGVuaW5nUG9ydHNSZXF1ZXN0GiIuc3ZjLnYxLkxpc3RMaXN0ZW5pbmdQb3J0c1Jlc3BvbnNlIjWQAgGItRgBkrUYD3BvcnRzLmxpc3RlbmluZ4LT5JMCFRITL3YxL3BvcnRzL2xpc3RlbmluZ2IGcHJvdG8z", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.GetSystemMetricsRequest
  */
@@ -35,7 +35,7 @@ export const GetSystemMetricsRequestSchema: GenMessage<GetSystemMetricsRequest> 
   messageDesc(file_svc_v1_monitor, 0);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.StreamSystemMetricsRequest
  */
@@ -50,77 +50,77 @@ export const StreamSystemMetricsRequestSchema: GenMessage<StreamSystemMetricsReq
   messageDesc(file_svc_v1_monitor, 1);
 
 /**
- * One sample of the system. What the kernel does not tell is absent, never 0; shares and rates are over the time since
- * the sample before, and absent in the first one.
+ * A sample of the system. Values that the kernel does not report are absent, never 0. Shares and rates cover the time
+ * since the previous sample, and are absent in the first sample.
  *
  * @generated from message svc.v1.SystemMetrics
  */
 export type SystemMetrics = Message<"svc.v1.SystemMetrics"> & {
   /**
-   * When the sample was taken.
+   * Time of the sample.
    *
    * @generated from field: google.protobuf.Timestamp sampled_at = 1;
    */
   sampledAt?: Timestamp | undefined;
 
   /**
-   * Busy share of all processors together, 0 to 100: all but idle and waiting for storage.
+   * CPU usage of all CPUs together, 0 to 100, without idle time and I/O wait.
    *
    * @generated from field: double cpu_percent = 2;
    */
   cpuPercent: number;
 
   /**
-   * Number of processors.
+   * Number of CPUs.
    *
    * @generated from field: uint32 cpu_count = 3;
    */
   cpuCount: number;
 
   /**
-   * Load average of the last minute.
+   * Load average over 1 minute.
    *
    * @generated from field: double load1 = 4;
    */
   load1: number;
 
   /**
-   * Load average of the last 5 minutes.
+   * Load average over 5 minutes.
    *
    * @generated from field: double load5 = 5;
    */
   load5: number;
 
   /**
-   * Load average of the last 15 minutes.
+   * Load average over 15 minutes.
    *
    * @generated from field: double load15 = 6;
    */
   load15: number;
 
   /**
-   * Memory of the host, in bytes.
+   * Total memory in bytes.
    *
    * @generated from field: int64 memory_total_bytes = 7;
    */
   memoryTotalBytes: bigint;
 
   /**
-   * Memory that could be given to programs without swapping, in bytes.
+   * Memory available to programs without swapping, in bytes.
    *
    * @generated from field: int64 memory_available_bytes = 8;
    */
   memoryAvailableBytes: bigint;
 
   /**
-   * Swap of the host, in bytes.
+   * Total swap in bytes.
    *
    * @generated from field: int64 swap_total_bytes = 9;
    */
   swapTotalBytes: bigint;
 
   /**
-   * Swap in use, in bytes.
+   * Used swap in bytes.
    *
    * @generated from field: int64 swap_used_bytes = 10;
    */
@@ -134,105 +134,105 @@ export type SystemMetrics = Message<"svc.v1.SystemMetrics"> & {
   filesystems: FilesystemMetrics[];
 
   /**
-   * Network interfaces but loopback.
+   * Network interfaces, without loopback.
    *
    * @generated from field: repeated svc.v1.InterfaceMetrics interfaces = 12;
    */
   interfaces: InterfaceMetrics[];
 
   /**
-   * Seconds since the host started.
+   * Uptime of the host in seconds.
    *
    * @generated from field: int64 uptime_secs = 13;
    */
   uptimeSecs: bigint;
 
   /**
-   * What all processors together did.
+   * CPU times of all CPUs together.
    *
    * @generated from field: svc.v1.CpuTimes cpu = 14;
    */
   cpu?: CpuTimes | undefined;
 
   /**
-   * What each processor did, by number.
+   * CPU times of each CPU, sorted by number.
    *
    * @generated from field: repeated svc.v1.CpuTimes cores = 15;
    */
   cores: CpuTimes[];
 
   /**
-   * Memory that nothing uses, in bytes.
+   * Unused memory in bytes.
    *
    * @generated from field: optional int64 memory_free_bytes = 16;
    */
   memoryFreeBytes?: bigint | undefined;
 
   /**
-   * Memory that holds copies of blocks of disks, in bytes.
+   * Memory for block device buffers, in bytes.
    *
    * @generated from field: optional int64 memory_buffers_bytes = 17;
    */
   memoryBuffersBytes?: bigint | undefined;
 
   /**
-   * Memory that holds copies of files, those shared in memory included, in bytes.
+   * Memory for cached files, including shared memory, in bytes.
    *
    * @generated from field: optional int64 memory_cached_bytes = 18;
    */
   memoryCachedBytes?: bigint | undefined;
 
   /**
-   * Memory that the kernel keeps its own objects in, in bytes.
+   * Memory for kernel objects (slab), in bytes.
    *
    * @generated from field: optional int64 memory_slab_bytes = 19;
    */
   memorySlabBytes?: bigint | undefined;
 
   /**
-   * Memory that waits to be written to disk, in bytes.
+   * Memory to be written to disk, in bytes.
    *
    * @generated from field: optional int64 memory_dirty_bytes = 20;
    */
   memoryDirtyBytes?: bigint | undefined;
 
   /**
-   * How long work waited for processors (PSI).
+   * Time that work waited for CPUs (PSI).
    *
    * @generated from field: optional svc.v1.Pressure cpu_pressure = 21;
    */
   cpuPressure?: Pressure | undefined;
 
   /**
-   * How long work waited for memory (PSI).
+   * Time that work waited for memory (PSI).
    *
    * @generated from field: optional svc.v1.Pressure memory_pressure = 22;
    */
   memoryPressure?: Pressure | undefined;
 
   /**
-   * How long work waited for storage (PSI).
+   * Time that work waited for I/O (PSI).
    *
    * @generated from field: optional svc.v1.Pressure io_pressure = 23;
    */
   ioPressure?: Pressure | undefined;
 
   /**
-   * Whole disks.
+   * Whole disks, without partitions.
    *
    * @generated from field: repeated svc.v1.DiskMetrics disks = 24;
    */
   disks: DiskMetrics[];
 
   /**
-   * What the kernel's sensors say.
+   * Temperatures from the kernel's sensors.
    *
    * @generated from field: repeated svc.v1.Temperature temperatures = 25;
    */
   temperatures: Temperature[];
 
   /**
-   * Number of processes, kernel threads included.
+   * Number of processes, including kernel threads.
    *
    * @generated from field: optional uint32 processes = 26;
    */
@@ -247,13 +247,13 @@ export const SystemMetricsSchema: GenMessage<SystemMetrics> = /*@__PURE__*/
   messageDesc(file_svc_v1_monitor, 2);
 
 /**
- * Shares of a processor's time, in percent, since the sample before. Together 100.
+ * Shares of CPU time since the previous sample, in percent. They add up to 100.
  *
  * @generated from message svc.v1.CpuTimes
  */
 export type CpuTimes = Message<"svc.v1.CpuTimes"> & {
   /**
-   * In programs, niced ones and guests included.
+   * In programs, including niced programs and guests.
    *
    * @generated from field: double user_percent = 1;
    */
@@ -267,7 +267,7 @@ export type CpuTimes = Message<"svc.v1.CpuTimes"> & {
   systemPercent: number;
 
   /**
-   * Idle while storage was waited for.
+   * I/O wait: idle with pending storage requests.
    *
    * @generated from field: double iowait_percent = 3;
    */
@@ -281,7 +281,7 @@ export type CpuTimes = Message<"svc.v1.CpuTimes"> & {
   irqPercent: number;
 
   /**
-   * Taken by the hypervisor for other machines.
+   * Used by the hypervisor for other machines.
    *
    * @generated from field: double steal_percent = 5;
    */
@@ -303,48 +303,48 @@ export const CpuTimesSchema: GenMessage<CpuTimes> = /*@__PURE__*/
   messageDesc(file_svc_v1_monitor, 3);
 
 /**
- * Share of time in which work had to wait, in percent (kernel document accounting/psi).
+ * Share of time in which work was stalled, in percent (kernel documentation: accounting/psi).
  *
  * @generated from message svc.v1.Pressure
  */
 export type Pressure = Message<"svc.v1.Pressure"> & {
   /**
-   * Some of it waited: over the last 10 seconds.
+   * Some work was stalled, over the last 10 seconds.
    *
    * @generated from field: double some10 = 1;
    */
   some10: number;
 
   /**
-   * Some of it waited: over the last minute.
+   * Some work was stalled, over the last minute.
    *
    * @generated from field: double some60 = 2;
    */
   some60: number;
 
   /**
-   * Some of it waited: over the last 5 minutes.
+   * Some work was stalled, over the last 5 minutes.
    *
    * @generated from field: double some300 = 3;
    */
   some300: number;
 
   /**
-   * All of it waited: over the last 10 seconds. Absent where the kernel does not tell.
+   * All work was stalled, over the last 10 seconds. Absent if the kernel does not report it.
    *
    * @generated from field: optional double full10 = 4;
    */
   full10?: number | undefined;
 
   /**
-   * All of it waited: over the last minute.
+   * All work was stalled, over the last minute.
    *
    * @generated from field: optional double full60 = 5;
    */
   full60?: number | undefined;
 
   /**
-   * All of it waited: over the last 5 minutes.
+   * All work was stalled, over the last 5 minutes.
    *
    * @generated from field: optional double full300 = 6;
    */
@@ -400,21 +400,21 @@ export type DiskMetrics = Message<"svc.v1.DiskMetrics"> & {
   writtenPerSec?: number | undefined;
 
   /**
-   * Reads that ended, per second.
+   * Completed reads per second.
    *
    * @generated from field: optional double reads_per_sec = 6;
    */
   readsPerSec?: number | undefined;
 
   /**
-   * Writes that ended, per second.
+   * Completed writes per second.
    *
    * @generated from field: optional double writes_per_sec = 7;
    */
   writesPerSec?: number | undefined;
 
   /**
-   * Share of the time in which it had something to do, 0 to 100.
+   * Share of time in which the disk was busy, 0 to 100.
    *
    * @generated from field: optional double busy_percent = 8;
    */
@@ -429,13 +429,13 @@ export const DiskMetricsSchema: GenMessage<DiskMetrics> = /*@__PURE__*/
   messageDesc(file_svc_v1_monitor, 5);
 
 /**
- * What a sensor says.
+ * A temperature reading.
  *
  * @generated from message svc.v1.Temperature
  */
 export type Temperature = Message<"svc.v1.Temperature"> & {
   /**
-   * Name of the chip and, where it has one, of the sensor: `coretemp Core 0`.
+   * Name of the chip, and of the sensor if it has one: `coretemp Core 0`.
    *
    * @generated from field: string name = 1;
    */
@@ -463,56 +463,56 @@ export const TemperatureSchema: GenMessage<Temperature> = /*@__PURE__*/
  */
 export type FilesystemMetrics = Message<"svc.v1.FilesystemMetrics"> & {
   /**
-   * Where it is mounted.
+   * Mount point.
    *
    * @generated from field: string path = 1;
    */
   path: string;
 
   /**
-   * Its device.
+   * Device.
    *
    * @generated from field: string device = 2;
    */
   device: string;
 
   /**
-   * Its type, such as `ext4`.
+   * Type, such as `ext4`.
    *
    * @generated from field: string type = 3;
    */
   type: string;
 
   /**
-   * All of it, in bytes.
+   * Total size in bytes.
    *
    * @generated from field: int64 size_bytes = 4;
    */
   sizeBytes: bigint;
 
   /**
-   * In use, in bytes.
+   * Used space in bytes.
    *
    * @generated from field: int64 used_bytes = 5;
    */
   usedBytes: bigint;
 
   /**
-   * Left for others than root, in bytes.
+   * Space available to users other than root, in bytes.
    *
    * @generated from field: int64 available_bytes = 6;
    */
   availableBytes: bigint;
 
   /**
-   * How many files it can hold; absent where it has no such bound.
+   * Maximum number of files; absent without a limit.
    *
    * @generated from field: optional int64 inodes = 7;
    */
   inodes?: bigint | undefined;
 
   /**
-   * How many it holds.
+   * Number of files.
    *
    * @generated from field: optional int64 used_inodes = 8;
    */
@@ -568,14 +568,14 @@ export type InterfaceMetrics = Message<"svc.v1.InterfaceMetrics"> & {
   sentPerSec: number;
 
   /**
-   * Packets that came damaged, and that could not be sent, since the interface came up.
+   * Packets received with errors or not sent because of errors, since the interface came up.
    *
    * @generated from field: optional int64 errors = 6;
    */
   errors?: bigint | undefined;
 
   /**
-   * Packets that were dropped since the interface came up.
+   * Dropped packets since the interface came up.
    *
    * @generated from field: optional int64 dropped = 7;
    */
@@ -590,28 +590,28 @@ export const InterfaceMetricsSchema: GenMessage<InterfaceMetrics> = /*@__PURE__*
   messageDesc(file_svc_v1_monitor, 8);
 
 /**
- * Which samples.
+ * Samples to return.
  *
  * @generated from message svc.v1.GetMetricsHistoryRequest
  */
 export type GetMetricsHistoryRequest = Message<"svc.v1.GetMetricsHistoryRequest"> & {
   /**
-   * How many of the newest samples that the rest of the request asks for; 1 to 1000, default 360.
+   * Maximum number of samples; the newest are returned. 1 to 1000, default 360.
    *
    * @generated from field: optional uint32 limit = 1;
    */
   limit?: number | undefined;
 
   /**
-   * Only samples from then on. The last 24 hours are kept in full, 30 days with one sample for every 5 minutes.
+   * Only samples since this time. The daemon stores full samples for 24 hours, and one per 5 minutes for 30 days.
    *
    * @generated from field: google.protobuf.Timestamp since = 2;
    */
   since?: Timestamp | undefined;
 
   /**
-   * Seconds that one sample stands for: shares and rates are averages over them, all else is from their end. Default: what
-   * the samples were taken with, and 300 for those older than a day.
+   * Seconds per returned sample. Shares and rates are averages; other values are from the end of the step. Default: the
+   * sampling interval, or 300 for samples older than a day.
    *
    * @generated from field: optional uint32 step = 3;
    */
@@ -626,20 +626,20 @@ export const GetMetricsHistoryRequestSchema: GenMessage<GetMetricsHistoryRequest
   messageDesc(file_svc_v1_monitor, 9);
 
 /**
- * Samples.
+ * Samples of the system.
  *
  * @generated from message svc.v1.GetMetricsHistoryResponse
  */
 export type GetMetricsHistoryResponse = Message<"svc.v1.GetMetricsHistoryResponse"> & {
   /**
-   * Oldest to newest.
+   * Samples, oldest to newest.
    *
    * @generated from field: repeated svc.v1.SystemMetrics samples = 1;
    */
   samples: SystemMetrics[];
 
   /**
-   * Seconds between two samples, as far as the daemon ran.
+   * Seconds between two samples while the daemon runs.
    *
    * @generated from field: uint32 interval_secs = 2;
    */
@@ -654,7 +654,7 @@ export const GetMetricsHistoryResponseSchema: GenMessage<GetMetricsHistoryRespon
   messageDesc(file_svc_v1_monitor, 10);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.ListListeningPortsRequest
  */
@@ -669,13 +669,13 @@ export const ListListeningPortsRequestSchema: GenMessage<ListListeningPortsReque
   messageDesc(file_svc_v1_monitor, 11);
 
 /**
- * Listening ports.
+ * Listening ports of the host.
  *
  * @generated from message svc.v1.ListListeningPortsResponse
  */
 export type ListListeningPortsResponse = Message<"svc.v1.ListListeningPortsResponse"> & {
   /**
-   * By port, protocol and address.
+   * Ports, sorted by port, protocol and address.
    *
    * @generated from field: repeated svc.v1.ListeningPort ports = 1;
    */
@@ -696,57 +696,58 @@ export const ListListeningPortsResponseSchema: GenMessage<ListListeningPortsResp
  */
 export type ListeningPort = Message<"svc.v1.ListeningPort"> & {
   /**
-   * `tcp` or `udp`.
+   * Protocol: `tcp` or `udp`.
    *
    * @generated from field: string protocol = 1;
    */
   protocol: string;
 
   /**
-   * The address it is bound to, such as `0.0.0.0` or `::1`.
+   * Local address, such as `0.0.0.0` or `::1`.
    *
    * @generated from field: string address = 2;
    */
   address: string;
 
   /**
-   * The number.
+   * Port number.
    *
    * @generated from field: uint32 port = 3;
    */
   port: number;
 
   /**
-   * The process, the one with the lowest pid where several share the port. Absent where the kernel would not show it to the
-   * caller: a regular user sees that of own processes.
+   * Process ID; if several processes share the port, the lowest one. Absent if the kernel does not show it to the
+   * caller: regular users see only their own processes.
    *
    * @generated from field: optional uint32 pid = 4;
    */
   pid?: number | undefined;
 
   /**
-   * Name of the process; absent as `pid` is.
+   * Name of the process; absent if `pid` is.
    *
    * @generated from field: optional string process = 5;
    */
   process?: string | undefined;
 
   /**
-   * Name of the container that it runs in, or that the engine publishes here. Root sees all, others those of own apps.
+   * Name of the container that the process runs in, or that the engine publishes the port for. Root sees all
+   * containers, other users those of their own apps.
    *
    * @generated from field: optional string container = 6;
    */
   container?: string | undefined;
 
   /**
-   * Id of the app that it belongs to, where the caller may see that.
+   * ID of the app that uses the port, if the caller may see it.
    *
    * @generated from field: optional string app_id = 7;
    */
   appId?: string | undefined;
 
   /**
-   * The user that has the socket; the number where the host has no name.
+   * User that owns the socket; the number if the host has no name for it.
    *
    * @generated from field: string user = 8;
    */
@@ -761,14 +762,14 @@ export const ListeningPortSchema: GenMessage<ListeningPort> = /*@__PURE__*/
   messageDesc(file_svc_v1_monitor, 13);
 
 /**
- * The host's metrics and listening ports.
+ * Metrics and listening ports of the host.
  *
  * @generated from service svc.v1.MonitorService
  */
 export const MonitorService: GenService<{
   /**
-   * The newest system sample. A daemon that has just been started waits for its first one, about a second; `not_ready`
-   * (unavailable) where that does not come in 5 s.
+   * Get system metrics. Returns the newest sample. Fails with `not_ready` until the first sample exists, about a second
+   * after the daemon starts.
    *
    * @generated from rpc svc.v1.MonitorService.GetSystemMetrics
    */
@@ -778,7 +779,8 @@ export const MonitorService: GenService<{
     output: typeof SystemMetricsSchema;
   },
   /**
-   * Samples of the past, oldest to newest. They outlive the daemon; the last minute may be lost when it is killed.
+   * Get the history of system metrics. Samples are sorted oldest to newest. They survive a restart of the daemon; the
+   * last minute may be lost if the daemon is killed.
    *
    * @generated from rpc svc.v1.MonitorService.GetMetricsHistory
    */
@@ -788,7 +790,7 @@ export const MonitorService: GenService<{
     output: typeof GetMetricsHistoryResponseSchema;
   },
   /**
-   * The newest sample and then each new one (gRPC and Connect only).
+   * Follow system metrics. Sends the newest sample and then each new one (gRPC and Connect only).
    *
    * @generated from rpc svc.v1.MonitorService.StreamSystemMetrics
    */
@@ -798,8 +800,8 @@ export const MonitorService: GenService<{
     output: typeof SystemMetricsSchema;
   },
   /**
-   * The ports that processes of the host really listen on, from the kernel's network tables, with their
-   * container and app where the caller may see them.
+   * List listening ports. Lists the ports that processes of the host listen on, from the kernel's network tables, with
+   * container and app if the caller may see them.
    *
    * @generated from rpc svc.v1.MonitorService.ListListeningPorts
    */

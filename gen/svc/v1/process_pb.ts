@@ -2,7 +2,7 @@
 // @generated from file svc/v1/process.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// The host's processes.
+// Processes of the host.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -21,34 +21,34 @@ export const file_svc_v1_process: GenFile = /*@__PURE__*/
   fileDesc("ChRzdmMvdjEvcHJvY2Vzcy5wcm90bxIGc3ZjLnYxIq8BChRMaXN0UHJvY2Vzc2VzUmVxdWVzdBIWCg5rZXJuZWxfdGhyZWFkcxgBIAEoCBIwCgRzb3J0GAIgASgJQh2atRgZMgNwaWQyA2NwdTIGbWVtb3J5MgVzdGFydEgAiAEBEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAiMNASAGIAQESDgoGb2Zmc2V0GAQgASgNQgcKBV9zb3J0QggKBl9saW1pdCJKChVMaXN0UHJvY2Vzc2VzUmVzcG9uc2USIgoJcHJvY2Vzc2VzGAEgAygLMg8uc3ZjLnYxLlByb2Nlc3MSDQoFdG90YWwYAiABKA0isAIKB1Byb2Nlc3MSCwoDcGlkGAEgASgNEhIKCnBhcmVudF9waWQYAiABKA0SDAoEbmFtZRgDIAEoCRIPCgdjb21tYW5kGAQgASgJEhMKC2NwdV9wZXJjZW50GAUgASgBEhEKCXJzc19ieXRlcxgGIAEoAxIMCgR1c2VyGAcgASgJEg0KBXN0YXRlGAggASgJEi4KCnN0YXJ0ZWRfYXQYCSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhMKC3N0YXJ0X3RpY2tzGAogASgDEhYKCWNvbnRhaW5lchgLIAEoCUgAiAEBEhMKBmFwcF9pZBgMIAEoCUgBiAEBEhUKDWtlcm5lbF90aHJlYWQYDSABKAhCDAoKX2NvbnRhaW5lckIJCgdfYXBwX2lkItABChRTaWduYWxQcm9jZXNzUmVxdWVzdBImCgNwaWQYASABKA1CGeBBApq1GBIJAAAAAAAA8D8RAAAAAAAAUEESRQoGc2lnbmFsGAIgASgJQjXgQQKatRguMgR0ZXJtMgRraWxsMgNodXAyA2ludDIEc3RvcDIEY29udDIEdXNyMTIEdXNyMhIwChRleHBlY3RlZF9zdGFydF90aWNrcxgDIAEoA0INmrUYCQkAAAAAAAAAAEgAiAEBQhcKFV9leHBlY3RlZF9zdGFydF90aWNrcyI0ChVTaWduYWxQcm9jZXNzUmVzcG9uc2USCwoDcGlkGAEgASgNEg4KBnNpZ25hbBgCIAEoCTKQAgoOUHJvY2Vzc1NlcnZpY2USdwoNTGlzdFByb2Nlc3NlcxIcLnN2Yy52MS5MaXN0UHJvY2Vzc2VzUmVxdWVzdBodLnN2Yy52MS5MaXN0UHJvY2Vzc2VzUmVzcG9uc2UiKZACAYi1GAGStRgJcHJvY2Vzc2VzgtPkkwIPEg0vdjEvcHJvY2Vzc2VzEoQBCg1TaWduYWxQcm9jZXNzEhwuc3ZjLnYxLlNpZ25hbFByb2Nlc3NSZXF1ZXN0Gh0uc3ZjLnYxLlNpZ25hbFByb2Nlc3NSZXNwb25zZSI2iLUYApK1GAlwcm9jZXNzZXOC0+STAh86ASoiGi92MS9wcm9jZXNzZXMve3BpZH0vc2lnbmFsYgZwcm90bzM", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
- * Which processes.
+ * Processes to return, and their order.
  *
  * @generated from message svc.v1.ListProcessesRequest
  */
 export type ListProcessesRequest = Message<"svc.v1.ListProcessesRequest"> & {
   /**
-   * True: kernel threads too.
+   * If true, includes kernel threads.
    *
    * @generated from field: bool kernel_threads = 1;
    */
   kernelThreads: boolean;
 
   /**
-   * What to sort by: `pid` (default), `cpu` and `memory` the largest first, `start` the youngest first.
+   * Sort order: `pid` (default); `cpu` or `memory`, largest first; `start`, newest first.
    *
    * @generated from field: optional string sort = 2;
    */
   sort?: string | undefined;
 
   /**
-   * How many at most; 1 to 10000, default all that there are up to 10000.
+   * Maximum number of processes: 1 to 10000, default 10000.
    *
    * @generated from field: optional uint32 limit = 3;
    */
   limit?: number | undefined;
 
   /**
-   * How many to pass over.
+   * Number of processes to skip.
    *
    * @generated from field: uint32 offset = 4;
    */
@@ -63,20 +63,20 @@ export const ListProcessesRequestSchema: GenMessage<ListProcessesRequest> = /*@_
   messageDesc(file_svc_v1_process, 0);
 
 /**
- * Processes.
+ * Processes of the host.
  *
  * @generated from message svc.v1.ListProcessesResponse
  */
 export type ListProcessesResponse = Message<"svc.v1.ListProcessesResponse"> & {
   /**
-   * As sorted.
+   * Processes, in the requested order.
    *
    * @generated from field: repeated svc.v1.Process processes = 1;
    */
   processes: Process[];
 
   /**
-   * How many there are in all.
+   * Total number of processes.
    *
    * @generated from field: uint32 total = 2;
    */
@@ -97,35 +97,35 @@ export const ListProcessesResponseSchema: GenMessage<ListProcessesResponse> = /*
  */
 export type Process = Message<"svc.v1.Process"> & {
   /**
-   * Its id.
+   * Process ID.
    *
    * @generated from field: uint32 pid = 1;
    */
   pid: number;
 
   /**
-   * Its parent's id.
+   * ID of the parent process.
    *
    * @generated from field: uint32 parent_pid = 2;
    */
   parentPid: number;
 
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 3;
    */
   name: string;
 
   /**
-   * Its command line, at most 4 KiB; empty for kernel threads.
+   * Command line, at most 4 KiB; empty for kernel threads.
    *
    * @generated from field: string command = 4;
    */
   command: string;
 
   /**
-   * Processor time over the last second or so, in percent of one processor.
+   * CPU usage over about the last second, in percent of one CPU.
    *
    * @generated from field: double cpu_percent = 5;
    */
@@ -139,49 +139,50 @@ export type Process = Message<"svc.v1.Process"> & {
   rssBytes: bigint;
 
   /**
-   * Its user's name; the number where the host has no name.
+   * Name of the user; the number if the host has no name for it.
    *
    * @generated from field: string user = 7;
    */
   user: string;
 
   /**
-   * The kernel's state letter, such as `S` or `R`.
+   * State letter of the kernel, such as `S` or `R`.
    *
    * @generated from field: string state = 8;
    */
   state: string;
 
   /**
-   * When it started.
+   * Start time.
    *
    * @generated from field: google.protobuf.Timestamp started_at = 9;
    */
   startedAt?: Timestamp | undefined;
 
   /**
-   * Start marker: clock ticks between the host's start and its own. With the pid it names one process for good.
+   * Start marker: clock ticks between the host's start and the start of the process. PID and start marker together are
+   * unique.
    *
    * @generated from field: int64 start_ticks = 10;
    */
   startTicks: bigint;
 
   /**
-   * Name of the container that it runs in.
+   * Name of the container that the process runs in.
    *
    * @generated from field: optional string container = 11;
    */
   container?: string | undefined;
 
   /**
-   * Id of the app that it belongs to.
+   * ID of the app that the process belongs to.
    *
    * @generated from field: optional string app_id = 12;
    */
   appId?: string | undefined;
 
   /**
-   * True: a kernel thread.
+   * Whether this is a kernel thread.
    *
    * @generated from field: bool kernel_thread = 13;
    */
@@ -196,27 +197,27 @@ export const ProcessSchema: GenMessage<Process> = /*@__PURE__*/
   messageDesc(file_svc_v1_process, 2);
 
 /**
- * Which process, which signal.
+ * Identifies the process, and the signal.
  *
  * @generated from message svc.v1.SignalProcessRequest
  */
 export type SignalProcessRequest = Message<"svc.v1.SignalProcessRequest"> & {
   /**
-   * Id of the process.
+   * Process ID.
    *
    * @generated from field: uint32 pid = 1;
    */
   pid: number;
 
   /**
-   * The signal.
+   * Signal.
    *
    * @generated from field: string signal = 2;
    */
   signal: string;
 
   /**
-   * `startTicks` of the process that is meant; without it the pid alone names it.
+   * `startTicks` of the intended process. If absent, any process with this PID gets the signal.
    *
    * @generated from field: optional int64 expected_start_ticks = 3;
    */
@@ -231,20 +232,20 @@ export const SignalProcessRequestSchema: GenMessage<SignalProcessRequest> = /*@_
   messageDesc(file_svc_v1_process, 3);
 
 /**
- * The signal was sent.
+ * Result of a signal.
  *
  * @generated from message svc.v1.SignalProcessResponse
  */
 export type SignalProcessResponse = Message<"svc.v1.SignalProcessResponse"> & {
   /**
-   * Id of the process.
+   * Process ID.
    *
    * @generated from field: uint32 pid = 1;
    */
   pid: number;
 
   /**
-   * The signal that was sent.
+   * Signal that was sent.
    *
    * @generated from field: string signal = 2;
    */
@@ -259,14 +260,14 @@ export const SignalProcessResponseSchema: GenMessage<SignalProcessResponse> = /*
   messageDesc(file_svc_v1_process, 4);
 
 /**
- * The host's processes.
+ * Processes of the host.
  *
  * @generated from service svc.v1.ProcessService
  */
 export const ProcessService: GenService<{
   /**
-   * The processes of the host, as far as the kernel shows them to the caller: all of them with their command lines, but own
-   * ones alone for a regular user where `/proc` is mounted with `hidepid`.
+   * List processes. Root sees all processes. Regular users see the processes that the kernel shows to them: all of
+   * them, or only their own if `/proc` is mounted with `hidepid`.
    *
    * @generated from rpc svc.v1.ProcessService.ListProcesses
    */
@@ -276,8 +277,9 @@ export const ProcessService: GenService<{
     output: typeof ListProcessesResponseSchema;
   },
   /**
-   * Sends a signal. `denied` (permission_denied) for pid 1, the daemon itself, its helpers, the supervisors of apps and
-   * kernel threads; `not_found` when the pid is gone; `pid_reused` (failed_precondition) when its start marker is another.
+   * Send a signal to a process. Fails with `denied` for PID 1, the daemon, its helpers, the supervisors of apps and
+   * kernel threads; `not_found` if no process has this PID; and `pid_reused` if its start marker differs from
+   * `expected_start_ticks`.
    *
    * @generated from rpc svc.v1.ProcessService.SignalProcess
    */

@@ -1,6 +1,6 @@
 // Generated from proto/ by src/codegen/protoc-gen-svc-rest.ts; `npm run gen` writes it.
 
-/** The one code of every reason, and its HTTP status where it is not the one of the code. */
+/** Code of every reason, and its HTTP status if it does not follow from the code. */
 export const reasonRules = {
   unauthenticated: {"code":"unauthenticated"},
   token_denied: {"code":"permission_denied"},

@@ -1,4 +1,5 @@
-import type { Route } from "../../../src/rest/route.ts";
+import type { Route } from "../../../src/server/rest/router.ts";
+import { OperationService } from "./operation_pb.ts";
 import { AppService } from "./app_pb.ts";
 import { AuditService } from "./audit_pb.ts";
 import { BackupService } from "./backup_pb.ts";
@@ -17,8 +18,36 @@ import { TokenService } from "./token_pb.ts";
 
 // Generated from proto/ by src/codegen/protoc-gen-svc-rest.ts; `npm run gen` writes it.
 
-/** Every REST route of the contract, templates parsed. */
+/** Every REST route of the contract, with parsed templates. */
 export const routes: readonly Route[] = [
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/operations","segments":["v1","operations"],"verb":"","variables":[]},
+    get method() { return OperationService.method.listOperations; },
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/operations/{id}","segments":["v1","operations","*"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    get method() { return OperationService.method.getOperation; },
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/operations/{id}/events","segments":["v1","operations","*","events"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    get method() { return OperationService.method.streamOperation; },
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/operations/{id}/cancel","segments":["v1","operations","*","cancel"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    get method() { return OperationService.method.cancelOperation; },
+    body: "*",
+    responseBody: "",
+  },
   {
     httpMethod: "GET",
     template: {"source":"/v1/apps","segments":["v1","apps"],"verb":"","variables":[]},
@@ -689,6 +718,20 @@ export const routes: readonly Route[] = [
     template: {"source":"/v1/sessions","segments":["v1","sessions"],"verb":"","variables":[]},
     get method() { return SessionService.method.openSession; },
     body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
+    template: {"source":"/v1/sessions","segments":["v1","sessions"],"verb":"","variables":[]},
+    get method() { return SessionService.method.listSessions; },
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "DELETE",
+    template: {"source":"/v1/sessions/{id}","segments":["v1","sessions","*"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    get method() { return SessionService.method.endSession; },
+    body: "",
     responseBody: "",
   },
   {

@@ -2,8 +2,8 @@
 // @generated from file svc/v1/rules.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// Bounds of a field, enforced by the pipeline on every transport and printed into OpenAPI.
-// Whether a field must be present is said by `google.api.field_behavior = REQUIRED`.
+// Rules for fields. The pipeline enforces them on every transport, and OpenAPI includes them.
+// `google.api.field_behavior = REQUIRED` marks required fields.
 
 import type { GenExtension, GenFile, GenMessage } from "@bufbuild/protobuf/codegenv2";
 import { extDesc, fileDesc, messageDesc } from "@bufbuild/protobuf/codegenv2";
@@ -15,85 +15,100 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/rules.proto.
  */
 export const file_svc_v1_rules: GenFile = /*@__PURE__*/
-  fileDesc("ChJzdmMvdjEvcnVsZXMucHJvdG8SBnN2Yy52MSKeAwoKRmllbGRSdWxlcxIQCgNndGUYASABKAFIAIgBARIQCgNsdGUYAiABKAFIAYgBARIUCgdtaW5fbGVuGAMgASgNSAKIAQESFAoHbWF4X2xlbhgEIAEoDUgDiAEBEhQKB3BhdHRlcm4YBSABKAlIBIgBARISCgVtZWFucxgLIAEoCUgFiAEBEgoKAmluGAYgAygJEhYKCW1pbl9pdGVtcxgHIAEoDUgGiAEBEhYKCW1heF9pdGVtcxgIIAEoDUgHiAEBEhMKBnN0YXRlZBgMIAEoCEgIiAEBEiYKBWl0ZW1zGAkgASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICYgBARIlCgRrZXlzGAogASgLMhIuc3ZjLnYxLkZpZWxkUnVsZXNICogBAUIGCgRfZ3RlQgYKBF9sdGVCCgoIX21pbl9sZW5CCgoIX21heF9sZW5CCgoIX3BhdHRlcm5CCAoGX21lYW5zQgwKCl9taW5faXRlbXNCDAoKX21heF9pdGVtc0IJCgdfc3RhdGVkQggKBl9pdGVtc0IHCgVfa2V5cyJZCgpSZWFzb25SdWxlEgwKBHdvcmQYASABKAkSDAoEY29kZRgCIAEoCRITCgZzdGF0dXMYAyABKA1IAIgBARIPCgdtZWFuaW5nGAQgASgJQgkKB19zdGF0dXM6SQoFcnVsZXMSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNOGAyABKAsyEi5zdmMudjEuRmllbGRSdWxlc1IFcnVsZXM6TQoHcmVhc29ucxIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY1IYDIAMoCzISLnN2Yy52MS5SZWFzb25SdWxlUgdyZWFzb25zYgZwcm90bzM", [file_google_protobuf_descriptor]);
+  fileDesc("ChJzdmMvdjEvcnVsZXMucHJvdG8SBnN2Yy52MSLyAwoKRmllbGRSdWxlcxIQCgNndGUYASABKAFIAIgBARIQCgNsdGUYAiABKAFIAYgBARIUCgdtaW5fbGVuGAMgASgNSAKIAQESFAoHbWF4X2xlbhgEIAEoDUgDiAEBEhQKB3BhdHRlcm4YBSABKAlIBIgBARISCgVtZWFucxgLIAEoCUgFiAEBEgoKAmluGAYgAygJEhYKCW1pbl9pdGVtcxgHIAEoDUgGiAEBEhYKCW1heF9pdGVtcxgIIAEoDUgHiAEBEhMKBnN0YXRlZBgMIAEoCEgIiAEBEhcKCm9taXRfZW1wdHkYDSABKAhICYgBARIZCgxtYXlfYmVfZW1wdHkYDiABKAhICogBARImCgVpdGVtcxgJIAEoCzISLnN2Yy52MS5GaWVsZFJ1bGVzSAuIAQESJQoEa2V5cxgKIAEoCzISLnN2Yy52MS5GaWVsZFJ1bGVzSAyIAQFCBgoEX2d0ZUIGCgRfbHRlQgoKCF9taW5fbGVuQgoKCF9tYXhfbGVuQgoKCF9wYXR0ZXJuQggKBl9tZWFuc0IMCgpfbWluX2l0ZW1zQgwKCl9tYXhfaXRlbXNCCQoHX3N0YXRlZEINCgtfb21pdF9lbXB0eUIPCg1fbWF5X2JlX2VtcHR5QggKBl9pdGVtc0IHCgVfa2V5cyJZCgpSZWFzb25SdWxlEgwKBHdvcmQYASABKAkSDAoEY29kZRgCIAEoCRITCgZzdGF0dXMYAyABKA1IAIgBARIPCgdtZWFuaW5nGAQgASgJQgkKB19zdGF0dXM6SQoFcnVsZXMSHS5nb29nbGUucHJvdG9idWYuRmllbGRPcHRpb25zGNOGAyABKAsyEi5zdmMudjEuRmllbGRSdWxlc1IFcnVsZXM6TQoHcmVhc29ucxIdLmdvb2dsZS5wcm90b2J1Zi5GaWVsZE9wdGlvbnMY1IYDIAMoCzISLnN2Yy52MS5SZWFzb25SdWxlUgdyZWFzb25zYgZwcm90bzM", [file_google_protobuf_descriptor]);
 
 /**
- * What a field's value must satisfy. A field that is absent (or an empty implicit scalar that is not REQUIRED) is not checked.
- * Each broken rule is one violation: its field path and a sentence with the value and the bound.
+ * Rules for the value of a field. They do not apply to an absent field, or to an empty scalar without presence that is
+ * not REQUIRED. Each broken rule is one violation, with the path of the field and a sentence that names the value and
+ * the bound.
  *
  * @generated from message svc.v1.FieldRules
  */
 export type FieldRules = Message<"svc.v1.FieldRules"> & {
   /**
-   * Smallest allowed number.
+   * Minimum of a number.
    *
    * @generated from field: optional double gte = 1;
    */
   gte?: number | undefined;
 
   /**
-   * Largest allowed number.
+   * Maximum of a number.
    *
    * @generated from field: optional double lte = 2;
    */
   lte?: number | undefined;
 
   /**
-   * Shortest allowed string in characters, or bytes field in bytes.
+   * Minimum length of a string in characters, or of a bytes field in bytes.
    *
    * @generated from field: optional uint32 min_len = 3;
    */
   minLen?: number | undefined;
 
   /**
-   * Longest allowed string in characters, or bytes field in bytes.
+   * Maximum length of a string in characters, or of a bytes field in bytes.
    *
    * @generated from field: optional uint32 max_len = 4;
    */
   maxLen?: number | undefined;
 
   /**
-   * Regular expression (the common subset of RE2 and ECMAScript, `u` flag) that the whole string must match.
+   * Regular expression (common subset of RE2 and ECMAScript with the `u` flag) that the whole string must match.
    *
    * @generated from field: optional string pattern = 5;
    */
   pattern?: string | undefined;
 
   /**
-   * What a string that matches `pattern` is, for people, as the rest of "must be …": "an absolute path".
+   * Description of the strings that match `pattern`, to complete "must be …": "an absolute path".
    *
    * @generated from field: optional string means = 11;
    */
   means?: string | undefined;
 
   /**
-   * The closed word set of a string field. The generator writes a union type and a constant list for it.
+   * Allowed values of a string field. The generator writes a union type and a constant list for them.
    *
    * @generated from field: repeated string in = 6;
    */
   in: string[];
 
   /**
-   * Fewest entries of a repeated or map field.
+   * Minimum number of entries of a repeated or map field.
    *
    * @generated from field: optional uint32 min_items = 7;
    */
   minItems?: number | undefined;
 
   /**
-   * Most entries of a repeated or map field.
+   * Maximum number of entries of a repeated or map field.
    *
    * @generated from field: optional uint32 max_items = 8;
    */
   maxItems?: number | undefined;
 
   /**
-   * True: a repeated or map field that may be empty and must be there. Who leaves it out breaks the rule where the
-   * protocol can tell that from an empty one, which REST can.
+   * If true, a repeated or map field is required, but may be empty. Only protocols that distinguish an absent list from
+   * an empty one enforce this, such as REST.
    *
    * @generated from field: optional bool stated = 12;
    */
   stated?: boolean | undefined;
+
+  /**
+   * If true, REST responses leave out an empty repeated field instead of writing `[]`.
+   *
+   * @generated from field: optional bool omit_empty = 13;
+   */
+  omitEmpty?: boolean | undefined;
+
+  /**
+   * If true, a string with `in` may also be empty in a response.
+   *
+   * @generated from field: optional bool may_be_empty = 14;
+   */
+  mayBeEmpty?: boolean | undefined;
 
   /**
    * Rules for each element of a repeated field, or each value of a map field.
@@ -118,34 +133,34 @@ export const FieldRulesSchema: GenMessage<FieldRules> = /*@__PURE__*/
   messageDesc(file_svc_v1_rules, 0);
 
 /**
- * A word that says why a call failed, and what all errors of that word have in common.
+ * A machine-readable error reason, and the properties of all errors with this reason.
  *
  * @generated from message svc.v1.ReasonRule
  */
 export type ReasonRule = Message<"svc.v1.ReasonRule"> & {
   /**
-   * The word.
+   * Reason.
    *
    * @generated from field: string word = 1;
    */
   word: string;
 
   /**
-   * The canonical code, as Connect spells it: Connect and gRPC send it, and HTTP statuses and exit codes follow from it.
+   * Error code in the spelling of Connect. Connect and gRPC send it; HTTP statuses and exit codes follow from it.
    *
    * @generated from field: string code = 2;
    */
   code: string;
 
   /**
-   * The HTTP status over REST; absent where it is the one of the code.
+   * HTTP status over REST; absent if it follows from the code.
    *
    * @generated from field: optional uint32 status = 3;
    */
   status?: number | undefined;
 
   /**
-   * What it means, in one sentence for people.
+   * Meaning for people, one sentence.
    *
    * @generated from field: string meaning = 4;
    */
@@ -160,7 +175,7 @@ export const ReasonRuleSchema: GenMessage<ReasonRule> = /*@__PURE__*/
   messageDesc(file_svc_v1_rules, 1);
 
 /**
- * The rules of this field.
+ * Rules for the field.
  *
  * @generated from extension: svc.v1.FieldRules rules = 50003;
  */
@@ -168,7 +183,7 @@ export const rules: GenExtension<FieldOptions, FieldRules> = /*@__PURE__*/
   extDesc(file_svc_v1_rules, 0);
 
 /**
- * The closed word set of a field that says why a call failed.
+ * Values of a field that holds an error reason.
  *
  * @generated from extension: repeated svc.v1.ReasonRule reasons = 50004;
  */

@@ -18,30 +18,30 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/schedule.proto.
  */
 export const file_svc_v1_schedule: GenFile = /*@__PURE__*/
-  fileDesc("ChVzdmMvdjEvc2NoZWR1bGUucHJvdG8SBnN2Yy52MSKxAQoUTGlzdFNjaGVkdWxlc1JlcXVlc3QSKwoKbWFuYWdlZF9ieRgBIAEoCUIGmrUYAiBASABSCm1hbmFnZWRfYnmIAQESKgoFbGltaXQYAiABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAYgBARInCgpwYWdlX3Rva2VuGAMgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQg0KC19tYW5hZ2VkX2J5QggKBl9saW1pdCJ4ChVMaXN0U2NoZWR1bGVzUmVzcG9uc2USIwoJc2NoZWR1bGVzGAEgAygLMhAuc3ZjLnYxLlNjaGVkdWxlEigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuEhAKCHdhcm5pbmdzGAMgAygJIvQHCghTY2hlZHVsZRKQAQoCaWQYASABKAlCgwHgQQKatRh8IEAqOFwuezAsMn1bQS1aYS16MC05Xy1dW0EtWmEtejAtOS5fLV0qfFwuezN9W0EtWmEtejAtOS5fLV0qWj4xIHRvIDY0IGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYnV0IG5vdCAnLicgb3IgJy4uJxIdCgd0cmlnZ2VyGAIgASgJQgzgQQKatRgFGAEggAISCwoDdXRjGAMgASgIEhQKB2VuYWJsZWQYBCABKAhIAIgBARIYCgdjb21tZW50GAUgASgJQgeatRgDIIAIEisKCm1hbmFnZWRfYnkYBiABKAlCBpq1GAIgQEgBUgptYW5hZ2VkX2J5iAEBEisKBmFjdGlvbhgHIAEoCzIWLnN2Yy52MS5TY2hlZHVsZUFjdGlvbkID4EECEiwKB3RpbWVvdXQYCCABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAgrEBIAogBARIgCgRrZWVwGAkgASgNQg2atRgJCQAAAAAAAPA/SAOIAQESEgoFb3duZXIYCiABKA1CA+BBAxIuCg1uZXh0X3J1bl91bml4GAsgASgDQgPgQQNIBFINbmV4dF9ydW5fdW5peIgBARI0CghsYXN0X3J1bhgMIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkID4EEDUghsYXN0X3J1bhIUCgdza2lwcGVkGA0gASgNQgPgQQMSJAoJdGltZV96b25lGA4gASgJQgaatRgCIEBSCXRpbWVfem9uZRIvCgtqaXR0ZXJfc2VjcxgPIAEoDUINmrUYCREAAAAAACCsQFILaml0dGVyX3NlY3MSHgoHcmV0cmllcxgQIAEoDUINmrUYCREAAAAAAAAkQBIuCghjYXRjaF91cBgRIAEoCUISmrUYDjIEbm9uZTIGbGF0ZXN0UghjYXRjaF91cBIoCgVza2lwcxgSIAMoCzIULnN2Yy52MS5TY2hlZHVsZVNraXBCA+BBAxIjCgpvd25lcl9uYW1lGBMgASgJQgPgQQNSCm93bmVyX25hbWUSFQoIcmV2aXNpb24YFCABKAlCA+BBAxIVCgh3YXJuaW5ncxgVIAMoCUID4EEDEioKB3dhaXRpbmcYFiABKAsyFC5zdmMudjEuU2NoZWR1bGVXYWl0QgPgQQMSLQoPZGlzYWJsZWRfcmVhc29uGBcgASgJQgPgQQNSD2Rpc2FibGVkX3JlYXNvbkIKCghfZW5hYmxlZEINCgtfbWFuYWdlZF9ieUIKCghfdGltZW91dEIHCgVfa2VlcEIQCg5fbmV4dF9ydW5fdW5peCKkAQoMU2NoZWR1bGVXYWl0EikKBnJlYXNvbhgBIAEoCUIZmrUYFTIGaml0dGVyMgRyb29tMgVyZXRyeRI+CgxzY2hlZHVsZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgxzY2hlZHVsZWRfYXQSKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wInMKDFNjaGVkdWxlU2tpcBI2CgZyZWFzb24YASABKAlCJpq1GCIyB3J1bm5pbmcyBGxhdGUyBGRvd24yBGJ1c3kyBW93bmVyEg0KBWNvdW50GAIgASgNEhwKCWxhc3RfdW5peBgDIAEoA1IJbGFzdF91bml4ItQFCg5TY2hlZHVsZUFjdGlvbhJ0CgR0eXBlGAEgASgJQmbgQQKatRhfMgtub2RlX3JlYm9vdDIJYXBwX3N0YXJ0MghhcHBfc3RvcDILYXBwX3Jlc3RhcnQyCmFwcF91cGRhdGUyBmJhY2t1cDINYmFja3VwX3ZlcmlmeTIFc2hlbGwyBGh0dHASGQoDYXBwGAIgASgJQgeatRgDIIABSACIAQESHgoIc3RvcmFnZXMYAyADKAlCDJq1GAhAEEoEGAEgQBIgCgRrZWVwGAQgASgNQg2atRgJCQAAAAAAAPA/SAGIAQESHgoHY29tbWFuZBgFIAEoCUIImrUYBCCAgARIAogBARJHCgN1cmwYBiABKAlCNZq1GDEggEAqFmh0dHBzPzovL1teXHgwMC1ceDIwXStaFGFuIGh0dHAgb3IgaHR0cHMgVVJMSAOIAQESPgoGbWV0aG9kGAcgASgJQimatRglMgNHRVQyBFBPU1QyA1BVVDIFUEFUQ0gyBkRFTEVURTIESEVBREgEiAEBEoIBCgdoZWFkZXJzGAggAygLMiMuc3ZjLnYxLlNjaGVkdWxlQWN0aW9uLkhlYWRlcnNFbnRyeUJMmrUYSEBASgMggEBSPyohW0EtWmEtejAtOSEjJCUmJyorLl5fYHx+LV17MSwxMjh9Whp0aGUgbmFtZSBvZiBhbiBIVFRQIGhlYWRlchIbCgRib2R5GAkgASgJQgiatRgEIICABEgFiAEBEikKDWtlZXBfY2hpbGRyZW4YCiABKAhIBlINa2VlcF9jaGlsZHJlbogBARouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIGCgRfYXBwQgcKBV9rZWVwQgoKCF9jb21tYW5kQgYKBF91cmxCCQoHX21ldGhvZEIHCgVfYm9keUIQCg5fa2VlcF9jaGlsZHJlbiKcBAoLU2NoZWR1bGVSdW4SCgoCaWQYASABKAkSFgoGam9iX2lkGAIgASgJUgZqb2JfaWQSJwoHdHJpZ2dlchgDIAEoCUIWmrUYEjIIc2NoZWR1bGUyBm1hbnVhbBJSCgZzdGF0dXMYBCABKAlCQpq1GD4yB1JVTk5JTkcyCVNVQ0NFRURFRDIGRkFJTEVEMglUSU1FRF9PVVQyCENBTkNFTEVEMgtJTlRFUlJVUFRFRBI6CgpzdGFydGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIKc3RhcnRlZF9hdBI2CghlbmRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCGVuZGVkX2F0EiEKCWV4aXRfY29kZRgHIAEoBUgAUglleGl0X2NvZGWIAQESJQoLaHR0cF9zdGF0dXMYCCABKA1IAVILaHR0cF9zdGF0dXOIAQESDgoGb3V0cHV0GAkgASgJEg0KBWVycm9yGAogASgJEhEKCXRydW5jYXRlZBgLIAEoCBIPCgdhdHRlbXB0GAwgASgNEj4KDHNjaGVkdWxlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSDHNjaGVkdWxlZF9hdBINCgVvd25lchgOIAEoDUIMCgpfZXhpdF9jb2RlQg4KDF9odHRwX3N0YXR1cyKwCAoVVXBzZXJ0U2NoZWR1bGVSZXF1ZXN0EpABCgJpZBgBIAEoCUKDAeBBApq1GHwgQCo4XC57MCwyfVtBLVphLXowLTlfLV1bQS1aYS16MC05Ll8tXSp8XC57M31bQS1aYS16MC05Ll8tXSpaPjEgdG8gNjQgbGV0dGVycywgZGlnaXRzLCAnLicsICdfJyBhbmQgJy0nLCBidXQgbm90ICcuJyBvciAnLi4nEh0KB3RyaWdnZXIYAiABKAlCDOBBApq1GAUYASCAAhILCgN1dGMYAyABKAgSFAoHZW5hYmxlZBgEIAEoCEgAiAEBEhgKB2NvbW1lbnQYBSABKAlCB5q1GAMggAgSKwoKbWFuYWdlZF9ieRgGIAEoCUIGmrUYAiBASAFSCm1hbmFnZWRfYnmIAQESKwoGYWN0aW9uGAcgASgLMhYuc3ZjLnYxLlNjaGVkdWxlQWN0aW9uQgPgQQISLAoHdGltZW91dBgIIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAACCsQEgCiAEBEiAKBGtlZXAYCSABKA1CDZq1GAkJAAAAAAAA8D9IA4gBARISCgVvd25lchgKIAEoDUgEiAEBEiQKCXRpbWVfem9uZRgLIAEoCUIGmrUYAiBAUgl0aW1lX3pvbmUSLwoLaml0dGVyX3NlY3MYDCABKA1CDZq1GAkRAAAAAAAgrEBSC2ppdHRlcl9zZWNzEh4KB3JldHJpZXMYDSABKA1CDZq1GAkRAAAAAAAAJEASLgoIY2F0Y2hfdXAYDiABKAlCEpq1GA4yBG5vbmUyBmxhdGVzdFIIY2F0Y2hfdXASIAoLY3JlYXRlX29ubHkYDyABKAhSC2NyZWF0ZV9vbmx5EhgKCHJldmlzaW9uGBAgASgJQgaatRgCIEASIwoKb3duZXJfbmFtZRgRIAEoCUID4EEDUgpvd25lcl9uYW1lEi4KDW5leHRfcnVuX3VuaXgYEiABKANCA+BBA0gFUg1uZXh0X3J1bl91bml4iAEBEjQKCGxhc3RfcnVuGBMgASgLMhMuc3ZjLnYxLlNjaGVkdWxlUnVuQgPgQQNSCGxhc3RfcnVuEhQKB3NraXBwZWQYFCABKA1CA+BBAxIoCgVza2lwcxgVIAMoCzIULnN2Yy52MS5TY2hlZHVsZVNraXBCA+BBAxIVCgh3YXJuaW5ncxgWIAMoCUID4EEDEioKB3dhaXRpbmcYFyABKAsyFC5zdmMudjEuU2NoZWR1bGVXYWl0QgPgQQMSLQoPZGlzYWJsZWRfcmVhc29uGBggASgJQgPgQQNSD2Rpc2FibGVkX3JlYXNvbkIKCghfZW5hYmxlZEINCgtfbWFuYWdlZF9ieUIKCghfdGltZW91dEIHCgVfa2VlcEIICgZfb3duZXJCEAoOX25leHRfcnVuX3VuaXgiSQoSR2V0U2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiTAoVUmVtb3ZlU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiJAoWUmVtb3ZlU2NoZWR1bGVSZXNwb25zZRIKCgJpZBgBIAEoCSL3AQoeUmVwbGFjZU1hbmFnZWRTY2hlZHVsZXNSZXF1ZXN0EqQBCgptYW5hZ2VkX2J5GAEgASgJQoMB4EECmrUYfCBAKjhcLnswLDJ9W0EtWmEtejAtOV8tXVtBLVphLXowLTkuXy1dKnxcLnszfVtBLVphLXowLTkuXy1dKlo+MSB0byA2NCBsZXR0ZXJzLCBkaWdpdHMsICcuJywgJ18nIGFuZCAnLScsIGJ1dCBub3QgJy4nIG9yICcuLidSCm1hbmFnZWRfYnkSLgoJc2NoZWR1bGVzGAIgAygLMhAuc3ZjLnYxLlNjaGVkdWxlQgmatRgFQJBOYAEiSQoSUnVuU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiSAoTUnVuU2NoZWR1bGVSZXNwb25zZRIPCgdzdGFydGVkGAEgASgIEiAKA3J1bhgCIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1biJiChBSdW5TY2hlZHVsZUV2ZW50EiIKA3J1bhgBIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkgAEhAKBm91dHB1dBgCIAEoDEgAEg8KB3N0YXJ0ZWQYAyABKAhCBwoFZXZlbnQiTwoYQ2FuY2VsU2NoZWR1bGVSdW5SZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIieAoZRm9sbG93U2NoZWR1bGVSdW5zUmVxdWVzdBISCgJpZBgBIAEoCUIGmrUYAiBAEhIKBW93bmVyGAIgASgNSACIAQESKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQggKBl9vd25lciLsAQoWUHJldmlld1NjaGVkdWxlUmVxdWVzdBIdCgd0cmlnZ2VyGAEgASgJQgzgQQKatRgFGAEggAISCwoDdXRjGAIgASgIEiQKCXRpbWVfem9uZRgDIAEoCUIGmrUYAiBAUgl0aW1lX3pvbmUSKgoFY291bnQYBCABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAAWUBIAIgBARI7CgphZnRlcl91bml4GAUgASgDQhaatRgSCQAAAAAAAAAAEQCAvyD6f01CSAFSCmFmdGVyX3VuaXiIAQFCCAoGX2NvdW50Qg0KC19hZnRlcl91bml4ImAKF1ByZXZpZXdTY2hlZHVsZVJlc3BvbnNlEicKB2ZpcmluZ3MYASADKAsyFi5zdmMudjEuU2NoZWR1bGVGaXJpbmcSHAoJdGltZV96b25lGAIgASgJUgl0aW1lX3pvbmUiagoOU2NoZWR1bGVGaXJpbmcSDAoEdW5peBgBIAEoAxIeCgpsb2NhbF90aW1lGAIgASgJUgpsb2NhbF90aW1lEioKB2Fub21hbHkYAyABKAlCGZq1GBUyBG5vbmUyA2dhcDIIcmVwZWF0ZWQirQEKF0xpc3RTY2hlZHVsZVJ1bnNSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASKgoFbGltaXQYAiABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAASUBIAIgBARISCgVvd25lchgDIAEoDUgBiAEBEicKCnBhZ2VfdG9rZW4YBCABKAlCB5q1GAMggAJSCnBhZ2VfdG9rZW5CCAoGX2xpbWl0QggKBl9vd25lciKOAQoYTGlzdFNjaGVkdWxlUnVuc1Jlc3BvbnNlEiEKBHJ1bnMYASADKAsyEy5zdmMudjEuU2NoZWR1bGVSdW4SJQoHd2FpdGluZxgCIAEoCzIULnN2Yy52MS5TY2hlZHVsZVdhaXQSKAoPbmV4dF9wYWdlX3Rva2VuGAMgASgJUg9uZXh0X3BhZ2VfdG9rZW4y6QoKD1NjaGVkdWxlU2VydmljZRJ3Cg1MaXN0U2NoZWR1bGVzEhwuc3ZjLnYxLkxpc3RTY2hlZHVsZXNSZXF1ZXN0Gh0uc3ZjLnYxLkxpc3RTY2hlZHVsZXNSZXNwb25zZSIpkAIBiLUYAZK1GAlzY2hlZHVsZXOC0+STAg8SDS92MS9zY2hlZHVsZXMSawoLR2V0U2NoZWR1bGUSGi5zdmMudjEuR2V0U2NoZWR1bGVSZXF1ZXN0GhAuc3ZjLnYxLlNjaGVkdWxlIi6QAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCFBISL3YxL3NjaGVkdWxlcy97aWR9EnEKDlVwc2VydFNjaGVkdWxlEh0uc3ZjLnYxLlVwc2VydFNjaGVkdWxlUmVxdWVzdBoQLnN2Yy52MS5TY2hlZHVsZSIuiLUYAZK1GAlzY2hlZHVsZXOC0+STAhc6ASoaEi92MS9zY2hlZHVsZXMve2lkfRJ8Cg5SZW1vdmVTY2hlZHVsZRIdLnN2Yy52MS5SZW1vdmVTY2hlZHVsZVJlcXVlc3QaHi5zdmMudjEuUmVtb3ZlU2NoZWR1bGVSZXNwb25zZSIriLUYAZK1GAlzY2hlZHVsZXOC0+STAhQqEi92MS9zY2hlZHVsZXMve2lkfRKgAQoXUmVwbGFjZU1hbmFnZWRTY2hlZHVsZXMSJi5zdmMudjEuUmVwbGFjZU1hbmFnZWRTY2hlZHVsZXNSZXF1ZXN0Gh0uc3ZjLnYxLkxpc3RTY2hlZHVsZXNSZXNwb25zZSI+iLUYApK1GAlzY2hlZHVsZXOC0+STAic6ASoaIi92MS9zY2hlZHVsZXMvbWFuYWdlZC97bWFuYWdlZF9ieX0SegoLUnVuU2NoZWR1bGUSGi5zdmMudjEuUnVuU2NoZWR1bGVSZXF1ZXN0Ghsuc3ZjLnYxLlJ1blNjaGVkdWxlUmVzcG9uc2UiMoi1GAGStRgJc2NoZWR1bGVzgtPkkwIbOgEqIhYvdjEvc2NoZWR1bGVzL3tpZH0vcnVuEl4KEVJ1blNjaGVkdWxlU3RyZWFtEhouc3ZjLnYxLlJ1blNjaGVkdWxlUmVxdWVzdBoYLnN2Yy52MS5SdW5TY2hlZHVsZUV2ZW50IhGItRgBkrUYCXNjaGVkdWxlczABEoEBChFDYW5jZWxTY2hlZHVsZVJ1bhIgLnN2Yy52MS5DYW5jZWxTY2hlZHVsZVJ1blJlcXVlc3QaEy5zdmMudjEuU2NoZWR1bGVSdW4iNYi1GAGStRgJc2NoZWR1bGVzgtPkkwIeOgEqIhkvdjEvc2NoZWR1bGVzL3tpZH0vY2FuY2VsEooBChBMaXN0U2NoZWR1bGVSdW5zEh8uc3ZjLnYxLkxpc3RTY2hlZHVsZVJ1bnNSZXF1ZXN0GiAuc3ZjLnYxLkxpc3RTY2hlZHVsZVJ1bnNSZXNwb25zZSIzkAIBiLUYAZK1GAlzY2hlZHVsZXOC0+STAhkSFy92MS9zY2hlZHVsZXMve2lkfS9ydW5zEmQKEkZvbGxvd1NjaGVkdWxlUnVucxIhLnN2Yy52MS5Gb2xsb3dTY2hlZHVsZVJ1bnNSZXF1ZXN0GhMuc3ZjLnYxLlNjaGVkdWxlUnVuIhSQAgGItRgBkrUYCXNjaGVkdWxlczABEogBCg9QcmV2aWV3U2NoZWR1bGUSHi5zdmMudjEuUHJldmlld1NjaGVkdWxlUmVxdWVzdBofLnN2Yy52MS5QcmV2aWV3U2NoZWR1bGVSZXNwb25zZSI0kAIBiLUYAZK1GAlzY2hlZHVsZXOC0+STAho6ASoiFS92MS9zY2hlZHVsZXMvcHJldmlld2IGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChVzdmMvdjEvc2NoZWR1bGUucHJvdG8SBnN2Yy52MSKxAQoUTGlzdFNjaGVkdWxlc1JlcXVlc3QSKwoKbWFuYWdlZF9ieRgBIAEoCUIGmrUYAiBASABSCm1hbmFnZWRfYnmIAQESKgoFbGltaXQYAiABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAYgBARInCgpwYWdlX3Rva2VuGAMgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQg0KC19tYW5hZ2VkX2J5QggKBl9saW1pdCJ4ChVMaXN0U2NoZWR1bGVzUmVzcG9uc2USIwoJc2NoZWR1bGVzGAEgAygLMhAuc3ZjLnYxLlNjaGVkdWxlEigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuEhAKCHdhcm5pbmdzGAMgAygJIrkICghTY2hlZHVsZRKQAQoCaWQYASABKAlCgwHgQQKatRh8IEAqOFwuezAsMn1bQS1aYS16MC05Xy1dW0EtWmEtejAtOS5fLV0qfFwuezN9W0EtWmEtejAtOS5fLV0qWj4xIHRvIDY0IGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYnV0IG5vdCAnLicgb3IgJy4uJxIdCgd0cmlnZ2VyGAIgASgJQgzgQQKatRgFGAEggAISCwoDdXRjGAMgASgIEhQKB2VuYWJsZWQYBCABKAhIAIgBARIYCgdjb21tZW50GAUgASgJQgeatRgDIIAIEisKCm1hbmFnZWRfYnkYBiABKAlCBpq1GAIgQEgBUgptYW5hZ2VkX2J5iAEBEisKBmFjdGlvbhgHIAEoCzIWLnN2Yy52MS5TY2hlZHVsZUFjdGlvbkID4EECEiwKB3RpbWVvdXQYCCABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAgrEBIAogBARIgCgRrZWVwGAkgASgNQg2atRgJCQAAAAAAAPA/SAOIAQESEgoFb3duZXIYCiABKA1CA+BBAxIuCg1uZXh0X3J1bl91bml4GAsgASgDQgPgQQNIBFINbmV4dF9ydW5fdW5peIgBARI0CghsYXN0X3J1bhgMIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkID4EEDUghsYXN0X3J1bhIUCgdza2lwcGVkGA0gASgNQgPgQQMSJAoJdGltZV96b25lGA4gASgJQgaatRgCIEBSCXRpbWVfem9uZRIvCgtqaXR0ZXJfc2VjcxgPIAEoDUINmrUYCREAAAAAACCsQFILaml0dGVyX3NlY3MSHgoHcmV0cmllcxgQIAEoDUINmrUYCREAAAAAAAAkQBIuCghjYXRjaF91cBgRIAEoCUISmrUYDjIEbm9uZTIGbGF0ZXN0UghjYXRjaF91cBIoCgVza2lwcxgSIAMoCzIULnN2Yy52MS5TY2hlZHVsZVNraXBCA+BBAxIjCgpvd25lcl9uYW1lGBMgASgJQgPgQQNSCm93bmVyX25hbWUSFQoIcmV2aXNpb24YFCABKAlCA+BBAxIVCgh3YXJuaW5ncxgVIAMoCUID4EEDEioKB3dhaXRpbmcYFiABKAsyFC5zdmMudjEuU2NoZWR1bGVXYWl0QgPgQQMSLQoPZGlzYWJsZWRfcmVhc29uGBcgASgJQgPgQQNSD2Rpc2FibGVkX3JlYXNvbhIwCg5sYXRlcl9ydW5fdW5peBgYIAEoA0ID4EEDSAVSDmxhdGVyX3J1bl91bml4iAEBQgoKCF9lbmFibGVkQg0KC19tYW5hZ2VkX2J5QgoKCF90aW1lb3V0QgcKBV9rZWVwQhAKDl9uZXh0X3J1bl91bml4QhEKD19sYXRlcl9ydW5fdW5peCKkAQoMU2NoZWR1bGVXYWl0EikKBnJlYXNvbhgBIAEoCUIZmrUYFTIGaml0dGVyMgRyb29tMgVyZXRyeRI+CgxzY2hlZHVsZWRfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgxzY2hlZHVsZWRfYXQSKQoFdW50aWwYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wInMKDFNjaGVkdWxlU2tpcBI2CgZyZWFzb24YASABKAlCJpq1GCIyB3J1bm5pbmcyBGxhdGUyBGRvd24yBGJ1c3kyBW93bmVyEg0KBWNvdW50GAIgASgNEhwKCWxhc3RfdW5peBgDIAEoA1IJbGFzdF91bml4ItQFCg5TY2hlZHVsZUFjdGlvbhJ0CgR0eXBlGAEgASgJQmbgQQKatRhfMgtub2RlX3JlYm9vdDIJYXBwX3N0YXJ0MghhcHBfc3RvcDILYXBwX3Jlc3RhcnQyCmFwcF91cGRhdGUyBmJhY2t1cDINYmFja3VwX3ZlcmlmeTIFc2hlbGwyBGh0dHASGQoDYXBwGAIgASgJQgeatRgDIIABSACIAQESHgoIc3RvcmFnZXMYAyADKAlCDJq1GAhAEEoEGAEgQBIgCgRrZWVwGAQgASgNQg2atRgJCQAAAAAAAPA/SAGIAQESHgoHY29tbWFuZBgFIAEoCUIImrUYBCCAgARIAogBARJHCgN1cmwYBiABKAlCNZq1GDEggEAqFmh0dHBzPzovL1teXHgwMC1ceDIwXStaFGFuIGh0dHAgb3IgaHR0cHMgVVJMSAOIAQESPgoGbWV0aG9kGAcgASgJQimatRglMgNHRVQyBFBPU1QyA1BVVDIFUEFUQ0gyBkRFTEVURTIESEVBREgEiAEBEoIBCgdoZWFkZXJzGAggAygLMiMuc3ZjLnYxLlNjaGVkdWxlQWN0aW9uLkhlYWRlcnNFbnRyeUJMmrUYSEBASgMggEBSPyohW0EtWmEtejAtOSEjJCUmJyorLl5fYHx+LV17MSwxMjh9Whp0aGUgbmFtZSBvZiBhbiBIVFRQIGhlYWRlchIbCgRib2R5GAkgASgJQgiatRgEIICABEgFiAEBEikKDWtlZXBfY2hpbGRyZW4YCiABKAhIBlINa2VlcF9jaGlsZHJlbogBARouCgxIZWFkZXJzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIGCgRfYXBwQgcKBV9rZWVwQgoKCF9jb21tYW5kQgYKBF91cmxCCQoHX21ldGhvZEIHCgVfYm9keUIQCg5fa2VlcF9jaGlsZHJlbiKcBAoLU2NoZWR1bGVSdW4SCgoCaWQYASABKAkSFgoGam9iX2lkGAIgASgJUgZqb2JfaWQSJwoHdHJpZ2dlchgDIAEoCUIWmrUYEjIIc2NoZWR1bGUyBm1hbnVhbBJSCgZzdGF0dXMYBCABKAlCQpq1GD4yB1JVTk5JTkcyCVNVQ0NFRURFRDIGRkFJTEVEMglUSU1FRF9PVVQyCENBTkNFTEVEMgtJTlRFUlJVUFRFRBI6CgpzdGFydGVkX2F0GAUgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIKc3RhcnRlZF9hdBI2CghlbmRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCGVuZGVkX2F0EiEKCWV4aXRfY29kZRgHIAEoBUgAUglleGl0X2NvZGWIAQESJQoLaHR0cF9zdGF0dXMYCCABKA1IAVILaHR0cF9zdGF0dXOIAQESDgoGb3V0cHV0GAkgASgJEg0KBWVycm9yGAogASgJEhEKCXRydW5jYXRlZBgLIAEoCBIPCgdhdHRlbXB0GAwgASgNEj4KDHNjaGVkdWxlZF9hdBgNIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSDHNjaGVkdWxlZF9hdBINCgVvd25lchgOIAEoDUIMCgpfZXhpdF9jb2RlQg4KDF9odHRwX3N0YXR1cyL1CAoVVXBzZXJ0U2NoZWR1bGVSZXF1ZXN0EpABCgJpZBgBIAEoCUKDAeBBApq1GHwgQCo4XC57MCwyfVtBLVphLXowLTlfLV1bQS1aYS16MC05Ll8tXSp8XC57M31bQS1aYS16MC05Ll8tXSpaPjEgdG8gNjQgbGV0dGVycywgZGlnaXRzLCAnLicsICdfJyBhbmQgJy0nLCBidXQgbm90ICcuJyBvciAnLi4nEh0KB3RyaWdnZXIYAiABKAlCDOBBApq1GAUYASCAAhILCgN1dGMYAyABKAgSFAoHZW5hYmxlZBgEIAEoCEgAiAEBEhgKB2NvbW1lbnQYBSABKAlCB5q1GAMggAgSKwoKbWFuYWdlZF9ieRgGIAEoCUIGmrUYAiBASAFSCm1hbmFnZWRfYnmIAQESKwoGYWN0aW9uGAcgASgLMhYuc3ZjLnYxLlNjaGVkdWxlQWN0aW9uQgPgQQISLAoHdGltZW91dBgIIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAACCsQEgCiAEBEiAKBGtlZXAYCSABKA1CDZq1GAkJAAAAAAAA8D9IA4gBARISCgVvd25lchgKIAEoDUgEiAEBEiQKCXRpbWVfem9uZRgLIAEoCUIGmrUYAiBAUgl0aW1lX3pvbmUSLwoLaml0dGVyX3NlY3MYDCABKA1CDZq1GAkRAAAAAAAgrEBSC2ppdHRlcl9zZWNzEh4KB3JldHJpZXMYDSABKA1CDZq1GAkRAAAAAAAAJEASLgoIY2F0Y2hfdXAYDiABKAlCEpq1GA4yBG5vbmUyBmxhdGVzdFIIY2F0Y2hfdXASIAoLY3JlYXRlX29ubHkYDyABKAhSC2NyZWF0ZV9vbmx5EhgKCHJldmlzaW9uGBAgASgJQgaatRgCIEASIwoKb3duZXJfbmFtZRgRIAEoCUID4EEDUgpvd25lcl9uYW1lEi4KDW5leHRfcnVuX3VuaXgYEiABKANCA+BBA0gFUg1uZXh0X3J1bl91bml4iAEBEjQKCGxhc3RfcnVuGBMgASgLMhMuc3ZjLnYxLlNjaGVkdWxlUnVuQgPgQQNSCGxhc3RfcnVuEhQKB3NraXBwZWQYFCABKA1CA+BBAxIoCgVza2lwcxgVIAMoCzIULnN2Yy52MS5TY2hlZHVsZVNraXBCA+BBAxIVCgh3YXJuaW5ncxgWIAMoCUID4EEDEioKB3dhaXRpbmcYFyABKAsyFC5zdmMudjEuU2NoZWR1bGVXYWl0QgPgQQMSLQoPZGlzYWJsZWRfcmVhc29uGBggASgJQgPgQQNSD2Rpc2FibGVkX3JlYXNvbhIwCg5sYXRlcl9ydW5fdW5peBgZIAEoA0ID4EEDSAZSDmxhdGVyX3J1bl91bml4iAEBQgoKCF9lbmFibGVkQg0KC19tYW5hZ2VkX2J5QgoKCF90aW1lb3V0QgcKBV9rZWVwQggKBl9vd25lckIQCg5fbmV4dF9ydW5fdW5peEIRCg9fbGF0ZXJfcnVuX3VuaXgiSQoSR2V0U2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiTAoVUmVtb3ZlU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiJAoWUmVtb3ZlU2NoZWR1bGVSZXNwb25zZRIKCgJpZBgBIAEoCSL3AQoeUmVwbGFjZU1hbmFnZWRTY2hlZHVsZXNSZXF1ZXN0EqQBCgptYW5hZ2VkX2J5GAEgASgJQoMB4EECmrUYfCBAKjhcLnswLDJ9W0EtWmEtejAtOV8tXVtBLVphLXowLTkuXy1dKnxcLnszfVtBLVphLXowLTkuXy1dKlo+MSB0byA2NCBsZXR0ZXJzLCBkaWdpdHMsICcuJywgJ18nIGFuZCAnLScsIGJ1dCBub3QgJy4nIG9yICcuLidSCm1hbmFnZWRfYnkSLgoJc2NoZWR1bGVzGAIgAygLMhAuc3ZjLnYxLlNjaGVkdWxlQgmatRgFQJBOYAEiSQoSUnVuU2NoZWR1bGVSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIiSAoTUnVuU2NoZWR1bGVSZXNwb25zZRIPCgdzdGFydGVkGAEgASgIEiAKA3J1bhgCIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1biJiChBSdW5TY2hlZHVsZUV2ZW50EiIKA3J1bhgBIAEoCzITLnN2Yy52MS5TY2hlZHVsZVJ1bkgAEhAKBm91dHB1dBgCIAEoDEgAEg8KB3N0YXJ0ZWQYAyABKAhCBwoFZXZlbnQiTwoYQ2FuY2VsU2NoZWR1bGVSdW5SZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASEgoFb3duZXIYAiABKA1IAIgBAUIICgZfb3duZXIieAoZRm9sbG93U2NoZWR1bGVSdW5zUmVxdWVzdBISCgJpZBgBIAEoCUIGmrUYAiBAEhIKBW93bmVyGAIgASgNSACIAQESKQoFc2luY2UYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wQggKBl9vd25lciLsAQoWUHJldmlld1NjaGVkdWxlUmVxdWVzdBIdCgd0cmlnZ2VyGAEgASgJQgzgQQKatRgFGAEggAISCwoDdXRjGAIgASgIEiQKCXRpbWVfem9uZRgDIAEoCUIGmrUYAiBAUgl0aW1lX3pvbmUSKgoFY291bnQYBCABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAAWUBIAIgBARI7CgphZnRlcl91bml4GAUgASgDQhaatRgSCQAAAAAAAAAAEQCAvyD6f01CSAFSCmFmdGVyX3VuaXiIAQFCCAoGX2NvdW50Qg0KC19hZnRlcl91bml4ImAKF1ByZXZpZXdTY2hlZHVsZVJlc3BvbnNlEicKB2ZpcmluZ3MYASADKAsyFi5zdmMudjEuU2NoZWR1bGVGaXJpbmcSHAoJdGltZV96b25lGAIgASgJUgl0aW1lX3pvbmUiagoOU2NoZWR1bGVGaXJpbmcSDAoEdW5peBgBIAEoAxIeCgpsb2NhbF90aW1lGAIgASgJUgpsb2NhbF90aW1lEioKB2Fub21hbHkYAyABKAlCGZq1GBUyBG5vbmUyA2dhcDIIcmVwZWF0ZWQirQEKF0xpc3RTY2hlZHVsZVJ1bnNSZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASKgoFbGltaXQYAiABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAAAASUBIAIgBARISCgVvd25lchgDIAEoDUgBiAEBEicKCnBhZ2VfdG9rZW4YBCABKAlCB5q1GAMggAJSCnBhZ2VfdG9rZW5CCAoGX2xpbWl0QggKBl9vd25lciKOAQoYTGlzdFNjaGVkdWxlUnVuc1Jlc3BvbnNlEiEKBHJ1bnMYASADKAsyEy5zdmMudjEuU2NoZWR1bGVSdW4SJQoHd2FpdGluZxgCIAEoCzIULnN2Yy52MS5TY2hlZHVsZVdhaXQSKAoPbmV4dF9wYWdlX3Rva2VuGAMgASgJUg9uZXh0X3BhZ2VfdG9rZW4y6QoKD1NjaGVkdWxlU2VydmljZRJ3Cg1MaXN0U2NoZWR1bGVzEhwuc3ZjLnYxLkxpc3RTY2hlZHVsZXNSZXF1ZXN0Gh0uc3ZjLnYxLkxpc3RTY2hlZHVsZXNSZXNwb25zZSIpkAIBiLUYAZK1GAlzY2hlZHVsZXOC0+STAg8SDS92MS9zY2hlZHVsZXMSawoLR2V0U2NoZWR1bGUSGi5zdmMudjEuR2V0U2NoZWR1bGVSZXF1ZXN0GhAuc3ZjLnYxLlNjaGVkdWxlIi6QAgGItRgBkrUYCXNjaGVkdWxlc4LT5JMCFBISL3YxL3NjaGVkdWxlcy97aWR9EnEKDlVwc2VydFNjaGVkdWxlEh0uc3ZjLnYxLlVwc2VydFNjaGVkdWxlUmVxdWVzdBoQLnN2Yy52MS5TY2hlZHVsZSIuiLUYAZK1GAlzY2hlZHVsZXOC0+STAhc6ASoaEi92MS9zY2hlZHVsZXMve2lkfRJ8Cg5SZW1vdmVTY2hlZHVsZRIdLnN2Yy52MS5SZW1vdmVTY2hlZHVsZVJlcXVlc3QaHi5zdmMudjEuUmVtb3ZlU2NoZWR1bGVSZXNwb25zZSIriLUYAZK1GAlzY2hlZHVsZXOC0+STAhQqEi92MS9zY2hlZHVsZXMve2lkfRKgAQoXUmVwbGFjZU1hbmFnZWRTY2hlZHVsZXMSJi5zdmMudjEuUmVwbGFjZU1hbmFnZWRTY2hlZHVsZXNSZXF1ZXN0Gh0uc3ZjLnYxLkxpc3RTY2hlZHVsZXNSZXNwb25zZSI+iLUYApK1GAlzY2hlZHVsZXOC0+STAic6ASoaIi92MS9zY2hlZHVsZXMvbWFuYWdlZC97bWFuYWdlZF9ieX0SegoLUnVuU2NoZWR1bGUSGi5zdmMudjEuUnVuU2NoZWR1bGVSZXF1ZXN0Ghsuc3ZjLnYxLlJ1blNjaGVkdWxlUmVzcG9uc2UiMoi1GAGStRgJc2NoZWR1bGVzgtPkkwIbOgEqIhYvdjEvc2NoZWR1bGVzL3tpZH0vcnVuEl4KEVJ1blNjaGVkdWxlU3RyZWFtEhouc3ZjLnYxLlJ1blNjaGVkdWxlUmVxdWVzdBoYLnN2Yy52MS5SdW5TY2hlZHVsZUV2ZW50IhGItRgBkrUYCXNjaGVkdWxlczABEoEBChFDYW5jZWxTY2hlZHVsZVJ1bhIgLnN2Yy52MS5DYW5jZWxTY2hlZHVsZVJ1blJlcXVlc3QaEy5zdmMudjEuU2NoZWR1bGVSdW4iNYi1GAGStRgJc2NoZWR1bGVzgtPkkwIeOgEqIhkvdjEvc2NoZWR1bGVzL3tpZH0vY2FuY2VsEooBChBMaXN0U2NoZWR1bGVSdW5zEh8uc3ZjLnYxLkxpc3RTY2hlZHVsZVJ1bnNSZXF1ZXN0GiAuc3ZjLnYxLkxpc3RTY2hlZHVsZVJ1bnNSZXNwb25zZSIzkAIBiLUYAZK1GAlzY2hlZHVsZXOC0+STAhkSFy92MS9zY2hlZHVsZXMve2lkfS9ydW5zEmQKEkZvbGxvd1NjaGVkdWxlUnVucxIhLnN2Yy52MS5Gb2xsb3dTY2hlZHVsZVJ1bnNSZXF1ZXN0GhMuc3ZjLnYxLlNjaGVkdWxlUnVuIhSQAgGItRgBkrUYCXNjaGVkdWxlczABEogBCg9QcmV2aWV3U2NoZWR1bGUSHi5zdmMudjEuUHJldmlld1NjaGVkdWxlUmVxdWVzdBofLnN2Yy52MS5QcmV2aWV3U2NoZWR1bGVSZXNwb25zZSI0kAIBiLUYAZK1GAlzY2hlZHVsZXOC0+STAho6ASoiFS92MS9zY2hlZHVsZXMvcHJldmlld2IGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
- * Which jobs.
+ * Filter and page.
  *
  * @generated from message svc.v1.ListSchedulesRequest
  */
 export type ListSchedulesRequest = Message<"svc.v1.ListSchedulesRequest"> & {
   /**
-   * Only jobs of this owner; all when absent. Empty: the operator's.
+   * Only jobs with this `managed_by`; all jobs if absent. Empty: jobs of the operator.
    *
    * @generated from field: optional string managed_by = 1 [json_name = "managed_by"];
    */
   managedBy?: string | undefined;
 
   /**
-   * Most jobs to answer with; 1 to 1000, default 1000.
+   * Maximum number of jobs: 1 to 1000, default 1000.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * `next_page_token` of the page before.
+   * `next_page_token` of the previous page.
    *
    * @generated from field: string page_token = 3 [json_name = "page_token"];
    */
@@ -62,22 +62,22 @@ export const ListSchedulesRequestSchema: GenMessage<ListSchedulesRequest> = /*@_
  */
 export type ListSchedulesResponse = Message<"svc.v1.ListSchedulesResponse"> & {
   /**
-   * By owner and id.
+   * Jobs, sorted by owner and ID.
    *
    * @generated from field: repeated svc.v1.Schedule schedules = 1;
    */
   schedules: Schedule[];
 
   /**
-   * Pass it as `page_token` for the next page; empty on the last.
+   * Value of `page_token` for the next page; empty on the last page.
    *
    * @generated from field: string next_page_token = 2 [json_name = "next_page_token"];
    */
   nextPageToken: string;
 
   /**
-   * In the answer to ReplaceManagedSchedules: what may keep jobs from doing what they should, such as an app that is not
-   * there; at most 64.
+   * Set only by ReplaceManagedSchedules: problems that may prevent jobs from working, such as a missing app; at most
+   * 64.
    *
    * @generated from field: repeated string warnings = 3;
    */
@@ -92,181 +92,199 @@ export const ListSchedulesResponseSchema: GenMessage<ListSchedulesResponse> = /*
   messageDesc(file_svc_v1_schedule, 1);
 
 /**
- * A job.
+ * A scheduled job.
  *
  * @generated from message svc.v1.Schedule
  */
 export type Schedule = Message<"svc.v1.Schedule"> & {
   /**
-   * Its id, unique with its owner's uid.
+   * ID, unique per owner.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * `hourly`, `daily@HH:MM`, `HH:MM`, or five cron fields: minute hour day-of-month month day-of-week. Or an event of
-   * `StreamEvents` that the owner may see, of the kinds `app`, `backup` and `alert`: `on:app.crashed`, and with an app
-   * (or another subject) behind a blank only of that, `on:backup.failed hello`. Events are not caught up on.
+   * Trigger.
+   *
+   * Times: `hourly`, `daily@HH:MM`, `HH:MM`, `mon 03:00`; five cron fields (minute, hour, day of month, month, day of
+   * week) with names of months and days (`MON-FRI`); `@daily` and the other nicknames of cron (`weekly` means
+   * `@weekly`); `every 15m` or `every 2h`, if the interval divides an hour or a day.
+   *
+   * Events of `StreamEvents` that the owner may see, of the kinds `app`, `backup` and `alert`: `on:app.crashed` for
+   * every subject, `on:backup.failed hello` for one app or other subject. Missed events are not caught up.
    *
    * @generated from field: string trigger = 2;
    */
   trigger: string;
 
   /**
-   * True: the trigger is read in UTC instead of the node's local time.
+   * If true, the trigger is in UTC instead of the node's local time.
    *
    * @generated from field: bool utc = 3;
    */
   utc: boolean;
 
   /**
-   * False: the job does not fire. Absent means true.
+   * If false, the job does not fire. Default: true.
    *
    * @generated from field: optional bool enabled = 4;
    */
   enabled?: boolean | undefined;
 
   /**
-   * A note for people.
+   * Comment for people.
    *
    * @generated from field: string comment = 5;
    */
   comment: string;
 
   /**
-   * Who manages it; absent for the operator's.
+   * Manager of the job; absent for the operator.
    *
    * @generated from field: optional string managed_by = 6 [json_name = "managed_by"];
    */
   managedBy?: string | undefined;
 
   /**
-   * What it does.
+   * Action of the job.
    *
    * @generated from field: svc.v1.ScheduleAction action = 7;
    */
   action?: ScheduleAction | undefined;
 
   /**
-   * Seconds a run may take: 1 to 3600, default 600.
+   * Maximum duration of a run in seconds: 1 to 3600, default 600.
    *
    * @generated from field: optional uint32 timeout = 8;
    */
   timeout?: number | undefined;
 
   /**
-   * For backups: how many archives to keep; at least 1.
+   * Number of archives that a `backup` job keeps on each storage, at least 1. All if neither this nor `action.keep` is
+   * set.
    *
    * @generated from field: optional uint32 keep = 9;
    */
   keep?: number | undefined;
 
   /**
-   * The owner's user id. UpsertSchedule takes it as whose job is meant; ReplaceManagedSchedules ignores it.
+   * User ID of the owner. UpsertSchedule uses it to select the job; ReplaceManagedSchedules ignores it.
    *
    * @generated from field: uint32 owner = 10;
    */
   owner: number;
 
   /**
-   * The next firing in seconds since 1970; absent when there is none within a year or the job is disabled.
+   * Next firing, in seconds since 1970; absent if none follows within a year, or if the job is disabled.
    *
    * @generated from field: optional int64 next_run_unix = 11 [json_name = "next_run_unix"];
    */
   nextRunUnix?: bigint | undefined;
 
   /**
-   * The newest run, without its output and with at most 1024 characters of its error.
+   * Newest run, without output and with at most 1024 characters of its error.
    *
    * @generated from field: svc.v1.ScheduleRun last_run = 12 [json_name = "last_run"];
    */
   lastRun?: ScheduleRun | undefined;
 
   /**
-   * Firings that were skipped, for any reason.
+   * Number of skipped firings.
    *
    * @generated from field: uint32 skipped = 13;
    */
   skipped: number;
 
   /**
-   * An IANA time zone, such as `Europe/Berlin`, in which the trigger is read; empty: the node's local time. Not together
-   * with `utc`.
+   * IANA time zone of the trigger, such as `Europe/Berlin`; the node's local time if empty. Excludes `utc`.
    *
    * @generated from field: string time_zone = 14 [json_name = "time_zone"];
    */
   timeZone: string;
 
   /**
-   * A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. A daemon that starts waits for those
-   * that are still to come. Manual runs start at once.
+   * Maximum random delay of a firing in seconds: 0 to 3600, default 0. If the daemon restarts during the delay, the
+   * delay continues. Manual runs start at once.
    *
    * @generated from field: uint32 jitter_secs = 15 [json_name = "jitter_secs"];
    */
   jitterSecs: number;
 
   /**
-   * How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
-   * one after twice the wait before it, at most 30 min. A daemon that starts goes on with them, at once with a run that was
-   * cut short by the end of the daemon before. Manual runs are not tried again.
+   * Maximum number of retries of a failed or timed out run: 0 to 10, default 0. The first retry follows after 30 s;
+   * each later delay is twice as long, at most 30 min. Retries continue after a restart of the daemon, at once if the
+   * restart interrupted the run. Manual runs are not retried.
    *
    * @generated from field: uint32 retries = 16;
    */
   retries: number;
 
   /**
-   * What happens to firings that were missed while the daemon did not run: `none` (default) or `latest`, which runs the
-   * job once, for the newest of them within the last seven days, and once more where the end of the daemon cut a run short.
-   * Not for `node_reboot`.
+   * Handling of firings that were missed while the daemon did not run. `none` (default): skip them. `latest`: run the
+   * job once for the newest one missed within the last seven days, and once more if the daemon's stop interrupted a
+   * run. Not allowed for `node_reboot`.
    *
    * @generated from field: string catch_up = 17 [json_name = "catch_up"];
    */
   catchUp: string;
 
   /**
-   * The same by reason.
+   * Number of skipped firings by reason.
    *
    * @generated from field: repeated svc.v1.ScheduleSkip skips = 18;
    */
   skips: ScheduleSkip[];
 
   /**
-   * The owner's name as of the last write; empty when the host has none.
+   * User name of the owner at the last write; empty if the host has none.
    *
    * @generated from field: string owner_name = 19 [json_name = "owner_name"];
    */
   ownerName: string;
 
   /**
-   * Another one after each change: pass it to UpsertSchedule to change the job as it was read. Says nothing else.
+   * Opaque revision, which changes with the job. Pass it to UpsertSchedule to prevent lost updates.
    *
    * @generated from field: string revision = 20;
    */
   revision: string;
 
   /**
-   * In the answer to a write: what may keep the job from doing what it should, such as an app that is not there.
+   * Set only in responses to writes: problems that may prevent the job from working, such as a missing app.
    *
    * @generated from field: repeated string warnings = 21;
    */
   warnings: string[];
 
   /**
-   * What a firing that has come waits for; absent when none does.
+   * Condition that a due firing waits for; absent if none waits.
    *
    * @generated from field: svc.v1.ScheduleWait waiting = 22;
    */
   waiting?: ScheduleWait | undefined;
 
   /**
-   * Why it does not run, by hand neither: what svc keeps of it is damaged, so that trigger and action are not known until somebody
-   * writes it again; its app was removed, and a later one of that id is not its app until somebody writes it again; or, although it is enabled: its owner is no user of the host any more, or their uid is another user's by
-   * now, who neither sees the job nor can write it. A job that root writes is that other user's from then on.
+   * Why the job does not run, not even manually.
+   *
+   * Its stored data is damaged, and trigger and action are unknown until it is written again.
+   *
+   * Its app was removed; a later app with that ID is not used until the job is written again.
+   *
+   * Its owner is not a user of the host any more, or the user ID now belongs to another user. That user can neither see
+   * nor write the job; if root writes it, the job belongs to that user.
    *
    * @generated from field: string disabled_reason = 23 [json_name = "disabled_reason"];
    */
   disabledReason: string;
+
+  /**
+   * Next firing, in seconds since 1970, if it is between one and nine years away, such as 29 February. Absent
+   * otherwise, and for a disabled job.
+   *
+   * @generated from field: optional int64 later_run_unix = 24 [json_name = "later_run_unix"];
+   */
+  laterRunUnix?: bigint | undefined;
 };
 
 /**
@@ -277,28 +295,28 @@ export const ScheduleSchema: GenMessage<Schedule> = /*@__PURE__*/
   messageDesc(file_svc_v1_schedule, 2);
 
 /**
- * What a job that is due waits for.
+ * Condition that a due job waits for.
  *
  * @generated from message svc.v1.ScheduleWait
  */
 export type ScheduleWait = Message<"svc.v1.ScheduleWait"> & {
   /**
-   * `jitter`: its chosen delay. `room`: the end of other runs, of which thousands go at once. `retry`: the pause before
-   * another attempt.
+   * `jitter`: its random delay. `room`: the end of other runs, because thousands run already. `retry`: the delay before
+   * the next attempt.
    *
    * @generated from field: string reason = 1;
    */
   reason: string;
 
   /**
-   * The minute that it was due in.
+   * Minute for which the run was scheduled.
    *
    * @generated from field: google.protobuf.Timestamp scheduled_at = 2 [json_name = "scheduled_at"];
    */
   scheduledAt?: Timestamp | undefined;
 
   /**
-   * When it goes on; absent for `room`.
+   * End of the wait; absent for `room`.
    *
    * @generated from field: google.protobuf.Timestamp until = 3;
    */
@@ -319,23 +337,24 @@ export const ScheduleWaitSchema: GenMessage<ScheduleWait> = /*@__PURE__*/
  */
 export type ScheduleSkip = Message<"svc.v1.ScheduleSkip"> & {
   /**
-   * `running`: the run before was still going. `late`: the daemon or the host stood still for more than five minutes.
-   * `down`: the daemon did not run; counted for jobs with `catch_up: latest`. `busy`: the firing before was still waiting to
-   * start, or the daemon ended while this one waited for room. `owner`: its owner is gone.
+   * `running`: the previous run was not finished. `late`: the daemon or the host was suspended for more than five
+   * minutes. `down`: the daemon did not run; only for jobs with `catch_up: latest`. `busy`: the previous firing still
+   * waited to start, or the daemon stopped while this one waited with `room`. `owner`: the owner does not exist any
+   * more.
    *
    * @generated from field: string reason = 1;
    */
   reason: string;
 
   /**
-   * How many.
+   * Number of firings.
    *
    * @generated from field: uint32 count = 2;
    */
   count: number;
 
   /**
-   * The newest of them, in seconds since 1970.
+   * Newest firing, in seconds since 1970.
    *
    * @generated from field: int64 last_unix = 3 [json_name = "last_unix"];
    */
@@ -350,22 +369,22 @@ export const ScheduleSkipSchema: GenMessage<ScheduleSkip> = /*@__PURE__*/
   messageDesc(file_svc_v1_schedule, 4);
 
 /**
- * What a job does. Fields that its type does not use must be absent. A regular user's jobs may be `app_*`,
- * `backup`, `backup_verify`, and `shell` with an `app`, all on the user's own apps; others are not found. An app that is not there is refused, but for a
- * job that somebody else manages: that is kept, with a warning.
+ * Action of a job. Fields that the type does not use must be absent. Jobs of regular users can be `app_*`, `backup`,
+ * `backup_verify`, and `shell` with an `app`, all on their own apps; other apps are not found. A missing app is an
+ * error, except for a managed job, which is stored with a warning.
  *
  * @generated from message svc.v1.ScheduleAction
  */
 export type ScheduleAction = Message<"svc.v1.ScheduleAction"> & {
   /**
-   * Which action.
+   * Type of action.
    *
    * @generated from field: string type = 1;
    */
   type: string;
 
   /**
-   * Id of the app, for `app_*`, `backup`, `backup_verify` and, if wanted, `shell`.
+   * ID of the app, for `app_*`, `backup`, `backup_verify` and optionally `shell`.
    *
    * @generated from field: optional string app = 2;
    */
@@ -379,52 +398,53 @@ export type ScheduleAction = Message<"svc.v1.ScheduleAction"> & {
   storages: string[];
 
   /**
-   * How many archives to keep, for `backup`; at least 1.
+   * The job's `keep`, as older clients send it, for `backup`; at least 1. Fails with `invalid_request` if both are set
+   * and differ.
    *
    * @generated from field: optional uint32 keep = 4;
    */
   keep?: number | undefined;
 
   /**
-   * The command, for `shell`: run by `/bin/sh -c`.
+   * Command, for `shell`; run by `/bin/sh -c`.
    *
    * @generated from field: optional string command = 5;
    */
   command?: string | undefined;
 
   /**
-   * The URL, for `http`; it must have a host.
+   * URL, for `http`; must have a host.
    *
    * @generated from field: optional string url = 6;
    */
   url?: string | undefined;
 
   /**
-   * The method, for `http`; GET when absent.
+   * Method, for `http`; GET if absent.
    *
    * @generated from field: optional string method = 7;
    */
   method?: string | undefined;
 
   /**
-   * The headers, for `http`; at most 16 KiB in names and values. Values are written, never read: `"***"` keeps the stored
-   * one, as long as the URL keeps its origin. Headers that frame the message, such as `Content-Length`, are set by the
-   * sender alone.
+   * Headers, for `http`; at most 16 KiB of names and values. Values are never returned: `"***"` keeps the stored one,
+   * unless the origin of the URL changes. `Content-Length` and other headers that frame the message cannot be set.
    *
    * @generated from field: map<string, string> headers = 8;
    */
   headers: { [key: string]: string };
 
   /**
-   * The body, for `http`.
+   * Body, for `http`.
    *
    * @generated from field: optional string body = 9;
    */
   body?: string | undefined;
 
   /**
-   * For `shell`: true leaves the processes that the command leaves behind when it ends by itself, as cron does; nobody reads
-   * what they print from then on. Else, and whenever a run is ended from outside, they are ended; the output says how many.
+   * For `shell`: if true, processes that the command leaves behind when it exits keep running, as in cron, and their
+   * output is discarded. Otherwise, and whenever a run is canceled or times out, they are killed; the output has their
+   * number.
    *
    * @generated from field: optional bool keep_children = 10 [json_name = "keep_children"];
    */
@@ -445,42 +465,42 @@ export const ScheduleActionSchema: GenMessage<ScheduleAction> = /*@__PURE__*/
  */
 export type ScheduleRun = Message<"svc.v1.ScheduleRun"> & {
   /**
-   * Its number, counted for each owner: 1 for the owner's first run.
+   * Number of the run, counted per owner from 1.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Id of the job.
+   * ID of the job.
    *
    * @generated from field: string job_id = 2 [json_name = "job_id"];
    */
   jobId: string;
 
   /**
-   * What started it.
+   * Cause of the run.
    *
    * @generated from field: string trigger = 3;
    */
   trigger: string;
 
   /**
-   * How it is, or how it ended. INTERRUPTED: the daemon ended while it ran.
+   * Status of the run. INTERRUPTED: the daemon stopped or crashed during the run.
    *
    * @generated from field: string status = 4;
    */
   status: string;
 
   /**
-   * When it started.
+   * Start time.
    *
    * @generated from field: google.protobuf.Timestamp started_at = 5 [json_name = "started_at"];
    */
   startedAt?: Timestamp | undefined;
 
   /**
-   * When it ended; absent while it runs.
+   * End time; absent while it runs.
    *
    * @generated from field: google.protobuf.Timestamp ended_at = 6 [json_name = "ended_at"];
    */
@@ -494,49 +514,50 @@ export type ScheduleRun = Message<"svc.v1.ScheduleRun"> & {
   exitCode?: number | undefined;
 
   /**
-   * Status of an HTTP answer.
+   * Status of an HTTP response.
    *
    * @generated from field: optional uint32 http_status = 8 [json_name = "http_status"];
    */
   httpStatus?: number | undefined;
 
   /**
-   * What it printed, at most 64 KiB: head and tail where it was more. Of an INTERRUPTED one: up to a second or two before.
+   * Output, at most 64 KiB: start and end if there was more. For an INTERRUPTED run, the last one or two seconds may be
+   * missing.
    *
    * @generated from field: string output = 9;
    */
   output: string;
 
   /**
-   * What went wrong, at most 64 KiB; empty when nothing did.
+   * Error, at most 64 KiB; empty on success.
    *
    * @generated from field: string error = 10;
    */
   error: string;
 
   /**
-   * True: output or error is not whole.
+   * Whether output or error is cut.
    *
    * @generated from field: bool truncated = 11;
    */
   truncated: boolean;
 
   /**
-   * Which attempt it is: 1, more for retries.
+   * Number of the attempt; 1, and higher for retries.
    *
    * @generated from field: uint32 attempt = 12;
    */
   attempt: number;
 
   /**
-   * The minute that it was due in; absent for manual runs.
+   * Minute for which the run was scheduled; absent for manual runs.
    *
    * @generated from field: google.protobuf.Timestamp scheduled_at = 13 [json_name = "scheduled_at"];
    */
   scheduledAt?: Timestamp | undefined;
 
   /**
-   * Uid of the job's owner.
+   * User ID of the job's owner.
    *
    * @generated from field: uint32 owner = 14;
    */
@@ -551,13 +572,13 @@ export const ScheduleRunSchema: GenMessage<ScheduleRun> = /*@__PURE__*/
   messageDesc(file_svc_v1_schedule, 6);
 
 /**
- * The job to write. A job as it was read can be sent back.
+ * Job to write. A job from GetSchedule can be sent back.
  *
  * @generated from message svc.v1.UpsertScheduleRequest
  */
 export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
   /**
-   * Its id.
+   * ID of the job.
    *
    * @generated from field: string id = 1;
    */
@@ -592,7 +613,7 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
   comment: string;
 
   /**
-   * Who is claimed to manage it: must equal what is stored; absent for a new job.
+   * Claimed manager of the job: must equal the stored one; absent for a new job.
    *
    * @generated from field: optional string managed_by = 6 [json_name = "managed_by"];
    */
@@ -620,63 +641,62 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
   keep?: number | undefined;
 
   /**
-   * Root only: the uid whose job it is; the caller's own when absent.
+   * Root only: user ID of the owner; the caller if absent.
    *
    * @generated from field: optional uint32 owner = 10;
    */
   owner?: number | undefined;
 
   /**
-   * An IANA time zone, such as `Europe/Berlin`, in which the trigger is read; empty: the node's local time. Not together
-   * with `utc`.
+   * IANA time zone of the trigger, such as `Europe/Berlin`; the node's local time if empty. Excludes `utc`.
    *
    * @generated from field: string time_zone = 11 [json_name = "time_zone"];
    */
   timeZone: string;
 
   /**
-   * A firing starts up to this many seconds late, by chance: 0 to 3600, default 0. A daemon that starts waits for those
-   * that are still to come. Manual runs start at once.
+   * Maximum random delay of a firing in seconds: 0 to 3600, default 0. If the daemon restarts during the delay, the
+   * delay continues. Manual runs start at once.
    *
    * @generated from field: uint32 jitter_secs = 12 [json_name = "jitter_secs"];
    */
   jitterSecs: number;
 
   /**
-   * How often a failed or timed out run is tried again: 0 to 10, default 0. The first retry comes after 30 s, each later
-   * one after twice the wait before it, at most 30 min. A daemon that starts goes on with them, at once with a run that was
-   * cut short by the end of the daemon before. Manual runs are not tried again.
+   * Maximum number of retries of a failed or timed out run: 0 to 10, default 0. The first retry follows after 30 s;
+   * each later delay is twice as long, at most 30 min. Retries continue after a restart of the daemon, at once if the
+   * restart interrupted the run. Manual runs are not retried.
    *
    * @generated from field: uint32 retries = 13;
    */
   retries: number;
 
   /**
-   * What happens to firings that were missed while the daemon did not run: `none` (default) or `latest`, which runs the
-   * job once, for the newest of them within the last seven days, and once more where the end of the daemon cut a run short.
-   * Not for `node_reboot`.
+   * Handling of firings that were missed while the daemon did not run. `none` (default): skip them. `latest`: run the
+   * job once for the newest one missed within the last seven days, and once more if the daemon's stop interrupted a
+   * run. Not allowed for `node_reboot`.
    *
    * @generated from field: string catch_up = 14 [json_name = "catch_up"];
    */
   catchUp: string;
 
   /**
-   * True: the job must be new; `already_exists` when there is one of its id, which stays as it is.
+   * If true, creates a new job only: fails with `already_exists` if a job has this ID.
    *
    * @generated from field: bool create_only = 15 [json_name = "create_only"];
    */
   createOnly: boolean;
 
   /**
-   * `Schedule.revision` of the job as it was read: `aborted` (`unavailable`) when it has changed or gone since, and
-   * nothing is written; read it again then. Empty: whatever is there is replaced.
+   * `Schedule.revision` of the job that was read. If the job has changed or was removed since, the call fails with
+   * `conflict` and writes nothing; read the job again. Empty: replaces any revision.
    *
    * @generated from field: string revision = 16;
    */
   revision: string;
 
   /**
-   * Ignored, as all of the following: what a job says of itself.
+   * Ignored, like all fields below, so that a job can be sent back.
    *
    * @generated from field: string owner_name = 17 [json_name = "owner_name"];
    */
@@ -730,6 +750,13 @@ export type UpsertScheduleRequest = Message<"svc.v1.UpsertScheduleRequest"> & {
    * @generated from field: string disabled_reason = 24 [json_name = "disabled_reason"];
    */
   disabledReason: string;
+
+  /**
+   * See `Schedule.later_run_unix`.
+   *
+   * @generated from field: optional int64 later_run_unix = 25 [json_name = "later_run_unix"];
+   */
+  laterRunUnix?: bigint | undefined;
 };
 
 /**
@@ -740,20 +767,20 @@ export const UpsertScheduleRequestSchema: GenMessage<UpsertScheduleRequest> = /*
   messageDesc(file_svc_v1_schedule, 7);
 
 /**
- * Which job.
+ * Identifies the job.
  *
  * @generated from message svc.v1.GetScheduleRequest
  */
 export type GetScheduleRequest = Message<"svc.v1.GetScheduleRequest"> & {
   /**
-   * Its id.
+   * ID of the job.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Root only: the uid whose job it is; the caller's own when absent.
+   * Root only: user ID of the owner; the caller if absent.
    *
    * @generated from field: optional uint32 owner = 2;
    */
@@ -768,20 +795,20 @@ export const GetScheduleRequestSchema: GenMessage<GetScheduleRequest> = /*@__PUR
   messageDesc(file_svc_v1_schedule, 8);
 
 /**
- * The job to remove.
+ * Job to remove.
  *
  * @generated from message svc.v1.RemoveScheduleRequest
  */
 export type RemoveScheduleRequest = Message<"svc.v1.RemoveScheduleRequest"> & {
   /**
-   * Its id.
+   * ID of the job.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Root only: the uid whose job it is; the caller's own when absent.
+   * Root only: user ID of the owner; the caller if absent.
    *
    * @generated from field: optional uint32 owner = 2;
    */
@@ -796,13 +823,13 @@ export const RemoveScheduleRequestSchema: GenMessage<RemoveScheduleRequest> = /*
   messageDesc(file_svc_v1_schedule, 9);
 
 /**
- * The job is gone.
+ * Result of a removal.
  *
  * @generated from message svc.v1.RemoveScheduleResponse
  */
 export type RemoveScheduleResponse = Message<"svc.v1.RemoveScheduleResponse"> & {
   /**
-   * Its id.
+   * ID of the job.
    *
    * @generated from field: string id = 1;
    */
@@ -817,20 +844,20 @@ export const RemoveScheduleResponseSchema: GenMessage<RemoveScheduleResponse> = 
   messageDesc(file_svc_v1_schedule, 10);
 
 /**
- * All jobs of one owner.
+ * All jobs of one manager.
  *
  * @generated from message svc.v1.ReplaceManagedSchedulesRequest
  */
 export type ReplaceManagedSchedulesRequest = Message<"svc.v1.ReplaceManagedSchedulesRequest"> & {
   /**
-   * The owner.
+   * Manager.
    *
    * @generated from field: string managed_by = 1 [json_name = "managed_by"];
    */
   managedBy: string;
 
   /**
-   * Its jobs. They must be said: an empty list removes all of the owner's.
+   * Jobs of the manager. Required: an empty list removes all of them.
    *
    * @generated from field: repeated svc.v1.Schedule schedules = 2;
    */
@@ -845,20 +872,20 @@ export const ReplaceManagedSchedulesRequestSchema: GenMessage<ReplaceManagedSche
   messageDesc(file_svc_v1_schedule, 11);
 
 /**
- * The job to run.
+ * Job to run.
  *
  * @generated from message svc.v1.RunScheduleRequest
  */
 export type RunScheduleRequest = Message<"svc.v1.RunScheduleRequest"> & {
   /**
-   * Its id.
+   * ID of the job.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Root only: the uid whose job it is; the caller's own when absent.
+   * Root only: user ID of the owner; the caller if absent.
    *
    * @generated from field: optional uint32 owner = 2;
    */
@@ -873,13 +900,13 @@ export const RunScheduleRequestSchema: GenMessage<RunScheduleRequest> = /*@__PUR
   messageDesc(file_svc_v1_schedule, 12);
 
 /**
- * The run.
+ * Result of starting a run.
  *
  * @generated from message svc.v1.RunScheduleResponse
  */
 export type RunScheduleResponse = Message<"svc.v1.RunScheduleResponse"> & {
   /**
-   * False: a run was going already, it is the one answered.
+   * Whether this call started the run; false if `run` was running already.
    *
    * @generated from field: bool started = 1;
    */
@@ -901,19 +928,19 @@ export const RunScheduleResponseSchema: GenMessage<RunScheduleResponse> = /*@__P
   messageDesc(file_svc_v1_schedule, 13);
 
 /**
- * A run in the foreground.
+ * An event of a run.
  *
  * @generated from message svc.v1.RunScheduleEvent
  */
 export type RunScheduleEvent = Message<"svc.v1.RunScheduleEvent"> & {
   /**
-   * One or the other.
+   * Exactly one is set.
    *
    * @generated from oneof svc.v1.RunScheduleEvent.event
    */
   event: {
     /**
-     * The run as it started (or was found going), and at last as it ended.
+     * The run: when it starts or is found running, and finally when it has ended.
      *
      * @generated from field: svc.v1.ScheduleRun run = 1;
      */
@@ -921,7 +948,7 @@ export type RunScheduleEvent = Message<"svc.v1.RunScheduleEvent"> & {
     case: "run";
   } | {
     /**
-     * What it printed, in write order; pieces may split characters.
+     * Output in the order of writing; a multi-byte character may be split between messages.
      *
      * @generated from field: bytes output = 2;
      */
@@ -930,7 +957,7 @@ export type RunScheduleEvent = Message<"svc.v1.RunScheduleEvent"> & {
   } | { case: undefined; value?: undefined };
 
   /**
-   * With the first event: false when a run was going already.
+   * First event only: false if the job was running already.
    *
    * @generated from field: bool started = 3;
    */
@@ -945,20 +972,20 @@ export const RunScheduleEventSchema: GenMessage<RunScheduleEvent> = /*@__PURE__*
   messageDesc(file_svc_v1_schedule, 14);
 
 /**
- * The job whose run is to be canceled.
+ * Identifies the job.
  *
  * @generated from message svc.v1.CancelScheduleRunRequest
  */
 export type CancelScheduleRunRequest = Message<"svc.v1.CancelScheduleRunRequest"> & {
   /**
-   * Id of the job.
+   * ID of the job.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Root only: the uid whose job it is; the caller's own when absent.
+   * Root only: user ID of the owner; the caller if absent.
    *
    * @generated from field: optional uint32 owner = 2;
    */
@@ -973,28 +1000,28 @@ export const CancelScheduleRunRequestSchema: GenMessage<CancelScheduleRunRequest
   messageDesc(file_svc_v1_schedule, 15);
 
 /**
- * Which runs to follow.
+ * Runs to follow.
  *
  * @generated from message svc.v1.FollowScheduleRunsRequest
  */
 export type FollowScheduleRunsRequest = Message<"svc.v1.FollowScheduleRunsRequest"> & {
   /**
-   * Id of a job; every visible job's when empty.
+   * ID of a job; all visible jobs if empty.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * Root only: the uid whose job it is; the caller's own when absent.
+   * Root only: user ID of the owner; the caller if absent.
    *
    * @generated from field: optional uint32 owner = 2;
    */
   owner?: number | undefined;
 
   /**
-   * Begin with what has started or ended from then on, for who was away for a while: of the newest 1,000 runs of all, as far as
-   * they are kept. Absent: only what starts and ends from now on.
+   * Also send runs that started or ended since this time, after an interruption: at most the newest 1,000 of all jobs
+   * that are still stored. Absent: only runs that start or end from now on.
    *
    * @generated from field: google.protobuf.Timestamp since = 3;
    */
@@ -1009,7 +1036,7 @@ export const FollowScheduleRunsRequestSchema: GenMessage<FollowScheduleRunsReque
   messageDesc(file_svc_v1_schedule, 16);
 
 /**
- * A trigger to try.
+ * Trigger to preview.
  *
  * @generated from message svc.v1.PreviewScheduleRequest
  */
@@ -1036,14 +1063,14 @@ export type PreviewScheduleRequest = Message<"svc.v1.PreviewScheduleRequest"> & 
   timeZone: string;
 
   /**
-   * How many firings: 1 to 100, default 5.
+   * Number of firings: 1 to 100, default 5.
    *
    * @generated from field: optional uint32 count = 4;
    */
   count?: number | undefined;
 
   /**
-   * Firings after this instant, in seconds since 1970; now when absent. To the year 9999.
+   * Return firings after this time, in seconds since 1970; now if absent. The last valid year is 9999.
    *
    * @generated from field: optional int64 after_unix = 5 [json_name = "after_unix"];
    */
@@ -1058,20 +1085,20 @@ export const PreviewScheduleRequestSchema: GenMessage<PreviewScheduleRequest> = 
   messageDesc(file_svc_v1_schedule, 17);
 
 /**
- * When it would fire.
+ * Next firings of a trigger.
  *
  * @generated from message svc.v1.PreviewScheduleResponse
  */
 export type PreviewScheduleResponse = Message<"svc.v1.PreviewScheduleResponse"> & {
   /**
-   * The next firings, soonest first; fewer than asked for when no more come, each within a year of the one before.
+   * Firings, soonest first. Fewer than `count` if no firing follows within nine years of the previous one.
    *
    * @generated from field: repeated svc.v1.ScheduleFiring firings = 1;
    */
   firings: ScheduleFiring[];
 
   /**
-   * The time zone that the trigger was read in.
+   * Time zone of the trigger.
    *
    * @generated from field: string time_zone = 2 [json_name = "time_zone"];
    */
@@ -1086,13 +1113,13 @@ export const PreviewScheduleResponseSchema: GenMessage<PreviewScheduleResponse> 
   messageDesc(file_svc_v1_schedule, 18);
 
 /**
- * A firing.
+ * A firing of a trigger.
  *
  * @generated from message svc.v1.ScheduleFiring
  */
 export type ScheduleFiring = Message<"svc.v1.ScheduleFiring"> & {
   /**
-   * When, in seconds since 1970.
+   * Time, in seconds since 1970.
    *
    * @generated from field: int64 unix = 1;
    */
@@ -1106,7 +1133,8 @@ export type ScheduleFiring = Message<"svc.v1.ScheduleFiring"> & {
   localTime: string;
 
   /**
-   * `none`; `gap`: the clock skips the wanted time, it fires right after; `repeated`: the hour comes twice, it fires once.
+   * Effect of a clock change. `none`. `gap`: the clock skips the scheduled time; the job fires right after. `repeated`:
+   * the clock shows the hour twice; the job fires once.
    *
    * @generated from field: string anomaly = 3;
    */
@@ -1121,34 +1149,34 @@ export const ScheduleFiringSchema: GenMessage<ScheduleFiring> = /*@__PURE__*/
   messageDesc(file_svc_v1_schedule, 19);
 
 /**
- * Which runs.
+ * Identifies the job, and the page to return.
  *
  * @generated from message svc.v1.ListScheduleRunsRequest
  */
 export type ListScheduleRunsRequest = Message<"svc.v1.ListScheduleRunsRequest"> & {
   /**
-   * Id of the job.
+   * ID of the job.
    *
    * @generated from field: string id = 1;
    */
   id: string;
 
   /**
-   * How many on the page at most; 1 to 50, default 50. There are fewer where they are long.
+   * Maximum number of runs: 1 to 50, default 50. A page has fewer if they have much output.
    *
    * @generated from field: optional uint32 limit = 2;
    */
   limit?: number | undefined;
 
   /**
-   * Root only: the uid whose job it is; the caller's own when absent.
+   * Root only: user ID of the owner; the caller if absent.
    *
    * @generated from field: optional uint32 owner = 3;
    */
   owner?: number | undefined;
 
   /**
-   * `next_page_token` of the page before.
+   * `next_page_token` of the previous page.
    *
    * @generated from field: string page_token = 4 [json_name = "page_token"];
    */
@@ -1163,27 +1191,27 @@ export const ListScheduleRunsRequestSchema: GenMessage<ListScheduleRunsRequest> 
   messageDesc(file_svc_v1_schedule, 20);
 
 /**
- * Runs.
+ * A page of runs.
  *
  * @generated from message svc.v1.ListScheduleRunsResponse
  */
 export type ListScheduleRunsResponse = Message<"svc.v1.ListScheduleRunsResponse"> & {
   /**
-   * Newest first.
+   * Runs, newest first.
    *
    * @generated from field: repeated svc.v1.ScheduleRun runs = 1;
    */
   runs: ScheduleRun[];
 
   /**
-   * What the run that is to come next waits for; absent when none does.
+   * Condition that the next run waits for; absent if none waits.
    *
    * @generated from field: svc.v1.ScheduleWait waiting = 2;
    */
   waiting?: ScheduleWait | undefined;
 
   /**
-   * Pass it as `page_token` for the next page; empty on the last.
+   * Value of `page_token` for the next page; empty on the last page.
    *
    * @generated from field: string next_page_token = 3 [json_name = "next_page_token"];
    */
@@ -1198,14 +1226,14 @@ export const ListScheduleRunsResponseSchema: GenMessage<ListScheduleRunsResponse
   messageDesc(file_svc_v1_schedule, 21);
 
 /**
- * Scheduled jobs and their runs. A job's key is its owner's uid and its id. A regular user sees and edits their own jobs, with
- * actions on their own apps only; root sees all and names another's with `owner`.
+ * Scheduled jobs and their runs. The user ID of its owner and its ID identify a job. Regular users see and edit their
+ * own jobs, which can act only on their own apps. Root sees all jobs and selects another user's with `owner`.
  *
  * @generated from service svc.v1.ScheduleService
  */
 export const ScheduleService: GenService<{
   /**
-   * Jobs with their next firing and last run, by owner and id.
+   * List scheduled jobs. Includes the next firing and the last run of each. Sorted by owner and ID.
    *
    * @generated from rpc svc.v1.ScheduleService.ListSchedules
    */
@@ -1215,7 +1243,7 @@ export const ScheduleService: GenService<{
     output: typeof ListSchedulesResponseSchema;
   },
   /**
-   * One job.
+   * Get a scheduled job.
    *
    * @generated from rpc svc.v1.ScheduleService.GetSchedule
    */
@@ -1225,10 +1253,10 @@ export const ScheduleService: GenService<{
     output: typeof ScheduleSchema;
   },
   /**
-   * Makes or replaces a job; with `create_only` only makes one, with `revision` only replaces the one that was read.
-   * `job_owned` (failed_precondition) when it belongs to another `managed_by`; not_found when a job that is not there is
-   * claimed to be managed: only ReplaceManagedSchedules makes those. Whoever has the root context makes root's jobs, through
-   * sudo too, as they run with root's rights. A user may have 1,000 jobs, root 100,000 (too_many).
+   * Create or replace a job. With `create_only`, fails if the job exists; with `revision`, fails if it changed since it
+   * was read. Fails with `job_owned` if the job has another `managed_by`, and with `not_found` for a new job with
+   * `managed_by`: only ReplaceManagedSchedules creates managed jobs. Callers with root rights, including sudo, create
+   * root's jobs, because these run with root's rights. A regular user can have 1,000 jobs, root 100,000 (`too_many`).
    *
    * @generated from rpc svc.v1.ScheduleService.UpsertSchedule
    */
@@ -1238,7 +1266,7 @@ export const ScheduleService: GenService<{
     output: typeof ScheduleSchema;
   },
   /**
-   * Removes a job and its runs. A run that goes is canceled.
+   * Remove a scheduled job. Also removes its runs and cancels a running one.
    *
    * @generated from rpc svc.v1.ScheduleService.RemoveSchedule
    */
@@ -1248,9 +1276,9 @@ export const ScheduleService: GenService<{
     output: typeof RemoveScheduleResponseSchema;
   },
   /**
-   * Replaces all of root's jobs of one `managed_by`, as a whole or not at all, and answers the first 1000 of them. A job that
-   * stays as it is keeps its runs, and so does one that is changed. Other jobs are never touched: when an id is one of
-   * theirs, nothing is written (`job_owned`).
+   * Replace managed jobs. Replaces all of root's jobs with one `managed_by`, or none of them if anything fails, and
+   * returns the first 1000. Jobs that stay or change keep their runs. Other jobs are never changed: if the ID of one is
+   * in the request, the call fails with `job_owned`.
    *
    * @generated from rpc svc.v1.ScheduleService.ReplaceManagedSchedules
    */
@@ -1260,7 +1288,8 @@ export const ScheduleService: GenService<{
     output: typeof ListSchedulesResponseSchema;
   },
   /**
-   * Starts a run and answers without waiting for it. While one goes, answers that one with `started: false`.
+   * Run a job now. Returns without waiting for the end. If the job is running, returns the current run with `started:
+   * false`.
    *
    * @generated from rpc svc.v1.ScheduleService.RunSchedule
    */
@@ -1270,9 +1299,8 @@ export const ScheduleService: GenService<{
     output: typeof RunScheduleResponseSchema;
   },
   /**
-   * Runs a job in the foreground: its output as it comes, at last the run as it ended. While a run is under way already, answers
-   * that one and ends with it, without its earlier output. When the client goes away, a run that this call started is
-   * canceled.
+   * Run a job with its output. Streams the output, and finally the finished run. If the job is running, follows the
+   * current run without its earlier output. If the client disconnects, a run that this call started is canceled.
    *
    * @generated from rpc svc.v1.ScheduleService.RunScheduleStream
    */
@@ -1282,7 +1310,7 @@ export const ScheduleService: GenService<{
     output: typeof RunScheduleEventSchema;
   },
   /**
-   * Cancels the run under way; its processes are ended. `failed_precondition` when none is.
+   * Cancel a job's current run. Kills its processes. Fails with `not_possible` if the job is not running.
    *
    * @generated from rpc svc.v1.ScheduleService.CancelScheduleRun
    */
@@ -1292,8 +1320,8 @@ export const ScheduleService: GenService<{
     output: typeof ScheduleRunSchema;
   },
   /**
-   * Runs of a job, newest first; at most 50 are kept. In pages of some 256 KiB of what they printed, which may be 6 MiB in all:
-   * the answer to a unary call is one message, which gRPC and Connect cannot stream.
+   * List a job's runs. Sorted newest first; the daemon stores at most 50 per job. A page holds about 256 KiB of output,
+   * because all output together can be 6 MiB and a unary response is one message.
    *
    * @generated from rpc svc.v1.ScheduleService.ListScheduleRuns
    */
@@ -1303,7 +1331,8 @@ export const ScheduleService: GenService<{
     output: typeof ListScheduleRunsResponseSchema;
   },
   /**
-   * Each run of the visible jobs, or of one, as it starts and as it ends, from now on until the client goes away.
+   * Follow runs of jobs. Sends each run of one job, or of all visible jobs, when it starts and when it ends, until the
+   * client disconnects.
    *
    * @generated from rpc svc.v1.ScheduleService.FollowScheduleRuns
    */
@@ -1313,7 +1342,7 @@ export const ScheduleService: GenService<{
     output: typeof ScheduleRunSchema;
   },
   /**
-   * When a trigger would fire, without a job.
+   * Preview a trigger. Returns the next firings of a trigger, without a job.
    *
    * @generated from rpc svc.v1.ScheduleService.PreviewSchedule
    */

@@ -1,4 +1,5 @@
 import type { DescService } from "@bufbuild/protobuf";
+import { OperationService } from "./operation_pb.ts";
 import { AppService } from "./app_pb.ts";
 import { AuditService } from "./audit_pb.ts";
 import { BackupService } from "./backup_pb.ts";
@@ -17,8 +18,9 @@ import { TokenService } from "./token_pb.ts";
 
 // Generated from proto/ by src/codegen/protoc-gen-svc-rest.ts; `npm run gen` writes it.
 
-/** Every service of the contract with its descriptors. Costly to load. */
+/** Every service of the contract with its descriptors. Slow to load. */
 export const services: readonly DescService[] = [
+  OperationService,
   AppService,
   AuditService,
   BackupService,

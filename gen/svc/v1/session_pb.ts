@@ -2,11 +2,12 @@
 // @generated from file svc/v1/session.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// Sessions of the page that the daemon serves: whoever the kernel names on the socket goes on in a browser as the same user.
+// Sessions of the web UI: a user on the socket opens a session in a browser as the same user.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
 import { file_google_api_annotations } from "../../google/api/annotations_pb.ts";
+import { file_google_api_field_behavior } from "../../google/api/field_behavior_pb.ts";
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_svc_v1_access } from "./access_pb.ts";
@@ -17,10 +18,10 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/session.proto.
  */
 export const file_svc_v1_session: GenFile = /*@__PURE__*/
-  fileDesc("ChRzdmMvdjEvc2Vzc2lvbi5wcm90bxIGc3ZjLnYxIl8KF0lzc3VlU2Vzc2lvbkNvZGVSZXF1ZXN0EjcKCHR0bF9zZWNzGAEgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAGOVASABSCHR0bF9zZWNziAEBQgsKCV90dGxfc2VjcyJyChhJc3N1ZVNlc3Npb25Db2RlUmVzcG9uc2USDAoEY29kZRgBIAEoCRI6CgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIKZXhwaXJlc19hdBIMCgRwYWdlGAMgASgJIhQKEk9wZW5TZXNzaW9uUmVxdWVzdCJgChNPcGVuU2Vzc2lvblJlc3BvbnNlEg0KBXRva2VuGAEgASgJEjoKCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgpleHBpcmVzX2F0IhQKEkVuZFNlc3Npb25zUmVxdWVzdCIkChNFbmRTZXNzaW9uc1Jlc3BvbnNlEg0KBWVuZGVkGAEgASgNMvYCCg5TZXNzaW9uU2VydmljZRKEAQoQSXNzdWVTZXNzaW9uQ29kZRIfLnN2Yy52MS5Jc3N1ZVNlc3Npb25Db2RlUmVxdWVzdBogLnN2Yy52MS5Jc3N1ZVNlc3Npb25Db2RlUmVzcG9uc2UiLYi1GASStRgIc2Vzc2lvbnOC0+STAhc6ASoiEi92MS9zZXNzaW9ucy9jb2RlcxJvCgtPcGVuU2Vzc2lvbhIaLnN2Yy52MS5PcGVuU2Vzc2lvblJlcXVlc3QaGy5zdmMudjEuT3BlblNlc3Npb25SZXNwb25zZSIniLUYBZK1GAhzZXNzaW9uc4LT5JMCEToBKiIML3YxL3Nlc3Npb25zEmwKC0VuZFNlc3Npb25zEhouc3ZjLnYxLkVuZFNlc3Npb25zUmVxdWVzdBobLnN2Yy52MS5FbmRTZXNzaW9uc1Jlc3BvbnNlIiSItRgBkrUYCHNlc3Npb25zgtPkkwIOKgwvdjEvc2Vzc2lvbnNiBnByb3RvMw", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChRzdmMvdjEvc2Vzc2lvbi5wcm90bxIGc3ZjLnYxIl8KF0lzc3VlU2Vzc2lvbkNvZGVSZXF1ZXN0EjcKCHR0bF9zZWNzGAEgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAGOVASABSCHR0bF9zZWNziAEBQgsKCV90dGxfc2VjcyJyChhJc3N1ZVNlc3Npb25Db2RlUmVzcG9uc2USDAoEY29kZRgBIAEoCRI6CgpleHBpcmVzX2F0GAIgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIKZXhwaXJlc19hdBIMCgRwYWdlGAMgASgJIlsKEk9wZW5TZXNzaW9uUmVxdWVzdBIOCgZjb29raWUYASABKAgSJQoLY3VycmVudF91aWQYAiABKA1IAFILY3VycmVudF91aWSIAQFCDgoMX2N1cnJlbnRfdWlkIogBChNPcGVuU2Vzc2lvblJlc3BvbnNlEg0KBXRva2VuGAEgASgJEjoKCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgpleHBpcmVzX2F0EgsKA2tleRgDIAEoCRILCgN1aWQYBCABKA0SDAoEdXNlchgFIAEoCSIVChNMaXN0U2Vzc2lvbnNSZXF1ZXN0IjkKFExpc3RTZXNzaW9uc1Jlc3BvbnNlEiEKCHNlc3Npb25zGAEgAygLMg8uc3ZjLnYxLlNlc3Npb24irwEKB1Nlc3Npb24SCgoCaWQYASABKAkSOgoKY3JlYXRlZF9hdBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCmNyZWF0ZWRfYXQSOgoKZXhwaXJlc19hdBgDIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCmV4cGlyZXNfYXQSDwoHYnJvd3NlchgEIAEoCRIPCgdjdXJyZW50GAUgASgIIjYKEUVuZFNlc3Npb25SZXF1ZXN0EiEKAmlkGAEgASgJQhXgQQKatRgOKgxbMC05YS1mXXsxMn0iFAoSRW5kU2Vzc2lvblJlc3BvbnNlIhQKEkVuZFNlc3Npb25zUmVxdWVzdCIkChNFbmRTZXNzaW9uc1Jlc3BvbnNlEg0KBWVuZGVkGAEgASgNMuQECg5TZXNzaW9uU2VydmljZRKEAQoQSXNzdWVTZXNzaW9uQ29kZRIfLnN2Yy52MS5Jc3N1ZVNlc3Npb25Db2RlUmVxdWVzdBogLnN2Yy52MS5Jc3N1ZVNlc3Npb25Db2RlUmVzcG9uc2UiLYi1GASStRgIc2Vzc2lvbnOC0+STAhc6ASoiEi92MS9zZXNzaW9ucy9jb2RlcxJvCgtPcGVuU2Vzc2lvbhIaLnN2Yy52MS5PcGVuU2Vzc2lvblJlcXVlc3QaGy5zdmMudjEuT3BlblNlc3Npb25SZXNwb25zZSIniLUYBZK1GAhzZXNzaW9uc4LT5JMCEToBKiIML3YxL3Nlc3Npb25zEncKDExpc3RTZXNzaW9ucxIbLnN2Yy52MS5MaXN0U2Vzc2lvbnNSZXF1ZXN0Ghwuc3ZjLnYxLkxpc3RTZXNzaW9uc1Jlc3BvbnNlIiyQAgGItRgBkrUYDXNlc3Npb25zLmxpc3SC0+STAg4SDC92MS9zZXNzaW9ucxJzCgpFbmRTZXNzaW9uEhkuc3ZjLnYxLkVuZFNlc3Npb25SZXF1ZXN0Ghouc3ZjLnYxLkVuZFNlc3Npb25SZXNwb25zZSIuiLUYAZK1GA1zZXNzaW9ucy5saXN0gtPkkwITKhEvdjEvc2Vzc2lvbnMve2lkfRJsCgtFbmRTZXNzaW9ucxIaLnN2Yy52MS5FbmRTZXNzaW9uc1JlcXVlc3QaGy5zdmMudjEuRW5kU2Vzc2lvbnNSZXNwb25zZSIkiLUYAZK1GAhzZXNzaW9uc4LT5JMCDioML3YxL3Nlc3Npb25zYgZwcm90bzM", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
- * The session that the code will open.
+ * Options of the session.
  *
  * @generated from message svc.v1.IssueSessionCodeRequest
  */
@@ -41,27 +42,29 @@ export const IssueSessionCodeRequestSchema: GenMessage<IssueSessionCodeRequest> 
   messageDesc(file_svc_v1_session, 0);
 
 /**
- * A code and where it is good.
+ * A session code.
  *
  * @generated from message svc.v1.IssueSessionCodeResponse
  */
 export type IssueSessionCodeResponse = Message<"svc.v1.IssueSessionCodeResponse"> & {
   /**
-   * The code: shown this once.
+   * Code. It is not shown again.
    *
    * @generated from field: string code = 1;
    */
   code: string;
 
   /**
-   * When it ends unless it is used before.
+   * Expiry time of the unused code.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 2 [json_name = "expires_at"];
    */
   expiresAt?: Timestamp | undefined;
 
   /**
-   * Address of the page on this machine, such as `http://127.0.0.1:8420/`; the code belongs into its fragment, `#code=`.
+   * URL of the web UI for a browser on this host. The host name is `RANDOM.localhost`, new with each start of the
+   * daemon, so that nobody can prepare the origin in a browser. If the daemon does not listen on loopback, it is the IP
+   * address instead. Append the code as `#code=CODE`.
    *
    * @generated from field: string page = 3;
    */
@@ -76,11 +79,25 @@ export const IssueSessionCodeResponseSchema: GenMessage<IssueSessionCodeResponse
   messageDesc(file_svc_v1_session, 1);
 
 /**
- * Nothing to say: the bearer token says it.
+ * Options of the session's token. The code is the bearer token.
  *
  * @generated from message svc.v1.OpenSessionRequest
  */
 export type OpenSessionRequest = Message<"svc.v1.OpenSessionRequest"> & {
+  /**
+   * If true, keeps half of the token in a cookie. Requires the `Origin` header of the web UI.
+   *
+   * @generated from field: bool cookie = 1;
+   */
+  cookie: boolean;
+
+  /**
+   * User whom the page shows now; 4294967295 if it shows nobody. If the code is for another user, the response only names
+   * that user, and the code stays valid, so that the page can ask before it signs in.
+   *
+   * @generated from field: optional uint32 current_uid = 2 [json_name = "current_uid"];
+   */
+  currentUid?: number | undefined;
 };
 
 /**
@@ -97,18 +114,39 @@ export const OpenSessionRequestSchema: GenMessage<OpenSessionRequest> = /*@__PUR
  */
 export type OpenSessionResponse = Message<"svc.v1.OpenSessionResponse"> & {
   /**
-   * The token: shown this once.
+   * Token. It is not shown again. Empty with `cookie`.
    *
    * @generated from field: string token = 1;
    */
   token: string;
 
   /**
-   * When it ends.
+   * Expiry time.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 2 [json_name = "expires_at"];
    */
   expiresAt?: Timestamp | undefined;
+
+  /**
+   * With `cookie`: the half of the token that is not in the cookie.
+   *
+   * @generated from field: string key = 3;
+   */
+  key: string;
+
+  /**
+   * User ID that the session acts as.
+   *
+   * @generated from field: uint32 uid = 4;
+   */
+  uid: number;
+
+  /**
+   * User name; empty if the host has no name for the user ID.
+   *
+   * @generated from field: string user = 5;
+   */
+  user: string;
 };
 
 /**
@@ -119,7 +157,128 @@ export const OpenSessionResponseSchema: GenMessage<OpenSessionResponse> = /*@__P
   messageDesc(file_svc_v1_session, 3);
 
 /**
- * Nothing to say.
+ * Empty.
+ *
+ * @generated from message svc.v1.ListSessionsRequest
+ */
+export type ListSessionsRequest = Message<"svc.v1.ListSessionsRequest"> & {
+};
+
+/**
+ * Describes the message svc.v1.ListSessionsRequest.
+ * Use `create(ListSessionsRequestSchema)` to create a new message.
+ */
+export const ListSessionsRequestSchema: GenMessage<ListSessionsRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_session, 4);
+
+/**
+ * Open sessions of a user.
+ *
+ * @generated from message svc.v1.ListSessionsResponse
+ */
+export type ListSessionsResponse = Message<"svc.v1.ListSessionsResponse"> & {
+  /**
+   * Sessions, newest first.
+   *
+   * @generated from field: repeated svc.v1.Session sessions = 1;
+   */
+  sessions: Session[];
+};
+
+/**
+ * Describes the message svc.v1.ListSessionsResponse.
+ * Use `create(ListSessionsResponseSchema)` to create a new message.
+ */
+export const ListSessionsResponseSchema: GenMessage<ListSessionsResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_session, 5);
+
+/**
+ * An open session.
+ *
+ * @generated from message svc.v1.Session
+ */
+export type Session = Message<"svc.v1.Session"> & {
+  /**
+   * First 12 hexadecimal digits of the SHA-256 of the token. Identifies the session, but gives no access.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+
+  /**
+   * Time when the session was opened.
+   *
+   * @generated from field: google.protobuf.Timestamp created_at = 2 [json_name = "created_at"];
+   */
+  createdAt?: Timestamp | undefined;
+
+  /**
+   * Expiry time.
+   *
+   * @generated from field: google.protobuf.Timestamp expires_at = 3 [json_name = "expires_at"];
+   */
+  expiresAt?: Timestamp | undefined;
+
+  /**
+   * `User-Agent` header of the call that opened it, at most 200 characters.
+   *
+   * @generated from field: string browser = 4;
+   */
+  browser: string;
+
+  /**
+   * Whether this is the session of the caller.
+   *
+   * @generated from field: bool current = 5;
+   */
+  current: boolean;
+};
+
+/**
+ * Describes the message svc.v1.Session.
+ * Use `create(SessionSchema)` to create a new message.
+ */
+export const SessionSchema: GenMessage<Session> = /*@__PURE__*/
+  messageDesc(file_svc_v1_session, 6);
+
+/**
+ * Session to end.
+ *
+ * @generated from message svc.v1.EndSessionRequest
+ */
+export type EndSessionRequest = Message<"svc.v1.EndSessionRequest"> & {
+  /**
+   * ID, as `ListSessions` returns it.
+   *
+   * @generated from field: string id = 1;
+   */
+  id: string;
+};
+
+/**
+ * Describes the message svc.v1.EndSessionRequest.
+ * Use `create(EndSessionRequestSchema)` to create a new message.
+ */
+export const EndSessionRequestSchema: GenMessage<EndSessionRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_session, 7);
+
+/**
+ * Result of ending a session.
+ *
+ * @generated from message svc.v1.EndSessionResponse
+ */
+export type EndSessionResponse = Message<"svc.v1.EndSessionResponse"> & {
+};
+
+/**
+ * Describes the message svc.v1.EndSessionResponse.
+ * Use `create(EndSessionResponseSchema)` to create a new message.
+ */
+export const EndSessionResponseSchema: GenMessage<EndSessionResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_session, 8);
+
+/**
+ * Empty.
  *
  * @generated from message svc.v1.EndSessionsRequest
  */
@@ -131,16 +290,16 @@ export type EndSessionsRequest = Message<"svc.v1.EndSessionsRequest"> & {
  * Use `create(EndSessionsRequestSchema)` to create a new message.
  */
 export const EndSessionsRequestSchema: GenMessage<EndSessionsRequest> = /*@__PURE__*/
-  messageDesc(file_svc_v1_session, 4);
+  messageDesc(file_svc_v1_session, 9);
 
 /**
- * What ended.
+ * Result of ending sessions.
  *
  * @generated from message svc.v1.EndSessionsResponse
  */
 export type EndSessionsResponse = Message<"svc.v1.EndSessionsResponse"> & {
   /**
-   * How many sessions were ended.
+   * Number of sessions that were ended.
    *
    * @generated from field: uint32 ended = 1;
    */
@@ -152,18 +311,18 @@ export type EndSessionsResponse = Message<"svc.v1.EndSessionsResponse"> & {
  * Use `create(EndSessionsResponseSchema)` to create a new message.
  */
 export const EndSessionsResponseSchema: GenMessage<EndSessionsResponse> = /*@__PURE__*/
-  messageDesc(file_svc_v1_session, 5);
+  messageDesc(file_svc_v1_session, 10);
 
 /**
- * Sessions of the page that the daemon serves. A session's token acts as the user who asked for its code, and may do what that
- * user may, but manage tokens, reboot and ask for further codes. Codes and tokens live in the daemon's memory alone.
+ * Sessions of the web UI. A session's token acts as the user who requested its code. It has all of that user's rights,
+ * except to manage tokens, reboot, and request further codes. Codes and tokens exist only in the daemon's memory.
  *
  * @generated from service svc.v1.SessionService
  */
 export const SessionService: GenService<{
   /**
-   * Makes a code that opens one session as the caller, once, within 30 seconds. At most 100 codes of one user wait
-   * (`too_many`, resource_exhausted).
+   * Issue a session code. The code opens one session as the caller, once, within 30 seconds. A user can have 100 unused
+   * codes (`too_many`).
    *
    * @generated from rpc svc.v1.SessionService.IssueSessionCode
    */
@@ -173,8 +332,10 @@ export const SessionService: GenService<{
     output: typeof IssueSessionCodeResponseSchema;
   },
   /**
-   * Trades the code, which is presented as bearer token, for the token of a session, and uses the code up. At most 20 sessions
-   * of one user are open (`too_many`, resource_exhausted).
+   * Open a session. Exchanges the code, sent as bearer token, for the token of a session; the code cannot be used
+   * again. A user can have 20 open sessions (`too_many`). The web UI sets `cookie`: the token is then split between an
+   * HttpOnly cookie and `key`, which the page sends as `Authorization: Session KEY`, so that neither half is usable
+   * without the other.
    *
    * @generated from rpc svc.v1.SessionService.OpenSession
    */
@@ -184,7 +345,28 @@ export const SessionService: GenService<{
     output: typeof OpenSessionResponseSchema;
   },
   /**
-   * Ends sessions, and what runs with them: the one whose token is presented; all of the caller's user for any other caller.
+   * List open sessions. Returns the sessions of the caller's user, newest first.
+   *
+   * @generated from rpc svc.v1.SessionService.ListSessions
+   */
+  listSessions: {
+    methodKind: "unary";
+    input: typeof ListSessionsRequestSchema;
+    output: typeof ListSessionsResponseSchema;
+  },
+  /**
+   * End a session. Also ends its running calls. A session of another user is `not_found`.
+   *
+   * @generated from rpc svc.v1.SessionService.EndSession
+   */
+  endSession: {
+    methodKind: "unary";
+    input: typeof EndSessionRequestSchema;
+    output: typeof EndSessionResponseSchema;
+  },
+  /**
+   * End all sessions. A caller with a session's token ends only that session; other callers end all sessions of their
+   * user. Running calls of the sessions end too.
    *
    * @generated from rpc svc.v1.SessionService.EndSessions
    */

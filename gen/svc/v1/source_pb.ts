@@ -16,30 +16,30 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/source.proto.
  */
 export const file_svc_v1_source: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvc291cmNlLnByb3RvEgZzdmMudjEifQoVU2VhcmNoUGFja2FnZXNSZXF1ZXN0EhYKBXF1ZXJ5GAEgASgJQgeatRgDIIACEhYKBnNvdXJjZRgCIAEoCUIGmrUYAiBAEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQI9ASACIAQFCCAoGX2xpbWl0InUKFlNlYXJjaFBhY2thZ2VzUmVzcG9uc2USJwoIcGFja2FnZXMYASADKAsyFS5zdmMudjEuTGlzdGVkUGFja2FnZRIjCgZlcnJvcnMYAiADKAsyEy5zdmMudjEuU291cmNlRXJyb3ISDQoFdG90YWwYAyABKA0i4wEKDUxpc3RlZFBhY2thZ2USDAoEc3BlYxgBIAEoCRIOCgZzb3VyY2UYAiABKAkSCgoCaWQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdzdW1tYXJ5GAUgASgJEhAKCGhvbWVwYWdlGAYgASgJEg8KB2xpY2Vuc2UYByABKAkSDwoHcnVudGltZRgIIAEoCRITCgtwZXJtaXNzaW9ucxgJIAMoCRIjCgpzaXplX2J5dGVzGAogASgDSABSCnNpemVfYnl0ZXOIAQESDAoEdGFncxgLIAMoCUINCgtfc2l6ZV9ieXRlcyIsCgtTb3VyY2VFcnJvchIOCgZzb3VyY2UYASABKAkSDQoFZXJyb3IYAiABKAkiFAoSTGlzdFNvdXJjZXNSZXF1ZXN0IjYKE0xpc3RTb3VyY2VzUmVzcG9uc2USHwoHc291cmNlcxgBIAMoCzIOLnN2Yy52MS5Tb3VyY2UiUgoGU291cmNlEgwKBG5hbWUYASABKAkSCwoDdXJsGAIgASgJEhcKCmNvbmZpZ3VyZWQYAyABKAhCA+BBAxIUCgdzaGlwcGVkGAQgASgIQgPgQQMi4AEKE1Vwc2VydFNvdXJjZVJlcXVlc3QSfwoEbmFtZRgBIAEoCUJx4EECmrUYaioZW2EtejAtOV1bYS16MC05Ll8tXXswLDYzfVpNMSB0byA2NCBsb3dlci1jYXNlIGxldHRlcnMsIGRpZ2l0cywgJy4nLCAnXycgYW5kICctJywgYSBsZXR0ZXIgb3IgZGlnaXQgZmlyc3QSGQoDdXJsGAIgASgJQgzgQQKatRgFGAEggCASFwoKY29uZmlndXJlZBgDIAEoCEID4EEDEhQKB3NoaXBwZWQYBCABKAhCA+BBAyIuChNSZW1vdmVTb3VyY2VSZXF1ZXN0EhcKBG5hbWUYASABKAlCCeBBApq1GAIgQCIkChRSZW1vdmVTb3VyY2VSZXNwb25zZRIMCgRuYW1lGAEgASgJMt8DCg1Tb3VyY2VTZXJ2aWNlEm0KC0xpc3RTb3VyY2VzEhouc3ZjLnYxLkxpc3RTb3VyY2VzUmVxdWVzdBobLnN2Yy52MS5MaXN0U291cmNlc1Jlc3BvbnNlIiWQAgGItRgBkrUYB3NvdXJjZXOC0+STAg0SCy92MS9zb3VyY2VzEmkKDFVwc2VydFNvdXJjZRIbLnN2Yy52MS5VcHNlcnRTb3VyY2VSZXF1ZXN0Gg4uc3ZjLnYxLlNvdXJjZSIsiLUYApK1GAdzb3VyY2VzgtPkkwIXOgEqGhIvdjEvc291cmNlcy97bmFtZX0SdAoMUmVtb3ZlU291cmNlEhsuc3ZjLnYxLlJlbW92ZVNvdXJjZVJlcXVlc3QaHC5zdmMudjEuUmVtb3ZlU291cmNlUmVzcG9uc2UiKYi1GAKStRgHc291cmNlc4LT5JMCFCoSL3YxL3NvdXJjZXMve25hbWV9En4KDlNlYXJjaFBhY2thZ2VzEh0uc3ZjLnYxLlNlYXJjaFBhY2thZ2VzUmVxdWVzdBoeLnN2Yy52MS5TZWFyY2hQYWNrYWdlc1Jlc3BvbnNlIi2QAgGItRgBkrUYDnNvdXJjZXMuc2VhcmNogtPkkwIOEgwvdjEvcGFja2FnZXNiBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvc291cmNlLnByb3RvEgZzdmMudjEifQoVU2VhcmNoUGFja2FnZXNSZXF1ZXN0EhYKBXF1ZXJ5GAEgASgJQgeatRgDIIACEhYKBnNvdXJjZRgCIAEoCUIGmrUYAiBAEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQI9ASACIAQFCCAoGX2xpbWl0InUKFlNlYXJjaFBhY2thZ2VzUmVzcG9uc2USJwoIcGFja2FnZXMYASADKAsyFS5zdmMudjEuTGlzdGVkUGFja2FnZRIjCgZlcnJvcnMYAiADKAsyEy5zdmMudjEuU291cmNlRXJyb3ISDQoFdG90YWwYAyABKA0i4wEKDUxpc3RlZFBhY2thZ2USDAoEc3BlYxgBIAEoCRIOCgZzb3VyY2UYAiABKAkSCgoCaWQYAyABKAkSDAoEbmFtZRgEIAEoCRIPCgdzdW1tYXJ5GAUgASgJEhAKCGhvbWVwYWdlGAYgASgJEg8KB2xpY2Vuc2UYByABKAkSDwoHcnVudGltZRgIIAEoCRITCgtwZXJtaXNzaW9ucxgJIAMoCRIjCgpzaXplX2J5dGVzGAogASgDSABSCnNpemVfYnl0ZXOIAQESDAoEdGFncxgLIAMoCUINCgtfc2l6ZV9ieXRlcyIsCgtTb3VyY2VFcnJvchIOCgZzb3VyY2UYASABKAkSDQoFZXJyb3IYAiABKAkiFAoSTGlzdFNvdXJjZXNSZXF1ZXN0IjYKE0xpc3RTb3VyY2VzUmVzcG9uc2USHwoHc291cmNlcxgBIAMoCzIOLnN2Yy52MS5Tb3VyY2UiUgoGU291cmNlEgwKBG5hbWUYASABKAkSCwoDdXJsGAIgASgJEhcKCmNvbmZpZ3VyZWQYAyABKAhCA+BBAxIUCgdzaGlwcGVkGAQgASgIQgPgQQMi+AEKE1Vwc2VydFNvdXJjZVJlcXVlc3QShwEKBG5hbWUYASABKAlCeeBBApq1GHIqGVthLXowLTldW2EtejAtOS5fLV17MCw2M31aVTEgdG8gNjQgbG93ZXItY2FzZSBsZXR0ZXJzLCBkaWdpdHMsICcuJywgJ18nIGFuZCAnLScsIHN0YXJ0aW5nIHdpdGggYSBsZXR0ZXIgb3IgZGlnaXQSGQoDdXJsGAIgASgJQgzgQQKatRgFGAEggCASFwoKY29uZmlndXJlZBgDIAEoCEID4EEDEhQKB3NoaXBwZWQYBCABKAhCA+BBAxINCgVjaGVjaxgFIAEoCCIuChNSZW1vdmVTb3VyY2VSZXF1ZXN0EhcKBG5hbWUYASABKAlCCeBBApq1GAIgQCIkChRSZW1vdmVTb3VyY2VSZXNwb25zZRIMCgRuYW1lGAEgASgJMt8DCg1Tb3VyY2VTZXJ2aWNlEm0KC0xpc3RTb3VyY2VzEhouc3ZjLnYxLkxpc3RTb3VyY2VzUmVxdWVzdBobLnN2Yy52MS5MaXN0U291cmNlc1Jlc3BvbnNlIiWQAgGItRgBkrUYB3NvdXJjZXOC0+STAg0SCy92MS9zb3VyY2VzEmkKDFVwc2VydFNvdXJjZRIbLnN2Yy52MS5VcHNlcnRTb3VyY2VSZXF1ZXN0Gg4uc3ZjLnYxLlNvdXJjZSIsiLUYApK1GAdzb3VyY2VzgtPkkwIXOgEqGhIvdjEvc291cmNlcy97bmFtZX0SdAoMUmVtb3ZlU291cmNlEhsuc3ZjLnYxLlJlbW92ZVNvdXJjZVJlcXVlc3QaHC5zdmMudjEuUmVtb3ZlU291cmNlUmVzcG9uc2UiKYi1GAKStRgHc291cmNlc4LT5JMCFCoSL3YxL3NvdXJjZXMve25hbWV9En4KDlNlYXJjaFBhY2thZ2VzEh0uc3ZjLnYxLlNlYXJjaFBhY2thZ2VzUmVxdWVzdBoeLnN2Yy52MS5TZWFyY2hQYWNrYWdlc1Jlc3BvbnNlIi2QAgGItRgBkrUYDnNvdXJjZXMuc2VhcmNogtPkkwIOEgwvdjEvcGFja2FnZXNiBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
- * What is looked for.
+ * Words to search for, and the page to return.
  *
  * @generated from message svc.v1.SearchPackagesRequest
  */
 export type SearchPackagesRequest = Message<"svc.v1.SearchPackagesRequest"> & {
   /**
-   * Words with blanks between them; everything when empty.
+   * Words separated by spaces; all packages if empty.
    *
    * @generated from field: string query = 1;
    */
   query: string;
 
   /**
-   * Name of a source; all when empty.
+   * Name of a source; all sources if empty.
    *
    * @generated from field: string source = 2;
    */
   source: string;
 
   /**
-   * Most packages to answer with; 1 to 1000, default 100.
+   * Maximum number of packages: 1 to 1000, default 100.
    *
    * @generated from field: optional uint32 limit = 3;
    */
@@ -54,13 +54,13 @@ export const SearchPackagesRequestSchema: GenMessage<SearchPackagesRequest> = /*
   messageDesc(file_svc_v1_source, 0);
 
 /**
- * What was found.
+ * A page of packages.
  *
  * @generated from message svc.v1.SearchPackagesResponse
  */
 export type SearchPackagesResponse = Message<"svc.v1.SearchPackagesResponse"> & {
   /**
-   * By name.
+   * Packages, sorted by name.
    *
    * @generated from field: repeated svc.v1.ListedPackage packages = 1;
    */
@@ -74,7 +74,7 @@ export type SearchPackagesResponse = Message<"svc.v1.SearchPackagesResponse"> & 
   errors: SourceError[];
 
   /**
-   * How many there are, those beyond `limit` among them.
+   * Total number of matches, including those beyond `limit`.
    *
    * @generated from field: uint32 total = 3;
    */
@@ -89,13 +89,13 @@ export const SearchPackagesResponseSchema: GenMessage<SearchPackagesResponse> = 
   messageDesc(file_svc_v1_source, 1);
 
 /**
- * A package of a source.
+ * A package in a source.
  *
  * @generated from message svc.v1.ListedPackage
  */
 export type ListedPackage = Message<"svc.v1.ListedPackage"> & {
   /**
-   * What installs it: `source/id`.
+   * Value of `spec` to install it: `source/id`.
    *
    * @generated from field: string spec = 1;
    */
@@ -109,28 +109,28 @@ export type ListedPackage = Message<"svc.v1.ListedPackage"> & {
   source: string;
 
   /**
-   * Its id.
+   * ID of the package.
    *
    * @generated from field: string id = 3;
    */
   id: string;
 
   /**
-   * Its display name.
+   * Display name.
    *
    * @generated from field: string name = 4;
    */
   name: string;
 
   /**
-   * What it is, one line; empty where the index does not say, as all that follows.
+   * Summary, one line. Empty if the index has none, like all fields below.
    *
    * @generated from field: string summary = 5;
    */
   summary: string;
 
   /**
-   * The project's home page.
+   * Home page of the project.
    *
    * @generated from field: string homepage = 6;
    */
@@ -144,28 +144,29 @@ export type ListedPackage = Message<"svc.v1.ListedPackage"> & {
   license: string;
 
   /**
-   * What runs it, such as `docker`.
+   * Runtime, such as `docker`.
    *
    * @generated from field: string runtime = 8;
    */
   runtime: string;
 
   /**
-   * What it asks of the host beyond the usual, one sentence each. An install asks for what the package itself says.
+   * Permissions on the host that the package needs, one sentence each. An install uses the permissions in the package
+   * itself.
    *
    * @generated from field: repeated string permissions = 9;
    */
   permissions: string[];
 
   /**
-   * About what it takes once it is installed; absent where the index does not say.
+   * Approximate installed size in bytes; absent if the index has none.
    *
    * @generated from field: optional int64 size_bytes = 10 [json_name = "size_bytes"];
    */
   sizeBytes?: bigint | undefined;
 
   /**
-   * Words to find it by.
+   * Keywords.
    *
    * @generated from field: repeated string tags = 11;
    */
@@ -186,14 +187,14 @@ export const ListedPackageSchema: GenMessage<ListedPackage> = /*@__PURE__*/
  */
 export type SourceError = Message<"svc.v1.SourceError"> & {
   /**
-   * Its name.
+   * Name of the source.
    *
    * @generated from field: string source = 1;
    */
   source: string;
 
   /**
-   * Why, one sentence.
+   * Reason, one sentence.
    *
    * @generated from field: string error = 2;
    */
@@ -208,7 +209,7 @@ export const SourceErrorSchema: GenMessage<SourceError> = /*@__PURE__*/
   messageDesc(file_svc_v1_source, 3);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.ListSourcesRequest
  */
@@ -223,13 +224,13 @@ export const ListSourcesRequestSchema: GenMessage<ListSourcesRequest> = /*@__PUR
   messageDesc(file_svc_v1_source, 4);
 
 /**
- * Sources.
+ * All sources.
  *
  * @generated from message svc.v1.ListSourcesResponse
  */
 export type ListSourcesResponse = Message<"svc.v1.ListSourcesResponse"> & {
   /**
-   * By name.
+   * Sources, sorted by name.
    *
    * @generated from field: repeated svc.v1.Source sources = 1;
    */
@@ -250,28 +251,28 @@ export const ListSourcesResponseSchema: GenMessage<ListSourcesResponse> = /*@__P
  */
 export type Source = Message<"svc.v1.Source"> & {
   /**
-   * What `source/id` and `--source` call it.
+   * Name, as used in `source/id` and `--source`.
    *
    * @generated from field: string name = 1;
    */
   name: string;
 
   /**
-   * A git repository, an https URL of an `index.yaml`, or a directory that holds one. A password in it is shown as `***`.
+   * A git repository, an https URL of an `index.yaml`, or a directory that contains one. A password is shown as `***`.
    *
    * @generated from field: string url = 2;
    */
   url: string;
 
   /**
-   * True: it is in the configuration file and can only be changed there.
+   * Whether the source is in the configuration file and can be changed only there.
    *
    * @generated from field: bool configured = 3;
    */
   configured: boolean;
 
   /**
-   * True: it comes with svc. Another source of its name takes its place.
+   * Whether the source comes with svc. A source of the same name replaces it.
    *
    * @generated from field: bool shipped = 4;
    */
@@ -286,13 +287,13 @@ export const SourceSchema: GenMessage<Source> = /*@__PURE__*/
   messageDesc(file_svc_v1_source, 6);
 
 /**
- * The source to write. A source as it was read can be sent back.
+ * Source to write. A source from ListSources can be sent back.
  *
  * @generated from message svc.v1.UpsertSourceRequest
  */
 export type UpsertSourceRequest = Message<"svc.v1.UpsertSourceRequest"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
@@ -318,6 +319,14 @@ export type UpsertSourceRequest = Message<"svc.v1.UpsertSourceRequest"> & {
    * @generated from field: bool shipped = 4;
    */
   shipped: boolean;
+
+  /**
+   * If true, reads the index first, as the caller. If that fails, the call fails with `source_failed` and stores
+   * nothing.
+   *
+   * @generated from field: bool check = 5;
+   */
+  check: boolean;
 };
 
 /**
@@ -328,13 +337,13 @@ export const UpsertSourceRequestSchema: GenMessage<UpsertSourceRequest> = /*@__P
   messageDesc(file_svc_v1_source, 7);
 
 /**
- * The source to remove.
+ * Source to remove.
  *
  * @generated from message svc.v1.RemoveSourceRequest
  */
 export type RemoveSourceRequest = Message<"svc.v1.RemoveSourceRequest"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
@@ -349,13 +358,13 @@ export const RemoveSourceRequestSchema: GenMessage<RemoveSourceRequest> = /*@__P
   messageDesc(file_svc_v1_source, 8);
 
 /**
- * The source is gone.
+ * Result of a removal.
  *
  * @generated from message svc.v1.RemoveSourceResponse
  */
 export type RemoveSourceResponse = Message<"svc.v1.RemoveSourceResponse"> & {
   /**
-   * Its name.
+   * Name.
    *
    * @generated from field: string name = 1;
    */
@@ -370,13 +379,13 @@ export const RemoveSourceResponseSchema: GenMessage<RemoveSourceResponse> = /*@_
   messageDesc(file_svc_v1_source, 9);
 
 /**
- * The sources that package ids are looked up in. Those of the configuration file cannot be changed here.
+ * Sources of packages. Sources in the configuration file cannot be changed with the API.
  *
  * @generated from service svc.v1.SourceService
  */
 export const SourceService: GenService<{
   /**
-   * All sources, by name.
+   * List sources. Sorted by name.
    *
    * @generated from rpc svc.v1.SourceService.ListSources
    */
@@ -386,7 +395,7 @@ export const SourceService: GenService<{
     output: typeof ListSourcesResponseSchema;
   },
   /**
-   * Adds a source, or gives one another URL. `not_possible` for one of the configuration file.
+   * Add or change a source. Fails with `not_possible` for a source in the configuration file.
    *
    * @generated from rpc svc.v1.SourceService.UpsertSource
    */
@@ -396,7 +405,7 @@ export const SourceService: GenService<{
     output: typeof SourceSchema;
   },
   /**
-   * Removes a source; what was installed from it stays. `not_possible` for one of the configuration file.
+   * Remove a source. Installed apps stay. Fails with `not_possible` for a source in the configuration file.
    *
    * @generated from rpc svc.v1.SourceService.RemoveSource
    */
@@ -406,9 +415,9 @@ export const SourceService: GenService<{
     output: typeof RemoveSourceResponseSchema;
   },
   /**
-   * What the sources have to install: packages whose id, name, summary and tags together have every word, by name. A source that cannot be
-   * read does not keep the others from being searched; a remote one is asked again after a minute. Waits for its turn as an
-   * install does.
+   * Search packages. Returns packages that have every word in their ID, name, summary or tags, sorted by name. If a
+   * source cannot be read, the others are still searched. A remote source is read again after a minute. Searches share
+   * a queue with installs.
    *
    * @generated from rpc svc.v1.SourceService.SearchPackages
    */

@@ -17,7 +17,7 @@ export const file_svc_v1_system: GenFile = /*@__PURE__*/
   fileDesc("ChNzdmMvdjEvc3lzdGVtLnByb3RvEgZzdmMudjEiFQoTUmVib290U3lzdGVtUmVxdWVzdCI2ChRSZWJvb3RTeXN0ZW1SZXNwb25zZRIeCgpkZWxheV9zZWNzGAEgASgNUgpkZWxheV9zZWNzMo0BCg1TeXN0ZW1TZXJ2aWNlEnwKDFJlYm9vdFN5c3RlbRIbLnN2Yy52MS5SZWJvb3RTeXN0ZW1SZXF1ZXN0Ghwuc3ZjLnYxLlJlYm9vdFN5c3RlbVJlc3BvbnNlIjGItRgDkrUYDXN5c3RlbS5yZWJvb3SC0+STAhY6ASoiES92MS9zeXN0ZW0vcmVib290YgZwcm90bzM", [file_google_api_annotations, file_svc_v1_access]);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.RebootSystemRequest
  */
@@ -32,13 +32,13 @@ export const RebootSystemRequestSchema: GenMessage<RebootSystemRequest> = /*@__P
   messageDesc(file_svc_v1_system, 0);
 
 /**
- * The reboot is on its way.
+ * Result of a reboot request.
  *
  * @generated from message svc.v1.RebootSystemResponse
  */
 export type RebootSystemResponse = Message<"svc.v1.RebootSystemResponse"> & {
   /**
-   * Seconds until it begins.
+   * Seconds until the reboot starts.
    *
    * @generated from field: uint32 delay_secs = 1 [json_name = "delay_secs"];
    */
@@ -59,7 +59,7 @@ export const RebootSystemResponseSchema: GenMessage<RebootSystemResponse> = /*@_
  */
 export const SystemService: GenService<{
   /**
-   * Reboots the host, after the caller has its answer.
+   * Reboot the host. Starts after the response is sent.
    *
    * @generated from rpc svc.v1.SystemService.RebootSystem
    */

@@ -2,7 +2,7 @@
 // @generated from file svc/v1/token.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// The daemon's own tokens.
+// Tokens of the daemon.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -20,7 +20,7 @@ export const file_svc_v1_token: GenFile = /*@__PURE__*/
   fileDesc("ChJzdmMvdjEvdG9rZW4ucHJvdG8SBnN2Yy52MSIXChVHZXRUb2tlblN0YXR1c1JlcXVlc3Qi/gEKC1Rva2VuU3RhdHVzEisKBGtpbmQYASABKAlCHZq1GBkyB3ByaW1hcnkyCHJlcGxhY2VkMgRwZWVyEiQKDWFjY2Vzc190b2tlbnMYAiABKA1SDWFjY2Vzc190b2tlbnMSJAoNcm90YXRpb25fb3BlbhgDIAEoCFINcm90YXRpb25fb3BlbhI8CgtncmFjZV91bnRpbBgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC2dyYWNlX3VudGlsEiYKDnByaW1hcnlfZGlnZXN0GAUgASgJUg5wcmltYXJ5X2RpZ2VzdBIQCghzZXNzaW9ucxgGIAEoDSJ3ChdJc3N1ZUFjY2Vzc1Rva2VuUmVxdWVzdBI3Cgh0dGxfc2VjcxgBIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAABj1QEgAUgh0dGxfc2Vjc4gBARIWCgVsYWJlbBgCIAEoCUIHmrUYAyCAAUILCglfdHRsX3NlY3MiZQoYSXNzdWVBY2Nlc3NUb2tlblJlc3BvbnNlEg0KBXRva2VuGAEgASgJEjoKCmV4cGlyZXNfYXQYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgpleHBpcmVzX2F0IhsKGVJldm9rZUFjY2Vzc1Rva2Vuc1JlcXVlc3QiLQoaUmV2b2tlQWNjZXNzVG9rZW5zUmVzcG9uc2USDwoHcmV2b2tlZBgBIAEoDSJeChlSb3RhdGVQcmltYXJ5VG9rZW5SZXF1ZXN0EjIKCmdyYWNlX3NlY3MYASABKA1CDZq1GAkRAAAAAAAY9UBIAFIKZ3JhY2Vfc2Vjc4gBAUINCgtfZ3JhY2Vfc2VjcyJ6ChpSb3RhdGVQcmltYXJ5VG9rZW5SZXNwb25zZRINCgV0b2tlbhgBIAEoCRI8CgtncmFjZV91bnRpbBgCIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC2dyYWNlX3VudGlsEg8KB3Jldm9rZWQYAyABKA0iIwohQ29tbWl0UHJpbWFyeVRva2VuUm90YXRpb25SZXF1ZXN0IjcKIkNvbW1pdFByaW1hcnlUb2tlblJvdGF0aW9uUmVzcG9uc2USEQoJY29tbWl0dGVkGAEgASgIMrIFCgxUb2tlblNlcnZpY2USaAoOR2V0VG9rZW5TdGF0dXMSHS5zdmMudjEuR2V0VG9rZW5TdGF0dXNSZXF1ZXN0GhMuc3ZjLnYxLlRva2VuU3RhdHVzIiKQAgGItRgDkrUYBnRva2Vuc4LT5JMCCxIJL3YxL3Rva2VuEoABChBJc3N1ZUFjY2Vzc1Rva2VuEh8uc3ZjLnYxLklzc3VlQWNjZXNzVG9rZW5SZXF1ZXN0GiAuc3ZjLnYxLklzc3VlQWNjZXNzVG9rZW5SZXNwb25zZSIpiLUYA5K1GAZ0b2tlbnOC0+STAhU6ASoiEC92MS90b2tlbi9hY2Nlc3MSgwEKElJldm9rZUFjY2Vzc1Rva2VucxIhLnN2Yy52MS5SZXZva2VBY2Nlc3NUb2tlbnNSZXF1ZXN0GiIuc3ZjLnYxLlJldm9rZUFjY2Vzc1Rva2Vuc1Jlc3BvbnNlIiaItRgDkrUYBnRva2Vuc4LT5JMCEioQL3YxL3Rva2VuL2FjY2VzcxKGAQoSUm90YXRlUHJpbWFyeVRva2VuEiEuc3ZjLnYxLlJvdGF0ZVByaW1hcnlUb2tlblJlcXVlc3QaIi5zdmMudjEuUm90YXRlUHJpbWFyeVRva2VuUmVzcG9uc2UiKYi1GAOStRgGdG9rZW5zgtPkkwIVOgEqIhAvdjEvdG9rZW4vcm90YXRlEqUBChpDb21taXRQcmltYXJ5VG9rZW5Sb3RhdGlvbhIpLnN2Yy52MS5Db21taXRQcmltYXJ5VG9rZW5Sb3RhdGlvblJlcXVlc3QaKi5zdmMudjEuQ29tbWl0UHJpbWFyeVRva2VuUm90YXRpb25SZXNwb25zZSIwiLUYA5K1GAZ0b2tlbnOC0+STAhw6ASoiFy92MS90b2tlbi9yb3RhdGUvY29tbWl0YgZwcm90bzM", [file_google_api_annotations, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.GetTokenStatusRequest
  */
@@ -35,48 +35,48 @@ export const GetTokenStatusRequestSchema: GenMessage<GetTokenStatusRequest> = /*
   messageDesc(file_svc_v1_token, 0);
 
 /**
- * The state of the tokens.
+ * State of the tokens.
  *
  * @generated from message svc.v1.TokenStatus
  */
 export type TokenStatus = Message<"svc.v1.TokenStatus"> & {
   /**
-   * What the caller presented; `peer` is a root peer of the socket.
+   * How the caller is identified; `peer` is a root peer on the socket.
    *
    * @generated from field: string kind = 1;
    */
   kind: string;
 
   /**
-   * Live access tokens.
+   * Number of valid access tokens.
    *
    * @generated from field: uint32 access_tokens = 2 [json_name = "access_tokens"];
    */
   accessTokens: number;
 
   /**
-   * True: a rotation window is open.
+   * Whether a rotation window is open.
    *
    * @generated from field: bool rotation_open = 3 [json_name = "rotation_open"];
    */
   rotationOpen: boolean;
 
   /**
-   * When the window closes by itself; absent while none is open.
+   * Time when the window closes; absent if none is open.
    *
    * @generated from field: google.protobuf.Timestamp grace_until = 4 [json_name = "grace_until"];
    */
   graceUntil?: Timestamp | undefined;
 
   /**
-   * The first 12 hex digits of the primary token's SHA-256.
+   * First 12 hexadecimal digits of the primary token's SHA-256.
    *
    * @generated from field: string primary_digest = 5 [json_name = "primary_digest"];
    */
   primaryDigest: string;
 
   /**
-   * Open sessions of the page, of all users.
+   * Number of open sessions of all users.
    *
    * @generated from field: uint32 sessions = 6;
    */
@@ -91,7 +91,7 @@ export const TokenStatusSchema: GenMessage<TokenStatus> = /*@__PURE__*/
   messageDesc(file_svc_v1_token, 1);
 
 /**
- * The token to mint.
+ * Options of the access token.
  *
  * @generated from message svc.v1.IssueAccessTokenRequest
  */
@@ -104,7 +104,7 @@ export type IssueAccessTokenRequest = Message<"svc.v1.IssueAccessTokenRequest"> 
   ttlSecs?: number | undefined;
 
   /**
-   * What it is for, shown in the log.
+   * Purpose, shown in the log.
    *
    * @generated from field: string label = 2;
    */
@@ -125,14 +125,14 @@ export const IssueAccessTokenRequestSchema: GenMessage<IssueAccessTokenRequest> 
  */
 export type IssueAccessTokenResponse = Message<"svc.v1.IssueAccessTokenResponse"> & {
   /**
-   * The token: shown this once.
+   * Token. It is not shown again.
    *
    * @generated from field: string token = 1;
    */
   token: string;
 
   /**
-   * When it ends.
+   * Expiry time.
    *
    * @generated from field: google.protobuf.Timestamp expires_at = 2 [json_name = "expires_at"];
    */
@@ -147,7 +147,7 @@ export const IssueAccessTokenResponseSchema: GenMessage<IssueAccessTokenResponse
   messageDesc(file_svc_v1_token, 3);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.RevokeAccessTokensRequest
  */
@@ -162,13 +162,13 @@ export const RevokeAccessTokensRequestSchema: GenMessage<RevokeAccessTokensReque
   messageDesc(file_svc_v1_token, 4);
 
 /**
- * What ended.
+ * Result of revoking tokens.
  *
  * @generated from message svc.v1.RevokeAccessTokensResponse
  */
 export type RevokeAccessTokensResponse = Message<"svc.v1.RevokeAccessTokensResponse"> & {
   /**
-   * How many tokens were ended.
+   * Number of revoked tokens.
    *
    * @generated from field: uint32 revoked = 1;
    */
@@ -183,13 +183,13 @@ export const RevokeAccessTokensResponseSchema: GenMessage<RevokeAccessTokensResp
   messageDesc(file_svc_v1_token, 5);
 
 /**
- * How to rotate.
+ * Options of the rotation.
  *
  * @generated from message svc.v1.RotatePrimaryTokenRequest
  */
 export type RotatePrimaryTokenRequest = Message<"svc.v1.RotatePrimaryTokenRequest"> & {
   /**
-   * Seconds that the replaced token goes on working: 0 to 86400, default 300.
+   * Seconds that the previous token stays valid: 0 to 86400, default 300.
    *
    * @generated from field: optional uint32 grace_secs = 1 [json_name = "grace_secs"];
    */
@@ -210,21 +210,21 @@ export const RotatePrimaryTokenRequestSchema: GenMessage<RotatePrimaryTokenReque
  */
 export type RotatePrimaryTokenResponse = Message<"svc.v1.RotatePrimaryTokenResponse"> & {
   /**
-   * The token: shown this once.
+   * Token. It is not shown again.
    *
    * @generated from field: string token = 1;
    */
   token: string;
 
   /**
-   * When the replaced one ends.
+   * Time when the previous token ends.
    *
    * @generated from field: google.protobuf.Timestamp grace_until = 2 [json_name = "grace_until"];
    */
   graceUntil?: Timestamp | undefined;
 
   /**
-   * Access tokens that were ended.
+   * Number of revoked access tokens.
    *
    * @generated from field: uint32 revoked = 3;
    */
@@ -239,7 +239,7 @@ export const RotatePrimaryTokenResponseSchema: GenMessage<RotatePrimaryTokenResp
   messageDesc(file_svc_v1_token, 7);
 
 /**
- * Nothing to say.
+ * Empty.
  *
  * @generated from message svc.v1.CommitPrimaryTokenRotationRequest
  */
@@ -254,13 +254,13 @@ export const CommitPrimaryTokenRotationRequestSchema: GenMessage<CommitPrimaryTo
   messageDesc(file_svc_v1_token, 8);
 
 /**
- * The window is closed.
+ * Result of finishing a rotation.
  *
  * @generated from message svc.v1.CommitPrimaryTokenRotationResponse
  */
 export type CommitPrimaryTokenRotationResponse = Message<"svc.v1.CommitPrimaryTokenRotationResponse"> & {
   /**
-   * False: no window was open.
+   * Whether a window was open.
    *
    * @generated from field: bool committed = 1;
    */
@@ -275,13 +275,13 @@ export const CommitPrimaryTokenRotationResponseSchema: GenMessage<CommitPrimaryT
   messageDesc(file_svc_v1_token, 9);
 
 /**
- * The daemon's own tokens. An access token or a session may call none of these: `token_denied`.
+ * Tokens of the daemon. Access tokens and sessions cannot call these methods: `token_denied`.
  *
  * @generated from service svc.v1.TokenService
  */
 export const TokenService: GenService<{
   /**
-   * Kind of the presented identity, counters and the rotation window; never token material.
+   * Get token status. Returns the kind of the caller's token, counters and the rotation window, but no tokens.
    *
    * @generated from rpc svc.v1.TokenService.GetTokenStatus
    */
@@ -291,7 +291,7 @@ export const TokenService: GenService<{
     output: typeof TokenStatusSchema;
   },
   /**
-   * Mints an access token. It lives in the daemon's memory alone. At most 1,000 at once (`too_many`, resource_exhausted).
+   * Issue an access token. It exists only in the daemon's memory. There can be 1,000 at a time (`too_many`).
    *
    * @generated from rpc svc.v1.TokenService.IssueAccessToken
    */
@@ -301,7 +301,7 @@ export const TokenService: GenService<{
     output: typeof IssueAccessTokenResponseSchema;
   },
   /**
-   * Ends all access tokens.
+   * Revoke all access tokens.
    *
    * @generated from rpc svc.v1.TokenService.RevokeAccessTokens
    */
@@ -311,7 +311,8 @@ export const TokenService: GenService<{
     output: typeof RevokeAccessTokensResponseSchema;
   },
   /**
-   * Makes a new primary token and ends all access tokens and sessions. The replaced one works until the window closes.
+   * Rotate the primary token. Creates a new primary token and revokes all access tokens and sessions. The previous
+   * token works until the rotation window closes.
    *
    * @generated from rpc svc.v1.TokenService.RotatePrimaryToken
    */
@@ -321,7 +322,8 @@ export const TokenService: GenService<{
     output: typeof RotatePrimaryTokenResponseSchema;
   },
   /**
-   * Closes the rotation window: the replaced token ends now. `token_denied` when presented with the replaced token.
+   * Finish a primary token rotation. Closes the window: the previous token ends now. Fails with `token_denied` for a
+   * caller with the previous token.
    *
    * @generated from rpc svc.v1.TokenService.CommitPrimaryTokenRotation
    */

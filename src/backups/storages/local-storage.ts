@@ -1,29 +1,61 @@
-/** Archives in a directory of the daemon's own: one directory per app in it. */
+/** Archives in a local directory that belongs to the daemon, with one directory per app. */
 import { constants } from "node:fs";
-import { copyFile, link, lstat, mkdir, open, readdir, rm, stat, type FileHandle } from "node:fs/promises";
+import {
+  copyFile,
+  link,
+  lstat,
+  mkdir,
+  open,
+  readdir,
+  rm,
+  rmdir,
+  stat,
+  type FileHandle,
+} from "node:fs/promises";
 import { join } from "node:path";
 import { notFound, SvcError } from "../../errors.ts";
-import { hasCode } from "../../identity/helper/request-error.mjs";
-import { syncDirectory } from "../../identity/owned-dir.ts";
-import type { BytePacer } from "../../lib/byte-pacer.ts";
-import { parseArchiveName } from "../archive-name.ts";
+import { hasCode } from "../../run-as/helper/request-error.mjs";
+import { syncDirectory } from "../../run-as/owned-dir.ts";
+import { findReplaceable } from "../../lib/replaceable-path.ts";
+import type { BytePacer } from "../../lib/byte-streams.ts";
+import { parseArchiveName } from "../archives/archive-name.ts";
 import type { ArchiveKey, Storage, StoredArchive, StoredFile, TransferOptions } from "./storage.ts";
 
 const pieceBytes = 256 << 10;
+/** Attempts to store an archive while another call removes the app's empty directory. */
+const putAttempts = 5;
+
+/** The cause of an error, with a directory that only root may see; regular users see the error without it. */
+export class DirectoryProblem extends Error {}
 
 export class LocalStorage implements Storage {
+  readonly #name: string;
   readonly #dir: string;
   readonly #selfUid: number;
   readonly #pacer: BytePacer | undefined;
+  readonly #isBesideStore: boolean;
 
-  /** @param dir made when it is missing */
-  constructor(dir: string, selfUid: number, pacer?: BytePacer) {
+  /**
+   * @param name of the storage
+   * @param dir created if missing
+   * @param options `isBesideStore`: the directory is next to the daemon's database, so that write access to
+   * one implies write access to both
+   */
+  constructor(
+    name: string,
+    dir: string,
+    selfUid: number,
+    options: { pacer?: BytePacer | undefined; isBesideStore?: boolean } = {},
+  ) {
+    this.#name = name;
     this.#dir = dir;
     this.#selfUid = selfUid;
-    this.#pacer = pacer;
+    this.#pacer = options.pacer;
+    this.#isBesideStore = options.isBesideStore ?? false;
   }
 
   async list(appId: string | undefined): Promise<StoredArchive[]> {
+    await this.#requireOwn();
     const appIds = appId === undefined ? await namesIn(this.#dir) : [appId];
     const archives: StoredArchive[] = [];
     for (const id of appIds) {
@@ -44,32 +76,55 @@ export class LocalStorage implements Storage {
     file: string,
     { signal, onProgress }: TransferOptions,
   ): Promise<void> {
+    await this.#requireOwn();
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
+    // Another user may have created a missing directory in the meantime.
     await this.#requireOwn();
     const dir = join(this.#dir, appId);
-    await mkdir(dir, { recursive: true, mode: 0o700 });
     const target = join(dir, name);
-    if (!(await linkInto(dir, file, target))) await this.#copy(file, temporaryIn(dir, name), target, signal);
+    for (let attempt = 1; ; attempt++) {
+      try {
+        await mkdir(dir, { recursive: true, mode: 0o700 });
+        if (!(await linkInto(dir, file, target)))
+          await this.#copy(file, temporaryIn(dir, name), target, signal);
+        break;
+      } catch (error) {
+        // Another call removed the app's last archive and its directory.
+        if (!hasCode(error, "ENOENT") || attempt === putAttempts) throw error;
+      }
+    }
     await syncDirectory(dir);
     await syncDirectory(this.#dir);
     onProgress?.((await stat(target)).size);
   }
 
   async open({ appId, name }: ArchiveKey): Promise<StoredFile> {
+    await this.#requireOwn();
     return openLocalFile(join(this.#dir, appId, name), this.#pacer).catch((error: unknown) => {
       throw hasCode(error, "ENOENT") ? notFound("backup", name) : error;
     });
   }
 
   async remove({ appId, name }: ArchiveKey): Promise<void> {
+    await this.#requireOwn();
     await rm(join(this.#dir, appId, name), { force: true });
+    await this.#removeEmpty(appId);
   }
 
   async abandon({ appId, name }: ArchiveKey): Promise<void> {
+    await this.#requireOwn();
     await rm(temporaryIn(join(this.#dir, appId), name), { force: true });
+    await this.#removeEmpty(appId);
   }
 
-  /** On another file system: a copy under another name until it is whole. */
+  async #removeEmpty(appId: string): Promise<void> {
+    if (appId === "") return;
+    await rmdir(join(this.#dir, appId)).catch((error: unknown) => {
+      if (!hasCode(error, "ENOENT", "ENOTEMPTY", "EEXIST")) throw error;
+    });
+  }
+
+  /** On another file system: copies under a temporary name, then renames. */
   async #copy(
     file: string,
     temporary: string,
@@ -90,16 +145,29 @@ export class LocalStorage implements Storage {
     }
   }
 
-  /** Whoever may write there could put anything in the place of an archive. */
+  /**
+   * A user who can write to the directory or to a parent could replace archives, which root restores and runs, and could redirect
+   * what root writes.
+   */
   async #requireOwn(): Promise<void> {
-    const { uid, mode } = await stat(this.#dir);
-    if (uid === this.#selfUid && (mode & 0o022) === 0) return;
-    const message = `${this.#dir} must belong to uid ${this.#selfUid} and be writable by nobody else (chmod go-w)`;
-    throw new SvcError("not_possible", message);
+    const status = await stat(this.#dir).catch((error: unknown) => {
+      if (!hasCode(error, "ENOENT", "ENOTDIR")) throw error;
+    });
+    const directory = `the directory of the storage "${this.#name}"`;
+    if (status !== undefined && (status.uid !== this.#selfUid || (status.mode & 0o022) !== 0)) {
+      const message = `${directory} must belong to uid ${this.#selfUid} and be writable by nobody else (chmod go-w)`;
+      throw new SvcError("not_possible", message, { cause: new DirectoryProblem(this.#dir) });
+    }
+    if (this.#isBesideStore) return;
+    const place = await findReplaceable(this.#dir, this.#selfUid);
+    if (place === undefined) return;
+    const message = `other users can replace ${directory}: use one below which nobody else can write`;
+    const cause = new DirectoryProblem(`they can change ${place}, above ${this.#dir}`);
+    throw new SvcError("not_possible", message, { cause });
   }
 }
 
-/** Gives a file a second name, once it is on the disk. False where it cannot have one there. */
+/** Hard-links a file after syncing it. False if the target does not support links to it. */
 async function linkInto(dir: string, file: string, target: string): Promise<boolean> {
   if ((await stat(file)).dev !== (await stat(dir)).dev) return false;
   try {
@@ -113,7 +181,7 @@ async function linkInto(dir: string, file: string, target: string): Promise<bool
   }
 }
 
-/** Found again by its archive's name. */
+/** The temporary name of an archive. */
 function temporaryIn(dir: string, name: string): string {
   return join(dir, `.${name}.tmp`);
 }
@@ -135,7 +203,7 @@ async function copyAtPace(
   }
 }
 
-/** A file of the daemon's own. */
+/** Opens a file that belongs to the daemon. */
 export async function openLocalFile(path: string, pacer?: BytePacer): Promise<StoredFile> {
   const file = await open(path, constants.O_RDONLY | constants.O_NOFOLLOW);
   const { size } = await file.stat();
@@ -147,7 +215,7 @@ export async function openLocalFile(path: string, pacer?: BytePacer): Promise<St
         signal?.throwIfAborted();
         const buffer = Buffer.allocUnsafe(Math.min(pieceBytes, until - position));
         const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
-        if (bytesRead === 0) throw new Error("the file became shorter");
+        if (bytesRead === 0) throw new Error("the file was truncated");
         position += bytesRead;
         await pacer?.take(bytesRead, signal);
         yield buffer.subarray(0, bytesRead);
@@ -157,7 +225,7 @@ export async function openLocalFile(path: string, pacer?: BytePacer): Promise<St
   };
 }
 
-/** @throws SvcError `disk_full`; else what it was */
+/** Converts a full disk to SvcError `disk_full`; returns other errors unchanged. */
 export function diskError(error: unknown): unknown {
   if (!hasCode(error, "ENOSPC", "EDQUOT")) return error;
   const message = "no space left for the backup; free some and try again";

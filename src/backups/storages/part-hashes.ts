@@ -1,6 +1,6 @@
 /**
- * SHA-256 of the parts of files that are uploaded, by which each request is signed: taken once for all buckets that a file goes
- * to at the same time.
+ * SHA-256 of uploaded parts, which sign the requests. Computed once per file for concurrent uploads to
+ * several buckets.
  */
 import { hash } from "node:crypto";
 
@@ -9,20 +9,20 @@ interface SharedHashes {
   uploads: number;
 }
 
-/** Of one file, whose parts are the same for all. */
+/** The hashes of one file. */
 export interface FileHashes extends Disposable {
   /**
-   * @param at where the part begins
+   * @param at offset of the part
    * @returns lower-case hex
    */
   take(at: number, part: Uint8Array): string;
 }
 
 export class PartHashes {
-  /** By file, while it is uploaded. */
+  /** By file, during its uploads. */
   readonly #files = new Map<string, SharedHashes>();
 
-  /** To be disposed of with the upload. The file does not change meanwhile. */
+  /** Dispose of it after the upload. The file must not change before. */
   of(file: string): FileHashes {
     const shared = this.#files.get(file) ?? { byPlace: new Map<number, string>(), uploads: 0 };
     this.#files.set(file, shared);

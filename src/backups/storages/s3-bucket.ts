@@ -1,4 +1,6 @@
-/** A bucket of an S3 server, by Amazon's own client. Runs in a thread of its own: the client is large. */
+/**
+ * A bucket of an S3 server, through Amazon's client, which is large and therefore runs in a separate thread.
+ */
 import { open, type FileHandle } from "node:fs/promises";
 import { setTimeout as wait } from "node:timers/promises";
 import { rootCertificates } from "node:tls";
@@ -17,26 +19,26 @@ import {
   type CompletedPart,
 } from "@aws-sdk/client-s3";
 import { SvcError } from "../../errors.ts";
-import { BytePacer } from "../../lib/byte-pacer.ts";
+import { BytePacer } from "../../lib/byte-streams.ts";
 import type { FileHashes, PartHashes } from "./part-hashes.ts";
 import type { S3Object, S3Operations, S3Place } from "./s3-calls.ts";
 
 const partBytes = 8 << 20;
-/** S3 takes no more of them. */
+/** The maximum of S3. */
 const maxParts = 10_000;
-/** Of one upload, at once: each has its memory. */
+/** Concurrent parts of one upload; each uses memory. */
 const lanes = 2;
 const attempts = 5;
 const connectMs = 10_000;
-/** For one request, however much goes on. */
+/** Timeout for one request, in milliseconds. */
 const requestMs = 10 * 60_000;
-/** For what is done after the transfer has failed. */
+/** Milliseconds for cleaning up after a failed transfer. */
 const cleanUpMs = 15_000;
 const maxAborts = 5;
 const abortAgainMs = 250;
-/** Of one listing: a bucket may be shared with anything. */
+/** Limit for one listing: a bucket may contain other data. */
 const maxObjects = 100_000;
-/** What is encrypted has none of its own. */
+/** Encrypted archives have no specific type. */
 const contentTypeOf = (key: string): string =>
   key.endsWith(".age") ? "application/octet-stream" : "application/zstd";
 
@@ -47,7 +49,7 @@ export class S3Bucket implements Disposable {
   readonly #silenceMs: number;
   readonly #pacer: BytePacer | undefined;
 
-  /** @param hashes of what goes to other buckets, too */
+  /** @param hashes shared with concurrent uploads to other buckets */
   constructor(
     { endpoint, region, bucket, accessKey, secretKey, pathStyle, ca, maxBytesPerSec, silenceMs }: S3Place,
     hashes: PartHashes,
@@ -63,7 +65,7 @@ export class S3Bucket implements Disposable {
       forcePathStyle: pathStyle,
       maxAttempts: attempts,
       retryMode: "standard",
-      // Checksums that Amazon added later are refused by others; bodies are signed by their SHA-256 anyway.
+      // Other servers reject Amazon's newer checksums; bodies are signed by their SHA-256.
       requestChecksumCalculation: "WHEN_REQUIRED",
       responseChecksumValidation: "WHEN_REQUIRED",
       requestHandler: {
@@ -76,7 +78,7 @@ export class S3Bucket implements Disposable {
     });
   }
 
-  /** All objects whose keys begin so. */
+  /** All objects whose keys have this prefix. */
   async list({ prefix }: S3Operations["list"]["request"], signal: AbortSignal): Promise<S3Object[]> {
     const objects: S3Object[] = [];
     for (let token: string | undefined; ;) {
@@ -88,7 +90,7 @@ export class S3Bucket implements Disposable {
         if (Key !== undefined) objects.push({ key: Key, sizeBytes: Size ?? 0 });
       }
       if (objects.length > maxObjects) {
-        const message = `the bucket has more than ${maxObjects} objects there; give the storage a prefix of its own`;
+        const message = `the bucket has more than ${maxObjects} objects with this prefix; use a separate prefix for the storage`;
         throw new SvcError("too_many", message);
       }
       if (page.IsTruncated !== true || page.NextContinuationToken === undefined) return objects;
@@ -107,13 +109,13 @@ export class S3Bucket implements Disposable {
       );
       return { sizeBytes: ContentLength ?? 0, etag: ETag ?? "" };
     } catch (error) {
-      // A bucket that is not there answers so, too: a HEAD has no body to tell them apart.
+      // A missing bucket has the same response, because HEAD has no body.
       if (statusOf(error) === 404) return undefined;
       throw error;
     }
   }
 
-  /** Whole or not at all; what was uploaded of one that failed is removed. */
+  /** Stores the file completely or not at all; removes the parts of a failed upload. */
   async put(
     { key, file }: S3Operations["put"]["request"],
     signal: AbortSignal,
@@ -134,12 +136,12 @@ export class S3Bucket implements Disposable {
     }
     const there = await this.head({ key }, signal);
     if (there?.sizeBytes !== size) {
-      throw new SvcError("unavailable", "the server took the archive and does not have it");
+      throw new SvcError("unavailable", "the server accepted the archive, but does not list it");
     }
     onProgress(size);
   }
 
-  /** Calls `onPiece` for one piece after the other. A connection that breaks is taken up again where it was. */
+  /** Calls `onPiece` for each piece in order. Resumes after a broken connection. */
   async read(
     { key, etag, start, end }: S3Operations["read"]["request"],
     signal: AbortSignal,
@@ -164,7 +166,7 @@ export class S3Bucket implements Disposable {
           position += wanted.length;
           failures = 0;
         }
-        if (position < end) throw new Error("the server sent less than it has");
+        if (position < end) throw new Error("the server sent an incomplete object");
       } catch (error) {
         signal.throwIfAborted();
         if (++failures >= attempts) throw error;
@@ -204,7 +206,7 @@ export class S3Bucket implements Disposable {
       { abortSignal: signal },
     );
     if (UploadId === undefined) {
-      throw new SvcError("unavailable", "the server began no upload");
+      throw new SvcError("unavailable", "the server did not start an upload");
     }
     try {
       const Parts = await this.#sendParts({ ...target, UploadId }, file, signal, onProgress);
@@ -213,7 +215,7 @@ export class S3Bucket implements Disposable {
           abortSignal: signal,
         })
         .catch((error: unknown) => {
-          // An answer that was lost: it was completed the first time. Whether it was is looked at next.
+          // The first response may have been lost; the next request checks whether the upload is complete.
           if (nameOf(error) !== "NoSuchUpload") throw error;
         });
     } catch (error) {
@@ -239,7 +241,8 @@ export class S3Bucket implements Disposable {
     const lane = async (): Promise<void> => {
       const buffer = Buffer.allocUnsafeSlow(eachBytes);
       for (const PartNumber of numbers) {
-        // Nothing that is under way is cut off: what comes to a server after its upload was ended may stay for ever.
+        // Running requests are not aborted: parts that arrive after the end of their upload may stay on the
+        // server forever.
         if (hasFailed) return;
         const at = (PartNumber - 1) * eachBytes;
         const body = await readPart(source, buffer, at, Math.min(eachBytes, sizeBytes - at));
@@ -263,7 +266,9 @@ export class S3Bucket implements Disposable {
     return parts;
   }
 
-  /** Until the server knows nothing of it: a part that was still coming stays beyond the first call. */
+  /**
+   * Repeats until the server no longer knows the upload: a part that was in transfer survives the first call.
+   */
   async #abort(key: string, UploadId: string, signal: AbortSignal): Promise<void> {
     for (let call = 0; call < maxAborts; call++) {
       try {
@@ -280,14 +285,14 @@ export class S3Bucket implements Disposable {
   }
 }
 
-/** Of which parts are sent. */
+/** A file that is sent in parts. */
 interface UploadedFile {
   source: FileHandle;
   sizeBytes: number;
   hashes: FileHashes;
 }
 
-/** The client takes a hash of the body that is there already. */
+/** The client uses an existing hash of the body. */
 function signWith(part: UploadPartCommand, sha256: string): void {
   part.middlewareStack.add(
     (next) => (args) => {
@@ -301,7 +306,7 @@ function signWith(part: UploadPartCommand, sha256: string): void {
 
 type BodyStream = AsyncIterable<Uint8Array> & { destroy(error?: Error): void };
 
-/** The pieces of a body, which ends with an error when it says nothing for too long or the signal aborts. */
+/** Yields the pieces of a body. Fails after too long a silence, or if the signal aborts. */
 async function* withSilence(
   body: BodyStream,
   silenceMs: number,
@@ -313,7 +318,7 @@ async function* withSilence(
   let timer = setTimeout(() => body.destroy(tooLate), silenceMs);
   try {
     for await (const bytes of body) {
-      // Who is asked to take it has all the time.
+      // The consumer has no time limit.
       clearTimeout(timer);
       yield bytes;
       timer = setTimeout(() => body.destroy(tooLate), silenceMs);
@@ -327,7 +332,7 @@ async function* withSilence(
 async function readPart(source: FileHandle, buffer: Buffer, at: number, length: number): Promise<Buffer> {
   for (let done = 0; done < length;) {
     const { bytesRead } = await source.read(buffer, done, length - done, at + done);
-    if (bytesRead === 0) throw new Error("the file became shorter");
+    if (bytesRead === 0) throw new Error("the file was truncated");
     done += bytesRead;
   }
   return buffer.subarray(0, length);

@@ -1,7 +1,7 @@
-/** What the daemon and the thread that talks to S3 servers say to each other. */
+/** Messages between the daemon and the S3 thread. */
 import type { ErrorDetailReason } from "../../../gen/svc/v1/words.ts";
 
-/** A bucket, and how to get there. */
+/** A bucket with its endpoint and credentials. */
 export interface S3Place {
   endpoint: string;
   region: string;
@@ -12,7 +12,7 @@ export interface S3Place {
   /** PEM; empty for none. */
   ca: string;
   maxBytesPerSec: number | undefined;
-  /** How long a connection may say nothing. */
+  /** Milliseconds without data before a connection counts as broken. */
   silenceMs: number;
 }
 
@@ -21,17 +21,17 @@ export interface S3Object {
   sizeBytes: number;
 }
 
-/** What a bucket is asked to do, with what comes of it. */
+/** Operations on a bucket, with their results. */
 export interface S3Operations {
   list: { request: { prefix: string }; result: S3Object[] };
-  /** Uploads a file of the daemon's own. */
+  /** Uploads a file that belongs to the daemon. */
   put: { request: { key: string; file: string }; result: undefined };
-  /** Undefined when it is not there. */
+  /** Undefined if it does not exist. */
   head: { request: { key: string }; result: { sizeBytes: number; etag: string } | undefined };
-  /** Answers in pieces. */
+  /** Responds in pieces. */
   read: { request: { key: string; etag: string; start: number; end: number }; result: undefined };
   remove: { request: { key: string }; result: undefined };
-  /** Ends uploads of it that were cut short. */
+  /** Aborts interrupted uploads of the object. */
   abandon: { request: { key: string }; result: undefined };
 }
 
@@ -49,7 +49,7 @@ export interface S3Failure {
 /** To the thread. */
 export type S3Question =
   | { kind: "call"; id: number; place: S3Place; call: S3Call }
-  /** One more piece may come. */
+  /** Allows one more piece. */
   | { kind: "ack"; id: number }
   | { kind: "cancel"; id: number };
 
@@ -60,5 +60,5 @@ export type S3Reply =
   | { kind: "result"; id: number; result: unknown }
   | { kind: "failure"; id: number; failure: S3Failure };
 
-/** Pieces that are under way to the daemon at most. */
+/** Maximum pieces in transfer to the daemon. */
 export const pieceWindow = 16;

@@ -1,6 +1,8 @@
-/** What the failures of an S3 server mean, in words that name no secret, and not where it is: users are told, too. */
+/**
+ * Explains failures of an S3 server without secrets or its address, because regular users see the messages.
+ */
 import { SvcError } from "../../errors.ts";
-import { secretMask } from "../../lib/secret-mask.ts";
+import { maskSecretTexts } from "../../lib/secret-mask.ts";
 import type { S3Failure, S3Place } from "./s3-calls.ts";
 
 interface SdkError extends Error {
@@ -9,7 +11,7 @@ interface SdkError extends Error {
 }
 
 const maxDetailChars = 300;
-/** Codes of Node's TLS for certificates that nobody whom this host trusts has signed. */
+/** Node's TLS codes for untrusted certificates. */
 const untrusted = /^(?:SELF_SIGNED_CERT|DEPTH_ZERO_SELF_SIGNED|UNABLE_TO_|CERT_)/;
 
 export function failureOf(error: unknown, place: S3Place): S3Failure {
@@ -24,9 +26,9 @@ function explain(error: unknown, place: S3Place): S3Failure {
   const { name, message, code, $metadata } = error as SdkError;
   const status = $metadata?.httpStatusCode;
   const said = `${name}${message === "" || message === name ? "" : `: ${message}`}`;
-  // Before it is cut: half of a secret would not be found any more.
+  // Before cutting: a truncated secret would not be recognized.
   const detail = withoutSecrets(said, place).slice(0, maxDetailChars);
-  // Servers spell them in several ways.
+  // Servers use different spellings.
   if (/^(?:SignatureDoesNotMatch|InvalidAccessKeyId)$/i.test(name))
     return denied(`the S3 server does not accept the credentials (${detail})`);
   switch (name) {
@@ -39,26 +41,26 @@ function explain(error: unknown, place: S3Place): S3Failure {
     case "AbortError":
       return { reason: "canceled", message: "the transfer was canceled" };
     case "TimeoutError":
-      // The client calls broken connections so, too, and leaves them their code.
+      // The client uses this name for broken connections, too, which have a code.
       if (code !== undefined) break;
       return {
         reason: "deadline_exceeded",
-        message: `the S3 server said nothing for too long`,
+        message: `the S3 server did not respond in time`,
       };
     default:
   }
   if (status === 401 || status === 403)
-    return denied(`the S3 server refuses the bucket "${bucket}" (${detail})`);
+    return denied(`the S3 server denies access to the bucket "${bucket}" (${detail})`);
   if (name === "NoSuchKey" || name === "NotFound")
     return { reason: "not_found", message: `it is not in the bucket "${bucket}"` };
   if (status === 301 || status === 307)
     return denied(`the bucket "${bucket}" is in another region or at another endpoint (${detail})`);
   if (status === 429 || status === 503)
     return unavailable(`the S3 server is overloaded (${detail}); try later`);
-  if (status !== undefined) return unavailable(`the S3 server answered with status ${status} (${detail})`);
+  if (status !== undefined) return unavailable(`the S3 server responded with status ${status} (${detail})`);
   if (typeof code === "string" && untrusted.test(code))
     return denied(
-      `the S3 server has a certificate that this host does not trust (${code}); give its authority as ca`,
+      `the S3 server has a certificate that this host does not trust (${code}); set its CA as ca`,
     );
   return unavailable(`the S3 server cannot be reached (${typeof code === "string" ? code : detail})`);
 }
@@ -71,10 +73,8 @@ function unavailable(message: string): S3Failure {
   return { reason: "unavailable", message };
 }
 
-/** Servers quote what they were sent, and where a storage lies is for root to know. */
+/** Servers quote requests, and only root may see a storage's location. */
 function withoutSecrets(message: string, { accessKey, secretKey, endpoint }: S3Place): string {
   const url = URL.parse(endpoint);
-  return [secretKey, accessKey, endpoint, url?.host ?? "", url?.hostname ?? ""]
-    .filter((secret) => secret !== "")
-    .reduce((text, secret) => text.replaceAll(secret, secretMask), message);
+  return maskSecretTexts(message, [secretKey, accessKey, endpoint, url?.host ?? "", url?.hostname ?? ""]);
 }

@@ -1,6 +1,6 @@
 /** Archives in a bucket: `PREFIX/APP/NAME`. */
 import { notFound } from "../../errors.ts";
-import { parseArchiveName } from "../archive-name.ts";
+import { parseArchiveName } from "../archives/archive-name.ts";
 import type { S3Place } from "./s3-calls.ts";
 import type { S3Thread } from "./s3-thread.ts";
 import type { ArchiveKey, Storage, StoredArchive, StoredFile, TransferOptions } from "./storage.ts";

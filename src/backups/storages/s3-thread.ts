@@ -1,6 +1,6 @@
 /**
- * The thread that talks to S3 servers, from the daemon's side. It starts with the first call and ends some time after the
- * last, with the memory that Amazon's client takes.
+ * The daemon's side of the S3 thread. The thread starts with the first call, and exits some time after the
+ * last, to free the memory of Amazon's client.
  */
 import { Worker } from "node:worker_threads";
 import { SvcError } from "../../errors.ts";
@@ -20,7 +20,7 @@ interface PendingCall {
 
 const defaultIdleMs = 10_000;
 
-/** The client reads no configuration and no credentials of whom the daemon runs as. */
+/** Prevents the client from reading configuration and credentials of the daemon's user. */
 const environment = {
   AWS_CONFIG_FILE: "/dev/null",
   AWS_SHARED_CREDENTIALS_FILE: "/dev/null",
@@ -44,7 +44,7 @@ export class S3Thread implements AsyncDisposable {
     return this.#worker !== undefined;
   }
 
-  /** @throws SvcError as s3-failure.ts has it */
+  /** @throws SvcError as in s3-failure.ts */
   call<O extends S3Operation>(
     place: S3Place,
     operation: O,
@@ -57,7 +57,7 @@ export class S3Thread implements AsyncDisposable {
     return promise.finally(() => this.#end(id)) as Promise<S3Operations[O]["result"]>;
   }
 
-  /** The pieces of an object, as fast as they are taken. */
+  /** Yields the pieces of an object, as fast as they are consumed. */
   async *read(
     place: S3Place,
     request: S3Operations["read"]["request"],
@@ -171,6 +171,6 @@ function canceled(signal: AbortSignal | undefined): SvcError {
   if (reason instanceof SvcError) return reason as SvcError;
   const isDeadline = reason instanceof Error && reason.name === "TimeoutError";
   return isDeadline
-    ? new SvcError("deadline_exceeded", "the storage did not answer in time")
+    ? new SvcError("deadline_exceeded", "the storage did not respond in time")
     : new SvcError("canceled", "the transfer was canceled");
 }

@@ -1,11 +1,11 @@
-/** The entry point of the thread that talks to S3 servers. */
+/** The entry point of the S3 thread. */
 import { parentPort, type MessagePort } from "node:worker_threads";
 import { PartHashes } from "./part-hashes.ts";
 import { S3Bucket } from "./s3-bucket.ts";
 import { pieceWindow, type S3Call, type S3Place, type S3Question, type S3Reply } from "./s3-calls.ts";
 import { failureOf } from "./s3-failure.ts";
 
-/** A call that goes on. */
+/** A running call. */
 class RunningCall {
   readonly ending = new AbortController();
   readonly #reply: (bytes: Uint8Array) => void;
@@ -17,7 +17,7 @@ class RunningCall {
     this.ending.signal.addEventListener("abort", () => this.#wake?.());
   }
 
-  /** Resolves when there is room for the next. */
+  /** Resolves when the next piece may be sent. */
   async send(bytes: Uint8Array): Promise<void> {
     this.#reply(bytes);
     this.#underWay++;
@@ -49,7 +49,7 @@ function serve(port: MessagePort): void {
 
   const run = async (id: number, place: S3Place, call: S3Call): Promise<void> => {
     const current = new RunningCall((bytes) => {
-      // A copy of its own: the client's may be a part of something larger.
+      // Copied, because the client's buffer may be part of a larger one.
       const own = Uint8Array.from(bytes);
       post({ kind: "piece", id, bytes: own }, [own.buffer]);
     });

@@ -1,24 +1,25 @@
-/** Tries what a storage is asked for, with a small object of its own. */
+/** Tests the operations of a storage with a small object. */
 import { randomBytes } from "node:crypto";
 import { SvcError } from "../../errors.ts";
-import type { SpoolFile } from "../spool.ts";
+import type { SpoolFile } from "../archives/spool.ts";
+import { DirectoryProblem } from "./local-storage.ts";
 import { isStored, type Storage } from "./storage.ts";
 
 export interface StorageCheck {
   name: "list" | "write" | "read" | "delete";
   ok: boolean;
-  /** Empty when nothing went wrong. */
+  /** Empty after a success. */
   error: string;
 }
 
 const stepMs = 60_000;
 
-/** What a failure means for backups. */
+/** The consequence of a failure. */
 const consequences: Record<StorageCheck["name"], string> = {
-  list: "archives there are not shown, and old ones are not removed",
-  write: "backups cannot go there",
-  read: "nothing there can be verified or restored",
-  delete: "old archives stay for ever",
+  list: "its archives are not listed, and old ones are not removed",
+  write: "backups fail",
+  read: "its archives cannot be verified or restored",
+  delete: "old archives are never removed",
 };
 
 /** @param probe an empty file, which is written */
@@ -29,7 +30,7 @@ export async function checkStorage(
 ): Promise<StorageCheck[]> {
   const content = randomBytes(1024);
   await probe.append(content);
-  // No archive's name: listings pass it over.
+  // Not an archive name, so listings ignore it.
   const key = { appId: "", name: `svc-storage-test-${content.toString("hex", 0, 8)}` };
   const checks: StorageCheck[] = [];
   const attempt = async (
@@ -52,21 +53,25 @@ export async function checkStorage(
     await attempt("read", async (step) => {
       await using file = await storage.open(key, step);
       const found = Buffer.concat(await Array.fromAsync(file.read(0, file.sizeBytes, step)));
-      if (!found.equals(content)) throw new SvcError("archive_damaged", "it gives back other bytes");
+      if (!found.equals(content)) throw new SvcError("archive_damaged", "it returns different bytes");
     });
     await attempt("delete", async (step) => {
       await storage.remove(key, step);
       if (await isStored(storage, key, step).catch(() => true))
-        throw new SvcError("not_possible", "what was deleted is still there");
+        throw new SvcError("not_possible", "a deleted object still exists");
     });
   } else {
-    const error = "not tried, because nothing could be written";
+    const error = "not tested, because writing failed";
     checks.push({ name: "read", ok: false, error }, { name: "delete", ok: false, error });
   }
   return checks;
 }
 
 function messageOf(error: unknown): string {
-  if (error instanceof SvcError) return error.message;
+  if (error instanceof SvcError) {
+    // Only root tests storages.
+    const { cause } = error;
+    return cause instanceof DirectoryProblem ? `${error.message} (${cause.message})` : error.message;
+  }
   return error instanceof Error ? error.message : String(error);
 }

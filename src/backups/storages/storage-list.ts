@@ -1,7 +1,9 @@
-/** The storages: the one of this host, and those that its people named. Their locations are root's to write and to see. */
+/**
+ * The storages: the local one, and those that root has added. Only root may see and change their locations.
+ */
 import { SvcError, invalidField, notFound } from "../../errors.ts";
 import { isAmazon } from "../../lib/amazon.ts";
-import { BytePacer } from "../../lib/byte-pacer.ts";
+import { BytePacer } from "../../lib/byte-streams.ts";
 import type { Log } from "../../lib/log.ts";
 import { secretMask } from "../../lib/secret-mask.ts";
 import {
@@ -20,7 +22,7 @@ import {
 } from "../../store/row-document.ts";
 import { RowReader, type RowKind } from "../../store/row-reader.ts";
 import type { Store } from "../../store/store.ts";
-import type { Age } from "../age/age.ts";
+import type { Age } from "../encryption/age.ts";
 import { LocalStorage } from "./local-storage.ts";
 import { S3Storage } from "./s3-storage.ts";
 import type { S3Thread } from "./s3-thread.ts";
@@ -48,14 +50,14 @@ export interface StorageEntry {
   name: string;
   /** Empty for the operator. */
   managedBy: string;
-  /** Undefined where the row cannot be read; for whom it encrypts is not known either then. */
+  /** Undefined if the row cannot be read; the recipients are then unknown, too. */
   location: LocalLocation | S3Location | undefined;
   maxBytesPerSec?: number;
-  /** What goes there is encrypted for them; none: it is not. */
+  /** Archives are encrypted for these age public keys; empty: not encrypted. */
   recipients: readonly string[];
 }
 
-/** The name of the storage that is always there. */
+/** The name of the storage that always exists. */
 export const localName = "local";
 
 interface StorageRow {
@@ -66,7 +68,7 @@ interface StorageRow {
 
 type StorageDocument = Pick<StorageEntry, "maxBytesPerSec"> & {
   location: LocalLocation | S3Location;
-  /** Absent in rows of before. */
+  /** Absent in older rows. */
   recipients?: readonly string[];
 };
 
@@ -89,19 +91,19 @@ export const storageRows: RowKind<StorageRow, StorageEntry> = {
   columns: { name: isName, managed_by: isText, location: isText, updated_at: isInstant },
   nameOf: ({ name }) => `storage "${name}"`,
   remedy: ({ name }) =>
-    `svc backup storage remove ${name} forgets it, but for its archives; then add it again`,
+    `svc backup storage remove ${name} removes the entry and keeps its archives; then add it again`,
   read: ({ name, managed_by, location }) => {
     const stored = readDocument<StorageDocument>(location, documentFields);
     return { ...stored, name, managedBy: managed_by, recipients: stored.recipients ?? [] };
   },
 };
 
-/** Why a storage cannot be used, and what its people can do. */
-export const storageProblem = `${damaged}, also for whom it encrypts: write it again with all that it needs, or remove it`;
+/** Why a storage cannot be used, with the remedy. */
+export const storageProblem = `${damaged}, including its recipients: add it again completely, or remove it`;
 
 export interface StorageListOptions {
   store: Store;
-  /** Where the archives of the storage lie that is always there. */
+  /** Directory of the local storage. */
   dir: string;
   selfUid: number;
   s3: S3Thread;
@@ -110,13 +112,13 @@ export interface StorageListOptions {
   log?: Pick<Log, "error">;
 }
 
-/** How long a connection to a storage may say nothing. */
+/** Milliseconds without data before a connection to a storage counts as broken. */
 const silenceMs = 30_000;
 
 export class StorageList {
   readonly #options: StorageListOptions;
   readonly #reader: RowReader<StorageRow, StorageEntry>;
-  /** By storage: what goes on at once shares its rate. */
+  /** By storage: concurrent transfers share its rate limit. */
   readonly #pacers = new Map<string, { maxBytesPerSec: number; pacer: BytePacer }>();
 
   constructor(options: StorageListOptions) {
@@ -124,7 +126,7 @@ export class StorageList {
     this.#reader = new RowReader(storageRows, options.log);
   }
 
-  /** The local one first, the others by name. */
+  /** The local storage first, the others by name. */
   all(): StorageEntry[] {
     const rows = this.#options.store.all<StorageRow>("SELECT * FROM backup_storages ORDER BY name");
     const stored = rows.map((row) => this.#reader.read(row) ?? standInOf(row));
@@ -139,26 +141,34 @@ export class StorageList {
     return entry;
   }
 
+  /** Whether it is the directory next to the database, whose archives were created here or uploaded. */
+  isBesideStore(name: string): boolean {
+    const { location } = this.find(name);
+    return location?.kind === "local" && location.dir === this.#options.dir;
+  }
+
   /** @throws SvcError `not_found`, `store_damaged` */
   open(name: string): Storage {
     const { location, maxBytesPerSec } = this.find(name);
     if (location === undefined) throw new SvcError("store_damaged", `storage "${name}": ${storageProblem}`);
     if (location.kind === "local") {
-      return new LocalStorage(location.dir, this.#options.selfUid, this.#pacerOf(name, maxBytesPerSec));
+      const { dir, selfUid } = this.#options;
+      const pacer = this.#pacerOf(name, maxBytesPerSec);
+      return new LocalStorage(name, location.dir, selfUid, { pacer, isBesideStore: location.dir === dir });
     }
     const { kind: _, prefix, pathStyle = !isAmazon(location.endpoint), ...place } = location;
     return new S3Storage(this.#options.s3, { ...place, pathStyle, maxBytesPerSec, silenceMs }, prefix);
   }
 
   /**
-   * Makes or replaces one.
-   * @throws SvcError `not_possible` for one that somebody else manages, `invalid_request`
+   * Adds or replaces a storage.
+   * @throws SvcError `not_possible` for a storage of another manager, `invalid_request`
    */
   async upsert(entry: StorageEntry): Promise<StorageEntry> {
     const before = this.all().find(({ name }) => name === entry.name);
     if (before !== undefined && before.managedBy !== entry.managedBy) throw managed(before);
     if (entry.location?.kind === "local" && entry.location.dir === "/") {
-      throw invalidField("local.dir", "must be a directory for archives alone");
+      throw invalidField("local.dir", "must be a directory only for archives");
     }
     if (entry.location?.kind === "s3") checkEndpoint(entry.location.endpoint);
     await this.#options.age.requireRecipients(entry.recipients);
@@ -173,16 +183,19 @@ export class StorageList {
     return this.find(entry.name);
   }
 
-  /** @param managedBy when not empty: only if it is managed by them. @throws SvcError `not_found`, `protected` */
+  /**
+   * @param managedBy if not empty: only if this manager manages it.
+   * @throws SvcError `not_found`, `protected`
+   */
   async remove(name: string, managedBy: string): Promise<void> {
     const entry = this.find(name);
     const isStored =
       this.#options.store.get("SELECT 1 FROM backup_storages WHERE name = ?", name) !== undefined;
-    if (!isStored) throw new SvcError("not_possible", `the storage "${name}" is always there`);
+    if (!isStored) throw new SvcError("not_possible", `the storage "${name}" cannot be removed`);
     if (managedBy !== "" && entry.managedBy !== managedBy) throw managed(entry);
     await this.#options.store.write([
       { sql: "DELETE FROM backup_storages WHERE name = ?", params: [name] },
-      // Another place that gets the name later has none of them.
+      // A later storage with the same name does not have these archives.
       { sql: "DELETE FROM backup_archives WHERE storage = ?", params: [name] },
     ]);
   }
@@ -202,7 +215,7 @@ export class StorageList {
   }
 }
 
-/** `"***"` stands for what is stored, as long as it goes to the same server. */
+/** `"***"` keeps the stored secret, if the server stays the same. */
 function keepSecrets(entry: StorageEntry, before: StorageEntry | undefined): StorageEntry {
   const { location } = entry;
   if (location?.kind !== "s3") return entry;
@@ -210,10 +223,7 @@ function keepSecrets(entry: StorageEntry, before: StorageEntry | undefined): Sto
   const kept = (field: "accessKey" | "secretKey", name: string): string => {
     if (location[field] !== secretMask) return location[field];
     if (stored?.endpoint === location.endpoint) return stored[field];
-    throw invalidField(
-      name,
-      `"${secretMask}" stands for what is stored, and nothing is stored for this endpoint`,
-    );
+    throw invalidField(name, `"${secretMask}" keeps the stored value, but none is stored for this endpoint`);
   };
   return {
     ...entry,
@@ -229,7 +239,7 @@ function standInOf({ name, managed_by }: StorageRow): StorageEntry {
   return { name, managedBy: managed_by, location: undefined, recipients: [] };
 }
 
-/** Credentials in it would show wherever it does. */
+/** Credentials in a URL would be shown with it. */
 function checkEndpoint(endpoint: string): void {
   const url = URL.parse(endpoint);
   if (url === null) throw invalidField("s3.endpoint", "must be an http or https URL");

@@ -1,6 +1,6 @@
-/** Where archives are kept: one shape for every kind of place. */
+/** The interface of all kinds of storages. */
 import { SvcError } from "../../errors.ts";
-import type { ArchiveName } from "../archive-name.ts";
+import type { ArchiveName } from "../archives/archive-name.ts";
 
 /** An archive as a storage lists it. */
 export interface StoredArchive extends ArchiveName {
@@ -8,9 +8,9 @@ export interface StoredArchive extends ArchiveName {
   sizeBytes: number;
 }
 
-/** Which archive. */
+/** Identifies an archive. */
 export interface ArchiveKey {
-  /** Empty for what is no app's. */
+  /** Empty if it does not belong to an app. */
   appId: string;
   name: string;
 }
@@ -19,9 +19,9 @@ export interface ArchiveKey {
 export interface StoredFile extends AsyncDisposable {
   readonly sizeBytes: number;
   /**
-   * Some of its bytes.
-   * @param start the first
-   * @param end behind the last
+   * Reads a range of bytes.
+   * @param start first byte
+   * @param end after the last byte
    */
   read(start: number, end: number, signal?: AbortSignal): AsyncIterable<Buffer>;
 }
@@ -32,19 +32,19 @@ export interface TransferOptions {
 }
 
 export interface Storage {
-  /** What is there, of one app or of all, in no order. What is no archive of svc's is passed over. */
+  /** Lists the archives of one app or of all, unordered. Other files are ignored. */
   list(appId: string | undefined, signal: AbortSignal): Promise<StoredArchive[]>;
-  /** Puts a whole file there: it is seen whole and durable, or not at all. The file stays the caller's. */
+  /** Stores a file atomically and durably. The caller keeps the file. */
   put(key: ArchiveKey, file: string, options: TransferOptions): Promise<void>;
   /** @throws SvcError `not_found` */
   open(key: ArchiveKey, signal?: AbortSignal): Promise<StoredFile>;
-  /** Nothing there is fine. */
+  /** Does nothing if it does not exist. */
   remove(key: ArchiveKey, signal?: AbortSignal): Promise<void>;
-  /** Removes what a `put` has left that was cut short; what is whole stays. */
+  /** Removes the rest of an interrupted `put`; complete archives stay. */
   abandon(key: ArchiveKey, signal?: AbortSignal): Promise<void>;
 }
 
-/** Whether an archive is there, whole. */
+/** Whether the complete archive exists. */
 export async function isStored(storage: Storage, key: ArchiveKey, signal: AbortSignal): Promise<boolean> {
   try {
     await using _file = await storage.open(key, signal);

@@ -1,4 +1,4 @@
-/** Brings the files of the single executable to a disk, once for each version. */
+/** Unpacks the files of the single executable to disk, once per version. */
 import { hash } from "node:crypto";
 import {
   closeSync,
@@ -19,38 +19,48 @@ import {
 import { dirname, join } from "node:path";
 
 export interface PackedFile {
-  /** Below the directory. */
+  /** Path relative to the directory. */
   readonly path: string;
   readonly mode: number;
-  /** SHA-256, in hexadecimal. */
+  /** SHA-256 as hexadecimal. */
   readonly sum: string;
 }
 
 export interface Packed {
-  /** Names the directory: a sum over all files. */
+  /** Name of the directory: a checksum of all files. */
   readonly id: string;
   readonly files: readonly PackedFile[];
   readonly content: (path: string) => Uint8Array;
 }
 
+/** Helper programs of this version, or of an older one that still runs after an upgrade of the executable. */
+const ownProgram =
+  /^(\/.*\/svc\/programs\/[0-9a-f]{64})\/(?:(?:run-as|identity)\/helper|runtimes\/process\/supervisor)\.[cm]js$/;
+
+/** The directory of the unpacked files if `path` is a helper program that svc starts as `process.execPath PATH …`. */
+export function ownProgramDir(path: string): string | undefined {
+  return ownProgram.exec(path)?.[1];
+}
+
 export interface Place {
   readonly base: string;
-  /** Whom it must belong to. */
+  /** Required owner. */
   readonly uid: number;
 }
 
 export interface UnpackOptions {
-  /** Whether each file is held against its sum, and written anew where it is another. */
+  /** Whether to verify each file's checksum, and rewrite files that differ. */
   readonly isChecked: boolean;
 }
 
-/** No command takes as long to unpack. */
+/** Longer than any unpacking takes. */
 const leftOverMs = 60 * 60_000;
 
 /**
- * @param places the first in which they lie is taken; they are written into the last, which belongs to whoever runs this
+ * @param places the first that contains the files is used; otherwise they are unpacked to the last, which belongs to
+ *   this user
  * @returns the directory
- * @throws Error where somebody else could have written into it
+ * @throws Error if another user could have written to it
  */
 export function unpackOnce(packed: Packed, places: readonly Place[], { isChecked }: UnpackOptions): string {
   const own = places.at(-1);
@@ -101,12 +111,12 @@ function put({ content }: Packed, dir: string, { path, mode, sum }: PackedFile):
   const target = join(dir, path);
   mkdirSync(dirname(target), { recursive: true, mode: 0o755 });
   const fresh = `${target}.${process.pid}`;
-  // Of an earlier process of this number, which was ended.
+  // Left by an earlier process with this PID.
   rmSync(fresh, { force: true });
   const descriptor = openSync(fresh, "wx", mode);
   try {
     writeFileSync(descriptor, content(path));
-    // The directory's name promises whole files, after a power cut, too.
+    // The directory must contain complete files, even after a power failure.
     fsyncSync(descriptor);
   } finally {
     closeSync(descriptor);
@@ -127,7 +137,7 @@ function isThere(path: string): boolean {
   return lstatSync(path, { throwIfNoEntry: false }) !== undefined;
 }
 
-/** What commands that were ended have left. */
+/** Removes leftovers of killed commands. */
 function forgetLeftOvers(base: string): void {
   for (const name of readdirSync(base).filter((entry) => entry.startsWith(".new-"))) {
     const path = join(base, name);
@@ -136,7 +146,9 @@ function forgetLeftOvers(base: string): void {
   }
 }
 
-/** A directory that was made under a umask of 002 is its owner's all the same. @returns whether somebody else could write */
+/**
+ * Restricts a directory created under a umask of 002 to its owner. @returns whether another user could write to it
+ */
 function closeToOthers({ base, uid }: Place): boolean {
   let wasOpen = false;
   for (const path of [dirname(base), base]) {
@@ -155,10 +167,10 @@ function closeToOthers({ base, uid }: Place): boolean {
 }
 
 function requireSafe(path: string, uid: number): void {
-  if (!isSafe(path, uid)) throw new Error(`${path} is not a directory that uid ${uid} alone may write`);
+  if (!isSafe(path, uid)) throw new Error(`${path} is not a directory that only uid ${uid} can write to`);
 }
 
-/** What cannot be looked at is not. */
+/** A directory that cannot be inspected is not safe. */
 function isSafe(path: string, uid: number): boolean {
   try {
     const stats = lstatSync(path);

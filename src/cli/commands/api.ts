@@ -1,11 +1,11 @@
-/** `svc api`: any method of the contract. */
+/** `svc api`: calls any method of the contract. */
 import type { DescField, DescMethod } from "@bufbuild/protobuf";
 import type { Command } from "commander";
 import type { FieldRules } from "../../../gen/svc/v1/rules_pb.ts";
 import type { CommandContext } from "../context.ts";
-import { UsageError } from "../failure.ts";
+import { UsageError } from "../output/failure.ts";
 import type { RunCommand } from "../run-command.ts";
-import { renderTable } from "../render/table.ts";
+import { renderTable } from "../output/table.ts";
 
 interface ApiOptions {
   readonly list?: boolean;
@@ -19,10 +19,10 @@ export function addApiCommand(parent: Command, run: RunCommand): void {
     .argument("[method]", "such as AppService.GetApp")
     .argument("[request]", "the request as JSON; @FILE reads a file, - reads stdin")
     .option("--list", "list the methods")
-    .option("--describe", "show the fields of the method's request and answer")
+    .option("--describe", "show the fields of the method's request and response")
     .addHelpText(
       "after",
-      "\nA method that streams its answer prints one line of JSON per message; one that takes a stream takes one per line.\n",
+      "\nStreaming methods print one line of JSON per message; methods with a request stream read one message per line.\n",
     )
     .action(run(api));
 }
@@ -46,7 +46,7 @@ async function api(
 
 async function call(context: CommandContext, method: DescMethod, request: string | undefined): Promise<void> {
   const { fromJson } = await import("@bufbuild/protobuf");
-  const { messageToRest } = await import("../transport/rest-json.ts");
+  const { messageToRest } = await import("../client/rest-json.ts");
   const requests = (await readRequests(context, method, request)).map((json) => {
     try {
       return fromJson(method.input, json as never);
@@ -68,7 +68,7 @@ async function readRequests(
 ): Promise<readonly unknown[]> {
   let text = request;
   if (request === "-" || request.startsWith("@")) {
-    const { readInput } = await import("../read-input.ts");
+    const { readInput } = await import("../input/read-input.ts");
     text = await readInput(context.host, request === "-" ? "-" : request.slice(1));
   }
   const takesStream = method.methodKind === "client_streaming" || method.methodKind === "bidi_streaming";
@@ -77,7 +77,7 @@ async function readRequests(
     try {
       return JSON.parse(document) as unknown;
     } catch (error) {
-      throw new UsageError(`the request is no JSON: ${(error as Error).message}`);
+      throw new UsageError(`the request is not valid JSON: ${(error as Error).message}`);
     }
   });
 }
@@ -157,7 +157,7 @@ function typeName(field: DescField): string {
   return field.fieldKind === "map" ? `map to ${single}` : single;
 }
 
-/** Names by the numbers of google.protobuf.FieldDescriptorProto.Type; all others are integers. */
+/** Names by the numbers of google.protobuf.FieldDescriptorProto.Type; all other types are integers. */
 const scalarNames: Readonly<Record<number, string>> = {
   1: "number",
   2: "number",

@@ -1,27 +1,29 @@
-/** `svc app clone`: a full copy under a new id. */
+/** `svc app clone`: a full copy under a new ID. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import { AdvisedError, asSvcError } from "../failure.ts";
-import { followProgress } from "../follow-progress.ts";
-import { confirm, isInteractive } from "../prompt.ts";
+import { detach, detachOption, type DetachOption } from "../detach.ts";
+import { AdvisedError, asSvcError } from "../output/failure.ts";
+import { followProgress } from "../output/follow-progress.ts";
+import { confirm, isInteractive } from "../input/prompt.ts";
 import type { RunCommand } from "../run-command.ts";
-import { portsText } from "../render/app-table.ts";
-import { formatBytes } from "../render/units.ts";
+import { portsText } from "../output/app-table.ts";
+import { formatBytes } from "../output/units.ts";
 
 export function addCloneCommand(parent: Command, run: RunCommand): void {
   parent
     .command("clone")
     .description("copy an app with its data; the copy is stopped")
     .argument("<id>", "the app to copy")
-    .option("--name <name>", "display name of the copy (default: its id)")
+    .option("--name <name>", "name and ID of the copy (default: the next free <id>-N)")
     .option(
       "--share-volumes",
-      "let the copy use the volumes that are not copied: those with a driver or a name of their own",
+      "share volumes that cannot be copied (with a driver or a fixed name) with the copy",
     )
+    .option(...detachOption)
     .action(run(clone));
 }
 
-interface CloneOptions {
+interface CloneOptions extends DetachOption {
   readonly name?: string;
   readonly shareVolumes?: boolean;
 }
@@ -29,9 +31,11 @@ interface CloneOptions {
 async function clone(
   context: CommandContext,
   id: string,
-  { name = "", shareVolumes = false }: CloneOptions,
+  { name = "", shareVolumes = false, detach: isDetached = false }: CloneOptions,
 ): Promise<void> {
   const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
+  if (isDetached)
+    return detach(context, `clone ${id}`, AppService.method.cloneApp, { id, name, shareVolumes });
   const attempt = (share: boolean) => {
     const request = { id, name, shareVolumes: share };
     return followProgress(context, `clone ${id}`, AppService.method.cloneAppStream, request);
@@ -42,14 +46,14 @@ async function clone(
   });
   if (context.json) return context.printJson(copy);
   if (copy.source_running) {
-    context.note(`${id} was running: its files were copied as they were at that moment.`);
+    context.note(`${id} was running, so the copy may be inconsistent.`);
   }
   const ports = copy.ports.length === 0 ? "" : ` on port ${portsText(copy.ports)}`;
   const text = `Cloned ${id} to ${copy.id} (${formatBytes(copy.copied_bytes)})${ports}`;
   return context.printLine(`${text}. Start it: svc app start ${copy.id}`);
 }
 
-/** @throws what was thrown, unless somebody says yes to what it asks */
+/** Asks whether to share volumes. @throws the given error unless the user agrees */
 async function askToShare(context: CommandContext, thrown: unknown): Promise<void> {
   const error = asSvcError(thrown);
   if (error?.reason !== "volumes_shared" || context.json) throw thrown;
@@ -58,6 +62,6 @@ async function askToShare(context: CommandContext, thrown: unknown): Promise<voi
     throw new AdvisedError(error, `${sentence}; pass --share-volumes to let it`);
   }
   context.note(`${sentence}.`);
-  if (await confirm(context.host, "Clone it all the same?")) return;
+  if (await confirm(context.host, "Clone it anyway?")) return;
   throw new AdvisedError(error, "nothing was changed: the app was not cloned");
 }

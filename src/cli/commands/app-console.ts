@@ -1,15 +1,15 @@
 /** `svc app attach` and `svc app shell`: a terminal in an app. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import { ReportedError } from "../failure.ts";
+import { ReportedError } from "../output/failure.ts";
 import type { RunCommand } from "../run-command.ts";
 
 interface ConsoleOptions {
   readonly service?: string;
 }
 
-const serviceOption = ["--service <name>", "the service of a compose project, where it has several"] as const;
-const detachHelp = "\nCtrl-P Ctrl-Q lets go of the terminal. The exit code is the program's.\n";
+const serviceOption = ["--service <name>", "the service, in a compose project with several"] as const;
+const detachHelp = "\nCtrl-P Ctrl-Q detaches. The exit code is the program's.\n";
 
 export function addConsoleCommands(parent: Command, run: RunCommand): void {
   parent
@@ -23,7 +23,7 @@ export function addConsoleCommands(parent: Command, run: RunCommand): void {
     .command("shell")
     .description("open a shell in an app, as its owner, in its directory or container")
     .argument("<id>", "the app")
-    .argument("[command...]", "what is run instead of a shell, after --")
+    .argument("[command...]", "the command to run instead of a shell, after --")
     .option(...serviceOption)
     .addHelpText("after", detachHelp)
     .action(

@@ -1,37 +1,41 @@
-/** `svc app copy`: an app on another node, too. */
+/** `svc app copy`: copies an app to another node. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import { UsageError } from "../failure.ts";
+import { UsageError } from "../output/failure.ts";
+import { acceptedBy, acceptRestoredOptions, type AcceptOptions } from "../input/accept-license.ts";
 import { chooseNode } from "../nodes/choose-node.ts";
 import { localNode } from "../nodes/node-file.ts";
-import { formatBytes } from "../render/units.ts";
+import { formatBytes } from "../output/units.ts";
 import type { RunCommand } from "../run-command.ts";
-import { transfer, type Arrived } from "./app-transfer.ts";
+import { transfer, type TransferResult } from "./app-transfer.ts";
 import { identityHelp, readIdentity, type IdentityOption } from "./backup/archive-ref.ts";
-import { planTransfer, sayPlan } from "./transfer-plan.ts";
+import { planTransfer, printPlan } from "./transfer-plan.ts";
 
 export function addCopyCommand(parent: Command, run: RunCommand): void {
   parent
     .command("copy")
     .description("copy an app with its data to another node; the copy is stopped")
     .argument("<id>", "the app to copy")
-    .requiredOption("--to <node>", "a node of svc node list")
-    .option("--dry-run", "say what would be copied, and change nothing")
+    .requiredOption("--to <node>", "the target node; see svc node list")
+    .option("--dry-run", "show what would be copied, and change nothing")
     .option("--identity <file>", identityHelp)
+    .option(...acceptRestoredOptions[0])
+    .option(...acceptRestoredOptions[1])
     .addHelpText("after", examples)
     .action(run(copy));
 }
 
 const examples = `
-The bytes go through this machine from one node to the other, and no third place has them. The app is not stopped. Where the other
-node has an app of that id, the copy gets the next free one.
+The data passes through this machine and is not stored in between. The app keeps running. If the other node already has an app with
+this ID, the copy gets the next free ID. The owner has the same name and user ID there. The other node asks for consent to licenses
+and permissions as for an install, and asks before root gets an app.
 
 Examples:
   svc app copy hello --to attic
   svc -N attic app copy hello --to local
 `;
 
-interface CopyOptions extends IdentityOption {
+interface CopyOptions extends IdentityOption, AcceptOptions {
   readonly to: string;
   readonly dryRun?: boolean;
 }
@@ -43,21 +47,22 @@ async function copy(
 ): Promise<void> {
   const from = chooseNode(context.host, context.options)?.name ?? localNode;
   if (from === name)
-    throw new UsageError(`${id} is on ${name} already; a copy on the same node is: svc app clone ${id}`);
+    throw new UsageError(`${id} is already on ${name}; to copy it on the same node: svc app clone ${id}`);
   await using to = context.at(name);
   const plan = await planTransfer(context, to, id);
   if (dryRun) {
-    await sayPlan(context, plan, `would be copied to ${name}`);
+    await printPlan(context, plan, `would be copied to ${name}`);
     return;
   }
   const identity = await readIdentity(context, options);
-  const copied = await transfer({ from: context, to, id, identity }, plan.exists);
-  await sayCopied(context, copied, { id, name });
+  const accepted = acceptedBy(options);
+  const copied = await transfer({ from: context, to, id, identity, accepted }, plan.exists);
+  await printCopied(context, copied, { id, name });
 }
 
-function sayCopied(
+function printCopied(
   context: CommandContext,
-  copied: Arrived,
+  copied: TransferResult,
   { id, name }: { readonly id: string; readonly name: string },
 ): Promise<void> {
   const { warnings } = copied;

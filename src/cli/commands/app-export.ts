@@ -5,11 +5,11 @@ import { Option, type Command } from "commander";
 import { ExportAppRequestTos } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
 import { exists } from "../exists.ts";
-import { UnusableFileError, UsageError } from "../failure.ts";
-import { makeOwn } from "../package-plan.ts";
+import { UnusableFileError, UsageError } from "../output/failure.ts";
+import { makeTrustedDirectory } from "../packages/package-plan.ts";
 import type { RunCommand } from "../run-command.ts";
-import { escapeControls, escapeLines } from "../render/escape.ts";
-import { calls } from "../transport/calls.ts";
+import { escapeControls, escapeLines } from "../output/escape.ts";
+import { calls } from "../client/calls.ts";
 
 interface ExportOptions {
   readonly to: string;
@@ -22,7 +22,7 @@ export function addExportCommand(parent: Command, run: RunCommand): void {
     .description("print manifests that run an app on another engine")
     .argument("<id>", "the app")
     .addOption(new Option("--to <engine>", "which engine").choices(ExportAppRequestTos).makeOptionMandatory())
-    .option("-o, --output <dir>", "write the files into this directory, which must not have them")
+    .option("-o, --output <dir>", "write the files to this directory; existing files are not overwritten")
     .action(run(exportApp));
 }
 
@@ -32,7 +32,7 @@ async function exportApp(context: CommandContext, id: string, { to, output }: Ex
   const { files, notes } = exported;
   const [only, ...others] = files;
   if (output === undefined && others.length > 0) {
-    throw new UsageError(`this export has ${files.length} files: name a directory for them with --output`);
+    throw new UsageError(`this export has ${files.length} files: choose a directory with --output`);
   }
   if (output === undefined) await context.print(escapeLines(only?.content ?? ""));
   else await write(context, resolve(output), files);
@@ -45,16 +45,14 @@ async function write(
   files: readonly { name: string; content: string }[],
 ): Promise<void> {
   for (const { name } of files) {
-    // Whoever answers must not choose where it is written.
+    // The daemon must not choose where a file is written.
     if (name !== basename(name) || ["", ".", ".."].includes(name)) {
-      throw new UsageError(
-        `the daemon answered with a file that cannot be written: "${escapeControls(name)}"`,
-      );
+      throw new UsageError(`the daemon returned an invalid file name: "${escapeControls(name)}"`);
     }
   }
-  makeOwn(context, dir);
+  makeTrustedDirectory(context, dir);
   for (const { name } of files)
-    if (exists(join(dir, name))) throw new UnusableFileError(`${join(dir, name)} is there already`);
+    if (exists(join(dir, name))) throw new UnusableFileError(`${join(dir, name)} already exists`);
   for (const { name, content } of files) {
     await writeFile(join(dir, name), content, { flag: "wx" });
     await context.printLine(join(dir, name));

@@ -1,36 +1,41 @@
 /** `svc app image|repull`: the container image that an app runs. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import { forEachName } from "../for-each.ts";
+import { detach, detachOption, type DetachOption } from "../detach.ts";
+import { forEachName, oneByOne } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
-import type { Color } from "../render/color.ts";
+import type { Color } from "../output/color.ts";
 import type { AppImage } from "../../../gen/svc/v1/app_pb.ts";
-import type { Column } from "../render/table.ts";
-import type { RestShape } from "../transport/rest-shape.ts";
+import type { Column } from "../output/table.ts";
+import type { RestShape } from "../client/rest-shape.ts";
 
 export function addImageCommands(parent: Command, run: RunCommand): void {
   parent
     .command("image")
-    .description("show the image that an app runs; nothing for one that runs as a process")
+    .description("show the container image of an app")
     .argument("<id>", "the app")
-    .option("--check", "ask the registry whether there is a newer one")
+    .option("--check", "check the registry for a newer image")
     .action(run((context, id: string, { check }: { check?: boolean }) => show(context, id, check ?? false)));
   parent
     .command("repull")
-    .description("pull the images of apps afresh; a running app goes on with a new one")
+    .description("pull the images of apps again; running apps are restarted with a new image")
     .argument("<id...>", "the apps")
-    .action(run((context, ids: string[]) => repull(context, ids)));
+    .option(...detachOption)
+    .action(run((context, ids: string[], options: DetachOption) => repull(context, ids, options)));
 }
 
 const freshnessColors: Readonly<Record<string, Color>> = { current: "green", outdated: "yellow" };
 
 async function show(context: CommandContext, id: string, checkRemote: boolean): Promise<void> {
   const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
-  const image = await context.invokeOnce(AppService.method.getAppImage, [{ id, checkRemote }]);
+  // Only compose apps have the list.
+  const image: Partial<Image> = await context.invokeOnce(AppService.method.getAppImage, [
+    { id, checkRemote },
+  ]);
   if (context.json) return context.printJson(image);
-  if (image.services.length > 0) return printServices(context, image.services);
+  if (image.services !== undefined) return printServices(context, image.services);
   if (image.reference === undefined) {
-    context.note(`${id} runs as a process: it has no image.`);
+    context.note(`${id} runs as a process and has no image.`);
     return;
   }
   return context.printFields([
@@ -67,8 +72,16 @@ function printServices(context: CommandContext, services: ServiceImages): Promis
   );
 }
 
-async function repull(context: CommandContext, ids: readonly string[]): Promise<void> {
+async function repull(
+  context: CommandContext,
+  ids: readonly string[],
+  { detach: isDetached = false }: DetachOption,
+): Promise<void> {
   const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
+  if (isDetached)
+    return oneByOne(context, ids, (id) =>
+      detach(context, `repull ${id}`, AppService.method.repullApp, { id }),
+    );
   await forEachName(context, ids, {
     call: (id) => context.invokeOnce(AppService.method.repullApp, [{ id }]),
     text: ({ id, changed, restarted, services }) => {
@@ -78,8 +91,8 @@ async function repull(context: CommandContext, ids: readonly string[]): Promise<
       const which = services.flatMap(({ service, changed: isNew }) => (isNew ? [service] : []));
       const what = which.length === 0 ? "a new image" : `a new image of ${which.join(", ")}`;
       return changed
-        ? `${id} has ${what}${restarted ? " and was restarted on it" : ""}`
-        : `${id} has the newest image already`;
+        ? `${id} has ${what}${restarted ? " and was restarted with it" : ""}`
+        : `${id} already has the newest image`;
     },
   });
 }

@@ -2,12 +2,18 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
-import { ownerText, stateColor, stateText } from "../render/app-table.ts";
-import { escapeControls } from "../render/escape.ts";
-import { lastBackupText } from "../render/last-backup.ts";
-import { placementText, tasksText } from "../render/placement.ts";
-import { formatAge, formatBytes } from "../render/units.ts";
-import { calls, type App } from "../transport/calls.ts";
+import {
+  ownerText,
+  stateColor,
+  stateText,
+  statusOf,
+  lastBackupText,
+  placementText,
+  tasksText,
+} from "../output/app-table.ts";
+import { escapeControls } from "../output/escape.ts";
+import { formatAge, formatBytes } from "../output/units.ts";
+import { calls, type App } from "../client/calls.ts";
 
 export function addInfoCommand(parent: Command, run: RunCommand): void {
   parent
@@ -25,7 +31,7 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
     ["Id", app.id],
     ["Name", app.name],
     ["Summary", app.summary],
-    ["State", stateText(app, now), stateColor(app.state)],
+    ["State", stateText(app, now), stateColor(statusOf(app))],
     ["Reason", app.state_reason],
     ["Health", healthText(app)],
     ["Doing", operationText(app, now)],
@@ -52,11 +58,11 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
     await context.print(app.last_lines.map((line) => `  ${escapeControls(line)}\n`).join(""));
   }
   if (app.restart_required) {
-    context.note(`Settings changed since it started. Take them up: svc app restart ${app.id}`);
+    context.note(`Settings have changed since the start. Apply them: svc app restart ${app.id}`);
   }
 }
 
-/** What the check said last, where it has something to say. */
+/** The health with the message of the last check, if there is one. */
 function healthText({ health, health_reason: reason }: App): string | undefined {
   return reason === undefined ? undefined : `${health}: ${reason}`;
 }

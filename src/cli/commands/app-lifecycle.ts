@@ -1,18 +1,18 @@
 /** `svc app start|stop|restart|cancel`. */
 import type { Command, CommandOptions } from "commander";
-import { comeUp, noWaitOption, waitOption, type ComeUpOptions } from "../come-up.ts";
+import { waitUntilUp, noWaitOption, waitOption, type WaitOptions } from "../wait-until-up.ts";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
-import { portsText, stateText } from "../render/app-table.ts";
-import { calls, type App } from "../transport/calls.ts";
+import { portsText, stateText } from "../output/app-table.ts";
+import { calls, type App } from "../client/calls.ts";
 
 const starts = [
-  { name: "start", call: calls.startApp, description: "start apps; a running one stays as it is" },
-  { name: "restart", call: calls.restartApp, description: "stop apps, where they run, and start them" },
+  { name: "start", call: calls.startApp, description: "start apps; running ones are left as they are" },
+  { name: "restart", call: calls.restartApp, description: "restart apps; stopped ones are started" },
 ] as const;
 
-/** @param options `hidden` for those that no list shows */
+/** @param options `hidden` for commands that help does not list */
 export function addLifecycleCommands(parent: Command, run: RunCommand, options: CommandOptions = {}): void {
   for (const { name, call, description } of starts) {
     parent
@@ -22,14 +22,14 @@ export function addLifecycleCommands(parent: Command, run: RunCommand, options: 
       .option(...waitOption)
       .option(...noWaitOption)
       .action(
-        run((context, ids: string[], comeUpOptions: ComeUpOptions) =>
+        run((context, ids: string[], comeUpOptions: WaitOptions) =>
           startApps(context, ids, call, comeUpOptions),
         ),
       );
   }
   parent
     .command("stop", options)
-    .description("stop every process of apps")
+    .description("stop apps with all their processes")
     .argument("<id...>", "the apps")
     .action(run((context, ids: string[]) => stopApps(context, ids)));
 }
@@ -38,7 +38,7 @@ export function addCancelCommand(parent: Command, run: RunCommand): void {
   parent
     .command("cancel")
     .description(
-      "end what is under way with apps (an install, upgrade, clone, backup, restore or pull), and undo it",
+      "cancel and undo the current operation of apps (install, upgrade, clone, backup, restore or pull)",
     )
     .argument("<id...>", "the apps")
     .action(
@@ -51,14 +51,14 @@ export function addCancelCommand(parent: Command, run: RunCommand): void {
     );
 }
 
-/** @param call starts one of them */
+/** @param call starts one app */
 export function startApps(
   context: CommandContext,
   ids: readonly string[],
   call: (typeof starts)[number]["call"],
-  options: ComeUpOptions,
+  options: WaitOptions,
 ): Promise<void> {
-  return forEach(context, ids, async (id) => comeUp(context, await context.call(call, { id }), options));
+  return forEach(context, ids, async (id) => waitUntilUp(context, await context.call(call, { id }), options));
 }
 
 export function stopApps(context: CommandContext, ids: readonly string[]): Promise<void> {

@@ -1,12 +1,12 @@
-/** `svc app logs`: the end of a log, and what comes after it. */
+/** `svc app logs`: the end of a log, and new lines with `--follow`. */
 import type { Command, CommandOptions } from "commander";
-import { showAppLogs } from "../app-logs.ts";
+import { showAppLogs } from "../logs/app-logs.ts";
 import { examples } from "../examples.ts";
-import type { LogsOptions } from "../logs.ts";
-import { addLogsOptions } from "../logs-options.ts";
+import type { LogsOptions } from "../logs/logs.ts";
+import { addLogsOptions } from "../input/logs-options.ts";
 import type { RunCommand } from "../run-command.ts";
 
-/** @param options `hidden` for one that no list shows */
+/** @param options `hidden` for a command that help does not list */
 export function addLogsCommand(parent: Command, run: RunCommand, options: CommandOptions = {}): void {
   const command = parent
     .command("logs", options)

@@ -1,73 +1,85 @@
 /**
- * The steps of a move between nodes, each written down before it is taken. The app is started on the other node only when it
- * is known to be stopped here, and here again only when it is known to be stopped there.
+ * The steps of a move between nodes, each written to the journal before it runs. The app is started on the
+ * target node only when it is known to be stopped here, and started here again only when it is known to be
+ * stopped there.
  */
 import { SvcError } from "../../errors.ts";
-import { comeUp } from "../come-up.ts";
+import { waitUntilUp } from "../wait-until-up.ts";
 import type { CommandContext } from "../context.ts";
-import { describeFailure } from "../failure.ts";
+import { describeFailure } from "../output/failure.ts";
 import type { Move, MoveJournal, MoveStep } from "../nodes/move-journal.ts";
-import { calls, type App } from "../transport/calls.ts";
-import { archiveOf, forget, transfer, type Arrived, type Transfer } from "./app-transfer.ts";
+import { calls, type App } from "../client/calls.ts";
+import {
+  transferArchive,
+  removeArchive,
+  transfer,
+  type TransferResult,
+  type Transfer,
+} from "./app-transfer.ts";
 import { findApp } from "./transfer-plan.ts";
 
-export interface Moved extends Pick<Arrived, "bytes" | "warnings"> {
-  /** From its stop here until it was up there. */
+export interface Moved extends Pick<TransferResult, "bytes" | "warnings"> {
+  /** Downtime: from the stop here until the app was up there. */
   readonly pausedMs: number;
   readonly isRemoved: boolean;
 }
 
-export interface MoveNodes extends Pick<Transfer, "from" | "to" | "identity"> {
+export interface MoveNodes extends Pick<Transfer, "from" | "to" | "identity" | "accepted"> {
   readonly fromName: string;
   readonly packageId: string;
 }
 
-/** Milliseconds after Ctrl-C that a look at the other node may take, and to stop or start the app; a second Ctrl-C ends them. */
-const [lookMs, orderMs] = [15_000, 5 * 60_000];
-/** Milliseconds that what was given up may hold the app still, and between two tries. */
+/**
+ * Milliseconds after Ctrl-C for a query to the other node, and for stopping or starting the app. A second
+ * Ctrl-C ends them.
+ */
+const [queryTimeoutMs, commandTimeoutMs] = [15_000, 5 * 60_000];
+/** Milliseconds that a canceled operation may keep the app busy, and between two attempts. */
 const [busyMs, retryMs] = [60_000, 200];
 
 export class AppMove {
   readonly #nodes: MoveNodes;
   readonly #journal: MoveJournal;
   #move: Move;
+  #accepted: Transfer["accepted"];
 
   constructor(nodes: MoveNodes, journal: MoveJournal, move: Move) {
     this.#nodes = nodes;
     this.#journal = journal;
     this.#move = move;
+    this.#accepted = nodes.accepted;
   }
 
-  /** From the step that it is at to the end. @throws what was in the way; where that can be, it runs here again then */
+  /** Runs the remaining steps. @throws the failure; the app is then running here again if that is safe */
   async run(options: { readonly remove: boolean }): Promise<Moved> {
     try {
       return await this.#run(options);
     } finally {
-      await this.#forgetBase();
+      await this.#removeBase();
     }
   }
 
-  async #forgetBase(): Promise<void> {
+  async #removeBase(): Promise<void> {
     const { id, base } = this.#move;
     if (base === undefined) return;
-    await forget(this.#nodes.from, archiveOf(id, base));
+    await removeArchive(this.#nodes.from, transferArchive(id, base));
     this.#move = { ...this.#move, base: undefined };
     if ((await this.#journal.read()) !== undefined) await this.#journal.write(this.#move);
   }
 
   async #run({ remove }: { readonly remove: boolean }): Promise<Moved> {
-    let arrived: Pick<Arrived, "bytes" | "warnings"> = { bytes: 0, warnings: [] };
-    // From here on this process is at it.
-    await this.#goTo(this.#move.step);
+    let arrived: Pick<TransferResult, "bytes" | "warnings"> = { bytes: 0, warnings: [] };
+    // Claims the move for this process.
+    await this.#enterStep(this.#move.step);
     if (this.#move.step === "copying") {
-      // What is stopped is copied once.
+      // A stopped app is copied only once.
       if (this.#move.wasEnabled) await this.#copy();
-      await this.#goTo("handing");
+      await this.#enterStep("handing");
     }
     const pausedAtMs = performance.now();
     if (this.#move.step === "handing") {
-      arrived = await this.#hand();
-      await this.#goTo("starting");
+      arrived = await this.#stopAndTransfer();
+      await this.#enterStep("starting");
     }
     await this.#start();
     const pausedMs = performance.now() - pausedAtMs;
@@ -76,20 +88,24 @@ export class AppMove {
     return { ...arrived, pausedMs, isRemoved: remove };
   }
 
-  /** It runs here again, if it did. @returns whether the other node has it, stopped. @throws SvcError while it may run there */
+  /**
+   * Returns the app to this node, running if it was.
+   * @returns whether the other node has a stopped copy
+   * @throws SvcError while the app may run there
+   */
   async abort(): Promise<boolean> {
     const { id, step } = this.#move;
     const { to } = this.#nodes;
-    await this.#goTo(step);
+    await this.#enterStep(step);
     if (step === "starting") {
       const there = await findApp(to, id);
-      if (there !== undefined && this.#isOurs(there)) await stop(to, id);
+      if (there !== undefined && this.#isOurCopy(there)) await stop(to, id);
     } else if (await this.#wasStartedThere(to)) {
       await stop(to, id);
     }
     to.throwIfInterrupted();
-    await this.#comeBack();
-    await this.#forgetBase();
+    await this.#startAgainHere();
+    await this.#removeBase();
     await this.#journal.end();
     return (await findApp(to, id)) !== undefined;
   }
@@ -97,19 +113,22 @@ export class AppMove {
   async #copy(): Promise<void> {
     const { to } = this.#nodes;
     try {
-      // Replaced by what is read when it stands still.
-      await this.#forgetBase();
+      // The final copy, made after the stop, replaces the base.
+      await this.#removeBase();
       const { archive } = await this.#transfer({ mode: "live", isBase: true });
       this.#move = { ...this.#move, base: archive?.name };
     } catch (error) {
-      // Nothing has begun then.
-      const isThere = await findApp(to.uninterrupted(lookMs), this.#move.id).then(Boolean, () => true);
-      if (!isThere) await this.#journal.end();
+      // If nothing has arrived on the other node, no move has begun.
+      const hasArrived = await findApp(to.uninterrupted(queryTimeoutMs), this.#move.id).then(
+        Boolean,
+        () => true,
+      );
+      if (!hasArrived) await this.#journal.end();
       throw error;
     }
   }
 
-  async #hand(): Promise<Arrived> {
+  async #stopAndTransfer(): Promise<TransferResult> {
     const { from, to } = this.#nodes;
     if (await this.#wasStartedThere(to)) throw this.#startedThere();
     try {
@@ -118,8 +137,8 @@ export class AppMove {
       from.throwIfInterrupted();
       return arrived;
     } catch (error) {
-      if (await this.#wasStartedThere(to.uninterrupted(lookMs))) throw this.#startedThere(error);
-      await this.#comeBackOrSay();
+      if (await this.#wasStartedThere(to.uninterrupted(queryTimeoutMs))) throw this.#startedThere(error);
+      await this.#tryStartAgainHere();
       throw error;
     }
   }
@@ -127,36 +146,36 @@ export class AppMove {
   async #start(): Promise<void> {
     const { to, fromName } = this.#nodes;
     const { id, wasEnabled, to: toName } = this.#move;
-    const [here, there] = await this.#lookAtBoth();
+    const [here, there] = await this.#queryBoth();
     if (!isStopped(here)) {
       throw new SvcError(
         "not_possible",
-        `${id} was started on ${fromName} meanwhile: stop it and go on, or go back with svc app move ${id} --abort`,
+        `${id} was started on ${fromName} during the move: stop it and repeat the move, or undo the move with svc app move ${id} --abort`,
       );
     }
-    if (there !== undefined && !this.#isOurs(there)) {
+    if (there !== undefined && !this.#isOurCopy(there)) {
       throw new SvcError(
         "not_possible",
-        `the app ${id} on ${toName} is another one: go back with svc app move ${id} --abort`,
+        `${toName} has another app ${id}: undo the move with svc app move ${id} --abort`,
       );
     }
     if (!wasEnabled) return;
     try {
-      await comeUp(to, await to.call(calls.startApp, { id }), {});
+      await waitUntilUp(to, await to.call(calls.startApp, { id }), {});
     } catch (error) {
-      const awake = to.uninterrupted(orderMs);
+      const awake = to.uninterrupted(commandTimeoutMs);
       try {
-        await whenFree(awake, () => stop(awake, id));
+        await retryWhileBusy(awake, () => stop(awake, id));
       } catch {
         this.#noteUnknown();
         throw error;
       }
-      await this.#comeBackOrSay();
+      await this.#tryStartAgainHere();
       throw error;
     }
   }
 
-  async #lookAtBoth(): Promise<readonly [here: App, there: App | undefined]> {
+  async #queryBoth(): Promise<readonly [here: App, there: App | undefined]> {
     const { from, to } = this.#nodes;
     const { id } = this.#move;
     try {
@@ -167,25 +186,25 @@ export class AppMove {
     }
   }
 
-  /** To be called only when it is known not to run on the other node. Ctrl-C does not end it. */
-  async #comeBack(): Promise<void> {
+  /** Starts the app here again. Call only when it is known not to run on the other node. Ctrl-C does not end it. */
+  async #startAgainHere(): Promise<void> {
     const { id, wasEnabled } = this.#move;
-    await this.#goTo("copying");
+    await this.#enterStep("copying");
     if (!wasEnabled) return;
-    const from = this.#nodes.from.uninterrupted(orderMs);
-    await whenFree(from, () => from.call(calls.startApp, { id }));
+    const from = this.#nodes.from.uninterrupted(commandTimeoutMs);
+    await retryWhileBusy(from, () => from.call(calls.startApp, { id }));
   }
 
-  /** Says what is in the way of that. */
-  async #comeBackOrSay(): Promise<void> {
+  /** Like the above, but reports a failure instead of throwing it. */
+  async #tryStartAgainHere(): Promise<void> {
     try {
-      await this.#comeBack();
+      await this.#startAgainHere();
     } catch (error) {
       const { id } = this.#move;
       const { from, fromName } = this.#nodes;
       const words =
         `${id} could not be started on ${fromName} again and may run on neither node ` +
-        `(${describeFailure(error).message}): go on with svc app move ${id}, or go back with svc app move ${id} --abort`;
+        `(${describeFailure(error).message}): continue with svc app move ${id}, or undo with svc app move ${id} --abort`;
       from.note(words);
     }
   }
@@ -194,73 +213,75 @@ export class AppMove {
     const { from, fromName } = this.#nodes;
     const { id, to } = this.#move;
     const words =
-      `whether ${id} runs on ${to} is not known, so it stays stopped on ${fromName}: ` +
-      `go on with svc app move ${id}, or go back with svc app move ${id} --abort`;
+      `it is unknown whether ${id} runs on ${to}, so it stays stopped on ${fromName}: ` +
+      `continue with svc app move ${id}, or undo with svc app move ${id} --abort`;
     from.note(words);
   }
 
-  /** What changed since it was copied; all of it where the nodes do not know, or cannot do, that. */
-  async #transferRest(): Promise<Arrived> {
+  /** Transfers what has changed since the copy; everything if the nodes cannot do that. */
+  async #transferRest(): Promise<TransferResult> {
     const { id, base } = this.#move;
     if (base === undefined) return this.#transfer({});
     try {
-      return await this.#transfer({ since: archiveOf(id, base) });
+      return await this.#transfer({ since: transferArchive(id, base) });
     } catch (error) {
       const { from } = this.#nodes;
       from.throwIfInterrupted();
-      from.note(`it is copied once more as a whole: ${describeFailure(error).message}`);
+      from.note(`copying all data again: ${describeFailure(error).message}`);
       return this.#transfer({});
     }
   }
 
-  /** Into the place of what arrived before. */
-  async #transfer(how: Pick<Transfer, "mode" | "isBase" | "since">): Promise<Arrived> {
+  /** Replaces what arrived before. */
+  async #transfer(how: Pick<Transfer, "mode" | "isBase" | "since">): Promise<TransferResult> {
     const { to } = this.#nodes;
     const { id, to: toName } = this.#move;
     const there = await findApp(to, id);
-    if (there !== undefined && (!this.#isOurs(there) || !isStopped(there))) {
+    if (there !== undefined && (!this.#isOurCopy(there) || !isStopped(there))) {
       throw new SvcError(
         "not_possible",
-        `the app ${id} on ${toName} is another one, or runs: look at it there`,
+        `${toName} has another app ${id}, or the app runs there: check it there`,
       );
     }
-    const arrived = await transfer({ ...this.#nodes, ...how, id }, false);
+    const arrived = await transfer({ ...this.#nodes, ...how, id, accepted: this.#accepted }, false);
+    // Asks the user only once, even if the app is copied several times.
+    this.#accepted = arrived.accepted;
     const { created_at } = there ?? (await to.call(calls.getApp, { id }));
     this.#move = { ...this.#move, arrived: created_at };
     return arrived;
   }
 
-  /** Before this command did: by somebody else. False where the node cannot be asked. */
+  /** Whether somebody else has started the app there. False if the node does not respond. */
   async #wasStartedThere(to: CommandContext): Promise<boolean> {
     const there = await findApp(to, this.#move.id).catch(() => undefined);
-    if (there === undefined || !this.#isOurs(there)) return false;
+    if (there === undefined || !this.#isOurCopy(there)) return false;
     return there.enabled || ["STARTING", "RUNNING", "STOPPING"].includes(there.state);
   }
 
   #startedThere(cause?: unknown): SvcError {
     const { id, to } = this.#move;
     const words =
-      `${id} was started on ${to} meanwhile, so it is not started on ${this.#nodes.fromName}: stop it on ${to} and go on, ` +
-      `which replaces what it has there, or go back with svc app move ${id} --abort`;
+      `${id} was started on ${to} during the move, so it is not started on ${this.#nodes.fromName}: stop it on ${to} and repeat the move, ` +
+      `which replaces its data there, or undo the move with svc app move ${id} --abort`;
     return new SvcError("not_possible", words, { cause });
   }
 
-  /** What arrived there, as far as is known. */
-  #isOurs(there: App): boolean {
+  /** Whether the app there is the copy that this move made, as far as is known. */
+  #isOurCopy(there: App): boolean {
     const { arrived } = this.#move;
     const isSame = arrived === undefined || there.created_at === arrived;
     return isSame && there.package_id === this.#nodes.packageId;
   }
 
-  async #goTo(step: MoveStep): Promise<void> {
+  async #enterStep(step: MoveStep): Promise<void> {
     const move = { ...this.#move, step };
     await this.#journal.write(move);
     this.#move = move;
   }
 }
 
-/** What was given up a moment ago may hold the app still. */
-async function whenFree<T>(node: CommandContext, attempt: () => Promise<T>): Promise<T> {
+/** Retries while the app is busy: a canceled operation may keep it busy for a moment. */
+async function retryWhileBusy<T>(node: CommandContext, attempt: () => Promise<T>): Promise<T> {
   const endMs = performance.now() + busyMs;
   for (;;) {
     try {
@@ -273,12 +294,12 @@ async function whenFree<T>(node: CommandContext, attempt: () => Promise<T>): Pro
   }
 }
 
-/** Resolves when it is known not to run. */
+/** Resolves when the app is known not to run. */
 async function stop(node: CommandContext, id: string): Promise<void> {
   if ((await findApp(node, id)) === undefined) return;
   await node.call(calls.stopApp, { id });
   const app = await node.call(calls.getApp, { id });
-  if (!isStopped(app)) throw new SvcError("not_possible", `${id} was stopped and is ${app.state}`);
+  if (!isStopped(app)) throw new SvcError("not_possible", `${id} was stopped, but is ${app.state}`);
 }
 
 function isStopped({ enabled, state }: App): boolean {

@@ -1,44 +1,48 @@
-/** `svc app move`: an app to another node. */
+/** `svc app move`: moves an app to another node. */
 import type { Command } from "commander";
 import { SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
-import { UsageError } from "../failure.ts";
+import { UsageError } from "../output/failure.ts";
+import { acceptedBy, acceptRestoredOptions, type AcceptOptions } from "../input/accept-license.ts";
 import { chooseNode, findNode } from "../nodes/choose-node.ts";
 import { MoveJournal, type Move } from "../nodes/move-journal.ts";
 import { localNode } from "../nodes/node-file.ts";
-import { confirmRemoval } from "../prompt.ts";
-import { formatBytes } from "../render/units.ts";
+import { confirmRemoval } from "../input/prompt.ts";
+import { formatBytes } from "../output/units.ts";
 import type { RunCommand } from "../run-command.ts";
-import { calls, type App } from "../transport/calls.ts";
+import { calls, type App } from "../client/calls.ts";
 import { AppMove, type Moved } from "./app-move-steps.ts";
 import { identityHelp, readIdentity, type IdentityOption } from "./backup/archive-ref.ts";
-import { planTransfer, sayPlan } from "./transfer-plan.ts";
+import { planTransfer, printPlan } from "./transfer-plan.ts";
 
 export function addMoveCommand(parent: Command, run: RunCommand): void {
   parent
     .command("move")
-    .description("move an app with its data to another node; it runs on one of them at most")
+    .description("move an app with its data to another node; it never runs on both")
     .argument("<id>", "the app to move")
-    .option("--to <node>", "a node of svc node list")
-    .option("--dry-run", "say what would be moved, and change nothing")
-    .option("--remove", "remove it here in the end, with all its data (asks first; --yes does not)")
-    .option("--abort", "after an interruption: have it run here again, as before")
+    .option("--to <node>", "the target node; see svc node list")
+    .option("--dry-run", "show what would be moved, and change nothing")
+    .option("--remove", "afterwards, remove the app here with all its data (asks first; --yes does not)")
+    .option("--abort", "after an interruption: keep the app here and start it again")
     .option("--identity <file>", identityHelp)
+    .option(...acceptRestoredOptions[0])
+    .option(...acceptRestoredOptions[1])
     .addHelpText("after", examples)
     .action(run(move));
 }
 
 const examples = `
-It is copied while it runs, then stopped here, copied again, and started there, under the same id. Where that fails, and at
-Ctrl-C, it runs here again. After either, and where the command itself was killed, the same command goes on, and --abort goes back.
-Here it stays, stopped, unless --remove is given; its jobs and its backup policy stay here, too.
+The app is copied while it runs, then stopped here, copied again, and started on the other node with the same ID. After a failure
+or Ctrl-C it runs here again. Repeat the command to continue an unfinished move, or pass --abort to undo it.
+The stopped app stays here unless --remove is given. Its jobs and its backup policy also stay here. The other node asks for consent
+to licenses and permissions as for an install, and asks before root gets an app.
 
 Examples:
   svc app move hello --to attic --dry-run
   svc app move hello --to attic
 `;
 
-interface MoveOptions extends IdentityOption {
+interface MoveOptions extends IdentityOption, AcceptOptions {
   readonly to?: string;
   readonly dryRun?: boolean;
   readonly remove?: boolean;
@@ -46,21 +50,21 @@ interface MoveOptions extends IdentityOption {
 }
 
 async function move(context: CommandContext, given: string, options: MoveOptions): Promise<void> {
-  const { to: wanted, dryRun = false, remove = false, abort = false } = options;
+  const { to: target, dryRun = false, remove = false, abort = false } = options;
   const from = chooseNode(context.host, context.options)?.name ?? localNode;
   if (abort && (dryRun || remove)) {
-    throw new UsageError("--abort goes back, with neither --dry-run nor --remove");
+    throw new UsageError("--abort cannot be combined with --dry-run or --remove");
   }
-  if (wanted === from) throw new UsageError(`${given} is on ${from} already; --to names another node`);
+  if (target === from) throw new UsageError(`${given} is already on ${from}; choose another node with --to`);
   const app = await context.call(calls.getApp, { id: given });
   const { id, enabled } = app;
   const journal = new MoveJournal(context.host, context.options.socket ?? from, id);
   const left = await journal.read();
   if (abort && left === undefined) {
-    throw new SvcError("not_possible", `no move of ${id} was interrupted: there is nothing to go back to`);
+    throw new SvcError("not_possible", `${id} has no unfinished move to undo`);
   }
-  const name = wanted ?? left?.to;
-  if (name === undefined) throw new UsageError("--to names the node that it moves to");
+  const name = target ?? left?.to;
+  if (name === undefined) throw new UsageError("--to is required: the target node");
   const address = findNode(context.host, name)?.address ?? context.options.socket ?? localNode;
   if (left !== undefined) requireSame(left, { app, name, address, path: journal.path });
 
@@ -70,15 +74,18 @@ async function move(context: CommandContext, given: string, options: MoveOptions
     if (plan.exists) {
       throw new SvcError(
         "already_exists",
-        `${name} has an app ${id} already: see which of the two is wanted (svc ls --all-nodes)`,
+        `${name} already has an app ${id}; compare both with: svc ls --all-nodes`,
       );
     }
     if (dryRun) {
-      await sayPlan(context, plan, `would be moved to ${name}`);
+      await printPlan(context, plan, `would be moved to ${name}`);
       return;
     }
   } else if (dryRun) {
-    await context.tell({ id, node: name, step: left.step }, `${id} would go on to ${name}: ${left.step}`);
+    await context.printResult(
+      { id, node: name, step: left.step },
+      `${id} would continue to move to ${name}: ${left.step}`,
+    );
     return;
   }
   if (remove) {
@@ -87,26 +94,27 @@ async function move(context: CommandContext, given: string, options: MoveOptions
   }
   const begun: Move =
     left === undefined
-      ? { id, to: name, address, created: app.created_at, ...notBegun, wasEnabled: enabled }
-      : // Somebody may have started it here meanwhile.
+      ? { id, to: name, address, created: app.created_at, ...emptyMove, wasEnabled: enabled }
+      : // Somebody may have started it here since.
         { ...left, wasEnabled: left.wasEnabled || enabled };
   const identity = await readIdentity(context, options);
-  const nodes = { from: context, to, identity, fromName: from, packageId: app.package_id };
+  const accepted = acceptedBy(options);
+  const nodes = { from: context, to, identity, accepted, fromName: from, packageId: app.package_id };
   const steps = new AppMove(nodes, journal, begun);
   if (abort) {
-    const isThere = await steps.abort();
-    const there = isThere
-      ? `what arrived on ${name} is stopped there; remove it with: svc -N ${name} app remove ${id}`
-      : `${name} has nothing of it`;
-    await context.tell({ id, node: from }, `${id} is on ${from} as before; ${there}`);
+    const isOnTarget = await steps.abort();
+    const there = isOnTarget
+      ? `its copy on ${name} is stopped; remove it with: svc -N ${name} app remove ${id}`
+      : `${name} has no copy`;
+    await context.printResult({ id, node: from }, `${id} is on ${from} as before; ${there}`);
     return;
   }
-  await sayMoved(context, await steps.run({ remove }), { id, from, name });
+  await printMoved(context, await steps.run({ remove }), { id, from, name });
 }
 
-const notBegun = { step: "copying", arrived: undefined, base: undefined } as const;
+const emptyMove = { step: "copying", arrived: undefined, base: undefined } as const;
 
-/** @throws SvcError where the move that was begun is another one */
+/** @throws SvcError if an unfinished move has another target */
 function requireSame(
   { id, to, created, address }: Move,
   now: { readonly app: App; readonly name: string; readonly address: string; readonly path: string },
@@ -114,18 +122,18 @@ function requireSame(
   const { app, name, path } = now;
   let words: string;
   if (to !== name) {
-    words = `${id} is on its way to ${to}: go on with svc app move ${id} --to ${to}, or go back with svc app move ${id} --abort`;
+    words = `${id} has an unfinished move to ${to}: continue with svc app move ${id} --to ${to}, or undo with svc app move ${id} --abort`;
   } else if (address !== now.address) {
-    words = `${id} is on its way to ${to} at ${address}, which is at ${now.address} now: name the former ${to} again`;
+    words = `${id} has an unfinished move to ${to} at ${address}, but ${to} is now ${now.address}: set the node's address back`;
   } else if (created !== app.created_at) {
-    words = `${path} is of an earlier app ${id}: see what runs on ${to}, and remove the file`;
+    words = `${path} is about an earlier app ${id}: check which apps run on ${to}, then remove the file`;
   } else {
     return;
   }
   throw new SvcError("not_possible", words);
 }
 
-function sayMoved(
+function printMoved(
   context: CommandContext,
   { bytes, pausedMs, isRemoved, warnings }: Moved,
   { id, from, name }: { readonly id: string; readonly from: string; readonly name: string },
@@ -137,7 +145,7 @@ function sayMoved(
     });
   }
   for (const warning of warnings) context.note(`warning: ${warning}`);
-  const paused = `it was away for ${(pausedMs / 1_000).toFixed(1)} s`;
+  const paused = `downtime ${(pausedMs / 1_000).toFixed(1)} s`;
   const rest = isRemoved ? "" : ` On ${from} it is stopped; remove it there with: svc app remove ${id}`;
   const done = `Moved ${id} to ${name} (${formatBytes(bytes)}; ${paused}).${rest}`;
   return context.printLine(done);

@@ -1,12 +1,13 @@
-/** `svc app place` and `svc app scale`: on which engine an app runs, and in how many tasks. */
+/** `svc app place` and `svc app scale`: the engine that runs an app, and the number of tasks. */
 import { Option, type Command } from "commander";
 import { AppPlacementOns, AppPlacementPortses } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
-import { UsageError } from "../failure.ts";
-import { parseCount } from "../option-values.ts";
+import { detach, detachOption, type DetachOption } from "../detach.ts";
+import { UsageError } from "../output/failure.ts";
+import { parseCount } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
-import { placementText } from "../render/placement.ts";
-import { calls, type App } from "../transport/calls.ts";
+import { placementText } from "../output/app-table.ts";
+import { calls, type App } from "../client/calls.ts";
 
 const replicasOf = parseCount(1, 1000, "tasks");
 
@@ -16,20 +17,20 @@ export interface PlacementOptions {
   readonly publish?: string;
 }
 
-/** @param where what `--on` may say */
+/** @param where the values of `--on` */
 export function addPlacementOptions(command: Command, where = AppPlacementOns): Command {
   return command
-    .addOption(new Option("--on <engine>", "where it runs (default: this machine)").choices(where))
-    .option("--replicas <n>", "on a swarm: in how many tasks (default: 1)", replicasOf)
+    .addOption(new Option("--on <engine>", "where to run the app (default: this machine)").choices(where))
+    .option("--replicas <n>", "on a swarm: number of tasks (default: 1)", replicasOf)
     .addOption(
       new Option(
         "--publish <way>",
-        "on a swarm: its ports are those of the nodes that run it, or of every node (default: host)",
+        "on a swarm: publish ports on the nodes that run the app, or on every node (default: host)",
       ).choices(AppPlacementPortses),
     );
 }
 
-/** Nothing where the command line says nothing. */
+/** Undefined if the command line has no placement options. */
 export function placementFrom({ on, replicas, publish }: PlacementOptions): App["placement"] {
   if (on === "swarm") {
     return { on, ...(replicas !== undefined && { replicas }), ports: publish ?? "" };
@@ -44,26 +45,34 @@ export function addPlacementCommands(parent: Command, run: RunCommand): void {
   addPlacementOptions(
     parent
       .command("place")
-      .description("put a stopped app on a swarm, or back on this machine")
+      .description("move a stopped app to a swarm, or back to this machine")
       .argument("<id>", "the app"),
-  ).action(run((context, id: string, options: PlacementOptions) => place(context, id, options)));
+  )
+    .option(...detachOption)
+    .action(run((context, id: string, options: PlaceOptions) => place(context, id, options)));
   parent
     .command("scale")
-    .description("run an app on a swarm in so many tasks")
+    .description("set the number of tasks of an app on a swarm")
     .argument("<id>", "the app")
     .argument("<n>", "how many", replicasOf)
     .action(run((context, id: string, replicas: number) => scale(context, id, replicas)));
 }
 
-async function place(context: CommandContext, id: string, options: PlacementOptions): Promise<void> {
+type PlaceOptions = PlacementOptions & DetachOption;
+
+async function place(context: CommandContext, id: string, options: PlaceOptions): Promise<void> {
   const placement = placementFrom(options);
-  if (placement === undefined) throw new UsageError("say where: --on swarm, or --on machine");
+  if (placement === undefined) throw new UsageError("choose where to run it: --on swarm, or --on machine");
+  if (options.detach === true) {
+    const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
+    return detach(context, `place ${id}`, AppService.method.placeApp, { id, placement });
+  }
   const app = await context.call(calls.placeApp, { id, placement });
-  const text = `${app.id} runs ${placementText(app) ?? "on this machine"} from its next start on`;
-  await context.tell(app, `${text}. Start it: svc app start ${app.id}`);
+  const text = `${app.id} will run ${placementText(app) ?? "on this machine"} after its next start`;
+  await context.printResult(app, `${text}. Start it: svc app start ${app.id}`);
 }
 
 async function scale(context: CommandContext, id: string, replicas: number): Promise<void> {
   const app = await context.call(calls.scaleApp, { id, replicas });
-  await context.tell(app, `${app.id} runs ${placementText(app) ?? "on this machine"}`);
+  await context.printResult(app, `${app.id} runs ${placementText(app) ?? "on this machine"}`);
 }

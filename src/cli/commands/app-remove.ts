@@ -1,12 +1,12 @@
-/** `svc app remove`: apps and all their data. */
+/** `svc app remove`: removes apps and all their data. */
 import type { Command } from "commander";
 import { notFound } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
-import { confirmRemoval } from "../prompt.ts";
-import { formatBytes } from "../render/units.ts";
-import { calls } from "../transport/calls.ts";
+import { confirmRemoval } from "../input/prompt.ts";
+import { formatBytes } from "../output/units.ts";
+import { calls } from "../client/calls.ts";
 
 export function addRemoveCommand(parent: Command, run: RunCommand): void {
   parent
@@ -32,13 +32,13 @@ async function remove(context: CommandContext, ids: readonly string[]): Promise<
   });
 }
 
-/** What cannot be undone takes the whole id, which a call that only looks would take by its beginning, too. */
+/** Removal cannot be undone, so it requires the full ID; a read would also accept a prefix. */
 async function requireApp(context: CommandContext, id: string): Promise<void> {
   const found = await context.call(calls.getApp, { id });
   if (found.id !== id) throw notFound("app", id);
 }
 
-/** A daemon of before says nothing of jobs. */
+/** Older daemons do not report jobs. */
 function jobsText({
   disabled_schedules: jobs = [],
 }: {

@@ -1,4 +1,4 @@
-/** `svc app settings`: what a package lets one choose. */
+/** `svc app settings`: the settings of an app. */
 import type { Command } from "commander";
 import { notFound } from "../../errors.ts";
 import {
@@ -7,13 +7,13 @@ import {
   setStdinOption,
   type Assignments,
   type KnownSetting,
-} from "../assignments.ts";
+} from "../input/assignments.ts";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";
-import { AdvisedError, UnusableFileError, UsageError } from "../failure.ts";
+import { AdvisedError, UnusableFileError, UsageError } from "../output/failure.ts";
 import type { RunCommand } from "../run-command.ts";
-import { calls, type AppSettings } from "../transport/calls.ts";
-import type { Json, JsonObject } from "../transport/rest-shape.ts";
+import { calls, type AppSettings } from "../client/calls.ts";
+import type { Json, JsonObject } from "../client/rest-shape.ts";
 
 interface SetOptions extends Omit<Assignments, "pairs"> {
   readonly file?: string;
@@ -25,15 +25,15 @@ export function addSettingsCommand(parent: Command, run: RunCommand): void {
     .command("get", { isDefault: true })
     .description("show the settings (also: svc app settings ID)")
     .argument("<id>", "the app")
-    .argument("[key]", "show the value of this key alone")
+    .argument("[key]", "show only the value of this key")
     .action(run((context, id: string, key?: string) => showSettings(context, id, key)));
   settings
     .command("set")
-    .description("choose values, and keep the others")
+    .description("change settings; others keep their values")
     .argument("<id>", "the app")
     .argument(
       "[key=value...]",
-      "a value that is JSON is taken as such, unless the setting is a text; a key alone is asked for",
+      "a value is parsed as JSON unless the setting is a text; svc prompts for a key without a value",
     )
     .option(...setFileOption)
     .option(...setStdinOption)
@@ -54,7 +54,7 @@ export function addSettingsCommand(parent: Command, run: RunCommand): void {
     );
   settings
     .command("unset")
-    .description("go back to the defaults of some keys")
+    .description("reset settings to their defaults")
     .argument("<id>", "the app")
     .argument("<key...>", "the keys")
     .action(run((context, id: string, keys: string[]) => unsetSettings(context, id, keys)));
@@ -97,15 +97,15 @@ async function unsetSettings(context: CommandContext, id: string, keys: readonly
   for (const key of keys) {
     if (settings.values?.[key] === undefined) throw new UsageError(`${id} has no value for "${key}"`);
   }
-  const kept = Object.entries(chosenValues(settings)).filter(([key]) => !keys.includes(key));
-  return update(context, id, Object.fromEntries(kept));
+  const remaining = Object.entries(chosenValues(settings)).filter(([key]) => !keys.includes(key));
+  return update(context, id, Object.fromEntries(remaining));
 }
 
 async function update(context: CommandContext, id: string, values: JsonObject): Promise<void> {
   return printSettings(context, id, await context.call(calls.updateAppSettings, { id, values }));
 }
 
-/** The values that differ from their defaults. To write a default down would keep it when the package changes it. */
+/** The values that differ from their defaults. Storing a default would keep it after the package changes it. */
 function chosenValues(settings: AppSettings): JsonObject {
   const entries = Object.entries(settings.values ?? {});
   return Object.fromEntries(
@@ -124,13 +124,13 @@ function propertySchema({ schema }: AppSettings, key: string): JsonObject {
 }
 
 async function readValues(context: CommandContext, file: string): Promise<JsonObject> {
-  const { readInput } = await import("../read-input.ts");
+  const { readInput } = await import("../input/read-input.ts");
   const text = await readInput(context.host, file);
   let values: unknown;
   try {
     values = JSON.parse(text);
   } catch (error) {
-    throw new UnusableFileError(`${file} is no JSON: ${(error as Error).message}`);
+    throw new UnusableFileError(`${file} is not valid JSON: ${(error as Error).message}`);
   }
   if (typeof values !== "object" || values === null || Array.isArray(values)) {
     throw new UnusableFileError(`${file} must hold a JSON object`);
@@ -181,11 +181,11 @@ async function printSettings(context: CommandContext, id: string, settings: AppS
     keys,
   );
   if (settings.restart_required) {
-    context.note(`The app runs on other values. Take these up: svc app restart ${id}`);
+    context.note(`Restart to apply the new settings: svc app restart ${id}`);
   }
 }
 
-/** Of a secret, whether there is one. */
+/** For a secret, whether it is set. */
 function chosenText(settings: AppSettings, key: string): string {
   const text = valueText(settings.values?.[key]);
   return text === "" && propertySchema(settings, key)["writeOnly"] === true ? "(not set)" : text;

@@ -1,48 +1,55 @@
-/** An app from one node to another: an archive of it, streamed through this process. */
+/** Transfers an app from one node to another: as an archive, streamed through this process. */
 import type { CommandContext } from "../context.ts";
-import { followProgress, progressLine, receiveBytes } from "../follow-progress.ts";
+import { followProgress, progressLine, receiveBytes } from "../output/follow-progress.ts";
 import { SvcError } from "../../errors.ts";
-import { calls } from "../transport/calls.ts";
+import { acceptingLicenses, type Accepted } from "../input/accept-license.ts";
+import { calls } from "../client/calls.ts";
 import type { ArchiveRef } from "./backup/archive-ref.ts";
 
-/** The two ends, each a connection of its own. */
+/** The two nodes, each with its connection. */
 export interface Transfer {
   readonly from: CommandContext;
   readonly to: CommandContext;
-  /** Id of the app on the node that it comes from. */
+  /** ID of the app on the source node. */
   readonly id: string;
-  /** What opens an archive of a node that encrypts them; empty for none. */
+  /** The key for an archive of a node that encrypts archives; empty for none. */
   readonly identity: string;
-  /** Whatever its package says, it goes on while it is read. */
+  /** The consents to licenses and permissions on the target node. */
+  readonly accepted: Accepted;
+  /** Keeps the app running during the backup, whatever its package specifies. */
   readonly mode?: "live";
-  /** The archive is to be the base of another one, and stays where the app is: {@link Arrived.archive} names it. */
+  /** Keeps the archive on the source node as the base of a later one; {@link TransferResult.archive} names it. */
   readonly isBase?: boolean;
-  /** An archive there that what arrived is from: only what changed since goes. */
+  /** An archive on the source node that the target was restored from: only changes since then are sent. */
   readonly since?: ArchiveRef | undefined;
 }
 
-export interface Arrived {
-  /** Its id there. */
+export interface TransferResult {
+  /** Its ID on the target node. */
   readonly id: string;
   readonly bytes: number;
   readonly warnings: readonly string[];
-  /** What stays where the app is. */
+  /** With what was accepted at the terminal. */
+  readonly accepted: Accepted;
+  /** The archive that stays on the source node. */
   readonly archive?: ArchiveRef;
 }
 
-/** Both daemons have it, and only what is removed again lies in it. */
+/** Both daemons have this storage. A transfer deletes its archives from it. */
 const storage = "local";
-/** Milliseconds that taking an archive away may take after Ctrl-C. */
-const forgetMs = 30_000;
+/** Milliseconds after Ctrl-C for deleting an archive. */
+const removeTimeoutMs = 30_000;
 
 /**
- * The app is stopped for it only where its package says so, and stopped there. Of the archives nothing is left on either side.
- * @param asNew a new app there; else it is put in the place of the one with its id, or takes that id
+ * Stops the app only if its package specifies that for backups; it then stays stopped. Leaves no archives on
+ * either side.
+ * @param asNew makes a new app on the target node; else the archive replaces the app with the same ID, or
+ * takes that ID
  */
 export async function transfer(
-  { from, to, id, identity, mode, isBase = false, since }: Transfer,
+  { from, to, id, identity, accepted: given, mode, isBase = false, since }: Transfer,
   asNew: boolean,
-): Promise<Arrived> {
+): Promise<TransferResult> {
   const { BackupService } = await import("../../../gen/svc/v1/backup_pb.ts");
   const request = {
     ...{ appId: id, storages: [storage], ...(mode === undefined ? {} : { mode }) },
@@ -53,7 +60,7 @@ export async function transfer(
   const { results, warnings } = await followProgress(from, `read ${id}`, createBackupStream, request);
   const [made] = results;
   if (made === undefined || made.error !== "") {
-    throw new SvcError("not_possible", `${id} could not be read: ${made?.error ?? "there is no archive"}`);
+    throw new SvcError("not_possible", `could not back up ${id}: ${made?.error ?? "there is no archive"}`);
   }
   const here = { appId: id, storage, name: made.name };
   let stays = false;
@@ -61,26 +68,31 @@ export async function transfer(
     const there = await send({ from, to, id, identity }, here);
     try {
       const plan = { ...there, asNew, stopApp: false, identity };
-      // What cannot be restored shows before anything is put in place.
+      // Check first, so that an archive that cannot be restored changes nothing.
       await to.invokeOnce(restoreBackup, [{ ...plan, dryRun: true }]);
-      const restored = await followProgress(to, `restore ${id}`, restoreBackupStream, plan);
+      let accepted = given;
+      const restored = await acceptingLicenses(to, id, given, (consents) => {
+        accepted = consents;
+        return followProgress(to, `restore ${id}`, restoreBackupStream, { ...plan, ...consents });
+      });
       stays = isBase;
       return {
         ...(isBase && { archive: here }),
         id: restored.app_id,
         bytes: restored.restored_bytes,
+        accepted,
         warnings: [...warnings, ...restored.warnings],
       };
     } finally {
-      await forget(to, there);
+      await removeArchive(to, there);
     }
   } finally {
-    if (!stays) await forget(from, here);
+    if (!stays) await removeArchive(from, here);
   }
 }
 
-/** One that a transfer has made. */
-export function archiveOf(appId: string, name: string): ArchiveRef {
+/** An archive that a transfer made. */
+export function transferArchive(appId: string, name: string): ArchiveRef {
   return { appId, storage, name };
 }
 
@@ -100,16 +112,16 @@ async function* requests(bytes: AsyncIterable<Uint8Array>, identity: string) {
   for await (const data of bytes) yield { storage, content: { data } };
 }
 
-/** Takes an archive away. What is left of it is an archive more, which its owner sees. */
-export async function forget(
+/** Deletes an archive. On failure the archive stays, and its owner can see it. */
+export async function removeArchive(
   node: CommandContext,
   { appId, storage: where, name }: ArchiveRef,
 ): Promise<void> {
-  const awake = node.host.interrupted.aborted ? node.uninterrupted(forgetMs) : node;
+  const awake = node.host.interrupted.aborted ? node.uninterrupted(removeTimeoutMs) : node;
   try {
     await awake.call(calls.deleteBackup, { app_id: appId, storage: where, name });
   } catch {
-    const words = `an archive of the transfer is left: svc backup rm ${appId} ${name} --storage ${where}`;
+    const words = `could not delete an archive of the transfer; delete it with: svc backup rm ${appId} ${name} --storage ${where}`;
     node.note(`warning: ${words}`);
   }
 }

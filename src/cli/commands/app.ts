@@ -1,4 +1,4 @@
-/** `svc app …`: what is done with one installed app. */
+/** `svc app …`: commands for one installed app. */
 import type { Command } from "commander";
 import type { RunCommand } from "../run-command.ts";
 import { addCloneCommand } from "./app-clone.ts";

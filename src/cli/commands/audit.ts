@@ -1,14 +1,14 @@
 /** `svc audit`: who changed what. */
 import type { Command } from "commander";
-import { Away } from "../away.ts";
+import { Outage } from "../logs/outage.ts";
 import type { CommandContext } from "../context.ts";
-import { exitCodes } from "../exit-codes.ts";
-import { ReportedError } from "../failure.ts";
-import { parseCount } from "../option-values.ts";
-import { parseUser, uidOfUser } from "../user-option.ts";
+import { exitCodes } from "../output/exit-codes.ts";
+import { ReportedError } from "../output/failure.ts";
+import { parseCount } from "../input/option-values.ts";
+import { parseUser, uidOfUser } from "../input/user-option.ts";
 import { pagesOf } from "../pages.ts";
 import type { RunCommand } from "../run-command.ts";
-import { calls, type AuditRecord } from "../transport/calls.ts";
+import { calls, type AuditRecord } from "../client/calls.ts";
 
 interface AuditOptions {
   readonly limit: number;
@@ -23,7 +23,7 @@ interface GivenOptions extends Omit<AuditOptions, "uid"> {
   readonly uid?: number | string;
 }
 
-/** The most that one page holds. */
+/** The largest page that the daemon returns. */
 const pageLimit = 1000;
 const followIntervalMs = 1000;
 
@@ -31,15 +31,15 @@ export function addAuditCommand(parent: Command, run: RunCommand): void {
   parent
     .command("audit")
     .description("show who changed what; needs root")
-    .option("-n, --limit <records>", "how many records, at most 100000", parseCount(1, 100_000), 20)
+    .option("-n, --limit <records>", "show the newest N records, at most 100000", parseCount(1, 100_000), 20)
     .option("--method <name>", "only calls of this method, such as StartApp")
     .option("--uid <user>", "only calls of this user, by name or number", parseUser)
-    .option("--target <name>", "only calls about this, such as an app's id")
-    .option("-f, --follow", "go on with every new record, until Ctrl-C")
-    .option("--verify", "check the chain of hashes instead; ends with 1 when it is broken")
+    .option("--target <name>", "only calls about this target, such as an app ID")
+    .option("-f, --follow", "print new records, until Ctrl-C")
+    .option("--verify", "check the chain of hashes instead; exits with 1 if it is broken")
     .addHelpText(
       "after",
-      "\nRecords are listed newest last. With --json they come newest first, and with --follow one on each line.\n",
+      "\nRecords are listed newest last. With --json they are newest first; with --follow, one per line.\n",
     )
     .action(
       run(async (context, { uid: user, ...options }: GivenOptions) => {
@@ -83,7 +83,7 @@ async function follow(
   options: AuditOptions,
   first: readonly AuditRecord[],
 ): Promise<void> {
-  const away = new Away(context);
+  const outage = new Outage(context);
   let fresh = first;
   let lastSeq = 0;
   for (;;) {
@@ -91,11 +91,11 @@ async function follow(
     if (context.json) for (const record of fresh.toReversed()) await context.printJsonLine(record);
     else await printRecords(context, fresh, fresh === first);
     await context.pause(followIntervalMs);
-    fresh = await away.through(() => fetchRecords(context, options, Infinity, lastSeq));
+    fresh = await outage.retry(() => fetchRecords(context, options, Infinity, lastSeq));
   }
 }
 
-/** @param newestFirst are printed newest last, as a log is read */
+/** @param newestFirst printed in reverse order, newest last, like a log */
 function printRecords(
   context: CommandContext,
   newestFirst: readonly AuditRecord[],
@@ -106,7 +106,7 @@ function printRecords(
   const table = context.table<AuditRecord>(
     [
       { title: "TIME", value: ({ time }) => time ?? "" },
-      { title: "WHO", value: who, shrinkTo: 12 },
+      { title: "WHO", value: callerText, shrinkTo: 12 },
       { title: "METHOD", value: ({ method }) => shortName(method), shrinkTo: 12 },
       { title: "TARGET", value: ({ target }) => target, shrinkTo: 12 },
       {
@@ -131,7 +131,14 @@ function shortName(method: string): string {
 }
 
 /** `ann (1000)`, `root (0) for ann's uid`, `root (0) token 1a2b…`, `nobody at 127.0.0.1`. */
-function who({ uid, user, kind, address, owner_uid: ownerUid, token_digest: digest }: AuditRecord): string {
+function callerText({
+  uid,
+  user,
+  kind,
+  address,
+  owner_uid: ownerUid,
+  token_digest: digest,
+}: AuditRecord): string {
   if (kind === "anonymous") return `nobody at ${address}`;
   const name = user === "" ? String(uid) : `${user} (${uid})`;
   const owner = ownerUid === undefined ? "" : ` for ${ownerUid}`;

@@ -1,6 +1,6 @@
-/** `svc completion`: scripts that let a shell ask svc itself what comes next. */
+/** `svc completion`: scripts with which a shell asks svc for completions. */
 import { Argument, type Command } from "commander";
-import { completionScripts } from "../completion-scripts.ts";
+import { completionScripts } from "../completion/completion-scripts.ts";
 import type { RunCommand } from "../run-command.ts";
 
 export function addCompletionCommand(parent: Command, run: RunCommand): void {

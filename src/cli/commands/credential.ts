@@ -1,11 +1,11 @@
-/** `svc credential …`: what the daemon shows to private git hosts and registries for your apps. */
+/** `svc credential …`: logins that the daemon uses at private git hosts and registries for your apps. */
 import { Option, type Command } from "commander";
 import { CredentialKinds, type CredentialKind } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
-import { readSecret } from "../read-secret.ts";
-import type { Column } from "../render/table.ts";
-import { calls, type Credential } from "../transport/calls.ts";
+import { readSecret } from "../input/read-secret.ts";
+import type { Column } from "../output/table.ts";
+import { calls, type Credential } from "../client/calls.ts";
 
 interface AddOptions {
   readonly kind: CredentialKind;
@@ -22,14 +22,14 @@ export function addCredentialCommand(parent: Command, run: RunCommand): void {
   credential
     .command("list", { isDefault: true })
     .alias("ls")
-    .description("list your credentials; never a secret (also: svc credential)")
+    .description("list your credentials, without secrets (also: svc credential)")
     .action(run(list));
   credential
     .command("add")
-    .description("add a credential, or replace one; it serves your apps alone")
-    .argument("<name>", "what to call it")
-    .argument("<host>", "the host that it is shown to: host or host:port")
-    .requiredOption("-u, --username <name>", "the user name there")
+    .description("add or replace a credential; only your apps use it")
+    .argument("<name>", "name of the credential")
+    .argument("<host>", "the host to use it for: host or host:port")
+    .requiredOption("-u, --username <name>", "the user name on that host")
     .addOption(new Option("--kind <kind>", "what it is for").choices(CredentialKinds).default("git"))
     .option("--secret-file <path>", "read the password or token from a file, - for stdin (default: ask)")
     .addHelpText(
@@ -61,7 +61,7 @@ async function list(context: CommandContext): Promise<void> {
     value: (each) => String(each.owner),
     isHidden: owners.size <= 1,
   };
-  const none = "There are no credentials. Add one: svc credential add NAME HOST --username USER";
+  const none = "No credentials yet. Add one: svc credential add NAME HOST --username USER";
   return context.printTable([...columns, owner], answer.credentials, none);
 }
 
@@ -73,10 +73,10 @@ async function add(
 ): Promise<void> {
   const secret = await readSecret(context, secretFile, secretQuestion);
   const credential = await context.call(calls.upsertCredential, { name, kind, host, username, secret });
-  return context.tell(credential, `Added ${credential.name} for ${credential.host}`);
+  return context.printResult(credential, `Added ${credential.name} for ${credential.host}`);
 }
 
 async function remove(context: CommandContext, name: string): Promise<void> {
   const answer = await context.call(calls.removeCredential, { name });
-  return context.tell(answer, `Removed ${answer.name}`);
+  return context.printResult(answer, `Removed ${answer.name}`);
 }

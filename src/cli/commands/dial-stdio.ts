@@ -1,12 +1,12 @@
-/** `svc dial-stdio`: the daemon's socket on standard input and output, for an `svc -H ssh://…` elsewhere. */
+/** `svc dial-stdio`: connects standard input and output to the daemon's socket, for a remote `svc -H ssh://…`. */
 import { connect } from "node:net";
 import type { Command } from "commander";
 import { SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
 import { daemonCommand } from "../no-daemon.ts";
 import type { RunCommand } from "../run-command.ts";
-import { chooseRoute } from "../routing.ts";
-import { UnreachableError } from "../transport/http.ts";
+import { chooseRoute } from "../client/routing.ts";
+import { UnreachableError } from "../client/http.ts";
 
 export function addDialStdioCommand(parent: Command, run: RunCommand): void {
   parent
@@ -17,13 +17,13 @@ export function addDialStdioCommand(parent: Command, run: RunCommand): void {
     .action(run(dial));
 }
 
-/** Milliseconds that the daemon has to end the connection once this side has. */
+/** Milliseconds for the daemon to close the connection after this side has closed it. */
 const endTimeoutMs = 30_000;
 
 async function dial({ host, options }: CommandContext): Promise<void> {
   const route = chooseRoute({ socketOption: options.socket, sockets: host.sockets, uid: host.uid });
   if (route.kind === "in-process") {
-    throw new SvcError("unavailable", `no daemon runs; start one there: ${daemonCommand(host)}`);
+    throw new SvcError("unavailable", `no daemon is running; start one there: ${daemonCommand(host)}`);
   }
   const { stdin, stdout, interrupted } = host;
   const socket = connect({ path: route.path, allowHalfOpen: true });
@@ -36,7 +36,7 @@ async function dial({ host, options }: CommandContext): Promise<void> {
   interrupted.addEventListener("abort", end, { once: true });
   stdin.once("end", () => void socket.setTimeout(endTimeoutMs, end));
   stdin.once("error", end);
-  // Whoever reads it is gone, and main ends the process for it; in tests a stream closes.
+  // The reader is gone. The main program exits then; in tests only the stream closes.
   stdout.once("close", end);
   stdin.pipe(socket);
   socket.on("data", (bytes: Buffer) => {
@@ -44,7 +44,7 @@ async function dial({ host, options }: CommandContext): Promise<void> {
     socket.pause();
     stdout.once("drain", () => socket.resume());
   });
-  // The daemon has said all that it will: nobody needs what is still typed.
+  // The daemon has closed its side: remaining input is not needed.
   socket.once("end", end);
   try {
     await closed;

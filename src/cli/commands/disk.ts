@@ -1,15 +1,15 @@
-/** `svc disk`: what apps take on disk. */
+/** `svc disk`: the disk space that apps use. */
 import type { Command } from "commander";
 import { diskPercent } from "../../lib/disk-share.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
-import { formatBytes, formatMeasured, formatPercent } from "../render/units.ts";
-import { calls, type AppDisk } from "../transport/calls.ts";
+import { formatBytes, formatMeasured, formatPercent } from "../output/units.ts";
+import { calls, type AppDisk } from "../client/calls.ts";
 
 export function addDiskCommand(parent: Command, run: RunCommand): void {
   parent
     .command("disk")
-    .description("show what apps take on disk, largest first")
+    .description("show disk usage of apps, largest first")
     .argument("[id]", "only this app, with its volumes")
     .action(run((context, id?: string) => (id === undefined ? showReport(context) : showApp(context, id))));
 }
@@ -19,7 +19,7 @@ async function showReport(context: CommandContext): Promise<void> {
   if (context.json) return context.printJson(report);
   await printTable(context, report.apps);
   explainUnknown(context, report.apps);
-  if (report.cache_bytes > 0) context.note(`Fetched packages: ${formatBytes(report.cache_bytes)}`);
+  if (report.cache_bytes > 0) context.note(`Package cache: ${formatBytes(report.cache_bytes)}`);
   if (report.filesystem === undefined) return;
   const { size_bytes: size, used_bytes: used, available_bytes: available } = report.filesystem;
   const percent = formatPercent(diskPercent({ usedBytes: used, availableBytes: available }));
@@ -46,7 +46,7 @@ async function showApp(context: CommandContext, id: string): Promise<void> {
 
 function explainUnknown(context: CommandContext, apps: readonly AppDisk[]): void {
   for (const { id, unknown } of apps) {
-    if (unknown !== undefined) context.note(`${id}: not all of it could be measured: ${unknown}`);
+    if (unknown !== undefined) context.note(`${id}: could not measure everything: ${unknown}`);
   }
 }
 

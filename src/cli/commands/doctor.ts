@@ -1,16 +1,18 @@
-/** `svc doctor`: whether this host is as svc needs it, and what to do where it is not. */
+/** `svc doctor`: checks whether this host meets svc's requirements, and suggests fixes. */
 import { join } from "node:path";
 import type { Command } from "commander";
 import type { NamedFinding } from "../../doctor/examine.ts";
 import type { CommandContext } from "../context.ts";
 import { exists } from "../exists.ts";
-import { exitCodes } from "../exit-codes.ts";
-import { ReportedError } from "../failure.ts";
+import { exitCodes } from "../output/exit-codes.ts";
+import { ReportedError } from "../output/failure.ts";
 import type { SocketPaths } from "../host.ts";
 import type { RunCommand } from "../run-command.ts";
-import type { Color } from "../render/color.ts";
-import { escapeControls } from "../render/escape.ts";
-import { SocketClient } from "../transport/socket-client.ts";
+import type { Color } from "../output/color.ts";
+import { escapeControls } from "../output/escape.ts";
+import { SvcError } from "../../errors.ts";
+import { calls } from "../client/calls.ts";
+import { SocketClient } from "../client/socket-client.ts";
 
 const marks: Readonly<Record<NamedFinding["state"], [mark: string, color: Color]>> = {
   ok: ["ok", "green"],
@@ -21,7 +23,7 @@ const marks: Readonly<Record<NamedFinding["state"], [mark: string, color: Color]
 export function addDoctorCommand(parent: Command, run: RunCommand): void {
   parent
     .command("doctor")
-    .description("check what svc needs of this host, and say what to do; exits with 1 for a problem")
+    .description("check this host for problems and suggest fixes; exits with 1 if there is a problem")
     .option(
       "--config <file>",
       "configuration file (default: the checkout's, /etc/svc/svc.toml, or the user's own)",
@@ -31,15 +33,24 @@ export function addDoctorCommand(parent: Command, run: RunCommand): void {
 
 async function showFindings(context: CommandContext, options: { config?: string }): Promise<void> {
   const { host } = context;
-  // What it knows is the daemon's: loaded only for this.
+  // Part of the daemon: loaded only for this command.
   const { examine } = await import("../../doctor/examine.ts");
   const findings = await examine({
     configFile: options.config ?? checkoutConfig(host.sockets),
     environment: { uid: host.uid, home: host.home, env: host.env },
     findDaemon: async (configured) => {
       for (const path of [configured, ...(host.uid === 0 ? [] : [host.sockets.system])])
-        if (await new SocketClient({ socketPath: path, headers: {} }).isThere()) return path;
+        if (await new SocketClient({ socketPath: path, headers: {} }).isAvailable()) return path;
       return undefined;
+    },
+    readListeners: async (socketPath) => {
+      try {
+        return (await new SocketClient({ socketPath, headers: {} }).call(calls.getStatus, {})).listeners;
+      } catch (error) {
+        // The other checks report why the daemon does not respond.
+        if (error instanceof SvcError) return [];
+        throw error;
+      }
     },
   });
   if (context.json) await context.printJson({ findings });
@@ -47,7 +58,10 @@ async function showFindings(context: CommandContext, options: { config?: string 
   if (findings.some(({ state }) => state === "problem")) throw new ReportedError(exitCodes.failed);
 }
 
-/** Of the daemon that `npm start` has, where there is one: it comes before others for every command of the checkout. */
+/**
+ * The configuration of the daemon that `npm start` runs, if there is one. All commands of a checkout prefer
+ * that daemon.
+ */
 function checkoutConfig({ checkoutDir }: SocketPaths): string | undefined {
   if (checkoutDir === undefined) return undefined;
   const file = join(checkoutDir, "svc.toml");

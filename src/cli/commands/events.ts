@@ -1,14 +1,14 @@
-/** `svc events`: what happened on the node, and what happens. */
+/** `svc events`: past and live events of the node. */
 import { Option, type Command } from "commander";
 import type { Event as EventMessage } from "../../../gen/svc/v1/event_pb.ts";
 import { EventKinds } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
-import { UsageError } from "../failure.ts";
-import { collect } from "../option-values.ts";
+import { UsageError } from "../output/failure.ts";
+import { collect } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
-import { escapeCell } from "../render/escape.ts";
-import { inLocalTime } from "../render/instant.ts";
-import type { Event } from "../transport/calls.ts";
+import { escapeCell } from "../output/escape.ts";
+import { inLocalTime } from "../output/instant.ts";
+import type { Event } from "../client/calls.ts";
 
 interface EventsOptions {
   readonly follow?: boolean;
@@ -20,15 +20,12 @@ interface EventsOptions {
 export function addEventsCommand(parent: Command, run: RunCommand): void {
   parent
     .command("events")
-    .description("print what happened here in the last hour; with --follow, what happens, until Ctrl-C")
-    .option("-f, --follow", "print what happens from now on")
-    .option("--after <cursor>", "begin behind this event, as its `cursor` says in --json")
-    .option("--app <app>", "only of this app")
+    .description("print the events of the last hour; with --follow, new events until Ctrl-C")
+    .option("-f, --follow", "print new events")
+    .option("--after <cursor>", "start after this event: its `cursor` in --json")
+    .option("--app <app>", "only events of this app")
     .addOption(
-      new Option(
-        "--kind <kind>",
-        "only of this kind, such as app.crashed, or of all such as app; repeat for more",
-      )
+      new Option("--kind <kind>", "only events of this kind, such as app.crashed or app; repeat for more")
         .argParser(collect)
         .default([], "all"),
     )
@@ -45,11 +42,11 @@ export function addEventsCommand(parent: Command, run: RunCommand): void {
 async function showEvents(context: CommandContext, options: EventsOptions): Promise<void> {
   const { EventService } = await import("../../../gen/svc/v1/event_pb.ts");
   const { follow = false, after = "", app: appId = "", kind } = options;
-  // With or without what is behind the dot.
+  // Full kinds, and their prefixes before the dot.
   const known = new Set(EventKinds.flatMap((each) => [each, each.replace(/\..*/, "")]));
   for (const each of kind)
     if (!known.has(each))
-      throw new UsageError(`there is no kind "${each}"; there are ${EventKinds.join(", ")}`);
+      throw new UsageError(`unknown kind "${each}"; use one of: ${EventKinds.join(", ")}`);
   const chosen = { appId, kinds: [...kind] };
   if (follow) return followEvents(context, chosen, after);
   const request = { ...chosen, after, past: after === "", untilNow: true };
@@ -71,7 +68,7 @@ async function followEvents(
       ...start,
     }))) {
       await printEvent(context, event);
-      // What is held now, as by a daemon that has just begun, is all later than what was seen.
+      // After a reset, such as a daemon restart, all events that the daemon has are new.
       isOver = event.kind !== "reset";
       start = isOver ? { after: event.cursor, past: false } : { after: "", past: true };
       if (!isOver) break;
@@ -81,18 +78,19 @@ async function followEvents(
 
 async function printEvent(context: CommandContext, message: EventMessage): Promise<void> {
   const { EventSchema } = await import("../../../gen/svc/v1/event_pb.ts");
-  const { messageToRest } = await import("../transport/rest-json.ts");
+  const { messageToRest } = await import("../client/rest-json.ts");
   const event = messageToRest(EventSchema, message);
   if (context.json) await context.printJsonLine(event);
   else if (event.kind !== "begin") await context.print(eventLine(context, event));
 }
 
-/** `2026-03-29 03:00:00 +02:00  app.crashed        hello  CRASHED  it exited with code 1` */
+/** An event of an app shows the app's status: `2026-03-29 03:00:00 +02:00  app.crashed        hello  CRASHED  it exited with code 1` */
 function eventLine({ paint }: CommandContext, event: Event): string {
-  const { time, kind, app_id: appId, subject, state, message } = event;
+  const { time, kind, app_id: appId, subject, message, status } = event;
+  const state = kind.startsWith("app.") ? (status ?? event.state) : event.state;
   const at = time === undefined ? "" : inLocalTime(Date.parse(time));
-  const told = kind === "reset" ? "some events may be missing before this one" : message;
-  const parts = [kind.padEnd(17), appId, subject === appId ? "" : subject, state, told];
+  const text = kind === "reset" ? "some earlier events may be missing" : message;
+  const parts = [kind.padEnd(17), appId, subject === appId ? "" : subject, state, text];
   const words = parts.filter((part) => part !== "").map(escapeCell);
   return `${paint("dim", at)}  ${words.join("  ").trimEnd()}\n`;
 }

@@ -1,14 +1,14 @@
-/** `svc kill`: signals to processes of the host. */
+/** `svc kill`: sends signals to processes of the host. */
 import { Option, type Command } from "commander";
 import { SignalProcessRequestSignals } from "../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../context.ts";
-import { UsageError } from "../failure.ts";
+import { UsageError } from "../output/failure.ts";
 import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
-import { parseCount } from "../option-values.ts";
-import { calls } from "../transport/calls.ts";
+import { parseCount } from "../input/option-values.ts";
+import { calls } from "../client/calls.ts";
 
-const mostPid = 4_194_304;
+const maxPid = 4_194_304;
 
 interface KillOptions {
   readonly signal: string;
@@ -18,25 +18,25 @@ interface KillOptions {
 export function addKillCommand(parent: Command, run: RunCommand): void {
   parent
     .command("kill")
-    .description("send a signal to processes of this machine (root)")
+    .description("send a signal to processes of this machine; needs root")
     .argument("<pid...>", "the processes")
     .addOption(
       new Option("-s, --signal <name>", "which signal").choices(SignalProcessRequestSignals).default("term"),
     )
     .option(
       "--start-ticks <ticks>",
-      "only if it started then: startTicks of svc top --json",
+      "only if the process started at this time: startTicks in svc top --json",
       parseCount(0, Number.MAX_SAFE_INTEGER),
     )
     .action(run((context, pids: string[], options: KillOptions) => kill(context, pids, options)));
 }
 
-/** @throws UsageError for what is none */
+/** @throws UsageError unless it is a process ID */
 function pidOf(text: string): string {
   const pid = Number(text);
-  if (/^\d+$/.test(text) && pid >= 1 && pid <= mostPid) return String(pid);
+  if (/^\d+$/.test(text) && pid >= 1 && pid <= maxPid) return String(pid);
   throw new UsageError(
-    `"${text}" is no process: it must be a number from 1 to ${mostPid}, as svc top shows it`,
+    `"${text}" is not a process ID: use a number from 1 to ${maxPid}, as shown by svc top`,
   );
 }
 

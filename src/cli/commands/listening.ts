@@ -1,15 +1,15 @@
-/** `svc listening`: who listens on which port of the host. */
+/** `svc listening`: the processes that listen on the host's ports. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import { parseCount } from "../option-values.ts";
+import { parseCount } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
-import { calls } from "../transport/calls.ts";
-import { watchable, watchOption } from "../watched.ts";
+import { calls } from "../client/calls.ts";
+import { watchable, watchOption } from "../output/watched.ts";
 
 export function addListeningCommand(parent: Command, run: RunCommand): void {
   parent
     .command("listening")
-    .description("show what listens on the ports of this machine, and which app it is")
+    .description("show which processes and apps listen on the ports of this machine")
     .argument("[port]", "only this port", parseCount(1, 65_535))
     .option(...watchOption)
     .action(run(watchable((context, port?: number) => showListening(context, port))));

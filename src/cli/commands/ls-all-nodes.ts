@@ -1,23 +1,23 @@
-/** `svc ls --all-nodes`: every node is asked at once, and who did not answer is said. */
+/** `svc ls --all-nodes`: queries all nodes at once, and reports those that do not respond. */
 import { SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
-import { describeFailure, failureJson, ReportedError } from "../failure.ts";
+import { describeFailure, failureJson, ReportedError } from "../output/failure.ts";
 import { chooseNode } from "../nodes/choose-node.ts";
 import { localNode, readNodes } from "../nodes/node-file.ts";
-import { appColumns } from "../render/app-table.ts";
-import type { Column } from "../render/table.ts";
-import { chooseRoute } from "../routing.ts";
-import type { App } from "../transport/calls.ts";
+import { appColumns } from "../output/app-table.ts";
+import type { Column } from "../output/table.ts";
+import { chooseRoute } from "../client/routing.ts";
+import type { App } from "../client/calls.ts";
 import { listAllApps } from "./ls.ts";
 
-/** Seconds that each node has, without `--timeout`. */
+/** Seconds for each node, without `--timeout`. */
 const defaultTimeoutSecs = 10;
 
-type Answer =
+type NodeApps =
   | { readonly node: string; readonly apps: readonly App[] }
   | { readonly node: string; readonly error: unknown };
 
-/** @param isMeant which of the apps are shown */
+/** @param matches selects the apps to show */
 export async function showAllNodes(context: CommandContext, isMeant: (app: App) => boolean): Promise<void> {
   const { options } = context;
   const timeoutSecs = options.timeout ?? defaultTimeoutSecs;
@@ -28,7 +28,7 @@ export async function showAllNodes(context: CommandContext, isMeant: (app: App) 
   );
   const failures = answers.flatMap((answer) => ("error" in answer ? [answer] : []));
   if (context.json) {
-    const entry = (answer: Answer) =>
+    const entry = (answer: NodeApps) =>
       "error" in answer ? { node: answer.node, ...failureJson(answer.error) } : answer;
     await context.printJson({ nodes: answers.map(entry) });
   } else {
@@ -39,19 +39,17 @@ export async function showAllNodes(context: CommandContext, isMeant: (app: App) 
       { title: "NODE", value: ({ node }) => node, isKey: true },
       ...appColumns(context.host.now(), rows),
     ];
-    const none = hasApps
-      ? "None of the installed apps is such a one."
-      : "No apps are installed on the nodes that answered.";
+    const none = hasApps ? "No installed app matches." : "No apps are installed on the nodes that responded.";
     await context.printTable(columns, rows, none);
     for (const { node, error } of failures) {
-      context.note(`svc: ${node} did not answer: ${describeFailure(error).message}`);
+      context.note(`svc: ${node} did not respond: ${describeFailure(error).message}`);
     }
   }
   const [first] = failures;
   if (first !== undefined) throw new ReportedError(describeFailure(first.error).exitCode);
 }
 
-/** This machine, where a daemon may be, every node that has a name, and the one without that the command is for. */
+/** This host if it may have a daemon, all named nodes, and the unnamed node of the command line. */
 function nodesOf(context: CommandContext): readonly (readonly [name: string, there: CommandContext])[] {
   const { host, options } = context;
   const route = chooseRoute({ socketOption: options.socket, sockets: host.sockets, uid: host.uid });
@@ -73,13 +71,13 @@ interface Question {
   readonly timeoutSecs: number;
 }
 
-async function ask(there: CommandContext, { node, timeoutSecs }: Question): Promise<Answer> {
+async function ask(there: CommandContext, { node, timeoutSecs }: Question): Promise<NodeApps> {
   await using _there = there;
   const { promise: late, reject } = Promise.withResolvers<never>();
   const end = () => reject(new SvcError("deadline_exceeded", `not within ${timeoutSecs} s`));
   const timer = setTimeout(end, timeoutSecs * 1000);
   try {
-    // All pages of it, however many a daemon may have.
+    // All pages, however many the daemon has.
     return { node, apps: await Promise.race([listAllApps(there), late]) };
   } catch (error) {
     return { node, error };

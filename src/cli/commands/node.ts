@@ -1,34 +1,30 @@
-/** `svc node …`: names for daemons elsewhere. */
+/** `svc node …`: names for remote daemons. */
 import { resolve } from "node:path";
 import type { Command } from "commander";
 import { SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
-import { UsageError } from "../failure.ts";
+import { UsageError } from "../output/failure.ts";
 import { parseAddress } from "../nodes/address.ts";
-import { collect } from "../option-values.ts";
+import { collect } from "../input/option-values.ts";
 import { findNode } from "../nodes/choose-node.ts";
 import { localNode, nodeName, readNodes, type Node } from "../nodes/node-file.ts";
 import { writeNodes } from "../nodes/write-nodes.ts";
 import type { RunCommand } from "../run-command.ts";
 
 export function addNodeCommand(parent: Command, run: RunCommand): void {
-  const node = parent.command("node").description("name daemons elsewhere, for svc -N NAME");
+  const node = parent.command("node").description("manage named remote daemons, for svc -N NAME");
   node
     .command("add")
-    .description("give a daemon elsewhere a name")
+    .description("add a named node: a remote daemon")
     .argument("<name>", "lower-case letters, digits, dots, dashes and underscores")
     .argument("<address>", "ssh://[user@]host[:port], https://host[:port] or unix:///path")
-    .option("--token-file <file>", "with https: a file with the token, which nobody else may read")
+    .option("--token-file <file>", "with https: a file with the token, readable only by you")
     .option(
       "--credential-helper <program>",
-      "with https: a program that has the token, as docker's helpers do",
+      "with https: a program that prints the token, like Docker's credential helpers",
     )
     .option("--ca-file <file>", "with https: certificates to trust instead of the system's")
-    .option(
-      "--ssh-option <name=value>",
-      "with ssh: an option for its -o; may be given several times",
-      collect,
-    )
+    .option("--ssh-option <name=value>", "with ssh: an option for ssh -o (repeatable)", collect)
     .addHelpText("after", addExamples)
     .action(run(add));
   node
@@ -38,19 +34,19 @@ export function addNodeCommand(parent: Command, run: RunCommand): void {
     .action(run(list));
   node
     .command("use")
-    .description("let commands go there that name no node")
-    .argument("<node>", "its name; local: this machine")
+    .description("set the default node")
+    .argument("<node>", "name of the node; local: this machine")
     .action(run(use));
   node
     .command("remove")
     .alias("rm")
-    .description("forget a node; nothing changes there")
+    .description("remove a node from the list; nothing changes on it")
     .argument("<node>", "its name")
     .action(run(remove));
 }
 
 const addExamples = `
-The names are kept in ~/.config/svc/nodes.json. Nothing is asked of the node yet: svc -N NAME status does.
+Nodes are stored in ~/.config/svc/nodes.json. The node is not contacted yet: try it with svc -N NAME status.
 
 Examples:
   svc node add attic ssh://ada@attic.example.org
@@ -82,14 +78,14 @@ async function add(
   if (Object.hasOwn(nodes, name)) {
     throw new SvcError(
       "already_exists",
-      `there is a node ${name} already; remove it first: svc node remove ${name}`,
+      `node ${name} already exists; remove it first: svc node remove ${name}`,
     );
   }
   writeNodes(context.host, { ...rest, nodes: { ...nodes, [name]: node } });
-  return context.tell({ name, ...node }, `Added ${name}. Try it: svc -N ${name} status`);
+  return context.printResult({ name, ...node }, `Added ${name}. Try it: svc -N ${name} status`);
 }
 
-/** @throws UsageError for options that the kind of address has no use for */
+/** @throws UsageError for options that do not apply to this kind of address */
 function nodeOf(address: string, options: AddOptions): Node {
   const { tokenFile, credentialHelper, caFile, sshOption = [] } = options;
   const { kind } = parseAddress(address);
@@ -142,12 +138,12 @@ async function use(context: CommandContext, name: string): Promise<void> {
   const { nodes } = readNodes(context.host);
   writeNodes(context.host, { ...(name === localNode ? {} : { current: name }), nodes });
   const where = name === localNode ? "this machine" : name;
-  return context.tell({ current: name }, `Commands go to ${where} now`);
+  return context.printResult({ current: name }, `The default node is now ${where}`);
 }
 
 async function remove(context: CommandContext, name: string): Promise<void> {
   if (findNode(context.host, name) === undefined) {
-    throw new UsageError(`${localNode} is this machine, and stays`);
+    throw new UsageError(`${localNode} is this machine and cannot be removed`);
   }
   const { current, nodes } = readNodes(context.host);
   const { [name]: _gone, ...others } = nodes;
@@ -155,6 +151,6 @@ async function remove(context: CommandContext, name: string): Promise<void> {
     ...(current === undefined || current === name ? {} : { current }),
     nodes: others,
   });
-  if (current === name) context.note("Commands go to this machine again.");
-  return context.tell({ name }, `Removed ${name}`);
+  if (current === name) context.note("The default node is this machine again.");
+  return context.printResult({ name }, `Removed ${name}`);
 }

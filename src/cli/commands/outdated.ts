@@ -1,14 +1,14 @@
-/** `svc outdated`: what is newer than what is installed, asked for now. */
+/** `svc outdated`: checks for updates of installed apps. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
-import type { Column } from "../render/table.ts";
-import { calls, type AppUpdate } from "../transport/calls.ts";
+import type { Column } from "../output/table.ts";
+import { calls, type AppUpdate } from "../client/calls.ts";
 
 export function addOutdatedCommand(parent: Command, run: RunCommand): void {
   parent
     .command("outdated")
-    .description("ask sources and registries for what is newer than the installed apps, and than svc itself")
+    .description("check sources and registries for updates of the installed apps and svc")
     .action(run(showOutdated));
 }
 
@@ -24,20 +24,20 @@ async function showOutdated(context: CommandContext): Promise<void> {
   if (context.json) return context.printJson(answer);
   const { updates, svc } = answer;
   for (const { id, problem } of updates) {
-    if (problem !== undefined) context.note(`warning: not known of ${id}: ${problem}`);
+    if (problem !== undefined) context.note(`warning: could not check ${id}: ${problem}`);
   }
   const newer = updates.filter(isOutdated);
   const isQuiet = context.options.quiet === true;
   const isKnown = updates.every(({ problem }) => problem === undefined);
   if (newer.length > 0) await context.printTable(columns, newer);
-  else if (isKnown && !isQuiet && svc === undefined) context.note("Nothing newer was found.");
+  else if (isKnown && !isQuiet && svc === undefined) context.note("No updates found.");
   if (svc !== undefined && !isQuiet)
-    context.note(`There is svc ${svc.version}${svc.url === "" ? "" : `: ${svc.url}`}`);
+    context.note(`svc ${svc.version} is available${svc.url === "" ? "" : `: ${svc.url}`}`);
   const [first] = newer;
   if (first === undefined || isQuiet) return;
   const next =
     first.available_version === undefined ? `svc app repull ${first.id}` : `svc upgrade ${first.id}`;
-  context.note(`Take it up: ${next}`);
+  context.note(`Install it: ${next}`);
 }
 
 function isOutdated({ available_version: version, outdated_images: images }: AppUpdate): boolean {

@@ -1,4 +1,4 @@
-/** `svc package …`: for those who write packages. */
+/** `svc package …`: for package authors. */
 import { resolve } from "node:path";
 import { Option, type Command } from "commander";
 import type { PackageReport } from "../../authoring/check.ts";
@@ -9,16 +9,16 @@ import {
   type TemplateName,
 } from "../../authoring/templates.ts";
 import { shellWord } from "../../lib/shell-word.ts";
-import { runWithAdvice } from "../advice.ts";
-import { adviceOnSettings, setFileOption, setStdinOption } from "../assignments.ts";
+import { runWithAdvice } from "../output/advice.ts";
+import { adviceOnSettings, setFileOption, setStdinOption } from "../input/assignments.ts";
 import type { CommandContext } from "../context.ts";
-import { exitCodes } from "../exit-codes.ts";
-import { ReportedError, UnusableFileError, UsageError } from "../failure.ts";
+import { exitCodes } from "../output/exit-codes.ts";
+import { ReportedError, UnusableFileError, UsageError } from "../output/failure.ts";
 import { examples } from "../examples.ts";
 import { exists } from "../exists.ts";
-import { collect } from "../option-values.ts";
-import { reportRemarks, requireOwn, writePlanned } from "../package-plan.ts";
-import type { PackageRunOptions } from "../package-run.ts";
+import { collect } from "../input/option-values.ts";
+import { reportRemarks, requireTrustedPath, writePlanned } from "../packages/package-plan.ts";
+import type { PackageRunOptions } from "../packages/package-run.ts";
 import type { RunCommand } from "../run-command.ts";
 
 interface InitOptions {
@@ -29,14 +29,17 @@ interface InitOptions {
 }
 
 export function addPackageCommand(parent: Command, run: RunCommand): void {
-  const command = parent.command("package").description("write packages: begin, check and try them");
+  const command = parent.command("package").description("create, check and try packages");
   command
     .command("init")
-    .description("write the svc.yaml of a directory, made of what it has")
-    .argument("[dir]", "the directory; with --template it may be a new one", ".")
-    .option("--from <file>", "the file to go by, such as compose.yaml, Dockerfile, Procfile or package.json")
-    .addOption(new Option("--template <name>", "begin with a small program").choices(templateNames))
-    .option("--id <id>", "id of the package (default: as the directory is called)")
+    .description("generate the svc.yaml of a directory from its files")
+    .argument("[dir]", "the directory; with --template it may be new", ".")
+    .option(
+      "--from <file>",
+      "the file to start from, such as compose.yaml, Dockerfile, Procfile or package.json",
+    )
+    .addOption(new Option("--template <name>", "start from an example program").choices(templateNames))
+    .option("--id <id>", "ID of the package (default: the name of the directory)")
     .option("--name <name>", "display name")
     .addHelpText(
       "after",
@@ -50,25 +53,25 @@ export function addPackageCommand(parent: Command, run: RunCommand): void {
     .action(run((context, dir: string, options: InitOptions) => init(context, resolve(dir), options)));
   command
     .command("check")
-    .description("say what an install would refuse, with lines; needs neither a daemon nor a network")
+    .description("check a package for problems; needs neither a daemon nor a network")
     .argument("[dir]", "the directory of the svc.yaml", ".")
     .action(run((context, dir: string) => check(context, resolve(dir))));
   command
     .command("run")
-    .description("build and run a package in a store of its own, with its log, until Ctrl-C")
+    .description("build and run a package in a temporary store, with its log, until Ctrl-C")
     .argument("[dir]", "the directory of the svc.yaml", ".")
-    .option("--set <key=value>", "choose a setting; again for more", collect)
+    .option("--set <key=value>", "set a setting (repeatable)", collect)
     .option(...setFileOption)
     .option(...setStdinOption)
     .option("--accept-license", "accept the licenses of the package")
-    .option("--accept-permissions", "give the package the permissions on the host that it asks for")
+    .option("--accept-permissions", "grant the host permissions that the package requires")
     .action(
       runWithAdvice(
         run,
         adviceOnSettings,
       )(async (context, dir: string, options: PackageRunOptions) => {
-        requireOwn(context, resolve(dir));
-        const { runPackage } = await import("../package-run.ts");
+        requireTrustedPath(context, resolve(dir));
+        const { runPackage } = await import("../packages/package-run.ts");
         await runPackage(context, resolve(dir), options);
       }),
     );
@@ -81,15 +84,15 @@ export function addPackageCommand(parent: Command, run: RunCommand): void {
 async function init(context: CommandContext, dir: string, options: InitOptions): Promise<void> {
   const path = resolve(dir, "svc.yaml");
   if (exists(path))
-    throw new UsageError(`${path} is there already; check it: svc package check ${shellWord(dir)}`);
+    throw new UsageError(`${path} already exists; check it: svc package check ${shellWord(dir)}`);
   const { template, ...plan } = options;
   if (template === undefined && !exists(dir))
     throw new UsageError(
-      `there is no ${dir}; to begin one: svc package init ${shellWord(dir)} --template ${templateNames.join("|")}`,
+      `${dir} does not exist; to start a package there: svc package init ${shellWord(dir)} --template ${templateNames.join("|")}`,
     );
   await writePlanned(context, dir, {
     ...plan,
-    ...(template !== undefined && { begunWith: templateFiles(template), memory: templateMemory }),
+    ...(template !== undefined && { template: templateFiles(template), memory: templateMemory }),
   });
   const report = await checked(context, dir);
   if (context.json) {
@@ -97,7 +100,7 @@ async function init(context: CommandContext, dir: string, options: InitOptions):
     if (report.problems.length > 0) throw new ReportedError(exitCodes.failed);
     return;
   }
-  if (report.problems.length > 0) context.note(`Wrote ${path}. To be mended before it can be installed:`);
+  if (report.problems.length > 0) context.note(`Wrote ${path}. Fix before installing:`);
   return reportRemarks(context, {
     ...report,
     about: `Wrote ${path}. Try it: svc package run ${shellWord(dir)}`,
@@ -105,15 +108,15 @@ async function init(context: CommandContext, dir: string, options: InitOptions):
 }
 
 async function check(context: CommandContext, dir: string): Promise<void> {
-  requireOwn(context, dir);
-  if (!exists(dir)) throw new UnusableFileError(`there is no ${dir}`);
+  requireTrustedPath(context, dir);
+  if (!exists(dir)) throw new UnusableFileError(`${dir} does not exist`);
   const report = await checked(context, dir);
   const { manifest } = report;
   const permissions = manifest?.permissions ?? [];
   const how =
     permissions.length === 0 || context.host.uid === 0
       ? `can be installed: svc install ${shellWord(dir)}`
-      : `can be installed by root, who alone may give ${permissions.join(" and ")}: sudo svc install ${shellWord(dir)}`;
+      : `can be installed only by root, because it requires ${permissions.join(" and ")}: sudo svc install ${shellWord(dir)}`;
   const about = manifest && `${manifest.id} ${manifest.version} ${how}`;
   return reportRemarks(context, { ...report, ...(about !== undefined && { about }) });
 }

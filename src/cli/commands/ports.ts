@@ -2,9 +2,9 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
-import type { Column } from "../render/table.ts";
-import { calls } from "../transport/calls.ts";
-import { watchable, watchOption } from "../watched.ts";
+import type { Column } from "../output/table.ts";
+import { calls } from "../client/calls.ts";
+import { watchable, watchOption } from "../output/watched.ts";
 
 export function addPortsCommand(parent: Command, run: RunCommand): void {
   parent
@@ -41,13 +41,13 @@ interface PortRow {
   readonly taken_by?: string | undefined;
 }
 
-/** Who else has the port of a row, or would with its next start. */
+/** Other users of a row's port, now or after the app's next start. */
 function conflictText(row: PortRow, rows: readonly PortRow[]): string {
-  if (row.taken_by !== undefined) return `taken by ${row.taken_by}`;
+  if (row.taken_by !== undefined) return `in use by ${row.taken_by}`;
   const others = rows.filter(
     ({ app, port, protocol }) => app !== row.app && port === row.port && protocol === row.protocol,
   );
-  return others.length === 0 ? "" : `also of ${others.map(({ app }) => app).join(", ")}`;
+  return others.length === 0 ? "" : `also used by ${others.map(({ app }) => app).join(", ")}`;
 }
 
 function printPorts(context: CommandContext, rows: readonly PortRow[]): Promise<void> {

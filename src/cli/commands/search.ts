@@ -1,12 +1,12 @@
-/** `svc search` and `svc source show`: what can be installed. */
+/** `svc search` and `svc source show`: packages that can be installed. */
 import type { Command } from "commander";
 import { notFound } from "../../errors.ts";
-import { AdvisedError, asSvcError, UsageError } from "../failure.ts";
+import { AdvisedError, asSvcError, UsageError } from "../output/failure.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
-import type { Column } from "../render/table.ts";
-import { formatBytes } from "../render/units.ts";
-import { calls, type FoundPackages, type ListedPackage } from "../transport/calls.ts";
+import type { Column } from "../output/table.ts";
+import { formatBytes } from "../output/units.ts";
+import { calls, type FoundPackages, type ListedPackage } from "../client/calls.ts";
 
 interface SearchOptions {
   readonly source?: string;
@@ -15,13 +15,13 @@ interface SearchOptions {
 export function addSearchCommand(parent: Command, run: RunCommand): void {
   parent
     .command("search")
-    .description("list the packages of the sources, or those with these words")
-    .argument("[word...]", "of their ids, names, summaries and tags")
-    .option("--source <name>", "in this source alone")
+    .description("search the packages of the sources")
+    .argument("[word...]", "words to find in IDs, names, summaries and tags")
+    .option("--source <name>", "search only in this source")
     .action(run((context, words: string[], options: SearchOptions) => search(context, words, options)));
 }
 
-const mostShown = 1_000;
+const maxShown = 1_000;
 
 const columns: readonly Column<ListedPackage>[] = [
   { title: "PACKAGE", value: ({ spec }) => spec },
@@ -36,7 +36,7 @@ async function search(
   { source = "" }: SearchOptions,
 ): Promise<void> {
   const query = words.join(" ");
-  const answer = await context.call(calls.searchPackages, { query, source, limit: mostShown });
+  const answer = await context.call(calls.searchPackages, { query, source, limit: maxShown });
   if (context.json) return context.printJson(answer);
   const where = source === "" ? "" : ` in ${source}`;
   await showPackages(
@@ -46,12 +46,12 @@ async function search(
   );
 }
 
-/** A source's packages, or the card of one of them. @param spec `source` or `source/id` */
+/** The packages of a source, or the details of one package. @param spec `source` or `source/id` */
 export async function showSource(context: CommandContext, spec: string): Promise<void> {
   const [source = "", ...rest] = spec.split("/");
   const id = rest.join("/");
   const answer = await context
-    .call(calls.searchPackages, { query: id, source, limit: mostShown })
+    .call(calls.searchPackages, { query: id, source, limit: maxShown })
     .catch(async (error: unknown) => {
       if (id !== "" || asSvcError(error)?.reason !== "invalid_request") throw error;
       return { spec: await onlyPackage(context, source, error) };
@@ -60,11 +60,11 @@ export async function showSource(context: CommandContext, spec: string): Promise
   const card = answer.packages.find((listed) => listed.id === id);
   if (id === "") {
     if (context.json) return context.printJson(answer);
-    return showPackages(context, answer, `There are no packages in ${source}.`);
+    return showPackages(context, answer, `No packages in ${source}.`);
   }
-  tellProblems(context, answer);
+  noteProblems(context, answer);
   if (card === undefined) {
-    const message = `there is no ${id} in ${source}; see what there is with: svc source show ${source}`;
+    const message = `source ${source} has no package ${id}; list its packages: svc source show ${source}`;
     throw new AdvisedError(notFound("package", id, message), message);
   }
   if (context.json) return context.printJson(card);
@@ -73,35 +73,35 @@ export async function showSource(context: CommandContext, spec: string): Promise
     ["Name", card.name],
     ["Summary", card.summary || undefined],
     ["Home page", card.homepage || undefined],
-    ["License", card.license || "not told"],
-    ["Runtime", card.runtime || "not told"],
-    ["Asks for", card.permissions.length === 0 ? "nothing beyond the usual" : card.permissions.join(" ")],
-    ["Size", card.size_bytes === undefined ? "not told" : `about ${formatBytes(card.size_bytes)}`],
+    ["License", card.license || "unknown"],
+    ["Runtime", card.runtime || "unknown"],
+    ["Permissions", card.permissions.length === 0 ? "none" : card.permissions.join(" ")],
+    ["Size", card.size_bytes === undefined ? "unknown" : `about ${formatBytes(card.size_bytes)}`],
   ]);
   context.note(`Install it: svc install ${card.spec}`);
 }
 
-/** What `svc install` would take. @throws the error where no source has a package of this id */
+/** The package that `svc install` would choose. @throws the error if no source has a package with this ID */
 async function onlyPackage(context: CommandContext, id: string, error: unknown): Promise<string> {
-  const { packages } = await context.call(calls.searchPackages, { query: id, source: "", limit: mostShown });
+  const { packages } = await context.call(calls.searchPackages, { query: id, source: "", limit: maxShown });
   const [first, ...others] = packages.filter((listed) => listed.id === id).map(({ spec }) => spec);
   if (first === undefined) throw error;
   if (others.length > 0)
-    throw new UsageError(`${id} is in several sources; say which one: ${[first, ...others].join(", ")}`);
+    throw new UsageError(`${id} is in several sources; choose one: ${[first, ...others].join(", ")}`);
   return first;
 }
 
 async function showPackages(context: CommandContext, answer: FoundPackages, none: string): Promise<void> {
-  tellProblems(context, answer);
+  noteProblems(context, answer);
   await context.printTable(columns, answer.packages, none);
   const { length: shown } = answer.packages;
   if (answer.total > shown)
-    context.note(`${shown} of ${answer.total} are shown: say more of what you look for`);
+    context.note(`Showing ${shown} of ${answer.total}: add words to narrow the search`);
   const [first] = answer.packages;
   if (first === undefined || context.options.quiet === true) return;
-  context.note(`More of one: svc source show ${first.spec}; to install it: svc install ${first.spec}`);
+  context.note(`Details: svc source show ${first.spec}; install: svc install ${first.spec}`);
 }
 
-function tellProblems(context: CommandContext, { errors }: FoundPackages): void {
+function noteProblems(context: CommandContext, { errors }: FoundPackages): void {
   for (const { error } of errors) context.note(`warning: ${error}`);
 }

@@ -1,6 +1,6 @@
-/** `svc setup`: what this host, or this user, needs beside the program. */
+/** `svc setup`: writes the files that this host or user needs besides the program. */
 import type { Command } from "commander";
-import { completionScripts } from "../completion-scripts.ts";
+import { completionScripts } from "../completion/completion-scripts.ts";
 import type { CommandContext } from "../context.ts";
 import { exists } from "../exists.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -8,10 +8,10 @@ import type { RunCommand } from "../run-command.ts";
 export function addSetupCommand(parent: Command, run: RunCommand): void {
   parent
     .command("setup")
-    .description("write what is missing: a commented configuration, completions and, under systemd, units")
+    .description("write missing files: a commented configuration, completions and, with systemd, units")
     .addHelpText(
       "after",
-      "\nAs root for everybody, else for yourself. Nothing that is there is changed, and nothing is started.",
+      "\nAs root for the whole system, otherwise for your user. Existing files are not changed, and nothing is started.",
     )
     .action(run(setUpHost));
 }
@@ -23,7 +23,6 @@ async function setUpHost(context: CommandContext): Promise<void> {
     environment: { uid, home, env },
     command: program.command,
     unitsDir: program.unitsDir,
-    codeFile: program.codeFile,
     completions: completionScripts,
   });
   if (context.json) {
@@ -36,8 +35,8 @@ async function setUpHost(context: CommandContext): Promise<void> {
   );
   if (uid !== 0 && exists(sockets.system)) {
     context.note(
-      `The system's daemon is there for you, too (${sockets.system}). ` +
-        "One of your own needs another port than it has: [api] listen of your configuration.",
+      `You can use the system's daemon (${sockets.system}). ` +
+        "A daemon of your own needs another port: set [api] listen in your configuration.",
     );
   }
   context.note(`Next: ${next.join(" && ")}`);

@@ -2,8 +2,8 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
-import { calls } from "../transport/calls.ts";
-import { watchable, watchOption } from "../watched.ts";
+import { calls } from "../client/calls.ts";
+import { watchable, watchOption } from "../output/watched.ts";
 
 export function addStacksCommand(parent: Command, run: RunCommand): void {
   parent

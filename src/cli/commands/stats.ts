@@ -1,13 +1,13 @@
-/** `svc stats`: what running apps use, once or live. */
+/** `svc stats`: resource usage of running apps, once or live. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import { ReportedError } from "../failure.ts";
-import { parseCount } from "../option-values.ts";
+import { ReportedError } from "../output/failure.ts";
+import { parseCount } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { pagesOf } from "../pages.ts";
-import { LiveTable } from "../render/live-table.ts";
-import { formatBothWays, formatMeasured, formatPercent } from "../render/units.ts";
-import { calls, type AppStats } from "../transport/calls.ts";
+import { LiveTable } from "../output/live-table.ts";
+import { formatBothWays, formatMeasured, formatPercent } from "../output/units.ts";
+import { calls, type AppStats } from "../client/calls.ts";
 
 interface StatsOptions {
   readonly watch?: boolean;
@@ -17,10 +17,10 @@ interface StatsOptions {
 export function addStatsCommand(parent: Command, run: RunCommand): void {
   parent
     .command("stats")
-    .description("show processor, memory, disk and network use of running apps")
+    .description("show CPU, memory, disk and network usage of running apps")
     .argument("[id...]", "only these apps")
-    .option("-w, --watch", "go on until Ctrl-C")
-    .option("--interval <seconds>", "least seconds between two samples, 1 to 3600", parseCount(1, 3600), 1)
+    .option("-w, --watch", "update until Ctrl-C")
+    .option("--interval <seconds>", "seconds between two samples, 1 to 3600", parseCount(1, 3600), 1)
     .action(run((context, ids: string[], options: StatsOptions) => showStats(context, ids, options)));
 }
 
@@ -51,13 +51,13 @@ async function showStats(
 async function whyNone(context: CommandContext, ids: readonly string[]): Promise<string> {
   for await (const { apps } of pagesOf(context, calls.listApps, {})) {
     const runs = apps.some(({ id, state }) => state === "RUNNING" && (ids.length === 0 || ids.includes(id)));
-    // A kernel without the controllers of cgroups counts nothing of containers.
-    if (runs) return "What runs is not counted here. What this host lacks: svc doctor";
+    // Without cgroup controllers the kernel does not count for containers.
+    if (runs) return "This host does not measure the running apps. To see why: svc doctor";
   }
-  return ids.length === 0 ? "No app runs." : "None of these apps runs.";
+  return ids.length === 0 ? "No app is running." : "No such app is running.";
 }
 
-/** Why apps are not among the sampled ones; nothing where one only does not run. */
+/** Why apps have no sample; empty for an app that is merely stopped. */
 async function failuresOf(
   context: CommandContext,
   ids: readonly string[],
@@ -80,7 +80,7 @@ async function watchStats(
   intervalSecs: number,
 ): Promise<void> {
   const { AppService, GetAppStatsResponseSchema } = await import("../../../gen/svc/v1/app_pb.ts");
-  const { messageToRest } = await import("../transport/rest-json.ts");
+  const { messageToRest } = await import("../client/rest-json.ts");
   const request = { ids: [...ids], minIntervalSecs: intervalSecs };
   const live = new LiveTable(context.host.stdout.isTTY === true);
   for await (const frame of context.follow(AppService.method.streamAppStats, () => request)) {

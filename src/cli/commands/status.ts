@@ -1,21 +1,21 @@
-/** `svc status`: the daemon and how its apps are. */
+/** `svc status`: the daemon, and a summary of its apps. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
-import type { Field } from "../render/table.ts";
-import { formatAge } from "../render/units.ts";
-import { calls } from "../transport/calls.ts";
-import { watchable, watchOption } from "../watched.ts";
+import type { Field } from "../output/table.ts";
+import { formatAge } from "../output/units.ts";
+import { calls } from "../client/calls.ts";
+import { watchable, watchOption } from "../output/watched.ts";
 
 export function addStatusCommand(parent: Command, run: RunCommand): void {
   parent
     .command("status")
-    .description("show the daemon and how many apps it runs")
+    .description("show the daemon and a summary of its apps")
     .option(...watchOption)
     .action(run(watchable(showStatus)));
 }
 
-/** Counters of what may be so in any state. */
+/** Counters that do not count a state. */
 const notStates: ReadonlySet<string> = new Set(["total", "backups_overdue", "outdated"]);
 
 export async function showStatus(context: CommandContext): Promise<void> {
@@ -25,7 +25,9 @@ export async function showStatus(context: CommandContext): Promise<void> {
   const svc = `svc ${status.version} (${status.mode})`;
   const isDaemon = await (await context.client()).outlives();
   const user = caller === undefined ? undefined : caller.user || `uid ${caller.uid}`;
-  const counters = Object.entries(apps ?? {})
+  const unhealthy = apps?.unhealthy ?? 0;
+  // The contract also counts unhealthy apps as running.
+  const counters = Object.entries({ ...apps, running: (apps?.running ?? 0) - unhealthy })
     .filter(([name, count]) => !notStates.has(name) && count > 0)
     .map(([name, count]) => `${count} ${name}`);
   const overdue = apps?.backups_overdue ?? 0;
@@ -34,7 +36,14 @@ export async function showStatus(context: CommandContext): Promise<void> {
   return context.printFields([
     ["Daemon", isDaemon ? `${svc} on ${status.hostname}` : `none; ${svc} in this process`],
     ["Started", isDaemon ? formatAge(status.started_at, context.host.now()) : undefined],
-    ["Apps", summary, (apps?.failed ?? 0) > 0 ? "red" : undefined],
+    ...status.listeners
+      .filter(({ state }) => state !== "LISTENING")
+      .map(({ address, reason }): Field => [
+        "Listener",
+        `${address} is not served${reason === "" ? "" : `: ${reason}`}`,
+        "red",
+      ]),
+    ["Apps", summary, (apps?.failed ?? 0) + unhealthy > 0 ? "red" : undefined],
     ["Backups", overdue > 0 ? `${overdue} overdue: svc ls` : undefined, "red"],
     ["Updates", outdated > 0 ? `${outdated} outdated: svc outdated` : undefined],
     ...status.alerts.map(({ name, message, since }): Field => [

@@ -1,29 +1,30 @@
-/** `svc token …`: the tokens with which scripts and the platform call the daemon over TCP. */
+/** `svc token …`: tokens for scripts and platforms that call the daemon over TCP. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";
-import { parseCount } from "../option-values.ts";
+import { parseCount } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
-import { formatDuration } from "../render/units.ts";
-import { calls } from "../transport/calls.ts";
+import { formatDuration } from "../output/units.ts";
+import { calls } from "../client/calls.ts";
 
-/** The longest lifetime and the longest grace, in seconds. */
+/** The longest lifetime and the longest grace period, in seconds. */
 const maxSecs = 86_400;
 
 export function addTokenCommand(parent: Command, run: RunCommand): void {
-  const token = parent.command("token").description("show, issue, end and rotate the daemon's tokens");
+  const token = parent.command("token").description("show, issue, revoke and rotate the daemon's tokens");
   token
     .command("status", { isDefault: true })
-    .description("show who you are to the daemon and what is live; never a token (also: svc token)")
+    .description("show your identity and active tokens, without their secrets (also: svc token)")
     .action(run(showStatus));
   token
     .command("issue")
-    .description("print a new access token: it may do everything but manage tokens and reboot")
+    .description("print a new access token; it allows everything except managing tokens and rebooting")
     .option("--ttl <seconds>", `lifetime, 1 to ${maxSecs} (default: 600)`, parseCount(1, maxSecs, "seconds"))
     .option("--label <text>", "what it is for, shown in the daemon's log")
     .addHelpText(
       "after",
-      "\nOnly the token goes to stdout.\n" +
+      "\nOnly the token goes to stdout. Before you send it to a local port, check that the port is root's or yours:\n" +
+        "ss -Hltne 'sport = :8420' names no other uid.\n" +
         examples(
           "TOKEN=$(svc token issue)",
           'curl -H "Authorization: Bearer $TOKEN" http://127.0.0.1:8420/v1/apps',
@@ -31,10 +32,15 @@ export function addTokenCommand(parent: Command, run: RunCommand): void {
         ),
     )
     .action(run((context, options: IssueOptions) => issue(context, options)));
-  token.command("revoke").description("end all access tokens, and what runs with them").action(run(revoke));
+  token
+    .command("revoke")
+    .description("revoke all access tokens, and end calls that use them")
+    .action(run(revoke));
   token
     .command("rotate")
-    .description("print a new primary token; the old one works for a while, access tokens and sessions end")
+    .description(
+      "print a new primary token; the old one stays valid for --grace, access tokens and sessions end",
+    )
     .option(
       "--grace <seconds>",
       `how long the old one works, 0 to ${maxSecs} (default: 300)`,
@@ -43,7 +49,7 @@ export function addTokenCommand(parent: Command, run: RunCommand): void {
     .action(run((context, options: RotateOptions) => rotate(context, options)));
   token
     .command("commit")
-    .description("end the primary token that a rotation replaced, before its time")
+    .description("revoke the primary token that a rotation replaced, before its grace period ends")
     .action(run(commit));
 }
 
@@ -73,7 +79,7 @@ async function showStatus(context: CommandContext): Promise<void> {
     ["Sessions", `${status.sessions} open`],
     ["Rotation", window, status.rotation_open ? "yellow" : undefined],
   ]);
-  if (status.rotation_open) context.note("End the replaced token now: svc token commit");
+  if (status.rotation_open) context.note("Revoke the replaced token now: svc token commit");
 }
 
 async function issue(context: CommandContext, { ttl, label }: IssueOptions): Promise<void> {
@@ -83,12 +89,12 @@ async function issue(context: CommandContext, { ttl, label }: IssueOptions): Pro
   });
   if (context.json) return context.printJson(grant);
   await context.print(`${grant.token}\n`);
-  context.note(`It works for ${remaining(context, grant.expires_at)} and is not shown again.`);
+  context.note(`The token is valid for ${remaining(context, grant.expires_at)} and is not shown again.`);
 }
 
 async function revoke(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.revokeAccessTokens, {});
-  return context.tell(answer, `Ended ${accessTokens(answer.revoked)}`);
+  return context.printResult(answer, `Ended ${accessTokens(answer.revoked)}`);
 }
 
 async function rotate(context: CommandContext, { grace }: RotateOptions): Promise<void> {
@@ -100,22 +106,22 @@ async function rotate(context: CommandContext, { grace }: RotateOptions): Promis
   if (rotation.revoked > 0) context.note(`Ended ${accessTokens(rotation.revoked)}.`);
   context.note(
     grace === 0
-      ? "The old primary token does not work any more."
-      : `The old primary token works for ${remaining(context, rotation.grace_until)}. End it sooner: svc token commit`,
+      ? "The old primary token is no longer valid."
+      : `The old primary token is valid for ${remaining(context, rotation.grace_until)}. Revoke it sooner: svc token commit`,
   );
 }
 
 async function commit(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.commitPrimaryTokenRotation, {});
-  const said = answer.committed ? "The replaced primary token has ended" : "There is no rotation to commit";
-  return context.tell(answer, said);
+  const text = answer.committed ? "The replaced primary token was revoked" : "No rotation is open";
+  return context.printResult(answer, text);
 }
 
 function accessTokens(count: number): string {
   return count === 1 ? "1 access token" : `${count} access tokens`;
 }
 
-/** How long until an RFC 3339 instant, to the nearest second. */
+/** Time until an RFC 3339 instant, to the nearest second. */
 function remaining(context: CommandContext, instant: string | undefined): string {
   if (instant === undefined) return "";
   const leftMs = Date.parse(instant) - context.host.now();

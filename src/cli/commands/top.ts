@@ -1,13 +1,13 @@
-/** `svc top`: the processes of apps, or all of the host's, the busiest first. */
+/** `svc top`: processes of apps, or of the whole host, busiest first. */
 import { Option, type Command } from "commander";
-import { Away } from "../away.ts";
+import { Outage } from "../logs/outage.ts";
 import type { CommandContext } from "../context.ts";
-import { parseCount } from "../option-values.ts";
+import { parseCount } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
-import { LiveTable } from "../render/live-table.ts";
-import type { Column } from "../render/table.ts";
-import { formatBytes, formatDuration, formatPercent } from "../render/units.ts";
-import { calls, type HostProcess } from "../transport/calls.ts";
+import { LiveTable } from "../output/live-table.ts";
+import type { Column } from "../output/table.ts";
+import { formatBytes, formatDuration, formatPercent } from "../output/units.ts";
+import { calls, type HostProcess } from "../client/calls.ts";
 
 interface TopOptions {
   readonly all?: boolean;
@@ -22,25 +22,25 @@ const watchMs = 2_000;
 export function addTopCommand(parent: Command, run: RunCommand): void {
   parent
     .command("top")
-    .description("show the processes of apps and containers, the busiest first")
+    .description("show the processes of apps and containers, busiest first")
     .option("-a, --all", "all processes of the host")
     .option("-k, --kernel-threads", "kernel threads too (with --all)")
     .addOption(
-      new Option("-s, --sort <by>", "what comes first")
+      new Option("-s, --sort <by>", "sort by this column")
         .choices(["cpu", "memory", "start", "pid"])
         .default("cpu"),
     )
-    .option("-n, --limit <count>", "most processes to show, 1 to 10000", parseCount(1, 10_000), 20)
-    .option("-w, --watch", "go on until Ctrl-C")
+    .option("-n, --limit <count>", "show at most N processes, 1 to 10000", parseCount(1, 10_000), 20)
+    .option("-w, --watch", "update until Ctrl-C")
     .action(run((context, options: TopOptions) => top(context, options)));
 }
 
 async function top(context: CommandContext, options: TopOptions): Promise<void> {
   const live = new LiveTable(context.host.stdout.isTTY === true);
-  const away = new Away(context);
+  const outage = new Outage(context);
   for (let isFirst = true; ; isFirst = false) {
     const look = () => busiest(context, options);
-    const shown = await (isFirst ? look() : away.through(look));
+    const shown = await (isFirst ? look() : outage.retry(look));
     if (options.watch !== true) {
       if (context.json) return context.printJson(shown);
       const none = "No process of an app or a container runs; see all with: svc top --all";

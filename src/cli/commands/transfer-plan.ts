@@ -1,57 +1,61 @@
-/** What stands before an app goes from one node to another. */
+/** Checks whether an app can be transferred to another node. */
 import { SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
-import { ifFound } from "../failure.ts";
-import { formatBytes } from "../render/units.ts";
-import { calls, type App } from "../transport/calls.ts";
+import { ifFound } from "../output/failure.ts";
+import { formatBytes } from "../output/units.ts";
+import { calls, type App } from "../client/calls.ts";
 
 export interface TransferPlan {
   readonly id: string;
-  /** Bytes that it has. */
+  /** Size of the app in bytes. */
   readonly total_bytes: number;
   readonly available_bytes: number;
-  /** Whether the other node has an app of that id. */
+  /** Whether the other node has an app with this ID. */
   readonly exists: boolean;
+  /** User ID and name on both nodes. */
+  readonly owner: number;
+  readonly owner_name: string;
 }
 
-/** @throws SvcError what would be in the way */
+/** @throws SvcError the first obstacle */
 export async function planTransfer(
   from: CommandContext,
   to: CommandContext,
   id: string,
 ): Promise<TransferPlan> {
-  const [disk, status, report, there] = await Promise.all([
+  const [app, disk, status, report, there] = await Promise.all([
+    from.call(calls.getApp, { id }),
     from.call(calls.getAppDisk, { id }),
     to.call(calls.getStatus, {}),
     to.call(calls.getDiskReport, {}),
     findApp(to, id),
   ]);
   if (!status.capabilities.includes("backups.upload")) {
-    throw new SvcError(
-      "not_possible",
-      "the daemon there takes no archives: it is older than this svc needs; upgrade it",
-    );
+    throw new SvcError("not_possible", "the daemon there is too old to receive archives; upgrade it");
   }
   const available = report.filesystem?.available_bytes ?? 0;
   if (disk.total_bytes > available) {
     throw new SvcError(
       "not_possible",
-      `${id} has ${formatBytes(disk.total_bytes)}, and there are ${formatBytes(available)} free there`,
+      `${id} needs ${formatBytes(disk.total_bytes)}, but only ${formatBytes(available)} are free there`,
     );
   }
-  return { id, total_bytes: disk.total_bytes, available_bytes: available, exists: there !== undefined };
+  const { owner, owner_name } = app;
+  const bytes = { total_bytes: disk.total_bytes, available_bytes: available };
+  return { id, ...bytes, exists: there !== undefined, owner, owner_name };
 }
 
-/** The app of exactly that id, where there is one. */
+/** The app with exactly this ID, if there is one. */
 export async function findApp(node: CommandContext, id: string): Promise<App | undefined> {
   const app = await ifFound(node.call(calls.getApp, { id }));
-  // At a terminal an id may be the beginning of another.
+  // At a terminal, `call` also accepts the prefix of another app's ID.
   return app?.id === id ? app : undefined;
 }
 
-/** @param what would become of it, and where */
-export function sayPlan(context: CommandContext, plan: TransferPlan, what: string): Promise<void> {
+/** @param what what would happen to the app, and where */
+export function printPlan(context: CommandContext, plan: TransferPlan, what: string): Promise<void> {
   const size = `${formatBytes(plan.total_bytes)}, ${formatBytes(plan.available_bytes)} are free there`;
-  const text = `${plan.id} ${what} (${size})${plan.exists ? " under another id" : ""}`;
-  return context.tell(plan, text);
+  const owner = plan.owner_name === "" ? plan.owner : plan.owner_name;
+  const text = `${plan.id} ${what} (${size})${plan.exists ? " under another id" : ""}; its owner there is ${owner}`;
+  return context.printResult(plan, text);
 }

@@ -1,17 +1,18 @@
-/** `svc upgrade`: apps go to a newer version; those that run only when that is asked for. */
-import type { Command } from "commander";
-import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../accept-license.ts";
+/** `svc upgrade`: upgrades apps; running apps are stopped and started again. */
+import { Option, type Command } from "commander";
+import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../input/accept-license.ts";
 import type { CommandContext } from "../context.ts";
+import { detach, detachOption, type DetachOption } from "../detach.ts";
 import { examples } from "../examples.ts";
-import { forEachName } from "../for-each.ts";
-import { AdvisedError, asSvcError, UsageError } from "../failure.ts";
-import { followProgress } from "../follow-progress.ts";
+import { forEachName, oneByOne } from "../for-each.ts";
+import { AdvisedError, asSvcError, UsageError } from "../output/failure.ts";
+import { followProgress } from "../output/follow-progress.ts";
 import type { RunCommand } from "../run-command.ts";
-import { stateText } from "../render/app-table.ts";
-import type { App } from "../transport/calls.ts";
+import { stateText } from "../output/app-table.ts";
+import type { App } from "../client/calls.ts";
 import { listAllApps } from "./ls.ts";
 
-interface UpgradeOptions extends AcceptOptions {
+interface UpgradeOptions extends AcceptOptions, DetachOption {
   readonly all?: boolean;
   readonly version?: string;
   readonly backup?: boolean;
@@ -23,20 +24,23 @@ export function addUpgradeCommand(parent: Command, run: RunCommand): void {
     .command("upgrade")
     .description("upgrade apps to the newest version")
     .argument("[id...]", "the apps")
-    .option("--all", "every app; those that would have to be stopped for it only with --restart")
-    .option("--restart", "stop those that run, and start them again, whatever becomes of the upgrade")
-    .option("--version <tag>", "go to this tag instead of the newest")
+    .option("--all", "upgrade every app")
+    .option("--no-restart", "leave running apps as they are instead of stopping and starting them")
+    // The default; older scripts pass it.
+    .addOption(new Option("--restart").hideHelp())
+    .option("--version <tag>", "upgrade to this tag instead of the newest")
     .option("--accept-license", "accept the licenses that the new version adds")
-    .option("--accept-permissions", "give it the permissions on the host that the new version adds")
-    .option("--backup", "back them up first, as their policies say (default: as the daemon is configured)")
+    .option("--accept-permissions", "grant the host permissions that the new version adds")
+    .option("--backup", "back up each app first, by its policy (default: as the daemon is configured)")
     .option("--no-backup", "do not")
+    .option(...detachOption)
     .addHelpText(
       "after",
       examples(
         "svc upgrade hello",
-        "svc upgrade hello --restart --backup",
-        "svc upgrade hello --version 1.0.0 --restart",
-        "svc upgrade --all --restart",
+        "svc upgrade hello --backup",
+        "svc upgrade hello --version 1.0.0",
+        "svc upgrade --all --no-restart",
       ),
     )
     .action(run((context, ids: string[], options: UpgradeOptions) => upgrade(context, ids, options)));
@@ -51,43 +55,50 @@ async function upgrade(
   if (all === named.length > 0) throw new UsageError("name the apps to upgrade, or pass --all");
   if (all && options.version !== undefined)
     throw new UsageError("--version goes with one app, not with --all");
-  const stopApp = options.restart === true;
+  const stopApp = options.restart !== false;
   const apps = new Map(all ? (await listAllApps(context)).map((app) => [app.id, app]) : []);
   const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
-  await forEachName(context, all ? [...apps.keys()] : named, {
+  const ids = all ? [...apps.keys()] : named;
+  const { version = "", backup } = options;
+  const shared = { version, stopApp, ...(backup !== undefined && { backup }) };
+  if (options.detach === true) {
+    return oneByOne(context, ids, (id) => {
+      const request = { ...shared, ...acceptedBy(options), id };
+      return detach(context, `upgrade ${id}`, AppService.method.upgradeApp, request);
+    });
+  }
+  await forEachName(context, ids, {
     call: (id) => {
-      const version = options.version ?? "";
       return acceptingLicenses(context, id, acceptedBy(options), (accepted) => {
-        const { backup } = options;
-        const request = { id, version, stopApp, ...accepted, ...(backup !== undefined && { backup }) };
+        const request = { ...shared, ...accepted, id };
         return followProgress(context, `upgrade ${id}`, AppService.method.upgradeAppStream, request);
       }).catch((error: unknown) => {
         const app = apps.get(id);
-        if (asSvcError(error)?.reason !== "app_running" || app === undefined) throw withRestart(error, id);
-        notePassedOver(context, app);
+        if (asSvcError(error)?.reason !== "app_running" || app === undefined)
+          throw withoutNoRestart(error, id);
+        noteSkipped(context, app);
         return undefined;
       });
     },
     text: ({ id, up_to_date: upToDate, from, to, restarted }) => {
       if (upToDate) return `${id} is up to date at ${to}`;
-      // A directory tells its releases by nothing but the version that it says.
+      // Releases of a package in a directory differ only in the version of its manifest, which may be
+      // unchanged.
       const done =
-        from === to ? `Took ${id} ${to} anew from its source` : `Upgraded ${id} from ${from} to ${to}`;
+        from === to ? `Reinstalled ${id} ${to} from its source` : `Upgraded ${id} from ${from} to ${to}`;
       return `${done}${restarted ? ", and started it again" : ""}`;
     },
   });
 }
 
-/** An app that runs can also be stopped by the upgrade itself, which starts it again. */
-function withRestart(error: unknown, id: string): unknown {
+function withoutNoRestart(error: unknown, id: string): unknown {
   const known = asSvcError(error);
   if (known?.reason !== "app_running") return error;
-  return new AdvisedError(known, `${known.message}: svc app stop ${id}; or pass --restart`);
+  return new AdvisedError(known, `${known.message}: svc app stop ${id}; or omit --no-restart`);
 }
 
-function notePassedOver(context: CommandContext, app: App): void {
+function noteSkipped(context: CommandContext, app: App): void {
   const reason = app.state_reason === "" ? "" : `: ${app.state_reason}`;
   const state = `${stateText(app, context.host.now())}${reason}`;
-  const words = `Passed over ${app.id}, which is ${state}; stop it first: svc app stop ${app.id}, or pass --restart`;
-  context.note(words);
+  context.note(`Skipped ${app.id}, which is ${state}: omit --no-restart to upgrade it`);
 }

@@ -1,11 +1,10 @@
-/** `svc web`: the daemon's page in a browser, as the user who asks for it. */
+/** `svc web`: opens the daemon's web page, signed in as the calling user. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import { openInBrowser } from "../open-in-browser.ts";
-import { parseCount } from "../option-values.ts";
+import { parseCount } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
-import { escapeCell } from "../render/escape.ts";
-import { calls } from "../transport/calls.ts";
+import { escapeCell } from "../output/escape.ts";
+import { calls } from "../client/calls.ts";
 
 /** The longest session, in seconds. */
 const maxSecs = 43_200;
@@ -19,18 +18,18 @@ interface WebOptions {
 export function addWebCommand(parent: Command, run: RunCommand): void {
   parent
     .command("web")
-    .description("print the address of the daemon's page, and open it where there is a browser")
+    .description("print the address of the daemon's web page, and open it in a browser if there is one")
     .option(
       "--ttl <seconds>",
       `how long the page may act as you, 1 to ${maxSecs} (default: ${maxSecs})`,
       parseCount(1, maxSecs, "seconds"),
     )
     .option("--no-open", "print the address only")
-    .option("--end", "end all of your open pages instead")
+    .option("--end", "sign out all your open pages instead")
     .addHelpText(
       "after",
-      "\nThe address signs one browser in, once, within 30 seconds; the page then shows and does what you may.\n" +
-        "For a machine elsewhere: ssh -L 8420:127.0.0.1:8420 MACHINE, and open what svc web prints there.\n",
+      "\nThe address signs in one browser, once, within 30 seconds. The page then has your permissions.\n" +
+        "For a remote machine: ssh -L 8420:127.0.0.1:8420 MACHINE, and open what svc web prints there.\n",
     )
     .action(
       run((context, options: WebOptions) => (options.end === true ? end(context) : open(context, options))),
@@ -42,11 +41,13 @@ async function open(context: CommandContext, { ttl, open: mayOpen }: WebOptions)
   if (context.json) return context.printJson(grant);
   const address = `${grant.page}#code=${grant.code}`;
   await context.print(`${escapeCell(address)}\n`);
-  context.note("Open it within 30 seconds; it works once, and the page then acts as you.");
-  if (mayOpen) await openInBrowser(context.host, address);
+  context.note("Open the address within 30 seconds. It works once, and the page then has your permissions.");
+  if (!mayOpen) return;
+  const { openInBrowser } = await import("../open-in-browser.ts");
+  await openInBrowser(context.host, address);
 }
 
 async function end(context: CommandContext): Promise<void> {
   const { ended } = await context.call(calls.endSessions, {});
-  return context.tell({ ended }, `Ended ${ended === 1 ? "1 session" : `${ended} sessions`}`);
+  return context.printResult({ ended }, `Ended ${ended === 1 ? "1 session" : `${ended} sessions`}`);
 }

@@ -1,18 +1,18 @@
-/** The command of a crontab line, as a shell job runs it: the same variables, shell, user and standard input. */
+/** Converts the command of a crontab line to a shell job with the same variables, shell, user and standard input. */
 
 export interface CrontabCommand {
-  /** As it stands in the crontab, `%` and all. */
+  /** The command as in the crontab, including `%`. */
   readonly text: string;
-  /** Set above it; exported to it with their values as they are. */
+  /** Variables set above the line, exported with their values unchanged. */
   readonly variables: ReadonlyMap<string, string>;
   readonly shell: string;
-  /** Runs it, where that is another user than the job's. */
+  /** The user to run as, if not the job's owner. */
   readonly user?: string | undefined;
 }
 
 /**
- * The command for `/bin/sh -c`. The first `%` without a backslash ends the command, and what follows is its standard input,
- * where each further `%` ends a line (crontab(5)).
+ * The command for `/bin/sh -c`. The first unescaped `%` ends the command; the rest is its standard input, in
+ * which each further `%` is a line break (crontab(5)).
  */
 export function shellCommand({ text, variables, shell, user }: CrontabCommand): string {
   const [command = "", ...input] = splitAtPercent(text);
@@ -27,14 +27,14 @@ export function shellCommand({ text, variables, shell, user }: CrontabCommand): 
 
 export const unescapedPercent = /(?<!\\)%/;
 
-/** Cut at each `%`; `\%` is one. A `%` at the very end begins no line. */
+/** Splits at each `%`; `\%` is a literal percent sign. A `%` at the end starts no new line. */
 function splitAtPercent(text: string): string[] {
   const parts = text.split(unescapedPercent).map((part) => part.replaceAll("\\%", "%"));
   if (parts.length > 1 && parts.at(-1) === "") parts.pop();
   return parts;
 }
 
-/** One word for a POSIX shell. */
+/** Quotes a text as one word for a POSIX shell. */
 export function quote(text: string): string {
   return `'${text.replaceAll("'", "'\\''")}'`;
 }

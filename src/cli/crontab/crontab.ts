@@ -1,23 +1,23 @@
-/** Reads a crontab (crontab(5)), that of a user or the system's with its column of users. */
+/** Parses a user's crontab, or the system's with its column for users (crontab(5)). */
 import { shellCommand, unescapedPercent } from "./command.ts";
-import { readFields, readNickname } from "./trigger.ts";
+import { readFields, readNickname } from "../../triggers/cron-words.ts";
 
 /** A line of a crontab as a job. */
 export interface CrontabEntry {
   /** Counted from 1. */
   readonly line: number;
   readonly trigger: string;
-  /** As `CRON_TZ` or `TZ` above the line say; empty for local time. */
+  /** From `CRON_TZ` or `TZ` above the line; empty for local time. */
   readonly timeZone: string;
   /** For `/bin/sh -c`. */
   readonly command: string;
-  /** The command as the crontab has it, without its input: a name can be made from it. */
+  /** The command as in the crontab without its input, from which a name can be derived. */
   readonly written: string;
-  /** What the comment lines right above it say. */
+  /** The comment lines right above. */
   readonly comment: string;
 }
 
-/** Something about a line: why it cannot be a job, or what is different as one. */
+/** A remark on a line: why it cannot be a job, or what differs as a job. */
 export interface CrontabRemark {
   readonly line: number;
   readonly text: string;
@@ -30,9 +30,9 @@ export interface Crontab {
 }
 
 export interface CrontabOptions {
-  /** Each line names its user behind the time, as in /etc/crontab. */
+  /** Whether each line names its user after the time, as in /etc/crontab. */
   readonly withUsers: boolean;
-  /** The user that jobs run as anyway. */
+  /** The user that jobs run as by default. */
   readonly ownUser: string;
 }
 
@@ -45,7 +45,7 @@ export function readCrontab(text: string, options: CrontabOptions): Crontab {
   return reader;
 }
 
-/** Variables and comments count for the lines below them. */
+/** Variables and comments apply to the lines below them. */
 class CrontabReader implements Crontab {
   readonly entries: CrontabEntry[] = [];
   readonly problems: CrontabRemark[] = [];
@@ -77,7 +77,7 @@ class CrontabReader implements Crontab {
       case "MAILFROM":
         this.#note(
           line,
-          `${name} is left out: nothing is mailed, output is kept (svc schedule runs JOB --output)`,
+          `${name} is ignored: svc sends no mail; it stores the output instead (svc schedule runs JOB --output)`,
         );
         return;
       case "SHELL":
@@ -97,12 +97,12 @@ class CrontabReader implements Crontab {
       case "RANDOM_DELAY":
         this.#note(
           line,
-          "RANDOM_DELAY is left out: give a job its own with svc schedule edit JOB --jitter 10m",
+          "RANDOM_DELAY is ignored: set a delay for each job with svc schedule edit JOB --jitter 10m",
         );
         return;
     }
     if (/^[A-Za-z_]\w*$/.test(name)) this.#variables.set(name, value);
-    else this.problems.push({ line, text: `"${name}" is no name that a shell can export` });
+    else this.problems.push({ line, text: `"${name}" is not a valid variable name` });
   }
 
   #readJob(text: string, line: number): void {
@@ -119,13 +119,13 @@ class CrontabReader implements Crontab {
       return;
     }
     if (user !== undefined && !/^[A-Za-z_][\w.-]*\$?$/.test(user)) {
-      this.problems.push({ line, text: `"${user}" is no user name` });
+      this.problems.push({ line, text: `"${user}" is not a valid user name` });
       return;
     }
-    if (leavesBehind(written)) {
+    if (startsBackgroundProcess(written)) {
       this.#note(
         line,
-        "what a command leaves behind (nohup, setsid, &) is ended with it: let it run on with svc schedule edit JOB --keep-children, its output going to a file",
+        "background processes (nohup, setsid, &) are stopped when the command exits: to keep them, redirect their output to a file and use svc schedule edit JOB --keep-children",
       );
     }
     this.entries.push({
@@ -143,7 +143,7 @@ class CrontabReader implements Crontab {
     });
   }
 
-  /** The comment lines above, but for the titles of columns that crontabs begin with. */
+  /** The comment lines above, without the column headings that crontabs often begin with. */
   #takeComment(): string {
     return this.#comments
       .filter((comment) => comment !== "" && !/^m(in(ute)?)?\s+h(our)?\s/.test(comment))
@@ -156,7 +156,7 @@ class CrontabReader implements Crontab {
   }
 }
 
-/** `NAME = value`, either in quotes if it likes; a time cannot look like it. */
+/** Parses `NAME = value`, where both may be quoted. A time never matches this. */
 function readVariable(text: string): [name: string, value: string] | undefined {
   const found = /^(?:"([^"]+)"|'([^']+)'|([^\s="']+))\s*=\s*(.*)$/.exec(text);
   if (found === null) return undefined;
@@ -164,8 +164,8 @@ function readVariable(text: string): [name: string, value: string] | undefined {
   return [double ?? single ?? bare ?? "", value.replace(/^(["'])(.*)\1$/, "$2")];
 }
 
-/** Whether it looks as if something is to run on when the command has ended. */
-function leavesBehind(command: string): boolean {
+/** Whether the command seems to leave processes running in the background. */
+function startsBackgroundProcess(command: string): boolean {
   if (/(^|[\s;&|("'])(nohup|setsid|disown|start-stop-daemon|daemonize)($|[\s;&|)"'])/.test(command))
     return true;
   const unquoted = command.replace(/\\.|'[^']*'|"(?:\\.|[^"\\])*"/g, "");

@@ -1,5 +1,5 @@
-/** How a daemon elsewhere is named: `ssh://[user@]host[:port][/socket]`, `https://host[:port]` or `unix:///socket`. */
-import { UsageError } from "../failure.ts";
+/** Addresses of remote daemons: `ssh://[user@]host[:port][/socket]`, `https://host[:port]` or `unix:///socket`. */
+import { UsageError } from "../output/failure.ts";
 
 export type NodeAddress =
   | {
@@ -7,14 +7,14 @@ export type NodeAddress =
       readonly user: string | undefined;
       readonly host: string;
       readonly port: number | undefined;
-      /** The daemon's socket there; undefined: where `svc` there finds it. */
+      /** The daemon's socket on that host; undefined: where its `svc` finds it. */
       readonly socketPath: string | undefined;
     }
   | {
       readonly kind: "https" | "http";
       readonly host: string;
       readonly port: number;
-      /** As requests name it. */
+      /** The authority of requests: host and port. */
       readonly authority: string;
     }
   | { readonly kind: "unix"; readonly socketPath: string };
@@ -22,7 +22,7 @@ export type NodeAddress =
 const forms = "ssh://[user@]host[:port], https://host[:port] or unix:///path";
 
 /**
- * Names that ssh, the shell there or a `ProxyCommand` could take for anything but a name are refused: an option
+ * Rejects names that ssh, the remote shell or a `ProxyCommand` could interpret as an option
  * (CVE-2017-1000117) or a command (CVE-2023-51385).
  */
 const hostName = /^[A-Za-z0-9_][A-Za-z0-9._-]{0,252}$/;
@@ -30,14 +30,14 @@ const ipv6 = /^\[[0-9a-f:.]{2,45}\]$/i;
 const userName = /^[A-Za-z0-9_][A-Za-z0-9._+@-]{0,127}$/;
 const socketName = /^\/[A-Za-z0-9._/@+-]{1,106}$/;
 
-/** @throws UsageError which names what is wrong with it, without what may be a password */
+/** @throws UsageError that names the invalid part, but nothing that may be a password */
 export function parseAddress(text: string): NodeAddress {
   const parts = /^(ssh|https?|unix):\/\/(?:([^@/]*)@)?([^/]*)(\/.*)?$/s.exec(text);
   if (parts === null) throw new UsageError(`an address is ${forms}`);
   const [, kind, user, place = "", path = ""] = parts;
   if (user?.includes(":") === true) {
     throw new UsageError(
-      "an address holds no password: use keys with ssh, a token file or a credential helper with https",
+      "an address must not contain a password: use keys with ssh, a token file or a credential helper with https",
     );
   }
   if (kind === "unix") {
@@ -54,13 +54,11 @@ export function parseAddress(text: string): NodeAddress {
       socketPath: path === "" || path === "/" ? undefined : checked(path, socketName, "the socket's path"),
     };
   }
-  if (user !== undefined) throw new UsageError(`an ${kind} address names no user: a token says who asks`);
-  if (path !== "" && path !== "/")
-    throw new UsageError(`an ${kind} address has no path: svc answers at its root`);
+  if (user !== undefined)
+    throw new UsageError(`an ${kind} address must not contain a user: the token identifies the user`);
+  if (path !== "" && path !== "/") throw new UsageError(`an ${kind} address must not contain a path`);
   if (kind === "http" && !isLoopback(host)) {
-    throw new UsageError(
-      `http would send the token readable to everybody on the way to ${host}: use https or ssh`,
-    );
+    throw new UsageError(`http would send the token to ${host} unencrypted: use https or ssh`);
   }
   const isTls = kind === "https";
   return {
@@ -87,6 +85,6 @@ function isLoopback(host: string): boolean {
 
 function checked(text: string, pattern: RegExp, what: string): string {
   if (!pattern.test(text))
-    throw new UsageError(`${what} ${JSON.stringify(text)} in the address cannot be one: ${forms}`);
+    throw new UsageError(`${what} ${JSON.stringify(text)} in the address is not valid; use ${forms}`);
   return text;
 }

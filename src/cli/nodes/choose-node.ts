@@ -1,6 +1,6 @@
-/** Which daemon a command is for: this machine's, or one elsewhere. */
+/** Chooses the daemon of a command: on this host, or remote. */
 import { notFound } from "../../errors.ts";
-import { UsageError } from "../failure.ts";
+import { UsageError } from "../output/failure.ts";
 import type { CliHost } from "../host.ts";
 import { localNode, readNodes, type Node } from "./node-file.ts";
 
@@ -13,13 +13,13 @@ export interface NodeOptions {
 }
 
 export interface NamedNode extends Node {
-  /** Its name, or its address where it has none. */
+  /** Its name, or its address if it has no name. */
   readonly name: string;
 }
 
 /**
- * What the command line says wins over the environment, and that over `svc node use`.
- * @returns undefined for this machine
+ * Options take precedence over environment variables, which take precedence over `svc node use`.
+ * @returns undefined for this host
  */
 export function chooseNode(
   host: Pick<CliHost, "env" | "home" | "uid">,
@@ -28,18 +28,18 @@ export function chooseNode(
   const { env } = host;
   const given = [options.socket, options.host, options.node].filter((each) => each !== undefined);
   if (given.length > 1)
-    throw new UsageError("--socket, --host and --node name one daemon each: pass one of them");
+    throw new UsageError("--socket, --host and --node each select a daemon: pass only one of them");
   if (options.socket !== undefined) return undefined;
   if (options.host !== undefined) return atAddress(options.host, env);
   if (options.node !== undefined) return findNode(host, options.node);
-  // An empty variable is one that is not set.
+  // An empty variable counts as unset.
   const [address = "", name = ""] = [env["SVC_HOST"], env["SVC_NODE"]];
   if (address !== "") return atAddress(address, env);
   const { current = localNode } = name === "" ? readNodes(host) : { current: name };
   return findNode(host, current);
 }
 
-/** Whether the daemon has the files of this machine. */
+/** Whether the daemon uses the files of this host. */
 export function readsFilesHere(host: Pick<CliHost, "env" | "home" | "uid">, options: NodeOptions): boolean {
   const node = chooseNode(host, options);
   return node === undefined || node.address.startsWith("unix:");
@@ -54,7 +54,7 @@ export function findNode(host: Pick<CliHost, "env" | "home" | "uid">, name: stri
   return { ...node, name };
 }
 
-/** An address without a name gets what else it needs from the environment. */
+/** An address without a name; its other properties come from the environment. */
 function atAddress(address: string, env: CliHost["env"]): NamedNode {
   const { SVC_TOKEN_FILE, SVC_CREDENTIAL_HELPER, SVC_CA_FILE } = env;
   return {

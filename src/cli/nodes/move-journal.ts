@@ -1,101 +1,101 @@
 /**
- * How far a move of an app to another node is: a file of the user's beside the names of the nodes, written before each step,
- * so that after whatever end the next command knows on which node the app may run.
+ * The progress of moving an app to another node. It is stored in a file of the user next to the node names
+ * and written before each step, so that after any interruption the next command knows on which node the app
+ * may run.
  */
-import { randomUUID } from "node:crypto";
 import { mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { SvcError } from "../../errors.ts";
-import { readBootId } from "../../lib/boot-id.ts";
-import { readProcessIdentity } from "../../lib/process-identity.ts";
+import { readBootId } from "../../sys/boot-id.ts";
+import { readProcessIdentity } from "../../sys/process-identity.ts";
 import { nodeFileOf, type NodeHome } from "./node-file.ts";
 
 /**
- * `copying`: it runs where it was, if it ran. `handing`: it is stopped there, or about to be, and was started nowhere else.
- * `starting`: it is stopped there, and may run on the other node.
+ * `copying`: the app runs on the source node, if it was running. `handing`: it is stopped there or about to
+ * be, and was not started elsewhere. `starting`: it is stopped there and may run on the target node.
  */
 export type MoveStep = "copying" | "handing" | "starting";
 const steps: readonly MoveStep[] = ["copying", "handing", "starting"];
 
 export interface Move {
   readonly id: string;
-  /** Name of the other node. */
+  /** Name of the target node. */
   readonly to: string;
-  /** Where that node was. */
+  /** Address of the target node when the move began. */
   readonly address: string;
-  /** When the app was installed where it was: another one of its id has another time. */
+  /** Installation time of the app on the source node; it distinguishes the app from a later one with the same ID. */
   readonly created: string | undefined;
-  /** The same of what arrived on the other node; undefined while that is not known. */
+  /** Installation time of the copy on the target node; undefined while unknown. */
   readonly arrived: string | undefined;
-  /** Name of the archive where it was that what arrived is from; undefined while there is none. */
+  /** Name of the archive on the source node from which the copy was made; undefined if there is none. */
   readonly base: string | undefined;
   readonly step: MoveStep;
-  /** Whether it was meant to run. */
+  /** Whether the app was enabled. */
   readonly wasEnabled: boolean;
 }
 
-/** A process in one boot of this machine. */
+/** A process in one boot of this host. */
 interface Holder {
   readonly bootId: string;
   readonly pid: number;
   readonly startTicks: number;
 }
 
-interface Kept extends Move {
+interface StoredMove extends Move {
   readonly holder: Holder;
 }
 
 export class MoveJournal {
-  /** Of its file. */
+  /** Path of the journal file. */
   readonly path: string;
 
-  /** @param from the node that it comes from */
+  /** @param from the source node */
   constructor(host: NodeHome, from: string, id: string) {
     const name = `${encodeURIComponent(from)},${encodeURIComponent(id)}.json`;
     this.path = join(dirname(nodeFileOf(host)), "moves", name);
   }
 
-  /** The move that was begun and has not ended. @throws SvcError `conflict` while another process is at it */
+  /** The unfinished move, if any. @throws SvcError `conflict` while another process works on it */
   async read(): Promise<Move | undefined> {
-    const kept = await this.#read();
-    if (kept === undefined) return undefined;
-    const { holder, ...move } = kept;
+    const stored = await this.#read();
+    if (stored === undefined) return undefined;
+    const { holder, ...move } = stored;
     const { pid, bootId, startTicks } = holder;
     if (pid === process.pid || bootId !== (await readBootId())) return move;
     if ((await readProcessIdentity(pid))?.startTicks !== startTicks) return move;
-    throw new SvcError("conflict", `another svc, with the pid ${pid}, moves ${move.id} already`);
+    throw new SvcError("conflict", `another svc process (pid ${pid}) is already moving ${move.id}`);
   }
 
-  /** Durable when it resolves. @throws SvcError `conflict` when another process has taken over */
+  /** Durable when it resolves. @throws SvcError `conflict` if another process has taken over */
   async write(move: Move): Promise<void> {
     await this.read();
     const holder = await thisProcess();
     await mkdir(dirname(this.path), { recursive: true, mode: 0o700 });
-    const fresh = `${this.path}.${randomUUID()}`;
+    const fresh = `${this.path}.${crypto.randomUUID()}`;
     try {
-      const text = `${JSON.stringify({ ...move, holder } satisfies Kept)}\n`;
+      const text = `${JSON.stringify({ ...move, holder } satisfies StoredMove)}\n`;
       await writeFile(fresh, text, { mode: 0o600, flag: "wx", flush: true });
       await rename(fresh, this.path);
     } catch (error) {
       await rm(fresh, { force: true });
       throw error;
     }
-    await this.#keep();
+    await this.#syncDirectory();
   }
 
-  /** Durable when it resolves. */
+  /** Deletes the journal; durable when it resolves. */
   async end(): Promise<void> {
     await rm(this.path, { force: true });
-    await this.#keep();
+    await this.#syncDirectory();
   }
 
-  /** A name is on the disk once its directory is. */
-  async #keep(): Promise<void> {
+  /** Makes a new or removed file name durable, which requires syncing its directory. */
+  async #syncDirectory(): Promise<void> {
     await using directory = await open(dirname(this.path), "r");
     await directory.sync();
   }
 
-  async #read(): Promise<Kept | undefined> {
+  async #read(): Promise<StoredMove | undefined> {
     let text: string;
     try {
       text = await readFile(this.path, "utf8");
@@ -104,14 +104,14 @@ export class MoveJournal {
       throw error;
     }
     try {
-      const kept = JSON.parse(text) as Kept;
-      if (steps.includes(kept.step) && typeof kept.holder.pid === "number") return kept;
+      const stored = JSON.parse(text) as StoredMove;
+      if (steps.includes(stored.step) && typeof stored.holder.pid === "number") return stored;
     } catch {
-      // Said below.
+      // Reported below.
     }
     throw new SvcError(
       "not_possible",
-      `${this.path} is damaged: see on which node the app runs, stop it on the other, and remove the file`,
+      `${this.path} is damaged: check on which node the app runs, stop it on the other, then remove the file`,
     );
   }
 }

@@ -1,30 +1,30 @@
-/** The daemons that a user has given names, in a file of theirs: `$XDG_CONFIG_HOME/svc/nodes.json`, mode 0600. */
+/** A user's named nodes, in the file `$XDG_CONFIG_HOME/svc/nodes.json` with mode 0600. */
 import { closeSync, fstatSync, openSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 import { SvcError } from "../../errors.ts";
-import { xdgDir } from "../../lib/xdg.ts";
+import { xdgDir } from "../../lib/paths.ts";
 import type { CliHost } from "../host.ts";
 
-/** How a daemon elsewhere is reached. Where the secrets lie, never what they are. */
+/** How to reach a remote daemon. Contains the location of secrets, never the secrets. */
 export interface Node {
   readonly address: string;
-  /** With https: a file with the token. */
+  /** For https: a file with the token. */
   readonly token_file?: string;
-  /** With https: a program that speaks docker's protocol of credential helpers. */
+  /** For https: a program that implements Docker's credential helper protocol. */
   readonly credential_helper?: string;
-  /** With https: certificates that are trusted instead of the system's. */
+  /** For https: certificates that are trusted instead of the system's. */
   readonly ca_file?: string;
-  /** With ssh: values of its `-o`. */
+  /** For ssh: values of its `-o`. */
   readonly ssh_options?: readonly string[];
 }
 
 export interface NodeList {
-  /** The node that commands go to which name none; absent: this machine. */
+  /** The default node of commands; absent: this host. */
   readonly current?: string;
   readonly nodes: Readonly<Record<string, Node>>;
 }
 
-/** This machine's own name among the nodes. */
+/** The name of this host among the nodes. */
 export const localNode = "local";
 export const nodeName = /^[a-z0-9][a-z0-9._-]{0,63}$/;
 
@@ -34,7 +34,7 @@ export function nodeFileOf(host: NodeHome): string {
   return join(xdgDir(host, "XDG_CONFIG_HOME", ".config"), "svc", "nodes.json");
 }
 
-/** @throws SvcError for a file that is broken, or that somebody else may have written: it names programs that are run */
+/** @throws SvcError if the file is damaged, or another user could have written it: it names programs to run */
 export function readNodes(host: NodeHome): NodeList {
   const path = nodeFileOf(host);
   let descriptor: number;
@@ -42,7 +42,7 @@ export function readNodes(host: NodeHome): NodeList {
     descriptor = openSync(path, "r");
   } catch (error) {
     const { code } = error as NodeJS.ErrnoException;
-    // A home that may not be entered is somebody else's, as that of a user who became another one without `-`.
+    // An inaccessible home directory belongs to another user, for example after `su` without `-`.
     if (code === "ENOENT" || code === "ENOTDIR" || code === "EACCES") return { nodes: {} };
     throw new SvcError("not_possible", `the nodes in ${path} cannot be read: ${String(code)}`, {
       cause: error,
@@ -53,7 +53,7 @@ export function readNodes(host: NodeHome): NodeList {
     if ((uid !== host.uid && uid !== 0) || (mode & 0o022) !== 0) {
       throw new SvcError(
         "not_possible",
-        `${path} may be another user's words: it must be yours alone (chmod 600)`,
+        `${path} can be changed by other users: make it private (chmod 600)`,
       );
     }
     return checked(readFileSync(descriptor, "utf8"), path);

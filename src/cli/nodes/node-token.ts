@@ -1,14 +1,17 @@
-/** The token for a daemon behind https: from a file, or from a credential helper as docker's. Never from arguments. */
+/**
+ * The token for a daemon behind https: from a file, or from a credential helper like Docker's. Never from
+ * arguments.
+ */
 import { execFile } from "node:child_process";
 import { open } from "node:fs/promises";
 import { SvcError } from "../../errors.ts";
 import type { Node } from "./node-file.ts";
 
 const maxTokenBytes = 16 * 1024;
-/** Milliseconds: a helper may ask a person. */
+/** Milliseconds. Long, because a helper may ask a person. */
 const helperTimeoutMs = 60_000;
 
-/** @throws SvcError which names the source, and nothing of what is in it */
+/** @throws SvcError that names the source, but none of its content */
 export async function readToken({
   address,
   token_file: file,
@@ -21,9 +24,9 @@ export async function readToken({
     );
   }
   const token = (file === undefined ? await askHelper(helper ?? "", address) : await readFile(file)).trim();
-  // It becomes a header.
+  // The token becomes a header value.
   if (!/^[\x21-\x7e]{1,16384}$/.test(token)) {
-    throw new SvcError("not_possible", `what ${file ?? helper} has for ${address} is no token`);
+    throw new SvcError("not_possible", `the content of ${file ?? helper} for ${address} is not a token`);
   }
   return token;
 }
@@ -32,7 +35,7 @@ async function readFile(path: string): Promise<string> {
   try {
     await using file = await open(path, "r");
     const { mode, size } = await file.stat();
-    if ((mode & 0o077) !== 0) throw new Error("others may read it, too: chmod 600");
+    if ((mode & 0o077) !== 0) throw new Error("other users can read it: chmod 600");
     if (size > maxTokenBytes) throw new Error("it is too large for a token");
     return await file.readFile("utf8");
   } catch (error) {
@@ -43,24 +46,24 @@ async function readFile(path: string): Promise<string> {
   }
 }
 
-/** Its protocol: `get` as argument, the address on standard input, JSON with `Secret` on standard output. */
+/** Docker's protocol: `get` as the argument, the address on standard input, JSON with `Secret` on standard output. */
 function askHelper(program: string, address: string): Promise<string> {
   const refused = (why: string): SvcError =>
     new SvcError("not_possible", `the credential helper ${program} has no token for ${address}: ${why}`);
   return new Promise((resolve, reject) => {
     const limits = { timeout: helperTimeoutMs, maxBuffer: 4 * maxTokenBytes };
-    // What it prints may hold the secret, also when it fails.
+    // The output may contain the secret, even after a failure.
     const child = execFile(program, ["get"], limits, (error, stdout) => {
       if (error !== null) {
-        reject(refused(error.code === "ENOENT" ? "there is no such program" : "it failed"));
+        reject(refused(error.code === "ENOENT" ? "the program was not found" : "it failed"));
         return;
       }
       try {
         const { Secret: secret } = JSON.parse(stdout) as { Secret?: unknown };
         if (typeof secret === "string") resolve(secret);
-        else reject(refused("it answers without a Secret"));
+        else reject(refused("its response has no Secret"));
       } catch {
-        reject(refused("it answers no JSON"));
+        reject(refused("its response is not JSON"));
       }
     });
     child.stdin?.on("error", () => undefined);

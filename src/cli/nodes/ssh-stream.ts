@@ -1,29 +1,29 @@
 /**
- * A daemon behind ssh, reached by `svc dial-stdio` there: no port is opened, and the kernel there says who asks.
- * The system's own ssh is used, with the user's configuration, keys and known hosts.
+ * A daemon behind ssh, reached by `svc dial-stdio` on the remote host: no port is opened, and the remote
+ * kernel identifies the user. Uses the installed ssh with the user's configuration, keys and known hosts.
  */
 import { spawn, type ChildProcessByStdio } from "node:child_process";
 import { Duplex, type Readable, type Writable } from "node:stream";
 import { setTimeout } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
 import type { NodeAddress } from "./address.ts";
-import { connectTimeoutMs, type FarStream } from "./far-stream.ts";
+import { connectTimeoutMs, type RemoteStream } from "./remote-stream.ts";
 
 export type SshAddress = Extract<NodeAddress, { kind: "ssh" }>;
 
 export interface SshOptions {
-  /** The program with its first arguments. */
+  /** The program with its leading arguments. */
   readonly command: readonly string[];
   /** Values of `-o`. */
   readonly options: readonly string[];
 }
 
-/** Bytes of what ssh and the far side say that are kept: the last ones. */
-const maxSaidBytes = 4096;
-/** Milliseconds that ssh has to end by itself, once its bytes have. */
+/** Bytes to keep of the last error output from ssh and the remote side. */
+const maxErrorBytes = 4096;
+/** Milliseconds for ssh to exit by itself after its streams have ended. */
 const endTimeoutMs = 2_000;
 
-/** Arguments of ssh. The address was checked, and `--` ends the options for those who trust no check. */
+/** Arguments of ssh. The address was checked; `--` ends the options as a second safeguard. */
 export function sshArguments(address: SshAddress, options: readonly string[]): readonly string[] {
   const { user, host, port, socketPath } = address;
   const socket = socketPath === undefined ? "" : ` --socket '${socketPath}'`;
@@ -39,9 +39,9 @@ export function sshArguments(address: SshAddress, options: readonly string[]): r
   ];
 }
 
-export function openSsh(address: SshAddress, { command, options }: SshOptions): FarStream {
+export function openSsh(address: SshAddress, { command, options }: SshOptions): RemoteStream {
   const [program = "ssh", ...first] = command;
-  // A session of its own: Ctrl-C is for svc, which may have something to put in order over this very connection.
+  // A separate session, so that Ctrl-C reaches only svc, which may have to clean up over this connection.
   const child = spawn(program, [...first, ...sshArguments(address, options)], {
     stdio: ["pipe", "pipe", "pipe"],
     detached: true,
@@ -49,13 +49,13 @@ export function openSsh(address: SshAddress, { command, options }: SshOptions): 
   return new SshStream(address.host, program, child);
 }
 
-class SshStream implements FarStream {
+class SshStream implements RemoteStream {
   readonly duplex: Duplex;
   readonly #host: string;
   readonly #program: string;
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
   readonly #closed: Promise<void>;
-  #said: Buffer = Buffer.alloc(0);
+  #errorOutput: Buffer = Buffer.alloc(0);
   #startFailure: Error | undefined;
 
   constructor(host: string, program: string, child: ChildProcessByStdio<Writable, Readable, Readable>) {
@@ -70,9 +70,9 @@ class SshStream implements FarStream {
       });
     });
     child.stderr.on("data", (bytes: Buffer) => {
-      this.#said = Buffer.concat([this.#said, bytes]).subarray(-maxSaidBytes);
+      this.#errorOutput = Buffer.concat([this.#errorOutput, bytes]).subarray(-maxErrorBytes);
     });
-    this.duplex = new Piped(child);
+    this.duplex = new ChildStream(child);
   }
 
   async failure(cause?: unknown): Promise<SvcError> {
@@ -83,15 +83,15 @@ class SshStream implements FarStream {
   #sentence(cause: unknown): string {
     const [host, code] = [this.#host, this.#child.exitCode];
     if (this.#startFailure !== undefined) {
-      return `${this.#program} cannot be run, which reaches ${host}: install an ssh client, or name yours in SVC_SSH`;
+      return `${this.#program} cannot be run to reach ${host}: install an ssh client, or set SVC_SSH`;
     }
-    const words = lastWords(this.#said.toString("utf8"));
+    const words = lastLines(this.#errorOutput.toString("utf8"));
     if (code === 127 || code === 126) {
-      return `svc was not found on ${host}: install it there, on the PATH of shells without a terminal (${words})`;
+      return `svc was not found on ${host}: install it there, in the PATH of non-interactive shells (${words})`;
     }
-    if (code === 255) return `ssh cannot reach ${host}: ${words === "" ? "it does not say why" : words}`;
+    if (code === 255) return `ssh cannot reach ${host}: ${words === "" ? "no error message" : words}`;
     if ((cause as NodeJS.ErrnoException | undefined)?.code === "ERR_HTTP2_ERROR") {
-      return `what answers on ${host} is no svc daemon: does a start-up file of the shell there print something?`;
+      return `the response from ${host} is not from svc: check whether a shell start-up file there prints something`;
     }
     return words === ""
       ? `the connection to ${host} broke off`
@@ -107,10 +107,11 @@ class SshStream implements FarStream {
 }
 
 /**
- * What a program reads and writes, as one stream. It ends, and closes only when it is told to: Node's adapter between a stream and
- * HTTP/2 breaks the whole process over bytes that are written between the close of the stream and that of the session.
+ * A child's output and input as one stream. It ends, but closes only on request: Node's adapter between
+ * streams and HTTP/2 crashes the process if bytes are written after the stream has closed and before the
+ * session has.
  */
-class Piped extends Duplex {
+class ChildStream extends Duplex {
   readonly #child: ChildProcessByStdio<Writable, Readable, Readable>;
 
   constructor(child: ChildProcessByStdio<Writable, Readable, Readable>) {
@@ -120,7 +121,7 @@ class Piped extends Duplex {
       if (!this.push(bytes)) child.stdout.pause();
     });
     child.stdout.once("close", () => this.push(null));
-    // That nobody takes the bytes any more shows in the end of what is read.
+    // A closed input is noticed as the end of the output.
     child.stdin.on("error", () => undefined);
   }
 
@@ -145,8 +146,8 @@ class Piped extends Duplex {
   }
 }
 
-/** The last three lines. What is in them is the far side's: whoever prints them escapes them. */
-function lastWords(text: string): string {
+/** The last three lines of output. They come from the remote side and must be escaped before printing. */
+function lastLines(text: string): string {
   return text
     .split(/\r?\n/)
     .filter((line) => line.trim() !== "")

@@ -1,4 +1,3 @@
-import { randomUUID } from "node:crypto";
 import { mkdirSync, renameSync, rmSync, writeFileSync } from "node:fs";
 import { dirname } from "node:path";
 import { nodeFileOf, type NodeHome, type NodeList } from "./node-file.ts";
@@ -6,7 +5,7 @@ import { nodeFileOf, type NodeHome, type NodeList } from "./node-file.ts";
 export function writeNodes(host: NodeHome, list: NodeList): void {
   const path = nodeFileOf(host);
   mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
-  const fresh = `${path}.${randomUUID()}`;
+  const fresh = `${path}.${crypto.randomUUID()}`;
   try {
     writeFileSync(fresh, `${JSON.stringify(list, undefined, 2)}\n`, { mode: 0o600, flag: "wx", flush: true });
     renameSync(fresh, path);

@@ -1,33 +1,34 @@
 /**
- * What services mount of the checkout. A file of it, or a directory that is only read, is mounted where it is and is new
- * with every version. A directory that is written to, and what is not there, is data: an upgrade replaces the checkout,
- * so it lives under the same name in the app's `data/`, and begins as what the checkout has of it.
+ * Decides where services mount paths of the checkout. A file, or a directory that is only read, is mounted from the
+ * checkout and changes with every version. A writable directory, or a path that does not exist, is data: because an
+ * upgrade replaces the checkout, it is stored under the same name in the app's `data/`, and starts with the
+ * checkout's contents.
  */
 import { posix } from "node:path";
-import type { Identity } from "../../identity/identity.ts";
-import type { OwnedTree } from "../../identity/owned-tree.ts";
-import { isInside } from "../../lib/is-inside.ts";
+import type { UserHelper } from "../../run-as/user-helper.ts";
+import type { OwnedTree } from "../../run-as/owned-tree.ts";
+import { isInside } from "../../lib/paths.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
 import { appTree, checkoutOf } from "../app-tree.ts";
-import type { RunnableApp } from "../runtime.ts";
+import type { RunnableApp } from "../contract.ts";
 import { entryType } from "../entry-type.ts";
 import { isSet, listOf, recordOf, textOf } from "./compose-values.ts";
 
 type Place = Pick<RunnableApp, "directory" | "checkout">;
 
-/** While it is copied, a directory has this name. */
+/** Temporary name of a directory while it is copied. */
 const seeding = posix.join(appTree.data, ".seeding");
 
-/** A path below the checkout, relative to it. */
+/** A bind below the checkout, with its relative path. */
 interface CheckoutBind {
   readonly path: string;
   readonly readOnly: boolean;
 }
 
-/** Which binds of a document are data. @returns paths relative to the checkout, and to `data/` */
+/** Finds the binds of a document that are data. @returns paths relative to the checkout, and to `data/` */
 export async function dataBinds(
-  identity: Pick<Identity, "stat">,
+  userHelper: Pick<UserHelper, "stat">,
   place: Place,
   document: JsonObject,
 ): Promise<string[]> {
@@ -35,13 +36,13 @@ export async function dataBinds(
   const isWritten = new Set(binds.filter(({ readOnly }) => !readOnly).map(({ path }) => path));
   const data: string[] = [];
   for (const path of new Set(binds.map((bind) => bind.path))) {
-    const type = await entryType(identity, place.directory, posix.join(checkoutOf(place), path));
+    const type = await entryType(userHelper, place.directory, posix.join(checkoutOf(place), path));
     if (type === undefined || (type === "directory" && isWritten.has(path))) data.push(path);
   }
   return data;
 }
 
-/** The document with its data where they live. @param data what {@link dataBinds} found */
+/** The document with data mounted from `data/`. @param data result of {@link dataBinds} */
 export function withData(document: JsonObject, place: Place, data: readonly string[]): JsonObject {
   const { directory } = place;
   const moved = new Map(
@@ -54,8 +55,8 @@ export function withData(document: JsonObject, place: Place, data: readonly stri
 }
 
 /**
- * Gives data that are not in their place a beginning: what the checkout has, or an empty directory.
- * @param data what {@link dataBinds} found; what leads there is held
+ * Creates missing data: a copy of the checkout's contents, or an empty directory.
+ * @param data result of {@link dataBinds}; the parent directories are held
  */
 export async function seedData(tree: OwnedTree, data: readonly string[]): Promise<void> {
   for (const path of data) {
@@ -70,11 +71,11 @@ export async function seedData(tree: OwnedTree, data: readonly string[]): Promis
 }
 
 /**
- * Moves data that an app has in its checkout, as it was last run, to their place. Its containers must not run.
- * @param types of what is moved
+ * Moves data from the checkout of the last run to `data/`. The app's containers must not run.
+ * @param types types of entries to move
  */
 export async function moveData(
-  identity: Pick<Identity, "stat">,
+  userHelper: Pick<UserHelper, "stat">,
   tree: OwnedTree,
   document: JsonObject,
   types: readonly string[],
@@ -82,11 +83,11 @@ export async function moveData(
   const found: [from: string, to: string][] = [];
   for (const { path, readOnly } of checkoutBinds(document, { directory: tree.root })) {
     const [from, to] = [posix.join(appTree.repo, path), posix.join(appTree.data, path)];
-    const type = readOnly ? undefined : await entryType(identity, tree.root, from);
+    const type = readOnly ? undefined : await entryType(userHelper, tree.root, from);
     if (type !== undefined && types.includes(type) && !(await tree.has(to))) found.push([from, to]);
   }
   if (found.length === 0) return;
-  // The inner ones first: they have places of their own.
+  // Inner directories first, because each has its own target.
   found.sort(([a], [b]) => b.length - a.length);
   await tree.hold(found.flat());
   for (const [from, to] of found) {
@@ -107,7 +108,7 @@ function checkoutBinds(document: JsonObject, place: Place): CheckoutBind[] {
   return binds;
 }
 
-/** The document with other sources of its binds. */
+/** The document with mapped sources of its binds. */
 function mapBinds(document: JsonObject, map: (source: string, readOnly: boolean) => string): JsonObject {
   const mapVolume = (volume: JsonValue): JsonValue => {
     if (typeof volume !== "string") {

@@ -1,12 +1,12 @@
-/** The program that turns compose files into containers: the engine's plugin, or the one of its own before it. */
+/** Finds and runs compose: the engine's plugin `docker compose`, or the older `docker-compose`. */
 import { SvcError } from "../../errors.ts";
-import type { Identity } from "../../identity/identity.ts";
-import type { CommandResult, RunCommandOptions } from "../../identity/identity-work.ts";
-import type { Identities } from "../../identity/identities.ts";
+import type { UserHelper } from "../../run-as/user-helper.ts";
+import type { CommandResult, RunCommandOptions } from "../../run-as/user-helper-types.ts";
+import type { UserHelpers } from "../../run-as/user-helpers.ts";
 
 /**
- * The older program begins with Debian's own modules, which take longer than compose itself to load, unless it is told to take those
- * of Python: where Python has them.
+ * The older program would first load Debian's Python modules, which takes longer than loading compose itself; this
+ * variable selects Python's own.
  */
 const candidates: readonly FoundProgram[] = [
   { command: ["docker", "compose"], env: {} },
@@ -15,15 +15,14 @@ const candidates: readonly FoundProgram[] = [
 ];
 
 const versionTimeoutMs = 30_000;
-/** None of these: where the engine is and which project it is about are said by arguments. */
+/** Variables that are not passed on: arguments set the engine, and the caller sets the project. */
 const settledElsewhere = {
   COMPOSE_FILE: "",
-  COMPOSE_PROJECT_NAME: "",
   COMPOSE_PROFILES: "",
   COMPOSE_ENV_FILES: "",
-  // Nobody's own settings, plugins or credentials.
+  // No user's settings, plugins or credentials.
   DOCKER_CONFIG: "/nonexistent",
-  // Includes from the network are off: what is run is what the checkout says.
+  // No includes from the network: compose runs only what the checkout contains.
   COMPOSE_EXPERIMENTAL_GIT_REMOTE: "0",
   COMPOSE_EXPERIMENTAL_OCI_REMOTE: "0",
   COMPOSE_ANSI: "never",
@@ -40,41 +39,43 @@ interface FoundCommand extends FoundProgram {
 }
 
 export class ComposeCommand {
-  readonly #identities: Identities;
+  readonly #userHelpers: UserHelpers;
   #found: Promise<FoundCommand> | undefined;
 
-  constructor(identities: Identities) {
-    this.#identities = identities;
+  constructor(userHelpers: UserHelpers) {
+    this.#userHelpers = userHelpers;
   }
 
   /**
-   * Runs it to its end as `identity`.
-   * @param args begin with the options that come before the subcommand
-   * @throws SvcError `failed_precondition` where no such program is installed
+   * Runs compose to its end as `identity`.
+   * @param args start with the options before the subcommand
+   * @throws SvcError `failed_precondition` if compose is not installed
    */
   async run(
-    identity: Identity,
+    userHelper: UserHelper,
     args: readonly string[],
     { env = {}, ...options }: RunCommandOptions & { timeoutMs: number },
   ): Promise<CommandResult> {
     const { command, env: own } = await this.#find();
-    return identity.runCommand([...command, ...args], {
+    return userHelper.runCommand([...command, ...args], {
       ...options,
       env: { ...env, ...settledElsewhere, ...own },
     });
   }
 
-  /** Whether it is of the first generation, which knows fewer keys. @throws SvcError as {@link run} */
+  /** Whether it is compose v1, which supports fewer keys. @throws SvcError as {@link run} */
   async isClassic(): Promise<boolean> {
     return /^v?1\./.test((await this.#find()).version);
   }
 
-  /** What its answers depend on beside what it is asked; another one after an upgrade. @throws SvcError as {@link run} */
+  /**
+   * Identifies the program, because results depend on it; changes with an upgrade. @throws SvcError as {@link run}
+   */
   async fingerprint(): Promise<string> {
     return JSON.stringify([await this.#find(), settledElsewhere]);
   }
 
-  /** Looked for once; a host that has none is looked at again the next time. */
+  /** Searches once; searches again after a search without result. */
   #find(): Promise<FoundCommand> {
     this.#found ??= this.#search().catch((error: unknown) => {
       this.#found = undefined;
@@ -84,7 +85,7 @@ export class ComposeCommand {
   }
 
   async #search(): Promise<FoundCommand> {
-    const self = await this.#identities.as(this.#identities.selfUid);
+    const self = await this.#userHelpers.as(this.#userHelpers.selfUid);
     for (const candidate of candidates) {
       const version = await self
         .runCommand([...candidate.command, "version", "--short"], {
@@ -99,7 +100,7 @@ export class ComposeCommand {
     }
     throw new SvcError(
       "not_possible",
-      "compose packages need docker compose or docker-compose, and this host has neither: install one of them",
+      "compose packages require docker compose or docker-compose, and this host has neither; install one of them",
     );
   }
 }

@@ -1,12 +1,15 @@
-/** From what `compose config` prints to the document that is checked and run. */
+/** Converts the output of `compose config` to the document that svc checks and runs. */
 import { posix } from "node:path";
-import { isInside } from "../../lib/is-inside.ts";
+import { isInside } from "../../lib/paths.ts";
+import type { Labels } from "../../engine/attribution.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
-import type { RestartPolicy } from "../../packages/manifest.ts";
-import { restartLabel } from "../container-restarts.ts";
+import type { RestartPolicy } from "../../packages/manifest/manifest.ts";
+import { restartLabel } from "../containers/container-restarts.ts";
+import { defaultInMemoryBytes, defaultLogOptions, sizedInMemory } from "../containers/user-bounds.ts";
 import { invalid, type YamlReader } from "./compose-sources.ts";
 import {
+  environmentPairs,
   isSet,
   joinedNetworks,
   listOf,
@@ -19,7 +22,7 @@ import {
 
 const bounds = { maxBytes: 2 * 1024 * 1024, maxTokens: 100_000, maxDepth: 64, maxValues: 100_000 };
 
-/** What was printed, with `$$` read as the `$` that it stands for. @throws SvcError `package_invalid` */
+/** Parses the output, and unescapes `$$`. @throws SvcError `package_invalid` */
 export async function readResolved(text: string, file: string, readYaml: YamlReader): Promise<JsonObject> {
   const result = await readYaml(text, bounds);
   if ("problems" in result) throw invalid(file, result.problems.map(({ message }) => message).join("; "));
@@ -27,9 +30,9 @@ export async function readResolved(text: string, file: string, readYaml: YamlRea
 }
 
 /**
- * As text that compose reads back as the same, whatever its environment. It takes JSON for YAML 1.1, where a text goes on
- * behind U+0085 as behind any other line break, with one space in its place: what is checked here would be one path, and what
- * is mounted another.
+ * Prints a document so that compose reads back exactly the same, whatever its environment. Compose parses JSON as
+ * YAML 1.1, where U+0085 in a text is a line break and becomes a space: the checked path and the mounted path would
+ * differ.
  */
 export function printDocument(document: JsonObject): string {
   return JSON.stringify(mapTexts(document, (part) => part.replaceAll("$", "$$$$"))).replaceAll(
@@ -38,17 +41,17 @@ export function printDocument(document: JsonObject): string {
   );
 }
 
-/** The document that was printed. */
+/** Parses a printed document. */
 export function readPrinted(text: string): JsonObject {
   return recordOf(mapTexts(JSON.parse(text) as JsonValue, (part) => part.replaceAll("$$", "$")));
 }
 
-/** An image to be built. */
+/** An image to build. */
 export interface ServiceBuild {
   readonly service: string;
-  /** Absolute. */
+  /** Absolute path. */
   readonly context: string;
-  /** Relative to the context. */
+  /** Path relative to the context. */
   readonly dockerfile: string;
   readonly target?: string;
   readonly args: Readonly<Record<string, string>>;
@@ -56,36 +59,34 @@ export interface ServiceBuild {
 
 export interface RunnableOptions {
   file: string;
-  /** Compose of the first generation is to run it. */
+  /** Whether compose v1 will run it. */
   isClassic: boolean;
   profiles: readonly string[];
   restart: RestartPolicy;
   stopGraceMs: number;
-  /** `uid:gid` that services run as which name no other; absent for root's own apps. */
+  /** Default user of services as `uid:gid`; absent for root's own apps. */
   owner?: string | undefined;
-  /** Processes of a service that says nothing of them; absent for root's own apps. */
+  /** Default process limit of a service; absent for root's own apps. */
   pidsLimit?: number | undefined;
-  /** Files of the host that are mounted to read where they are there, and are not. */
+  /** Optional read-only mounts that this host does not have. */
   absent: ReadonlySet<string>;
-  /** What the built image of a service is called. */
+  /** Name of a service's built image. */
   builtTag: (service: string) => string;
-  /** An image's reference with a tag. */
+  /** Adds the default tag to an image reference. */
   withTag: (image: string) => string;
 }
 
 export interface RunnableProject {
-  /** Without the labels, which {@link labelled} adds. */
+  /** Without svc's labels, which {@link labelled} adds. */
   readonly document: JsonObject;
   readonly builds: readonly ServiceBuild[];
-  /** References of the images that are pulled. */
+  /** References of the images to pull. */
   readonly pulls: readonly string[];
 }
 
-const logging = { driver: "json-file", options: { "max-size": "10m", "max-file": "5" } };
-
 /**
- * The services of the chosen profiles, each with an image that is there by then, and with what the manifest says where the
- * file says nothing. Containers are named by compose, so that a clone does not collide with its original.
+ * The services of the chosen profiles, each with an existing image, and with the manifest's values where the file
+ * sets none. Compose names the containers, so that a clone does not collide with its original.
  */
 export function runnableProject(document: JsonObject, options: RunnableOptions): RunnableProject {
   const builds: ServiceBuild[] = [];
@@ -109,27 +110,32 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
       ...service,
       ...withAlias(service, textOf(containerName)),
       ...ownedBy(options.owner, service),
+      // For a name without a value, compose would use the value in its own environment, which is root's.
+      ...(options.owner !== undefined &&
+        isSet(service["environment"]) && { environment: environmentPairs(service["environment"]) }),
       ...(isSet(service["volumes"]) && {
         volumes: listOf(service["volumes"])
           .map((volume) => longBind(volume, options.isClassic))
-          .filter((volume) => !isAbsent(volume, options.absent)),
+          .filter((volume) => !isAbsent(volume, options.absent))
+          .map((volume) => (options.owner === undefined ? volume : sizedMount(volume))),
       }),
       image: reference,
       restart: deployedWord(deployedPolicy) ?? service["restart"] ?? restartWord(options.restart),
       ...(isSet(deployed) && { deploy: deployed }),
       ...limited,
       stop_grace_period: service["stop_grace_period"] ?? `${Math.ceil(options.stopGraceMs / 1000)}s`,
-      logging: service["logging"] ?? logging,
+      logging: bounded(options.owner, service["logging"]),
+      ...(options.owner !== undefined && sized(service)),
     };
   }
-  if (Object.keys(services).length === 0) throw invalid(options.file, "it has no services to run");
+  if (Object.keys(services).length === 0) throw invalid(options.file, "it contains no services to run");
   const { name: _, services: __, ...rest } = document;
   return { document: { ...rest, services }, builds, pulls: [...pulls] };
 }
 
 /**
- * A bind as an object: with the short form the engine makes a directory that is missing, as root, wherever a link leads.
- * What is to be mounted is there by then, or it is an error.
+ * Converts a bind to the long form: for the short form the engine creates a missing source as root, following
+ * symlinks. With the long form a missing source is an error.
  */
 function longBind(volume: JsonValue, isClassic: boolean): JsonValue {
   if (typeof volume !== "string") {
@@ -142,7 +148,7 @@ function longBind(volume: JsonValue, isClassic: boolean): JsonValue {
   if (!source.startsWith("/") || target === "") return volume;
   const modes = mode.split(",");
   const selinux = modes.find((word) => word === "z" || word === "Z");
-  // The first generation knows labels in the short form alone.
+  // Compose v1 supports SELinux labels only in the short form.
   if (isClassic && selinux !== undefined) return volume;
   const propagation = modes.find((word) => /(shared|slave|private)$/.test(word));
   return {
@@ -155,12 +161,50 @@ function longBind(volume: JsonValue, isClassic: boolean): JsonValue {
   };
 }
 
+/**
+ * Without a size, a log would grow without limit. Users' logs stay with the engine, whatever its default driver is.
+ */
+function bounded(owner: string | undefined, logging: JsonValue | undefined): JsonValue {
+  const { driver = null, options = null, ...rest } = recordOf(logging);
+  const kind = textOf(driver) || (owner === undefined && isSet(options) ? "" : "json-file");
+  if (kind !== "json-file") return logging ?? null;
+  const chosen = pairsOf(options);
+  return {
+    ...rest,
+    driver: kind,
+    options: isSet(chosen["max-size"]) ? chosen : { ...defaultLogOptions, ...chosen },
+  };
+}
+
+/** Defaults for a user's service: without them, the engine would use half of the memory, or the image's values. */
+function sized({ tmpfs = null, healthcheck = null }: JsonObject): JsonObject {
+  const { test = null, interval = null, disable = null } = recordOf(healthcheck);
+  const isOff = isSet(disable) || textsOf(test)[0] === "NONE";
+  return {
+    ...(isSet(tmpfs) && {
+      tmpfs: textsOf(tmpfs).map((entry) => {
+        const [target = "", ...words] = entry.split(":");
+        return `${target}:${sizedInMemory(words.join(":"))}`;
+      }),
+    }),
+    ...(isSet(test) &&
+      !isOff &&
+      interval === null && { healthcheck: { ...recordOf(healthcheck), interval: "30s" } }),
+  };
+}
+
+function sizedMount(volume: JsonValue): JsonValue {
+  const { type, tmpfs = null } = recordOf(volume);
+  if (type !== "tmpfs" || isSet(recordOf(tmpfs)["size"])) return volume;
+  return { ...recordOf(volume), tmpfs: { ...recordOf(tmpfs), size: defaultInMemoryBytes } };
+}
+
 function isAbsent(volume: JsonValue, absent: ReadonlySet<string>): boolean {
   const { type, source, read_only: readOnly } = recordOf(volume);
   return type === "bind" && readOnly === true && absent.has(textOf(source));
 }
 
-/** A name of its own goes on working inside the project. */
+/** The service stays reachable under its container name within the project. */
 function withAlias(service: JsonObject, alias: string): JsonObject {
   if (alias === "" || isSet(service["network_mode"])) return {};
   const networks = joinedNetworks(service).map(([network, { aliases, ...others }]) => [
@@ -170,7 +214,7 @@ function withAlias(service: JsonObject, alias: string): JsonObject {
   return { networks: Object.fromEntries(networks) as JsonObject };
 }
 
-/** What containers of users have beside: they gain no privileges, and run as their owner. */
+/** Settings of users' containers: they gain no privileges, and run as their owner. */
 function ownedBy(owner: string | undefined, service: JsonObject): JsonObject {
   if (owner === undefined) return {};
   const securityOpt = textsOf(service["security_opt"]).filter(
@@ -182,7 +226,7 @@ function ownedBy(owner: string | undefined, service: JsonObject): JsonObject {
   };
 }
 
-/** Where the second generation of compose takes it: beside other limits of the deployment it takes no other. */
+/** Sets the limit where compose v2 expects it: in `deploy`, if that has other limits. */
 function pidsLimited(
   { pidsLimit, isClassic }: RunnableOptions,
   service: JsonObject,
@@ -195,7 +239,7 @@ function pidsLimited(
   return { deploy: { ...deploy, resources: { ...resources, limits: { ...limits, pids: pidsLimit } } } };
 }
 
-/** What a service says for clusters, which compose takes for one host too. */
+/** The restart policy in `deploy`, which compose also applies on one host. */
 function deployedWord(policy: JsonValue | undefined): string | undefined {
   if (!isSet(policy)) return undefined;
   const { condition, max_attempts: attempts } = recordOf(policy);
@@ -210,14 +254,14 @@ function restartWord({ policy, maxAttempts }: RestartPolicy): string {
 function readBuild(file: string, service: string, value: JsonValue): ServiceBuild {
   const { context, dockerfile, target, args, ...rest } =
     typeof value === "string" ? { context: value } : recordOf(value);
-  // Labels and caches change nothing of what the image does.
+  // Labels and caches do not change what the image does.
   const odd = Object.entries(rest).find(
     ([key, item]) => !["labels", "cache_from", "cache_to", "pull"].includes(key) && isSet(item),
   );
   if (odd !== undefined)
     throw invalid(
       file,
-      `service "${service}": svc does not build with "${odd[0]}": leave it out, or name an image`,
+      `service "${service}": svc does not support "${odd[0]}" in build; leave it out, or set an image`,
     );
   const path = textOf(context);
   if (!path.startsWith("/"))
@@ -235,24 +279,45 @@ function readBuild(file: string, service: string, value: JsonValue): ServiceBuil
   };
 }
 
+/** For users: compose v2 would pull another platform's image, unchecked, and move the name for all users. */
+export function withoutPulls(document: JsonObject): JsonObject {
+  const services = mapValues(recordOf(document["services"]), (service): JsonObject => ({
+    ...recordOf(service),
+    pull_policy: "never",
+  }));
+  return { ...document, services };
+}
+
+/** svc's labels for the parts of a project. */
+export interface ProjectLabels {
+  readonly of: (kind: "container" | "network" | "volume") => Labels;
+  /** The compose file's labels override these. */
+  readonly ofService: (service: string) => Labels;
+}
+
 /**
- * With labels on all that compose makes of it, and no restarts by the engine: nothing starts without svc's check (decisions
- * 39), which starts again what ends as the label says.
+ * Labels everything that compose creates, and disables restarts by the engine: no container starts without svc's
+ * check, and svc restarts containers as their label specifies.
  */
-export function labelled(document: JsonObject, labels: Readonly<Record<string, string>>): JsonObject {
-  const withLabels = (part: JsonValue, more: Readonly<Record<string, string>> = {}): JsonObject => {
-    const own = recordOf(part);
-    return { ...own, labels: { ...pairsOf(own["labels"]), ...labels, ...more } };
+export function labelled(document: JsonObject, labels: ProjectLabels): JsonObject {
+  const withLabels = (part: JsonValue, own: Labels): JsonObject => {
+    const known = recordOf(part);
+    return { ...known, labels: { ...pairsOf(known["labels"]), ...own } };
   };
-  const service = (part: JsonValue): JsonObject => ({
-    ...withLabels(part, { [restartLabel]: textOf(recordOf(part)["restart"]) }),
-    restart: "no",
-  });
-  const own = (part: JsonValue): JsonValue => (isSet(recordOf(part)["external"]) ? part : withLabels(part));
+  const service = (part: JsonValue, name: string): JsonObject => {
+    const known = recordOf(part);
+    const weak = { ...known, labels: { ...labels.ofService(name), ...pairsOf(known["labels"]) } };
+    const own = { ...labels.of("container"), [restartLabel]: textOf(known["restart"]) };
+    return { ...withLabels(weak, own), restart: "no" };
+  };
+  const own =
+    (kind: "network" | "volume") =>
+    (part: JsonValue): JsonValue =>
+      isSet(recordOf(part)["external"]) ? part : withLabels(part, labels.of(kind));
   return {
     ...document,
     services: mapValues(recordOf(document["services"]), service),
-    networks: { default: withLabels(null), ...mapValues(recordOf(document["networks"]), own) },
-    volumes: mapValues(recordOf(document["volumes"]), own),
+    networks: { default: own("network")(null), ...mapValues(recordOf(document["networks"]), own("network")) },
+    volumes: mapValues(recordOf(document["volumes"]), own("volume")),
   };
 }

@@ -1,14 +1,13 @@
-/** What the API shows and does of the images and volumes of compose projects. */
-import { composeProjectOf, isMadeFor } from "../../docker/attribution.ts";
-import type { DiskMeter } from "../../docker/disk-usage.ts";
+/** The image and volume operations of the compose runtime. */
+import { namedObject } from "../../engine/container-record.ts";
+import type { DiskMeter } from "../../engine/disk-usage.ts";
 import { SvcError } from "../../errors.ts";
-import { AppContainers, type AppContainersOptions } from "../app-containers.ts";
+import { AppContainers, type AppContainersOptions } from "../containers/app-containers.ts";
 import { mapBounded } from "../../lib/map-bounded.ts";
 import { type AppImages } from "../docker/app-images.ts";
-import { builtPrefix } from "../docker/foreign-images.ts";
+import { builtPrefix } from "../docker/image-names.ts";
 import { describeImage, pinnedBy, type FreshnessOptions } from "../docker/image-freshness.ts";
 import type {
-  EngineNeeds,
   ImageRuntime,
   PulledImages,
   ReplacedImage,
@@ -17,15 +16,17 @@ import type {
   RuntimeImage,
   RuntimeStack,
   RuntimeWork,
-} from "../runtime.ts";
-import { imagesOf, referencesOf, type ComposeProjects } from "./compose-project.ts";
+} from "../contract.ts";
+import type { EngineNeeds } from "../../engine/protection.ts";
+import type { ComposeProjects } from "./compose-project.ts";
+import { imagesOf, referencesOf } from "./document-services.ts";
 import { recordOf, volumeName } from "./compose-values.ts";
 
-/** Registries that are asked at once. */
+/** Concurrent requests to registries. */
 const askedAtOnce = 4;
 
 export interface ComposeImagesOptions extends AppContainersOptions, FreshnessOptions {
-  /** What the engine's volumes take. */
+  /** Measures the engine's volumes. */
   disk: DiskMeter;
   images: AppImages;
   projects: ComposeProjects;
@@ -41,12 +42,12 @@ export class ComposeImages implements ImageRuntime {
   async needs({ id }: RunnableApp): Promise<EngineNeeds> {
     const document = (await this.#options.projects.kept(id)) ?? {};
     const volumes = Object.entries(recordOf(document["volumes"])).map(([key, volume]) =>
-      volumeName(recordOf(volume), key, composeProjectOf(id)),
+      volumeName(recordOf(volume), key, this.#options.ownership.projectOf(id)),
     );
     return { images: imagesOf(document), volumes };
   }
 
-  /** One for each service: a project has many. */
+  /** One result per service. */
   async image(
     app: RunnableApp,
     options: { checkRemote: boolean; signal?: AbortSignal },
@@ -64,7 +65,7 @@ export class ComposeImages implements ImageRuntime {
     };
   }
 
-  /** Pulls those of its images that may change; the digest is that of the first that did, else of the first. */
+  /** Pulls the images that may change; the digest is that of the first changed image, else of the first. */
   async pull(app: RunnableApp, work: RuntimeWork): Promise<PulledImages> {
     const { images, projects } = this.#options;
     const { document } = await projects.resolve(app, work.signal);
@@ -86,7 +87,7 @@ export class ComposeImages implements ImageRuntime {
     const [first] = pulled;
     if (first === undefined) {
       const why = services.map(({ service, reason }) => `${service}: ${reason}`).join("; ");
-      const message = `no image of app "${app.id}" is pulled afresh (${why}); upgrade the app instead`;
+      const message = `no image of app "${app.id}" can be pulled again (${why}); upgrade the app instead`;
       throw new SvcError("pinned_image", message);
     }
     const { changed, digest } = pulled.find((result) => result.changed) ?? first;
@@ -103,7 +104,7 @@ export class ComposeImages implements ImageRuntime {
     const kept = await new AppContainers(app.id, this.#options).all();
     const names = [...needs.images, ...kept.map(({ imageId }) => imageId)];
     const imageBytes = await images.sizeOf(names, signal);
-    // The engine walks all of its volumes for that.
+    // For the measurement the engine scans all its volumes.
     const all = needs.volumes.length === 0 ? [] : (await disk.measure(signal)).volumes;
     const own = all.filter(({ name }) => needs.volumes.includes(name));
     return {
@@ -115,13 +116,13 @@ export class ComposeImages implements ImageRuntime {
   /** @throws SvcError `unavailable` */
   async stacks(apps: readonly RunnableApp[]): Promise<RuntimeStack[]> {
     if (apps.length === 0) return [];
-    const { state, storeId } = this.#options;
+    const { state, ownership } = this.#options;
     const { containers } = await state.containers();
     return apps.map(({ id }) => ({
-      name: composeProjectOf(id),
+      name: ownership.projectOf(id),
       appId: id,
       services: containers
-        .filter(({ labels }) => isMadeFor(id, storeId, labels))
+        .filter((container) => ownership.isOwn("container", id, namedObject(container)))
         .toSorted((a, b) => (a.name < b.name ? -1 : 1))
         .map((container) => ({
           name: container.composeService ?? "",

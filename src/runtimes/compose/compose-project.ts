@@ -1,30 +1,41 @@
-/** An app's compose file, from the checkout to what is run. */
+/** Prepares an app's compose file: from the checkout to the document that compose runs. */
 import { isUtf8 } from "node:buffer";
 import { createHash } from "node:crypto";
 import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, posix, relative } from "node:path";
-import { appLabels, composeProjectOf } from "../../docker/attribution.ts";
-import type { DockerEngine } from "../../docker/engine.ts";
-import type { EngineEvents } from "../../docker/events.ts";
-import type { EntryType } from "../../identity/identity-work.ts";
-import type { Identities } from "../../identity/identities.ts";
-import { isInside } from "../../lib/is-inside.ts";
+import { blankedLabels, type Labels } from "../../engine/attribution.ts";
+import type { DockerEngine } from "../../engine/engine.ts";
+import type { EngineEvents } from "../../engine/events.ts";
+import type { EngineOwnership } from "../../engine/ownership.ts";
+import type { EntryType } from "../../run-as/user-helper-types.ts";
+import type { UserHelpers } from "../../run-as/user-helpers.ts";
+import { SvcError } from "../../errors.ts";
+import { isInside } from "../../lib/paths.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import { Limiter } from "../../lib/limiter.ts";
 import { mapValues } from "../../lib/map-values.ts";
-import type { ComposeRuntime as ComposeSection } from "../../packages/manifest.ts";
-import { resolveSettings } from "../../packages/settings.ts";
-import type { YamlThread } from "../../packages/yaml-thread.ts";
+import type { ComposeRuntime as ComposeSection } from "../../packages/manifest/manifest.ts";
+import { resolveSettings } from "../../packages/settings/settings.ts";
+import type { YamlThread } from "../../packages/manifest/yaml-thread.ts";
+import { rootShare } from "../../lib/share-owner.ts";
 import { appEnvironment, appExpander } from "../app-environment.ts";
-import { checkoutOf } from "../app-tree.ts";
-import { releaseLabel } from "../stuck-containers.ts";
-import { ownerSpec, requireAllowed, type Bind, type ContainerClaims } from "../container-policy.ts";
+import { appTree, checkoutOf } from "../app-tree.ts";
+import { releaseLabel } from "../containers/blocked-containers.ts";
+import {
+  ownerSpec,
+  requireAllowed,
+  type Bind,
+  type ContainerClaims,
+  type HostPortRules,
+  type PolicyOptions,
+} from "../containers/container-policy.ts";
 import { entryType } from "../entry-type.ts";
-import { missingClock } from "../host-clock.ts";
-import { holdMounts } from "../mount-points.ts";
+import { missingClock } from "../containers/host-clock.ts";
+import { holdMounts } from "../containers/mount-points.ts";
 import { type AppImages, withTag } from "../docker/app-images.ts";
-import { requireForeign } from "../docker/foreign-images.ts";
-import type { PublishOptions } from "../published-ports.ts";
-import type { RunnableApp, ToldProject } from "../runtime.ts";
+import { requireAllowedName } from "../docker/image-names.ts";
+import type { PublishOptions } from "../containers/published-ports.ts";
+import type { RunnableApp, ResolvedProject } from "../contract.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { startFailed } from "../start-failed.ts";
 import { dataBinds, moveData, seedData, withData } from "./checkout-binds.ts";
@@ -35,162 +46,186 @@ import {
   readPrinted,
   readResolved,
   runnableProject,
+  withoutPulls,
+  type ProjectLabels,
   type RunnableProject,
 } from "./compose-document.ts";
 import { checkComposeSources, invalid, type YamlReader } from "./compose-sources.ts";
-import { listOf, namedParts, recordOf, textOf } from "./compose-values.ts";
+import { withInlineFiles, withVariables, writeInlineFiles, type InlineFile } from "./inline-files.ts";
+import { recordOf } from "./compose-values.ts";
 import { projectClaims } from "./project-claims.ts";
 import { withoutSubnets } from "./project-networks.ts";
-import { readServiceMount } from "./service-mounts.ts";
 import { withAddresses } from "./service-ports.ts";
+import { configFailure, lastLines, reasonOf } from "./compose-failure.ts";
+import { ConfigCache } from "./config-cache.ts";
+import { referencesOf, mountedFiles } from "./document-services.ts";
 
 export interface ComposeProjectsOptions extends PublishOptions {
-  identities: Identities;
+  userHelpers: UserHelpers;
   command: ComposeCommand;
   images: AppImages;
-  storeId: string;
-  /** The daemon's own directory for what it has compose run; one directory per app. */
+  ownership: EngineOwnership;
+  /** The daemon's directory for compose documents; one directory per app. */
   composeDir: string;
   engine: DockerEngine;
-  events: Pick<EngineEvents, "verify" | "isHung">;
+  events: Pick<EngineEvents, "verify" | "isUnresponsive">;
   yaml: YamlThread;
-  /** Ports below it are root's. */
-  unprivilegedPortStart: number;
-  /** Processes that a service of a regular user has at most, unless the file says otherwise. */
+  portRules: HostPortRules;
+  /** Default process limit of a regular user's service. */
   usersPidsLimit: number;
 }
 
-/** Every container of an app is of the same release: compose itself makes anew what has changed. */
+/** All containers of an app have the same release: compose itself recreates what has changed. */
 export const composeRelease = "compose";
 
-/** A project, what it asks of the host, and which of its mounts are data ({@link dataBinds}). */
+/** A project, its host access, and which of its mounts are data ({@link dataBinds}). */
 interface Plan {
   readonly project: RunnableProject;
+  /** The document for this host's engine, with inline contents as files; `claims` refer to it. */
+  readonly placed: JsonObject;
+  readonly files: readonly InlineFile[];
   readonly claims: readonly ContainerClaims[];
   readonly data: readonly string[];
 }
 
-/** What compose made of an app's checkout last, and of what. */
-interface KeptConfig {
-  /** Digest of all that it depends on. */
-  readonly key: string;
-  readonly text: string;
-}
-
 const configTimeoutMs = 60_000;
-const upTimeoutMs = 300_000;
+/** No limit, because a service may run a migration before the others start. The longest delay of a timer. */
+const upTimeoutMs = 2 ** 31 - 1;
 const maxConfigBytes = 4 * 1024 * 1024;
-/** Most projects are far smaller: characters. */
-const maxKeptConfig = 64 * 1024;
-const keptLines = 20;
-/** More no engine keeps as one. */
-const maxToldBytes = 1_000 * 1_024;
+/** Engines store no larger secret or config. */
+const maxStoredFileBytes = 1_000 * 1_024;
 
 export class ComposeProjects {
   readonly #options: ComposeProjectsOptions;
-  /** By app. */
-  readonly #configs = new Map<string, KeptConfig>();
+  readonly #configs: ConfigCache;
+  /**
+   * By owner. Simultaneous starts wait here, because more would overload the thread that parses YAML, and each may
+   * run compose. Users do not wait for each other.
+   */
+  readonly #planning = new Limiter<number>({
+    ...{ total: Number.POSITIVE_INFINITY, perKey: 4, reserved: 12, maxWaiting: 1_000 },
+    isReserved: (uid) => uid === rootShare,
+    tooMany: ({ waiting }) =>
+      new SvcError(
+        "too_many",
+        `${waiting} of your compose projects are waiting to be processed; try again in a moment`,
+      ),
+  });
 
   constructor(options: ComposeProjectsOptions) {
     this.#options = options;
+    this.#configs = new ConfigCache(options.composeDir);
   }
 
   /**
-   * The project as it is to be run now. Compose reads the checkout with the owner's identity, and what it makes of it is
-   * checked; nobody looks at the checkout again after that.
+   * The project as it would run now. Compose reads the checkout as the owner, and its output is checked; the checkout
+   * is not read again afterwards.
    * @throws SvcError `package_invalid`, `denied`
    */
   async resolve(app: RunnableApp, signal?: AbortSignal): Promise<RunnableProject> {
     const { project, claims } = await this.#plan(app, signal);
-    // What is not there yet is made for the start.
-    await this.#requireAllowed(app, await this.#withoutMissing(app, claims));
+    // Missing sources are created at the start.
+    const userHelper = await this.#options.userHelpers.as(app.uid);
+    const present = await this.#withoutMissing(app, claims);
+    await this.#requireAllowed(app, present, (path) => entryType(userHelper, app.directory, path));
     return project;
   }
 
   /**
-   * The project, with those files of its package that services see one by one, as far as an engine would keep them.
+   * The project with the package's files that services mount individually, up to the size that engines store.
    * @throws SvcError as {@link resolve}
    */
-  async told(app: RunnableApp): Promise<ToldProject> {
+  async describe(app: RunnableApp): Promise<ResolvedProject> {
     const { document, builds } = await this.resolve(app);
-    const identity = await this.#options.identities.as(app.uid);
+    const userHelper = await this.#options.userHelpers.as(app.uid);
     const checkout = join(app.directory, checkoutOf(app));
-    const paths = filesOf(document).filter((path) => isInside(checkout, path) && path !== checkout);
+    const paths = mountedFiles(document).filter((path) => isInside(checkout, path) && path !== checkout);
     const files = new Map<string, string>();
-    let left = maxToldBytes;
+    let left = maxStoredFileBytes;
     for (const path of paths) {
       const below = relative(app.directory, path);
-      if ((await entryType(identity, app.directory, below)) !== "file") continue;
-      const { sizeBytes = 0 } = (await identity.stat(app.directory, below)) ?? {};
+      if ((await entryType(userHelper, app.directory, below)) !== "file") continue;
+      const { sizeBytes = 0 } = (await userHelper.stat(app.directory, below)) ?? {};
       if (sizeBytes > left) continue;
-      const bytes = await identity.readFile(app.directory, below, { maxBytes: maxToldBytes });
+      const bytes = await userHelper.readFile(app.directory, below, { maxBytes: maxStoredFileBytes });
       left -= bytes.length;
-      // What is no text goes along in no manifest.
+      // Manifests of other engines can only contain text.
       if (isUtf8(bytes)) files.set(path, bytes.toString());
     }
-    return { document, built: new Set(builds.map(({ service }) => service)), files };
+    return {
+      project: this.#nameOf(app),
+      document,
+      built: new Set(builds.map(({ service }) => service)),
+      files,
+    };
   }
 
-  /** {@link resolve} for a start: what is to be mounted is there, and stays there. No container of the app runs. */
-  async layOut(app: RunnableApp): Promise<RunnableProject> {
-    const { identities } = this.#options;
+  /** {@link resolve} for a start: creates and holds the mount sources. The app's containers must not run. */
+  async layOut(app: RunnableApp, signal?: AbortSignal): Promise<RunnableProject> {
+    const { userHelpers } = this.#options;
     await this.keepData(app, ["directory"]);
-    const { project, claims, data } = await this.#plan(app);
+    const { project, placed, files, claims, data } = await this.#plan(app, signal);
     const binds = claims.flatMap((claim) => claim.binds);
-    await holdMounts(identities, app, binds);
-    const tree = await identities.tree(app.directory, app.uid);
+    const tree = await userHelpers.tree(app.directory, app.uid);
+    await tree.remove(appTree.inline);
+    const typeOf = await holdMounts(userHelpers, app, binds);
+    await writeInlineFiles(tree, files);
     await seedData(tree, data);
-    // The engine would make them as root.
+    // Otherwise the engine would create them as root.
     for (const { source } of binds) {
       if (source === app.directory || !isInside(app.directory, source)) continue;
       const path = relative(app.directory, source);
-      if ((await entryType(await identities.as(app.uid), app.directory, path)) === undefined) {
-        await tree.makeDirs([path]);
-      }
+      if ((await typeOf(path)) === undefined) await tree.makeDirs([path]);
     }
-    await this.#requireAllowed(app, claims);
-    return project;
+    await this.#requireAllowed(app, claims, typeOf);
+    return { ...project, document: placed };
   }
 
   /**
-   * Moves what its containers have written into the checkout, as it was last run, to where it stays. None of them runs.
-   * @param types what is moved
+   * Moves data that containers wrote into the checkout to a permanent place. The app's containers must not run.
+   * @param types types of entries to move
    */
   async keepData(app: RunnableApp, types: readonly EntryType[]): Promise<void> {
-    const { identities } = this.#options;
+    const { userHelpers } = this.#options;
     const document = await this.kept(app.id);
     if (document === undefined) return;
-    const tree = await identities.tree(app.directory, app.uid);
-    await moveData(await identities.as(app.uid), tree, document, types);
+    const tree = await userHelpers.tree(app.directory, app.uid);
+    await moveData(await userHelpers.as(app.uid), tree, document, types);
   }
 
   async #plan(app: RunnableApp, signal?: AbortSignal): Promise<Plan> {
-    const { identities, images, events } = this.#options;
+    using _slot = await this.#planning.acquire(app.ownerUid, signal);
+    return await this.#planNow(app, signal);
+  }
+
+  async #planNow(app: RunnableApp, signal?: AbortSignal): Promise<Plan> {
+    const { userHelpers, images, events } = this.#options;
     const section = composeSection(app);
     const { file } = section;
-    // Compose takes its time: an engine that hangs is found out meanwhile, and then nobody waits for compose either.
+    // Detects a hanging engine while compose runs, and stops waiting for compose then.
     const hung = new AbortController();
     events.verify().catch((error: unknown) => {
-      if (events.isHung) hung.abort(error);
+      if (events.isUnresponsive) hung.abort(error);
     });
     const ended = signal === undefined ? hung.signal : AbortSignal.any([signal, hung.signal]);
     if (app.manifest.health?.probe.kind === "exec") {
       throw invalid(
         "svc.yaml",
-        "health.exec has no container to run in: use a healthcheck of the compose file",
+        "health.exec is not supported for compose projects; use a healthcheck in the compose file",
       );
     }
-    const identity = await identities.as(app.uid);
-    const readYaml: YamlReader = (text, bounds) => this.#options.yaml.read(text, bounds, app.ownerUid);
-    const sources = await checkComposeSources(identity, app.directory, checkoutOf(app), file, readYaml);
-    const resolved = await readResolved(await this.#config(app, section, sources, ended), file, readYaml);
-    const project = runnableProject(resolved, {
+    const userHelper = await userHelpers.as(app.uid);
+    const readYaml: YamlReader = (text, bounds) => this.#options.yaml.read(text, bounds, app.ownerUid, ended);
+    const sources = await checkComposeSources(userHelper, app.directory, checkoutOf(app), file, readYaml);
+    const text = await this.#config(app, section, sources, ended);
+    const resolved = await readResolved(text, file, readYaml);
+    const project = runnableProject(withVariables(resolved, environmentOf(app, section), file), {
       file,
       isClassic: await this.#options.command.isClassic(),
       profiles: section.profiles,
       restart: app.manifest.restart,
       stopGraceMs: app.manifest.stop.graceMs,
-      owner: app.ownerUid === 0 ? undefined : ownerSpec(identity.user),
+      owner: app.ownerUid === 0 ? undefined : ownerSpec(userHelper.user),
       pidsLimit: app.ownerUid === 0 ? undefined : this.#options.usersPidsLimit,
       absent: await missingClock(),
       builtTag: (service) => images.builtTag(app, service),
@@ -200,23 +235,25 @@ export class ComposeProjects {
       if (!isInside(join(app.directory, checkoutOf(app)), context)) {
         throw invalid(
           file,
-          `service "${service}": the build context is outside of the package: move it there`,
+          `service "${service}": the build context is outside the package; move it into the package`,
         );
       }
     }
-    for (const image of project.pulls) requireForeign(image);
-    const data = await dataBinds(identity, app, project.document);
+    for (const image of project.pulls) requireAllowedName(image);
+    const data = await dataBinds(userHelper, app, project.document);
     const withPlaces = withData(project.document, app, data);
     const document = withAddresses(withPlaces, app, this.#options);
-    const claims = projectClaims(document, composeProjectOf(app.id));
-    return { project: { ...project, document }, claims, data };
+    const isRoots = app.ownerUid === 0;
+    const { document: placed, files } = withInlineFiles(document, { directory: app.directory, isRoots });
+    const claims = projectClaims(placed, this.#nameOf(app));
+    return { project: { ...project, document }, placed, files, claims, data };
   }
 
   async #withoutMissing(app: RunnableApp, claims: readonly ContainerClaims[]): Promise<ContainerClaims[]> {
-    const identity = await this.#options.identities.as(app.uid);
+    const userHelper = await this.#options.userHelpers.as(app.uid);
     const isThere = async ({ source }: Bind): Promise<boolean> =>
       !isInside(app.directory, source) ||
-      (await entryType(identity, app.directory, relative(app.directory, source) || ".")) !== undefined;
+      (await entryType(userHelper, app.directory, relative(app.directory, source) || ".")) !== undefined;
     return Promise.all(
       claims.map(async (claim) => {
         const binds: Bind[] = [];
@@ -226,34 +263,33 @@ export class ComposeProjects {
     );
   }
 
-  /** Whether what was kept last may still run. @throws SvcError `denied` */
-  async checkKept(app: RunnableApp): Promise<void> {
+  /** Checks whether the last document may still run. @throws SvcError `denied` */
+  async checkLast(app: RunnableApp): Promise<void> {
     const kept = await this.kept(app.id);
     if (kept === undefined) return;
     const document = withoutSubnets(kept);
-    // Labels cannot have changed, and some of them are svc's own.
-    const services = mapValues(recordOf(document["services"]), (service) => ({
-      ...recordOf(service),
-      labels: null,
-    }));
-    const claims = projectClaims({ ...document, services }, composeProjectOf(app.id));
-    await holdMounts(
-      this.#options.identities,
+    const claims = projectClaims(withoutLabels(document), this.#nameOf(app));
+    const typeOf = await holdMounts(
+      this.#options.userHelpers,
       app,
       claims.flatMap(({ binds }) => binds),
     );
-    await this.#requireAllowed(app, claims);
+    await this.#requireAllowed(app, claims, typeOf);
   }
 
-  async #requireAllowed(app: RunnableApp, claims: readonly ContainerClaims[]): Promise<void> {
-    const { identities, engine, unprivilegedPortStart } = this.#options;
-    const identity = await identities.as(app.uid);
-    await requireAllowed(app, claims, { identity, engineSockets: [engine.socket], unprivilegedPortStart });
+  async #requireAllowed(
+    app: RunnableApp,
+    claims: readonly ContainerClaims[],
+    typeOf: PolicyOptions["typeOf"],
+  ): Promise<void> {
+    const { userHelpers, engine, portRules } = this.#options;
+    const { user } = await userHelpers.as(app.uid);
+    await requireAllowed(app, claims, { user, typeOf, engineSockets: [engine.socket], ...portRules });
   }
 
   /**
-   * What compose makes of the checkout; it needs no engine for that. Asked again only when something of it is another, by the next
-   * daemon, too: it takes longer than all the rest of a start, and a host that boots starts all of its apps.
+   * The output of compose for the checkout, which requires no engine. It is cached, also for the next daemon, until
+   * its inputs change: compose takes longer than the rest of a start, and a booting host starts all its apps.
    * @param sources digest of the checkout's part
    */
   async #config(
@@ -262,111 +298,110 @@ export class ComposeProjects {
     sources: string,
     signal: AbortSignal,
   ): Promise<string> {
-    const { identities, command } = this.#options;
+    const { userHelpers, command } = this.#options;
     const directory = join(app.directory, checkoutOf(app));
     const path = join(directory, section.file);
     const args = [
-      ...this.#projectArgs(app, path),
+      ...projectArgs(path, posix.dirname(path)),
       ...section.profiles.flatMap((name) => ["--profile", name]),
       "config",
     ];
-    const env = {
-      ...mapValues(section.env, appExpander(app)),
-      ...resolveSettings(app.manifest, app.settings).env,
-      ...appEnvironment(app),
-    };
-    const identity = await identities.as(app.uid);
+    const env = { ...environmentOf(app, section), ...this.#projectEnvironment(app) };
+    const userHelper = await userHelpers.as(app.uid);
     const key = createHash("sha256")
-      .update(JSON.stringify([sources, await command.fingerprint(), identity.user, args, env]))
+      .update(JSON.stringify([sources, await command.fingerprint(), userHelper.user, args, env]))
       .digest("hex");
-    const known = this.#configs.get(app.id) ?? (await this.#keptConfig(app.id));
-    if (known?.key === key) {
-      this.#configs.set(app.id, known);
-      return known.text;
-    }
-    const { exitCode, stdout, stderr } = await command.run(identity, args, {
+    const known = await this.#configs.find(app.id, key);
+    if (known !== undefined) return known;
+    const { exitCode, stdout, stderr } = await command.run(userHelper, args, {
       ...{ cwd: directory, env },
       ...{ timeoutMs: configTimeoutMs, maxOutputBytes: maxConfigBytes, signal },
     });
-    if (exitCode !== 0) throw invalid(section.file, refusalOf(lastLines(stderr).join(" ")));
-    if (stdout.length <= maxKeptConfig) await this.#keepConfig(app.id, { key, text: stdout });
+    if (exitCode !== 0) throw invalid(section.file, configFailure(lastLines(stderr).join(" ")));
+    await this.#configs.store(app.id, { key, text: stdout });
     return stdout;
   }
 
-  async #keepConfig(id: string, config: KeptConfig): Promise<void> {
-    this.#configs.set(id, config);
-    const path = this.#configPath(id);
-    try {
-      await mkdir(posix.dirname(path), { recursive: true, mode: 0o700 });
-      await writeFile(path, JSON.stringify(config), { mode: 0o600 });
-    } catch {
-      // The next daemon asks compose again.
-    }
-  }
-
-  /** What an earlier daemon kept; one that ended while it wrote has left no JSON. */
-  async #keptConfig(id: string): Promise<KeptConfig | undefined> {
-    try {
-      return JSON.parse(await readFile(this.#configPath(id), "utf8")) as KeptConfig;
-    } catch {
-      return undefined;
-    }
-  }
-
   /**
-   * Has compose make and start the project's containers.
-   * @param how `--no-start` for making them alone
-   * @throws SvcError `start_failed` with what compose printed last
+   * Makes compose create and start the project's containers.
+   * @param how `--no-start` to only create them
+   * @throws SvcError `start_failed` with compose's last output; the signal's reason
    */
-  async up(app: RunnableApp, { document }: RunnableProject, how: "--detach" | "--no-start"): Promise<void> {
+  async up(
+    app: RunnableApp,
+    { document }: RunnableProject,
+    how: "--detach" | "--no-start",
+    signal?: AbortSignal,
+  ): Promise<void> {
     await this.write(app, document);
-    await this.#up(app, [how, "--remove-orphans"]);
+    await this.#up(app, [how, "--remove-orphans"], signal);
   }
 
-  /** As {@link up}, of what was kept last: one service alone, with another container in the place of the one that it has. */
-  async makeAnew(app: RunnableApp, service: string, how: "--detach" | "--no-start"): Promise<void> {
-    await this.#up(app, [how, "--force-recreate", "--no-deps", service]);
+  /** As {@link up}, for one service of the last started project, whose container is replaced. */
+  async recreate(
+    app: RunnableApp,
+    service: string,
+    how: "--detach" | "--no-start",
+    signal?: AbortSignal,
+  ): Promise<void> {
+    await this.#up(app, [how, "--force-recreate", "--no-deps", service], signal);
   }
 
-  async #up(app: RunnableApp, options: readonly string[]): Promise<void> {
-    const { identities, command, engine } = this.#options;
+  async #up(app: RunnableApp, options: readonly string[], ended?: AbortSignal): Promise<void> {
+    const { userHelpers, command, engine } = this.#options;
     const file = this.#path(app.id);
     const args = ["up", "--no-build", ...options];
-    const self = await identities.as(identities.selfUid);
-    // Compose itself would wait for an engine that hangs.
+    const self = await userHelpers.as(userHelpers.selfUid);
+    // Compose would wait for a hanging engine.
     const { exitCode, stderr } = await engine.operate(
       `start app "${app.id}"`,
       (_docker, signal) =>
-        command.run(self, [...this.#projectArgs(app, file), ...args], {
+        command.run(self, [...projectArgs(file, posix.dirname(file)), ...args], {
           cwd: posix.dirname(file),
           env: {
             DOCKER_HOST: `unix://${engine.socket}`,
             HOME: posix.dirname(file),
+            ...this.#projectEnvironment(app),
           },
           ...{ timeoutMs: upTimeoutMs, signal },
         }),
-      { timeoutMs: upTimeoutMs },
+      { waitsFor: "start", signal: ended },
     );
     if (exitCode === 0) return;
     const lines = lastLines(stderr);
     throw startFailed(app.id, reasonOf(lines), { exitCode: exitCode ?? 1, lastLines: lines });
   }
 
-  /** Keeps what is run where nobody but the daemon can change it; resolves with its path. */
+  /** Writes the document to a directory that only the daemon can change; resolves to its path. */
   async write(app: RunnableApp, document: JsonObject): Promise<string> {
-    const labels = {
-      ...appLabels(app.id, this.#options.storeId),
-      [releaseLabel]: composeRelease,
-      [settingsLabel]: settingsDigest(app),
+    const { ownership } = this.#options;
+    const inherited = await this.#imageLabels(document);
+    const own = { [releaseLabel]: composeRelease, [settingsLabel]: settingsDigest(app) };
+    const labels: ProjectLabels = {
+      of: (kind) => ({ ...ownership.labels(kind, app.id), ...own }),
+      // Compose overwrites the labels that it depends on.
+      ofService: (service) => blankedLabels(inherited.get(service)),
     };
     const path = this.#path(app.id);
     await mkdir(posix.dirname(path), { recursive: true, mode: 0o700 });
-    await writeFile(`${path}.new`, printDocument(labelled(document, labels)), { mode: 0o600 });
+    const isPlain = app.ownerUid === 0 || (await this.#options.command.isClassic());
+    const run = labelled(isPlain ? document : withoutPulls(document), labels);
+    await writeFile(`${path}.new`, printDocument(run), { mode: 0o600 });
     await rename(`${path}.new`, path);
     return path;
   }
 
-  /** What was kept last; `undefined` before the first time. */
+  /** The labels of each service's image, if the image exists here. */
+  async #imageLabels(document: JsonObject): Promise<ReadonlyMap<string, Labels>> {
+    const labels = new Map<string, Labels>();
+    for (const [service, reference] of referencesOf(document)) {
+      const image = await this.#options.images.inspect(reference);
+      labels.set(service, (image?.Config.Labels as Labels | null | undefined) ?? {});
+    }
+    return labels;
+  }
+
+  /** The last written document; `undefined` before the first start. */
   async kept(id: string): Promise<JsonObject | undefined> {
     try {
       return readPrinted(await readFile(this.#path(id), "utf8"));
@@ -376,13 +411,13 @@ export class ComposeProjects {
     }
   }
 
-  /** Whether it may have volumes of the engine, as it was kept last. */
+  /** Whether the app may have engine volumes, by the last document. */
   async hasVolumes(id: string): Promise<boolean> {
     return Object.keys(recordOf((await this.kept(id))?.["volumes"])).length > 0;
   }
 
   async forget(id: string): Promise<void> {
-    this.#configs.delete(id);
+    this.#configs.forget(id);
     await rm(posix.dirname(this.#path(id)), { recursive: true, force: true });
   }
 
@@ -390,88 +425,41 @@ export class ComposeProjects {
     return join(this.#options.composeDir, id, "compose.json");
   }
 
-  #configPath(id: string): string {
-    return join(this.#options.composeDir, id, "config.json");
+  #nameOf({ id }: Pick<RunnableApp, "id">): string {
+    return this.#options.ownership.projectOf(id);
   }
 
-  #projectArgs(app: RunnableApp, file: string): string[] {
-    const directory = posix.dirname(file);
-    return ["--file", file, "--project-name", composeProjectOf(app.id), "--project-directory", directory];
+  /** Passed in the environment, because every user can read arguments, and the name is secret. */
+  #projectEnvironment(app: RunnableApp): Record<string, string> {
+    return { COMPOSE_PROJECT_NAME: this.#nameOf(app) };
   }
 }
 
-/** References of the images that a kept document runs. */
-export function imagesOf(document: JsonObject): string[] {
-  return [...new Set(referencesOf(document).values())];
+function projectArgs(file: string, directory: string): string[] {
+  return ["--file", file, "--project-directory", directory];
 }
 
-/** The image of each service, by name. */
-export function referencesOf(document: JsonObject): ReadonlyMap<string, string> {
-  const services = Object.entries(recordOf(document["services"])).toSorted(([a], [b]) => (a < b ? -1 : 1));
-  return new Map(
-    services.flatMap(([service, value]): [string, string][] => {
-      const image = textOf(recordOf(value)["image"]);
-      return image === "" ? [] : [[service, image]];
-    }),
-  );
-}
-
-/** For each service how many services deep what it depends on goes; 0 for one that depends on none. */
-export function dependencyDepths(document: JsonObject): ReadonlyMap<string, number> {
-  const services = recordOf(document["services"]);
-  const depths = new Map<string, number>();
-  const measure = (name: string): number => {
-    const known = depths.get(name);
-    if (known !== undefined) return known;
-    // Compose refuses circles; one must not keep an app from being stopped.
-    depths.set(name, 0);
-    const needed = namedParts(recordOf(services[name])["depends_on"]);
-    const depth = Math.max(0, ...needed.map(([other]) => 1 + measure(other)));
-    depths.set(name, depth);
-    return depth;
+/** The variables for resolving the file. */
+function environmentOf(app: RunnableApp, section: ComposeSection): Record<string, string> {
+  return {
+    ...mapValues(section.env, appExpander(app)),
+    ...resolveSettings(app.manifest, app.settings).env,
+    ...appEnvironment(app),
   };
-  for (const name of Object.keys(services)) measure(name);
-  return depths;
 }
 
-/** @throws Error for an app that is no compose project */
+/** Removes labels, which were checked before: they cannot have changed, and some are svc's own. */
+function withoutLabels(document: JsonObject): JsonObject {
+  const sections = (["services", "networks", "volumes"] as const).map((section) => [
+    section,
+    mapValues(recordOf(document[section]), (part) => ({ ...recordOf(part), labels: null })),
+  ]);
+  return { ...document, ...(Object.fromEntries(sections) as JsonObject) };
+}
+
+/** @throws Error for an app that is not a compose project */
 function composeSection(app: RunnableApp): ComposeSection {
   const { runtime } = app.manifest;
   if (runtime.kind !== "compose") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
   return runtime;
-}
-
-/** Why compose failed, in the engine's words where it was the engine that would not. */
-export function reasonOf(lines: readonly string[]): string {
-  const telling = lines.filter((line) => !/^ERROR: Encountered errors/.test(line));
-  const said = telling
-    .map((line) => /(?:Error response from daemon: |^ERROR: for \S+ +)(.+)$/.exec(line)?.[1])
-    .findLast((words) => words !== undefined);
-  const likely = telling.findLast((line) => /error|cannot|failed|denied|invalid/i.test(line));
-  return said ?? likely ?? telling.at(-1) ?? "compose failed";
-}
-
-/** Docker-compose 1.29, which is Debian 12's, knows no `name`, and speaks of versions of the format then. */
-function refusalOf(said: string): string {
-  return said.includes("'name' does not match any of the regexes")
-    ? 'this docker-compose is too old for "name" at the top: delete that line (svc names the project), or install compose 2'
-    : said || "compose refuses it";
-}
-
-function lastLines(text: string): string[] {
-  return text
-    .split("\n")
-    .map((line) => line.trim())
-    .filter((line) => line !== "")
-    .slice(-keptLines);
-}
-
-/** What may be a file that a service sees. */
-function filesOf(document: JsonObject): string[] {
-  const services = Object.values(recordOf(document["services"]));
-  const mounts = services.flatMap((service) => listOf(recordOf(service)["volumes"]).map(readServiceMount));
-  const configs = Object.values(recordOf(document["configs"])).map((config) =>
-    textOf(recordOf(config)["file"]),
-  );
-  return [...mounts.filter(({ type }) => type === "bind").map(({ source }) => source), ...configs];
 }

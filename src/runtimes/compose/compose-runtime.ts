@@ -1,68 +1,68 @@
-/** Apps that are compose projects, on the host's engine. */
-import type { ContainerInfo } from "dockerode";
-import {
-  appLabels,
-  composeProjectOf,
-  composeServiceLabel,
-  composeVolumeLabel,
-  isMadeFor,
-  madeForFilter,
-  type Labels,
-} from "../../docker/attribution.ts";
-import { listedName, type ContainerRecord } from "../../docker/container-record.ts";
-import type { DiskMeter } from "../../docker/disk-usage.ts";
+/** Runs apps as compose projects on the host's engine. */
+import { unlessGone } from "../../engine/engine-errors.ts";
+import { composeServiceLabel, composeVolumeLabel, type Labels } from "../../engine/attribution.ts";
+import { listedName, type ContainerRecord } from "../../engine/container-record.ts";
+import type { DiskMeter } from "../../engine/disk-usage.ts";
 import { SvcError } from "../../errors.ts";
-import type { Identities } from "../../identity/identities.ts";
-import type { YamlThread } from "../../packages/yaml-thread.ts";
-import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
+import type { UserHelpers } from "../../run-as/user-helpers.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import type { YamlThread } from "../../packages/manifest/yaml-thread.ts";
+import type { HostPortRules } from "../containers/container-policy.ts";
+import { ContainerRuntime, type ContainerRuntimeOptions } from "../containers/container-runtime.ts";
 import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
-import { addressesByPort } from "../published-ports.ts";
-import { stuckContainer } from "../stuck-containers.ts";
+import type { UserBuilds } from "../docker/user-builds.ts";
+import type { UserImages } from "../docker/user-images.ts";
+import { addressesByPort } from "../containers/published-ports.ts";
+import { makeMountTargets } from "../containers/mount-targets.ts";
+import { blockedContainer } from "../containers/blocked-containers.ts";
 import type {
   ImageRuntime,
-  LogChunk,
   PublishedAddresses,
   RunnableApp,
   FollowLogOptions,
   RuntimeLimit,
   RuntimeWork,
-  ToldProject,
-} from "../runtime.ts";
+  ResolvedProject,
+  DataRuntime,
+  ProjectRuntime,
+} from "../contract.ts";
+import type { LogChunk } from "../../logs/log-chunk.ts";
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
-import {
-  composeRelease,
-  ComposeProjects,
-  dependencyDepths,
-  imagesOf,
-  referencesOf,
-} from "./compose-project.ts";
+import { composeRelease, ComposeProjects } from "./compose-project.ts";
+import { dependencyDepths, imagesOf, referencesOf } from "./document-services.ts";
 import { recordOf } from "./compose-values.ts";
-import { requireOwnParts } from "./foreign-parts.ts";
-import { givenUpBy } from "./given-up-containers.ts";
+import { containerPaths } from "./service-mounts.ts";
+import { requireOwnedParts } from "./project-ownership.ts";
+import { isLeftoverOf } from "./leftover-containers.ts";
 import { documentPorts } from "./service-ports.ts";
-import { buildMissing, buildProject, pullMissing } from "./project-images.ts";
+import { buildMissing, buildProject, imageUses, pullMissing, requireSlowImages } from "./project-images.ts";
 import { makeExternal, withSubnets } from "./project-networks.ts";
+import { projectClaims } from "./project-claims.ts";
 import { ProjectVolumes } from "./project-volumes.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
 import { unwritableBinds } from "./unwritable-binds.ts";
-import { handVolumesOver } from "./volume-owner.ts";
+import { changeVolumeOwner } from "./volume-owner.ts";
 
 export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
-  identities: Identities;
+  userHelpers: UserHelpers;
   credentialsOf: CredentialsOf;
-  /** What the engine's volumes take. */
+  userImages: UserImages;
+  userBuilds: UserBuilds;
+  /** Measures the engine's volumes. */
   disk: DiskMeter;
   yaml: YamlThread;
-  /** The daemon's own directory for what it has compose run. */
+  /** The daemon's directory for compose documents. */
   composeDir: string;
-  /** Ports below it are root's. */
-  unprivilegedPortStart: number;
+  portRules: HostPortRules;
 }
 
-/** Compose is not looked for before the first app. */
+/** Compose is not searched for before the first app. */
 export class ComposeRuntime extends ContainerRuntime {
+  readonly data: DataRuntime = this;
+  readonly projects: ProjectRuntime = this;
+
   readonly images: ImageRuntime;
   readonly volumes: ProjectVolumes;
   protected readonly hasParts = true;
@@ -77,7 +77,7 @@ export class ComposeRuntime extends ContainerRuntime {
     this.#projects = new ComposeProjects({
       ...options,
       images: this.#images,
-      command: new ComposeCommand(options.identities),
+      command: new ComposeCommand(options.userHelpers),
     });
     this.images = new ComposeImages({
       ...options,
@@ -101,16 +101,16 @@ export class ComposeRuntime extends ContainerRuntime {
     await this.reach(app.id);
     await buildProject(this.#images, app, project, work);
     await pullMissing(this.#images, app, project, work);
-    if (app.ownerUid === 0) await this.#tellUnwritable(app, project, work);
+    if (app.ownerUid === 0) await this.#warnUnwritable(app, project, work);
     if (app.checkout === undefined) await this.#projects.write(app, project.document);
   }
 
-  async #tellUnwritable(app: RunnableApp, { document }: RunnableProject, work: RuntimeWork): Promise<void> {
-    const identity = await this.#options.identities.as(app.uid);
+  async #warnUnwritable(app: RunnableApp, { document }: RunnableProject, work: RuntimeWork): Promise<void> {
+    const userHelper = await this.#options.userHelpers.as(app.uid);
     const references = referencesOf(document);
     const imageUser = async (service: string): Promise<string> =>
       (await this.#images.inspect(references.get(service) ?? "", work.signal))?.Config.User ?? "";
-    for (const message of await unwritableBinds(app, document, identity, imageUser)) {
+    for (const message of await unwritableBinds(app, document, userHelper, imageUser)) {
       work.onProgress?.({ step: "warning", message });
     }
   }
@@ -119,8 +119,11 @@ export class ComposeRuntime extends ContainerRuntime {
     const document = await this.#projects.kept(app.id);
     if (document === undefined) return;
     await this.reach(app.id);
-    const isGivenUp = givenUpBy(app);
-    await this.appOf(app.id).containers.remove(({ isUp }, container) => !isUp && isGivenUp(container));
+    const isGivenUp = isLeftoverOf(app);
+    const removed = await this.appOf(app.id).containers.remove(
+      ({ isUp }, container) => !isUp && isGivenUp(container),
+    );
+    await this.#removeNamelessVolumes(app, removed);
     await this.#images.removeBuilt(app, imagesOf(document));
   }
 
@@ -128,8 +131,8 @@ export class ComposeRuntime extends ContainerRuntime {
     await this.#projects.resolve(app);
   }
 
-  told(app: RunnableApp): Promise<ToldProject> {
-    return this.#projects.told(app);
+  describe(app: RunnableApp): Promise<ResolvedProject> {
+    return this.#projects.describe(app);
   }
 
   async keepData(app: RunnableApp): Promise<void> {
@@ -144,70 +147,112 @@ export class ComposeRuntime extends ContainerRuntime {
     return this.volumes.copy(from.id, to.id, work);
   }
 
-  protected checkAgain(app: RunnableApp): Promise<void> {
-    return this.#projects.checkKept(app);
+  protected async checkAgain(app: RunnableApp): Promise<void> {
+    await this.#projects.checkLast(app);
+    await this.#makeMountTargets(app, (await this.#projects.kept(app.id)) ?? {});
   }
 
-  protected async launch(app: RunnableApp): Promise<void> {
-    const checked = await this.#projects.layOut(app);
-    using placed = await withSubnets(checked.document, app.id, this.#options.networks);
+  async #makeMountTargets(app: RunnableApp, document: JsonObject): Promise<void> {
+    if (app.ownerUid === 0) return;
+    await makeMountTargets(this.#options.userHelpers, app, await containerPaths(this.#images, document));
+  }
+
+  protected async launch(app: RunnableApp, work: RuntimeWork): Promise<void> {
+    const { signal } = work;
+    const checked = await this.#projects.layOut(app, signal);
+    await pullMissing(this.#images, app, checked, work);
+    await buildMissing(this.#images, app, checked, work);
+    using _counted = await this.#options.userContainers.reserve(app, [
+      ...projectClaims(checked.document, this.#options.ownership.projectOf(app.id)),
+      ...(await imageUses(this.#images, checked.document)),
+    ]);
+    await this.#requireFewVolumes(app, checked);
+    using placed = await withSubnets(checked.document, app, this.#options.networks);
     const project = { ...checked, document: placed.document };
-    await requireOwnParts(this.#options, app, project.document);
-    await makeExternal(project.document, this.#options.networks);
-    await pullMissing(this.#images, app, project, {});
-    await buildMissing(this.#images, app, project);
+    await makeExternal(project.document, app, this.#options.networks);
+    if (app.ownerUid !== 0) await requireSlowImages(this.#images, project.document);
+    await this.#makeMountTargets(app, project.document);
+    await requireOwnedParts(this.#options, app, project.document);
     const watched = this.appOf(app.id);
     const before = await watched.containers.all();
-    await watched.start(app, composeRelease, async () => {
-      if (app.ownerUid !== 0 && (await this.#hasNew(app, project))) {
-        await this.#projects.up(app, project, "--no-start");
-        // Somebody may have been quicker; what is handed over now is the app's.
-        await requireOwnParts(this.#options, app, project.document);
-        await this.#handVolumesOver(app);
-      }
-      await this.#up(app, project);
-      return watched.containers.listed("all");
-    });
+    try {
+      await watched.start(app, composeRelease, async () => {
+        if (app.ownerUid !== 0 && (await this.#hasNew(app, project))) {
+          await this.#projects.up(app, project, "--no-start", signal);
+          // The app's parts may have changed meanwhile; from here on volumes are given to the app's owner.
+          await requireOwnedParts(this.#options, app, project.document);
+          await this.#changeVolumeOwner(app);
+        }
+        await this.#up(app, project, signal);
+        return watched.containers.listed("all");
+      });
+    } finally {
+      await this.#removeNamelessVolumes(app, before);
+    }
     await this.#images.removeNameless(before).catch((error: unknown) => {
-      this.#options.log.warn(
-        { app: app.id, err: error },
-        "images that a project ran before could not be removed",
-      );
+      this.#options.log.warn({ app: app.id, err: error }, "failed to remove earlier images of a project");
     });
   }
 
-  /** Of services whose containers the engine cannot start any more others are made, which get their volumes. */
-  async #up(app: RunnableApp, project: RunnableProject): Promise<void> {
+  /**
+   * Removes anonymous volumes that only these containers of a user had, because nobody could find them later. Compose
+   * leaves those of replaced containers behind; others it passes on by name, so that the engine keeps them.
+   */
+  async #removeNamelessVolumes(app: RunnableApp, before: readonly ContainerRecord[]): Promise<void> {
+    const { engine, log } = this.#options;
+    const { id, ownerUid } = app;
+    // Volumes of root's apps may be external.
+    if (ownerUid === 0) return;
+    const names = before.flatMap(({ mounts }) => mounts.flatMap(({ name = "" }) => name));
+    const nameless = [...new Set(names)].filter((name) => /^[0-9a-f]{64}$/.test(name));
+    if (nameless.length === 0) return;
+    try {
+      const containers = await this.appOf(id).containers.infos("all");
+      const used = new Set(containers.flatMap(({ Mounts }) => Mounts.map(({ Name }) => Name)));
+      for (const name of nameless.filter((each) => !used.has(each))) {
+        await unlessGone(
+          engine.call(`remove a volume of app "${id}"`, (docker) => docker.getVolume(name).remove()),
+        );
+      }
+    } catch (error) {
+      log.warn({ app: id, err: error }, "failed to remove volumes of replaced containers");
+    }
+  }
+
+  async #requireFewVolumes(app: RunnableApp, { document }: RunnableProject): Promise<void> {
+    const declared = Object.entries(recordOf(document["volumes"]));
+    if (app.ownerUid === 0 || declared.length === 0) return;
+    const own = await this.volumes.all(app.id);
+    const there = new Set(own.map(({ Labels: labels }) => labels[composeVolumeLabel]));
+    const missing = declared.filter(([key]) => !there.has(key)).map(([, volume]) => volume);
+    await this.#options.userObjects.requireVolumes(app.id, missing);
+  }
+
+  /** Replaces containers that the engine cannot start any more; the new ones get their volumes. */
+  async #up(app: RunnableApp, project: RunnableProject, signal: AbortSignal | undefined): Promise<void> {
     const replaced = new Set<string>();
     for (;;) {
       try {
-        await this.#projects.up(app, project, "--detach");
+        await this.#projects.up(app, project, "--detach", signal);
         return;
       } catch (error) {
-        const id = stuckContainer(error);
+        const id = blockedContainer(error);
         const service = id && (await this.#options.state.refreshContainer(id))?.composeService;
         if (service === undefined || replaced.has(service)) throw error;
         replaced.add(service);
-        await this.#projects.makeAnew(app, service, "--no-start");
+        await this.#projects.recreate(app, service, "--no-start", signal);
       }
     }
   }
 
   protected async replace(app: RunnableApp, { composeService }: ContainerRecord): Promise<void> {
-    if (composeService !== undefined) await this.#projects.makeAnew(app, composeService, "--detach");
+    if (composeService !== undefined) await this.#projects.recreate(app, composeService, "--detach");
   }
 
-  /** As the engine has them now: those that compose has just made, before their events have come. */
-  #containers(id: string): Promise<ContainerInfo[]> {
-    const { engine, storeId } = this.#options;
-    return engine.call(`list the containers of app "${id}"`, (docker) =>
-      docker.listContainers({ all: true, filters: madeForFilter(id, storeId) }),
-    );
-  }
-
-  /** Whether it has services that never ran, or volumes that are not there. */
+  /** Whether it has services that never ran, or missing volumes. */
   async #hasNew(app: RunnableApp, { document }: RunnableProject): Promise<boolean> {
-    const ran = (await this.#containers(app.id)).filter(({ State }) => State !== "created");
+    const containers = await this.appOf(app.id).containers.infos("all");
+    const ran = containers.filter(({ State }) => State !== "created");
     const known = new Set(ran.map(({ Labels }) => Labels[composeServiceLabel]));
     const volumes = new Set(
       (await this.volumes.all(app.id)).map(({ Labels }) => (Labels as Labels | null)?.[composeVolumeLabel]),
@@ -218,14 +263,14 @@ export class ComposeRuntime extends ContainerRuntime {
     );
   }
 
-  async #handVolumesOver(app: RunnableApp): Promise<void> {
-    const { engine, identities, storeId } = this.#options;
-    const { user: owner } = await identities.as(app.uid);
-    await handVolumesOver({
-      ...{ engine, what: `give the volumes of app "${app.id}" to its owner`, owner },
-      containers: await this.#containers(app.id),
-      name: `${composeProjectOf(app.id)}-volumes`,
-      labels: appLabels(app.id, storeId),
+  async #changeVolumeOwner(app: RunnableApp): Promise<void> {
+    const { engine, userHelpers, ownership } = this.#options;
+    const { user: owner } = await userHelpers.as(app.uid);
+    await changeVolumeOwner({
+      ...{ engine, what: `change the owner of the volumes of app "${app.id}"`, owner },
+      containers: await this.appOf(app.id).containers.infos("all"),
+      name: `${ownership.projectOf(app.id)}-volumes`,
+      labels: ownership.labels("container", app.id),
     });
   }
 
@@ -233,7 +278,7 @@ export class ComposeRuntime extends ContainerRuntime {
     const ports = documentPorts((await this.#projects.kept(id)) ?? {});
     return addressesByPort(
       ports.map(({ address, published, protocol }) => ({
-        address: address || "0.0.0.0",
+        address: address || this.#options.publishAddress,
         port: Number.parseInt(published, 10) || 0,
         protocol,
       })),
@@ -255,28 +300,30 @@ export class ComposeRuntime extends ContainerRuntime {
   async #removeFromEngine(app: RunnableApp, keep: "volumes" | undefined): Promise<number> {
     if (keep === undefined) await this.#requireUnused(app.id, "removed");
     const removed = await this.appOf(app.id).containers.remove();
+    await this.#removeNamelessVolumes(app, removed);
     await this.#options.networks.remove(app.id);
     const imagesFreed = await this.#images.removeBuilt(app, []);
     await this.#images.removeNameless(removed);
-    // What cannot be had again goes last.
+    // Volumes last, because they cannot be restored.
     return (
       imagesFreed + (keep === undefined ? await this.volumes.removeAll(await this.volumes.all(app.id)) : 0)
     );
   }
 
-  /** @throws SvcError `failed_precondition` when a container of somebody else uses a volume of the app */
+  /** @throws SvcError `failed_precondition` when a container of another owner uses a volume of the app */
   async #requireUnused(id: string, what: "removed" | "restored"): Promise<void> {
     const names = (await this.volumes.all(id)).map(({ Name }) => Name);
     if (names.length === 0) return;
-    // Asked of the engine itself: a container that began a moment ago would be found when the app's own are gone.
+    // From the engine: memory may lack a container that started a moment ago.
     const users = await this.#options.engine.call(
       `list the containers with volumes of app "${id}"`,
       (docker) => docker.listContainers({ all: true, filters: { volume: names } }),
     );
     for (const user of users) {
-      if (isMadeFor(id, this.#options.storeId, user.Labels)) continue;
+      const { Names: containerNames, Labels: labels } = user;
+      if (this.#options.ownership.isOwn("container", id, { labels, names: containerNames })) continue;
       const used = user.Mounts.find(({ Name = "" }) => names.includes(Name))?.Name ?? "";
-      const message = `app "${id}" cannot be ${what}: its volume ${used} is used by container ${listedName(user)}, which is not the app's: remove that first`;
+      const message = `app "${id}" cannot be ${what}: its volume ${used} is used by container ${listedName(user)}, which does not belong to the app; remove that container first`;
       throw new SvcError("not_possible", message);
     }
   }
@@ -297,7 +344,9 @@ export class ComposeRuntime extends ContainerRuntime {
     yield* followProjectLog(this.#options.engine, { tail, afterMs: after?.timeMs, signal, membersNow });
   }
 
-  /** Limits of the manifest are for one process or container; a project's stand in its compose file. */
+  /**
+   * None: the manifest's limits are for a single process or container; a project's limits are in its compose file.
+   */
   override limits(app: RunnableApp): RuntimeLimit[] {
     return super.limits(app).map((limit) => ({ ...limit, enforced: false }));
   }

@@ -1,36 +1,36 @@
 /**
- * What a compose file reads beside itself, looked at before any program does: nothing from the network, nothing outside of
- * the checkout (threats 33, 34).
+ * Checks the files that a compose file refers to before compose reads them: nothing from the network, nothing outside
+ * the checkout.
  */
 import { createHash, randomUUID } from "node:crypto";
 import { posix } from "node:path";
 import { SvcError } from "../../errors.ts";
-import type { Identity } from "../../identity/identity.ts";
+import type { UserHelper } from "../../run-as/user-helper.ts";
 import type { JsonValue } from "../../lib/json.ts";
-import type { YamlBounds } from "../../packages/yaml-document.ts";
-import type { YamlReading } from "../../packages/yaml-thread.ts";
+import type { YamlBounds } from "../../packages/manifest/yaml-document.ts";
+import type { YamlReading } from "../../packages/manifest/yaml-thread.ts";
 import { entryType } from "../entry-type.ts";
 import { listOf, mergedRecord } from "./compose-values.ts";
 
 const bounds = { maxBytes: 512 * 1024, maxTokens: 20_000, maxDepth: 64, maxValues: 20_000 };
 const maxFiles = 32;
 
-type Reader = Pick<Identity, "readFile" | "stat">;
+type Reader = Pick<UserHelper, "readFile" | "stat">;
 
-/** Reads YAML off the main thread, in turns of the app's owner. */
+/** Parses YAML off the main thread, on the share of the app's owner. */
 export type YamlReader = (text: string, bounds: YamlBounds) => Promise<YamlReading>;
 
 /**
- * Reads the file and all that it takes in, with the owner's identity. Resolves with a digest of all that compose makes its project
- * of: as long as that is the same, so is the project.
+ * Reads the file and everything that it includes, as the owner. Resolves to a digest of all of compose's inputs:
+ * while the digest is the same, so is the project.
  * @param root the app's directory
- * @param checkout relative to `root`
- * @param file relative to the checkout
- * @param readYaml of what it says
+ * @param checkout path relative to `root`
+ * @param file path relative to the checkout
+ * @param readYaml parses the files
  * @throws SvcError `package_invalid` with the file and the line
  */
 export async function checkComposeSources(
-  identity: Reader,
+  userHelper: Reader,
   root: string,
   checkout: string,
   file: string,
@@ -45,26 +45,26 @@ export async function checkComposeSources(
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     if (seen.has(next)) continue;
     seen.add(next);
-    if (seen.size > maxFiles) throw invalid(file, `it takes in more than ${maxFiles} files`);
+    if (seen.size > maxFiles) throw invalid(file, `it includes more than ${maxFiles} files`);
     const name = posix.relative(checkout, next);
-    const { bytes, document } = await readDocument(identity, root, next, name, readYaml);
+    const { bytes, document } = await readDocument(userHelper, root, next, name, readYaml);
     add(name, bytes);
-    // Read by compose where it is there, and may lead out as well.
+    // Compose reads `.env` if it exists, which may be a symlink out of the checkout.
     const references = [...referencesOf(document), { kind: "env_file", text: ".env" } as const];
     for (const { text, kind } of references) {
       const path = insideCheckout(name, text, kind, checkout, posix.dirname(next));
-      // A link could lead anywhere: the identity refuses to cross one.
-      const type = await entryType(identity, root, path);
+      // A symlink could lead anywhere, so the helper does not follow any.
+      const type = await entryType(userHelper, root, path);
       if (type !== undefined && type !== "file" && type !== "directory") {
-        throw invalid(name, `${kind} "${text}" is, or lies behind, a link: put the file itself there`);
+        throw invalid(name, `${kind} "${text}" is a symlink, or a parent of it is; use the file itself`);
       }
       add(kind, path, type ?? "");
       if (kind === "include" || kind === "extends") waiting.push(path);
       if (type === "file" && (kind === "env_file" || kind === "label_file")) {
-        // Whether compose can read it is compose's to say; until then no two are alike.
-        add(await readText(identity, root, path, name).catch(() => randomUUID()));
+        // Compose decides whether it can be read; until then assume a change.
+        add(await readText(userHelper, root, path, name).catch(() => randomUUID()));
       }
-      // It may have an environment file of its own.
+      // A directory may contain a file `.env`.
       if (kind === "directory") add(randomUUID());
     }
   }
@@ -72,21 +72,21 @@ export async function checkComposeSources(
 }
 
 async function readDocument(
-  identity: Reader,
+  userHelper: Reader,
   root: string,
   path: string,
   name: string,
   readYaml: YamlReader,
 ): Promise<{ bytes: Buffer; document: JsonValue }> {
-  const bytes = await readText(identity, root, path, name);
+  const bytes = await readText(userHelper, root, path, name);
   const result = await readYaml(bytes.toString(), bounds);
   if ("value" in result) return { bytes, document: result.value };
   throw invalid(name, result.problems.map(({ line, message }) => `line ${line}: ${message}`).join("; "));
 }
 
-async function readText(identity: Reader, root: string, path: string, name: string): Promise<Buffer> {
+async function readText(userHelper: Reader, root: string, path: string, name: string): Promise<Buffer> {
   try {
-    return await identity.readFile(root, path, { maxBytes: bounds.maxBytes });
+    return await userHelper.readFile(root, path, { maxBytes: bounds.maxBytes });
   } catch (error) {
     if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
     throw invalid(name, `it cannot be read: ${error.message}`);
@@ -129,7 +129,9 @@ function* texts(kind: ReferenceKind, value: JsonValue | undefined): Generator<Re
   for (const item of listOf(value)) if (typeof item === "string") yield { kind, text: item };
 }
 
-/** The path below the app's directory. @throws SvcError `package_invalid` when it is another place, or nobody can tell */
+/**
+ * The path below the app's directory. @throws SvcError `package_invalid` when it is outside the checkout, or unclear
+ */
 function insideCheckout(
   file: string,
   text: string,
@@ -137,18 +139,20 @@ function insideCheckout(
   checkout: string,
   from: string,
 ): string {
-  if (text.includes("$")) throw invalid(file, `${kind} "${text}" must not depend on variables: write it out`);
+  if (text.includes("$"))
+    throw invalid(file, `${kind} "${text}" must not contain variables; write the path itself`);
   const isLocal = !/^[A-Za-z][A-Za-z0-9+.-]*:/.test(text) && !text.startsWith("git@") && !text.includes("#");
-  if (!isLocal) throw invalid(file, `${kind} "${text}" is not a file of the package: put it there`);
+  if (!isLocal)
+    throw invalid(file, `${kind} "${text}" is not a file of the package; add the file to the package`);
   const path = posix.normalize(posix.join(from, text));
   const isInside = path === checkout || path.startsWith(`${checkout}/`);
   if (text.startsWith("/") || text.startsWith("~") || !isInside) {
-    throw invalid(file, `${kind} "${text}" leads out of the package: put what it names inside`);
+    throw invalid(file, `${kind} "${text}" is outside the package; move it into the package`);
   }
   return path;
 }
 
-/** `invalid_argument` `package_invalid`: what is wrong in a compose file. */
+/** `invalid_argument` `package_invalid`: a problem in a compose file. */
 export function invalid(file: string, message: string): SvcError<"package_invalid"> {
   return new SvcError("package_invalid", `${file}: ${message}`);
 }

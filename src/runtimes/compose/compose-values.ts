@@ -1,4 +1,4 @@
-/** Small readings of what `compose config` prints, which spells the same thing in many ways. */
+/** Reads values in the output of `compose config`, which has several forms of the same setting. */
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
 
@@ -6,7 +6,7 @@ export function recordOf(value: JsonValue | undefined): JsonObject {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? value : {};
 }
 
-/** With what its merge keys bring in: of several the first counts. */
+/** The mapping with its merge keys resolved: the first of several values counts. */
 export function mergedRecord(value: JsonValue | undefined): JsonObject {
   if (typeof value !== "object" || value === null || Array.isArray(value)) return {};
   const { "<<": merged, ...own } = value;
@@ -20,7 +20,7 @@ export function listOf(value: JsonValue | undefined): readonly JsonValue[] {
   return Array.isArray(value) ? value : [value];
 }
 
-/** What is no text is shown as JSON. */
+/** The text; other values as JSON. */
 export function textOf(value: JsonValue | undefined): string {
   if (value === undefined || value === null) return "";
   return typeof value === "string" ? value : JSON.stringify(value);
@@ -30,26 +30,26 @@ export function textsOf(value: JsonValue | undefined): string[] {
   return listOf(value).map(textOf);
 }
 
-/** `["a"]` and `{a: {…}}` alike: names, each with what is said of it. */
+/** Reads both `["a"]` and `{a: {…}}`: names with their settings. */
 export function namedParts(value: JsonValue | undefined): [name: string, said: JsonObject][] {
   return Array.isArray(value)
     ? value.map((name) => [textOf(name), {}])
     : Object.entries(recordOf(value)).map(([name, said]) => [name, recordOf(said)]);
 }
 
-/** The networks of a service by their keys, and how it joins them; without any it joins the default one. */
+/** A service's networks by their keys, with its settings there; the default network without any. */
 export function joinedNetworks({ networks }: JsonObject): [key: string, how: JsonObject][] {
   const joined = namedParts(networks);
   return joined.length === 0 ? [["default", {}]] : joined;
 }
 
-/** What is set and not known; extensions mean nothing. */
-export function oddKeys(part: JsonObject, known: Iterable<string>): string[] {
+/** Keys that are set and not known, without extensions. */
+export function unknownKeys(part: JsonObject, known: Iterable<string>): string[] {
   const expected = new Set(known);
   return Object.keys(part).filter((key) => !expected.has(key) && !key.startsWith("x-") && isSet(part[key]));
 }
 
-/** `{a: 1}` and `["a=1"]` alike. */
+/** Reads both `{a: 1}` and `["a=1"]`. */
 export function pairsOf(value: JsonValue | undefined): Record<string, string> {
   if (!Array.isArray(value)) {
     return mapValues(recordOf(value), textOf);
@@ -63,35 +63,47 @@ export function pairsOf(value: JsonValue | undefined): Record<string, string> {
   );
 }
 
-/** Variables that have a value: one without takes that of whoever runs compose, which is nobody here. */
+/** Variables with a value: without one, compose would use the value in its own environment. */
 export function environmentPairs(value: JsonValue | undefined): Record<string, string> {
+  if (Array.isArray(value)) return pairsOf(value.filter((item) => textOf(item).includes("=")));
   const own = recordOf(value);
   return Object.fromEntries(Object.entries(pairsOf(value)).filter(([name]) => own[name] !== null));
 }
 
-/** Neither absent nor off: what would change nothing asks for nothing. */
+/** Neither absent nor off; other values have no effect. */
 export function isSet(value: JsonValue | undefined): boolean {
   if (value === undefined || value === null || value === false || value === "" || value === 0) return false;
   return typeof value !== "object" || Object.keys(value).length > 0;
 }
 
-/** Bytes of `64m`, `1gb` or a number; NaN for another text. */
+/** Bytes of `64m`, `1gb` or a number; NaN for other text. */
 export function bytesOf(value: JsonValue | undefined): number {
   const [, digits = "", unit = ""] = /^(\d+)\s*([kmg]?)i?b?$/i.exec(textOf(value)) ?? [];
   return digits === "" ? Number.NaN : Number(digits) * 1024 ** " kmg".indexOf(unit.toLowerCase() || " ");
 }
 
-/** Of a duration as Go prints it, such as `1m30s`; NaN for another text. */
+/** The bits of a file mode, which is octal as text and not as a number; NaN for other text. */
+export function fileMode(value: JsonValue): number {
+  if (typeof value === "number") return value;
+  return /^(0o?)?[0-7]+$/.test(textOf(value))
+    ? Number.parseInt(textOf(value).replace("o", ""), 8)
+    : Number.NaN;
+}
+
+/** Seconds of a duration in Go's format, such as `1m30s`; NaN for other text. */
 export function durationSecs(text: string): number {
   if (!/^([0-9.]+(h|ms|m|s|us|µs|ns))+$/.test(text)) return text === "0" ? 0 : Number.NaN;
-  const secs: Readonly<Record<string, number>> = { h: 3_600, m: 60, s: 1, ms: 0.001 };
-  return [...text.matchAll(/([0-9.]+)(h|ms|m|s)/g)].reduce(
+  const secs: Readonly<Record<string, number>> = {
+    ...{ h: 3_600, m: 60, s: 1, ms: 1e-3 },
+    ...{ us: 1e-6, µs: 1e-6, ns: 1e-9 },
+  };
+  return [...text.matchAll(/([0-9.]+)(h|ms|m|s|us|µs|ns)/g)].reduce(
     (sum, [, amount, unit = ""]) => sum + Number(amount) * (secs[unit] ?? 0),
     0,
   );
 }
 
-/** The words of a command, as a list or as one text with the quotes and backslashes of a shell. */
+/** The arguments of a command, given as a list or as text with a shell's quotes and backslashes. */
 export function wordsOf(value: JsonValue | undefined): string[] {
   if (typeof value !== "string") return textsOf(value);
   const words: string[] = [];
@@ -107,7 +119,7 @@ export function wordsOf(value: JsonValue | undefined): string[] {
   return words;
 }
 
-/** Maps every text of a value; keys stay. */
+/** Maps every text in a value; keys are unchanged. */
 export function mapTexts(value: JsonValue, map: (text: string) => string): JsonValue {
   if (typeof value === "string") return map(value);
   if (Array.isArray(value)) return value.map((item) => mapTexts(item, map));
@@ -115,12 +127,12 @@ export function mapTexts(value: JsonValue, map: (text: string) => string): JsonV
   return mapValues(value, (item) => mapTexts(item, map));
 }
 
-/** What the engine calls a network or a volume that is not the project's; its key in the file when it has no other name. */
+/** Name of an external network or volume on the engine: its `name`, else its key. */
 export function externalName({ name, external }: JsonObject, key: string): string {
   return textOf(name) || textOf(recordOf(external)["name"]) || key;
 }
 
-/** What the engine calls a volume of a project's file, whoever it belongs to. */
+/** Name of a project's volume on the engine, external or not. */
 export function volumeName(volume: JsonObject, key: string, project: string): string {
   return isSet(volume["external"])
     ? externalName(volume, key)

@@ -1,4 +1,5 @@
-/** Reads what a resolved compose file asks of the host beside its services: volumes, networks, secrets, configs. */
+/** Determines the host access of a compose file's volumes, networks, secrets and configs. */
+import { descriptionBytes } from "../../engine/engine-objects.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import {
   bindOf,
@@ -6,14 +7,14 @@ import {
   volumeDriverAsks,
   type ContainerClaims,
   type HostAsk,
-} from "../container-policy.ts";
-import { externalName, isSet, oddKeys, recordOf, textOf } from "./compose-values.ts";
+} from "../containers/container-policy.ts";
+import { externalName, isSet, unknownKeys, recordOf, textOf } from "./compose-values.ts";
 import { copiesOf } from "./project-networks.ts";
-import { serviceClaims } from "./service-claims.ts";
+import { labelAsks, serviceClaims } from "./service-claims.ts";
 import { countPorts, documentPorts } from "./service-ports.ts";
 
-/** For users' projects: what the engine has of processes of its own for one. */
-const bounds = { services: 128, ports: 512 };
+/** Limits of users' projects, because the engine runs processes for each of these. */
+const bounds = { services: 128, ports: 512, networks: 32, volumes: 64 };
 
 /** The claims of all parts of a project, services first. */
 export function projectClaims(document: JsonObject, project: string): ContainerClaims[] {
@@ -28,23 +29,27 @@ export function projectClaims(document: JsonObject, project: string): ContainerC
     ...fileParts("secret", secrets),
     ...fileParts("config", configs),
     { ...claimsOf("the compose file", []), excess: excessOf(names.size, document) },
-    ...oddAsks(rest, [], "privileged").map((ask) => claimsOf("the compose file", [ask])),
+    ...unknownKeyAsks(rest, [], "privileged").map((ask) => claimsOf("the compose file", [ask])),
   ];
 }
 
 function excessOf(services: number, document: JsonObject): string[] {
   const ports = documentPorts(document).reduce((sum, port) => sum + countPorts(port), 0);
+  const networks = Object.keys({ default: null, ...recordOf(document["networks"]) }).length;
+  const volumes = Object.keys(recordOf(document["volumes"])).length;
   return [
     ...(services > bounds.services ? [`has ${services} services, more than ${bounds.services}`] : []),
+    ...(networks > bounds.networks ? [`has ${networks} networks, more than ${bounds.networks}`] : []),
+    ...(volumes > bounds.volumes ? [`has ${volumes} volumes, more than ${bounds.volumes}`] : []),
     ...(ports > bounds.ports ? [`publishes ${ports} ports, more than ${bounds.ports}`] : []),
-    ...tooLong(lengthOf(document)),
+    ...tooLong(bytesOfProject(document)),
   ];
 }
 
-function lengthOf({ services, ...rest }: JsonObject): number {
+function bytesOfProject({ services, ...rest }: JsonObject): number {
   return Object.values(recordOf(services)).reduce<number>(
-    (sum, service) => sum + JSON.stringify(service).length * copiesOf(recordOf(service)),
-    JSON.stringify(rest).length,
+    (sum, service) => sum + descriptionBytes(service) * copiesOf(recordOf(service)),
+    descriptionBytes(rest),
   );
 }
 
@@ -61,43 +66,54 @@ function parts(
 function volumeAsks(volume: JsonObject, ownName: string): HostAsk[] {
   const { driver, driver_opts: options, ...rest } = volume;
   return [
-    ...foreignAsks(rest, ownName, "host_mounts"),
+    ...externalAsks(rest, ownName, "host_mounts"),
     ...volumeDriverAsks(textOf(driver), recordOf(options)),
-    ...oddAsks(rest, ["name", "external", "labels"], "host_mounts"),
+    ...unknownKeyAsks(rest, ["name", "external", "labels"], "host_mounts"),
+    ...labelAsks(volume["labels"] ?? null),
   ];
 }
 
-/** Those that the engine itself has: the host's, and the one of all containers. */
+/** The engine's own networks: the host's, none, and the default bridge. */
 const engineNetworks = new Set(["host", "none", "bridge", "default"]);
 
 function networkAsks(network: JsonObject, key: string, ownName: string): HostAsk[] {
   const { driver, ...rest } = network;
   const isEngines = engineNetworks.has(externalName(network, key));
   const asks = [
-    ...foreignAsks(rest, ownName, isEngines ? "host_network" : "networks"),
-    ...oddAsks(rest, ["name", "external", "labels", "internal", "attachable", "enable_ipv6"], "host_network"),
+    ...externalAsks(rest, ownName, isEngines ? "host_network" : "networks"),
+    ...unknownKeyAsks(
+      rest,
+      ["name", "external", "labels", "internal", "attachable", "enable_ipv6"],
+      "host_network",
+    ),
+    ...labelAsks(network["labels"] ?? null),
   ];
   if (["", "bridge"].includes(textOf(driver))) return asks;
   return [...asks, { permission: "host_network", what: `has the driver "${textOf(driver)}"` }];
 }
 
-/** Another name than compose would give it may be another app's. */
-function foreignAsks(part: JsonObject, ownName: string, permission: HostAsk["permission"]): HostAsk[] {
+/** A name other than compose's default may belong to another app. */
+function externalAsks(part: JsonObject, ownName: string, permission: HostAsk["permission"]): HostAsk[] {
   const name = textOf(part["name"]);
   if (isSet(part["external"])) return [{ permission, what: "is not the app's own" }];
   return name === "" || name === ownName ? [] : [{ permission, what: `has the name "${name}"` }];
 }
 
-function oddAsks(part: JsonObject, known: readonly string[], permission: HostAsk["permission"]): HostAsk[] {
-  return oddKeys(part, known).map((key) => ({ permission, what: `sets "${key}"` }));
+function unknownKeyAsks(
+  part: JsonObject,
+  known: readonly string[],
+  permission: HostAsk["permission"],
+): HostAsk[] {
+  return unknownKeys(part, known).map((key) => ({ permission, what: `sets "${key}"` }));
 }
 
-/** Secrets and configs are files that the engine mounts, to read. */
+/** Secrets and configs: the engine mounts `file` read-only; compose copies `content` as root. */
 function fileParts(kind: string, value: JsonValue | undefined): ContainerClaims[] {
   return Object.entries(recordOf(value)).map(([key, part]) => {
-    const { file, name: _, content: __, ...rest } = recordOf(part);
+    const { file, name: _, content = null, ...rest } = recordOf(part);
     const binds = file === undefined ? [] : [bindOf(textOf(file), true)];
-    return { ...claimsOf(`${kind} "${key}"`, oddAsks(rest, [], "host_mounts")), binds };
+    const excess = isSet(content) ? ["has content that root would write into containers"] : [];
+    return { ...claimsOf(`${kind} "${key}"`, unknownKeyAsks(rest, [], "host_mounts")), binds, excess };
   });
 }
 

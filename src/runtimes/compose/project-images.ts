@@ -1,8 +1,14 @@
-/** Has the images of a project be here. */
+/** Builds and pulls the images of a project. */
 import { relative } from "node:path";
 import type { AppImages } from "../docker/app-images.ts";
-import type { RunnableApp, RuntimeWork } from "../runtime.ts";
+import type { RunnableApp, RuntimeWork } from "../contract.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import type { Usage } from "../containers/container-policy.ts";
+import { requireBoundedImage, usesOfImage } from "../containers/image-bounds.ts";
+import { requireSlowChecks } from "../containers/image-health.ts";
 import type { RunnableProject } from "./compose-document.ts";
+import { isSet, recordOf, textOf, textsOf } from "./compose-values.ts";
+import { copiesOf } from "./project-networks.ts";
 
 /** @throws SvcError `build_failed`, `denied` */
 export async function buildProject(
@@ -17,15 +23,16 @@ export async function buildProject(
   }
 }
 
-/** Of those that were built here, somebody may have removed one. */
+/** Builds images that were built before and removed since. */
 export async function buildMissing(
   images: AppImages,
   app: RunnableApp,
   { builds }: Pick<RunnableProject, "builds">,
+  work: RuntimeWork,
 ): Promise<void> {
   for (const build of builds) {
     if ((await images.inspect(images.builtTag(app, build.service))) !== undefined) continue;
-    await buildProject(images, app, { builds: [build] }, {});
+    await buildProject(images, app, { builds: [build] }, work);
   }
 }
 
@@ -36,7 +43,31 @@ export async function pullMissing(
   work: RuntimeWork,
 ): Promise<void> {
   for (const reference of pulls) {
-    if ((await images.inspect(reference, work.signal)) !== undefined) continue;
-    await images.pull(app.ownerUid, reference, work);
+    await images.obtain(app.ownerUid, reference, work);
+  }
+}
+
+/** What services inherit from their images, if the images exist here. */
+export async function imageUses(images: AppImages, document: JsonObject): Promise<{ uses: Usage }[]> {
+  const uses: { uses: Usage }[] = [];
+  for (const service of Object.values(recordOf(document["services"])).map(recordOf)) {
+    const image = await images.inspect(textOf(service["image"]));
+    if (image !== undefined) uses.push({ uses: usesOfImage(image, copiesOf(service)) });
+  }
+  return uses;
+}
+
+/** @throws SvcError `denied` as {@link requireBoundedImage} and {@link requireSlowChecks} */
+export async function requireSlowImages(images: AppImages, document: JsonObject): Promise<void> {
+  for (const service of Object.values(recordOf(document["services"])).map(recordOf)) {
+    const reference = textOf(service["image"]);
+    const { test, disable, interval, start_interval: startInterval } = recordOf(service["healthcheck"]);
+    const image = await images.inspect(reference);
+    if (image === undefined) continue;
+    requireBoundedImage(image, reference);
+    requireSlowChecks(image, reference, {
+      isOff: isSet(disable) || textsOf(test)[0] === "NONE",
+      ...{ hasInterval: isSet(interval), hasStartInterval: isSet(startInterval), hasTest: isSet(test) },
+    });
   }
 }

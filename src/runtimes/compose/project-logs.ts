@@ -1,11 +1,11 @@
-/** The logs of several containers as one. */
+/** Merges the logs of several containers. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { followContainerLog, readContainerLog } from "../../docker/container-logs.ts";
-import type { ContainerRecord } from "../../docker/container-record.ts";
-import type { DockerEngine } from "../../docker/engine.ts";
-import type { LogChunk, LogRecord } from "../runtime.ts";
+import { followContainerLog, readContainerLog } from "../../engine/container-logs.ts";
+import type { ContainerRecord } from "../../engine/container-record.ts";
+import type { DockerEngine } from "../../engine/engine.ts";
+import type { LogChunk, LogRecord } from "../../logs/log-chunk.ts";
 
-/** The last lines of all together, by time, each with the name of its service in front. */
+/** The last lines of all containers by time, each prefixed with the service's name. */
 export async function readProjectLog(
   engine: DockerEngine,
   containers: readonly ContainerRecord[],
@@ -27,16 +27,19 @@ export async function readProjectLog(
 
 export interface FollowOptions {
   tail: number;
-  /** All that was printed later instead of the last lines, unix milliseconds. */
+  /** Unix milliseconds; yields all later lines instead of the last ones. */
   afterMs?: number | undefined;
   signal: AbortSignal;
-  /** The containers of the project as they are now; none that runs: it has ended. */
+  /** The project's current containers; the log ends when none of them runs. */
   membersNow: () => readonly ContainerRecord[];
 }
 
 const lookAgainMs = 500;
 
-/** The last lines of all together, then each new one as it comes; containers that start meanwhile join. Ends with the last one. */
+/**
+ * Yields the last lines of all containers, then each new one; containers that start later join. Ends with the last
+ * container.
+ */
 export async function* followProjectLog(
   engine: DockerEngine,
   { tail, afterMs, signal, membersNow }: FollowOptions,
@@ -67,7 +70,7 @@ export async function* followProjectLog(
       followed.delete(container.id);
       if (result.done === true) continue;
       const lines = result.value.lines.filter(({ timeMs }) => timeMs > (seenMs.get(container.id) ?? lastMs));
-      // Of one container they come in order.
+      // Lines of one container are in order.
       const last = lines.at(-1);
       followed.set(container.id, nextOf(container, chunks));
       if (last !== undefined) {

@@ -1,28 +1,29 @@
-/** Subnets of svc's own choosing for the networks of a compose project that name none. */
+/** Chooses subnets for a project's networks that set none. */
 import type { NetworkInspectInfo } from "dockerode";
-import { composeNetworkLabel } from "../../docker/attribution.ts";
-import { networkRecord } from "../../docker/engine-objects.ts";
+import { composeNetworkLabel } from "../../engine/attribution.ts";
+import { networkRecord } from "../../engine/engine-objects.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { labelsOf, type AppNetworks } from "../app-networks.ts";
+import { labelsOf, type AppNetworks } from "../containers/app-networks.ts";
+import type { RunnableApp } from "../contract.ts";
 import { externalName, isSet, listOf, pairsOf, recordOf, textOf } from "./compose-values.ts";
 
-/** On networks whose subnet svc has chosen: that one. Compose makes a network anew whose description is another one. */
+/** On networks with a subnet that svc chose: the subnet. Compose recreates a network if its configuration changed. */
 const subnetLabel = "svc.subnet";
 
-/** A document whose subnets are held until it is disposed of: by then the engine has them. */
+/** A document whose subnets are reserved until it is disposed of, when the engine has them. */
 export interface PlacedDocument extends Disposable {
   readonly document: JsonObject;
 }
 
-/** Networks that are there stay as they are. */
+/** Assigns a subnet to each network to be created. @throws SvcError `too_many`, see {@link AppNetworks.reserve} */
 export async function withSubnets(
   document: JsonObject,
-  appId: string,
+  app: Pick<RunnableApp, "id" | "ownerUid">,
   networks: AppNetworks,
 ): Promise<PlacedDocument> {
   const declared: JsonObject = { default: null, ...recordOf(document["networks"]) };
   const existing = new Map(
-    (await networks.of(appId)).map((network) => [labelsOf(network)[composeNetworkLabel] ?? "", network]),
+    (await networks.of(app.id)).map((network) => [labelsOf(network)[composeNetworkLabel] ?? "", network]),
   );
   const silent = Object.keys(declared).filter((key) => mayBePlaced(recordOf(declared[key])));
   const subnets = new Map(
@@ -33,7 +34,7 @@ export async function withSubnets(
   );
   const missing = silent.filter((key) => !existing.has(key));
   const containers = containersOf(document);
-  const reserved = await networks.reserve(missing.map(() => containers));
+  const reserved = await networks.reserve(app, missing.length, containers);
   for (const [at, subnet] of reserved.subnets.entries()) subnets.set(missing[at] ?? "", subnet);
   const placed = Object.entries(declared).map(([key, network]) => {
     const subnet = subnets.get(key);
@@ -45,7 +46,7 @@ export async function withSubnets(
   };
 }
 
-/** The document as it was checked: without what svc has put into it. */
+/** The document as it was checked, without the subnets that svc added. */
 export function withoutSubnets(document: JsonObject): JsonObject {
   const networks = Object.entries(recordOf(document["networks"])).map(([key, network]) => {
     const { ipam: _, ...plain } = recordOf(network);
@@ -54,11 +55,15 @@ export function withoutSubnets(document: JsonObject): JsonObject {
   return { ...document, networks: Object.fromEntries(networks) as JsonObject };
 }
 
-/** The names of networks that others are on, too: those that are not there are made, and stay when the app goes. */
-export async function makeExternal(document: JsonObject, networks: AppNetworks): Promise<void> {
+/** Creates missing external networks; they remain when the app is removed. */
+export async function makeExternal(
+  document: JsonObject,
+  app: Pick<RunnableApp, "id" | "ownerUid">,
+  networks: AppNetworks,
+): Promise<void> {
   for (const [key, value] of Object.entries(recordOf(document["networks"]))) {
     const network = recordOf(value);
-    if (isSet(network["external"])) await networks.ensureShared(externalName(network, key));
+    if (isSet(network["external"])) await networks.ensureShared(app, externalName(network, key));
   }
 }
 
@@ -67,7 +72,7 @@ function mayBePlaced({ external, driver, ipam }: JsonObject): boolean {
   return !listOf(recordOf(ipam)["config"]).some((range) => isSet(range));
 }
 
-/** A label alone is not believed: the project's author may have written it. */
+/** The label is not trusted, because the project's author may have written it. */
 function chosenEarlier(network: NetworkInspectInfo | undefined): string | undefined {
   if (network === undefined) return undefined;
   const [subnet, ...others] = networkRecord(network).subnets;
@@ -83,13 +88,13 @@ function withSubnet(network: JsonObject, subnet: string): JsonObject {
   };
 }
 
-/** How many the project may have at a time. */
+/** Maximum number of simultaneous containers of the project. */
 function containersOf(document: JsonObject): number {
   const counts = Object.values(recordOf(document["services"])).map((service) => copiesOf(recordOf(service)));
   return counts.reduce((sum, count) => sum + count, 0);
 }
 
-/** How many containers of a service there may be at a time. */
+/** Maximum number of simultaneous containers of a service. */
 export function copiesOf({ scale = null, deploy = null }: JsonObject): number {
   return Math.max(1, Number(textOf(scale)) || 0, Number(textOf(recordOf(deploy)["replicas"])) || 0);
 }

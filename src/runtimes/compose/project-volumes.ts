@@ -1,51 +1,48 @@
 /**
- * The engine's volumes of a project, and how backups take them and bring them back. The engine knows no other name for a volume that is
- * there, so a restore does not end in a rename: what is restored is laid out in a second volume while the app's own stays as
- * it is; then the stopped app's own is copied to a third, removed, and made anew from the second. Making it anew is not
- * atomic, but from before its first step until after its last a whole copy of what was there is kept, and whoever finds a
- * restore that was interrupted makes the volume of that again, as often as it takes.
+ * The engine volumes of a project, and how backups read and restore them. The engine cannot rename a volume, so a
+ * restore cannot end with a rename: the archive is unpacked into a second volume, while the app's volume stays
+ * unchanged. Then the stopped app's volume is copied to a third, removed, and recreated from the second. Recreating
+ * is not atomic, but a complete copy of the old content exists from before the first step until after the last. After
+ * an interruption the volume is recreated from that copy, as often as necessary.
  */
 import { PassThrough, type Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import type Dockerode from "dockerode";
 import type { VolumeInspectInfo } from "dockerode";
-import { unlessGone } from "../../docker/engine-errors.ts";
-import {
-  appLabels,
-  composeProjectLabel,
-  composeProjectOf,
-  composeVolumeLabel,
-  isMadeFor,
-  madeForFilter,
-  type Labels,
-} from "../../docker/attribution.ts";
-import type { DiskMeter } from "../../docker/disk-usage.ts";
-import type { DockerEngine } from "../../docker/engine.ts";
+import { unlessGone } from "../../engine/engine-errors.ts";
+import { composeProjectLabel, composeVolumeLabel, type Labels } from "../../engine/attribution.ts";
+import type { DiskMeter } from "../../engine/disk-usage.ts";
+import type { DockerEngine } from "../../engine/engine.ts";
+import type { EngineOwnership } from "../../engine/ownership.ts";
 import { SvcError } from "../../errors.ts";
-import type { EngineVolumes, RuntimeWork } from "../runtime.ts";
+import type { EngineVolumes, RuntimeWork } from "../contract.ts";
+import type { UserObjects } from "../containers/user-objects.ts";
 import { withEmptyImage } from "./empty-image.ts";
 import { copyVolumes, isCopied } from "./volume-copy.ts";
 import { withVolumes, type VolumeHelper } from "./volume-helper.ts";
 
 export interface ProjectVolumesOptions {
   engine: DockerEngine;
-  storeId: string;
-  /** What the engine's volumes take. */
+  ownership: EngineOwnership;
+  userObjects: UserObjects;
+  /** Measures the engine's volumes. */
   disk: DiskMeter;
-  /** Whether the app may have volumes at all; from memory and the daemon's own files. */
+  /** Whether the app may have volumes; from memory and the daemon's own files. */
   mayHave: (id: string) => Promise<boolean>;
-  /** Removes the stopped app's containers, which hold its volumes. @throws SvcError when somebody else's does */
+  /**
+   * Removes the stopped app's containers, which use its volumes. @throws SvcError when another owner's container does
+   */
   release: (id: string) => Promise<void>;
-  /** There is something of the app on the engine from now on. */
+  /** Called when objects of the app are created on the engine. */
   touch: (id: string) => void;
 }
 
 const timeoutMs = 6 * 3_600_000;
 const volumeAs = "volume";
-/** What compose allows, and is a name in a directory. */
+/** Valid for compose, and as a name in a directory. */
 const keyPattern = /^(?!\.{1,2}$)[a-zA-Z0-9._-]{1,128}$/;
 
-/** A copy of an app's volume, for the time of a restore: what it shall be, or what it was. */
+/** A temporary copy of an app's volume during a restore: its new or its old content. */
 type Copy = "restored" | "replaced";
 
 export class ProjectVolumes implements EngineVolumes {
@@ -55,37 +52,38 @@ export class ProjectVolumes implements EngineVolumes {
     this.#options = options;
   }
 
-  /** All that the engine has for the app. */
+  /** All volumes of the app on the engine. */
   async all(id: string): Promise<VolumeInspectInfo[]> {
-    const { engine, storeId } = this.#options;
+    const { engine, ownership } = this.#options;
     const { Volumes } = await engine.call(`list the volumes of app "${id}"`, (docker) =>
-      docker.listVolumes({ filters: madeForFilter(id, storeId) }),
+      docker.listVolumes({ filters: ownership.filter(id) }),
     );
-    // Engines answer `null` where there are none, whatever their client's types promise.
-    const listed = Volumes as VolumeInspectInfo[] | null;
-    return listed ?? [];
+    // Engines return `null` for an empty list, unlike the client's type.
+    const listed = (Volumes as VolumeInspectInfo[] | null) ?? [];
+    return listed.filter(({ Labels: labels }) => ownership.isOwn("volume", id, { labels }));
   }
 
-  /** The names of those that a copy of the app would share with it. */
+  /** Names of volumes that a copy of the app would share with it. */
   async sharedNames(id: string): Promise<string[]> {
-    const shared = (await this.all(id)).filter((volume) => !isCopied(volume, id));
+    const shared = (await this.all(id)).filter((volume) => !isCopied(volume, this.#projectOf(id)));
     return shared.map(({ Name }) => Name);
   }
 
-  /** Copies the app's own for a copy of it, which has none; resolves with the bytes. */
+  /** Copies the app's own volumes for a new copy of the app; resolves to the number of bytes. */
   async copy(id: string, copyId: string, work: RuntimeWork): Promise<number> {
-    const volumes = (await this.all(id)).filter((volume) => isCopied(volume, id));
+    const volumes = (await this.all(id)).filter((volume) => isCopied(volume, this.#projectOf(id)));
     if (volumes.length === 0) return 0;
+    const { engine, ownership, userObjects } = this.#options;
+    await userObjects.requireVolumes(copyId, volumes);
     this.#options.touch(copyId);
-    const { engine, storeId } = this.#options;
-    return copyVolumes({ ...work, engine, storeId, volumes, appId: copyId });
+    return copyVolumes({ ...work, engine, ownership, volumes, appId: copyId });
   }
 
-  /** The bytes that were freed. */
+  /** Resolves to the number of freed bytes. */
   async removeAll(volumes: readonly VolumeInspectInfo[]): Promise<number> {
     if (volumes.length === 0) return 0;
     const { engine, disk } = this.#options;
-    // What it freed is worth a look, but not a removal that fails.
+    // The freed size is useful, but must not make the removal fail.
     const usage = await disk.measure().catch(() => undefined);
     const sizes = new Map(usage?.volumes.map(({ name, sizeBytes }) => [name, sizeBytes]));
     for (const { Name: name } of volumes) {
@@ -98,7 +96,7 @@ export class ProjectVolumes implements EngineVolumes {
     if (!(await this.#options.mayHave(id))) return { own: [], shared: [] };
     const listed = (await this.all(id)).filter(({ Labels }) => Labels[composeVolumeLabel] !== undefined);
     const isOwn = (volume: VolumeInspectInfo): boolean =>
-      isCopied(volume, id) && keyPattern.test(volume.Labels[composeVolumeLabel] ?? "");
+      isCopied(volume, this.#projectOf(id)) && keyPattern.test(volume.Labels[composeVolumeLabel] ?? "");
     return {
       own: listed
         .filter(isOwn)
@@ -113,8 +111,12 @@ export class ProjectVolumes implements EngineVolumes {
 
   async *read(id: string, key: string, signal?: AbortSignal): AsyncGenerator<Buffer, void> {
     const bytes = new PassThrough({ highWaterMark: 1 << 20 });
-    const work = this.#with(id, `read the volume ${key} of app "${id}"`, nameOf(id, key), signal, (helper) =>
-      send(helper, bytes),
+    const work = this.#with(
+      id,
+      `read the volume ${key} of app "${id}"`,
+      this.#nameOf(id, key),
+      signal,
+      (helper) => send(helper, bytes),
     );
     work.catch((error: unknown) => bytes.destroy(error as Error));
     try {
@@ -126,46 +128,48 @@ export class ProjectVolumes implements EngineVolumes {
   }
 
   async stage(id: string, key: string, tar: Readable, signal?: AbortSignal): Promise<void> {
-    await this.#create(id, key, copyOf("restored", id, key), {});
-    await this.#fill(id, key, copyOf("restored", id, key), tar, signal);
+    await this.#options.userObjects.requireVolumes(id, [key]);
+    await this.#create(id, key, this.#copyOf("restored", id, key), {});
+    await this.#fill(id, key, this.#copyOf("restored", id, key), tar, signal);
   }
 
   async create(id: string, key: string, tar: Readable, signal?: AbortSignal): Promise<void> {
-    await this.#create(id, key, nameOf(id, key), { [composeVolumeLabel]: key });
-    await this.#fill(id, key, nameOf(id, key), tar, signal);
+    await this.#options.userObjects.requireVolumes(id, [key]);
+    await this.#create(id, key, this.#nameOf(id, key), { [composeVolumeLabel]: key });
+    await this.#fill(id, key, this.#nameOf(id, key), tar, signal);
   }
 
   async keep(id: string, key: string, signal?: AbortSignal): Promise<void> {
     await this.removeHelpers(id);
     await this.#options.release(id);
-    await this.#remove(id, copyOf("replaced", id, key));
-    const name = nameOf(id, key);
+    await this.#remove(id, this.#copyOf("replaced", id, key));
+    const name = this.#nameOf(id, key);
     if ((await this.#inspect(name)) === undefined) return;
-    await this.#create(id, key, copyOf("replaced", id, key), {});
-    await this.#copy(id, name, copyOf("replaced", id, key), signal);
+    await this.#create(id, key, this.#copyOf("replaced", id, key), {});
+    await this.#copy(id, name, this.#copyOf("replaced", id, key), signal);
   }
 
   async swap(id: string, key: string, signal?: AbortSignal): Promise<void> {
-    await this.#make(id, key, copyOf("restored", id, key), signal);
+    await this.#make(id, key, this.#copyOf("restored", id, key), signal);
   }
 
   async putBack(id: string, key: string): Promise<void> {
     await this.removeHelpers(id);
     await this.#options.release(id);
-    const kept = copyOf("replaced", id, key);
-    // There was none.
-    if ((await this.#inspect(kept)) === undefined) await this.#remove(id, nameOf(id, key));
+    const kept = this.#copyOf("replaced", id, key);
+    // There was no old content.
+    if ((await this.#inspect(kept)) === undefined) await this.#remove(id, this.#nameOf(id, key));
     else await this.#make(id, key, kept);
   }
 
   async settle(id: string, key: string): Promise<void> {
     await this.removeHelpers(id);
-    for (const kind of ["restored", "replaced"] as const) await this.#remove(id, copyOf(kind, id, key));
+    for (const kind of ["restored", "replaced"] as const) await this.#remove(id, this.#copyOf(kind, id, key));
   }
 
-  /** What a daemon that was killed left of its work holds volumes, which the engine then does not remove. */
+  /** Helper containers of a killed daemon use volumes, which the engine then does not remove. */
   async removeHelpers(id: string): Promise<void> {
-    for (const name of Object.values(helpersOf(id))) {
+    for (const name of Object.values(this.#helpersOf(id))) {
       await unlessGone(
         this.#options.engine.call(`remove the container ${name}`, (docker) =>
           docker.getContainer(name).remove({ force: true, v: true }),
@@ -174,9 +178,9 @@ export class ProjectVolumes implements EngineVolumes {
     }
   }
 
-  /** Makes the volume anew from another one. */
+  /** Recreates the volume from another one. */
   async #make(id: string, key: string, from: string, signal?: AbortSignal): Promise<void> {
-    const name = nameOf(id, key);
+    const name = this.#nameOf(id, key);
     await this.#remove(id, name);
     await this.#create(id, key, name, { [composeVolumeLabel]: key });
     await this.#copy(id, from, name, signal);
@@ -190,8 +194,8 @@ export class ProjectVolumes implements EngineVolumes {
 
   async #copy(id: string, from: string, to: string, signal?: AbortSignal): Promise<void> {
     await this.#with(id, `copy the volume ${from}`, from, signal, async (source, docker, image) => {
-      // Of its own, as the engine does one thing at a time with each.
-      const options = { name: helpersOf(id).copy, labels: this.#labels(id), image };
+      // A second container, because the engine does one operation at a time per container.
+      const options = { name: this.#helpersOf(id).copy, labels: this.#labels(id), image };
       await withVolumes(
         docker,
         { ...options, volumes: [{ volume: to, as: volumeAs }] },
@@ -203,17 +207,17 @@ export class ProjectVolumes implements EngineVolumes {
     });
   }
 
-  /** @throws SvcError `not_possible` for a name that is somebody else's */
+  /** @throws SvcError `not_possible` for a name that belongs to another owner */
   async #create(id: string, key: string, name: string, labels: Record<string, string>): Promise<void> {
-    if (!keyPattern.test(key)) throw new SvcError("not_possible", `a volume cannot be called "${key}"`);
+    if (!keyPattern.test(key)) throw new SvcError("not_possible", `"${key}" is not a valid name of a volume`);
     this.#options.touch(id);
     await this.#remove(id, name);
-    const project = { [composeProjectLabel]: composeProjectOf(id) };
-    await this.#options.engine.call(`make the volume ${name}`, (docker) =>
+    const project = { [composeProjectLabel]: this.#projectOf(id) };
+    await this.#options.engine.call(`create the volume ${name}`, (docker) =>
       docker.createVolume({
         Name: name,
         Driver: "local",
-        Labels: { ...project, ...labels, ...this.#labels(id) },
+        Labels: { ...project, ...labels, ...this.#options.ownership.labels("volume", id) },
       }),
     );
   }
@@ -221,10 +225,10 @@ export class ProjectVolumes implements EngineVolumes {
   async #remove(id: string, name: string): Promise<void> {
     const found = await this.#inspect(name);
     if (found === undefined) return;
-    // Engines answer `null` where there are none, whatever their client's types promise.
     const labels = found.Labels as Labels | null;
-    if (!isMadeFor(id, this.#options.storeId, labels ?? {})) {
-      throw new SvcError("not_possible", `the volume ${name} is there already and is not of app "${id}"`);
+    if (!this.#options.ownership.isOwn("volume", id, { labels })) {
+      const message = `volume ${name} exists and does not belong to app "${id}"; remove it: docker volume rm ${name}`;
+      throw new SvcError("not_possible", message);
     }
     await unlessGone(
       this.#options.engine.call(`remove the volume ${name}`, (docker) => docker.getVolume(name).remove()),
@@ -238,7 +242,26 @@ export class ProjectVolumes implements EngineVolumes {
   }
 
   #labels(id: string): Record<string, string> {
-    return appLabels(id, this.#options.storeId);
+    return this.#options.ownership.labels("container", id);
+  }
+
+  #projectOf(id: string): string {
+    return this.#options.ownership.projectOf(id);
+  }
+
+  #nameOf(id: string, key: string): string {
+    return `${this.#projectOf(id)}_${key}`;
+  }
+
+  /** A name that compose cannot give to a volume of svc's projects. */
+  #copyOf(kind: Copy, id: string, key: string): string {
+    return `svc.${kind}.${this.#nameOf(id, key)}`;
+  }
+
+  /** Names of the helper containers for reading and writing volumes. */
+  #helpersOf(id: string): { backup: string; copy: string } {
+    const project = this.#projectOf(id);
+    return { backup: `${project}-volumes-backup`, copy: `${project}-volumes-copy` };
   }
 
   #with(
@@ -248,7 +271,7 @@ export class ProjectVolumes implements EngineVolumes {
     signal: AbortSignal | undefined,
     work: (helper: VolumeHelper, docker: Dockerode, image: string) => Promise<void>,
   ): Promise<void> {
-    const name = helpersOf(id).backup;
+    const name = this.#helpersOf(id).backup;
     return this.#options.engine.operate(
       what,
       (docker) =>
@@ -263,17 +286,6 @@ export class ProjectVolumes implements EngineVolumes {
     );
   }
 }
-
-/** What the containers are called that volumes are read and written through. */
-const helpersOf = (id: string): { backup: string; copy: string } => ({
-  backup: `${composeProjectOf(id)}-volumes-backup`,
-  copy: `${composeProjectOf(id)}-volumes-copy`,
-});
-
-const nameOf = (id: string, key: string): string => `${composeProjectOf(id)}_${key}`;
-
-/** Not what compose could call a volume of a project of svc's. */
-const copyOf = (kind: Copy, id: string, key: string): string => `svc.${kind}.${nameOf(id, key)}`;
 
 async function send({ container, directoryOf }: VolumeHelper, to: PassThrough): Promise<void> {
   await pipeline(await container.getArchive({ path: `${directoryOf(0)}/${volumeAs}` }), to);

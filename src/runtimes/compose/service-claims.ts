@@ -1,174 +1,352 @@
-/** Reads what a service of a resolved compose file asks of the host; a key that is not known asks for everything. */
+/**
+ * Determines what a service of a resolved compose file requests from the host; a key outside the table below counts
+ * as privileged.
+ */
+import { isReservedLabel } from "../../engine/attribution.ts";
+import { descriptionBytes } from "../../engine/engine-objects.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import {
-  bindOf,
   deviceAsks,
   groupAsks,
   listAsks,
   logDriverAsks,
   namespaceAsks,
-  propagationAsks,
   securityOptAsks,
   usersContainers,
-  type Bind,
   type ContainerClaims,
   type HostAsk,
-} from "../container-policy.ts";
+} from "../containers/container-policy.ts";
+import {
+  excessOfExposed,
+  excessOfHealth,
+  excessOfInMemory,
+  excessOfLimit,
+  excessOfLog,
+  excessOfMounts,
+} from "../containers/user-bounds.ts";
 import {
   bytesOf,
   durationSecs,
   isSet,
   listOf,
+  unknownKeys,
   pairsOf,
   recordOf,
   textOf,
   textsOf,
 } from "./compose-values.ts";
-import { readServicePort } from "./service-ports.ts";
+import { copiesOf } from "./project-networks.ts";
+import { inMemoryWords } from "./service-mounts.ts";
+import { countPorts, readServicePort } from "./service-ports.ts";
+import {
+  readFiles,
+  readVolume,
+  requireOneMountEach,
+  unknownKeyAsks,
+  type Draft,
+  type Reader,
+} from "./service-mount-claims.ts";
 
-/** Keys that stay within the container, whatever their value. */
-const harmless = new Set([
-  ...["attach", "build", "cap_drop", "command", "configs", "container_name", "cpu_count"],
-  ...["cpu_percent", "cpu_period", "cpu_quota", "cpus", "cpuset", "depends_on", "dns", "dns_opt"],
-  ...["dns_search", "domainname", "entrypoint", "environment", "expose", "extra_hosts", "healthcheck"],
-  ...["hostname", "image", "init", "links", "mem_limit", "mem_reservation", "mem_swappiness"],
-  ...["memswap_limit", "platform", "profiles", "pull_policy", "read_only", "restart", "secrets"],
-  ...["stdin_open", "stop_signal", "tty", "user", "working_dir", "develop"],
-]);
-
-interface Draft {
-  asks: HostAsk[];
-  binds: Bind[];
-  hostPorts: number[];
-  excess: string[];
-  /** The services of the project. */
-  readonly services: ReadonlySet<string>;
-}
-
-/** For users' containers. */
+/** Limits of users' containers. */
 const bounds = {
   containers: usersContainers,
   processes: 32_768,
-  memoryFileBytes: 2 * 2 ** 30,
-  /** Open files, locked memory and the like. */
-  limit: 1_048_576,
-  /** As many as whoever says nothing has: more would be taken from others, and from the daemon. */
+  sharedMemoryBytes: 2 * 2 ** 30,
+  /** The default of a service: a higher value would take CPU time from others, and from the daemon. */
   processorShares: 1_024,
-  /** As for `stop.grace` of a manifest: so long a stop may take. */
+  /** As `stop.grace` of a manifest: the longest stop. */
   graceSecs: 3_600,
 };
 
-type Reader = (value: JsonValue, draft: Draft) => void;
+/** A key of a service: its effect in compose, and how its value is checked. */
+interface ServiceKey {
+  /** Its effect in `up` of compose v2 (pkg/compose of github.com/docker/compose v2.40, mostly create.go). */
+  readonly up: string;
+  /** Absent: no value affects anything outside the container. */
+  readonly read?: Reader;
+}
 
-const readers: Readonly<Record<string, Reader>> = {
-  privileged: (value, { asks }) => {
-    if (value !== "false") asks.push({ permission: "privileged", what: "runs privileged" });
+/** Every accepted key of a service; other keys of compose v2 are rejected like unknown ones. */
+const keys: Readonly<Record<string, ServiceKey>> = {
+  annotations: {
+    up: "sets HostConfig.Annotations, which the engine hands to the OCI runtime and its hooks",
+    read: (value, { excess }) => {
+      for (const key of Object.keys(pairsOf(value)))
+        excess.push(`has the annotation "${key}" for the runtime`);
+    },
   },
-  network_mode: (value, draft) => {
-    const mode = textOf(value);
-    if (!["bridge", "default"].includes(mode)) sharedNetwork(value, draft);
-    else draft.excess.push(`has the network mode "${mode}", the network of all: leave it out`);
+  attach: { up: "chooses whose output `up` prints; nothing with --detach" },
+  build: { up: "nothing with --no-build; svc builds by itself and removes the key" },
+  cap_add: {
+    up: "sets HostConfig.CapAdd",
+    read: list("capabilities", "adds the capability"),
   },
-  pid: namespace("pid", []),
-  ipc: namespace("ipc", ["none", "private", "shareable"]),
-  uts: namespace("uts", []),
-  userns_mode: namespace("userns", []),
-  cgroup: namespace("cgroup", ["private"]),
-  cgroup_parent: list("privileged", "joins the cgroup"),
-  devices: (value, { asks }) => asks.push(...deviceAsks(listOf(value).map(deviceSource))),
-  device_cgroup_rules: list("devices", "sets the device rule"),
-  gpus: list("gpu", "uses the graphics processors"),
-  deploy: readDeploy,
-  cap_add: list("capabilities", "adds the capability"),
-  group_add: (value, { asks }) => asks.push(...groupAsks(textsOf(value))),
-  security_opt: (value, { asks }) => asks.push(...securityOptAsks(textsOf(value))),
-  sysctls: (value, { asks }) =>
-    asks.push(...listAsks(Object.keys(pairsOf(value)), "privileged", "sets the kernel parameter")),
-  runtime: list("privileged", "runs under"),
-  volumes_from: list("host_mounts", "mounts the volumes of"),
-  external_links: list("host_network", "links to the container"),
-  use_api_socket: (_value, { asks }) =>
-    asks.push({ permission: "engine_socket", what: "uses the container engine" }),
-  logging: (value, { asks }) => asks.push(...logDriverAsks(textOf(recordOf(value)["driver"]))),
-  labels: (value, { asks }) => {
-    const spoofed = Object.keys(pairsOf(value)).filter((name) => /^(svc|com\.docker\.compose)\./.test(name));
-    asks.push(...listAsks(spoofed, "privileged", "sets the label"));
+  cap_drop: { up: "sets HostConfig.CapDrop, which only takes capabilities away" },
+  cgroup: { up: "sets HostConfig.CgroupnsMode", read: namespace("cgroup", ["private"]) },
+  cgroup_parent: {
+    up: "sets HostConfig.CgroupParent: the control group of the host that the container is put below",
+    read: list("privileged", "joins the cgroup"),
   },
-  annotations: (value, { excess }) => {
-    for (const key of Object.keys(pairsOf(value))) excess.push(`has the annotation "${key}" for the runtime`);
+  command: { up: "sets Config.Cmd, which runs inside" },
+  configs: {
+    up: "mounts `file` read-only, and copies `content` as root through the container's mounts, with `uid`, `gid` and `mode`",
+    read: readFiles("config", "/"),
   },
-  scale: atMost("containers", bounds.containers),
-  pids_limit: atMost("processes", bounds.processes),
-  cpu_shares: atMost("shares of the processors", bounds.processorShares),
-  stop_grace_period: (value, { excess }) => {
-    const text = textOf(value);
-    if (!(durationSecs(text) <= bounds.graceSecs))
-      excess.push(`takes ${text} to stop, more than ${bounds.graceSecs}s`);
+  container_name: { up: "names the container; svc makes it an alias instead" },
+  cpu_count: { up: "sets HostConfig.CpuCount, which engines on Windows read" },
+  cpu_percent: { up: "sets HostConfig.CpuPercent, which engines on Windows read" },
+  cpu_period: { up: "sets HostConfig.CpuPeriod, a limit of the container" },
+  cpu_quota: { up: "sets HostConfig.CpuQuota, a limit of the container" },
+  cpu_shares: {
+    up: "sets HostConfig.CpuShares, its weight beside other containers",
+    read: atMost("CPU shares", bounds.processorShares),
   },
-  shm_size: atMost("bytes of shared memory", bounds.memoryFileBytes),
-  tmpfs: (value, { excess }) => {
-    for (const entry of textsOf(value)) {
-      // Of several the last one counts.
-      for (const [, size = ""] of entry.matchAll(/[:,]size=([^,]*)/g)) {
-        excess.push(...tooMuch("bytes of a file system in memory", size, bounds.memoryFileBytes));
+  cpus: { up: "sets HostConfig.NanoCpus, a limit of the container" },
+  cpuset: { up: "sets HostConfig.CpusetCpus, which only takes CPUs away" },
+  depends_on: {
+    up: "orders the start, waits for conditions, and writes the names into a label of compose's own",
+    read: (value, { asks }) => {
+      const parts = Object.values(Array.isArray(value) ? {} : recordOf(value)).map(recordOf);
+      asks.push(...parts.flatMap((part) => unknownKeyAsks(part, ["condition", "restart", "required"])));
+    },
+  },
+  deploy: {
+    up: "sets limits, reservations, copies and the restart policy; ignores what is for swarms",
+    read: readDeploy,
+  },
+  develop: { up: "nothing without --watch; svc removes the key" },
+  device_cgroup_rules: {
+    up: "sets HostConfig.DeviceCgroupRules",
+    read: list("devices", "sets the device rule"),
+  },
+  devices: {
+    up: "sets HostConfig.Devices, or DeviceRequests for names of CDI",
+    read: (value, { asks }) => asks.push(...deviceAsks(listOf(value).map(deviceSource))),
+  },
+  dns: { up: "sets HostConfig.Dns, which the engine asks from the container's network namespace" },
+  dns_opt: { up: "sets HostConfig.DnsOptions, lines of the container's own resolv.conf" },
+  dns_search: { up: "sets HostConfig.DnsSearch, lines of the container's own resolv.conf" },
+  domainname: { up: "sets Config.Domainname in the container's own UTS namespace" },
+  entrypoint: { up: "sets Config.Entrypoint, which runs inside" },
+  environment: {
+    up: "sets Config.Env; a name without a value takes that of the compose process; svc removes it for users",
+  },
+  expose: {
+    up: "lists ports in Config.ExposedPorts, each port of a range by itself; publishes none",
+    read: (value, { excess }) => excess.push(...excessOfExposed(textsOf(value))),
+  },
+  external_links: {
+    up: "sets HostConfig.Links to containers of any project",
+    read: list("host_network", "links to the container"),
+  },
+  extra_hosts: {
+    up: "adds lines to the container's own /etc/hosts; host-gateway is an address that it reaches anyhow",
+  },
+  gpus: { up: "sets HostConfig.DeviceRequests", read: list("gpu", "uses the graphics processors") },
+  group_add: {
+    up: "sets HostConfig.GroupAdd",
+    read: (value, { asks }) => asks.push(...groupAsks(textsOf(value))),
+  },
+  healthcheck: {
+    up: "sets Config.Healthcheck: the engine runs it inside as the container's user, and takes what is missing from the image",
+    read: readHealth,
+  },
+  hostname: { up: "sets Config.Hostname in the container's own UTS namespace" },
+  image: { up: "names the image, which svc has pulled; compose pulls one that is missing" },
+  init: { up: "sets HostConfig.Init: the engine's own init runs inside" },
+  ipc: { up: "sets HostConfig.IpcMode", read: namespace("ipc", ["none", "private", "shareable"]) },
+  labels: {
+    up: "sets Config.Labels; those of compose's own come last",
+    read: (value, { asks }) => asks.push(...labelAsks(value)),
+  },
+  links: { up: "sets HostConfig.Links to containers of the same project" },
+  logging: {
+    up: "sets HostConfig.LogConfig, unread: the engine's drivers do as the options say",
+    read: readLogging,
+  },
+  mem_limit: { up: "sets HostConfig.Memory, a limit of the container" },
+  mem_reservation: { up: "sets HostConfig.MemoryReservation, a limit of the container" },
+  mem_swappiness: { up: "sets HostConfig.MemorySwappiness of the container's control group" },
+  memswap_limit: { up: "sets HostConfig.MemorySwap, a limit of the container" },
+  network_mode: {
+    up: "sets HostConfig.NetworkMode",
+    read: (value, draft) => {
+      const mode = textOf(value);
+      if (!["bridge", "default"].includes(mode)) sharedNetwork(value, draft);
+      else
+        draft.excess.push(
+          `has the network mode "${mode}", a network that all containers share; leave it out`,
+        );
+    },
+  },
+  networks: {
+    up: "joins networks of the project; `driver_opts` and addresses reach their drivers",
+    read: readNetworks,
+  },
+  pid: { up: "sets HostConfig.PidMode", read: namespace("pid", []) },
+  pids_limit: { up: "sets HostConfig.PidsLimit; 0 and -1 mean unlimited", read: readProcesses },
+  platform: { up: "asks the engine for the image of that platform" },
+  ports: {
+    up: "sets HostConfig.PortBindings: the engine listens on them, as root",
+    read: (value, { asks, hostPorts }) => {
+      for (const port of listOf(value)) {
+        hostPorts.push(readServicePort(port).published);
+        if (typeof port === "object") asks.push(...unknownKeyAsks(recordOf(port), portKeys));
       }
-    }
+    },
   },
-  ulimits: (value, { excess }) => {
-    for (const [name, limit] of Object.entries(recordOf(value))) {
-      for (const part of typeof limit === "object" ? Object.values(recordOf(limit)) : [limit]) {
-        excess.push(...tooMuch(`as the limit "${name}"`, part, bounds.limit));
+  privileged: {
+    up: "sets HostConfig.Privileged",
+    read: (value, { asks }) => {
+      if (value !== "false") asks.push({ permission: "privileged", what: "runs privileged" });
+    },
+  },
+  profiles: {
+    up: "leaves the service out unless one is chosen; svc has chosen by then, and removes the key",
+  },
+  pull_policy: {
+    up: 'chooses when to pull; svc pulls by itself, removes the key, and sets "never" for users',
+  },
+  read_only: { up: "sets HostConfig.ReadonlyRootfs, which only takes something away" },
+  restart: { up: 'sets HostConfig.RestartPolicy; svc sets "no"' },
+  runtime: {
+    up: "sets HostConfig.Runtime: a program of the host, by its name",
+    read: list("privileged", "runs under"),
+  },
+  scale: { up: "makes so many containers", read: atMost("containers", bounds.containers) },
+  secrets: {
+    up: "mounts `file` read-only, and copies the value of `environment` as root through the container's mounts, with `uid`, `gid` and `mode`",
+    read: readFiles("secret", "/run/secrets/"),
+  },
+  security_opt: {
+    up: "sets HostConfig.SecurityOpt; reads seccomp profiles from the host, as root",
+    read: (value, { asks }) => asks.push(...securityOptAsks(textsOf(value))),
+  },
+  shm_size: {
+    up: "sets HostConfig.ShmSize, the size of /dev/shm",
+    read: atMost("bytes of shared memory", bounds.sharedMemoryBytes),
+  },
+  stdin_open: { up: "sets Config.OpenStdin" },
+  stop_grace_period: {
+    up: "sets Config.StopTimeout: the engine waits so long at a stop",
+    read: (value, { excess }) => {
+      const text = textOf(value);
+      if (!(durationSecs(text) <= bounds.graceSecs))
+        excess.push(`takes ${text} to stop, more than ${bounds.graceSecs}s`);
+    },
+  },
+  stop_signal: { up: "sets Config.StopSignal, which the engine sends to the container's first process" },
+  sysctls: {
+    up: "sets HostConfig.Sysctls",
+    read: (value, { asks }) =>
+      asks.push(...listAsks(Object.keys(pairsOf(value)), "privileged", "sets the kernel parameter")),
+  },
+  tmpfs: {
+    up: "sets HostConfig.Tmpfs: the engine mounts it inside with options that it does not bound",
+    read: (_value, { excess, service }) => excess.push(...excessOfInMemory(inMemoryWords(service))),
+  },
+  tty: { up: "sets Config.Tty" },
+  ulimits: {
+    up: "sets HostConfig.Ulimits: the engine raises limits as root",
+    read: (value, { excess }) => {
+      for (const [name, limit] of Object.entries(recordOf(value))) {
+        const values = typeof limit === "object" ? Object.values(recordOf(limit)) : [limit];
+        excess.push(...excessOfLimit(name, values.map(textOf)));
       }
-    }
+    },
   },
-  networks: readNetworks,
-  volumes: (value, draft) => {
-    for (const volume of listOf(value)) readVolume(volume, draft);
+  use_api_socket: {
+    up: "mounts the engine's socket and copies credentials into the container",
+    read: (_value, { asks }) => asks.push({ permission: "engine_socket", what: "uses the container engine" }),
   },
-  ports: (value, { hostPorts }) => {
-    for (const port of listOf(value)) {
-      // A range counts as its lowest port; 0 for any free one.
-      hostPorts.push(Number.parseInt(readServicePort(port).published, 10) || 0);
-    }
+  user: { up: "sets Config.User; the policy compares it with the owner" },
+  userns_mode: { up: "sets HostConfig.UsernsMode", read: namespace("userns", []) },
+  uts: { up: "sets HostConfig.UTSMode", read: namespace("uts", []) },
+  volumes: {
+    up: "sets HostConfig.Binds and Mounts: the engine follows sources as root, makes missing ones, and labels files for SELinux",
+    read: (value, draft) => {
+      for (const volume of listOf(value)) readVolume(volume, draft);
+      requireOneMountEach(draft);
+      if (!isSet(draft.service["tmpfs"]))
+        draft.excess.push(...excessOfInMemory(inMemoryWords(draft.service)));
+    },
   },
+  volumes_from: {
+    up: "sets HostConfig.VolumesFrom",
+    read: list("host_mounts", "mounts the volumes of"),
+  },
+  working_dir: { up: "sets Config.WorkingDir; the engine makes it inside where it is missing" },
 };
+
+const portKeys = ["mode", "target", "published", "protocol", "host_ip", "name", "app_protocol"];
 
 const sharedNetwork = namespace("network", ["none"]);
 
-/** @param services the services of the project: what they share among themselves stays within the app */
+/** @param services services of the project: what they share with each other stays within the app */
 export function serviceClaims(
   name: string,
   service: JsonObject,
   services: ReadonlySet<string>,
 ): ContainerClaims {
-  const draft: Draft = { asks: [], binds: [], hostPorts: [], excess: [], services };
-  for (const [key, value] of Object.entries(service)) {
-    if (harmless.has(key) || key.startsWith("x-") || !isSet(value)) continue;
-    const read = Object.hasOwn(readers, key) ? readers[key] : undefined;
-    if (read === undefined) draft.asks.push({ permission: "privileged", what: `sets "${key}"` });
-    else read(value, draft);
+  const draft: Draft = { asks: [], binds: [], hostPorts: [], fileOwners: [], excess: [], services, service };
+  draft.asks.push(...unknownKeyAsks(service, Object.keys(keys)));
+  for (const [key, { read }] of Object.entries(keys)) {
+    const value = service[key];
+    if (value !== undefined && isSet(value)) read?.(value, draft);
   }
-  const { asks, binds, hostPorts, excess } = draft;
-  return { subject: `service "${name}"`, user: textOf(service["user"]), asks, binds, hostPorts, excess };
+  const { asks, binds, hostPorts, fileOwners, excess } = draft;
+  const mounts = ["volumes", "tmpfs", "configs", "secrets"].flatMap((key) => listOf(service[key]));
+  excess.push(...excessOfMounts(mounts.length, "mounts"));
+  const ports = listOf(service["ports"]).reduce<number>(
+    (sum, port) => sum + countPorts(readServicePort(port)),
+    0,
+  );
+  const copies = copiesOf(service);
+  return {
+    ...{ subject: `service "${name}"`, user: textOf(service["user"]) },
+    ...{ asks, binds, hostPorts, fileOwners, excess },
+    uses: {
+      containers: copies,
+      ports: ports * copies,
+      descriptionBytes: descriptionBytes(service) * copies,
+    },
+  };
+}
+
+/** Labels by which svc, compose and the swarm identify the owner of a container, volume or network. */
+export function labelAsks(labels: JsonValue): HostAsk[] {
+  const spoofed = Object.keys(pairsOf(labels)).filter(isReservedLabel);
+  return listAsks(spoofed, "privileged", "sets the label");
 }
 
 function atMost(what: string, most: number): Reader {
   return (value, { excess }) => excess.push(...tooMuch(what, value, most));
 }
 
-/** Less than nothing is without end, and so is what cannot be read. */
+/** A negative value means unlimited; so does one that cannot be parsed. */
 function tooMuch(what: string, value: JsonValue, most: number): string[] {
   const text = textOf(value);
-  return bytesOf(value) <= most ? [] : [`wants ${text} ${what}, more than ${most}`];
+  return bytesOf(value) <= most ? [] : [`requests ${text} ${what}, more than ${most}`];
 }
 
-function readDeploy(value: JsonValue, { asks, excess }: Draft): void {
-  const { replicas = null } = recordOf(value);
+function readProcesses(value: JsonValue, { excess }: Draft): void {
+  // As a text, 0 counts as set, and means unlimited.
+  if (bytesOf(value) === 0)
+    excess.push(`sets its process limit to ${textOf(value)}, which means unlimited; set a number`);
+  excess.push(...tooMuch("processes", value, bounds.processes));
+}
+
+const swarmKeys = ["mode", "labels", "update_config", "rollback_config", "placement", "endpoint_mode"];
+
+function readDeploy(value: JsonValue, draft: Draft): void {
+  const { asks, excess } = draft;
+  const { replicas = null, resources = null } = recordOf(value);
+  asks.push(...unknownKeyAsks(recordOf(value), ["replicas", "resources", "restart_policy", ...swarmKeys]));
   if (isSet(replicas)) excess.push(...tooMuch("containers", replicas, bounds.containers));
-  for (const [part, resources] of Object.entries(recordOf(recordOf(value)["resources"]))) {
-    for (const [resource, amount] of Object.entries(recordOf(resources))) {
-      if (resource === "pids" && isSet(amount))
-        excess.push(...tooMuch("processes", amount, bounds.processes));
+  asks.push(...unknownKeyAsks(recordOf(resources), ["limits", "reservations"]));
+  for (const [part, amounts] of Object.entries(recordOf(resources))) {
+    for (const [resource, amount] of Object.entries(recordOf(amounts))) {
+      if (resource === "pids" && isSet(amount)) readProcesses(amount, draft);
       if (["cpus", "memory", "pids"].includes(resource) || !isSet(amount)) continue;
       const permission = resource === "devices" && areGpus(amount) ? "gpu" : "devices";
       asks.push({ permission, what: `has ${part} of ${resource}` });
@@ -176,7 +354,7 @@ function readDeploy(value: JsonValue, { asks, excess }: Draft): void {
   }
 }
 
-/** The path on the host of `/dev/x:/dev/y:rw` or of its long form. */
+/** The host path of `/dev/x:/dev/y:rw` or of its long form. */
 function deviceSource(device: JsonValue): string {
   return typeof device === "string" ? (device.split(":")[0] ?? "") : textOf(recordOf(device)["source"]);
 }
@@ -185,58 +363,48 @@ function areGpus(devices: JsonValue): boolean {
   return listOf(devices).every((device) => textsOf(recordOf(device)["capabilities"]).includes("gpu"));
 }
 
+const healthKeys = ["test", "interval", "timeout", "retries", "start_period", "start_interval", "disable"];
+
+function readHealth(value: JsonValue, { asks, excess }: Draft): void {
+  const health = recordOf(value);
+  asks.push(...unknownKeyAsks(health, healthKeys));
+  const { test = null, retries } = health;
+  // A text is a shell command.
+  const [kind] = Array.isArray(test) ? textsOf(test) : [];
+  if (kind !== undefined && !["CMD", "CMD-SHELL", "NONE"].includes(kind)) {
+    asks.push({ permission: "privileged", what: `has a health check of the kind "${kind}"` });
+  }
+  const secs = (key: string): number | undefined =>
+    health[key] === undefined || health[key] === null ? undefined : durationSecs(textOf(health[key]));
+  excess.push(
+    ...excessOfHealth({
+      ...{ interval: secs("interval"), startInterval: secs("start_interval") },
+      ...{ timeout: secs("timeout"), startPeriod: secs("start_period") },
+      retries: retries === undefined || retries === null ? undefined : Number(textOf(retries)),
+      command: test,
+    }),
+  );
+}
+
+function readLogging(value: JsonValue, { asks, excess }: Draft): void {
+  const { driver = null, options = null } = recordOf(value);
+  asks.push(...unknownKeyAsks(recordOf(value), ["driver", "options"]), ...logDriverAsks(textOf(driver)));
+  if (logDriverAsks(textOf(driver)).length === 0) excess.push(...excessOfLog(pairsOf(options)));
+}
+
+/** Settings of a service's network, with their effect on the engine. */
+const networkKeys: Readonly<Record<string, string>> = {
+  aliases: "adds names to the network's own name server",
+  gw_priority: "chooses the network of the default route",
+  ipv4_address: "asks for an address of the network's subnet",
+  ipv6_address: "asks for an address of the network's subnet",
+  priority: "orders the networks",
+};
+
 function readNetworks(value: JsonValue, { asks }: Draft): void {
   const settings = Array.isArray(value) ? [] : Object.values(recordOf(value)).map(recordOf);
-  for (const [key, item] of settings.flatMap((network) => Object.entries(network))) {
-    const isPlain = ["aliases", "ipv4_address", "ipv6_address", "priority", "gw_priority"].includes(key);
-    if (!isPlain && isSet(item))
-      asks.push({ permission: "host_network", what: `sets "${key}" of a network` });
-  }
-}
-
-const volumeName = /^[A-Za-z0-9][A-Za-z0-9_.-]*$/;
-const plainModes = new Set(["", "ro", "rw", "z", "Z", "nocopy", "cached", "delegated", "consistent"]);
-
-function readVolume(volume: JsonValue, draft: Draft): void {
-  if (typeof volume === "string") readShortVolume(volume, draft);
-  else readLongVolume(recordOf(volume), draft);
-}
-
-function readShortVolume(volume: string, { asks, binds }: Draft): void {
-  const parts = volume.split(":");
-  const [source = "", target, mode = ""] = parts;
-  // A path in the container alone: a volume without a name.
-  if (target === undefined && source.startsWith("/")) return;
-  const modes = mode.split(",");
-  for (const word of modes) {
-    if (!plainModes.has(word)) asks.push(...propagationAsks(word));
-  }
-  if (parts.length > 3) asks.push({ permission: "host_mounts", what: `mounts "${volume}"` });
-  if (!volumeName.test(source)) binds.push(bindOf(source, modes.includes("ro")));
-}
-
-function readLongVolume(volume: JsonObject, { asks, binds, excess }: Draft): void {
-  const { type, source, bind, read_only: readOnly } = volume;
-  const known = ["type", "source", "target", "read_only", "bind", "volume", "tmpfs", "consistency"];
-  const odd = Object.keys(volume).filter((key) => !known.includes(key) && !key.startsWith("x-"));
-  asks.push(...listAsks(odd, "host_mounts", "mounts something with"));
-  const path = textOf(source);
-  switch (type) {
-    case "tmpfs": {
-      const { size = null } = recordOf(volume["tmpfs"]);
-      if (isSet(size))
-        excess.push(...tooMuch("bytes of a file system in memory", size, bounds.memoryFileBytes));
-      return;
-    }
-    case "volume":
-      if (path !== "" && !volumeName.test(path)) binds.push(bindOf(path, readOnly === true));
-      return;
-    case "bind":
-      asks.push(...propagationAsks(textOf(recordOf(bind)["propagation"])));
-      binds.push(bindOf(path, readOnly === true));
-      return;
-    default:
-      asks.push({ permission: "host_mounts", what: `mounts "${path}" as ${textOf(type)}` });
+  for (const key of settings.flatMap((network) => unknownKeys(network, Object.keys(networkKeys)))) {
+    asks.push({ permission: "host_network", what: `sets "${key}" of a network` });
   }
 }
 

@@ -1,16 +1,18 @@
-/** What a service of a compose file mounts: `[SOURCE:]TARGET[:MODES]`, or the same as an object. */
-import type { JsonValue } from "../../lib/json.ts";
-import { bytesOf, isSet, recordOf, textOf } from "./compose-values.ts";
+/** Parses a service's mounts: `[SOURCE:]TARGET[:MODES]`, or the long form. */
+import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import { bytesOf, isSet, listOf, recordOf, textOf, textsOf } from "./compose-values.ts";
+import { imagePaths, type ContainerPaths } from "../containers/mount-targets.ts";
+import type { AppImages } from "../docker/app-images.ts";
 
 export interface ServiceMount {
-  /** `bind`, `volume`, `tmpfs` or what else the file says. */
+  /** `bind`, `volume`, `tmpfs` or another type. */
   readonly type: string;
-  /** Empty: a volume without a name. */
+  /** Empty for an anonymous volume. */
   readonly source: string;
   readonly target: string;
   readonly readOnly: boolean;
   readonly noCopy: boolean;
-  /** Of a file system in memory. */
+  /** Size of an in-memory file system. */
   readonly sizeBytes: number | undefined;
 }
 
@@ -35,9 +37,40 @@ export function readServiceMount(volume: JsonValue): ServiceMount {
   };
 }
 
-/** `TARGET[:size=BYTES,…]`, as `tmpfs` of a service says it. */
+/** Parses an entry of a service's `tmpfs`: `TARGET[:size=BYTES,…]`. */
 export function readInMemory(entry: string): { target: string; sizeBytes: number | undefined } {
   const [target = "", words = ""] = entry.split(":");
   const size = /(?:^|,)size=([^,]*)/.exec(words)?.[1];
   return { target, sizeBytes: size === undefined ? undefined : bytesOf(size) };
+}
+
+/** Options of a service's in-memory file systems, such as `size=64m,mode=1777`. */
+export function inMemoryWords(service: JsonObject): string[] {
+  const mounts = listOf(service["volumes"]).map(recordOf);
+  return [
+    ...textsOf(service["tmpfs"]).map((entry) => entry.split(":").slice(1).join(":")),
+    ...mounts
+      .filter(({ type }) => type === "tmpfs")
+      .map(({ tmpfs = null }) => {
+        const { size = null } = recordOf(tmpfs);
+        return isSet(size) ? `size=${textOf(size)}` : "";
+      }),
+  ];
+}
+
+/** The paths of each service, including those of its image, if it exists here. */
+export async function containerPaths(images: AppImages, document: JsonObject): Promise<ContainerPaths[]> {
+  const paths: ContainerPaths[] = [];
+  for (const service of Object.values(recordOf(document["services"])).map(recordOf)) {
+    const image = await images.inspect(textOf(service["image"]));
+    const inherited = imagePaths(image);
+    const inMemory = textsOf(service["tmpfs"]).map((entry) => ({
+      ...{ type: "tmpfs", source: "", target: readInMemory(entry).target, readOnly: false },
+    }));
+    paths.push({
+      mounts: [...listOf(service["volumes"]).map(readServiceMount), ...inMemory, ...inherited.mounts],
+      workingDir: textOf(service["working_dir"]) || inherited.workingDir,
+    });
+  }
+  return paths;
 }

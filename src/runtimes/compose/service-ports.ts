@@ -1,15 +1,15 @@
-/** The ports that services of a compose file publish: `[ADDRESS:][[HOST]:]INSIDE[/PROTOCOL]`, or the same as an object. */
+/** Parses the published ports of services: `[ADDRESS:][[HOST]:]INSIDE[/PROTOCOL]`, or the long form. */
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
-import { resolveAddresses, resolvePorts } from "../../packages/settings.ts";
-import { defaultAddress, type PublishOptions } from "../published-ports.ts";
-import type { RunnableApp } from "../runtime.ts";
+import { resolveAddresses, resolvePorts } from "../../packages/settings/settings.ts";
+import type { PublishOptions } from "../containers/published-ports.ts";
+import type { RunnableApp } from "../contract.ts";
 import { isSet, listOf, recordOf, textOf } from "./compose-values.ts";
 
 export interface ServicePort {
-  /** Of the host; empty: the engine's choice, which is all of them. */
+  /** Host address; empty: all addresses. */
   readonly address: string;
-  /** A number, a range, or empty for any free one. */
+  /** A number, a range, or empty for any free port. */
   readonly published: string;
   readonly target: string;
   readonly protocol: string;
@@ -26,7 +26,7 @@ export function readServicePort(port: JsonValue): ServicePort {
     };
   }
   const [plain = "", protocol = "tcp"] = textOf(port).split("/");
-  // An address in brackets has colons of its own.
+  // An address in brackets contains colons.
   const [, bracketed, rest = ""] = /^(?:\[([^\]]*)\]:)?(.*)$/.exec(plain) ?? [];
   const parts = rest.split(":");
   return {
@@ -37,9 +37,12 @@ export function readServicePort(port: JsonValue): ServicePort {
   };
 }
 
-/** The document with an address for each port that names none: what the app's manifest says of that port, else its owner's default. */
-export function withAddresses(document: JsonObject, app: RunnableApp, options: PublishOptions): JsonObject {
-  const fallback = defaultAddress(app, options);
+/** Sets the address of ports without one: the one that the app's manifest gives this port, else the daemon's. */
+export function withAddresses(
+  document: JsonObject,
+  app: Pick<RunnableApp, "manifest" | "settings">,
+  { publishAddress }: PublishOptions,
+): JsonObject {
   const named = resolveAddresses(app.manifest, app.settings);
   const chosen = new Map(
     resolvePorts(app.manifest, app.settings).map(({ name, port, protocol }) => [
@@ -49,9 +52,9 @@ export function withAddresses(document: JsonObject, app: RunnableApp, options: P
   );
   const addressed = (port: JsonValue): JsonValue => {
     const { address, published, target, protocol } = readServicePort(port);
-    const wanted = chosen.get(`${published}/${protocol}`) ?? fallback;
-    if (address !== "" || wanted === undefined) return port;
-    // In the short form, as the first generation of compose knows addresses in that alone.
+    const wanted = chosen.get(`${published}/${protocol}`) ?? publishAddress;
+    if (address !== "") return port;
+    // Compose v1 supports addresses only in the short form.
     return `${wanted.includes(":") ? `[${wanted}]` : wanted}:${published}:${target}/${protocol}`;
   };
   const services = mapValues(recordOf(document["services"]), (value): JsonValue => {
@@ -69,12 +72,12 @@ export function documentPorts(document: JsonObject): ServicePort[] {
   );
 }
 
-/** How many ports of the host it takes: each has a process of the engine's. */
+/** Number of host ports that it uses: the engine runs a process for each. */
 export function countPorts({ published, target }: ServicePort): number {
   return Math.max(spanOf(published), spanOf(target));
 }
 
-/** Each one by itself, 0 for any free one; `undefined` where not each has one of the host for its own. */
+/** The single ports, 0 for any free one; `undefined` unless each has its own host port. */
 export function spannedPorts(port: ServicePort): { target: number; published: number }[] | undefined {
   const [target = 0, published = 0] = [port.target, port.published].map(
     (text) => Number.parseInt(text, 10) || 0,
@@ -88,6 +91,6 @@ export function spannedPorts(port: ServicePort): { target: number; published: nu
 
 function spanOf(range: string): number {
   const [first = 0, last = first] = range.split("-").map(Number);
-  // What cannot be read is no port, which compose says.
+  // Compose rejects what cannot be parsed.
   return Math.max(1, last - first + 1) || 1;
 }

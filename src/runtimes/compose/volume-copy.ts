@@ -1,45 +1,41 @@
-/** The volumes of a project for a copy of it, bytes and owners as they are. */
+/** Copies the volumes of a project for a copy of the app, with contents and owners unchanged. */
 import { Readable } from "node:stream";
 import type Dockerode from "dockerode";
 import type { VolumeInspectInfo } from "dockerode";
-import {
-  appLabels,
-  composeProjectLabel,
-  composeProjectOf,
-  composeVolumeLabel,
-} from "../../docker/attribution.ts";
-import type { DockerEngine } from "../../docker/engine.ts";
-import type { RuntimeWork } from "../runtime.ts";
+import { composeProjectLabel, composeVolumeLabel } from "../../engine/attribution.ts";
+import type { DockerEngine } from "../../engine/engine.ts";
+import type { EngineOwnership } from "../../engine/ownership.ts";
+import type { RuntimeWork } from "../contract.ts";
 import { withEmptyImage } from "./empty-image.ts";
 import { withVolumes } from "./volume-helper.ts";
 
 export interface VolumeCopyOptions extends RuntimeWork {
   engine: DockerEngine;
-  storeId: string;
-  /** Of the original. */
+  ownership: EngineOwnership;
+  /** Volumes of the original. */
   volumes: readonly VolumeInspectInfo[];
-  /** Id of the copy. */
+  /** ID of the copy. */
   appId: string;
 }
 
 const timeoutMs = 6 * 3_600_000;
 const progressEveryBytes = 16 * 1024 * 1024;
-/** Of another project's description: compose would find that it has changed. */
+/** Not copied, because compose would consider the volume changed. */
 const configHashLabel = "com.docker.compose.config-hash";
 const volumeAs = "volume";
 
 /**
- * Whether a copy of the app has another one of it: not where a driver keeps it elsewhere, or the file gives it a name of its
- * own.
+ * Whether a copy of the app gets its own copy: not if a driver stores the volume elsewhere, or the file sets its
+ * name.
  */
-export function isCopied(volume: VolumeInspectInfo, appId: string): boolean {
+export function isCopied(volume: VolumeInspectInfo, project: string): boolean {
   const { Driver: driver, Name: name, Options: options, Labels: labels } = volume;
-  // Engines answer `null` where there are none, whatever their client's types promise.
+  // Engines return `null` for an empty list, unlike the client's type.
   const isPlain = driver === "local" && Object.keys((options as object | null) ?? {}).length === 0;
-  return isPlain && name === `${composeProjectOf(appId)}_${labels[composeVolumeLabel] ?? ""}`;
+  return isPlain && name === `${project}_${labels[composeVolumeLabel] ?? ""}`;
 }
 
-/** Makes the volumes of a copy, which has none; resolves with the bytes of their archives. */
+/** Creates the volumes of the copy; resolves to the size of their archives in bytes. */
 export async function copyVolumes(options: VolumeCopyOptions): Promise<number> {
   const { engine, appId, signal } = options;
   return engine.operate(
@@ -50,9 +46,9 @@ export async function copyVolumes(options: VolumeCopyOptions): Promise<number> {
 }
 
 async function copyAll(docker: Dockerode, image: string, options: VolumeCopyOptions): Promise<number> {
-  const { storeId, volumes, appId, onProgress } = options;
-  const project = composeProjectOf(appId);
-  const labels = appLabels(appId, storeId);
+  const { ownership, volumes, appId, onProgress } = options;
+  const project = ownership.projectOf(appId);
+  const own = ownership.labels("volume", appId);
   const pairs = volumes.map(({ Name: from, Labels: known }) => {
     const { [configHashLabel]: _, ...kept } = known;
     const key = kept[composeVolumeLabel] ?? from;
@@ -60,18 +56,18 @@ async function copyAll(docker: Dockerode, image: string, options: VolumeCopyOpti
       from,
       key,
       to: `${project}_${key}`,
-      labels: { ...kept, [composeProjectLabel]: project, ...labels },
+      labels: { ...kept, [composeProjectLabel]: project, ...own },
     };
   });
   for (const pair of pairs) {
     await docker.createVolume({ Name: pair.to, Driver: "local", Labels: pair.labels });
   }
   const helper = (kind: "from" | "to") => ({
-    ...{ name: `${project}-volumes-${kind}`, labels, image },
+    ...{ name: `${project}-volumes-${kind}`, labels: ownership.labels("container", appId), image },
     volumes: pairs.map((pair) => ({ volume: pair[kind], as: volumeAs, readOnly: kind === "from" })),
   });
   let doneBytes = 0;
-  // Two, as the engine does one thing at a time with each.
+  // Two containers, because the engine does one operation at a time per container.
   await withVolumes(docker, helper("from"), (source) =>
     withVolumes(docker, helper("to"), async (target) => {
       for (const [index, { key }] of pairs.entries()) {

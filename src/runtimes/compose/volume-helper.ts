@@ -1,42 +1,46 @@
 /**
- * Volumes of the engine are read and written through containers that never run: svc itself has no business in directories that
+ * Reads and writes engine volumes through containers that never run, because svc must not access directories that
  * containers can change.
  */
 import { posix } from "node:path";
 import type Dockerode from "dockerode";
-import type { Labels } from "../../docker/attribution.ts";
+import { blankedLabels, type Labels } from "../../engine/attribution.ts";
 
 export interface VolumeHelperOptions {
-  /** Of the container. */
+  /** Name of the container. */
   name: string;
   labels: Labels;
-  /** One that is there; nothing of it is used. */
+  /** An existing image; its content is not used. */
   image: string;
-  /** Each as a directory of that name, at {@link VolumeHelper.directoryOf}. */
+  /** Each volume is mounted as a directory named `as` in {@link VolumeHelper.directoryOf}. */
   volumes: readonly { readonly volume: string; readonly as: string; readonly readOnly?: boolean }[];
 }
 
 export interface VolumeHelper {
   readonly container: Dockerode.Container;
-  /** Where it has a volume, under the name by which its archive begins. */
+  /** Directory in the container that contains the mounted volume. */
   readonly directoryOf: (index: number) => string;
 }
 
 const directoryOf = (index: number): string => `/volumes/${index}`;
 
-/** Does `work` with a container that has these volumes. */
+/** Calls `work` with a container that mounts these volumes. */
 export async function withVolumes<T>(
   docker: Dockerode,
   { name, labels, image, volumes }: VolumeHelperOptions,
   work: (helper: VolumeHelper) => Promise<T>,
 ): Promise<T> {
-  // An earlier one may have been left.
+  // An earlier helper may have been left behind.
   await docker
     .getContainer(name)
     .remove({ force: true, v: true })
     .catch(() => undefined);
+  const { Config: config } = (await docker.getImage(image).inspect()) as {
+    Config?: { Labels?: Labels | null } | null;
+  };
   const container = await docker.createContainer({
-    ...{ name, Image: image, Entrypoint: ["/"], Labels: { ...labels }, NetworkDisabled: true },
+    ...{ name, Image: image, Entrypoint: ["/"], NetworkDisabled: true },
+    Labels: { ...blankedLabels(config?.Labels), ...labels },
     HostConfig: {
       Mounts: volumes.map(({ volume, as, readOnly = false }, index) => ({
         ...{
@@ -45,7 +49,7 @@ export async function withVolumes<T>(
           Target: posix.join(directoryOf(index), as),
           ReadOnly: readOnly,
         },
-        // Nothing of this image.
+        // Do not copy content of the image.
         VolumeOptions: { NoCopy: true, Labels: {}, DriverConfig: { Name: "", Options: {} } },
       })),
     },

@@ -1,29 +1,29 @@
 /**
- * Volumes of the engine begin as root's, or as the image has what it keeps there. Containers of users run as their owner,
- * who could write to neither: what is new is handed over before it is used.
+ * Engine volumes initially belong to root, or have the owners of the image's content. Users' containers run as their
+ * owner, who could write to neither: svc changes the owner of new volumes before they are used.
  */
 import { posix } from "node:path";
 import { Readable } from "node:stream";
 import type Dockerode from "dockerode";
 import type { ContainerInfo } from "dockerode";
-import type { DockerEngine } from "../../docker/engine.ts";
-import type { Labels } from "../../docker/attribution.ts";
+import type { DockerEngine } from "../../engine/engine.ts";
+import type { Labels } from "../../engine/attribution.ts";
 import { tarOwnedBy, type TarOwner } from "../../lib/tar-owner.ts";
 import { withVolumes } from "./volume-helper.ts";
 
-export interface HandOverOptions {
+export interface VolumeOwnerOptions {
   engine: DockerEngine;
-  /** Goes on after "the container engine could not". */
+  /** Completes "the container engine could not". */
   what: string;
-  /** Made, and not started. */
+  /** Created, and not started. */
   containers: readonly ContainerInfo[];
   owner: TarOwner;
-  /** Of the container that it is done in. */
+  /** Name of the helper container. */
   name: string;
   labels: Labels;
 }
 
-/** A volume, and where a container has it. */
+/** A volume and its path in a container. */
 interface MountedVolume {
   readonly name: string;
   readonly container: string;
@@ -32,8 +32,10 @@ interface MountedVolume {
 
 const timeoutMs = 300_000;
 
-/** Gives those volumes of the containers that are not their owner's to the owner, with what the image has put there. */
-export async function handVolumesOver(options: HandOverOptions): Promise<void> {
+/**
+ * Changes the owner of the containers' volumes, with the image's content in them, unless they have the right owner.
+ */
+export async function changeVolumeOwner(options: VolumeOwnerOptions): Promise<void> {
   const { engine, what, containers, owner, name, labels } = options;
   const volumes = mountedVolumes(containers);
   const [{ ImageID: image } = { ImageID: "" }] = containers;
@@ -49,7 +51,7 @@ export async function handVolumesOver(options: HandOverOptions): Promise<void> {
         },
         async ({ container, directoryOf }) => {
           for (const [index, volume] of volumes.entries()) {
-            await handOver(docker, volume, owner, { helper: container, directory: directoryOf(index) });
+            await changeOwner(docker, volume, owner, { helper: container, directory: directoryOf(index) });
           }
         },
       ),
@@ -67,8 +69,11 @@ function mountedVolumes(containers: readonly ContainerInfo[]): MountedVolume[] {
   return [...volumes.values()];
 }
 
-/** The archive comes from another container than the helper: the engine does one thing at a time with each. */
-async function handOver(
+/**
+ * The archive comes from another container than the helper, because the engine does one operation at a time per
+ * container.
+ */
+async function changeOwner(
   docker: Dockerode,
   { container, path }: MountedVolume,
   owner: TarOwner,

@@ -1,34 +1,42 @@
-/** The image of an app: pulled, or built from its checkout. */
+/** The image of an app, pulled or built from its checkout. */
 import { createHash } from "node:crypto";
 import type { ImageInspectInfo } from "dockerode";
-import { appLabels, madeForFilter } from "../../docker/attribution.ts";
-import type { ContainerRecord } from "../../docker/container-record.ts";
-import { unlessGone } from "../../docker/engine-errors.ts";
-import type { DockerEngine } from "../../docker/engine.ts";
-import { parseImageReference } from "../../docker/image-reference.ts";
-import type { RegistryCredentials } from "../../docker/registry-auth.ts";
+import { descriptionBytes } from "../../engine/engine-objects.ts";
+import type { ContainerRecord } from "../../engine/container-record.ts";
+import { unlessGone } from "../../engine/engine-errors.ts";
+import type { DockerEngine } from "../../engine/engine.ts";
+import { formatImageReference, parseImageReference } from "../../engine/image-reference.ts";
+import type { EngineOwnership } from "../../engine/ownership.ts";
+import type { RegistryCredentials } from "../../engine/registry-auth.ts";
 import { notFound, SvcError } from "../../errors.ts";
-import type { Identities } from "../../identity/identities.ts";
-import type { DockerRuntime } from "../../packages/manifest.ts";
+import type { UserHelpers } from "../../run-as/user-helpers.ts";
+import type { DockerRuntime } from "../../packages/manifest/manifest.ts";
 import { checkoutOf } from "../app-tree.ts";
-import { tooLong } from "../container-policy.ts";
-import type { PulledImages, ReplacedImage, RunnableApp, RuntimeWork } from "../runtime.ts";
-import { builtPrefix, requireForeign } from "./foreign-images.ts";
+import { tooLong } from "../containers/container-policy.ts";
+import { excessOfImage, requireBoundedImage } from "../containers/image-bounds.ts";
+import type { PulledImages, ReplacedImage, RunnableApp, RuntimeWork } from "../contract.ts";
+import { builtPrefix, requireAllowedName, digestOf, localDigests } from "./image-names.ts";
 import { buildImage, type BuildOptions } from "./image-build.ts";
-import { digestOf, localDigests } from "./image-digests.ts";
-import { pullImage } from "./image-pull.ts";
+import { confirmImage, pullImage } from "./image-pull.ts";
+import type { UserObjects } from "../containers/user-objects.ts";
+import type { UserBuilds } from "./user-builds.ts";
+import type { UserImages } from "./user-images.ts";
 
-/** Whom the registry of an image knows, of an owner's credentials; `undefined`: nobody. */
+/** The owner's credentials for the registry of an image; `undefined` without any. */
 export type CredentialsOf = (ownerUid: number, reference: string) => Promise<RegistryCredentials | undefined>;
 
 export interface AppImagesOptions {
   engine: DockerEngine;
-  identities: Identities;
-  storeId: string;
+  userHelpers: UserHelpers;
+  ownership: EngineOwnership;
   credentialsOf: CredentialsOf;
+  userImages: UserImages;
+  userBuilds: UserBuilds;
+  userObjects: UserObjects;
 }
 
 const removeTimeoutMs = 60_000;
+const removalAttempts = 3;
 
 export class AppImages {
   readonly #options: AppImagesOptions;
@@ -37,25 +45,67 @@ export class AppImages {
     this.#options = options;
   }
 
-  /** What the image of this version of the app is called here. */
+  /** Local name of the image of this version of the app. */
   reference(app: RunnableApp): string {
     const { image } = dockerRuntime(app);
     return image === undefined ? this.builtTag(app) : withTag(image);
   }
 
-  /** The local image; `undefined` when it is not there. @throws SvcError `unavailable` */
+  /** The local image; `undefined` if there is none that the app may use. @throws SvcError `unavailable` */
   async local(app: RunnableApp, signal?: AbortSignal): Promise<ImageInspectInfo | undefined> {
-    return this.inspect(this.reference(app), signal);
+    return this.usable(app.ownerUid, this.reference(app), signal);
   }
 
-  /** The local image; made or pulled again where somebody has removed it. */
-  async present(app: RunnableApp): Promise<ImageInspectInfo> {
+  /** The local image of that name; `undefined` if apps of this owner may use none. */
+  async usable(
+    ownerUid: number,
+    reference: string,
+    signal?: AbortSignal,
+  ): Promise<ImageInspectInfo | undefined> {
+    const image = await this.inspect(reference, signal);
+    // Packages cannot refer to images that svc built, so this is the app's own.
+    if (image === undefined || reference.startsWith(builtPrefix)) return image;
+    const find = async (name: string): Promise<string | undefined> => (await this.inspect(name))?.Id;
+    return (await this.#options.userImages.allows(ownerUid, reference, image.Id, find)) ? image : undefined;
+  }
+
+  /**
+   * The local image of that name; pulls it if apps of this owner may use none.
+   * @throws SvcError what {@link pull} throws
+   */
+  async obtain(ownerUid: number, reference: string, work: RuntimeWork): Promise<ImageInspectInfo> {
+    const known = await this.usable(ownerUid, reference, work.signal);
+    if (known !== undefined) return known;
+    if (!(await this.#confirmLocal(ownerUid, reference, work))) await this.pull(ownerUid, reference, work);
+    const image = await this.usable(ownerUid, reference, work.signal);
+    if (image === undefined) throw notFound("image", reference);
+    return image;
+  }
+
+  /** The local image; built or pulled again if it was removed. */
+  async present(app: RunnableApp, work: RuntimeWork): Promise<ImageInspectInfo> {
     const known = await this.local(app);
     if (known !== undefined) return known;
-    await this.provide(app, {});
+    try {
+      await this.provide(app, work);
+    } catch (error) {
+      const recorded = work.signal?.aborted === true ? undefined : await this.#recorded(app);
+      if (recorded === undefined) throw error;
+      return recorded;
+    }
     const image = await this.local(app);
-    if (image === undefined) throw new Error(`the image of app "${app.id}" is gone as soon as it was there`);
+    if (image === undefined)
+      throw new Error(`the image of app "${app.id}" was removed right after it was obtained`);
     return image;
+  }
+
+  /** The newest image that svc pulled for the owner under this name and that still exists, even if the name moved. */
+  async #recorded(app: RunnableApp): Promise<ImageInspectInfo | undefined> {
+    for (const id of this.#options.userImages.recorded(app.ownerUid, this.reference(app))) {
+      const image = await this.inspect(id);
+      if (image !== undefined) return image;
+    }
+    return undefined;
   }
 
   inspect(reference: string, signal?: AbortSignal): Promise<ImageInspectInfo | undefined> {
@@ -69,15 +119,15 @@ export class AppImages {
   }
 
   /**
-   * Builds the image afresh, or pulls it when it is not there: what is there stays as it is until it is repulled, so that
-   * an upgrade that fails comes back to the very same image.
+   * Builds the image again, or pulls it if it is missing. An existing image stays until it is repulled, so that a
+   * failed upgrade returns to exactly the same image.
    * @throws SvcError `build_failed`, `denied`, what {@link pullImage} throws
    */
   async provide(app: RunnableApp, work: RuntimeWork): Promise<void> {
     const { image, build } = dockerRuntime(app);
     if (image !== undefined) {
-      requireForeign(image);
-      if ((await this.local(app, work.signal)) === undefined) await this.pull(app.ownerUid, image, work);
+      requireAllowedName(image);
+      await this.obtain(app.ownerUid, withTag(image), work);
       return;
     }
     const { context = ".", dockerfile = "Dockerfile", target, args = {} } = build ?? {};
@@ -85,8 +135,8 @@ export class AppImages {
   }
 
   /**
-   * Builds an image from the app's directory, with its owner's identity.
-   * @param part of an app of several images
+   * Builds an image from the app's directory, as its owner.
+   * @param part service of an app with several images
    * @throws SvcError what {@link buildImage} throws
    */
   async build(
@@ -95,54 +145,158 @@ export class AppImages {
     work: RuntimeWork,
     part?: string,
   ): Promise<void> {
-    const { engine, identities, storeId } = this.#options;
+    const { engine, userHelpers, ownership, userImages, userBuilds } = this.#options;
     if (app.ownerUid !== 0) requireOwnKey(source.args);
+    const signal = work.signal ?? new AbortController().signal;
+    await using bounds = userImages.restricts(app.ownerUid) ? await userBuilds.enter(app, signal) : undefined;
     await buildImage(engine, {
       ...work,
       ...source,
-      identity: await identities.as(app.uid),
+      bounds,
+      userHelper: await userHelpers.as(app.uid),
       root: app.directory,
       tag: this.builtTag(app, part),
-      labels: appLabels(app.id, storeId),
+      labels: ownership.labels("image", app.id),
       base: (reference) => this.#base(app.ownerUid, withTag(reference), work),
     });
-    await this.#requireShort(app.ownerUid, this.builtTag(app, part));
-  }
-
-  /** @throws SvcError `denied` for a regular user's image that says too much of itself; it is gone then */
-  async #requireShort(ownerUid: number, reference: string): Promise<void> {
-    if (ownerUid === 0) return;
-    const [excess] = tooLong(JSON.stringify((await this.inspect(reference)) ?? {}).length);
-    if (excess === undefined) return;
-    await this.#remove(reference);
-    throw new SvcError("denied", `the image ${reference} ${excess}, which only root's own apps may`);
-  }
-
-  async #base(ownerUid: number, reference: string, work: RuntimeWork) {
-    if ((await this.inspect(reference, work.signal)) === undefined)
-      await this.pull(ownerUid, reference, work);
-    const image = await this.inspect(reference, work.signal);
-    if (image === undefined) throw notFound("image", reference);
-    const { OnBuild: triggers } = image.Config as { OnBuild?: string[] | null };
-    return { id: image.Id, triggers: triggers ?? [] };
-  }
-
-  /** @throws SvcError what {@link pullImage} throws */
-  async pull(ownerUid: number, image: string, work: RuntimeWork): Promise<void> {
-    const reference = withTag(image);
-    const credentials = await this.#options.credentialsOf(ownerUid, reference);
-    await pullImage(this.#options.engine, reference, { ...work, credentials });
-    await this.#requireShort(ownerUid, reference);
+    await this.#requireBoundedNew(app.ownerUid, this.builtTag(app, part));
+    try {
+      await bounds?.verify();
+    } catch (error) {
+      await this.#remove(this.builtTag(app, part));
+      throw error;
+    }
   }
 
   /**
-   * Pulls an image whether or not it is there.
-   * @returns undefined for one that came from no registry: it stays as it is
+   * Checks a regular user's image that was just pulled or built, and removes it if it exceeds a limit or cannot be read: the
+   * engine reads the descriptions of all images for each list of images.
+   * @param before image that the reference named before; it gets the name back
+   * @param digest of the pulled image in its registry
+   * @throws SvcError `denied`, `too_many`
+   */
+  async #requireBoundedNew(
+    ownerUid: number,
+    reference: string,
+    before?: ImageInspectInfo,
+    digest?: string,
+  ): Promise<void> {
+    if (ownerUid === 0) return;
+    let image: ImageInspectInfo | undefined;
+    try {
+      image = await this.inspect(reference);
+      if (image !== undefined) await this.#requireBounded(ownerUid, image, reference);
+    } catch (error) {
+      if (image === undefined || image.Id !== before?.Id) await this.#discard(reference, before, digest);
+      throw error;
+    }
+  }
+
+  /** @throws SvcError `denied`, `too_many` */
+  async #requireBounded(ownerUid: number, image: ImageInspectInfo, reference: string): Promise<void> {
+    const [excess] = [...tooLong(descriptionBytes(image)), ...excessOfImage(image)];
+    if (excess !== undefined)
+      throw new SvcError("denied", `the image ${reference} ${excess}, which only root's own apps may have`);
+    await this.#options.userObjects.requireImages(ownerUid, image.Id, reference);
+  }
+
+  /**
+   * Removes a new image. If its name belonged to another image, that image gets the name back, and only the digest
+   * identifies the new one. Retries, because the image itself may slow the engine down.
+   */
+  async #discard(reference: string, before: ImageInspectInfo | undefined, digest = ""): Promise<void> {
+    const { host, repository, digest: ownDigest } = parseImageReference(reference);
+    const returnsName = before !== undefined && ownDigest === undefined;
+    const name = returnsName ? formatImageReference({ host, repository, digest }) : reference;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        if (returnsName) await this.putBack([{ reference, id: before.Id }]);
+        await this.#remove(name);
+        return;
+      } catch (error) {
+        if (attempt === removalAttempts) throw error;
+      }
+    }
+  }
+
+  async #base(ownerUid: number, reference: string, work: RuntimeWork) {
+    const image = await this.obtain(ownerUid, reference, work);
+    if (ownerUid !== 0) requireBoundedImage(image, reference);
+    const { OnBuild: triggers } = image.Config as { OnBuild?: string[] | null };
+    const labels = image.Config.Labels as Readonly<Record<string, string>> | null | undefined;
+    return {
+      ...{ id: image.Id, triggers: triggers ?? [], labels: Object.keys(labels ?? {}) },
+      environment: (image.Config.Env as string[] | null | undefined) ?? [],
+      descriptionBytes: descriptionBytes(image),
+    };
+  }
+
+  /**
+   * Lets the user use the local image of this name if the registry shows exactly this image to them. A pull could
+   * move the name to a newer image, which other users' apps would run from their next start.
+   * @returns false if the image must be pulled
+   * @throws SvcError what {@link confirmImage} throws
+   */
+  async #confirmLocal(ownerUid: number, reference: string, work: RuntimeWork): Promise<boolean> {
+    const { engine, credentialsOf, userImages } = this.#options;
+    if (!userImages.restricts(ownerUid)) return false;
+    const image = await this.inspect(reference, work.signal);
+    const { repository, host } = parseImageReference(reference);
+    const name = ((image?.RepoDigests as string[] | null | undefined) ?? []).find((digested) => {
+      const named = parseImageReference(digested);
+      return named.host === host && named.repository === repository;
+    });
+    if (image === undefined || name === undefined) return false;
+    const access = { ...work, credentials: await credentialsOf(ownerUid, reference) };
+    // The same error as for a missing image, so that users cannot find out what others have pulled.
+    const newest = await confirmImage(engine, reference, access);
+    if (!name.endsWith(`@${newest}`)) {
+      try {
+        await confirmImage(engine, name, access);
+      } catch (error) {
+        // The registry may have deleted it meanwhile.
+        if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
+        return false;
+      }
+    }
+    await this.#requireBounded(ownerUid, image, reference);
+    await userImages.record(ownerUid, reference, image.Id);
+    return true;
+  }
+
+  /** @throws SvcError what {@link confirmImage} and {@link pullImage} throw */
+  async pull(ownerUid: number, image: string, work: RuntimeWork): Promise<void> {
+    const { engine, credentialsOf, userImages } = this.#options;
+    const reference = withTag(image);
+    const access = { ...work, credentials: await credentialsOf(ownerUid, reference) };
+    if (!userImages.restricts(ownerUid)) {
+      await pullImage(engine, reference, access);
+      return;
+    }
+    // Some engines accept a digest that they have without asking the registry.
+    const confirmed = await confirmImage(engine, reference, access);
+    const before = await this.inspect(reference, work.signal);
+    let digest = confirmed;
+    try {
+      digest = (await pullImage(engine, reference, access)) ?? confirmed;
+    } finally {
+      // The engine may have the image although the pull was canceled.
+      await this.#requireBoundedNew(ownerUid, reference, before, digest);
+    }
+    const pulled = await this.inspect(reference, work.signal);
+    if (pulled === undefined || !localDigests(pulled).includes(digest))
+      throw new SvcError("source_failed", `image ${reference} changed while it was pulled; try again`);
+    await userImages.record(ownerUid, reference, pulled.Id);
+  }
+
+  /**
+   * Pulls an image even if it exists locally.
+   * @returns undefined for an image that did not come from a registry, which stays unchanged
    * @throws SvcError what {@link pullImage} throws
    */
   async pullAfresh(ownerUid: number, image: string, work: RuntimeWork): Promise<PulledImages | undefined> {
     const reference = withTag(image);
-    const before = await this.inspect(reference, work.signal);
+    const before = await this.usable(ownerUid, reference, work.signal);
     if (before !== undefined && localDigests(before).length === 0) return undefined;
     await this.pull(ownerUid, image, work);
     const after = await this.inspect(reference, work.signal);
@@ -152,13 +306,13 @@ export class AppImages {
     return { changed, digest: digestOf(after), replaced };
   }
 
-  /** Has the names stand for what they stood for before they were pulled afresh. */
+  /** Rolls back a pull: the names refer to their previous images again. */
   async putBack(replaced: readonly ReplacedImage[]): Promise<void> {
     for (const { reference, id } of replaced) {
       const at = reference.lastIndexOf(":");
       const name = { repo: reference.slice(0, at), tag: reference.slice(at + 1) };
       await this.#options.engine.operate(
-        `give the image ${reference} its name back`,
+        `tag the image ${reference} again`,
         (docker) => docker.getImage(id).tag(name),
         { timeoutMs: removeTimeoutMs },
       );
@@ -166,8 +320,8 @@ export class AppImages {
   }
 
   /**
-   * Removes the images of containers that are gone, where a repull has taken their names: nobody could tell what they are.
-   * What a container still uses stays.
+   * Removes images of removed containers whose names a repull has moved, because nothing else identifies them. Images
+   * of existing containers stay.
    */
   async removeNameless(containers: readonly Pick<ContainerRecord, "image" | "imageId">[]): Promise<void> {
     const named = containers.filter(({ image }) => !image.includes("@"));
@@ -178,7 +332,7 @@ export class AppImages {
     }
   }
 
-  /** What these images take together, each counted once; `undefined` when none is there. @param names references or ids */
+  /** Total size of these images, each counted once; `undefined` if none exists. @param names references or IDs */
   async sizeOf(names: readonly string[], signal?: AbortSignal): Promise<number | undefined> {
     const sizes = new Map<string, number>();
     for (const name of new Set(names)) {
@@ -188,16 +342,20 @@ export class AppImages {
     return sizes.size === 0 ? undefined : [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
   }
 
-  /** Removes what was built for the app, but for the images named `keep`; what a container still uses stays. Resolves with the bytes. */
+  /**
+   * Removes the app's built images except `keep`, and except those of containers. Resolves to the number of freed
+   * bytes.
+   */
   async removeBuilt(app: RunnableApp, keep: readonly string[]): Promise<number> {
-    const { engine, storeId } = this.#options;
-    const filters = madeForFilter(app.id, storeId);
+    const { engine, ownership } = this.#options;
+    const filters = ownership.filter(app.id);
     const images = await engine.call(`list the images of app "${app.id}"`, (docker) =>
       docker.listImages({ filters }),
     );
     let freed = 0;
-    for (const { Id: id, RepoTags: tags, Size: sizeBytes } of images) {
+    for (const { Id: id, RepoTags: tags, Size: sizeBytes, Labels: labels } of images) {
       const all = ((tags as string[] | null) ?? []).filter((tag) => tag !== "<none>:<none>");
+      if (!ownership.isOwn("image", app.id, { labels, names: all })) continue;
       const names = all.length === 0 ? [id] : all.filter((tag) => !keep.includes(tag));
       for (const name of names) await this.#remove(name);
       if (!all.some((tag) => keep.includes(tag))) freed += sizeBytes;
@@ -213,33 +371,36 @@ export class AppImages {
         { timeoutMs: removeTimeoutMs },
       );
     } catch (error) {
-      // Somebody else's container may use it, or somebody else has removed it.
+      // A container of another owner may use it, or it may have been removed meanwhile.
       if (!(error instanceof SvcError) || !["not_found", "failed_precondition"].includes(error.code)) {
         throw error;
       }
     }
   }
 
-  /** Another one for each version, so that a new one is built beside the old one. @param part of an app of several images */
+  /**
+   * A different tag per version, so that a new image is built beside the old one. @param part service of an app with
+   * several images
+   */
   builtTag({ id, version, manifest }: RunnableApp, part = ""): string {
     const digest = createHash("sha256")
-      .update(JSON.stringify([this.#options.storeId, id, version, manifest.runtime, part]))
+      .update(JSON.stringify([this.#options.ownership.storeId, id, version, manifest.runtime, part]))
       .digest("hex")
       .slice(0, 16);
-    // Of separators an image's name allows fewer than an app's id.
+    // Image names allow fewer separators than app IDs.
     return `${builtPrefix}${id.replaceAll(/[._-]+/g, "-")}:${digest}`;
   }
 }
 
 /**
- * The engine keeps what a step made for all who build the same, and of these arguments it takes no note: what came through
- * one user's proxy would be in another's image.
+ * The engine shares its build cache between users and ignores these arguments in it: content from one user's proxy
+ * would get into another user's image.
  * @throws SvcError `denied`
  */
 function requireOwnKey(args: Readonly<Record<string, string>>): void {
   const proxy = Object.keys(args).find((name) => /^(?:https?|ftp|no|all)_proxy$/i.test(name));
   if (proxy === undefined) return;
-  const message = `the build argument ${proxy} would change what others build, too: say it with ENV in the Dockerfile`;
+  const message = `the build argument ${proxy} would affect builds of other users through the build cache; use ENV in the Dockerfile instead`;
   throw new SvcError("denied", message);
 }
 
@@ -250,7 +411,10 @@ export function dockerRuntime(app: RunnableApp): DockerRuntime {
   return runtime;
 }
 
-/** Without a tag the engine would pull all of them. @throws SvcError `invalid_argument` for what is no name of an image */
+/**
+ * Adds the default tag: without a tag the engine would pull all. @throws SvcError `invalid_argument` for an invalid
+ * image name
+ */
 export function withTag(image: string): string {
   const { tag, digest } = parseImageReference(image);
   return image.endsWith(`:${tag ?? ""}`) || digest !== undefined ? image : `${image}:${tag ?? ""}`;

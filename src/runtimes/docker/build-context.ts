@@ -1,26 +1,26 @@
-/** The files of a build, read by their owner: the engine gets an archive and never looks into the tree. */
+/** The build context, read by its owner: the engine receives an archive and never reads the directory. */
 import { isUtf8 } from "node:buffer";
 import { randomUUID } from "node:crypto";
 import { posix } from "node:path";
 import { PassThrough, Readable, Writable } from "node:stream";
 import { setImmediate as breathe } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
-import type { Identity } from "../../identity/identity.ts";
-import { limitBytes } from "../../lib/byte-limit.ts";
+import type { UserHelper } from "../../run-as/user-helper.ts";
+import { limitBytes } from "../../lib/byte-streams.ts";
 import { readIgnorePatterns, type PatternMatches } from "./ignore-patterns.ts";
 
 export interface BuildContextOptions {
-  identity: Identity;
+  userHelper: UserHelper;
   /** The app's directory, absolute. */
   root: string;
   /** The context, relative to `root`. */
   path: string;
-  /** Relative to the context. */
+  /** Path relative to the context. */
   dockerfile: string;
-  /** Looks at the text of the Dockerfile; resolves with what is built instead. */
+  /** Checks the Dockerfile's text; resolves to the text that is built instead. */
   check: (text: string) => Promise<string>;
   timeoutMs: number;
-  /** Of the archive. Default: 4 GiB. */
+  /** Maximum size of the archive. Default: 4 GiB. */
   maxBytes?: number;
   signal?: AbortSignal | undefined;
 }
@@ -30,50 +30,51 @@ const maxListBytes = 32 * 1024 * 1024;
 const maxIgnoreBytes = 256 * 1024;
 const maxDockerfileBytes = 256 * 1024;
 const checkedPrefix = ".dockerfile-";
-/** Names judged between two turns of the event loop. */
+/** Names to match before yielding to the event loop. */
 const namesPerTurn = 500;
 
 export interface BuildContext {
   readonly archive: Readable;
-  /** The Dockerfile that was looked at, as it is called in the archive. */
+  /** Name of the checked Dockerfile in the archive. */
   readonly dockerfile: string;
 }
 
 /**
- * An archive of the context without what `.dockerignore` leaves out. Symlinks are archived as such. The Dockerfile is in it
- * once more, under a name that its owner cannot know: what is built is what was looked at. No image gets to see that.
- * @throws SvcError `failed_precondition` when the context is, or lies behind, a symlink; `resource_exhausted` when there is
- *   too much of it; `build_failed` when the owner cannot read all of it: the stream is destroyed with that
+ * Creates an archive of the context without the files that `.dockerignore` excludes. Symlinks are archived as
+ * symlinks. The archive contains the checked Dockerfile under a name that its owner cannot guess, so that exactly the
+ * checked text is built. No image contains that file.
+ * @throws SvcError `failed_precondition` if the context, or a parent of it, is a symlink; `resource_exhausted` if it
+ *   is too large; `build_failed` if the owner cannot read all of it: the stream is destroyed with that error
  */
 export async function openBuildContext(options: BuildContextOptions): Promise<BuildContext> {
-  const { identity, root, path, dockerfile, timeoutMs, maxBytes = 4 * 2 ** 30, signal } = options;
+  const { userHelper, root, path, dockerfile, timeoutMs, maxBytes = 4 * 2 ** 30, signal } = options;
   const limits = { timeoutMs, ...(signal && { signal }) };
-  const entry = await identity.stat(root, path, limits);
-  if (entry?.type !== "directory") throw contextFailed(`the build context "${path}" is no directory`);
-  if ((await identity.stat(root, posix.join(path, dockerfile), limits))?.type !== "file") {
+  const entry = await userHelper.stat(root, path, limits);
+  if (entry?.type !== "directory") throw contextFailed(`the build context "${path}" is not a directory`);
+  if ((await userHelper.stat(root, posix.join(path, dockerfile), limits))?.type !== "file") {
     throw contextFailed(`the build context "${path}" has no file "${dockerfile}"`);
   }
-  const text = await identity.readFile(root, posix.join(path, dockerfile), {
+  const text = await userHelper.readFile(root, posix.join(path, dockerfile), {
     ...limits,
     maxBytes: maxDockerfileBytes,
   });
-  // What cannot be looked at is not changed into what can.
+  // A text that cannot be checked is rejected, not converted.
   if (!isUtf8(text)) throw contextFailed(`the file "${dockerfile}" is not UTF-8`);
   const bytes = Buffer.from(await options.check(text.toString()));
   const checkedName = `${checkedPrefix}${randomUUID()}`;
   const cwd = posix.join(root, path);
-  const names = await listNames(identity, cwd, limits);
-  const ignoreText = await readIgnoreFile(identity, root, posix.join(path, ".dockerignore"), limits);
-  // What the engine itself reads is always sent. It removes what this file names, once it has read it.
+  const names = await listNames(userHelper, cwd, limits);
+  const ignoreText = await readIgnoreFile(userHelper, root, posix.join(path, ".dockerignore"), limits);
+  // Files that the engine itself reads are always sent. It removes what this file excludes after reading it.
   const ignoreFile = names.includes(".dockerignore") ? `${ignoreText}\n` : ".dockerignore\n";
   const chosen = await chooseNames(names, ignoreText, new Set([posix.normalize(dockerfile)]));
   const archive = new PassThrough();
   archive.write(tarEntry(checkedName, bytes));
   archive.write(tarEntry(".dockerignore", Buffer.from(`${ignoreFile}${checkedPrefix}*\n`, "latin1")));
   const argv = ["tar", "--create", "--file=-", "--format=pax", "--numeric-owner", "--owner=0", "--group=0"];
-  const work = identity.runCommand(
+  const work = userHelper.runCommand(
     [...argv, "--no-recursion", "--null", "--verbatim-files-from", "--files-from=-"],
-    // A name is bytes, whatever their encoding.
+    // Names are bytes in any encoding.
     { ...limits, cwd, stdin: Readable.from(nameList(chosen)), stdout: archive },
   );
   work.then(
@@ -87,13 +88,13 @@ export async function openBuildContext(options: BuildContextOptions): Promise<Bu
   return { archive: bounded, dockerfile: checkedName };
 }
 
-/** A file as a tar archive has it (POSIX ustar), without the end of an archive. */
+/** A file entry of a tar archive (POSIX ustar), without the end of the archive. */
 function tarEntry(name: string, content: Buffer): Buffer {
   const octal = (value: number, length: number): string => `${value.toString(8).padStart(length - 1, "0")}\0`;
   const header = Buffer.alloc(512);
   header.write(name, 0);
   header.write(octal(0o644, 8) + octal(0, 8) + octal(0, 8) + octal(content.length, 12) + octal(0, 12), 100);
-  // The checksum is taken with spaces in its place.
+  // The checksum is computed with spaces in its field.
   header.write("        0", 148);
   header.write("ustar\x0000", 257);
   header.write(
@@ -107,7 +108,7 @@ function tarEntry(name: string, content: Buffer): Buffer {
 }
 
 async function listNames(
-  identity: Identity,
+  userHelper: UserHelper,
   cwd: string,
   limits: { timeoutMs: number; signal?: AbortSignal },
 ): Promise<string[]> {
@@ -124,7 +125,7 @@ async function listNames(
     },
   });
   const argv = ["find", ".", "-mindepth", "1", "-printf", String.raw`%P\0`];
-  const { exitCode, stderr } = await identity.runCommand(argv, { ...limits, cwd, stdout: list });
+  const { exitCode, stderr } = await userHelper.runCommand(argv, { ...limits, cwd, stdout: list });
   if (exitCode !== 0) {
     throw contextFailed(`the build context cannot be read: ${stderr.trim().slice(-500)}`);
   }
@@ -134,13 +135,13 @@ async function listNames(
 }
 
 async function readIgnoreFile(
-  identity: Identity,
+  userHelper: UserHelper,
   root: string,
   path: string,
   limits: { timeoutMs: number; signal?: AbortSignal },
 ): Promise<string> {
-  if ((await identity.stat(root, path, limits))?.type !== "file") return "";
-  const bytes = await identity.readFile(root, path, { ...limits, maxBytes: maxIgnoreBytes });
+  if ((await userHelper.stat(root, path, limits))?.type !== "file") return "";
+  const bytes = await userHelper.readFile(root, path, { ...limits, maxBytes: maxIgnoreBytes });
   return bytes.toString("latin1");
 }
 
@@ -154,7 +155,7 @@ async function chooseNames(
   const chosen: string[] = [];
   for (const [index, name] of names.entries()) {
     if (index % namesPerTurn === 0) await breathe();
-    // A directory is listed before what is in it.
+    // Directories come before their contents.
     const result = patterns.match(name, directories.get(posix.dirname(name)));
     directories.set(name, result);
     const isSent = name === ".dockerignore";
@@ -176,7 +177,7 @@ function* nameList(names: readonly string[]): Generator<Buffer> {
 function tooLarge(bound: string): SvcError {
   return new SvcError(
     "too_many",
-    `the build context has more than ${bound}; leave out what the build does not need in .dockerignore`,
+    `the build context has more than ${bound}; exclude what the build does not need in .dockerignore`,
   );
 }
 

@@ -1,45 +1,47 @@
-/** From manifest and settings to what the engine is told when the app's container is made. */
+/** Converts manifest and settings to the options of the app's container. */
 import { createHash } from "node:crypto";
 import type { ContainerCreateOptions, HostConfig } from "dockerode";
-import { appLabels, imageLabel } from "../../docker/attribution.ts";
-import { hasOwnTerminal, type DockerRuntime, type Manifest } from "../../packages/manifest.ts";
+import { blankedLabels, imageLabel, type Labels } from "../../engine/attribution.ts";
+import type { EngineOwnership } from "../../engine/ownership.ts";
+import { hasOwnTerminal, type DockerRuntime, type Manifest } from "../../packages/manifest/manifest.ts";
 import { mapValues } from "../../lib/map-values.ts";
-import { resolveSettings } from "../../packages/settings.ts";
-import { releaseLabel } from "../stuck-containers.ts";
-import { ownerSpec } from "../container-policy.ts";
-import { publishedPorts, type PublishOptions } from "../published-ports.ts";
-import type { RunnableApp } from "../runtime.ts";
+import { resolveSettings } from "../../packages/settings/settings.ts";
+import { releaseLabel } from "../containers/blocked-containers.ts";
+import { ownerSpec } from "../containers/container-policy.ts";
+import { publishedPorts, type PublishOptions } from "../containers/published-ports.ts";
+import type { RunnableApp } from "../contract.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { dockerRuntime } from "./app-images.ts";
 import { appMounts, containerEnvironment, containerExpander } from "./container-scope.ts";
 
 export interface ContainerConfigOptions extends PublishOptions {
-  /** Id of the local image, such as `sha256:…`. */
+  /** ID of the local image, such as `sha256:…`. */
   imageId: string;
-  /** What that image is called. */
+  /** Name of the image. */
   imageReference: string;
-  /** Whose the app's files are. */
+  /** Labels of the image; `undefined` while it is unknown. */
+  imageLabels?: Labels | null | undefined;
+  /** Owner of the app's files. */
   owner: { uid: number; gid: number };
-  /** Which store the app belongs to. */
-  storeId: string;
-  /** The name of the app's own network. */
+  ownership: EngineOwnership;
+  /** Name of the app's own network. */
   network: string;
-  /** Processes that a regular user's container has at most. */
+  /** Default process limit of a regular user's container. */
   usersPidsLimit: number;
-  /** Files of the host that are mounted to read where they are there, and are not. */
+  /** Optional read-only mounts that this host does not have. */
   absent: ReadonlySet<string>;
 }
 
-/** A container to be made: its options, and what tells it from that of any other configuration, image or version. */
+/** Options of a new container, and the release that identifies configuration, image and version. */
 export interface ContainerConfig {
   readonly name: string;
   readonly release: string;
-  /** The name of the app's own network. */
+  /** Name of the app's own network. */
   readonly network: string;
   readonly options: ContainerCreateOptions & { readonly HostConfig: HostConfig };
 }
 
-/** What a rotated log may hold. */
+/** Limits of the rotated log. */
 const logFiles = { "max-size": "10m", "max-file": "5" };
 const releaseLength = 16;
 const nanosecondsPerMs = 1_000_000;
@@ -53,7 +55,8 @@ export function containerConfig(app: RunnableApp, options: ContainerConfigOption
     .digest("hex")
     .slice(0, releaseLength);
   const labels = {
-    ...appLabels(app.id, options.storeId),
+    ...blankedLabels(options.imageLabels),
+    ...options.ownership.labels("container", app.id),
     [releaseLabel]: release,
     [settingsLabel]: settingsDigest(app),
     [imageLabel]: options.imageReference,
@@ -74,7 +77,7 @@ function createOptions(
   const { args } = resolveSettings(manifest, app.settings);
   const command = [...(runtime.command ?? []).map(expand), ...args];
   const env = Object.entries(containerEnvironment(app, runtime)).map(([name, value]) => `${name}=${value}`);
-  // Root in the container is root on the files that it mounts: others' apps run as their owners.
+  // Root in the container would have root's access to mounted files, so other users' apps run as their owners.
   const user = runtime.user ?? (owner.uid === 0 ? undefined : ownerSpec(owner));
   return {
     Image: imageId,
@@ -86,7 +89,7 @@ function createOptions(
     ...healthcheckOf(manifest, expand),
     ...(hasOwnTerminal(manifest) && { Tty: true, OpenStdin: true }),
     StopSignal: manifest.stop.signal,
-    // For when the engine itself ends it, at a shutdown of the host.
+    // For stops by the engine itself, when the host shuts down.
     StopTimeout: Math.ceil(manifest.stop.graceMs / 1000),
     ...(runtime.network === "bridge" && { ExposedPorts: mapValues(bindings, () => ({})) }),
     HostConfig: hostConfig(app, runtime, bindings, options),
@@ -110,11 +113,11 @@ function hostConfig(
     Init: true,
     SecurityOpt: ["no-new-privileges"],
     LogConfig: { Type: "json-file", Config: logFiles },
-    // Nothing starts without svc's check (decisions 39): it restarts what ends, by the manifest's policy.
+    // No container starts without svc's check: svc restarts it by the manifest's policy.
     RestartPolicy: { Name: "no" },
     NetworkMode: runtime.network === "bridge" ? options.network : runtime.network,
     ...(app.ownerUid !== 0 && { PidsLimit: options.usersPidsLimit }),
-    // Not `Binds`: those are made by the engine, as root, where they are missing.
+    // Not `Binds`: the engine would create missing sources as root.
     Mounts: mounts.map(({ source, target, readOnly }) => ({
       Type: "bind" as const,
       Source: source,
@@ -141,7 +144,7 @@ function hostConfig(
   };
 }
 
-/** Where of the host the ports of the container are published, such as `8080/tcp`. */
+/** Host addresses and ports of the published ports, by keys such as `8080/tcp`. */
 type PortBindings = Record<string, { HostIp: string; HostPort: string }[]>;
 
 function portBindings(app: RunnableApp, options: PublishOptions): PortBindings {
@@ -154,7 +157,10 @@ function portBindings(app: RunnableApp, options: PublishOptions): PortBindings {
   return bindings;
 }
 
-/** A command is the engine's to run, inside; http and tcp are asked from outside, and then the image's own check is off. */
+/**
+ * The engine runs command checks inside the container; svc probes http and tcp from outside, which disables the
+ * image's check.
+ */
 function healthcheckOf(
   { health }: Manifest,
   expand: (text: string) => string,

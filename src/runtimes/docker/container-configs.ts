@@ -1,25 +1,29 @@
-/** The container of an app as it would be made now, and whether its owner may have that. */
-import type { DockerEngine } from "../../docker/engine.ts";
-import type { Identities } from "../../identity/identities.ts";
-import type { AppNetworks } from "../app-networks.ts";
-import { requireAllowed } from "../container-policy.ts";
-import { missingClock } from "../host-clock.ts";
-import { holdMounts } from "../mount-points.ts";
-import type { PublishOptions } from "../published-ports.ts";
-import type { RunnableApp } from "../runtime.ts";
+/** Creates the current container configuration of an app, and checks what its owner may use. */
+import type { ImageInspectInfo } from "dockerode";
+import type { Labels } from "../../engine/attribution.ts";
+import type { DockerEngine } from "../../engine/engine.ts";
+import type { EngineOwnership } from "../../engine/ownership.ts";
+import type { UserHelpers } from "../../run-as/user-helpers.ts";
+import type { AppNetworks } from "../containers/app-networks.ts";
+import { requireAllowed, type HostPortRules, type PolicyOptions } from "../containers/container-policy.ts";
+import { entryType } from "../entry-type.ts";
+import { missingClock } from "../containers/host-clock.ts";
+import { holdMounts } from "../containers/mount-points.ts";
+import { imagePaths, makeMountTargets } from "../containers/mount-targets.ts";
+import type { PublishOptions } from "../containers/published-ports.ts";
+import type { RunnableApp } from "../contract.ts";
 import type { AppImages } from "./app-images.ts";
 import { containerConfig, type ContainerConfig } from "./container-config.ts";
 import { createClaims } from "./create-claims.ts";
 
 export interface ContainerConfigsOptions extends PublishOptions {
   engine: DockerEngine;
-  identities: Identities;
+  userHelpers: UserHelpers;
   networks: AppNetworks;
-  storeId: string;
-  /** Processes that a regular user's container has at most. */
+  ownership: EngineOwnership;
+  /** Default process limit of a regular user's container. */
   usersPidsLimit: number;
-  /** Ports below it are root's. */
-  unprivilegedPortStart: number;
+  portRules: HostPortRules;
 }
 
 export class ContainerConfigs {
@@ -31,28 +35,60 @@ export class ContainerConfigs {
     this.#images = images;
   }
 
-  /** @param imageId empty while it is not known */
+  /** @param imageId empty if unknown */
   async of(app: RunnableApp, imageId: string): Promise<ContainerConfig> {
-    const { user: owner } = await this.#options.identities.as(app.uid);
+    const { user: owner } = await this.#options.userHelpers.as(app.uid);
     const imageReference = this.#images.reference(app);
     const network = this.#options.networks.nameOf(app.id);
     const absent = await missingClock();
-    return containerConfig(app, { ...this.#options, imageId, imageReference, owner, network, absent });
+    const image = imageId === "" ? undefined : await this.#images.inspect(imageId);
+    const imageLabels = image?.Config.Labels as Labels | null | undefined;
+    const options = { ...this.#options, imageId, imageReference, imageLabels, owner, network, absent };
+    return containerConfig(app, options);
   }
 
-  /** What it is checked for stays as it is from now on. @throws SvcError `denied` */
+  /**
+   * Checks the mounts of a container that is about to start, and keeps them from changing afterwards. @throws
+   * SvcError `denied`
+   */
   async hold(app: RunnableApp, config: ContainerConfig): Promise<void> {
-    await holdMounts(this.#options.identities, app, createClaims(config.options, config.network).binds);
-    await this.requireAllowed(app, config);
+    const { binds } = createClaims(config.options, config.network);
+    const typeOf = await holdMounts(this.#options.userHelpers, app, binds);
+    await this.#requireAllowed(app, config, typeOf);
   }
 
-  /** @throws SvcError `denied` */
-  async requireAllowed(app: RunnableApp, { options, network }: ContainerConfig): Promise<void> {
-    const { identities, engine, unprivilegedPortStart } = this.#options;
-    await requireAllowed(app, [createClaims(options, network)], {
-      identity: await identities.as(app.uid),
-      engineSockets: [engine.socket],
-      unprivilegedPortStart,
-    });
+  /** Creates paths that the engine would create as root in the held mounts. @throws SvcError `denied` */
+  async makeMountTargets(
+    app: RunnableApp,
+    { options }: ContainerConfig,
+    image: ImageInspectInfo | undefined,
+  ): Promise<void> {
+    const inherited = imagePaths(image);
+    const mounts = (options.HostConfig.Mounts ?? []).map((mount) => ({
+      ...{ type: mount.Type, source: mount.Source, target: mount.Target, readOnly: mount.ReadOnly === true },
+    }));
+    await makeMountTargets(this.#options.userHelpers, app, [
+      {
+        mounts: [...mounts, ...inherited.mounts],
+        workingDir: options.WorkingDir ?? inherited.workingDir,
+      },
+    ]);
+  }
+
+  /** Reports early what {@link hold} would reject; the owner can still change their files. @throws SvcError `denied` */
+  async requireAllowed(app: RunnableApp, config: ContainerConfig): Promise<void> {
+    const userHelper = await this.#options.userHelpers.as(app.uid);
+    await this.#requireAllowed(app, config, (path) => entryType(userHelper, app.directory, path));
+  }
+
+  async #requireAllowed(
+    app: RunnableApp,
+    { options, network }: ContainerConfig,
+    typeOf: PolicyOptions["typeOf"],
+  ): Promise<void> {
+    const { userHelpers, engine, portRules } = this.#options;
+    const { user } = await userHelpers.as(app.uid);
+    const claims = [createClaims(options, network)];
+    await requireAllowed(app, claims, { user, typeOf, engineSockets: [engine.socket], ...portRules });
   }
 }

@@ -1,29 +1,29 @@
-/** What placeholders and environment mean inside an app's container, where its directories have other paths. */
+/** Placeholders and environment inside an app's container, where directories have other paths. */
 import { join, normalize } from "node:path";
 import { mapValues } from "../../lib/map-values.ts";
-import { expandPlaceholders, placeholdersIn } from "../../packages/placeholders.ts";
-import { resolvePorts, resolveSettings } from "../../packages/settings.ts";
-import { settingsOf, type DockerRuntime } from "../../packages/manifest.ts";
+import { expandPlaceholders, placeholdersIn } from "../../packages/manifest/placeholders.ts";
+import { resolvePorts, resolveSettings } from "../../packages/settings/settings.ts";
+import { settingsOf, type DockerRuntime } from "../../packages/manifest/manifest.ts";
 import { appTree, checkoutOf } from "../app-tree.ts";
-import type { RunnableApp } from "../runtime.ts";
+import type { RunnableApp } from "../contract.ts";
 
-/** Where the container finds the data directory and the checkout, if it names them. */
+/** Paths of the data directory and the checkout in the container, if it uses them. */
 export const mountPoints = { data: "/svc/data", repo: "/svc/repo" } as const;
 
-/** A directory of the app that its container sees. */
+/** A directory of the app that its container mounts. */
 export interface AppMount {
-  /** Absolute, on the host. */
+  /** Absolute path on the host. */
   readonly source: string;
   readonly target: string;
   readonly readOnly: boolean;
 }
 
-/** Fills in the texts of a manifest for a container. */
+/** Fills in a manifest's placeholders for a container. */
 export function containerExpander(app: RunnableApp): (text: string) => string {
   const { manifest, settings } = app;
   const scope: Record<string, string> = { id: app.id, name: app.name, ...mountPoints };
   for (const { name, path } of manifest.volumes) scope[`volumes.${name}`] = path;
-  // Inside, an app listens where its image does; what is set is the host's port.
+  // In the container, the app listens on its image's port; the setting is the host's port.
   const inside = new Map(manifest.ports.map(({ name, containerPort }) => [name, containerPort]));
   for (const { name, port } of resolvePorts(manifest, settings)) {
     scope[`ports.${name}`] = String(inside.get(name) ?? port);
@@ -35,8 +35,8 @@ export function containerExpander(app: RunnableApp): (text: string) => string {
 }
 
 /**
- * The volumes of the manifest; the data directory where a setting is written into a file of it or something names
- * `${data}`; the checkout, to read, where something names `${repo}`. What is not needed is not shown to the container.
+ * The manifest's volumes; the data directory, if a setting is written to a file in it or a text uses `${data}`; the
+ * read-only checkout, if a text uses `${repo}`. Unused directories are not mounted.
  */
 export function appMounts(app: RunnableApp, runtime: DockerRuntime): AppMount[] {
   const { manifest, directory } = app;
@@ -57,7 +57,7 @@ export function appMounts(app: RunnableApp, runtime: DockerRuntime): AppMount[] 
   ];
 }
 
-/** Placeholders in whatever the container is told. */
+/** Directory placeholders in the container's texts. */
 export function namedPlaces(
   { manifest }: Pick<RunnableApp, "manifest">,
   runtime: DockerRuntime,
@@ -71,7 +71,7 @@ export function namedPlaces(
   return new Set(texts.flatMap(placeholdersIn));
 }
 
-/** The environment of the container, beside its image's. */
+/** Variables that the container sets in addition to those of its image. */
 export function containerEnvironment(app: RunnableApp, runtime: DockerRuntime): Record<string, string> {
   return {
     ...mapValues(runtime.env, containerExpander(app)),

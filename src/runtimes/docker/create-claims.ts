@@ -1,5 +1,7 @@
-/** Reads what a container asks of the host out of the options that the engine gets: the very ones. */
+/** Determines what a container requests from the host, from exactly the options that the engine receives. */
 import type { ContainerCreateOptions, HostConfig } from "dockerode";
+import { descriptionBytes } from "../../engine/engine-objects.ts";
+import { mapValues } from "../../lib/map-values.ts";
 import {
   bindOf,
   deviceAsks,
@@ -14,20 +16,58 @@ import {
   type Bind,
   type ContainerClaims,
   type HostAsk,
-} from "../container-policy.ts";
+} from "../containers/container-policy.ts";
+import { excessOfHealth, excessOfInMemory, excessOfLimit, excessOfLog } from "../containers/user-bounds.ts";
 
-/** Options that stay within the container, whatever their value. */
-const harmless = new Set([
-  ...["name", "platform", "Hostname", "Domainname", "AttachStdin", "AttachStdout", "AttachStderr", "Tty"],
-  ...["OpenStdin", "StdinOnce", "Env", "Cmd", "Entrypoint", "Image", "Labels", "Volumes", "WorkingDir"],
-  ...["NetworkDisabled", "ExposedPorts", "StopSignal", "StopTimeout", "Healthcheck", "Shell", "ArgsEscaped"],
-]);
-const harmlessOnHost = new Set([
-  ...["RestartPolicy", "AutoRemove", "CapDrop", "Dns", "DnsOptions", "DnsSearch", "ExtraHosts", "Init"],
-  ...["ReadonlyRootfs", "ShmSize", "Tmpfs", "Memory", "MemoryReservation", "MemorySwap", "MemorySwappiness"],
-  ...["NanoCpus", "CpuShares", "CpuPeriod", "CpuQuota", "CpusetCpus", "CpusetMems", "PidsLimit", "Ulimits"],
-  ...["ConsoleSize", "PublishAllPorts"],
-]);
+const nanosecondsPerSec = 1_000_000_000;
+
+/** Options that affect only the container, whatever their value, with their effect. */
+const harmless: Readonly<Record<string, string>> = {
+  name: "names the container",
+  platform: "selects a platform of the image",
+  ArgsEscaped: "is read on Windows",
+  AttachStderr: "is for clients that attach",
+  AttachStdin: "is for clients that attach",
+  AttachStdout: "is for clients that attach",
+  Cmd: "runs inside",
+  Domainname: "is set in the container's own UTS namespace",
+  Entrypoint: "runs inside",
+  Env: "is the environment of what runs inside",
+  ExposedPorts: "describes the container; publishes nothing",
+  Hostname: "is set in the container's own UTS namespace",
+  Image: "is what svc has pulled or built",
+  Labels: "are svc's own",
+  NetworkDisabled: "takes the network away",
+  OpenStdin: "keeps standard input open",
+  Shell: "is for commands of the image that are text",
+  StdinOnce: "closes standard input after a client",
+  StopSignal: "goes to the container's first process",
+  StopTimeout: "is how long the engine waits at a stop; the manifest's schema bounds it",
+  Tty: "gives it a terminal of its own",
+  Volumes: "makes volumes without a name",
+  WorkingDir: "is made inside where it is missing",
+};
+const harmlessOnHost: Readonly<Record<string, string>> = {
+  AutoRemove: "removes the container at its end",
+  CapDrop: "takes capabilities away",
+  ConsoleSize: "is the first size of its terminal",
+  CpuPeriod: "is a limit",
+  CpuQuota: "is a limit",
+  CpusetCpus: "takes CPUs away",
+  CpusetMems: "takes memory nodes away",
+  Dns: "is used from the container's network namespace",
+  DnsOptions: "are lines of its own resolv.conf",
+  DnsSearch: "are lines of its own resolv.conf",
+  ExtraHosts: "are lines of its own /etc/hosts",
+  Init: "has the engine's own init run inside",
+  Memory: "is a limit",
+  MemoryReservation: "is a limit",
+  MemorySwap: "is a limit",
+  MemorySwappiness: "is for its own control group",
+  NanoCpus: "is a limit",
+  ReadonlyRootfs: "takes something away",
+  RestartPolicy: "is svc's own",
+};
 
 type Reader = (value: unknown, claims: Draft) => void;
 
@@ -58,7 +98,36 @@ const readers: Readonly<Record<string, Reader>> = {
   VolumesFrom: list("host_mounts", "mounts the volumes of the container"),
   VolumeDriver: (value, { asks }) => asks.push(...volumeDriverAsks(text(value), undefined)),
   Links: list("host_network", "links to the container"),
-  LogConfig: (value, { asks }) => asks.push(...logDriverAsks(text(record(value)["Type"]))),
+  LogConfig: (value, { asks, excess }) => {
+    const { Type: type, Config: config } = record(value);
+    asks.push(...logDriverAsks(text(type)));
+    excess.push(...excessOfLog(mapValues(record(config), shown)));
+  },
+  Healthcheck: (value, { asks, excess }) => {
+    const { Test: test, Interval, StartInterval, Timeout, StartPeriod, Retries, ...rest } = record(value);
+    asks.push(...Object.keys(rest).map(unknownOption));
+    const [kind = ""] = texts(test ?? []);
+    if (!["", "NONE", "CMD", "CMD-SHELL"].includes(kind))
+      asks.push(unknownOption(`a health check of ${kind}`));
+    excess.push(
+      ...excessOfHealth({
+        ...{ interval: secs(Interval), startInterval: secs(StartInterval) },
+        ...{ timeout: secs(Timeout), startPeriod: secs(StartPeriod) },
+        retries: Retries === undefined ? undefined : Number(Retries),
+        command: texts(test ?? []),
+      }),
+    );
+  },
+  Ulimits: (value, { excess }) => {
+    for (const { Name, Soft, Hard } of records(value)) {
+      excess.push(...excessOfLimit(text(Name), [shown(Soft), shown(Hard)]));
+    }
+  },
+  Tmpfs: (value, { inMemory }) => inMemory.push(...Object.values(record(value)).map(text)),
+  ShmSize: atMost("bytes of shared memory", 2 * 2 ** 30),
+  PidsLimit: atMost("processes", 32_768),
+  CpuShares: atMost("CPU shares", 1_024),
+  PublishAllPorts: (_value, { excess }) => excess.push("publishes all ports of its image"),
   Binds: (value, draft) => {
     for (const bind of texts(value)) readBind(bind, draft);
   },
@@ -67,8 +136,7 @@ const readers: Readonly<Record<string, Reader>> = {
   },
   PortBindings: (value, { hostPorts }) => {
     for (const binding of Object.values(record(value)).flatMap(records)) {
-      // A range counts as its lowest port.
-      hostPorts.push(Number.parseInt(text(binding["HostPort"]), 10) || 0);
+      hostPorts.push(text(binding["HostPort"]));
     }
   },
 };
@@ -76,7 +144,10 @@ const readers: Readonly<Record<string, Reader>> = {
 interface Draft {
   asks: HostAsk[];
   binds: Bind[];
-  hostPorts: number[];
+  hostPorts: string[];
+  excess: string[];
+  /** Options of its file systems in memory. */
+  inMemory: string[];
   /** The app's own. */
   readonly network: string;
 }
@@ -87,29 +158,46 @@ export function createClaims(
   network: string,
 ): ContainerClaims {
   const { HostConfig: hostConfig = {}, User: user = "", NetworkingConfig: networking, ...rest } = options;
-  const draft: Draft = { asks: [], binds: [], hostPorts: [], network };
-  for (const [key, value] of Object.entries(rest)) {
-    if (!harmless.has(key) && isSet(value)) draft.asks.push(unknownOption(key));
-  }
+  const draft: Draft = { asks: [], binds: [], hostPorts: [], excess: [], inMemory: [], network };
+  readOptions(rest, harmless, draft);
   for (const network of Object.keys(networking?.EndpointsConfig ?? {})) {
     draft.asks.push(...namespaceAsks("network", network, new Set(["bridge"])));
   }
-  for (const [key, value] of Object.entries(hostConfig)) {
-    if (harmlessOnHost.has(key) || !isSet(value)) continue;
+  readOptions(hostConfig, harmlessOnHost, draft);
+  const { asks, binds, hostPorts, inMemory } = draft;
+  const described = descriptionBytes(options);
+  const excess = [...draft.excess, ...excessOfInMemory(inMemory), ...tooLong(described)];
+  const uses = { containers: 1, ports: hostPorts.length, descriptionBytes: described };
+  return { subject: "the container", user, asks, binds, hostPorts, excess, uses };
+}
+
+function readOptions(options: object, known: Readonly<Record<string, string>>, draft: Draft): void {
+  for (const [key, value] of Object.entries(options)) {
+    if (Object.hasOwn(known, key) || !isSet(value)) continue;
     const read = Object.hasOwn(readers, key) ? readers[key] : undefined;
     if (read === undefined) draft.asks.push(unknownOption(key));
     else read(value, draft);
   }
-  const { asks, binds, hostPorts } = draft;
-  const excess = tooLong(JSON.stringify(options).length);
-  return { subject: "the container", user, asks, binds, hostPorts, excess };
+}
+
+/** A negative number means unlimited. */
+function atMost(what: string, most: number): Reader {
+  return (value, { excess }) => {
+    const number = Number(value);
+    if (!(number >= 0 && number <= most)) excess.push(`requests ${shown(value)} ${what}, more than ${most}`);
+  };
+}
+
+/** Seconds of what the engine counts in nanoseconds; 0 is its default. */
+function secs(value: unknown): number | undefined {
+  return isSet(value) ? Number(value) / nanosecondsPerSec : undefined;
 }
 
 function unknownOption(key: string): HostAsk {
   return { permission: "privileged", what: `sets ${key}` };
 }
 
-function readBind(bind: string, { asks, binds }: Draft): void {
+function readBind(bind: string, { asks, binds, excess }: Draft): void {
   const [source = "", , options = ""] = bind.split(":");
   // A name is a volume of the engine, which another app may have.
   if (!source.startsWith("/")) {
@@ -119,15 +207,20 @@ function readBind(bind: string, { asks, binds }: Draft): void {
   const words = options.split(",");
   for (const word of words) {
     if (/(shared|slave|private)$/.test(word)) asks.push(...propagationAsks(word));
+    // The engine does that as root, for whatever is there.
+    if (/^z$/i.test(word)) excess.push(`has "${source}" labelled for SELinux ("${word}")`);
   }
   binds.push(bindOf(source, words.includes("ro")));
 }
 
-function readMount(mount: Readonly<Record<string, unknown>>, { asks, binds }: Draft): void {
+function readMount(mount: Readonly<Record<string, unknown>>, { asks, binds, inMemory }: Draft): void {
   const source = text(mount["Source"]);
   switch (mount["Type"]) {
-    case "tmpfs":
+    case "tmpfs": {
+      const { SizeBytes: size } = record(mount["TmpfsOptions"]);
+      inMemory.push(isSet(size) ? `size=${shown(size)}` : "");
       return;
+    }
     case "bind":
       asks.push(...propagationAsks(text(record(mount["BindOptions"])["Propagation"])));
       binds.push(bindOf(source, mount["ReadOnly"] === true));
@@ -165,12 +258,16 @@ function isSet(value: unknown): boolean {
   return value !== undefined && value !== null && value !== false && value !== "" && value !== 0;
 }
 
+function shown(value: unknown): string {
+  return typeof value === "string" ? value : JSON.stringify(value);
+}
+
 function text(value: unknown): string {
   return typeof value === "string" ? value : "";
 }
 
 function texts(value: unknown): string[] {
-  return [value].flat().map((item) => (typeof item === "string" ? item : JSON.stringify(item)));
+  return [value].flat().map(shown);
 }
 
 function record(value: unknown): Readonly<Record<string, unknown>> {

@@ -1,8 +1,7 @@
-/** What the API shows and does of the images of apps. */
+/** The image operations of the docker runtime. */
 import { SvcError } from "../../errors.ts";
-import { AppContainers, type AppContainersOptions } from "../app-containers.ts";
+import { AppContainers, type AppContainersOptions } from "../containers/app-containers.ts";
 import type {
-  EngineNeeds,
   ImageRuntime,
   PulledImages,
   ReplacedImage,
@@ -11,7 +10,8 @@ import type {
   RuntimeImage,
   RuntimeStack,
   RuntimeWork,
-} from "../runtime.ts";
+} from "../contract.ts";
+import type { EngineNeeds } from "../../engine/protection.ts";
 import { dockerRuntime, withTag, type AppImages } from "./app-images.ts";
 import { describeImage, pinnedBy, type FreshnessOptions } from "./image-freshness.ts";
 
@@ -26,7 +26,7 @@ export class DockerImages implements ImageRuntime {
     this.#options = options;
   }
 
-  /** Its image, and no volumes: it keeps its data in its own directory. */
+  /** Only its image: the app's data is in its own directory, not in volumes. */
   needs(app: RunnableApp): Promise<EngineNeeds> {
     return Promise.resolve({ images: [this.#options.images.reference(app)], volumes: [] });
   }
@@ -39,7 +39,7 @@ export class DockerImages implements ImageRuntime {
     const { image } = dockerRuntime(app);
     const reason = image === undefined ? "it was built here" : pinnedBy(withTag(image));
     if (image === undefined || reason !== undefined) {
-      const message = `the image of app "${app.id}" is not pulled afresh: ${reason ?? ""}; upgrade the app instead`;
+      const message = `the image of app "${app.id}" cannot be pulled again: ${reason ?? ""}; upgrade the app instead`;
       throw new SvcError("pinned_image", message);
     }
     const result = await this.#options.images.pullAfresh(app.ownerUid, image, work);
@@ -51,7 +51,7 @@ export class DockerImages implements ImageRuntime {
     return this.#options.images.putBack(replaced);
   }
 
-  /** The image that it starts with, and those that containers of it still keep. */
+  /** The image that it starts with, and images of its existing containers. */
   async disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk> {
     const kept = await new AppContainers(app.id, this.#options).all();
     const names = [this.#options.images.reference(app), ...kept.map(({ imageId }) => imageId)];

@@ -1,29 +1,36 @@
-/** Apps that are one container each, on the host's engine. */
-import { followContainerLog, readContainerLog } from "../../docker/container-logs.ts";
-import type { ContainerRecord } from "../../docker/container-record.ts";
+/** Runs apps with one container each on the host's engine. */
+import { followContainerLog, readContainerLog } from "../../engine/container-logs.ts";
+import type { ContainerRecord } from "../../engine/container-record.ts";
 import { SvcError } from "../../errors.ts";
-import type { Identities } from "../../identity/identities.ts";
-import { ContainerRuntime, type ContainerRuntimeOptions } from "../container-runtime.ts";
-import { stuckContainer } from "../stuck-containers.ts";
-import { addressesByPort, publishedPorts } from "../published-ports.ts";
+import type { UserHelpers } from "../../run-as/user-helpers.ts";
+import type { HostPortRules } from "../containers/container-policy.ts";
+import { ContainerRuntime, type ContainerRuntimeOptions } from "../containers/container-runtime.ts";
+import { requireBoundedImage, usesOfImage } from "../containers/image-bounds.ts";
+import { ownHealth, requireSlowChecks } from "../containers/image-health.ts";
+import { blockedContainer } from "../containers/blocked-containers.ts";
+import { addressesByPort, publishedPorts } from "../containers/published-ports.ts";
 import type {
   FollowLogOptions,
   ImageRuntime,
-  LogChunk,
   PublishedAddresses,
   RunnableApp,
   RuntimeWork,
-} from "../runtime.ts";
+} from "../contract.ts";
+import type { LogChunk } from "../../logs/log-chunk.ts";
 import { AppImages, dockerRuntime, type CredentialsOf } from "./app-images.ts";
 import type { ContainerConfig } from "./container-config.ts";
 import { ContainerConfigs } from "./container-configs.ts";
+import { createClaims } from "./create-claims.ts";
 import { DockerImages } from "./docker-images.ts";
+import type { UserBuilds } from "./user-builds.ts";
+import type { UserImages } from "./user-images.ts";
 
 export interface DockerRuntimeOptions extends ContainerRuntimeOptions {
-  identities: Identities;
+  userHelpers: UserHelpers;
   credentialsOf: CredentialsOf;
-  /** Ports below it are root's. */
-  unprivilegedPortStart: number;
+  userImages: UserImages;
+  userBuilds: UserBuilds;
+  portRules: HostPortRules;
 }
 
 const createTimeoutMs = 60_000;
@@ -59,25 +66,36 @@ export class DockerRuntime extends ContainerRuntime {
     await this.#images.removeNameless(removed);
   }
 
-  /** Whatever its image turns out to be. */
+  /** Independent of the image. */
   async check(app: RunnableApp): Promise<void> {
     await this.#configs.requireAllowed(app, await this.#configs.of(app, ""));
   }
 
   protected async checkAgain(app: RunnableApp): Promise<void> {
-    await this.#configs.hold(app, await this.#configs.of(app, ""));
+    const config = await this.#configs.of(app, "");
+    await this.#configs.hold(app, config);
+    await this.#configs.makeMountTargets(app, config, await this.#images.local(app));
     await this.#ensureNetwork(app);
   }
 
-  /** It may be pruned while nothing of the app runs. */
+  /** The network may have been pruned while the app was stopped. */
   async #ensureNetwork(app: RunnableApp): Promise<void> {
-    if (dockerRuntime(app).network === "bridge") await this.#options.networks.ensure(app.id);
+    if (dockerRuntime(app).network === "bridge") await this.#options.networks.ensure(app);
   }
 
-  protected async launch(app: RunnableApp): Promise<void> {
-    const image = await this.#images.present(app);
+  protected async launch(app: RunnableApp, work: RuntimeWork): Promise<void> {
+    const image = await this.#images.present(app, work);
     const config = await this.#configs.of(app, image.Id);
+    if (app.ownerUid !== 0) {
+      requireBoundedImage(image, this.#images.reference(app));
+      requireSlowChecks(image, this.#images.reference(app), ownHealth(config.options.Healthcheck));
+    }
     await this.#configs.hold(app, config);
+    await this.#configs.makeMountTargets(app, config, image);
+    using _counted = await this.#options.userContainers.reserve(app, [
+      createClaims(config.options, config.network),
+      { uses: usesOfImage(image, 1) },
+    ]);
     await this.#ensureNetwork(app);
     const watched = this.appOf(app.id);
     await watched.start(app, config.release, async () => {
@@ -85,16 +103,16 @@ export class DockerRuntime extends ContainerRuntime {
       const id = existing?.id ?? (await this.#create(app, config));
       return [await this.#startOrReplace(app, config, id)];
     });
-    await watched.containers.removeSetAside();
+    await watched.containers.removeBlocked();
   }
 
-  /** Resolves with the id of the container that runs. */
+  /** Resolves to the ID of the running container. */
   async #startOrReplace(app: RunnableApp, config: ContainerConfig, id: string): Promise<string> {
     try {
       await this.appOf(app.id).containers.start(id);
       return id;
     } catch (error) {
-      if (stuckContainer(error) !== id) throw error;
+      if (blockedContainer(error) !== id) throw error;
     }
     return this.#replace(app, config, id);
   }
@@ -102,13 +120,13 @@ export class DockerRuntime extends ContainerRuntime {
   protected async replace(app: RunnableApp, { id, imageId }: ContainerRecord): Promise<void> {
     const asStarted = { ...app, settings: app.startedSettings ?? app.settings };
     await this.#replace(app, await this.#configs.of(asStarted, imageId), id);
-    await this.appOf(app.id).containers.removeSetAside();
+    await this.appOf(app.id).containers.removeBlocked();
   }
 
-  /** Resolves with the id of the container that runs instead. */
+  /** Resolves to the ID of the container that runs instead. */
   async #replace(app: RunnableApp, config: ContainerConfig, id: string): Promise<string> {
     const { containers } = this.appOf(app.id);
-    await containers.setAside({ id, name: config.name });
+    await containers.renameBlocked({ id, name: config.name });
     const { options } = config;
     const HostConfig = { ...options.HostConfig, VolumesFrom: [id] };
     const other = await this.#create(app, { ...config, options: { ...options, HostConfig } });
@@ -120,13 +138,13 @@ export class DockerRuntime extends ContainerRuntime {
     const { engine, state } = this.#options;
     try {
       const { id } = await engine.operate(
-        `make the container of app "${app.id}"`,
+        `create the container of app "${app.id}"`,
         (docker) => docker.createContainer(options),
         { timeoutMs: createTimeoutMs },
       );
       return id;
     } catch (error) {
-      // An earlier start may have been cut short between making it and hearing of it.
+      // An earlier start may have been interrupted after the engine created it.
       if (!(error instanceof SvcError) || error.code !== "already_exists") throw error;
       const found = await state.refreshContainer(name);
       if (found === undefined || !this.appOf(app.id).containers.isOwn(found)) throw error;
@@ -160,7 +178,7 @@ export class DockerRuntime extends ContainerRuntime {
     return readContainerLog(this.#options.engine, container, { tail, signal });
   }
 
-  /** Ends when the container does. */
+  /** Ends when the container ends. */
   async *followLogs(
     app: RunnableApp,
     { tail, after, signal }: FollowLogOptions,

@@ -1,34 +1,41 @@
 /**
- * The images that a Dockerfile names. The engine takes the beginning of an id for a name, and so would build on an image of
- * somebody else's: names that it could take so are refused (threat 55).
+ * Finds the images that a Dockerfile uses. The engine accepts an ID prefix as a name, and so could build on another
+ * user's image: such names are rejected.
  */
 import { SvcError } from "../../errors.ts";
 import { readInstructions, unclear, type Instruction } from "./dockerfile-lines.ts";
-import { requireForeign } from "./foreign-images.ts";
+import { requireAllowedName } from "./image-names.ts";
 
-/** Of an ARG before the first FROM, what expands to nothing but what it says: `NAME`, `NAME=value`, `NAME="a value"`. */
+/**
+ * The arguments of an ARG before the first FROM that expand to exactly their text: `NAME`, `NAME=value`, `NAME="a
+ * value"`.
+ */
 const argument = /([A-Za-z_]\w*)(?:=(?:("[^"\\$`]*"|'[^'\\$`]*')|([^"'\\$` ]*)))?(?: |$)/g;
 const plainArguments = new RegExp(`^(?:${argument.source})+$`);
 
-/** A FROM that begins with an image, no stage. */
-export interface BaseImage {
+/** An image in a FROM or `--from=`. */
+export interface NamedImage {
   readonly reference: string;
   readonly instruction: Instruction;
-  /** Of its stage, in small letters; empty without one. */
+  /** Whether it is the base of its stage. */
+  readonly isBase: boolean;
+  /** Name of its stage, in lower case; empty without one. */
   readonly name: string;
-  /** Of its stage, from 0. */
+  /** Number of its stage, from 0. */
   readonly stage: number;
 }
 
 /**
- * @param args what the build sets
- * @returns those that it begins with, in their order
- * @throws SvcError `denied` for an image that is named by its id, was built by svc, or cannot be told
+ * @param args build arguments
+ * @returns the images, in order
+ * @throws SvcError `denied` for an image that is named by its ID, was built by svc, or cannot be determined
  */
-export function requireNamedImages(text: string, args: Readonly<Record<string, string>>): BaseImage[] {
-  const bases: BaseImage[] = [];
+export function requireNamedImages(text: string, args: Readonly<Record<string, string>>): NamedImage[] {
+  const images: NamedImage[] = [];
   const values = new Map<string, string>();
-  const stages = new Set<string>();
+  /** Names of finished stages: the engine does not know the current one, and treats its name as an image. */
+  const finished = new Set<string>();
+  let current = "";
   let stageCount = 0;
   let areValuesClear = true;
   for (const instruction of readInstructions(text)) {
@@ -36,30 +43,37 @@ export function requireNamedImages(text: string, args: Readonly<Record<string, s
     if (word === "ARG" && stageCount === 0)
       areValuesClear = takeArguments(rest, args, values) && areValuesClear;
     if (word === "FROM") {
-      if (!isAscii(rest)) throw unclear(line, "names an image with letters that no name has");
+      if (current !== "") finished.add(current);
+      if (!isAscii(rest)) throw unclear(line, "names an image with characters that are not allowed in names");
       if (rest.includes("$") && !areValuesClear)
-        throw unclear(line, "uses an ARG, of which some before it are set twice, or not plainly");
+        throw unclear(line, "uses an ARG after one that is set twice or has escapes");
       const [image = "", as = "", name = ""] = rest.split(" ");
       const reference = expand(image, values);
-      const stageName = as.toUpperCase() === "AS" ? name.toLowerCase() : "";
-      if (reference !== "scratch" && !stages.has(reference.toLowerCase())) {
+      current = as.toUpperCase() === "AS" ? name.toLowerCase() : "";
+      if (reference !== "scratch" && !finished.has(reference.toLowerCase())) {
         requireNamed(reference);
-        bases.push({ reference, instruction, name: stageName, stage: stageCount });
+        images.push({ reference, instruction, isBase: true, name: current, stage: stageCount });
       }
-      if (stageName !== "") stages.add(stageName);
       stageCount++;
     }
     for (const flag of word === "FROM" ? [] : flags) {
       const from = /^--from=(.*)$/is.exec(flag)?.[1];
-      if (from === undefined || stages.has(from.toLowerCase())) continue;
-      if (!/^\d+$/.test(from) || Number(from) >= stageCount) requireNamed(from);
+      if (from === undefined || finished.has(from.toLowerCase())) continue;
+      const isNumber = /^\d+$/.test(from);
+      if (isNumber && Number(from) < stageCount - 1) continue;
+      if (isNumber ? Number(from) === stageCount - 1 : from.toLowerCase() === current)
+        throw denied(
+          `line ${line} of the Dockerfile copies from "${from}", its own stage; copy from an earlier stage, or rename the stage to copy from an image of this name`,
+        );
+      requireNamed(from);
+      images.push({ reference: from, instruction, isBase: false, name: "", stage: stageCount - 1 });
     }
   }
-  return bases;
+  return images;
 }
 
 /**
- * What an image has those do that are built on it: they name images, too.
+ * Checks the ONBUILD triggers of an image, which may use images, too.
  * @throws SvcError `denied` as {@link requireNamedImages}
  */
 export function requireNamedByTriggers(image: string, triggers: readonly string[]): void {
@@ -77,23 +91,36 @@ export function requireNamedByTriggers(image: string, triggers: readonly string[
   }
 }
 
-/** The text with images in the place of their names: what a name stands for may change until the engine reads it. */
-export function withBases(
+/** Replaces names by image IDs: a name may refer to another image by the time the engine reads the text. */
+export function withImageIds(
   text: string,
-  bases: readonly BaseImage[],
+  images: readonly NamedImage[],
   idOf: ReadonlyMap<string, string>,
 ): string {
   const lines = text.split("\n");
-  for (const { reference, instruction } of bases) {
-    const { flags, rest, line, lastLine } = instruction;
-    const [, ...others] = rest.split(" ");
-    const words = ["FROM", ...flags, idOf.get(reference) ?? reference, ...others];
-    lines.splice(line - 1, lastLine - line + 1, words.join(" "), ...Array<string>(lastLine - line).fill(""));
+  for (const { reference, instruction, isBase } of images) {
+    const { isTrigger, line, lastLine } = instruction;
+    // Triggers run in other builds, which may not refer to an image by its ID.
+    if (isTrigger) continue;
+    const id = idOf.get(reference) ?? reference;
+    const pinned = isBase ? baseWithId(instruction, id) : copyWithId(instruction, reference, id);
+    lines.splice(line - 1, lastLine - line + 1, pinned, ...Array<string>(lastLine - line).fill(""));
   }
   return lines.join("\n");
 }
 
-/** Takes up what an ARG before the first FROM sets; returns whether its names and values are what they look like. */
+function baseWithId({ flags, rest }: Instruction, id: string): string {
+  return ["FROM", ...flags, id, ...rest.split(" ").slice(1)].join(" ");
+}
+
+/** Changes only the flag, because white space is part of paths written as JSON. */
+function copyWithId({ text }: Instruction, reference: string, id: string): string {
+  return text.replace(/(?<=[\t\v\f\r ])--from=([^\t\v\f\r ]*)/i, (flag, name: string) =>
+    name === reference ? `--from=${id}` : flag,
+  );
+}
+
+/** Evaluates an ARG before the first FROM; returns whether its names and values are exactly their text. */
 function takeArguments(
   rest: string,
   args: Readonly<Record<string, string>>,
@@ -111,7 +138,7 @@ function isAscii(text: string): boolean {
   return /^[ -~]*$/.test(text);
 }
 
-/** `$NAME`, `${NAME}`, `${NAME:-default}`; what is left of other forms is no name of an image. */
+/** Expands `$NAME`, `${NAME}`, `${NAME:-default}`; other forms remain, and are not valid image names. */
 function expand(image: string, values: ReadonlyMap<string, string>): string {
   return image.replaceAll(
     /\$(?:(\w+)|\{(\w+)(?::?-([^{}]*))?\})/g,
@@ -123,11 +150,11 @@ function expand(image: string, values: ReadonlyMap<string, string>): string {
 /** @throws SvcError `denied` */
 function requireNamed(image: string): void {
   if (!/^[\w.\-/:@[\]]+$/.test(image))
-    throw denied(`svc cannot tell which image "${image}" is: write its name with a tag`);
+    throw denied(`svc cannot determine the image "${image}"; write its name with a tag`);
   if (/^(?:[0-9a-f]{1,64}|sha(?:256|512):.*)$/i.test(image)) {
-    throw denied(`"${image}" may be the id of somebody's image: write its name with a tag`);
+    throw denied(`"${image}" may be the ID of another user's image; write its name with a tag`);
   }
-  requireForeign(image);
+  requireAllowedName(image);
 }
 
 function denied(message: string): SvcError<"denied"> {

@@ -1,29 +1,33 @@
 /**
- * The instructions of a Dockerfile as the engine's own parser tells them apart. What engines read differently, or otherwise
- * than it looks, is refused: an instruction that was not seen here could name the image of somebody else (threat 55).
+ * Splits a Dockerfile into instructions like the engine's own parser. Text that engines parse differently, or other
+ * than it looks, is rejected: an instruction that is not recognized here could use an image of another user.
  */
 import { SvcError } from "../../errors.ts";
 
 export interface Instruction {
-  /** In capitals. */
+  /** In upper case. */
   readonly word: string;
+  /** Whether it follows ONBUILD. */
+  readonly isTrigger: boolean;
   readonly flags: readonly string[];
   readonly rest: string;
-  /** From 1: where it begins. */
+  /** The whole instruction on one line, ONBUILD included, with its white space. */
+  readonly text: string;
+  /** First line, from 1. */
   readonly line: number;
-  /** Where it ends. */
+  /** Last line. */
   readonly lastLine: number;
 }
 
-/** What separates words; other white space is part of them to one parser, and none to another. */
+/** Separators of words; parsers disagree about other white space. */
 const blanks = /[\t\v\f\r ]+/;
 const oddSpace = String.raw`(?:[^\S\t\r\n ]|\u0085)`;
 const startsOdd = new RegExp(`^[\\t\\r ]*${oddSpace}`);
 const endsOdd = new RegExp(`${oddSpace}[\\t\\r ]*$`);
-/** What may begin a here-document: those need BuildKit, and the lines of one are no instructions. */
+/** May start a here-document, which requires BuildKit, and whose lines are not instructions. */
 const hereDocument = /(?:^|[\s\u0085}])\d*<<(?!<)-?\S/;
 
-/** @throws SvcError `denied` about what cannot be told for sure */
+/** @throws SvcError `denied` for text with an unclear meaning */
 export function* readInstructions(text: string): Generator<Instruction, void> {
   const lines = text.replace(/^\uFEFF/, "").split("\n");
   const escape = escapeOf(lines);
@@ -38,13 +42,13 @@ export function* readInstructions(text: string): Generator<Instruction, void> {
     if (escapes > 1) throw unclear(index + 1, `ends in more than one ${escape}`);
     begun = { text: (begun?.text ?? "") + content, line: at };
     if (escapes === 1) continue;
-    yield* instruction(begun.text, { line: at, lastLine: index + 1 });
+    yield* instruction(begun.text, { text: begun.text, line: at, lastLine: index + 1 });
     begun = undefined;
   }
-  if (begun !== undefined) yield* instruction(begun.text, { line: begun.line, lastLine: lines.length });
+  if (begun !== undefined) yield* instruction(begun.text, { ...begun, lastLine: lines.length });
 }
 
-/** What continues lines: a backslash, or a backtick where the very first line says so. */
+/** The escape character: a backslash, or a backtick if the first line sets it. */
 function escapeOf(lines: readonly string[]): string {
   if (/^#[\t ]*escape[\t ]*=[\t ]*`[\t\r ]*$/i.test(lines[0] ?? "")) return "`";
   const firstOther = lines.findIndex((line) => !/^\s*(?:#|$)/.test(line));
@@ -52,7 +56,7 @@ function escapeOf(lines: readonly string[]): string {
   const stray = comments.findIndex((line) =>
     /^[\s\u0085]*#[\s\u0085]*escape[\s\u0085]*=[\s\u0085]*`/i.test(line),
   );
-  if (stray !== -1) throw unclear(stray + 1, "says escape, which counts on the first line alone");
+  if (stray !== -1) throw unclear(stray + 1, "sets escape, which is effective only on the first line");
   return "\\";
 }
 
@@ -66,7 +70,8 @@ function withoutEscapes(line: string, escape: string): { content: string; escape
 
 function* instruction(
   text: string,
-  place: Pick<Instruction, "line" | "lastLine">,
+  place: Pick<Instruction, "text" | "line" | "lastLine">,
+  isTrigger = false,
 ): Generator<Instruction, void> {
   const { line } = place;
   if (startsOdd.test(text) || endsOdd.test(text))
@@ -74,21 +79,22 @@ function* instruction(
   const [first = "", ...tokens] = text.split(blanks).filter((token) => token !== "");
   const word = first.toUpperCase();
   if (word === "ONBUILD") {
-    yield* instruction(tokens.join(" "), place);
+    yield* instruction(tokens.join(" "), place, true);
     return;
   }
   if (["RUN", "COPY", "ADD"].includes(word) && hereDocument.test(text))
-    throw unclear(line, "has what may be a here-document, which needs BuildKit");
+    throw unclear(line, "may start a here-document, which requires BuildKit");
   const firstPlain = tokens.findIndex((token) => !token.startsWith("--"));
   const at = firstPlain === -1 ? tokens.length : firstPlain;
   const flags = tokens.slice(0, at);
-  // Quotes and escapes in it are taken away, and bytes of letters that are not ASCII taken for spaces.
+  // The engine removes quotes and escapes in flags, and treats bytes of non-ASCII letters as spaces.
   const odd = flags.find((flag) => !/^[!-~]+$/.test(flag) || /["'\\`]/.test(flag));
-  if (odd !== undefined) throw unclear(line, `has the flag ${odd}: write it plainly`);
-  yield { word, flags, rest: tokens.slice(at).join(" "), ...place };
+  if (odd !== undefined)
+    throw unclear(line, `has the flag ${odd} with quotes, escapes or non-ASCII characters`);
+  yield { word, isTrigger, flags, rest: tokens.slice(at).join(" "), ...place };
 }
 
-/** @returns `denied`: it may hide the name of an image */
+/** @returns `denied`: the line may hide an image name */
 export function unclear(line: number, what: string): SvcError<"denied"> {
-  return new SvcError("denied", `line ${line}: it ${what}, and svc cannot tell what the engine makes of it`);
+  return new SvcError("denied", `line ${line} ${what}, so svc cannot determine how the engine reads it`);
 }

@@ -1,10 +1,10 @@
-/** What the engine tells while it pulls or builds: JSON objects, one after another. */
+/** Parses the engine's progress messages of pulls and builds: consecutive JSON objects. */
 import { SvcError } from "../../errors.ts";
 
 export interface EngineMessage {
   /** A line of a build, or a part of one. */
   readonly stream?: string;
-  /** What a pull does, with the layer as `id`. */
+  /** Status of a pull, with the layer as `id`. */
   readonly status?: string;
   readonly id?: string;
   readonly progressDetail?: { readonly current?: number; readonly total?: number };
@@ -21,7 +21,7 @@ export async function* readMessages(stream: NodeJS.ReadableStream): AsyncGenerat
     const lines = (rest + (chunk as string)).split("\n");
     rest = lines.pop() ?? "";
     if (rest.length > maxMessageLength) {
-      throw new SvcError("unavailable", "the container engine answers what is no progress");
+      throw new SvcError("unavailable", "the progress messages of the container engine are not valid");
     }
     for (const line of lines) {
       if (line.trim() !== "") yield JSON.parse(line) as EngineMessage;

@@ -1,10 +1,10 @@
 /**
- * What a `.dockerignore` leaves out (docs.docker.com, "Dockerignore file"). No regular expressions: patterns and names
- * are a stranger's, and together they must not be able to keep the daemon busy.
+ * Matches the patterns of a `.dockerignore` (docs.docker.com, "Dockerignore file") without regular expressions:
+ * patterns and names are untrusted, and must not block the event loop.
  */
 
 export interface IgnorePatterns {
-  /** Which patterns match `path`, relative and with `/` between its parts; the result for its directory is `above`. */
+  /** Which patterns match `path`, relative with `/` as separator; `above` is the result for its directory. */
   match(path: string, above?: PatternMatches): PatternMatches;
 }
 
@@ -22,7 +22,7 @@ interface Pattern {
 const maxPatterns = 500;
 const maxPatternLength = 1024;
 
-/** @throws RangeError when there is more of it than a build should need */
+/** @throws RangeError when there are too many or too long patterns */
 export function readIgnorePatterns(text: string): IgnorePatterns {
   const patterns = text
     .replace(/^\uFEFF/, "")
@@ -40,7 +40,7 @@ export function readIgnorePatterns(text: string): IgnorePatterns {
       const matched = new Uint8Array(patterns.length);
       let isIgnored = false;
       for (const [index, pattern] of patterns.entries()) {
-        // What matches a directory matches all that is in it.
+        // A pattern that matches a directory matches its contents.
         const isMatch = above?.matched[index] === 1 || matchesParts(pattern.parts, parts);
         if (!isMatch) continue;
         matched[index] = 1;
@@ -62,7 +62,10 @@ function readPattern(line: string): Pattern {
   return { parts, isException };
 }
 
-/** `**` stands for any number of parts. Goes back to the last `**` only, so the work is bounded by the product of both lengths. */
+/**
+ * `**` stands for any number of parts. Backtracks only to the last `**`, so the work is at most the product of both
+ * lengths.
+ */
 function matchesParts(pattern: readonly string[], path: readonly string[]): boolean {
   return matchSequence(
     pattern,
@@ -72,7 +75,7 @@ function matchesParts(pattern: readonly string[], path: readonly string[]): bool
   );
 }
 
-/** `*`, `?`, `[a-z]` and `\` within one part. */
+/** Matches `*`, `?`, `[a-z]` and `\` within one part. */
 function matchesPart(pattern: string, name: string): boolean {
   return matchSequence(
     readTokens(pattern),
@@ -107,7 +110,7 @@ function matchSequence<P>(
   return pattern.slice(at).every(isWild);
 }
 
-/** One element for each character that a name may have; more than one `*` in a row is one. */
+/** One token per matched character; repeated `*` become one. */
 function readTokens(pattern: string): string[] {
   return (
     pattern

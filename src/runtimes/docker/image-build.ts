@@ -1,44 +1,63 @@
 import type Dockerode from "dockerode";
-import type { DockerEngine } from "../../docker/engine.ts";
+import { proofLabel } from "../../engine/attribution.ts";
+import type { DockerEngine } from "../../engine/engine.ts";
 import { SvcError } from "../../errors.ts";
-import type { Identity } from "../../identity/identity.ts";
-import type { RuntimeWork } from "../runtime.ts";
+import type { UserHelper } from "../../run-as/user-helper.ts";
+import { secretMask } from "../../lib/secret-mask.ts";
+import type { RuntimeWork } from "../contract.ts";
 import { openBuildContext } from "./build-context.ts";
-import { requireNamedByTriggers, requireNamedImages, withBases } from "./dockerfile-images.ts";
+import { requireNamedByTriggers, requireNamedImages, withImageIds } from "./dockerfile-images.ts";
+import { requireBoundedMetadata, type RepeatedBase } from "./dockerfile-metadata.ts";
 import { readMessages } from "./engine-messages.ts";
+import type { BuildBounds } from "./user-builds.ts";
+import { requireNoTriggers, restrictDockerfile, withStageLabels } from "./user-dockerfile.ts";
 
 export interface BuildOptions extends RuntimeWork {
   /** Reads the context. */
-  identity: Identity;
+  userHelper: UserHelper;
   /** The app's directory, absolute. */
   root: string;
   /** The context, relative to `root`. */
   context: string;
-  /** Relative to the context. */
+  /** Path relative to the context. */
   dockerfile: string;
   target?: string | undefined;
   args: Readonly<Record<string, string>>;
-  /** What the image is called, with a tag. */
+  /** Name of the image, with a tag. */
   tag: string;
   labels: Readonly<Record<string, string>>;
-  /** The image of a name, which is pulled where it is not there. */
-  base: (reference: string) => Promise<{ id: string; triggers: readonly string[] }>;
+  /** Finds the image of a name; pulls it if it is missing. */
+  base: (reference: string) => Promise<BuildBase>;
+  /** Limits of a regular user's build; absent for root's. */
+  bounds?: BuildBounds | undefined;
+}
+
+export interface BuildBase extends RepeatedBase {
+  readonly id: string;
+  readonly triggers: readonly string[];
+  /** Names of the image's labels. */
+  readonly labels: readonly string[];
 }
 
 const buildTimeoutMs = 60 * 60_000;
-/** Lines of a failed build that its error carries. */
+/** Number of last lines in the error of a failed build. */
 const keptLines = 20;
 
 /**
- * Builds an image; what it prints is progress.
- * @throws SvcError `build_failed` with its last lines; what {@link openBuildContext} and {@link requireNamedImages} throw
+ * Builds an image; its output is reported as progress.
+ * @throws SvcError `build_failed` with its last lines; what {@link openBuildContext} and {@link requireNamedImages}
+ *   throw
  */
 export async function buildImage(engine: DockerEngine, options: BuildOptions): Promise<void> {
-  const { identity, root, context, dockerfile, target, args, tag, labels, signal } = options;
-  const lines = new BuildLines((message) => options.onProgress?.({ step: "build", message }));
-  // Before its turn, since to pull a base takes one, too.
+  const { userHelper, root, context, dockerfile, target, args, tag, labels, bounds } = options;
+  const signal = AbortSignal.any([options.signal, bounds?.signal].filter((each) => each !== undefined));
+  const lines = new BuildLines(
+    (message) => options.onProgress?.({ step: "build", message }),
+    labels[proofLabel],
+  );
+  // Before the build takes a slot, because pulling a base image takes one, too.
   const { archive, dockerfile: checkedName } = await openBuildContext({
-    ...{ identity, root, path: context, dockerfile, timeoutMs: buildTimeoutMs, signal },
+    ...{ userHelper, root, path: context, dockerfile, timeoutMs: buildTimeoutMs, signal },
     check: (text) => withCheckedBases(text, options),
   });
   let archiveError: Error | undefined;
@@ -53,38 +72,51 @@ export async function buildImage(engine: DockerEngine, options: BuildOptions): P
         rm: true,
         forcerm: true,
         ...(target !== undefined && { target }),
+        ...bounds?.options,
       });
       for await (const { stream = "", error, errorDetail } of readMessages(answer)) {
         lines.add(stream);
         if (error !== undefined) throw buildFailed(tag, error, errorDetail?.code, lines.end());
       }
     } catch (error) {
-      // The owner's side broke first: that is what to tell.
+      // An error of the owner's side comes first, because it caused the other.
       if (archiveError !== undefined) throw archiveError;
       if (error instanceof SvcError || !isRefusal(error)) throw error;
       throw buildFailed(tag, error.message, undefined, lines.end());
     }
   };
   try {
-    await engine.operate(`build ${tag}`, build, { timeoutMs: buildTimeoutMs, signal });
+    await engine.operate(`build ${tag}`, build, { timeoutMs: buildTimeoutMs, signal, waitsFor: "build" });
   } finally {
     archive.destroy();
   }
 }
 
-/** The Dockerfile with the very images that were looked at. Of those behind the target nothing is built. */
-async function withCheckedBases(text: string, { args, target, base }: BuildOptions): Promise<string> {
+/** The Dockerfile with IDs of exactly the checked images. Stages after the target are not built. */
+async function withCheckedBases(
+  original: string,
+  { args, target, base, bounds }: BuildOptions,
+): Promise<string> {
+  const text = bounds === undefined ? original : restrictDockerfile(original);
   const all = requireNamedImages(text, args);
-  const last = all.findLast(({ name, stage }) => [name, String(stage)].includes(target?.toLowerCase() ?? ""));
-  const bases = last === undefined || target === undefined ? all : all.slice(0, all.indexOf(last) + 1);
-  const ids = new Map<string, string>();
-  for (const { reference } of bases) {
-    if (ids.has(reference)) continue;
-    const { id, triggers } = await base(reference);
-    requireNamedByTriggers(reference, triggers);
-    ids.set(reference, id);
+  const wanted = target?.toLowerCase() ?? "";
+  const last = all.findLast(({ isBase, name, stage }) => isBase && [name, String(stage)].includes(wanted));
+  const images =
+    last === undefined || target === undefined ? all : all.filter(({ stage }) => stage <= last.stage);
+  const found = new Map<string, BuildBase>();
+  const labels = new Map<number, readonly string[]>();
+  for (const { reference, isBase, stage } of images) {
+    const image = found.get(reference) ?? (await base(reference));
+    found.set(reference, image);
+    if (!isBase) continue;
+    if (bounds !== undefined) requireNoTriggers(reference, image.triggers);
+    requireNamedByTriggers(reference, image.triggers);
+    labels.set(stage, image.labels);
   }
-  return withBases(text, bases, ids);
+  if (bounds !== undefined) requireBoundedMetadata(text, args, [...found.values()]);
+  const ids = new Map([...found].map(([reference, { id }]) => [reference, id]));
+  const pinned = withImageIds(text, images, ids);
+  return bounds === undefined ? pinned : withStageLabels(pinned, labels, bounds.label);
 }
 
 function isRefusal(error: unknown): error is Error {
@@ -103,14 +135,17 @@ function buildFailed(
   });
 }
 
-/** Puts what a build prints together to lines, and keeps the last ones. */
+/** Assembles the build's output into lines, and keeps the last ones. */
 class BuildLines {
   readonly #onLine: (line: string) => void;
   readonly #last: string[] = [];
+  readonly #secret: string | undefined;
   #rest = "";
 
-  constructor(onLine: (line: string) => void) {
+  /** @param secret is masked: the engine prints the labels that it sets on the image */
+  constructor(onLine: (line: string) => void, secret?: string) {
     this.#onLine = onLine;
+    this.#secret = secret;
   }
 
   add(text: string): void {
@@ -127,8 +162,9 @@ class BuildLines {
 
   #keep(line: string): void {
     if (line.trim() === "") return;
-    this.#last.push(line);
+    const shown = this.#secret === undefined ? line : line.replaceAll(this.#secret, secretMask);
+    this.#last.push(shown);
     if (this.#last.length > keptLines) this.#last.shift();
-    this.#onLine(line);
+    this.#onLine(shown);
   }
 }

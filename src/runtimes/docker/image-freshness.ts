@@ -1,12 +1,11 @@
-/** Whether the registry has a newer image under the same name. */
+/** Checks whether the registry has a newer image under the same name. */
 import type { ImageInspectInfo } from "dockerode";
-import { parseImageReference } from "../../docker/image-reference.ts";
-import { remoteImage } from "../../docker/registry-client.ts";
+import { parseImageReference } from "../../engine/image-reference.ts";
+import { remoteImage } from "../../engine/registry-client.ts";
 import { SvcError } from "../../errors.ts";
-import type { RunnableApp, RuntimeImage } from "../runtime.ts";
+import type { RunnableApp, RuntimeImage } from "../contract.ts";
 import { type AppImages, type CredentialsOf } from "./app-images.ts";
-import { builtPrefix } from "./foreign-images.ts";
-import { digestOf, localDigests } from "./image-digests.ts";
+import { builtPrefix, digestOf, localDigests } from "./image-names.ts";
 
 const versionLabel = "org.opencontainers.image.version";
 
@@ -17,11 +16,11 @@ export type FreshnessResult = Pick<
 
 export interface FreshnessOptions {
   credentialsOf: CredentialsOf;
-  /** Whether the engine takes a registry for insecure; `host` as images name it. */
+  /** Whether the engine treats a registry as insecure; `host` as in image names. */
   isInsecure: (host: string) => Promise<boolean>;
 }
 
-/** Never throws for a registry that does not answer: that is `unknown`, with the reason. */
+/** Never throws if the registry does not respond: the result is `unknown` with the reason. */
 async function checkFreshness(
   { credentialsOf, isInsecure }: FreshnessOptions,
   app: RunnableApp,
@@ -44,8 +43,8 @@ async function checkFreshness(
       ...{ platform, credentials, signal, known: digests },
       isInsecure: await isInsecure(parseImageReference(reference).host),
     });
-    // The engine remembers what it pulled by: the index or the image, and one for each registry it came from. An index of which
-    // another platform's image has changed has another digest, and the same image for this one.
+    // The engine records the digest that it pulled by, of an index or an image, one per registry. If another
+    // platform's image changes, the index has a new digest, but this platform's image is the same.
     const isCurrent =
       digests.includes(remote.digest) ||
       digests.includes(remote.platformDigest) ||
@@ -57,14 +56,14 @@ async function checkFreshness(
   }
 }
 
-/** What is shown of one image of an app. */
+/** Describes one image of an app. */
 export async function describeImage(
-  options: FreshnessOptions & { images: Pick<AppImages, "inspect"> },
+  options: FreshnessOptions & { images: Pick<AppImages, "usable"> },
   app: RunnableApp,
   reference: string,
   { checkRemote, signal }: { checkRemote: boolean; signal?: AbortSignal },
 ): Promise<RuntimeImage> {
-  const local = await options.images.inspect(reference, signal);
+  const local = await options.images.usable(app.ownerUid, reference, signal);
   const labels = local?.Config.Labels as Readonly<Record<string, string>> | null | undefined;
   const version = labels?.[versionLabel] ?? tagOf(reference);
   return {
@@ -82,8 +81,8 @@ export function tagOf(reference: string): string | undefined {
 }
 
 /**
- * Why a reference always means the same image: it names a digest, or its tag states a version or a date.
- * A number alone (`16`) names a line of versions, as `latest` and `stable` do: those move.
+ * Why a reference always refers to the same image: it contains a digest, or its tag states a version or a date. A tag
+ * that is only a number (`16`) names a release line and moves, as `latest` and `stable` do.
  */
 export function pinnedBy(reference: string): string | undefined {
   if (reference.includes("@")) return "its manifest names a digest";

@@ -1,31 +1,70 @@
-import type { DockerEngine } from "../../docker/engine.ts";
-import { parseImageReference } from "../../docker/image-reference.ts";
-import type { RegistryCredentials } from "../../docker/registry-auth.ts";
+import { EngineRefusal, plainMessage } from "../../engine/engine-errors.ts";
+import type { DockerEngine } from "../../engine/engine.ts";
+import { parseImageReference } from "../../engine/image-reference.ts";
+import type { RegistryCredentials } from "../../engine/registry-auth.ts";
 import { SvcError, notFound } from "../../errors.ts";
-import type { RuntimeWork } from "../runtime.ts";
+import type { RuntimeWork } from "../contract.ts";
 import { readMessages, type EngineMessage } from "./engine-messages.ts";
 
 export interface PullOptions extends RuntimeWork {
-  /** Whom the registry knows; absent where nobody is needed. */
+  /** Credentials for the registry; absent if none are needed. */
   credentials?: RegistryCredentials | undefined;
 }
 
 const pullTimeoutMs = 60 * 60_000;
+const confirmTimeoutMs = 60_000;
+/** Messages of registries and the engine about an image that is missing or hidden from these credentials. */
+const isAbsent =
+  /not found|manifest unknown|name unknown|does not exist|denied|unauthorized|authentication required|no basic auth credentials|forbidden/i;
 const progressIntervalMs = 200;
 
 /**
- * Pulls an image for the platform of the engine; resolves when it is there.
- * @throws SvcError `not_found` when the registry has no such image or wants other credentials; `failed_precondition`
- *   with the engine's words for anything else that it could not pull
+ * Checks that the registry shows the image to these credentials, whether or not the image exists locally.
+ * @returns the digest of the image
+ * @throws SvcError `not_found`; `unavailable` if the registry cannot be reached
+ */
+export async function confirmImage(
+  engine: DockerEngine,
+  reference: string,
+  { credentials, signal }: PullOptions,
+): Promise<string> {
+  const serveraddress = parseImageReference(reference).host;
+  const options = credentials && { authconfig: { ...credentials, serveraddress } };
+  try {
+    const found: unknown = await engine.operate(
+      `find ${reference} in its registry`,
+      (docker) => docker.getImage(reference).distribution(options),
+      { timeoutMs: confirmTimeoutMs, signal, waitsFor: "pull" },
+    );
+    return (found as { Descriptor: { digest: string } }).Descriptor.digest;
+  } catch (error) {
+    if (!(error instanceof SvcError) || !(error.cause instanceof EngineRefusal)) throw error;
+    throw notConfirmed(reference, serveraddress, error.cause.message);
+  }
+}
+
+function notConfirmed(reference: string, host: string, words: string): SvcError {
+  const isMissing = isAbsent.test(words);
+  const message = isMissing
+    ? `image ${reference} is not found: the registry has no such image that you may read; check the name, or add a login with: svc credential add --kind registry`
+    : `image ${reference} is not available: ${plainMessage(words)}; try again when the registry ${host} can be reached`;
+  return isMissing ? notFound("image", reference, message) : new SvcError("source_failed", message);
+}
+
+/**
+ * Pulls an image for the engine's platform; resolves to its digest, if the engine reports it.
+ * @throws SvcError `not_found` if the registry has no such image or requires other credentials, `disk_full`;
+ *   `source_failed` with the engine's message for anything else
  */
 export async function pullImage(
   engine: DockerEngine,
   reference: string,
   options: PullOptions,
-): Promise<void> {
+): Promise<string | undefined> {
   const { credentials, signal, onProgress = () => undefined } = options;
   const layers = new Map<string, { current: number; total: number }>();
   let shownAtMs = -Infinity;
+  let digest: string | undefined;
   const show = (message: EngineMessage): void => {
     const { id = "", status = "", progressDetail: { current, total } = {} } = message;
     if (id === "" || !["Downloading", "Download complete"].includes(status)) return;
@@ -44,7 +83,7 @@ export async function pullImage(
   };
   onProgress({ step: "pull", message: `Pulling ${reference}` });
   const serveraddress = parseImageReference(reference).host;
-  await engine.operate(
+  const pull = engine.operate(
     `pull ${reference}`,
     async (docker) => {
       const request = {
@@ -52,17 +91,26 @@ export async function pullImage(
         ...(credentials && { authconfig: { ...credentials, serveraddress } }),
       };
       for await (const message of readMessages(await docker.createImage(request))) {
-        if (message.error !== undefined) throw pullFailed(reference, message.error);
+        if (message.error !== undefined) throw new EngineRefusal(500, message.error);
         show(message);
+        digest = /^Digest: (sha256:[0-9a-f]{64})$/.exec(message.status ?? "")?.[1] ?? digest;
       }
     },
-    { timeoutMs: pullTimeoutMs, signal, of: `the registry ${serveraddress}` },
+    { timeoutMs: pullTimeoutMs, signal, waitsFor: "pull" },
   );
+  await pull.catch((error: unknown) => {
+    throw pullFailed(reference, error);
+  });
+  return digest;
 }
 
-function pullFailed(reference: string, words: string): SvcError {
-  const message = `${reference} cannot be pulled: ${words.slice(0, 1_000)}`;
-  return /not found|manifest unknown|does not exist|denied|unauthorized/i.test(words)
+/** The engine reports a failure by the response status or in the stream; both contain the registry's message. */
+function pullFailed(reference: string, error: unknown): unknown {
+  const isRefusal = error instanceof SvcError && error.cause instanceof EngineRefusal;
+  if (!isRefusal || error.reason === "disk_full") return error;
+  const words = (error.cause as EngineRefusal).message;
+  const message = `${reference} cannot be pulled: ${plainMessage(words)}`;
+  return isAbsent.test(words)
     ? notFound("image", reference, message)
     : new SvcError("source_failed", message);
 }

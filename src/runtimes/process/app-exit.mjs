@@ -1,14 +1,14 @@
-/** How an app ended, in a number and in words. */
+/** Converts the exit of an app to an exit code and a sentence. */
 import { constants } from "node:os";
 
 /** @import { AppExit } from "./app-process.mjs" */
 
-/** A shell's codes: of a program that could not be run, and that to which the number of a signal is added. */
+/** A shell's exit codes: for a program that cannot be run, and the base that a signal's number is added to. */
 const couldNotRun = 126;
 const signalBase = 128;
 
 /**
- * As a shell says it.
+ * The exit code that a shell would report.
  * @param {AppExit} exit
  */
 export function exitCodeOf({ code, signal }) {
@@ -19,5 +19,5 @@ export function exitCodeOf({ code, signal }) {
 /** @param {AppExit} exit */
 export function describeExit({ code, signal, error }) {
   if (error !== undefined) return error;
-  return signal === null ? `it exited with code ${code}` : `it was ended by ${signal}`;
+  return signal === null ? `it exited with code ${code}` : `it was killed by ${signal}`;
 }

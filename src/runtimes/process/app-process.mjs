@@ -1,14 +1,13 @@
-/**
- * Starts the main process of an app, in a session of its own, and carries its output to the log.
- */
-import { execFileSync, spawn } from "node:child_process";
-import { closeSync, constants, openSync, unlinkSync } from "node:fs";
+/** Starts the main process of an app in its own session and writes its output to the log. */
+import { spawn } from "node:child_process";
+import { closeSync } from "node:fs";
 import { Socket } from "node:net";
-import { OutputFlow } from "../../lib/output-flow.mjs";
-import { readProcess } from "../../lib/process-table.mjs";
-import { runIdVariable } from "../../lib/run-cookie.mjs";
+import { OutputFlow } from "../../sys/output-flow.mjs";
+import { readProcess } from "../../sys/process-table.mjs";
+import { runIdVariable } from "../../sys/run-cookie.mjs";
 import { describeSpawnFailure, missingProgram } from "./spawn-failure.mjs";
 
+/** @import { OpenPipe } from "../../sys/pipe-ends.mjs" */
 /** @import { AppTerminal } from "./app-terminal.mjs" */
 /** @import { LogWriter } from "./log-writer.mjs" */
 /** @import { SupervisorSpec } from "./supervisor-types.ts" */
@@ -25,44 +24,22 @@ import { describeSpawnFailure, missingProgram } from "./spawn-failure.mjs";
  * @property {number | undefined} pid `undefined` when it could not be run
  * @property {number} startTicks
  * @property {Promise<AppExit>} exited
- * @property {(quietMs: number) => Promise<void>} drain resolves when all output of the app is in the log; somebody who has
- *   outlived it may hold its pipes open for ever, so it is over, too, when nothing has come for as long
+ * @property {(quietMs: number) => Promise<void>} drain resolves when all output of the app is in the log, or after
+ *   `quietMs` without output: a process that outlives the app may keep its pipes open forever
  */
 
 const chunkBytes = 64 * 1024;
-const makePipesMs = 10_000;
-const outputPipes = /** @type {const} */ ([
-  { path: "stdout.pipe", source: "o" },
-  { path: "stderr.pipe", source: "e" },
-]);
-
-/**
- * Makes the pipes for stdout and stderr in the working directory. They are named pipes and not the socket pairs that
- * Node makes by itself, because a program cannot open `/dev/stdout` when that is a socket.
- */
-export function makeOutputPipes() {
-  for (const { path } of outputPipes) {
-    try {
-      unlinkSync(path);
-    } catch {
-      // There is none of an earlier start.
-    }
-  }
-  // Not beside other work: there is none yet, and to be told of its end takes longer than to wait for it.
-  execFileSync("mkfifo", ["-m", "600", ...outputPipes.map(({ path }) => path)], {
-    stdio: ["ignore", "ignore", "pipe"],
-    timeout: makePipesMs,
-  });
-}
+/** As marked in the log. */
+const outputSources = /** @type {const} */ (["o", "e"]);
 
 /**
  * @param {SupervisorSpec} spec
  * @param {LogWriter} log
- * @param {AppTerminal | undefined} terminal where the app has one of its own
+ * @param {AppTerminal | OpenPipe} output the app's terminal, or the function that opens pipes for stdout and stderr
  * @returns {AppProcess}
  */
-export function startApp(spec, log, terminal) {
-  return terminal === undefined ? startWithPipes(spec, log) : startAtTerminal(spec, terminal);
+export function startApp(spec, log, output) {
+  return typeof output === "function" ? startWithPipes(spec, log, output) : startAtTerminal(spec, output);
 }
 
 /**
@@ -72,7 +49,7 @@ export function startApp(spec, log, terminal) {
  */
 function startAtTerminal(spec, terminal) {
   const { path, farFd, flow, ended, closeFar, hangUp } = terminal.open();
-  // Opening it makes it the session's.
+  // Opening the terminal makes it the session's controlling terminal.
   const takesTerminal = ["/bin/sh", "-c", 'exec <>"$0" >&0 2>&0; exec "$@"', path];
   const env = { TERM: "xterm-256color", ...spec.env };
   const command = [...takesTerminal, ...launchCommand(spec)];
@@ -93,16 +70,17 @@ function startAtTerminal(spec, terminal) {
 /**
  * @param {SupervisorSpec} spec
  * @param {LogWriter} log
+ * @param {OpenPipe} openPipe
  * @returns {AppProcess}
  */
-function startWithPipes(spec, log) {
+function startWithPipes(spec, log, openPipe) {
   const flow = new OutputFlow();
-  const outputs = outputPipes.map(({ path, source }) => {
+  const outputs = outputSources.map((source) => {
     const take = flow.watched((chunk) => log.write(source, chunk));
-    return openOutput(path, take, () => log.finishLine(source));
+    return openOutput(openPipe(), take, () => log.finishLine(source));
   });
-  const child = spawnApp(spec, launchCommand(spec), ["ignore", ...outputs.map(({ writeEnd }) => writeEnd)]);
-  for (const { writeEnd } of outputs) closeSync(writeEnd);
+  const child = spawnApp(spec, launchCommand(spec), ["ignore", ...outputs.map(({ writeFd }) => writeFd)]);
+  for (const { writeFd } of outputs) closeSync(writeFd);
   return {
     pid: child.pid,
     startTicks: startTicksOf(child.pid),
@@ -155,8 +133,8 @@ function spawnApp(spec, command, stdio) {
 }
 
 /**
- * The app's command behind what moves it into its cgroup and sets its limits before it is executed, each of which
- * replaces itself with the next.
+ * The app's command, preceded by the programs that move it into its cgroup and set its limits; each executes the
+ * next.
  * @param {SupervisorSpec} spec
  * @returns {string[]}
  */
@@ -175,22 +153,19 @@ function launchCommand({ appId, argv, cgroup, limits: { openFiles } }) {
 }
 
 /**
- * Opens both ends of a pipe and hands on what arrives, reading on only when it has been taken.
- * @param {string} path
+ * Forwards the data of a pipe; reads on only after `take` has resolved.
+ * @param {ReturnType<OpenPipe>} pipe
  * @param {(chunk: Buffer) => Promise<void>} take
  * @param {() => Promise<void>} finish
  */
-function openOutput(path, take, finish) {
-  // Non-blocking, or the open would wait for a writer.
-  const readEnd = openSync(path, constants.O_RDONLY | constants.O_NONBLOCK);
-  const writeEnd = openSync(path, constants.O_WRONLY);
+function openOutput({ readFd, writeFd }, take, finish) {
   const buffer = Buffer.allocUnsafeSlow(chunkBytes);
   const socket = new Socket(
     /** @type {import("node:net").SocketConstructorOpts} */ ({
-      fd: readEnd,
+      fd: readFd,
       readable: true,
       writable: false,
-      // One buffer for all chunks: a flood of output leaves no garbage.
+      // All chunks share one buffer, so that a lot of output creates no garbage.
       onread: {
         buffer,
         callback: (/** @type {number} */ length) => {
@@ -205,5 +180,5 @@ function openOutput(path, take, finish) {
     socket.once("close", () => void finish().then(resolve));
   });
   socket.resume();
-  return { writeEnd, socket, ended };
+  return { writeFd, socket, ended };
 }

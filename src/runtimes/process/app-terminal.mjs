@@ -1,19 +1,19 @@
 /**
- * The app's own terminal. What it prints is the log, and is shown to all who watch; what any of them types goes to it. Who
- * watches never holds it up: one that is too slow goes on with the latest screen.
+ * The app's terminal. Its output goes to the log and to all watchers, and their input goes to it. A slow watcher
+ * never delays the app: it skips ahead to the latest screen.
  */
-import { OutputFlow } from "../../lib/output-flow.mjs";
-import { loadPtys } from "../../lib/pty.mjs";
+import { OutputFlow } from "../../sys/output-flow.mjs";
+import { loadPtys } from "../../sys/pty.mjs";
 import { RecentOutput } from "./recent-output.mjs";
 
-/** @import { Pty } from "../../lib/pty.mjs" */
+/** @import { Pty } from "../../sys/pty.mjs" */
 /** @import { TerminalSize } from "../../lib/terminal.ts" */
 /** @import { LogWriter } from "./log-writer.mjs" */
 
 const carriageReturn = 13;
 const newlineByte = 10;
 const maxWindow = 1000;
-/** Of what one watcher typed and the app has not taken. */
+/** Per watcher: input that the app has not read. */
 const maxUntakenBytes = 256 * 1024;
 
 export class AppTerminal {
@@ -32,7 +32,7 @@ export class AppTerminal {
     this.#log = log;
   }
 
-  /** One for a start of the app. */
+  /** Opens a terminal for a start of the app. */
   open() {
     const [uid, gid] = [process.getuid?.() ?? 0, process.getgid?.() ?? 0];
     const pty = this.#openPty({ uid, gid }, this.#size);
@@ -43,7 +43,7 @@ export class AppTerminal {
       path,
       farFd,
       flow,
-      /** Resolves when all that was printed is in the log. */
+      /** Resolves when all output is in the log. */
       ended: this.#read(pty, flow),
       closeFar: () => pty.closeFar(),
       hangUp: () => pty[Symbol.dispose](),
@@ -51,8 +51,8 @@ export class AppTerminal {
   }
 
   /**
-   * Tells all who watch that the app has ended.
-   * @param {number} code as a shell says it
+   * Notifies all watchers that the app has ended.
+   * @param {number} code as a shell reports it
    */
   ended(code) {
     this.#pty?.[Symbol.dispose]();
@@ -62,7 +62,8 @@ export class AppTerminal {
   }
 
   /**
-   * @param {TerminalSize | undefined} size of its window; one without has no say in how large the terminal is
+   * @param {TerminalSize | undefined} size size of the watcher's window; a watcher without one does not affect the
+   *   terminal's size
    * @param {() => void} onAdvance called when there may be more to read
    */
   watch(size, onAdvance) {
@@ -94,14 +95,15 @@ export class AppTerminal {
   }
 
   /**
-   * Types what a watcher typed after what it typed before.
+   * Writes a watcher's input after its earlier input.
    * @param {Watcher} watcher
    * @param {Buffer} bytes
-   * @returns {Promise<void>} until it is taken
-   * @throws Error for more than a watcher may have typed that is not taken
+   * @returns {Promise<void>} resolves when the app has read it
+   * @throws Error when too much of the watcher's input is unread
    */
   type(watcher, bytes) {
-    if (watcher.untakenBytes + bytes.length > maxUntakenBytes) throw new Error("more than the app takes");
+    if (watcher.untakenBytes + bytes.length > maxUntakenBytes)
+      throw new Error("the app does not read its input");
     watcher.untakenBytes += bytes.length;
     watcher.typed = watcher.typed.then(async () => {
       await this.#pty?.write(bytes, watcher.gone).catch(() => undefined);
@@ -110,7 +112,7 @@ export class AppTerminal {
     return watcher.typed;
   }
 
-  /** As large as the smallest window, so that everybody sees all of it. */
+  /** Sizes the terminal to the smallest window, so that every watcher sees all of it. */
   #fit() {
     const sizes = [...this.#watchers].flatMap(({ size }) => size ?? []);
     if (sizes.length === 0) return;
@@ -144,7 +146,7 @@ export class AppTerminal {
   }
 }
 
-/** Somebody who watches. */
+/** A client that watches the terminal. */
 export class Watcher {
   /** @type {TerminalSize | undefined} */
   size;
@@ -169,7 +171,7 @@ export class Watcher {
     this.onAdvance = onAdvance;
   }
 
-  /** Aborts when it does not watch any more. */
+  /** Aborts when the watcher leaves. */
   get gone() {
     return this.#left.signal;
   }
@@ -194,7 +196,7 @@ export class Watcher {
   }
 }
 
-/** A terminal ends lines with a return and a newline, a log with the newline alone. */
+/** Converts a terminal's line ends, CR LF, to those of a log, LF. */
 class PlainLines {
   #heldReturn = false;
 

@@ -1,8 +1,8 @@
 /**
  * The private socket of a supervisor: newline-delimited JSON, described in supervisor-types.ts.
  *
- * Who may connect is the kernel's decision: the socket is 0600 in a 0700 directory of the owner, so only the owner
- * and root reach it.
+ * The kernel controls access: the socket has mode 0600 in the owner's directory of mode 0700, so only the owner and
+ * root can connect.
  */
 import { once } from "node:events";
 import { chmodSync, unlinkSync } from "node:fs";
@@ -15,22 +15,25 @@ import { LogReader, tailPosition } from "./log-reader.mjs";
 /** @import { LogWriter } from "./log-writer.mjs" */
 /** @import { HelloMessage, SupervisorMessage, SupervisorRequest, SupervisorState } from "./supervisor-types.ts" */
 
-/** Relative to the run directory, the working directory of the supervisor: the whole path may be too long for a socket. */
+/**
+ * Relative to the run directory, the supervisor's working directory, because the full path may be too long for a
+ * socket.
+ */
 const socketName = "supervisor.sock";
 export const protocolVersion = 1;
 
 const maxRequestBytes = 64 * 1024;
 const maxConnections = 64;
-/** A subscriber that lets more than this pile up is cut off. */
+/** A subscriber with more unread data than this is disconnected. */
 const maxUnreadBytes = 1024 * 1024;
 const closeMs = 5000;
 
 /**
- * @typedef {object} Controlled what the socket gives access to
+ * @typedef {object} Controlled what the socket controls
  * @property {() => SupervisorState} state
  * @property {(graceMs: number | undefined) => void} stop
  * @property {() => Promise<void>} freeze
- * @property {() => void} thaw what {@link Controlled.freeze} has frozen, or is about to
+ * @property {() => void} thaw resumes what {@link Controlled.freeze} has frozen, or is freezing
  * @property {LogWriter} log
  * @property {() => AppTerminal | undefined} terminal
  */
@@ -44,11 +47,11 @@ export class ControlServer {
   #connections = new Set();
   /** @type {Set<Socket>} */
   #subscribers = new Set();
-  /** Those that are fed: called when there may be more for them. @type {Map<Socket, () => void>} */
+  /** Connections that stream data: called when there may be more to send. @type {Map<Socket, () => void>} */
   #followers = new Map();
-  /** Those that watch the terminal. @type {Map<Socket, Watcher>} */
+  /** Connections that watch the terminal. @type {Map<Socket, Watcher>} */
   #watchers = new Map();
-  /** For whom the app is frozen. @type {Socket | undefined} */
+  /** The client that froze the app. @type {Socket | undefined} */
   #holder;
   #closing = false;
 
@@ -67,7 +70,7 @@ export class ControlServer {
     this.#server.maxConnections = maxConnections;
   }
 
-  /** Takes the socket's name, a stale one's too. @throws when another supervisor answers on it */
+  /** Binds the socket, replacing a stale one. @throws when another supervisor listens on it */
   async listen() {
     try {
       await this.#bind();
@@ -80,17 +83,17 @@ export class ControlServer {
     chmodSync(socketName, 0o600);
   }
 
-  /** Tells every subscriber the state. */
+  /** Sends the state to every subscriber. */
   publishState() {
     for (const socket of this.#subscribers) this.#sendState(socket);
   }
 
-  /** Lets followers read on. */
+  /** Wakes up the log followers. */
   publishLog() {
     for (const advance of this.#followers.values()) advance();
   }
 
-  /** Frees the socket's name at once, and ends once each client has taken what is meant for it, or after some seconds. */
+  /** Frees the socket's name at once; resolves when each client has received its data, or after some seconds. */
   async close() {
     this.#server.close();
     this.#closing = true;
@@ -140,7 +143,7 @@ export class ControlServer {
       const request = /** @type {SupervisorRequest} */ (parsed);
       id = request.id;
       if (request.protocol !== protocolVersion)
-        throw new Error(`protocol ${request.protocol} is not spoken here`);
+        throw new Error(`protocol ${request.protocol} is not supported`);
       await this.#perform(socket, request);
     } catch (error) {
       send(socket, {
@@ -192,11 +195,11 @@ export class ControlServer {
   }
 
   /**
-   * Whoever asks may be killed at any time: what is frozen for them goes on with the end of their connection.
+   * Ties the freeze to the connection: the app resumes if the client is killed.
    * @param {Socket} socket
    */
   async #freeze(socket) {
-    if (this.#holder !== undefined) throw new Error("the app is frozen already");
+    if (this.#holder !== undefined) throw new Error("the app is already frozen");
     this.#holder = socket;
     socket.once("close", () => {
       this.#holder = undefined;
@@ -212,13 +215,13 @@ export class ControlServer {
   }
 
   /**
-   * Takes the connection over: sends one message after the other, at the speed of the reader, until it goes away.
+   * Takes over the connection: sends one message after another, at the reader's speed, until the client disconnects.
    * @param {Socket} socket
    * @param {number} id of the request
-   * @param {() => SupervisorMessage | undefined | Promise<SupervisorMessage | undefined>} next undefined while there is none
+   * @param {() => SupervisorMessage | undefined | Promise<SupervisorMessage | undefined>} next undefined without a message
    */
   async #feed(socket, id, next) {
-    if (this.#followers.has(socket)) throw new Error("the connection is taken over already");
+    if (this.#followers.has(socket)) throw new Error("the connection already streams data");
     send(socket, { type: "reply", id, ok: true });
     let advance = Promise.withResolvers().resolve;
     const wake = () => advance(undefined);
@@ -264,14 +267,14 @@ export class ControlServer {
   }
 
   /**
-   * Shows the terminal, its last screen first, until the app ends or the watcher goes away.
+   * Sends the terminal's output, its last screen first, until the app ends or the client disconnects.
    * @param {Socket} socket
    * @param {{ id: number, size?: TerminalSize }} request
    */
   async #attach(socket, { id, size }) {
     const terminal = this.#controlled.terminal();
     if (terminal === undefined) throw new Error("the app has no terminal");
-    if (this.#watchers.has(socket)) throw new Error("it watches already");
+    if (this.#watchers.has(socket)) throw new Error("the connection already watches the terminal");
     const watcher = terminal.watch(size, () => this.#followers.get(socket)?.());
     this.#watchers.set(socket, watcher);
     try {
@@ -294,7 +297,7 @@ export class ControlServer {
    */
   async #type(socket, data) {
     const watcher = this.#watchers.get(socket);
-    if (watcher === undefined) throw new Error("it does not watch");
+    if (watcher === undefined) throw new Error("the connection does not watch the terminal");
     await this.#controlled.terminal()?.type(watcher, Buffer.from(data, "base64"));
   }
 
@@ -316,7 +319,7 @@ function send(socket, message) {
   if (socket.writable) socket.write(`${JSON.stringify(message)}\n`);
 }
 
-/** Whether anybody listens on the socket. */
+/** Whether a supervisor listens on the socket. */
 async function answers() {
   const socket = connect(socketName);
   try {

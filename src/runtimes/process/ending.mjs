@@ -1,22 +1,22 @@
 /**
- * Ends every process of a run: a stop signal, a grace period, then SIGKILL, repeated until none is left, so that
- * double-forked processes and those born meanwhile end too.
+ * Ends every process of a run: a stop signal, a grace period, then SIGKILL, repeated until no process is left, which
+ * includes double-forked and newly forked ones.
  */
 import { existsSync, readFileSync, readdirSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { readProcess } from "../../lib/process-table.mjs";
+import { readProcess } from "../../sys/process-table.mjs";
 import { findMembers } from "./run-members.mjs";
 
-/** @import { ProcessEntry } from "../../lib/process-table.mjs" */
+/** @import { ProcessEntry } from "../../sys/process-table.mjs" */
 /** @import { Run } from "./run-members.mjs" */
 
 /**
  * @typedef {object} EndOptions
  * @property {NodeJS.Signals} signal
  * @property {number} graceMs from the signal to SIGKILL
- * @property {number} [forceMs] how long SIGKILL is repeated before the rest is given up; a process in uninterruptible sleep cannot die
- * @property {string | null} [cgroup] the app's cgroup v2, whose members are the run's too
+ * @property {number} [forceMs] how long to repeat SIGKILL; a process in uninterruptible sleep cannot be killed
+ * @property {string | null} [cgroup] the app's cgroup v2, whose members also belong to the run
  */
 
 const pollMs = 50;
@@ -25,11 +25,11 @@ const forcePollMs = 10;
 /**
  * @param {Run} run
  * @param {EndOptions} options
- * @returns {Promise<number>} how many processes are left: 0 but for those that cannot die
+ * @returns {Promise<number>} number of remaining processes, which cannot be killed
  */
 export async function endProcesses(run, { signal, graceMs, forceMs = 10_000, cgroup = null }) {
   const members = () => allMembers(run, cgroup);
-  // What is frozen hears no signal but the last.
+  // A frozen process handles no signal but SIGKILL.
   if (cgroup !== null) freezeCgroup(cgroup, false);
 
   let left = members();
@@ -37,13 +37,13 @@ export async function endProcesses(run, { signal, graceMs, forceMs = 10_000, cgr
   if (signal !== "SIGKILL") {
     for (const entry of left) {
       sendSignal(entry, signal);
-      // One that is stopped would not notice before SIGKILL.
+      // A stopped process would not handle the signal.
       sendSignal(entry, "SIGCONT");
     }
     const deadline = process.uptime() * 1000 + graceMs;
     while (left.length > 0 && process.uptime() * 1000 < deadline) {
       await sleep(Math.min(pollMs, Math.max(1, deadline - process.uptime() * 1000)));
-      // To look at all processes of the machine takes milliseconds, and says no more while one of these is there.
+      // Scanning all processes takes milliseconds, and is needed only after the last known one has ended.
       if (!left.some(isThere)) left = members();
     }
     if (left.length > 0) left = members();
@@ -72,7 +72,7 @@ export function allMembers(run, cgroup) {
 }
 
 /**
- * Whether it lives: its pid may have been given to another since.
+ * Whether the process still exists; its PID may have been reused.
  * @param {ProcessEntry} entry
  */
 function isThere({ pid, startTicks }) {
@@ -80,7 +80,7 @@ function isThere({ pid, startTicks }) {
 }
 
 /**
- * Signals a process if it is still the one that was looked at.
+ * Signals a process unless its PID was reused.
  * @param {ProcessEntry} entry
  * @param {NodeJS.Signals} signal
  */
@@ -89,12 +89,12 @@ export function sendSignal(entry, signal) {
   try {
     process.kill(entry.pid, signal);
   } catch {
-    // It ended by itself in between; what must not be signalled is not found as a member.
+    // It ended meanwhile. Processes that must not be signalled are never members.
   }
 }
 
 /**
- * The pids in a cgroup and all beneath it.
+ * PIDs in a cgroup and its descendants.
  * @param {string} cgroup
  * @returns {number[]}
  */
@@ -109,7 +109,7 @@ export function cgroupPids(cgroup) {
 }
 
 /**
- * Kills a whole cgroup at once, which no fork can outrun (Linux 5.14; before that the pids one by one).
+ * Kills a whole cgroup at once, so that no fork escapes (Linux 5.14; before, the processes are killed one by one).
  * @param {string} cgroup
  */
 function killCgroup(cgroup) {
@@ -117,15 +117,15 @@ function killCgroup(cgroup) {
   try {
     if (existsSync(file)) writeFileSync(file, "1");
   } catch {
-    // Not ours to write to: the members are killed one by one.
+    // Not writable: the members are killed one by one.
   }
 }
 
 /**
- * Freezes a cgroup (Linux 5.2), or lets it go on.
+ * Freezes or thaws a cgroup (Linux 5.2).
  * @param {string} cgroup
  * @param {boolean} isToFreeze
- * @returns {boolean} false where that is not possible
+ * @returns {boolean} false if that is not possible
  */
 export function freezeCgroup(cgroup, isToFreeze) {
   try {

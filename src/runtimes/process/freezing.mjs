@@ -1,28 +1,31 @@
 /**
- * Freezes all processes of a run and lets them go on: by its cgroup (v2) where it has one, else by stopping each. What is
- * born meanwhile is found in a further round.
+ * Freezes and resumes all processes of a run: by its cgroup (v2) if it has one, else by stopping each process.
+ * Repeated passes find processes that were forked meanwhile.
  */
 import { readFileSync, readdirSync } from "node:fs";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { readProcess } from "../../lib/process-table.mjs";
+import { readProcess } from "../../sys/process-table.mjs";
 import { allMembers, cgroupPids, freezeCgroup, sendSignal } from "./ending.mjs";
 
-/** @import { ProcessEntry } from "../../lib/process-table.mjs" */
+/** @import { ProcessEntry } from "../../sys/process-table.mjs" */
 /** @import { Run } from "./run-members.mjs" */
 
-/** What waits for a disk that is busy stops when that has answered. */
+/** Long, because a process that waits for a busy disk stops only after the disk responds. */
 const freezeMs = 40_000;
 const pollMs = 5;
-/** What was born while one round looked at the others is seen by the next. */
+/** A process that is forked during one pass is found by the next. */
 const stillRounds = 2;
 
 export class Freezer {
   #run;
   #cgroup;
-  /** Those that were stopped here, by pid: who had been stopped before stays so. @type {Map<number, ProcessEntry>} */
+  /**
+   * Processes that were stopped here, by PID: others that were already stopped stay stopped. @type {Map<number,
+   * ProcessEntry>}
+   */
   #stopped = new Map();
-  /** There while they are frozen. @type {PromiseWithResolvers<void> | undefined} */
+  /** Set while the processes are frozen. @type {PromiseWithResolvers<void> | undefined} */
   #thawed;
 
   /**
@@ -39,7 +42,7 @@ export class Freezer {
     return this.#thawed?.promise ?? Promise.resolve();
   }
 
-  /** Resolves when none of them executes anything. @throws Error when one cannot be frozen; then none is */
+  /** Resolves when no process executes any more. @throws Error when one cannot be frozen; then all are resumed */
   async freeze() {
     const own = Promise.withResolvers();
     this.#thawed = own;
@@ -53,7 +56,7 @@ export class Freezer {
           throw new Error(`not all of its processes could be frozen: ${moving}`);
         }
         await sleep(pollMs);
-        if (this.#thawed !== own) throw new Error("it was let go on before all of it was frozen");
+        if (this.#thawed !== own) throw new Error("it was resumed before all of it was frozen");
       }
     } catch (error) {
       if (this.#thawed === own) this.thaw();
@@ -71,9 +74,9 @@ export class Freezer {
   }
 
   /**
-   * Stops what executes yet.
+   * Stops the processes that still execute.
    * @param {boolean} byCgroup
-   * @returns {string | undefined} what did, in words
+   * @returns {string | undefined} describes one of them
    */
   #round(byCgroup) {
     const cared = new Set(byCgroup && this.#cgroup !== null ? cgroupPids(this.#cgroup) : []);
@@ -87,7 +90,7 @@ export class Freezer {
         this.#stopped.set(entry.pid, entry);
         sendSignal(entry, "SIGSTOP");
       }
-      // vfork(2) holds the parent until its child executes something, which one that stands still does not.
+      // vfork(2) suspends the parent until its child executes a program, which a frozen child does not.
       const isHeld = members.some(({ pid, ppid }) => ppid === entry.pid && stands(readStates(pid)));
       if (isTold && isHeld && states.every((state) => state === "D" || isStopped(state))) continue;
       moving = `process ${entry.pid} is in state ${states.join("")}`;
@@ -116,7 +119,7 @@ function isStopped(state) {
 }
 
 /**
- * The states of its threads; none of one that has ended.
+ * The states of a process's threads; empty once it has ended.
  * @param {number} pid
  */
 function readStates(pid) {
@@ -126,7 +129,7 @@ function readStates(pid) {
       return stat.charAt(stat.lastIndexOf(")") + 2);
     });
   } catch {
-    // A thread that ended in this very moment was executing.
+    // A thread that ended at this moment was executing.
     return readProcess(pid) === undefined ? [] : ["R"];
   }
 }

@@ -1,21 +1,20 @@
-/**
- * Probes an app at an interval and says whether it is healthy.
- */
+/** Probes an app at an interval and determines its health. */
 import { spawn } from "node:child_process";
 import { connect } from "node:net";
-import { runIdVariable } from "../../lib/run-cookie.mjs";
+import { runIdVariable } from "../../sys/run-cookie.mjs";
 
 /** @import { HealthSpec, HealthState, SupervisorSpec } from "./supervisor-types.ts" */
-/** @typedef {Pick<SupervisorSpec, "cwd" | "env" | "runId">} ProbeEnvironment What a probe that is a command is run with. */
+/** @typedef {Pick<SupervisorSpec, "cwd" | "env" | "runId">} ProbeEnvironment The environment of a probe command. */
 
 const statusLineForm = /^HTTP\/1\.[01] (\d{3})/;
 
-/** From the start of the app to its end; each start gets a check of its own. */
+/** Lives from the app's start to its end. */
 export class HealthCheck {
   #spec;
   #health;
   #onChange;
-  #whyForeign;
+  #explainPortConflict;
+  #hostOf;
   /** @type {string | undefined} */
   #reason;
   #failures = 0;
@@ -31,12 +30,17 @@ export class HealthCheck {
   /**
    * @param {ProbeEnvironment} spec
    * @param {HealthSpec} health
-   * @param {(state: HealthState, reason: string | undefined) => void} onChange the reason is the last failure's, until one passes
-   * @param {(port: number) => string | undefined | Promise<string | undefined>} [whyForeign] why what answers at a port is not the app
+   * @param {(state: HealthState, reason: string | undefined) => void} onChange the reason is the last failure's,
+   *   until a probe passes
+   * @param {(port: number) => string | undefined | Promise<string | undefined>} [explainPortConflict] why the listener at a
+   *   port is not the app
+   * @param {(port: number) => string | undefined} [hostOf] address to connect to; `undefined` if the app does not
+   *   publish the port
    */
-  constructor(spec, health, onChange, whyForeign = () => undefined) {
+  constructor(spec, health, onChange, explainPortConflict = () => undefined, hostOf) {
     this.#spec = spec;
-    this.#whyForeign = whyForeign;
+    this.#hostOf = hostOf;
+    this.#explainPortConflict = explainPortConflict;
     this.#health = health;
     this.#onChange = onChange;
     this.#schedule(Math.min(health.intervalMs, 500));
@@ -47,7 +51,7 @@ export class HealthCheck {
     clearTimeout(this.#timer);
   }
 
-  /** Until {@link release} the state stays as it is, whatever a probe that is under way says. */
+  /** Keeps the state unchanged until {@link release}, whatever a running probe returns. */
   hold() {
     this.#isHeld = true;
     this.#holds++;
@@ -67,7 +71,7 @@ export class HealthCheck {
     const reason = this.#isHeld ? undefined : await this.#failure();
     if (this.#stopped) return;
     if (!this.#isHeld && holds === this.#holds) this.#judge(reason);
-    // A starting app is asked more often, so that who waits for it learns of it soon.
+    // Probe a starting app more often, so that callers who wait for it continue soon.
     const { intervalMs } = this.#health;
     this.#schedule(this.#state === "starting" ? Math.min(intervalMs, 1000) : intervalMs);
   }
@@ -87,13 +91,16 @@ export class HealthCheck {
     }
   }
 
-  /** Why the app is not well; `undefined` when it is. */
+  /** Why the app is unhealthy; `undefined` if it is healthy. */
   async #failure() {
     const { http, tcp } = this.#health;
     try {
-      const reason = await probe(this.#spec, this.#health);
       const port = http?.port ?? tcp?.port;
-      return reason ?? (port === undefined ? undefined : await this.#whyForeign(port));
+      const host = port === undefined ? undefined : this.#hostOf?.(port);
+      if (this.#hostOf !== undefined && port !== undefined && host === undefined)
+        return `port ${port} is not published by a container of this app`;
+      const reason = await probe(this.#spec, withHost(this.#health, host));
+      return reason ?? (port === undefined ? undefined : await this.#explainPortConflict(port));
     } catch (error) {
       return String(error);
     }
@@ -112,9 +119,20 @@ export class HealthCheck {
 }
 
 /**
+ * @param {HealthSpec} health
+ * @param {string | undefined} host
+ * @returns {HealthSpec}
+ */
+function withHost(health, host) {
+  if (host === undefined) return health;
+  const { http, tcp } = health;
+  return { ...health, ...(http && { http: { ...http, host } }), ...(tcp && { tcp: { ...tcp, host } }) };
+}
+
+/**
  * @param {ProbeEnvironment} spec
  * @param {HealthSpec} health
- * @returns {Promise<string | undefined>} what is wrong
+ * @returns {Promise<string | undefined>} why the probe failed
  */
 function probe(spec, health) {
   if (health.exec) return probeExec(spec, health.exec.argv, health.timeoutMs);
@@ -133,7 +151,7 @@ function probeTcp(target, timeoutMs) {
 }
 
 /**
- * HTTP by hand: only the status line counts, and `node:http` would cost every supervisor two megabytes.
+ * Speaks HTTP itself: only the status line matters, and `node:http` would cost every supervisor 2 MB.
  * @param {{ host?: string, port: number, path: string }} target
  * @param {number} timeoutMs
  * @returns {Promise<string | undefined>}
@@ -156,7 +174,9 @@ function probeHttp({ host = "127.0.0.1", port, path }, timeoutMs) {
       if (isGood) done(undefined);
       else
         done(
-          status === undefined ? `port ${port} answers no HTTP` : `GET ${path} is answered with ${status}`,
+          status === undefined
+            ? `the response of port ${port} is not HTTP`
+            : `GET ${path} returned status ${status}`,
         );
     });
   });
@@ -175,7 +195,7 @@ function converse({ host = "127.0.0.1", port }, timeoutMs, talk) {
       resolve(reason);
       socket.destroy();
     };
-    const timer = setTimeout(() => done(`port ${port} does not answer within ${timeoutMs} ms`), timeoutMs);
+    const timer = setTimeout(() => done(`port ${port} did not respond within ${timeoutMs} ms`), timeoutMs);
     socket.once("error", (/** @type {NodeJS.ErrnoException} */ error) => {
       done(
         error.code === "ECONNREFUSED" ? `nothing listens on port ${port}` : `port ${port}: ${error.message}`,
@@ -183,7 +203,7 @@ function converse({ host = "127.0.0.1", port }, timeoutMs, talk) {
     });
     socket.once("close", () => {
       clearTimeout(timer);
-      resolve(`port ${port} hangs up`);
+      resolve(`port ${port} closed the connection`);
     });
     talk(socket, done);
   });
@@ -199,18 +219,18 @@ function probeExec(spec, [program = "", ...args], timeoutMs) {
   return new Promise((resolve) => {
     const child = spawn(program, args, {
       cwd: spec.cwd,
-      // With the cookie, so that ending the app ends a probe that hangs.
+      // The run's cookie in the environment lets the app's end also end a hanging probe.
       env: { ...spec.env, [runIdVariable]: spec.runId },
       detached: true,
       stdio: "ignore",
     });
     const timer = setTimeout(() => {
       if (child.pid === undefined || child.exitCode !== null) return;
-      resolve(`${program} does not end within ${timeoutMs} ms`);
+      resolve(`${program} did not exit within ${timeoutMs} ms`);
       try {
         process.kill(-child.pid, "SIGKILL");
       } catch {
-        // The group has ended by itself.
+        // The group has already ended.
       }
     }, timeoutMs);
     child.once("error", (error) => {
@@ -222,7 +242,7 @@ function probeExec(spec, [program = "", ...args], timeoutMs) {
       resolve(
         code === 0
           ? undefined
-          : `${program} ${code === null ? `was ended by ${signal}` : `exited with code ${code}`}`,
+          : `${program} ${code === null ? `was killed by ${signal}` : `exited with code ${code}`}`,
       );
     });
   });

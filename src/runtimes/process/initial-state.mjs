@@ -1,5 +1,5 @@
 import { readFileSync } from "node:fs";
-import { readProcess } from "../../lib/process-table.mjs";
+import { readProcess } from "../../sys/process-table.mjs";
 
 /** @import { SupervisorSpec, SupervisorState } from "./supervisor-types.ts" */
 

@@ -1,12 +1,12 @@
 /**
- * The log of an app: records in files that are named for the position at which they begin.
+ * The log of an app: records in files that are named for the position of their first byte.
  *
- * A record is one line, `2026-11-21T10:00:00.000Z o text`: when the line was read, where it came from (`o` stdout,
- * `e` stderr, `s` the supervisor itself), a space, and the bytes as the app wrote them. A capital letter (`O`, `E`)
- * marks a piece of a line that was too long and goes on in the next record of the same letter.
+ * A record is one line, `2026-11-21T10:00:00.000Z o text`: when the line was read, its source (`o` stdout, `e`
+ * stderr, `s` the supervisor), a space, and the bytes that the app wrote. A capital letter (`O`, `E`) marks a piece
+ * of an overlong line, which continues in the next record of the same letter.
  *
  * A *position* counts the bytes of all records since the app's first start. The file `000000000123456.log` begins at
- * position 123456, so nothing is ever renamed, and a position stays good for as long as its file is kept.
+ * position 123456, so nothing is ever renamed, and a position is valid as long as its file exists.
  */
 import { readdir, stat } from "node:fs";
 import { promisify } from "node:util";
@@ -17,7 +17,7 @@ const [readDirectory, statFile] = [promisify(readdir), promisify(stat)];
 export const maxLineBytes = 64 * 1024;
 /** Bytes of `2026-11-21T10:00:00.000Z o `. */
 export const prefixBytes = 27;
-/** The longest record there is. */
+/** Size of the longest possible record. */
 export const maxRecordBytes = prefixBytes + maxLineBytes + 1;
 
 const segmentName = /^(\d{15})\.log$/;
@@ -28,7 +28,7 @@ export function logFileName(position) {
 }
 
 /**
- * Where the log file of that name begins; `undefined` for any other file.
+ * Position of a log file's first byte, from its name; `undefined` for other files.
  * @param {string} name
  */
 export function logFileStart(name) {
@@ -56,7 +56,7 @@ export async function listLogFiles(directory) {
     try {
       files.push({ path, start, size: (await statFile(path)).size });
     } catch {
-      // Rotated away since the directory was read.
+      // Deleted by rotation since the directory was read.
     }
   }
   return files;

@@ -1,12 +1,10 @@
-/**
- * The log as lines, see `log-files.mjs` for the form of its records. A line of more than 64 KiB comes in pieces.
- */
-import type { LogRecord } from "../runtime.ts";
+/** Parses the records of a log; see `log-files.mjs`. Lines over 64 KiB come in pieces. */
+import type { LogRecord } from "../../logs/log-chunk.ts";
 
 const recordForm = /^(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z) ([oesOES]) (.*)$/su;
 const streamOfLetter = { o: "stdout", e: "stderr", s: "svc" } as const;
 
-/** The lines in a stretch of the log; what is no record (the owner may write there) is left out. */
+/** The lines in a part of the log, without invalid records, because the owner may write to the file. */
 export function parseRecords(text: string): LogRecord[] {
   const lines: LogRecord[] = [];
   for (const record of text.split("\n")) {

@@ -1,6 +1,6 @@
 /**
- * Reads an app's log for a follower. The files on disk are the only queue: a slow reader holds one chunk in memory,
- * and one that is slower than the rotation is told how much it missed.
+ * Reads an app's log for a follower. The files on disk are the only queue: a slow reader uses one chunk of memory,
+ * and one that is slower than the rotation receives the size of the gap.
  */
 import { close, open, read } from "node:fs";
 import { promisify } from "node:util";
@@ -23,7 +23,7 @@ export async function tailPosition(directory, count, end) {
   if (count <= 0) return end;
   const files = (await listLogFiles(directory)).filter((file) => file.start < end);
   const chunk = Buffer.allocUnsafe(64 * 1024);
-  // The newline that ends the last record begins nothing.
+  // No record begins after the final newline.
   let newlines = -1;
   for (const file of files.reverse()) {
     const handle = await openFile(file.path, "r");
@@ -64,7 +64,7 @@ export class LogReader {
   }
 
   /**
-   * The next whole records before `end`.
+   * The next complete records before `end`.
    * @param {number} end position up to which the log is written
    * @returns {Promise<{ from: number, to: number, text: string | null } | undefined>} `text` is null for a gap;
    *   `undefined` when there is nothing new

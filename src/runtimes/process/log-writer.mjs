@@ -1,6 +1,4 @@
-/**
- * Writes an app's log, see log-files.mjs for its form.
- */
+/** Writes an app's log; see log-files.mjs for its format. */
 import { close, fstat, ftruncate, mkdir, open, read, unlink, write } from "node:fs";
 import { promisify } from "node:util";
 import { maxLineBytes, maxRecordBytes, prefixBytes, listLogFiles, logFileName } from "./log-files.mjs";
@@ -24,8 +22,8 @@ const keptLines = 20;
 const lastLineChars = 1024;
 
 /**
- * Appends stamped records, one writer at a time: who awaits `write` before reading on is slowed down to the speed of
- * the disk, and memory stays at one buffer. What the disk does not take is dropped and counted.
+ * Appends records with timestamps, one write at a time. A caller that awaits `write` before it reads on is limited to
+ * the disk's speed and uses one buffer. Output that cannot be written is dropped and counted.
  */
 export class LogWriter {
   #directory;
@@ -50,9 +48,9 @@ export class LogWriter {
   /**
    * @param {object} options
    * @param {string} options.directory
-   * @param {number} options.maxBytes bound of one file
-   * @param {number} options.maxFiles files kept, the current one included
-   * @param {() => void} [options.onAdvance] called whenever `position` has grown
+   * @param {number} options.maxBytes limit of one file
+   * @param {number} options.maxFiles number of files, the current one included
+   * @param {() => void} [options.onAdvance] called whenever `position` has increased
    */
   constructor({ directory, maxBytes, maxFiles, onAdvance = () => undefined }) {
     this.#directory = directory;
@@ -70,25 +68,25 @@ export class LogWriter {
     return this.#start + this.#size;
   }
 
-  /** Finds where the log ends, so that `position` is known before the first record. Never rejects. */
+  /** Finds the end of the log, so that `position` is known before the first record. Never rejects. */
   open() {
     return this.#inTurn(async () => {
       this.#file ??= await this.#openLatest();
     });
   }
 
-  /** The app's latest lines, 20 at most, each cut at 1,024 characters; forgotten by {@link forgetLines}. */
+  /** The app's latest lines since {@link forgetLines}, at most 20, each cut at 1,024 characters. */
   get lastLines() {
     return [...this.#lastLines];
   }
 
-  /** Lets `lastLines` begin anew, for the next start of the app. */
+  /** Clears `lastLines`, for the next start of the app. */
   forgetLines() {
     this.#lastLines = [];
   }
 
   /**
-   * Appends what the app wrote. The chunk may be reused once this resolves. Never rejects.
+   * Appends output of the app. The chunk may be reused once this resolves. Never rejects.
    * @param {Source} source
    * @param {Buffer} chunk
    * @returns {Promise<void>}
@@ -98,7 +96,7 @@ export class LogWriter {
   }
 
   /**
-   * Ends the unfinished line of a source, if there is one.
+   * Ends the unfinished line of a source, if any.
    * @param {Source} source
    */
   finishLine(source) {
@@ -108,14 +106,14 @@ export class LogWriter {
   }
 
   /**
-   * Appends a record of the supervisor's own.
+   * Appends a record of the supervisor.
    * @param {string} text one line
    */
   note(text) {
     return this.write("s", Buffer.from(`${text}\n`));
   }
 
-  /** Resolves when all that was given before has been written or dropped. */
+  /** Resolves when everything passed before has been written or dropped. */
   close() {
     return this.#inTurn(async () => {
       if (this.#file !== undefined) await closeFile(this.#file);
@@ -165,7 +163,7 @@ export class LogWriter {
     if (this.#used === 0) return;
     const records = this.#buffer.subarray(0, this.#used);
     this.#rememberLines(records);
-    // The marker goes with what is stored again, not ahead of it: on a full disk it would take the last room for itself.
+    // Written together with the next records, not before: on a full disk the marker would take the last free space.
     const dropped = this.#droppedRecords;
     const stored = dropped > 0 ? Buffer.concat([droppedMarker(dropped), records]) : records;
     if (await this.#store(stored)) this.#droppedRecords = 0;
@@ -176,7 +174,7 @@ export class LogWriter {
   }
 
   /**
-   * Writes whole records at the end of the log, or nothing of them.
+   * Appends complete records to the log, all or none.
    * @param {Buffer} records
    * @returns {Promise<boolean>} whether they were written
    */
@@ -189,14 +187,14 @@ export class LogWriter {
       this.#size += records.length;
       return true;
     } catch {
-      // The disk is full or broken. Half a record must not stay: positions name the start of one.
+      // The disk is full or broken. Remove partial records, because each position must be the start of a record.
       if (this.#file !== undefined) await truncateFile(this.#file, this.#size).catch(() => undefined);
       return false;
     }
   }
 
   /**
-   * The file to append `length` bytes to: the current one, or a new one when it would grow too long.
+   * The file to append `length` bytes to: the current one, or a new one if it would become too long.
    * @param {number} length
    */
   async #fileFor(length) {
@@ -204,7 +202,7 @@ export class LogWriter {
     if (this.#size === 0 || this.#size + length <= this.#maxBytes) return this.#file;
     const position = this.position;
     const files = await listLogFiles(this.#directory);
-    // Old files go first: on a full disk that is what makes room for the new one.
+    // Delete old files first, which frees the space for the new one on a full disk.
     for (const { path } of files.slice(0, Math.max(0, files.length - this.#maxFiles + 1))) {
       await removeFile(path).catch(() => undefined);
     }
@@ -245,7 +243,7 @@ export class LogWriter {
 }
 
 /**
- * Where the last whole record ends: a crash may have left part of another behind, which is cut off.
+ * End of the last complete record: a crash may have left a partial one, which is cut off.
  * @param {number} file
  */
 async function endOfRecords(file) {
@@ -259,5 +257,5 @@ async function endOfRecords(file) {
 
 /** @param {number} records */
 function droppedMarker(records) {
-  return Buffer.from(`${new Date().toISOString()} s dropped ${records} lines: the disk did not take them\n`);
+  return Buffer.from(`${new Date().toISOString()} s dropped ${records} lines: failed to write to the disk\n`);
 }

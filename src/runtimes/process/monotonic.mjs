@@ -1,4 +1,4 @@
-/** Milliseconds that no change of the wall clock moves. */
+/** Milliseconds, unaffected by changes of the wall clock. */
 export function monotonicMs() {
   return process.uptime() * 1000;
 }

@@ -5,7 +5,7 @@ import { monotonicMs } from "./monotonic.mjs";
 const cgroupWaitMs = 5000;
 
 /**
- * Waits until the daemon has moved this process into its cgroup: from there the app can be moved on, from outside not.
+ * Waits until the daemon has moved this process into its cgroup: an app can be moved on only from within it.
  * @param {string} cgroup
  */
 export async function waitForCgroup(cgroup) {

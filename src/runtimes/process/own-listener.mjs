@@ -1,15 +1,17 @@
-/** Whether it is the app itself that listens on a port: what another process answers says nothing about the app (threat 62). */
+/**
+ * Checks that a port's listener belongs to the app: another process's response says nothing about the app's health.
+ */
 import { readFileSync, readdirSync, readlinkSync } from "node:fs";
 import { basename } from "node:path";
-import { listenerTables, parseListeners } from "../../lib/listening-sockets.mjs";
-import { readProcess } from "../../lib/process-table.mjs";
+import { listenerTables, parseListeners } from "../../sys/listening-sockets.mjs";
+import { readProcess } from "../../sys/process-table.mjs";
 import { findMembers } from "./run-members.mjs";
 
-/** @import { ListeningSocket } from "../../lib/listening-sockets.mjs" */
+/** @import { ListeningSocket } from "../../sys/listening-sockets.mjs" */
 /** @import { Run } from "./run-members.mjs" */
 
 /**
- * @typedef {object} Held A descriptor of a process of the app
+ * @typedef {object} Held A descriptor of one of the app's processes
  * @property {number} pid
  * @property {number} startTicks
  * @property {string} path
@@ -18,7 +20,10 @@ import { findMembers } from "./run-members.mjs";
 
 export class OwnListener {
   #run;
-  /** By port: what was found last. As long as the app holds it, nobody else can listen there. @type {Map<number, Held>} */
+  /**
+   * By port, the descriptor found last. As long as the app has it open, no other process can listen there. @type
+   * {Map<number, Held>}
+   */
   #held = new Map();
 
   /** @param {Run} run */
@@ -28,29 +33,30 @@ export class OwnListener {
 
   /**
    * @param {number} port
-   * @returns {string | undefined} why it is not the app; `undefined` when it is, or a process of the app cannot be looked into
+   * @returns {string | undefined} why the listener is not the app; `undefined` if it is, or if a process of the app
+   *   cannot be inspected
    */
-  whyForeign(port) {
+  explainPortConflict(port) {
     const held = this.#held.get(port);
     if (held !== undefined && isStill(held)) return undefined;
     this.#held.delete(port);
     const sockets = parseListeners(listenerTables.map(readTable)).get(port);
     if (sockets === undefined) return `no process of it listens on port ${port}`;
-    // First the main process alone, which mostly is the one: finding all members means reading all of /proc.
-    const [foreign] = this.#foreign(sockets, [...this.#run.sessions]);
-    if (foreign === undefined) return undefined;
-    const [stranger] = this.#foreign(
+    // Usually the main process listens. Finding all members means reading all of /proc.
+    const [other] = this.#otherListeners(sockets, [...this.#run.sessions]);
+    if (other === undefined) return undefined;
+    const [stranger] = this.#otherListeners(
       sockets,
       findMembers(this.#run).map(({ pid }) => pid),
     );
-    return stranger && `port ${port} is taken by ${holderOf(stranger)}`;
+    return stranger && `port ${port} is in use by ${holderOf(stranger)}`;
   }
 
   /**
    * @param {ListeningSocket[]} sockets
    * @param {number[]} pids of the app
    */
-  #foreign(sockets, pids) {
+  #otherListeners(sockets, pids) {
     /** @type {Map<string, Held>} */
     const found = new Map();
     let isBlind = false;
@@ -92,7 +98,7 @@ function isStill({ pid, startTicks, path, target }) {
 /**
  * The descriptors of a process.
  * @param {number} pid
- * @returns {{ path: string, target: string }[] | undefined} `undefined` when they may not be seen
+ * @returns {{ path: string, target: string }[] | undefined} `undefined` without permission to read them
  */
 function readLinks(pid) {
   const directory = `/proc/${pid}/fd`;

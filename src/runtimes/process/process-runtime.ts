@@ -1,10 +1,8 @@
-/**
- * The embedded runtime: apps as plain processes, each with a supervisor of its own that outlives the daemon.
- */
+/** The process runtime: apps as plain processes, each with a supervisor that outlives the daemon. */
 import { SvcError } from "../../errors.ts";
-import type { Identity } from "../../identity/identity.ts";
-import type { RequestOptions } from "../../identity/identity-work.ts";
-import { baseEnvironment } from "../../identity/launch.ts";
+import type { UserHelper } from "../../run-as/user-helper.ts";
+import type { RequestOptions } from "../../run-as/user-helper-types.ts";
+import { baseEnvironment } from "../../run-as/launch.ts";
 import type { Terminal } from "../../lib/terminal.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
@@ -12,32 +10,39 @@ import {
   isUp,
   type AppRuntime,
   type FollowLogOptions,
-  type LogChunk,
   type RunnableApp,
   type RuntimeLimit,
   type RuntimeUsage,
   type TerminalRequest,
-} from "../runtime.ts";
+  type FreezingRuntime,
+  type UsageRuntime,
+  type TerminalRuntime,
+} from "../contract.ts";
+import type { LogChunk } from "../../logs/log-chunk.ts";
 import { logFileStart } from "./log-files.mjs";
 import { parseRecords } from "./log-lines.ts";
 import { ProcessSampler } from "./process-sampler.ts";
 import { processSpec } from "./process-spec.ts";
 import { openProcessTerminal } from "./process-terminal.ts";
-import type { SampledRun } from "./run-membership.ts";
+import type { SampledRun } from "../../sys/run-membership.ts";
 import { logDirName, SupervisedApp, type SupervisionOptions } from "./supervised-app.ts";
 import { connectSupervisor } from "./supervisor-connection.ts";
 import type { ProcessAppRef } from "./supervisor-watch.ts";
 
 export interface ProcessRuntimeOptions extends SupervisionOptions {
-  /** PATH of apps, ahead of what they set themselves. */
+  /** Prepended to the PATH of apps. */
   searchPath: string;
 }
 
-/** A supervisor that reports more often than this is heard this seldom. */
+/** Minimum interval between notifications of a supervisor's changes. */
 const notifyMs = 50;
 
-/** Runs apps as processes. Operations on one app come one at a time; the caller sees to that. */
+/** Runs apps as processes. Callers run only one operation per app at a time. */
 export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements AppRuntime {
+  readonly freezing: FreezingRuntime = this;
+  readonly usage: UsageRuntime = this;
+  readonly terminals: TerminalRuntime = this;
+
   readonly #options: ProcessRuntimeOptions;
   readonly #sampler = new ProcessSampler();
   readonly #changed = new Map<string, NodeJS.Timeout>();
@@ -47,24 +52,24 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     this.#options = options;
   }
 
-  /** Nothing: what a process needs lies in its app's tree. */
+  /** Does nothing: all that a process needs is in its app's tree. */
   async prepare(): Promise<void> {}
 
   async settle(): Promise<void> {}
 
-  /** Nothing: whether a program can be run shows when it is. */
+  /** Does nothing: whether a program can be run shows only at its start. */
   async check(): Promise<void> {}
 
   /**
-   * Starts an app; one that runs is left as it is. What an earlier run left behind is ended first.
-   * @returns once the main process has lived for `settleMs`; health is another matter, see {@link waitHealthy}
-   * @throws SvcError `start_failed` with exit code, signal and last lines when it ended by then
+   * Starts an app unless it runs. Ends leftovers of an earlier run first.
+   * @returns once the main process has run for `settleMs`; for its health see {@link waitHealthy}
+   * @throws SvcError `start_failed` with exit code, signal and last lines if it exited before
    */
   async start(app: RunnableApp): Promise<void> {
-    const { identities, searchPath } = this.#options;
-    const { user } = await identities.as(app.uid);
+    const { userHelpers, searchPath } = this.#options;
+    const { user } = await userHelpers.as(app.uid);
     try {
-      await identities.createOwnedDir(app.runDir, app.uid);
+      await userHelpers.createOwnedDir(app.runDir, app.uid);
     } catch (error) {
       if (!(error instanceof SvcError && error.code === "already_exists")) throw error;
     }
@@ -72,9 +77,9 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
   }
 
   /**
-   * Ends every process of an app, by its stop signal, after the grace period by SIGKILL; one that does not run is
-   * left as it is. It must not be interrupted, so it takes no signal.
-   * @throws SvcError `unavailable` when some process cannot be ended
+   * Ends every process of an app, if it runs: by its stop signal, then by SIGKILL after the grace period. Takes no
+   * signal, because it must not be interrupted.
+   * @throws SvcError `unavailable` when a process cannot be ended
    */
   async stop(app: RunnableApp): Promise<void> {
     await this.#supervised(app).stop(app.manifest.stop.graceMs);
@@ -84,7 +89,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     return Promise.resolve(isUp(this.status(id)?.state) ? [id] : []);
   }
 
-  /** By its supervisor, as long as this process lives and holds a connection to it. */
+  /** The supervisor keeps the app frozen as long as this daemon lives and stays connected. */
   async freeze(app: RunnableApp): Promise<void> {
     await this.#supervised(app).freeze();
   }
@@ -94,9 +99,9 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
   }
 
   /**
-   * Finds out how an app fares that an earlier daemon started, and watches it from now on. Where its supervisor was
-   * killed, what it left running is ended by the next start or stop.
-   * @throws SvcError when its supervisor or its owner's files cannot be reached
+   * Determines the status of an app that an earlier daemon started, and watches it from now on. If its supervisor was
+   * killed, the next start or stop ends its leftovers.
+   * @throws SvcError when its supervisor or its owner's files cannot be accessed
    */
   async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
     const { state, isLost } = await this.#supervised(app).adopt(app.manifest.limits);
@@ -104,7 +109,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     return state === "STOPPED" || state === "FAILED" || state === "CRASHED" ? "ended" : "running";
   }
 
-  /** Only forgets it: all that is kept of a process lies in directories of its app. */
+  /** Only forgets the app: everything else is in the app's directories. */
   async remove({ id }: RunnableApp): Promise<number> {
     this.unfollow(id);
     return Promise.resolve(0);
@@ -116,7 +121,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     this.#changed.delete(id);
   }
 
-  /** Whether the app runs or not. */
+  /** The app does not have to run. */
   openTerminal(app: RunnableApp, request: TerminalRequest): Promise<Terminal> {
     return openProcessTerminal(this.#options, app, request);
   }
@@ -125,7 +130,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     return limitsOf(app, this.#options.cgroups?.enforces ?? { memory: false, cpus: false });
   }
 
-  /** What runs now, by app: its main process, whose session is the app's, and its supervisor. */
+  /** The running processes by app: the main process, which leads the app's session, and the supervisor. */
   runs(): (SampledRun & { supervisorPid: number })[] {
     return [...this.apps.values()].flatMap(({ ref: { id: appId, uid: ownerUid }, state }) => {
       if (state === undefined || state.final) return [];
@@ -134,7 +139,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     });
   }
 
-  /** Memory is the proportional set size of all processes together; a network share cannot be told. */
+  /** Memory is the proportional set size of all processes; network usage cannot be measured. */
   async stats(
     apps: readonly RunnableApp[],
     signal?: AbortSignal,
@@ -144,13 +149,13 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     return this.#sampler.sample(runs, signal);
   }
 
-  /** Read with the owner's identity, from the end of the files. */
+  /** Reads the end of the log files as the owner. */
   async logs(
     { runDir, uid }: RunnableApp,
     { tail, signal }: { tail: number; signal?: AbortSignal },
   ): Promise<LogChunk> {
     const request = signal && { signal };
-    const owner = await this.#options.identities.as(uid);
+    const owner = await this.#options.userHelpers.as(uid);
     const files = tail < 1 ? [] : await logFilesOf(owner, runDir, request);
     if (files.length === 0) return { lines: [], truncated: false, missedBytes: 0 };
     const paths = files.map(({ path }) => path);
@@ -159,8 +164,8 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
   }
 
   /**
-   * No line twice and none left out between tail and news; ends when the app stops. Who iterates slowly slows nobody
-   * else down: what is rotated away meanwhile is counted as `missedBytes`.
+   * Repeats and omits no line between tail and new lines; ends when the app stops. A slow reader delays nobody: what
+   * is rotated away meanwhile is counted in `missedBytes`.
    */
   async *followLogs(
     app: RunnableApp,
@@ -169,7 +174,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     const connection = await connectSupervisor(app, this.#options);
     let seen = after?.position ?? (after && (await this.#positionBefore(app, after.timeMs, signal)));
     if (connection === undefined && seen === undefined) {
-      // Asked first: what a start prints meanwhile may come twice, and is not missed.
+      // Read the position first: output of a start may be repeated then, but not missed.
       const position = await this.#logEnd(app, signal);
       yield { ...(await this.logs(app, { tail, signal })), position };
       return;
@@ -194,14 +199,14 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     try {
       yield* this.#rest(app, seen, signal);
     } catch (error) {
-      // The app is removed, and its log with it.
+      // The app was removed, and its log with it.
       if (!(error instanceof SvcError && error.reason === "not_found")) throw error;
     }
   }
 
-  /** The start of the log file in which that moment is: what is older in it, who follows knows by its time. */
+  /** Position of the log file that contains the moment; the caller drops older lines by their time. */
   async #positionBefore({ runDir, uid }: RunnableApp, timeMs: number, signal: AbortSignal): Promise<number> {
-    const owner = await this.#options.identities.as(uid);
+    const owner = await this.#options.userHelpers.as(uid);
     const files = await logFilesOf(owner, runDir, { signal });
     for (const { path, start } of files.toReversed()) {
       const head = await firstOf(owner.openRead(runDir, path, { signal }));
@@ -212,31 +217,34 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     return files.at(0)?.start ?? 0;
   }
 
-  /** Where the log ends now. */
+  /** Current end of the log. */
   async #logEnd({ runDir, uid }: RunnableApp, signal: AbortSignal): Promise<number> {
-    const owner = await this.#options.identities.as(uid);
+    const owner = await this.#options.userHelpers.as(uid);
     const last = (await logFilesOf(owner, runDir, { signal })).at(-1);
     if (last === undefined) return 0;
     return last.start + ((await owner.stat(runDir, last.path, { signal }))?.sizeBytes ?? 0);
   }
 
-  /** From a position on: a supervisor that ends waits for slow readers no more than a moment, and one that is killed for none. */
+  /**
+   * The log from a position on: a supervisor that exits waits only briefly for slow readers, and a killed one not at
+   * all.
+   */
   async *#rest(
     { runDir, uid }: RunnableApp,
     seen: number,
     signal: AbortSignal,
   ): AsyncGenerator<LogChunk, void> {
     if (signal.aborted) return;
-    const owner = await this.#options.identities.as(uid);
+    const owner = await this.#options.userHelpers.as(uid);
     let position = seen;
     for (const { path, start } of await logFilesOf(owner, runDir, { signal })) {
       if (start > position) yield { lines: [], truncated: false, missedBytes: start - position };
       position = Math.max(position, start);
       for (;;) {
-        // Piece by piece: a reader who takes long must not keep the owner's helper at work.
+        // In pieces: a slow reader must not occupy the owner's helper.
         const piece = await firstOf(owner.openRead(runDir, path, { offset: position - start, signal }));
         if (piece === undefined) break;
-        // What has no end is what a supervisor that was killed left, which the next one cuts off, or the owner's: no record.
+        // An unfinished record was left by a killed supervisor, whose successor cuts it off, or written by the owner.
         const end = piece.lastIndexOf("\n") + 1;
         if (end === 0) break;
         position += end;
@@ -250,13 +258,13 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     const known = this.apps.get(id);
     if (known?.ref.runDir === runDir && known.ref.uid === uid) return known;
     known?.detach();
-    const app = new SupervisedApp({ id, uid, runDir }, this.#options, () => this.#tellSoon(id));
+    const app = new SupervisedApp({ id, uid, runDir }, this.#options, () => this.#notifySoon(id));
     this.follow(id, app);
     return app;
   }
 
-  /** Several changes in quick succession are told as one. */
-  #tellSoon(id: string): void {
+  /** Combines changes in quick succession into one notification. */
+  #notifySoon(id: string): void {
     this.changed();
     if (this.#changed.has(id)) return;
     const timer = setTimeout(() => {
@@ -268,15 +276,15 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
 }
 
 interface OwnedLogFile {
-  /** In the run directory. */
+  /** Relative to the run directory. */
   readonly path: string;
-  /** The position of its first byte. */
+  /** Position of its first byte. */
   readonly start: number;
 }
 
-/** The files of a log, the oldest first; none where nothing was ever started. */
+/** The files of a log, oldest first; empty for an app that was never started. */
 async function logFilesOf(
-  owner: Identity,
+  owner: UserHelper,
   runDir: string,
   options?: RequestOptions,
 ): Promise<readonly OwnedLogFile[]> {

@@ -1,22 +1,22 @@
 import { setImmediate as othersTurn, setTimeout as sleep } from "node:timers/promises";
-import type { ProcessEntry } from "../../lib/process-table.mjs";
-import { SharedRounds } from "../../lib/shared-rounds.ts";
-import type { RuntimeUsage } from "../runtime.ts";
-import { ProcReader, type StorageUse } from "./proc-reader.ts";
-import { membersOf, type SampledRun } from "./run-membership.ts";
+import type { ProcessEntry } from "../../sys/process-table.mjs";
+import { CoalescedRequests } from "../../lib/coalesced-requests.ts";
+import type { RuntimeUsage } from "../contract.ts";
+import { ProcReader, type StorageUse } from "../../sys/proc-reader.ts";
+import { membersOf, type SampledRun } from "../../sys/run-membership.ts";
 
 export interface SamplerOptions {
   reader?: ProcReader;
   /** Length of the sampling window. */
   windowMs?: number;
-  /** Monotonic. */
+  /** A monotonic clock. */
   nowMs?: () => number;
 }
 
-/** By app id. */
+/** By app ID. */
 type Usages = ReadonlyMap<string, RuntimeUsage>;
 
-/** What was read about each process in one window, by pid. */
+/** Readings of each process in one interval, by PID. */
 interface Measurements {
   elapsedSecs: number;
   after: ReadonlyMap<number, ProcessEntry>;
@@ -27,13 +27,13 @@ interface Measurements {
 /** `USER_HZ`, 100 on every architecture that Node supports. */
 const ticksPerSecond = 100;
 
-/** Measures the processes of apps, all in one window: one sampler for each daemon. */
+/** Measures the processes of all apps over one interval; a daemon has one sampler. */
 export class ProcessSampler {
   readonly #reader: ProcReader;
   readonly #windowMs: number;
   readonly #nowMs: () => number;
-  /** Each gives the usages by the {@link keyOf} of the runs that were asked for. */
-  readonly #rounds = new SharedRounds((asked: readonly (readonly SampledRun[])[], signal) =>
+  /** Returns the usages by the {@link keyOf} of the requested runs. */
+  readonly #rounds = new CoalescedRequests((asked: readonly (readonly SampledRun[])[], signal) =>
     this.#measure(asked, signal),
   );
 
@@ -48,14 +48,14 @@ export class ProcessSampler {
   }
 
   /**
-   * Measures over one window, however many runs there are and however many ask: who comes while one is under way
-   * shares the next one, after at most two windows.
-   * @returns by app id; an app without a process that can be seen is absent
+   * Measures over one interval, whatever the number of runs and callers: callers that arrive during a measurement
+   * share the next one, after at most two intervals.
+   * @returns usage by app ID; without apps that have no visible process
    * @throws the signal's reason
    */
   async sample(runs: readonly SampledRun[], signal?: AbortSignal): Promise<Usages> {
     if (runs.length === 0) return new Map();
-    const usages = await this.#rounds.join(runs, signal);
+    const usages = await this.#rounds.request(runs, signal);
     return usages.get(keyOf(runs)) ?? new Map<string, RuntimeUsage>();
   }
 
@@ -68,7 +68,7 @@ export class ProcessSampler {
     const beforeMs = this.#nowMs();
     const origins = await this.#reader.readOrigins(table, owners, signal);
 
-    // Each by its own runs alone: whose a process is must not depend on what others ask at the same time.
+    // Each by its own runs: the owner of a process must not depend on concurrent calls.
     const membersByKey = new Map<string, Map<string, ProcessEntry[]>>();
     for (const [key, runs] of new Map(asked.map((runs) => [keyOf(runs), runs]))) {
       signal.throwIfAborted();
@@ -80,7 +80,7 @@ export class ProcessSampler {
     const [memory, storage] = await Promise.all([
       this.#reader.readMemory(all, signal),
       this.#reader.readStorage(all, signal),
-      // It rejects only when the signal aborts, and the reads have to end too then.
+      // The sleep rejects only when the signal aborts, and then the reads must end too.
       sleep(this.#windowMs, undefined, { signal }).catch(() => undefined),
     ]);
     signal.throwIfAborted();
@@ -117,7 +117,7 @@ function usagesOf(members: ReadonlyMap<string, readonly ProcessEntry[]>, measure
   return usages;
 }
 
-/** Absent when none of the processes could be looked into. */
+/** Absent if none of the processes could be inspected. */
 function totalStorage(uses: readonly StorageUse[]): StorageUse | undefined {
   if (uses.length === 0) return undefined;
   return {

@@ -1,10 +1,10 @@
 import { appExpander, prepareProcess } from "../app-environment.ts";
-import { hasOwnTerminal, type RestartPolicy } from "../../packages/manifest.ts";
+import { hasOwnTerminal, type RestartPolicy } from "../../packages/manifest/manifest.ts";
 import { healthTiming, portHealth } from "../port-health.ts";
-import type { RunnableApp } from "../runtime.ts";
+import type { RunnableApp } from "../contract.ts";
 import type { HealthSpec, RestartSpec, SupervisorSpec } from "./supervisor-types.ts";
 
-/** What an app runs; the rest of the supervisor's specification is the runtime's own. */
+/** The app's part of the supervisor's specification; the runtime sets the rest. */
 export type ProcessSpec = Omit<
   SupervisorSpec,
   "version" | "svcVersion" | "appId" | "runId" | "logDir" | "cgroup" | "settleMs"
@@ -13,7 +13,7 @@ export type ProcessSpec = Omit<
 const logFileBytes = 10 * 1024 * 1024;
 const logFileCount = 5;
 
-/** What the manifest says, as the supervisor needs it. */
+/** Converts the manifest to a supervisor's specification. */
 export function processSpec(app: RunnableApp, baseEnv: Readonly<Record<string, string>>): ProcessSpec {
   const { argv, env, cwd } = prepareProcess(app);
   const { stop, restart, limits } = app.manifest;
@@ -31,13 +31,13 @@ export function processSpec(app: RunnableApp, baseEnv: Readonly<Record<string, s
   };
 }
 
-/** The manifest's policy, as whoever restarts takes it. */
+/** Converts the manifest's restart policy. */
 export function restartSpec({ policy, resetAfterMs, ...manifest }: RestartPolicy): RestartSpec {
   const { delayMs: backoffMs, maxDelayMs: maxBackoffMs, maxAttempts: maxRestarts } = manifest;
   return { policy, backoffMs, maxBackoffMs, maxRestarts, resetAfterMs };
 }
 
-/** Null when the probe names a port that no setting gives a number to: there is nothing to ask then. */
+/** Null without a health check, or if no setting assigns a number to the probe's port. */
 function healthSpec(app: RunnableApp): HealthSpec | null {
   const { health } = app.manifest;
   if (health?.probe.kind !== "exec") return portHealth(app) ?? null;

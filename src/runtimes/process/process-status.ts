@@ -1,16 +1,16 @@
-import { stoppedStatus, type RuntimeStatus } from "../runtime.ts";
+import { stoppedStatus, type RuntimeStatus } from "../contract.ts";
 import { describeExit } from "./app-exit.mjs";
 import type { SupervisorState } from "./supervisor-types.ts";
 
-/** An app on the `process` runtime, as its supervisor or what that left behind shows it. */
+/** Status of an app on the `process` runtime, from its supervisor or the supervisor's last state. */
 export interface ProcessStatus extends RuntimeStatus {
-  /** The main process; its session is the app's. */
+  /** The main process, which leads the app's session. */
   pid?: number;
-  /** Processes of the app that not even SIGKILL ended. */
+  /** Number of the app's processes that not even SIGKILL ended. */
   leftover: number;
 }
 
-/** What is known of an app that was never started. */
+/** Status of an app that was never started. */
 export const neverStarted: ProcessStatus = Object.freeze({ ...stoppedStatus, leftover: 0 });
 
 export function statusOf(state: SupervisorState): ProcessStatus {

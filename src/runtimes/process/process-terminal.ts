@@ -1,18 +1,19 @@
-/** Terminals of apps that run as processes. */
+/** Opens terminals of apps that run as processes. */
 import { constants } from "node:fs/promises";
 import { SvcError, invalidField } from "../../errors.ts";
-import type { Identities } from "../../identity/identities.ts";
-import { mayAccess } from "../../lib/may-access.ts";
+import type { UserHelpers } from "../../run-as/user-helpers.ts";
+import { mayAccess } from "../../sys/may-access.ts";
 import {
   defaultTerminalSize,
   type Terminal,
   type TerminalPiece,
   type TerminalSize,
 } from "../../lib/terminal.ts";
+import { WindowSize } from "../../lib/window-size.ts";
 import { appExpander, prepareProcess } from "../app-environment.ts";
-import { hasOwnTerminal } from "../../packages/manifest.ts";
+import { hasOwnTerminal } from "../../packages/manifest/manifest.ts";
 import { noTerminal } from "../no-terminal.ts";
-import type { RunnableApp, TerminalRequest } from "../runtime.ts";
+import type { RunnableApp, TerminalRequest } from "../contract.ts";
 import { appNotRunning } from "../status-changes.ts";
 import {
   connectSupervisor,
@@ -21,25 +22,28 @@ import {
 } from "./supervisor-connection.ts";
 import type { TerminalEvent } from "./supervisor-types.ts";
 
-/** What a supervisor is reached with. */
-export type Supervision = ConnectOptions & { readonly identities: Identities };
+/** Access to supervisors. */
+export type Supervision = ConnectOptions & { readonly userHelpers: UserHelpers };
 
-/** The app's own, which its supervisor has; or a program as its owner, in its directory and environment, whether it runs or not. */
+/**
+ * Opens the app's own terminal through its supervisor, or runs a program as the app's owner, in its directory and
+ * environment, even while the app is stopped.
+ */
 export async function openProcessTerminal(
   supervision: Supervision,
   app: RunnableApp,
   request: TerminalRequest,
 ): Promise<Terminal> {
-  const { identities } = supervision;
-  if (request.service !== "") throw invalidField("service", `app "${app.id}" is no compose project`);
+  const { userHelpers } = supervision;
+  if (request.service !== "") throw invalidField("service", `app "${app.id}" is not a compose project`);
   if (request.session === "attach" && hasOwnTerminal(app.manifest)) {
     return watchApp(supervision, app, request.size);
   }
   const { cwd, env } = prepareProcess(app);
-  const argv = await programOf(identities, app, request);
-  if (request.withoutTerminal === true) return identities.openTerminal(app.uid, { argv, cwd, env });
+  const argv = await programOf(userHelpers, app, request);
+  if (request.withoutTerminal === true) return userHelpers.openTerminal(app.uid, { argv, cwd, env });
   const shown = { env: { TERM: "xterm-256color", ...env }, size: request.size ?? defaultTerminalSize };
-  return identities.openTerminal(app.uid, { argv, cwd, ...shown });
+  return userHelpers.openTerminal(app.uid, { argv, cwd, ...shown });
 }
 
 async function watchApp(
@@ -57,15 +61,17 @@ async function watchApp(
   }
 }
 
-/** Closing it ends nothing but the watching. */
+/** Closing it only ends the watching. */
 class AppTerminal implements Terminal {
   readonly output: AsyncIterable<TerminalPiece>;
   readonly exitCode: Promise<number>;
   readonly #connection: SupervisorConnection;
+  readonly #window: WindowSize;
   readonly #ended = Promise.withResolvers<number>();
 
   constructor(connection: SupervisorConnection, events: AsyncIterable<TerminalEvent>) {
     this.#connection = connection;
+    this.#window = new WindowSize((size) => connection.resize(size));
     this.output = this.#read(events);
     this.exitCode = this.#ended.promise;
     this.exitCode.catch(() => undefined);
@@ -80,18 +86,18 @@ class AppTerminal implements Terminal {
         return;
       }
     }
-    this.#ended.reject(new SvcError("app_not_running", "what watches over the app has ended"));
+    this.#ended.reject(new SvcError("app_not_running", "the app's supervisor has exited"));
   }
 
   write(bytes: Uint8Array): Promise<void> {
     return this.#connection.type(bytes);
   }
 
-  /** Others go on typing, and the app with them. */
+  /** Does nothing: other clients, and the app, go on using the terminal. */
   async endInput(): Promise<void> {}
 
   resize(size: TerminalSize): void {
-    this.#connection.resize(size);
+    this.#window.set(size);
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
@@ -101,7 +107,7 @@ class AppTerminal implements Terminal {
 }
 
 async function programOf(
-  identities: Identities,
+  userHelpers: UserHelpers,
   app: RunnableApp,
   { session, command, withoutTerminal = false }: TerminalRequest,
 ): Promise<readonly string[]> {
@@ -111,8 +117,8 @@ async function programOf(
     return argv.map(appExpander(app));
   }
   if (command.length > 0) return command;
-  const { shell } = (await identities.as(app.uid)).user;
-  // An account of a service has one that says no.
+  const { shell } = (await userHelpers.as(app.uid)).user;
+  // Accounts of services often have a shell that exits at once.
   const isShell =
     shell !== "" && !/\/(nologin|false|sync)$/.test(shell) && (await mayAccess(shell, constants.X_OK));
   return [isShell ? shell : "/bin/sh", ...(withoutTerminal ? [] : ["-i"])];

@@ -1,14 +1,14 @@
-/** The last of what a terminal printed: all who watch read from here, so that none of them costs memory of its own. */
+/** The latest output of a terminal, shared by all watchers so that none of them needs its own buffer. */
 
 const newlineByte = 10;
 const capacityBytes = 256 * 1024;
-/** What comes of one {@link RecentOutput.read}. */
+/** Size of one {@link RecentOutput.read}. */
 const pieceBytes = 64 * 1024;
-/** A screen that is painted at will, as editors do, begins and ends with these. */
+/** Switch to and from the alternate screen, which editors use. */
 const screenBegin = Buffer.from("\x1b[?1049h");
 const screenEnd = Buffer.from("\x1b[?1049l");
 
-/** Positions count the bytes since the beginning. */
+/** Positions count the bytes since the start. */
 export class RecentOutput {
   #ring = Buffer.alloc(capacityBytes);
   #end = 0;
@@ -17,7 +17,7 @@ export class RecentOutput {
     return this.#end;
   }
 
-  /** Of the oldest byte that is kept. */
+  /** Position of the oldest buffered byte. */
   get start() {
     return Math.max(0, this.#end - capacityBytes);
   }
@@ -33,7 +33,7 @@ export class RecentOutput {
   }
 
   /**
-   * A piece of what came after a position, which is kept yet.
+   * A piece of the buffered output after a position.
    * @param {number} from
    * @returns {Buffer} a copy
    */
@@ -42,7 +42,7 @@ export class RecentOutput {
   }
 
   /**
-   * Where to begin to read for a screen of so many lines.
+   * Position from which to read to show a screen of this many lines.
    * @param {number} rows
    */
   screenStart(rows) {
@@ -50,13 +50,13 @@ export class RecentOutput {
     const painted = kept.lastIndexOf(screenBegin);
     if (painted >= 0 && painted > kept.lastIndexOf(screenEnd)) return this.start + painted;
     let at = kept.length;
-    // The newline that ends the last line begins none.
+    // No line begins after the final newline.
     if (kept.at(-1) === newlineByte) at -= 1;
     for (let row = 0; row < rows && at >= 0; row++)
       at = at === 0 ? -1 : kept.lastIndexOf(newlineByte, at - 1);
     if (at >= 0) return this.start + at + 1;
     let whole = 0;
-    // In front of the oldest line that is kept may lie half a character.
+    // The buffer may begin in the middle of a character.
     while (this.start > 0 && whole < 4 && ((kept[whole] ?? 0) & 0xc0) === 0x80) whole++;
     return this.start + whole;
   }

@@ -1,8 +1,11 @@
 /** @import { ExitRecord, RestartSpec } from "./supervisor-types.ts" */
 
+/** Minimum delay in milliseconds: a program that exits at once must not keep the host busy. */
+export const leastDelayMs = 100;
+
 /**
- * Decides whether and when an app that exited by itself runs again: exponential back-off with jitter, and an end to it
- * after too many restarts in a row.
+ * Decides whether and when an app that exited by itself is restarted: exponential back-off with jitter, up to a
+ * maximum number of restarts in a row.
  */
 export class RestartPolicy {
   #spec;
@@ -19,14 +22,15 @@ export class RestartPolicy {
     this.#random = random;
   }
 
-  /** @param {RestartSpec} spec holds from now on */
+  /** @param {RestartSpec} spec valid from now on */
   update(spec) {
     this.#spec = spec;
   }
 
   /**
    * @param {Pick<ExitRecord, "code" | "ranMs">} exit
-   * @returns {{ delayMs: number } | { giveUp: string, failed: boolean }} `failed` is false when the app ended as it was meant to
+   * @returns {{ delayMs: number } | { giveUp: string, failed: boolean }} `failed` is false when the app ended as its
+   *   policy expects
    */
   next(exit) {
     const { policy, backoffMs, maxBackoffMs, maxRestarts, resetAfterMs } = this.#spec;
@@ -38,10 +42,10 @@ export class RestartPolicy {
     if (maxRestarts > 0 && this.#restarts >= maxRestarts) {
       return { giveUp: `it was restarted ${this.#restarts} times in a row`, failed: true };
     }
-    // A large exponent is infinite at worst, which the bound takes care of.
+    // For large exponents the power is infinite, and the maximum applies.
     const full = Math.min(maxBackoffMs, backoffMs * 2 ** this.#restarts);
     this.#restarts++;
-    // Between half and all of it, so that apps which failed together do not come back together.
-    return { delayMs: Math.round(full * (0.5 + this.#random() / 2)) };
+    // Between half and all of it, so that apps which failed together do not restart together.
+    return { delayMs: Math.max(leastDelayMs, Math.round(full * (0.5 + this.#random() / 2))) };
   }
 }

@@ -1,9 +1,9 @@
-/** What lies in a run directory, the working directory here, as its readers take it. */
+/** Reads the files of a run directory, which is the working directory. */
 import { closeSync, constants, fstatSync, openSync, readFileSync } from "node:fs";
 
 /** @import { SupervisorSpec } from "./supervisor-types.ts" */
 
-/** Of `spec.json` and `state.json`, as the sweep takes them. */
+/** Size limit of `spec.json` and `state.json` for the sweep. */
 const maxJsonBytes = 1024 * 1024;
 
 /** @returns {SupervisorSpec} */
@@ -17,7 +17,8 @@ export function readSpec() {
 
 /**
  * @param {string} path
- * @returns {unknown} `undefined` when it is missing, damaged or no regular file: a FIFO would hold up a stop for ever
+ * @returns {unknown} `undefined` if the file is missing, damaged or not a regular file: a FIFO would block a stop
+ *   forever
  */
 export function readJson(path) {
   /** @type {number | undefined} */

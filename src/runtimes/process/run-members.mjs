@@ -1,25 +1,25 @@
-/** Which of the processes of this machine belong to a run. */
-import { readProcFile } from "../../lib/proc-file.mjs";
-import { readProcessTable } from "../../lib/process-table.mjs";
-import { carriesCookie } from "../../lib/run-cookie.mjs";
+/** Finds the processes of a run. */
+import { readProcFile } from "../../sys/proc-file.mjs";
+import { readProcessTable } from "../../sys/process-table.mjs";
+import { carriesCookie } from "../../sys/run-cookie.mjs";
 
-/** @import { ProcessEntry } from "../../lib/process-table.mjs" */
+/** @import { ProcessEntry } from "../../sys/process-table.mjs" */
 
 /**
  * @typedef {object} Run
- * @property {string} runId what the environment of its processes carries as `SVC_RUN_ID`
- * @property {number} startTicks who started before is no member: processes of a run start after its supervisor. 0 where that is
- *   not known
- * @property {number} uid only processes of this user are taken for members
- * @property {ReadonlySet<number>} sessions sessions known to be the run's own
- * @property {number} exclude a pid that is never a member: the supervisor
+ * @property {string} runId value of `SVC_RUN_ID` in the environment of its processes
+ * @property {number} startTicks processes that started earlier are not members, because a run's processes start after
+ *   its supervisor. 0 if unknown
+ * @property {number} uid only processes of this user can be members
+ * @property {ReadonlySet<number>} sessions known sessions of the run
+ * @property {number} exclude a PID that is never a member: the supervisor
  */
 
-/** What most environments fit into, and `/proc/<pid>/status`. */
+/** Enough for most environments and for `/proc/<pid>/status`. */
 const bufferBytes = 16 * 1024;
 
 /**
- * Real uid of a process. The owner of `/proc/<pid>` will not do: it is root's for one that is not dumpable.
+ * Real uid of a process. The owner of `/proc/<pid>` is not enough: it is root for a process that is not dumpable.
  * @param {number} pid
  * @param {Buffer} buffer
  */
@@ -46,9 +46,9 @@ function readCarriesCookie(pid, runId, buffer) {
 }
 
 /**
- * The members of a run: processes of its sessions, those that carry its cookie, and the descendants and sessions of
- * all these. A process that left the session by setsid, was orphaned by a double fork *and* wiped its environment is
- * out of reach without a cgroup.
+ * The members of a run: processes of its sessions, processes with its cookie, and the descendants and sessions of
+ * these. Without a cgroup, a process escapes if it left the session by setsid, was orphaned by a double fork *and*
+ * cleared its environment.
  * @param {Run} run
  * @param {ProcessEntry[]} [table]
  * @returns {ProcessEntry[]}
@@ -64,7 +64,7 @@ export function findMembers(run, table = readProcessTable()) {
   /** @param {ProcessEntry} entry */
   const add = (entry) => {
     members.set(entry.pid, entry);
-    // A session whose leader is gone, or is a member itself, holds nothing but relatives.
+    // A session without a leader, or led by a member, contains only relatives.
     if (entry.sid === entry.pid || !living.has(entry.sid)) sessions.add(entry.sid);
   };
 

@@ -1,6 +1,6 @@
 /**
- * Why a program could not be run, for the owner of the app. An errno is said of program, interpreter and working
- * directory alike (execve(2), chdir(2)), so it takes a look at each to tell which.
+ * Explains to the app's owner why a program could not be run. One errno may concern program, interpreter or working
+ * directory (execve(2), chdir(2)), so each is checked.
  */
 import { accessSync, constants } from "node:fs";
 import { resolve } from "node:path";
@@ -29,14 +29,14 @@ export function describeSpawnFailure(error, program, cwd) {
 }
 
 /**
- * What executes an app for svc says in words of its own, and in the app's log, that there is no such program.
- *
+ * Checks for a missing program in advance, because the launchers in front of it would report it in their own words,
+ * in the app's log.
  * @param {{ argv: readonly string[], cwd: string, env: Readonly<Record<string, string>> }} launch
- * @returns {string | undefined} as {@link describeSpawnFailure}; undefined where nothing is known against it
+ * @returns {string | undefined} as {@link describeSpawnFailure}; undefined if no problem was found
  */
 export function missingProgram({ argv: [program = ""], cwd, env }) {
   const path = program.includes("/") ? "." : env["PATH"];
-  // What is looked up then is the C library's own affair.
+  // Without PATH, the C library decides where to search.
   if (path === undefined) return undefined;
   const dirs = path.split(":").map((dir) => resolve(cwd, dir));
   const isThere = dirs.some((dir) => isAccessible(resolve(dir, program), constants.F_OK));

@@ -1,6 +1,4 @@
-/**
- * A small JSON file that is replaced whole: a crash at any moment leaves the old content or the new.
- */
+/** A small JSON file that is replaced atomically: a crash leaves either the old or the new content. */
 import { close, fsync, open, rename, writeFile } from "node:fs";
 import { promisify } from "node:util";
 
@@ -31,9 +29,10 @@ export class StateFile {
   }
 
   /**
-   * Writes the latest value given; values that come while one is being written replace each other.
+   * Writes the latest value; values that arrive during a write replace each other.
    * @param {T} value
-   * @returns {Promise<void>} resolves when this value, or a later one, is on disk; rejects as the file system did
+   * @returns {Promise<void>} resolves when this value, or a later one, is on disk; rejects with the file system's
+   *   error
    */
   save(value) {
     this.#next = value;

@@ -1,12 +1,14 @@
 import { randomUUID } from "node:crypto";
 import { isDiskFull, SvcError } from "../../errors.ts";
+import { noInspector } from "../../run-as/launch.ts";
 import { startFailed } from "../start-failed.ts";
-import type { Cgroups } from "./cgroup.ts";
+import type { Cgroups, LimitSpec } from "../../sys/cgroup.ts";
 import { appNotRunning } from "../status-changes.ts";
 import type { ProcessSpec } from "./process-spec.ts";
 import type { ProcessStatus } from "./process-status.ts";
+import { killRun } from "./kill-run.ts";
 import { connectSupervisor, type SupervisorConnection } from "./supervisor-connection.ts";
-import type { LimitSpec, SupervisorSpec, SupervisorState } from "./supervisor-types.ts";
+import type { SupervisorSpec, SupervisorState } from "./supervisor-types.ts";
 import {
   endMarginMs,
   supervisorStartMs,
@@ -21,25 +23,29 @@ export interface SupervisionOptions extends SupervisorWatchOptions {
   nodePath: string;
   /** Path of `supervisor.mjs`; every owner must be able to read it. */
   supervisorPath: string;
-  /** An app that exits this soon after its start has failed to start. */
+  /** An app that exits within this time after its start has failed to start. */
   settleMs: number;
-  /** The daemon's own cgroup subtree, where it has one. */
+  /** The daemon's cgroup subtree, if it has one. */
   cgroups?: Cgroups;
 }
 
-/** From asking a supervisor until the last process is frozen. */
+/** From the request until the last process is frozen. */
 const freezeMs = 60_000;
 const thawMs = 5_000;
 
-/** Where the supervisor keeps the log, in the run directory. */
+/** Attempts to end processes as their owner, who may kill the helper that ends them. */
+const endAttempts = 3;
+
+/** The supervisor's log directory, relative to the run directory. */
 export const logDirName = "logs";
 
-/** One app and its supervisor, from the daemon's side. Operations on it come one at a time; watching goes on all the time. */
+/** The daemon's side of one app and its supervisor. Operations run one at a time; watching continues all the time. */
 export class SupervisedApp {
   readonly ref: ProcessAppRef;
   readonly #options: SupervisionOptions;
   readonly #watch: SupervisorWatch;
-  /** What keeps the app frozen: its supervisor lets it go on when this ends. */
+  #isDetached = false;
+  /** The connection that keeps the app frozen: its supervisor resumes the app when it closes. */
   #hold: { connection: SupervisorConnection; isHeld: boolean } | undefined;
 
   constructor(ref: ProcessAppRef, options: SupervisionOptions, onChange: (status: ProcessStatus) => void) {
@@ -52,7 +58,7 @@ export class SupervisedApp {
     return this.#watch.status;
   }
 
-  /** The supervisor's own account of the latest run, when one is known. */
+  /** The supervisor's state of the latest run, if known. */
   get state(): SupervisorState | undefined {
     return this.#watch.state;
   }
@@ -62,13 +68,13 @@ export class SupervisedApp {
     this.#watch.beginOperation();
     if (await this.#watch.attach()) {
       if (this.status.nextRestartAtMs === undefined) return;
-      // It waits for its next restart, which would be as it was started before.
+      // The app waits for its next restart, which would use the old specification.
       await this.#watch.askToStop(spec.stop.graceMs);
     }
-    const { identities, cgroups, log, nodePath, supervisorPath, settleMs, svcVersion } = this.#options;
+    const { userHelpers, cgroups, log, nodePath, supervisorPath, settleMs, svcVersion } = this.#options;
     const { id, runDir, uid } = this.ref;
-    const owner = await identities.as(uid);
-    // What it says of the last run is not written down: it goes with the rest of that.
+    const owner = await userHelpers.as(uid);
+    // The state of the last run is not written, because it is deleted with the other leftovers.
     const ended = await this.#endLeftovers(spec.stop.graceMs);
     if (ended !== undefined) this.#watch.accept(ended);
 
@@ -86,11 +92,12 @@ export class SupervisedApp {
     };
     await Promise.all([
       owner.writeFile(runDir, "spec.json", JSON.stringify(whole)),
-      // What the last run left would pass for this one's, should the supervisor die before it writes its own.
+      // Otherwise, if the supervisor died early, the last run's state would be taken for this one's.
       owner.removeTree(runDir, "state.json"),
     ]);
     const { pid } = await owner.spawnDetached([nodePath, supervisorPath], {
       cwd: runDir,
+      env: { NODE_OPTIONS: noInspector },
       log: { root: runDir, path: "supervisor.err" },
     });
     if (cgroup !== null) await cgroups?.enter(cgroup, pid, uid);
@@ -110,11 +117,8 @@ export class SupervisedApp {
   async stop(graceMs: number): Promise<void> {
     this.#watch.beginOperation();
     await this.#watch.askToStop(graceMs);
-    const ended = await this.#endLeftovers(graceMs);
-    if (ended !== undefined) {
-      await this.#keepEnd(ended);
-      this.#watch.accept(ended);
-    }
+    const ended = await this.#endForSure(graceMs);
+    if (ended !== undefined) this.#watch.accept(ended);
     await this.#options.cgroups?.remove(this.ref.id);
     const { leftover } = this.status;
     if (leftover > 0) {
@@ -125,16 +129,16 @@ export class SupervisedApp {
     }
   }
 
-  /** On a full disk it is lost: that the app is not meant to run is written elsewhere, and who starts it looks for leftovers. */
+  /** A full disk loses this state: the desired state is stored elsewhere, and the next start ends any leftovers. */
   async #keepEnd(ended: SupervisorState): Promise<void> {
-    const { identities, log } = this.#options;
+    const { userHelpers, log } = this.#options;
     const { id, runDir, uid } = this.ref;
-    const owner = await identities.as(uid);
+    const owner = await userHelpers.as(uid);
     try {
       await owner.writeFile(runDir, "state.json", JSON.stringify(ended));
     } catch (err) {
       if (!isDiskFull(err)) throw err;
-      log.warn({ app: id, err }, "how an app ended is not kept: the disk is full");
+      log.warn({ app: id, err }, "failed to store the last state of an app: the disk is full");
     }
   }
 
@@ -147,7 +151,7 @@ export class SupervisedApp {
     const hold = { connection, isHeld: true };
     void connection
       .watch(() => undefined)
-      .catch((error: unknown) => log.warn({ app: id, err: error }, "talk with a supervisor failed"))
+      .catch((error: unknown) => log.warn({ app: id, err: error }, "the connection to a supervisor failed"))
       .finally(() => (hold.isHeld = false));
     try {
       await connection.request({ cmd: "freeze" }, freezeMs);
@@ -171,18 +175,18 @@ export class SupervisedApp {
   /** See {@link ProcessRuntime.adopt}. */
   async adopt(limits: LimitSpec): Promise<ProcessStatus> {
     await this.#watch.findOut();
-    const { identities, cgroups, log } = this.#options;
+    const { userHelpers, cgroups, log } = this.#options;
     const { id, uid } = this.ref;
     if (cgroups !== undefined && this.state?.final === false) {
-      const { user } = await identities.as(uid);
+      const { user } = await userHelpers.as(uid);
       await cgroups.renew(id, user, limits).catch((err: unknown) => {
-        log.warn({ app: id, err }, "the limits of an app that went on could not be set anew");
+        log.warn({ app: id, err }, "failed to update the limits of a running app");
       });
     }
     return this.status;
   }
 
-  /** Resolves once the app runs and its health check, if it has one, has passed. */
+  /** Resolves once the app runs and its health check, if any, has passed. */
   async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
     const { id } = this.ref;
     const restartsBefore = this.status.restarts;
@@ -202,36 +206,71 @@ export class SupervisedApp {
   }
 
   detach(): void {
+    this.#isDetached = true;
     this.#hold?.connection.close();
     this.#watch.detach();
   }
 
   /**
-   * Ends what an earlier run left behind without a supervisor, with the owner's identity.
-   * @returns what is to be said of that run; undefined where there was none
+   * Like {@link #endLeftovers}, but falls back to root, because the owner may kill each helper that ends the
+   * processes.
+   */
+  async #endForSure(graceMs: number): Promise<SupervisorState | undefined> {
+    const { userHelpers, cgroups, log } = this.#options;
+    const { id, uid } = this.ref;
+    for (let attempt = 1; ; attempt++) {
+      try {
+        const ended = await this.#endLeftovers(graceMs);
+        if (ended !== undefined) await this.#keepEnd(ended);
+        return ended;
+      } catch (err) {
+        // A daemon that stops ends its helpers itself.
+        if (userHelpers.selfUid !== 0 || uid === 0 || this.#isDetached) throw err;
+        log.warn({ app: id, attempt, err }, "failed to end processes of an app as its owner");
+        const isTooLate = err instanceof SvcError && err.code === "deadline_exceeded";
+        if (isTooLate || attempt === endAttempts) break;
+      }
+    }
+    const { state } = this;
+    const run = state && {
+      ...{ appId: id, ownerUid: uid, runId: state.runId },
+      ...(state.app && { pid: state.app.pid }),
+    };
+    const leftover = await killRun(uid, {
+      ...{ cgroup: cgroups?.pathOf(id), run, supervisor: state?.supervisor },
+    });
+    return state && endedState(state, leftover);
+  }
+
+  /**
+   * Ends the leftovers of an earlier run without a supervisor, as the owner.
+   * @returns the final state of that run; undefined if there was no run
    */
   async #endLeftovers(graceMs: number): Promise<SupervisorState | undefined> {
-    const { identities, bootId, nodePath, supervisorPath, log } = this.#options;
+    const { userHelpers, bootId, nodePath, supervisorPath, log } = this.#options;
     const { id, runDir, uid } = this.ref;
-    const owner = await identities.as(uid);
+    const owner = await userHelpers.as(uid);
     const state = await this.#watch.readState(owner);
     if (state === undefined && (await owner.stat(runDir, "spec.json")) === undefined) return undefined;
     let leftover = 0;
     if (state === undefined || (state.bootId === bootId && (!state.final || state.leftover > 0))) {
       const { stdout, stderr } = await owner.runCommand([nodePath, supervisorPath, "sweep"], {
         cwd: runDir,
+        env: { NODE_OPTIONS: noInspector },
         timeoutMs: graceMs + endMarginMs,
       });
       leftover = Number(/"leftover":(\d+)/.exec(stdout)?.[1] ?? Number.NaN);
       if (Number.isNaN(leftover)) {
         log.warn({ app: id, stderr }, "sweep failed");
-        throw new SvcError("internal", `what app "${id}" left running could not be ended`);
+        throw new SvcError("internal", `failed to end the leftover processes of app "${id}"`);
       }
     }
-    if (state === undefined) return undefined;
-    const { reason: _, ...rest } = state;
-    return { ...rest, phase: "STOPPED", app: null, health: null, leftover, final: true };
+    return state && endedState(state, leftover);
   }
+}
+
+function endedState({ reason: _, ...rest }: SupervisorState, leftover: number): SupervisorState {
+  return { ...rest, phase: "STOPPED", app: null, health: null, leftover, final: true };
 }
 
 function failureOf(id: string, { exits, reason }: SupervisorState): SvcError<"start_failed"> {

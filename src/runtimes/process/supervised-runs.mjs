@@ -1,7 +1,8 @@
-/** The life of one app: its runs, what is between them, and its end. */
+/** The life cycle of one app: its runs, the pauses between them, and its end. */
 import { setTimeout as sleep } from "node:timers/promises";
+import { loadPipeEnds } from "../../sys/pipe-ends.mjs";
 import { describeExit, exitCodeOf } from "./app-exit.mjs";
-import { makeOutputPipes, startApp } from "./app-process.mjs";
+import { startApp } from "./app-process.mjs";
 import { AppTerminal } from "./app-terminal.mjs";
 import { ControlServer } from "./control-server.mjs";
 import { endProcesses } from "./ending.mjs";
@@ -15,11 +16,12 @@ import { OwnListener } from "./own-listener.mjs";
 import { RestartPolicy } from "./restart-policy.mjs";
 import { StateFile } from "./state-file.mjs";
 
+/** @import { OpenPipe } from "../../sys/pipe-ends.mjs" */
 /** @import { AppExit, AppProcess } from "./app-process.mjs" */
 /** @import { SupervisorPhase, SupervisorSpec, SupervisorState } from "./supervisor-types.ts" */
 
 const exitsKept = 10;
-/** How long nothing may come after the last process of the app has ended before its output is over. */
+/** The output counts as complete after this long without output since the last process ended. */
 const drainMs = 1000;
 
 export class SupervisedRuns {
@@ -32,7 +34,7 @@ export class SupervisedRuns {
   #policy;
   #run;
   #freezer;
-  /** Of the run that goes on. @type {HealthCheck | null} */
+  /** Of the current run. @type {HealthCheck | null} */
   #health = null;
   /** @type {StateFile<SupervisorState>} */
   #stateFile = new StateFile(".", "state.json");
@@ -76,7 +78,7 @@ export class SupervisedRuns {
     );
   }
 
-  /** @param {number} [graceMs] instead of what the spec says */
+  /** @param {number} [graceMs] overrides the specification */
   stop(graceMs) {
     this.#stopGraceMs = graceMs;
     this.#thaw();
@@ -84,7 +86,7 @@ export class SupervisedRuns {
   }
 
   /**
-   * Ends the app and then the supervisor, as the shutdown of a host wants it. Nobody said that the app should not run.
+   * Ends the app and then the supervisor, for example when the host shuts down. The app is still meant to run.
    * @param {string} signal
    */
   interrupt(signal) {
@@ -98,15 +100,15 @@ export class SupervisedRuns {
     return this.#log.note(text);
   }
 
-  /** Supervises the app to its end. */
+  /** Supervises the app until it stops or crashes for good. */
   async supervise() {
     await this.#server.listen();
     await this.#log.open();
     try {
       if (this.#spec.terminal === true) this.#terminal = new AppTerminal(this.#log);
-      else makeOutputPipes();
+      const output = this.#terminal ?? loadPipeEnds();
       if (this.#spec.cgroup !== null) await waitForCgroup(this.#spec.cgroup);
-      await this.#runUntilDone();
+      await this.#runUntilDone(output);
     } catch (error) {
       this.#state.startFailed = !this.#state.settled;
       this.#become("CRASHED", `it could not be supervised: ${String(error)}`);
@@ -114,9 +116,10 @@ export class SupervisedRuns {
     await this.#finish();
   }
 
-  async #runUntilDone() {
+  /** @param {AppTerminal | OpenPipe} output */
+  async #runUntilDone(output) {
     for (;;) {
-      const exit = await this.#runOnce();
+      const exit = await this.#runOnce(output);
       if (this.#stop.signal.aborted) {
         this.#stopped();
         return;
@@ -157,14 +160,17 @@ export class SupervisedRuns {
       return;
     }
     this.#state.interrupted = true;
-    this.#become("STOPPED", `its supervisor was ended by ${this.#interruptedBy} from outside of svc`);
+    this.#become("STOPPED", `its supervisor received ${this.#interruptedBy}, not from svc`);
   }
 
-  /** Runs the app once, until each of its processes has ended and all of its output is in the log. */
-  async #runOnce() {
+  /**
+   * Runs the app once, until all its processes have ended and all output is in the log.
+   * @param {AppTerminal | OpenPipe} output
+   */
+  async #runOnce(output) {
     this.#log.forgetLines();
     const startedMs = monotonicMs();
-    const app = startApp(this.#spec, this.#log, this.#terminal);
+    const app = startApp(this.#spec, this.#log, output);
     this.#run.sessions = new Set(app.pid === undefined ? [] : [app.pid]);
     const startedAt = new Date().toISOString();
     this.#state.app = app.pid === undefined ? null : { pid: app.pid, startTicks: app.startTicks, startedAt };
@@ -173,7 +179,7 @@ export class SupervisedRuns {
     const health = this.#spec.health && this.#watchHealth(this.#spec.health);
     this.#health = health;
     const settle = setTimeout(() => this.#settled(), this.#spec.settleMs);
-    // Also while a slow disk has the state of its start still to be written.
+    // At once, even while the start's state is still being written to a slow disk.
     void app.exited.then(() => clearTimeout(settle));
     await this.#changed();
 
@@ -197,7 +203,7 @@ export class SupervisedRuns {
   }
 
   /**
-   * Ends whatever runs yet: all of the app when it is to stop, or what its main process left behind.
+   * Ends the remaining processes: all of the app's if it is to stop, or what its main process left behind.
    * @param {AppProcess} app
    * @returns {Promise<AppExit>}
    */
@@ -209,10 +215,10 @@ export class SupervisedRuns {
       graceMs: this.#stopGraceMs ?? graceMs,
       cgroup,
     });
-    // Without anything left the exit is a matter of being told; a process that cannot die is not waited for.
+    // With no process left, the exit event is due at once; do not wait for a process that cannot be killed.
     const exit = await Promise.race([app.exited, sleep(drainMs, undefined, { ref: false })]);
     await app.drain(drainMs);
-    return exit ?? { code: null, signal: null, error: "its main process does not end" };
+    return exit ?? { code: null, signal: null, error: "its main process cannot be killed" };
   }
 
   /** @param {NonNullable<SupervisorSpec["health"]>} health */
@@ -227,7 +233,7 @@ export class SupervisedRuns {
         else this.#state.healthReason = reason;
         void this.#changed();
       },
-      (port) => listener.whyForeign(port),
+      (port) => listener.explainPortConflict(port),
     );
   }
 
@@ -247,13 +253,13 @@ export class SupervisedRuns {
     else this.#state.reason = reason;
   }
 
-  /** Makes the state durable, then known. A disk that is full delays neither the app nor the news. */
+  /** Writes the state, then publishes it. A full disk delays neither the app nor the notification. */
   async #changed() {
     await this.#stateFile.save(this.#state).catch(() => undefined);
     this.#server.publishState();
   }
 
-  /** What stands still answers no probe, which tells nothing of its health. */
+  /** A frozen app answers no probe, which says nothing about its health. */
   async #freeze() {
     this.#health?.hold();
     try {

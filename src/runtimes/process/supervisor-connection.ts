@@ -2,10 +2,10 @@ import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { connect, type Socket } from "node:net";
 import { SvcError } from "../../errors.ts";
-import type { FairTurns } from "../../lib/fair-turns.ts";
+import type { FairQueue } from "../../lib/fair-queue.ts";
 import { boundedLines } from "../../lib/lines.ts";
 import type { TerminalSize } from "../../lib/terminal.ts";
-import type { RunnableApp } from "../runtime.ts";
+import type { RunnableApp } from "../contract.ts";
 import { maxMessageLength, parseMessage } from "./supervisor-messages.ts";
 import type {
   HelloMessage,
@@ -17,40 +17,39 @@ import type {
   TerminalEvent,
 } from "./supervisor-types.ts";
 
-/** The version of the protocol that this daemon speaks. */
+/** Protocol version of this daemon. */
 const protocolVersion = 1;
-/** `O_PATH` of open(2): a handle on the directory's place, with no right to read it. */
+/** `O_PATH` of open(2): a handle of the directory without the right to read it. */
 const O_PATH = 0o10000000;
 const answerTimeoutMs = 5000;
-/** Of what is typed, in one message: a supervisor takes lines of 64 KiB. */
+/** Maximum input per message: a supervisor accepts lines of 64 KiB. */
 const maxTypedBytes = 32 * 1024;
 
-/** Uid of the process at the other end of a unix socket (SO_PEERCRED). @throws when the kernel does not say */
+/** Uid of the process at the other end of a unix socket (SO_PEERCRED). @throws if the kernel does not report it */
 export type PeerUid = (socket: Socket) => number;
 
 export interface ConnectOptions {
   peerUid: PeerUid;
-  /** In which its messages are read, among its owner's other work. */
-  turns?: FairTurns;
+  /** Shares the time for parsing messages fairly between owners. */
+  fairQueue?: FairQueue;
 }
 
 /**
  * Connects to the supervisor of an app.
  *
- * The path of the socket may be longer than a socket address can be, and a part of it belongs to the owner: it is
- * reached through a handle of the run directory, and who listens there is asked of the kernel before a byte is sent:
- * whoever else than the owner answers is not talked to.
+ * The socket's path may be too long for a socket address, and the owner controls a part of it: the socket is opened
+ * through a handle of the run directory, and the peer's uid is read from the kernel before any byte is sent.
  * @returns undefined when no supervisor listens
- * @throws SvcError `unavailable` when something else answers, or nothing in time
+ * @throws SvcError `unavailable` when another program listens, or nothing responds in time
  */
 export async function connectSupervisor(
   { runDir, uid: ownerUid }: Pick<RunnableApp, "runDir" | "uid">,
-  { peerUid, turns }: ConnectOptions,
+  { peerUid, fairQueue }: ConnectOptions,
 ): Promise<SupervisorConnection | undefined> {
   const signal = AbortSignal.timeout(answerTimeoutMs);
   const socket = await openSocket(runDir, signal);
   if (socket === undefined) return undefined;
-  const messages = readMessages(socket, () => turns?.wait(`uid ${ownerUid}`));
+  const messages = readMessages(socket, () => fairQueue?.wait(`uid ${ownerUid}`));
   const giveUp = () => socket.destroy();
   signal.addEventListener("abort", giveUp, { once: true });
   try {
@@ -60,11 +59,12 @@ export async function connectSupervisor(
     }
     const first = await messages.next();
     if (first.done === true) return undefined;
-    if (first.value.type !== "hello") throw unavailable(`what listens in ${runDir} is no supervisor`);
+    if (first.value.type !== "hello")
+      throw unavailable(`the program that listens in ${runDir} is not a supervisor`);
     const { min, max } = first.value.protocol;
     if (min > protocolVersion || max < protocolVersion) {
       throw unavailable(
-        `the supervisor in ${runDir} speaks protocol ${min} to ${max}, this svc speaks ${protocolVersion}`,
+        `the supervisor in ${runDir} supports protocol ${min} to ${max}, this svc supports ${protocolVersion}`,
       );
     }
     return new SupervisorConnection(socket, messages, first.value);
@@ -76,7 +76,7 @@ export async function connectSupervisor(
   }
 }
 
-/** A conversation with one supervisor. Either {@link watch} or {@link follow} reads it, never both. */
+/** A connection to one supervisor. It is read by either {@link watch} or {@link follow}, never by both. */
 export class SupervisorConnection {
   readonly hello: HelloMessage;
   readonly #socket: Socket;
@@ -92,7 +92,7 @@ export class SupervisorConnection {
   }
 
   /**
-   * Subscribes, and reports each state from now on, the present one first.
+   * Subscribes, and reports each state, the current one first.
    * @returns when the supervisor has closed the connection
    */
   async watch(onState: (state: SupervisorState) => void): Promise<void> {
@@ -103,18 +103,22 @@ export class SupervisorConnection {
         else if (message.type === "reply") this.#settle(message);
       }
     } finally {
-      for (const { reject } of this.#replies.values()) reject(unavailable("the supervisor went away"));
+      for (const { reject } of this.#replies.values())
+        reject(unavailable("the supervisor closed the connection"));
       this.#replies.clear();
     }
   }
 
-  /** Asks for something while {@link watch} runs. @throws SvcError `unavailable` when it is refused or not answered in time */
+  /**
+   * Sends a command while {@link watch} or a terminal of {@link attach} is read.
+   * @throws SvcError `unavailable` if it is rejected or times out
+   */
   async request(command: SupervisorCommand, timeoutMs = answerTimeoutMs): Promise<void> {
     const reply = Promise.withResolvers<undefined>();
     const id = this.#send(command);
     this.#replies.set(id, reply);
     const timer = setTimeout(() => {
-      reply.reject(unavailable(`the supervisor did not answer within ${timeoutMs} ms`));
+      reply.reject(unavailable(`the supervisor did not respond within ${timeoutMs} ms`));
     }, timeoutMs);
     try {
       await reply.promise;
@@ -124,19 +128,20 @@ export class SupervisorConnection {
     }
   }
 
-  /** The log from a position on, or from the last `tail` records on, as it grows, at the speed of who iterates. */
+  /** Follows the log from a position, or from the last `tail` records, at the reader's speed. */
   async *follow(start: { from: number } | { tail: number }): AsyncGenerator<LogEvent | LogGapEvent, void> {
     this.#send({ cmd: "follow", ...start });
     for await (const message of this.#messages) {
       if (message.type === "log" || message.type === "gap") yield message;
-      else if (message.type === "reply" && !message.ok) throw unavailable(`no log: ${message.error}`);
+      else if (message.type === "reply" && !message.ok)
+        throw unavailable(`the supervisor sends no log: ${message.error}`);
     }
   }
 
   /**
-   * Opens the app's terminal: what it shows, from its last screen on, until the app ends.
-   * @throws SvcError `failed_precondition` when the app has none, or its supervisor is of a version that knows of none;
-   *   `unavailable`
+   * Opens the app's terminal: its output, the last screen first, until the app ends.
+   * @throws SvcError `failed_precondition` if the app has no terminal, or its supervisor's version does not support
+   *   terminals; `unavailable`
    */
   async attach(size: TerminalSize | undefined): Promise<AsyncIterable<TerminalEvent>> {
     const id = this.#send({ cmd: "attach", ...(size && { size }) });
@@ -145,7 +150,7 @@ export class SupervisorConnection {
       const { value: answer } = await this.#messages.next();
       if (answer?.type !== "reply" || answer.id !== id)
         throw unavailable("the supervisor did not open the terminal");
-      if (!answer.ok) throw new SvcError("not_possible", `it cannot be attached to: ${answer.error}`);
+      if (!answer.ok) throw new SvcError("not_possible", `cannot attach to the app: ${answer.error}`);
       return this.#readTerminal();
     } finally {
       clearTimeout(timer);
@@ -165,7 +170,10 @@ export class SupervisorConnection {
     }
   }
 
-  /** Types bytes at the terminal that {@link attach} shows; resolves when the app has taken them, or there is none any more. */
+  /**
+   * Sends input to the terminal that {@link attach} opened; resolves when the app has read it, or the terminal is
+   * closed.
+   */
   async type(bytes: Uint8Array): Promise<void> {
     for (let at = 0; at < bytes.length && !this.#isOver; at += maxTypedBytes) {
       const data = Buffer.from(bytes.subarray(at, at + maxTypedBytes)).toString("base64");
@@ -176,12 +184,12 @@ export class SupervisorConnection {
     }
   }
 
-  /** Says how large the window of {@link attach} is. */
-  resize(size: TerminalSize): void {
-    this.#send({ cmd: "resize", size });
+  /** Sets the window size of {@link attach}. @throws SvcError `unavailable` if the supervisor does not reply in time */
+  async resize(size: TerminalSize): Promise<void> {
+    await this.request({ cmd: "resize", size });
   }
 
-  /** Ends the conversation; the app goes on. */
+  /** Closes the connection; the app keeps running. */
   close(): void {
     this.#socket.destroy();
   }
@@ -195,7 +203,7 @@ export class SupervisorConnection {
   #settle(message: Extract<SupervisorMessage, { type: "reply" }>): void {
     const reply = this.#replies.get(message.id);
     if (message.ok) reply?.resolve(undefined);
-    else reply?.reject(unavailable(`the supervisor refused: ${message.error}`));
+    else reply?.reject(unavailable(`the supervisor rejected the request: ${message.error}`));
   }
 }
 
@@ -207,10 +215,14 @@ async function openSocket(runDir: string, signal: AbortSignal): Promise<Socket |
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw unavailable(`cannot enter ${runDir}`, error);
   }
+  let socketFile;
   try {
+    // connect(2) would follow the owner's symlinks on the event loop, and a hanging file system would block it.
+    socketFile = await open(`/proc/self/fd/${directory.fd}/supervisor.sock`, O_PATH | constants.O_NOFOLLOW);
+    const path = `/proc/self/fd/${socketFile.fd}`;
     return await new Promise<Socket | undefined>((resolve, reject) => {
-      const socket = connect(`/proc/self/fd/${directory.fd}/supervisor.sock`);
-      const expire = () => socket.destroy(unavailable(`nothing answered in ${runDir} in time`));
+      const socket = connect(path);
+      const expire = () => socket.destroy(unavailable(`no response in ${runDir} in time`));
       signal.addEventListener("abort", expire, { once: true });
       socket.once("connect", () => {
         signal.removeEventListener("abort", expire);
@@ -222,12 +234,16 @@ async function openSocket(runDir: string, signal: AbortSignal): Promise<Socket |
         else reject(error);
       });
     });
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
+    throw error;
   } finally {
+    await socketFile?.close();
     await directory.close();
   }
 }
 
-/** The messages on a socket, one line each; ends when the socket does. */
+/** Yields one message per line; ends when the socket closes. */
 async function* readMessages(
   socket: Socket,
   turn: () => Promise<void> | undefined,
@@ -239,7 +255,7 @@ async function* readMessages(
       if (message !== undefined) yield message;
     }
   } catch (error) {
-    // A connection that broke has ended; faults of the reader itself are not of this kind.
+    // A broken connection counts as closed; errors of the parser have no code.
     if ((error as NodeJS.ErrnoException).code === undefined) throw error;
   }
 }

@@ -1,8 +1,8 @@
 /**
- * Reads what a supervisor says. It runs with the identity of the app's owner, who may put anything in its place: each
- * value is checked and bounded, and what is not understood is left out.
+ * Parses the messages of a supervisor. It runs as the app's owner, who may replace it: every value is checked and
+ * limited, and unknown ones are dropped.
  */
-import { hasMoreStructure } from "../../lib/json-structure.ts";
+import { hasMoreStructure } from "../../lib/json.ts";
 import type {
   ExitRecord,
   HealthState,
@@ -12,12 +12,12 @@ import type {
   SupervisorState,
 } from "./supervisor-types.ts";
 
-/** Longest line of the protocol, in UTF-16 units: a full part of the log in which each byte is escaped fits. */
+/** Longest line of the protocol, in UTF-16 units: enough for a full chunk of the log with every byte escaped. */
 export const maxMessageLength = 2 * 1024 * 1024;
 
 const phases: readonly SupervisorPhase[] = ["STARTING", "RUNNING", "STOPPING", "STOPPED", "CRASHED"];
 const healthStates: readonly HealthState[] = ["starting", "healthy", "unhealthy"];
-/** What is long in a message is text. Half a million empty lists would keep everybody waiting, and are no message. */
+/** Long messages consist of text. Parsing half a million empty lists would block the event loop. */
 const maxStructure = 64 * 1024;
 const maxTextChars = 4096;
 const maxLineChars = 1024;
@@ -26,7 +26,7 @@ const maxExits = 10;
 
 type Fields = Record<string, unknown>;
 
-/** One line of the protocol; undefined for what this version does not know or understand. */
+/** Parses one line of the protocol; undefined if this version does not support it. */
 export function parseMessage(line: string): SupervisorMessage | undefined {
   const fields = parseObject(line);
   switch (fields?.["type"]) {
@@ -59,7 +59,7 @@ export function parseMessage(line: string): SupervisorMessage | undefined {
   }
 }
 
-/** The content of `state.json`; undefined when it is damaged. */
+/** Parses `state.json`; undefined if it is damaged. */
 export function parseState(json: string): SupervisorState | undefined {
   return toState(parseObject(json));
 }
@@ -132,7 +132,7 @@ function toExit(fields: Fields): ExitRecord {
   };
 }
 
-/** Of the log; undefined for one that ends before it begins. */
+/** A range of the log; undefined for one that ends before it begins. */
 function stretchOf(fields: Fields): { from: number; to: number } | undefined {
   const [from, to] = [count(fields["from"]), count(fields["to"])];
   return from <= to ? { from, to } : undefined;
@@ -160,7 +160,7 @@ function count(value: unknown): number {
   return typeof value === "number" && Number.isSafeInteger(value) && value >= 0 ? value : 0;
 }
 
-/** RFC 3339, or the epoch for what is no instant. */
+/** RFC 3339; the epoch for an invalid time. */
 function instant(value: unknown): string {
   const ms = Date.parse(text(value));
   return new Date(Number.isNaN(ms) ? 0 : ms).toISOString();

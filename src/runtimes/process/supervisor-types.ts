@@ -1,12 +1,13 @@
 /**
- * What daemon and supervisor agree on: the files `spec.json` and `state.json` in an app's run directory, and the
- * newline-delimited JSON of the control socket. A supervisor may be older or newer than the daemon that talks to
- * it, so both sides ignore fields they do not know, and fields are only ever added.
+ * The interface between daemon and supervisor: the files `spec.json` and `state.json` in an app's run directory, and
+ * the newline-delimited JSON of the control socket. A supervisor may be older or newer than the daemon, so both sides
+ * ignore unknown fields, and fields are only ever added.
  */
 
+import type { LimitSpec } from "../../sys/cgroup.ts";
 import type { TerminalSize } from "../../lib/terminal.ts";
 
-/** A probe that tells whether the app works. Exactly one of `http`, `tcp`, `exec` is set. */
+/** A health probe. Exactly one of `http`, `tcp`, `exec` is set. */
 export interface HealthSpec {
   /** GET `path` on `host` (default 127.0.0.1); status 200 to 399 passes. */
   http?: { host?: string; port: number; path: string };
@@ -27,7 +28,7 @@ export interface HealthSpec {
 export interface StopSpec {
   /** Sent to every process of the app. */
   signal: NodeJS.Signals;
-  /** How long they have to end before SIGKILL. */
+  /** Time until SIGKILL. */
   graceMs: number;
 }
 
@@ -38,50 +39,44 @@ export interface RestartSpec {
   backoffMs: number;
   /** Upper bound of the wait. */
   maxBackoffMs: number;
-  /** After so many restarts without a run of `resetAfterMs` the supervisor gives up; 0: never. */
+  /** Maximum number of restarts without a run of `resetAfterMs`; 0: unlimited. */
   maxRestarts: number;
-  /** An app that has run this long starts afresh: back-off and count begin anew. */
+  /** A run of this length resets the back-off and the number of restarts. */
   resetAfterMs: number;
-}
-
-export interface LimitSpec {
-  /** Enforced by the cgroup alone: RLIMIT_AS breaks programs that reserve address space, Node among them. */
-  memoryBytes?: number;
-  /** Processor share in cores, such as 1.5; enforced by the cgroup alone. */
-  cpus?: number;
-  /** Most open descriptors of each process. */
-  openFiles?: number;
 }
 
 /** `spec.json`: everything a supervisor needs to run its app. */
 export interface SupervisorSpec {
   version: 1;
-  /** Version of svc that wrote it, for `hello`. */
+  /** Version of svc that wrote the file, for `hello`. */
   svcVersion: string;
   appId: string;
-  /** Unique to this start; every process of the app carries it as `SVC_RUN_ID`. */
+  /** Unique per start; every process of the app has it in its environment as `SVC_RUN_ID`. */
   runId: string;
   /** Program (looked up in `env.PATH`) and arguments. */
   argv: string[];
-  /** The whole environment of the app, but for `SVC_RUN_ID`. */
+  /** The app's complete environment, except `SVC_RUN_ID`. */
   env: Record<string, string>;
   /** Working directory of the app. */
   cwd: string;
-  /** Where log files go, absolute or relative to the run directory. */
+  /** Directory of the log files, absolute or relative to the run directory. */
   logDir: string;
-  /** A log file that would grow beyond this is closed and the next one begun. */
+  /** A log file that would exceed this size is closed, and a new one started. */
   logMaxBytes: number;
-  /** Log files kept, the current one included. */
+  /** Number of log files, the current one included. */
   logMaxFiles: number;
   stop: StopSpec;
   restart: RestartSpec;
   health: HealthSpec | null;
   limits: LimitSpec;
-  /** Absolute path of a cgroup v2 delegated to the owner, or null. The supervisor sits in its child `supervisor`, the app in `app`. */
+  /**
+   * Absolute path of a cgroup v2 delegated to the owner, or null. The supervisor runs in its child `supervisor`, the
+   * app in `app`.
+   */
   cgroup: string | null;
-  /** An app that exits this soon after its first start has failed to start. */
+  /** An app that exits within this time after its first start has failed to start. */
   settleMs: number;
-  /** The app has a terminal of its own in place of the pipes. A supervisor that is older than this takes it for false. */
+  /** Whether the app gets a terminal instead of pipes. Older supervisors ignore it. */
   terminal?: boolean;
 }
 
@@ -93,15 +88,15 @@ export interface ExitRecord {
   signal: NodeJS.Signals | null;
   /** RFC 3339. */
   at: string;
-  /** How long it had run. */
+  /** Duration of the run. */
   ranMs: number;
-  /** Its last lines of output, 20 at most, each cut at 1,024 characters. */
+  /** Its last lines of output, at most 20, each cut at 1,024 characters. */
   lastLines: string[];
-  /** Why it could not be run at all, such as `program "x" was not found in PATH`. */
+  /** Why it could not be run, such as `program "x" was not found in PATH`. */
   error?: string;
 }
 
-/** A process, safe against reuse of its pid. */
+/** A process, identified even if its PID is reused. */
 export interface ProcessIdentity {
   pid: number;
   /** Field 22 of `/proc/<pid>/stat`: start after boot, in clock ticks. */
@@ -111,24 +106,24 @@ export interface ProcessIdentity {
 export type SupervisorPhase = "STARTING" | "RUNNING" | "STOPPING" | "STOPPED" | "CRASHED";
 export type HealthState = "starting" | "healthy" | "unhealthy";
 
-/** `state.json`, and what is told of it. */
+/** Content of `state.json` and of state events. */
 export interface SupervisorState {
   version: 1;
   appId: string;
   runId: string;
-  /** `/proc/sys/kernel/random/boot_id`: pids of another boot mean nothing. */
+  /** `/proc/sys/kernel/random/boot_id`: PIDs are valid only within a boot. */
   bootId: string;
   supervisor: ProcessIdentity;
   phase: SupervisorPhase;
-  /** One sentence on how it came to this phase, where there is something to say. */
+  /** The reason for the phase in one sentence, if any. */
   reason?: string;
   /** The app died within `settleMs` of its first start. */
   startFailed: boolean;
-  /** A signal told the supervisor to end, and not svc: the app goes on being wanted. */
+  /** The supervisor was ended by a signal that svc did not send: the app should still run. */
   interrupted?: boolean;
-  /** RFC 3339: the app has ended by itself and starts again then. Absent while it runs. */
+  /** RFC 3339: time of the planned restart of an app that exited. Absent while it runs. */
   nextRestartAt?: string;
-  /** The app has lived for `settleMs` since its first start. */
+  /** The app has run for `settleMs` since its first start. */
   settled: boolean;
   /** The main process, null while there is none. */
   app: (ProcessIdentity & { startedAt: string }) | null;
@@ -136,15 +131,15 @@ export interface SupervisorState {
   restarts: number;
   /** Null without a health check. */
   health: HealthState | null;
-  /** What was wrong when it was checked last. Absent when nothing was. */
+  /** Why the last check failed. Absent if it passed. */
   healthReason?: string;
-  /** The latest exits, newest last, 10 at most. */
+  /** The latest exits, newest last, at most 10. */
   exits: ExitRecord[];
-  /** Processes of the app that not even SIGKILL ended. */
+  /** Number of the app's processes that not even SIGKILL ended. */
   leftover: number;
-  /** All of its processes are frozen. Absent while they are not. */
+  /** True while all of the app's processes are frozen. */
   frozen?: boolean;
-  /** The supervisor has nothing more to do and exits. */
+  /** The supervisor is finished and exits. */
   final: boolean;
 }
 
@@ -160,29 +155,30 @@ export interface HelloMessage {
   startTicks: number;
 }
 
-/** What a client may ask. `follow` takes the connection over: nothing else is answered on it afterwards. */
+/** Commands of a client. `follow` takes over the connection: later commands on it get no reply. */
 export type SupervisorCommand =
-  /** Ends the app and then the supervisor; answered at once, the end shows in the state. */
+  /** Ends the app and then the supervisor; the reply comes at once, the end shows in the state. */
   | { cmd: "stop"; graceMs?: number }
-  /** From now on every change of the state arrives as a `state` event, the present one first. */
+  /** Sends the current state and then every change as a `state` event. */
   | { cmd: "subscribe" }
-  /** Log records from position `from`, or the last `tail` ones, and then each new one. */
+  /** Sends log records from position `from`, or the last `tail` ones, and then each new one. */
   | { cmd: "follow"; from?: number; tail?: number }
-  /** Freezes all processes of the app, until this connection ends in whatever way; answered when they are. */
+  /** Freezes all processes of the app until this connection closes; the reply comes when they are frozen. */
   | { cmd: "freeze" }
   /**
-   * What the app's terminal shows, its last screen first, until the app ends. Takes the connection over, but for the two
-   * below. `size` is that of the watcher's window, if it has one: the terminal is as large as the smallest of them.
+   * Sends the terminal's output, the last screen first, until the app ends. Takes over the connection, except for the
+   * two commands below. `size` is the size of the watcher's window, if any: the terminal has the size of the smallest
+   * window.
    */
   | { cmd: "attach"; size?: TerminalSize }
-  /** Bytes that are typed there, in base64; answered when the app has taken them. 256 KiB may wait for that. */
+  /** Input for the terminal in base64; the reply comes when the app has read it. At most 256 KiB may be pending. */
   | { cmd: "input"; data: string }
-  /** The watcher's window is another one. */
+  /** Changes the size of the watcher's window. */
   | { cmd: "resize"; size: TerminalSize };
 
 /**
- * A command with the id that its reply carries.
- * @public the supervisor's programs take it by its name
+ * A command with the ID for its reply.
+ * @public the supervisor's programs refer to it by name
  */
 export type SupervisorRequest = SupervisorCommand & { id: number; protocol: number };
 
@@ -194,7 +190,7 @@ export interface StateEvent {
   state: SupervisorState;
 }
 
-/** Whole records of the log, which reach from position `from` to position `to`. */
+/** Complete log records, from position `from` to position `to`. */
 export interface LogEvent {
   type: "log";
   from: number;
@@ -202,29 +198,29 @@ export interface LogEvent {
   text: string;
 }
 
-/** The bytes between two positions were rotated away before this reader got to them. */
+/** The bytes between two positions were rotated away before they were read. */
 export interface LogGapEvent {
   type: "gap";
   from: number;
   to: number;
 }
 
-/** What the terminal shows next, in base64. */
+/** The next output of the terminal, in base64. */
 export interface OutputEvent {
   type: "output";
   data: string;
 }
 
-/** So many bytes of the terminal's came too fast for this watcher; what follows is its latest screen. */
+/** This watcher was too slow for this many bytes of the terminal's output; its latest screen follows. */
 export interface MissedEvent {
   type: "missed";
   bytes: number;
 }
 
-/** The app of the terminal has ended; nothing follows. */
+/** The terminal's app has ended; nothing follows. */
 export interface EndedEvent {
   type: "ended";
-  /** 128 and more for a signal's. */
+  /** 128 plus the signal's number, if a signal ended it. */
   code: number;
 }
 

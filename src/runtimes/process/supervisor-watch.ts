@@ -1,10 +1,10 @@
-/** What the supervisor of an app says, and where none answers, what it left behind. */
+/** Watches an app's supervisor; without one, reads the state that it left behind. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
-import type { Identity } from "../../identity/identity.ts";
-import type { Identities } from "../../identity/identities.ts";
-import { readProcessIdentity } from "../../lib/process-identity.ts";
-import type { RunnableApp } from "../runtime.ts";
+import type { UserHelper } from "../../run-as/user-helper.ts";
+import type { UserHelpers } from "../../run-as/user-helpers.ts";
+import { readProcessIdentity } from "../../sys/process-identity.ts";
+import type { RunnableApp } from "../contract.ts";
 import { StatusChanges } from "../status-changes.ts";
 import { neverStarted, statusOf, type ProcessStatus } from "./process-status.ts";
 import type { Log } from "../../lib/log.ts";
@@ -16,28 +16,28 @@ import {
 import { parseState } from "./supervisor-messages.ts";
 import type { SupervisorState } from "./supervisor-types.ts";
 
-/** Where an app runs, and as whom: supervisor and app have the identity of `uid`, which owns `runDir` alone (0700). */
+/** An app and its identity: supervisor and app run as `uid`, the only user with access to `runDir` (0700). */
 export type ProcessAppRef = Pick<RunnableApp, "id" | "uid" | "runDir">;
 
 export interface SupervisorWatchOptions extends ConnectOptions {
-  identities: Identities;
+  userHelpers: UserHelpers;
   /** `/proc/sys/kernel/random/boot_id`. */
   bootId: string;
   log: Pick<Log, "info" | "warn">;
 }
 
-/** How long a supervisor that was just started may take to answer. */
+/** How long a newly started supervisor may take to respond. */
 export const supervisorStartMs = 15_000;
-/** On top of the grace period: SIGKILL, the last output, the last state. */
+/** Added to the grace period for SIGKILL, the last output and the last state. */
 export const endMarginMs = 20_000;
-/** How long a supervisor that was just being started by an earlier daemon may take to show up. */
+/** How long a supervisor that an earlier daemon was just starting may take to appear. */
 const lateStartMs = 1500;
-/** From a connection to the state that is then due. */
+/** From connecting to the first state. */
 const firstStateMs = 5000;
 const reconnectAttempts = 5;
-/** Before the first attempt; doubles with each. */
+/** Delay before the first attempt; doubles each time. */
 const reconnectMs = 50;
-/** Between looks at an app of which it cannot be told how it fares. */
+/** Interval of checks while an app's status is unknown. */
 const lookAgainMs = 3000;
 const maxStateBytes = 1024 * 1024;
 
@@ -51,7 +51,7 @@ export class SupervisorWatch {
   #connection: SupervisorConnection | undefined;
   #detached = false;
   #lookAgain: NodeJS.Timeout | undefined;
-  /** Counts the operations: what was looked into before one began is stale. */
+  /** Counts operations: findings from before an operation are stale. */
   #operations = 0;
 
   constructor(
@@ -69,7 +69,7 @@ export class SupervisorWatch {
     return this.#status;
   }
 
-  /** The supervisor's own account of the latest run, when one is known. */
+  /** The supervisor's state of the latest run, if known. */
   get state(): SupervisorState | undefined {
     return this.#state;
   }
@@ -78,26 +78,26 @@ export class SupervisorWatch {
     return this.#connection !== undefined;
   }
 
-  /** From now on an operation decides what is so, and not what is just being found out. */
+  /** Makes pending findings stale, so that the operation decides the status. */
   beginOperation(): void {
     this.#operations++;
   }
 
-  /** Lets go of the app, which goes on. */
+  /** Stops watching the app, which keeps running. */
   detach(): void {
     this.#detached = true;
     clearTimeout(this.#lookAgain);
     this.#connection?.close();
   }
 
-  /** Whether a supervisor is there; connects to it when that is not so yet. */
+  /** Connects to the supervisor unless connected. @returns whether there is a supervisor */
   async attach(): Promise<boolean> {
     if (this.#connection && this.#state?.final !== true) return true;
     const connection = await connectSupervisor(this.#ref, this.#options);
     if (connection === undefined) return false;
     const first = Promise.withResolvers<boolean>();
     let isMet = false;
-    // Its owner may have put anything in its place, such as what says hello and no more.
+    // The owner may run another program there, such as one that sends only `hello`.
     const giveUp = setTimeout(() => connection.close(), firstStateMs);
     this.#connection = connection;
     void connection
@@ -108,7 +108,7 @@ export class SupervisorWatch {
         first.resolve(!state.final);
       })
       .catch((error: unknown) =>
-        this.#options.log.warn({ app: this.#ref.id, err: error }, "talk with a supervisor failed"),
+        this.#options.log.warn({ app: this.#ref.id, err: error }, "the connection to a supervisor failed"),
       )
       .finally(() => {
         clearTimeout(giveUp);
@@ -121,21 +121,21 @@ export class SupervisorWatch {
     return first.promise;
   }
 
-  /** What cannot be talked to is no reason not to stop: it is ended with the rest. */
+  /** A supervisor that cannot be reached does not prevent a stop: it is ended with the other processes. */
   async #attachIfItAnswers(): Promise<boolean> {
     try {
       return await this.attach();
     } catch (error) {
-      this.#options.log.warn({ app: this.#ref.id, err: error }, "a supervisor cannot be talked to");
+      this.#options.log.warn({ app: this.#ref.id, err: error }, "failed to connect to a supervisor");
       return false;
     }
   }
 
   /**
-   * Connects to a supervisor that is just being started, or takes its last word when it is gone again already.
+   * Connects to a newly started supervisor, or reads its last state if it has already exited.
    * @throws SvcError `start_failed` when there is neither
    */
-  async meet(owner: Identity, runId: string, pid: number): Promise<void> {
+  async meet(owner: UserHelper, runId: string, pid: number): Promise<void> {
     const { id, runDir } = this.#ref;
     const deadline = Date.now() + supervisorStartMs;
     for (let delayMs = 5; ; delayMs = Math.min(50, delayMs * 2)) {
@@ -156,7 +156,7 @@ export class SupervisorWatch {
     });
   }
 
-  /** Has the supervisor, if there is one, end the app and itself; one that hangs is let go of, and ended with the rest. */
+  /** Makes the supervisor, if any, end the app and itself; one that hangs is ended later with the other processes. */
   async askToStop(graceMs: number): Promise<void> {
     if (!(await this.#attachIfItAnswers())) return;
     const connection = this.#connection;
@@ -170,11 +170,11 @@ export class SupervisorWatch {
     }
   }
 
-  /** Finds out how the app fares that an earlier daemon started. */
+  /** Determines the status of an app that an earlier daemon started. */
   async findOut(): Promise<void> {
     const { runDir, uid } = this.#ref;
     if (await this.attach()) return;
-    const owner = await this.#options.identities.as(uid);
+    const owner = await this.#options.userHelpers.as(uid);
     let state = await this.readState(owner);
     if (state === undefined && (await owner.stat(runDir, "spec.json")) !== undefined) {
       const deadline = Date.now() + lateStartMs;
@@ -187,7 +187,7 @@ export class SupervisorWatch {
     await this.#judge(state);
   }
 
-  /** Takes the status from `state.json` where no supervisor answers. */
+  /** Takes the status from `state.json` if no supervisor responds. */
   async #judge(state: SupervisorState | undefined): Promise<void> {
     this.#state = state;
     if (state === undefined) {
@@ -195,14 +195,14 @@ export class SupervisorWatch {
     } else if (state.final) {
       this.#become(statusOf(state));
     } else if (state.bootId !== this.#options.bootId) {
-      const reason = "the machine was rebooted";
+      const reason = "the host was rebooted";
       const ended = { ...state, app: null, health: null, phase: "STOPPED", reason } as const;
       this.#become({ ...statusOf(ended), isLost: true });
     } else {
       const { pid, startTicks } = state.supervisor;
       const alive = (await readProcessIdentity(pid))?.startTicks === startTicks;
       if (alive) {
-        this.#becomeUnknown("its supervisor does not answer");
+        this.#becomeUnknown("its supervisor does not respond");
         return;
       }
       const reason = "its supervisor was killed";
@@ -211,25 +211,26 @@ export class SupervisorWatch {
     }
   }
 
-  /** What the latest supervisor wrote last; `undefined` when there is nothing that can be read. */
-  async readState(owner: Identity): Promise<SupervisorState | undefined> {
+  /** The state that the latest supervisor wrote; `undefined` if there is no readable one. */
+  async readState(owner: UserHelper): Promise<SupervisorState | undefined> {
     const { id, runDir } = this.#ref;
     let json: string;
     try {
       json = (await owner.readFile(runDir, "state.json", { maxBytes: maxStateBytes })).toString();
     } catch (error) {
       if (error instanceof SvcError && error.code === "not_found") return undefined;
-      // A link, a directory, more than a state can be: the owner put it there, and must not keep root from removing the app.
+      // A symlink, a directory or a huge file: the owner put it there, and must not prevent root from removing the
+      // app.
       if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
-      this.#options.log.warn({ app: id, err: error }, "state.json cannot be read and is passed over");
+      this.#options.log.warn({ app: id, err: error }, "ignoring an unreadable state.json");
       return undefined;
     }
     const state = parseState(json);
-    if (state === undefined) this.#options.log.warn({ app: id }, "damaged state.json is passed over");
+    if (state === undefined) this.#options.log.warn({ app: id }, "ignoring a damaged state.json");
     return state;
   }
 
-  /** Takes over how the app fares. */
+  /** Applies a supervisor's state. */
   accept(state: SupervisorState): void {
     this.#state = state;
     this.#become(statusOf(state));
@@ -241,7 +242,7 @@ export class SupervisorWatch {
     this.#onChange(status);
   }
 
-  /** Looks again until it is known. */
+  /** Checks again until the status is known. */
   #becomeUnknown(reason: string): void {
     this.#become({ ...(this.#state ? statusOf(this.#state) : this.#status), state: "UNKNOWN", reason });
     const operations = this.#operations;
@@ -249,8 +250,8 @@ export class SupervisorWatch {
     this.#lookAgain = setTimeout(() => {
       if (this.#detached || this.#operations !== operations) return;
       this.findOut().catch((error: unknown) => {
-        this.#options.log.warn({ app: this.#ref.id, err: error }, "cannot tell what became of an app");
-        this.#becomeUnknown("what became of it cannot be told");
+        this.#options.log.warn({ app: this.#ref.id, err: error }, "failed to determine the status of an app");
+        this.#becomeUnknown("its status could not be determined");
       });
     }, lookAgainMs).unref();
   }
@@ -262,7 +263,7 @@ export class SupervisorWatch {
     try {
       if (isStale() || this.#state?.final === true) return;
       this.#connection = undefined;
-      const owner = await this.#options.identities.as(uid);
+      const owner = await this.#options.userHelpers.as(uid);
       const { pid, startTicks } = connection.hello;
       for (let attempt = 0; attempt < reconnectAttempts; attempt++) {
         const state = await this.readState(owner);
@@ -272,16 +273,16 @@ export class SupervisorWatch {
           await this.#judge(state);
           return;
         }
-        // First of all: one that hangs up each time must not keep the daemon busy.
+        // Wait first: a supervisor that closes each connection must not keep the daemon busy.
         await sleep(reconnectMs * 2 ** attempt);
         if (isStale() || (await this.attach())) return;
       }
       if (isStale()) return;
-      this.#becomeUnknown("its supervisor does not answer");
+      this.#becomeUnknown("its supervisor does not respond");
     } catch (error) {
       if (isStale()) return;
-      this.#options.log.warn({ app: id, err: error }, "cannot tell what became of an app");
-      this.#becomeUnknown("what became of it cannot be told");
+      this.#options.log.warn({ app: id, err: error }, "failed to determine the status of an app");
+      this.#becomeUnknown("its status could not be determined");
     } finally {
       if (this.#connection === connection) this.#connection = undefined;
       this.changes.announce();

@@ -1,18 +1,18 @@
-import { endProcesses } from "./ending.mjs";
+import { endProcesses, sendSignal } from "./ending.mjs";
 import { readJson } from "./run-files.mjs";
-import { readProcess } from "../../lib/process-table.mjs";
+import { readProcess } from "../../sys/process-table.mjs";
 
 /** @import { SupervisorSpec, SupervisorState } from "./supervisor-types.ts" */
 
-/** Ends what a supervisor left that was killed, or that hangs: it would start the app again. */
+/** Ends the leftovers of a killed supervisor, and a hanging supervisor first, because it would restart the app. */
 export async function sweep() {
   const state = /** @type {SupervisorState | undefined} */ (readJson("state.json"));
   const spec = /** @type {SupervisorSpec | undefined} */ (readJson("spec.json"));
-  const supervisor = state?.supervisor;
-  if (supervisor && readProcess(supervisor.pid)?.startTicks === supervisor.startTicks) {
-    process.kill(supervisor.pid, "SIGKILL");
-  }
-  // Either file may be damaged; without both there is nothing by which the processes could be told.
+  const supervisor = state && readProcess(state.supervisor.pid);
+  // The owner can write any PID to the file, but this process, which runs as the owner, can signal only the owner's
+  // processes.
+  if (supervisor && supervisor.startTicks === state.supervisor.startTicks) sendSignal(supervisor, "SIGKILL");
+  // Either file may be damaged; without both, the processes cannot be identified.
   const runId = spec?.runId ?? state?.runId;
   const run = {
     ...{ runId: runId ?? "", startTicks: 0, uid: process.getuid?.() ?? 0 },

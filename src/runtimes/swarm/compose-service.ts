@@ -1,5 +1,6 @@
-/** From a service of a checked compose document to the service that it is on a swarm. */
-import { appLabels, composeProjectLabel, composeServiceLabel } from "../../docker/attribution.ts";
+/** Converts a service of a checked compose document to a swarm service. */
+import { composeProjectLabel, composeServiceLabel, type Labels } from "../../engine/attribution.ts";
+import type { EngineOwnership } from "../../engine/ownership.ts";
 import { SvcError } from "../../errors.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import {
@@ -9,53 +10,46 @@ import {
   isSet,
   joinedNetworks,
   listOf,
-  oddKeys,
+  unknownKeys,
   pairsOf,
   recordOf,
   textOf,
   textsOf,
   wordsOf,
 } from "../compose/compose-values.ts";
-import { readInMemory, readServiceMount } from "../compose/service-mounts.ts";
 import { spannedPorts, readServicePort } from "../compose/service-ports.ts";
-import type { RunnableApp } from "../runtime.ts";
-import { secretsDir, type HandedFile } from "./handed-files.ts";
+import type { RunnableApp } from "../contract.ts";
+import { leastDelayMs } from "../process/restart-policy.mjs";
+import { secretsDir, type TaskFile } from "./task-files.ts";
 import { placementOf, plain, scaledLabel, updateConfigs } from "./stack-plan.ts";
 import type { ServiceSpec } from "./swarm-api.ts";
+import { mountsOf, type VolumePlan } from "./compose-mounts.ts";
 
 export interface ComposeServiceOptions {
-  readonly storeId: string;
-  /** Of the service on the swarm. */
+  readonly ownership: EngineOwnership;
+  /** Name of the swarm service. */
   readonly name: string;
-  /** Of the project. */
+  /** Name of the compose project. */
   readonly project: string;
-  /** As the nodes find it. */
+  /** The name or ID by which the nodes find the image. */
   readonly image: string;
-  /** Of this machine. */
+  /** Reserved labels of the image, blanked. */
+  readonly blanked: Labels;
+  /** ID of this host's node. */
   readonly nodeId: string;
-  /** What the networks of the document are called on the swarm, by their keys. */
+  /** Names of the document's networks on the swarm, by their keys. */
   readonly networks: ReadonlyMap<string, string>;
-  /** The volumes of the document, by their keys. */
+  /** The document's volumes, by their keys. */
   readonly volumes: ReadonlyMap<string, VolumePlan>;
-  /** What its secrets and configs say, by their keys. */
-  readonly contents: Readonly<Record<HandedFile["kind"], ReadonlyMap<string, HandedFile["content"]>>>;
-  /** Values that nobody may see who inspects the service, by the names of their settings. */
+  /** Contents of the document's secrets and configs, by their keys. */
+  readonly contents: Readonly<Record<TaskFile["kind"], ReadonlyMap<string, TaskFile["content"]>>>;
+  /** Secret values, by setting name, which must not be visible in the service's specification. */
   readonly hidden: ReadonlyMap<string, string>;
-}
-
-export interface VolumePlan {
-  /** On the engine. */
-  readonly name: string;
-  readonly driver: string;
-  readonly options: Readonly<Record<string, string>>;
-  readonly labels: Readonly<Record<string, string>>;
-  /** It is on one node. */
-  readonly isLocal: boolean;
 }
 
 const nanosecondsPerSec = 1_000_000_000;
 
-/** What a swarm gives a service, or what it does without. */
+/** Keys of a compose service that a swarm supports, or that can be ignored. */
 const known = new Set([
   ...["attach", "cap_add", "cap_drop", "command", "configs", "container_name", "cpus", "depends_on"],
   ...["deploy", "dns", "dns_opt", "dns_search", "entrypoint", "environment", "expose", "extra_hosts"],
@@ -67,10 +61,10 @@ const known = new Set([
 
 export interface ComposeService {
   readonly spec: ServiceSpec;
-  readonly files: readonly HandedFile[];
+  readonly files: readonly TaskFile[];
 }
 
-/** @throws SvcError `not_possible` for what no swarm gives a service, and for a secret that it would show */
+/** @throws SvcError `not_possible` for settings that a swarm does not support, and for a secret that it would show */
 export function composeService(
   app: RunnableApp,
   key: string,
@@ -78,28 +72,33 @@ export function composeService(
   options: ComposeServiceOptions,
 ): ComposeService {
   requireKnown(app, key, service);
-  const { storeId, name, nodeId, image, hidden } = options;
+  const { ownership, name, nodeId, image, hidden } = options;
   const { ports: mode, replicas } = placementOf(app);
   const deploy = recordOf(service["deploy"]);
-  const mounts = mountsOf(app, key, service, options);
+  const mounts = mountsOf(app, key, service, options.volumes);
   const isHere = mounts.some(({ isLocal }) => isLocal) || !image.includes("@");
   const ports = portsOf(app, key, service, mode);
   const named = Number(textOf(deploy["replicas"]) || textOf(service["scale"])) || undefined;
   const isScaled = named === undefined && !mounts.some(({ isLocal }) => isLocal);
   const env = environmentOf(service, hidden);
-  const labels = { ...appLabels(app.id, storeId), [composeServiceLabel]: key };
+  const labels = { ...ownership.labels("container", app.id), [composeServiceLabel]: key };
   const hasMounts = mounts.some(({ isData }) => isData);
   const spec = plain({
     Name: name,
-    Labels: { ...labels, ...(isScaled && { [scaledLabel]: "true" }) },
+    Labels: { ...labels, ...ownership.labels("service", app.id), ...(isScaled && { [scaledLabel]: "true" }) },
     TaskTemplate: {
       ContainerSpec: {
         ...containerSpec(app, service, image),
-        Labels: { ...pairsOf(service["labels"]), ...labels, [composeProjectLabel]: options.project },
+        Labels: {
+          ...options.blanked,
+          ...pairsOf(service["labels"]),
+          ...labels,
+          [composeProjectLabel]: options.project,
+        },
         Env: env.plain,
         Mounts: mounts.map(({ mount }) => mount),
       },
-      Resources: resourcesOf(service, deploy),
+      Resources: resourcesOf(app, service, deploy),
       RestartPolicy: restartOf(app, textOf(service["restart"])),
       Placement: {
         Constraints: [
@@ -118,24 +117,16 @@ export function composeService(
   return { spec, files: [...env.files, ...filesOf(app, key, service, options.contents)] };
 }
 
-/** Whether its mounts are on one node, or those of its files are. */
-export function keepsData(service: JsonObject, volumes: ReadonlyMap<string, VolumePlan>): boolean {
-  return listOf(service["volumes"]).some((volume) => {
-    const { type, source } = readServiceMount(volume);
-    return type === "bind" || (type === "volume" && volumes.get(source)?.isLocal !== false);
-  });
-}
-
 function requireKnown(app: RunnableApp, key: string, service: JsonObject): void {
   const security = textsOf(service["security_opt"]).filter((text) => !/^no-new-privileges\b/.test(text));
   const mode = textOf(recordOf(service["deploy"])["mode"]);
   const cannot = [
-    ...oddKeys(service, known).map((name) => `sets "${name}"`),
+    ...unknownKeys(service, known).map((name) => `sets "${name}"`),
     ...security.map((text) => `sets the security option "${text}"`),
     ...(["", "replicated"].includes(mode) ? [] : [`has the mode "${mode}"`]),
   ];
   if (cannot.length === 0) return;
-  const message = `service "${key}" of app "${app.id}" ${cannot.join(", ")}, which svc gives no service on a swarm`;
+  const message = `service "${key}" of app "${app.id}" ${cannot.join(", ")}, which svc does not support for services on a swarm`;
   throw new SvcError("not_possible", message);
 }
 
@@ -167,10 +158,10 @@ function containerSpec(app: RunnableApp, service: JsonObject, image: string): ob
     Hosts: hostsOf(service["extra_hosts"]),
     Sysctls: isSet(service["sysctls"]) ? pairsOf(service["sysctls"]) : undefined,
     Ulimits: ulimitsOf(service["ulimits"]),
-    // Engines with an API before 1.44 take no note of it.
+    // Ignored by engines with an API before 1.44.
     Privileges: { NoNewPrivileges: true },
     CapabilityAdd: isSet(service["cap_add"]) ? textsOf(service["cap_add"]).map(capability) : undefined,
-    // What a user's program could gain is empty, whatever its image says.
+    // No capabilities that a user's program could gain, whatever its image sets.
     CapabilityDrop: app.ownerUid === 0 ? textsOf(service["cap_drop"]).map(capability) : ["ALL"],
   };
 }
@@ -194,7 +185,7 @@ function healthcheckOf(check: JsonObject): object | undefined {
   };
 }
 
-/** `name:address`, as `/etc/hosts` has it turned around. */
+/** Converts to the order of `/etc/hosts`, which is reversed. */
 function hostsOf(value: JsonValue | undefined): string[] {
   const pairs = Array.isArray(value)
     ? value.map((item): [string, string] => {
@@ -215,7 +206,7 @@ function ulimitsOf(value: JsonValue | undefined): object[] {
   });
 }
 
-function resourcesOf(service: JsonObject, deploy: JsonObject): object {
+function resourcesOf({ ownerUid }: RunnableApp, service: JsonObject, deploy: JsonObject): object {
   const resources = recordOf(deploy["resources"]);
   const [limits, reservations] = [recordOf(resources["limits"]), recordOf(resources["reservations"])];
   const count = (value: JsonValue | undefined, by: number): number | undefined =>
@@ -228,19 +219,24 @@ function resourcesOf(service: JsonObject, deploy: JsonObject): object {
       MemoryBytes: bytes(limits["memory"] ?? service["mem_limit"]),
       Pids: count(limits["pids"] ?? service["pids_limit"], 1),
     },
-    Reservations: {
-      NanoCPUs: count(reservations["cpus"], 1e9),
-      MemoryBytes: bytes(reservations["memory"] ?? service["mem_reservation"]),
-    },
+    // A swarm places no other task on reserved resources, even unused ones, so a user could reserve whole nodes.
+    Reservations:
+      ownerUid === 0
+        ? {
+            NanoCPUs: count(reservations["cpus"], 1e9),
+            MemoryBytes: bytes(reservations["memory"] ?? service["mem_reservation"]),
+          }
+        : undefined,
   };
 }
 
-/** @param word `no`, `always`, `unless-stopped`, `on-failure` or `on-failure:N` */
+/** @param word value of `restart`: `no`, `always`, `unless-stopped`, `on-failure` or `on-failure:N` */
 function restartOf({ manifest: { restart } }: RunnableApp, word: string): object {
   const [policy = "", attempts = "0"] = word.split(":");
   const Condition = { no: "none", "on-failure": "on-failure" }[policy] ?? "any";
   return {
-    ...{ Condition, Delay: restart.delayMs * 1_000_000, MaxAttempts: Number(attempts) },
+    ...{ Condition, MaxAttempts: Number(attempts) },
+    Delay: Math.max(leastDelayMs, restart.delayMs) * 1_000_000,
     Window: restart.resetAfterMs * 1_000_000,
   };
 }
@@ -267,7 +263,7 @@ function portsOf(
     const port = readServicePort(value);
     const pairs = spannedPorts(port);
     if (pairs === undefined) {
-      const message = `service "${key}" of app "${app.id}" publishes ${port.published} as ${port.target}: on a swarm one port for each`;
+      const message = `service "${key}" of app "${app.id}" publishes ${port.published} as ${port.target}: on a swarm, publish each port singly`;
       throw new SvcError("not_possible", message);
     }
     return pairs.map(({ target, published }) => ({
@@ -279,72 +275,11 @@ function portsOf(
   });
 }
 
-interface PlannedMount {
-  readonly mount: object;
-  /** Of this machine. */
-  readonly isLocal: boolean;
-  /** Two tasks at a time could spoil it. */
-  readonly isData: boolean;
-}
-
-/** One that nobody else sees. */
-function ofTask(mount: object): PlannedMount {
-  return { mount, isLocal: false, isData: false };
-}
-
-function inMemory(Target: string, SizeBytes: number | undefined): PlannedMount {
-  return ofTask({ Type: "tmpfs", Target, TmpfsOptions: { SizeBytes } });
-}
-
-function mountsOf(
-  app: RunnableApp,
-  key: string,
-  service: JsonObject,
-  { volumes }: ComposeServiceOptions,
-): PlannedMount[] {
-  const mounts = listOf(service["volumes"]).map((volume): PlannedMount => {
-    const { type, source, target: Target, readOnly: ReadOnly, noCopy, sizeBytes } = readServiceMount(volume);
-    switch (type) {
-      case "tmpfs":
-        return inMemory(Target, sizeBytes);
-      case "bind": {
-        const BindOptions = { Propagation: "rprivate" };
-        const mount = { Type: type, Source: source, Target, ReadOnly, BindOptions };
-        return { mount, isLocal: true, isData: !ReadOnly };
-      }
-      case "volume": {
-        // Without a name.
-        if (source === "") return ofTask({ Type: type, Target });
-        const found = volumes.get(source);
-        const VolumeOptions = {
-          NoCopy: noCopy,
-          Labels: found?.labels,
-          DriverConfig: { Name: found?.driver || "local", Options: found?.options },
-        };
-        const mount = { Type: type, Source: found?.name ?? source, Target, ReadOnly, VolumeOptions };
-        return { mount, isLocal: found?.isLocal !== false, isData: !ReadOnly };
-      }
-      default:
-        throw new SvcError(
-          "not_possible",
-          `service "${key}" of app "${app.id}" mounts "${source}" as ${type}, which svc gives no service on a swarm`,
-        );
-    }
-  });
-  return [
-    ...textsOf(service["tmpfs"])
-      .map(readInMemory)
-      .map(({ target, sizeBytes }) => inMemory(target, sizeBytes)),
-    ...(isSet(service["shm_size"]) ? [inMemory("/dev/shm", bytesOf(service["shm_size"]))] : []),
-    ...mounts,
-  ];
-}
-
-/** A variable that is a secret is read from a file, as the images of databases do. */
+/** A variable with a secret value becomes `NAME_FILE`, the path of a file, which images of databases support. */
 function environmentOf(
   service: JsonObject,
   hidden: ReadonlyMap<string, string>,
-): { plain: string[]; files: HandedFile[] } {
+): { plain: string[]; files: TaskFile[] } {
   const pairs = Object.entries(environmentPairs(service["environment"]));
   const values = new Set(hidden.values());
   const isSecret = ([, value]: [string, string]): boolean => values.has(value);
@@ -363,14 +298,14 @@ function filesOf(
   key: string,
   service: JsonObject,
   contents: ComposeServiceOptions["contents"],
-): HandedFile[] {
+): TaskFile[] {
   return (["secrets", "configs"] as const).flatMap((kind) =>
-    listOf(service[kind]).map((value): HandedFile => {
+    listOf(service[kind]).map((value): TaskFile => {
       const { source = value, target = null } = recordOf(value);
       const name = textOf(source);
       const content = contents[kind].get(name);
       if (content === undefined) {
-        const message = `service "${key}" of app "${app.id}" uses "${name}" of the ${kind}, which has no file in the package: svc hands over no other`;
+        const message = `service "${key}" of app "${app.id}" uses "${name}" of the ${kind}, which has no file in the package; svc supports only secrets and configs from files`;
         throw new SvcError("not_possible", message);
       }
       const place = textOf(target) || name;
@@ -393,6 +328,6 @@ function requireHidden(
   const text = JSON.stringify(spec);
   const shown = [...hidden].find(([, value]) => text.includes(JSON.stringify(value).slice(1, -1)));
   if (shown === undefined) return;
-  const message = `service "${key}" of app "${app.id}" gets the secret "${shown[0]}" in its command or as a part of a variable, where a swarm shows it to whoever inspects the service: have it read from a variable of its own, or from a file`;
+  const message = `service "${key}" of app "${app.id}" would show the secret "${shown[0]}" in its specification on the swarm; pass the secret as the whole value of a variable, or in a file`;
   throw new SvcError("not_possible", message);
 }

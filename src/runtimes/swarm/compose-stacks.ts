@@ -1,35 +1,28 @@
-/** Compose projects on a swarm: a service for each of theirs, on networks of the project's own. */
+/** Compose projects on a swarm: one swarm service per compose service, on the project's own networks. */
 import { relative } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import {
-  appLabels,
-  composeProjectLabel,
-  composeProjectOf,
-  composeVolumeLabel,
-} from "../../docker/attribution.ts";
+import type { ImageInspectInfo } from "dockerode";
+import { blankedLabels, composeProjectLabel, composeVolumeLabel } from "../../engine/attribution.ts";
 import { SvcError } from "../../errors.ts";
-import { isInside } from "../../lib/is-inside.ts";
+import { isInside } from "../../lib/paths.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { AppContainers } from "../app-containers.ts";
-import type { AppNetworks } from "../app-networks.ts";
+import { AppContainers } from "../containers/app-containers.ts";
+import type { AppNetworks } from "../containers/app-networks.ts";
 import { ComposeCommand } from "../compose/compose-command.ts";
 import { ComposeImages, type ComposeImagesOptions } from "../compose/compose-images.ts";
-import {
-  ComposeProjects,
-  dependencyDepths,
-  imagesOf,
-  type ComposeProjectsOptions,
-} from "../compose/compose-project.ts";
+import { ComposeProjects, type ComposeProjectsOptions } from "../compose/compose-project.ts";
+import { dependencyDepths, imagesOf } from "../compose/document-services.ts";
 import { externalName, isSet, pairsOf, recordOf, textOf, volumeName } from "../compose/compose-values.ts";
 import { buildMissing, buildProject, pullMissing } from "../compose/project-images.ts";
 import { ProjectVolumes } from "../compose/project-volumes.ts";
 import { documentPorts } from "../compose/service-ports.ts";
 import { AppImages, type AppImagesOptions } from "../docker/app-images.ts";
-import type { ImageRuntime, RunnableApp, RuntimeWork } from "../runtime.ts";
+import type { ImageRuntime, RunnableApp, RuntimeWork } from "../contract.ts";
 import { secretTexts } from "../secret-texts.ts";
-import { composeService, keepsData, type ComposeServiceOptions, type VolumePlan } from "./compose-service.ts";
-import type { HandedFile } from "./handed-files.ts";
-import { serviceImage } from "./service-image.ts";
+import { keepsData, type VolumePlan } from "./compose-mounts.ts";
+import { composeService, type ComposeServiceOptions } from "./compose-service.ts";
+import type { TaskFile } from "./task-files.ts";
+import { requireBoundedService, serviceImage } from "./service-image.ts";
 import {
   requireFewTasks,
   requireNoData,
@@ -49,13 +42,16 @@ export interface ComposeStacksOptions
     Omit<ComposeProjectsOptions, "images" | "command" | "events">,
     Omit<ComposeImagesOptions, "images" | "projects"> {
   networks: AppNetworks;
-  /** There is something of the app on the swarm from now on. */
+  /** Called when objects of the app are created on the swarm. */
   touch: (id: string) => void;
 }
 
+/** What a service knows of its image. */
+type FoundImage = Pick<ComposeServiceOptions, "image" | "blanked">;
+
 const pollMs = 300;
 const releaseTimeoutMs = 30_000;
-/** More a swarm does not keep as one. */
+/** Limit of a swarm's secret or config. */
 const maxFileBytes = 1_000 * 1_024;
 
 export class ComposeStacks implements Stacks {
@@ -68,7 +64,7 @@ export class ComposeStacks implements Stacks {
   constructor(options: ComposeStacksOptions) {
     this.#options = options;
     this.#images = new AppImages(options);
-    const command = new ComposeCommand(options.identities);
+    const command = new ComposeCommand(options.userHelpers);
     this.#projects = new ComposeProjects({ ...options, images: this.#images, command });
     this.images = new ComposeImages({ ...options, images: this.#images, projects: this.#projects });
     this.volumes = new ProjectVolumes({
@@ -92,25 +88,34 @@ export class ComposeStacks implements Stacks {
 
   async check(app: RunnableApp): Promise<void> {
     const { document } = await this.#projects.resolve(app);
-    // Where it runs does not matter for that, nor what its images are.
-    const everywhere = (): string => "image@sha256:";
+    // The check depends neither on the node nor on the image.
+    const everywhere = (): FoundImage => ({ image: "image@sha256:", blanked: {} });
     this.#require(app, document, await this.#services(app, document, "", everywhere));
   }
 
   async plan(app: RunnableApp, nodeId: string): Promise<StackPlan> {
     const project = await this.#projects.layOut(app);
     await pullMissing(this.#images, app, project, {});
-    await buildMissing(this.#images, app, project);
+    await buildMissing(this.#images, app, project, {});
     const { document } = project;
-    const images = new Map<string, string>();
+    const images = new Map<string, FoundImage & { readonly local: ImageInspectInfo }>();
     for (const reference of imagesOf(document)) {
-      const local = await this.#images.inspect(reference);
-      if (local === undefined) throw new Error(`the image ${reference} is gone as soon as it was there`);
-      images.set(reference, serviceImage(reference, local));
+      const local = await this.#images.usable(app.ownerUid, reference);
+      if (local === undefined) throw new Error(`the image ${reference} was removed right after its pull`);
+      images.set(reference, {
+        local,
+        image: serviceImage(reference, local),
+        blanked: blankedLabels(local.Config.Labels),
+      });
     }
-    const find = (reference: string): string => images.get(reference) ?? reference;
+    const find = (reference: string): FoundImage =>
+      images.get(reference) ?? { image: reference, blanked: {} };
     const services = await this.#services(app, document, nodeId, find);
     this.#require(app, document, services);
+    for (const service of services) {
+      const found = images.get(service.image);
+      if (found !== undefined) requireBoundedService(app, service, found.local);
+    }
     await this.#projects.write(app, document);
     const depths = dependencyDepths(document);
     const byDepth = Map.groupBy(services, ({ part }) => depths.get(part) ?? 0);
@@ -156,13 +161,13 @@ export class ComposeStacks implements Stacks {
     app: RunnableApp,
     document: JsonObject,
     nodeId: string,
-    imageOf: (reference: string) => string,
+    imageOf: (reference: string) => FoundImage,
   ): Promise<ServicePlan[]> {
-    const { storeId, networks } = this.#options;
+    const { ownership, networks } = this.#options;
     const base = networks.nameOf(app.id);
     const names = this.#networksOf(app, document).map(({ key, name }) => [key, name] as const);
-    const shared: Omit<ComposeServiceOptions, "name" | "image"> = {
-      ...{ storeId, nodeId, project: composeProjectOf(app.id) },
+    const shared: Omit<ComposeServiceOptions, "name" | keyof FoundImage> = {
+      ...{ ownership, nodeId, project: ownership.projectOf(app.id) },
       networks: new Map(names),
       volumes: this.#volumesOf(app, document),
       contents: {
@@ -178,13 +183,13 @@ export class ComposeStacks implements Stacks {
       const { spec, files } = composeService(app, part, service, {
         ...shared,
         name,
-        image: imageOf(reference),
+        ...imageOf(reference),
       });
       return { part, spec: withRelease(app, spec, files), files, image: reference };
     });
   }
 
-  /** All that services may name; those that are the app's own have a plan. @throws SvcError `not_possible` */
+  /** Names of all networks that services use; the app's own networks have a plan. @throws SvcError `not_possible` */
   #networksOf(
     app: RunnableApp,
     document: JsonObject,
@@ -200,7 +205,7 @@ export class ComposeStacks implements Stacks {
         ...(isSet(recordOf(ipam)["config"]) ? ["a subnet of its own"] : []),
       ];
       if (odd.length > 0) {
-        const message = `network "${key}" of app "${app.id}" has ${odd.join(" and ")}, which svc gives no network on a swarm`;
+        const message = `network "${key}" of app "${app.id}" has ${odd.join(" and ")}, which svc does not support for networks on a swarm`;
         throw new SvcError("not_possible", message);
       }
       const name = swarmName(base, key === "default" ? "" : key);
@@ -209,8 +214,9 @@ export class ComposeStacks implements Stacks {
   }
 
   #volumesOf(app: RunnableApp, document: JsonObject): Map<string, VolumePlan> {
-    const project = composeProjectOf(app.id);
-    const labels = { ...appLabels(app.id, this.#options.storeId), [composeProjectLabel]: project };
+    const { ownership } = this.#options;
+    const project = ownership.projectOf(app.id);
+    const labels = { ...ownership.labels("volume", app.id), [composeProjectLabel]: project };
     const volumes = Object.entries(recordOf(document["volumes"])).map(([key, value]) => {
       const volume = recordOf(value);
       const { external, driver, driver_opts: options, labels: more } = volume;
@@ -219,7 +225,7 @@ export class ComposeStacks implements Stacks {
         ...{ name: volumeName(volume, key, project), driver: textOf(driver) },
         options: pairsOf(options),
         labels: isSet(external) ? {} : { ...pairsOf(more), ...labels, [composeVolumeLabel]: key },
-        // One with options may be of the network; where the engine keeps any other, it is on one node.
+        // A volume with options may be on the network; all others are on one node.
         isLocal: !isShared,
       };
       return [key, plan] as const;
@@ -227,25 +233,25 @@ export class ComposeStacks implements Stacks {
     return new Map(volumes);
   }
 
-  /** What its files say, read as their owner. */
+  /** Contents of the secret and config files, read as the app's owner. */
   async #contents(
     app: RunnableApp,
     parts: JsonObject[string] | undefined,
-  ): Promise<Map<string, HandedFile["content"]>> {
-    const identity = await this.#options.identities.as(app.uid);
-    const contents = new Map<string, HandedFile["content"]>();
+  ): Promise<Map<string, TaskFile["content"]>> {
+    const userHelper = await this.#options.userHelpers.as(app.uid);
+    const contents = new Map<string, TaskFile["content"]>();
     for (const [key, value] of Object.entries(recordOf(parts))) {
       const { file, content } = recordOf(value);
       const path = textOf(file);
       if (typeof content === "string") contents.set(key, content);
       if (path === "") continue;
       const root = isInside(app.directory, path) ? app.directory : "/";
-      contents.set(key, await identity.readFile(root, relative(root, path), { maxBytes: maxFileBytes }));
+      contents.set(key, await userHelper.readFile(root, relative(root, path), { maxBytes: maxFileBytes }));
     }
     return contents;
   }
 
-  /** Its last containers may have just ended. @throws SvcError `not_possible` while one is there */
+  /** Waits for the last containers to end. @throws SvcError `not_possible` if one remains */
   async #released(id: string): Promise<void> {
     const deadlineMs = Date.now() + releaseTimeoutMs;
     const containers = new AppContainers(id, this.#options);
@@ -255,7 +261,7 @@ export class ComposeStacks implements Stacks {
       if (Date.now() > deadlineMs) {
         throw new SvcError(
           "not_possible",
-          `containers of app "${id}" are still there: stop it, and try again`,
+          `containers of app "${id}" still exist; stop the app and try again`,
         );
       }
       await sleep(pollMs);

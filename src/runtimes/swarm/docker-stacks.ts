@@ -1,12 +1,13 @@
 /** Packages of the docker runtime on a swarm: one service each. */
+import { blankedLabels } from "../../engine/attribution.ts";
 import { AppImages } from "../docker/app-images.ts";
 import { ContainerConfigs, type ContainerConfigsOptions } from "../docker/container-configs.ts";
 import { DockerImages } from "../docker/docker-images.ts";
-import type { ImageRuntime, RunnableApp, RuntimeWork } from "../runtime.ts";
-import { handedTo } from "./handed-files.ts";
-import { serviceImage } from "./service-image.ts";
+import type { ImageRuntime, RunnableApp, RuntimeWork } from "../contract.ts";
+import { taskFilesOf } from "./task-files.ts";
+import { requireBoundedService, serviceImage } from "./service-image.ts";
 import { requirePlaceable, serviceSpec, sharedMounts } from "./service-spec.ts";
-import { swarmName, withRelease, type StackPlan, type Stacks } from "./stack-plan.ts";
+import { swarmName, withRelease, type ServicePlan, type StackPlan, type Stacks } from "./stack-plan.ts";
 
 export type DockerStacksOptions = ContainerConfigsOptions &
   ConstructorParameters<typeof AppImages>[0] &
@@ -27,8 +28,8 @@ export class DockerStacks implements Stacks {
 
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
     await this.#images.provide(app, work);
-    for (const [name, path] of Object.entries(handedTo(app).env)) {
-      const message = `On a swarm ${name.slice(0, -"_FILE".length)} is handed over as a file: ${name}=${path}`;
+    for (const [name, path] of Object.entries(taskFilesOf(app).env)) {
+      const message = `On a swarm, ${name.slice(0, -"_FILE".length)} is passed as a file: ${name}=${path}`;
       work.onProgress?.({ step: "secrets", message });
     }
   }
@@ -41,26 +42,27 @@ export class DockerStacks implements Stacks {
     const config = await this.#configs.of(app, "");
     await this.#configs.requireAllowed(app, config);
     requirePlaceable(app, config, this.#options);
-    handedTo(app);
+    taskFilesOf(app);
   }
 
   async plan(app: RunnableApp, nodeId: string): Promise<StackPlan> {
-    const local = await this.#images.present(app);
+    const local = await this.#images.present(app, {});
     const found = await this.#configs.of(app, local.Id);
     await this.#configs.hold(app, found);
     requirePlaceable(app, found, this.#options);
-    const handed = handedTo(app);
-    const { storeId, networks } = this.#options;
+    const handed = taskFilesOf(app);
+    const { ownership, networks } = this.#options;
     const name = swarmName(networks.nameOf(app.id));
     const config = { ...found, network: name };
     const reference = this.#images.reference(app);
     const image = serviceImage(reference, local);
     const { files } = handed;
-    const spec = withRelease(app, serviceSpec(app, config, { storeId, nodeId, handed, name, image }), files);
-    return {
-      networks: [{ name, isInternal: false }],
-      steps: [[{ part: "", spec, files, image: reference }]],
-    };
+    const blanked = blankedLabels(local.Config.Labels);
+    const options = { ownership, nodeId, handed, blanked, name, image };
+    const spec = withRelease(app, serviceSpec(app, config, options), files);
+    const service: ServicePlan = { part: "", spec, files, image: reference };
+    requireBoundedService(app, service, local);
+    return { networks: [{ name, isInternal: false }], steps: [[service]] };
   }
 
   async partsWithoutData(app: RunnableApp): Promise<readonly string[] | undefined> {

@@ -1,21 +1,21 @@
-/** What the tasks of a service print, wherever they run, as one log. */
+/** Reads the output of a service's tasks on all nodes as one log. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { promisify } from "node:util";
 import type Dockerode from "dockerode";
-import type { DockerEngine } from "../../docker/engine.ts";
-import { KeptLines, logQuery, maxAnswerBytes } from "../../docker/container-logs.ts";
-import { FramedLogReader, TerminalLogReader } from "../../docker/log-lines.ts";
-import type { LogChunk, LogRecord } from "../runtime.ts";
+import type { DockerEngine } from "../../engine/engine.ts";
+import { LastLines, logQuery, maxAnswerBytes } from "../../engine/container-logs.ts";
+import { FramedLogReader, TerminalLogReader } from "../../engine/log-lines.ts";
+import type { LogChunk, LogRecord } from "../../logs/log-chunk.ts";
 import { taskName, type SwarmTask } from "./swarm-api.ts";
 
 export interface ServiceLogOptions {
-  /** How many of the last lines; `Infinity` for all. */
+  /** Number of last lines; `Infinity` for all. */
   tail: number;
-  /** Nothing older than this, unix milliseconds. */
+  /** Excludes older lines. Unix milliseconds. */
   sinceMs?: number | undefined;
-  /** The service of a compose project, which its lines begin with; empty for none. */
+  /** Service of a compose project, for the prefix of its lines; empty for a single service. */
   part: string;
-  /** Of the service: what their lines are called. */
+  /** The service's tasks, for the prefixes of their lines. */
   tasks: readonly SwarmTask[];
   hasTerminal: boolean;
   signal?: AbortSignal | undefined;
@@ -23,18 +23,18 @@ export interface ServiceLogOptions {
 
 const readTimeoutMs = 60_000;
 const awayPollMs = 5_000;
-/** The engine begins each line with these, in this order. */
+/** Details that the engine puts in front of each line, in this order. */
 const details =
   /^com\.docker\.swarm\.node\.id=\w*,com\.docker\.swarm\.service\.id=\w*,com\.docker\.swarm\.task\.id=(\w*) ?/;
-/** More than they take. */
+/** Upper bound of their length. */
 const maxDetailsLength = 256;
 
-/** What the engine says last when some tasks' lines are missing, and each of the reasons that it may have for that. */
+/** The engine's last message when lines of some tasks are missing, and the reasons in it. */
 const incomplete = /^Error grabbing logs: .*incomplete log stream\..*?following reasons: (.*)$/;
 const nodeAway = /^node (\w+) (?:is not available|disconnected unexpectedly)$/;
 const unplaced = /^task \w+ has not been scheduled$/;
 
-/** The last lines of all tasks together, by time, each with its slot and node in front; `truncated` when they pass 8 MiB. */
+/** The last lines of all tasks by time, each prefixed with slot and node; `truncated` when they exceed 8 MiB. */
 export async function readServiceLog(
   engine: DockerEngine,
   serviceId: string,
@@ -54,7 +54,7 @@ export async function readServiceLog(
   );
 }
 
-/** The last lines of one task, as it printed them. */
+/** The last lines of one task, without prefixes. */
 export async function readTaskLog(
   engine: DockerEngine,
   taskId: string,
@@ -64,7 +64,7 @@ export async function readTaskLog(
     "read the log of a task",
     async (docker) => {
       const lines = (await Array.fromAsync(readLog(docker, `/tasks/${taskId}`, tail, hasTerminal))).flat();
-      // What has no details is the swarm's own word.
+      // Lines without details are the swarm's own messages.
       const own = lines.flatMap(({ text }) => {
         const [found = ""] = details.exec(text) ?? [];
         return found === "" ? [] : [text.slice(found.length)];
@@ -75,7 +75,7 @@ export async function readTaskLog(
   );
 }
 
-/** The last lines by time of those that come in any order, as each task's do, in bounded memory. */
+/** The last lines by time, in bounded memory; each task's lines arrive in any order. */
 class LatestLines {
   readonly #maxLines: number;
   #lines: LogRecord[] = [];
@@ -96,7 +96,7 @@ class LatestLines {
   }
 
   #drop(): void {
-    const kept = new KeptLines(this.#maxLines);
+    const kept = new LastLines(this.#maxLines);
     kept.add(this.#lines.sort((a, b) => a.timeMs - b.timeMs));
     const { lines, truncated } = kept.chunk();
     this.#lines = [...lines];
@@ -110,7 +110,7 @@ class LatestLines {
   }
 }
 
-/** The last lines and then each new one, until the service is removed or `signal` aborts. */
+/** Yields the last lines and then each new one, until the service is removed or `signal` aborts. */
 export async function* followServiceLog(
   engine: DockerEngine,
   serviceId: string,
@@ -129,7 +129,7 @@ export async function* followServiceLog(
   using opened = await engine.open(
     "follow the log of a service",
     (docker) => docker.getService(serviceId).logs({ ...query(tail, sinceMs), follow: true }),
-    { signal, of: `the service ${serviceId}` },
+    { signal },
   );
   const reader = createReader(hasTerminal);
   try {
@@ -145,14 +145,16 @@ export async function* followServiceLog(
 }
 
 export interface AwayOptions {
-  /** Ids of nodes that do not answer. @throws SvcError while that cannot be told */
+  /** IDs of nodes that do not respond. @throws SvcError while they are unknown */
   awayNow: () => Promise<ReadonlySet<string>>;
   tasksNow: () => readonly SwarmTask[];
   signal: AbortSignal;
   everyMs?: number;
 }
 
-/** Says of each node that tasks were given to when it does not answer: the engine says that only at the end of a log. */
+/**
+ * Reports each node with tasks when it stops responding, because the engine reports that only at the end of a log.
+ */
 export async function* followAway({
   awayNow,
   tasksNow,
@@ -171,7 +173,7 @@ export async function* followAway({
   }
 }
 
-/** The logs of several services as one, each as it comes, until all of them end. @param beside what is said meanwhile */
+/** Follows several services as one log, until all of them end. @param beside further messages meanwhile */
 export async function* followTogether(
   follow: readonly ((signal: AbortSignal) => AsyncGenerator<LogChunk, void>)[],
   beside: (signal: AbortSignal) => AsyncGenerator<LogChunk, void>,
@@ -200,18 +202,18 @@ export async function* followTogether(
   }
 }
 
-/** Those of several services as one: the last lines by time. */
+/** Merges the logs of several services: the last lines by time. */
 export function mergeLogs(chunks: readonly LogChunk[], tail: number): LogChunk {
   const [only, ...others] = chunks;
   if (only !== undefined && others.length === 0) return only;
-  const kept = new KeptLines(Math.max(1, tail));
+  const kept = new LastLines(Math.max(1, tail));
   kept.add(chunks.flatMap(({ lines }) => lines).sort((a, b) => a.timeMs - b.timeMs));
   const { lines, truncated } = kept.chunk();
   const isCut = truncated || chunks.some((chunk) => chunk.truncated);
   return { lines: tail < 1 ? [] : lines, truncated: isCut, missedBytes: 0 };
 }
 
-/** The last lines of what the path names, as they come. */
+/** Reads the last lines of the log at a path. */
 async function* readLog(
   docker: Dockerode,
   path: string,
@@ -235,7 +237,7 @@ function createReader(hasTerminal: boolean): FramedLogReader | TerminalLogReader
   );
 }
 
-/** With the details, which name the task of a line. */
+/** Includes the details, which name the task of a line. */
 function query(tail: number, sinceMs?: number) {
   return { ...logQuery(tail, sinceMs), details: true } as const;
 }
@@ -255,7 +257,7 @@ function named(lines: readonly LogRecord[], part: string, tasks: readonly SwarmT
   });
 }
 
-/** No task's line comes without its details; the swarm's own word about what is missing does, and has no time. */
+/** Lines of tasks always have details; the swarm's message about missing lines has none, and no time. */
 function missing(line: LogRecord, tasks: readonly SwarmTask[]): LogRecord[] {
   const reasons = incomplete.exec(line.text)?.[1]?.split(", ");
   if (reasons === undefined) return [line];
@@ -265,7 +267,7 @@ function missing(line: LogRecord, tasks: readonly SwarmTask[]): LogRecord[] {
   });
   const others = reasons.filter((reason) => !nodeAway.test(reason) && !unplaced.test(reason));
   const said = [...(away.length === 0 ? [] : [didNotAnswer(away)]), ...others];
-  // A task that was given to no node has printed nothing.
+  // A task without a node has printed nothing.
   return said.length === 0 ? [] : [missingLine(said.join("; "))];
 }
 
@@ -274,10 +276,10 @@ function nodeName(id: string, tasks: readonly SwarmTask[]): string {
 }
 
 function didNotAnswer(nodes: readonly string[]): string {
-  return `${[...new Set(nodes)].sort().join(", ")} did not answer`;
+  return `${[...new Set(nodes)].sort().join(", ")} did not respond`;
 }
 
 function missingLine(why: string): LogRecord {
-  const text = `${why}: the lines of what ran there are missing here`;
+  const text = `${why}: lines of its tasks are missing here`;
   return { timeMs: Date.now(), stream: "svc", text };
 }

@@ -1,14 +1,16 @@
-/** From the container that an app would be on this machine to the service that it is on a swarm. */
+/** Converts the container configuration of an app to a swarm service. */
 import type { HostConfig } from "dockerode";
-import { appLabels } from "../../docker/attribution.ts";
+import type { Labels } from "../../engine/attribution.ts";
+import type { EngineOwnership } from "../../engine/ownership.ts";
 import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { ContainerConfig } from "../docker/container-config.ts";
 import { dockerRuntime } from "../docker/app-images.ts";
 import { mountPoints, namedPlaces } from "../docker/container-scope.ts";
-import type { Placement, RunnableApp } from "../runtime.ts";
-import { publishedPorts, type PublishOptions } from "../published-ports.ts";
-import type { Handed } from "./handed-files.ts";
+import type { Placement, RunnableApp } from "../contract.ts";
+import { publishedPorts, type PublishOptions } from "../containers/published-ports.ts";
+import { leastDelayMs } from "../process/restart-policy.mjs";
+import type { TaskFiles } from "./task-files.ts";
 import {
   placementOf,
   plain,
@@ -21,33 +23,35 @@ import {
 import type { ServiceSpec } from "./swarm-api.ts";
 
 export interface ServiceSpecOptions {
-  readonly storeId: string;
-  /** Of the service. */
+  readonly ownership: EngineOwnership;
+  /** Name of the service. */
   readonly name: string;
-  /** As the nodes find it: with its digest, or the id of one that only this machine has. */
+  /** Reference for the nodes: with a digest, or the ID of an image that only this host has. */
   readonly image: string;
-  /** Of this machine. */
+  /** ID of this host's node. */
   readonly nodeId: string;
-  readonly handed: Handed;
+  readonly handed: TaskFiles;
+  /** Reserved labels of the image, blanked. */
+  readonly blanked: Labels;
 }
 
 const nanosecondsPerMs = 1_000_000;
 
-/** What of the app's own directory its tasks see. */
+/** Mounts from the app's own directory. */
 export function sharedMounts(
   app: RunnableApp,
   { options }: ContainerConfig,
 ): NonNullable<HostConfig["Mounts"]> {
   const named = namedPlaces(app, dockerRuntime(app));
-  // Its files are handed over: the directory itself is needed only where something else is kept there.
+  // Files are passed as configs and secrets, so the directory is needed only for other contents.
   return (options.HostConfig.Mounts ?? []).filter(
     ({ Target }) => Target !== mountPoints.data || named.has("data"),
   );
 }
 
 /**
- * @throws SvcError `not_possible` for what a swarm cannot give a container; `denied` for what the owner may have on this
- *   machine alone
+ * @throws SvcError `not_possible` for settings that a swarm does not support; `denied` for what the owner may have
+ *   only on this host
  */
 export function requirePlaceable(app: RunnableApp, config: ContainerConfig, publish: PublishOptions): void {
   requireFewTasks(app, placementOf(app).replicas);
@@ -63,7 +67,7 @@ export function requirePlaceable(app: RunnableApp, config: ContainerConfig, publ
   if (cannot.length > 0) {
     throw new SvcError(
       "not_possible",
-      `app "${app.id}" ${cannot.join(", ")}, which no swarm gives a container`,
+      `app "${app.id}" ${cannot.join(", ")}, which swarms do not support for containers`,
     );
   }
   requireNoData(app, sharedMounts(app, config).length > 0);
@@ -75,22 +79,22 @@ export function serviceSpec(
   config: ContainerConfig,
   options: ServiceSpecOptions,
 ): ServiceSpec {
-  const { storeId, name, image, nodeId } = options;
+  const { ownership, name, image, nodeId } = options;
   const { replicas, ports } = placementOf(app);
   const mounts = sharedMounts(app, config);
-  // Data and images that this machine alone has keep it here.
+  // Data, or an image that only this host has, requires placement on this host.
   const isHere = mounts.length > 0 || !image.includes("@");
   const { restart } = app.manifest;
   const published = portsOf(config, ports);
   return plain({
     Name: name,
-    Labels: { ...appLabels(app.id, storeId), [scaledLabel]: "true" },
+    Labels: { ...ownership.labels("service", app.id), [scaledLabel]: "true" },
     TaskTemplate: {
       ContainerSpec: containerSpec(app, config, options),
       Resources: { Limits: limitsOf(config.options.HostConfig) },
       RestartPolicy: {
         Condition: { never: "none", "on-failure": "on-failure", always: "any" }[restart.policy],
-        Delay: restart.delayMs * nanosecondsPerMs,
+        Delay: Math.max(leastDelayMs, restart.delayMs) * nanosecondsPerMs,
         MaxAttempts: restart.maxAttempts,
         Window: restart.resetAfterMs * nanosecondsPerMs,
       },
@@ -110,7 +114,7 @@ export function serviceSpec(
 function containerSpec(
   app: RunnableApp,
   config: ContainerConfig,
-  { storeId, image, handed }: ServiceSpecOptions,
+  { ownership, image, handed, blanked }: ServiceSpecOptions,
 ): JsonObject {
   const { options } = config;
   const host = options.HostConfig;
@@ -118,7 +122,7 @@ function containerSpec(
   const fromFiles = Object.entries(handed.env).map(([key, value]) => `${key}=${value}`);
   return plain({
     Image: image,
-    Labels: appLabels(app.id, storeId),
+    Labels: { ...blanked, ...ownership.labels("container", app.id) },
     Command: options.Entrypoint === undefined ? undefined : [options.Entrypoint].flat(),
     Args: options.Cmd,
     Env: [...env, ...fromFiles],
@@ -132,7 +136,7 @@ function containerSpec(
     StopGracePeriod: app.manifest.stop.graceMs * nanosecondsPerMs,
     Healthcheck: options.Healthcheck,
     Mounts: sharedMounts(app, config),
-    // Engines with an API before 1.44 take no note of it: what a user's program gains there is empty.
+    // Engines with an API before 1.44 ignore it, but a user's program has no capabilities to gain.
     Privileges: { NoNewPrivileges: true },
     ...(app.ownerUid === 0 ? { CapabilityAdd: host.CapAdd as unknown } : { CapabilityDrop: ["ALL"] }),
     Ulimits: host.Ulimits,

@@ -1,41 +1,42 @@
-/** What an app is to be on a swarm, whatever kind of package it is. */
+/** The plan of an app on a swarm, for both kinds of packages. */
 import { createHash } from "node:crypto";
-import type { UpgradePolicy } from "../../packages/manifest.ts";
+import type { UpgradePolicy } from "../../packages/manifest/manifest.ts";
 import { SvcError } from "../../errors.ts";
-import type { JsonValue } from "../../lib/json.ts";
-import { usersContainers } from "../container-policy.ts";
-import type { ImageRuntime, Placement, RunnableApp, RuntimeWork } from "../runtime.ts";
+import { mapTexts } from "../compose/compose-values.ts";
+import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import { usersContainers } from "../containers/container-policy.ts";
+import type { ImageRuntime, Placement, RunnableApp, RuntimeWork } from "../contract.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
-import { releaseLabel } from "../stuck-containers.ts";
-import type { HandedFile } from "./handed-files.ts";
+import { releaseLabel } from "../containers/blocked-containers.ts";
+import type { TaskFile } from "./task-files.ts";
 import type { ServiceSpec } from "./swarm-api.ts";
 
-/** On services: how many tasks they have is the app's placement to say. */
+/** Label of services whose number of tasks the app's placement sets. */
 export const scaledLabel = "svc.scaled";
 
 export interface NetworkPlan {
   readonly name: string;
-  /** Leads nowhere else. */
+  /** Without access to other networks. */
   readonly isInternal: boolean;
 }
 
 export interface ServicePlan {
-  /** Of a compose project; empty for the only one of an app. */
+  /** Service of a compose project; empty for a single-service app. */
   readonly part: string;
   readonly spec: ServiceSpec;
-  /** What its tasks are handed. */
-  readonly files: readonly HandedFile[];
-  /** Whose registry is told who asks. */
+  /** Files for its tasks. */
+  readonly files: readonly TaskFile[];
+  /** Image name, for the credentials of its registry. */
   readonly image: string;
 }
 
 export interface StackPlan {
   readonly networks: readonly NetworkPlan[];
-  /** One after the other: those that others depend on first. */
+  /** In start order: services come after those that they depend on. */
   readonly steps: readonly (readonly ServicePlan[])[];
 }
 
-/** A kind of packages that run on a swarm. */
+/** A kind of package on a swarm. */
 export interface Stacks {
   readonly images: ImageRuntime;
   /** As {@link AppRuntime.prepare}. */
@@ -45,13 +46,15 @@ export interface Stacks {
   /** As {@link AppRuntime.check}. */
   check(app: RunnableApp): Promise<void>;
   /**
-   * For a start: what is to be mounted is there, and is held.
-   * @param nodeId of this machine
+   * Plans a start: mounts exist, and are verified.
+   * @param nodeId ID of this host's node
    */
   plan(app: RunnableApp, nodeId: string): Promise<StackPlan>;
-  /** Its parts, which may run beside those of another version; undefined where it keeps anything that these could spoil. */
+  /** The app's services, if they may run beside those of another version; undefined if that could corrupt data. */
   partsWithoutData(app: RunnableApp): Promise<readonly string[] | undefined>;
-  /** What of it is on this machine's engine goes; resolves with the bytes. Nothing of it runs. */
+  /**
+   * Removes the app's objects from this host's engine; resolves to the number of freed bytes. The app must not run.
+   */
   remove(app: RunnableApp, keep?: "volumes"): Promise<number>;
 }
 
@@ -60,7 +63,7 @@ const maxNameLength = 63;
 const digestLength = 16;
 const defaults: UpgradePolicy = { parallel: 1, watchMs: 5_000 };
 
-/** A name that the swarm takes. @param base of the app @param part of it; empty for the app itself */
+/** A valid name on a swarm. @param base of the app @param part service of the app; empty for the app itself */
 export function swarmName(base: string, part = ""): string {
   const whole = part === "" ? base : `${base}_${part}`;
   const name = whole.replaceAll(/[^A-Za-z0-9_-]/g, "-");
@@ -71,36 +74,37 @@ export function swarmName(base: string, part = ""): string {
 
 /** @throws Error for an app that is not on a swarm */
 export function placementOf({ id, placement }: Pick<RunnableApp, "id" | "placement">): Placement {
-  if (placement === undefined) throw new Error(`app ${id} runs on this machine`);
+  if (placement === undefined) throw new Error(`app ${id} runs on this host`);
   return placement;
 }
 
 /** @throws SvcError `denied` for more tasks than a regular user's app may have */
 export function requireFewTasks({ id, ownerUid }: Pick<RunnableApp, "id" | "ownerUid">, tasks: number): void {
   if (ownerUid === 0 || tasks <= usersContainers) return;
-  const message = `app "${id}" would run in ${tasks} tasks, more than ${usersContainers}: only root's apps may`;
+  const message = `app "${id}" would run in ${tasks} tasks, more than ${usersContainers}, which only root's apps may have`;
   throw new SvcError("denied", message);
 }
 
-/** @throws SvcError `denied` for what only root's apps may have there */
+/** @throws SvcError `denied` for data in the directory of an app that is not root's */
 export function requireNoData(
   { id, ownerUid }: Pick<RunnableApp, "id" | "ownerUid">,
   hasMounts: boolean,
 ): void {
   if (ownerUid === 0 || !hasMounts) return;
-  // Whoever owns the directory could lead the mount elsewhere between two starts, and the swarm starts without asking svc.
-  const message = `app "${id}" keeps data in its directory, and a swarm starts its containers without svc's check: on a swarm only root's apps may`;
+  // The directory's owner could redirect the mount between two starts, and the swarm starts tasks without svc's
+  // check.
+  const message = `app "${id}" keeps data in its directory, and a swarm starts its containers without svc's check; on a swarm only root's apps may keep data`;
   throw new SvcError("denied", message);
 }
 
-/** @throws SvcError `denied` for a port that a swarm would open further */
+/** @throws SvcError `denied` for a port with an address: a swarm publishes at all addresses of its nodes */
 export function requireOpen(
   { id }: Pick<RunnableApp, "id">,
   ports: readonly { readonly name: string; readonly address: string }[],
 ): void {
   const closed = ports.find(({ address }) => !["", "0.0.0.0", "::"].includes(address));
   if (closed === undefined) return;
-  const message = `port ${closed.name} of app "${id}" is published at ${closed.address} only, and a swarm publishes at all addresses of its nodes: have it published at 0.0.0.0`;
+  const message = `app "${id}" publishes port ${closed.name} only at ${closed.address}, but a swarm publishes at all addresses of its nodes; set address: 0.0.0.0 for this port in the package, or [docker] publish_address = "0.0.0.0"`;
   throw new SvcError("denied", message);
 }
 
@@ -110,13 +114,13 @@ export interface UpdateFacts {
   readonly hasMounts: boolean;
 }
 
-/** How the engine replaces tasks; what it cannot bring up it takes back. */
+/** How the engine replaces tasks; it rolls back an update that fails. */
 export function updateConfigs(
   { manifest: { upgrade } }: Pick<RunnableApp, "manifest">,
   { ports, hasPorts, hasMounts }: UpdateFacts,
 ): { UpdateConfig: object; RollbackConfig: object } {
   const { order, parallel, watchMs } = upgrade ?? defaults;
-  // Two tasks cannot have the same port of a node, nor the same data.
+  // Two tasks can share neither a node's port nor data.
   const isAlone = hasMounts || (ports === "host" && hasPorts);
   const Order = order ?? (isAlone ? "stop-first" : "start-first");
   return {
@@ -128,20 +132,21 @@ export function updateConfigs(
   };
 }
 
-/** The same, replaced although so many tasks more than it says are waited for meanwhile. */
-export function besides(plan: ServicePlan, tasks: number): ServicePlan {
+/** The same plan with more parallel updates, so that this many waiting tasks do not block it. */
+export function withExtraParallelism(plan: ServicePlan, tasks: number): ServicePlan {
   const { UpdateConfig: update } = plan.spec as { UpdateConfig?: { Parallelism: number } };
   if (update === undefined || update.Parallelism === 0 || tasks === 0) return plan;
   const UpdateConfig = { ...update, Parallelism: update.Parallelism + tasks };
   return { ...plan, spec: { ...plan.spec, UpdateConfig } };
 }
 
-/** With labels that tell it from what another version, or other settings, would make, and from one that is handed other files. */
+/** Adds labels that identify version, settings and files. */
 export function withRelease(
-  app: Pick<RunnableApp, "version" | "manifest" | "settings">,
-  spec: ServiceSpec,
-  files: readonly HandedFile[],
+  app: Pick<RunnableApp, "version" | "manifest" | "settings" | "ownerUid">,
+  planned: ServiceSpec,
+  files: readonly TaskFile[],
 ): ServiceSpec {
+  const spec = app.ownerUid === 0 ? planned : withoutTemplates(planned);
   const settings = settingsDigest(app);
   const { TaskTemplate: template, ...rest } = spec;
   const counted = { ...rest, Mode: null, TaskTemplate: template };
@@ -153,7 +158,7 @@ export function withRelease(
   return {
     ...spec,
     Labels: { ...spec.Labels, [settingsLabel]: settings, [releaseLabel]: release },
-    // The swarm replaces tasks whose own description is another one.
+    // The swarm replaces tasks whose specification changed.
     TaskTemplate: {
       ...template,
       ContainerSpec: { ...container, Labels: { ...container.Labels, [releaseLabel]: release } },
@@ -161,11 +166,39 @@ export function withRelease(
   };
 }
 
-function digestOf({ kind, path, content }: HandedFile): string[] {
+/**
+ * Escapes a user's text in fields that a swarm expands as Go templates (swarmkit, template/expand.go): templates
+ * could read the service's labels, which prove ownership to svc.
+ */
+function withoutTemplates(spec: ServiceSpec): ServiceSpec {
+  const container = spec.TaskTemplate["ContainerSpec"] as JsonObject;
+  const expanded: JsonObject = {};
+  for (const key of ["Env", "Hostname", "Mounts"]) {
+    const value = container[key];
+    if (value !== undefined) expanded[key] = mapTexts(value, (text) => text.replaceAll("{{", '{{"{{"}}'));
+  }
+  const ContainerSpec = { ...container, ...expanded };
+  return { ...spec, TaskTemplate: { ...spec.TaskTemplate, ContainerSpec } };
+}
+
+function digestOf({ kind, path, content }: TaskFile): string[] {
   return [kind, path, createHash("sha256").update(content).digest("hex")];
 }
 
-/** As JSON has it: what is not there is left out. */
+/** As JSON: undefined values are omitted. */
 export function plain(value: object): JsonValue {
   return JSON.parse(JSON.stringify(value)) as JsonValue;
+}
+
+/** @param compose the images of compose projects */
+export function imagesOfKinds(of: (app: RunnableApp) => ImageRuntime, compose: ImageRuntime): ImageRuntime {
+  return {
+    needs: (app) => of(app).needs(app),
+    image: (app, options) => of(app).image(app, options),
+    pull: (app, work) => of(app).pull(app, work),
+    // Image names belong to the engine, whatever the kind of package.
+    putBack: (replaced) => compose.putBack(replaced),
+    disk: (app, signal) => of(app).disk(app, signal),
+    stacks: (apps) => compose.stacks(apps.filter(({ manifest }) => manifest.runtime.kind === "compose")),
+  };
 }

@@ -1,69 +1,66 @@
-/** What svc asks of the swarm that the host's engine manages, in svc's own terms. */
+/** Requests to the swarm that the host's engine manages. */
 import { promisify } from "node:util";
-import {
-  appLabel,
-  composeServiceLabel,
-  madeForFilter,
-  storeLabel,
-  type Labels,
-} from "../../docker/attribution.ts";
-import { unlessGone } from "../../docker/engine-errors.ts";
-import type { DockerEngine } from "../../docker/engine.ts";
-import type { RegistryCredentials } from "../../docker/registry-auth.ts";
+import { composeServiceLabel, type Labels } from "../../engine/attribution.ts";
+import { unlessGone } from "../../engine/engine-errors.ts";
+import type { DockerEngine } from "../../engine/engine.ts";
+import type { EngineOwnership } from "../../engine/ownership.ts";
+import type { RegistryCredentials } from "../../engine/registry-auth.ts";
 import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { releaseLabel } from "../stuck-containers.ts";
+import { releaseLabel } from "../containers/blocked-containers.ts";
 
-/** A service that svc has made. */
+/** A service created by svc. */
 export interface SwarmService {
   readonly id: string;
   readonly appId: string;
-  /** Of a compose project; empty for the only one of an app. */
+  /** Service of a compose project; empty for a single-service app. */
   readonly part: string;
   readonly labels: Labels;
-  /** What an update has to name, so that none is lost. */
+  /** Must be sent with an update, so that concurrent updates are not lost. */
   readonly version: number;
   readonly replicas: number;
-  /** As the engine takes it back. */
+  /** In the form in which the engine accepts it. */
   readonly spec: ServiceSpec;
-  /** How its last update goes: the engine's words, such as `completed` or `rollback_completed`. */
+  /** State of the last update, with the engine's names, such as `completed` or `rollback_completed`. */
   readonly update: { readonly state: string; readonly message: string } | undefined;
 }
 
-/** As `POST /services/create` takes it; what svc looks at of it. */
+/** The body of `POST /services/create`, as far as svc reads it. */
 export interface ServiceSpec extends JsonObject {
   Name: string;
   Labels: Record<string, string>;
   TaskTemplate: JsonObject;
   Mode: { Replicated: { Replicas: number } };
-  EndpointSpec?: { Ports?: { PublishedPort?: number; Protocol?: string }[] };
+  EndpointSpec?: { Ports?: { PublishedPort?: number; Protocol?: string; PublishMode?: string }[] };
 }
 
-/** One container of a service, from its making to its end. */
+/** One container of a service. */
 export interface SwarmTask {
   readonly id: string;
   readonly serviceId: string;
   readonly appId: string;
   readonly slot: number;
   readonly nodeId: string;
-  /** Empty while it was given to none. */
+  /** Empty while it has no node. */
   readonly node: string;
-  /** Of that node, as the others reach it; empty where nobody knows. */
+  /** Address of the node for other nodes; empty if unknown. */
   readonly nodeAddress: string;
-  /** The swarm's words. */
+  /** As {@link SwarmNode.state}; empty without a node. */
+  readonly nodeState: string;
+  /** The swarm's state name. */
   readonly state: string;
   readonly desired: string;
-  /** What went wrong; empty where nothing did. */
+  /** Empty without an error. */
   readonly error: string;
   readonly sinceMs: number;
   readonly createdAtMs: number;
   readonly containerId: string;
   readonly exitCode: number | undefined;
-  /** The release that it is of; empty for what an earlier svc made. */
+  /** Release that the task belongs to; empty for tasks of earlier svc versions. */
   readonly release: string;
 }
 
-/** What people call a task of a service: `2`, or `web 2` where an app has several. */
+/** Display name of a task: `2`, or `web 2` for an app with several services. */
 export function taskName(part: string, slot: number): string {
   return part === "" ? String(slot) : `${part} ${slot}`;
 }
@@ -73,11 +70,13 @@ export interface SwarmNode {
   readonly name: string;
   /** `ready`, `down`, … */
   readonly state: string;
+  /** Whether the swarm assigns new tasks to it: it is ready, and neither paused nor drained. */
+  readonly takesTasks: boolean;
   readonly address: string;
 }
 
-/** What is handed to tasks as files: a secret is kept encrypted, and no answer of the engine shows it. */
-export type HandedKind = "secrets" | "configs";
+/** Kinds of files for tasks: secrets are stored encrypted, and no response of the engine shows them. */
+export type TaskFileKind = "secrets" | "configs";
 
 const changeTimeoutMs = 60_000;
 
@@ -89,17 +88,17 @@ interface Request {
   credentials?: RegistryCredentials | undefined;
 }
 
-/** Methods throw SvcError `unavailable` while the engine is away, or its swarm has no leader. */
+/** Methods throw SvcError `unavailable` while the engine is unreachable or its swarm has no leader. */
 export class SwarmApi {
   readonly #engine: DockerEngine;
-  readonly #storeId: string;
+  readonly #ownership: EngineOwnership;
 
-  constructor(options: { engine: DockerEngine; storeId: string }) {
+  constructor(options: { engine: DockerEngine; ownership: EngineOwnership }) {
     this.#engine = options.engine;
-    this.#storeId = options.storeId;
+    this.#ownership = options.ownership;
   }
 
-  /** The id of this machine's node. @throws SvcError `not_possible` when its engine manages no swarm */
+  /** ID of this host's node. @throws SvcError `not_possible` when its engine is not a manager of a swarm */
   async managerId(): Promise<string> {
     const info = await this.#ask<EngineInfo>("describe itself", { path: "/info" });
     const { ControlAvailable: manages, NodeID: id, LocalNodeState: state = "inactive" } = info.Swarm ?? {};
@@ -109,24 +108,25 @@ export class SwarmApi {
     throw new SvcError("not_possible", message);
   }
 
-  /** Whether there is a swarm at all: an engine that has left its own has nothing of it any more. */
+  /** Whether the engine belongs to a swarm: if it has left, nothing remains of its services. */
   async isMember(): Promise<boolean> {
     const info = await this.#ask<EngineInfo>("describe itself", { path: "/info" });
     return (info.Swarm?.LocalNodeState ?? "inactive") !== "inactive";
   }
 
-  /** @param appId of one app; of all without */
+  /** @param appId limits the list to one app */
   async services(appId?: string): Promise<SwarmService[]> {
     const what = appId === undefined ? "list services" : `list the services of app "${appId}"`;
     const request = { path: "/services?", query: this.#ours(appId) };
-    return (await this.#ask<EngineService[]>(what, request)).map(serviceOf);
+    const services = (await this.#ask<EngineService[]>(what, request)).map((each) => this.#serviceOf(each));
+    return services.filter((service) => service.appId !== "" && service.appId === (appId ?? service.appId));
   }
 
-  /** As it is now; `undefined` when it is gone. */
+  /** Current state; `undefined` when it was removed. */
   async service(id: string): Promise<SwarmService | undefined> {
     const found = this.#ask<EngineService>(`inspect the service ${id}`, { path: `/services/${id}` });
     const service = await unlessGone(found);
-    return service && serviceOf(service);
+    return service && this.#serviceOf(service);
   }
 
   async tasks(): Promise<SwarmTask[]> {
@@ -135,23 +135,25 @@ export class SwarmApi {
       this.#ask<EngineTask[]>("list tasks", { path: "/tasks?", query: this.#ours() }),
     ]);
     const known = new Map(nodes.map((node) => [node.id, node]));
-    return tasks.map((task) => taskOf(task, known.get(task.NodeID ?? "")));
+    const read = tasks.map((task) => taskOf(task, known.get(task.NodeID ?? ""), this.#ownership));
+    return read.filter(({ appId }) => appId !== "");
   }
 
   async nodes(): Promise<SwarmNode[]> {
     const nodes = await this.#ask<EngineNode[]>("list nodes", { path: "/nodes" });
-    return nodes.map(({ ID: id, Description, Status }) => ({
+    return nodes.map(({ ID: id, Description, Spec, Status }) => ({
       id,
       name: Description?.Hostname ?? id,
       state: Status?.State ?? "unknown",
+      takesTasks: Status?.State === "ready" && Spec?.Availability === "active",
       address: Status?.Addr ?? "",
     }));
   }
 
-  /** Resolves with its id. @param credentials what the nodes pull its image with */
+  /** Resolves to the service's ID. @param credentials for the nodes to pull the image */
   async create(spec: ServiceSpec, credentials?: RegistryCredentials): Promise<string> {
     const request = { method: "POST", path: "/services/create", body: spec, credentials } as const;
-    return this.#create(`make the service ${spec.Name}`, request);
+    return this.#create(`create the service ${spec.Name}`, request);
   }
 
   async update(
@@ -160,46 +162,53 @@ export class SwarmApi {
     credentials?: RegistryCredentials,
   ): Promise<void> {
     const request = { method: "POST", path: `/services/${id}/update`, query: { version } } as const;
-    await this.#change(`change the service ${spec.Name}`, { ...request, body: spec, credentials });
+    await this.#change(`update the service ${spec.Name}`, { ...request, body: spec, credentials });
   }
 
   async removeService(id: string): Promise<void> {
     await unlessGone(this.#remove("remove a service", `/services/${id}`));
   }
 
-  /** Has the network be there that tasks of an app share, on whichever node they are. */
-  async ensureNetwork(name: string, isInternal: boolean, labels: Labels): Promise<void> {
-    const found = this.#ask<unknown>(`inspect the network ${name}`, { path: `/networks/${name}` });
-    if ((await unlessGone(found)) !== undefined) return;
+  /** Creates the network for the app's tasks on all nodes, unless it exists. */
+  async ensureNetwork(appId: string, name: string, isInternal: boolean): Promise<void> {
+    const asked = this.#ask<Labelled>(`inspect the network ${name}`, { path: `/networks/${name}` });
+    const found = await unlessGone(asked);
+    if (found !== undefined) {
+      if (this.#ownership.isOwn("network", appId, { labels: found.Labels })) return;
+      const message = `app "${appId}" cannot start: network ${name} exists and belongs to another owner; remove it: docker network rm ${name}`;
+      throw new SvcError("not_possible", message);
+    }
     const own = { Name: name, Driver: "overlay", CheckDuplicate: true, Internal: isInternal };
-    const body = { ...own, Labels: { ...labels } };
-    await this.#change(`make the network ${name}`, { method: "POST", path: "/networks/create", body });
+    const body = { ...own, Labels: this.#ownership.labels("network", appId) };
+    await this.#change(`create the network ${name}`, { method: "POST", path: "/networks/create", body });
   }
 
-  /** Those of an app. */
+  /** Removes the networks of an app. */
   async removeNetworks(appId: string): Promise<void> {
     const { filters } = this.#ours(appId);
     const query = { filters: JSON.stringify({ ...(JSON.parse(filters) as object), scope: ["swarm"] }) };
     const what = `list the networks of app "${appId}"`;
-    const found = await this.#ask<{ Id: string }[]>(what, { path: "/networks?", query });
+    const listed = await this.#ask<(Labelled & { Id: string })[]>(what, { path: "/networks?", query });
+    const found = listed.filter(({ Labels: labels }) => this.#ownership.isOwn("network", appId, { labels }));
     for (const { Id: id } of found) await unlessGone(this.#remove("remove a network", `/networks/${id}`));
   }
 
-  /** Resolves with the id. */
-  async hand(kind: HandedKind, name: string, content: string | Buffer, labels: Labels): Promise<string> {
+  /** Creates a secret or config; resolves to its ID. */
+  async hand(kind: TaskFileKind, name: string, content: string | Buffer, labels: Labels): Promise<string> {
     const bytes = typeof content === "string" ? Buffer.from(content) : content;
     const body = { Name: name, Labels: { ...labels }, Data: bytes.toString("base64") };
     const request = { method: "POST", path: `/${kind}/create`, body } as const;
-    return this.#create(`keep a file of an app among its ${kind}`, request);
+    return this.#create(`store a file of an app as one of its ${kind}`, request);
   }
 
-  /** Removes what was handed to tasks of an app, but for what a service uses. */
-  async removeHanded(appId: string): Promise<void> {
+  /** Removes the app's secrets and configs that no service uses. */
+  async removeTaskFiles(appId: string): Promise<void> {
     const query = this.#ours(appId);
     for (const kind of ["secrets", "configs"] as const) {
-      const found = await this.#ask<{ ID: string }[]>(`list ${kind}`, { path: `/${kind}?`, query });
-      for (const { ID: id } of found) {
-        // The engine refuses what is in use.
+      const found = await this.#ask<EngineFile[]>(`list ${kind}`, { path: `/${kind}?`, query });
+      for (const { ID: id, Spec: spec } of found) {
+        if (!this.#ownership.isOwn("file", appId, { labels: spec?.Labels })) continue;
+        // The engine rejects removing one that is in use.
         await unlessGone(this.#remove(`remove one of the ${kind}`, `/${kind}/${id}`), [
           "not_found",
           "invalid_argument",
@@ -209,11 +218,23 @@ export class SwarmApi {
     }
   }
 
-  /** @param appId of one app; of all without */
+  /** @param appId limits the filter to one app */
   #ours(appId?: string): { filters: string } {
-    const label =
-      appId === undefined ? [`${storeLabel}=${this.#storeId}`] : madeForFilter(appId, this.#storeId).label;
-    return { filters: JSON.stringify({ label }) };
+    return { filters: JSON.stringify(this.#ownership.filter(appId)) };
+  }
+
+  #serviceOf(service: EngineService): SwarmService {
+    const { ID, Version, Spec, UpdateStatus: update } = service;
+    return {
+      id: ID,
+      appId: this.#ownership.ownerOf("service", { labels: Spec.Labels }) ?? "",
+      part: Spec.Labels[composeServiceLabel] ?? "",
+      labels: Spec.Labels,
+      version: Version.Index,
+      replicas: Spec.Mode.Replicated.Replicas,
+      spec: Spec,
+      update: update && { state: update.State ?? "", message: update.Message ?? "" },
+    };
   }
 
   async #ask<T>(what: string, request: Request): Promise<T> {
@@ -279,26 +300,23 @@ interface EngineTask {
   };
 }
 
+interface Labelled {
+  readonly Labels?: Labels | null;
+}
+
+interface EngineFile {
+  readonly ID: string;
+  readonly Spec?: Labelled;
+}
+
 interface EngineNode {
   readonly ID: string;
   readonly Description?: { readonly Hostname?: string };
+  readonly Spec?: { readonly Availability?: string };
   readonly Status?: { readonly State?: string; readonly Addr?: string };
 }
 
-function serviceOf({ ID, Version, Spec, UpdateStatus: update }: EngineService): SwarmService {
-  return {
-    id: ID,
-    appId: Spec.Labels[appLabel] ?? "",
-    part: Spec.Labels[composeServiceLabel] ?? "",
-    labels: Spec.Labels,
-    version: Version.Index,
-    replicas: Spec.Mode.Replicated.Replicas,
-    spec: Spec,
-    update: update && { state: update.State ?? "", message: update.Message ?? "" },
-  };
-}
-
-function taskOf(task: EngineTask, node: SwarmNode | undefined): SwarmTask {
+function taskOf(task: EngineTask, node: SwarmNode | undefined, ownership: EngineOwnership): SwarmTask {
   const {
     State: state = "new",
     Err: error = "",
@@ -307,14 +325,17 @@ function taskOf(task: EngineTask, node: SwarmNode | undefined): SwarmTask {
   } = task.Status ?? {};
   const createdAtMs = Date.parse(task.CreatedAt);
   const labels = task.Spec?.ContainerSpec?.Labels ?? {};
+  // A task has the labels of its service's specification, without those of the image.
+  const names = ["svc-"];
   return {
     id: task.ID,
     serviceId: task.ServiceID,
-    appId: labels[appLabel] ?? "",
+    appId: ownership.ownerOf("container", { labels, names }) ?? "",
     slot: task.Slot ?? 0,
     nodeId: task.NodeID ?? "",
     node: node?.name ?? "",
     nodeAddress: node?.address ?? "",
+    nodeState: node?.state ?? "",
     state,
     desired: task.DesiredState ?? "",
     error,

@@ -1,35 +1,40 @@
-/** One app on a swarm, as it was seen last. */
+/** The last observed state of one app on a swarm. */
 import { portHealth } from "../port-health.ts";
 import { PortProbe } from "../port-probe.ts";
 import type { HealthSpec } from "../process/supervisor-types.ts";
-import { stoppedStatus, type RunnableApp, type RuntimeStatus } from "../runtime.ts";
-import { ToldApp } from "../told-app.ts";
+import { stoppedStatus, type RunnableApp, type RuntimeStatus } from "../contract.ts";
+import { ObservedApp } from "../containers/observed-app.ts";
 import { placementOf } from "./stack-plan.ts";
 import type { SwarmService, SwarmTask } from "./swarm-api.ts";
-import { isUpTask, shownTasks, statusOfStack } from "./task-status.ts";
+import { isUnknownTask, isUpTask, shownTasks, statusOfStack } from "./task-status.ts";
 
-export class SwarmApp extends ToldApp {
-  /** Of the tasks that run, by their ids. */
+export class SwarmApp extends ObservedApp {
+  /** Probes of running tasks, by task ID. */
   readonly #probes = new Map<string, PortProbe>();
   #app: RunnableApp | undefined;
   #services: readonly SwarmService[] = [];
   #tasks: readonly SwarmTask[] = [];
 
-  get isWanted(): boolean {
+  get shouldRun(): boolean {
     return this.#app !== undefined;
   }
 
-  /** All that the swarm knows of it, ended ones too. */
+  /** Whether a node that does not respond may still run a task. */
+  get isPartlyUnknown(): boolean {
+    return this.#tasks.some(isUnknownTask);
+  }
+
+  /** All tasks that the swarm knows, including ended ones. */
   get tasks(): readonly SwarmTask[] {
     return this.#tasks;
   }
 
-  /** It is meant to run from now on. */
+  /** Sets the desired state to running. */
   want(app: RunnableApp): void {
     this.#app = app;
   }
 
-  /** It is not. */
+  /** Sets the desired state to stopped. */
   release(): void {
     this.#app = undefined;
     this.#endProbes(new Set());
@@ -49,11 +54,11 @@ export class SwarmApp extends ToldApp {
 
   #publish(): void {
     const [services, tasks] = [this.#services, this.#tasks];
-    const status = statusOfStack({ services, tasks, isWanted: this.isWanted, probed: this.#probed() });
+    const status = statusOfStack({ services, tasks, shouldRun: this.shouldRun, probed: this.#probed() });
     this.tell(services.length === 0 ? status : { ...status, tasks: shownTasks(services, tasks) });
   }
 
-  /** Each task is asked at its node, or all of them where every node answers for them. */
+  /** Probes each task at its node, or all tasks together if every node answers for them. */
   #watchPorts(): void {
     const app = this.#app;
     const spec = app && portHealth(app);
@@ -104,8 +109,8 @@ export class SwarmApp extends ToldApp {
     return { health: isWell ? "healthy" : "starting" };
   }
 
-  /** The swarm cannot be asked. */
+  /** The swarm is unreachable. */
   lost(reason: string): void {
-    if (this.isWanted) this.tell({ ...stoppedStatus, state: "UNKNOWN", reason });
+    if (this.shouldRun) this.tell({ ...stoppedStatus, state: "UNKNOWN", reason });
   }
 }

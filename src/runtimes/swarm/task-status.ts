@@ -1,23 +1,49 @@
-/** From what a swarm says of the tasks of an app to what svc says of the app. */
-import { worstHealth } from "../container-status.ts";
-import { stoppedStatus, type RuntimeStatus, type RuntimeTask } from "../runtime.ts";
+/** Converts the swarm's task states to the status of an app. */
+import { worstHealth } from "../containers/container-status.ts";
+import { stoppedStatus, type RuntimeStatus, type RuntimeTask } from "../contract.ts";
 import type { SwarmService, SwarmTask } from "./swarm-api.ts";
 
 export interface StackFacts {
   readonly services: readonly Pick<SwarmService, "id" | "part" | "replicas" | "spec">[];
   readonly tasks: readonly SwarmTask[];
-  /** Whether svc means the app to run. */
-  readonly isWanted: boolean;
-  /** What svc's own look at its port found; absent where it does not look. */
+  /** Whether the app should run. */
+  readonly shouldRun: boolean;
+  /** Result of svc's own port probe; absent without one. */
   readonly probed?: { readonly health: RuntimeStatus["health"]; readonly reason?: string } | undefined;
 }
 
-/** Ends of a task that were not asked for. */
+/** States of tasks that ended unexpectedly. */
 const failures: ReadonlySet<string> = new Set(["failed", "rejected", "orphaned"]);
 
-export function statusOfStack({ services, tasks, isWanted, probed }: StackFacts): RuntimeStatus {
+export function statusOfStack(facts: StackFacts): RuntimeStatus {
+  const status = statusOfServices(facts);
+  const unknown = describeUnknown(facts.tasks);
+  if (unknown === "") return status;
+  return { ...status, reason: status.reason === "" ? unknown : `${status.reason}; ${unknown}` };
+}
+
+/**
+ * The task's node reported it as running and no longer responds; the swarm ends or keeps the task when the node is
+ * back.
+ */
+export function isUnknownTask({ state, nodeState }: SwarmTask): boolean {
+  return (state === "running" || state === "starting") && nodeState !== "" && nodeState !== "ready";
+}
+
+function describeUnknown(tasks: readonly SwarmTask[]): string {
+  const byNode = Map.groupBy(tasks.filter(isUnknownTask), ({ node, nodeState }) => `${node} is ${nodeState}`);
+  return [...byNode]
+    .map(
+      ([what, { length }]) =>
+        `${what}: ${length} earlier ${length === 1 ? "task" : "tasks"} may still run there`,
+    )
+    .sort()
+    .join("; ");
+}
+
+function statusOfServices({ services, tasks, shouldRun, probed }: StackFacts): RuntimeStatus {
   if (services.length === 0) {
-    if (!isWanted) return stoppedStatus;
+    if (!shouldRun) return stoppedStatus;
     return {
       ...stoppedStatus,
       reason: "its service was removed from the swarm outside of svc",
@@ -43,7 +69,7 @@ interface PartStatus {
   readonly status: RuntimeStatus;
 }
 
-/** A project of which something runs is up; what does not work of it shows in its health. */
+/** A project runs if any of its services does; failing services show in its health. */
 function statusOfSeveral(all: readonly PartStatus[]): RuntimeStatus {
   const running = all.flatMap(({ status }) => (status.state === "RUNNING" ? [status] : []));
   const troubled = all.filter(({ status: { state } }) => state === "CRASHED" || state === "STARTING");
@@ -76,7 +102,14 @@ function statusOfSeveral(all: readonly PartStatus[]): RuntimeStatus {
   };
 }
 
-/** Whether the swarm itself asks how healthy its tasks are: until they are, they do not run. */
+/**
+ * The swarm stops a task whose health check fails, and treats an exit with 0 as success without a restart. Its
+ * reports do not distinguish the two.
+ */
+const endedUnhealthy =
+  "its task exited with code 0, possibly because the swarm stopped it for a failed health check; restart the app";
+
+/** Whether the swarm checks the tasks' health; tasks count as running only once they are healthy. */
 export function isHealthChecked({ spec }: Pick<SwarmService, "spec">): boolean {
   const { ContainerSpec: container } = spec.TaskTemplate as { ContainerSpec?: ContainerHealth };
   const [kind = "NONE"] = container?.Healthcheck?.Test ?? [];
@@ -93,7 +126,7 @@ function statusOfService(
 ): RuntimeStatus {
   const { replicas } = service;
   const running = tasks.filter(isUpTask);
-  const wanted = tasks.filter(isMeant);
+  const wanted = tasks.filter(isDesired);
   const restarts = tasks.filter(({ state }) => state === "failed" || state === "rejected").length;
   const known = { ...stoppedStatus, restarts };
   const why = whyNot(tasks);
@@ -113,11 +146,12 @@ function statusOfService(
   const last = newest(tasks);
   const exitCode = last?.exitCode;
   const ended = { ...known, ...(exitCode !== undefined && { exitCode }) };
-  if (last?.state === "complete") return ended;
+  if (last?.state === "complete" && !isHealthChecked(service)) return ended;
+  if (last?.state === "complete") return { ...ended, state: "CRASHED", reason: endedUnhealthy };
   return { ...ended, state: "CRASHED", reason: why === "" ? "its tasks ended" : why };
 }
 
-/** What is shown of them: the newest of each slot of each service. */
+/** The newest task of each slot of each service. */
 export function shownTasks(services: StackFacts["services"], tasks: readonly SwarmTask[]): RuntimeTask[] {
   return services
     .toSorted((a, b) => (a.part < b.part ? -1 : 1))
@@ -139,16 +173,16 @@ export function shownTasks(services: StackFacts["services"], tasks: readonly Swa
     });
 }
 
-/** The swarm means it to run. */
-export function isMeant({ desired }: SwarmTask): boolean {
+/** Whether the swarm intends the task to run. */
+export function isDesired({ desired }: SwarmTask): boolean {
   return desired === "running" || desired === "ready";
 }
 
 export function isUpTask(task: SwarmTask): boolean {
-  return task.state === "running" && isMeant(task);
+  return task.state === "running" && isDesired(task);
 }
 
-/** What keeps tasks from running, in the swarm's words; the newest of them. */
+/** The newest error that keeps tasks from running, in the swarm's words. */
 function whyNot(tasks: readonly SwarmTask[], isFine = false): string {
   if (isFine) return "";
   const told = newest(

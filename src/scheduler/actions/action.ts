@@ -1,37 +1,37 @@
-/** What a job does when it runs: one file per kind of action, all of this shape. */
+/** The interface of job actions; each kind of action has one file. */
 import type { ScheduleActionType } from "../../../gen/svc/v1/words.ts";
 import type { Job } from "../jobs/job.ts";
 
-/** What surrounds an action while it runs. */
+/** The context of a running action. */
 export interface ActionWork {
-  /** Whether the job's owner has the root context: may do what concerns the host and not one user's apps. */
+  /** Whether the job's owner is root, who may act on the host and on all users' apps. */
   readonly isRoot: boolean;
   /** Aborts at the job's timeout, when the run is canceled, and when the daemon stops. */
   readonly signal: AbortSignal;
-  /** Takes output; nothing waits for it. */
+  /** Accepts output; the action does not wait for it. */
   readonly write: (output: Uint8Array | string) => void;
   /** Added to the environment of a command. */
   readonly env?: Readonly<Record<string, string>>;
 }
 
-/** How an action ended that could be tried at all. */
+/** The result of an action that was started. */
 export interface ActionResult {
-  /** What went wrong; absent or empty when nothing did. */
+  /** The error; absent or empty after a success. */
   readonly error?: string;
   /** Exit code of a command. */
   readonly exitCode?: number;
-  /** Status of an HTTP answer. */
+  /** Status of an HTTP response. */
   readonly httpStatus?: number;
-  /** Not all of the output was taken. */
+  /** Whether the output is incomplete. */
   readonly isTruncated?: boolean;
-  /** What is done once the run is recorded; when it throws, the record says so. */
+  /** Work after the run is recorded; its error is added to the record. */
   readonly afterwards?: (signal: AbortSignal) => Promise<void>;
 }
 
-/** @throws SvcError when it cannot be done: its sentence is the run's error */
+/** @throws SvcError if it cannot be performed; the message becomes the run's error */
 export type Action = (job: Job, work: ActionWork) => Promise<ActionResult>;
 
-/** One that needs no job around it. */
+/** An action that needs no stored job. */
 export type PlainAction = (job: Pick<Job, "ownerUid" | "action">, work: ActionWork) => Promise<ActionResult>;
 
 export type Actions = Readonly<Record<ScheduleActionType, Action>>;

@@ -1,7 +1,7 @@
 /**
- * Which addresses an `http` job of a regular user may not reach (threat 40): the daemon would ask from inside the host, as
- * root, what its services tell only to the host itself, and a cloud's metadata service gives the host's credentials to
- * whoever asks. Private networks (RFC 1918, fc00::/7) are allowed: any user of the host reaches them anyway.
+ * Addresses that `http` jobs of regular users may not reach. The daemon sends requests from the host as root,
+ * so a job could read local services, or the host's credentials from a cloud's metadata service. Private
+ * networks (RFC 1918, fc00::/7) are allowed, since every user of the host can reach them.
  */
 import { BlockList, isIPv4 } from "node:net";
 
@@ -21,12 +21,15 @@ const blockedIpv6: readonly [network: string, prefix: number][] = [
   ["fe80::", 10],
   ["fec0::", 10],
   ["ff00::", 8],
-  // Teredo hides an IPv4 address in a way of its own.
+  // Teredo embeds an IPv4 address in an obfuscated form.
   ["2001::", 32],
   ["fd00:ec2::254", 128],
 ];
 
-/** Networks of IPv6 that hold an IPv4 address: compatible (`::` and `::1` too), mapped, translated, 6to4. The address starts at the given group. */
+/**
+ * IPv6 networks that embed an IPv4 address: compatible (including `::` and `::1`), mapped, translated, 6to4.
+ * The address starts at the given group.
+ */
 const embeddings: readonly { prefix: readonly number[]; at: number }[] = [
   { prefix: [0, 0, 0, 0, 0, 0], at: 6 },
   { prefix: [0, 0, 0, 0, 0, 0xffff], at: 6 },
@@ -63,7 +66,7 @@ function embeddedIpv4(groups: readonly number[]): string | undefined {
 
 /** The eight groups of an IPv6 address. */
 function groupsOf(address: string): number[] {
-  // The URL parser brings every spelling into one: no dotted part, at most one `::`.
+  // The URL parser normalizes the notation: no dotted part, at most one `::`.
   const canonical = new URL(`http://[${address}]`).hostname.slice(1, -1);
   const [head = "", tail] = canonical.split("::");
   const [before, after] = [head, tail ?? ""].map((part) => part.split(":").filter((group) => group !== ""));

@@ -1,15 +1,27 @@
-/** `app_start`, `app_stop`, `app_restart`: the same as the operations of these names (S 1.4.9). */
-import type { Apps } from "../../apps/apps.ts";
-import { unlessAborted } from "../../lib/unless-aborted.ts";
+/** `app_start`, `app_stop`, `app_restart`: the same as the operations of these names. */
+import type { Lifecycle } from "../../apps/lifecycle/lifecycle.ts";
+import type { AppFinder } from "../../apps/records/app-finder.ts";
+import { unlessAborted } from "../../lib/abort.ts";
 import type { Action } from "./action.ts";
 import { appOf, callerOf } from "./job-app.ts";
 
-export type LifecycleVerb = "startApp" | "stopApp" | "restartApp";
+export type LifecycleVerb = "start" | "stop" | "restart";
 
-/** An operation goes on to its end also when the run is canceled or too late: a half stopped app helps nobody (D14). */
-export function createLifecycleAction(apps: Pick<Apps, LifecycleVerb>, verb: LifecycleVerb): Action {
+export interface LifecycleActionOptions {
+  finder: Pick<AppFinder, "find" | "any">;
+  lifecycle: Pick<Lifecycle, LifecycleVerb>;
+}
+
+/** An operation finishes even if the run is canceled or times out, so that no app is left half stopped. */
+export function createLifecycleAction(
+  { finder, lifecycle }: LifecycleActionOptions,
+  verb: LifecycleVerb,
+): Action {
+  // An app that cannot be read can still be stopped.
+  const find = verb === "stop" ? finder.any.bind(finder) : finder.find.bind(finder);
   return async (job, work) => {
-    await unlessAborted(apps[verb](appOf(job), callerOf(job, work)), work.signal);
+    const change = async (): Promise<unknown> => lifecycle[verb](await find(appOf(job), callerOf(job, work)));
+    await unlessAborted(change(), work.signal);
     return {};
   };
 }

@@ -1,4 +1,7 @@
-/** `backup_verify`: restores the newest archive of an app on each storage for a trial; a run fails when one cannot be. */
+/**
+ * `backup_verify`: restores the newest archive of an app on each storage to a temporary directory; the run
+ * fails if one cannot be restored.
+ */
 import type { Backups } from "../../backups/backups.ts";
 import type { Action } from "./action.ts";
 import { appOf, callerOf } from "./job-app.ts";
@@ -10,7 +13,7 @@ export function createBackupVerifyAction(backups: Pick<Backups, "newest" | "veri
     const failures = errors.map(({ storage, error }) => `${storage}: ${error}`);
     for (const archive of archives) {
       try {
-        // Nobody is there who could give the identity that an encrypted one needs.
+        // Encrypted archives need an identity, which jobs do not have.
         const { entries } = await backups.verify({ ...archive, identity: "" }, true, caller, { signal });
         write(`${archive.storage}: ${archive.name} can be restored (${entries} entries)\n`);
       } catch (error) {

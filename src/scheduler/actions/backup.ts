@@ -1,11 +1,13 @@
-/** `backup`: one archive to each storage; a run fails when one of them did not get it (S 1.4.9). */
+/** `backup`: one archive to each storage; the run fails if a storage fails. */
 import type { Backups } from "../../backups/backups.ts";
 import type { Action } from "./action.ts";
 import { appOf, callerOf } from "./job-app.ts";
 
 export function createBackupAction(backups: Pick<Backups, "create">): Action {
   return async (job, { isRoot, signal, write }) => {
-    const { storages = [], keep } = job.action;
+    const { storages = [] } = job.action;
+    // Older clients set only the action's field; the two never differ.
+    const keep = job.keep ?? job.action.keep;
     const wanted = { storages, keep, mode: "" } as const;
     const { results, warnings } = await backups.create(appOf(job), wanted, callerOf(job, { isRoot }), {
       signal,

@@ -1,9 +1,12 @@
-/** One request and its answer: to addresses that were chosen before, so that no second look-up leads elsewhere. */
+/**
+ * Sends one HTTP request, to addresses that are already resolved and checked, so that a second lookup cannot
+ * return another.
+ */
 import { Agent as HttpAgent, request as httpRequest, type IncomingMessage } from "node:http";
 import { Agent as HttpsAgent, request as httpsRequest } from "node:https";
 import type { LookupAddress } from "node:dns";
 import type { LookupFunction } from "node:net";
-import { unlessAborted } from "../../lib/unless-aborted.ts";
+import { unlessAborted } from "../../lib/abort.ts";
 import { carryingHeaders } from "../jobs/header-rules.ts";
 
 export interface Exchange {
@@ -11,31 +14,32 @@ export interface Exchange {
   readonly method: string;
   readonly headers: Readonly<Record<string, string>>;
   readonly body: string;
-  /** Where the URL's host may be connected to, in the order of preference. */
+  /** The addresses of the URL's host, in order of preference. */
   readonly addresses: readonly LookupAddress[];
   readonly signal: AbortSignal;
 }
 
 export interface Answer {
   readonly status: number;
-  /** Empty when there is none. */
+  /** Empty for none. */
   readonly location: string;
   /** The first bytes of the body. */
   readonly body: Buffer;
-  /** There was more of it. */
+  /** Whether there was more. */
   readonly isTruncated: boolean;
-  /** Why it ended before its end; absent when it did not. */
+  /** Why the body ended early; absent if it is complete. */
   readonly cutBy?: string;
 }
 
 /**
- * Sends the request over a connection of its own, never by a proxy, and reads at most `maxBodyBytes` of the answer.
- * @throws Error as node:http has it; the signal's reason
+ * Sends the request over a new connection, never through a proxy, and reads at most `maxBodyBytes` of the
+ * response.
+ * @throws errors of node:http; the signal's reason
  */
 export async function exchange(request: Exchange, maxBodyBytes: number): Promise<Answer> {
   const { url, method, body, signal } = request;
   const isHttps = url.protocol === "https:";
-  // An agent of its own: the global one may have a proxy of the environment, and keeps connections for whoever comes next.
+  // A separate agent: the global one may use a proxy from the environment, and reuses connections.
   const agent = isHttps ? new HttpsAgent({ keepAlive: false }) : new HttpAgent({ keepAlive: false });
   const { promise, resolve, reject } = Promise.withResolvers<IncomingMessage>();
   const outgoing = (isHttps ? httpsRequest : httpRequest)(url, {
@@ -47,8 +51,8 @@ export async function exchange(request: Exchange, maxBodyBytes: number): Promise
   });
   outgoing.once("response", resolve);
   outgoing.once("error", reject);
-  // Whoever answers with another protocol (101) is hung up on without either of them.
-  outgoing.once("close", () => reject(new Error("the connection ended without an answer")));
+  // A response with status 101 closes the connection without either event.
+  outgoing.once("close", () => reject(new Error("the connection closed without a response")));
   outgoing.end(body);
   try {
     const answer = await unlessAborted(promise, signal);
@@ -95,7 +99,7 @@ function ownHeaders(body: string, method: string): Record<string, string> {
   const hasBody = length > 0 || ["POST", "PUT", "PATCH"].includes(method);
   return {
     accept: "*/*",
-    // The output is kept as it comes.
+    // The body is stored unmodified.
     "accept-encoding": "identity",
     "user-agent": "svc",
     connection: "close",
@@ -103,13 +107,13 @@ function ownHeaders(body: string, method: string): Record<string, string> {
   };
 }
 
-/** In lower case, so that the owner's headers replace those that are sent by default, but for how the message is carried. */
+/** In lower case, so that the owner's headers replace the defaults, except for transport headers. */
 function sentHeaders(headers: Readonly<Record<string, string>>): Record<string, string> {
   const entries = Object.entries(headers).map(([name, value]) => [name.toLowerCase(), value] as const);
   return Object.fromEntries(entries.filter(([name]) => !carryingHeaders.has(name)));
 }
 
-/** Answers with what was chosen, whatever is asked. */
+/** A lookup that always returns the given addresses. */
 function pinned(addresses: readonly LookupAddress[]): LookupFunction {
   return (_hostname, options, done) => {
     if (options.all) done(null, [...addresses]);

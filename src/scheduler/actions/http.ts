@@ -1,8 +1,8 @@
-/** `http`: one request, its redirects followed. A status of 400 or above fails the run (S 1.4.9). */
+/** `http`: one request; redirects are followed. A status of 400 or above fails the run. */
 import type { LookupAddress } from "node:dns";
 import { isIP } from "node:net";
 import { SvcError } from "../../errors.ts";
-import { unlessAborted } from "../../lib/unless-aborted.ts";
+import { unlessAborted } from "../../lib/abort.ts";
 import { capText, outputCapBytes } from "../runs/capped-output.ts";
 import type { ActionResult, ActionWork, PlainAction } from "./action.ts";
 import { AddressPolicy } from "./address-policy.ts";
@@ -17,7 +17,7 @@ export interface HttpOptions {
   lookup: (hostname: string) => Promise<readonly LookupAddress[]>;
 }
 
-/** A request as it changes from one redirect to the next. */
+/** A request, changed by redirects. */
 interface Step {
   url: URL;
   method: string;
@@ -28,9 +28,9 @@ interface Step {
 export function createHttpAction({ lookup }: HttpOptions): PlainAction {
   const policy = new AddressPolicy();
 
-  /** Where the host of a URL may be connected to. Every address counts: the kernel may take any of them. */
+  /** The addresses of a URL's host. All are checked, because any may be used. */
   async function addressesOf({ hostname }: URL, work: ActionWork): Promise<readonly LookupAddress[]> {
-    // The URL parser has brought 0x7f.1, 017700000001 and 2130706433 into the one form.
+    // The URL parser has normalized 0x7f.1, 017700000001 and 2130706433.
     const literal = hostname.replace(/^\[|\]$/g, "");
     const family = isIP(literal);
     const addresses =
@@ -74,13 +74,13 @@ function resultOf(step: Step, answer: Answer, action: JobAction, work: ActionWor
   work.write(maskSecrets(body.toString("utf8"), action.headers ?? {}, isTruncated));
   const result = { httpStatus, isTruncated };
   if (cutBy !== undefined)
-    return { ...result, error: `${step.url.origin} ended its answer before its end: ${cutBy}` };
+    return { ...result, error: `${step.url.origin} sent an incomplete response: ${cutBy}` };
   return httpStatus < 400
     ? result
-    : { ...result, error: `${step.url.origin} answered with status ${httpStatus}` };
+    : { ...result, error: `${step.url.origin} responded with status ${httpStatus}` };
 }
 
-/** The request that follows, as the Fetch standard has it (HTTP-redirect fetch); undefined when none does. */
+/** The next request by the Fetch standard (HTTP-redirect fetch); undefined without a redirect. */
 function redirectOf(step: Step, { status, location }: Answer): Step | undefined {
   if (![301, 302, 303, 307, 308].includes(status) || location === "") return undefined;
   const url = parseUrl(location, step.url);
@@ -92,13 +92,13 @@ function redirectOf(step: Step, { status, location }: Answer): Step | undefined 
   return { url, method: "GET", headers: Object.fromEntries(withoutBody), body: "" };
 }
 
-/** @throws SvcError for what is no http URL */
+/** @throws SvcError for anything but an http or https URL */
 function parseUrl(text: string, base?: URL): URL {
   const url = URL.parse(text, base?.href);
   if (url !== null && /^https?:$/.test(url.protocol)) return url;
-  // Not quoted: a query may hold a key.
+  // Not quoted, because a query may contain a key.
   const what = base === undefined ? "the url" : `${base.origin} redirects to something that`;
-  throw new SvcError("invalid_request", `${what} is no valid http:// or https:// URL`);
+  throw new SvcError("invalid_request", `${what} is not a valid http:// or https:// URL`);
 }
 
 function addressDenied(hostname: string, address: string): SvcError {
@@ -114,7 +114,7 @@ function unreachable(url: URL, error: unknown): SvcError {
   });
 }
 
-/** Where several addresses were tried there is one error for each. */
+/** There is one error per tried address. */
 function whyOf(error: unknown): string {
   if (error instanceof AggregateError) return error.errors.map(whyOf).join("; ");
   return error instanceof Error ? error.message : String(error);

@@ -1,5 +1,5 @@
-/** Which app an action is for, and who asks for it: the owner of the job, to whom another user's app is not found. */
-import type { AppCaller } from "../../apps/app-registry.ts";
+/** The app and the caller of an action. The caller is the job's owner, who cannot see other users' apps. */
+import type { AppCaller } from "../../apps/records/app-registry.ts";
 import type { Job } from "../jobs/job.ts";
 import type { ActionWork } from "./action.ts";
 
@@ -7,7 +7,7 @@ export function callerOf(job: Pick<Job, "ownerUid">, work: Pick<ActionWork, "isR
   return { uid: job.ownerUid, root: work.isRoot, ownerUid: job.ownerUid };
 }
 
-/** The app of an action that cannot do without one. */
+/** The app of an action that requires one. */
 export function appOf(job: Job): string {
   const { app } = job.action;
   if (app === undefined) throw new Error(`the action of job "${job.id}" names no app`);

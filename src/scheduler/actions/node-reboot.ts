@@ -1,4 +1,4 @@
-/** `node_reboot`: reboots the host a moment after the run was recorded (S 1.4.9). */
+/** `node_reboot`: reboots the host shortly after the run was recorded. */
 import { SvcError } from "../../errors.ts";
 import { rebootDelaySecs, type HostReboot } from "../../host/reboot.ts";
 import type { Action } from "./action.ts";

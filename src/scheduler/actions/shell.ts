@@ -1,35 +1,34 @@
 /**
- * `shell`: a command for `/bin/sh -c`. All of it happens below a process with the identity of whoever it is for, so
- * that environment, descriptors and groups are theirs alone, and every process of the run is ended with it
- * (S 1.4.9, D19, D29; threats 36 to 38 and 43).
+ * `shell`: a command for `/bin/sh -c`. It runs below a process of the target user, so that environment,
+ * descriptors and groups are only that user's, and all processes of the run are stopped with it.
  */
 import { constants } from "node:os";
-import type { Apps } from "../../apps/apps.ts";
+import type { AppFinder } from "../../apps/records/app-finder.ts";
 import { SvcError } from "../../errors.ts";
-import type { Identities } from "../../identity/identities.ts";
-import type { JobEnd } from "../../identity/job-processes.ts";
+import type { UserHelpers } from "../../run-as/user-helpers.ts";
+import type { JobEnd } from "../../run-as/job-processes.ts";
 import { systemClock } from "../../lib/clock.ts";
 import type { Job } from "../jobs/job.ts";
-import type { UserPlaces, PlaceBounds } from "../../lib/user-places.ts";
+import type { UserLimiter, UserLimits } from "../../lib/user-limiter.ts";
 import type { ActionResult, ActionWork, PlainAction } from "./action.ts";
 import { callerOf } from "./job-app.ts";
 
 export interface ShellOptions {
-  identities: Pick<Identities, "selfUid" | "runJob">;
-  apps: Pick<Apps, "place">;
-  /** For commands that are being started. */
-  starts: Pick<UserPlaces, "wait">;
+  userHelpers: Pick<UserHelpers, "selfUid" | "runJob">;
+  finder: Pick<AppFinder, "place">;
+  /** Limits concurrent starts of commands. */
+  starts: Pick<UserLimiter, "acquire">;
 }
 
 /**
- * How many commands are started at once: as many as keep the processors busy, so that what all users have due in one
- * minute is no crowd that a quick job has to make its way through. For the same reason a user's newest is started first.
+ * Concurrent starts of commands: enough to keep the CPUs busy, so that a quick job does not compete with all
+ * jobs of a minute. For the same reason a user's newest command starts first.
  */
-export const startBounds: PlaceBounds = { root: 8, users: 16, perUser: 2, first: "newest" };
-/** One that has not begun by then, in a directory that hangs, say, keeps its place no longer. */
+export const startBounds: UserLimits = { root: 8, users: 16, perUser: 2, first: "newest" };
+/** After this time a start releases its slot, for example if its directory hangs. */
 const maxStartMs = 200;
 
-/** Where a command runs, and as whom. */
+/** The directory and user of a command. */
 interface Workplace {
   uid: number;
   cwd: string;
@@ -37,12 +36,12 @@ interface Workplace {
 }
 
 export function createShellAction(options: ShellOptions): PlainAction {
-  const { identities, apps, starts } = options;
+  const { userHelpers, finder, starts } = options;
 
   async function workplaceOf(job: Pick<Job, "ownerUid" | "action">, work: ActionWork): Promise<Workplace> {
     const { app } = job.action;
     if (app !== undefined) {
-      const { directory, uid } = await apps.place(app, callerOf(job, work));
+      const { directory, uid } = await finder.place(app, callerOf(job, work));
       return { uid, cwd: directory, env: { SVC_APP_ID: app, SVC_APP_DIR: directory } };
     }
     if (!work.isRoot) {
@@ -51,15 +50,15 @@ export function createShellAction(options: ShellOptions): PlainAction {
         "a shell job without an app runs as the daemon's user: only root may have one",
       );
     }
-    return { uid: identities.selfUid, cwd: "/", env: {} };
+    return { uid: userHelpers.selfUid, cwd: "/", env: {} };
   }
 
   return async (job, work) => {
     const { uid, cwd, env } = await workplaceOf(job, work);
-    using place = await starts.wait(uid);
+    using place = await starts.acquire(uid);
     const begun = (): void => place[Symbol.dispose]();
     using _tooLong = systemClock().setTimer(maxStartMs, begun);
-    const end = await identities.runJob(uid, {
+    const end = await userHelpers.runJob(uid, {
       command: job.action.command ?? "",
       cwd,
       env: { ...env, ...work.env },
@@ -69,20 +68,20 @@ export function createShellAction(options: ShellOptions): PlainAction {
       begun,
     });
     if (end.leftProcesses > 0 && !work.signal.aborted) {
-      work.write(`[ended ${end.leftProcesses} left process${end.leftProcesses === 1 ? "" : "es"}]\n`);
+      work.write(`[stopped ${end.leftProcesses} background process${end.leftProcesses === 1 ? "" : "es"}]\n`);
     }
     return resultOf(end, work.signal.aborted);
   };
 }
 
-/** @param isStopped its end is not its own, whatever it exits with on SIGTERM */
+/** @param isStopped it was stopped, regardless of its exit code after SIGTERM */
 function resultOf({ exitCode }: JobEnd, isStopped: boolean): ActionResult {
-  if (isStopped) return { exitCode, error: "it was ended" };
+  if (isStopped) return { exitCode, error: "it was stopped" };
   if (exitCode === 0) return { exitCode };
   return { exitCode, error: `the command exited with status ${exitCode}${signalOf(exitCode)}` };
 }
 
-/** What a shell says of a command that a signal ended. */
+/** The signal's name for a shell's exit code above 128. */
 function signalOf(exitCode: number): string {
   const name = Object.entries(constants.signals).find(([, number]) => exitCode === 128 + number)?.[0];
   return name === undefined ? "" : `, which is ${name}`;

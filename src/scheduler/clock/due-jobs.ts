@@ -1,6 +1,6 @@
 /**
- * What becomes of a job that is due: it waits for its jitter and for room, is started, and is tried again when it
- * failed. A firing that meets the run before is skipped and counted (S 1.4.3, 1.4.4).
+ * Starts due jobs: after their jitter, when a slot is free. Failed runs are retried. A firing during the
+ * previous run is skipped and counted.
  */
 import type { ScheduleWaitReason } from "../../../gen/svc/v1/words.ts";
 import { pause, type Clock } from "../../lib/clock.ts";
@@ -9,7 +9,7 @@ import { keyText } from "../jobs/job-key.ts";
 import type { JobOwners } from "../jobs/job-owners.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { Job, JobKey } from "../jobs/job.ts";
-import type { UserPlaces } from "../../lib/user-places.ts";
+import type { UserLimiter } from "../../lib/user-limiter.ts";
 import type { Run, RunCause } from "../runs/run.ts";
 import type { Runner } from "../runs/runner.ts";
 import type { SkipCounts } from "../runs/skip-counts.ts";
@@ -19,33 +19,36 @@ export interface DueJobsOptions {
   jobs: Pick<JobRegistry, "get">;
   owners: Pick<JobOwners, "problemOf">;
   runner: Pick<Runner, "start" | "isRunning" | "ended">;
-  room: Pick<UserPlaces, "wait" | "hasFor">;
+  room: Pick<UserLimiter, "acquire" | "isAvailable">;
   skips: Pick<SkipCounts, "add">;
   clock: Clock;
   jitter: Jitter;
   log: Pick<Log, "error">;
 }
 
-/** Before the first retry; each later one waits twice as long as the one before, up to the second. */
+/** Delay of the first retry, doubled for each further one up to the maximum. */
 const firstRetryMs = 30_000;
 const maxRetryMs = 30 * 60_000;
-/** For the processes of a daemon that died to be gone: SIGTERM, 5 s, SIGKILL. */
+/** Milliseconds until processes of a dead daemon have exited: SIGTERM, 5 s, SIGKILL. */
 const remainsMs = 6_000;
 
-/** What a job that is due waits for. */
+/** Why a due job waits. */
 export interface JobWait {
   readonly reason: ScheduleWaitReason;
-  /** The minute that it was due in, unix milliseconds. */
+  /** The minute in which it was due, unix milliseconds. */
   readonly scheduledAtMs: number;
-  /** When it goes on, unix milliseconds; absent where only the end of other runs tells. */
+  /** When the wait ends, unix milliseconds; absent if it depends on other runs. */
   readonly untilMs?: number;
 }
 
 export class DueJobs implements Disposable {
   readonly #options: DueJobsOptions;
-  /** Jobs whose run is to come, each at most once, which bounds the queues; without `wait` it is being started. */
+  /**
+   * Jobs with a pending run, each at most once, which limits the queues; without `wait` the run is being
+   * started.
+   */
   readonly #coming = new Map<string, { readonly job: Job; readonly wait?: JobWait }>();
-  /** Jobs that wait for another attempt; aborting ends that. */
+  /** Jobs that wait for a retry; aborting cancels it. */
   readonly #retrying = new Map<string, { wait: JobWait; end: AbortController }>();
   readonly #stopping = new AbortController();
 
@@ -53,7 +56,7 @@ export class DueJobs implements Disposable {
     this.#options = options;
   }
 
-  /** Lets a job run that is due in the minute at `scheduledAtMs`. Returns at once. */
+  /** Starts a job that is due in the minute at `scheduledAtMs`. Returns at once. */
   fire(job: Job, scheduledAtMs: number): void {
     const { runner, skips } = this.#options;
     const key = keyText(job);
@@ -62,20 +65,20 @@ export class DueJobs implements Disposable {
       skips.add(job, this.waitOf(job) === undefined ? "running" : "busy", scheduledAtMs);
       return;
     }
-    // It is tried anew anyway.
+    // The new run replaces the retry.
     this.#retrying.get(key)?.end.abort();
     this.#startLater(job, scheduledAtMs, this.#options.jitter(job, scheduledAtMs));
   }
 
-  /** What the job waits for; undefined when it does not. */
+  /** Why the job waits; undefined if it does not. */
   waitOf(key: JobKey): JobWait | undefined {
     const name = keyText(key);
     return this.#coming.get(name)?.wait ?? this.#retrying.get(name)?.wait;
   }
 
   /**
-   * Lets a job run when the jitter of a firing is over that another daemon may have waited for; if it is over already, at
-   * once where the job wants to catch up, and never else. Returns at once.
+   * Resumes a start whose jitter an earlier daemon may have waited for. If the time has passed, starts it at
+   * once if the job catches up, else not at all. Returns at once.
    */
   resumeStart(job: Job, scheduledAtMs: number): void {
     const { clock, jitter, runner } = this.#options;
@@ -86,8 +89,8 @@ export class DueJobs implements Disposable {
   }
 
   /**
-   * Lets a job be tried again whose newest scheduled run ended in another daemon, if that was to be; without the usual
-   * pause where it was that daemon's end that cut it short. Returns at once.
+   * Resumes the retries of a job whose newest scheduled run ended in an earlier daemon; without the usual
+   * delay if that daemon's end interrupted the run. Returns at once.
    */
   resumeRetry(job: Job, run: Run): void {
     const { clock, runner } = this.#options;
@@ -115,7 +118,7 @@ export class DueJobs implements Disposable {
     });
   }
 
-  /** Starts a run when there is room for it, and sees to the next attempt. */
+  /** Starts a run when a slot is free, and plans the next attempt. */
   async #attempt(job: Job, cause: RunCause): Promise<void> {
     const { room, runner, skips, jobs, owners, clock } = this.#options;
     const key = keyText(job);
@@ -125,11 +128,11 @@ export class DueJobs implements Disposable {
       skips.add(job, "owner", scheduledAtMs);
       return;
     }
-    const isFull = !room.hasFor(job.ownerUid);
+    const isFull = !room.isAvailable(job.ownerUid);
     this.#coming.set(key, { job, ...(isFull && { wait: { reason: "room", scheduledAtMs } }) });
-    const place = await room.wait(job.ownerUid);
+    const place = await room.acquire(job.ownerUid);
     this.#coming.set(key, { job });
-    // What was waited for may have been edited or removed meanwhile.
+    // The job may have been changed or removed while it waited.
     const current = jobs.get(job);
     if (current === undefined || !isWanted(current, job, cause) || this.#stopping.signal.aborted) {
       this.#coming.delete(key);
@@ -170,7 +173,7 @@ export class DueJobs implements Disposable {
     });
   }
 
-  /** Nobody waits for what happens to a due job. */
+  /** Logs errors, because no caller waits for a due job. */
   async #guard(job: Job, work: () => Promise<void>): Promise<void> {
     try {
       await work();
@@ -178,11 +181,14 @@ export class DueJobs implements Disposable {
       this.#coming.delete(keyText(job));
       if (this.#stopping.signal.aborted) return;
       const details = { err: error, job: job.id, owner: job.ownerUid };
-      this.#options.log.error(details, "a job that was due could not be started");
+      this.#options.log.error(details, "failed to start a due job");
     }
   }
 
-  /** Forgets those who wait, and counts them where nobody makes up for them; what runs is the runner's. */
+  /**
+   * Drops waiting jobs, and counts their firings as skipped unless they catch up. Running jobs belong to the
+   * runner.
+   */
   [Symbol.dispose](): void {
     for (const { job, wait } of this.#coming.values()) {
       const isLost = wait?.reason === "room" && job.catchUp === "none";
@@ -192,19 +198,22 @@ export class DueJobs implements Disposable {
   }
 }
 
-/** Whether a job as it is now is still to do what it was due for, or was to be tried again for. */
+/** Whether the current version of a job should still perform the firing or the retry. */
 function isWanted(current: Job, job: Job, { attempt }: RunCause): boolean {
   if (!current.enabled) return false;
   if (attempt > 1) return current.revision === job.revision;
   return current.trigger.text === job.trigger.text && current.timeZone === job.timeZone;
 }
 
-/** From the end of a run to the next attempt. */
+/** Delay from the end of a run to the next attempt. */
 function retryPauseMs({ attempt }: Run): number {
   return Math.min(firstRetryMs * 2 ** (attempt - 1), maxRetryMs);
 }
 
-/** A run that svc itself ended is made up for where its job wants runs to come about; never a reboot, which ends svc. */
+/**
+ * Whether a run that svc interrupted is repeated: if its job retries or catches up, but never a reboot, which
+ * itself ends svc.
+ */
 function isMadeUpFor({ retries, catchUp, action }: Job, { attempt, outcome }: Run): boolean {
   const isWanted = attempt <= Math.max(retries, catchUp === "latest" ? 1 : 0);
   return isWanted && outcome?.isCutShort === true && action.type !== "node_reboot";

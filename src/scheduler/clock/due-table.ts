@@ -1,12 +1,12 @@
 /**
- * All jobs, laid out for the question of every minute: which are due? Minutes and hours lie in flat arrays, so that nearly
- * all jobs are answered by two bit tests without a look at the job; the few others go through the one matcher.
+ * An index of all jobs that finds the due ones of a minute. Minutes and hours are bits in flat arrays, so
+ * most jobs need only two bit tests; the others use the full matcher.
  */
 import { compareKeys, type Job } from "../jobs/job.ts";
-import { isDue, viewMinute, type MinuteView } from "../trigger/matcher.ts";
-import type { Zones } from "../trigger/zone.ts";
+import { isDue, viewMinute, type MinuteView } from "../../triggers/matcher.ts";
+import type { Zones } from "../../triggers/zone.ts";
 
-/** Jobs between two places where the work may be interrupted: some 50 µs. */
+/** Jobs between two interruption points, about 50 µs. */
 const stride = 4_096;
 
 /** One entry per job, in the order of the registry. */
@@ -18,7 +18,7 @@ interface Columns {
   zone: Uint16Array;
 }
 
-/** What a zone's clock shows, over what any job of the zone is laid first. */
+/** The local time of a zone, as masks for the bit tests. */
 interface ZoneMinute {
   readonly view: MinuteView;
   readonly minutesLow: number;
@@ -31,19 +31,19 @@ export class DueTable {
   readonly #zoneIndexes = new Map<string, number>();
   #jobs: readonly Job[] = [];
   #columns = createColumns(0);
-  /** The columns before, to be written next: an edit allocates nothing. */
+  /** The previous columns, reused for the next update to avoid allocations. */
   #spare = createColumns(0);
 
   constructor(zones: Zones) {
     this.#zones = zones;
   }
 
-  /** The jobs that it was filled with last. */
+  /** The jobs of the last update. */
   get jobs(): readonly Job[] {
     return this.#jobs;
   }
 
-  /** Takes the registry's jobs; those that are the same objects as before are copied, not read. */
+  /** Updates the index; entries of unchanged job objects are copied. */
   *fill(jobs: readonly Job[]): Generator<undefined, void> {
     if (jobs === this.#jobs) return;
     const from = this.#columns;
@@ -64,7 +64,7 @@ export class DueTable {
     const clocks: (ZoneMinute | undefined)[] = [];
     for (const name of this.#zoneIndexes.keys()) {
       clocks.push(this.#zoneMinute(name, minuteMs));
-      // The first look at a zone's year takes a millisecond or two.
+      // The first computation of a zone's year takes a millisecond or two.
       yield;
     }
     const { minutesLow, minutesHigh, hours, zone } = this.#columns;
@@ -99,7 +99,7 @@ export class DueTable {
     };
   }
 
-  /** Fills rows and answers how far it has come among the jobs of before; both are in the same order. */
+  /** Fills rows, and returns the position in the previous jobs, which have the same order. */
   #fillRows(
     jobs: readonly Job[],
     { start, end, old: from, to }: { start: number; end: number; old: number; to: Columns },
@@ -135,7 +135,7 @@ function createColumns(length: number): Columns {
   };
 }
 
-/** Some more than is needed, so that jobs that come one by one do not lead to new arrays each time. */
+/** Rounded up, so that single additions do not reallocate the arrays. */
 function roomFor(length: number): number {
   return Math.ceil(length * 1.25) + 64;
 }

@@ -1,8 +1,8 @@
 /**
- * Looks at the clock and fires what is due: once in every minute that the wall clock shows, at its start, without drift.
- * Timers run by another clock and notice no step, so the wall time is read every 5 s (S 1.4.1, D21).
+ * Fires due jobs at the start of every minute of the wall clock, without drift. Timers use another clock and
+ * do not notice clock changes, so the wall time is read every 5 s.
  */
-import type { PolicyPass } from "../../backups/policy-pass.ts";
+import type { PolicyPass } from "../../backups/policies/policy-pass.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { SlicedWork } from "../../lib/sliced-work.ts";
 import type { DueJobs } from "./due-jobs.ts";
@@ -13,9 +13,9 @@ import { maxBack, MinuteHistory, type MinutePlan } from "./minute-history.ts";
 import { MissedFiringCounter, type Stretch } from "./missed-firings.ts";
 import type { RunLog } from "../runs/run-log.ts";
 import type { SkipCounts } from "../runs/skip-counts.ts";
-import { nextFiring } from "../trigger/next-firing.ts";
-import { dayMs, minuteMs } from "../trigger/wall-slice.ts";
-import type { Zone, Zones } from "../trigger/zone.ts";
+import { nextFiring } from "../../triggers/next-firing.ts";
+import { dayMs, minuteMs } from "../../triggers/wall-slice.ts";
+import type { Zone, Zones } from "../../triggers/zone.ts";
 import type { Log } from "../../lib/log.ts";
 
 export interface EvaluatorOptions {
@@ -29,25 +29,25 @@ export interface EvaluatorOptions {
   log: Pick<Log, "info" | "error">;
 }
 
-/** The longest time between two looks at the wall clock. */
+/** Longest time between two reads of the wall clock. */
 const maxSleepMs = 5_000;
-/** Of the event loop, at a time. */
+/** Milliseconds of the event loop per slice. */
 const sliceMs = 4;
-/** Stretches of missed minutes that wait to be counted; of a clock that jumps more often, the others are not. */
+/** Maximum ranges of missed minutes that wait to be counted; further ranges are dropped. */
 const maxCounts = 8;
-/** How far back anything is made up for. */
+/** How far back jobs catch up. */
 const catchUpMs = 7 * dayMs;
 
 export class Evaluator implements AsyncDisposable {
   readonly #options: EvaluatorOptions;
   readonly #table: DueTable;
-  /** The minutes' passes; and what takes longer, which they must not wait for. */
+  /** Passes of minutes; and longer work, which must not delay them. */
   readonly #passes: SlicedWork;
   readonly #counting: SlicedWork;
   readonly #stopping = new AbortController();
   readonly #chores = new Set<Promise<void>>();
   #history: MinuteHistory;
-  /** Up to when a daemon before may have fired, its clock having been ahead of today's; unix milliseconds. */
+  /** Until when an earlier daemon with a fast clock may have fired; unix milliseconds. */
   #firedUntilMs = 0;
   #timer: Disposable | undefined;
 
@@ -58,14 +58,14 @@ export class Evaluator implements AsyncDisposable {
     const slices = {
       budgetMs: sliceMs,
       monotonicMs: () => clock.monotonicMs(),
-      onError: (error: unknown) => log.error({ err: error }, "jobs could not be evaluated"),
+      onError: (error: unknown) => log.error({ err: error }, "failed to evaluate jobs"),
     };
     this.#passes = new SlicedWork(slices);
     this.#counting = new SlicedWork(slices);
     this.#history = new MinuteHistory(minuteOf(clock.nowMs()), clock.monotonicMs());
   }
 
-  /** Begins with the next minute; of the time before, with what was still to come and what jobs want to catch up on. */
+  /** Starts with the next minute, and resumes pending starts, retries and catch-ups of an earlier daemon. */
   start(): void {
     const { clock } = this.#options;
     const nowMs = clock.nowMs();
@@ -92,7 +92,7 @@ export class Evaluator implements AsyncDisposable {
 
   #wake(): void {
     const { clock } = this.#options;
-    // While one pass goes on the clock is not asked: what is missed by then is run by the next look.
+    // The clock is not read during a pass; minutes missed by then are run by the next one.
     if (!this.#passes.isBusy) {
       const plan = this.#history.advance(minuteOf(clock.nowMs()), clock.monotonicMs());
       if (plan.run.length > 0 || plan.late !== undefined) this.#passes.add(this.#evaluate(plan));
@@ -114,7 +114,7 @@ export class Evaluator implements AsyncDisposable {
       const minutes = late.to - late.from + 1;
       this.#options.log.info(
         { minutes },
-        "the clock or the host left out minutes; their firings are skipped",
+        "the clock jumped or the host was suspended; skipping the firings of the missed minutes",
       );
       this.#counting.add(
         this.#skipLate(fromMs, { toMs, hasRun: (minute) => this.#history.hasRun(minute) }, run),
@@ -122,13 +122,13 @@ export class Evaluator implements AsyncDisposable {
     }
   }
 
-  /** None twice, also where the clock was set back between two daemons. */
+  /** Never fires twice, even if the clock was set back between two daemons. */
   #fire(job: Job, atMs: number): void {
     const { due, runs } = this.#options;
     if (atMs > this.#firedUntilMs || !runs.hasFired(job, atMs)) due.fire(job, atMs);
   }
 
-  /** Minutes that the daemon was there for and did not get: all are skipped, but the newest where a job wants to catch up. */
+  /** Minutes that the running daemon missed: all are skipped, except the newest for jobs that catch up. */
   *#skipLate(fromMs: number, stretch: Stretch, run: readonly number[]): Generator<undefined, void> {
     const { skips, due } = this.#options;
     const untilMs = (run.at(-1) ?? 0) * minuteMs;
@@ -142,15 +142,15 @@ export class Evaluator implements AsyncDisposable {
         !firesUntil(job, zone, lastMs, untilMs);
       if (isWanted) due.fire(job, lastMs);
       const skipped = isWanted ? count - 1 : count;
-      // Not that of the one that runs: what was skipped is settled, and counts as run for the next daemon.
+      // Not the firing that runs: skipped ones are settled, and count as run for the next daemon.
       if (skipped > 0) skips.add(job, "late", isWanted ? beforeMs : lastMs, skipped);
       yield;
     }
   }
 
   /**
-   * What the daemon before has left. Only the runs and skips on record say how far each job came: a mark of its own could
-   * be older than a run, which would then be made again by every daemon that starts, or newer, which would lose one.
+   * Resumes the work of an earlier daemon. Progress is derived from recorded runs and skips: a separate mark
+   * could be older than a run, which each new daemon would then repeat, or newer, which would lose a run.
    */
   *#resume(nowMs: number): Generator<undefined, void> {
     const { skips, due } = this.#options;
@@ -171,7 +171,7 @@ export class Evaluator implements AsyncDisposable {
     return Math.max(this.#options.runs.settledUntil(job, nowMs), startOf(nowMs - catchUpMs) - minuteMs);
   }
 
-  /** Firings for whose jitter the daemon before may still have waited, the newest first. */
+  /** Firings whose jitter an earlier daemon may have waited for, newest first. */
   #resumeStarts(job: Job, zone: Zone, nowMs: number): void {
     const lastMs = this.#options.runs.lastScheduled(job)?.scheduledAtMs ?? 0;
     const fromMs = Math.max(nowMs - job.jitterSecs * 1_000, lastMs, job.updatedAtMs);
@@ -179,7 +179,7 @@ export class Evaluator implements AsyncDisposable {
     for (const atMs of firings.reverse()) this.#options.due.resumeStart(job, atMs);
   }
 
-  /** What is still to be tried again, or was cut short; not where the job was to fire anew since. */
+  /** Pending retries and interrupted runs; not if the job should have fired again since. */
   #resumeRetry(job: Job, zone: Zone, nowMs: number): void {
     const run = this.#options.runs.lastScheduled(job);
     if (run === undefined || run.startedAtMs < nowMs - catchUpMs) return;
@@ -202,7 +202,8 @@ export class Evaluator implements AsyncDisposable {
           for (const { app, error } of failures) log.error({ err: error, app }, "a policy backup failed");
         },
         (error: unknown) => {
-          if (!this.#stopping.signal.aborted) log.error({ err: error }, "the pass of policy backups failed");
+          if (!this.#stopping.signal.aborted)
+            log.error({ err: error }, "failed to run the policy backups of a minute");
         },
       ),
     );
@@ -231,12 +232,12 @@ function startOf(unixMs: number): number {
   return minuteOf(unixMs) * minuteMs;
 }
 
-/** Whether the job fires after one instant and up to the other. */
+/** Whether the job fires after `afterMs` and until `untilMs`. */
 function firesUntil(job: Job, zone: Zone, afterMs: number, untilMs: number): boolean {
   return firingsBetween(job, zone, afterMs, untilMs).next().done !== true;
 }
 
-/** When the job fires after one instant and up to the other, unix milliseconds. */
+/** The firings after `afterMs` and until `untilMs`, unix milliseconds. */
 function* firingsBetween(
   { trigger }: Job,
   zone: Zone,

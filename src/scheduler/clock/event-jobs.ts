@@ -1,5 +1,5 @@
-/** Fires jobs with what happens on the node: those whose owner may see it (decisions 43). */
-import { mayHear, type EventLog, type NodeEvent } from "../../events/event-log.ts";
+/** Fires jobs on events of the node, if their owners may see the event. */
+import { mayHear, type EventLog, type NodeEvent } from "../../observability/events/event-log.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { Job } from "../jobs/job.ts";
@@ -9,7 +9,7 @@ export interface EventJobsOptions {
   jobs: Pick<JobRegistry, "all">;
   due: Pick<DueJobs, "fire">;
   events: Pick<EventLog, "listen">;
-  /** Whether an owner sees what is everybody's, as root does. */
+  /** Whether an owner may see all users' events. */
   isRoot: (ownerUid: number) => boolean;
   clock: Pick<Clock, "nowMs">;
 }
@@ -17,7 +17,7 @@ export interface EventJobsOptions {
 export class EventJobs implements Disposable {
   readonly #options: EventJobsOptions;
   readonly #subscription: Disposable;
-  /** The jobs that were looked through last, and those of them that go by events. */
+  /** The last seen jobs, and those with an event trigger. */
   #all: readonly Job[] = [];
   #waiting: readonly Job[] = [];
 

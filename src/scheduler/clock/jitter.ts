@@ -1,15 +1,14 @@
-/** How late a firing starts. */
+/** The random delay of firings. */
 import { createHash } from "node:crypto";
 import { keyText } from "../jobs/job-key.ts";
 import type { Job } from "../jobs/job.ts";
 
-/** From 0 up to and without the job's own bound, in milliseconds. */
+/** Milliseconds from 0 to the job's limit, excluding the limit. */
 export type Jitter = (job: Job, scheduledAtMs: number) => number;
 
 /**
- * By chance, but the same whenever it is asked: so the next daemon knows what the one before still waited for, and nothing
- * of it has to be on record.
- * @param seed tells this host from others that have the same job
+ * Pseudo-random but reproducible, so that the next daemon can compute it without a record.
+ * @param seed distinguishes hosts with the same job
  */
 export function createJitter(seed: string): Jitter {
   return (job, scheduledAtMs) => {

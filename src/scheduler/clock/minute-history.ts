@@ -1,42 +1,42 @@
-/** Which minutes of the wall clock have had their turn, whatever the clock does (S 1.4.1, D21). Minutes are counted since 1970. */
+/** Tracks which minutes of the wall clock have run, across clock changes. Minutes are counted since 1970. */
 
-/** How many missed minutes are made up for. */
+/** Number of missed minutes that are still run. */
 const maxMissed = 5;
-/** How far the clock may go back for what was run to stay run, in minutes. */
+/** How far the clock may be set back without running minutes again, in minutes. */
 export const maxBack = 3 * 60;
-/** Must cover what is made up for and what stays run. */
+/** Must cover both of the above. */
 const ringSize = 256;
-/** A clock that was far off and is right again within this time shows minutes anew that have just been run. */
+/** If a wrong clock is corrected within this time, minutes that have just run are not run again. */
 const glitchMs = 10 * 60_000;
 
-/** What a look at the clock leads to. */
+/** The result of reading the clock. */
 export interface MinutePlan {
-  /** To be run now, in this order. */
+  /** Minutes to run now, in order. */
   readonly run: readonly number[];
-  /** Missed for good; without those that were run, see `hasRun`. */
+  /** Minutes to skip, except those that have run; see `hasRun`. */
   readonly late?: { readonly from: number; readonly to: number };
 }
 
 const nothing: MinutePlan = { run: [] };
 
 export class MinuteHistory {
-  /** The minute that was run last in each slot. */
+  /** The last run minute of each slot. */
   readonly #ran = new Float64Array(ringSize).fill(-1);
-  /** When, by the monotonic clock. */
+  /** Times of these runs by the monotonic clock. */
   readonly #ranAtMs = new Float64Array(ringSize);
   #seen: number;
   #monotonicMs: number;
-  /** What was run before counts only for as long as a glitch lasts: the clock has been set far back since. */
+  /** Earlier runs count only for the duration of a glitch, because the clock has been set far back since. */
   #resetAtMs = -Infinity;
 
-  /** @param minute counts as run: what it had to start belongs to whoever was there at its start */
+  /** @param minute counts as run: its firings belong to the process that ran at its start */
   constructor(minute: number, monotonicMs: number) {
     this.#seen = minute;
     this.#monotonicMs = monotonicMs;
     this.#takeAll(minute, minute);
   }
 
-  /** The clock shows `minute` now. */
+  /** Processes the current minute of the clock. */
   advance(minute: number, monotonicMs: number): MinutePlan {
     const seen = this.#seen;
     this.#monotonicMs = monotonicMs;
@@ -58,7 +58,7 @@ export class MinuteHistory {
     return ranAtMs >= this.#resetAtMs || this.#monotonicMs - ranAtMs <= glitchMs;
   }
 
-  /** Those that were not run yet; they are now. */
+  /** The minutes that have not run; marks them as run. */
   #takeAll(from: number, to: number): number[] {
     const taken: number[] = [];
     for (let minute = from; minute <= to; minute += 1) {

@@ -1,25 +1,25 @@
-/** Counts the firings that a stretch of time would have had; what many jobs have in common is computed once. */
+/** Counts the firings in a range of time; jobs with the same trigger share the computation. */
 import type { Job } from "../jobs/job.ts";
-import { nextFiring } from "../trigger/next-firing.ts";
-import type { Trigger } from "../trigger/trigger.ts";
-import { minuteMs } from "../trigger/wall-slice.ts";
-import type { Zone } from "../trigger/zone.ts";
+import { nextFiring } from "../../triggers/next-firing.ts";
+import type { Trigger } from "../../triggers/trigger.ts";
+import { minuteMs } from "../../triggers/wall-slice.ts";
+import type { Zone } from "../../triggers/zone.ts";
 
 export interface MissedFirings {
   readonly count: number;
-  /** The newest of them, and the one before that, unix milliseconds; 0 when there is none. */
+  /** The newest firing, and the one before, unix milliseconds; 0 for none. */
   readonly lastMs: number;
   readonly beforeMs: number;
 }
 
 export interface Stretch {
-  /** The last minute that counts, unix milliseconds. */
+  /** The last minute of the range, unix milliseconds. */
   readonly toMs: number;
-  /** Whether a minute was run in spite of it all; minutes since 1970. */
+  /** Whether a minute has run; minutes since 1970. */
   readonly hasRun: (minute: number) => boolean;
 }
 
-/** Firings between two places where the work may be interrupted. */
+/** Firings between two interruption points. */
 const stride = 256;
 
 export class MissedFiringCounter {
@@ -31,9 +31,9 @@ export class MissedFiringCounter {
     this.#stretch = stretch;
   }
 
-  /** The firings after an instant, unix milliseconds, of a job as it is: none from before it was written. */
+  /** Counts a job's firings after `afterMs`, unix milliseconds, without those before its last change. */
   *count({ trigger, updatedAtMs }: Job, zone: Zone, afterMs: number): Generator<undefined, MissedFirings> {
-    // To the minute, as all firings are: so that more jobs have the same question.
+    // Rounded to the minute, like all firings, so that more jobs share the result.
     const fromMs = Math.floor(Math.max(afterMs, updatedAtMs) / minuteMs) * minuteMs;
     const question = `${zone.name} ${fromMs} ${trigger.text}`;
     let missed = this.#known.get(question);

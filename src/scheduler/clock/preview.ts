@@ -1,7 +1,7 @@
-/** When a trigger would fire, for people to look at. */
-import { nextFiring } from "../trigger/next-firing.ts";
-import type { Trigger } from "../trigger/trigger.ts";
-import type { Zone } from "../trigger/zone.ts";
+/** A preview of a trigger's firings. */
+import { nextFiring, rareStarts, type Firing } from "../../triggers/next-firing.ts";
+import type { Trigger } from "../../triggers/trigger.ts";
+import type { Zone } from "../../triggers/zone.ts";
 
 /** As the contract's `PreviewScheduleResponse`. */
 export interface Preview {
@@ -15,13 +15,13 @@ export interface PreviewOptions {
   readonly afterMs: number;
   /** 1 to 100. */
   readonly count?: number | undefined;
-  /** Lets others have their turn: in a year that was not asked about yet it takes milliseconds to find one. */
+  /** Yields to other users between firings, because each may take milliseconds to compute. */
   readonly giveWay: () => Promise<void> | undefined;
-  /** Ends it: nobody waits for the answer any more. */
+  /** Cancels the computation. */
   readonly signal: AbortSignal;
 }
 
-/** The next firings after an instant, each within a year of the one before. */
+/** The next firings after an instant, each within nine years of the previous one. */
 export async function previewFirings(
   trigger: Trigger,
   zone: Zone,
@@ -29,9 +29,13 @@ export async function previewFirings(
 ): Promise<Preview> {
   const firings: Preview["firings"] = [];
   for (let lastMs = afterMs; firings.length < count;) {
-    await giveWay();
-    signal.throwIfAborted();
-    const firing = nextFiring(trigger, zone, lastMs);
+    let firing: Firing | undefined;
+    for (const startMs of rareStarts(lastMs)) {
+      await giveWay();
+      signal.throwIfAborted();
+      firing = nextFiring(trigger, zone, startMs);
+      if (firing !== undefined) break;
+    }
     if (firing === undefined) break;
     const { unixMs, anomaly } = firing;
     const localTime = localText(unixMs, zone.offsetMinutesAt(unixMs));

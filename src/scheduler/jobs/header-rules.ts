@@ -1,17 +1,17 @@
-/** The headers of an `http` job: what may be sent, and the values that are written and never read (decisions 24). */
+/** The headers of an `http` job: rules for names and values, which are write-only. */
 import { secretMask } from "../../lib/secret-mask.ts";
 import { isHarmlessHeader } from "../actions/header-secrets.ts";
 import type { Violations } from "./violations.ts";
 
 type Headers = Readonly<Record<string, string>>;
 
-/** Names and values together, in bytes: servers refuse more than 8 to 16 KiB. */
+/** Total bytes of names and values; servers reject more than 8 to 16 KiB. */
 const maxTotalBytes = 16_384;
 
-/** Printable Latin-1 and tabs, as fetch sends it: no line break can end a header early. */
+/** Printable Latin-1 and tabs, as in fetch; a line break would end the header. */
 const valuePattern = /^[\t\x20-\x7e\x80-\xff]*$/;
 
-/** They say how a message is carried, which is the sender's to decide, or speak to a proxy, which no job has. */
+/** Transport headers, which the sender sets, and proxy headers, which jobs do not use. */
 export const carryingHeaders: ReadonlySet<string> = new Set([
   "connection",
   "content-length",
@@ -25,14 +25,16 @@ export const carryingHeaders: ReadonlySet<string> = new Set([
   "upgrade",
 ]);
 
-/** Values that are kept, for `***` to bring over. */
+/** Stored values, which `***` keeps. */
 export interface KeptHeaders {
   readonly headers: Headers;
-  /** The origin that they were given for, where the job is to go to another one: it may not have its secrets. */
+  /**
+   * The origin of the stored values if the job's URL changes to another origin, which must not receive them.
+   */
   readonly leftOrigin?: string | undefined;
 }
 
-/** Puts kept values where `***` stands; says at `path` what cannot be sent or is not kept. */
+/** Replaces `***` by stored values; reports invalid and missing ones at `path`. */
 export function readHeaders(
   headers: Headers,
   { headers: stored, leftOrigin }: KeptHeaders,
@@ -48,7 +50,7 @@ export function readHeaders(
     const isBroughtOver = given === secretMask && value !== undefined && !isHarmlessHeader(lowerName);
     const problem =
       leftOrigin !== undefined && isBroughtOver
-        ? `is ${secretMask}, and the kept value is for ${leftOrigin}; give the value again for the new url`
+        ? `is ${secretMask}, but the stored value is for ${leftOrigin}; set the value again for the new url`
         : headerProblem(lowerName, value, seen);
     if (problem !== undefined) violations.add(`${path}[${JSON.stringify(name)}]`, problem);
     seen.add(lowerName);
@@ -61,15 +63,15 @@ export function readHeaders(
   return Object.fromEntries(entries);
 }
 
-/** Never repeats the value. */
+/** Never includes the value. */
 function headerProblem(
   lowerName: string,
   value: string | undefined,
   seen: ReadonlySet<string>,
 ): string | undefined {
-  if (seen.has(lowerName)) return "is there twice; upper and lower case make no difference";
-  if (carryingHeaders.has(lowerName)) return "is svc's to set, not a job's";
-  if (value === undefined) return `is ${secretMask}, and no value is kept; give the value itself`;
+  if (seen.has(lowerName)) return "is repeated; names are case-insensitive";
+  if (carryingHeaders.has(lowerName)) return "is set by svc and cannot be changed";
+  if (value === undefined) return `is ${secretMask}, but no value is stored; set the value`;
   if (!valuePattern.test(value))
     return "must have a value of printable Latin-1 characters, without line breaks";
   return undefined;

@@ -1,6 +1,7 @@
 /**
- * Whether a job's owner is still there: a job keeps its owner's name, as the host may give a uid to somebody else, who
- * inherits nothing. It is asked each time and not written down: a directory that knows nobody for an hour disables nothing.
+ * Checks whether a job's owner still exists. A job stores its owner's name, because the host may reuse the
+ * uid for another user, who must not inherit jobs. The result is not stored, so an outage of a user directory
+ * disables nothing permanently.
  */
 import { SvcError } from "../../errors.ts";
 import { damaged } from "../../store/row-document.ts";
@@ -10,9 +11,9 @@ import type { JobRegistry } from "./job-registry.ts";
 import { nameOwner } from "./job-row.ts";
 
 export interface JobOwnersOptions {
-  /** The daemon's own uid, whose jobs are root's: they go with the store and not with a name. */
+  /** The daemon's uid, whose jobs are root's: they belong to the store, not to a name. */
   selfUid: number;
-  /** The name of a uid. @throws SvcError `failed_precondition` when the host has no such user */
+  /** The name of a uid. @throws SvcError `failed_precondition` if the host has no such user */
   lookUp: (uid: number) => Promise<string>;
 }
 
@@ -25,7 +26,7 @@ export class JobOwners {
     this.#options = options;
   }
 
-  /** The name of a uid; empty when the host has none, undefined when that cannot be told now. */
+  /** The name of a uid; empty if the host has none, undefined if the lookup fails now. */
   async nameOf(uid: number): Promise<string | undefined> {
     try {
       return await this.#options.lookUp(uid);
@@ -34,7 +35,7 @@ export class JobOwners {
     }
   }
 
-  /** Why a job does not run, as the second half of a sentence; undefined when it is whole, and its owner and its app are there. */
+  /** Why a job does not run, as the second half of a sentence; undefined if it can run. */
   async problemOf(job: Owned): Promise<string | undefined> {
     const isOwn = job.ownerUid === this.#options.selfUid;
     return this.problem(job, isOwn ? undefined : await this.nameOf(job.ownerUid));
@@ -43,18 +44,18 @@ export class JobOwners {
   /** @param nameNow see {@link nameOf} */
   problem(job: Owned, nameNow: string | undefined): string | undefined {
     const { id, ownerUid, ownerName, lostApp } = job;
-    if (job.unreadable === true) return `${damaged}: remove it, or write it again`;
+    if (job.unreadable === true) return `${damaged}: remove it, or set it again`;
     if (lostApp !== undefined) {
-      return `its app, ${lostApp}, was removed; to have it for an app of that id which came since: svc schedule enable ${id}`;
+      return `its app, ${lostApp}, was removed; to use it for the new app of that ID: svc schedule enable ${id}`;
     }
     if (ownerUid === this.#options.selfUid || nameNow === undefined) return undefined;
     if (nameNow === "")
-      return `its owner, ${ownerName === "" ? "" : `${ownerName}, `}uid ${ownerUid}, is gone`;
+      return `its owner, ${ownerName === "" ? "" : `${ownerName}, `}uid ${ownerUid}, no longer exists`;
     if (ownerName === "" || ownerName === nameNow) return undefined;
-    return `its owner, ${ownerName}, is gone: uid ${ownerUid} is ${nameNow} now`;
+    return `its owner, ${ownerName}, no longer exists: uid ${ownerUid} is ${nameNow} now`;
   }
 
-  /** Names the owners of jobs that an svc has kept which did not note names. @throws what the store throws */
+  /** Adds owner names to jobs of earlier versions, which did not store them. @throws errors of the store */
   async nameAll(store: Store, registry: JobRegistry): Promise<void> {
     await registry.fresh();
     const unnamed = registry
@@ -62,7 +63,7 @@ export class JobOwners {
       .filter(({ ownerUid, ownerName }) => ownerName === "" && ownerUid !== this.#options.selfUid);
     for (const uid of new Set(unnamed.map(({ ownerUid }) => ownerUid))) {
       const name = await this.nameOf(uid);
-      // Who is gone by now leaves no name: this is none that a user can have.
+      // A placeholder for owners that no longer exist; not a valid user name.
       if (name !== undefined) await store.write([nameOwner(uid, name === "" ? `#${uid}` : name)]);
     }
     registry.invalidate();

@@ -1,18 +1,20 @@
-/** Reads jobs in pieces of a millisecond or two, so that a hundred thousand of them keep nobody waiting. */
+/**
+ * Reads jobs in slices of a millisecond or two, so that a hundred thousand jobs do not block the event loop.
+ */
 import type { Store } from "../../store/store.ts";
 import { keyText } from "./job-key.ts";
 import { jobColumns, type JobReader, type JobRow } from "./job-row.ts";
 import { JobTable, type JobChange } from "./job-table.ts";
 import type { Job, JobKey } from "./job.ts";
 
-/** The jobs as of a change, and that change's number. */
+/** The jobs at a revision. */
 export interface JobState {
   readonly table: JobTable;
-  /** None before the first reading. */
+  /** Undefined before the first read. */
   readonly seen: number | undefined;
 }
 
-/** How long a piece may get, in characters of documents and in rows. */
+/** Limits of a slice, in characters of documents and in rows. */
 const pieceChars = 1 << 17;
 const [minRows, maxRows] = [2, 96];
 
@@ -20,14 +22,14 @@ interface ChangedRow extends Omit<JobRow, "document"> {
   change: number;
   changed_uid: number;
   changed_id: string;
-  /** Null when the job is gone. */
+  /** Null if the job was removed. */
   document: string | null;
 }
 
 export class JobReading {
   readonly #store: Store;
   readonly #reader: JobReader;
-  /** As many as made pieces of the right size so far. */
+  /** Rows per slice, adapted to the size of documents. */
   #rows = minRows;
 
   constructor(store: Store, reader: JobReader) {
@@ -35,7 +37,7 @@ export class JobReading {
     this.#reader = reader;
   }
 
-  /** How many rows are to be read, counted up to a bound and one more. */
+  /** The number of rows to read, counted up to one more than `bound`. */
   rowsToRead(state: JobState, bound: number): number {
     const { seen } = state;
     const last = this.#lastChange();
@@ -47,11 +49,11 @@ export class JobReading {
     return row?.n ?? 0;
   }
 
-  /** Goes on until nothing was written since, so that what is answered is of one moment. */
+  /** Reads until no newer change exists, so that the result is consistent. */
   *catchUp(state: JobState): Generator<undefined, JobState> {
     let { table, seen } = state;
     for (;;) {
-      // Asked first: a job that is written in between is read once more and not missed.
+      // Read first: a job that is written in between is read again, not missed.
       const last = this.#lastChange();
       if (last === seen) return { table, seen };
       table =
@@ -69,7 +71,7 @@ export class JobReading {
     return row?.revision ?? 0;
   }
 
-  /** Whether all changes after `seen` are known, job by job. */
+  /** Whether all changes after `seen` are recorded per job. */
   #isOnRecord(seen: number, last: number): boolean {
     if (last === seen) return true;
     const first = this.#store.get<{ revision: number }>("SELECT min(revision) AS revision FROM job_changes");
@@ -126,7 +128,7 @@ export class JobReading {
     return changes.size === 0 ? table : yield* table.withAll(changes.values());
   }
 
-  /** The job as it is known, when the row still says the same. */
+  /** The known job if its row is unchanged. */
   #unlessSame(known: Job | undefined, row: JobRow): Job | undefined {
     return known?.revision === row.revision ? known : this.#reader.read(row);
   }

@@ -1,44 +1,44 @@
-/** The jobs as the database has them, kept in memory; those that somebody wrote are read again. */
+/** The jobs of the database, cached in memory; changed jobs are read again. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import { notFound } from "../../errors.ts";
 import type { Log } from "../../lib/log.ts";
 import type { Store } from "../../store/store.ts";
-import { TriggerParser } from "../trigger/trigger.ts";
+import { TriggerParser } from "../../triggers/trigger.ts";
 import { JobReading, type JobState } from "./job-reading.ts";
 import { jobColumns, JobReader, type JobRow } from "./job-row.ts";
 import { JobTable, type JobChange, type OwnerTotals } from "./job-table.ts";
 import type { Job, JobKey } from "./job.ts";
 
-/** Who asks: the part of the transport's user context that the jobs go by. */
+/** The caller: the part of the user context that jobs need. */
 export interface JobCaller {
   readonly uid: number;
-  /** The caller's name, where the host has one. */
+  /** The caller's name, if the host has one. */
   readonly user?: string;
-  /** True: sees and manages everybody's jobs. */
+  /** True: sees and manages all users' jobs. */
   readonly root: boolean;
 }
 
-/** What a write will have made of the jobs, if nobody else writes meanwhile. */
+/** The predicted jobs after a write, if there is no concurrent write. */
 export interface ForeseenJobs {
-  /** What it was worked out from. */
+  /** The state that the prediction is based on. */
   readonly base: JobState;
   readonly table: JobTable;
 }
 
-/** Changes that are read at once by whoever asks next: a few milliseconds at most. */
+/** Maximum changes that the next access reads at once, in a few milliseconds. */
 const maxAtOnce = 32;
-/** Of the event loop, at a time. */
+/** Milliseconds of the event loop per slice. */
 const sliceMs = 2;
 
 export class JobRegistry implements Disposable {
-  /** What the jobs' triggers have in common, for whoever reads more of them. */
+  /** A parser that caches the triggers of jobs. */
   readonly triggers = new TriggerParser();
   readonly reader: JobReader;
   readonly #store: Store;
   readonly #subscription: Disposable;
   readonly #reading: JobReading;
   #state: JobState = { table: new JobTable(), seen: undefined };
-  /** The reading that goes on, and what it began with. */
+  /** The running read, and the state that it started from. */
   #catchUp: Iterator<undefined, JobState> | undefined;
   #stale = true;
 
@@ -49,17 +49,17 @@ export class JobRegistry implements Disposable {
     this.#subscription = store.onChange(() => this.invalidate());
   }
 
-  /** To be called after an own write: what is asked next must see it. */
+  /** Call after a write of this process, so that the next access sees it. */
   invalidate(): void {
     this.#stale = true;
   }
 
-  /** Resolves when {@link all} and {@link visible} see all that was written before. */
+  /** Resolves when {@link all} and {@link visible} include all earlier writes. */
   async fresh(): Promise<void> {
     await inSlices(this.update());
   }
 
-  /** The same, for work in slices; several may go on at once, and do it together. */
+  /** The same as sliced work; concurrent updates share the reading. */
   *update(): Generator<undefined, void> {
     while (this.#catchUp !== undefined || this.#refresh() === undefined) {
       this.#step();
@@ -68,20 +68,20 @@ export class JobRegistry implements Disposable {
   }
 
   /**
-   * All jobs, by owner and id; the same array until one comes, changes or goes, and each job the same object until it does.
-   * After many changes at once they are those from before until {@link update} has read them.
+   * All jobs, by owner and ID. The array and its objects stay the same until a job changes. After many
+   * changes at once, returns the previous jobs until {@link update} has read them.
    */
   all(): readonly Job[] {
     this.#refresh();
     return this.#state.table.jobs;
   }
 
-  /** The jobs that the caller may see, by owner and id; see {@link all}. */
+  /** The jobs visible to the caller, by owner and ID; see {@link all}. */
   visible(caller: JobCaller): readonly Job[] {
     return caller.root ? this.all() : this.ownedBy(caller.uid).filter((job) => isOf(job, caller));
   }
 
-  /** The jobs of one owner, by id; see {@link all}. */
+  /** The jobs of one owner, by ID; see {@link all}. */
   ownedBy(uid: number): readonly Job[] {
     const jobs = this.all();
     const { table } = this.#state;
@@ -89,13 +89,13 @@ export class JobRegistry implements Disposable {
     return jobs.slice(first, table.indexOf({ ownerUid: uid + 1, id: "" }));
   }
 
-  /** What the jobs of an owner come to; see {@link all}. */
+  /** The totals of an owner's jobs; see {@link all}. */
   totalsOf(ownerUid: number): OwnerTotals {
     this.#refresh();
     return this.#state.table.totalsOf(ownerUid);
   }
 
-  /** Always as it is now. */
+  /** The current job, read from the database. */
   get(key: JobKey): Job | undefined {
     if (this.#refresh() !== undefined) return this.#state.table.get(key);
     const row = this.#store.get<JobRow>(
@@ -108,43 +108,40 @@ export class JobRegistry implements Disposable {
     return known?.revision === row.revision ? known : this.reader.read(row);
   }
 
-  /** @throws SvcError `not_found` for a job that is not there, or not the caller's. */
+  /** @throws SvcError `not_found` if it does not exist or belongs to another user */
   find(key: JobKey, caller: JobCaller): Job {
     const job = this.get(key);
     if (job === undefined || !(caller.root || isOf(job, caller))) throw notFound("schedule", key.id);
     return job;
   }
 
-  /** The number of the last change that {@link all} has seen. */
+  /** The revision of {@link all}. */
   get seen(): number {
     this.#refresh();
     return this.#state.seen ?? 0;
   }
 
-  /**
-   * Works out what the jobs are once these changes are written, while they are: what this process has just written itself
-   * need not be read again.
-   */
+  /** Predicts the jobs after these changes while they are written, so that they need not be read again. */
   async foresee(changes: Iterable<JobChange>): Promise<ForeseenJobs> {
     const base = this.#state;
-    // The writer is to begin first.
+    // Lets the write start first.
     await nextTurn();
     return { base, table: await inSlices(base.table.withAll(changes)) };
   }
 
   /**
-   * Takes over what came of a write before which nobody else has written, unless it has been read already.
-   * @param revision the number of its last change
+   * Adopts a prediction if there was no concurrent write, unless the changes are already read.
+   * @param revision revision of its last change
    */
   accept({ base, table }: ForeseenJobs, revision: number): void {
     if (this.#state !== base) return;
     this.#state = { table, seen: revision };
-    // A reading that others have begun would read the same again.
+    // A running read would read the same changes again.
     this.#catchUp = undefined;
     this.#stale = true;
   }
 
-  /** Answers the jobs as they are now; undefined when they are too many to be read at once. */
+  /** The current jobs; undefined if there are too many changes to read at once. */
   #refresh(): JobTable | undefined {
     if (!this.#stale && this.#catchUp === undefined) return this.#state.table;
     if (this.#catchUp !== undefined || this.#reading.rowsToRead(this.#state, maxAtOnce) > maxAtOnce) {
@@ -156,7 +153,7 @@ export class JobRegistry implements Disposable {
     return this.#state.table;
   }
 
-  /** Answers whether all has been read. */
+  /** Runs one step. @returns whether all is read */
   #step(): boolean {
     if (this.#catchUp === undefined) {
       this.#stale = false;
@@ -191,7 +188,7 @@ async function inSlices<T>(work: Generator<undefined, T>): Promise<T> {
   }
 }
 
-/** Not those of a former user of the uid. */
+/** False for jobs of a former user with the same uid. */
 export function isOf({ ownerUid, ownerName }: Job, { uid, user = "" }: JobCaller): boolean {
   return ownerUid === uid && (ownerName === "" || user === "" || ownerName === user);
 }

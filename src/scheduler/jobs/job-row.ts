@@ -1,4 +1,4 @@
-/** What svc keeps of a job: one row of `jobs`, with the part that only this folder understands as JSON. */
+/** The stored form of a job: one row of `jobs`, with a JSON document that only this folder reads. */
 import { isDeepStrictEqual } from "node:util";
 import { ScheduleActionTypes, ScheduleCatchUps } from "../../../gen/svc/v1/words.ts";
 import { BoundedMemo } from "../../lib/bounded-memo.ts";
@@ -23,9 +23,9 @@ import {
 import { RowReader, type RowKind } from "../../store/row-reader.ts";
 import type { Statement } from "../../store/store.ts";
 import type { Job, JobAction, JobKey, JobSpec, Writable } from "./job.ts";
-import { never, TriggerParser, type Trigger } from "../trigger/trigger.ts";
+import { never, TriggerParser, type Trigger } from "../../triggers/trigger.ts";
 
-/** A row of `jobs` as SQLite answers it. */
+/** A row of `jobs` as SQLite returns it. */
 export interface JobRow {
   owner_uid: number;
   owner_name: string;
@@ -38,13 +38,13 @@ export interface JobRow {
 
 export const jobColumns = "owner_uid, owner_name, id, managed_by, document, updated_at, revision";
 
-/** Every write makes a change, so the number of the next one is new. */
+/** Every write adds a change, so the next number is unused. */
 const nextRevision = "(SELECT coalesce(max(revision), 0) + 1 FROM job_changes)";
 
-/** Of a change that was noted before, for many jobs. */
+/** The revision of the change that was just recorded for many jobs. */
 const lastRevision = "(SELECT max(revision) FROM job_changes)";
 
-/** The part of a job that is JSON in its row; the trigger as it was written. */
+/** The JSON part of a row; the trigger as text. */
 type JobDocument = Omit<JobSpec, "managedBy" | "trigger"> &
   Pick<Job, "lostApp"> & { readonly trigger: string };
 
@@ -61,13 +61,13 @@ const documentFields: Fields<JobDocument> = {
   lostApp: maybe(isText),
 };
 
-/** A document with its trigger read. */
+/** A document with its parsed trigger. */
 interface ReadDocument {
   readonly document: JobDocument;
   readonly trigger: Trigger;
 }
 
-/** The rows of jobs. @param triggers what they have in common */
+/** The rows of jobs. @param triggers caches parsed triggers */
 export function jobRows(triggers: TriggerParser = new TriggerParser()): RowKind<JobRow, ReadDocument> {
   return {
     table: "jobs",
@@ -79,11 +79,11 @@ export function jobRows(triggers: TriggerParser = new TriggerParser()): RowKind<
     remedy: ({ id, owner_uid }) =>
       isNamed({ id, owner_uid })
         ? `svc schedule remove ${id} --owner ${owner_uid} removes it; then add it again`
-        : "nobody can name it, and nothing comes of it",
+        : "it has no valid name and is ignored",
     read: (row) => {
       const document = readDocument<JobDocument>(row.document, documentFields);
       const trigger = triggers.read(document.trigger);
-      if (typeof trigger === "string") throw new UnreadableRow("it has no right trigger");
+      if (typeof trigger === "string") throw new UnreadableRow("it has an invalid trigger");
       return { document, trigger };
     },
   };
@@ -94,8 +94,8 @@ function isNamed({ id, owner_uid }: Pick<JobRow, "id" | "owner_uid">): boolean {
 }
 
 /**
- * In the place of a document that cannot be read: it is neither due nor does it do anything. It is as the contract wants answers,
- * so that nobody's program stumbles over a list that has it, and nothing that could be written again.
+ * Placeholder for an unreadable document. It never fires and has no effect. It is valid in responses, so that
+ * clients can parse lists, but cannot be written back.
  */
 const standIn: Omit<JobSpec, "managedBy"> = {
   trigger: { ...never, text: "damaged" },
@@ -104,12 +104,12 @@ const standIn: Omit<JobSpec, "managedBy"> = {
   ...{ timeoutSecs: 1, jitterSecs: 0, retries: 0, catchUp: "none" },
 };
 
-/** As a row keeps it. */
+/** The JSON document of a row. */
 export function documentOf(spec: JobSpec): string {
   return JSON.stringify(toDocument(spec));
 }
 
-/** The fields stand in one order, whoever wrote the job. */
+/** Fields have a fixed order, so that equal jobs have equal documents. */
 function toDocument(spec: JobSpec): JobDocument {
   const document: Writable<JobDocument> = {
     trigger: spec.trigger.text,
@@ -126,12 +126,12 @@ function toDocument(spec: JobSpec): JobDocument {
   return document;
 }
 
-/** The same headers in another order are the same job. */
+/** Headers are sorted, since their order does not matter. */
 function toKept(action: JobAction): JobAction {
   return action.headers === undefined ? action : { ...action, headers: sorted(action.headers) };
 }
 
-/** Whether two specs would be the same document, without making it: all but the manager. */
+/** Whether two specs have the same document, regardless of the manager. */
 export function isSameSpec(a: JobSpec, b: JobSpec): boolean {
   return (
     a.trigger.text === b.trigger.text &&
@@ -152,10 +152,10 @@ function sorted(headers: Readonly<Record<string, string>>): Record<string, strin
   return Object.fromEntries(entries.sort(([a], [b]) => (a < b ? -1 : 1)));
 }
 
-/** A job's key with the name that its owner has now; see `Job`. */
+/** A job's key with the owner's current name; see `Job`. */
 export type OwnedKey = JobKey & { readonly ownerName?: string };
 
-/** Adds a job; a taken key is a conflict. */
+/** Adds a job; an existing key is a conflict. */
 export function insertJob(
   { ownerUid, ownerName = "", id }: OwnedKey,
   spec: JobSpec,
@@ -168,7 +168,7 @@ export function insertJob(
   };
 }
 
-/** Replaces a job as it was read; one that somebody wrote or removed since is a conflict. */
+/** Replaces a job; a conflict if it was changed or removed since it was read. */
 export function updateJob(
   stored: Job,
   spec: JobSpec,
@@ -183,7 +183,7 @@ export function updateJob(
   };
 }
 
-/** Notes the name of an owner at the jobs that have none. */
+/** Sets the owner's name on jobs without one. */
 export function nameOwner(ownerUid: number, ownerName: string): Statement {
   return {
     sql: `UPDATE jobs SET owner_name = ?, revision = ${nextRevision} WHERE owner_uid = ? AND owner_name = ''`,
@@ -194,17 +194,17 @@ export function nameOwner(ownerUid: number, ownerName: string): Statement {
 /** Jobs of one owner that are written together. */
 export interface ManyJobs {
   readonly ownerUid: number;
-  /** Of those that are added. */
+  /** Manager of the added jobs. */
   readonly managedBy: string;
-  /** A taken key is a conflict. */
+  /** An existing key is a conflict. */
   readonly added: readonly { readonly id: string; readonly document: string }[];
-  /** As they were read; one that somebody wrote or removed since is a conflict. */
+  /** As they were read; a conflict if one was changed or removed since. */
   readonly changed: readonly { readonly stored: Job; readonly document: string }[];
 }
 
 /**
- * Writes many jobs, whose change is noted once for all of them. The first statement answers the change's number, which is
- * the revision of each.
+ * Writes many jobs with one recorded change. The first statement returns its number, which is the revision of
+ * all jobs.
  */
 export function writeJobs({ ownerUid, managedBy, added, changed }: ManyJobs, nowMs: number): Statement[] {
   if (added.length + changed.length === 0) return [];
@@ -218,7 +218,7 @@ export function writeJobs({ ownerUid, managedBy, added, changed }: ManyJobs, now
       changes: added.length,
     },
     {
-      // Without the owner's name, so that no job is noted by itself: see the trigger job_changed.
+      // Does not set the owner's name, so that the trigger job_changed records no change per job.
       sql: `UPDATE jobs SET updated_at = ?1, document = ?3, revision = ${lastRevision}
             WHERE owner_uid = ?2 AND id = ?4 AND revision = ?5`,
       params: [nowMs, ownerUid],
@@ -232,12 +232,12 @@ export function writeJobs({ ownerUid, managedBy, added, changed }: ManyJobs, now
   ];
 }
 
-/** How many words are remembered; forgetting them costs nothing but sharing. */
+/** Maximum number of shared strings; clearing them only reduces sharing. */
 const maxShared = 4_096;
 
 /**
- * Makes jobs of rows. What many jobs have in common is kept once: a hundred thousand of them have few triggers, zones
- * and owners.
+ * Converts rows to jobs. Shares equal values, since a hundred thousand jobs have few triggers, zones and
+ * owners.
  */
 export class JobReader {
   readonly #reader: RowReader<JobRow, ReadDocument>;
@@ -247,7 +247,7 @@ export class JobReader {
     this.#reader = new RowReader(jobRows(triggers), log);
   }
 
-  /** Undefined for one that nobody can name. */
+  /** Undefined for a row without a valid name. */
   read(row: JobRow): Job | undefined {
     const read = this.#reader.read(row);
     if (!isNamed(row)) return undefined;
@@ -255,7 +255,7 @@ export class JobReader {
     return { ...this.#make(row, standIn, standIn.trigger, standIn.action), unreadable: true };
   }
 
-  /** What {@link read} would make of a row that is written with this spec. */
+  /** The result that {@link read} would return after writing this spec. */
   foresee(row: Omit<JobRow, "document">, spec: JobSpec): Job {
     return this.#make(row, spec, spec.trigger, toKept(spec.action));
   }
@@ -266,7 +266,7 @@ export class JobReader {
     trigger: Trigger,
     action: JobAction,
   ): Job {
-    // Always the same fields in the same order, so that all jobs have one shape.
+    // Always the same fields in the same order, so that V8 uses one hidden class.
     const job: Writable<Job> = {
       ownerUid: row.owner_uid,
       ownerName: this.#word(row.owner_name),
@@ -282,7 +282,7 @@ export class JobReader {
       timeoutSecs: said.timeoutSecs,
       jitterSecs: said.jitterSecs,
       retries: said.retries,
-      // One that was kept before this was refused: it would reboot the host at each start.
+      // Older versions accepted it, but it would reboot the host at each start.
       catchUp: action.type === "node_reboot" ? "none" : said.catchUp,
     };
     if (said.keep !== undefined) job.keep = said.keep;

@@ -1,14 +1,14 @@
-/** What a job must be beyond what the contract says of its fields (S 2.7, decisions 22–24). */
+/** Validates jobs beyond the rules of the contract. */
 import type { ScheduleAction, UpsertScheduleRequest } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { ScheduleActionType, ScheduleCatchUp } from "../../../gen/svc/v1/words.ts";
 import { snakeCase } from "../../lib/snake-case.ts";
 import { readHeaders, type KeptHeaders } from "./header-rules.ts";
 import type { Job, JobAction, JobSpec, Writable } from "./job.ts";
-import type { Trigger, TriggerParser } from "../trigger/trigger.ts";
-import type { Zones } from "../trigger/zone.ts";
+import type { Trigger, TriggerParser } from "../../triggers/trigger.ts";
+import type { Zones } from "../../triggers/zone.ts";
 import type { Violations } from "./violations.ts";
 
-/** What a client says of a job; `Schedule` has the same fields. */
+/** A job in a request; `Schedule` has the same fields. */
 export type JobRequest = Pick<
   UpsertScheduleRequest,
   | "trigger"
@@ -26,11 +26,11 @@ export type JobRequest = Pick<
 >;
 
 export interface JobRulesOptions {
-  /** What stands before the name of each field, such as `schedules[3].`. */
+  /** Prefix of field names, such as `schedules[3].`. */
   path: string;
-  /** The job as it is kept, for header values that are to stay. */
+  /** The stored job, whose header values may be kept. */
   stored: Job | undefined;
-  /** Whether its owner is root, who may have every action, or a user, who may have those on their own apps. */
+  /** Whether its owner is root, who may use every action; users may only act on their own apps. */
   isRoots: boolean;
 }
 
@@ -38,7 +38,7 @@ const defaultTimeoutSecs = 600;
 
 type ActionField = Exclude<keyof JobAction, "type">;
 
-/** The fields of each action; the first of them is required. */
+/** The fields of each action; the first is required. */
 const fieldsOf: Readonly<Record<ScheduleActionType, readonly ActionField[]>> = {
   node_reboot: [],
   app_start: ["app"],
@@ -51,7 +51,7 @@ const fieldsOf: Readonly<Record<ScheduleActionType, readonly ActionField[]>> = {
   http: ["url", "method", "headers", "body"],
 };
 
-/** What a user may have done, always to an app of their own. */
+/** Actions that users may use, always on their own apps. */
 const usersActions: ReadonlySet<ScheduleActionType> = new Set([
   "app_start",
   "app_stop",
@@ -62,7 +62,7 @@ const usersActions: ReadonlySet<ScheduleActionType> = new Set([
   "shell",
 ]);
 
-/** Reads jobs of clients; what their triggers have in common is read once. */
+/** Reads jobs from requests; parsed triggers are cached. */
 export class JobRules {
   readonly #zones: Zones;
   readonly #triggers: TriggerParser;
@@ -72,7 +72,7 @@ export class JobRules {
     this.#triggers = triggers;
   }
 
-  /** The job that the request stands for. What is wrong goes to `violations`; then the answer is not to be used. */
+  /** Converts a request to a job. Adds problems to `violations`; the result is then invalid. */
   read(request: JobRequest, options: JobRulesOptions, violations: Violations): JobSpec {
     const { path } = options;
     const { managedBy = "" } = request;
@@ -80,17 +80,14 @@ export class JobRules {
     checkText(managedBy, path, "managed_by", violations);
     const action = readAction(request.action, options, violations);
     if (action.keep !== undefined && request.keep !== undefined && action.keep !== request.keep) {
-      violations.add(`${path}action.keep`, `must equal keep, which is ${request.keep}, or be left out`);
+      violations.add(`${path}action.keep`, `must equal keep, which is ${request.keep}, or be omitted`);
     }
     if (action.type === "node_reboot" && request.catchUp === "latest") {
-      violations.add(
-        `${path}catch_up`,
-        "must be none for node_reboot: whoever comes back needs no second reboot",
-      );
+      violations.add(`${path}catch_up`, 'must be "none" for node_reboot: a missed reboot is not repeated');
     }
     const trigger = this.readTrigger(request.trigger, path, violations);
     if (trigger.event !== undefined && request.catchUp === "latest")
-      violations.add(`${path}catch_up`, "must be none for an event, which comes when it comes");
+      violations.add(`${path}catch_up`, 'must be "none" for an event trigger');
     const spec: Writable<JobSpec> = {
       trigger,
       timeZone: this.readTimeZone(request.utc, request.timeZone, path, violations),
@@ -107,7 +104,7 @@ export class JobRules {
     return spec;
   }
 
-  /** @param path what stands before the field's name */
+  /** @param path prefix of the field's name */
   readTrigger(text: string, path: string, violations: Violations): Trigger {
     const trigger = this.#triggers.read(text);
     if (typeof trigger !== "string") return trigger;
@@ -116,13 +113,13 @@ export class JobRules {
   }
 
   /**
-   * The zone's name as jobs have it: `UTC`, an IANA name, or empty for the node's local time.
-   * @param path what stands before the field's name
+   * The stored time zone: `UTC`, an IANA name, or empty for the node's local time.
+   * @param path prefix of the field's name
    */
   readTimeZone(isUtc: boolean, name: string, path: string, violations: Violations): string {
     if (name === "") return isUtc ? "UTC" : "";
     const field = `${path}time_zone`;
-    if (isUtc) violations.add(field, "must be left out where utc is true");
+    if (isUtc) violations.add(field, "must be omitted if utc is true");
     else if (!this.#zones.isKnown(name)) {
       violations.add(field, `"${name}" must be UTC or an IANA time zone such as Europe/Berlin`);
     }
@@ -189,13 +186,13 @@ function checkUsersAction({ type, app }: JobAction, path: string, violations: Vi
   }
 }
 
-/** Neither arguments nor environments of processes can hold one. */
+/** Arguments and environments of processes cannot contain NUL. */
 function checkText(text: string, path: string, field: string, violations: Violations): void {
   if (text.includes("\0")) violations.add(`${path}${field}`, "must not hold NUL bytes");
 }
 
 function urlProblem(url: string): string | undefined {
-  // A URL parser takes the path for the host where the host is missing.
+  // Without a host, a URL parser would use the path as the host.
   if (/^https?:\/\/(?:[/\\?#]|$)/i.test(url)) return "must have a host";
   const parsed = URL.parse(url);
   if (parsed === null || parsed.hostname === "") return "must be an http:// or https:// URL with a host";

@@ -1,29 +1,29 @@
-/** All jobs as one reading of the database found them: an array in the order of their keys, and what each owner has of them. */
+/** An immutable snapshot of all jobs: an array in the order of their keys, and totals per owner. */
 import { compareKeys, indexFrom, textLength, type Job, type JobKey } from "./job.ts";
 
-/** What the jobs of an owner come to; see `OwnerBounds`. */
+/** Totals of an owner's jobs; see `OwnerBounds`. */
 export interface OwnerTotals {
   readonly jobs: number;
   readonly chars: number;
 }
 
-/** What came of a key that was written. */
+/** A changed key with its job. */
 export interface JobChange {
   readonly key: JobKey;
-  /** Undefined when it is gone. */
+  /** Undefined if it was removed. */
   readonly job: Job | undefined;
 }
 
-/** Jobs between two places where the work may be interrupted: some 100 µs. */
+/** Jobs between two interruption points, about 100 µs. */
 const stride = 4_096;
 
-/** The same for changes, which cost more. */
+/** The same for changes, which take longer. */
 const changeStride = 512;
 
 const nothing: OwnerTotals = { jobs: 0, chars: 0 };
 
 export class JobTable {
-  /** By owner and id. Never changed: whoever walks over it may take their time. */
+  /** By owner and ID. Never modified, so it can be iterated asynchronously. */
   readonly jobs: readonly Job[];
   readonly #totals: ReadonlyMap<number, OwnerTotals>;
 
@@ -37,7 +37,7 @@ export class JobTable {
     return job !== undefined && compareKeys(job, key) === 0 ? job : undefined;
   }
 
-  /** Where the key is, or would be. */
+  /** The index of the key, or of its insertion point. */
   indexOf(key: JobKey): number {
     return indexFrom(this.jobs, key);
   }
@@ -46,19 +46,19 @@ export class JobTable {
     return this.#totals.get(ownerUid) ?? nothing;
   }
 
-  /** The table with these changes, which are taken one by one. @param changes of different keys, in any order */
+  /** The table with these changes, consumed one by one. @param changes distinct keys, in any order */
   *withAll(changes: Iterable<JobChange>): Generator<undefined, JobTable> {
     return yield* this.with(yield* sorted(changes));
   }
 
-  /** The table with these changes. @param changes of different keys, by owner and id */
+  /** The table with these changes. @param changes distinct keys, by owner and ID */
   *with(changes: readonly JobChange[]): Generator<undefined, JobTable> {
     const jobs: Job[] = [];
     const totals = new Map(this.#totals);
     let from = 0;
     for (const [index, { key, job }] of changes.entries()) {
       if (index % changeStride === changeStride - 1) yield;
-      // Most of many changes are of neighbours.
+      // Many changes usually concern adjacent jobs.
       const next = this.jobs[from];
       const at = next !== undefined && compareKeys(next, key) === 0 ? from : this.indexOf(key);
       if (from < at) yield* append(jobs, this.jobs, from, at);
@@ -73,13 +73,13 @@ export class JobTable {
   }
 }
 
-/** By owner and id, in pieces: to sort ten thousand at once would keep everybody waiting. */
+/** Sorts by owner and ID in slices, because sorting ten thousand at once would block the event loop. */
 function* sorted(changes: Iterable<JobChange>): Generator<undefined, JobChange[]> {
   const all: JobChange[] = [];
   let isSorted = true;
   let last: JobChange | undefined;
   for (const change of changes) {
-    // Most come in their order.
+    // Changes are usually sorted already.
     isSorted &&= last === undefined || byKey(last, change) < 0;
     last = change;
     if (all.push(change) % changeStride === 0) yield;
@@ -129,7 +129,7 @@ function* append(to: Job[], jobs: readonly Job[], from: number, end: number): Ge
   }
 }
 
-/** A job in the place of another one, or of none. */
+/** Replaces, adds or removes a job in the totals. */
 function exchange(
   totals: Map<number, OwnerTotals>,
   ownerUid: number,

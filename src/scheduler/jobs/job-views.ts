@@ -1,4 +1,4 @@
-/** Jobs and runs as the contract shows them: header values hidden, with the next firing, the newest run and the skips. */
+/** Jobs and runs as messages: with masked header values, the next firing, the newest run and skips. */
 import { create } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import {
@@ -13,7 +13,7 @@ import {
   type ScheduleSkip,
   type ScheduleWait,
 } from "../../../gen/svc/v1/schedule_pb.ts";
-import type { FairTurns } from "../../lib/fair-turns.ts";
+import type { FairQueue } from "../../lib/fair-queue.ts";
 import type { Store } from "../../store/store.ts";
 import { hideValues } from "./header-rules.ts";
 import type { JobOwners } from "./job-owners.ts";
@@ -23,39 +23,41 @@ import { keyText } from "./job-key.ts";
 import { KeptViews, type Shown } from "./kept-views.ts";
 import { RunSummaries, type JobSkip } from "../runs/run-summaries.ts";
 import type { Run } from "../runs/run.ts";
-import { nextFiring } from "../trigger/next-firing.ts";
-import type { Trigger } from "../trigger/trigger.ts";
-import type { Zone, Zones } from "../trigger/zone.ts";
+import { nextFiring, rareStarts } from "../../triggers/next-firing.ts";
+import type { Trigger } from "../../triggers/trigger.ts";
+import type { Zone, Zones } from "../../triggers/zone.ts";
 
 export interface JobViewsOptions {
   store: Store;
   zones: Zones;
   owners: JobOwners;
-  /** What a job that is due waits for. */
+  /** Why a due job waits. */
   waitOf: (key: JobKey) => JobWait | undefined;
   now: () => number;
-  turns: Pick<FairTurns, "wait">;
+  fairQueue: Pick<FairQueue, "wait">;
 }
 
-/** A trigger's next firing in a zone, and for which instants that is the answer. */
+/** A trigger's next firing in a zone, and the time range for which it is valid. */
 interface KnownFiring {
   readonly fromMs: number;
   /** Exclusive. */
   readonly untilMs: number;
   readonly nextMs: number | undefined;
+  readonly laterMs: number | undefined;
 }
 
-/** After so long others have their turn: what fires next in a zone that was not asked about yet takes milliseconds. */
+/** Milliseconds before yielding to other users: the first computation in a zone takes milliseconds. */
 const sliceMs = 2;
-/** Of an `uint32`. */
+/** Maximum of a `uint32`. */
 const maxCount = 2 ** 32 - 1;
-/** How long it is believed that a trigger fires never. */
+/** How long the result "never fires" is cached, in milliseconds. */
 const neverMs = 60_000;
+const neverFires = { nextMs: undefined, laterMs: undefined } as const;
 
 export class JobViews {
   readonly #options: JobViewsOptions;
   readonly #revisions = new WeakMap<Job, string>();
-  /** Many jobs have the same trigger in the same zone, and keep it when they are written. */
+  /** Cached by zone and trigger, which many jobs share and which stay the same across writes. */
   readonly #firings = new WeakMap<Zone, WeakMap<Trigger, KnownFiring>>();
   readonly #kept = new KeptViews();
   readonly #summaries: RunSummaries;
@@ -65,7 +67,7 @@ export class JobViews {
     this.#summaries = new RunSummaries(options.store);
   }
 
-  /** A view of the caller's own. */
+  /** A new view that the caller may modify. */
   async one(job: Job): Promise<Schedule> {
     const [shown] = await this.#shown([job], "");
     if (shown === undefined) throw new Error("a job has no view");
@@ -73,9 +75,9 @@ export class JobViews {
   }
 
   /**
-   * Views that nobody may change: of a job of which nothing that shows is another since it was last listed, the very same.
-   * @param jobs by owner and id
-   * @param share in whose turns
+   * Immutable views; an unchanged job has the same view object as in the last listing.
+   * @param jobs by owner and ID
+   * @param share name of the share whose queue is used
    */
   async many(jobs: readonly Job[], share: string): Promise<{ views: Schedule[]; areKept: boolean }> {
     let areKept = true;
@@ -90,9 +92,9 @@ export class JobViews {
     return { views, areKept };
   }
 
-  /** @param jobs by owner and id */
+  /** @param jobs by owner and ID */
   async #shown(jobs: readonly Job[], share: string): Promise<Shown[]> {
-    const { owners, waitOf, now, turns } = this.#options;
+    const { owners, waitOf, now, fairQueue } = this.#options;
     const uids = [...new Set(jobs.map(({ ownerUid }) => ownerUid))];
     const names = new Map(
       await Promise.all(uids.map(async (uid) => [uid, await owners.nameOf(uid)] as const)),
@@ -103,7 +105,7 @@ export class JobViews {
     const shown: Shown[] = [];
     for (const job of jobs) {
       if (performance.now() - beganMs > sliceMs) {
-        await turns.wait(share);
+        await fairQueue.wait(share);
         beganMs = performance.now();
       }
       const name = names.get(job.ownerUid);
@@ -113,7 +115,7 @@ export class JobViews {
         job,
         ownerName: job.ownerName === "" ? (name ?? "") : job.ownerName,
         problem: problem ?? "",
-        nextMs: isDue ? this.#nextMs(job, nowMs) : undefined,
+        ...(isDue ? this.#nextOf(job, nowMs) : neverFires),
         wait: waitOf(job),
         summary: summaries.size === 0 ? undefined : summaries.get(keyText(job)),
       });
@@ -121,7 +123,7 @@ export class JobViews {
     return shown;
   }
 
-  #make({ job, ownerName, problem, nextMs, wait, summary }: Shown): Schedule {
+  #make({ job, ownerName, problem, nextMs, laterMs, wait, summary }: Shown): Schedule {
     const { last, skips = [] } = summary ?? {};
     const view = viewSpec(job);
     view.revision = this.#revisionOf(job);
@@ -129,6 +131,7 @@ export class JobViews {
     view.disabledReason = problem;
     if (wait !== undefined) view.waiting = viewWait(wait);
     if (nextMs !== undefined) view.nextRunUnix = BigInt(nextMs / 1000);
+    if (laterMs !== undefined) view.laterRunUnix = BigInt(laterMs / 1000);
     if (last !== undefined) view.lastRun = viewRun(last);
     view.skipped = Math.min(
       maxCount,
@@ -147,24 +150,35 @@ export class JobViews {
     return revision;
   }
 
-  #nextMs({ trigger, timeZone }: Job, nowMs: number): number | undefined {
+  #nextOf({ trigger, timeZone }: Job, nowMs: number): Pick<Shown, "nextMs" | "laterMs"> {
     const zone = this.#options.zones.named(timeZone);
-    // One that this runtime no longer knows: the job does not fire either.
-    if (zone === undefined) return undefined;
+    // A zone that this runtime does not support; the job does not fire.
+    if (zone === undefined) return neverFires;
     let firings = this.#firings.get(zone);
     if (firings === undefined) {
       firings = new WeakMap();
       this.#firings.set(zone, firings);
     }
     const known = firings.get(trigger);
-    if (known !== undefined && nowMs >= known.fromMs && nowMs < known.untilMs) return known.nextMs;
+    if (known !== undefined && nowMs >= known.fromMs && nowMs < known.untilMs) return known;
     const nextMs = nextFiring(trigger, zone, nowMs)?.unixMs;
-    firings.set(trigger, { fromMs: nowMs, untilMs: nextMs ?? nowMs + neverMs, nextMs });
-    return nextMs;
+    const laterMs =
+      nextMs === undefined && trigger.event === undefined ? rareMs(trigger, zone, nowMs) : undefined;
+    const found = { fromMs: nowMs, untilMs: nextMs ?? nowMs + neverMs, nextMs, laterMs };
+    firings.set(trigger, found);
+    return found;
   }
 }
 
-/** Field by field, as lists have thousands of them: an object for `create` to look through costs as much again. */
+function rareMs(trigger: Trigger, zone: Zone, nowMs: number): number | undefined {
+  for (const startMs of rareStarts(nowMs)) {
+    const firing = nextFiring(trigger, zone, startMs);
+    if (firing !== undefined) return firing.unixMs;
+  }
+  return undefined;
+}
+
+/** Field by field: passing an object to `create` would double the time for thousands of jobs. */
 function viewSpec(job: Job): Schedule {
   const isUtc = job.timeZone === "UTC";
   const view = create(ScheduleSchema);

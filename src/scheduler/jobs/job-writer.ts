@@ -1,6 +1,6 @@
 /**
- * Changes jobs: each change goes by the jobs as they were read, and is made anew when somebody else was quicker, so that
- * no edit, push or removal undoes one that it has not seen.
+ * Changes jobs with optimistic concurrency: each change is based on the read jobs and repeated after a
+ * conflict, so that no edit, push or removal overwrites an unseen change.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import { notFound, SvcError } from "../../errors.ts";
@@ -16,33 +16,33 @@ export interface JobWriterOptions {
   now: () => number;
 }
 
-/** A job that is to be, by what is kept under its key now; may throw what is wrong with it. */
+/** Creates the new job from the stored one; may throw validation errors. */
 export type SpecMaker = (stored: Job | undefined) => JobSpec;
 
-/** What an owner may have. */
+/** Limits per owner. */
 export interface OwnerBounds {
   readonly jobs: number;
-  /** Of all jobs together, see `textLength`. */
+  /** Total characters of all jobs; see `textLength`. */
   readonly chars: number;
 }
 
-/** What must be kept under a job's key for a write to be done. */
+/** Conditions on the stored job for a write. */
 export interface WriteCondition {
-  /** Nothing. */
+  /** Requires that no job is stored. */
   readonly createOnly: boolean;
-  /** The job as of this revision; empty for any, or none. */
+  /** Requires this revision; empty: no condition. */
   readonly revision: string;
 }
 
-/** A job of a push, and what was kept under its key when it was read. */
+/** A job of a push, with the stored job that was read. */
 export interface ReadJob {
   readonly stored: Job | undefined;
   readonly spec: JobSpec;
-  /** Of the spec; absent where the stored one says the same. */
+  /** The new document; absent if the stored one is equal. */
   readonly document: string | undefined;
 }
 
-/** What the rows of a push have in common. */
+/** Values that all rows of a push share. */
 interface PushedRow {
   readonly ownerUid: number;
   readonly managedBy: string;
@@ -50,9 +50,9 @@ interface PushedRow {
   readonly revision: number;
 }
 
-/** How often a change is made anew. */
+/** Maximum attempts after conflicts. */
 const maxAttempts = 20;
-/** Ids that a refusal names. */
+/** Maximum number of IDs in an error message. */
 const maxNamed = 100;
 
 export class JobWriter {
@@ -63,11 +63,11 @@ export class JobWriter {
   }
 
   /**
-   * Makes or replaces a job.
-   * @param bounds of its owner
-   * @throws SvcError `already_exists` or `aborted` when what is kept is not as `condition` says; `job_owned` when it is
-   *   managed by another; `not_found` for a new one that claims to be managed, which only a push makes; `too_many`; what
-   *   `make` throws
+   * Adds or replaces a job.
+   * @param bounds limits of its owner
+   * @throws SvcError `already_exists` or `aborted` if `condition` does not hold; `job_owned` if another
+   * manager manages it; `not_found` for a new managed job, which only a push can create; `too_many`; errors
+   * of `make`
    */
   async upsert(
     key: OwnedKey,
@@ -107,11 +107,10 @@ export class JobWriter {
   }
 
   /**
-   * Replaces all of one manager's jobs, as a whole or not at all; a job that stays as it is keeps its revision and its
-   * runs.
+   * Replaces all jobs of a manager atomically; unchanged jobs keep their revision and runs.
    *
-   * @param read the jobs by id, as they are to be; may throw what is wrong with them
-   * @throws SvcError `job_owned` when an id is another's; `too_many`
+   * @param read returns the new jobs by ID; may throw validation errors
+   * @throws SvcError `job_owned` if an ID belongs to another manager; `too_many`
    */
   async replaceManaged(
     ownerUid: number,
@@ -158,7 +157,7 @@ export class JobWriter {
         ]),
         registry.foresee(this.#changes(jobs, removed, { ownerUid, managedBy, nowMs, revision })),
       ]);
-      // Another number, when anybody else wrote since: then all is read.
+      // The number differs after a concurrent write; then all jobs are read.
       const isForeseen =
         noted?.rows?.[0]?.["revision"] === revision &&
         gone?.changes === removed.length &&
@@ -167,7 +166,7 @@ export class JobWriter {
     });
   }
 
-  /** What a push comes to, as it would be read. */
+  /** The changes of a push, as they would be read. */
   *#changes(
     jobs: ReadonlyMap<string, ReadJob>,
     removed: readonly Job[],
@@ -201,15 +200,15 @@ export class JobWriter {
       } catch (error) {
         if (!(error instanceof StoreConflict)) throw error;
       }
-      // Another process's write is noticed later than it is met.
+      // Writes of other processes are noticed with a delay.
       this.#options.registry.invalidate();
       await sleep(Math.random() * attempt);
     }
-    throw new SvcError("conflict", "others change the same schedules all the time; try again");
+    throw new SvcError("conflict", "too many concurrent changes of the same schedules; try again");
   }
 }
 
-/** Those that are gone already are none too few. */
+/** Jobs that are already removed do not matter. */
 function removeJobs(ownerUid: number, managedBy: string, jobs: readonly Job[]): Statement {
   return {
     sql: "DELETE FROM jobs WHERE owner_uid = ? AND managed_by = ? AND id = ?",
@@ -219,8 +218,8 @@ function removeJobs(ownerUid: number, managedBy: string, jobs: readonly Job[]): 
 }
 
 /**
- * Removes a manager's jobs that are not among `ids` and came since the change `seen`: almost always none, for which the CASE
- * spares the list of all ids.
+ * Removes a manager's jobs that are not in `ids` and were added after revision `seen`. Usually there are
+ * none, and the CASE avoids reading the list of IDs.
  */
 function removeUnseen(ownerUid: number, managedBy: string, seen: number, ids: readonly string[]): Statement {
   return {
@@ -235,7 +234,7 @@ function checkCondition({ id }: JobKey, stored: Job | undefined, condition: Writ
   if (createOnly && stored !== undefined) {
     throw new SvcError(
       "already_exists",
-      `there is a schedule "${id}" already; choose another id, or leave create_only out to replace it`,
+      `schedule "${id}" already exists; choose another ID, or omit create_only to replace it`,
     );
   }
   if (revision === "" || (stored !== undefined && revisionText(stored) === revision)) return;
@@ -263,18 +262,16 @@ function notManaged({ id }: JobKey, managedBy: string): SvcError {
   return notFound(
     "schedule",
     id,
-    `no schedule "${id}" managed by "${managedBy}"; leave managed_by out to make one of the operator's`,
+    `no schedule "${id}" managed by "${managedBy}"; omit managed_by to create an unmanaged one`,
   );
 }
 
 function checkRoom({ jobs, chars }: OwnerTotals, bounds: OwnerBounds): void {
   if (jobs > bounds.jobs) {
-    throw tooMany(`${jobs} schedules are more than the ${bounds.jobs} that an owner may have`);
+    throw tooMany(`${jobs} schedules exceed the limit of ${bounds.jobs} per owner`);
   }
   if (chars > bounds.chars) {
-    throw tooMany(
-      `schedules of ${chars} characters are more than the ${bounds.chars} that an owner may have`,
-    );
+    throw tooMany(`schedules with ${chars} characters exceed the limit of ${bounds.chars} per owner`);
   }
 }
 

@@ -1,17 +1,19 @@
-/** Views of jobs that were listed before, for as long as nothing that shows of a job is another: lists are asked for again and again. */
+/** Caches views of listed jobs until a visible value changes, because lists are requested repeatedly. */
 import { isDeepStrictEqual } from "node:util";
 import type { Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { JobWait } from "../clock/due-jobs.ts";
 import type { RunSummary } from "../runs/run-summaries.ts";
 import { textLength, type Job } from "./job.ts";
 
-/** All that shows of a job. */
+/** The visible values of a job. */
 export interface Shown {
   readonly job: Job;
   readonly ownerName: string;
-  /** Why it does not run; empty when it does. */
+  /** Why it does not run; empty if it can. */
   readonly problem: string;
   readonly nextMs: number | undefined;
+  /** The first firing after a year, if none is earlier. */
+  readonly laterMs: number | undefined;
   readonly wait: JobWait | undefined;
   readonly summary: RunSummary | undefined;
 }
@@ -21,13 +23,13 @@ interface KeptView {
   readonly view: Schedule;
 }
 
-/** With its JSON a view may take five times its text and a kilobyte more. */
+/** With its JSON, a view may use five times its text plus a kilobyte. */
 const maxViews = 10_000;
 const maxTextLength = 1_024;
 
 export class KeptViews {
   readonly #views = new Map<Job, KeptView>();
-  /** A ring: the next one takes the place of the one that was kept first. */
+  /** A ring buffer: the oldest entry is replaced first. */
   readonly #jobs: Job[] = [];
   #next = 0;
 
@@ -36,7 +38,7 @@ export class KeptViews {
     return kept !== undefined && isSame(kept.shown, shown) ? kept.view : undefined;
   }
 
-  /** @param view nobody changes it from now on */
+  /** @param view must not be modified afterwards */
   keep(shown: Shown, view: Schedule): void {
     const { job } = shown;
     if (textLength(job) > maxTextLength) return;
@@ -50,10 +52,11 @@ export class KeptViews {
   }
 }
 
-/** A job that changed is another object, and so is what one waits for. */
+/** Changed jobs and waits are new objects. */
 function isSame(a: Shown, b: Shown): boolean {
   return (
     a.nextMs === b.nextMs &&
+    a.laterMs === b.laterMs &&
     a.wait === b.wait &&
     a.ownerName === b.ownerName &&
     a.problem === b.problem &&

@@ -1,4 +1,4 @@
-/** Pushes: all of one manager's jobs at once (S 1.4.11). */
+/** Pushes: replace all jobs of a manager at once. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import type { Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { JobRegistry } from "./job-registry.ts";
@@ -14,7 +14,7 @@ export interface ManagedJobsOptions {
   writer: JobWriter;
 }
 
-/** Of the event loop, at a time. */
+/** Milliseconds of the event loop per slice. */
 const sliceMs = 3;
 
 export class ManagedJobs {
@@ -25,8 +25,9 @@ export class ManagedJobs {
   }
 
   /**
-   * Replaces them as a whole or not at all.
-   * @throws SvcError `invalid_request` with one violation per field of each job; see {@link JobWriter.replaceManaged}
+   * Replaces the jobs atomically.
+   * @throws SvcError `invalid_request` with one violation per field of each job; see {@link
+   * JobWriter.replaceManaged}
    */
   async replace(
     ownerUid: number,
@@ -50,19 +51,19 @@ export class ManagedJobs {
     let beganMs = performance.now();
     for (const [index, schedule] of schedules.entries()) {
       if (violations.isFull) break;
-      // The clock is not asked for each: that takes as long as some of them.
+      // Not for each job, because reading the clock takes as long as reading a job.
       if (index % 32 === 0 && performance.now() - beganMs > sliceMs) {
         await nextTurn();
         beganMs = performance.now();
       }
       const { id, managedBy: claimed = "" } = schedule;
       const path = `schedules[${index}].`;
-      if (jobs.has(id)) violations.add(`${path}id`, `"${id}" is there twice`);
+      if (jobs.has(id)) violations.add(`${path}id`, `"${id}" is repeated`);
       if (claimed !== "" && claimed !== managedBy) {
-        violations.add(`${path}managed_by`, `must be "${managedBy}" or left out, not "${claimed}"`);
+        violations.add(`${path}managed_by`, `must be "${managedBy}" or omitted, not "${claimed}"`);
       }
       const stored = kept.find({ ownerUid, id });
-      // What another manager's job holds is nothing that `***` could bring over.
+      // `***` cannot keep values of another manager's job.
       const own = stored?.managedBy === managedBy ? stored : undefined;
       const spec = rules.read(schedule, { path, stored: own, isRoots: true }, violations);
       const isSame = stored !== undefined && isSameSpec(stored, spec);
@@ -73,7 +74,7 @@ export class ManagedJobs {
   }
 }
 
-/** Finds jobs of which most are asked for in their order. */
+/** Finds jobs; fast if they are requested in order. */
 class KeptJobs {
   readonly #jobs: readonly Job[];
   #next = 0;

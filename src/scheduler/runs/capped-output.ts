@@ -1,22 +1,22 @@
-/** Output of a run, kept within its bound: head and tail with a marker between where there was more (D23). */
+/** Limits the output of a run: keeps its head and tail, with a marker in between if some was dropped. */
 import { StringDecoder } from "node:string_decoder";
 
-/** Bytes, in UTF-8, that are kept of output and of error each (S 2.8). */
+/** Maximum UTF-8 bytes of output and of error, each. */
 export const outputCapBytes = 64 * 1024;
-/** Room for the marker. */
+/** Space for the marker. */
 const markerBytes = 64;
 const headBytes = outputCapBytes / 2;
 const tailBytes = outputCapBytes / 2 - markerBytes;
-/** What fits behind the head where nothing is left out, and no marker is needed. */
+/** Space after the head if nothing is dropped and no marker is needed. */
 const restBytes = outputCapBytes - headBytes;
 
 export interface CappedText {
-  /** Well-formed, at most `outputCapBytes` in UTF-8; bytes that are no UTF-8 are U+FFFD. */
+  /** Well-formed, at most `outputCapBytes` in UTF-8; invalid UTF-8 is replaced by U+FFFD. */
   readonly text: string;
   readonly isTruncated: boolean;
 }
 
-/** Takes any amount of bytes and holds less than three times the bound of them. */
+/** Accepts any amount of bytes, and stores less than three times the limit. */
 export class CappedOutput {
   readonly #head: Uint8Array[] = [];
   #headHeld = 0;
@@ -27,11 +27,11 @@ export class CappedOutput {
   push(bytes: Uint8Array): void {
     const rest = this.#fillHead(bytes);
     if (rest.length === 0) return;
-    // A copy: a slice would keep the whole chunk that it comes from.
+    // Copied, because a slice would retain the whole chunk.
     this.#tail.push(Buffer.from(rest.subarray(-restBytes)));
     this.#leftOut += Math.max(0, rest.length - restBytes);
     this.#tailHeld += Math.min(rest.length, restBytes);
-    // In strides, so that a flood of small chunks is not copied again and again.
+    // Trimmed rarely, so that many small chunks are not copied repeatedly.
     if (this.#tailHeld > 2 * restBytes) this.#trimTail();
   }
 
@@ -43,7 +43,7 @@ export class CappedOutput {
     return join(decode(withoutPartialEnd(head)), decode(withoutPartialStart(tail)), this.#leftOut);
   }
 
-  /** What does not fit into the head. */
+  /** Fills the head. @returns the rest */
   #fillHead(bytes: Uint8Array): Uint8Array {
     const room = headBytes - this.#headHeld;
     if (room === 0) return bytes;
@@ -63,7 +63,7 @@ export class CappedOutput {
   }
 }
 
-/** A text within the same bound. */
+/** Limits a text in the same way. */
 export function capText(text: string): CappedText {
   const bytes = Buffer.from(text);
   if (bytes.length <= outputCapBytes) return { text: text.toWellFormed(), isTruncated: false };
@@ -74,8 +74,8 @@ export function capText(text: string): CappedText {
 }
 
 function join(head: string, tail: string, leftOutBytes: number): CappedText {
-  const marker = `\n[… ${leftOutBytes} bytes left out …]\n`;
-  // Bytes that are no UTF-8 grow when they are replaced.
+  const marker = `\n[… ${leftOutBytes} bytes omitted …]\n`;
+  // Replacing invalid UTF-8 makes it longer.
   const text = `${shorten(head, headBytes, "end")}${marker}${shorten(tail, tailBytes, "start")}`;
   return { text, isTruncated: true };
 }
@@ -92,7 +92,7 @@ function decode(bytes: Buffer): string {
   return bytes.toString("utf8");
 }
 
-/** Without the first bytes of a character whose last ones are missing. */
+/** Drops an incomplete character at the end. */
 function withoutPartialEnd(bytes: Buffer): Buffer {
   const decoder = new StringDecoder("utf8");
   decoder.write(bytes);
@@ -105,7 +105,7 @@ function withoutPartialEnd(bytes: Buffer): Buffer {
   return bytes;
 }
 
-/** Without the last bytes of a character whose first ones are missing. */
+/** Drops an incomplete character at the start. */
 function withoutPartialStart(bytes: Buffer): Buffer {
   let start = 0;
   while (start < 3 && ((bytes[start] ?? 0) & 0xc0) === 0x80) start += 1;

@@ -1,4 +1,4 @@
-/** When the output of a run that goes is put on disk: at most once a second, and only one write of it at a time. */
+/** Stores the output of a running run: at most once a second, one write at a time. */
 import type { Clock } from "../../lib/clock.ts";
 
 const pauseMs = 1_000;
@@ -16,7 +16,7 @@ export class KeptOutput implements Disposable {
     this.#write = write;
   }
 
-  /** There is more of it. */
+  /** Call when the output has grown. */
   change(): void {
     this.#changes += 1;
     if (this.#timer !== undefined || this.#isWriting || this.#isEnded) return;
@@ -30,13 +30,13 @@ export class KeptOutput implements Disposable {
     try {
       await this.#write();
     } catch {
-      // A full disk or a busy store: the next piece, or the end of the run, tries again.
+      // A full disk or a busy store; retried with the next output, or at the end of the run.
     }
     this.#isWriting = false;
     if (this.#changes !== changes) this.change();
   }
 
-  /** The run's record takes over. */
+  /** Stops; the run's record contains the output. */
   [Symbol.dispose](): void {
     this.#isEnded = true;
     this.#timer?.[Symbol.dispose]();

@@ -1,6 +1,6 @@
-/** The output of a run as it comes, for those who look on: any number of readers, none of whom holds the run up. */
+/** The live output of a run for any number of readers, which never delay the run. */
 
-/** Bytes that wait for one reader; what comes while there are more is dropped for that reader. */
+/** Buffer limit per reader; further output is dropped for that reader. */
 const maxWaitingBytes = 1 << 20;
 
 export class LiveOutput {
@@ -17,7 +17,7 @@ export class LiveOutput {
     this.#readers.clear();
   }
 
-  /** Listens from now on until the end or until `signal` aborts; to be iterated once. */
+  /** Yields the output from now on until the end or until `signal` aborts. Can be iterated once. */
   follow(signal: AbortSignal): AsyncIterable<Uint8Array> {
     if (this.#isEnded || signal.aborted) return nothing;
     const reader = new Reader();
@@ -44,7 +44,7 @@ export class LiveOutput {
   }
 }
 
-/** Says nothing. */
+/** An empty stream. */
 export const nothing: AsyncIterable<Uint8Array> = {
   [Symbol.asyncIterator]: () => ({ next: () => Promise.resolve({ done: true, value: undefined }) }),
 };

@@ -1,12 +1,12 @@
 /**
- * The runs of all jobs: opened before anything is done, closed with what came of it, the last 50 of each job kept
- * (S 1.4.10, 2.8). A row that is RUNNING is the lock that keeps a job from running twice, in whatever process, and the
- * executor that it names is the lease (decisions 25).
+ * The runs of all jobs: recorded before they start, completed with their outcome; the last 50 of each job are
+ * retained. A RUNNING row is the lock that prevents concurrent runs of a job in all processes; the executor
+ * in it holds the lease.
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ScheduleSkipReason } from "../../../gen/svc/v1/words.ts";
 import { notFound, SvcError } from "../../errors.ts";
-import { Ticker } from "../../lib/ticker.ts";
+import { Ticker } from "../../lib/clock.ts";
 import { isExecutorAlive, type Executor } from "../../store/executors.ts";
 import { StoreConflict, type Statement, type Store } from "../../store/store.ts";
 import type { JobKey } from "../jobs/job.ts";
@@ -32,28 +32,28 @@ export interface RunLogOptions {
   executor: Executor;
   now: () => number;
   log: Pick<Log, "info" | "error">;
-  /** Hears at once of each run that this process begins, and of its end. */
+  /** Called for each start and end of a run of this process. */
   onOwn?: RunListener;
 }
 
-/** More than are tried again, or were begun by hand, since the last firing. */
+/** More than the number of retries and manual runs since the last firing. */
 const newestRuns = 1_000;
-/** How often runs of processes that ended are looked for. */
+/** Interval of the search for runs of dead processes. */
 const sweepIntervalMs = 5_000;
-/** Of firings that were skipped, and of seconds: that of a damaged row is counted anew. */
+/** Maximum of counts and seconds; a damaged count restarts. */
 const maxCount = 2 ** 32 - 1;
-/** How often a run is opened anew that others close or leave behind in the same moment. */
+/** Maximum attempts to open a run while others close or abandon theirs. */
 const maxAttempts = 5;
 
-/** Of a page of runs, roughly: what they printed and what went wrong. */
+/** Approximate bytes of outputs and errors per page of runs. */
 const maxPageBytes = 1 << 18;
 
 export class RunLog implements AsyncDisposable {
   readonly #options: RunLogOptions;
   readonly #watch: RunWatch;
-  /** Runs that this process really executes: a row of ours that is not among them was left behind. */
+  /** Runs that this process executes; other rows with this executor are orphaned. */
   readonly #live = new Set<number>();
-  /** How many are being opened: a row of theirs may be seen before its id is known here. */
+  /** Number of runs being opened, whose rows may be visible before their IDs are known here. */
   #opening = 0;
   #skips: { statements: Statement[]; written: Promise<void> } | undefined;
   #sweeper: Ticker | undefined;
@@ -63,17 +63,17 @@ export class RunLog implements AsyncDisposable {
     this.#watch = new RunWatch(options.store);
   }
 
-  /** Closes what processes that died left open, now and from time to time. */
+  /** Closes runs of dead processes, now and periodically. */
   async start(): Promise<void> {
     await this.recover();
     this.#sweeper = new Ticker(sweepIntervalMs, () => this.#sweep());
   }
 
   /**
-   * Opens a run, durably. While one of the job goes, that one is the answer; one whose executor is dead is closed as
-   * INTERRUPTED first.
+   * Records a new run durably. If a run of the job is in progress, returns that run; a run of a dead executor
+   * is first closed as INTERRUPTED.
    *
-   * @throws SvcError `not_found` when the job is gone; what the store throws
+   * @throws SvcError `not_found` if the job was removed; errors of the store
    */
   async open(key: JobKey, cause: RunCause): Promise<StartedRun> {
     const { store, executor, now } = this.#options;
@@ -95,17 +95,17 @@ export class RunLog implements AsyncDisposable {
         this.#opening--;
       }
       const row = this.#runningRow(key);
-      // None: it ended in this very moment.
+      // Undefined: it has just ended.
       if (row !== undefined && (await this.#isLive(row))) return { started: false, run: runOfRow(row) };
       if (row !== undefined) await this.#interrupt(row);
       else await sleep(attempt);
     }
-    throw new SvcError("unavailable", `schedule "${key.id}" is started by others all the time; try again`);
+    throw new SvcError("unavailable", `schedule "${key.id}" is being started by other processes; try again`);
   }
 
   /**
-   * Closes a run that this process opened, durably, and lets go of the job's oldest ones. Works on a full disk too, then
-   * without the output. Records nothing when the run is gone with its job. May be tried again when the store refuses.
+   * Records the end of a run of this process durably, and deletes the job's oldest runs. On a full disk,
+   * omits the output. Records nothing if the job was removed. Can be retried after a failure.
    */
   async close(run: Run, outcome: RunOutcome): Promise<Run> {
     const endedAtMs = Math.max(this.#options.now(), run.startedAtMs);
@@ -118,17 +118,19 @@ export class RunLog implements AsyncDisposable {
     return ended;
   }
 
-  /** Keeps what a run that this process opened has printed so far: should this process die, it is what the run had said. */
+  /** Stores the output so far of a run of this process, in case the process dies. */
   async keepOutput(runId: number, output: string): Promise<void> {
     await this.#options.store.write([keepOutput(runId, this.#options.executor, output)]);
   }
 
-  /** Changes what was recorded of a run that has ended; nothing when it is gone. */
+  /** Changes the recorded outcome of an ended run; does nothing if it was removed. */
   async amend(run: Run, outcome: RunOutcome): Promise<Run> {
     return { ...run, outcome: await this.#record(outcome, (some) => amendRun(run.id, some)) };
   }
 
-  /** Counts firings that were skipped, all of one turn in one transaction; nothing for a job that is gone. */
+  /**
+   * Counts skipped firings, all of one event loop turn in one transaction; does nothing for a removed job.
+   */
   async skip(key: JobKey, reason: ScheduleSkipReason, atMs: number, count = 1): Promise<void> {
     const skips = (this.#skips ??= this.#collectSkips());
     skips.statements.push({
@@ -143,7 +145,7 @@ export class RunLog implements AsyncDisposable {
     await skips.written;
   }
 
-  /** The runs of a job, newest first. @param limit 1 to 50 @param before only those whose number is less */
+  /** The runs of a job, newest first. @param limit 1 to 50 @param before only runs with a smaller number */
   list(key: JobKey, limit = keptRuns, before = Number.MAX_SAFE_INTEGER): Run[] {
     return this.#options.store
       .all<RunRow>(
@@ -156,7 +158,10 @@ export class RunLog implements AsyncDisposable {
       .map(runOfRow);
   }
 
-  /** The newest of them whose texts fit on a page, at least one: some milliseconds of work, where all may be 6 MiB. */
+  /**
+   * The newest runs that fit on a page, at least one. Limits the work to milliseconds, because all runs may
+   * have 6 MiB.
+   */
   page(key: JobKey, limit = keptRuns, before = Number.MAX_SAFE_INTEGER): { runs: Run[]; isLast: boolean } {
     const sizes = this.#options.store.all<{ bytes: number }>(
       `SELECT octet_length(error) + coalesce(octet_length(output), 0) AS bytes
@@ -171,7 +176,7 @@ export class RunLog implements AsyncDisposable {
     return { runs: this.list(key, count, before), isLast: count === sizes.length };
   }
 
-  /** The newest run of a job that its trigger began, without its output. */
+  /** The newest scheduled run of a job, without its output. */
   lastScheduled(key: JobKey): Run | undefined {
     const sql = `${selectRuns} WHERE job = ${jobOfKey} AND trigger = 'schedule' ORDER BY runs.id DESC LIMIT 1`;
     const row = this.#options.store.get<RunRow>(sql, key.ownerUid, key.id);
@@ -179,12 +184,12 @@ export class RunLog implements AsyncDisposable {
   }
 
   /**
-   * Until when the firings of a job are settled, unix milliseconds: by the newest run that its trigger began, or by the
-   * newest one that was skipped. 0 when neither is on record.
+   * Until when the firings of a job are settled, unix milliseconds: the newest scheduled run or skipped
+   * firing; 0 for none.
    */
   settledUntil(key: JobKey, nowMs: number): number {
     const skip = this.#options.store.get<{ last: number | null }>(
-      // A clock that was ahead for a while may have counted what is yet to come.
+      // Ignores future times, which a fast clock may have recorded.
       `SELECT max(last_unix) AS last FROM job_skips WHERE job = ${jobOfKey} AND last_unix <= ?`,
       key.ownerUid,
       key.id,
@@ -201,13 +206,13 @@ export class RunLog implements AsyncDisposable {
     return row?.ms ?? 0;
   }
 
-  /** Whether a firing of a job, unix milliseconds, has a run on record. */
+  /** Whether a firing of a job, unix milliseconds, has a recorded run. */
   hasFired(key: JobKey, scheduledAtMs: number): boolean {
     const sql = `SELECT 1 FROM runs WHERE job = ${jobOfKey} AND scheduled_at = ?`;
     return this.#options.store.get(sql, key.ownerUid, key.id, scheduledAtMs) !== undefined;
   }
 
-  /** What started and what ended from an instant on, oldest first, of the newest runs of all jobs that are kept. */
+  /** Starts and ends of the retained runs of all jobs since an instant, oldest first. */
   since(sinceMs: number): { runId: number; atMs: number; hasEnded: boolean }[] {
     const rows = this.#options.store.all<{ id: number; started_at: number; ended_at: number | null }>(
       `SELECT id, started_at, ended_at FROM (SELECT * FROM runs ORDER BY id DESC LIMIT ${newestRuns})
@@ -218,7 +223,7 @@ export class RunLog implements AsyncDisposable {
       { runId, atMs: started_at, hasEnded: false },
       ...(ended_at === null ? [] : [{ runId, atMs: ended_at, hasEnded: true }]),
     ]);
-    // A run may end in the millisecond in which it has started.
+    // A run may end in the same millisecond as it started.
     return news
       .filter(({ atMs }) => atMs >= sinceMs)
       .sort((a, b) => a.atMs - b.atMs || a.runId - b.runId || Number(a.hasEnded) - Number(b.hasEnded));
@@ -230,18 +235,18 @@ export class RunLog implements AsyncDisposable {
     return row === undefined ? undefined : runOfRow(row);
   }
 
-  /** Whether a run is on record; it goes with its job. */
+  /** Whether a run is recorded; runs are removed with their job. */
   has(runId: number): boolean {
     return this.#options.store.get("SELECT 1 FROM runs WHERE id = ?", runId) !== undefined;
   }
 
-  /** The run of a job that goes. */
+  /** The current run of a job. */
   runningOf(key: JobKey): Run | undefined {
     const row = this.#runningRow(key);
     return row === undefined ? undefined : runOfRow(row);
   }
 
-  /** Resolves with a run as it ended, undefined when it is gone; whoever executes it. @throws the signal's reason */
+  /** Resolves to the ended run, of any process; undefined if it was removed. @throws the signal's reason */
   ended(runId: number, signal: AbortSignal): Promise<Run | undefined> {
     return this.#watch.until(signal, () => {
       const row = this.#options.store.get<{ status: string }>("SELECT status FROM runs WHERE id = ?", runId);
@@ -250,14 +255,13 @@ export class RunLog implements AsyncDisposable {
   }
 
   /**
-   * Calls `listener` with each run as it starts and as it ends: at once for those of this process, within a second for
-   * those of others.
+   * Calls `listener` at the start and end of each run: at once for this process, within a second for others.
    */
   onChange(listener: RunListener): Disposable {
     return this.#watch.listen(listener);
   }
 
-  /** Closes the runs of processes that are gone as INTERRUPTED. */
+  /** Closes the runs of dead processes as INTERRUPTED. */
   async recover(): Promise<void> {
     const sql = `${selectRuns} WHERE status = 'RUNNING' ORDER BY runs.id`;
     for (const row of this.#options.store.all<RunRow>(sql)) {
@@ -274,7 +278,7 @@ export class RunLog implements AsyncDisposable {
     return { statements, written };
   }
 
-  /** Writes the outcome, on a full disk without the output, and answers what was kept of it. */
+  /** Writes the outcome, without the output on a full disk. @returns the stored outcome */
   async #record(outcome: RunOutcome, statements: (outcome: RunOutcome) => Statement[]): Promise<RunOutcome> {
     const { store } = this.#options;
     try {
@@ -282,7 +286,7 @@ export class RunLog implements AsyncDisposable {
       return outcome;
     } catch (error) {
       if (!(error instanceof SvcError) || error.code !== "resource_exhausted") throw error;
-      // The last room on the disk is for what ended and how; many outputs would use it up.
+      // The reserved disk space is only for outcomes; outputs would use it up.
       const kept = error.reason === "disk_full" ? { ...outcome, output: "", truncated: true } : outcome;
       await store.write(statements(kept), { essential: true });
       return kept;
@@ -294,7 +298,7 @@ export class RunLog implements AsyncDisposable {
     const outcome: RunOutcome = {
       status: "INTERRUPTED",
       output: "",
-      error: "the process that ran it ended before the run did",
+      error: "the process that ran it exited before the run finished",
       truncated: false,
       isCutShort: true,
     };
@@ -302,13 +306,10 @@ export class RunLog implements AsyncDisposable {
       essential: true,
     });
     if (results[0]?.changes !== 1) return;
-    log.info(
-      { job: row.job_id, owner: row.owner_uid, run: row.id },
-      "a run was left behind and is INTERRUPTED",
-    );
+    log.info({ job: row.job_id, owner: row.owner_uid, run: row.id }, "closed an orphaned run as INTERRUPTED");
   }
 
-  /** Whether somebody still executes it. */
+  /** Whether a live process executes it. */
   async #isLive(row: RunRow): Promise<boolean> {
     const { bootId, pid, startTicks } = this.#options.executor;
     const isOurs = row.pid === pid && row.start_ticks === startTicks && row.boot_id === bootId;
@@ -325,7 +326,7 @@ export class RunLog implements AsyncDisposable {
     try {
       await this.recover();
     } catch (error) {
-      this.#options.log.error({ err: error }, "runs that were left behind could not be closed");
+      this.#options.log.error({ err: error }, "failed to close orphaned runs");
     }
   }
 

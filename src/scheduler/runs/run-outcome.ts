@@ -1,10 +1,10 @@
-/** From what an action came to, to what is recorded of its run. */
+/** Converts the result of an action to the recorded outcome. */
 import { SvcError } from "../../errors.ts";
 import type { ActionResult } from "../actions/action.ts";
 import { capText, type CappedText } from "./capped-output.ts";
 import type { RunOutcome } from "./run.ts";
 
-/** Why a run was ended from outside: its status, and the sentence for its record. */
+/** Why a run was stopped: its status and its error message. */
 export interface RunStop {
   readonly status: "TIMED_OUT" | "CANCELED";
   readonly error: string;
@@ -22,7 +22,7 @@ export const runStops = {
   stopping: { status: "CANCELED", error: "it was canceled: the daemon stopped", isCutShort: true },
 } as const;
 
-/** What is thrown through an action that is ended from outside. */
+/** The abort reason of a stopped action. */
 export class RunStopped extends Error {
   readonly stop: RunStop;
 
@@ -33,12 +33,12 @@ export class RunStopped extends Error {
   }
 }
 
-/** Why `signal` was aborted; undefined when it was not. */
+/** Why `signal` was aborted; undefined if it was not. */
 export function stopOf(signal: AbortSignal): RunStop | undefined {
   return signal.aborted && signal.reason instanceof RunStopped ? signal.reason.stop : undefined;
 }
 
-/** How an action ended: with its result, or with what it threw. */
+/** The end of an action: its result, or the thrown error. */
 export type ActionEnd = { readonly result: ActionResult } | { readonly thrown: unknown };
 
 export function outcomeOf(end: ActionEnd, output: CappedText, stop: RunStop | undefined): RunOutcome {
@@ -46,7 +46,7 @@ export function outcomeOf(end: ActionEnd, output: CappedText, stop: RunStop | un
   const { exitCode, httpStatus, isTruncated = false } = result;
   const error = capText("thrown" in end ? sentenceOf(end.thrown) : (result.error ?? ""));
   const isFailed = error.text !== "";
-  // An action that came to its end in spite of the stop did what it was to do.
+  // An action that finished despite the stop counts as finished.
   const ended: Pick<RunOutcome, "status" | "error" | "isCutShort"> =
     stop !== undefined && isFailed ? stop : { status: isFailed ? "FAILED" : "SUCCEEDED", error: error.text };
   return {
@@ -60,9 +60,9 @@ export function outcomeOf(end: ActionEnd, output: CappedText, stop: RunStop | un
   };
 }
 
-/** What people are told of an error; the daemon's log has the rest. */
+/** The error message for users; details are in the daemon's log. */
 export function sentenceOf(error: unknown): string {
   return error instanceof SvcError || error instanceof RunStopped
     ? error.message
-    : "it failed by a defect of svc, which the daemon's log tells more about";
+    : "internal error; see the daemon's log";
 }

@@ -1,4 +1,4 @@
-/** What svc keeps of a run: one row of `runs`, and what it printed in `run_outputs`. */
+/** The stored form of a run: one row of `runs`, and its output in `run_outputs`. */
 import {
   ScheduleRunStatuses,
   ScheduleRunTriggers,
@@ -24,10 +24,10 @@ import type { Statement } from "../../store/store.ts";
 import type { JobKey } from "../jobs/job.ts";
 import type { Run, RunCause, RunOutcome } from "./run.ts";
 
-/** How many ended runs of a job are kept (S 2.8). */
+/** Number of retained ended runs per job. */
 export const keptRuns = 50;
 
-/** A run as SQLite answers it, with the key of its job. */
+/** A row of a run as SQLite returns it, with the key of its job. */
 export interface RunRow {
   id: number;
   number: number;
@@ -53,18 +53,18 @@ export interface RunRow {
 const commonColumns = `runs.id, number, jobs.owner_uid, jobs.id AS job_id, trigger, attempt, scheduled_at, started_at, ended_at,
   status, exit_code, http_status, truncated, cut_short, boot_id, pid, start_ticks`;
 
-/** Followed by conditions: runs without what they printed. */
+/** Runs without output; append conditions. */
 export const selectRuns = `SELECT ${commonColumns}, error, NULL AS output FROM runs JOIN jobs ON jobs.n = runs.job`;
 
-/** The same, with the beginning of what went wrong. */
+/** The same, with the start of the error. */
 export const selectRunsInBrief = `SELECT ${commonColumns}, substr(error, 1, 1024) AS error, NULL AS output
   FROM runs JOIN jobs ON jobs.n = runs.job`;
 
-/** Followed by conditions: runs with what they printed. */
+/** Runs with output; append conditions. */
 export const selectRunsWithOutput = `SELECT ${commonColumns}, error, output
   FROM runs JOIN jobs ON jobs.n = runs.job LEFT JOIN run_outputs ON run_outputs.run = runs.id`;
 
-/** The job that a key names; nothing when it is gone. */
+/** The number of the job with this key; null if it was removed. */
 export const jobOfKey = "(SELECT n FROM jobs WHERE owner_uid = ? AND id = ?)";
 
 const columns: Fields<Omit<RunRow, "owner_uid" | "job_id" | "output"> & { job: number }> = {
@@ -79,11 +79,11 @@ const columns: Fields<Omit<RunRow, "owner_uid" | "job_id" | "output"> & { job: n
 export const runRows: RowKind<RunRow, Run> = {
   table: "runs",
   columns,
-  nameOf: ({ id }) => `the run ${id} of a schedule`,
-  remedy: () => `it goes by itself after ${keptRuns} more runs of its schedule, or with it`,
+  nameOf: ({ id }) => `run ${id} of a schedule`,
+  remedy: () => `it is removed after ${keptRuns} more runs of its schedule, or with the schedule`,
   read: (row) => {
     if ((row.ended_at === null) !== (row.status === "RUNNING"))
-      throw new UnreadableRow("it has no right end");
+      throw new UnreadableRow("it has an invalid end");
     return madeRun(row);
   },
 };
@@ -91,12 +91,12 @@ export const runRows: RowKind<RunRow, Run> = {
 export const outputRows: RowKind<{ run: number }, unknown> = {
   table: "run_outputs",
   columns: { run: isWhole, output: isText },
-  nameOf: ({ run }) => `what the run ${run} of a schedule printed`,
+  nameOf: ({ run }) => `the output of run ${run} of a schedule`,
   remedy: runRows.remedy as () => string,
   read: () => undefined,
 };
 
-/** Reads runs; of one that cannot be read only whose it is, and whether it goes. */
+/** Reads a run. For an unreadable row, only the owner and whether it runs are known. */
 export function runOfRow(row: RunRow): Run {
   return readIfWhole(runRows, row) ?? standInOf(row);
 }
@@ -144,12 +144,15 @@ function outcomeOfRow(row: RunRow): RunOutcome {
   };
 }
 
-/** Who executes a run that goes. */
+/** The executor of a current run. */
 export function executorOfRow({ boot_id: bootId, pid, start_ticks: startTicks }: RunRow): Executor {
   return { bootId: bootId ?? "", pid: pid ?? 0, startTicks: startTicks ?? 0 };
 }
 
-/** Opens a run; conflicts: `changes` when the job is gone, `unique` while a run of it goes. Answers its id and number. */
+/**
+ * Opens a run. Conflicts: `changes` if the job was removed, `unique` during another run. Returns ID and
+ * number.
+ */
 export function insertRun(key: JobKey, cause: RunCause, executor: Executor, nowMs: number): Statement {
   const { bootId, pid, startTicks } = executor;
   return {
@@ -172,14 +175,14 @@ export function insertRun(key: JobKey, cause: RunCause, executor: Executor, nowM
 }
 
 /**
- * Closes a run that this executor opened, keeps what it printed and lets go of the job's oldest runs. Changes nothing
- * when the run is gone with its job, or closed already.
+ * Closes a run of this executor, stores its output, and deletes the job's oldest runs. Changes nothing if the
+ * run was removed or is already closed.
  */
 export function closeRun(runId: number, executor: Executor, outcome: RunOutcome, nowMs: number): Statement[] {
   const { bootId, pid, startTicks } = executor;
   const { status, exitCode, httpStatus, output, error, truncated, isCutShort = false } = outcome;
   return [
-    // Before the run is closed: only an open one gets an output.
+    // Before the run is closed, because only an open run accepts output.
     ...(output === "" ? [] : [keepOutput(runId, executor, output)]),
     {
       sql: `UPDATE runs SET status = ?, ended_at = max(?, started_at), exit_code = ?, http_status = ?, error = ?,
@@ -200,7 +203,7 @@ export function closeRun(runId: number, executor: Executor, outcome: RunOutcome,
       ],
     },
     {
-      // But for the newest that its trigger began, which says how far the job came.
+      // Except the newest scheduled run, which marks the job's progress.
       sql: `DELETE FROM runs WHERE job = (SELECT job FROM runs WHERE id = ?1) AND status <> 'RUNNING' AND id <=
               (SELECT id FROM runs WHERE job = (SELECT job FROM runs WHERE id = ?1) AND status <> 'RUNNING'
                ORDER BY id DESC LIMIT 1 OFFSET ${keptRuns})
@@ -211,7 +214,7 @@ export function closeRun(runId: number, executor: Executor, outcome: RunOutcome,
   ];
 }
 
-/** Keeps what a run has printed so far, in the place of what was kept before; nothing when it does not go any more. */
+/** Replaces the stored output of a current run; does nothing if it has ended. */
 export function keepOutput(runId: number, executor: Executor, output: string): Statement {
   const { bootId, pid, startTicks } = executor;
   return {
@@ -222,7 +225,7 @@ export function keepOutput(runId: number, executor: Executor, output: string): S
   };
 }
 
-/** Changes the outcome of a run that is closed. */
+/** Changes the outcome of a closed run. */
 export function amendRun(runId: number, outcome: RunOutcome): Statement[] {
   const { status, exitCode, httpStatus, output, error, truncated } = outcome;
   return [
@@ -239,7 +242,7 @@ export function amendRun(runId: number, outcome: RunOutcome): Statement[] {
   ];
 }
 
-/** As an `int32` of the contract. */
+/** An `int32`. */
 function isCode(value: unknown): boolean {
   return isBetween(value, -(2 ** 31), 2 ** 31 - 1);
 }

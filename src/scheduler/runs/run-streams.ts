@@ -1,4 +1,4 @@
-/** Runs as they happen: one in the foreground, or all that start and end. */
+/** Live streams of runs: one in the foreground, or all starts and ends. */
 import type { ScheduleRun } from "../../../gen/svc/v1/schedule_pb.ts";
 import { notFound, SvcError } from "../../errors.ts";
 import { viewRun } from "../jobs/job-views.ts";
@@ -14,15 +14,16 @@ export interface ForegroundEvent {
   readonly event: { case: "run"; value: ScheduleRun } | { case: "output"; value: Uint8Array<ArrayBuffer> };
 }
 
-/** Runs that wait for a slow reader; each may hold 128 KiB. */
+/** Maximum runs that wait for a slow reader; each may have 128 KiB. */
 const queueLimit = 256;
 
 /**
- * Starts a run and yields it, its output as it comes, and the run as it ended. One under way already is yielded instead
- * and waited for, without its output. When the reader leaves or `signal` aborts, a run that was started here is canceled.
+ * Starts a run, and yields it, its live output, and the ended run. If a run is already in progress, yields
+ * that run without its output and waits for it. Leaving the loop or aborting `signal` cancels a run that was
+ * started here.
  *
- * @param onCancelFailure hears why that was not possible
- * @throws SvcError `not_found` when the job goes meanwhile, with its runs
+ * @param onCancelFailure called if canceling fails
+ * @throws SvcError `not_found` if the job is removed during the run
  */
 export async function* runInForeground(
   runner: Pick<Runner, "start" | "follow" | "cancel">,
@@ -49,19 +50,19 @@ export async function* runInForeground(
   }
 }
 
-/** Whether it is the daemon that ends, and not its reader that has left. */
+/** Whether the daemon is stopping, rather than the reader leaving. */
 function isOfTheDaemon({ reason }: AbortSignal): boolean {
   return reason instanceof SvcError && reason.code === "unavailable";
 }
 
 export interface FollowedRuns {
   readonly isWanted: (job: JobKey) => boolean;
-  /** Begins with what has started and ended from then on, unix milliseconds; undefined: with what does from the first `next` on. */
+  /** Yields starts and ends since then, unix milliseconds; undefined: from the first `next` on. */
   readonly sinceMs: number | undefined;
   readonly signal: AbortSignal;
 }
 
-/** Each run that is wanted as it starts and as it ends. @throws the signal's reason; `too_many` */
+/** Yields each selected run at its start and end. @throws the signal's reason; `too_many` */
 export async function* followRuns(
   runs: RunLog,
   { isWanted, sinceMs, signal }: FollowedRuns,
@@ -76,7 +77,7 @@ export async function* followRuns(
     wake();
   });
   signal.addEventListener("abort", wake, { once: true });
-  // What another process writes at this moment is on record, and told of soon after.
+  // A concurrent write of another process may be both read and reported, so duplicates are dropped.
   const told = new Set<string>();
   try {
     for (const { runId, hasEnded } of sinceMs === undefined ? [] : runs.since(sinceMs)) {
@@ -109,5 +110,5 @@ function newsOf({ id, outcome }: Run): string {
 
 const tooSlow = new SvcError(
   "too_many",
-  `the reader is more than ${queueLimit} runs behind; follow anew and read faster`,
+  `the reader is more than ${queueLimit} runs behind; follow again and read faster`,
 );

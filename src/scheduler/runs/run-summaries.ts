@@ -1,4 +1,4 @@
-/** What shows of runs beside their jobs: the newest one, and the firings that were skipped. */
+/** Summaries of runs in job lists: the newest run, and skipped firings. */
 import { ScheduleSkipReasons, type ScheduleSkipReason } from "../../../gen/svc/v1/words.ts";
 import { isCount, isInstant, isWhole, oneOf } from "../../store/row-document.ts";
 import { readIfWhole, type RowKind } from "../../store/row-reader.ts";
@@ -12,12 +12,12 @@ import type { Run } from "./run.ts";
 export interface JobSkip {
   readonly reason: ScheduleSkipReason;
   readonly count: number;
-  /** The newest of them, unix seconds. */
+  /** The newest skipped firing, unix seconds. */
   readonly lastUnix: number;
 }
 
 export interface RunSummary {
-  /** The newest run, without its output, and with the beginning of its error. */
+  /** The newest run, without output, with the start of its error. */
   readonly last?: Run;
   /** By reason. */
   readonly skips: readonly JobSkip[];
@@ -37,8 +37,8 @@ export const skipRows: RowKind<Omit<SkipRow, "owner_uid" | "id">, JobSkip> = {
     ...{ job: isWhole, reason: oneOf(ScheduleSkipReasons), count: isCount },
     last_unix: (value) => isWhole(value) && isInstant((value as number) * 1000),
   },
-  nameOf: ({ reason }) => `how often a schedule was skipped (${reason})`,
-  remedy: () => "it is counted anew when that is so again, and goes with its schedule",
+  nameOf: ({ reason }) => `the skip count of a schedule (${reason})`,
+  remedy: () => "the count restarts with the next skip",
   read: ({ reason, count, last_unix }) => ({
     reason: reason as ScheduleSkipReason,
     ...{ count, lastUnix: last_unix },
@@ -47,10 +47,13 @@ export const skipRows: RowKind<Omit<SkipRow, "owner_uid" | "id">, JobSkip> = {
 
 type Summaries = ReadonlyMap<string, RunSummary>;
 
-/** Pages of jobs whose summaries are remembered: of a thousand jobs each, at most. */
+/** Cached pages, each of at most a thousand jobs. */
 const maxPages = 16;
 
-/** Remembers what was read until anybody commits: lists are asked for again and again, and reading takes longer than the rest. */
+/**
+ * Caches summaries until the next commit, because lists are requested repeatedly and reading takes most of
+ * the time.
+ */
 export class RunSummaries {
   readonly #store: Store;
   #known = new Map<string, Summaries>();
@@ -72,10 +75,13 @@ export class RunSummaries {
   }
 }
 
-/** One range of the index, however many jobs lie in it. */
+/** One index range, for any number of jobs. */
 const withinRange = "(owner_uid, jobs.id) >= (?, ?) AND (owner_uid, jobs.id) <= (?, ?)";
 
-/** By `keyText`, of all jobs from the first to the last; one that never ran and skipped nothing has none. @param keys by owner and id */
+/**
+ * Summaries by `keyText` for all jobs from the first to the last key; none for jobs without runs and skips.
+ * @param keys by owner and ID
+ */
 export function readSummaries(store: Store, keys: readonly JobKey[]): Summaries {
   const [first, last] = [keys[0], keys.at(-1)];
   if (first === undefined || last === undefined) return new Map();

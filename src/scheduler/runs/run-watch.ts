@@ -1,26 +1,26 @@
-/** Notices runs that start and end, in this process and in others, by looking at the log after each commit. */
-import { unlessAborted } from "../../lib/unless-aborted.ts";
+/** Detects starts and ends of runs in all processes, by reading the log after each commit. */
+import { unlessAborted } from "../../lib/abort.ts";
 import type { Store } from "../../store/store.ts";
 import type { Run } from "./run.ts";
 import { runOfRow, selectRuns, selectRunsWithOutput, type RunRow } from "./run-row.ts";
 
-/** Hears of a run as it starts (no outcome) and as it ended. */
+/** Called at the start of a run (without outcome) and at its end. */
 export type RunListener = (run: Run) => void;
 
 export class RunWatch implements Disposable {
   readonly #store: Store;
   readonly #listeners = new Set<RunListener>();
   #subscription: Disposable | undefined;
-  /** The newest run that was told of. */
+  /** The newest reported run. */
   #newest = 0;
-  /** Runs that go, as far as was told. */
+  /** Current runs, as reported. */
   #running = new Set<number>();
 
   constructor(store: Store) {
     this.#store = store;
   }
 
-  /** Calls `listener` with what starts and ends from now on; looks only while somebody listens. */
+  /** Calls `listener` for starts and ends from now on. Reads the log only while there are listeners. */
   listen(listener: RunListener): Disposable {
     const entry: RunListener = (run) => listener(run);
     if (this.#listeners.size === 0) this.#begin();
@@ -33,7 +33,10 @@ export class RunWatch implements Disposable {
     };
   }
 
-  /** Asks `look` now and after each commit until it answers. @throws the signal's reason; what `look` throws */
+  /**
+   * Calls `look` now and after each commit until it returns a result.
+   * @throws the signal's reason; errors of `look`
+   */
   async until<T>(signal: AbortSignal, look: () => { run: T } | undefined): Promise<T> {
     signal.throwIfAborted();
     const { promise, resolve, reject } = Promise.withResolvers<T>();
@@ -70,7 +73,7 @@ export class RunWatch implements Disposable {
     }
   }
 
-  /** Of the runs that went, those that do not any more; one that is gone with its job is nobody's news. */
+  /** Runs that have ended; runs removed with their job are not reported. */
   *#ended(): Iterable<Run> {
     if (this.#running.size === 0) return;
     const rows = this.#store.all<{ id: number }>("SELECT id FROM runs WHERE status = 'RUNNING'");

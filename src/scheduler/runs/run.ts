@@ -1,4 +1,4 @@
-/** A run of a job: opened before anything is done, closed with what came of it. */
+/** A run of a job: recorded before it starts, completed with its outcome. */
 import type { ScheduleRunStatus, ScheduleRunTrigger } from "../../../gen/svc/v1/words.ts";
 import type { JobKey } from "../jobs/job.ts";
 
@@ -7,7 +7,7 @@ export interface RunCause {
   readonly trigger: ScheduleRunTrigger;
   /** 1, more for retries. */
   readonly attempt: number;
-  /** The minute that it was due in, unix milliseconds; absent for manual runs. */
+  /** The minute in which it was due, unix milliseconds; absent for manual runs. */
   readonly scheduledAtMs?: number;
 }
 
@@ -16,22 +16,25 @@ export interface RunOutcome {
   readonly status: Exclude<ScheduleRunStatus, "RUNNING">;
   /** Exit code of a command. */
   readonly exitCode?: number;
-  /** Status of an HTTP answer. */
+  /** Status of an HTTP response. */
   readonly httpStatus?: number;
-  /** Output and error each have at most 64 KiB, head and tail with a marker between where there was more. */
+  /** Output and error each have at most 64 KiB: head and tail, with a marker in between if truncated. */
   readonly output: string;
-  /** Empty when nothing went wrong. */
+  /** Empty for none. */
   readonly error: string;
-  /** Output or error is not whole. */
+  /** Whether output or error is truncated. */
   readonly truncated: boolean;
-  /** svc itself ended it, by its own stop or death: the next daemon makes up for it where the job wants that. */
+  /**
+   * Whether svc itself interrupted it, by stopping or crashing; the next daemon repeats it if the job retries
+   * or catches up.
+   */
   readonly isCutShort?: boolean;
 }
 
 export interface Run extends RunCause {
-  /** Unique on the node, growing. Not for users: it would tell them how many runs others had. */
+  /** Unique and increasing on the node. Not shown to users, because it reveals the number of others' runs. */
   readonly id: number;
-  /** Counted for each owner: what users know it by. */
+  /** Counted per owner; shown to users. */
   readonly number: number;
   readonly job: JobKey;
   readonly startedAtMs: number;
@@ -40,9 +43,9 @@ export interface Run extends RunCause {
   readonly outcome?: RunOutcome;
 }
 
-/** Answer to whoever wanted a run: theirs, or the one under way already. */
+/** The result of a start: the new run, or the current one. */
 export interface StartedRun {
-  /** False: a run was running already, and `run` is that one. */
+  /** False: a run was already in progress; `run` is that run. */
   readonly started: boolean;
   readonly run: Run;
 }

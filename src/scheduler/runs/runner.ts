@@ -1,6 +1,7 @@
-/** Executes the runs of jobs: opened before anything is done, closed with what came of it, whatever that was. */
+/** Executes runs of jobs. Each is recorded before it starts, and completed with its outcome in any case. */
 import { SvcError } from "../../errors.ts";
 import { pause, systemClock, type Clock } from "../../lib/clock.ts";
+import { onShareOf, rootShare } from "../../lib/share-owner.ts";
 import type { ActionResult, Actions } from "../actions/action.ts";
 import { CappedOutput } from "./capped-output.ts";
 import type { JobOwners } from "../jobs/job-owners.ts";
@@ -10,7 +11,7 @@ import { keyText } from "../jobs/job-key.ts";
 import { KeptOutput } from "./kept-output.ts";
 import { LiveOutput, nothing } from "./live-output.ts";
 import type { RunLog } from "./run-log.ts";
-import type { PlaceBounds, UserPlaces } from "../../lib/user-places.ts";
+import type { UserLimits, UserLimiter } from "../../lib/user-limiter.ts";
 import { RunStopped, outcomeOf, runStops, stopOf, type ActionEnd, type RunStop } from "./run-outcome.ts";
 import type { Run, RunCause, RunOutcome, StartedRun } from "./run.ts";
 import type { Log } from "../../lib/log.ts";
@@ -20,21 +21,21 @@ export interface RunnerOptions {
   owners: Pick<JobOwners, "problemOf">;
   runs: Pick<RunLog, "open" | "close" | "amend" | "has" | "keepOutput">;
   actions: Actions;
-  room: Pick<UserPlaces, "take" | "whyFull">;
+  room: Pick<UserLimiter, "tryAcquire" | "reachedLimit">;
   clock: Clock;
-  /** Whether the owner of a job has the root context. */
+  /** Whether the owner of a job is root. */
   isRoot: (ownerUid: number) => boolean;
   log: Pick<Log, "error">;
 }
 
 /**
- * How many runs go at once, scheduled ones and those started by hand. Every due job starts independently of the others
- * (S 1.4.3), so the bounds are in the thousands, where the host itself comes to its end.
+ * Maximum concurrent runs, scheduled and manual. Due jobs start independently, so the limits are in the
+ * thousands, near the capacity of a host.
  */
-export const runBounds: PlaceBounds = { root: 2_000, users: 3_000, perUser: 1_000 };
-/** How long a stop waits for the runs to end: SIGTERM, 5 s, SIGKILL, and the record. */
+export const runBounds: UserLimits = { root: 2_000, users: 3_000, perUser: 1_000 };
+/** Milliseconds that a stop waits for runs: SIGTERM, 5 s, SIGKILL, and the record. */
 const stopMs = 15_000;
-/** Between attempts to record how a run ended: from the first, doubling, to the second. */
+/** Delays between attempts to record an outcome: doubling from the first to the second. */
 const firstRecordRetryMs = 1_000;
 const maxRecordRetryMs = 60_000;
 
@@ -47,14 +48,14 @@ interface RunningJob {
   readonly ended: Promise<Run>;
 }
 
-/** A run whose job is removed is ended by it, whoever removes the job. */
+/** Also stops runs whose job was removed by any process. */
 export class Runner implements AsyncDisposable {
   readonly #options: RunnerOptions;
   readonly #running = new Map<number, RunningJob>();
   readonly #byJob = new Map<string, RunningJob>();
-  /** Runs that are recorded and have something left to do, by job. */
+  /** Recorded runs with remaining work, by job. */
   readonly #finishing = new Map<string, Run>();
-  /** Runs that are being opened: a stop waits for them too. */
+  /** Runs that are being opened; a stop also waits for these. */
   readonly #opening = new Set<Promise<StartedRun>>();
   readonly #stopping = new AbortController();
 
@@ -63,12 +64,12 @@ export class Runner implements AsyncDisposable {
   }
 
   /**
-   * Opens a run and lets it go on by itself; resolves as soon as the run is recorded. While one goes, in this process or
-   * another, nothing is started and that one is the answer.
+   * Starts a run, and resolves as soon as it is recorded. If a run is in progress in any process, resolves to
+   * that run and starts nothing.
    *
-   * @param place room that was waited for, which is the run's from now on; without it there must be some
-   * @throws SvcError `not_found` when the job is gone; `failed_precondition` when its owner is; `too_many` without room; what the store throws, and then nothing
-   *   was started
+   * @param place an acquired slot, which the run takes over; without it, a slot must be free
+   * @throws SvcError `not_found` if the job was removed; `failed_precondition` if its owner no longer exists;
+   * `too_many` without a free slot; errors of the store. Nothing was started then
    */
   async start(job: Job, cause: RunCause, place?: Disposable): Promise<StartedRun> {
     using room = new DisposableStack();
@@ -93,23 +94,22 @@ export class Runner implements AsyncDisposable {
   }
 
   /**
-   * The output of a run as it comes, in write order, until it has ended; pieces may split characters. It listens from the
-   * call on, not from the first `next`, so whoever calls in the turn in which `start` resolved misses nothing. Ends at
-   * once, without output, for a run that this process does not execute. A reader that stays behind further than the
-   * runner's bound misses output; it never holds the run up.
+   * Yields the live output of a run in order until it ends; pieces may split characters. Listens from the
+   * call on, not from the first `next`, so a call in the turn in which `start` resolved misses nothing. Ends
+   * at once for a run of another process. A slow reader misses output; it never delays the run.
    *
-   * @param signal ends the listening, never the run
+   * @param signal ends the stream, never the run
    */
   follow(runId: number, signal: AbortSignal): AsyncIterable<Uint8Array> {
     return this.#running.get(runId)?.live.follow(signal) ?? nothing;
   }
 
   /**
-   * Ends a run's processes (SIGTERM to its group, SIGKILL 5 s later) and resolves with the run as it ended: CANCELED, or
-   * as it ended by itself just before.
+   * Stops a run's processes (SIGTERM to its group, SIGKILL 5 s later), and resolves to the ended run:
+   * CANCELED, or its own outcome if it ended just before.
    *
-   * @param why default: that somebody wanted it
-   * @throws SvcError `failed_precondition` when the run does not go any more, or is executed by another process
+   * @param why default: canceled by a user
+   * @throws SvcError `failed_precondition` if the run has ended, or another process executes it
    */
   async cancel(runId: number, why: RunStop = runStops.canceled): Promise<Run> {
     const running = this.#running.get(runId);
@@ -121,29 +121,30 @@ export class Runner implements AsyncDisposable {
   }
 
   /**
-   * A run that is recorded as ended and has something left to do, which `cancel` can still prevent: a reboot within its
-   * delay. Until then the job is not started again.
+   * A run that is recorded as ended but has remaining work, such as a delayed reboot, which `cancel` can
+   * still prevent. The job is not started again before.
    */
   finishing(key: JobKey): Run | undefined {
     return this.#finishing.get(keyText(key));
   }
 
-  /** Whether a run of the job goes in this process. */
+  /** Whether this process executes a run of the job. */
   isRunning(key: JobKey): boolean {
     return this.#byJob.has(keyText(key));
   }
 
-  /** The run as it ended, once it has; undefined when this process does not execute it. */
+  /** Resolves to the ended run; undefined if another process executes it. */
   async ended(runId: number): Promise<Run | undefined> {
     return this.#running.get(runId)?.ended;
   }
 
-  /** Ends the runs of jobs that are gone, also where another job has come under the same key. */
+  /** Stops runs of removed jobs, also if a new job has the same key. */
   endOrphans(): void {
     const { jobs, runs } = this.#options;
     for (const running of this.#running.values()) {
       const current = jobs.get(running.job);
-      // One that was written since is the same job only if the run is still on record: that goes with its job.
+      // A changed job is the same job only if the run is still recorded, because runs are removed with their
+      // job.
       const isThere =
         current !== undefined && (current.revision === running.job.revision || runs.has(running.run.id));
       if (!isThere) stop(running, runStops.removed);
@@ -153,8 +154,8 @@ export class Runner implements AsyncDisposable {
   /** @throws SvcError `too_many` */
   #takePlace(uid: number): Disposable {
     const { room } = this.#options;
-    const place = room.take(uid);
-    if (place === undefined) throw new SvcError("too_many", `${room.whyFull(uid)}; try again later`);
+    const place = room.tryAcquire(uid);
+    if (place === undefined) throw new SvcError("too_many", `${room.reachedLimit(uid)}; try again later`);
     return place;
   }
 
@@ -163,12 +164,12 @@ export class Runner implements AsyncDisposable {
     const controller = new AbortController();
     const running = { job, run, controller, live: new LiveOutput(), ended: ended.promise };
     const key = keyText(job);
-    // That of a job which was removed and added again, or one that is being let go of this very moment.
+    // A run of a removed job with the same key, or one that is just ending.
     const before = this.#byJob.get(key);
     this.#running.set(run.id, running);
     this.#byJob.set(key, running);
     if (this.#stopping.signal.aborted) stop(running, runStops.stopping);
-    // Not in this turn: whoever started it may want to follow it.
+    // Not in this turn, so that the caller can follow the run.
     setImmediate(() => {
       void this.#execute(running, before).then((result) => {
         this.#running.delete(run.id);
@@ -182,7 +183,7 @@ export class Runner implements AsyncDisposable {
 
   /**
    * From the action to the record; never rejects.
-   * @param before ends first: what one key stands for never goes twice at once
+   * @param before ends first, so that runs of one key never overlap
    */
   async #execute(running: RunningJob, before: RunningJob | undefined): Promise<Run> {
     const { run, live, controller } = running;
@@ -213,14 +214,16 @@ export class Runner implements AsyncDisposable {
     try {
       signal.throwIfAborted();
       const work = { isRoot: isRoot(job.ownerUid), signal, write };
-      return { result: await actions[job.action.type](job, work) };
+      // The async context of timers and events does not identify the job's owner.
+      const share = work.isRoot ? rootShare : job.ownerUid;
+      return { result: await onShareOf(share, () => actions[job.action.type](job, work)) };
     } catch (thrown) {
       this.#logDefect(running, thrown);
       return { thrown };
     }
   }
 
-  /** Does what was to be done after the record, and says so there when it could not be. */
+  /** Performs the work after the record, and records its failure. */
   async #finish(
     running: RunningJob,
     recorded: Run,
@@ -242,7 +245,7 @@ export class Runner implements AsyncDisposable {
     }
   }
 
-  /** Tries until it is recorded: while it is not, the job cannot run again. */
+  /** Retries until it is recorded, because the job cannot run again before. */
   async #record(run: Run, outcome: RunOutcome, write: () => Promise<Run>): Promise<Run> {
     const { clock, log } = this.#options;
     const { id, job } = run;
@@ -251,10 +254,10 @@ export class Runner implements AsyncDisposable {
         return await write();
       } catch (error) {
         const details = { err: error, run: id, job: job.id, owner: job.ownerUid, status: outcome.status };
-        log.error(details, "the end of a run could not be recorded; trying again");
+        log.error(details, "failed to record the end of a run; retrying");
       }
       const ended = { ...run, endedAtMs: clock.nowMs(), outcome };
-      // Whoever starts next calls it INTERRUPTED.
+      // The next daemon records it as INTERRUPTED.
       if (this.#stopping.signal.aborted) return ended;
       try {
         await pause(clock, delayMs, this.#stopping.signal);
@@ -269,11 +272,11 @@ export class Runner implements AsyncDisposable {
     const { id, job } = run;
     this.#options.log.error(
       { err: thrown, run: id, job: job.id, owner: job.ownerUid },
-      "a run failed by a defect",
+      "unexpected error in a run",
     );
   }
 
-  /** Ends what runs, and waits for it. */
+  /** Stops all runs, and waits for their ends. */
   async [Symbol.asyncDispose](): Promise<void> {
     this.#stopping.abort(new RunStopped(runStops.stopping));
     await Promise.allSettled(this.#opening);
@@ -281,13 +284,13 @@ export class Runner implements AsyncDisposable {
     if (all.length === 0) return;
     for (const running of all) stop(running, runStops.stopping);
     const tooLate = Promise.withResolvers<undefined>();
-    // By the host's clock: a stop must end whatever time a test plays.
+    // The host's clock, because the stop must end even with a simulated clock.
     using _deadline = systemClock().setTimer(stopMs, () => tooLate.resolve(undefined));
     await Promise.race([Promise.all(all.map(({ ended }) => ended)), tooLate.promise]);
   }
 }
 
 function stop({ controller }: RunningJob, why: RunStop): void {
-  // The first reason is the one that counts.
+  // Only the first reason counts.
   if (!controller.signal.aborted) controller.abort(new RunStopped(why));
 }

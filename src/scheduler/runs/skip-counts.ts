@@ -1,4 +1,7 @@
-/** Counts skipped firings, in memory first: a minute may skip many, and each write waits for the disk. */
+/**
+ * Counts skipped firings in memory before writing, because a minute may skip many and each write waits for
+ * the disk.
+ */
 import type { ScheduleSkipReason } from "../../../gen/svc/v1/words.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { mapBounded } from "../../lib/map-bounded.ts";
@@ -20,9 +23,9 @@ interface Count {
   lastAtMs: number;
 }
 
-/** Until counts are written. */
+/** Milliseconds until counts are written. */
 const writeDelayMs = 250;
-/** Writes under way at once; the store commits them together. */
+/** Maximum concurrent writes; the store commits them together. */
 const maxWrites = 128;
 
 export class SkipCounts implements AsyncDisposable {
@@ -65,7 +68,7 @@ export class SkipCounts implements AsyncDisposable {
         runs.skip(key, reason, lastAtMs, count),
       );
     } catch (error) {
-      log.warn({ err: error }, "skipped firings could not all be counted");
+      log.warn({ err: error }, "failed to count skipped firings");
     }
   }
 

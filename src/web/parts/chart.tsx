@@ -5,7 +5,7 @@ import { clockText } from "./when.tsx";
 
 export interface ChartLine {
   readonly label: string;
-  /** One for each time; null where nothing is known. */
+  /** One value per time; null if unknown. */
   readonly values: readonly (number | null)[];
 }
 
@@ -13,16 +13,16 @@ export interface ChartData {
   readonly label: string;
   readonly lines: readonly ChartLine[];
   readonly format: (value: number) => string;
-  /** Its figures are bytes: the scale has powers of two. */
+  /** The values are bytes, so the scale uses powers of two. */
   readonly isBytes?: true;
-  /** What the scale reaches at least. */
+  /** Minimum upper end of the scale. */
   readonly least: number;
 }
 
 interface ChartProps extends ChartData {
   /** Unix seconds, oldest first. */
   readonly times: readonly number[];
-  /** Unix seconds of its two ends. */
+  /** Unix seconds of the chart's two ends. */
   readonly from: number;
   readonly to: number;
 }
@@ -31,10 +31,10 @@ const height = 140;
 const powersOfTwo = Array.from({ length: 60 }, (_, exponent) => 2 ** exponent);
 const daySecs = 86_400;
 const fewSamples = 30;
-/** Lines differ in more than their colour. */
+/** Lines differ in more than color. */
 const dashes = [[], [6, 4]];
 
-/** Figures over time: drawn for who sees, and said in a sentence for who does not. */
+/** Values over time: a drawing, and a sentence for screen readers. */
 export function Chart({ label, lines, format, isBytes, least, times, from, to }: ChartProps) {
   const box = useRef<HTMLDivElement>(null);
   useEffect(() => {
@@ -43,7 +43,7 @@ export function Chart({ label, lines, format, isBytes, least, times, from, to }:
     const draw = (): UPlot => {
       const style = getComputedStyle(at);
       const colour = (name: string): string => style.getPropertyValue(name);
-      // A canvas knows no light-dark(): the colour of the element's own border and text are of the scheme in use.
+      // A canvas does not support light-dark(), so the colors come from the element's computed style.
       const [text, grid, line] = [style.color, style.borderTopColor, style.outlineColor];
       const axis = { stroke: text, font: `12px ${colour("font-family")}`, grid: { stroke: grid, width: 1 } };
       return new UPlot(
@@ -60,7 +60,7 @@ export function Chart({ label, lines, format, isBytes, least, times, from, to }:
             {
               ...axis,
               ticks: { stroke: grid },
-              // As wide as a clock's time.
+              // The width of a clock time.
               space: 80,
               values: (_, moments, _axis, _room, apartSecs) => moments.map((at) => clockOf(at, apartSecs)),
             },
@@ -80,7 +80,7 @@ export function Chart({ label, lines, format, isBytes, least, times, from, to }:
               width: 1.5,
               dash: dashes[index % dashes.length] ?? [],
               ...(index === 0 && { fill: faint(line) }),
-              // A line needs two of them to be seen.
+              // A line through a single sample would be invisible.
               points: { show: times.length <= fewSamples, size: 4, fill: line },
             })),
           ],
@@ -90,27 +90,27 @@ export function Chart({ label, lines, format, isBytes, least, times, from, to }:
       );
     };
     let plot = draw();
-    const again = (): void => {
+    const redraw = (): void => {
       plot.destroy();
       plot = draw();
     };
     const dark = matchMedia("(prefers-color-scheme: dark)");
-    dark.addEventListener("change", again);
+    dark.addEventListener("change", redraw);
     const sized = new ResizeObserver(() => plot.setSize({ width: Math.max(at.clientWidth, 100), height }));
     sized.observe(at);
     return () => {
-      dark.removeEventListener("change", again);
+      dark.removeEventListener("change", redraw);
       sized.disconnect();
       plot.destroy();
     };
   }, [times, lines]);
-  const says = lines.map((line) => saysOf(line, format)).join("; ");
+  const summary = lines.map((line) => summaryOf(line, format)).join("; ");
   return (
     <figure class="chart">
       <figcaption>
-        {label} <span class="quiet">{says}</span>
+        {label} <span class="quiet">{summary}</span>
       </figcaption>
-      <div class="plot" ref={box} role="img" aria-label={`${label}: ${says}`} />
+      <div class="plot" ref={box} role="img" aria-label={`${label}: ${summary}`} />
     </figure>
   );
 }
@@ -120,7 +120,7 @@ function faint(colour: string): string {
   return colour.replace(/^rgb\((.*)\)$/, "rgba($1, 0.14)");
 }
 
-/** A moment below a chart, as the reader's own clock has it. */
+/** A time label in the reader's local time. */
 function clockOf(unixSecs: number, apartSecs: number): string {
   const at = new Date(unixSecs * 1_000);
   return apartSecs < daySecs
@@ -128,9 +128,13 @@ function clockOf(unixSecs: number, apartSecs: number): string {
     : at.toLocaleDateString(undefined, { day: "numeric", month: "short" });
 }
 
-function saysOf({ label, values }: ChartLine, format: (value: number) => string): string {
+function summaryOf({ label, values }: ChartLine, format: (value: number) => string): string {
   const known = values.filter((value) => value !== null);
   const last = known.at(-1);
   if (last === undefined) return texts.charts.nothing;
-  return texts.charts.says(label, format(last), format(known.reduce((one, other) => Math.max(one, other))));
+  return texts.charts.summary(
+    label,
+    format(last),
+    format(known.reduce((one, other) => Math.max(one, other))),
+  );
 }

@@ -4,33 +4,33 @@ import { useEffect, useId, useLayoutEffect, useMemo, useRef } from "preact/hooks
 import { describeError } from "../api.ts";
 import { texts } from "../texts.ts";
 import { Failure } from "./failure.tsx";
-import { TextField, typedInto } from "./field.tsx";
+import { TextField, bindText } from "./field.tsx";
 
 interface ConfirmProps {
   readonly title: string;
-  /** What the button says that does it. */
+  /** Label of the button that confirms. */
   readonly action: string;
-  /** What has to be typed first: for what cannot be taken back. */
+  /** Text that must be typed to confirm, for actions that cannot be undone. */
   readonly typed?: string;
-  /** False: something has to be chosen first. */
+  /** False: the user must make a choice first. */
   readonly isReady?: boolean;
   /**
-   * What it throws is said in the dialog, which stays open then.
-   * @param signal aborted when the dialog goes: what was not begun by then is left
+   * On an error, the dialog stays open and shows it.
+   * @param signal aborted when the dialog closes, so that steps that have not started are skipped
    */
   readonly onConfirm: (signal: AbortSignal) => Promise<unknown>;
   readonly onClose: () => void;
-  /** What will be lost, or what is asked for besides. */
+  /** A description of the loss, or further inputs. */
   readonly children: ComponentChildren;
 }
 
 interface ConfirmButtonProps extends Omit<ConfirmProps, "onClose"> {
-  /** False: what it does takes nothing away. */
+  /** False: the action deletes nothing. */
   readonly isDanger?: boolean;
   readonly isBusy?: boolean;
 }
 
-/** A button that asks before it does what it says. */
+/** A button that asks for confirmation. */
 export function ConfirmButton({ isDanger = true, isBusy, ...question }: ConfirmButtonProps) {
   const isAsked = useSignal(false);
   return (
@@ -49,8 +49,8 @@ export function ConfirmButton({ isDanger = true, isBusy, ...question }: ConfirmB
 }
 
 /**
- * A question before something that cannot be taken back. Escape and the first button leave everything as it is, and stop
- * what was begun.
+ * A confirmation dialog for actions that cannot be undone. Escape and the first button close it, and cancel a
+ * started action.
  */
 export function Confirm({
   title,
@@ -71,21 +71,22 @@ export function Confirm({
     const { activeElement } = document;
     dialog.current?.showModal();
     return () => {
-      // Whoever has gone on by now stays there.
+      // The user has already moved the focus.
       if (document.activeElement !== document.body) return;
-      // What was asked about may be gone, and what asked with it.
+      // The button that opened the dialog may have been removed with its object.
       const back = activeElement?.isConnected === true ? activeElement : document.querySelector("h1");
       if (back instanceof HTMLElement) back.focus();
     };
   }, []);
-  // As it goes: other effects end once the browser has painted, which a quick key or answer does not wait for.
+  // A layout effect: other effects are cleaned up only after painting, and a key press or a response may come
+  // earlier.
   useLayoutEffect(() => () => over.abort(), []);
   const isAnswered = isReady && (typed === undefined || word.value === typed);
-  // The browser says that it shuts it, and later that it has, when the next question may have been asked. Where Escape follows
-  // another with nothing between, only the latter.
+  // The browser sends `cancel`, and later `close`, when the next dialog may already be open. After two quick
+  // Escapes it sends only `close`.
   const leave = (): void => {
     if (over.signal.aborted) return;
-    // Which takes one back to where one was, before the next key.
+    // Restores the focus before the next key press.
     dialog.current?.close();
     onClose();
   };
@@ -96,7 +97,7 @@ export function Confirm({
     failure.value = "";
     try {
       await onConfirm(over.signal);
-      // Another question may be asked by then.
+      // Another dialog may be open by then.
       leave();
     } catch (error) {
       failure.value = describeError(error);
@@ -108,7 +109,7 @@ export function Confirm({
     <dialog
       ref={dialog}
       aria-labelledby={`${id}-title`}
-      aria-describedby={`${id}-says`}
+      aria-describedby={`${id}-description`}
       onCancel={leave}
       onClose={leave}
     >
@@ -116,7 +117,7 @@ export function Confirm({
         <h2 id={`${id}-title`}>
           <bdi>{title}</bdi>
         </h2>
-        <div id={`${id}-says`}>{children}</div>
+        <div id={`${id}-description`}>{children}</div>
         {typed !== undefined && (
           <TextField
             label={
@@ -124,10 +125,10 @@ export function Confirm({
                 {texts.confirm.type} <code>{typed}</code>
               </>
             }
-            {...typedInto(word)}
+            {...bindText(word)}
           />
         )}
-        <Failure says={failure.value} />
+        <Failure message={failure.value} />
         <div class="row">
           <button type="button" onClick={leave}>
             {texts.confirm.leave}

@@ -3,12 +3,12 @@ import { useId } from "preact/hooks";
 
 interface FactsProps {
   readonly title: string;
-  /** Those without a value are left out. */
+  /** Entries without a value are not shown. */
   readonly facts: readonly (readonly [name: string, value: ComponentChildren])[];
   readonly children?: ComponentChildren;
 }
 
-/** What is to be said about one thing. */
+/** Names and values that describe one object. */
 export function Facts({ title, facts, children }: FactsProps) {
   const id = useId();
   return (

@@ -1,11 +1,11 @@
 import { Text } from "./text.tsx";
 
-/** What went wrong, and what to do next; nothing when that is empty. */
-export function Failure({ says }: { says: string }) {
-  if (says === "") return null;
+/** An error message with the next step; nothing if it is empty. */
+export function Failure({ message }: { message: string }) {
+  if (message === "") return null;
   return (
     <p class="notice bad" role="alert">
-      <Text of={says} />
+      <Text of={message} />
     </p>
   );
 }

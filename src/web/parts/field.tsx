@@ -4,7 +4,7 @@ import { useId } from "preact/hooks";
 import { sentence } from "../plain-text.ts";
 import { Text } from "./text.tsx";
 
-/** What ties a control to its label, hint and problem. */
+/** Attributes that link a control to its label, hint and problem. */
 export interface Described {
   readonly id: string;
   readonly "aria-describedby": string;
@@ -14,13 +14,13 @@ export interface Described {
 interface FieldProps {
   readonly label: ComponentChildren;
   readonly hint?: ComponentChildren;
-  /** What is wrong with what was typed, as the daemon says it. */
+  /** The daemon's message about the typed value. */
   readonly problem?: string | undefined;
-  /** The control, which takes what ties it to its label. */
+  /** Renders the control with the attributes that link it to its label. */
   readonly children: (described: Described) => JSX.Element;
 }
 
-/** A control of a form with what belongs to it. */
+/** A form control with its label, hint and problem. */
 export function Field({ label, hint = "", problem = "", children }: FieldProps) {
   const id = useId();
   return (
@@ -51,7 +51,7 @@ interface TypedProps extends Omit<FieldProps, "children"> {
   readonly input?: JSX.IntrinsicElements["input"];
 }
 
-/** A line of text or a number. */
+/** A single-line input for text or a number. */
 export function TextField({ value, onType, input, ...field }: TypedProps) {
   return (
     <Field {...field}>
@@ -70,8 +70,8 @@ export function TextField({ value, onType, input, ...field }: TypedProps) {
   );
 }
 
-/** For a field of text: what is typed goes into `signal`. */
-export function typedInto(signal: Signal<string>): Pick<TypedProps, "value" | "onType"> {
+/** Binds a text field to `signal`. */
+export function bindText(signal: Signal<string>): Pick<TypedProps, "value" | "onType"> {
   return { value: signal.value, onType: (value) => void (signal.value = value) };
 }
 
@@ -81,7 +81,7 @@ interface CheckProps {
   readonly onCheck: (value: boolean) => void;
 }
 
-/** A box with its label behind it. */
+/** A checkbox with its label. */
 export function CheckField({ label, value, onCheck }: CheckProps) {
   return (
     <label>
@@ -95,13 +95,13 @@ export function CheckField({ label, value, onCheck }: CheckProps) {
   );
 }
 
-/** For a box: whether it is ticked goes into `signal`. */
-export function tickedInto(signal: Signal<boolean>): Pick<CheckProps, "value" | "onCheck"> {
+/** Binds a checkbox to `signal`. */
+export function bindCheckbox(signal: Signal<boolean>): Pick<CheckProps, "value" | "onCheck"> {
   return { value: signal.value, onCheck: (value) => void (signal.value = value) };
 }
 
 interface ChoiceProps extends Omit<TypedProps, "input"> {
-  /** What may be chosen, and how it is called. */
+  /** The options, with their labels. */
   readonly choices: readonly (readonly [value: string, name: string])[];
 }
 

@@ -4,17 +4,17 @@ import { Failure } from "./failure.tsx";
 
 interface FormEndProps {
   readonly form: Pick<Form<object>, "general" | "isBusy">;
-  /** What the button says that sends it. */
+  /** Label of the submit button. */
   readonly action: string;
-  /** Beside the button. */
+  /** Content next to the button. */
   readonly children: ComponentChildren;
 }
 
-/** What is wrong and is said of no field, and the button that sends a form. It stands below the fields, which tell what they say. */
+/** Problems that concern no field, and the submit button. Fields show their own problems. */
 export function FormEnd({ form, action, children }: FormEndProps) {
   return (
     <>
-      <Failure says={form.general} />
+      <Failure message={form.general} />
       <div class="row">
         <button type="submit" aria-busy={form.isBusy}>
           {action}

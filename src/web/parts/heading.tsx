@@ -3,8 +3,8 @@ import type { ComponentChildren } from "preact";
 import { route } from "../route.ts";
 
 /**
- * The heading of a view: whoever comes with the keyboard or a screen reader begins here. A title that becomes another one
- * while one is there moves nobody.
+ * The heading of a view. It gets the focus when the view opens, for keyboards and screen readers. A later
+ * change of the title does not move the focus.
  */
 export function Heading({ title, children }: { title: string; children?: ComponentChildren }) {
   const heading = useRef<HTMLHeadingElement>(null);

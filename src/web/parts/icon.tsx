@@ -1,6 +1,6 @@
 import type { ViewName } from "../route.ts";
 
-/** Strokes in a square of 24, as in the path of an SVG. */
+/** SVG paths in a square of 24 units. */
 const strokes: Readonly<Partial<Record<ViewName, string>>> = {
   overview: "M4 4h7v7H4zM13 4h7v4h-7zM13 11h7v9h-7zM4 14h7v6H4z",
   apps: "M12 3l8 4.5v9L12 21l-8-4.5v-9zM4 7.5l8 4.5 8-4.5M12 12v9",
@@ -13,7 +13,7 @@ const strokes: Readonly<Partial<Record<ViewName, string>>> = {
   access: "M12 3l8 3v6c0 4.5-3.2 7.7-8 9-4.8-1.3-8-4.5-8-9V6zM9 12l2.2 2.2L15.5 10",
 };
 
-/** A picture beside the name of a view, which says the same. */
+/** A decorative icon next to the name of a view. */
 export function Icon({ of }: { of: ViewName }) {
   return (
     <svg class="icon" viewBox="0 0 24 24" aria-hidden="true">

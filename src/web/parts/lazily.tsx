@@ -1,7 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { FunctionComponent, JSX } from "preact";
 import { useEffect } from "preact/hooks";
-import { loadAgain } from "../load-again.ts";
+import { withRetries } from "../retry.ts";
 import { texts } from "../texts.ts";
 
 type PropsOf<Part> = Part extends (props: infer Props extends object) => unknown
@@ -19,7 +19,7 @@ export function lazily<Module, Name extends keyof Module>(
     const shown = useSignal(loaded !== undefined);
     const begin = (): void => {
       failed.value = false;
-      loadAgain(load).then(
+      withRetries(load).then(
         ({ [name]: part }) => {
           loaded = part as FunctionComponent<PropsOf<Module[Name]>>;
           shown.value = true;
@@ -37,7 +37,7 @@ export function lazily<Module, Name extends keyof Module>(
       <div class="notice bad" role="alert">
         {texts.notLoaded}{" "}
         <button type="button" onClick={begin}>
-          {texts.loadAgain}
+          {texts.withRetries}
         </button>
       </div>
     );

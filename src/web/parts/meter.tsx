@@ -2,21 +2,21 @@ interface MeterProps {
   readonly label: string;
   /** 0 to 100. */
   readonly share: number;
-  /** The figure in words. */
-  readonly says: string;
-  /** It is of room that should not run out. */
-  readonly isRoom?: true;
+  /** The value as text. */
+  readonly text: string;
+  /** Marks a capacity, which is highlighted when almost full. */
+  readonly isCapacity?: true;
 }
 
-/** So much of a room in use is told by more than the figure. */
+/** From this percentage on, a capacity is highlighted. */
 const almostFull = 90;
 
-/** A share of a whole, as a bar and as a figure. */
-export function Meter({ label, share, says, isRoom }: MeterProps) {
+/** A percentage, as a bar and as text. */
+export function Meter({ label, share, text, isCapacity }: MeterProps) {
   return (
-    <div class={isRoom === true && share >= almostFull ? "meter full" : "meter"}>
+    <div class={isCapacity === true && share >= almostFull ? "meter full" : "meter"}>
       <span>{label}</span>
-      <span>{says}</span>
+      <span>{text}</span>
       <Bar label={label} share={share} />
     </div>
   );

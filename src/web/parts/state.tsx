@@ -1,11 +1,12 @@
 import { texts } from "../texts.ts";
 
-/** A shape for each kind of state, so that none depends on its colour. */
+/** A shape for each kind of state, so that states do not depend on color. */
 const shapes: Readonly<Record<string, [shape: string, kind: string]>> = {
   RUNNING: ["●", "good"],
   STOPPED: ["○", "idle"],
   FAILED: ["▲", "bad"],
   CRASHED: ["▲", "bad"],
+  UNHEALTHY: ["▲", "bad"],
   UNKNOWN: ["?", "unsure"],
 };
 

@@ -8,31 +8,31 @@ const rowsAtOnce = 200;
 export interface Column<Row> {
   readonly title: string;
   readonly cell: (row: Row) => ComponentChildren;
-  /** `figure`: a number. `word`: it stays in one line. `long`: more than a few words, which take their room. `actions`: buttons. */
+  /** `figure`: a number. `word`: not wrapped. `long`: long text, wrapped. `actions`: buttons. */
   readonly kind?: "figure" | "word" | "long" | "actions";
 }
 
 export interface TableProps<Row> {
-  /** What it is a table of. */
+  /** Accessible name of the table. */
   readonly label: string;
-  /** The first one names the row. */
+  /** The first column names the row. */
   readonly columns: readonly Column<Row>[];
-  /** Undefined until they are known. */
+  /** Undefined while loading. */
   readonly rows: readonly Row[] | undefined;
   readonly keyOf: (row: Row) => string;
-  /** What is said when there are none. */
+  /** Text for an empty table. */
   readonly none: string;
-  /** Rows that are drawn before one asks for more. */
+  /** Rows rendered before the user requests more. */
   readonly atOnce?: number;
 }
 
 /**
- * Where it is wider than the page it scrolls by itself, with the keyboard too; on a narrow screen each row is a card with the
- * titles beside what they say. Roles are said because what is laid out as something else than a table is none to some.
+ * A table wider than the page scrolls, also with the keyboard. On a narrow screen each row is a card with the
+ * column titles. Roles are explicit, because some browsers drop table semantics when CSS changes the layout.
  */
 export function Table<Row>({ label, columns, rows, keyOf, none, atOnce = rowsAtOnce }: TableProps<Row>) {
   const most = useSignal(atOnce);
-  const { setPlace, onFocusIn } = useStay();
+  const { setPlace, onFocusIn } = useFocusFallback();
   if (rows === undefined) return <p>{texts.loading}</p>;
   if (rows.length === 0)
     return (
@@ -82,8 +82,11 @@ export function Table<Row>({ label, columns, rows, keyOf, none, atOnce = rowsAtO
   );
 }
 
-/** Whoever was in what is gone, such as a row that they removed, goes on at its table and not at the beginning of the page. */
-function useStay() {
+/**
+ * If the focused element disappears, such as a removed row, the focus moves to the table instead of the start
+ * of the page.
+ */
+function useFocusFallback() {
   const place = useRef<HTMLElement | null>(null);
   const last = useRef<Node | undefined>(undefined);
   useEffect(() => {

@@ -1,11 +1,11 @@
 import { plainText } from "../plain-text.ts";
 
-/** A name or a sentence of others: it is read as text, and turns nothing around it. */
+/** Untrusted text, isolated so that it cannot change the text direction around it. */
 export function Text({ of }: { of: string }) {
   return <bdi>{plainText(of)}</bdi>;
 }
 
-/** Several, each said once. */
+/** Several texts, without duplicates. */
 export function Texts({ of }: { of: readonly string[] }) {
   return (
     <ul>

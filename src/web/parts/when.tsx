@@ -2,11 +2,11 @@ import { timestampDate, type Timestamp } from "@bufbuild/protobuf/wkt";
 
 interface WhenProps {
   readonly at: Timestamp | Date | undefined;
-  /** To the second, for what is one of many. */
+  /** With seconds, to distinguish entries of a list. */
   readonly isExact?: true;
 }
 
-/** A moment as the reader's own clock shows it; nothing for one that no clock shows, as files may have. */
+/** A time in the reader's local time; nothing for a time out of range, which files may have. */
 export function When({ at, isExact }: WhenProps) {
   if (at === undefined) return null;
   const date = at instanceof Date ? at : timestampDate(at);
@@ -21,7 +21,7 @@ export function When({ at, isExact }: WhenProps) {
 
 const clock = { hour: "numeric", minute: "2-digit" } as const;
 
-/** With the month in words, as of `3/4` nobody knows which is the day; the year goes without saying while it is this one. */
+/** With the month's name, since `3/4` is ambiguous; without the current year. */
 export function momentText(date: Date, isExact = false): string {
   const isThisYear = date.getFullYear() === new Date().getFullYear();
   return date.toLocaleString(undefined, {
@@ -31,7 +31,7 @@ export function momentText(date: Date, isExact = false): string {
   });
 }
 
-/** The time of day alone, as it stands in {@link momentText}, too. */
+/** Only the time of day, in the format of {@link momentText}. */
 export function clockText(date: Date): string {
   return date.toLocaleTimeString(undefined, clock);
 }

@@ -1,22 +1,24 @@
 import { useEffect, useId, useRef } from "preact/hooks";
-import type { Progress } from "../../../gen/svc/v1/app_pb.ts";
+import type { DescMessage } from "@bufbuild/protobuf";
 import type { LicenseRequired } from "../../../gen/svc/v1/error_pb.ts";
 import { isMeasured, type LongWork } from "../long-work.ts";
+import type { Step } from "../operations.ts";
 import { plainLine } from "../plain-text.ts";
 import { texts } from "../texts.ts";
 import { formatBytes } from "../units.ts";
+import { ConfirmButton } from "./confirm.tsx";
 import { Failure } from "./failure.tsx";
 import { Bar, percentOf } from "./meter.tsx";
 import { Text, Texts } from "./text.tsx";
 
-/** How work goes: its steps, what it asks, and what went wrong. */
-export function Work<Result extends { case: string; value: unknown }>({ of }: { of: LongWork<Result> }) {
+/** The steps of an operation, its question, and its error. */
+export function Work<S extends DescMessage>({ of }: { of: LongWork<S> }) {
   const id = useId();
   const asked = of.question.value;
   const steps = of.steps.value;
   return (
     <>
-      <Failure says={of.failure.value} />
+      <Failure message={of.failure.value} />
       {asked?.kind === "accept" && <Accept of={asked.of} onAccept={() => void of.accept(asked.of)} />}
       {steps.length > 0 && (
         <section class="card" aria-labelledby={id}>
@@ -24,7 +26,7 @@ export function Work<Result extends { case: string; value: unknown }>({ of }: { 
           <ol class="troubles" aria-live="polite">
             {steps.map((step, at) => (
               <li key={at}>
-                <Step of={step} isLast={of.isBusy && at === steps.length - 1} />
+                <StepLine of={step} isLast={of.isBusy && at === steps.length - 1} />
               </li>
             ))}
           </ol>
@@ -34,40 +36,43 @@ export function Work<Result extends { case: string; value: unknown }>({ of }: { 
   );
 }
 
-/** How far it is, as a bar while it goes on: what was told last of a step that is over is not where it ended. */
-function Step({ of, isLast }: { of: Progress; isLast: boolean }) {
+/**
+ * The progress of a step. Only the current step has a bar: the last report of a finished step is not its end.
+ */
+export function StepLine({ of, isLast }: { of: Step; isLast: boolean }) {
   const { step, message, doneBytes, totalBytes } = of;
-  const says = [texts.work.step(step), message].filter((text) => text !== "").map(plainLine);
+  const words = [texts.work.step(step), message].filter((text) => text !== "").map(plainLine);
   const done = doneBytes === undefined ? "" : formatBytes(doneBytes);
   const share = totalBytes === undefined ? done : texts.overview.used(done, formatBytes(totalBytes));
   return (
     <>
-      <bdi>{says.join(" – ")}</bdi> {isLast && <span class="quiet">{share}</span>}
+      <bdi>{words.join(" – ")}</bdi> {isLast && <span class="quiet">{share}</span>}
       {isLast && isMeasured(of) && (
-        <Bar label={says.join(" ")} share={percentOf(doneBytes ?? 0n, totalBytes ?? 1n)} />
+        <Bar label={words.join(" ")} share={percentOf(doneBytes ?? 0n, totalBytes ?? 1n)} />
       )}
     </>
   );
 }
 
-/** Goes beside the button that begins it. */
-export function CancelWork<Result extends { case: string; value: unknown }>({
-  of,
-}: {
-  of: LongWork<Result>;
-}) {
+/** Shown next to the button that starts the work. */
+export function CancelWork<S extends DescMessage>({ of }: { of: LongWork<S> }) {
   if (!of.isBusy) return null;
   return (
-    <button type="button" onClick={() => of.cancel()}>
-      {texts.work.cancel}
-    </button>
+    <ConfirmButton
+      title={texts.work.cancelTitle}
+      action={texts.work.cancel}
+      isDanger={false}
+      onConfirm={() => of.cancel()}
+    >
+      <p>{texts.app.cancelLoses}</p>
+    </ConfirmButton>
   );
 }
 
 function Accept({ of: { licenses, permissions }, onAccept }: { of: LicenseRequired; onAccept: () => void }) {
   const id = useId();
   const card = useRef<HTMLElement>(null);
-  // What is asked may come long after the button was pressed, and below what is in sight.
+  // The question may appear long after the click, and outside of the visible area.
   useEffect(() => card.current?.scrollIntoView({ block: "nearest" }), []);
   return (
     <section ref={card} class="card" aria-labelledby={id} role="alert">

@@ -18,7 +18,7 @@ interface Props extends Pick<ViewProps, "api" | "node"> {
   readonly app: App;
 }
 
-/** What an app takes on the disk, measured when somebody wants to see it. */
+/** An app's disk usage, measured on request. */
 export function AppDiskView(props: Props) {
   const id = useId();
   const isOpen = useSignal(false);
@@ -41,7 +41,7 @@ function Picture({ api, node, app: { id, directory } }: Props) {
   ]);
   return (
     <>
-      <Failure says={failure} />
+      <Failure message={failure} />
       {value === undefined ? failure === "" && <p>{texts.loading}</p> : <Parts of={value} />}
       <h3>{disk.directory}</h3>
       <Usage client={files} path={directory} />
@@ -66,7 +66,7 @@ function Parts({ of }: { of: AppDisk }) {
         </p>
       )}
       {parts.map(([label, bytes]) => (
-        <Meter key={label} label={label} share={percentOf(bytes, totalBytes)} says={formatBytes(bytes)} />
+        <Meter key={label} label={label} share={percentOf(bytes, totalBytes)} text={formatBytes(bytes)} />
       ))}
     </>
   );

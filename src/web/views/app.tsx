@@ -2,12 +2,13 @@ import { useSignal, type Signal } from "@preact/signals";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import { useAction } from "../action.ts";
 import type { Api } from "../api.ts";
-import { reasonOf } from "../app-state.ts";
+import { reasonOf, shownState } from "../app-state.ts";
 import type { NodeView } from "../node-view.ts";
 import { Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Heading } from "../parts/heading.tsx";
-import { OutsideLink } from "../parts/outside-link.tsx";
+import { ExternalLink } from "../parts/external-link.tsx";
+import { RunningOperations } from "../parts/running-operations.tsx";
 import { State } from "../parts/state.tsx";
 import { Text } from "../parts/text.tsx";
 import { When } from "../parts/when.tsx";
@@ -48,7 +49,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
       <Heading title={plainText(app.name)} />
       <p class="lead">
         <span role="status">
-          <State state={app.state} />
+          <State state={shownState(app)} />
         </span>{" "}
         <Text of={app.summary} />
       </p>
@@ -67,6 +68,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
         </div>
       )}
       <Actions api={api} app={app} terminal={terminal} />
+      <RunningOperations node={node} appId={id} />
       <div class="columns">
         <div>
           <About app={app} />
@@ -92,7 +94,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
           <LogView api={api} node={node} appId={id} />
           <AppHistory api={api} id={id} />
           <SettingsView api={api} app={app} />
-          <ManageView api={api} app={app} />
+          <ManageView api={api} node={node} app={app} />
         </div>
       </div>
     </>
@@ -102,7 +104,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
 type Session = "shell" | "attach";
 type Verb = "start" | "stop" | "restart";
 
-/** What may be done in a state; everything else is refused by the daemon anyway. */
+/** The actions allowed in each state; the daemon rejects all others. */
 const verbsOf: Readonly<Record<string, readonly Verb[]>> = {
   STOPPED: ["start"],
   FAILED: ["start"],
@@ -115,11 +117,11 @@ const verbsOf: Readonly<Record<string, readonly Verb[]>> = {
 interface ActionsProps {
   readonly api: Api;
   readonly app: App;
-  /** Which terminal is open. */
+  /** The open terminal, if any. */
   readonly terminal: Signal<Session | undefined>;
 }
 
-function Actions({ api, app: { id, state }, terminal }: ActionsProps) {
+function Actions({ api, app: { id, state, hasConsole }, terminal }: ActionsProps) {
   const { busy, failure, perform } = useAction();
   const calls: Readonly<Record<Verb, () => Promise<unknown>>> = {
     start: () => api.apps.startApp({ id }),
@@ -142,8 +144,8 @@ function Actions({ api, app: { id, state }, terminal }: ActionsProps) {
             {texts.app[verb]}
           </button>
         ))}
-        <span class="doors">
-          {(["shell", "attach"] as const).map((each) => (
+        <span class="links">
+          {(hasConsole ? (["shell", "attach"] as const) : (["shell"] as const)).map((each) => (
             <button
               key={each}
               type="button"
@@ -155,7 +157,7 @@ function Actions({ api, app: { id, state }, terminal }: ActionsProps) {
           ))}
         </span>
       </div>
-      <Failure says={failure} />
+      <Failure message={failure} />
     </>
   );
 }
@@ -178,7 +180,7 @@ function About({ app }: { app: App }) {
         [texts.app.restarts, app.restarts === 0 ? "" : app.restarts],
         [texts.app.ports, app.ports.length > 0 && <Ports key="ports" app={app} />],
         [texts.app.directory, <Directory key="directory" of={app.directory} />],
-        [texts.app.homepage, app.homepage !== "" && <OutsideLink key="homepage" to={app.homepage} />],
+        [texts.app.homepage, app.homepage !== "" && <ExternalLink key="homepage" to={app.homepage} />],
         [
           texts.app.backups,
           <a key="backups" href={pathTo("backups", app.id)}>
@@ -194,7 +196,7 @@ function versionOf({ version, availableVersion }: App): string {
   return availableVersion === undefined ? version : `${version} (${texts.app.newer(availableVersion)})`;
 }
 
-/** Where its files are, on this machine. */
+/** The app's directory on this host. */
 function Directory({ of }: { of: string }) {
   return (
     <a href={pathTo("files", ...partsOf(of))}>
@@ -203,7 +205,7 @@ function Directory({ of }: { of: string }) {
   );
 }
 
-/** What listens is a page for as long as the app runs, on the host that this page came from. */
+/** Links to the app's ports while it runs, on the host of this page. */
 function Ports({ app: { ports, state } }: { app: App }) {
   return (
     <ul class="inline">

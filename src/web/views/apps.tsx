@@ -1,6 +1,7 @@
 import { useSignal } from "@preact/signals";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import { missingTasks } from "../../lib/task-count.ts";
+import { shownState } from "../app-state.ts";
 import type { NodeView } from "../node-view.ts";
 import { Heading } from "../parts/heading.tsx";
 import { State } from "../parts/state.tsx";
@@ -12,10 +13,10 @@ import { texts } from "../texts.ts";
 const { columns } = texts.apps;
 
 export function AppsView({ node }: { node: NodeView }) {
-  const wanted = useSignal("");
+  const filter = useSignal("");
   const apps = node.apps.value;
   if (apps === undefined) return <Heading title={texts.apps.title}>{` – ${texts.loading}`}</Heading>;
-  const word = wanted.value.trim().toLowerCase();
+  const word = filter.value.trim().toLowerCase();
   const shown = [...apps.values()]
     .filter(({ id, name, ownerName }) =>
       [id, name, ownerName].some((text) => text.toLowerCase().includes(word)),
@@ -39,8 +40,8 @@ export function AppsView({ node }: { node: NodeView }) {
               type="search"
               aria-label={texts.apps.filter}
               placeholder={texts.apps.filter}
-              value={wanted.value}
-              onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
+              value={filter.value}
+              onInput={({ currentTarget }) => (filter.value = currentTarget.value)}
             />
             <span class="quiet" role="status">
               {shown.length === 0 ? texts.apps.noneFound : texts.apps.counted(shown.length)}
@@ -72,7 +73,7 @@ function Row({ app }: { app: App }) {
           <Text of={app.name} /> <bdi class="quiet">{plainText(app.id)}</bdi>
         </span>
         <span>
-          <State state={app.state} />{" "}
+          <State state={shownState(app)} />{" "}
           {missing !== undefined && <span class="quiet">{texts.apps.someTasks(missing)}</span>}
         </span>
         <Text of={app.version} />

@@ -2,7 +2,7 @@ import { useMemo } from "preact/hooks";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import { ScheduleService, type Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { Api } from "../api.ts";
-import { isComingBack, reasonOf } from "../app-state.ts";
+import { isRestartPending, reasonOf, shownState } from "../app-state.ts";
 import { missingTasks } from "../../lib/task-count.ts";
 import { useLive } from "../live.ts";
 import type { NodeView } from "../node-view.ts";
@@ -13,11 +13,11 @@ import { sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
 import { everySchedule, readAgainMs } from "./schedules/all-schedules.ts";
-import { RunState } from "./schedules/schedule-words.tsx";
+import { RunState } from "./schedules/schedule-text.tsx";
 
-const mostShown = 50;
+const maxShown = 50;
 
-/** What somebody should look at: alerts, jobs that fail, and apps that are not well. */
+/** Alerts, failing jobs, and unhealthy or failed apps. */
 export function Attention({ api, node }: { api: Api; node: NodeView }) {
   const client = useMemo(() => api.client(ScheduleService), [api]);
   const jobs = useLive(node, ["run"], (signal) => everySchedule(client, signal), [client], readAgainMs);
@@ -27,13 +27,13 @@ export function Attention({ api, node }: { api: Api; node: NodeView }) {
     const why = reasonsOf(app);
     return why.length === 0 ? [] : [{ app, why }];
   });
-  const left = troubled.length - mostShown;
+  const left = troubled.length - maxShown;
   const isWell = alerts.length + failing.length + troubled.length === 0 && jobs.value !== undefined;
   return (
     <section class="card" aria-labelledby="attention">
       <h2 id="attention">{texts.overview.attention}</h2>
       {isWell && <p>{texts.overview.nothing}</p>}
-      <Failure says={jobs.failure} />
+      <Failure message={jobs.failure} />
       <ul class="troubles">
         {alerts.map(({ name, subject, message }) => (
           <li key={`${name} ${subject}`}>
@@ -52,12 +52,12 @@ export function Attention({ api, node }: { api: Api; node: NodeView }) {
             <Why of={sentence(lastRun?.error || texts.overview.failedJob)} />
           </li>
         ))}
-        {troubled.slice(0, mostShown).map(({ app, why }) => (
+        {troubled.slice(0, maxShown).map(({ app, why }) => (
           <li key={app.id}>
             <a href={pathTo("apps", app.id)}>
               <Text of={app.name} />
             </a>{" "}
-            <State state={app.state} />
+            <State state={shownState(app)} />
             <Why of={why.join(" ")} />
           </li>
         ))}
@@ -71,7 +71,7 @@ export function Attention({ api, node }: { api: Api; node: NodeView }) {
   );
 }
 
-/** Below what it is of, on a line of its own. */
+/** An explanation below the entry, on a separate line. */
 function Why({ of }: { of: string }) {
   return (
     <div class="why">
@@ -80,22 +80,22 @@ function Why({ of }: { of: string }) {
   );
 }
 
-/** Its last run came to nothing, and the next one would come. */
+/** Whether the last run of an enabled job failed. */
 function isFailing({ enabled, lastRun }: Schedule): boolean {
   const failed = ["FAILED", "TIMED_OUT", "INTERRUPTED"];
   return enabled !== false && failed.includes(lastRun?.status ?? "");
 }
 
-/** Why somebody should look at an app; empty for one that is well. */
+/** Problems of an app; empty if there are none. */
 function reasonsOf(app: App): string[] {
   const { state, stateReason, health, healthReason, backups, restartRequired, availableVersion } = app;
-  const isBroken = ["FAILED", "CRASHED", "UNKNOWN"].includes(state) || isComingBack(app);
+  const isBroken = ["FAILED", "CRASHED", "UNKNOWN"].includes(state) || isRestartPending(app);
   const isShort = missingTasks(app) !== undefined;
-  // Where the swarm asks for its health, one that lacks a task says the same twice.
-  const isSick = health === "unhealthy" && !(isShort && healthReason === stateReason);
+  // If the swarm checks the health, a missing task would be reported twice.
+  const isUnhealthy = health === "unhealthy" && !(isShort && healthReason === stateReason);
   return [
     ...(isBroken || isShort ? [reasonOf(app)] : []),
-    ...(isSick ? [sentence(healthReason ?? "")] : []),
+    ...(isUnhealthy ? [sentence(healthReason ?? "")] : []),
     ...(backups?.overdue === true ? [texts.overview.noBackup] : []),
     ...(availableVersion === undefined ? [] : [texts.overview.outdated(availableVersion)]),
     ...(restartRequired ? [texts.overview.restart] : []),

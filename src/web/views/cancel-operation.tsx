@@ -4,7 +4,7 @@ import { plainText } from "../plain-text.ts";
 import { texts } from "../texts.ts";
 import { ConfirmButton } from "../parts/confirm.tsx";
 
-/** Ends what is under way with an app, whoever began it. */
+/** Cancels the current operation of an app, whoever started it. */
 export function CancelOperation({ api, app: { id, name, operation } }: { api: Api; app: App }) {
   return (
     <ConfirmButton

@@ -7,7 +7,7 @@ import { entryOf, pathTo, route, viewNames } from "../route.ts";
 import { signOut } from "../session.ts";
 import { texts } from "../texts.ts";
 
-/** What is around every view: where one is, who one is, and whether what is shown is live. */
+/** The frame of every view: navigation, user, and connection state. */
 export function Frame({ node, children }: { node: NodeView; children: ComponentChildren }) {
   const status = node.status.value;
   const connection = node.connection.value;
@@ -48,7 +48,7 @@ export function Frame({ node, children }: { node: NodeView; children: ComponentC
   );
 }
 
-/** Where one is stays in sight, also where there is no room for all entries. */
+/** Scrolls the current entry into view if not all entries fit. */
 function Navigation() {
   const entry = entryOf(route.value.view);
   const nav = useRef<HTMLElement>(null);

@@ -1,4 +1,4 @@
-/** What the node and its apps took over time. */
+/** Resource usage of the node and its apps over time. */
 import { useSignal } from "@preact/signals";
 import { timestampDate, timestampFromMs, type Timestamp } from "@bufbuild/protobuf/wkt";
 import { useEffect, useId } from "preact/hooks";
@@ -12,7 +12,7 @@ import { formatBytes, formatPercent, formatRate } from "../units.ts";
 
 const { charts } = texts;
 
-/** As many samples as a chart is wide, about. */
+/** About one sample per pixel of a chart. */
 const spans = {
   hour: { secs: 3_600, step: 10, everyMs: 10_000 },
   day: { secs: 86_400, step: 240, everyMs: 60_000 },
@@ -27,23 +27,23 @@ interface Read {
   readonly to: number;
 }
 
-interface Wanted {
+interface HistoryQuery {
   readonly since: Timestamp;
   readonly step: number;
   readonly limit: number;
 }
 
 export function HostHistory({ api }: { api: Api }) {
-  const read = async (wanted: Wanted, signal: AbortSignal) => {
-    const { samples } = await api.monitor.getMetricsHistory(wanted, { signal });
+  const read = async (request: HistoryQuery, signal: AbortSignal) => {
+    const { samples } = await api.monitor.getMetricsHistory(request, { signal });
     return { times: samples.map(timeOf), charts: hostCharts(samples) };
   };
   return <History read={read} title={charts.host} of="" />;
 }
 
 export function AppHistory({ api, id }: { api: Api; id: string }) {
-  const read = async (wanted: Wanted, signal: AbortSignal) => {
-    const { samples } = await api.apps.getAppStatsHistory({ id, ...wanted }, { signal });
+  const read = async (request: HistoryQuery, signal: AbortSignal) => {
+    const { samples } = await api.apps.getAppStatsHistory({ id, ...request }, { signal });
     return { times: samples.map(timeOf), charts: appCharts(samples) };
   };
   return <History read={read} title={charts.app} of={id} />;
@@ -52,7 +52,7 @@ export function AppHistory({ api, id }: { api: Api; id: string }) {
 interface HistoryProps {
   readonly title: string;
   readonly of: string;
-  readonly read: (wanted: Wanted, signal: AbortSignal) => Promise<Pick<Read, "times" | "charts">>;
+  readonly read: (request: HistoryQuery, signal: AbortSignal) => Promise<Pick<Read, "times" | "charts">>;
 }
 
 function History({ title, of, read }: HistoryProps) {
@@ -67,8 +67,8 @@ function History({ title, of, read }: HistoryProps) {
       if (document.hidden) return;
       const to = Date.now() / 1_000;
       try {
-        const wanted = { since: timestampFromMs((to - secs) * 1_000), step, limit: 1_000 };
-        found.value = { ...(await read(wanted, over.signal)), from: to - secs, to };
+        const request = { since: timestampFromMs((to - secs) * 1_000), step, limit: 1_000 };
+        found.value = { ...(await read(request, over.signal)), from: to - secs, to };
         failure.value = "";
       } catch (error) {
         if (!over.signal.aborted) failure.value = describeError(error);
@@ -99,7 +99,7 @@ function History({ title, of, read }: HistoryProps) {
           </label>
         ))}
       </fieldset>
-      <Failure says={failure.value} />
+      <Failure message={failure.value} />
       {shown === undefined ? (
         <p>{texts.loading}</p>
       ) : (

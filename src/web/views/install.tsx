@@ -1,9 +1,12 @@
 import { useSignal } from "@preact/signals";
+import { AppSchema } from "../../../gen/svc/v1/app_pb.ts";
 import type { Ambiguous } from "../../../gen/svc/v1/error_pb.ts";
 import { useLongWork } from "../long-work.ts";
-import { TextField, typedInto } from "../parts/field.tsx";
+import { AppNameField } from "../parts/app-name-field.tsx";
+import { TextField, bindText } from "../parts/field.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { lazily } from "../parts/lazily.tsx";
+import { RunningOperations } from "../parts/running-operations.tsx";
 import { CancelWork, Work } from "../parts/work.tsx";
 import { Text } from "../parts/text.tsx";
 import { pathTo } from "../route.ts";
@@ -12,37 +15,39 @@ import type { ViewProps } from "../view-props.ts";
 
 const Packages = lazily(() => import("./packages.tsx"), "Packages");
 
-/** A package becomes an app. What was typed stays, whatever happens. */
+/** The form to install a package. Typed values stay after errors. */
 export function InstallView({ api, node }: Pick<ViewProps, "api" | "node">) {
   const spec = useSignal("");
   const tag = useSignal("");
   const name = useSignal("");
-  /** As it was submitted: a yes is to what was shown, whatever is typed meanwhile. */
-  const wanted = useSignal({ spec: "", tag: "", name: "" });
+  /** The submitted values: consent applies to these, even if the user has typed something else since. */
+  const submitted = useSignal({ spec: "", tag: "", name: "" });
   const work = useLongWork(
-    (accepted, signal) => api.apps.installAppStream({ ...wanted.value, ...accepted }, { signal }),
-    ({ value }) => (location.hash = pathTo("apps", value.id)),
+    node.operations,
+    AppSchema,
+    (accepted, signal) => api.apps.installApp({ ...submitted.value, ...accepted, detach: true }, { signal }),
+    ({ id }) => (location.hash = pathTo("apps", id)),
   );
-  /** Of a card: as if its spec had been typed. */
+  /** Installs a package card, as if its spec had been typed. */
   const install = (of: string): void => {
-    // To where it says how it goes, or why it does not.
+    // Scrolls to the progress.
     scrollTo(0, 0);
-    if (!work.mayBegin()) return;
+    if (!work.mayStart()) return;
     [spec.value, tag.value] = [of, ""];
-    wanted.value = { spec: of, tag: "", name: name.value.trim() };
+    submitted.value = { spec: of, tag: "", name: name.value.trim() };
     void work.run();
   };
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();
-    if (!work.mayBegin()) return;
-    wanted.value = { spec: spec.value.trim(), tag: tag.value.trim(), name: name.value.trim() };
+    if (!work.mayStart()) return;
+    submitted.value = { spec: spec.value.trim(), tag: tag.value.trim(), name: name.value.trim() };
     void work.run();
   };
   const choose = (of: string): void => {
-    if (!work.mayBegin()) return;
+    if (!work.mayStart()) return;
     spec.value = of;
-    wanted.value = { ...wanted.value, spec: of };
-    void work.again();
+    submitted.value = { ...submitted.value, spec: of };
+    void work.runAgain();
   };
   const asked = work.question.value;
   return (
@@ -55,16 +60,16 @@ export function InstallView({ api, node }: Pick<ViewProps, "api" | "node">) {
         <TextField
           label={texts.install.spec}
           hint={texts.install.specHint}
-          {...typedInto(spec)}
+          {...bindText(spec)}
           input={{ required: true }}
         />
         <TextField
           label={texts.install.version}
           hint={texts.install.versionHint}
-          {...typedInto(tag)}
+          {...bindText(tag)}
           input={{ maxLength: 256 }}
         />
-        <TextField label={texts.install.name} hint={texts.install.nameHint} {...typedInto(name)} />
+        <AppNameField label={texts.install.name} hint={texts.install.nameHint} {...{ name, node }} />
         <div class="row">
           <button type="submit" aria-busy={work.isBusy}>
             {texts.install.submit}
@@ -73,6 +78,7 @@ export function InstallView({ api, node }: Pick<ViewProps, "api" | "node">) {
         </div>
       </form>
       <Work of={work} />
+      {!work.isBusy && <RunningOperations node={node} />}
       {asked?.kind === "choose" && <Choose of={asked.of} onChoose={choose} />}
       <Packages api={api} node={node} onChoose={install} />
     </>

@@ -2,11 +2,11 @@ import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { memo } from "preact/compat";
 import { linesPerBlock, LogLines, type LogBlock } from "../log-lines.ts";
-import { CheckField, tickedInto } from "../parts/field.tsx";
+import { CheckField, bindCheckbox } from "../parts/field.tsx";
 import { texts } from "../texts.ts";
 import type { ViewProps } from "../view-props.ts";
 
-/** What ends because the daemon was away is opened again once it is there. */
+/** An app's log. After an outage of the daemon it is opened again. */
 export function LogView({ api, node, appId }: Pick<ViewProps, "api" | "node"> & { appId: string }) {
   const log = useSignal<LogLines | undefined>(undefined);
   const opened = useSignal(0);
@@ -38,11 +38,11 @@ export function LogView({ api, node, appId }: Pick<ViewProps, "api" | "node"> & 
 }
 
 function Lines({ log, appId }: { log: LogLines; appId: string }) {
-  const wanted = useSignal("");
+  const filter = useSignal("");
   const follows = useSignal(true);
   const box = useRef<HTMLDivElement>(null);
   const blocks = log.blocks.value;
-  const word = wanted.value.toLowerCase();
+  const word = filter.value.toLowerCase();
   useEffect(() => {
     if (follows.value && box.current !== null) box.current.scrollTop = box.current.scrollHeight;
   });
@@ -54,10 +54,10 @@ function Lines({ log, appId }: { log: LogLines; appId: string }) {
           class="filter"
           aria-label={texts.log.filter}
           placeholder={texts.log.filter}
-          value={wanted.value}
-          onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
+          value={filter.value}
+          onInput={({ currentTarget }) => (filter.value = currentTarget.value)}
         />
-        <CheckField label={texts.log.follow} {...tickedInto(follows)} />
+        <CheckField label={texts.log.follow} {...bindCheckbox(follows)} />
       </div>
       <div class="log" ref={box} tabIndex={0} role="log" aria-live="off" aria-label={texts.log.label(appId)}>
         {blocks.length === 0 && <p class="quiet">{texts.log.empty}</p>}
@@ -74,12 +74,12 @@ function isFound(blocks: readonly LogBlock[], word: string): boolean {
   return blocks.some(({ lines }) => lines.some((line) => has(line, word)));
 }
 
-/** @param word in small letters; empty: every line has it */
+/** @param word in lower case; empty matches every line */
 function has(line: string, word: string): boolean {
   return word === "" || line.toLowerCase().includes(word);
 }
 
-/** Drawn again only when it or the search is another, and by the browser only while it is in sight. */
+/** Rendered again only if the block or the filter changes; the browser paints only visible blocks. */
 const Block = memo(({ block, word }: { block: LogBlock; word: string }) => (
   <div class={block.lines.length === linesPerBlock && word === "" ? "block full" : "block"}>
     {block.lines

@@ -1,12 +1,19 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import type { App, AppSettings, UpgradeAppEvent } from "../../../gen/svc/v1/app_pb.ts";
-import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
+import {
+  CloneAppResponseSchema,
+  UpgradeAppResponseSchema,
+  type App,
+  type AppSettings,
+} from "../../../gen/svc/v1/app_pb.ts";
+import { BackupService, CreateBackupResponseSchema } from "../../../gen/svc/v1/backup_pb.ts";
 import type { Api } from "../api.ts";
 import { isRunning } from "../app-state.ts";
 import { useLongWork } from "../long-work.ts";
+import type { NodeView } from "../node-view.ts";
 import { ConfirmButton } from "../parts/confirm.tsx";
-import { CheckField, TextField, tickedInto, typedInto } from "../parts/field.tsx";
+import { AppNameField } from "../parts/app-name-field.tsx";
+import { CheckField, TextField, bindCheckbox, bindText } from "../parts/field.tsx";
 import { Text } from "../parts/text.tsx";
 import { CancelWork, Work } from "../parts/work.tsx";
 import { plainText } from "../plain-text.ts";
@@ -20,9 +27,10 @@ const { manage } = texts;
 interface Props {
   readonly api: Api;
   readonly app: App;
+  readonly node: NodeView;
 }
 
-/** What changes an app as a whole. */
+/** Upgrade, copy and removal of an app. */
 export function ManageView(props: Props) {
   return (
     <section class="card" aria-labelledby="manage">
@@ -34,32 +42,35 @@ export function ManageView(props: Props) {
   );
 }
 
-function Upgrade({ api, app }: Props) {
+function Upgrade({ api, app, node }: Props) {
   const { id, version, availableVersion = "" } = app;
   const typed = useSignal("");
   const backup = useSignal(false);
-  /** As it was submitted: a yes is to what was shown, whatever is typed meanwhile. */
-  const wanted = useSignal<{ version: string; backup?: boolean }>({ version: "" });
-  const said = useSignal("");
+  /** The submitted values: consent applies to these, even if the user has typed something else since. */
+  const submitted = useSignal<{ version: string; backup?: boolean }>({ version: "" });
+  const notice = useSignal("");
   const changes = useSignal<readonly string[]>([]);
-  /** What it can go back to: a tag. */
+  /** The tag for a rollback. */
   const previous = useSignal("");
   const isBack = useSignal(false);
-  /** Its settings at the version before. */
+  /** Settings of the previous version. */
   const before = useSignal<AppSettings | undefined>(undefined);
   const work = useLongWork(
-    async function* (accepted, signal): AsyncGenerator<UpgradeAppEvent> {
+    node.operations,
+    UpgradeAppResponseSchema,
+    async (accepted, signal) => {
       before.value = await api.apps.getAppSettings({ id }, { signal }).catch(() => undefined);
-      yield* api.apps.upgradeAppStream({ id, stopApp: true, ...wanted.value, ...accepted }, { signal });
+      const request = { id, stopApp: true, ...submitted.value, ...accepted, detach: true };
+      return api.apps.upgradeApp(request, { signal });
     },
-    ({ value: { upToDate, from, to } }) => {
-      const moved = isBack.value ? manage.wentBack(from, to) : manage.upgraded(from, to);
-      const changed = from === to ? manage.takenAnew(to) : moved;
-      said.value = upToDate ? manage.upToDate(to) : changed;
+    ({ upToDate, from, to }) => {
+      const moved = isBack.value ? manage.rolledBack(from, to) : manage.upgraded(from, to);
+      const changed = from === to ? manage.reinstalled(to) : moved;
+      notice.value = upToDate ? manage.upToDate(to) : changed;
       const old = before.value;
       previous.value = upToDate || from === to || app.origin?.tag === "" ? "" : from;
       if (upToDate || old === undefined) return;
-      // It is upgraded, whether its settings can be read or not.
+      // The upgrade starts even if the settings cannot be read.
       api.apps.getAppSettings({ id }).then(
         (now) => (changes.value = settingChanges(old, now)),
         () => undefined,
@@ -67,13 +78,13 @@ function Upgrade({ api, app }: Props) {
     },
   );
   const goTo = async (to: string, back = false): Promise<void> => {
-    if (!work.mayBegin()) return;
+    if (!work.mayStart()) return;
     isBack.value = back;
-    [said.value, changes.value, previous.value] = ["", [], ""];
-    // What is not asked for is as the daemon has it.
-    wanted.value = { version: to, ...(backup.value && { backup: true }) };
+    [notice.value, changes.value, previous.value] = ["", [], ""];
+    // Omitted fields use the daemon's defaults.
+    submitted.value = { version: to, ...(backup.value && { backup: true }) };
     await work.run();
-    if (work.failure.value !== "" && said.value === "") said.value = manage.stays(plainText(version));
+    if (work.failure.value !== "" && notice.value === "") notice.value = manage.stays(plainText(version));
   };
   return (
     <details>
@@ -88,9 +99,9 @@ function Upgrade({ api, app }: Props) {
         <TextField
           label={manage.version}
           hint={<Text of={manage.versionHint(version, availableVersion)} />}
-          {...typedInto(typed)}
+          {...bindText(typed)}
         />
-        <CheckField label={manage.backup} {...tickedInto(backup)} />
+        <CheckField label={manage.backup} {...bindCheckbox(backup)} />
         <p class="quiet">{manage.upgradeHint}</p>
         {isRunning(app) && <p>{manage.upgradeStops}</p>}
         <div class="row">
@@ -99,7 +110,7 @@ function Upgrade({ api, app }: Props) {
           </button>
           <CancelWork of={work} />
           <span role="status">
-            <Text of={said.value} />
+            <Text of={notice.value} />
           </span>
           {previous.value !== "" && (
             <button type="button" onClick={() => void goTo(previous.value, !isBack.value)}>
@@ -122,17 +133,21 @@ function Upgrade({ api, app }: Props) {
   );
 }
 
-function Copy({ api, app: { id } }: Props) {
+function Copy({ api, app: { id }, node }: Props) {
   const name = useSignal("");
   const share = useSignal(false);
-  const copied = useSignal<{ id: string; says: string } | undefined>(undefined);
+  const copied = useSignal<{ id: string; message: string } | undefined>(undefined);
   const work = useLongWork(
-    (_accepted, signal) =>
-      api.apps.cloneAppStream({ id, name: name.value.trim(), shareVolumes: share.value }, { signal }),
-    ({ value }) =>
+    node.operations,
+    CloneAppResponseSchema,
+    (_accepted, signal) => {
+      const request = { id, name: name.value.trim(), shareVolumes: share.value, detach: true };
+      return api.apps.cloneApp(request, { signal });
+    },
+    (copy) =>
       void (copied.value = {
-        id: value.id,
-        says: manage.copied(value.name, formatBytes(value.copiedBytes)),
+        id: copy.id,
+        message: manage.copied(copy.name, formatBytes(copy.copiedBytes)),
       }),
   );
   const submit = (event: SubmitEvent): void => {
@@ -144,8 +159,8 @@ function Copy({ api, app: { id } }: Props) {
     <details>
       <summary>{manage.copyTitle}</summary>
       <form class="settings" onSubmit={submit}>
-        <TextField label={manage.copyName} hint={manage.copyHint} {...typedInto(name)} />
-        <CheckField label={manage.share} {...tickedInto(share)} />
+        <AppNameField label={manage.copyName} hint={manage.copyHint} {...{ name, node }} />
+        <CheckField label={manage.share} {...bindCheckbox(share)} />
         <div class="row">
           <button type="submit" aria-busy={work.isBusy}>
             {manage.copy}
@@ -153,7 +168,7 @@ function Copy({ api, app: { id } }: Props) {
           <CancelWork of={work} />
           {copied.value !== undefined && (
             <span role="status">
-              <Text of={copied.value.says} /> <a href={pathTo("apps", copied.value.id)}>{manage.look}</a>
+              <Text of={copied.value.message} /> <a href={pathTo("apps", copied.value.id)}>{manage.look}</a>
             </span>
           )}
         </div>
@@ -163,14 +178,17 @@ function Copy({ api, app: { id } }: Props) {
   );
 }
 
-function Remove({ api, app }: Props) {
+function Remove({ api, app, node }: Props) {
   const { id, name } = app;
   const backup = useSignal(false);
   const remove = async (signal: AbortSignal): Promise<void> => {
-    if (backup.value) await api.client(BackupService).createBackup({ appId: id }, { signal });
+    if (backup.value) {
+      const started = await api.client(BackupService).createBackup({ appId: id, detach: true }, { signal });
+      await node.operations.finish(started, CreateBackupResponseSchema, signal);
+    }
     signal.throwIfAborted();
     await api.apps.removeApp({ id });
-    // The dialog may have gone with the app; who looks at something else by now goes on with that.
+    // The dialog may have closed with the app. Do not navigate if the user has opened another view.
     if (location.hash === pathTo("apps", id)) location.hash = pathTo("apps");
   };
   return (
@@ -183,19 +201,19 @@ function Remove({ api, app }: Props) {
       <Lost api={api} id={id} />
       {isRunning(app) && <p>{manage.stopsFirst}</p>}
       <p>{manage.jobs}</p>
-      <CheckField label={manage.keep} {...tickedInto(backup)} />
+      <CheckField label={manage.keep} {...bindCheckbox(backup)} />
     </ConfirmButton>
   );
 }
 
-/** What goes with an app, and how much that is as soon as it is measured. */
+/** What the removal deletes, with its size once measured. */
 function Lost({ api, id }: { api: Api; id: string }) {
-  const says = useSignal(manage.lostUnknown);
+  const loss = useSignal(manage.lostUnknown);
   useEffect(() => {
     api.apps.getAppDisk({ id }).then(
-      ({ totalBytes }) => (says.value = manage.lost(formatBytes(totalBytes))),
+      ({ totalBytes }) => (loss.value = manage.lost(formatBytes(totalBytes))),
       () => undefined,
     );
   }, []);
-  return <p>{says.value}</p>;
+  return <p>{loss.value}</p>;
 }

@@ -2,11 +2,13 @@ import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import type { FilesystemMetrics, SystemMetrics } from "../../../gen/svc/v1/monitor_pb.ts";
 import { diskPercent } from "../../lib/disk-share.ts";
 import type { Api } from "../api.ts";
+import { shownState } from "../app-state.ts";
 import { useHostSample } from "../host-sample.ts";
 import type { NodeView } from "../node-view.ts";
 import { lazily } from "../parts/lazily.tsx";
 import { Heading } from "../parts/heading.tsx";
 import { Meter, percentOf } from "../parts/meter.tsx";
+import { RunningOperations } from "../parts/running-operations.tsx";
 import { State } from "../parts/state.tsx";
 import { Text } from "../parts/text.tsx";
 import { plainText } from "../plain-text.ts";
@@ -30,6 +32,7 @@ export function OverviewView({ api, node }: { api: Api; node: NodeView }) {
           <States apps={[...apps.values()]} />
           <Attention api={api} node={node} />
           <UnderWay api={api} apps={[...apps.values()]} />
+          <RunningOperations node={node} />
           <Host api={api} />
         </div>
       )}
@@ -39,7 +42,7 @@ export function OverviewView({ api, node }: { api: Api; node: NodeView }) {
 }
 
 function States({ apps }: { apps: readonly App[] }) {
-  const byState = Map.groupBy(apps, ({ state }) => state);
+  const byState = Map.groupBy(apps, shownState);
   return (
     <section class="card" aria-labelledby="states">
       <h2 id="states">{texts.overview.apps}</h2>
@@ -75,7 +78,7 @@ function UnderWay({ api, apps }: { api: Api; apps: readonly App[] }) {
             <a href={pathTo("apps", app.id)}>
               <Text of={app.name} />
             </a>{" "}
-            <State state={app.state} />{" "}
+            <State state={shownState(app)} />{" "}
             <Text of={texts.app.underWay(app.operation?.kind ?? "", app.operation?.phase ?? "")} />{" "}
             <progress aria-label={texts.app.operation} />
             {app.operation?.cancelable === true && <CancelOperation api={api} app={app} />}
@@ -103,21 +106,21 @@ function Figures({ now }: { now: SystemMetrics }) {
       <Meter
         label={texts.overview.processor(now.cpuCount)}
         share={now.cpuPercent}
-        says={formatPercent(now.cpuPercent)}
+        text={formatPercent(now.cpuPercent)}
       />
       <Meter
-        isRoom
+        isCapacity
         label={texts.overview.memory}
         share={percentOf(used, now.memoryTotalBytes)}
-        says={texts.overview.used(formatBytes(used), formatBytes(now.memoryTotalBytes))}
+        text={texts.overview.used(formatBytes(used), formatBytes(now.memoryTotalBytes))}
       />
       {disksOf(now).map(({ path, usedBytes, sizeBytes, availableBytes }) => (
         <Meter
           key={path}
-          isRoom
+          isCapacity
           label={texts.overview.disk(plainText(path))}
           share={diskPercent({ usedBytes, availableBytes })}
-          says={texts.overview.used(formatBytes(usedBytes), formatBytes(sizeBytes))}
+          text={texts.overview.used(formatBytes(usedBytes), formatBytes(sizeBytes))}
         />
       ))}
       <dl class="figures">
@@ -136,7 +139,10 @@ function Figures({ now }: { now: SystemMetrics }) {
 
 const leastDiskBytes = 2n ** 24n;
 
-/** Where something can be kept, each once: a container engine mounts the same room for each container. All are at the machine. */
+/**
+ * Writable filesystems, without duplicates: a container engine mounts the same one for each container. The
+ * host view lists all.
+ */
 function disksOf({ filesystems }: SystemMetrics): FilesystemMetrics[] {
   const first = new Map<string, FilesystemMetrics>();
   for (const filesystem of filesystems.toSorted((one, other) => one.path.length - other.path.length)) {

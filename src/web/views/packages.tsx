@@ -3,26 +3,26 @@ import { useEffect, useMemo } from "preact/hooks";
 import { SourceService, type ListedPackage } from "../../../gen/svc/v1/source_pb.ts";
 import { useLive } from "../live.ts";
 import { Failure } from "../parts/failure.tsx";
-import { TextField, typedInto } from "../parts/field.tsx";
-import { OutsideLink } from "../parts/outside-link.tsx";
+import { TextField, bindText } from "../parts/field.tsx";
+import { ExternalLink } from "../parts/external-link.tsx";
 import { Text, Texts } from "../parts/text.tsx";
 import { plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";
 import { texts } from "../texts.ts";
-import { packageTexts as says } from "../texts/packages.ts";
+import { packageTexts as labels } from "../texts/packages.ts";
 import { formatBytes } from "../units.ts";
 import type { ViewProps } from "../view-props.ts";
 
-/** Whoever types is not asked about each letter. */
+/** Milliseconds without input before a search starts. */
 const searchAfterMs = 200;
-const mostShown = 60;
+const maxShown = 60;
 
 interface Props extends Pick<ViewProps, "api" | "node"> {
-  /** Takes over what one chose. */
+  /** Called with the chosen package. */
   onChoose: (spec: string) => void;
 }
 
-/** What the sources have to install, as cards one can search. */
+/** The packages of all sources, as searchable cards. */
 export function Packages({ api, node, onChoose }: Props) {
   const client = useMemo(() => api.client(SourceService), [api]);
   const typed = useSignal("");
@@ -31,22 +31,22 @@ export function Packages({ api, node, onChoose }: Props) {
     const timer = setTimeout(() => (query.value = typed.value), searchAfterMs);
     return () => clearTimeout(timer);
   }, [typed.value]);
-  const { value, failure, again } = useLive(
+  const { value, failure, reload } = useLive(
     node,
     [],
-    (signal) => client.searchPackages({ query: query.value, limit: mostShown }, { signal }),
+    (signal) => client.searchPackages({ query: query.value, limit: maxShown }, { signal }),
     [client, query.value],
   );
   return (
     <section aria-labelledby="packages">
-      <h2 id="packages">{says.title}</h2>
-      <TextField label={says.search} {...typedInto(typed)} input={{ type: "search" }} />
-      <Failure says={failure} />
+      <h2 id="packages">{labels.title}</h2>
+      <TextField label={labels.search} {...bindText(typed)} input={{ type: "search" }} />
+      <Failure message={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
       {value?.errors.map(({ source, error }) => (
         <p key={source} class="notice bad">
-          <Text of={says.failed(source, sentence(error))} />{" "}
-          <button type="button" onClick={again}>
+          <Text of={labels.failed(source, sentence(error))} />{" "}
+          <button type="button" onClick={reload}>
             {texts.readAgain}
           </button>
         </p>
@@ -54,10 +54,10 @@ export function Packages({ api, node, onChoose }: Props) {
       {value !== undefined && (
         <>
           <p class="quiet" role="status">
-            {value.total === 0 ? says.none : says.counted(value.packages.length, value.total)}{" "}
-            <a href={pathTo("sources")}>{says.sources}</a>
+            {value.total === 0 ? labels.none : labels.counted(value.packages.length, value.total)}{" "}
+            <a href={pathTo("sources")}>{labels.sources}</a>
           </p>
-          <ul class="cards packages" aria-label={says.title}>
+          <ul class="cards packages" aria-label={labels.title}>
             {value.packages.map((found) => (
               <Card key={found.spec} of={found} onChoose={onChoose} />
             ))}
@@ -73,7 +73,7 @@ function Card({ of, onChoose }: Pick<Props, "onChoose"> & { of: ListedPackage })
   const facts = [
     license,
     texts.runtimes[runtime] ?? runtime,
-    sizeBytes === undefined ? "" : says.takes(formatBytes(sizeBytes)),
+    sizeBytes === undefined ? "" : labels.takes(formatBytes(sizeBytes)),
   ];
   return (
     <li class="card">
@@ -85,11 +85,11 @@ function Card({ of, onChoose }: Pick<Props, "onChoose"> & { of: ListedPackage })
       </p>
       <p class="quiet">
         <Text of={facts.filter((fact) => fact !== "").join(" · ")} />{" "}
-        {homepage !== "" && <OutsideLink to={homepage} />}
+        {homepage !== "" && <ExternalLink to={homepage} />}
       </p>
       {permissions.length > 0 && (
         <>
-          <p>{says.asksFor}</p>
+          <p>{labels.asksFor}</p>
           <Texts of={permissions} />
         </>
       )}
@@ -98,8 +98,8 @@ function Card({ of, onChoose }: Pick<Props, "onChoose"> & { of: ListedPackage })
           <Text of={spec} />
         </code>
       </p>
-      <button type="button" aria-label={says.installOf(plainText(spec))} onClick={() => onChoose(spec)}>
-        {says.install}
+      <button type="button" aria-label={labels.installOf(plainText(spec))} onClick={() => onChoose(spec)}>
+        {labels.install}
       </button>
     </li>
   );

@@ -18,14 +18,14 @@ import {
 } from "../settings-form.ts";
 import { texts } from "../texts.ts";
 
-/** The settings of an app as a form. What was typed stays, whatever happens, until it is written or taken back. */
+/** The settings form of an app. Typed values stay until they are saved or discarded. */
 export function SettingsView({ api, app }: { api: Api; app: App }) {
   const { id, updatedAt, restartRequired } = app;
   const restarting = useAction();
   const settings = useSignal<AppSettings | undefined>(undefined);
   const draft = useSignal<Draft>({});
   const problems = useSignal<Problems>({});
-  const said = useSignal("");
+  const notice = useSignal("");
   const isSaving = useSignal(false);
   useEffect(() => {
     const over = new AbortController();
@@ -41,19 +41,19 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
   const save = async (event: SubmitEvent): Promise<void> => {
     event.preventDefault();
     const form = event.currentTarget as HTMLFormElement;
-    said.value = "";
+    notice.value = "";
     if (settings.value === undefined || isSaving.value || !form.reportValidity()) return;
     isSaving.value = true;
     const sent = draft.value;
     try {
       const values = chosenValues(settings.value, sent);
       settings.value = await api.apps.updateAppSettings({ id, values });
-      // Whoever types goes on meanwhile.
+      // The user may have typed more while saving.
       draft.value = Object.fromEntries(
         Object.entries(draft.value).filter(([key, value]) => value !== sent[key]),
       );
       problems.value = {};
-      said.value = settings.value.restartRequired ? texts.settings.savedForRestart : texts.settings.saved;
+      notice.value = settings.value.restartRequired ? texts.settings.savedForRestart : texts.settings.saved;
     } catch (error) {
       problems.value = settingProblemsOf(error);
       goToFirstProblem(form);
@@ -64,7 +64,7 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
   const type = (key: string, value: string | boolean): void => {
     draft.value = { ...draft.value, [key]: value };
     problems.value = Object.fromEntries(Object.entries(problems.value).filter(([of]) => of !== key));
-    said.value = "";
+    notice.value = "";
   };
   const takeBack = (): void => {
     draft.value = {};
@@ -87,8 +87,8 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
             onType={(value) => type(field.key, value)}
           />
         ))}
-        <Failure says={general} />
-        <Failure says={restarting.failure} />
+        <Failure message={general} />
+        <Failure message={restarting.failure} />
         <div class="row">
           <button type="submit" aria-busy={isSaving.value} aria-disabled={!isDraft}>
             {texts.settings.save}
@@ -98,7 +98,7 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
               {texts.settings.undo}
             </button>
           )}
-          <span role="status">{said.value}</span>
+          <span role="status">{notice.value}</span>
           {restartRequired && isRunning(app) && (
             <button
               type="button"
@@ -106,7 +106,7 @@ export function SettingsView({ api, app }: { api: Api; app: App }) {
               onClick={() =>
                 void restarting.perform("restart", async () => {
                   await api.apps.restartApp({ id });
-                  said.value = "";
+                  notice.value = "";
                 })
               }
             >
@@ -127,11 +127,11 @@ interface FieldProps {
 }
 
 function FieldView({ field, value, problem, onType }: FieldProps) {
-  const { key, description, defaultText, isKept } = field;
+  const { key, description, defaultText, isStored } = field;
   const hint = [
     ended(description),
     defaultText === "" ? "" : texts.settings.standard(defaultText),
-    isKept ? texts.settings.kept : "",
+    isStored ? texts.settings.kept : "",
   ];
   return (
     <Field
@@ -147,7 +147,7 @@ function FieldView({ field, value, problem, onType }: FieldProps) {
 type InputProps = Pick<FieldProps, "field" | "value" | "onType"> & { described: Described };
 
 function Input({ field, value, onType, described: common }: InputProps) {
-  const { kind, bounds, choices, isRequired, isKept } = field;
+  const { kind, bounds, choices, isRequired, isStored } = field;
   const text = typeof value === "string" ? value : "";
   if (kind === "boolean") {
     return (
@@ -185,12 +185,12 @@ function Input({ field, value, onType, described: common }: InputProps) {
     ...common,
     ...bounds,
     spellcheck: false,
-    required: isRequired && !isKept,
+    required: isRequired && !isStored,
     value: text,
     onInput: ({ currentTarget }: { currentTarget: HTMLInputElement }) => onType(currentTarget.value),
   };
   if (kind === "number") return <input {...typed} type="number" />;
   if (kind === "text") return <input {...typed} type="text" autocomplete="off" />;
-  const placeholder = isKept ? texts.settings.hidden : undefined;
+  const placeholder = isStored ? texts.settings.hidden : undefined;
   return <input {...typed} type="password" autocomplete="new-password" placeholder={placeholder} />;
 }

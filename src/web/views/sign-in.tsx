@@ -1,7 +1,7 @@
 import { signIn } from "../session.ts";
 import { texts } from "../texts.ts";
 
-/** @param message why one is here, or what went wrong */
+/** @param message why the user must sign in, or what failed */
 export function SignInView({ message }: { message?: string | undefined }) {
   const submit = (event: SubmitEvent): void => {
     event.preventDefault();

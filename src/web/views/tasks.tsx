@@ -11,19 +11,19 @@ import { texts } from "../texts.ts";
 
 const { tasks } = texts;
 
-/** Where an app on a swarm runs, and in how many tasks. */
+/** The tasks of an app on a swarm, and their number. */
 export function TasksView({ api, app: { id, tasks: rows, placement } }: { api: Api; app: App }) {
   const typed = useSignal<string | undefined>(undefined);
-  const said = useSignal("");
+  const notice = useSignal("");
   const { busy, failure, perform } = useAction();
   const number = typed.value ?? String(placement?.replicas ?? 1);
   const scale = (event: SubmitEvent): void => {
     event.preventDefault();
-    said.value = "";
+    notice.value = "";
     void perform("scale", async () => {
       const { placement: now } = await api.apps.scaleApp({ id, replicas: Number(number) });
       typed.value = undefined;
-      said.value = tasks.scaled(now?.replicas ?? 1);
+      notice.value = tasks.scaled(now?.replicas ?? 1);
     });
   };
   return (
@@ -47,9 +47,9 @@ export function TasksView({ api, app: { id, tasks: rows, placement } }: { api: A
           <button type="submit" aria-busy={busy !== ""}>
             {tasks.scale}
           </button>
-          <span role="status">{said.value}</span>
+          <span role="status">{notice.value}</span>
         </div>
-        <Failure says={failure} />
+        <Failure message={failure} />
       </form>
     </section>
   );

@@ -12,7 +12,7 @@ import { texts } from "../texts.ts";
 import { formatBytes } from "../units.ts";
 
 const scrollback = 5_000;
-/** What was shown is said this often, in bytes: the daemon runs 256 KiB ahead at most. */
+/** Bytes of output between acknowledgements. The daemon sends at most 256 KiB ahead. */
 const ackBytes = 32 * 1024;
 
 interface Props {
@@ -22,13 +22,13 @@ interface Props {
   readonly onClose: () => void;
 }
 
-/** A terminal of an app. What it prints can neither open, copy nor name anything. */
+/** A terminal of an app. Its output can neither open links, set the clipboard nor change the title. */
 export function TerminalView({ api, app: { id: appId, runtime }, session, onClose }: Props) {
   const box = useRef<HTMLDivElement>(null);
   const end = useSignal("");
   const failure = useSignal("");
   const opened = useSignal(0);
-  /** Of a compose project; the first one until another is chosen. */
+  /** Services of a compose project; the first is selected by default. */
   const services = useSignal<readonly string[]>([]);
   const chosen = useSignal("");
   useEffect(() => {
@@ -41,7 +41,7 @@ export function TerminalView({ api, app: { id: appId, runtime }, session, onClos
       scrollback,
       fontSize: 13,
       screenReaderMode: true,
-      // Links are for those whose text they are: a program's lead nowhere.
+      // Links in untrusted output are not followed.
       linkHandler: { activate: () => undefined },
     });
     const fit = new FitAddon();
@@ -54,7 +54,7 @@ export function TerminalView({ api, app: { id: appId, runtime }, session, onClos
     });
     end.value = "";
     failure.value = "";
-    let [shown, said] = [0, 0];
+    let [shown, acknowledged] = [0, 0];
     const connect = async (): Promise<void> => {
       if (runtime === "compose") services.value = await runningServices(api, appId, signal);
       const service = chosen.value || services.value[0];
@@ -66,11 +66,11 @@ export function TerminalView({ api, app: { id: appId, runtime }, session, onClos
           data: (bytes) =>
             terminal.write(bytes, () => {
               shown += bytes.length;
-              if (shown - said < ackBytes || socket.readyState !== socket.OPEN) return;
-              said = shown;
+              if (shown - acknowledged < ackBytes || socket.readyState !== socket.OPEN) return;
+              acknowledged = shown;
               socket.send(JSON.stringify({ type: "ack", bytes: shown }));
             }),
-          said: (what) => {
+          notice: (what) => {
             if (what.type === "opened") begin(socket);
             else if (what.type === "gap")
               terminal.write(`\r\n${texts.log.left(formatBytes(what.bytes))}\r\n`);
@@ -120,7 +120,7 @@ export function TerminalView({ api, app: { id: appId, runtime }, session, onClos
       )}
       <div class="console" ref={box} />
       <p class="quiet">{texts.terminal.leave}</p>
-      <Failure says={failure.value} />
+      <Failure message={failure.value} />
       <div class="row">
         <button type="button" id="close-terminal" onClick={onClose}>
           {texts.terminal.close}
@@ -140,7 +140,10 @@ export function TerminalView({ api, app: { id: appId, runtime }, session, onClos
 
 type CreateElement = (name: string, options?: ElementCreationOptions) => HTMLElement;
 
-/** The terminal writes style elements, which the page's policy refuses: here they are style sheets of the document instead. */
+/**
+ * The terminal library adds style elements, which the page's content security policy rejects; they become
+ * constructed style sheets instead.
+ */
 function stylesAsSheets(): void {
   if (Object.hasOwn(document, "createElement")) return;
   const original: CreateElement = Reflect.get(document, "createElement");

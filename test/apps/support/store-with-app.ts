@@ -1,7 +1,7 @@
-/** What works on an app stand on, without a daemon. */
-import { insertApp } from "../../../src/apps/app-record.ts";
-import { AppRegistry } from "../../../src/apps/app-registry.ts";
-import { Operations } from "../../../src/apps/operations.ts";
+/** Dependencies of operations on an app, without a daemon. */
+import { insertApp } from "../../../src/apps/records/app-record.ts";
+import { AppRegistry } from "../../../src/apps/records/app-registry.ts";
+import { Operations } from "../../../src/apps/lifecycle/operations.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { temporaryStore } from "../../store/support/temporary-store.ts";
 import { newApp } from "../../support/many-apps.ts";
@@ -12,13 +12,14 @@ export interface StoreWithApp extends AsyncDisposable {
   readonly operations: Operations;
 }
 
-/** A store with the app `web`, which is meant to run, and what is under way in it. */
+/** A store with the app `web`, whose desired state is running, and its operations. */
 export async function storeWithApp(): Promise<StoreWithApp> {
   await using made = new AsyncDisposableStack();
   const { store } = made.use(await temporaryStore());
   const registry = made.use(new AppRegistry(store));
   const executor = { bootId: "boot", pid: process.pid, startTicks: 1 };
-  const operations = new Operations({ store, executor, now: Date.now, recover: () => Promise.resolve() });
+  const operations = new Operations({ store, executor, now: Date.now });
+  operations.recovery.set(() => Promise.resolve());
   await store.write([insertApp({ ...newApp("web", 0), desired: "running" })]);
   const all = made.move();
   return { store, registry, operations, [Symbol.asyncDispose]: () => all.disposeAsync() };

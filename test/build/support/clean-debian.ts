@@ -1,4 +1,4 @@
-/** The clean Debian that `.ci/run` makes with debootstrap. Nobody writes into it: what is tried lies above it. */
+/** The clean Debian that `.ci/run` makes with debootstrap. It is read-only: tests use an overlay. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import test from "ava";

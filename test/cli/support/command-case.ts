@@ -1,7 +1,7 @@
 import type { ExecutionContext } from "ava";
 import type { SvcRun } from "./run-svc.ts";
 
-/** A command line, and what comes of it. */
+/** A command line and its expected results. */
 export interface CommandCase {
   readonly args: readonly string[];
   /** Default: 0. */

@@ -1,8 +1,8 @@
-/** Handlers that answer what the command line has to show. */
-import { fromJson } from "@bufbuild/protobuf";
+/** Handlers for apps with responses for the command line to show. */
+import { create, fromJson } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
-import type { App, AppService } from "../../../gen/svc/v1/app_pb.ts";
+import { AppPortSchema, type App, type AppService } from "../../../gen/svc/v1/app_pb.ts";
 import { invalidField, notFound, SvcError } from "../../../src/errors.ts";
 import { appOf } from "./fake-daemon.ts";
 
@@ -18,7 +18,7 @@ export function fakeApps(
   };
   return {
     listApps: (request) => {
-      // Two pages at most.
+      // At most two pages.
       return request.pageToken === "" && apps.length > appsPerPage
         ? { apps: apps.slice(0, appsPerPage), nextPageToken: String(appsPerPage) }
         : { apps: apps.slice(Number(request.pageToken)), nextPageToken: "" };
@@ -42,7 +42,10 @@ export function fakeApps(
         throw new SvcError("start_failed", 'app "luckless" did not start: it exited with code 1');
       }
       if (id === "crowded")
-        throw new SvcError("start_failed", 'app "crowded" did not start: port 8080 is taken by hello');
+        throw new SvcError(
+          "start_failed",
+          'app "crowded" did not start: port 8080 is in use by app "hello"; use another one: svc app settings set crowded port=8081',
+        );
       return appOf({ ...find(id), state: "RUNNING" });
     },
     stopApp: ({ id }) => {
@@ -57,6 +60,7 @@ export function fakeApps(
       lines: [
         { stream: "stdout", text: `one of ${tail ?? 100} \x1b]0;title\x07` },
         { stream: "stderr", text: `two of ${find(id).id}` },
+        ...(id === "colorful" ? [{ stream: "stdout", text: "\x1b[1;31mred\x1b[2J" }] : []),
       ],
     }),
     async *streamAppLogs({ id }, { signal }) {
@@ -90,9 +94,9 @@ export function fakeApps(
         });
       }
       if (spec.endsWith("/svc.yaml"))
-        throw invalidField("spec", `"${spec}" is no package id, git URL or absolute path`);
+        throw invalidField("spec", `"${spec}" is not a package id, git URL or absolute path`);
       if (spec.startsWith("src/"))
-        throw invalidField("source", 'no source "src" is configured; there are: main');
+        throw invalidField("source", 'no source "src" is configured; sources: main');
       if (["examples", "nowhere"].includes(spec)) throw notFound("package", spec);
       if (spec.endsWith("/nowhere")) {
         throw new SvcError("no_manifest", `there is no svc.yaml in ${spec}: it is not a package`, {
@@ -106,7 +110,18 @@ export function fakeApps(
       }
       const id = spec.split("/").at(-1) ?? "";
       yield {
-        event: { case: "app", value: appOf({ id, name: name || JSON.stringify(settings ?? {}) }) },
+        event: {
+          case: "app",
+          value: appOf({
+            ...{ id, name: name || JSON.stringify(settings ?? {}) },
+            ...(["closed", "open"].includes(id) && {
+              ...{
+                runtime: "docker",
+                ports: [create(AppPortSchema, { name: "http", protocol: "tcp", port: 8080 })],
+              },
+            }),
+          }),
+        },
       };
     },
     async *upgradeAppStream({ id, version, stopApp }) {
@@ -141,12 +156,18 @@ export function fakeApps(
     getAppSettings: ({ id }) => ({ ...settings, restartRequired: find(id).restartRequired }),
     updateAppSettings: ({ values }) => {
       if (values !== undefined && "wrong" in values)
-        throw invalidField("values.wrong", "is no setting of the package");
+        throw invalidField("values.wrong", "is not a setting of the package");
       return { ...settings, values: values ?? {}, restartRequired: true };
     },
     getDiskReport: () => ({
       apps: [{ id: "hello", name: "Hello", repositoryBytes: 2048n, dataBytes: 1n, totalBytes: 2049n }],
       filesystem: { sizeBytes: 100n, usedBytes: 40n, availableBytes: 40n },
+    }),
+    listAppPorts: ({ id }) => ({
+      ports: [
+        { name: "http", protocol: "tcp", port: 8080, addresses: [id === "open" ? "::" : "127.0.0.1"] },
+        { name: "game", protocol: "udp", port: 9000, addresses: ["127.0.0.1"] },
+      ],
     }),
     getPortReport: () => ({
       apps: [

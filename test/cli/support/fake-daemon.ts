@@ -1,4 +1,4 @@
-/** A daemon with the real pipeline and REST on a socket, whose apps exist in memory only. */
+/** A daemon with the real pipeline and REST on a socket, whose apps exist only in memory. */
 import { create, type DescService } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import { createContextValues, type ServiceImpl } from "@connectrpc/connect";
@@ -16,14 +16,17 @@ import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
 import { SourceService } from "../../../gen/svc/v1/source_pb.ts";
 import { routes } from "../../../gen/svc/v1/routes.ts";
 import { invalidField } from "../../../src/errors.ts";
-import type { BoundService } from "../../../src/rpc/bound-service.ts";
-import { createPipeline, type Pipeline } from "../../../src/rpc/pipeline.ts";
-import { unimplemented } from "../../../src/rpc/unimplemented.ts";
-import { userContextKey } from "../../../src/rpc/user-context.ts";
-import { BodyTurns } from "../../../src/lib/body-turns.ts";
-import { createRestHandler } from "../../../src/rest/rest-handler.ts";
-import { Exchange } from "../../../src/rpc/exchange.ts";
-import { defaultTransportLimits } from "../../../src/transport/limits.ts";
+import type { BoundService } from "../../../src/server/rpc/bound-service.ts";
+import { createPipeline, type Pipeline } from "../../../src/server/rpc/pipeline.ts";
+import { unimplemented } from "../../../src/server/rpc/unimplemented.ts";
+import { userContextKey } from "../../../src/server/rpc/user-context.ts";
+import { BodyScheduler } from "../../../src/lib/body-scheduler.ts";
+import { canonicalPath } from "../../../src/server/rest/path.ts";
+import { createRestHandler } from "../../../src/server/rest/rest-handler.ts";
+import { Router } from "../../../src/server/rest/router.ts";
+import { pathOf } from "../../../src/server/rpc/http-request.ts";
+import { Exchange } from "../../../src/server/rpc/exchange.ts";
+import { defaultTransportLimits } from "../../../src/server/http/limits.ts";
 import { fakeApps } from "./fake-apps.ts";
 import { fakeDocker } from "./fake-docker.ts";
 import { fakeSchedules, type FakeSchedules } from "./fake-schedules.ts";
@@ -34,13 +37,13 @@ export const localUser = { uid: 1000, root: true, kind: "local", ownerUid: 1000 
 export interface FakeDaemon extends AsyncDisposable {
   readonly socketPath: string;
   readonly pipeline: Pipeline;
-  /** The headers of every request so far. */
+  /** Every request so far, with its headers. */
   readonly requests: readonly { readonly url: string; readonly headers: IncomingMessage["headers"] }[];
-  /** How many streams were left by their client. */
+  /** How many streams their clients have canceled. */
   readonly left: () => number;
 }
 
-/** An app with what tests look at. */
+/** An app with the fields that tests check. */
 export function appOf(fields: Partial<App> & { id: string }): App {
   return create(AppSchema, {
     name: fields.id,
@@ -98,7 +101,7 @@ function withOthers<S extends DescService>(service: S, impl: Partial<ServiceImpl
   return bindService(service, { ...others, ...impl } as ServiceImpl<S>);
 }
 
-/** @param appsPerPage by default one, so that a client has to ask twice */
+/** @param appsPerPage one by default, so that a client has to request a second page */
 export async function startFakeDaemon(
   apps: readonly App[] = [],
   schedules?: FakeSchedules,
@@ -114,8 +117,9 @@ export async function startFakeDaemon(
   );
   const rest = createRestHandler({
     routes: served,
+    router: new Router(served),
     pipeline,
-    exchange: new Exchange({ pipeline, bodies: new BodyTurns(pipeline.turns), log: console }),
+    exchange: new Exchange({ pipeline, bodies: new BodyScheduler(pipeline.fairQueue), log: console }),
     maxBodyBytes: defaultTransportLimits.maxBodyBytes,
     bodyTimeoutMs: defaultTransportLimits.requestTimeoutMs,
   });
@@ -127,8 +131,11 @@ export async function startFakeDaemon(
   const server = createServer((request, response) => {
     requests.push({ url: request.url ?? "", headers: request.headers });
     if (request.url === "/healthz") response.end("ok");
-    else if (!rest(request, response, { user: localUser, requestId: "1", isNoted: false }))
-      connect(request, response);
+    else {
+      const path = canonicalPath(pathOf(request), { escapedSlash: "allow" });
+      if (!rest(request, response, { user: localUser, requestId: "1", path, isRecorded: false }))
+        connect(request, response);
+    }
   });
   await new Promise<void>((resolve) => server.listen(socketPath, resolve));
   return {

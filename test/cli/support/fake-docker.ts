@@ -1,4 +1,4 @@
-/** A host with two containers, one of them an app's, and what is on it: in memory. */
+/** An in-memory host with two containers, one of them an app's. */
 import type { ServiceImpl } from "@connectrpc/connect";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";

@@ -1,4 +1,4 @@
-/** Jobs in memory, with the answers that the command line has to show. */
+/** In-memory jobs with responses for the command line to show. */
 import { clone, create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
@@ -11,12 +11,12 @@ import {
 } from "../../../gen/svc/v1/schedule_pb.ts";
 import { invalidField, notFound, SvcError } from "../../../src/errors.ts";
 
-/** What `runSvc` says is now: 2026-01-02T00:00:00Z. */
+/** The current time in `runSvc`: 2026-01-02T00:00:00Z. */
 const nowMs = Date.parse("2026-01-02T00:00:00Z");
 
 export type JobFields = Parameters<typeof create<typeof ScheduleSchema>>[1];
 
-/** A job with what tests look at: it fires in 4 minutes. */
+/** A job with the fields that tests check: it fires in 4 minutes. */
 export function jobOf(fields: JobFields & { id: string }): Schedule {
   return create(ScheduleSchema, {
     trigger: "*/5 * * * *",
@@ -32,7 +32,7 @@ export function jobOf(fields: JobFields & { id: string }): Schedule {
   });
 }
 
-/** A run that began a minute ago and took 1.5 s. */
+/** A run that started a minute ago and took 1.5 s. */
 export function runOf(fields: Partial<ScheduleRun> = {}): ScheduleRun {
   return create(ScheduleRunSchema, {
     id: "7",
@@ -49,11 +49,11 @@ export function runOf(fields: Partial<ScheduleRun> = {}): ScheduleRun {
   });
 }
 
-/** How the run of a job goes, by the job's id; others print `hi` and succeed. */
+/** Scripted runs by job ID; other runs print `hi` and succeed. */
 export interface FakeRun {
   readonly pieces?: readonly Uint8Array[];
   readonly end?: Partial<ScheduleRun>;
-  /** A run is under way already. */
+  /** A run is already in progress. */
   readonly found?: boolean;
   /** It never ends by itself. */
   readonly hangs?: boolean;
@@ -62,9 +62,9 @@ export interface FakeRun {
 export interface FakeSchedules {
   readonly jobs: Schedule[];
   readonly runs: Readonly<Record<string, FakeRun>>;
-  /** What others do right before an UpsertSchedule is looked at, one after the other. */
+  /** Concurrent changes by other users, one before each UpsertSchedule. */
   readonly meanwhile?: ((jobs: Schedule[]) => void)[];
-  /** Every UpsertSchedule that was accepted. */
+  /** Every accepted UpsertSchedule. */
   readonly upserts: Parameters<ServiceImpl<typeof ScheduleService>["upsertSchedule"]>[0][];
 }
 
@@ -78,7 +78,7 @@ export function fakeSchedules(
     return job;
   };
   return {
-    // One job on each page, so that a client has to ask again.
+    // One job per page, so that a client has to request more.
     listSchedules: ({ managedBy, pageToken }) => {
       const wanted = jobs.filter((job) => managedBy === undefined || (job.managedBy ?? "") === managedBy);
       const at = Number(pageToken);
@@ -125,7 +125,7 @@ export function fakeSchedules(
       const { pieces = [Buffer.from("hi\n")], end = {}, found = false, hangs = false } = runs[id] ?? {};
       const run = runOf({ jobId: find(id).id, status: "RUNNING" });
       yield { event: { case: "run", value: run }, started: !found };
-      // What another caller started is answered without its output.
+      // The output of a run that another caller started is not streamed.
       for (const output of found ? [] : pieces) yield { event: { case: "output", value: output } };
       if (hangs) {
         await new Promise((resolve) => signal.addEventListener("abort", resolve));
@@ -134,7 +134,7 @@ export function fakeSchedules(
       yield { event: { case: "run", value: runOf({ jobId: id, ...end }) } };
     },
     cancelScheduleRun: ({ id }) => runOf({ jobId: find(id).id, status: "CANCELED" }),
-    // Each on a page of its own.
+    // One per page.
     listScheduleRuns: ({ id, pageToken }) =>
       pageToken === ""
         ? {

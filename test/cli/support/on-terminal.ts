@@ -1,9 +1,9 @@
-/** Runs svc on a pseudo-terminal, which `script` of util-linux makes. */
+/** Runs svc on a pseudo-terminal, using `script` of util-linux. */
 import { spawn } from "node:child_process";
-import { once } from "node:events";
 import { main } from "../../support/svc-main.ts";
+import { nextEvent } from "../../support/eventually.ts";
 
-/** Types each answer when its question has appeared. */
+/** Types each answer after its question has appeared. */
 export type Dialog = readonly (readonly [question: string, answer: string])[];
 
 export interface TerminalRun {
@@ -34,12 +34,12 @@ export async function onTerminal(
     asked.shift();
     child.stdin.write(`${answer ?? ""}\n`);
   });
-  const [exitCode] = (await once(child, "close")) as [number];
+  const [exitCode] = (await nextEvent(child, "close")) as [number];
   return { exitCode, screen };
 }
 
-/** Whether this machine has `script`. */
-export const hasScript = await once(spawn("script", ["--version"]), "exit").then(
+/** Whether this host has `script`. */
+export const hasScript = await nextEvent(spawn("script", ["--version"]), "exit").then(
   ([code]) => code === 0,
   () => false,
 );

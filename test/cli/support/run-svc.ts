@@ -1,8 +1,7 @@
-/** Runs the command line in this process with streams that remember. */
+/** Runs the command line in this process with streams that record. */
 import { join } from "node:path";
 import { PassThrough, Writable } from "node:stream";
 import { runCli } from "../../../src/cli/cli.ts";
-import { runFirstStage } from "../../../src/cli/first-stage.ts";
 import type { CliHost } from "../../../src/cli/host.ts";
 import type { CliDependencies } from "../../../src/cli/run-command.ts";
 import { programs } from "../../support/programs.ts";
@@ -40,32 +39,10 @@ class Recorder extends Writable {
 }
 
 export async function runSvc(args: readonly string[], options: SvcOptions = {}): Promise<SvcRun> {
-  return runStage(args, options, runCli);
-}
-
-/** Runs the first stage alone. @returns undefined where it leaves the line to the whole command line */
-export async function runFirst(
-  args: readonly string[],
-  options: SvcOptions & { readonly builtDir?: string } = {},
-): Promise<SvcRun | undefined> {
-  const { builtDir } = options;
-  const run = await runStage(
-    args,
-    options,
-    async (host, hands) => (await runFirstStage(host, { builtDir, ...hands })) ?? -1,
-  );
-  return run.exitCode === -1 ? undefined : run;
-}
-
-async function runStage(
-  args: readonly string[],
-  options: SvcOptions,
-  stage: (host: CliHost, dependencies: CliDependencies) => Promise<number>,
-): Promise<SvcRun> {
   const terminal = options.terminal ?? false;
   const stdout = new Recorder(terminal);
   const stderr = new Recorder(terminal);
-  const exitCode = await stage(
+  const exitCode = await runCli(
     {
       args,
       env: {},

@@ -1,4 +1,4 @@
-/** A console over a WebSocket, as a browser has it. */
+/** A console over a WebSocket, as in a browser. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import WebSocket from "ws";
@@ -6,7 +6,7 @@ import { eventually } from "../../support/eventually.ts";
 
 export interface SocketConsole {
   readonly socket: WebSocket;
-  /** What the terminal has shown so far. */
+  /** The terminal's output so far. */
   readonly shown: () => string;
   /** The text frames so far. */
   readonly said: readonly Record<string, unknown>[];
@@ -28,7 +28,7 @@ export interface ConsoleRequest {
   readonly token: string;
   readonly tokenIn?: "query" | "protocols";
   readonly headers?: Readonly<Record<string, string>>;
-  /** Of what was shown, the last characters; absent: all. */
+  /** The last characters of the output; absent: all. */
   readonly keptChars?: number;
 }
 
@@ -44,7 +44,7 @@ export function connectConsole(door: Door, request: ConsoleRequest): WebSocket {
   return new WebSocket(url, protocols, { headers });
 }
 
-/** @throws Error with the status of the refusal */
+/** @throws Error with the status of the rejection */
 export async function openConsole(door: Door, request: ConsoleRequest): Promise<SocketConsole> {
   const socket = connectConsole(door, request);
   const { keptChars } = request;
@@ -73,7 +73,7 @@ export async function openConsole(door: Door, request: ConsoleRequest): Promise<
   };
 }
 
-/** The status with which it is refused; 101 when it is not. */
+/** The status of the rejection; 101 if it is accepted. */
 export async function statusOf(door: Door, request: ConsoleRequest): Promise<number> {
   const socket = connectConsole(door, request);
   const { promise, resolve } = Promise.withResolvers<number>();

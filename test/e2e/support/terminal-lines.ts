@@ -1,11 +1,11 @@
-/** The lines of docs/try.md about terminals, typed into a shell. */
+/** The terminal commands of docs/try.md, typed into a shell. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
 import type { TestDaemon } from "../../support/daemon.ts";
 import { readSection, typedLines } from "../../support/docs.ts";
 import { main } from "../../support/svc-main.ts";
 
-/** Those that name an app; at least `atLeast`. */
+/** The commands that name an app; at least `atLeast`. */
 export async function linesAbout(appId: string, atLeast: number): Promise<string[]> {
   const section = await readSection("docs/try.md", "Terminals");
   const lines = typedLines(section).filter((line) => line.split(" ").includes(appId));
@@ -14,13 +14,13 @@ export async function linesAbout(appId: string, atLeast: number): Promise<string
 }
 
 export interface Typed {
-  /** What it has printed so far. */
+  /** Its output so far. */
   readonly shown: () => string;
   /** Its exit code. */
   readonly ended: Promise<number>;
 }
 
-/** Without a terminal, and with nothing to read. */
+/** Without a terminal and without input. */
 export function typeLine(daemon: Pick<TestDaemon, "socketPath">, line: string): Typed {
   const script = `svc() { "${process.execPath}" "${main}" --socket "${daemon.socketPath}" "$@"; }\n`;
   const { promise: ended, resolve } = Promise.withResolvers<number>();

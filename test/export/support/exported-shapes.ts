@@ -1,4 +1,4 @@
-/** Packages of every shape that can be exported, and what they become. */
+/** Packages of every shape that can be exported, and their results. */
 import type { ExportAppRequestTo } from "../../../gen/svc/v1/words.ts";
 import { exportApp } from "../../../src/export/export.ts";
 import type { ExportedApp } from "../../../src/export/workload.ts";
@@ -7,11 +7,11 @@ import { mapTexts, recordOf, textOf } from "../../../src/runtimes/compose/compos
 import { parseManifest } from "../../packages/support/manifests.ts";
 
 interface Shape {
-  /** Of the manifest, below its id, name and version. */
+  /** The manifest below its ID, name and version. */
   readonly manifest: string;
-  /** Of a compose project, as compose resolves its file. */
+  /** The compose project, as compose resolves its file. */
   readonly document?: JsonObject;
-  /** Services that are built, and texts of files below the app's directory. */
+  /** Built services, and contents of files below the app's directory. */
   readonly built?: readonly string[];
   readonly files?: Record<string, string>;
   /** Default: root. */
@@ -83,7 +83,7 @@ settings: { properties: { ${port} } }
 ports: [{ name: http, setting: port }]
 permissions: [host_network, host_pid, host_ipc, groups, devices, capabilities, host_mounts]`,
   },
-  // No Service of Kubernetes begins with a digit.
+  // No Service of Kubernetes starts with a digit.
   "2048": {
     manifest: `docker: { image: "${image}" }
 settings: { properties: { ${port} } }
@@ -183,7 +183,7 @@ health: { http: { port: http, path: /ready } }`,
   mighty: { manifest: `docker: { image: "${image}", privileged: true }\npermissions: [privileged]` },
 };
 
-/** What an app of that shape is to another engine. */
+/** The export of an app of that shape for another engine. */
 export async function exportShape(name: string, to: ExportAppRequestTo): Promise<ExportedApp> {
   const shape = shapes[name];
   if (shape === undefined) throw new Error(`there is no shape ${name}`);
@@ -195,13 +195,16 @@ export async function exportShape(name: string, to: ExportAppRequestTo): Promise
     ...(replicas !== undefined && { placement: { replicas, ports: "host" } as const }),
   };
   return exportApp(app, to, {
-    usersAddress: "127.0.0.1",
-    // What compose puts in the place of a variable.
-    told: ({ settings: { password = "" } }) =>
-      Promise.resolve({
-        document: recordOf(mapTexts(document, (text) => text.replaceAll("PASSWORD", textOf(password)))),
-        built: new Set(built),
-        files: new Map(Object.entries(files).map(([path, text]) => [`/x/${path}`, text])),
-      }),
+    publishAddress: "127.0.0.1",
+    // Compose's replacement of a variable.
+    projects: {
+      describe: ({ settings: { password = "" } }) =>
+        Promise.resolve({
+          project: `svc-${name}`,
+          document: recordOf(mapTexts(document, (text) => text.replaceAll("PASSWORD", textOf(password)))),
+          built: new Set(built),
+          files: new Map(Object.entries(files).map(([path, text]) => [`/x/${path}`, text])),
+        }),
+    },
   });
 }

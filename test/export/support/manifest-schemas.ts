@@ -1,6 +1,6 @@
 /**
- * What the engines document of the manifests that svc writes: every field that it uses, and no other. `npm run check:engines` asks the
- * engines themselves.
+ * The engines' documented fields of the manifests that svc writes: every field that it uses, and no other. `npm run
+ * check:engines` asks the engines themselves.
  */
 import { Ajv } from "ajv";
 
@@ -10,7 +10,7 @@ const text: Schema = { type: "string" };
 const flag: Schema = { type: "boolean" };
 const count: Schema = { type: "integer", minimum: 0 };
 const port: Schema = { type: "integer", minimum: 1, maximum: 65_535 };
-/** RFC 1123, as of names of Kubernetes. */
+/** RFC 1123, like names of Kubernetes. */
 const name: Schema = { type: "string", pattern: "^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$" };
 const absolute: Schema = { type: "string", pattern: "^/" };
 const list = (items: Schema, more: Schema = {}): Schema => ({ type: "array", items, ...more });
@@ -18,7 +18,7 @@ const mapOf = (values: Schema, key = "^[-._a-zA-Z0-9]{1,253}$"): Schema => ({
   ...{ type: "object", additionalProperties: values },
   propertyNames: { pattern: key },
 });
-/** No other fields than these; those that end in `?` need not be there. */
+/** Only these fields; those that end in `?` are optional. */
 function closed(fields: Readonly<Record<string, Schema>>): Schema {
   const entries = Object.entries(fields).map(([key, schema]) => [key.replace("?", ""), schema] as const);
   const required = Object.keys(fields).filter((key) => !key.endsWith("?"));
@@ -114,7 +114,7 @@ const kubernetes: Readonly<Record<string, Schema>> = {
           uniqueItems: true,
         }),
       }),
-      // One without an address of its own needs none.
+      // A headless one needs none.
       anyOf: [{ required: ["ports"] }, { required: ["clusterIP"] }],
     },
   }),
@@ -195,7 +195,7 @@ const nomad = closed({
 
 const ajv = new Ajv({ strict: false, allErrors: true });
 
-/** What is wrong with a document of Kubernetes, or with a job of Nomad; empty when nothing is. */
+/** The errors in a document of Kubernetes, or in a job of Nomad; empty if there are none. */
 export function problemsOf(engine: "kubernetes" | "nomad", document: object): string[] {
   const { kind = "" } = document as { kind?: string };
   const schema = engine === "nomad" ? nomad : kubernetes[kind];

@@ -1,4 +1,4 @@
-/** What tests of deaths in the middle of work on files need: whom to kill, when, and what is left. */
+/** Helpers for tests that kill processes during file operations: the victim, the moment, and the remains. */
 import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { readdir, readlink } from "node:fs/promises";
@@ -6,10 +6,10 @@ import { join } from "node:path";
 import { ownerUid, type Ground } from "./ground.ts";
 
 export const waitMs = 60_000;
-/** Of a whole test, so that nothing here waits for ever. */
+/** The timeout of a whole test. */
 export const testMs = 300_000;
 
-/** The owner's helper. */
+/** The owner's helper process. */
 export async function helperOf({ daemon }: Ground): Promise<number> {
   for (const name of await readdir("/proc")) {
     if (!/^\d+$/.test(name)) continue;
@@ -24,7 +24,7 @@ export async function helperOf({ daemon }: Ground): Promise<number> {
   throw new Error("the owner has no helper");
 }
 
-/** The owner's helper, once it has a file open in a directory that has no name yet. */
+/** The owner's helper process, once it has a file open in a directory that has no name yet. */
 export async function uploadingHelperOf(ground: Ground, dir: string): Promise<number> {
   const helper = await helperOf(ground);
   const fds = `/proc/${helper}/fd`;
@@ -38,7 +38,7 @@ export async function uploadingHelperOf(ground: Ground, dir: string): Promise<nu
   return helper;
 }
 
-/** @returns what a call fails with. @throws AssertionError when it succeeds, or goes on for too long */
+/** @returns the error of a failed call. @throws AssertionError if it succeeds or takes too long */
 export async function failureOf(call: Promise<unknown>): Promise<unknown> {
   const { promise: late, reject } = Promise.withResolvers<never>();
   const timer = setTimeout(() => reject(new assert.AssertionError({ message: "goes on" })), waitMs);

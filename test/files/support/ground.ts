@@ -1,4 +1,4 @@
-/** A daemon, and a directory of some user's that the tests may look into. */
+/** A daemon, and a directory of a user that the tests may inspect. */
 import { execFile } from "node:child_process";
 import { chmod, chown, mkdir } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,7 +7,7 @@ import type { Client } from "@connectrpc/connect";
 import { FileService } from "../../../gen/svc/v1/file_pb.ts";
 import { startDaemon, type TestDaemon, type UserDoor } from "../../support/daemon.ts";
 
-/** `games`, and `daemon`: accounts that every Debian has. */
+/** `games` and `daemon`: accounts that every Debian has. */
 export const ownerUid = 5;
 export const otherUid = 1;
 
@@ -33,7 +33,7 @@ export async function openGround(): Promise<Ground> {
   });
 }
 
-/** A new home on a daemon that is there. */
+/** A new home on an existing daemon. */
 export async function groundOf(
   daemon: TestDaemon,
   door: UserDoor,

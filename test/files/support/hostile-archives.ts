@@ -1,8 +1,8 @@
-/** Archives that nobody makes who means well, as python's own modules write them and with bytes changed afterwards. */
+/** Hostile archives, written by Python's own modules and with bytes changed afterwards. */
 import { execFileSync } from "node:child_process";
 import { readdirSync } from "node:fs";
 
-/** Those whose names begin with `limit-` are refused for what they cost. */
+/** Names that begin with `limit-` are rejected for their cost. */
 export function hostileArchives(dir: string, canary: string): string[] {
   execFileSync("python3", ["-c", script, dir, canary]);
   return readdirSync(dir).sort();

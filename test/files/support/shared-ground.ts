@@ -1,10 +1,10 @@
-/** One ground for a whole file of tests; apart from the other, as that serves programs that AVA does not run. */
+/** One ground for all tests of a file; separate from the other module, which programs without AVA also use. */
 import test from "ava";
 import { sharedDaemon } from "../../support/daemon-test.ts";
 import type { UserDoor } from "../../support/daemon.ts";
 import { groundOf, ownerUid, type Ground } from "./ground.ts";
 
-/** One daemon for all tests of a file, for its top level: each that calls what this returns has a new home. */
+/** One daemon for all tests of a file, for its top level: each call of the returned function has a new home. */
 export function sharedGround(): () => Promise<Ground> {
   const emptyDaemon = sharedDaemon();
   const shared: { door?: UserDoor } = {};

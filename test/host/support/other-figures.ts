@@ -1,4 +1,4 @@
-/** Figures of the host as vmstat, df, ip, ps, awk and the like read them, in the units of svc. */
+/** Figures of the host as vmstat, df, ip, ps and awk read them, in the units of svc. */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 
@@ -27,7 +27,7 @@ const script = Object.entries({ ...commands, end: "true" })
 export type Ticks = readonly number[];
 
 export interface OtherFigures {
-  /** Between these they were read, unix milliseconds. */
+  /** The time range of these readings, unix milliseconds. */
   readonly beganMs: number;
   readonly endedMs: number;
   readonly processor: Ticks;
@@ -41,7 +41,7 @@ export interface OtherFigures {
   readonly filesystems: ReadonlyMap<string, readonly number[]>;
   /** Reads, bytes read, writes, bytes written since the host started. */
   readonly disks: ReadonlyMap<string, readonly number[]>;
-  /** Milliseconds in which a disk had something to do. */
+  /** Milliseconds in which a disk was busy. */
   readonly busyMs: ReadonlyMap<string, number>;
   /** Bytes received and sent, errors, dropped packets. */
   readonly interfaces: ReadonlyMap<string, readonly number[]>;

@@ -1,18 +1,19 @@
 /**
- * In a pid namespace of its own, where the next pid may be chosen (`ns_last_pid`): a process ends, another one gets its pid,
- * and whoever means the first signals it: a caller who knows when it started; one who does not, while the daemon looks at
- * it; the end of an app, which looked at it before. Prints what came of it as JSON.
+ * In a PID namespace, where the next PID can be set (`ns_last_pid`): a process exits, another one gets its PID, and a
+ * caller signals the first: a caller who knows its start time; one who does not, while the daemon reads it; the stop of
+ * an app, which read it before. Prints the results as JSON.
  */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { writeFileSync } from "node:fs";
 import { SvcError } from "../../../src/errors.ts";
-import { ProcessSignals } from "../../../src/host/process-signals.ts";
-import { readProcess } from "../../../src/lib/process-table.mjs";
+import { ProcessSignals } from "../../../src/host/processes/process-signals.ts";
+import { readProcess } from "../../../src/sys/process-table.mjs";
 import { sendSignal } from "../../../src/runtimes/process/ending.mjs";
+import { nextEvent } from "../../support/eventually.ts";
 
 const attempts = Number(process.argv[2]);
-/** What happens after the process was looked at and before it is signalled. */
+/** Runs after the process was read and before it is signaled. */
 const meanwhile: { act?: () => void } = {};
 const signals = new ProcessSignals({
   selfPid: -1,
@@ -38,10 +39,10 @@ function ticksOf({ pid = 0 }: ChildProcess): number {
   return readProcess(pid)?.startTicks ?? 0;
 }
 
-/** One that gets the pid, and is not taken for the first by when it started. */
+/** A process that gets the PID, with a different start time. */
 async function startAs(pid: number, otherThan: number): Promise<ChildProcess> {
   let child = start(pid);
-  // The kernel counts starts in hundredths of a second: one that began in the same is another case.
+  // The kernel counts starts in hundredths of a second: one that started in the same is another case.
   while (child.pid !== pid || ticksOf(child) === otherThan) {
     await end(child);
     child = start(pid);
@@ -73,11 +74,11 @@ async function startElsewhere(): Promise<{ parent: ChildProcess; pid: number }> 
   const parent = spawn("sh", ["-c", "sleep 600 & echo $!; wait; read -r _"], {
     stdio: ["pipe", "pipe", "ignore"],
   });
-  const [line] = (await once(parent.stdout, "data")) as [Buffer];
+  const [line] = (await nextEvent(parent.stdout, "data")) as [Buffer];
   return { parent, pid: Number(line.toString()) };
 }
 
-/** @returns whether another process got the pid between the look and the signal */
+/** @returns whether another process got the PID between the read and the signal */
 async function signalMeanwhile(): Promise<boolean> {
   const elsewhere = await startElsewhere();
   let other: ChildProcess | undefined;
@@ -88,7 +89,7 @@ async function signalMeanwhile(): Promise<boolean> {
   };
   const said = thrownBy(() => signals.send({ pid: elsewhere.pid, signal: "kill" }));
   delete meanwhile.act;
-  // The kernel gives a pid back a moment after nobody sees it any more, and threads take some, too.
+  // The kernel frees a PID a moment after its last use, and threads use some, too.
   const isMet = other?.pid === elsewhere.pid;
   if (isMet) count("unknown", isOver(other!) ? "hit" : said);
   if (other !== undefined) await end(other);
@@ -107,7 +108,7 @@ for (let done = 0; done < attempts; done++) {
   count("ending", isOver(second) ? "hit" : "spared");
   const known = thrownBy(() => signals.send({ pid, signal: "kill", expectedStartTicks }));
   count("known", isOver(second) ? "hit" : known);
-  // The same one, meant, is hit.
+  // The intended process itself is signaled.
   signals.send({ pid, signal: "kill", expectedStartTicks: ticksOf(second) });
   await end(second);
 

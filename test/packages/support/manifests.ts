@@ -1,8 +1,8 @@
-/** What reads manifests in a daemon, for tests that read some. */
-import { createManifestParser, type ManifestParser } from "../../../src/packages/manifest-parser.ts";
-import { createManifestReader } from "../../../src/packages/manifest-reader.ts";
-import { createSettingsValidator } from "../../../src/packages/settings-validator.ts";
-import type { Manifest } from "../../../src/packages/manifest.ts";
+/** The daemon's manifest reader for tests. */
+import { createManifestParser, type ManifestParser } from "../../../src/packages/manifest/manifest-parser.ts";
+import { createManifestReader } from "../../../src/packages/manifest/manifest-reader.ts";
+import { createSettingsValidator } from "../../../src/packages/settings/settings-validator.ts";
+import type { Manifest } from "../../../src/packages/manifest/manifest.ts";
 import { programs } from "../../support/programs.ts";
 
 export function createTestParser(

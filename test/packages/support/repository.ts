@@ -1,4 +1,4 @@
-/** Real git repositories, made for a test. */
+/** Real git repositories for tests. */
 import { execFile } from "node:child_process";
 import { chown, mkdir, readdir, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
@@ -9,7 +9,7 @@ const run = promisify(execFile);
 export const minimalManifest = (id: string, version: string): string =>
   `id: ${id}\nname: ${id.toUpperCase()}\nversion: "${version}"\nprocess: {exec: [node, server.js]}\n`;
 
-/** A checkout with `git` of its own. */
+/** A checkout with a `git` function. */
 export class TestRepository {
   readonly path: string;
 
@@ -24,7 +24,7 @@ export class TestRepository {
     return repository;
   }
 
-  /** One that exists. */
+  /** An existing one. */
   static at(path: string): TestRepository {
     return new TestRepository(path);
   }
@@ -44,7 +44,7 @@ export class TestRepository {
     return stdout.trim();
   }
 
-  /** Writes files, commits everything, and answers the commit. */
+  /** Writes files, commits everything, and returns the commit. */
   async commit(files: Readonly<Record<string, string>>, tag?: string): Promise<string> {
     for (const [name, content] of Object.entries(files)) {
       const path = join(this.path, name);

@@ -1,39 +1,39 @@
-/** A temporary directory with a resolver that keeps its cache there. */
+/** A temporary directory with a resolver whose cache is in it. */
 import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
-import type { Identities } from "../../../src/identity/identities.ts";
+import type { UserHelpers } from "../../../src/run-as/user-helpers.ts";
 import {
   createPackageResolver,
   type CreatePackageResolverOptions,
 } from "../../../src/packages/create-package-resolver.ts";
 import type { InstalledPackage, PackageResolver } from "../../../src/packages/package-resolver.ts";
 import type { ResolvedPackage } from "../../../src/packages/resolved-package.ts";
-import type { SourceConfig } from "../../../src/packages/source-config.ts";
-import { YamlThread } from "../../../src/packages/yaml-thread.ts";
+import type { SourceConfig } from "../../../src/packages/sources/source-list.ts";
+import { YamlThread } from "../../../src/packages/manifest/yaml-thread.ts";
 import { programs } from "../../support/programs.ts";
-import { sharedIdentities } from "../../support/shared-identities.ts";
+import { sharedUserHelpers } from "../../support/shared-user-helpers.ts";
 import { createTestParser } from "./manifests.ts";
 
 interface ResolverOptions extends Partial<Omit<CreatePackageResolverOptions, "sources">> {
   sources?: readonly SourceConfig[];
 }
 
-/** Of all worlds of a file, as of a daemon. */
-const identities = sharedIdentities();
+/** Shared by all worlds of a file, as in a daemon. */
+const userHelpers = sharedUserHelpers();
 const yaml = new YamlThread({ threadUrl: programs.settingsThread });
 test.after.always(() => yaml[Symbol.dispose]());
 const manifests = createTestParser();
 
-/** As an app keeps it. */
+/** As an app stores it. */
 export function installedOf({ origin, manifest, version }: ResolvedPackage): InstalledPackage {
   return { origin, packageId: manifest.id, version };
 }
 
 export class World implements AsyncDisposable {
   readonly directory: string;
-  readonly identities: Identities = identities();
+  readonly userHelpers: UserHelpers = userHelpers();
 
   private constructor(directory: string) {
     this.directory = directory;
@@ -52,7 +52,7 @@ export class World implements AsyncDisposable {
   resolver({ sources = [], ...options }: ResolverOptions = {}): PackageResolver {
     return createPackageResolver({
       sources: () => sources,
-      identities: this.identities,
+      userHelpers: this.userHelpers,
       manifests,
       yaml,
       cacheDir: this.path("cache"),
@@ -62,10 +62,10 @@ export class World implements AsyncDisposable {
     });
   }
 
-  /** A directory of a user's own, to export into. */
+  /** A directory of a user to export into. */
   async ownedDir(name: string, uid: number): Promise<string> {
     const path = this.path(name);
-    await this.identities.createOwnedDir(path, uid);
+    await this.userHelpers.createOwnedDir(path, uid);
     return path;
   }
 

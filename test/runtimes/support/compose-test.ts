@@ -1,8 +1,8 @@
-/** Tests that need compose beside an engine. */
+/** Tests that need compose in addition to an engine. */
 import { execFileSync } from "node:child_process";
 import { delimiter } from "node:path";
 import test from "ava";
-import { systemDirs } from "../../../src/identity/launch.ts";
+import { systemDirs } from "../../../src/run-as/launch.ts";
 import { hasCompose, searchPath } from "../../support/search-path.ts";
 import { dockerTest, needsDocker } from "../../support/docker-test.ts";
 import { whyNoDocker } from "../../support/docker.ts";
@@ -10,14 +10,14 @@ import { whyNoDocker } from "../../support/docker.ts";
 const lacksCompose = whyNoDocker === undefined && !isThereIn(searchPath);
 export const composeTest = lacksCompose ? test.skip : dockerTest;
 export const needsCompose = lacksCompose ? " (skipped: needs docker compose or docker-compose)" : needsDocker;
-/** Where the host's own compose is, such as Debian's of the first generation. */
+/** The directory of the host's own compose, such as Debian's v1. */
 export const hostSearchPath =
   whyNoDocker === undefined && searchPath.length > systemDirs.length && isThereIn(systemDirs)
     ? systemDirs
     : searchPath;
 
 function isThereIn(dirs: readonly string[]): boolean {
-  // To run the older one, only to see that it is there, takes as long as a container.
+  // Running the older one only to check that it exists takes as long as a container.
   if (dirs.some(hasCompose)) return true;
   try {
     execFileSync("docker", ["compose", "version"], { stdio: "ignore", env: { PATH: dirs.join(delimiter) } });

@@ -1,8 +1,8 @@
-/** What the tests of both runtimes over an engine share. */
+/** Helpers for the tests of both runtimes over an engine. */
 import assert from "node:assert/strict";
 import test from "ava";
 import { SvcError } from "../../../src/errors.ts";
-import type { AppRuntime, RunnableApp } from "../../../src/runtimes/runtime.ts";
+import type { AppRuntime, RunnableApp } from "../../../src/runtimes/contract.ts";
 import { sharedEngine } from "../../support/docker-test.ts";
 import { whyNoDocker } from "../../support/docker.ts";
 import { DockerFixture } from "./docker-fixture.ts";
@@ -11,8 +11,8 @@ import { DockerFixture } from "./docker-fixture.ts";
 export const forever = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
 
 /**
- * One fixture for all tests of a file, for its top level: `const fixtureNow = sharedFixture()`. Its engine has the images
- * `svc/web:1`, which answers "hello" on port 8080, and `svc/shell:1`.
+ * One fixture for all tests of a file, for its top level: `const fixtureNow = sharedFixture()`. Its engine has the
+ * images `svc/web:1`, which responds with "hello" on port 8080, and `svc/shell:1`.
  */
 export function sharedFixture(): () => DockerFixture {
   const engineNow = sharedEngine();
@@ -30,7 +30,7 @@ export function sharedFixture(): () => DockerFixture {
     test.after.always(() => shared.fixture?.[Symbol.asyncDispose]());
   }
   return () => {
-    if (shared.fixture === undefined) throw new Error("the fixture is there for tests only");
+    if (shared.fixture === undefined) throw new Error("the fixture exists only during tests");
     return shared.fixture;
   };
 }
@@ -41,7 +41,7 @@ export async function startApp(runtime: AppRuntime, app: RunnableApp): Promise<R
   return app;
 }
 
-/** The error that `work` ends with. @throws AssertionError when it succeeds, or fails with another kind of error */
+/** The error that `work` fails with. @throws AssertionError if it succeeds, or fails with another kind of error */
 export async function failureOf(work: Promise<unknown>): Promise<SvcError> {
   const error: unknown = await work.then(
     () => undefined,

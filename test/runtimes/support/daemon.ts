@@ -1,9 +1,9 @@
 /**
- * A daemon of its own process, to be killed: runs each command given as a JSON line on standard input, answers with a
- * JSON line. `node daemon.ts STORE`.
+ * A daemon in a child process that can be killed: runs each command given as a JSON line on standard input, and
+ * responds with a JSON line. `node daemon.ts STORE`.
  */
 import { createInterface } from "node:readline";
-import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
+import type { RunnableApp } from "../../../src/runtimes/contract.ts";
 import { Fixture } from "./fixture.ts";
 
 const fixture = await Fixture.create({ store: process.argv[2] ?? "" });

@@ -4,18 +4,18 @@ import { chmod, mkdir, mkdtemp, readFile, readdir, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { createIdentities, type Identities } from "../../../src/identity/identities.ts";
-import { systemDirs } from "../../../src/identity/launch.ts";
-import { readBootId } from "../../../src/lib/boot-id.ts";
+import { createUserHelpers, type UserHelpers } from "../../../src/run-as/user-helpers.ts";
+import { systemDirs } from "../../../src/run-as/launch.ts";
+import { readBootId } from "../../../src/sys/boot-id.ts";
 import { noLog } from "../../../src/lib/log.ts";
-import type { Manifest } from "../../../src/packages/manifest.ts";
+import type { Manifest } from "../../../src/packages/manifest/manifest.ts";
 import { ProcessRuntime, type ProcessRuntimeOptions } from "../../../src/runtimes/process/process-runtime.ts";
-import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
-import { loadPeerUid } from "../../../src/transport/peer-uid.ts";
+import type { RunnableApp } from "../../../src/runtimes/contract.ts";
+import { loadPeerUid } from "../../../src/server/http/peer-uid.ts";
 import { programs } from "../../support/programs.ts";
 
 export const isRoot = process.getuid?.() === 0;
-/** Who apps belong to: another user where that is possible. */
+/** The owner of apps: another user if that is possible. */
 export const appUid = isRoot ? 65534 : (process.getuid?.() ?? 0);
 
 const peerUid = loadPeerUid();
@@ -28,7 +28,7 @@ export type ManifestOverrides = Partial<
 
 export class Fixture implements AsyncDisposable {
   readonly store: string;
-  readonly identities: Identities;
+  readonly userHelpers: UserHelpers;
   readonly runtime: ProcessRuntime;
   readonly warnings: string[] = [];
   readonly #apps: RunnableApp[] = [];
@@ -36,12 +36,12 @@ export class Fixture implements AsyncDisposable {
 
   private constructor(store: string, bootId: string, overrides: Partial<ProcessRuntimeOptions>) {
     this.store = store;
-    this.#ownsIdentities = overrides.identities === undefined;
-    this.identities = overrides.identities ?? createIdentities({ helperPath: programs.identityHelper });
-    this.runtime = new ProcessRuntime({ ...runtimeOptions(this.identities, bootId), ...overrides });
+    this.#ownsIdentities = overrides.userHelpers === undefined;
+    this.userHelpers = overrides.userHelpers ?? createUserHelpers({ helperPath: programs.userHelper });
+    this.runtime = new ProcessRuntime({ ...runtimeOptions(this.userHelpers, bootId), ...overrides });
   }
 
-  /** @param overrides `identities` are left to whoever gives them */
+  /** @param overrides The caller disposes `userHelpers` that it passes. */
   static async create(overrides: Partial<ProcessRuntimeOptions> & { store?: string } = {}): Promise<Fixture> {
     const { store = await mkdtemp(join(tmpdir(), "svc-runtime-")), ...options } = overrides;
     await chmod(store, 0o755);
@@ -64,8 +64,8 @@ export class Fixture implements AsyncDisposable {
       settings: {},
       startedSettings: null,
     };
-    await this.identities.createOwnedDir(app.directory, uid);
-    await (await this.identities.as(uid)).makeDirs(app.directory, ["repo", "data"]);
+    await this.userHelpers.createOwnedDir(app.directory, uid);
+    await (await this.userHelpers.as(uid)).makeDirs(app.directory, ["repo", "data"]);
     this.#apps.push(app);
     return app;
   }
@@ -81,7 +81,7 @@ export class Fixture implements AsyncDisposable {
     return lines.filter((line) => line.stream === stream).map(({ text }) => text);
   }
 
-  /** What it has printed on stdout before the line `last`: a machine that is busy brings output late. */
+  /** The lines on stdout before the line `last`: a busy host delivers output late. */
   async outputUntil(app: RunnableApp, last: string): Promise<string[]> {
     const lines = await eventually(`the line "${last}"`, async () => {
       const output = await this.output(app);
@@ -93,14 +93,14 @@ export class Fixture implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     for (const app of this.#apps) await this.runtime.stop(app);
     await this.runtime[Symbol.asyncDispose]();
-    if (this.#ownsIdentities) await this.identities[Symbol.asyncDispose]();
+    if (this.#ownsIdentities) await this.userHelpers[Symbol.asyncDispose]();
     await rm(this.store, { recursive: true, force: true });
   }
 }
 
-export function runtimeOptions(identities: Identities, bootId: string): ProcessRuntimeOptions {
+export function runtimeOptions(userHelpers: UserHelpers, bootId: string): ProcessRuntimeOptions {
   return {
-    identities,
+    userHelpers,
     peerUid,
     bootId,
     svcVersion: "0.0.0-test",
@@ -133,7 +133,7 @@ export function manifestOf(
   };
 }
 
-/** Polls until something holds; fails loudly when it does not. */
+/** Polls until the condition is true; fails with a message if it is not. */
 export async function eventually<T>(
   what: string,
   check: () => Promise<T | undefined> | T | undefined,
@@ -148,7 +148,7 @@ export async function eventually<T>(
   }
 }
 
-/** Pids of living processes whose command line holds a text that only the test uses. */
+/** PIDs of living processes whose command line contains a text that only the test uses. */
 export async function pidsRunning(marker: string): Promise<number[]> {
   const pids: number[] = [];
   for (const name of await readdir("/proc")) {

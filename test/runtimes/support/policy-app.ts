@@ -1,27 +1,28 @@
-/** An app for the policy, whose directory is real and belongs to nobody, and what the policy says of it. */
+/** An app for the policy, whose directory is real and belongs to nobody, and the policy's verdict on it. */
 import { chown, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { SvcError } from "../../../src/errors.ts";
-import type { Identity } from "../../../src/identity/identity.ts";
-import { createIdentities } from "../../../src/identity/identities.ts";
-import type { Manifest } from "../../../src/packages/manifest.ts";
-import { requireAllowed, type ContainerClaims } from "../../../src/runtimes/container-policy.ts";
-import type { RunnableApp } from "../../../src/runtimes/runtime.ts";
+import type { UserHelper } from "../../../src/run-as/user-helper.ts";
+import { createUserHelpers } from "../../../src/run-as/user-helpers.ts";
+import type { Manifest } from "../../../src/packages/manifest/manifest.ts";
+import { requireAllowed, type ContainerClaims } from "../../../src/runtimes/containers/container-policy.ts";
+import { entryType } from "../../../src/runtimes/entry-type.ts";
+import type { RunnableApp } from "../../../src/runtimes/contract.ts";
 import { programs } from "../../support/programs.ts";
 
 export const nobody = 65534;
-/** Where the engine listens. */
+/** The engine's socket. */
 export const engineSocket = "/srv/engine/docker.sock";
 
 export type Permission = Manifest["permissions"][number];
 
 export interface PolicyDirectory extends AsyncDisposable {
   readonly dir: string;
-  /** Of whom the directory belongs to. */
-  identity(): Promise<Identity>;
+  /** The uid of the directory's owner. */
+  userHelper(): Promise<UserHelper>;
   app(ownerUid: number, permissions?: readonly Permission[]): RunnableApp;
-  /** `allowed`, or why not. */
+  /** `allowed`, or the reason. */
   verdict(
     claims: readonly ContainerClaims[],
     ownerUid: number,
@@ -29,7 +30,7 @@ export interface PolicyDirectory extends AsyncDisposable {
   ): Promise<string>;
 }
 
-/** Holds `repo/`, `volumes/media`, a file, and links that lead out: `repo/etc`, `volumes/out`, `repo/behind/…`. */
+/** Contains `repo/`, `volumes/media`, a file, and links that lead out: `repo/etc`, `volumes/out`, `repo/behind/…`. */
 export async function policyDirectory(): Promise<PolicyDirectory> {
   const parent = await mkdtemp(join(tmpdir(), "svc-policy-"));
   const dir = join(parent, "web");
@@ -42,11 +43,11 @@ export async function policyDirectory(): Promise<PolicyDirectory> {
   await symlink("/etc", join(dir, "repo/etc"));
   await symlink("/etc", join(dir, "volumes/out"));
   await symlink("..", join(dir, "repo/behind"));
-  const identities = createIdentities({ helperPath: programs.identityHelper });
-  const identity = (): Promise<Identity> => identities.as(nobody);
+  const userHelpers = createUserHelpers({ helperPath: programs.userHelper });
+  const userHelper = (): Promise<UserHelper> => userHelpers.as(nobody);
   const place: PolicyDirectory = {
     dir,
-    identity,
+    userHelper,
     app: (ownerUid, permissions = []) => ({
       id: "web",
       name: "Web",
@@ -61,10 +62,13 @@ export async function policyDirectory(): Promise<PolicyDirectory> {
     }),
     async verdict(claims, ownerUid, permissions) {
       try {
+        const owner = await userHelper();
         await requireAllowed(place.app(ownerUid, permissions), claims, {
-          identity: await identity(),
+          user: owner.user,
+          typeOf: (path) => entryType(owner, dir, path),
           engineSockets: [engineSocket],
           unprivilegedPortStart: 1024,
+          daemonPort: 8420,
         });
         return "allowed";
       } catch (error) {
@@ -73,7 +77,7 @@ export async function policyDirectory(): Promise<PolicyDirectory> {
       }
     },
     async [Symbol.asyncDispose]() {
-      await identities[Symbol.asyncDispose]();
+      await userHelpers[Symbol.asyncDispose]();
       await rm(parent, { recursive: true });
     },
   };

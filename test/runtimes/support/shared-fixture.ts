@@ -1,9 +1,9 @@
-/** Fixtures whose helpers are those of the file; apart from the fixture itself, as that serves programs that AVA does not run. */
-import { sharedIdentities } from "../../support/shared-identities.ts";
+/** Fixtures that share the file's helpers; separate from the fixture itself, which programs without AVA also use. */
+import { sharedUserHelpers } from "../../support/shared-user-helpers.ts";
 import { Fixture } from "./fixture.ts";
 
 /** For the top level of a file: `const createFixture = sharedFixtures()`. */
 export function sharedFixtures(): typeof Fixture.create {
-  const identities = sharedIdentities();
-  return (options) => Fixture.create({ identities: identities(), ...options });
+  const userHelpers = sharedUserHelpers();
+  return (options) => Fixture.create({ userHelpers: userHelpers(), ...options });
 }

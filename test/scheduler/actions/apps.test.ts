@@ -1,11 +1,17 @@
-/** What app actions ask of the apps, and as whom; real apps are in the end-to-end tests. */
+/** Calls of app actions and their callers; real apps are in the end-to-end tests. */
 import test from "ava";
 import { SvcError } from "../../../src/errors.ts";
-import { createLifecycleAction, type LifecycleVerb } from "../../../src/scheduler/actions/app-lifecycle.ts";
-import { createAppUpdateAction } from "../../../src/scheduler/actions/app-update.ts";
+import {
+  createLifecycleAction,
+  type LifecycleActionOptions,
+  type LifecycleVerb,
+} from "../../../src/scheduler/actions/app-lifecycle.ts";
+import {
+  createAppUpdateAction,
+  type AppUpdateActionOptions,
+} from "../../../src/scheduler/actions/app-update.ts";
 import { createBackupAction } from "../../../src/scheduler/actions/backup.ts";
-import type { AppCaller } from "../../../src/apps/app-registry.ts";
-import type { Apps } from "../../../src/apps/apps.ts";
+import type { AppCaller } from "../../../src/apps/records/app-registry.ts";
 import type { Backups } from "../../../src/backups/backups.ts";
 import { act, type ActOptions } from "../support/act.ts";
 
@@ -17,35 +23,41 @@ interface FakeOptions {
   hang?: string;
 }
 
-/** Apps that write down what they are asked for. */
+/** Apps that record the requests. */
 function fakeApps({ fail = {}, upToDate = false, to = "2.0", hang }: FakeOptions = {}) {
   const asked: string[] = [];
   const callers: AppCaller[] = [];
-  const does = (verb: string) => (id: string, caller: AppCaller) => {
-    asked.push(`${verb} ${id}`);
+  const find = (id: string, caller: AppCaller) => {
     callers.push(caller);
-    if (hang === verb) return new Promise<never>(() => undefined);
-    const error = fail[verb];
-    return error === undefined ? Promise.resolve({}) : Promise.reject(error);
+    return Promise.resolve({ id });
   };
+  const does =
+    (verb: string) =>
+    ({ id }: { id: string }) => {
+      asked.push(`${verb} ${id}`);
+      if (hang === verb) return new Promise<never>(() => undefined);
+      const error = fail[verb];
+      return error === undefined ? Promise.resolve({}) : Promise.reject(error);
+    };
   const apps = {
-    startApp: does("startApp"),
-    stopApp: does("stopApp"),
-    restartApp: does("restartApp"),
-    upgrade: (id: string, { stopApp }: { stopApp: boolean }, caller: AppCaller) =>
-      does("upgrade")(stopApp ? `${id} stopped for it` : id, caller).then(() => ({
-        upToDate,
-        from: "1.0",
-        to: upToDate ? "1.0" : to,
-      })),
+    finder: { find, any: find },
+    lifecycle: { start: does("start"), stop: does("stop"), restart: does("restart") },
+    upgrader: {
+      upgrade: ({ id }: { id: string }, { stopApp }: { stopApp: boolean }) =>
+        does("upgrade")({ id: stopApp ? `${id} stopped for it` : id }).then(() => ({
+          upToDate,
+          from: "1.0",
+          to: upToDate ? "1.0" : to,
+        })),
+    },
   };
-  return { asked, callers, apps: apps as unknown as Apps };
+  return { asked, callers, apps: apps as unknown as LifecycleActionOptions & AppUpdateActionOptions };
 }
 
 for (const [verb, type] of [
-  ["startApp", "app_start"],
-  ["stopApp", "app_stop"],
-  ["restartApp", "app_restart"],
+  ["start", "app_start"],
+  ["stop", "app_stop"],
+  ["restart", "app_restart"],
 ] as const satisfies [LifecycleVerb, string][]) {
   for (const [who, options, root] of [
     ["root", {}, true],
@@ -61,11 +73,11 @@ for (const [verb, type] of [
   }
 }
 
-test("an operation that goes on does not hold up a run that is ended", async (t) => {
-  const { apps } = fakeApps({ hang: "stopApp" });
+test("a continuing operation does not delay a canceled run", async (t) => {
+  const { apps } = fakeApps({ hang: "stop" });
   const stop = new AbortController();
   const running = act(
-    createLifecycleAction(apps, "stopApp"),
+    createLifecycleAction(apps, "stop"),
     { type: "app_stop", app: "a" },
     { signal: stop.signal },
   );
@@ -78,23 +90,23 @@ const update = (options: FakeOptions) => {
   return { asked, run: act(createAppUpdateAction(apps), { type: "app_update", app: "a" }) };
 };
 
-test("an app is upgraded, stopped for it if it runs", async (t) => {
+test("an app is upgraded, and stopped for it if it runs", async (t) => {
   const { asked, run } = update({});
   t.deepEqual(await run, { output: "a upgraded from 1.0 to 2.0\n" });
   t.deepEqual(asked, ["upgrade a stopped for it"]);
 });
 
-test("it says when there is nothing newer", async (t) => {
+test("it reports that no update is available", async (t) => {
   t.is((await update({ upToDate: true }).run).output, "a 1.0 is up to date\n");
-  t.is((await update({ to: "1.0" }).run).output, "a 1.0 taken anew from its source\n");
+  t.is((await update({ to: "1.0" }).run).output, "a 1.0 reinstalled from its source\n");
 });
 
-test("an upgrade that fails is the run's error", async (t) => {
+test("a failed upgrade is the run's error", async (t) => {
   const { run } = update({ fail: { upgrade: new SvcError("build_failed", "the build failed") } });
   t.is((await t.throwsAsync(run)).message, "the build failed");
 });
 
-test("a backup goes to the storages of its job, and fails when one of them did not get it", async (t) => {
+test("a backup goes to the storages of its job, and fails if one of them does not get it", async (t) => {
   const asked: unknown[] = [];
   const resultOf = (storage: string, error: string) => ({ storage, name: "n", error, removed: ["old"] });
   const create = (appId: string, request: object, { uid }: AppCaller) => {

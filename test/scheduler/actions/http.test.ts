@@ -1,13 +1,14 @@
-/** HTTP jobs against real servers; names resolve as each test says (S 1.4.9, threat 40). */
+/** HTTP jobs against real servers; names resolve as each test sets. */
 import { once } from "node:events";
 import { createServer, type IncomingMessage, type RequestListener } from "node:http";
-import { createServer as createTcpServer, type AddressInfo } from "node:net";
+import { type AddressInfo, createServer as createTcpServer } from "node:net";
 import test from "ava";
 import { SvcError } from "../../../src/errors.ts";
 import { createHttpAction } from "../../../src/scheduler/actions/http.ts";
 import type { JobAction } from "../../../src/scheduler/jobs/job.ts";
 import { ownAddress } from "../support/own-address.ts";
 import { act, type ActOptions } from "../support/act.ts";
+import { AddressPolicy } from "../../../src/scheduler/actions/address-policy.ts";
 
 interface Seen {
   method: string;
@@ -53,7 +54,7 @@ const redirect =
   (_request, response) =>
     response.writeHead(status, { location }).end();
 
-/** Every name is the given addresses, in turn. */
+/** Every name resolves to the given addresses, in turn. */
 function resolver(...answers: string[][]) {
   const asked: string[] = [];
   return {
@@ -75,7 +76,7 @@ function call(fields: Omit<JobAction, "type">, options: ActOptions & { addresses
 
 const user = { ownerUid: 1000, isRoot: false };
 
-test("method, headers and body arrive; the answer is the output", async (t) => {
+test("method, headers and body arrive; the response is the output", async (t) => {
   await using server = await serve(ok);
   const headers = { Authorization: "Bearer s3cret", "X-Mark": "here" };
   const result = await call({ url: `${server.url}/hook?x=1`, method: "POST", headers, body: '{"a":"ä"}' });
@@ -110,11 +111,11 @@ for (const [status, isFailure] of [
     await using server = await serve((_request, response) => response.writeHead(status).end());
     const { httpStatus, error } = await call({ url: server.url });
     t.is(httpStatus, status);
-    t.is(error, isFailure ? `${server.url} answered with status ${status}` : undefined);
+    t.is(error, isFailure ? `${server.url} responded with status ${status}` : undefined);
   });
 }
 
-test("of an endless body the first 64 KiB are kept", async (t) => {
+test("the first 64 KiB of an endless body are retained", async (t) => {
   await using server = await serve((_request, response) => {
     const more = (): void => void response.write("x".repeat(10_000), (error) => error ?? setImmediate(more));
     more();
@@ -124,17 +125,17 @@ test("of an endless body the first 64 KiB are kept", async (t) => {
   t.is(result.output.length, 64 * 1024);
 });
 
-test("an answer that its server cuts keeps its status and what came of it", async (t) => {
+test("a response that its server cuts off keeps its status and the received part", async (t) => {
   await using server = await serve((_request, response) => {
     response.writeHead(200, { "content-length": "100" });
     response.write("begun", () => response.destroy());
   });
   const cut = await call({ url: server.url });
   t.like(cut, { httpStatus: 200, output: "begun" });
-  t.regex(cut.error ?? "", /ended its answer before its end/);
+  t.regex(cut.error ?? "", /sent an incomplete response/);
 });
 
-test("a secret that the kept part of a body breaks off is masked, too", async (t) => {
+test("a secret that is cut off at the end of the retained body is masked, too", async (t) => {
   const key = "s3cr3t-token-0123456789";
   await using server = await serve((request, response) =>
     response.end(`${"x".repeat(64 * 1024 - 12)}${String(request.headers["x-key"])}${"y".repeat(100)}`),
@@ -145,7 +146,7 @@ test("a secret that the kept part of a body breaks off is masked, too", async (t
   t.false(output.includes("s3"));
 });
 
-test("a server that answers with another protocol fails the run", async (t) => {
+test("a server that uses another protocol fails the run", async (t) => {
   const server = createTcpServer((socket) => {
     socket.on("error", () => undefined);
     socket.once("data", () =>
@@ -156,11 +157,11 @@ test("a server that answers with another protocol fails the run", async (t) => {
   const { port } = server.address() as AddressInfo;
   const error = await t.throwsAsync(call({ url: `http://127.0.0.1:${port}` }), { instanceOf: SvcError });
   t.is(error.code, "unavailable");
-  t.regex(error.message, /the connection ended without an answer/);
+  t.regex(error.message, /the connection closed without a response/);
   server.close();
 });
 
-test("an answer that takes too long ends with the run", async (t) => {
+test("a response that takes too long is canceled with the run", async (t) => {
   await using server = await serve((_request, response) => response.writeHead(200).write("begun"));
   const stop = AbortSignal.timeout(300);
   const startMs = performance.now();
@@ -168,7 +169,7 @@ test("an answer that takes too long ends with the run", async (t) => {
   t.true(performance.now() - startMs < 5_000);
 });
 
-test("headers that frame the message are not the job's to send", async (t) => {
+test("a job cannot set headers that frame the message", async (t) => {
   await using server = await serve(ok);
   const headers = { "Transfer-Encoding": "chunked", "Content-Length": "9999", Connection: "keep-alive" };
   t.is((await call({ url: server.url, method: "POST", headers, body: "four" })).output, "fine");
@@ -176,7 +177,7 @@ test("headers that frame the message are not the job's to send", async (t) => {
   t.like(server.seen[0]?.headers, { "content-length": "4", connection: "close" });
 });
 
-test("proxies of the environment are not asked", async (t) => {
+test("proxies of the environment are not used", async (t) => {
   await using server = await serve(ok);
   const names = ["HTTP_PROXY", "http_proxy", "NODE_USE_ENV_PROXY"];
   for (const name of names) process.env[name] = name.startsWith("NODE") ? "1" : "http://127.0.0.1:1";
@@ -186,7 +187,7 @@ test("proxies of the environment are not asked", async (t) => {
   t.is((await call({ url: server.url })).output, "fine");
 });
 
-test("a server that cannot be reached is named without path, query and credentials", async (t) => {
+test("an unreachable server is named without path, query and credentials", async (t) => {
   const error = await t.throwsAsync<SvcError>(call({ url: "http://me:pass@127.0.0.1:1/a?key=k3y" }), {
     instanceOf: SvcError,
   });
@@ -215,7 +216,7 @@ for (const [status, method, then] of [
       headers: { "Content-Type": "text/plain", "X-Key": "secret" },
     });
     t.like(server.seen[1], { method: then, url: "/next", body: then === method ? body : "" });
-    t.is(server.seen[1]?.headers["x-key"], "secret", "the same origin may have it");
+    t.is(server.seen[1]?.headers["x-key"], "secret", "the same origin may get it");
     t.is(server.seen[1]?.headers["content-type"], then === method ? "text/plain" : undefined);
   });
 }
@@ -233,7 +234,7 @@ test("ten redirects are followed, the eleventh is not", async (t) => {
   t.is(result.httpStatus, 302);
 });
 
-test("another origin gets no secret, and the first one none after it", async (t) => {
+test("another origin gets no secret, and the first one gets none after it", async (t) => {
   await using home = await serve((request, response) => {
     if (request.url === "/") redirect(307, `http://elsewhere.test:${other.port}/`)(request, response);
     else response.end("back");
@@ -251,7 +252,7 @@ test("another origin gets no secret, and the first one none after it", async (t)
   t.is(home.seen[0]?.headers.authorization, "Bearer s3cret");
 });
 
-test("a server that repeats the headers does not bring their values into the output", async (t) => {
+test("a server that echoes the headers does not bring their values into the output", async (t) => {
   await using server = await serve((request, response) => response.end(JSON.stringify(request.headers)));
   const headers = {
     Authorization: "Bearer s3cret-token",
@@ -298,7 +299,7 @@ for (const url of [
   });
 }
 
-test("one bad address among good ones is enough", async (t) => {
+test("one blocked address among allowed ones is enough", async (t) => {
   const addresses = [["203.0.113.1", "127.0.0.1"]];
   const error = await t.throwsAsync<SvcError>(call({ url: "http://mixed.test" }, { ...user, addresses }));
   t.is(
@@ -307,12 +308,12 @@ test("one bad address among good ones is enough", async (t) => {
   );
 });
 
-test("a regular user's job is not led to the host by a redirect", async (t) => {
+test("a redirect does not lead a regular user's job to the host", async (t) => {
   await using inner = await serve(ok);
-  // The outer server stands in for one of the internet: its name resolves to an address of this host that is not blocked.
+  // The outer server represents an internet host: its name resolves to an address of this host that is not blocked.
   const address = ownAddress();
   if (address === undefined) {
-    t.pass("this host has no address but loopback");
+    t.pass("this host has only a loopback address");
     return;
   }
   const server = createServer(redirect(302, `${inner.url}/secret`)).listen(0, address);
@@ -326,9 +327,9 @@ test("a regular user's job is not led to the host by a redirect", async (t) => {
   t.deepEqual(inner.seen, []);
 });
 
-test("a name is looked up once, and the connection goes to what was checked", async (t) => {
+test("a name is looked up once, and the connection goes to the checked address", async (t) => {
   await using server = await serve(ok);
-  // The second answer is what a rebinding server says when it is asked again.
+  // The second result is what a rebinding server returns for a repeated lookup.
   const names = resolver(["127.0.0.1"], ["192.0.2.1"]);
   const action = createHttpAction(names);
   const { output } = await act(action, { type: "http", url: `http://rebinding.test:${server.port}` });
@@ -341,14 +342,73 @@ for (const [what, url] of [
   ["no http URL", "ftp://x.test/"],
   ["no URL", "http://"],
 ] as const) {
-  test(`${what} is refused`, async (t) => {
+  test(`${what} is rejected`, async (t) => {
     const error = await t.throwsAsync<SvcError>(call({ url }));
-    t.is(error.message, "the url is no valid http:// or https:// URL");
+    t.is(error.message, "the url is not a valid http:// or https:// URL");
   });
 }
 
-test("a redirect to another scheme is refused", async (t) => {
+test("a redirect to another scheme is rejected", async (t) => {
   await using server = await serve(redirect(302, "file:///etc/passwd"));
   const error = await t.throwsAsync<SvcError>(call({ url: server.url }));
-  t.is(error.message, `${server.url} redirects to something that is no valid http:// or https:// URL`);
+  t.is(error.message, `${server.url} redirects to something that is not a valid http:// or https:// URL`);
 });
+
+test("a short header value does not garble the text of a response", async (t) => {
+  const body = "all data arrived at a database";
+  await using server = await serve((_request, response) => response.end(body));
+  const { output } = await call({ url: server.url, headers: { "X-Key": "data", "X-Short": "a" } });
+  t.is(output, "all *** arrived at a database");
+});
+
+const policy = new AddressPolicy();
+
+for (const address of [
+  "127.0.0.1",
+  "127.255.255.254",
+  "0.0.0.0",
+  "0.1.2.3",
+  "169.254.169.254",
+  "169.254.0.1",
+  "100.100.100.200",
+  "192.0.0.192",
+  "224.0.0.1",
+  "255.255.255.255",
+  "::",
+  "::1",
+  "0:0:0:0:0:0:0:1",
+  "::ffff:127.0.0.1",
+  "::ffff:7f00:1",
+  "::FFFF:169.254.169.254",
+  "::127.0.0.1",
+  "::ffff:0:127.0.0.1",
+  "64:ff9b::127.0.0.1",
+  "64:ff9b::a9fe:a9fe",
+  "2002:7f00:1::",
+  "2002:a9fe:a9fe::1",
+  "2001::1",
+  "fe80::1",
+  "fe80::1%lo",
+  "febf::1",
+  "fec0::1",
+  "ff02::1",
+  "fd00:ec2::254",
+]) {
+  test(`blocked: ${address}`, (t) => t.true(policy.isBlocked(address)));
+}
+
+for (const address of [
+  "1.1.1.1",
+  "10.0.0.1",
+  "172.16.0.1",
+  "192.168.1.1",
+  "128.0.0.1",
+  "169.253.255.255",
+  "2606:4700::1111",
+  "fd00::1",
+  "::ffff:1.1.1.1",
+  "64:ff9b::1.1.1.1",
+  "2002:101:101::1",
+]) {
+  test(`allowed: ${address}`, (t) => t.false(policy.isBlocked(address)));
+}

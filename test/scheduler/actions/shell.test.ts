@@ -1,4 +1,4 @@
-/** Shell jobs with real processes and other users (S 1.4.9; threats 36 to 38, 43). */
+/** Shell jobs with real processes and other users. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -10,25 +10,25 @@ import { setTimeout as wait } from "node:timers/promises";
 import { promisify } from "node:util";
 import test from "ava";
 import { SvcError } from "../../../src/errors.ts";
-import { createIdentities, type Identities } from "../../../src/identity/identities.ts";
-import { createUsers } from "../../../src/identity/user.ts";
+import { createUserHelpers, type UserHelpers } from "../../../src/run-as/user-helpers.ts";
+import { createUsers } from "../../../src/run-as/user.ts";
 import { createShellAction, startBounds } from "../../../src/scheduler/actions/shell.ts";
-import { UserPlaces } from "../../../src/lib/user-places.ts";
+import { UserLimiter } from "../../../src/lib/user-limiter.ts";
 import type { Action } from "../../../src/scheduler/actions/action.ts";
 import { isRoot, needsRoot } from "../../support/daemon.ts";
 import { eventually } from "../../support/eventually.ts";
-import { isAlive } from "../../identity/support/world.ts";
+import { isAlive } from "../../run-as/support/world.ts";
 import { act, type ActOptions } from "../support/act.ts";
 
 const run = promisify(execFile);
 const rootTest = isRoot ? test : test.skip;
-/** `games`, where the tests run as root. */
+/** `games`, if the tests run as root. */
 const ownerUid = isRoot ? 5 : (process.getuid?.() ?? -1);
 
 interface World extends AsyncDisposable {
   readonly action: Action;
-  readonly identities: Identities;
-  /** Of the app `app`, which belongs to `ownerUid`. */
+  readonly userHelpers: UserHelpers;
+  /** For the app `app`, which belongs to `ownerUid`. */
   readonly appDir: string;
   readonly shell: (command: string, options?: ActOptions) => ReturnType<typeof act>;
   readonly appShell: (command: string, options?: ActOptions) => ReturnType<typeof act>;
@@ -39,31 +39,31 @@ async function createWorld(passwdFile?: string): Promise<World> {
   await chmod(dir, 0o755);
   const users =
     passwdFile === undefined ? {} : { users: createUsers({ passwdFile, searchPath: dir, ttlMs: 0 }) };
-  const identities = createIdentities(users);
+  const userHelpers = createUserHelpers(users);
   const appDir = join(dir, "app");
-  if (passwdFile === undefined) await identities.createOwnedDir(appDir, ownerUid);
-  const apps = { place: () => Promise.resolve({ directory: appDir, uid: ownerUid }) };
+  if (passwdFile === undefined) await userHelpers.createOwnedDir(appDir, ownerUid);
+  const finder = { place: () => Promise.resolve({ directory: appDir, uid: ownerUid }) };
   const action = createShellAction({
-    identities,
-    apps,
-    starts: new UserPlaces("starts", (uid) => uid === 0, startBounds),
+    userHelpers,
+    finder,
+    starts: new UserLimiter("starts", (uid) => uid === 0, startBounds),
   });
   const asOwner = { ownerUid, isRoot: false };
   return {
     action,
-    identities,
+    userHelpers,
     appDir,
     shell: (command, options) => act(action, { type: "shell", command }, options),
     appShell: (command, options) =>
       act(action, { type: "shell", command, app: "app" }, { ...asOwner, ...options }),
     async [Symbol.asyncDispose]() {
-      await identities[Symbol.asyncDispose]();
+      await userHelpers[Symbol.asyncDispose]();
       await rm(dir, { recursive: true, force: true });
     },
   };
 }
 
-test("output comes merged in the order of the writes, with the exit code", async (t) => {
+test("output of both streams is merged in the order of the writes, with the exit code", async (t) => {
   await using world = await createWorld();
   const { output, exitCode, error } = await world.shell("echo one; echo two >&2; echo three; exit 3");
   t.is(output, "one\ntwo\nthree\n");
@@ -109,7 +109,7 @@ test("the environment is clean and only descriptors 0 to 2 are open", async (t) 
   await using world = await createWorld();
   delete process.env["SVC_CANARY"];
   for (const shell of [world.shell, world.appShell]) {
-    // Nothing is piped from `ls`: the shell itself has the pipe open until it has started what reads it.
+    // The output of `ls` is not piped: the shell itself has the pipe open until it has started the reader.
     const { output } = await shell("env | cut -d= -f1 | sort | tr '\\n' ' '; echo; ls /proc/$$/fd; true");
     const [variables, ...descriptors] = output.trimEnd().split("\n");
     t.regex(
@@ -120,41 +120,42 @@ test("the environment is clean and only descriptors 0 to 2 are open", async (t) 
   }
 });
 
-const stray = "(setsid sh -c '(sleep 300 & echo $! > stray) &' &); while [ ! -s stray ]; do sleep 0.01; done";
+const leftover =
+  "(setsid sh -c '(sleep 300 & echo $! > leftover) &' &); while [ ! -s leftover ]; do sleep 0.01; done";
 
-test("when the run is ended nothing of it is left, neither what ignores SIGTERM nor who forked twice", async (t) => {
+test("a canceled run leaves no process, neither one that ignores SIGTERM nor one that forked twice", async (t) => {
   await using world = await createWorld();
   const stop = new AbortController();
   const running = world.appShell(
-    `${stray}; trap 'echo got term' TERM; sh -c 'trap "" TERM; echo $$ > deaf; sleep 300' & wait; wait`,
+    `${leftover}; trap 'echo got term' TERM; sh -c 'trap "" TERM; echo $$ > deaf; sleep 300' & wait; wait`,
     {
       signal: stop.signal,
     },
   );
   const pids = await eventually(async () => {
     const texts = await Promise.all(
-      ["stray", "deaf"].map((name) => readFile(join(world.appDir, name), "utf8")),
+      ["leftover", "deaf"].map((name) => readFile(join(world.appDir, name), "utf8")),
     );
     const found = texts.map(Number);
-    if (found.some((pid) => pid === 0)) throw new Error("not yet written");
+    if (found.some((pid) => pid === 0)) throw new Error("not written yet");
     return found;
   });
   const startMs = performance.now();
   stop.abort(new Error("enough"));
-  t.is((await running).error, "it was ended");
+  t.is((await running).error, "it was stopped");
   t.true(performance.now() - startMs < 25_000);
   for (const pid of pids) t.false(await isAlive(pid));
 });
 
-test("a normal end leaves nothing behind either", async (t) => {
+test("a normal exit leaves no process either", async (t) => {
   await using world = await createWorld();
-  const { exitCode, output } = await world.appShell(stray);
+  const { exitCode, output } = await world.appShell(leftover);
   t.is(exitCode, 0);
-  t.regex(output, /^\[ended [12] left process(es)?\]\n$/);
-  t.false(await isAlive(Number(await readFile(join(world.appDir, "stray"), "utf8"))));
+  t.regex(output, /^\[stopped [12] background process(es)?\]\n$/);
+  t.false(await isAlive(Number(await readFile(join(world.appDir, "leftover"), "utf8"))));
 });
 
-test("what a command leaves behind is left where its job says so, unless the run is ended", async (t) => {
+test("leftover processes of a command keep running if its job says so, unless the run is canceled", async (t) => {
   await using world = await createWorld();
   const keep = async (command: string, signal?: AbortSignal) =>
     act(
@@ -163,24 +164,24 @@ test("what a command leaves behind is left where its job says so, unless the run
       { ownerUid, isRoot: false, ...(signal !== undefined && { signal }) },
     );
   const pidOf = async () => {
-    const pid = Number(await readFile(join(world.appDir, "stray"), "utf8"));
-    if (pid === 0) throw new Error("not yet written");
+    const pid = Number(await readFile(join(world.appDir, "leftover"), "utf8"));
+    if (pid === 0) throw new Error("not written yet");
     return pid;
   };
-  t.deepEqual(await keep(stray), { exitCode: 0, output: "" });
+  t.deepEqual(await keep(leftover), { exitCode: 0, output: "" });
   const kept = await pidOf();
   t.true(await isAlive(kept));
   process.kill(kept, "SIGKILL");
-  await rm(join(world.appDir, "stray"));
+  await rm(join(world.appDir, "leftover"));
   const stop = new AbortController();
-  const running = keep(`${stray}; sleep 300`, stop.signal);
+  const running = keep(`${leftover}; sleep 300`, stop.signal);
   const ended = await eventually(pidOf);
   stop.abort(new Error("enough"));
-  t.is((await running).error, "it was ended");
+  t.is((await running).error, "it was stopped");
   t.false(await isAlive(ended));
 });
 
-test("what a command says and how it exits after SIGTERM is kept", async (t) => {
+test("a command's output and exit code after SIGTERM are recorded", async (t) => {
   await using world = await createWorld();
   const stop = new AbortController();
   const command = "trap 'echo bye; exit 4' TERM; echo begun; sleep 300 & wait";
@@ -188,21 +189,21 @@ test("what a command says and how it exits after SIGTERM is kept", async (t) => 
     signal: stop.signal,
     onOutput: (output) => output.includes("begun") && stop.abort(new Error("enough")),
   });
-  t.deepEqual(ended, { exitCode: 4, error: "it was ended", output: "begun\nbye\n" });
+  t.deepEqual(ended, { exitCode: 4, error: "it was stopped", output: "begun\nbye\n" });
 });
 
-test("a command that kills its parent fails by itself alone, and is ended", async (t) => {
+test("a command that kills its parent fails only itself, and is killed", async (t) => {
   await using world = await createWorld();
   const other = world.appShell("sleep 1; echo fine");
   await t.throwsAsync(world.appShell("echo $$ > orphan; kill -9 $PPID; sleep 300"), {
-    message: "the process that runs the command was ended before the command was",
+    message: "the parent process of the command was killed before the command exited",
   });
   const orphan = Number(await readFile(join(world.appDir, "orphan"), "utf8"));
   await eventually(async () => assert.ok(!(await isAlive(orphan))), 30_000);
   t.like(await other, { exitCode: 0, output: "fine\n" });
 });
 
-/** Of the processes that this one has reaped, and of what those have. */
+/** CPU time of the processes that this one has reaped, including their own reaped children. */
 async function reapedMs(): Promise<number> {
   const text = await readFile("/proc/self/stat", "utf8");
   const fields = text.slice(text.lastIndexOf(")") + 2).split(" ");
@@ -210,7 +211,7 @@ async function reapedMs(): Promise<number> {
   return (Number(fields[13]) + Number(fields[14])) * tickMs;
 }
 
-test("what a run costs does not grow with the processes of the host", async (t) => {
+test("the cost of a run does not grow with the number of the host's processes", async (t) => {
   await using world = await createWorld();
   const cost = async (): Promise<number> => {
     const beforeMs = await reapedMs();
@@ -231,15 +232,15 @@ test("what a run costs does not grow with the processes of the host", async (t) 
   try {
     await once(crowd.stdout, "data", { signal: AbortSignal.timeout(60_000) });
     const amongMs = await cost();
-    t.log(`${aloneMs} ms of processor for ten runs, ${amongMs} ms among ${count} processes more`);
-    // To look at each of them took half a second for ten runs and more.
+    t.log(`${aloneMs} ms of CPU time for ten runs, ${amongMs} ms with ${count} more processes`);
+    // Reading each of them took half a second for ten runs and more.
     t.true(amongMs < aloneMs + 250, `${amongMs} ms, and ${aloneMs} ms without them`);
   } finally {
     process.kill(-crowd.pid!, "SIGKILL");
   }
 });
 
-test("a command that prints without end leaves the event loop to others", async (t) => {
+test("a command with endless output does not block the event loop", async (t) => {
   await using world = await createWorld();
   const stop = new AbortController();
   const running = Promise.all(
@@ -255,7 +256,7 @@ test("a command that prints without end leaves the event loop to others", async 
   t.true(bytes > 1 << 20 && bytes < 600 << 20, String(bytes));
 });
 
-test("a shell job without an app is only root's", async (t) => {
+test("only root may have a shell job without an app", async (t) => {
   await using world = await createWorld();
   const error = await t.throwsAsync<SvcError>(
     world.shell("id > /tmp/x", { ownerUid: 12345, isRoot: false }),
@@ -266,10 +267,10 @@ test("a shell job without an app is only root's", async (t) => {
   t.is(error.code, "permission_denied");
 });
 
-test("starting many commands leaves the event loop to others, however large the daemon is", async (t) => {
+test("starting many commands does not block the event loop, however large the daemon is", async (t) => {
   await using world = await createWorld();
   await world.shell("true");
-  // Pages that a fork would have to copy the tables of, for each of them.
+  // Pages whose tables a fork would have to copy each time.
   const large = Buffer.alloc(400 << 20, 1);
   const delay = monitorEventLoopDelay({ resolution: 5 });
   delay.enable();
@@ -283,7 +284,7 @@ test("starting many commands leaves the event loop to others, however large the 
     signal,
   };
   const ends = await Promise.all(
-    Array.from({ length: 64 }, () => world.identities.runJob(ownerUid, command)),
+    Array.from({ length: 64 }, () => world.userHelpers.runJob(ownerUid, command)),
   );
   delay.disable();
   t.true(ends.every(({ exitCode }) => exitCode === 0));
@@ -291,7 +292,7 @@ test("starting many commands leaves the event loop to others, however large the 
   t.true(delay.max / 1e6 < 1_000, `${delay.max / 1e6} ms with ${large.length} bytes`);
 });
 
-rootTest(`an owner who is gone from the host: nothing is run${needsRoot}`, async (t) => {
+rootTest(`if the owner does not exist on the host any more, nothing runs${needsRoot}`, async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-passwd-"));
   t.teardown(() => rm(dir, { recursive: true }));
   const passwdFile = join(dir, "passwd");
@@ -306,11 +307,11 @@ rootTest(`an owner who is gone from the host: nothing is run${needsRoot}`, async
 });
 
 rootTest(
-  `an owner who may have no more processes: nothing is run, least of all as root${needsRoot}`,
+  `if the owner may have no more processes, nothing runs, especially not as root${needsRoot}`,
   async (t) => {
     await using world = await createWorld();
     await using _busy = await occupy(ownerUid);
-    // A limit of this very process is inherited by all that it starts, and root itself is not bound by it.
+    // A limit of this process is inherited by its children, and root itself is not affected by it.
     const limit = async (...args: string[]) => run("prlimit", ["--pid", String(process.pid), ...args]);
     const { stdout: before } = await limit("--nproc", "--output=SOFT", "--noheadings");
     await limit("--nproc=1:");
@@ -320,7 +321,7 @@ rootTest(
   },
 );
 
-/** Has one process of the user run. */
+/** Makes the user run one process. */
 async function occupy(uid: number): Promise<AsyncDisposable> {
   const child = spawn("sleep", ["300"], { uid, gid: uid, stdio: "ignore" });
   await new Promise((resolve) => child.once("spawn", resolve));

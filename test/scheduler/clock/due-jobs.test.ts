@@ -1,10 +1,10 @@
-/** From a job that is due to its run: jitter, room, skips and retries. */
+/** From a due job to its run: jitter, limits, skips and retries. */
 import assert from "node:assert/strict";
 import test from "ava";
 import type { Job } from "../../../src/scheduler/jobs/job.ts";
 import { keyText } from "../../../src/scheduler/jobs/job-key.ts";
 import { readSummaries, type JobSkip } from "../../../src/scheduler/runs/run-summaries.ts";
-import { UserPlaces } from "../../../src/lib/user-places.ts";
+import { UserLimiter } from "../../../src/lib/user-limiter.ts";
 import { parseTrigger } from "../support/parse-trigger.ts";
 import { eventually } from "../../support/eventually.ts";
 import type { Action } from "../../../src/scheduler/actions/action.ts";
@@ -14,7 +14,7 @@ import { runningRuns, newestRun } from "../support/world.ts";
 const fails = () => Promise.resolve({ error: "it failed" });
 const [secondMs, minuteMs] = [1_000, 60_000];
 
-/** Attempts of a job's runs so far, oldest first, once there are so many and none goes. */
+/** Attempts of a job's runs so far, oldest first, once there are `count` and none is active. */
 function attempts({ world, runner }: RunWorld, job: Job, count: number): Promise<number[]> {
   return eventually(() => {
     const runs = world.log.list(job).reverse();
@@ -24,7 +24,7 @@ function attempts({ world, runner }: RunWorld, job: Job, count: number): Promise
   });
 }
 
-test("a due job runs with its minute on record", async (t) => {
+test("a due job runs, and its minute is recorded", async (t) => {
   await using world = await openRunWorld(() => Promise.resolve({}));
   const job = await world.addJob("j");
   world.due.fire(job, 60_000);
@@ -32,7 +32,7 @@ test("a due job runs with its minute on record", async (t) => {
   t.like(newestRun(world.world, job), { trigger: "schedule", attempt: 1, scheduledAtMs: 60_000 });
 });
 
-test("a firing that meets the run before is skipped and counted, whoever started that", async (t) => {
+test("a firing during the previous run is skipped and counted, whoever started that run", async (t) => {
   await using world = await openRunWorld((_job, work) => untilAborted(work));
   const [scheduled, manual] = [await world.addJob("scheduled"), await world.addJob("manual")];
   await world.runner.start(manual, { trigger: "manual", attempt: 1 });
@@ -52,7 +52,7 @@ test("a firing that meets the run before is skipped and counted, whoever started
   t.is(world.world.log.list(manual).length, 1);
 });
 
-test("a job runs while its owner is there, and not for another user of the uid", async (t) => {
+test("a job runs only while its owner exists, and not for another user of the uid", async (t) => {
   const names = new Map<number, string | undefined>([[1_001, "alice"]]);
   await using world = await openRunWorld(() => Promise.resolve({}), undefined, names);
   const job = await world.addJob("j", {}, 1_001);
@@ -66,7 +66,7 @@ test("a job runs while its owner is there, and not for another user of the uid",
       assert.deepEqual(skipsOf(world, job), [{ reason: "owner", count: at + 1, lastUnix: (at + 2) * 60 }]);
     });
     const manual = world.runner.start(job, { trigger: "manual", attempt: 1 });
-    await t.throwsAsync(manual, { message: /does not run: its owner, alice, .*is gone/ });
+    await t.throwsAsync(manual, { message: /does not run: its owner, alice, .*no longer exists/ });
   }
   t.is(world.world.log.list(job).length, 1);
   names.set(1_001, "alice");
@@ -75,7 +75,7 @@ test("a job runs while its owner is there, and not for another user of the uid",
   t.deepEqual(world.logged, []);
 });
 
-test("jitter delays the start, and what happens to the job meanwhile counts", async (t) => {
+test("jitter delays the start, and changes of the job in between are respected", async (t) => {
   await using world = await openRunWorld(() => Promise.resolve({}));
   const names = ["kept", "disabled", "removed", "edited"];
   const jobs = await Promise.all(names.map((name) => world.addJob(name, { jitterSecs: 10 })));
@@ -94,7 +94,7 @@ test("jitter delays the start, and what happens to the job meanwhile counts", as
   t.deepEqual(world.logged, []);
 });
 
-test("a start that another daemon waited for comes when its jitter is over, one that is late or under way never", async (t) => {
+test("a start that another daemon delayed by jitter happens at its time, and never if it is late or in progress", async (t) => {
   await using world = await openRunWorld((job, work) =>
     job.id === "running" ? untilAborted(work) : Promise.resolve({}),
   );
@@ -123,7 +123,7 @@ test("a start that another daemon waited for comes when its jitter is over, one 
   t.deepEqual(jobs.map((job) => skipsOf(world, job)).flat(), []);
 });
 
-test("what waits for its jitter runs only as long as it is due at those times", async (t) => {
+test("a start delayed by jitter happens only if the job is still due at that time", async (t) => {
   await using world = await openRunWorld(() => Promise.resolve({}));
   const names = ["kept", "moved", "abroad", "another"];
   const jobs = await Promise.all(names.map((name) => world.addJob(name, { jitterSecs: 10 })));
@@ -139,7 +139,7 @@ test("what waits for its jitter runs only as long as it is due at those times", 
   for (const job of [moved, abroad, another]) t.is(newestRun(world.world, job), undefined, job.id);
 });
 
-test("a start that is late is made up for where the job wants to catch up", async (t) => {
+test("a late start is caught up on if the job wants that", async (t) => {
   await using world = await openRunWorld(() => Promise.resolve({}));
   const job = await world.addJob("j", { jitterSecs: 60, catchUp: "latest" });
   const atMs = world.clock.nowMs() - 2 * minuteMs;
@@ -149,7 +149,7 @@ test("a start that is late is made up for where the job wants to catch up", asyn
   t.is(newestRun(world.world, job)?.scheduledAtMs, atMs);
 });
 
-test("a due job waits until runs that were started by hand leave it room", async (t) => {
+test("a due job waits until manually started runs leave a slot", async (t) => {
   await using world = await openRunWorld(
     (job, work) => (job.id.startsWith("hand") ? untilAborted(work) : Promise.resolve({})),
     { root: 2, users: 10, perUser: 3 },
@@ -175,7 +175,7 @@ test("a due job waits until runs that were started by hand leave it room", async
   t.deepEqual(world.logged, []);
 });
 
-test("what waits for room when the daemon stops is counted, unless the next one makes up for it", async (t) => {
+test("starts that wait for a slot when the daemon stops are counted, unless the next daemon catches up", async (t) => {
   await using world = await openRunWorld((_job, work) => untilAborted(work), {
     root: 1,
     users: 1,
@@ -194,7 +194,7 @@ test("what waits for room when the daemon stops is counted, unless the next one 
   t.deepEqual(skipsOf(world, kept), []);
 });
 
-test("a job says what it waits for", async (t) => {
+test("a job shows what it waits for", async (t) => {
   await using world = await openRunWorld(fails);
   const job = await world.addJob("j", { jitterSecs: 10, retries: 1 });
   const nowMs = world.clock.nowMs();
@@ -206,7 +206,7 @@ test("a job says what it waits for", async (t) => {
   t.is(world.due.waitOf(job)?.untilMs, nowMs + 35_000);
 });
 
-test("a failed run is tried again after 30 s, then twice as long each time, as often as the job says", async (t) => {
+test("a failed run is retried after 30 s, then after twice the delay each time, as often as the job sets", async (t) => {
   await using world = await openRunWorld(fails);
   const job = await world.addJob("j", { retries: 3 });
   world.due.fire(job, minuteMs);
@@ -225,7 +225,7 @@ test("a failed run is tried again after 30 s, then twice as long each time, as o
   t.true(world.world.log.list(job).every(({ scheduledAtMs }) => scheduledAtMs === minuteMs));
 });
 
-test("no wait between attempts is longer than 30 minutes", async (t) => {
+test("no delay between attempts is longer than 30 minutes", async (t) => {
   await using world = await openRunWorld(fails);
   const job = await world.addJob("j", { retries: 10 });
   world.due.fire(job, minuteMs);
@@ -249,7 +249,7 @@ for (const [what, change] of [
     },
   ],
 ] as const) {
-  test(`a job that is ${what} is not tried again`, async (t) => {
+  test(`a job that is ${what} is not retried`, async (t) => {
     await using world = await openRunWorld(fails);
     const job = await world.addJob("j", { retries: 3 });
     world.due.fire(job, minuteMs);
@@ -263,7 +263,7 @@ for (const [what, change] of [
   });
 }
 
-test("what another daemon was to try again is tried when its time comes, late at once", async (t) => {
+test("a retry of another daemon happens at its time, or at once if that has passed", async (t) => {
   await using world = await openRunWorld(fails);
   const names = ["soon", "late", "back", "edited", "done"];
   const jobs = await Promise.all(names.map((name) => world.addJob(name, { retries: 1 })));
@@ -286,7 +286,7 @@ test("what another daemon was to try again is tried when its time comes, late at
   for (const job of jobs) t.is(world.world.log.list(job).length, 1, `${job.id}: not yet`);
   world.clock.pass(1);
   t.deepEqual(await attempts(world, soon, 2), [1, 2]);
-  t.deepEqual(await attempts(world, back, 2), [1, 2], "a clock that was set back makes no wait longer");
+  t.deepEqual(await attempts(world, back, 2), [1, 2], "a clock that was set back does not extend a delay");
   world.clock.pass(60 * minuteMs);
   resume(late);
   await nextTurn();
@@ -296,7 +296,7 @@ test("what another daemon was to try again is tried when its time comes, late at
   t.true(world.world.log.list(late).every(({ scheduledAtMs }) => scheduledAtMs === minuteMs));
 });
 
-test("what succeeds, is canceled or was started by hand is not tried again", async (t) => {
+test("a run that succeeded, was canceled or was started manually is not retried", async (t) => {
   let isToFail = false;
   await using world = await openRunWorld((job, work) =>
     job.id === "long" ? untilAborted(work) : isToFail ? fails() : Promise.resolve({}),
@@ -316,7 +316,7 @@ test("what succeeds, is canceled or was started by hand is not tried again", asy
   for (const job of [fine!, long!, manual!]) t.is(world.world.log.list(job).length, 1);
 });
 
-test("a firing of its own takes the place of another attempt", async (t) => {
+test("a new firing replaces a retry", async (t) => {
   await using world = await openRunWorld(fails);
   const job = await world.addJob("j", { retries: 1 });
   world.due.fire(job, minuteMs);
@@ -330,7 +330,7 @@ test("a firing of its own takes the place of another attempt", async (t) => {
   t.is(newestRun(world.world, job)?.scheduledAtMs, 2 * minuteMs);
 });
 
-test("jobs of one minute do not wait for a long one, and no more go at once than there is room for", async (t) => {
+test("jobs of one minute do not wait for a long one, and the number of concurrent runs is limited", async (t) => {
   let running = 0;
   let most = 0;
   const act: Action = async (job, work) => {
@@ -355,12 +355,12 @@ test("jobs of one minute do not wait for a long one, and no more go at once than
   t.true(most <= 9, `${most} at once`);
 });
 
-test("users take turns for the room", async (t) => {
-  const room = new UserPlaces("runs", () => false, { root: 1, users: 2, perUser: 2 });
+test("slots are assigned to users in turn", async (t) => {
+  const room = new UserLimiter("runs", () => false, { root: 1, users: 2, perUser: 2 });
   const order: number[] = [];
   const held: Disposable[] = [];
   const wanted = [1, 1, 1, 1, 2, 2, 3].map(async (owner) => {
-    held.push(await room.wait(owner));
+    held.push(await room.acquire(owner));
     order.push(owner);
   });
   await nextTurn();
@@ -378,7 +378,7 @@ function skipsOf({ world }: RunWorld, job: Job): readonly JobSkip[] {
   return readSummaries(world.store, [job]).get(keyText(job))?.skips ?? [];
 }
 
-/** Whatever was started before has been recorded: writes keep their order. */
+/** Everything started earlier has been recorded: writes keep their order. */
 async function settled(world: RunWorld): Promise<void> {
   await nextTurn();
   const job = await world.addJob("later");

@@ -1,4 +1,4 @@
-/** The evaluator against a clock that the test turns: steps both ways, suspends, daylight saving, a whole year (D21, threat 39). */
+/** The evaluator with a fake clock: steps both ways, suspends, daylight saving, a whole year. */
 import { setImmediate as nextTurn } from "node:timers/promises";
 import test from "ava";
 import type { Run } from "../../../src/scheduler/runs/run.ts";
@@ -9,7 +9,7 @@ const yearMs = 365 * dayMs;
 const start = "2026-01-15T10:00:30Z";
 const minutely = [job("minutely", "* * * * *")];
 
-test("each minute has its pass, at its start, without drift, however often the clock is looked at", async (t) => {
+test("each minute is evaluated once, at its start, without drift, however often the clock is read", async (t) => {
   await using evaluation = new Evaluation({ start, jobs: minutely });
   evaluation.clock.pass(1_000 * minuteMs);
   t.deepEqual(evaluation.minutes(), everyMinute("2026-01-15T10:01", "2026-01-16T02:40"));
@@ -19,9 +19,9 @@ test("each minute has its pass, at its start, without drift, however often the c
 
 interface StepCase {
   name: string;
-  /** Made at 10:05:30. */
+  /** Created at 10:05:30. */
   stepMs: number;
-  /** Then 10:05:30 and the step are looked at for this long. */
+  /** Then 10:05:30 and the step are observed for this long. */
   thenMs: number;
   fired: string[];
   late?: { count: number; last: string };
@@ -35,13 +35,13 @@ const steps: StepCase[] = [
     fired: ["2026-01-15T10:06"],
   },
   {
-    name: "ahead by 6 minutes: the five that were missed and the one that is",
+    name: "ahead by 6 minutes: the five missed ones and the current one",
     stepMs: 6 * minuteMs,
     thenMs: 5 * secondMs,
     fired: everyMinute("2026-01-15T10:06", "2026-01-15T10:11"),
   },
   {
-    name: "ahead by 7 minutes: the oldest is late",
+    name: "ahead by 7 minutes: the oldest is too late",
     stepMs: 7 * minuteMs,
     thenMs: 5 * secondMs,
     fired: everyMinute("2026-01-15T10:07", "2026-01-15T10:12"),
@@ -75,13 +75,13 @@ const steps: StepCase[] = [
     fired: [],
   },
   {
-    name: "back by 2 minutes: what was run stays run",
+    name: "back by 2 minutes: completed minutes are not repeated",
     stepMs: -2 * minuteMs,
     thenMs: 3 * minuteMs,
     fired: ["2026-01-15T10:06"],
   },
   {
-    name: "back by 1 h: minutes from before the start were never run",
+    name: "back by 1 h: minutes from before the start never ran",
     stepMs: -hourMs,
     thenMs: 61 * minuteMs,
     fired: [...everyMinute("2026-01-15T09:05", "2026-01-15T09:59"), "2026-01-15T10:06"],
@@ -118,7 +118,7 @@ for (const [hours, isSuppressed] of [
   [3, true],
   [4, false],
 ] as const) {
-  test(`after a day of running, a clock set back by ${hours} h ${isSuppressed ? "repeats nothing" : "starts anew"}`, async (t) => {
+  test(`after a day of running, a clock set back by ${hours} h ${isSuppressed ? "repeats nothing" : "starts again"}`, async (t) => {
     await using evaluation = new Evaluation({ start, jobs: minutely });
     evaluation.clock.pass(dayMs);
     const before = evaluation.fired.length;
@@ -167,7 +167,7 @@ for (const [name, stepMs] of [
   ["a year ahead and back", yearMs],
   ["a year back and ahead", -yearMs],
 ] as const) {
-  test(`a clock that is off for some seconds, ${name}, repeats no minute and loses none`, async (t) => {
+  test(`a clock that is off by some seconds, ${name}, repeats no minute and skips none`, async (t) => {
     await using evaluation = new Evaluation({ start, jobs: minutely });
     evaluation.clock.pass(5 * minuteMs);
     evaluation.clock.step(stepMs);
@@ -181,7 +181,7 @@ for (const [name, stepMs] of [
   });
 }
 
-test("after a suspend of 30 minutes five minutes are made up for, within 5 s", async (t) => {
+test("after a suspend of 30 minutes five minutes are caught up on, within 5 s", async (t) => {
   await using evaluation = new Evaluation({ start, jobs: [...minutely, job("quarterly", "*/15 * * * *")] });
   evaluation.clock.pass(minuteMs);
   evaluation.clock.step(30 * minuteMs);
@@ -234,7 +234,7 @@ const changes: ChangeCase[] = [
     fired: ["2026-03-29T00:30", "2026-03-29T01:00", "2026-03-29T01:30"],
   },
   {
-    name: "a fixed time in the hour that comes twice fires once, the first time",
+    name: "a fixed time in the repeated hour fires once, the first time",
     trigger: "30 2 * * *",
     start: "2026-10-24T12:00:00Z",
     zone: "Europe/Berlin",
@@ -268,7 +268,7 @@ for (const { name, trigger, start: from, zone, fired } of changes) {
   }
 }
 
-test("a job that comes, changes or goes counts from the next minute on", async (t) => {
+test("a job that is added, changed or removed counts from the next minute on", async (t) => {
   const [a, b, c] = [job("a", "* * * * *"), job("b", "* * * * *"), job("c", "* * * * *")];
   await using evaluation = new Evaluation({ start, jobs: [a, c] });
   evaluation.clock.pass(minuteMs);
@@ -297,7 +297,7 @@ const daily = (changes: Parameters<typeof job>[2] = {}) => [
   job("daily", "04:00", { catchUp: "latest", ...changes }),
 ];
 
-/** The newest scheduled run of some job, which began on time. */
+/** The newest scheduled run of each job, started on time. */
 const runAt = (time: string): Run => ({
   id: 1,
   number: 1,
@@ -308,7 +308,7 @@ const runAt = (time: string): Run => ({
   startedAtMs: Date.parse(time),
 });
 
-test("what the daemon before was to try again is looked for, unless the job was to fire since", async (t) => {
+test("retries of the previous daemon are found, unless the job fired since", async (t) => {
   const jobs = [
     job("daily", "04:00", { retries: 1 }),
     job("hourly", "hourly", { retries: 1 }),
@@ -330,7 +330,7 @@ test("what the daemon before was to try again is looked for, unless the job was 
   t.deepEqual(evaluation.resumed, ["daily", "hourly"]);
 });
 
-test("firings whose start may still come are looked for, unless they started or the job is younger", async (t) => {
+test("pending firings are found, unless they started or the job is younger", async (t) => {
   const jobs = [
     job("quarters", "*/15 * * * *", { jitterSecs: 1_800 }),
     job("started", "*/15 * * * *", { jitterSecs: 1_800 }),
@@ -356,7 +356,7 @@ test("firings whose start may still come are looked for, unless they started or 
 
 const catchUps: CatchUpCase[] = [
   {
-    name: "the newest of three is run, two are counted",
+    name: "the newest of three runs, two are counted",
     jobs: daily(),
     settledUntil: "2026-01-12T10:00:00Z",
     fired: ["2026-01-15T04:00"],
@@ -376,7 +376,7 @@ const catchUps: CatchUpCase[] = [
     fired: [],
   },
   {
-    name: "no further back than seven days",
+    name: "not beyond seven days",
     jobs: [job("old", "0 12 7 1 *", { catchUp: "latest" }), job("new", "0 12 9 1 *", { catchUp: "latest" })],
     settledUntil: "2026-01-01T00:00:00Z",
     fired: ["2026-01-09T12:00"],
@@ -400,7 +400,7 @@ const catchUps: CatchUpCase[] = [
     fired: [],
   },
   {
-    name: "a record of the future leads to nothing",
+    name: "a record in the future has no effect",
     jobs: daily(),
     settledUntil: "2027-01-01T00:00:00Z",
     fired: [],
@@ -412,7 +412,7 @@ const catchUps: CatchUpCase[] = [
     skipped: [{ id: "daily", count: 1, last: "2026-01-14T04:00" }],
   },
   {
-    name: "one whose jitter may still be waited for is the newest firing as ever",
+    name: "a firing whose jitter may be pending is the newest firing as usual",
     jobs: [job("j", "*/15 * * * *", { jitterSecs: 1_800, catchUp: "latest" })],
     settledUntil: "2026-01-15T09:30:00Z",
     fired: ["2026-01-15T10:00"],
@@ -440,7 +440,7 @@ for (const { name, jobs, settledUntil, fired, skipped = [] } of catchUps) {
   });
 }
 
-test("after a suspend a job that wants to catch up runs for the newest firing that was missed", async (t) => {
+test("after a suspend a job with catch-up runs for the newest missed firing", async (t) => {
   const jobs = [job("caught", "0 * * * *", { catchUp: "latest" }), job("lost", "0 * * * *")];
   await using evaluation = new Evaluation({ start, jobs, settledUntil: start });
   evaluation.clock.pass(minuteMs);
@@ -457,7 +457,7 @@ test("after a suspend a job that wants to catch up runs for the newest firing th
   ]);
 });
 
-test("policy backups have a pass in each minute, and each failure is logged by itself", async (t) => {
+test("policy backups are evaluated each minute, and each failure is logged separately", async (t) => {
   const passes: number[] = [];
   const backups = {
     run: (atMs: number) => {
@@ -477,13 +477,13 @@ test("policy backups have a pass in each minute, and each failure is logged by i
   t.deepEqual(evaluation.errors, [
     "a policy backup failed",
     "a policy backup failed",
-    "the pass of policy backups failed",
+    "failed to run the policy backups of a minute",
   ]);
-  t.is(evaluation.fired.length, 2, "jobs do not suffer from it");
+  t.is(evaluation.fired.length, 2, "jobs are not affected");
 });
 
-/** What is done in slices of the event loop is done. */
+/** Work in slices of the event loop is done. */
 async function eventuallyIdle(evaluation: Evaluation): Promise<void> {
   for (let turn = 0; turn < 3; turn += 1) await new Promise((resolve) => setImmediate(resolve));
-  if (evaluation.fired.length > 1e6) throw new Error("fires without end");
+  if (evaluation.fired.length > 1e6) throw new Error("fires endlessly");
 }

@@ -4,7 +4,7 @@ import { job } from "../support/evaluation.ts";
 
 const minuteMs = 60_000;
 
-test("jitter is the same for the same firing of a host, and another for every other", (t) => {
+test("jitter is the same for the same firing of a host, and different for every other", (t) => {
   const [web, db] = [job("web", "hourly", { jitterSecs: 600 }), job("db", "hourly", { jitterSecs: 600 })];
   const [here, there] = [createJitter("a"), createJitter("b")];
   t.is(here(web, minuteMs), createJitter("a")(web, minuteMs));
@@ -12,7 +12,7 @@ test("jitter is the same for the same firing of a host, and another for every ot
   t.is(new Set(others).size, 4);
 });
 
-test("jitter keeps within its bound and is spread over it", (t) => {
+test("jitter stays within its limit and is spread over it", (t) => {
   const spread = job("web", "hourly", { jitterSecs: 10 });
   const jitter = createJitter("a");
   const tenths = new Array<number>(10).fill(0);

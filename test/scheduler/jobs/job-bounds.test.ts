@@ -1,4 +1,4 @@
-/** What an owner's jobs may hold, and a page of them (threat 57: no answer stops the event loop). */
+/** Size limits of an owner's jobs and of a page of them. */
 import test from "ava";
 import type { SvcError } from "../../../src/errors.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
@@ -7,7 +7,7 @@ import { openWorld, putJob, schedulesOf, spec } from "../support/world.ts";
 
 const shell = (length: number) => ({ action: { type: "shell", command: "x".repeat(length) } }) as const;
 
-test("the jobs of an owner are bounded by what they hold together, and may always become smaller", async (t) => {
+test("the total size of an owner's jobs is limited, and may always shrink", async (t) => {
   await using world = await openWorld();
   const writer = new JobWriter({ ...world, now: () => world.clock.nowMs });
   const bounds = { jobs: 3, chars: 100 };
@@ -26,14 +26,14 @@ test("the jobs of an owner are bounded by what they hold together, and may alway
   ] as const) {
     const error = await t.throwsAsync<SvcError>(put(id, length));
     t.is(error.reason, "too_many");
-    t.regex(error.message, /characters are more than the 100 that an owner may have/);
+    t.regex(error.message, /characters exceed the limit of 100 per owner/);
   }
   await put("a", 10);
   await put("c", 10);
-  t.is((await t.throwsAsync<SvcError>(put("d", 1))).message.split(" are")[0], "4 schedules");
+  t.is((await t.throwsAsync<SvcError>(put("d", 1))).message.split(" exceed")[0], "4 schedules");
 });
 
-test("a page holds as many jobs as it has room for, and the next one goes on", async (t) => {
+test("a page contains as many jobs as fit, and the next one continues", async (t) => {
   await using world = await openWorld();
   for (let at = 0; at < 40; at += 1) {
     await putJob(world, { ownerUid: 0, id: `j${String(at).padStart(2, "0")}` }, shell(65_500));

@@ -1,4 +1,4 @@
-/** Jobs of users who are gone, and of those whose uid is somebody else's by now. */
+/** Jobs of removed users, and of users whose uid was reused. */
 import { create } from "@bufbuild/protobuf";
 import test from "ava";
 import { UpsertScheduleRequestSchema } from "../../../gen/svc/v1/schedule_pb.ts";
@@ -28,7 +28,7 @@ async function openSchedules(names: ReadonlyMap<number, string | Error>) {
   return { world, owners, schedules, [Symbol.asyncDispose]: () => world[Symbol.asyncDispose]() };
 }
 
-test("whoever gets a uid inherits no jobs, and root sees why they do not run", async (t) => {
+test("a user with a reused uid inherits no jobs, and root sees why they do not run", async (t) => {
   const names = new Map<number, string | Error>([[uid, "alice"]]);
   await using opened = await openSchedules(names);
   const { schedules } = opened;
@@ -39,24 +39,28 @@ test("whoever gets a uid inherits no jobs, and root sees why they do not run", a
 
   names.delete(uid);
   const gone = await schedules.get({ id: "j", owner: uid }, root);
-  t.like(gone, { enabled: true, ownerName: "alice", disabledReason: "its owner, alice, uid 1001, is gone" });
+  t.like(gone, {
+    enabled: true,
+    ownerName: "alice",
+    disabledReason: "its owner, alice, uid 1001, no longer exists",
+  });
   t.is(gone.nextRunUnix, undefined);
 
   names.set(uid, "bob");
   const page = { limit: 10, pageToken: "" };
   t.deepEqual((await schedules.list(bob, page)).schedules, []);
   const [shown] = (await schedules.list(root, page)).schedules;
-  t.like(shown, { disabledReason: "its owner, alice, is gone: uid 1001 is bob now" });
+  t.like(shown, { disabledReason: "its owner, alice, no longer exists: uid 1001 is bob now" });
   await t.throwsAsync(schedules.get({ id: "j" }, bob), { message: 'no schedule "j"' });
   await t.throwsAsync(schedules.remove({ id: "j" }, bob), { message: 'no schedule "j"' });
-  await t.throwsAsync(schedules.upsert({ id: "j" }, request, bob), { message: /of a former user/ });
+  await t.throwsAsync(schedules.upsert({ id: "j" }, request, bob), { message: /belongs to a former user/ });
 
   const given = await schedules.upsert({ id: "j", owner: uid }, request, root);
   t.like(given, { ownerName: "bob", disabledReason: "" });
   t.is((await schedules.list(bob, page)).schedules.length, 1);
 });
 
-test("a directory that does not answer takes nothing from anybody", async (t) => {
+test("a user directory that does not respond affects nobody's jobs", async (t) => {
   const names = new Map<number, string | Error>([[uid, "alice"]]);
   await using opened = await openSchedules(names);
   if (alice === undefined) return t.fail();
@@ -65,7 +69,7 @@ test("a directory that does not answer takes nothing from anybody", async (t) =>
   t.is((await opened.schedules.get({ id: "j" }, alice)).disabledReason, "");
 });
 
-test("jobs that were kept without a name get that of their owner, and those of nobody stay nobody's", async (t) => {
+test("jobs stored without a user name get their owner's, and those of a missing user stay without", async (t) => {
   const names = new Map<number, string | Error>([[uid, "alice"]]);
   await using opened = await openSchedules(names);
   const { world, owners } = opened;

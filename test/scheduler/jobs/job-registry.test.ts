@@ -1,7 +1,7 @@
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { setImmediate as nextTurn, setTimeout as wait } from "node:timers/promises";
 import test from "ava";
-import { loadLibc } from "../../../src/lib/libc.ts";
+import { loadLibc } from "../../../src/sys/libc.ts";
 import { JobRegistry } from "../../../src/scheduler/jobs/job-registry.ts";
 import { documentOf, writeJobs } from "../../../src/scheduler/jobs/job-row.ts";
 import { revisionText, type JobKey } from "../../../src/scheduler/jobs/job.ts";
@@ -12,7 +12,7 @@ import { parseTrigger } from "../support/parse-trigger.ts";
 const key = (id: string, ownerUid = 0): JobKey => ({ ownerUid, id });
 const root = { uid: 0, root: true };
 
-test("a job comes back as it was written, over a restart too", async (t) => {
+test("a job is read as it was written, also after a restart", async (t) => {
   await using world = await openWorld();
   const full = spec({
     trigger: parseTrigger("*/5 1-3 * * 7"),
@@ -43,7 +43,7 @@ test("a job comes back as it was written, over a restart too", async (t) => {
   }
 });
 
-test("jobs stand by owner and id, and each caller sees their own", async (t) => {
+test("jobs are sorted by owner and ID, and each caller sees their own", async (t) => {
   await using world = await openWorld();
   for (const [id, uid] of [
     ["b", 7],
@@ -70,7 +70,7 @@ test("jobs stand by owner and id, and each caller sees their own", async (t) => 
   t.throws(() => registry.find(key("c", 12), { uid: 7, root: false }), { message: 'no schedule "c"' });
 });
 
-test("a write reads one job again: the others, and the list before it, stay the same", async (t) => {
+test("a write reads only one job again: the others and the earlier list are unchanged", async (t) => {
   await using world = await openWorld();
   const { registry } = world;
   for (const id of ["a", "b", "c"]) await putJob(world, key(id));
@@ -108,7 +108,7 @@ test("a write to something else changes nothing", async (t) => {
   t.is(world.registry.all(), jobs);
 });
 
-test("a job that was removed and added again in the same millisecond is another one", async (t) => {
+test("a job that was removed and added again in the same millisecond is a different one", async (t) => {
   await using world = await openWorld();
   const first = await putJob(world, key("a"), { comment: "first" });
   await removeJob(world, key("a"));
@@ -117,7 +117,7 @@ test("a job that was removed and added again in the same millisecond is another 
   t.not(second.revision, first.revision);
 });
 
-test("a job's revision tells its owner nothing of others' jobs, and changes with each of its own", async (t) => {
+test("a job's revision reveals nothing about others' jobs, and changes with each change of its owner's jobs", async (t) => {
   const shown: string[] = [];
   for (const others of [0, 5]) {
     await using world = await openWorld();
@@ -132,7 +132,7 @@ test("a job's revision tells its owner nothing of others' jobs, and changes with
   t.is(words.size, 3);
 });
 
-test("what another process writes is seen within a second", async (t) => {
+test("another process's write is visible within a second", async (t) => {
   await using world = await openWorld();
   await putJob(world, key("a"));
   world.registry.all();
@@ -143,7 +143,7 @@ test("what another process writes is seen within a second", async (t) => {
   t.is(world.registry.get(key("a"))?.comment, "theirs");
 });
 
-/** Jobs with ids from `job-0000` on, of about `chars` characters each. */
+/** Jobs with IDs from `job-0000` on, of about `chars` characters each. */
 async function addMany({ store }: World, count: number, chars = 200): Promise<void> {
   const jobs = Array.from({ length: count }, (_, index) => ({
     id: `job-${String(index).padStart(6, "0")}`,
@@ -154,7 +154,7 @@ async function addMany({ store }: World, count: number, chars = 200): Promise<vo
   });
 }
 
-test("more changes than are remembered read all jobs again", async (t) => {
+test("more changes than are recorded make all jobs be read again", async (t) => {
   await using world = await openWorld();
   await putJob(world, key("kept"));
   const [kept] = world.registry.all();
@@ -166,7 +166,7 @@ test("more changes than are remembered read all jobs again", async (t) => {
     { sql: "DELETE FROM jobs WHERE id LIKE 'job-01%'" },
   ]);
   t.is(world.registry.get(key("kept")), kept);
-  t.is(world.registry.get(key("job-010000")), undefined, "what is asked by its key is never old");
+  t.is(world.registry.get(key("job-010000")), undefined, "a read by key is never outdated");
   t.is(world.registry.get(key("job-000001"))?.id, "job-000001");
   await world.registry.fresh();
   t.is(world.registry.all().length, 15_001);
@@ -174,7 +174,7 @@ test("more changes than are remembered read all jobs again", async (t) => {
   t.true((world.store.get<{ n: number }>("SELECT count(*) AS n FROM job_changes")?.n ?? 0) <= 20_000);
 });
 
-test("many changes are read in pieces, and the others are not read", async (t) => {
+test("many changes are read in slices, and unchanged jobs are not read", async (t) => {
   await using world = await openWorld();
   const { registry, store } = world;
   await addMany(world, 60_000);
@@ -198,18 +198,18 @@ test("many changes are read in pieces, and the others are not read", async (t) =
     chars: 59_000 * (200 + "hourly".length + "true".length),
   });
   t.log(`longest block ${first.blockMs} ms at the first reading, ${again.blockMs} ms after 21,000 changes`);
-  // 5 ms are the goal, and a busy machine takes its time in the middle of any piece: so turns are counted.
+  // The goal is 5 ms, and a busy host may be slow in any slice, so turns are counted.
   t.true(first.turns > 40 && again.turns > 15, JSON.stringify({ first, again }));
 });
 
 /**
- * Processor time, as a busy machine takes its own in the middle of any piece: a slice of 2 ms and the piece that ends it. Now and then
- * there is a collection of garbage, too, of which nothing can go while all is new. Reading all jobs at once took 358 ms.
+ * CPU time, because a busy host may be slow in any slice: a slice of 2 ms and the piece that ends it. Sometimes a
+ * garbage collection is added, which frees nothing while everything is new. Reading all jobs at once took 358 ms.
  */
 const maxSliceMs = 5;
 const maxKeptMs = 15;
 
-test("no turn of the event loop goes to reading 92,000 jobs for long, whoever wrote them", async (t) => {
+test("reading 92,000 jobs does not block the event loop for long, whoever wrote them", async (t) => {
   await using world = await openWorld();
   const { store } = world;
   await addMany(world, 92_000);
@@ -233,7 +233,7 @@ test("no turn of the event loop goes to reading 92,000 jobs for long, whoever wr
   };
   for (const [name, prepare] of Object.entries(readings)) {
     const longest: number[] = [];
-    // Garbage is collected now and then, and what is not cut into slices is so each time.
+    // Garbage is collected now and then; work without slices is slow each time.
     while (longest.length < 3 && Math.min(...longest) >= maxKeptMs) {
       const registry = await prepare();
       registry.invalidate();
@@ -245,12 +245,12 @@ test("no turn of the event loop goes to reading 92,000 jobs for long, whoever wr
       if (registry !== known) registry[Symbol.dispose]();
     }
     const shown = longest.map((ms) => ms.toFixed(1)).join(", ");
-    t.log(`${name}: at most ${shown} ms of the processor in a turn`);
+    t.log(`${name}: at most ${shown} ms of CPU time in a turn`);
     t.true(Math.min(...longest) < maxKeptMs, `${name}: ${shown} ms`);
   }
 });
 
-/** Milliseconds of processor time of this thread: what node itself asks the kernel for moves in steps of its ticks, of 4 ms. */
+/** Milliseconds of CPU time of this thread, because Node's own call returns it in clock ticks of 4 ms. */
 function threadClock(): () => number {
   const clockThreadCputime = 3;
   const read = loadLibc().func("int clock_gettime(int clock, _Out_ int64_t *time)");
@@ -262,7 +262,7 @@ function threadClock(): () => number {
   };
 }
 
-/** How much of the processor this thread takes in each turn of the event loop during `work`, in ms. */
+/** This thread's CPU time in each turn of the event loop during `work`, in ms. */
 async function turnsMs(work: () => Promise<unknown>): Promise<number[]> {
   const ofThreadMs = threadClock();
   const turns: number[] = [];
@@ -282,7 +282,7 @@ async function turnsMs(work: () => Promise<unknown>): Promise<number[]> {
   return turns;
 }
 
-test("jobs of the longest commands are read in small pieces, too", async (t) => {
+test("jobs with the longest commands are read in small slices, too", async (t) => {
   await using world = await openWorld();
   await addMany(world, 1_000, 65_500);
   const { turns, blockMs } = await watchLoop(() => world.registry.fresh());
@@ -291,7 +291,7 @@ test("jobs of the longest commands are read in small pieces, too", async (t) => 
   t.true(turns > 10, String(turns));
 });
 
-/** How often the event loop comes round during `work`, and the longest time that it was kept, in whole milliseconds. */
+/** The number of event-loop turns during `work`, and the longest one in whole milliseconds. */
 async function watchLoop(work: () => Promise<unknown>): Promise<{ turns: number; blockMs: number }> {
   const delay = monitorEventLoopDelay({ resolution: 2 });
   delay.enable();
@@ -311,7 +311,7 @@ async function watchLoop(work: () => Promise<unknown>): Promise<{ turns: number;
   return { turns: await counting, blockMs: Math.round(delay.max / 1e6) };
 }
 
-test("triggers and words that jobs have in common are kept once", async (t) => {
+test("triggers and texts that jobs have in common are stored once", async (t) => {
   await using world = await openWorld();
   for (const id of ["a", "b"]) await putJob(world, key(id), { timeZone: "Europe/Berlin" });
   const [a, b] = world.registry.all();

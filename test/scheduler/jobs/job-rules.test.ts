@@ -1,4 +1,4 @@
-/** What the contract cannot say of a job: each broken rule is one violation of one field, all of them at once. */
+/** Rules of a job that the contract cannot express: each broken rule is one violation of one field, all at once. */
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import test from "ava";
 import {
@@ -10,8 +10,8 @@ import {
 import { type FieldViolation, SvcError } from "../../../src/errors.ts";
 import { JobRules } from "../../../src/scheduler/jobs/job-rules.ts";
 import type { Job, JobSpec } from "../../../src/scheduler/jobs/job.ts";
-import { TriggerParser } from "../../../src/scheduler/trigger/trigger.ts";
-import { Zones } from "../../../src/scheduler/trigger/zone.ts";
+import { TriggerParser } from "../../../src/triggers/trigger.ts";
+import { Zones } from "../../../src/triggers/zone.ts";
 import { Violations } from "../../../src/scheduler/jobs/violations.ts";
 import { spec as jobSpec } from "../support/world.ts";
 
@@ -67,7 +67,7 @@ test("absent fields have their defaults", (t) => {
   t.false("keep" in spec);
 });
 
-test("given fields are kept, and only those", (t) => {
+test("given fields are kept, and no others are set", (t) => {
   const action: Action = { ...http, method: "POST", headers: { "X-A": "1" }, body: "b" };
   const changes = {
     utc: true,
@@ -98,11 +98,11 @@ test("given fields are kept, and only those", (t) => {
 });
 
 for (const [title, changes, violations] of [
-  ["a trigger that is none", { trigger: "61 * * * *" }, { trigger: 'minute "61" must be 0 to 59' }],
+  ["an invalid trigger", { trigger: "61 * * * *" }, { trigger: 'minute "61" must be 0 to 59' }],
   [
     "a time zone beside utc",
     { utc: true, timeZone: "Europe/Berlin" },
-    { time_zone: "must be left out where utc is true" },
+    { time_zone: "must be omitted if utc is true" },
   ],
   [
     "an unknown time zone",
@@ -164,14 +164,14 @@ for (const [title, changes, violations] of [
     ),
   ],
   [
-    "children of what is no command",
+    "children of an action that is not a command",
     { action: { ...http, keepChildren: true } },
     { "action.keep_children": "is not for http" },
   ],
   [
     "two different numbers of archives",
     { keep: 2, action: { type: "backup", app: "a", keep: 3 } },
-    { "action.keep": "must equal keep, which is 2, or be left out" },
+    { "action.keep": "must equal keep, which is 2, or be omitted" },
   ],
   [
     "a URL without a host",
@@ -201,22 +201,22 @@ for (const [title, changes, violations] of [
   [
     "a header that frames the message",
     { action: { ...http, headers: { "Content-Length": "3" } } },
-    { 'action.headers["Content-Length"]': "is svc's to set, not a job's" },
+    { 'action.headers["Content-Length"]': "is set by svc and cannot be changed" },
   ],
   [
     "a header for a proxy",
     { action: { ...http, headers: { "Proxy-Authorization": "Basic eDp5" } } },
-    { 'action.headers["Proxy-Authorization"]': "is svc's to set, not a job's" },
+    { 'action.headers["Proxy-Authorization"]': "is set by svc and cannot be changed" },
   ],
   [
     "a header twice",
     { action: { ...http, headers: { "X-A": "1", "x-a": "2" } } },
-    { 'action.headers["x-a"]': "is there twice; upper and lower case make no difference" },
+    { 'action.headers["x-a"]': "is repeated; names are case-insensitive" },
   ],
   [
     "a hidden value where none is kept",
     { action: { ...http, headers: { Authorization: "***" } } },
-    { 'action.headers["Authorization"]': "is ***, and no value is kept; give the value itself" },
+    { 'action.headers["Authorization"]': "is ***, but no value is stored; set the value" },
   ],
   [
     "headers of more than 16 KiB",
@@ -229,13 +229,13 @@ for (const [title, changes, violations] of [
     { "action.headers": "must have at most 16384 bytes in names and values, not 24003" },
   ],
 ] as const satisfies readonly (readonly [string, Request, Record<string, string>])[]) {
-  test(`refused: ${title}`, (t) => {
+  test(`rejected: ${title}`, (t) => {
     const found = read(changes).violations;
     t.deepEqual(Object.fromEntries(found.map(({ field, description }) => [field, description])), violations);
   });
 }
 
-test("all that is wrong is said at once, one violation per field, under the field's path", (t) => {
+test("all errors are reported at once, one violation per field, under the field's path", (t) => {
   const { violations } = read(
     {
       trigger: "never",
@@ -254,19 +254,19 @@ test("all that is wrong is said at once, one violation per field, under the fiel
   ]);
 });
 
-test("an answer names at most 64 violations", (t) => {
+test("a response names at most 64 violations", (t) => {
   const headers = Object.fromEntries(Array.from({ length: 200 }, (_, index) => [`X-${index}`, "\n"]));
   t.is(read({ action: { ...http, headers } }).violations.length, 64);
 });
 
-/** A job that keeps values of headers. */
+/** A job with stored header values. */
 function storedHttp(url: string): Job {
   const headers = { Authorization: "secret", Accept: "text/plain", "X-Gone": "1" };
   const spec = jobSpec({ action: { type: "http", url, headers } });
   return { ...spec, ownerUid: 0, ownerName: "", id: "a", updatedAtMs: 0, revision: 1 };
 }
 
-test("a hidden header value stays what is kept, whatever the case of its name", (t) => {
+test("a hidden header value keeps its stored value, whatever the case of its name", (t) => {
   const stored = storedHttp("http://LOCALHOST:80/path?and=query");
   const { spec, violations } = read(
     { action: { ...http, headers: { authorization: "***", "X-New": "2" } } },
@@ -286,7 +286,7 @@ for (const url of ["https://a/", "http://b/", "http://a:81/", "http://a.evil/"])
       [
         [
           'action.headers["authorization"]',
-          "is ***, and the kept value is for http://a; give the value again for the new url",
+          "is ***, but the stored value is for http://a; set the value again for the new url",
         ],
       ],
     );
@@ -323,7 +323,7 @@ for (const [title, action, violations] of [
     },
   ],
 ] as const satisfies readonly (readonly [string, Action, Record<string, string>])[]) {
-  test(`a user's job, ${Object.keys(violations).length === 0 ? "allowed" : "refused"}: ${title}`, (t) => {
+  test(`a user's job, ${Object.keys(violations).length === 0 ? "allowed" : "rejected"}: ${title}`, (t) => {
     const found = read({ action }, { isRoots: false }).violations;
     t.deepEqual(Object.fromEntries(found.map(({ field, description }) => [field, description])), violations);
   });

@@ -1,19 +1,19 @@
-/** Many changes of the jobs at once keep nobody waiting, whatever order they come in. */
+/** Many concurrent changes of jobs block nobody, in any order. */
 import test from "ava";
 import { JobTable, type JobChange } from "../../../src/scheduler/jobs/job-table.ts";
 import type { Job } from "../../../src/scheduler/jobs/job.ts";
 import { parseTrigger } from "../support/parse-trigger.ts";
 
-/** A prime, so that its multiples come in an order of their own. */
+/** A prime, so that its multiples have a different order. */
 const count = 20_011;
 const step = 7_919;
-/** Of keys, while some hundreds of changes are sorted or taken; all at once it would be half a million. */
+/** Comparisons while some hundreds of changes are sorted or applied; all at once it would be half a million. */
 const mostLooks = 20_000;
 
 const trigger = parseTrigger("hourly");
 const idOf = (n: number): string => `job-${String(n).padStart(6, "0")}`;
 
-test("changes in any order are put in order and taken in pieces", (t) => {
+test("changes in any order are sorted and applied in slices", (t) => {
   let looks = 0;
   const changeOf = (n: number): JobChange => {
     const key = {
@@ -26,7 +26,7 @@ test("changes in any order are put in order and taken in pieces", (t) => {
     return { key, job: { ownerUid: 0, id: key.id, trigger, comment: "", action: { type: "shell" } } as Job };
   };
   const changes = Array.from({ length: count }, (_, at) => changeOf((at * step) % count));
-  /** The table with the changes, and the most looks at keys in one piece. */
+  /** The table with the changes, and the maximum of comparisons in one slice. */
   const take = (before: JobTable): { table: JobTable; most: number } => {
     const work = before.withAll(changes);
     for (let most = 0; ;) {
@@ -37,7 +37,7 @@ test("changes in any order are put in order and taken in pieces", (t) => {
     }
   };
   let table = new JobTable();
-  // Into a table that has them already each change is looked up, too.
+  // In a table that has them already each change is also looked up.
   for (const round of ["first", "again"]) {
     const taken = take(table);
     table = taken.table;
@@ -46,6 +46,6 @@ test("changes in any order are put in order and taken in pieces", (t) => {
       Array.from({ length: count }, (_, n) => idOf(n)),
     );
     t.is(table.totalsOf(0).jobs, count);
-    t.true(taken.most < mostLooks, `${round}: ${taken.most} looks at keys in one piece`);
+    t.true(taken.most < mostLooks, `${round}: ${taken.most} comparisons in one slice`);
   }
 });

@@ -1,16 +1,16 @@
-/** A list gives the very views that were listed before, of every job of which nothing that shows is another, and no others. */
+/** A list reuses the previous views of every job without a visible change, and of no others. */
 import { inspect } from "node:util";
 import { create } from "@bufbuild/protobuf";
 import test from "ava";
 import { ScheduleSchema, type Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
 import { SvcError } from "../../../src/errors.ts";
-import { isCacheable } from "../../../src/lib/cacheable.ts";
+import { isCacheable } from "../../../src/lib/freeze.ts";
 import type { JobWait } from "../../../src/scheduler/clock/due-jobs.ts";
-import { FairTurns } from "../../../src/lib/fair-turns.ts";
+import { FairQueue } from "../../../src/lib/fair-queue.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { KeptViews, type Shown } from "../../../src/scheduler/jobs/kept-views.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
-import { Zones } from "../../../src/scheduler/trigger/zone.ts";
+import { Zones } from "../../../src/triggers/zone.ts";
 import { openWorld, putJob, removeJob, spec, succeeded } from "../support/world.ts";
 
 const uid = 1_001;
@@ -41,7 +41,7 @@ async function openLists() {
     hasApp: () => true,
     waitOf: ({ id }) => host.waits.get(id),
     now: () => world.clock.nowMs,
-    turns: new FairTurns(),
+    fairQueue: new FairQueue(),
     log: { warn: () => undefined },
   });
   await putJob(world, { ownerUid: 0, id: steady }, { comment: "steady" });
@@ -57,7 +57,7 @@ async function openLists() {
 
 type Lists = Awaited<ReturnType<typeof openLists>>;
 
-/** What befalls the other job, and what its view then says. */
+/** A change of the other job, and its effect on the view. */
 const changes: Record<
   string,
   { act: (lists: Lists) => Promise<unknown>; says: (view: Schedule) => boolean }
@@ -117,7 +117,7 @@ const changes: Record<
   },
   "its owner is gone": {
     act: ({ host }) => Promise.resolve((host.name = "")),
-    says: ({ disabledReason }) => disabledReason.includes("gone"),
+    says: ({ disabledReason }) => disabledReason.includes("no longer exists"),
   },
   "its owner has another name": {
     act: ({ host }) => Promise.resolve((host.name = "bob")),
@@ -133,7 +133,7 @@ const changes: Record<
 };
 
 for (const [what, { act, says }] of Object.entries(changes)) {
-  test(`what was listed before is listed again, but for a job of which ${what}`, async (t) => {
+  test(`views are reused, except after this change of a job: ${what}`, async (t) => {
     await using lists = await openLists();
     const [before, others] = [await lists.viewOf(steady), await lists.viewOf(other)];
     t.is(await lists.viewOf(other), others);
@@ -145,14 +145,14 @@ for (const [what, { act, says }] of Object.entries(changes)) {
   });
 }
 
-test("views tell the next firing once the one before is over", async (t) => {
+test("views show the next firing once the previous one has passed", async (t) => {
   await using lists = await openLists();
   const before = await lists.viewOf(steady);
   lists.world.clock.nowMs += hourMs;
   t.is((await lists.viewOf(steady)).nextRunUnix, before.nextRunUnix! + BigInt(hourMs / 1000));
 });
 
-test("jobs of one trigger tell its next firing each in its zone", async (t) => {
+test("jobs with one trigger show its next firing in each one's zone", async (t) => {
   await using lists = await openLists();
   // Half an hour off from UTC.
   await putJob(lists.world, key, { timeZone: "Asia/Kolkata" });
@@ -169,7 +169,7 @@ test("jobs of one trigger tell its next firing each in its zone", async (t) => {
   }
 });
 
-test("a list is cacheable where all of it was listed before; a job by itself is the caller's own", async (t) => {
+test("a list is cacheable if all its views were listed before; a single job belongs to the caller", async (t) => {
   await using lists = await openLists();
   t.false(isCacheable(await lists.list()));
   t.true(isCacheable(await lists.list()));
@@ -180,7 +180,7 @@ test("a list is cacheable where all of it was listed before; a job by itself is 
   t.false(isCacheable(await lists.list()));
 });
 
-test("jobs with long texts are not kept twice", async (t) => {
+test("jobs with long texts are not stored twice", async (t) => {
   await using lists = await openLists();
   await putJob(lists.world, key, { comment: "c".repeat(1_100) });
   const before = await lists.viewOf(other);
@@ -189,19 +189,27 @@ test("jobs with long texts are not kept twice", async (t) => {
   t.deepEqual(now, before);
 });
 
-test("the error of the newest run shows with its beginning", async (t) => {
+test("the error of the newest run is shown with its beginning", async (t) => {
   await using lists = await openLists();
   const { run } = await lists.world.log.open(key, { trigger: "manual", attempt: 1 });
   await lists.world.log.close(run, { ...succeeded, status: "FAILED", error: "e".repeat(2_000) });
   t.is((await lists.viewOf(other)).lastRun?.error, "e".repeat(1_024));
 });
 
-test("ten thousand views are kept, and the one that was kept first goes first", (t) => {
+test("ten thousand views are cached, and the oldest is evicted first", (t) => {
   const most = 10_000;
   const views = new KeptViews();
   const shown = Array.from({ length: most + 1 }, (_, index): Shown => {
     const job = { ...spec(), ownerUid: 0, ownerName: "", id: `job-${index}`, updatedAtMs: 0, revision: 1 };
-    return { job, ownerName: "root", problem: "", nextMs: 0, wait: undefined, summary: undefined };
+    return {
+      job,
+      ownerName: "root",
+      problem: "",
+      nextMs: 0,
+      laterMs: undefined,
+      wait: undefined,
+      summary: undefined,
+    };
   });
   const view = create(ScheduleSchema);
   const keep = (index: number): void => views.keep(shown[index]!, view);

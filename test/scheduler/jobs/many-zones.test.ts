@@ -1,4 +1,4 @@
-/** A list of jobs in all the zones that there are: what fires next in each takes milliseconds, seconds in all (T 57). */
+/** A list of jobs in all time zones: the next firing takes milliseconds in each, seconds in total. */
 import { setImmediate as turn } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import test from "ava";
@@ -8,7 +8,7 @@ import { openWorld, putJob, schedulesOf } from "../support/world.ts";
 
 const root = { uid: 0, root: true };
 
-test("others have their turn while a list of jobs in three hundred zones is made", async (t) => {
+test("the event loop is not blocked while a list of jobs in three hundred zones is created", async (t) => {
   t.timeout(60_000);
   const world = await openWorld();
   const owners = new JobOwners({ selfUid: 0, lookUp: () => Promise.resolve("root") });
@@ -21,7 +21,7 @@ test("others have their turn while a list of jobs in three hundred zones is made
   t.true(turns > 3, `${turns} turns of the loop`);
 });
 
-test("others have their turn while the firings of a hundred years are looked for", async (t) => {
+test("the event loop is not blocked while the firings of a hundred years are computed", async (t) => {
   t.timeout(60_000);
   const world = await openWorld();
   const owners = new JobOwners({ selfUid: 0, lookUp: () => Promise.resolve("root") });
@@ -35,7 +35,7 @@ test("others have their turn while the firings of a hundred years are looked for
   t.true(turns > 3, `${turns} turns of the loop`);
 });
 
-/** How often the event loop came round until it was done. */
+/** The number of event-loop turns until it was done. */
 async function turnsDuring<Value>(work: Promise<Value>): Promise<{ result: Value; turns: number }> {
   const counting = new AbortController();
   const done = work.finally(() => counting.abort());

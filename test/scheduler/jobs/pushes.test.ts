@@ -1,4 +1,4 @@
-/** A push takes its own jobs over without reading them again, and others see them all the same. */
+/** A push updates its own jobs without reading them again, and others see the changes. */
 import test from "ava";
 import { JobRegistry } from "../../../src/scheduler/jobs/job-registry.ts";
 import { documentOf, isSameSpec } from "../../../src/scheduler/jobs/job-row.ts";
@@ -11,7 +11,7 @@ const count = 500;
 const bounds = { jobs: 100_000, chars: 1 << 28 };
 const idOf = (index: number): string => `job-${String(index).padStart(4, "0")}`;
 
-/** A store of which every reading of jobs is counted, and whose writes may be met by somebody else's. */
+/** A store that counts every read of jobs, and whose writes may collide with another process's. */
 interface WatchedStore {
   readonly store: Store;
   rowsRead: number;
@@ -69,7 +69,7 @@ function pusherOf({ store, clock }: World): Pusher {
   };
 }
 
-/** Jobs of a push; `word` stands in each third of them. */
+/** Jobs of a push; every third one contains `word`. */
 function specs(word: string, from = 0): Map<string, JobSpec> {
   return new Map(
     Array.from({ length: count }, (_, index) => [
@@ -88,14 +88,14 @@ function specs(word: string, from = 0): Map<string, JobSpec> {
   );
 }
 
-/** As whoever opens the store now reads them. */
+/** As a process that opens the store now reads them. */
 async function readAnew({ store }: World): Promise<readonly Job[]> {
   using registry = new JobRegistry(store);
   await registry.fresh();
   return registry.all();
 }
 
-test("a push reads none of its jobs again, and knows them as they would be read", async (t) => {
+test("a push reads none of its jobs again, and has them as they would be read", async (t) => {
   await using world = await openWorld();
   using pusher = pusherOf(world);
   await putJob(world, { ownerUid: 7, id: "another's" });
@@ -103,7 +103,7 @@ test("a push reads none of its jobs again, and knows them as they would be read"
   for (const [word, from] of [
     ["first", 0],
     ["second", 0],
-    // Some go, others come.
+    // Some are removed, others are added.
     ["third", 50],
   ] as const) {
     pusher.watched.rowsRead = 0;
@@ -122,7 +122,7 @@ test("a push reads none of its jobs again, and knows them as they would be read"
   t.is(pusher.registry.all(), before, "nothing changed");
 });
 
-test("what others write while a push is written is not lost to it", async (t) => {
+test("writes of others during a push are not lost", async (t) => {
   await using world = await openWorld();
   await using other = await openWorld({ dir: world.dir });
   using pusher = pusherOf(world);
@@ -135,14 +135,14 @@ test("what others write while a push is written is not lost to it", async (t) =>
   t.deepEqual(pusher.registry.all(), await readAnew(world));
 });
 
-test("a job of the same manager that comes while a push is written goes, too", async (t) => {
+test("a job of the same manager that is added during a push is removed, too", async (t) => {
   await using world = await openWorld();
   await using other = await openWorld({ dir: world.dir });
   using pusher = pusherOf(world);
   using theirs = pusherOf(other);
   const [first, second] = [specs("first"), specs("second")];
   await pusher.push(first);
-  // Nothing of their push is another but the one that comes.
+  // Only the added one differs in their push.
   pusher.watched.beforeWrite = () => theirs.push(new Map(first).set("new", spec({ managedBy: "platform" })));
   await pusher.push(second);
   await pusher.registry.fresh();
@@ -151,7 +151,7 @@ test("a job of the same manager that comes while a push is written goes, too", a
   t.is(pusher.registry.all().length, count);
 });
 
-test("a push that others were quicker than is made anew by what they wrote", async (t) => {
+test("a push that lost a race is recomputed from the other's writes", async (t) => {
   await using world = await openWorld();
   await using other = await openWorld({ dir: world.dir });
   using pusher = pusherOf(world);
@@ -166,7 +166,7 @@ test("a push that others were quicker than is made anew by what they wrote", asy
   t.is(pusher.registry.get({ ownerUid: 0, id: idOf(0) })?.comment, "second");
 });
 
-test("another process sees all of a push, and single changes after it", async (t) => {
+test("another process sees the complete push, and single changes after it", async (t) => {
   await using world = await openWorld();
   await using other = await openWorld({ dir: world.dir });
   using pusher = pusherOf(world);

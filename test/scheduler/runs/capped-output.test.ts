@@ -9,7 +9,7 @@ function cap(bytes: Uint8Array, chunkBytes: number) {
 }
 
 for (const length of [0, 1, outputCapBytes / 2, outputCapBytes - 1, outputCapBytes]) {
-  test(`${length} bytes are kept whole`, (t) => {
+  test(`${length} bytes are retained completely`, (t) => {
     const text = "x".repeat(length);
     for (const chunkBytes of [1000, outputCapBytes])
       t.deepEqual(cap(Buffer.from(text), chunkBytes), { text, isTruncated: false });
@@ -17,12 +17,12 @@ for (const length of [0, 1, outputCapBytes / 2, outputCapBytes - 1, outputCapByt
   });
 }
 
-test("of more, head and tail are kept with a marker between that says how much is missing", (t) => {
+test("longer output keeps its head and tail with a marker that states how much is missing", (t) => {
   const lines = Array.from({ length: 50_000 }, (_, at) => `line ${at}\n`).join("");
   for (const { text, isTruncated } of [cap(Buffer.from(lines), 777), capText(lines)]) {
     t.true(isTruncated);
     t.true(Buffer.byteLength(text) <= outputCapBytes);
-    const [, head = "", count, tail = ""] = /^([^]*)\n\[… (\d+) bytes left out …\]\n([^]*)$/.exec(text) ?? [];
+    const [, head = "", count, tail = ""] = /^([^]*)\n\[… (\d+) bytes omitted …\]\n([^]*)$/.exec(text) ?? [];
     t.true(lines.startsWith(head));
     t.true(lines.endsWith(tail));
     t.is(head.length + tail.length + Number(count), lines.length);
@@ -30,7 +30,7 @@ test("of more, head and tail are kept with a marker between that says how much i
   }
 });
 
-test("it is UTF-8 within the bound, whatever comes in whatever pieces", (t) => {
+test("the result is UTF-8 within the limit, for any input and chunk sizes", (t) => {
   const piece = fc.oneof(
     fc.string({ unit: "grapheme", maxLength: 20 }).map((text) => Buffer.from(text)),
     fc.uint8Array({ maxLength: 20 }).map((bytes) => Buffer.from(bytes)),
@@ -47,7 +47,7 @@ test("it is UTF-8 within the bound, whatever comes in whatever pieces", (t) => {
         t.true(text.isWellFormed());
         const whole = bytes.toString();
         if (!isTruncated) t.is(text, whole);
-        // A character is never torn where the source was whole.
+        // A character is never split if the source was complete.
         if (!whole.includes("\ufffd")) t.false(text.includes("\ufffd"));
       },
     ),
@@ -55,7 +55,7 @@ test("it is UTF-8 within the bound, whatever comes in whatever pieces", (t) => {
   );
 });
 
-test("bytes that are no UTF-8 stay within the bound too, though they grow", (t) => {
+test("bytes that are not UTF-8 stay within the limit, too, although they grow", (t) => {
   const { text, isTruncated } = cap(Buffer.alloc(60_000, 0xff), 4_096);
   t.true(isTruncated);
   t.true(Buffer.byteLength(text) <= outputCapBytes);

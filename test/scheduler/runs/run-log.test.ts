@@ -22,7 +22,7 @@ import {
 const key: JobKey = { ownerUid: 0, id: "job" };
 const manual = { trigger: "manual", attempt: 1 } as const;
 
-/** The newest run as it shows beside its job. */
+/** The newest run, as shown with its job. */
 function newestShown({ store }: World): Run | undefined {
   return readSummaries(store, [key]).get(keyText(key))?.last;
 }
@@ -33,7 +33,7 @@ function damage({ dir }: World, sql: string): void {
   database.exec(`PRAGMA ignore_check_constraints = ON; ${sql}`);
 }
 
-test("a run is opened and closed, and comes back as it was", async (t) => {
+test("a run is opened and closed, and is read as it was written", async (t) => {
   await using world = await openWorld();
   const { log, clock } = world;
   await putJob(world, key);
@@ -66,7 +66,7 @@ test("a run is opened and closed, and comes back as it was", async (t) => {
   t.deepEqual(log.get(run.id)?.outcome, amended);
 });
 
-test("a clock that went back never ends a run before it started", async (t) => {
+test("a clock that was set back never makes a run end before it started", async (t) => {
   await using world = await openWorld();
   await putJob(world, key);
   const { run } = await world.log.open(key, manual);
@@ -76,14 +76,14 @@ test("a clock that went back never ends a run before it started", async (t) => {
   t.is(world.log.get(run.id)?.endedAtMs, run.startedAtMs);
 });
 
-test("one run of a job goes at a time, whoever asks for it and however many at once", async (t) => {
+test("one run of a job is active at a time, whoever starts it and however many at once", async (t) => {
   await using world = await openWorld();
   await using other = await openWorld({ dir: world.dir, executor: await otherExecutor() });
   await putJob(world, key);
   await putJob(world, { ...key, id: "another" });
   const answers = await Promise.all([world, other, world, other].map(({ log }) => log.open(key, manual)));
   t.is(answers.filter(({ started }) => started).length, 1);
-  t.is(new Set(answers.map(({ run }) => run.id)).size, 1, "the others are answered with the one that goes");
+  t.is(new Set(answers.map(({ run }) => run.id)).size, 1, "the others get the active one");
   t.true((await other.log.open({ ...key, id: "another" }, manual)).started);
 
   const [{ run } = t.fail()] = answers.filter(({ started }) => started);
@@ -91,14 +91,14 @@ test("one run of a job goes at a time, whoever asks for it and however many at o
   t.true((await other.log.open(key, manual)).started);
 });
 
-test("no run of a job that is not there", async (t) => {
+test("a missing job has no run", async (t) => {
   await using world = await openWorld();
   await t.throwsAsync(world.log.open(key, manual), { message: 'no schedule "job"' });
   await putJob(world, { ...key, ownerUid: 7 });
   await t.throwsAsync(world.log.open(key, manual), { message: 'no schedule "job"' });
 });
 
-test("the newest 50 runs are kept, with their outputs; the rest goes with the closing", async (t) => {
+test("the newest 50 runs are retained with their outputs; older ones are removed when one is closed", async (t) => {
   await using world = await openWorld();
   const { log, store } = world;
   await putJob(world, key);
@@ -124,7 +124,7 @@ test("the newest 50 runs are kept, with their outputs; the rest goes with the cl
   t.is(log.get(foreign.id)?.outcome?.output, "theirs");
 });
 
-test("a run's number is never given again, not even after its job went", async (t) => {
+test("a run's number is never reused, even after its job was removed", async (t) => {
   await using world = await openWorld();
   await putJob(world, key);
   const { run } = await world.log.open(key, manual);
@@ -135,7 +135,7 @@ test("a run's number is never given again, not even after its job went", async (
   t.true(next.number > run.number);
 });
 
-test("users know a run by a number of its owner's: it does not tell how many runs others had", async (t) => {
+test("users see run numbers per owner, which do not reveal how many runs others had", async (t) => {
   await using world = await openWorld();
   const theirs: JobKey = { ownerUid: 1000, id: "theirs" };
   await putJob(world, key);
@@ -153,7 +153,7 @@ test("users know a run by a number of its owner's: it does not tell how many run
   );
 });
 
-test("runs of an older database keep their numbers, and those of their owner go on from there", async (t) => {
+test("runs of an older database keep their numbers, and their owner's next runs continue from there", async (t) => {
   await using dir = await temporaryDir();
   const before = migrations.findIndex((step) => step.includes("run_numbers"));
   {
@@ -178,7 +178,7 @@ test("runs of an older database keep their numbers, and those of their owner go 
   t.deepEqual(store.all("SELECT id FROM runs WHERE number <> id"), []);
 });
 
-test("a run that goes with its job is closed without a trace", async (t) => {
+test("a run that is removed with its job is closed without a record", async (t) => {
   await using world = await openWorld();
   await putJob(world, key);
   const { run } = await world.log.open(key, manual);
@@ -190,7 +190,7 @@ test("a run that goes with its job is closed without a trace", async (t) => {
   }
 });
 
-test("a run of a dead process is INTERRUPTED when the job is run again", async (t) => {
+test("a run of a dead process is INTERRUPTED when the job runs again", async (t) => {
   await using world = await openWorld();
   await using dead = await openWorld({ dir: world.dir, executor: await deadExecutor() });
   await putJob(world, key);
@@ -204,13 +204,13 @@ test("a run of a dead process is INTERRUPTED when the job is run again", async (
       [left.id, "INTERRUPTED"],
     ],
   );
-  t.is(world.log.get(left.id)?.outcome?.error, "the process that ran it ended before the run did");
-  // Who comes back from the dead changes nothing any more.
+  t.is(world.log.get(left.id)?.outcome?.error, "the process that ran it exited before the run finished");
+  // A process that resumes later changes nothing any more.
   await dead.log.close(left, { ...succeeded, output: "late" });
   t.like(world.log.get(left.id)?.outcome, { status: "INTERRUPTED", output: "" });
 });
 
-test("recovery closes the runs of dead processes and leaves live ones", async (t) => {
+test("recovery closes the runs of dead processes and keeps live ones", async (t) => {
   await using world = await openWorld();
   await using dead = await openWorld({ dir: world.dir, executor: await deadExecutor() });
   const live: JobKey = { ...key, id: "live" };
@@ -226,7 +226,7 @@ test("recovery closes the runs of dead processes and leaves live ones", async (t
   t.is(world.log.get(left.id)?.outcome?.status, "INTERRUPTED");
 });
 
-test("what goes on between opening and its answer is not taken for left behind", async (t) => {
+test("a run between its opening and the response is not considered left behind", async (t) => {
   await using world = await openWorld();
   await putJob(world, key);
   const opening = world.log.open(key, manual);
@@ -236,7 +236,7 @@ test("what goes on between opening and its answer is not taken for left behind",
   t.is((await runningRuns(world)).length, 1);
 });
 
-test("runs of this process and of others are heard of as they start and as they end", async (t) => {
+test("starts and ends of runs of this process and of others are notified", async (t) => {
   await using world = await openWorld();
   await using other = await openWorld({ dir: world.dir, executor: await otherExecutor() });
   const theirs: JobKey = { ...key, id: "theirs" };
@@ -265,7 +265,7 @@ test("runs of this process and of others are heard of as they start and as they 
   ]);
 });
 
-test("the end of a run can be waited for", async (t) => {
+test("a caller can wait for the end of a run", async (t) => {
   await using world = await openWorld();
   await using other = await openWorld({ dir: world.dir, executor: await otherExecutor() });
   await putJob(world, key);
@@ -302,7 +302,7 @@ test("skipped firings are counted by reason, many of one turn in one transaction
   ]);
 });
 
-test("a count of skipped firings that is damaged shows no more, and is counted anew", async (t) => {
+test("a damaged count of skipped firings is not shown, and restarts", async (t) => {
   await using world = await openWorld();
   await putJob(world, key);
   const skips = () => readSummaries(world.store, [key]).get("0/job")?.skips ?? [];
@@ -320,7 +320,7 @@ test("a count of skipped firings that is damaged shows no more, and is counted a
   }
 });
 
-test("a run whose row is damaged while it goes still goes, and is what its job is told by", async (t) => {
+test("a run whose row is damaged while it is active stays active, and is notified to its job", async (t) => {
   await using world = await openWorld();
   const { log } = world;
   const job = await putJob(world, key);
@@ -332,10 +332,10 @@ test("a run whose row is damaged while it goes still goes, and is what its job i
   }
   t.false((await log.open(job, { trigger: "manual", attempt: 1 })).started);
   await log.close(run, succeeded);
-  t.like(log.get(run.id)?.outcome, { status: "SUCCEEDED", error: "what svc keeps of it is damaged" });
+  t.like(log.get(run.id)?.outcome, { status: "SUCCEEDED", error: "its stored data is damaged" });
 });
 
-test("the newest run that its trigger began says how far a job came, also behind 50 others, and skips do", async (t) => {
+test("the newest run that a job's trigger started marks its progress, also behind 50 others, and so do skips", async (t) => {
   await using world = await openWorld();
   const { log } = world;
   const job = await putJob(world, { ownerUid: 0, id: "j" });
@@ -355,10 +355,10 @@ test("the newest run that its trigger began says how far a job came, also behind
   t.false(log.hasFired(job, 120_000));
   await log.skip(job, "running", 120_000);
   await log.skip(job, "late", nowMs + 60_000);
-  t.is(log.settledUntil(job, nowMs), 120_000, "but for what a clock that was ahead has skipped");
+  t.is(log.settledUntil(job, nowMs), 120_000, "except for skips by a clock that was ahead");
 });
 
-test("a page of runs holds what fits, the newest first, and at least one", async (t) => {
+test("a page of runs contains what fits, the newest first, and at least one", async (t) => {
   await using world = await openWorld();
   const { log } = world;
   await putJob(world, key);

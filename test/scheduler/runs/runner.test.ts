@@ -1,8 +1,9 @@
-/** Runs from the first record to the last, whatever their action does. */
+/** Runs from the first record to the last, for all kinds of actions. */
 import assert from "node:assert/strict";
 import { setImmediate as nextTurn } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../../src/errors.ts";
+import { onShareOf, shareOwner } from "../../../src/lib/share-owner.ts";
 import { KeptOutput } from "../../../src/scheduler/runs/kept-output.ts";
 import type { Run } from "../../../src/scheduler/runs/run.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -14,7 +15,7 @@ import { newestRun } from "../support/world.ts";
 const manual = { trigger: "manual", attempt: 1 } as const;
 const listening = (): AbortSignal => new AbortController().signal;
 
-/** Starts a run and waits for its end; the record must say the same. */
+/** Starts a run and waits for its end; the record must be equal. */
 async function runOnce(t: ExecutionContext, act: Action): Promise<{ run: Run; logged: string[] }> {
   await using world = await openRunWorld(act);
   const job = await world.addJob("j", { timeoutSecs: 5 });
@@ -27,7 +28,7 @@ async function runOnce(t: ExecutionContext, act: Action): Promise<{ run: Run; lo
   return { run: ended, logged: world.logged };
 }
 
-test("what an action prints and answers is recorded", async (t) => {
+test("an action's output and result are recorded", async (t) => {
   const { run } = await runOnce(t, (_job, { write }) => {
     write("one\n");
     write(Buffer.from("two\n"));
@@ -43,7 +44,26 @@ test("what an action prints and answers is recorded", async (t) => {
   });
 });
 
-test("an interrupted run shows what it had said by then", async (t) => {
+test("a run uses its owner's share of the daemon, however it was started", async (t) => {
+  const shares = new Map<string, number>();
+  await using world = await openRunWorld(({ id }) => {
+    shares.set(id, shareOwner());
+    return Promise.resolve({});
+  });
+  const jobs = [await world.addJob("root", {}, 0), await world.addJob("ann", {}, 1001)];
+  // A timer belongs to nobody, and an event to the owner of its app.
+  for (const starter of [undefined, 1002]) {
+    shares.clear();
+    for (const job of jobs) {
+      const start = (): Promise<{ run: Run }> => world.runner.start(job, manual);
+      const { run } = await (starter === undefined ? start() : onShareOf(starter, start));
+      await world.runner.ended(run.id);
+    }
+    t.deepEqual(Object.fromEntries(shares), { root: 0, ann: 1001 }, String(starter));
+  }
+});
+
+test("an interrupted run has its output so far", async (t) => {
   await using world = await openRunWorld(async (_job, work) => {
     work.write("one\n");
     return untilAborted(work);
@@ -63,7 +83,7 @@ test("an interrupted run shows what it had said by then", async (t) => {
   t.like(log.get(run.id)?.outcome, { status: "INTERRUPTED", output: "one\n" });
 });
 
-test("output is put on disk at most once a second", async (t) => {
+test("output is written to disk at most once per second", async (t) => {
   const clock = new FakeClock("2026-01-01T00:00:00Z");
   const writes = { count: 0 };
   {
@@ -94,7 +114,7 @@ test("an action's error makes a failed run", async (t) => {
   t.deepEqual(logged, []);
 });
 
-test("an error of the domain is the run's error", async (t) => {
+test("an SvcError is the run's error", async (t) => {
   const { run, logged } = await runOnce(t, () => Promise.reject(new SvcError("not_found", 'no app "x"')));
   t.like(run.outcome, { status: "FAILED", error: 'no app "x"' });
   t.deepEqual(logged, []);
@@ -113,7 +133,7 @@ for (const [what, act] of [
     const { run, logged } = await runOnce(t, act);
     t.like(run.outcome, { status: "FAILED" });
     t.notRegex(run.outcome?.error ?? "", /internals/);
-    t.deepEqual(logged, ["a run failed by a defect"]);
+    t.deepEqual(logged, ["unexpected error in a run"]);
   });
 }
 
@@ -125,7 +145,7 @@ test("output and error are capped at 64 KiB each", async (t) => {
   t.true(run.outcome?.truncated);
   for (const text of [run.outcome?.output ?? "", run.outcome?.error ?? ""]) {
     t.true(text.length > 65_000 && Buffer.byteLength(text) <= 65_536);
-    t.regex(text, /bytes left out/);
+    t.regex(text, /bytes omitted/);
   }
 });
 
@@ -141,14 +161,14 @@ test("at its timeout a run is aborted and TIMED_OUT", async (t) => {
   t.like((await ended)?.outcome, { status: "TIMED_OUT", error: "it took longer than its timeout of 5 s" });
 });
 
-test("an action that has come to its end in spite of being aborted did what it was to do", async (t) => {
+test("an action that finishes although it was aborted has succeeded", async (t) => {
   await using world = await openRunWorld((_job, work) => untilAborted(work).catch(() => ({ exitCode: 0 })));
   const { run } = await world.runner.start(await world.addJob("j"), manual);
   await turn();
   t.is((await world.runner.cancel(run.id)).outcome?.status, "SUCCEEDED");
 });
 
-test("canceling answers the run as it ended, also before its action began", async (t) => {
+test("canceling returns the finished run, also before its action started", async (t) => {
   await using world = await openRunWorld((_job, work) => untilAborted(work));
   const { run } = await world.runner.start(await world.addJob("j"), manual);
   const canceled = await world.runner.cancel(run.id);
@@ -158,7 +178,7 @@ test("canceling answers the run as it ended, also before its action began", asyn
   t.is(error.code, "failed_precondition");
 });
 
-test("one run of a job at a time; others go on beside it", async (t) => {
+test("a job has one run at a time; other jobs run in parallel", async (t) => {
   await using world = await openRunWorld((_job, work) => untilAborted(work));
   const [a, b] = [await world.addJob("a"), await world.addJob("b")];
   const first = await world.runner.start(a, manual);
@@ -178,7 +198,7 @@ test("a run whose job is removed is canceled", async (t) => {
   t.like((await ended)?.outcome, { status: "CANCELED", error: "it was canceled: its job was removed" });
 });
 
-test("no user's runs keep those of others or of root from running", async (t) => {
+test("no user's runs prevent those of others or of root", async (t) => {
   const bounds = { root: 1, users: 4, perUser: 3 };
   await using world = await openRunWorld((_job, work) => untilAborted(work), bounds);
   const [greedy, other] = [1001, 1002];
@@ -196,7 +216,7 @@ test("no user's runs keep those of others or of root from running", async (t) =>
   t.true((await world.runner.start(last, manual)).started);
 });
 
-test("a run goes on when its job is edited, and ends when another job comes under the same key, before that may begin", async (t) => {
+test("a run continues when its job is edited, and ends before another job with the same key may start", async (t) => {
   const events: string[] = [];
   const mayEnd = Promise.withResolvers<undefined>();
   await using world = await openRunWorld(async ({ comment }, { signal }) => {
@@ -231,7 +251,7 @@ test("a run goes on when its job is edited, and ends when another job comes unde
   t.false(runner.isRunning(fresh));
 });
 
-test("a stop ends and records what runs, and starts nothing any more", async (t) => {
+test("a stop cancels and records active runs, and starts none any more", async (t) => {
   const world = await openRunWorld((_job, work) => untilAborted(work));
   const job = await world.addJob("j");
   const { run } = await world.runner.start(job, manual);
@@ -245,7 +265,7 @@ test("a stop ends and records what runs, and starts nothing any more", async (t)
   await world[Symbol.asyncDispose]();
 });
 
-test("whoever follows in the turn of the start misses nothing; who comes later gets what comes later", async (t) => {
+test("a follower from the start misses nothing; a later one gets later output", async (t) => {
   const go = Promise.withResolvers<undefined>();
   await using world = await openRunWorld(async (_job, { write }) => {
     write("early ");
@@ -262,12 +282,12 @@ test("whoever follows in the turn of the start misses nothing; who comes later g
   go.resolve(undefined);
   t.is(await textOf(first), "early late");
   t.is(await textOf(second), "late");
-  t.is(await textOf(left), "early ", "it has left");
-  t.is(await textOf(world.runner.follow(run.id, listening())), "", "it has ended");
+  t.is(await textOf(left), "early ", "it has disconnected");
+  t.is(await textOf(world.runner.follow(run.id, listening())), "", "it has finished");
   t.is(await textOf(world.runner.follow(999, listening())), "", "nobody's run");
 });
 
-test("a follower that does not read holds nothing up and is not remembered without bound", async (t) => {
+test("a follower that does not read blocks nothing and is not buffered without limit", async (t) => {
   await using world = await openRunWorld((_job, { write }) => {
     for (let at = 0; at < 5_000; at += 1) write("x".repeat(1_000));
     return Promise.resolve({});
@@ -279,7 +299,7 @@ test("a follower that does not read holds nothing up and is not remembered witho
   t.true(length > 1_000_000 && length <= 1 << 20, `${length} bytes`);
 });
 
-test("what comes afterwards comes after the record", async (t) => {
+test("the follow-up runs after the record", async (t) => {
   let status: string | undefined;
   await using world = await openRunWorld((job) =>
     Promise.resolve({
@@ -298,7 +318,7 @@ for (const [what, act, isCanceled] of [
   ["fails", () => Promise.reject(new SvcError("unavailable", "no such command")), false],
   ["is canceled", (signal: AbortSignal) => untilAborted({ signal } as never).then(() => undefined), true],
 ] as const) {
-  test(`a record whose afterwards ${what} is put right`, async (t) => {
+  test(`a record whose follow-up ${what} is corrected`, async (t) => {
     await using world = await openRunWorld((_job, { write }) => {
       write("in a moment");
       return Promise.resolve({ afterwards: act });
@@ -316,7 +336,7 @@ for (const [what, act, isCanceled] of [
   });
 }
 
-test("a record that the store refuses is written as soon as it takes it; until then the job goes", async (t) => {
+test("a record that the store rejects is written as soon as possible; until then the job is active", async (t) => {
   await using world = await openRunWorld(() => Promise.resolve({}));
   const { log } = world.world;
   const close = log.close.bind(log);
@@ -341,7 +361,7 @@ function refused({ logged }: RunWorld, times: number): Promise<void> {
   });
 }
 
-/** Lets the event loop come round. */
+/** Lets the event loop turn. */
 async function turn(): Promise<void> {
   for (let time = 0; time < 3; time += 1) await new Promise((resolve) => setImmediate(resolve));
 }

@@ -1,4 +1,4 @@
-/** An action by itself, without runner and record. */
+/** A single action, without runner and record. */
 import type { Action, ActionResult } from "../../../src/scheduler/actions/action.ts";
 import type { Job, JobAction, JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import { spec } from "./world.ts";
@@ -7,7 +7,7 @@ export interface ActOptions {
   ownerUid?: number;
   isRoot?: boolean;
   signal?: AbortSignal;
-  /** Hears of all output so far, each time that some comes. */
+  /** Called with all output so far, each time that some arrives. */
   onOutput?: (output: string) => void;
 }
 
@@ -15,7 +15,7 @@ export interface Acted extends ActionResult {
   readonly output: string;
 }
 
-/** Does it as root, unless said otherwise. */
+/** As root by default. */
 export async function act(action: Action, fields: JobAction, options: ActOptions = {}): Promise<Acted> {
   const { ownerUid = 0, isRoot = true, signal = new AbortController().signal, onOutput } = options;
   const chunks: Buffer[] = [];

@@ -1,6 +1,6 @@
 /**
- * A daemon in a process of its own, whose clock is turned from outside and which may be killed. Arguments: directory, the
- * instant that its clock shows. Reads milliseconds to pass, a line each; says `ready`, and `passed` after each.
+ * A daemon in a child process with a controllable clock, which may be killed. Arguments: directory, initial time of its
+ * clock. Reads milliseconds to advance, one per line; prints `ready`, and `passed` after each.
  */
 import { join } from "node:path";
 import { createInterface } from "node:readline";

@@ -1,16 +1,16 @@
-/** An evaluator over jobs and a clock of the test's own, that tells what it fires and skips. */
+/** An evaluator with jobs and a clock of the test, which records what it fires and skips. */
 import { Evaluator } from "../../../src/scheduler/clock/evaluator.ts";
-import type { PolicyPass } from "../../../src/backups/policy-pass.ts";
+import type { PolicyPass } from "../../../src/backups/policies/policy-pass.ts";
 import { compareKeys, type Job, type JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import type { Run } from "../../../src/scheduler/runs/run.ts";
-import { Zones } from "../../../src/scheduler/trigger/zone.ts";
+import { Zones } from "../../../src/triggers/zone.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { parseTrigger } from "./parse-trigger.ts";
 import { spec } from "./world.ts";
 
 export interface Fired {
   readonly id: string;
-  /** Of the firing, unix milliseconds. */
+  /** Time of the firing, unix milliseconds. */
   readonly minuteMs: number;
   /** When it was fired, unix milliseconds. */
   readonly atMs: number;
@@ -28,17 +28,17 @@ export interface EvaluationOptions {
   jobs: readonly Job[];
   localZone?: string;
   backups?: Pick<PolicyPass, "run">;
-  /** Until when the firings of all jobs are settled by what is on record. */
+  /** The time up to which records settle the firings of all jobs. */
   settledUntil?: string;
-  /** The newest scheduled runs, by the job's id. */
+  /** The newest scheduled runs, by job ID. */
   lastRuns?: Readonly<Record<string, Run>>;
-  /** Firings of a job that have a run on record, in order, such as `id 2026-01-01T00:00`. */
+  /** Firings of a job with a recorded run, in order, such as `id 2026-01-01T00:00`. */
   onRecord?: readonly string[];
 }
 
 let writes = 0;
 
-/** A job that has been there for long. */
+/** A job that has existed for long. */
 export function job(
   id: string,
   trigger: string,
@@ -61,9 +61,9 @@ export class Evaluation implements AsyncDisposable {
   readonly clock: FakeClock;
   readonly fired: Fired[] = [];
   readonly skipped: Skipped[] = [];
-  /** Jobs whose newest run may have to be tried again. */
+  /** Jobs whose newest run may need a retry. */
   readonly resumed: string[] = [];
-  /** Firings whose jitter may have been waited for, such as `id 2026-01-01T00:00`. */
+  /** Firings that may be delayed by jitter, such as `id 2026-01-01T00:00`. */
   readonly resumedStarts: string[] = [];
   readonly errors: string[] = [];
   readonly evaluator: Evaluator;
@@ -98,7 +98,7 @@ export class Evaluation implements AsyncDisposable {
     this.evaluator.start();
   }
 
-  /** As an edit of the registry does. */
+  /** Like an edit of the registry. */
   setJobs(jobs: readonly Job[]): void {
     this.#jobs = jobs.toSorted(compareKeys);
   }
@@ -118,7 +118,7 @@ export function minuteText(unixMs: number): string {
   return new Date(unixMs).toISOString().slice(0, 16);
 }
 
-/** Each minute from the first to the last, as `minuteText` writes them. */
+/** Each minute from the first to the last, as `minuteText` formats them. */
 export function everyMinute(from: string, to: string): string[] {
   const [fromMs, toMs] = [Date.parse(`${from}Z`), Date.parse(`${to}Z`)];
   return Array.from({ length: (toMs - fromMs) / 60_000 + 1 }, (_, at) => minuteText(fromMs + at * 60_000));

@@ -1,6 +1,6 @@
 import { networkInterfaces } from "node:os";
 
-/** An IPv4 address of this host that other hosts could use; undefined where it has none. */
+/** An IPv4 address of this host that other hosts could use; undefined if there is none. */
 export function ownAddress(): string | undefined {
   return Object.values(networkInterfaces())
     .flatMap((addresses) => addresses ?? [])

@@ -1,6 +1,6 @@
-import { TriggerParser, type Trigger } from "../../../src/scheduler/trigger/trigger.ts";
+import { TriggerParser, type Trigger } from "../../../src/triggers/trigger.ts";
 
-/** A trigger by itself, from a parser that knows no others. */
+/** Parses a single trigger with a new parser. */
 export function parseTrigger(text: string): Trigger {
   return new TriggerParser().parse(text);
 }

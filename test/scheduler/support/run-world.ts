@@ -1,11 +1,11 @@
-/** A runner over a real run log, with a clock and actions of the test's own. */
+/** A runner over a real run log, with a clock and actions of the test. */
 import { SvcError } from "../../../src/errors.ts";
 import type { Action, ActionResult, ActionWork, Actions } from "../../../src/scheduler/actions/action.ts";
 import { DueJobs } from "../../../src/scheduler/clock/due-jobs.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { insertJob, updateJob } from "../../../src/scheduler/jobs/job-row.ts";
 import type { Job, JobKey, JobSpec } from "../../../src/scheduler/jobs/job.ts";
-import { UserPlaces, type PlaceBounds } from "../../../src/lib/user-places.ts";
+import { UserLimiter, type UserLimits } from "../../../src/lib/user-limiter.ts";
 import { runBounds, Runner } from "../../../src/scheduler/runs/runner.ts";
 import { SkipCounts } from "../../../src/scheduler/runs/skip-counts.ts";
 import { ScheduleActionTypes } from "../../../gen/svc/v1/words.ts";
@@ -24,10 +24,10 @@ export interface RunWorld extends AsyncDisposable {
   remove(key: JobKey): Promise<void>;
 }
 
-/** @param names of users by their uids; "alice" for those that are not named */
+/** @param names of users by their uids; "alice" for all others */
 export async function openRunWorld(
   act: Action,
-  bounds: PlaceBounds = runBounds,
+  bounds: UserLimits = runBounds,
   names: ReadonlyMap<number, string | undefined> = new Map(),
 ): Promise<RunWorld> {
   const world = await openWorld();
@@ -35,10 +35,10 @@ export async function openRunWorld(
   const logged: string[] = [];
   const note = (_details: object, message: string): void => void logged.push(message);
   const log = { info: note, warn: note, error: note };
-  const actions = Object.fromEntries(ScheduleActionTypes.map((type) => [type, act])) as unknown as Actions;
+  const actions = Object.fromEntries(ScheduleActionTypes.map((type) => [type, act])) as Actions;
   const { registry, log: runs, store } = world;
   const isRoot = (uid: number): boolean => uid === 0;
-  const room = new UserPlaces("runs", isRoot, bounds);
+  const room = new UserLimiter("runs", isRoot, bounds);
   const owners = new JobOwners({
     selfUid: 0,
     lookUp: async (uid) => {
@@ -82,7 +82,7 @@ export async function openRunWorld(
   };
 }
 
-/** Resolves once the run is aborted, as an action that listens does. */
+/** Resolves once the run is aborted, as an action that observes its signal does. */
 export async function untilAborted({ signal }: ActionWork): Promise<ActionResult> {
   await new Promise((_resolve, reject) => {
     const abort = (): void => reject(signal.reason as Error);

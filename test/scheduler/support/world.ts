@@ -1,14 +1,14 @@
-/** A registry and a run log over a store of their own, with a clock that the test turns. */
+/** A registry and a run log over a temporary store, with a fake clock. */
 import type { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { JobRegistry } from "../../../src/scheduler/jobs/job-registry.ts";
 import { insertJob, updateJob } from "../../../src/scheduler/jobs/job-row.ts";
 import type { Job, JobKey, JobSpec } from "../../../src/scheduler/jobs/job.ts";
-import { readProcessIdentity } from "../../../src/lib/process-identity.ts";
+import { readProcessIdentity } from "../../../src/sys/process-identity.ts";
 import { RunLog } from "../../../src/scheduler/runs/run-log.ts";
 import type { Run, RunOutcome } from "../../../src/scheduler/runs/run.ts";
-import { FairTurns } from "../../../src/lib/fair-turns.ts";
+import { FairQueue } from "../../../src/lib/fair-queue.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
-import { Zones } from "../../../src/scheduler/trigger/zone.ts";
+import { Zones } from "../../../src/triggers/zone.ts";
 import { currentExecutor, type Executor } from "../../../src/store/executors.ts";
 import type { Store } from "../../../src/store/store.ts";
 import { openStore, temporaryDir } from "../../store/support/temporary-store.ts";
@@ -23,7 +23,7 @@ export interface World extends AsyncDisposable {
 }
 
 export interface WorldOptions {
-  /** Default: one that goes with the world. */
+  /** Default: one that is removed with the world. */
   dir?: string;
   /** Default: this process. */
   executor?: Executor;
@@ -47,7 +47,7 @@ export async function openWorld(options: WorldOptions = {}): Promise<World> {
   return { dir, store, registry, log, clock, [Symbol.asyncDispose]: () => owned.disposeAsync() };
 }
 
-/** What handlers call, over a world in which nothing is run. */
+/** Handlers over a world in which nothing runs. */
 export function schedulesOf(world: World, owners: JobOwners): Schedules {
   const unused = (): never => {
     throw new Error("nothing is run here");
@@ -62,7 +62,7 @@ export function schedulesOf(world: World, owners: JobOwners): Schedules {
     hasApp: () => true,
     waitOf: () => undefined,
     now: () => world.clock.nowMs,
-    turns: new FairTurns(),
+    fairQueue: new FairQueue(),
     log: { warn: () => undefined },
   });
 }
@@ -83,7 +83,7 @@ export function spec(changes: Partial<JobSpec> = {}): JobSpec {
   };
 }
 
-/** Adds a job, or replaces the one of that key. */
+/** Adds a job, or replaces the one with that key. */
 export async function putJob(
   { store, registry, clock }: World,
   key: JobKey,
@@ -96,7 +96,7 @@ export async function putJob(
       : updateJob(stored, spec(changes), clock.nowMs),
   ]);
   const job = registry.get(key);
-  if (job === undefined) throw new Error(`job ${key.id} was not kept`);
+  if (job === undefined) throw new Error(`job ${key.id} was not stored`);
   return job;
 }
 
@@ -104,7 +104,7 @@ export async function removeJob({ store }: World, { ownerUid, id }: JobKey): Pro
   await store.write([{ sql: "DELETE FROM jobs WHERE owner_uid = ? AND id = ?", params: [ownerUid, id] }]);
 }
 
-/** The runs that go, of all jobs. */
+/** The active runs of all jobs. */
 export async function runningRuns({ registry, log }: World): Promise<Run[]> {
   await registry.fresh();
   return registry.all().flatMap((job) => log.runningOf(job) ?? []);
@@ -117,12 +117,12 @@ export function newestRun({ log }: World, key: JobKey): Run | undefined {
 
 export const succeeded: RunOutcome = { status: "SUCCEEDED", output: "", error: "", truncated: false };
 
-/** An executor that is no more. */
+/** An executor that does not exist any more. */
 export async function deadExecutor(): Promise<Executor> {
   return { ...(await currentExecutor()), startTicks: 1 };
 }
 
-/** Another executor that is alive: the process that started this one. */
+/** Another living executor: the process that started this one. */
 export async function otherExecutor(): Promise<Executor> {
   const identity = await readProcessIdentity(process.ppid);
   if (identity === undefined) throw new Error("this process has no parent");

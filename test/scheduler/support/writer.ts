@@ -1,16 +1,16 @@
 /**
- * A process that works on the schedules of a store as a command in-process does, until it is told to end or killed. What
- * was acknowledged it prints as a line of JSON each. Arguments: store directory, role, number.
+ * A process that changes the schedules of a store like an in-process command, until it is stopped or killed. Prints
+ * each acknowledged change as a line of JSON. Arguments: store directory, role, number.
  */
 import { create } from "@bufbuild/protobuf";
 import { ScheduleSchema, UpsertScheduleRequestSchema } from "../../../gen/svc/v1/schedule_pb.ts";
-import { FairTurns } from "../../../src/lib/fair-turns.ts";
+import { FairQueue } from "../../../src/lib/fair-queue.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { Schedules, type SchedulesOptions } from "../../../src/scheduler/schedules.ts";
-import { Zones } from "../../../src/scheduler/trigger/zone.ts";
+import { Zones } from "../../../src/triggers/zone.ts";
 import { openWorld } from "./world.ts";
 
-/** What was kept: a job as it is now, a manager's jobs as they are now, a run that was opened, one that was closed. */
+/** The stored change: a job as it is now, a manager's jobs as they are now, an opened run, or a closed one. */
 export type Acknowledged =
   | { kind: "job"; id: string; comment: string | null }
   | { kind: "managed"; managedBy: string; comments: Record<string, string> }
@@ -43,14 +43,14 @@ const schedules = new Schedules({
   owners: new JobOwners({ selfUid: 0, lookUp: () => Promise.resolve("root") }),
   hasApp: () => true,
   now: Date.now,
-  turns: new FairTurns(),
+  fairQueue: new FairQueue(),
   log: { warn: () => undefined },
 });
 const action = { type: "shell", command: "true" };
 const idOf = (index: number): string => `${role}-${number}-${index}`;
 const random = (below: number): number => Math.floor(Math.random() * below);
 
-/** Resolves when it is in the pipe, before the next step begins: what a kill finds printed was acknowledged. */
+/** Resolves when it is in the pipe, before the next step starts: output found after a kill was acknowledged. */
 async function acknowledge(fact: Acknowledged): Promise<void> {
   await new Promise<void>((resolve) => process.stdout.write(`${JSON.stringify(fact)}\n`, () => resolve()));
 }
@@ -70,7 +70,7 @@ async function edit(turn: number): Promise<void> {
   } else {
     await put(id, String(turn));
   }
-  // Everybody's: edits of it meet each other.
+  // Shared by all processes: their edits collide.
   await schedules.upsert(
     { id: "shared" },
     create(UpsertScheduleRequestSchema, {
@@ -99,7 +99,7 @@ async function record(turn: number): Promise<void> {
   const key = { ownerUid: 0, id };
   if (registry.get(key) === undefined) await put(id, "recorded");
   const { started, run } = await runs.open(key, { trigger: "manual", attempt: 1 });
-  if (!started) throw new Error(`run ${run.id} of ${id} is under way already`);
+  if (!started) throw new Error(`run ${run.id} of ${id} is already in progress`);
   await acknowledge({ kind: "opened", job: id, run: run.id });
   const output = `${turn} ${"x".repeat(random(4_000))}`;
   await runs.close(run, { status: "SUCCEEDED", exitCode: 0, output, error: "", truncated: false });

@@ -1,6 +1,6 @@
 /**
- * A process that writes rows `<prefix><n>`, two per write so that half a write would show, and prints each number as
- * it is acknowledged. Arguments: store directory, prefix, how many (0: until killed).
+ * A process that writes rows `<prefix><n>`, two per write so that half a write would show, and prints each number when
+ * it is acknowledged. Arguments: store directory, prefix, count (0: until killed).
  */
 import { openStore, put } from "./temporary-store.ts";
 
@@ -14,7 +14,8 @@ await Promise.all(
     while (next < limit) {
       const n = next++;
       await store.write([put(`${prefix}${n}`), put(`${prefix}${n}-twin`)]);
-      // Pipes are written synchronously on Linux: what is acknowledged is printed, killed or not.
+      // Writes to pipes are synchronous on Linux, so every acknowledged number is printed even if the process is
+      // killed.
       process.stdout.write(`${n}\n`);
     }
   }),

@@ -5,7 +5,7 @@ import type { Statement } from "../../../src/store/store.ts";
 
 const pageBytes = 4_096;
 
-/** Audit records of calls to these targets, as far as an index is concerned. */
+/** Audit records of calls with these targets, with the columns that an index needs. */
 export function recordsOf(...targets: readonly string[]): Statement[] {
   return targets.map((target) => ({
     sql: `INSERT INTO audit (time, request_id, method, protocol, uid, user, kind, target, result, duration_ms, hash)
@@ -14,7 +14,7 @@ export function recordsOf(...targets: readonly string[]): Statement[] {
   }));
 }
 
-/** Has a small index say something else than its table, in a page that is otherwise as it should be. */
+/** Changes a small index so that it disagrees with its table, in an otherwise valid page. */
 export async function falsifyIndex(storeDir: string, index: string, from: string, to: string): Promise<void> {
   const path = join(storeDir, "svc.db");
   using database = new DatabaseSync(path, { readOnly: true });

@@ -1,4 +1,4 @@
-/** The store's threads, of which a housekeeping does not end before there is a file `go on` beside the database. */
+/** The store's threads, with a housekeeping that does not end before the file `go on` exists next to the database. */
 import { existsSync } from "node:fs";
 import { join } from "node:path";
 import { parentPort, workerData } from "node:worker_threads";

@@ -4,12 +4,12 @@ import type { Readable, Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
 import { fixtureEnvironment } from "../../support/fixture-environment.ts";
 
-/** A fixture program of this folder, run by this Node; ended with the scope it is used in. */
+/** A fixture program of this folder, run by this Node; killed when its scope ends. */
 export interface Fixture extends AsyncDisposable {
   child: ChildProcessByStdio<Writable, Readable, null>;
-  /** What it has printed so far. */
+  /** The lines printed so far. */
   lines(): string[];
-  /** Its exit code, or the signal that ended it. */
+  /** Exit code, or the signal that ended it. */
   exited: Promise<number | NodeJS.Signals>;
 }
 
@@ -24,7 +24,7 @@ export function startFixture(name: string, args: readonly string[]): Fixture {
   const exited = once(child, "close").then(([code, signal]) => (code ?? signal) as number | NodeJS.Signals);
   return {
     child,
-    // A line counts when it is whole.
+    // Only complete lines count.
     lines: () => output.split("\n").slice(0, -1),
     exited,
     async [Symbol.asyncDispose]() {

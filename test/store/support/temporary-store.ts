@@ -4,18 +4,18 @@ import { join } from "node:path";
 import { openStore as open, type Store, type StoreOptions } from "../../../src/store/store.ts";
 import { programs } from "../../support/programs.ts";
 
-/** With the threads of the program under test. */
+/** Opens a store with the threads of the program under test. */
 export function openStore(options: StoreOptions): Promise<Store> {
   return open({ workerUrl: programs.storeWorker, ...options });
 }
 
-/** A directory of its own, removed with what is in it. */
+/** A new directory, removed with its content. */
 export async function temporaryDir(): Promise<AsyncDisposable & { path: string }> {
   const path = await mkdtemp(join(tmpdir(), "svc-store-"));
   return { path, [Symbol.asyncDispose]: () => rm(path, { recursive: true, force: true }) };
 }
 
-/** A store in a directory of its own. */
+/** A store in a new directory. */
 export async function temporaryStore(
   options: Partial<StoreOptions> = {},
 ): Promise<AsyncDisposable & { dir: string; store: Store }> {
@@ -41,7 +41,7 @@ export function keys(store: Store): string[] {
   return store.all<{ key: string }>("SELECT key FROM meta ORDER BY key").map(({ key }) => key);
 }
 
-/** Resolves as soon as `condition` holds; rejects when it still does not after `timeoutMs`. */
+/** Resolves as soon as `condition` is true; rejects if it is not within `timeoutMs`. */
 export async function until(condition: () => boolean, timeoutMs = 30_000): Promise<void> {
   const deadline = performance.now() + timeoutMs;
   while (!condition()) {

@@ -1,23 +1,30 @@
-/** What every view owes everybody: no serious finding of axe-core and no scrolling to the side, light and dark, wide and narrow, and all of it by the keyboard. */
+/**
+ * Accessibility of every view: no serious finding of axe-core and no horizontal scrolling, light and dark, wide and
+ * narrow, and everything reachable with the keyboard.
+ */
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import type { ExecutionContext } from "ava";
 import type { RunOptions } from "axe-core";
 import type { Page } from "playwright-core";
 
-/** Rules of axe-core that hang on the colours: the others find the same, light and dark. */
+/** Rules of axe-core that depend on the colors: the others find the same, light and dark. */
 const ofColours = ["color-contrast", "link-in-text-block"];
 
-/** @param name what the page shows */
+/** @param name the name of the view */
 export async function isForEverybody(t: ExecutionContext, page: Page, name: string): Promise<void> {
   for (const width of [360, 1200]) {
     await page.setViewportSize({ width, height: 900 });
     await isForEverybodyAt(t, page, `${name}, ${width}`);
   }
-  t.deepEqual(await notReached(page), [], `${name}: what the tabulator does not reach, or does not show`);
+  t.deepEqual(
+    await notReached(page),
+    [],
+    `${name}: elements that Tab does not reach, or that are not visible`,
+  );
 }
 
-/** The same of one width, without the keyboard: the page has either colour scheme in turn, at last the one that it has now. */
+/** The same for one width, without the keyboard: the page has either color scheme in turn, at last its current one. */
 export async function isForEverybodyAt(t: ExecutionContext, page: Page, name: string): Promise<void> {
   const isDark = await page.evaluate<boolean>("matchMedia('(prefers-color-scheme: dark)').matches");
   const [now, other] = isDark ? (["dark", "light"] as const) : (["light", "dark"] as const);
@@ -27,13 +34,13 @@ export async function isForEverybodyAt(t: ExecutionContext, page: Page, name: st
     const of = `${name}, ${colorScheme}`;
     t.deepEqual(await findings(page, colorScheme === now ? undefined : ofColours), [], of);
     const needed = Number(await page.evaluate("document.documentElement.scrollWidth"));
-    t.true(needed <= width, `${of} takes ${needed} of ${width}`);
+    t.true(needed <= width, `${of} needs ${needed} of ${width}`);
   }
 }
 
 /**
- * What one could press or type into and does not come to with the tabulator, or does not see when one is there. Of a question
- * only what is in it counts: the rest waits.
+ * Interactive elements that Tab does not reach, or that are invisible when focused. With an open dialog only its
+ * elements count.
  */
 export async function notReached(page: Page): Promise<unknown> {
   const count = Number(
@@ -50,7 +57,7 @@ export async function notReached(page: Page): Promise<unknown> {
       return left.size;
     })()`),
   );
-  // Twice around, and the browser's own places between.
+  // Twice around, including the browser's own elements in between.
   for (let step = 0; step < 2 * count + 4; step++) {
     await page.keyboard.press("Tab");
     if (step >= count - 1 && (await page.evaluate("notReached().length")) === 0) return [];
@@ -58,12 +65,12 @@ export async function notReached(page: Page): Promise<unknown> {
   return page.evaluate("notReached()");
 }
 
-/** What axe-core finds serious. @param rules all where it is left out */
+/** Serious findings of axe-core. @param rules all by default */
 async function findings(page: Page, rules?: string[]): Promise<string[]> {
-  // Once for each document, and in its short form: to read it takes longer than the rules.
+  // Once for each document, minified, because parsing it takes longer than the rules.
   if (!(await page.evaluate<boolean>("'axe' in window")))
     await page.evaluate(await readFile(fileURLToPath(import.meta.resolve("axe-core/axe.min.js")), "utf8"));
-  // What it found nothing wrong with is not described, which takes its time, too.
+  // Passed rules are not reported, which takes time, too.
   const options: RunOptions = {
     resultTypes: ["violations"],
     ...(rules !== undefined && { runOnly: { type: "rule", values: rules } }),

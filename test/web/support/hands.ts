@@ -1,13 +1,13 @@
-/** How somebody works with the page: with a mouse, or with the keyboard alone. */
+/** Ways to use the page: with a mouse, or only with the keyboard. */
 import assert from "node:assert/strict";
 import type { Locator, Page } from "playwright-core";
 
 export interface Hands {
-  /** A button, a link, or what opens. */
+  /** A button, a link, or a disclosure. */
   readonly press: (target: Locator) => Promise<void>;
-  /** Instead of what stands there. */
+  /** Replaces the current text. */
   readonly type: (field: Locator, text: string) => Promise<void>;
-  /** One of a list, by its label. */
+  /** One option of a list, by its label. */
   readonly choose: (field: Locator, label: string) => Promise<void>;
 }
 
@@ -25,18 +25,18 @@ const mostSteps = 400;
 
 export function keyboard(page: Page): Hands {
   const keys = page.keyboard;
-  /** Goes on with the tabulator until it is there, which one sees. */
+  /** Presses Tab until it has the focus, visibly. */
   const goTo = async (target: Locator): Promise<void> => {
     await target.waitFor();
     for (let steps = 0; steps < mostSteps; steps++) {
       if ((await target.and(page.locator(":focus-visible")).count()) > 0) {
         const outline = await page.evaluate("getComputedStyle(document.activeElement).outlineStyle");
-        assert.notEqual(outline, "none", `one sees where one is: ${String(target)}`);
+        assert.notEqual(outline, "none", `the focus is not visible: ${String(target)}`);
         return;
       }
       await keys.press("Tab");
     }
-    assert.fail(`the tabulator never comes to ${String(target)}`);
+    assert.fail(`Tab never reaches ${String(target)}`);
   };
   return {
     press: async (target) => {

@@ -1,19 +1,19 @@
 /**
- * The page that tests of a file have one after another, each loaded anew: nothing of the test before is in it. A window of its own
- * with its process takes Chromium longer than that.
+ * A page that the tests of a file share one after another, loaded again for each, without state of the previous test. A
+ * new window with its process takes Chromium longer than that.
  */
 import type { Browser } from "playwright-core";
 import { openPage, viewport, type WatchedPage } from "./open-page.ts";
 
 interface KeptPage {
   readonly opened: WatchedPage;
-  /** No test has it. */
+  /** No test uses it. */
   isFree: boolean;
 }
 
 const keptPages = new WeakMap<Browser, KeptPage>();
 
-/** The one that is kept; a new one where a test has that. */
+/** The shared page; a new one if a test uses it. */
 export async function takePage(browser: Browser): Promise<WatchedPage> {
   const kept = keptPages.get(browser);
   if (kept?.isFree === true) {
@@ -25,7 +25,7 @@ export async function takePage(browser: Browser): Promise<WatchedPage> {
   return opened;
 }
 
-/** Closes what a test leaves, as it would go on drawing what is live, and empties the kept page. */
+/** Closes the pages that a test left open, because they would keep drawing live data, and empties the shared page. */
 export async function leavePages(browser: Browser, hasPassed: boolean): Promise<void> {
   const kept = keptPages.get(browser);
   if (kept?.isFree === false) {
@@ -36,12 +36,14 @@ export async function leavePages(browser: Browser, hasPassed: boolean): Promise<
     if (kept?.isFree !== true || context !== kept.opened.page.context()) await context.close();
 }
 
-/** False where it cannot be, as when somebody is asked whether to leave it, or its daemon is gone. */
+/** False if it cannot be emptied, for example because of a leave confirmation or a missing daemon. */
 async function isEmptied({ page, complaints, asked }: WatchedPage): Promise<boolean> {
   try {
     await page.unrouteAll();
     await page.setViewportSize(viewport);
     await page.mouse.move(0, 0);
+    await page.context().clearCookies();
+    await page.evaluate("localStorage.clear()");
     await page.goto(new URL("/", page.url()).href);
   } catch {
     return false;

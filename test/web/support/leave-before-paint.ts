@@ -1,6 +1,6 @@
 import type { Page } from "playwright-core";
 
-/** Goes to another view, while the browser takes its time to paint it: what waits for that is not done for two seconds. */
+/** Navigates to another view and delays its painting: work that waits for it is not done for two seconds. */
 export async function leaveBeforePaint(page: Page, hash: string): Promise<void> {
   await page.evaluate(`{
     const { setTimeout } = window;

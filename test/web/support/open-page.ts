@@ -1,14 +1,14 @@
-/** The daemon's page in a real browser, with an ear for everything that must not happen. */
+/** The daemon's page in a real browser, recording everything that must not happen. */
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import type { Browser, Page, Request } from "playwright-core";
+import type { APIResponse, Browser, Page, Request, Route } from "playwright-core";
 import { SessionService } from "../../../gen/svc/v1/session_pb.ts";
 import type { UserDoor } from "../../support/daemon.ts";
 
 const root = join(import.meta.dirname, "../../..");
 
-/** A bundle: only that has the page. `npm test` has made one. */
+/** A bundle, because only a bundle has the page. `npm test` has built one. */
 export async function bundledMain(): Promise<string> {
   const made = process.env["SVC_TEST_MAIN"];
   if (made !== undefined) return made;
@@ -17,14 +17,14 @@ export async function bundledMain(): Promise<string> {
   return join(dir, "svc.cjs");
 }
 
-/** Pixels of a page, unless a test says otherwise. */
+/** Pixels of a page, unless a test sets others. */
 export const viewport = { width: 1200, height: 900 };
 
 export interface WatchedPage {
   readonly page: Page;
-  /** Errors and warnings of the console, what was thrown, and what the policy refused. */
+  /** Console errors and warnings, exceptions, and policy violations. */
   readonly complaints: string[];
-  /** Addresses that were asked for, in order. */
+  /** Requested addresses, in order. */
   readonly asked: string[];
 }
 
@@ -33,7 +33,7 @@ export async function openPage(
   options: Parameters<Browser["newPage"]>[0] = {},
 ): Promise<WatchedPage> {
   const context = await browser.newContext({ viewport, ...options });
-  // A busy machine takes its time.
+  // A busy host is slow.
   context.setDefaultTimeout(60_000);
   const page = await context.newPage();
   const complaints: string[] = [];
@@ -42,7 +42,8 @@ export async function openPage(
   page.on("websocket", (socket) => asked.push(socket.url().replace(/^ws/, "http")));
   page.on("pageerror", (error) => complaints.push(error.message));
   page.on("console", (message) => {
-    // An interface that comes or goes, as those of containers do, is no fault of the page, which reads again.
+    // An interface that appears or disappears, like those of containers, is not an error of the page, which repeats its
+    // reads.
     if (message.text().includes("net::ERR_NETWORK_CHANGED")) return;
     const { url } = message.location();
     if (message.type() === "error" || message.type() === "warning")
@@ -62,9 +63,9 @@ export async function openPage(
 const changed = "net::ERR_NETWORK_CHANGED";
 
 /**
- * Opens the page. What Chromium breaks off because an interface came or went on this machine, as those of the containers of
- * other tests do, it loads once more, as a person would, and says so: of the page itself and of what it begins with, before which
- * nothing of it runs that could.
+ * Opens the page. If Chromium aborts loads because a network interface appeared or disappeared on this host, as those
+ * of other tests' containers do, loads it once more and logs it, but only for the page itself and its entry scripts,
+ * because the page's own retries do not run before them.
  */
 export async function visit(page: Page, address: string): Promise<void> {
   /** Addresses. */
@@ -88,8 +89,27 @@ export async function visit(page: Page, address: string): Promise<void> {
   await page.goto(address);
 }
 
-/** Where a user signs in, as `svc web` says it. */
+/** The sign-in address that `svc web` prints. */
 export async function addressFor(user: Pick<UserDoor, "client">): Promise<string> {
   const { page, code } = await user.client(SessionService).issueSessionCode({});
   return `${page}#code=${code}`;
+}
+
+/** Signs in to a page that is not signed in. */
+export async function signIn(page: Page, user: Pick<UserDoor, "client">): Promise<void> {
+  await visit(page, await addressFor(user));
+  await confirmSignIn(page);
+}
+
+/** Confirms the question of a page without a signed-in user. */
+export async function confirmSignIn(page: Page): Promise<void> {
+  await page.getByRole("button", { name: /^Continue as / }).click();
+}
+
+/** What the daemon responds to a request of the page. Browsers resolve names below `localhost`; Node does not everywhere. */
+export async function fetchFromDaemon(route: Route): Promise<APIResponse> {
+  const url = new URL(route.request().url());
+  const { host } = url;
+  url.hostname = "127.0.0.1";
+  return route.fetch({ url: url.href, headers: { ...(await route.request().allHeaders()), host } });
 }

@@ -5,12 +5,12 @@ import { browserPath, cheapBrowserPath } from "../../support/browser.ts";
 import { isRoot, startDaemon, type TestDaemon, type UserDoor } from "../../support/daemon.ts";
 import { launchBrowser } from "../../support/launch-browser.ts";
 import { leavePages, takePage } from "./kept-page.ts";
-import { addressFor, bundledMain, type WatchedPage, visit } from "./open-page.ts";
+import { addressFor, bundledMain, confirmSignIn, visit, type WatchedPage } from "./open-page.ts";
 
 /** For titles of tests. */
 export const needsBrowser = browserPath === undefined ? " (skipped: no Chromium)" : "";
 export const browserTest = browserPath === undefined ? test.skip : test;
-/** Of tests that act as other users. */
+/** For titles of tests that act as other users. */
 export const usersTest = isRoot ? browserTest : test.skip;
 
 export interface SharedNode {
@@ -18,10 +18,7 @@ export interface SharedNode {
   readonly browser: Browser;
 }
 
-/**
- * @param config of the daemon, as TOML, known once what was asked for before is there
- * @param path of the browser
- */
+/** @param config of the daemon, as TOML, evaluated after the previous options are ready @param path of the browser */
 export function shareNode(config = (): string => "", path = cheapBrowserPath): SharedNode {
   const parts: { daemon?: TestDaemon } = {};
   test.before(async () => {
@@ -40,7 +37,9 @@ export function shareNode(config = (): string => "", path = cheapBrowserPath): S
   };
 }
 
-/** The browser alone, where tests have daemons of their own. A test's pages close with it, but for one that waits for the next. */
+/**
+ * Only the browser, for tests with their own daemons. A test's pages are closed with it, except one for the next test.
+ */
 export function shareBrowser(path = cheapBrowserPath): Pick<SharedNode, "browser"> {
   const parts: { browser?: Browser } = {};
   test.before(async () => {
@@ -71,6 +70,7 @@ export async function openView(
   const address = await addressFor(user);
   const opened = await openSignedOut(browser, new URL(hash, address));
   await visit(opened.page, address);
+  await confirmSignIn(opened.page);
   await opened.page.getByText("Live").waitFor();
   return opened;
 }
@@ -89,7 +89,7 @@ export async function openWithToken(
   return opened;
 }
 
-/** Whoever signs in then comes to the view of this address, with no other before it, which would take longer than most. */
+/** After the sign-in the page opens this address directly, because another view first would take longer. */
 async function openSignedOut(browser: Browser, address: URL): Promise<WatchedPage> {
   const opened = await takePage(browser);
   await visit(opened.page, address.href);

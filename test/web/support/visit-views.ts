@@ -1,20 +1,17 @@
 import { join } from "node:path";
 import type { Page } from "playwright-core";
 import type { TestDaemon } from "../../support/daemon.ts";
-import { addressFor, visit } from "./open-page.ts";
+import { signIn, visit } from "./open-page.ts";
 
 export interface Visited {
   readonly daemon: TestDaemon;
-  /** How many apps there are. */
+  /** The number of apps. */
   readonly appCount: number;
-  /** Ids of two of them: one runs, the other fails. */
+  /** IDs of two of them: one runs, the other has failed. */
   readonly apps: readonly [runs: string, fails: string];
 }
 
-/**
- * Goes through the views that come first.
- * @param look called with each view's name, once it shows what it has
- */
+/** Visits the first views. @param look called with each view's name once its content is shown */
 export async function visitViews(
   page: Page,
   { daemon, appCount, apps }: Visited,
@@ -24,7 +21,7 @@ export async function visitViews(
   await page.getByRole("button", { name: "Sign in" }).waitFor();
   await look("sign-in");
   await page.goto("about:blank");
-  await visit(page, await addressFor(daemon));
+  await signIn(page, daemon);
   await page.getByRole("progressbar").first().waitFor();
   await page.locator(".plot canvas").nth(3).waitFor();
   await page.getByRole("heading", { name: "Needs attention" }).waitFor();
@@ -33,7 +30,7 @@ export async function visitViews(
   await page.getByText(`${appCount} apps`).waitFor();
   await look("apps");
   await page.evaluate("location.hash = '#/install'");
-  await page.getByLabel("Package").waitFor();
+  await page.getByLabel("Package", { exact: true }).waitFor();
   await page.getByText("Loading …").first().waitFor({ state: "detached" });
   await look("install");
   for (const [name, id] of [
@@ -44,15 +41,15 @@ export async function visitViews(
     await page.getByLabel("greeting", { exact: true }).waitFor();
     await page.locator(".log .line").first().waitFor();
     await page.locator(".plot canvas").nth(1).waitFor();
-    await page.getByText("Make a copy, with its data").click();
-    await page.getByText("Upgrade to another version").click();
-    await page.getByText("See what takes the room").click();
-    await page.getByText("What is right in it").first().waitFor();
+    await page.getByText("Copy with data").click();
+    await page.getByText("Upgrade or downgrade").click();
+    await page.getByText("Show disk usage").click();
+    await page.getByText("Files in this folder").first().waitFor();
     await look(name);
   }
 }
 
-/** Goes on through the views of the node, once {@link visitViews} has signed in. */
+/** Visits the views of the node, after {@link visitViews} has signed in. */
 export async function visitNode(
   page: Page,
   { daemon, apps: [id] }: Visited,
@@ -62,17 +59,17 @@ export async function visitNode(
   for (const [view, hash, shows] of [
     ["backups", "#/backups", "local"],
     ["app-backups", `#/backups/${id}`, "Automatic backups"],
-    ["schedules", "#/schedules", "The week to come"],
-    ["schedule-new", "#/schedules/new", "It would run"],
+    ["schedules", "#/schedules", "Next 7 days"],
+    ["schedule-new", "#/schedules/new", "Next runs"],
     ["schedule", "#/schedules/0/nightly", "Last runs"],
     ["files", `#/files${directory}`, "data"],
     ["file", `#/files${directory}/repo/server.mjs`, "Edit"],
     ["ports", "#/inventory/ports", "Process"],
     ["processes", "#/inventory/processes", "Command"],
-    ["disk", "#/inventory/disk", "Together"],
+    ["disk", "#/inventory/disk", "Total"],
     ["machine", "#/host", "Filesystems"],
-    ["sources", "#/sources", "What opens private hosts"],
-    ["access", "#/access", "Who did what"],
+    ["sources", "#/sources", "Credentials for private hosts"],
+    ["access", "#/access", "Audit trail"],
   ] as const) {
     await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
     await page.locator("main").getByText(shows).first().waitFor();
@@ -81,15 +78,15 @@ export async function visitNode(
   }
   await page.evaluate(`location.hash = "#/backups/${id}"`);
   await page.getByRole("rowheader").getByRole("link").first().click();
-  await page.getByRole("button", { name: "Restore into the app" }).waitFor();
+  await page.getByRole("button", { name: "Restore app" }).waitFor();
   await look("archive");
-  await page.getByRole("button", { name: "Restore into the app" }).click();
+  await page.getByRole("button", { name: "Restore app" }).click();
   await page.getByRole("dialog").waitFor();
   await look("question");
   await page.keyboard.press("Escape");
 }
 
-/** And through those of the container engine, which has a container. */
+/** Visits the views of the container engine, which has a container. */
 export async function visitEngine(page: Page, look: (view: string) => Promise<unknown>): Promise<void> {
   for (const part of ["images", "volumes", "networks", "containers"]) {
     await page.evaluate(`location.hash = "#/inventory/${part}"`);
@@ -97,11 +94,11 @@ export async function visitEngine(page: Page, look: (view: string) => Promise<un
     await look(part);
   }
   await page.getByRole("rowheader").getByRole("link").first().click();
-  await page.getByRole("heading", { name: "Its last lines" }).waitFor();
-  await page.getByRole("heading", { name: "What it takes now" }).waitFor();
+  await page.getByRole("heading", { name: "Last output" }).waitFor();
+  await page.getByRole("heading", { name: "Resource usage" }).waitFor();
   await look("container");
   await page.evaluate("location.hash = '#/inventory/images'");
-  await page.getByRole("button", { name: "See what can be removed" }).click();
+  await page.getByRole("button", { name: "Show unused images" }).click();
   await page.getByRole("dialog").waitFor();
   await look("plan");
   await page.keyboard.press("Escape");

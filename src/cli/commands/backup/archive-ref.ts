@@ -1,10 +1,10 @@
-/** Archives as command lines name them: an app, and the name of an archive or the word `latest`. */
+/** Archives on the command line: an app and the name of an archive, or `latest`. */
 import type { Command } from "commander";
 import { invalidField, notFound } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
-import { ifFound } from "../../failure.ts";
-import { readInput } from "../../read-input.ts";
-import { calls } from "../../transport/calls.ts";
+import { ifFound } from "../../output/failure.ts";
+import { readInput } from "../../input/read-input.ts";
+import { calls } from "../../client/calls.ts";
 
 export interface ArchiveRef {
   readonly appId: string;
@@ -20,31 +20,31 @@ export interface IdentityOption {
   readonly identity?: string;
 }
 
-export const identityHelp = "what opens an encrypted archive: a file of age-keygen, - for stdin";
+export const identityHelp = "identity file of age-keygen for an encrypted archive; - for stdin";
 
-/** Never from the command line, which everybody on the host can read. Empty where none is given. */
+/** Not from an argument, which every user on the host can read. Empty if none is given. */
 export async function readIdentity(context: CommandContext, { identity }: IdentityOption): Promise<string> {
   return identity === undefined ? "" : readInput(context.host, identity);
 }
 
 export const latest = "latest";
 
-/** A command about one archive. */
+/** Adds a command about one archive. */
 export function archiveCommand(parent: Command, name: string, description: string, app = "the app"): Command {
   return parent
     .command(name)
     .description(description)
     .argument("<id>", app)
     .argument("<name>", `an archive as svc backup ls shows it, or ${latest}`)
-    .option("--storage <name>", "the storage that has it (default: the first that does)");
+    .option("--storage <name>", "the storage of the archive (default: the first that has it)");
 }
 
-/** One that has to open it. */
+/** Adds a command that opens an archive. */
 export function openingCommand(parent: Command, name: string, description: string, app?: string): Command {
   return archiveCommand(parent, name, description, app).option("--identity <file>", identityHelp);
 }
 
-/** Asks the storages where it is. @throws SvcError `not_found` */
+/** Looks for the archive on the storages. @throws SvcError `not_found` */
 export async function findArchive(
   context: CommandContext,
   appId: string,
@@ -62,11 +62,14 @@ export async function findArchive(
   throw notFound(
     "backup",
     name,
-    `no ${what} of app "${appId}"${place}; see what there is with: svc backup ls`,
+    `no ${what} of app "${appId}"${place}; list the backups with: svc backup ls`,
   );
 }
 
-/** Whose archives are meant: the app's owner's. @throws SvcError `invalid_request` where there is no app, and archives of several */
+/**
+ * The owner of the archives: the app's owner.
+ * @throws SvcError `invalid_request` if the app is gone and several users have archives of it
+ */
 async function ownerOf(
   context: CommandContext,
   appId: string,
@@ -76,5 +79,5 @@ async function ownerOf(
   if (others.length === 0) return owner;
   const app = await ifFound(context.call(calls.getApp, { id: appId }));
   if (app !== undefined) return app.owner;
-  throw invalidField("name", `there are backups of "${appId}" of several owners: name the one that is meant`);
+  throw invalidField("name", `"${appId}" has backups of several owners: pass the name of an archive`);
 }

@@ -1,9 +1,9 @@
-/** `svc backup …`: archives of apps, what is in them, and back again. */
+/** `svc backup …`: archives of apps. */
 import type { Command } from "commander";
 import type { RunCommand } from "../../run-command.ts";
 import { addCreateCommand } from "./create.ts";
 import { addListCommands } from "./list.ts";
-import { addLookCommands } from "./look.ts";
+import { addArchiveCommands } from "./archive-content.ts";
 import { addPolicyCommand } from "./policy.ts";
 import { addRestoreCommand } from "./restore.ts";
 import { addStorageCommand } from "./storage.ts";
@@ -16,7 +16,7 @@ export function addBackupCommand(parent: Command, run: RunCommand): void {
   for (const add of [
     addCreateCommand,
     addListCommands,
-    addLookCommands,
+    addArchiveCommands,
     addRestoreCommand,
     addPolicyCommand,
     addStorageCommand,
@@ -26,7 +26,7 @@ export function addBackupCommand(parent: Command, run: RunCommand): void {
 }
 
 const examples = `
-NAME is an archive as svc backup ls shows it; the word "latest" is the newest of the app.
+NAME is the name of an archive from svc backup ls, or "latest" for the newest archive of the app.
 
 Examples:
   svc backup create hello

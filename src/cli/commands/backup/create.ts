@@ -2,14 +2,15 @@
 import { type Command, Option } from "commander";
 import { CreateBackupRequestModes } from "../../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../../context.ts";
-import { ReportedError } from "../../failure.ts";
-import { followProgress } from "../../follow-progress.ts";
+import { detach, detachOption, type DetachOption } from "../../detach.ts";
+import { ReportedError } from "../../output/failure.ts";
+import { followProgress } from "../../output/follow-progress.ts";
 import { oneByOne } from "../../for-each.ts";
-import { collect, parseCount } from "../../option-values.ts";
+import { collect, parseCount } from "../../input/option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { formatBytes } from "../../render/units.ts";
+import { formatBytes } from "../../output/units.ts";
 
-export interface CreateOptions {
+export interface CreateOptions extends DetachOption {
   readonly storage?: readonly string[];
   readonly keep?: number;
   readonly keepDaily?: number;
@@ -22,19 +23,20 @@ export function addCreateCommand(parent: Command, run: RunCommand): void {
   const count = parseCount(1, 2 ** 32 - 1);
   parent
     .command("create")
-    .description("back apps up")
+    .description("create backups of apps")
     .argument("<id...>", "the apps")
-    .option("--storage <name>", "where to; again for more (default: the package's own, else local)", collect)
-    .option("--keep <count>", "how many archives to keep there (default: all)", count)
-    .option("--keep-daily <count>", "beyond those, the newest of each of so many days", count)
-    .option("--keep-weekly <count>", "and of so many weeks", count)
-    .option("--keep-monthly <count>", "and of so many months", count)
+    .option("--storage <name>", "target storage (repeatable; default: the package's, else local)", collect)
+    .option("--keep <count>", "keep the newest N archives on each storage (default: all)", count)
+    .option("--keep-daily <count>", "also keep one archive per day for N days", count)
+    .option("--keep-weekly <count>", "also keep one archive per week for N weeks", count)
+    .option("--keep-monthly <count>", "also keep one archive per month for N months", count)
     .addOption(
       new Option(
         "--mode <mode>",
-        "what a running app does meanwhile (default: the package's own, else live)",
+        "state of a running app during the backup (default: the package's, else live)",
       ).choices(CreateBackupRequestModes),
     )
+    .option(...detachOption)
     .addHelpText("after", examples)
     .action(
       run((context, ids: string[], options: CreateOptions) =>
@@ -44,9 +46,8 @@ export function addCreateCommand(parent: Command, run: RunCommand): void {
 }
 
 const examples = `
-Each app is read once, whatever the number of storages; one that fails leaves the others theirs, and the exit code is 1. Of several
-apps one that fails keeps none of the others from its backup.
-With --keep…, older archives go once the new one is whole on that storage.
+Each app is read once for all storages. If an app or a storage fails, the others still get their backups, and the exit code is 1.
+With --keep…, older archives are deleted once the new one is complete on that storage.
 
 Examples:
   svc backup create hello
@@ -56,14 +57,15 @@ Examples:
   svc backup create hello --json
 `;
 
-/** @throws ReportedError when a storage has it not */
+/** @throws ReportedError if any storage failed */
 async function create(
   context: CommandContext,
   id: string,
-  { storage = [], mode = "", ...retention }: CreateOptions,
+  { storage = [], mode = "", detach: isDetached = false, ...retention }: CreateOptions,
 ): Promise<void> {
   const { BackupService } = await import("../../../../gen/svc/v1/backup_pb.ts");
   const request = { ...retention, appId: id, storages: [...storage], mode };
+  if (isDetached) return detach(context, `backup ${id}`, BackupService.method.createBackup, request);
   const { createBackupStream } = BackupService.method;
   const answer = await followProgress(context, `backup ${id}`, createBackupStream, request);
   const { results, warnings, ...others } = answer;

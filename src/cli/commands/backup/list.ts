@@ -1,12 +1,12 @@
-/** `svc backup ls|show|rm`: the archives that there are. */
+/** `svc backup ls|show|rm`: existing archives. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { confirmRemoval } from "../../prompt.ts";
-import { escapeControls } from "../../render/escape.ts";
-import type { Column } from "../../render/table.ts";
-import { formatAge, formatBytes } from "../../render/units.ts";
-import { calls, type BackupArchive } from "../../transport/calls.ts";
+import { confirmRemoval } from "../../input/prompt.ts";
+import { escapeControls } from "../../output/escape.ts";
+import type { Column } from "../../output/table.ts";
+import { formatAge, formatBytes } from "../../output/units.ts";
+import { calls, type BackupArchive } from "../../client/calls.ts";
 import {
   archiveCommand,
   findArchive,
@@ -15,19 +15,19 @@ import {
   type IdentityOption,
   type StorageOption,
 } from "./archive-ref.ts";
-import { watchable, watchOption } from "../../watched.ts";
+import { watchable, watchOption } from "../../output/watched.ts";
 
 export function addListCommands(parent: Command, run: RunCommand): void {
   parent
     .command("ls")
     .alias("list")
-    .description("list the archives, the newest first")
-    .argument("[id]", "of one app")
-    .option("--storage <name>", "on one storage")
+    .description("list archives, newest first")
+    .argument("[id]", "only archives of this app")
+    .option("--storage <name>", "only archives on this storage")
     .option(...watchOption)
     .addHelpText("after", listExamples)
     .action(run(watchable(list)));
-  openingCommand(parent, "show", "show what an archive says of itself")
+  openingCommand(parent, "show", "show details of an archive")
     .addHelpText("after", showExamples)
     .action(run(show));
   archiveCommand(parent, "rm", "delete an archive (asks first; --yes does not)")
@@ -37,7 +37,7 @@ export function addListCommands(parent: Command, run: RunCommand): void {
 }
 
 const listExamples = `
-PROVEN says whether it was read whole and found right ("verified") or even laid out ("restored"): svc backup verify.
+PROVEN shows the last check by svc backup verify: checksums ("verified"), or a trial restore ("restored").
 
 Examples:
   svc backup ls
@@ -81,10 +81,11 @@ async function list(context: CommandContext, appId = "", { storage = "" }: Stora
   }
   const none =
     appId === ""
-      ? "There are no backups. Make one: svc backup create ID"
-      : `There are no backups of ${appId}. Make one: svc backup create ${appId}`;
+      ? "No backups yet. Create one: svc backup create ID"
+      : `No backups of ${appId} yet. Create one: svc backup create ${appId}`;
   await context.printTable(columnsAt(context.host.now()), answer.backups, none);
-  if (answer.next_page_token !== "") context.note("There are more; name an app or a storage.");
+  if (answer.next_page_token !== "")
+    context.note("More archives exist; pass an app or --storage to see them.");
 }
 
 async function show(
@@ -133,5 +134,5 @@ async function remove(
     loss: "deleting an archive cannot be undone",
   });
   const answer = await context.call(calls.deleteBackup, { app_id: id, storage: ref.storage, name: ref.name });
-  return context.tell(answer, `Deleted ${answer.name}`);
+  return context.printResult(answer, `Deleted ${answer.name}`);
 }

@@ -1,13 +1,13 @@
-/** `svc backup policy ID [show|set|reset]`: when an app is backed up by itself. */
+/** `svc backup policy ID [show|set|reset]`: automatic backups of an app. */
 import { Argument, Option, type Command } from "commander";
 import { BackupPolicyCatchUps, BackupPolicyModes } from "../../../../gen/svc/v1/words.ts";
 import type { CommandContext } from "../../context.ts";
-import { UsageError } from "../../failure.ts";
-import { collect, parseCount } from "../../option-values.ts";
+import { UsageError } from "../../output/failure.ts";
+import { collect, parseCount, triggerForms } from "../../input/option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { escapeControls } from "../../render/escape.ts";
-import { lastBackupText } from "../../render/last-backup.ts";
-import { calls, type BackupPolicy } from "../../transport/calls.ts";
+import { escapeControls } from "../../output/escape.ts";
+import { lastBackupText } from "../../output/app-table.ts";
+import { calls, type BackupPolicy } from "../../client/calls.ts";
 import type { CreateOptions } from "./create.ts";
 
 interface PolicyOptions extends CreateOptions {
@@ -20,24 +20,26 @@ export function addPolicyCommand(parent: Command, run: RunCommand): void {
   const count = parseCount(1, 2 ** 32 - 1);
   parent
     .command("policy")
-    .description("show or set when an app is backed up by itself")
+    .description("show or set the automatic backups of an app")
     .argument("<id>", "the app")
     .addArgument(
-      new Argument("[what]", "set what the options say, or reset to what the package recommends")
+      new Argument("[what]", "set: change the given options; reset: use the package's recommendation")
         .choices(["show", "set", "reset"])
         .default("show"),
     )
-    .option("--trigger <when>", "hourly, HH:MM or five cron fields; empty: only on request")
-    .option("--storage <name>", "where to; again for more (default: as before)", collect)
-    .option("--keep <count>", "how many archives to keep there", count)
-    .option("--keep-daily <count>", "beyond those, the newest of each of so many days", count)
-    .option("--keep-weekly <count>", "and of so many weeks", count)
-    .option("--keep-monthly <count>", "and of so many months", count)
-    .addOption(new Option("--mode <mode>", "what a running app does meanwhile").choices(BackupPolicyModes))
-    .option("--verify", "restore each for a trial, too")
+    .option("--trigger <when>", `when to back up: ${triggerForms}; empty: only on request`)
+    .option("--storage <name>", "target storage (repeatable; default: unchanged)", collect)
+    .option("--keep <count>", "keep the newest N archives on each storage", count)
+    .option("--keep-daily <count>", "also keep one archive per day for N days", count)
+    .option("--keep-weekly <count>", "also keep one archive per week for N weeks", count)
+    .option("--keep-monthly <count>", "also keep one archive per month for N months", count)
+    .addOption(
+      new Option("--mode <mode>", "state of a running app during the backup").choices(BackupPolicyModes),
+    )
+    .option("--verify", "also restore each backup to a temporary directory")
     .option("--no-verify", "do not")
     .addOption(
-      new Option("--catch-up [which]", "make the one that was missed while the daemon was down")
+      new Option("--catch-up [which]", "make up for a backup that was missed while the daemon was down")
         .choices(BackupPolicyCatchUps)
         .preset("latest"),
     )
@@ -46,7 +48,7 @@ export function addPolicyCommand(parent: Command, run: RunCommand): void {
 }
 
 const examples = `
-What set is not told stays as it is.
+Options that are not given stay unchanged.
 
 Examples:
   svc backup policy hello
@@ -55,7 +57,7 @@ Examples:
   svc backup policy hello reset
 `;
 
-/** The others are those of every command. */
+/** The options of `set`; all others are global. */
 const settable = [
   "trigger",
   "storage",
@@ -74,9 +76,10 @@ async function policy(
   what: string,
   options: PolicyOptions,
 ): Promise<void> {
-  const isSaid = settable.some((option) => options[option] !== undefined);
-  if (what !== "set" && isSaid) throw new UsageError(`options go with set: svc backup policy ${id} set …`);
-  if (what === "set" && !isSaid) throw new UsageError("say what to set, such as --trigger 03:30");
+  const hasOptions = settable.some((option) => options[option] !== undefined);
+  if (what !== "set" && hasOptions)
+    throw new UsageError(`options require set: svc backup policy ${id} set …`);
+  if (what === "set" && !hasOptions) throw new UsageError("pass an option to set, such as --trigger 03:30");
   const before = await context.call(calls.getBackupPolicy, { app_id: id });
   const answer =
     what === "show"
@@ -107,10 +110,10 @@ function changed(before: BackupPolicy, options: PolicyOptions): BackupPolicy {
   };
 }
 
-/** @param last what is known of those that were made */
+/** @param last the result of the last backup */
 function textOf(policy: BackupPolicy, last = "never"): string {
   const { app_id: id, storages, mode, verify, next_run_at: next, last_error: error } = policy;
-  const kept = [
+  const retention = [
     [policy.keep, "newest"],
     [policy.keep_daily, "days"],
     [policy.keep_weekly, "weeks"],
@@ -118,13 +121,13 @@ function textOf(policy: BackupPolicy, last = "never"): string {
   ].flatMap(([count, unit]) => (count === undefined ? [] : [`${count} ${unit}`]));
   const rows: [string, string][] = [
     ["App", id],
-    ["Set by", policy.from_package ? "the package" : "its people"],
+    ["Set by", policy.from_package ? "the package" : "the owner"],
     ["When", whenOf(policy)],
     ["Last", last],
     ["Next", next === undefined ? "never" : next],
     ["Where", storages.length === 0 ? "local" : storages.join(", ")],
-    ["Keeps", kept.length === 0 ? "all" : kept.join(", ")],
-    ["How", verify ? `${mode}, restored for a trial` : mode],
+    ["Keeps", retention.length === 0 ? "all" : retention.join(", ")],
+    ["How", verify ? `${mode}, with a trial restore` : mode],
     ...(error === "" ? [] : [["Error", error] satisfies [string, string]]),
   ];
   return rows.map(([title, text]) => `${`${title}:`.padEnd(8)} ${escapeControls(text)}\n`).join("");
@@ -132,5 +135,5 @@ function textOf(policy: BackupPolicy, last = "never"): string {
 
 function whenOf({ trigger, catch_up: catchUp }: BackupPolicy): string {
   if (trigger === "") return "only on request";
-  return catchUp === "latest" ? `${trigger}, and once for what was missed` : trigger;
+  return catchUp === "latest" ? `${trigger}, and once after missed backups` : trigger;
 }

@@ -1,12 +1,19 @@
-/** `svc backup restore`: an archive into its app, or as a new one. */
+/** `svc backup restore`: restores an archive into its app, or as a new app. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import { AdvisedError, asSvcError, ifFound } from "../../failure.ts";
-import { followProgress } from "../../follow-progress.ts";
+import { detach, detachOption, type DetachOption } from "../../detach.ts";
+import { AdvisedError, asSvcError, ifFound } from "../../output/failure.ts";
+import { followProgress } from "../../output/follow-progress.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { confirmRemoval } from "../../prompt.ts";
-import { formatBytes } from "../../render/units.ts";
-import { calls } from "../../transport/calls.ts";
+import {
+  acceptedBy,
+  acceptingLicenses,
+  acceptRestoredOptions,
+  type AcceptOptions,
+} from "../../input/accept-license.ts";
+import { confirmRemoval } from "../../input/prompt.ts";
+import { formatBytes } from "../../output/units.ts";
+import { calls } from "../../client/calls.ts";
 import {
   findArchive,
   openingCommand,
@@ -15,7 +22,7 @@ import {
   type StorageOption,
 } from "./archive-ref.ts";
 
-interface RestoreOptions extends StorageOption, IdentityOption {
+interface RestoreOptions extends StorageOption, IdentityOption, DetachOption, AcceptOptions {
   readonly stop?: boolean;
   readonly asNew?: boolean;
   readonly name?: string;
@@ -25,25 +32,31 @@ interface RestoreOptions extends StorageOption, IdentityOption {
 
 export function addRestoreCommand(parent: Command, run: RunCommand): void {
   const description = "restore an app from an archive (asks before it replaces one; --yes does not)";
-  openingCommand(parent, "restore", description, "the app that it was taken of")
+  openingCommand(parent, "restore", description, "the app that was backed up")
     .option("--stop", "stop a running app, and start it again afterwards")
-    .option("--as-new", "make a new app of it, and leave the other as it is")
-    .option("--name <name>", "display name of the new app")
-    .option("--paths <path...>", "only these, with all beneath, such as data/notes.txt")
-    .option("--dry-run", "check whether it could be restored, and change nothing")
+    .option("--as-new", "restore as a new app, and leave the existing app unchanged")
+    .option("--name <name>", "name and ID of the new app (with --as-new)")
+    .option("--paths <path...>", "restore only these paths and what is below them, such as data/notes.txt")
+    .option("--dry-run", "check whether the archive can be restored, and change nothing")
+    .option(...acceptRestoredOptions[0])
+    .option(...acceptRestoredOptions[1])
+    .option(...detachOption)
     .addHelpText("after", examples)
     .action(run(restore));
 }
 
 const examples = `
-The archive is laid out beside the app and compared with its checksums, and only then put in the app's place: when anything
-fails, the app is as it was. An app that is not there, or not any more, is made from the archive alone.
+The archive is unpacked next to the app and its checksums are compared before it replaces the app. If anything fails, the app is
+unchanged. If the app does not exist, it is created from the archive.
+
+Archives that this daemon did not make ask for their licenses and permissions, as an install does. If the app is root's, they
+also ask whether root may run what is in them.
 
 Examples:
   svc backup restore hello latest --dry-run
   svc backup restore hello latest --stop
   svc backup restore hello latest --paths data/notes.txt data/photos
-  svc backup restore hello latest --as-new --name "Hello of yesterday"
+  svc backup restore hello latest --as-new --name hello-old
   svc backup restore hello latest --stop --yes --json
 `;
 
@@ -57,31 +70,54 @@ async function restore(
   const { stop = false, asNew = false, name: newName = "", paths = [], dryRun = false } = options;
   const identity = await readIdentity(context, options);
   const ref = await findArchive(context, id, name, options);
-  // Where there is something to lose.
-  if (!asNew && !dryRun && (await ifFound(context.call(calls.getApp, { id }))) !== undefined) {
+  // Ask only if there is an app to replace.
+  const app = asNew || dryRun ? undefined : await ifFound(context.call(calls.getApp, { id }));
+  if (app !== undefined) {
     const what = paths.length === 0 ? id : `${paths.join(", ")} of ${id}`;
     await confirmRemoval(context, {
-      question: `Replace ${what} by ${ref.name}?`,
-      loss: "what the app has now is replaced",
+      question: `Replace ${what} (owner ${ownerText(app)}) by ${ref.name}?`,
+      loss: "its current data is replaced",
     });
   }
-  // What changes nothing stops nothing.
+  // A dry run stops nothing.
   const request = { ...ref, stopApp: stop || dryRun, asNew, newName, paths: [...paths], dryRun, identity };
+  if (options.detach === true) {
+    const detached = { ...request, ...acceptedBy(options) };
+    return detach(context, `restore ${id}`, BackupService.method.restoreBackup, detached);
+  }
   const { restoreBackupStream } = BackupService.method;
-  const work = followProgress(context, `restore ${id}`, restoreBackupStream, request);
-  const answer = await work.catch((error: unknown) => {
+  const answer = await acceptingLicenses(context, id, acceptedBy(options), (accepted) =>
+    followProgress(context, `restore ${id}`, restoreBackupStream, { ...request, ...accepted }),
+  ).catch((error: unknown) => {
     throw withStop(error, id);
   });
   if (context.json) return context.printJson(answer);
   for (const warning of answer.warnings) context.note(`warning: ${warning}`);
   const amount = `${answer.entries} entries, ${formatBytes(answer.restored_bytes)}`;
-  if (dryRun) return context.print(`It can be restored: ${amount}\n`);
-  const next = answer.restarted ? "It was started again." : `Start it: svc app start ${answer.app_id}`;
+  if (dryRun) {
+    for (const license of answer.licenses) context.note(`needs --accept-license: ${license}`);
+    for (const permission of answer.permissions) context.note(`needs --accept-permissions: ${permission}`);
+    return context.printLine(
+      `The archive can be restored: ${amount}. Its owner would be ${ownerText(answer)}`,
+    );
+  }
+  const next = answer.restarted ? "The app was started again." : `Start it: svc app start ${answer.app_id}`;
   const what = paths.length === 0 ? answer.app_id : `${paths.join(", ")} of ${answer.app_id}`;
   return context.printLine(`Restored ${what} (${amount}). ${next}`);
 }
 
-/** An app that runs can also be stopped by the restore itself, which starts it again. */
+/** The name, or the user ID where the host has none. */
+function ownerText({
+  owner,
+  owner_name: name,
+}: {
+  readonly owner: number;
+  readonly owner_name: string;
+}): string {
+  return name === "" ? String(owner) : name;
+}
+
+/** The restore itself can also stop a running app and start it again afterwards. */
 function withStop(error: unknown, id: string): unknown {
   const known = asSvcError(error);
   if (known?.reason !== "app_running") return error;

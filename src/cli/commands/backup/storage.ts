@@ -1,16 +1,16 @@
-/** `svc backup storage …`: where archives are kept. */
+/** `svc backup storage …`: where archives are stored. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import { ReportedError } from "../../failure.ts";
+import { ReportedError } from "../../output/failure.ts";
 import type { RunCommand } from "../../run-command.ts";
-import type { Column } from "../../render/table.ts";
-import { calls, type BackupStorage, type StorageUse } from "../../transport/calls.ts";
-import { addPlaceCommands, isDamaged } from "./storage-place.ts";
+import type { Column } from "../../output/table.ts";
+import { calls, type BackupStorage, type StorageUse } from "../../client/calls.ts";
+import { addStorageEditCommands, isDamaged } from "./storage-edit.ts";
 
 export function addStorageCommand(parent: Command, run: RunCommand): void {
   const storage = parent
     .command("storage")
-    .description("list, add, change, try and remove storages")
+    .description("list, add, change, test and remove storages")
     .addHelpText("after", examples);
   storage
     .command("ls", { isDefault: true })
@@ -18,24 +18,24 @@ export function addStorageCommand(parent: Command, run: RunCommand): void {
     .description("list the storages (also: svc backup storage)")
     .addHelpText("after", listExamples)
     .action(run(list));
-  addPlaceCommands(storage, run);
+  addStorageEditCommands(storage, run);
   storage
     .command("test")
-    .description("list, write, read and delete there, and say what works")
+    .description("test listing, writing, reading and deleting on a storage")
     .argument("<name>", "the storage")
     .addHelpText("after", testExamples)
     .action(run(test));
   storage
     .command("rm")
     .alias("remove")
-    .description("forget a storage; its archives stay where they are")
+    .description("remove a storage from the list; its archives are not deleted")
     .argument("<name>", "the storage")
     .addHelpText("after", removeExamples)
     .action(run(remove));
 }
 
 const examples = `
-The storage "local" is always there: a directory of the daemon's own. What others are is for root to say.
+The storage "local" always exists; it is a directory of the daemon. Only root can add or change other storages.
 
 Examples:
   svc backup storage ls
@@ -52,14 +52,14 @@ Examples:
 `;
 
 const testExamples = `
-It exits with 1 when one of the four does not work.
+Exits with 1 if one of the four tests fails.
 
 Example:
   svc backup storage test far
 `;
 
 const removeExamples = `
-Its archives are listed again once a storage is added for the same place.
+To list its archives again, add a storage with the same location.
 
 Example:
   svc backup storage rm far
@@ -78,7 +78,7 @@ const columns: readonly Column<BackupStorage>[] = [
   },
 ];
 
-/** Or what is wrong with it; empty where it is for root alone to know. */
+/** The location, or the problem; empty if only root may see it. */
 function whereOf(storage: BackupStorage): string {
   const { s3, local, problem } = storage;
   if (isDamaged(storage)) return problem;
@@ -108,9 +108,9 @@ async function remove(context: CommandContext, name: string): Promise<void> {
   for (const use of answer.used_by) context.note(useText(use, name));
 }
 
-/** What to do about a policy or a job that fails from now on. */
+/** Advice for a policy or a job that fails from now on. */
 function useText({ kind, id, owner }: StorageUse, storage: string): string {
   return kind === "policy"
-    ? `The policy of ${id} still names ${storage}. Give it another one: svc backup policy ${id} set --storage NAME`
-    : `The job ${id} (of user id ${owner}) still names ${storage}. Give it another one: svc schedule edit ${id} --storage NAME --owner ${owner}`;
+    ? `The policy of ${id} still uses ${storage}. Choose another storage: svc backup policy ${id} set --storage NAME`
+    : `The job ${id} (of user id ${owner}) still uses ${storage}. Choose another storage: svc schedule edit ${id} --storage NAME --owner ${owner}`;
 }

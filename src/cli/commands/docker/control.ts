@@ -1,12 +1,12 @@
 /** `svc docker start|stop|restart|pause|unpause|rm`. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import { UsageError } from "../../failure.ts";
+import { UsageError } from "../../output/failure.ts";
 import { forEachName } from "../../for-each.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { confirmRemoval } from "../../prompt.ts";
-import { controlLines } from "../../render/docker-table.ts";
-import { calls } from "../../transport/calls.ts";
+import { confirmRemoval } from "../../input/prompt.ts";
+import { controlLines } from "../../output/docker-table.ts";
+import { calls } from "../../client/calls.ts";
 
 interface Verb {
   readonly name: string;
@@ -20,12 +20,17 @@ const verbs: readonly Verb[] = [
   { name: "stop", action: "stop", did: "Stopped", description: "stop containers" },
   { name: "restart", action: "restart", did: "Restarted", description: "restart containers" },
   { name: "pause", action: "pause", did: "Paused", description: "freeze the processes of containers" },
-  { name: "unpause", action: "unpause", did: "Unpaused", description: "let the processes go on" },
+  {
+    name: "unpause",
+    action: "unpause",
+    did: "Unpaused",
+    description: "unfreeze the processes of containers",
+  },
   {
     name: "rm",
     action: "remove",
     did: "Removed",
-    description: "remove stopped containers with what they have written (asks first; --yes does not)",
+    description: "remove stopped containers with their data (asks first; --yes does not)",
   },
 ];
 
@@ -34,7 +39,7 @@ export function addControlCommands(parent: Command, run: RunCommand): void {
     const command = parent
       .command(verb.name)
       .description(verb.description)
-      .argument("[container...]", "names, ids or beginnings of ids")
+      .argument("[container...]", "names, IDs or ID prefixes")
       .option("-p, --project <name>", "all containers of a compose project instead")
       .addHelpText("after", help)
       .action(
@@ -47,8 +52,8 @@ export function addControlCommands(parent: Command, run: RunCommand): void {
 }
 
 const help = `
-Of a project, the oldest container is started first and stopped last; those that it does not apply to are passed over.
-A container of an installed app is refused: use svc app.
+In a project, the oldest container is started first and stopped last; containers already in the requested state are skipped.
+Containers of installed apps are rejected: use svc app.
 `;
 
 async function control(
@@ -58,14 +63,14 @@ async function control(
   project: string | undefined,
 ): Promise<void> {
   if ((project === undefined) === (containers.length === 0)) {
-    throw new UsageError("name containers, or a compose project with --project");
+    throw new UsageError("name containers, or pass --project");
   }
   const { action } = verb;
   if (action === "remove") {
     const what = project === undefined ? containers.join(", ") : `the stopped containers of ${project}`;
     await confirmRemoval(context, {
       question: `Remove ${what}?`,
-      loss: "a removed container is gone with what it has written",
+      loss: "removing a container destroys its data",
       look: async () => {
         for (const container of containers) await context.call(calls.inspectContainer, { container });
       },

@@ -2,13 +2,13 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { formatBytes } from "../../render/units.ts";
-import { calls } from "../../transport/calls.ts";
+import { formatBytes } from "../../output/units.ts";
+import { calls } from "../../client/calls.ts";
 
 export function addDfCommand(parent: Command, run: RunCommand): void {
   parent
     .command("df")
-    .description("show what images, containers, volumes and the build cache take, which takes a while")
+    .description("show disk usage of images, containers, volumes and the build cache (slow)")
     .action(run(show));
 }
 

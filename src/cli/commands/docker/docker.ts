@@ -1,4 +1,4 @@
-/** `svc docker …`: the containers, images, volumes and networks of the host, whoever made them. */
+/** `svc docker …`: all containers, images, volumes and networks of the host, not only those of apps. */
 import type { Command } from "commander";
 import type { RunCommand } from "../../run-command.ts";
 import { addControlCommands } from "./control.ts";
@@ -14,7 +14,7 @@ import { addStatsCommand } from "./stats.ts";
 export function addDockerCommand(parent: Command, run: RunCommand): void {
   const docker = parent
     .command("docker")
-    .description("the host's containers, images, volumes and networks; needs root")
+    .description("manage the host's containers, images, volumes and networks; needs root")
     .addHelpText("after", examples);
   for (const add of [
     addPsCommand,
@@ -32,7 +32,7 @@ export function addDockerCommand(parent: Command, run: RunCommand): void {
 }
 
 const examples = `
-What belongs to an installed app is shown, but changed with svc app only, and never pruned.
+Objects of installed apps are shown, but can be changed only with svc app, and are never pruned.
 
 Examples:
   svc docker ps --all

@@ -1,18 +1,21 @@
-/** `svc docker events`: what happens on the engine, as it happens. */
+/** `svc docker events`: live events of the engine. */
 import { Option, type Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import { collect } from "../../option-values.ts";
+import { collect } from "../../input/option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { escapeCell } from "../../render/escape.ts";
-import { inLocalTime } from "../../render/instant.ts";
-import type { DockerEvent } from "../../transport/calls.ts";
+import { escapeCell } from "../../output/escape.ts";
+import { inLocalTime } from "../../output/instant.ts";
+import type { DockerEvent } from "../../client/calls.ts";
 
 export function addEventsCommand(parent: Command, run: RunCommand): void {
   parent
     .command("events")
-    .description("print what happens on the engine, until Ctrl-C")
+    .description("print events of the engine, until Ctrl-C")
     .addOption(
-      new Option("--type <type>", "only of these objects, such as container or image; repeat for more")
+      new Option(
+        "--type <type>",
+        "only events of this object type, such as container or image; repeat for more",
+      )
         .argParser(collect)
         .default([], "all"),
     )
@@ -21,7 +24,7 @@ export function addEventsCommand(parent: Command, run: RunCommand): void {
 
 async function follow(context: CommandContext, types: readonly string[]): Promise<void> {
   const { DockerEventSchema, DockerService } = await import("../../../../gen/svc/v1/docker_pb.ts");
-  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const { messageToRest } = await import("../../client/rest-json.ts");
   const method = DockerService.method.streamDockerEvents;
   for await (const message of context.follow(method, () => ({ types: [...types] }))) {
     const event = messageToRest<typeof DockerEventSchema, "camel">(DockerEventSchema, message);

@@ -2,14 +2,14 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { containerFields } from "../../render/docker-table.ts";
-import { calls } from "../../transport/calls.ts";
+import { containerFields } from "../../output/docker-table.ts";
+import { calls } from "../../client/calls.ts";
 
 export function addInspectCommand(parent: Command, run: RunCommand): void {
   parent
     .command("inspect")
-    .description("show one container; with --json also the engine's own document, environment included")
-    .argument("<container>", "its name, id or the beginning of its id")
+    .description("show one container; --json adds the engine's full document with the environment")
+    .argument("<container>", "name, ID or ID prefix")
     .action(run((context, container: string) => inspect(context, container)));
 }
 

@@ -2,17 +2,13 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { imageColumns, networkColumns, volumeColumns } from "../../render/docker-table.ts";
-import { calls } from "../../transport/calls.ts";
-import { watchable, watchOption } from "../../watched.ts";
+import { imageColumns, networkColumns, volumeColumns } from "../../output/docker-table.ts";
+import { calls } from "../../client/calls.ts";
+import { watchable, watchOption } from "../../output/watched.ts";
 
 const lists = [
-  ["images", "list the images, how many containers use each, and which an installed app needs", listImages],
-  [
-    "volumes",
-    "list the volumes, how many containers use each, and which an installed app needs",
-    listVolumes,
-  ],
+  ["images", "list images with the number of containers and whether an app needs them", listImages],
+  ["volumes", "list volumes with the number of containers and whether an app needs them", listVolumes],
   ["networks", "list the networks", listNetworks],
 ] as const;
 
@@ -29,13 +25,13 @@ export function addListCommands(parent: Command, run: RunCommand): void {
 async function listImages(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listImages, {});
   if (context.json) return context.printJson(answer);
-  return context.printTable(imageColumns(context.host.now()), answer.images, "There are no images.");
+  return context.printTable(imageColumns(context.host.now()), answer.images, "No images found.");
 }
 
 async function listVolumes(context: CommandContext): Promise<void> {
   const answer = await context.call(calls.listVolumes, {});
   if (context.json) return context.printJson(answer);
-  return context.printTable(volumeColumns(context.host.now()), answer.volumes, "There are no volumes.");
+  return context.printTable(volumeColumns(context.host.now()), answer.volumes, "No volumes found.");
 }
 
 async function listNetworks(context: CommandContext): Promise<void> {

@@ -1,16 +1,16 @@
-/** `svc docker logs`: the end of a container's log, and what comes after it. */
+/** `svc docker logs`: the end of a container's log, and new lines with `--follow`. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import { addLogsOptions } from "../../logs-options.ts";
-import { showLogs, type LogsOptions } from "../../logs.ts";
+import { addLogsOptions } from "../../input/logs-options.ts";
+import { showLogs, type LogsOptions } from "../../logs/logs.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { calls } from "../../transport/calls.ts";
+import { calls } from "../../client/calls.ts";
 
 export function addLogsCommand(parent: Command, run: RunCommand): void {
   const command = parent
     .command("logs")
     .description("show the last lines of a container's log")
-    .argument("<container>", "its name, id or the beginning of its id");
+    .argument("<container>", "name, ID or ID prefix");
   addLogsOptions(command, "the container ends or Ctrl-C").action(
     run((context, container: string, options: LogsOptions) => showContainerLogs(context, container, options)),
   );
@@ -21,7 +21,7 @@ function showContainerLogs(context: CommandContext, container: string, options: 
     read: (asked) => context.call(calls.getContainerLogs, { container, ...asked }),
     follow: async function* (request) {
       const { ContainerLogsSchema, DockerService } = await import("../../../../gen/svc/v1/docker_pb.ts");
-      const { messageToRest } = await import("../../transport/rest-json.ts");
+      const { messageToRest } = await import("../../client/rest-json.ts");
       const method = DockerService.method.streamContainerLogs;
       for await (const message of context.follow(method, () => ({ container, ...request() })))
         yield messageToRest<typeof ContainerLogsSchema, "camel">(ContainerLogsSchema, message);

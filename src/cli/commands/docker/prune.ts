@@ -1,19 +1,20 @@
-/** `svc docker prune`: the plan first, then the question, then what the plan says. */
+/** `svc docker prune`: shows the plan, asks, then removes what the plan lists. */
 import { Argument, Option, type Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import { UsageError } from "../../failure.ts";
+import { detach, detachOption, type DetachOption } from "../../detach.ts";
+import { UsageError } from "../../output/failure.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { confirm, isInteractive, nothingChanged } from "../../prompt.ts";
-import { prunedColumns, skippedColumns } from "../../render/docker-table.ts";
-import { renderTable } from "../../render/table.ts";
-import { formatBytes } from "../../render/units.ts";
-import { calls, type PruneResult } from "../../transport/calls.ts";
+import { confirm, isInteractive, nothingChanged } from "../../input/prompt.ts";
+import { prunedColumns, skippedColumns } from "../../output/docker-table.ts";
+import { renderTable } from "../../output/table.ts";
+import { formatBytes } from "../../output/units.ts";
+import { calls, type PruneResult } from "../../client/calls.ts";
 
-/** The word of the command line and that of the API. */
+/** Names on the command line, and in the API. */
 const targets = { images: "images", volumes: "volumes", "build-cache": "build_cache" } as const;
 type Target = keyof typeof targets;
 
-interface PruneOptions {
+interface PruneOptions extends DetachOption {
   readonly dryRun?: boolean;
   readonly all?: boolean;
 }
@@ -21,17 +22,20 @@ interface PruneOptions {
 export function addPruneCommand(parent: Command, run: RunCommand): void {
   parent
     .command("prune")
-    .description("remove what nothing uses (shows what, and asks first; --yes does not)")
+    .description("remove unused images, volumes or build cache (shows a plan and asks first; --yes does not)")
     .addArgument(new Argument("<what>", "what to remove").choices(Object.keys(targets)))
-    .option("-n, --dry-run", "only show what would go")
-    .addOption(new Option("--dangling-only", "images without a tag, volumes without a name: the default"))
-    .addOption(new Option("-a, --all", "everything that is unused").conflicts("danglingOnly"))
+    .option("-n, --dry-run", "only show what would be removed")
+    .addOption(
+      new Option("--dangling-only", "only images without a tag and volumes without a name (default)"),
+    )
+    .addOption(new Option("-a, --all", "everything unused").conflicts("danglingOnly"))
+    .option(...detachOption)
     .addHelpText("after", help)
     .action(run((context, what: Target, options: PruneOptions) => prune(context, what, options)));
 }
 
 const help = `
-What an installed app needs always stays, and so does what a container uses, a stopped one too.
+Objects that an installed app needs or a container uses, even a stopped one, are never removed.
 
 Examples:
   svc docker prune images --dry-run
@@ -45,12 +49,16 @@ async function prune(context: CommandContext, what: Target, options: PruneOption
   if (options.dryRun === true) return show(context, await plan());
   if (context.options.yes !== true) {
     if (context.json || !isInteractive(context.host)) {
-      throw new UsageError("what is pruned is gone: look with --dry-run first, then confirm with --yes");
+      throw new UsageError("pruning cannot be undone: check with --dry-run, then confirm with --yes");
     }
     const planned = await plan();
     await show(context, planned);
     if (planned.removed.length === 0) return;
     if (!(await confirm(context.host, "Remove these?"))) throw nothingChanged();
+  }
+  if (options.detach === true) {
+    const { DockerService } = await import("../../../../gen/svc/v1/docker_pb.ts");
+    return detach(context, `prune ${what}`, DockerService.method.pruneDocker, request);
   }
   await show(context, await context.call(calls.pruneDocker, { ...request, dryRun: false }));
 }

@@ -1,21 +1,21 @@
-/** `svc docker stats`: what running containers use, once or live. */
+/** `svc docker stats`: resource usage of running containers, once or live. */
 import type { Command } from "commander";
-import { Away } from "../../away.ts";
+import { Outage } from "../../logs/outage.ts";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { containerStatsColumns } from "../../render/docker-table.ts";
-import { LiveTable } from "../../render/live-table.ts";
-import { calls } from "../../transport/calls.ts";
+import { containerStatsColumns } from "../../output/docker-table.ts";
+import { LiveTable } from "../../output/live-table.ts";
+import { calls } from "../../client/calls.ts";
 
-/** Between two samples, each of which takes half a second. */
+/** Milliseconds between two samples. Each sample takes half a second. */
 const pauseMs = 500;
 
 export function addStatsCommand(parent: Command, run: RunCommand): void {
   parent
     .command("stats")
-    .description("show processor, memory, network and disk use of running containers")
-    .argument("[container...]", "only these: names, ids or beginnings of ids")
-    .option("-w, --watch", "go on until Ctrl-C")
+    .description("show CPU, memory, network and disk usage of running containers")
+    .argument("[container...]", "only these containers: names, IDs or ID prefixes")
+    .option("-w, --watch", "update until Ctrl-C")
     .action(
       run((context, ids: string[], { watch = false }: { watch?: boolean }) =>
         watch ? watchStats(context, ids) : showStats(context, ids),
@@ -27,16 +27,20 @@ async function showStats(context: CommandContext, ids: readonly string[]): Promi
   const answer = await context.call(calls.listContainerStats, { ids });
   if (context.json) return context.printJson(answer);
   const none = ids.length > 0 ? "No such container runs" : "No container runs";
-  // A kernel without the controllers of cgroups counts nothing.
-  return context.printTable(containerStatsColumns, answer.stats, `${none}, or its use is not counted here.`);
+  // Without cgroup controllers the kernel counts nothing.
+  return context.printTable(
+    containerStatsColumns,
+    answer.stats,
+    `${none}, or this host does not measure containers.`,
+  );
 }
 
 async function watchStats(context: CommandContext, ids: readonly string[]): Promise<void> {
   const live = new LiveTable(context.host.stdout.isTTY === true);
-  const away = new Away(context);
+  const outage = new Outage(context);
   for (let isFirst = true; ; isFirst = false) {
     const look = () => context.call(calls.listContainerStats, { ids });
-    const answer = await (isFirst ? look() : away.through(look));
+    const answer = await (isFirst ? look() : outage.retry(look));
     await (context.json
       ? context.printJsonLine(answer)
       : context.print(live.next(context.table(containerStatsColumns, answer.stats))));

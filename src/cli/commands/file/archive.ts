@@ -1,13 +1,12 @@
 /** `svc file tar|untar`: archives on the daemon's host. */
 import type { Command } from "commander";
-import { runWithAdvice } from "../../advice.ts";
+import { runWithAdvice } from "../../output/advice.ts";
 import type { CommandContext } from "../../context.ts";
-import { UsageError } from "../../failure.ts";
-import { followProgress } from "../../follow-progress.ts";
+import { UsageError } from "../../output/failure.ts";
+import { followProgress } from "../../output/follow-progress.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { formatBytes } from "../../render/units.ts";
-import { adviceOnForce } from "./advice.ts";
-import { pathHelp, resolvePlace } from "./place.ts";
+import { formatBytes } from "../../output/units.ts";
+import { adviceOnForce, pathHelp, resolvePath } from "./paths.ts";
 
 interface PackOptions {
   readonly format?: string;
@@ -27,20 +26,20 @@ export function addArchiveCommands(parent: Command, run: RunCommand): void {
     .command("tar")
     .description("pack files and directories into an archive: tar.gz, tar.zst or zip")
     .argument("<archive>", pathHelp)
-    .argument("<path...>", "what is packed, each under its own name")
+    .argument("<path...>", "files and directories to pack, each under its own name")
     .option("--format <format>", formatHelp)
-    .option("-f, --force", "replace what is there")
+    .option("-f, --force", "overwrite existing files")
     .action(runWithAdvice(run, adviceOnForce)(pack));
   parent
     .command("untar")
-    .description("unpack an archive into a directory, whole or not at all: tar, tar.gz, tar.zst or zip")
+    .description("unpack an archive to a directory, completely or not at all: tar, tar.gz, tar.zst or zip")
     .argument("<archive>", pathHelp)
-    .argument("<directory>", `${pathHelp}; made when it is not there`)
+    .argument("<directory>", `${pathHelp}; created if missing`)
     .option("--format <format>", formatHelp)
-    .option("-f, --force", "replace what is there and has a name of the archive's")
-    .option("--max-entries <count>", "most entries (default: 1000000)")
-    .option("--max-bytes <count>", "most bytes that come out of it (default: 64 GiB)")
-    .option("--max-ratio <times>", "how many times larger than itself that may be (default: 200)")
+    .option("-f, --force", "overwrite existing files")
+    .option("--max-entries <count>", "limit for entries (default: 1000000)")
+    .option("--max-bytes <count>", "limit for the unpacked size in bytes (default: 64 GiB)")
+    .option("--max-ratio <times>", "limit for the ratio of unpacked to packed size (default: 200)")
     .action(runWithAdvice(run, adviceOnForce)(unpack));
 }
 
@@ -51,13 +50,13 @@ async function pack(
   { format = "", force = false }: PackOptions,
 ): Promise<void> {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
-  const target = await resolvePlace(context, archive);
+  const target = await resolvePath(context, archive);
   const paths: string[] = [];
-  for (const place of places) paths.push(await resolvePlace(context, place));
+  for (const place of places) paths.push(await resolvePath(context, place));
   const request = { paths, target, format, overwrite: force };
   const { createArchiveStream } = FileService.method;
   const entry = await followProgress(context, `pack ${archive}`, createArchiveStream, request);
-  return context.tell(entry, `Packed ${entry.path} (${formatBytes(entry.size_bytes)})`);
+  return context.printResult(entry, `Packed ${entry.path} (${formatBytes(entry.size_bytes)})`);
 }
 
 async function unpack(
@@ -69,8 +68,8 @@ async function unpack(
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const mostBytes = countOf("--max-bytes", maxBytes);
   const request = {
-    path: await resolvePlace(context, archive),
-    target: await resolvePlace(context, directory),
+    path: await resolvePath(context, archive),
+    target: await resolvePath(context, directory),
     format,
     overwrite: force,
     maxEntries: countOf("--max-entries", maxEntries),
@@ -81,12 +80,12 @@ async function unpack(
   const answer = await followProgress(context, `unpack ${archive}`, extractArchiveStream, request);
   const { entry, entries, extracted_bytes: bytes } = answer;
   const what = `${entries} ${entries === 1 ? "entry" : "entries"}, ${formatBytes(bytes)}`;
-  return context.tell(answer, `Unpacked into ${entry?.path ?? ""} (${what})`);
+  return context.printResult(answer, `Unpacked into ${entry?.path ?? ""} (${what})`);
 }
 
-/** @throws UsageError for what is no whole number from 1 on */
+/** @throws UsageError unless it is a whole number of at least 1 */
 function countOf(option: string, text: string | undefined): number | undefined {
   if (text === undefined) return undefined;
-  if (!/^[1-9]\d{0,14}$/.test(text)) throw new UsageError(`${option} must be a whole number from 1 on`);
+  if (!/^[1-9]\d{0,14}$/.test(text)) throw new UsageError(`${option} must be a whole number of at least 1`);
   return Number(text);
 }

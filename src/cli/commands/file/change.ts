@@ -1,15 +1,14 @@
 /** `svc file mkdir|mv|cp|rm|chmod|chown`. */
 import { posix } from "node:path";
 import type { Command } from "commander";
-import { runWithAdvice } from "../../advice.ts";
+import { runWithAdvice } from "../../output/advice.ts";
 import type { CommandContext } from "../../context.ts";
-import { ReportedError, UsageError } from "../../failure.ts";
-import { followProgress } from "../../follow-progress.ts";
+import { ReportedError, UsageError } from "../../output/failure.ts";
+import { followProgress } from "../../output/follow-progress.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { confirmRemoval } from "../../prompt.ts";
-import { formatBytes } from "../../render/units.ts";
-import { adviceOnForce } from "./advice.ts";
-import { pathHelp, resolvePlace, resolveTarget } from "./place.ts";
+import { confirmRemoval } from "../../input/prompt.ts";
+import { formatBytes } from "../../output/units.ts";
+import { adviceOnForce, pathHelp, resolvePath, resolveTarget } from "./paths.ts";
 
 interface RelocateOptions {
   readonly force?: boolean;
@@ -24,25 +23,25 @@ export function addChangeCommands(parent: Command, run: RunCommand): void {
     .command("mkdir")
     .description("make a directory")
     .argument("<path>", pathHelp)
-    .option("-p, --parents", "missing parents, too; no failure when it is there already")
-    .option("--mode <octal>", "its permission bits (default: 0755)")
+    .option("-p, --parents", "also make missing parents; do not fail if the directory exists")
+    .option("--mode <octal>", "permission bits (default: 0755)")
     .action(run(makeDirectory));
   for (const [name, description, action] of [
     ["mv", "move or rename", move],
-    ["cp", "copy a file, or a directory with all that is in it", copy],
+    ["cp", "copy a file, or a directory with its content", copy],
   ] as const) {
     parent
       .command(name)
       .description(description)
       .argument("<from>", pathHelp)
-      .argument("<to>", `${pathHelp}; ending in a slash, a directory`)
-      .option("-f, --force", "replace what is there")
+      .argument("<to>", `${pathHelp}; with a trailing slash, a directory`)
+      .option("-f, --force", "overwrite existing files")
       .action(runWithAdvice(run, adviceOnForce)(action));
   }
   parent
     .command("rm")
     .alias("remove")
-    .description("delete files, and directories with all that is in them (asks first; --yes does not)")
+    .description("delete files, and directories with their content (asks first; --yes does not)")
     .argument("<path...>", pathHelp)
     .action(run(remove));
   parent
@@ -50,7 +49,7 @@ export function addChangeCommands(parent: Command, run: RunCommand): void {
     .description("set permission bits")
     .argument("<mode>", "octal, such as 0644")
     .argument("<path>", pathHelp)
-    .option("-R, --recursive", "all that is below it, too")
+    .option("-R, --recursive", "include everything below")
     .action(
       run((context, mode: string, place: string, options: RecursiveOptions) =>
         setAttributes(context, { mode }, place, options),
@@ -61,11 +60,11 @@ export function addChangeCommands(parent: Command, run: RunCommand): void {
     .description("set owner, group or both")
     .argument("<owner>", "a user, user:group, or :group")
     .argument("<path>", pathHelp)
-    .option("-R, --recursive", "all that is below it, too")
+    .option("-R, --recursive", "include everything below")
     .action(
       run((context, who: string, place: string, options: RecursiveOptions) => {
         const [owner = "", group = ""] = who.split(":", 2);
-        if (owner === "" && group === "") throw new UsageError("neither an owner nor a group is named");
+        if (owner === "" && group === "") throw new UsageError("name an owner or a group");
         return setAttributes(context, { owner, group }, place, options);
       }),
     );
@@ -79,9 +78,9 @@ async function makeDirectory(
   { parents = false, mode = "" }: { readonly parents?: boolean; readonly mode?: string },
 ): Promise<void> {
   const { FileService } = await load();
-  const request = { path: await resolvePlace(context, place), parents, mode };
+  const request = { path: await resolvePath(context, place), parents, mode };
   const entry = await context.invokeOnce(FileService.method.createDirectory, [request]);
-  await context.tell(entry, `Made ${entry.path}`);
+  await context.printResult(entry, `Made ${entry.path}`);
 }
 
 async function move(
@@ -93,7 +92,7 @@ async function move(
   const { FileService } = await load();
   const request = await relocation(context, from, to, options);
   const entry = await followProgress(context, `move ${from}`, FileService.method.movePathStream, request);
-  return context.tell(entry, `Moved to ${entry.path}`);
+  return context.printResult(entry, `Moved to ${entry.path}`);
 }
 
 async function copy(
@@ -106,7 +105,7 @@ async function copy(
   const request = await relocation(context, from, to, options);
   const answer = await followProgress(context, `copy ${from}`, FileService.method.copyPathStream, request);
   const size = formatBytes(answer.copied_bytes);
-  return context.tell(answer, `Copied to ${answer.entry?.path ?? ""} (${size})`);
+  return context.printResult(answer, `Copied to ${answer.entry?.path ?? ""} (${size})`);
 }
 
 async function relocation(
@@ -115,7 +114,7 @@ async function relocation(
   to: string,
   { force = false }: RelocateOptions,
 ) {
-  const source = await resolvePlace(context, from);
+  const source = await resolvePath(context, from);
   return {
     from: source,
     to: await resolveTarget(context, to, posix.basename(source)),
@@ -126,10 +125,10 @@ async function relocation(
 async function remove(context: CommandContext, places: readonly string[]): Promise<void> {
   const { FileService } = await load();
   const paths: string[] = [];
-  for (const place of places) paths.push(await resolvePlace(context, place));
+  for (const place of places) paths.push(await resolvePath(context, place));
   await confirmRemoval(context, {
     question: `Delete ${paths.join(", ")}?`,
-    loss: "what is deleted cannot be had back",
+    loss: "deleted files cannot be recovered",
     look: async () => {
       for (const path of paths) await context.invokeOnce(FileService.method.statPath, [{ path }]);
     },
@@ -145,12 +144,12 @@ async function remove(context: CommandContext, places: readonly string[]): Promi
 
 async function setAttributes(
   context: CommandContext,
-  wanted: { mode?: string; owner?: string; group?: string },
+  attributes: { mode?: string; owner?: string; group?: string },
   place: string,
   { recursive = false }: RecursiveOptions,
 ): Promise<void> {
   const { FileService } = await load();
-  const request = { path: await resolvePlace(context, place), ...wanted, recursive };
+  const request = { path: await resolvePath(context, place), ...attributes, recursive };
   const entry = await context.invokeOnce(FileService.method.setPathAttributes, [request]);
-  await context.tell(entry, `${entry.path}: ${entry.mode} ${entry.owner}:${entry.group}`);
+  await context.printResult(entry, `${entry.path}: ${entry.mode} ${entry.owner}:${entry.group}`);
 }

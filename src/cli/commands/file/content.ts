@@ -3,16 +3,15 @@ import { createWriteStream } from "node:fs";
 import { basename } from "node:path";
 import { pipeline } from "node:stream/promises";
 import type { Command } from "commander";
-import { runWithAdvice } from "../../advice.ts";
+import { runWithAdvice } from "../../output/advice.ts";
 import type { CommandContext } from "../../context.ts";
-import { UsageError } from "../../failure.ts";
-import { progressLine, receiveBytes, sendBytes } from "../../follow-progress.ts";
-import { localError, openLocalFile } from "../../local-file.ts";
+import { UsageError } from "../../output/failure.ts";
+import { progressLine, receiveBytes, sendBytes } from "../../output/follow-progress.ts";
+import { localError, openLocalFile } from "../../input/local-file.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { ByteOutput } from "../../render/byte-output.ts";
-import { formatBytes } from "../../render/units.ts";
-import { adviceOnForce } from "./advice.ts";
-import { pathHelp, resolvePlace, resolveTarget } from "./place.ts";
+import { ByteOutput } from "../../output/byte-output.ts";
+import { formatBytes } from "../../output/units.ts";
+import { adviceOnForce, pathHelp, resolvePath, resolveTarget } from "./paths.ts";
 
 interface PutOptions {
   readonly force?: boolean;
@@ -30,22 +29,22 @@ export function addContentCommands(parent: Command, run: RunCommand): void {
     .command("get")
     .description("copy a file from the daemon's host")
     .argument("<path>", pathHelp)
-    .argument("[file]", "where to (default: its name, here)")
+    .argument("[file]", "the local file (default: the same name, in the current directory)")
     .action(run(get));
   parent
     .command("put")
     .description("copy a file to the daemon's host")
-    .argument("<file>", "a file here; - for standard input")
-    .argument("<path>", `${pathHelp}; ending in a slash, a directory`)
-    .option("-f, --force", "replace what is there")
-    .option("--if-match <etag>", "replace only what has this entity tag still; see svc file stat")
-    .option("--mode <octal>", "of a new file (default: 0644)")
+    .argument("<file>", "a local file; - for standard input")
+    .argument("<path>", `${pathHelp}; with a trailing slash, a directory`)
+    .option("-f, --force", "overwrite existing files")
+    .option("--if-match <etag>", "overwrite only if the file still has this entity tag; see svc file stat")
+    .option("--mode <octal>", "permission bits of a new file (default: 0644)")
     .action(runWithAdvice(run, adviceOnForce)(put));
 }
 
 async function contentOf(context: CommandContext, place: string) {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
-  const path = await resolvePlace(context, place);
+  const path = await resolvePath(context, place);
   return context.invoke(FileService.method.readFile, [{ path }]);
 }
 
@@ -59,7 +58,7 @@ async function cat(context: CommandContext, place: string): Promise<void> {
 
 async function get(context: CommandContext, place: string, file: string | undefined): Promise<void> {
   const target = file ?? basename(place.replace(/^[^/:]+:/, ""));
-  if (target === "") throw new UsageError(`${JSON.stringify(place)} names no file`);
+  if (target === "") throw new UsageError(`${JSON.stringify(place)} is not a file name`);
   let sizeBytes = 0;
   try {
     using line = progressLine(context, `get ${basename(target)}`);
@@ -76,7 +75,10 @@ async function get(context: CommandContext, place: string, file: string | undefi
   } catch (error) {
     throw localError(error, target);
   }
-  return context.tell({ file: target, size_bytes: sizeBytes }, `Wrote ${target} (${formatBytes(sizeBytes)})`);
+  return context.printResult(
+    { file: target, size_bytes: sizeBytes },
+    `Wrote ${target} (${formatBytes(sizeBytes)})`,
+  );
 }
 
 async function put(
@@ -93,7 +95,7 @@ async function put(
     using line = progressLine(context, `put ${basename(file)}`);
     const requests = pieces(first, sendBytes(line, source));
     const entry = await context.invokeOnce(FileService.method.writeFile, requests);
-    await context.tell(entry, `Wrote ${entry.path} (${formatBytes(entry.size_bytes)})`);
+    await context.printResult(entry, `Wrote ${entry.path} (${formatBytes(entry.size_bytes)})`);
   } catch (error) {
     throw localError(error, file);
   } finally {
@@ -101,7 +103,7 @@ async function put(
   }
 }
 
-/** What is said first goes without bytes: an empty file has a message, too. */
+/** The first message has no bytes, so an empty file also sends a message. */
 async function* pieces(first: object, source: AsyncIterable<Uint8Array>) {
   yield first;
   for await (const data of source) yield { content: { contentType: "", data } };

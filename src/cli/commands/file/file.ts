@@ -1,29 +1,29 @@
-/** `svc file …`: files of the daemon's host, in the caller's own hands. */
+/** `svc file …`: files of the daemon's host, accessed as the calling user. */
 import type { Command } from "commander";
 import type { RunCommand } from "../../run-command.ts";
 import { addArchiveCommands } from "./archive.ts";
 import { addChangeCommands } from "./change.ts";
 import { addContentCommands } from "./content.ts";
 import { addListCommands } from "./list.ts";
-import { addLookCommands } from "./look.ts";
+import { addSearchCommands } from "./search.ts";
 
 export function addFileCommand(parent: Command, run: RunCommand): void {
   const file = parent
     .command("file")
-    .description("list, read and change files, as the daemon's host lets you")
+    .description("list, read and change files on the daemon's host, with your permissions")
     .addHelpText("after", examples);
   for (const add of [
     addListCommands,
     addContentCommands,
     addChangeCommands,
     addArchiveCommands,
-    addLookCommands,
+    addSearchCommands,
   ])
     add(file, run);
 }
 
 const examples = `
-PATH is an absolute path on the daemon's host, or APP:PATH for one in an app's directory.
+PATH is an absolute path on the daemon's host, or APP:PATH for a path in an app's directory.
 
 Examples:
   svc file ls hello:data

@@ -3,16 +3,16 @@ import type { Command } from "commander";
 import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { escapeControls } from "../../render/escape.ts";
-import type { Column } from "../../render/table.ts";
-import { formatBytes } from "../../render/units.ts";
-import { pathHelp, resolvePlace } from "./place.ts";
+import { escapeControls } from "../../output/escape.ts";
+import type { Column } from "../../output/table.ts";
+import { formatBytes } from "../../output/units.ts";
+import { pathHelp, resolvePath } from "./paths.ts";
 
 interface ListOptions {
   readonly all?: boolean;
 }
 
-/** Entries of one page: the most that the daemon answers with. */
+/** Entries per page: the most that the daemon returns. */
 const pageSize = 2000;
 
 export function addListCommands(parent: Command, run: RunCommand): void {
@@ -21,9 +21,13 @@ export function addListCommands(parent: Command, run: RunCommand): void {
     .alias("list")
     .description("list a directory")
     .argument("<path>", pathHelp)
-    .option("-a, --all", "hidden ones, too")
+    .option("-a, --all", "include hidden files")
     .action(run(list));
-  parent.command("stat").description("show what a path is").argument("<path>", pathHelp).action(run(stat));
+  parent
+    .command("stat")
+    .description("show the type, size and owner of a path")
+    .argument("<path>", pathHelp)
+    .action(run(stat));
 }
 
 const columns: readonly Column<FileEntry>[] = [
@@ -39,7 +43,7 @@ const columns: readonly Column<FileEntry>[] = [
   { title: "NAME", value: nameText, isKey: true },
 ];
 
-/** As ls(1) has them. */
+/** As ls(1) prints them. */
 const letters: Readonly<Record<string, string>> = {
   directory: "d",
   symlink: "l",
@@ -61,8 +65,8 @@ function nameText({ name, type, linkTarget }: FileEntry): string {
 
 async function list(context: CommandContext, place: string, { all = false }: ListOptions): Promise<void> {
   const { FileEntrySchema, FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
-  const { messageToRest } = await import("../../transport/rest-json.ts");
-  const path = await resolvePlace(context, place);
+  const { messageToRest } = await import("../../client/rest-json.ts");
+  const path = await resolvePath(context, place);
   const request = { path, hidden: all, limit: pageSize };
   let isEmpty = true;
   for await (const { entries } of context.invoke(FileService.method.streamDirectory, [request])) {
@@ -76,8 +80,8 @@ async function list(context: CommandContext, place: string, { all = false }: Lis
 
 async function stat(context: CommandContext, place: string): Promise<void> {
   const { FileEntrySchema, FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
-  const { messageToRest } = await import("../../transport/rest-json.ts");
-  const path = await resolvePlace(context, place);
+  const { messageToRest } = await import("../../client/rest-json.ts");
+  const path = await resolvePath(context, place);
   for await (const entry of context.invoke(FileService.method.statPath, [{ path }])) {
     if (context.json) return context.printJson(messageToRest(FileEntrySchema, entry));
     const rows: [string, string][] = [

@@ -2,15 +2,16 @@
 import { Argument, Option, type Command } from "commander";
 import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
-import { ifFound } from "../../failure.ts";
+import { ifFound } from "../../output/failure.ts";
 import { warnIfManaged } from "../../managed.ts";
+import { triggerForms } from "../../input/option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { nextRunSentence } from "../../render/schedule-table.ts";
-import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
+import { nextRunSentence } from "../../output/schedule-table.ts";
+import { calls, type Schedule, type ScheduleRequest } from "../../client/calls.ts";
 import { actionTypes, addJobFlags, bareAction, requireFlags, withFlags, type JobFlags } from "./job-flags.ts";
 import { jobName } from "./job-names.ts";
 import { getJob } from "./jobs.ts";
-import { isAlreadyThere, makeJob, makeNamedJob } from "./write-job.ts";
+import { alreadyExists, makeJob, makeNamedJob } from "./write-job.ts";
 
 interface AddOptions extends JobFlags {
   readonly id?: string;
@@ -22,23 +23,21 @@ export function addAddCommand(parent: Command, run: RunCommand): void {
   const command = parent
     .command("add")
     .description("add a job")
-    .argument(
-      "<trigger>",
-      "hourly, daily@HH:MM, HH:MM, five cron fields in one quoted argument, or an event: on:app.crashed",
-    )
-    .addArgument(new Argument("<action>", "what it does").choices(actionTypes))
-    .addOption(new Option("--id <id>", "its id (default: made from what it does)"));
+    .argument("<trigger>", `${triggerForms}; or an event: on:app.crashed`)
+    .addArgument(new Argument("<action>", "what the job does").choices(actionTypes))
+    .addOption(new Option("--id <id>", "ID of the job (default: derived from the action)"));
   addJobFlags(command);
   command
-    .option("--disabled", "do not let it fire yet")
-    .option("--replace", "write over a job of the same id")
+    .option("--disabled", "add the job disabled")
+    .option("--replace", "replace a job with the same ID")
     .addHelpText("after", examples)
     .action(run(add));
 }
 
 const examples = `
 Examples:
-  svc schedule add '*/5 * * * *' shell --command 'echo hi'
+  svc schedule add 'every 5m' shell --command 'echo hi'
+  svc schedule add 'mon-fri 03:00' app_restart --app hello
   svc schedule add daily@03:30 backup --app hello --keep 7 --catch-up
   svc schedule add hourly http --url https://example.org/ping --method POST --header 'Authorization: Bearer x'
   svc schedule add 'on:app.crashed hello' http --url https://example.org/alarm --method POST
@@ -52,12 +51,12 @@ async function add(
   options: AddOptions,
 ): Promise<void> {
   requireFlags(type, options);
-  const wanted = withFlags({ trigger, enabled: options.disabled !== true }, bareAction(type), options);
-  const job = await write(context, wanted, options);
-  return context.tell(job, `Added ${job.id}. ${nextRunSentence(job, context.host.now())}`);
+  const request = withFlags({ trigger, enabled: options.disabled !== true }, bareAction(type), options);
+  const job = await write(context, request, options);
+  return context.printResult(job, `Added ${job.id}. ${nextRunSentence(job, context.host.now())}`);
 }
 
-/** @throws SvcError `already_exists` when the id is taken and `--replace` is not there */
+/** @throws SvcError `already_exists` if the ID is taken and `--replace` is not set */
 async function write(context: CommandContext, job: ScheduleRequest, options: AddOptions): Promise<Schedule> {
   const { id, replace } = options;
   if (id === undefined) {
@@ -72,10 +71,10 @@ async function write(context: CommandContext, job: ScheduleRequest, options: Add
   try {
     return await makeJob(context, { ...job, id });
   } catch (error) {
-    if (!isAlreadyThere(error)) throw error;
+    if (!alreadyExists(error)) throw error;
     throw new SvcError(
       "already_exists",
-      `there is a job "${id}"; change it with: svc schedule edit ${id}; or write over it with --replace`,
+      `job "${id}" already exists; change it with: svc schedule edit ${id}; or replace it with --replace`,
     );
   }
 }

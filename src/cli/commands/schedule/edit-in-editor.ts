@@ -1,4 +1,4 @@
-/** A job as YAML in the person's editor, until it is right or given up. */
+/** Edits a job as YAML in the user's editor, until it is valid or the user stops. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -7,18 +7,19 @@ import { join } from "node:path";
 import { parse, stringify } from "yaml";
 import type { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
-import { asSvcError, describeFailure, UsageError } from "../../failure.ts";
+import { asSvcError, describeFailure, UsageError } from "../../output/failure.ts";
 import type { CliHost } from "../../host.ts";
-import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
+import type { Schedule, ScheduleRequest } from "../../client/calls.ts";
 
-/** What names the job, and which state of it was read: not the person's to change. */
-type Identity = Pick<ScheduleRequest, "id" | "owner" | "managed_by" | "revision">;
+/** Identifies the job and the revision that was read; the user cannot change these fields. */
+type UserHelper = Pick<ScheduleRequest, "id" | "owner" | "managed_by" | "revision">;
 
 /**
- * Opens the editor; after a mistake again, with what is wrong above the text.
- * @param put writes the job down @returns what came of it; undefined when nothing was changed
- * @throws the last mistake, when the person saved the text with it as it was; what else `put` throws, such as `aborted`
- *   when somebody changed the job meanwhile: then the text stays in its file, which is named
+ * Opens the editor; after a mistake, opens it again with the error above the text.
+ * @param put stores the job
+ * @returns the result; undefined if nothing was changed
+ * @throws the last mistake if the user saves the text unchanged. Other errors of `put`, such as `aborted`
+ * after a concurrent change, are also thrown; the text then stays in a file that a note names.
  */
 export async function editJob(
   context: CommandContext,
@@ -26,8 +27,13 @@ export async function editJob(
   put: (job: ScheduleRequest) => Promise<Schedule>,
 ): Promise<Schedule | undefined> {
   const { id, owner, managed_by: managedBy, revision, ...fields } = job;
-  const identity = { id, ...(owner !== undefined && { owner }), managed_by: managedBy, revision } as Identity;
-  // Private: a command or a body may hold a secret.
+  const identity = {
+    id,
+    ...(owner !== undefined && { owner }),
+    managed_by: managedBy,
+    revision,
+  } as UserHelper;
+  // Private: a command or a body may contain a secret.
   const directory = await mkdtemp(join(tmpdir(), "svc-edit-"));
   const path = join(directory, "job.yaml");
   let isKept = false as boolean;
@@ -49,7 +55,7 @@ export async function editJob(
         mistake = asMistake(error);
         if (mistake !== undefined) continue;
         isKept = true;
-        context.note(`What you wrote is kept in ${path}`);
+        context.note(`Your text is saved in ${path}`);
         throw error;
       }
     }
@@ -79,7 +85,7 @@ function withoutHead(text: string): string {
     .join("\n");
 }
 
-/** @throws UsageError when the text is no YAML object */
+/** @throws UsageError if the text is not a YAML object */
 export function parseFields(text: string): ScheduleRequest {
   let value: unknown;
   try {
@@ -93,7 +99,7 @@ export function parseFields(text: string): ScheduleRequest {
   return value;
 }
 
-/** What a person can put right in the editor. */
+/** An error that the user can fix in the editor. */
 type Mistake = UsageError | SvcError;
 
 function asMistake(error: unknown): Mistake | undefined {
@@ -102,10 +108,10 @@ function asMistake(error: unknown): Mistake | undefined {
   return known?.code === "invalid_argument" ? known : undefined;
 }
 
-/** @throws UsageError when the editor cannot be started or fails */
+/** @throws UsageError if the editor cannot be started or fails */
 async function openEditor({ env }: CliHost, path: string): Promise<void> {
   const editor = [env["VISUAL"], env["EDITOR"], "vi"].find((each) => (each ?? "") !== "") ?? "vi";
-  // By a shell, since the variables hold command lines such as `code --wait`.
+  // Run by a shell, since the variables may contain command lines such as `code --wait`.
   const child = spawn("/bin/sh", ["-c", `${editor} "$1"`, "sh", path], { stdio: "inherit" });
   const [code, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
   if (code !== 0) throw new UsageError(`the editor "${editor}" ended with ${code ?? signal ?? "an error"}`);

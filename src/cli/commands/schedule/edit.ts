@@ -1,13 +1,14 @@
-/** `svc schedule edit`: single fields by flags, or the whole job in an editor. */
+/** `svc schedule edit`: changes single fields by flags, or the whole job in an editor. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import { UsageError } from "../../failure.ts";
+import { UsageError } from "../../output/failure.ts";
 import { warnIfManaged } from "../../managed.ts";
+import { triggerForms } from "../../input/option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { isInteractive } from "../../prompt.ts";
-import { nextRunSentence } from "../../render/schedule-table.ts";
-import { calls, type Schedule } from "../../transport/calls.ts";
-import { addJobFlags, bareAction, saysSomething, withFlags, type JobFlags } from "./job-flags.ts";
+import { isInteractive } from "../../input/prompt.ts";
+import { nextRunSentence } from "../../output/schedule-table.ts";
+import { calls, type Schedule } from "../../client/calls.ts";
+import { addJobFlags, bareAction, hasFlags, withFlags, type JobFlags } from "./job-flags.ts";
 import { getJob, requestOf } from "./jobs.ts";
 import { changeJob } from "./write-job.ts";
 
@@ -18,18 +19,18 @@ interface EditOptions extends JobFlags {
 export function addEditCommand(parent: Command, run: RunCommand): void {
   const command = parent
     .command("edit")
-    .description("change a job: by flags, or without any in $VISUAL or $EDITOR")
+    .description("change a job by flags, or without flags in $VISUAL or $EDITOR")
     .argument("<job>", "its id")
-    .option("--trigger <trigger>", "when it fires");
+    .option("--trigger <trigger>", `when it fires: ${triggerForms}; or an event`);
   addJobFlags(command);
   command
-    .option("--no-utc", "read the trigger in local time again")
+    .option("--no-utc", "read the trigger in local time")
     .addHelpText("after", help)
     .action(run((context, id: string, options: EditOptions) => edit(context, id, options)));
 }
 
 const help = `
---header 'Name: value' sets one header and keeps the others, 'Name:' takes one away; --time-zone '' goes back to local time.
+--header 'Name: value' sets one header and keeps the others, 'Name:' removes one; --time-zone '' returns to local time.
 
 Examples:
   svc schedule edit echo --trigger hourly --timeout 90s
@@ -38,7 +39,7 @@ Examples:
 
 async function edit(context: CommandContext, id: string, options: EditOptions): Promise<void> {
   const { trigger } = options;
-  if (trigger !== undefined || saysSomething(options)) {
+  if (trigger !== undefined || hasFlags(options)) {
     const changed = await changeJob(context, id, options, (request, { action = bareAction("") }) =>
       withFlags({ ...request, ...(trigger !== undefined && { trigger }) }, action, options),
     );
@@ -46,17 +47,17 @@ async function edit(context: CommandContext, id: string, options: EditOptions): 
   }
   const job = await getJob(context, id, options);
   if (!isInteractive(context.host)) {
-    throw new UsageError("say what to change, such as --trigger hourly; an editor opens on a terminal only");
+    throw new UsageError("pass a change, such as --trigger hourly; the editor needs a terminal");
   }
   warnIfManaged(context, job);
   const { editJob } = await import("./edit-in-editor.ts");
-  const edited = await editJob(context, requestOf(job, options), (wanted) =>
-    context.call(calls.upsertSchedule, wanted),
+  const edited = await editJob(context, requestOf(job, options), (request) =>
+    context.call(calls.upsertSchedule, request),
   );
-  if (edited === undefined) context.note(`${id} stays as it is.`);
+  if (edited === undefined) context.note(`${id} is unchanged.`);
   else await show(context, edited);
 }
 
 function show(context: CommandContext, job: Schedule): Promise<void> {
-  return context.tell(job, `Changed ${job.id}. ${nextRunSentence(job, context.host.now())}`);
+  return context.printResult(job, `Changed ${job.id}. ${nextRunSentence(job, context.host.now())}`);
 }

@@ -1,18 +1,18 @@
-/** `svc schedule import`: a crontab becomes shell jobs; all of it, or nothing. */
+/** `svc schedule import`: turns a crontab into shell jobs; either all of its lines or none. */
 import type { Command } from "commander";
 import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { readCrontab, type CrontabEntry, type CrontabRemark } from "../../crontab/crontab.ts";
-import { asSvcError, UsageError } from "../../failure.ts";
+import { asSvcError, UsageError } from "../../output/failure.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { readInput } from "../../read-input.ts";
-import { renderTable } from "../../render/table.ts";
-import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
+import { readInput } from "../../input/read-input.ts";
+import { renderTable } from "../../output/table.ts";
+import { calls, type Schedule, type ScheduleRequest } from "../../client/calls.ts";
 import { bareAction } from "./job-flags.ts";
 import { commandName, idsLike } from "./job-names.ts";
 import { listAllJobs } from "./jobs.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
-import { isAlreadyThere, makeJob, maxLosses } from "./write-job.ts";
+import { alreadyExists, makeJob, maxConflicts } from "./write-job.ts";
 
 interface ImportOptions extends OwnerOption {
   readonly system?: boolean;
@@ -23,7 +23,7 @@ interface ImportOptions extends OwnerOption {
   readonly disabled?: boolean;
 }
 
-/** A line that can be a job, and the job. */
+/** A crontab line, and the job made from it. */
 interface Planned {
   readonly entry: CrontabEntry;
   readonly job: ScheduleRequest;
@@ -32,24 +32,24 @@ interface Planned {
 export function addImportCommand(parent: Command, run: RunCommand): void {
   parent
     .command("import")
-    .description("make jobs from the lines of a crontab")
+    .description("create jobs from the lines of a crontab")
     .argument("<file>", "the crontab; - reads stdin")
-    .option("--system", "each line names its user behind the time, as in /etc/crontab; needs root")
+    .option("--system", "each line has a user after the time, as in /etc/crontab; needs root")
     .option("--app <id>", "run the commands in this app's directory, as its owner")
-    .option("--prefix <text>", "begin each id with this")
+    .option("--prefix <text>", "prefix for the job IDs")
     .option("--dry-run", "show the jobs and write nothing")
-    .option("--skip-bad", "leave out the lines that cannot be jobs, instead of writing nothing")
-    .option("--disabled", "do not let the jobs fire yet")
+    .option("--skip-bad", "skip lines that cannot be jobs, instead of failing")
+    .option("--disabled", "add the jobs disabled")
     .addOption(ownerOption())
     .addHelpText("after", help)
     .action(run((context, file: string, options: ImportOptions) => importCrontab(context, file, options)));
 }
 
 const help = `
-Every line is checked first, and every problem named with its line. A line that is a job already (the same time and
-command) is left as it is, so that an import can be repeated. Variables are set in the commands; CRON_TZ and TZ become the
-jobs' time zone; comments right above a line become its comment. Commands start in / or in the app's directory, not in a
-home directory. Remove the lines from cron afterwards, or both will run them.
+All lines are checked first, and problems are listed by line. Lines that already have a job (same time and command) are skipped, so
+an import can be repeated. Variables are set in the commands; CRON_TZ and TZ become the jobs' time zone; comments right above a line
+become its comment. Commands start in / or in the app's directory, not in a home directory. Remove the lines from cron afterwards, or
+both will run them.
 
 Examples:
   crontab -l | svc schedule import - --dry-run
@@ -60,7 +60,8 @@ async function importCrontab(context: CommandContext, file: string, options: Imp
   const { system = false, app } = options;
   if (system && app !== undefined)
     throw new UsageError("pass either --system or --app: an app's jobs run as its owner");
-  if (system && context.host.uid !== 0) throw new UsageError("--system makes root's jobs: run it with sudo");
+  if (system && context.host.uid !== 0)
+    throw new UsageError("--system creates root's jobs: run it with sudo");
   const crontab = readCrontab(await readInput(context.host, file), { withUsers: system, ownUser: "root" });
   for (const { line, text } of crontab.notes) context.note(`line ${line}: ${text}`);
   const checked = await checkEntries(context, crontab.entries);
@@ -70,14 +71,14 @@ async function importCrontab(context: CommandContext, file: string, options: Imp
   if (problems.length > 0 && options.skipBad !== true) {
     const count =
       problems.length === 1 ? "1 line cannot be a job" : `${problems.length} lines cannot be jobs`;
-    const message = `${count}, so nothing was written; change the file, or leave them out with --skip-bad`;
+    const message = `${count}, so nothing was written; change the file, or skip them with --skip-bad`;
     throw new SvcError("invalid_request", message);
   }
   const written = options.dryRun === true ? jobs.map(({ job }) => job) : await write(context, jobs, options);
   return report(context, written, options);
 }
 
-/** Asks the daemon about each time, once. */
+/** Checks each distinct time with the daemon, once. */
 async function checkEntries(
   context: CommandContext,
   entries: readonly CrontabEntry[],
@@ -111,7 +112,7 @@ async function triggerProblem(
   }
 }
 
-/** Gives each line an id that is free; leaves out the lines that are jobs already. */
+/** Gives each line a free ID; leaves out lines that already have a job. */
 async function plan(
   context: CommandContext,
   entries: readonly CrontabEntry[],
@@ -126,7 +127,7 @@ async function plan(
     const { line, trigger, timeZone, command, written, comment } = entry;
     const twin = stored.find((job) => isSameJob(job, entry, app));
     if (twin !== undefined) {
-      context.note(`line ${line}: is the job ${twin.id} already`);
+      context.note(`line ${line}: already exists as job ${twin.id}`);
       continue;
     }
     const [id = ""] = idsLike(`${prefix}${commandName(written)}`).filter((each) => !taken.has(each));
@@ -164,7 +165,7 @@ async function write(
       const job = await make(context, each, options);
       if (job !== undefined) written.push(job);
     } catch (error) {
-      const done = `${written.length} of ${planned.length} jobs were written; the same import goes on from there`;
+      const done = `${written.length} of ${planned.length} jobs were written; repeat the import to continue`;
       context.note(`line ${each.entry.line}: ${done}`);
       throw error;
     }
@@ -173,25 +174,25 @@ async function write(
 }
 
 /**
- * Makes the job; where somebody took its id meanwhile, under one that is free then.
- * @returns undefined when what they made is the same job
+ * Creates the job. If somebody else has taken its ID since, uses the next free one.
+ * @returns undefined if the other user's job is identical
  */
 async function make(
   context: CommandContext,
   { entry, job }: Planned,
   options: ImportOptions,
 ): Promise<Schedule | undefined> {
-  let wanted: ScheduleRequest | undefined = job;
-  for (let losses = 0; wanted !== undefined;) {
+  let request: ScheduleRequest | undefined = job;
+  for (let losses = 0; request !== undefined;) {
     context.throwIfInterrupted();
     try {
-      return await makeJob(context, wanted);
+      return await makeJob(context, request);
     } catch (error) {
       losses += 1;
-      if (!isAlreadyThere(error) || losses === maxLosses) throw error;
+      if (!alreadyExists(error) || losses === maxConflicts) throw error;
     }
     const [next] = await plan(context, [entry], options);
-    wanted = next?.job;
+    request = next?.job;
   }
   return undefined;
 }

@@ -1,9 +1,9 @@
-/** The flags that say what a job is: for `svc schedule add` and `edit`. */
+/** The flags that describe a job, for `svc schedule add` and `edit`. */
 import { Option, type Command } from "commander";
 import { ScheduleActionMethods, ScheduleCatchUps } from "../../../../gen/svc/v1/words.ts";
-import { UsageError } from "../../failure.ts";
-import { collect, parseCount, parseDuration } from "../../option-values.ts";
-import type { Schedule, ScheduleRequest } from "../../transport/calls.ts";
+import { UsageError } from "../../output/failure.ts";
+import { collect, parseCount, parseDuration } from "../../input/option-values.ts";
+import type { Schedule, ScheduleRequest } from "../../client/calls.ts";
 import { ownerOption, type OwnerOption } from "./owner-option.ts";
 
 export type JobAction = NonNullable<Schedule["action"]>;
@@ -31,24 +31,32 @@ export interface JobFlags extends OwnerOption {
 
 export function addJobFlags(command: Command): void {
   command
-    .option("--app <id>", "the app, for app_*, backup, backup_verify and, if wanted, shell")
-    .option("--command <command>", "what /bin/sh runs, for shell")
-    .option("--url <url>", "where to, for http")
-    .addOption(new Option("--method <method>", "how, for http (default: GET)").choices(ScheduleActionMethods))
-    .option("--header <header>", "'Name: value', for http; again for more", collect)
-    .option("--body <text>", "what is sent, for http")
-    .option("--keep-children", "leave what the command leaves behind when it ends, for shell")
-    .option("--no-keep-children", "end it, which is the default")
-    .option("--storage <name>", "where to, for backup; again for more (default: the app's own)", collect)
-    .option("--keep <count>", "archives to keep, for backup", parseCount(1, 2 ** 32 - 1))
-    .option("--timeout <time>", "longest run, such as 90s or 10m, at most 1h", parseDuration(1, 3600))
+    .option("--app <id>", "the app, for app_*, backup and backup_verify; optional for shell")
+    .option("--command <command>", "the command for /bin/sh, for shell")
+    .option("--url <url>", "the URL, for http")
+    .addOption(
+      new Option("--method <method>", "the HTTP method, for http (default: GET)").choices(
+        ScheduleActionMethods,
+      ),
+    )
+    .option("--header <header>", "'Name: value', for http (repeatable)", collect)
+    .option("--body <text>", "the request body, for http")
+    .option("--keep-children", "do not kill background processes when the command exits, for shell")
+    .option("--no-keep-children", "kill background processes (default)")
+    .option("--storage <name>", "target storage, for backup (repeatable; default: the app's)", collect)
+    .option("--keep <count>", "number of archives to keep, for backup", parseCount(1, 2 ** 32 - 1))
+    .option("--timeout <time>", "time limit of a run, such as 90s or 10m, at most 1h", parseDuration(1, 3600))
     .option("--utc", "read the trigger in UTC")
     .option("--time-zone <name>", "read the trigger in this time zone, such as Europe/Berlin")
     .option("--comment <text>", "a note for people")
-    .option("--jitter <time>", "start up to this much late, by chance, at most 1h", parseDuration(0, 3600))
-    .option("--retries <count>", "try a failed run again, at most 10 times", parseCount(0, 10))
+    .option(
+      "--jitter <time>",
+      "random delay of the start, up to this time, at most 1h",
+      parseDuration(0, 3600),
+    )
+    .option("--retries <count>", "retry a failed run up to N times, at most 10", parseCount(0, 10))
     .addOption(
-      new Option("--catch-up [which]", "run what was missed while the daemon was down, once")
+      new Option("--catch-up [which]", "run once for firings missed while the daemon was down")
         .choices(ScheduleCatchUps)
         .preset("latest"),
     )
@@ -83,8 +91,8 @@ const commonFlags = ["timeout", "utc", "timeZone", "comment", "jitter", "retries
 
 export const actionTypes = Object.keys(actionFlags);
 
-/** @throws UsageError for a flag that is another action's */
-function refuseForeignFlags(type: string, flags: JobFlags): void {
+/** @throws UsageError for a flag of another action */
+function rejectFlagsOfOtherActions(type: string, flags: JobFlags): void {
   const { needs, takes } = actionFlags[type] ?? { needs: [], takes: [] };
   const known: readonly string[] = [...needs, ...takes];
   for (const flag of allActionFlags) {
@@ -99,29 +107,29 @@ function refuseForeignFlags(type: string, flags: JobFlags): void {
   }
 }
 
-/** @throws UsageError for a flag that the action cannot do without */
+/** @throws UsageError if a flag that the action requires is missing */
 export function requireFlags(type: string, flags: JobFlags): void {
   const missing = (actionFlags[type]?.needs ?? []).filter((flag) => (flags[flag] ?? "") === "");
   if (missing.length > 0)
     throw new UsageError(`${type} needs ${missing.map((flag) => `--${flag}`).join(", ")}`);
 }
 
-/** An action that says nothing but its type. */
+/** An action with nothing but its type. */
 export function bareAction(type: string): JobAction {
   return { type, app: "", storages: [], command: "", headers: {}, body: "" };
 }
 
-/** Whether any flag but `--owner` is there. */
-export function saysSomething({ owner: _owner, ...flags }: JobFlags): boolean {
+/** Whether any flag other than `--owner` is set. */
+export function hasFlags({ owner: _owner, ...flags }: JobFlags): boolean {
   const others: readonly (keyof typeof flags)[] = [...allActionFlags, ...commonFlags];
   return others.some((flag) => flags[flag] !== undefined);
 }
 
-/** The job with what the flags say, and everything else as it is. @throws UsageError */
+/** The job, changed by the flags that are set. @throws UsageError */
 export function withFlags(job: ScheduleRequest, action: JobAction, flags: JobFlags): ScheduleRequest {
-  refuseForeignFlags(action.type, flags);
+  rejectFlagsOfOtherActions(action.type, flags);
   const { app, storage, keep, command, keepChildren, url, method, header, body, owner } = flags;
-  // The job's own `keep` takes the place of its action's.
+  // The job's own `keep` replaces the action's.
   const { keep: actionKeep, ...others } = action;
   const { timeout, utc, timeZone, comment, jitter, retries, catchUp } = flags;
   if (utc === true && (timeZone ?? "") !== "") throw new UsageError("pass either --utc or --time-zone");
@@ -141,7 +149,7 @@ export function withFlags(job: ScheduleRequest, action: JobAction, flags: JobFla
     },
     ...(keep !== undefined && { keep }),
     ...(timeout !== undefined && { timeout }),
-    // One clock takes the place of the other.
+    // Either UTC or a time zone: setting one clears the other.
     ...(utc === true && { time_zone: "" }),
     ...(timeZone !== undefined && { utc: false }),
     ...(utc !== undefined && { utc }),
@@ -155,7 +163,7 @@ export function withFlags(job: ScheduleRequest, action: JobAction, flags: JobFla
 }
 
 /**
- * `Name: value` sets a header, `Name:` takes it away, as curl has it; names are compared without case.
+ * `Name: value` sets a header and `Name:` removes it, as in curl. Names are case-insensitive.
  * @throws UsageError
  */
 function withHeaders(

@@ -1,12 +1,12 @@
-/** Names for jobs that were given none. */
+/** Generated IDs for jobs. */
 import type { JobAction } from "./job-flags.ts";
 
-/** The longest id. */
+/** The longest ID that the contract allows. */
 const maxLength = 64;
-/** Leaves room for a number behind it. */
+/** Leaves space for a numeric suffix. */
 const maxNameLength = 48;
 
-/** A readable id for what a job does: `hello-restart`, `echo`, `http-example.org`. */
+/** A readable ID from what a job does: `hello-restart`, `echo`, `http-example.org`. */
 export function jobName({
   type,
   app = "",
@@ -25,7 +25,7 @@ export function jobName({
   }
 }
 
-/** The program that a command line begins with: `A=1 /usr/bin/php x.php` is `php`. */
+/** The program of a command line: `A=1 /usr/bin/php x.php` is `php`. */
 export function commandName(command: string): string {
   const words = command.trim().split(/\s+/);
   const program = words.find((word) => !/^\w+=/.test(word)) ?? "";
@@ -37,7 +37,7 @@ function slug(text: string, fallback: string): string {
   return (made === "" ? fallback : made).slice(0, maxNameLength);
 }
 
-/** `name`, `name-2`, `name-3`, …: the ids to try, in this order. */
+/** `name`, `name-2`, `name-3`, …: the IDs to try, in this order. */
 export function* idsLike(name: string): Generator<string> {
   yield name.slice(0, maxLength);
   for (let count = 2; ; count += 1) {

@@ -1,15 +1,15 @@
-/** Jobs as the API gives and takes them. */
+/** Jobs in the API's format. */
 import { outputOnlyFields } from "../../../../gen/svc/v1/fields.ts";
 import type { CommandContext } from "../../context.ts";
 import { pagesOf } from "../../pages.ts";
-import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
+import { calls, type Schedule, type ScheduleRequest } from "../../client/calls.ts";
 import { jobRef, type OwnerOption } from "./owner-option.ts";
 
-/** @param managedBy only jobs of this owner; empty for the operator's, undefined for all */
+/** @param managedBy only jobs of this manager; empty for the operator's, undefined for all */
 export async function listAllJobs(context: CommandContext, managedBy?: string): Promise<readonly Schedule[]> {
   const jobs: Schedule[] = [];
-  const wanted = managedBy === undefined ? {} : { managed_by: managedBy };
-  for await (const page of pagesOf(context, calls.listSchedules, wanted)) jobs.push(...page.schedules);
+  const filter = managedBy === undefined ? {} : { managed_by: managedBy };
+  for await (const page of pagesOf(context, calls.listSchedules, filter)) jobs.push(...page.schedules);
   return jobs;
 }
 
@@ -18,9 +18,14 @@ export function getJob(context: CommandContext, id: string, owner: OwnerOption):
   return context.call(calls.getSchedule, jobRef(id, owner));
 }
 
-/** What to send so that a stored job stays as it is, its `managed_by` claimed (D22), as long as nobody changes it. */
+/**
+ * The request that leaves a stored job unchanged. It names the job's manager, without which the daemon
+ * rejects changes to managed jobs, and the revision, so that it fails if somebody else changes the job first.
+ */
 export function requestOf(job: Schedule, owner: OwnerOption): ScheduleRequest {
-  const isSaid = (name: string): boolean => !outputOnlyFields.has(`svc.v1.UpsertScheduleRequest.${name}`);
-  const said: ScheduleRequest = Object.fromEntries(Object.entries(job).filter(([name]) => isSaid(name)));
-  return { ...said, ...jobRef(job.id, owner) };
+  const isSettable = (name: string): boolean => !outputOnlyFields.has(`svc.v1.UpsertScheduleRequest.${name}`);
+  const settable: ScheduleRequest = Object.fromEntries(
+    Object.entries(job).filter(([name]) => isSettable(name)),
+  );
+  return { ...settable, ...jobRef(job.id, owner) };
 }

@@ -2,10 +2,10 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { inUtc, relativeTo } from "../../render/instant.ts";
-import { jobColumns } from "../../render/schedule-table.ts";
+import { inUtc, relativeTo } from "../../output/instant.ts";
+import { jobColumns } from "../../output/schedule-table.ts";
 import { listAllJobs } from "./jobs.ts";
-import { watchable, watchOption } from "../../watched.ts";
+import { watchable, watchOption } from "../../output/watched.ts";
 
 interface ListOptions {
   readonly managedBy?: string;
@@ -17,8 +17,8 @@ export function addListCommand(parent: Command, run: RunCommand): void {
     .command("list")
     .alias("ls")
     .description("list the jobs with their next and last run")
-    .option("--managed-by <name>", "only the jobs of this manager, such as platform; '' for the operator's")
-    .option("--utc", "show instants in UTC instead of how far they are from now")
+    .option("--managed-by <name>", "only jobs of this manager, such as platform; '' for unmanaged jobs")
+    .option("--utc", "show times in UTC instead of relative to now")
     .option(...watchOption)
     .action(run(watchable((context, options: ListOptions) => list(context, options))));
 }
@@ -28,11 +28,9 @@ async function list(context: CommandContext, { managedBy, utc }: ListOptions): P
   if (context.json) return context.printJson({ schedules: jobs, next_page_token: "" });
   const { host } = context;
   const format = utc === true ? inUtc : relativeTo(host.now());
-  // A command of a regular user's needs an app of theirs.
+  // A regular user's command needs an app of that user.
   const example = host.uid === 0 ? "'*/5 * * * *' shell --command 'echo hi'" : "daily@03:00 backup --app ID";
   const none =
-    managedBy === undefined
-      ? `There are no jobs. Add one: svc schedule add ${example}`
-      : "There are no such jobs.";
+    managedBy === undefined ? `No jobs yet. Add one: svc schedule add ${example}` : "No job matches.";
   return context.printTable(jobColumns(jobs, host.uid, format), jobs, none);
 }

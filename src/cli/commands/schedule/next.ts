@@ -1,11 +1,11 @@
-/** `svc schedule next`: tries a trigger without a job. */
+/** `svc schedule next`: shows when a trigger would fire, without creating a job. */
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
-import { UsageError } from "../../failure.ts";
-import { parseCount } from "../../option-values.ts";
+import { UsageError } from "../../output/failure.ts";
+import { parseCount, triggerForms } from "../../input/option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { firingColumns, isEvent } from "../../render/schedule-table.ts";
-import { calls } from "../../transport/calls.ts";
+import { firingColumns, isEvent } from "../../output/schedule-table.ts";
+import { calls } from "../../client/calls.ts";
 
 interface NextOptions {
   readonly utc?: boolean;
@@ -17,10 +17,10 @@ export function addNextCommand(parent: Command, run: RunCommand): void {
   parent
     .command("next")
     .description("show when a trigger would fire")
-    .argument("<trigger>", "hourly, daily@HH:MM, HH:MM, or five cron fields in one quoted argument")
-    .option("--utc", "read it in UTC")
-    .option("--time-zone <name>", "read it in this time zone, such as Europe/Berlin")
-    .option("-n, --count <firings>", "how many, at most 100 (default: 5)", parseCount(1, 100))
+    .argument("<trigger>", triggerForms)
+    .option("--utc", "read the trigger in UTC")
+    .option("--time-zone <name>", "read the trigger in this time zone, such as Europe/Berlin")
+    .option("-n, --count <firings>", "number of firings, at most 100 (default: 5)", parseCount(1, 100))
     .addHelpText("after", "\nExample:\n  svc schedule next '30 2 * * *' --time-zone Europe/Berlin -n 3\n")
     .action(run((context, trigger: string, options: NextOptions) => preview(context, trigger, options)));
 }
@@ -41,8 +41,8 @@ async function preview(
   const { firings, time_zone: zone } = answer;
   if (firings.length === 0) {
     const when = isEvent(trigger)
-      ? "fires whenever that happens, at no set time"
-      : "does not fire within a year";
+      ? "fires on the event, not at fixed times"
+      : "does not fire within nine years";
     context.note(`"${trigger}" ${when}.`);
     return;
   }

@@ -1,10 +1,10 @@
-/** Which job a command is about: its id, and for root whose it is. */
+/** How a command names a job: its ID, and for root also its owner. */
 import { Option } from "commander";
 import type { Action } from "../../run-command.ts";
-import { parseUser, uidOfUser } from "../../user-option.ts";
+import { parseUser, uidOfUser } from "../../input/user-option.ts";
 
 export interface OwnerOption {
-  /** The uid of another user, for root. */
+  /** The uid of another user; root only. */
   readonly owner?: number;
 }
 
@@ -14,7 +14,7 @@ export function ownerOption(): Option {
   );
 }
 
-/** Has an action get the uid of the user whom `--owner` names. */
+/** Wraps an action: resolves the user of `--owner` to a uid. */
 export function ofOwner<Args extends readonly unknown[]>(action: Action<Args>): Action<Args> {
   return async (context, ...args) => {
     const read = args.map(async (arg) => {

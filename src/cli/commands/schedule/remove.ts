@@ -4,8 +4,8 @@ import type { CommandContext } from "../../context.ts";
 import { forEachName } from "../../for-each.ts";
 import { warnIfManaged } from "../../managed.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { confirmRemoval } from "../../prompt.ts";
-import { calls } from "../../transport/calls.ts";
+import { confirmRemoval } from "../../input/prompt.ts";
+import { calls } from "../../client/calls.ts";
 import { adviceOnJobs } from "./advice.ts";
 import { getJob } from "./jobs.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
@@ -14,7 +14,7 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
   parent
     .command("remove")
     .alias("rm")
-    .description("remove jobs and their runs; one under way is canceled (asks first; --yes does not)")
+    .description("remove jobs and their runs, and cancel current runs (asks first; --yes does not)")
     .argument("<job...>", "their ids")
     .addOption(ownerOption())
     .action(run((context, ids: string[], options: OwnerOption) => remove(context, ids, options)));

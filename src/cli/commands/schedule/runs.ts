@@ -1,42 +1,41 @@
-/** `svc schedule runs`: what came of a job. */
+/** `svc schedule runs`: the runs of a job. */
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { notFound } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
-import { UsageError } from "../../failure.ts";
+import { UsageError } from "../../output/failure.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { writeOutput } from "../../render/byte-output.ts";
-import { escapeCell } from "../../render/escape.ts";
-import { parseCount } from "../../option-values.ts";
-import { inLocalTime, inUtc, relativeTo } from "../../render/instant.ts";
-import { resultText, runColor, runColumns, tookText, waitText } from "../../render/schedule-table.ts";
+import { writeOutput } from "../../output/byte-output.ts";
+import { escapeCell } from "../../output/escape.ts";
+import { parseCount } from "../../input/option-values.ts";
+import { inLocalTime, inUtc, relativeTo } from "../../output/instant.ts";
+import { resultText, runColor, runColumns, tookText, waitText } from "../../output/schedule-table.ts";
 import { pagesOf } from "../../pages.ts";
-import { calls, type ScheduleRun, type ScheduleRuns } from "../../transport/calls.ts";
-import { SeenRuns } from "./seen-runs.ts";
+import { calls, type ScheduleRun, type ScheduleRuns } from "../../client/calls.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
 interface RunsOptions extends OwnerOption {
   readonly limit?: number;
   readonly follow?: boolean;
-  /** A run's number, or true for the newest. */
+  /** Number of a run, or true for the newest. */
   readonly output?: string | true;
   readonly utc?: boolean;
 }
 
 type JobRef = ReturnType<typeof jobRef>;
 
-const keptRuns = 50;
+const maxRuns = 50;
 
 export function addRunsCommand(parent: Command, run: RunCommand): void {
   parent
     .command("runs")
     .description("list the runs of a job, newest first; at most 50 are kept")
-    .argument("[job]", "its id; with --follow, every visible job when left out")
-    .option("-n, --limit <runs>", "how many, at most 50", parseCount(1, 50))
-    .option("-f, --follow", "print each run as it starts and as it ends, until Ctrl-C")
+    .argument("[job]", "ID of the job; optional with --follow (default: all visible jobs)")
+    .option("-n, --limit <runs>", "show the newest N runs, at most 50", parseCount(1, 50))
+    .option("-f, --follow", "print runs as they start and finish, until Ctrl-C")
     .addOption(
-      new Option("-o, --output [run]", "print what a run printed (default: the newest)").argParser(parseRun),
+      new Option("-o, --output [run]", "print the output of a run (default: the newest)").argParser(parseRun),
     )
-    .option("--utc", "show instants in UTC")
+    .option("--utc", "show times in UTC")
     .addOption(ownerOption())
     .addHelpText(
       "after",
@@ -46,7 +45,7 @@ export function addRunsCommand(parent: Command, run: RunCommand): void {
 }
 
 function parseRun(text: string): string {
-  if (!/^\d+$/.test(text)) throw new InvalidArgumentError("It must be the number of a run.");
+  if (!/^\d+$/.test(text)) throw new InvalidArgumentError("It must be a run number.");
   return text;
 }
 
@@ -58,12 +57,12 @@ async function showRuns(
   const { follow, output, limit, utc } = options;
   if (follow === true) {
     if (output !== undefined || limit !== undefined) {
-      throw new UsageError("--follow goes with neither --output nor --limit");
+      throw new UsageError("--follow cannot be combined with --output or --limit");
     }
     return followRuns(context, id ?? "", options);
   }
   if (id === undefined)
-    throw new UsageError("say which job: svc schedule runs JOB, or pass --follow for all");
+    throw new UsageError("name a job: svc schedule runs JOB; or pass --follow for all jobs");
   const job = jobRef(id, options);
   if (output !== undefined) return printOutput(context, id, await findRun(context, job, output), output);
   const answer = await listRuns(context, job, limit);
@@ -76,8 +75,8 @@ async function showRuns(
   return context.printTable(columns, answer.runs, none);
 }
 
-/** The newest runs, of as many pages as they take. */
-async function listRuns(context: CommandContext, job: JobRef, limit = keptRuns): Promise<ScheduleRuns> {
+/** The newest runs, from as many pages as needed. */
+async function listRuns(context: CommandContext, job: JobRef, limit = maxRuns): Promise<ScheduleRuns> {
   const runs: ScheduleRun[] = [];
   let waiting: ScheduleRuns["waiting"];
   for await (const page of pagesOf(context, calls.listScheduleRuns, { ...job, limit })) {
@@ -92,12 +91,12 @@ async function listRuns(context: CommandContext, job: JobRef, limit = keptRuns):
 async function findRun(
   context: CommandContext,
   job: JobRef,
-  wanted: string | true,
+  selected: string | true,
 ): Promise<ScheduleRun | undefined> {
-  const limit = wanted === true ? 1 : keptRuns;
+  const limit = selected === true ? 1 : maxRuns;
   for await (const { runs } of pagesOf(context, calls.listScheduleRuns, { ...job, limit })) {
-    const run = wanted === true ? runs[0] : runs.find((each) => each.id === wanted);
-    if (run !== undefined || wanted === true) return run;
+    const run = selected === true ? runs[0] : runs.find((each) => each.id === selected);
+    if (run !== undefined || selected === true) return run;
   }
   return undefined;
 }
@@ -106,19 +105,21 @@ async function printOutput(
   context: CommandContext,
   id: string,
   run: ScheduleRun | undefined,
-  wanted: string | true,
+  selected: string | true,
 ): Promise<void> {
   if (run === undefined) {
-    const what = wanted === true ? `${id} has not run yet` : `no run ${wanted} of ${id} is kept`;
+    const what =
+      selected === true ? `${id} has not run yet` : `run ${selected} of ${id} does not exist any more`;
     throw notFound(
       "run",
-      wanted === true ? id : wanted,
+      selected === true ? id : selected,
       `${what}; see its runs with: svc schedule runs ${id}`,
     );
   }
   if (context.json) return context.printJson(run);
   await writeOutput(context.host.stdout, run.output);
-  if (run.truncated) context.note(`Run ${run.id} printed more: these are the head and the tail of it.`);
+  if (run.truncated)
+    context.note(`The output of run ${run.id} is truncated: only its beginning and end are stored.`);
   if (run.error !== "") context.noteLines(run.error.trimEnd());
 }
 
@@ -128,7 +129,8 @@ async function followRuns(
   options: Pick<RunsOptions, "owner" | "utc">,
 ): Promise<void> {
   const { ScheduleRunSchema, ScheduleService } = await import("../../../../gen/svc/v1/schedule_pb.ts");
-  const { messageToRest } = await import("../../transport/rest-json.ts");
+  const { messageToRest } = await import("../../client/rest-json.ts");
+  const { SeenRuns } = await import("./seen-runs.ts");
   const job = jobRef(id, options);
   const seen = new SeenRuns(context);
   const method = ScheduleService.method.followScheduleRuns;

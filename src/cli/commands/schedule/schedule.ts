@@ -1,6 +1,6 @@
-/** `svc schedule …`: jobs that run at set times, their runs, and when a trigger would fire. */
+/** `svc schedule …`: scheduled jobs, their runs, and a preview of triggers. */
 import type { Command } from "commander";
-import { runWithAdvice } from "../../advice.ts";
+import { runWithAdvice } from "../../output/advice.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { addAddCommand } from "./add.ts";
 import { adviceOnJobs } from "./advice.ts";
@@ -19,7 +19,7 @@ import { addSwitchCommands } from "./switch.ts";
 export function addScheduleCommand(parent: Command, run: RunCommand): void {
   const schedule = parent
     .command("schedule")
-    .description("jobs that run at set times")
+    .description("manage scheduled jobs")
     .addHelpText("after", examples);
   const advisedRun = runWithAdvice((action) => run(ofOwner(action)), adviceOnJobs);
   for (const add of [
@@ -40,8 +40,13 @@ export function addScheduleCommand(parent: Command, run: RunCommand): void {
 }
 
 const examples = `
-Triggers: hourly, daily@HH:MM, HH:MM, or five cron fields: minute hour day-of-month month day-of-week; or an event, as
-svc events --help names those of apps, backups and alerts: on:app.crashed, or "on:app.crashed hello" for one app.
+Triggers:
+  hourly, daily@HH:MM, HH:MM
+  @daily, @weekly and the other nicknames of cron
+  "every 15m", "every 2h"         an interval that divides an hour or a day
+  "mon 03:00", "mon-fri 03:00"    on these days at that time
+  "30 2 * * mon-fri"              five cron fields: minute hour day-of-month month day-of-week
+  on:app.crashed                  an event of apps, backups or alerts; for one app: "on:app.crashed hello"
 
 Examples:
   svc schedule add '*/5 * * * *' shell --command 'echo hi'

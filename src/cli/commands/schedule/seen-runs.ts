@@ -1,40 +1,43 @@
-/** Which runs were told of already, where they are followed again behind a daemon that was away. */
+/** Remembers which runs were already shown, to resume following after the daemon was unavailable. */
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { CommandContext } from "../../context.ts";
-import type { ScheduleRun } from "../../transport/calls.ts";
+import type { ScheduleRun } from "../../client/calls.ts";
 
-/** News come in the order in which they are written down, which may differ a little from that of their times. */
+/**
+ * Milliseconds. Reports arrive in the order in which they are stored, which may differ slightly from the
+ * order of their times.
+ */
 const overlapMs = 5_000;
 
 export class SeenRuns {
-  /** When the first and the last news were, unix milliseconds: by the clock of the daemon, once it has told any. */
+  /** Times of the first and the last report in Unix milliseconds, by the daemon's clock once a report has arrived. */
   #firstMs: number;
   #lastMs: number;
   #hasBegun = false;
-  /** What was told, and when it was. */
-  readonly #told = new Map<string, number>();
+  /** Reports that were shown, with their times. */
+  readonly #shown = new Map<string, number>();
 
   constructor({ host }: CommandContext) {
     this.#firstMs = this.#lastMs = host.now();
   }
 
-  /** What to ask for, the first time or again. */
+  /** The request for the first or any later subscription. */
   request(): { since?: ReturnType<typeof timestampFromMs> } {
-    const hadBegun = this.#hasBegun;
+    const isResuming = this.#hasBegun;
     this.#hasBegun = true;
-    if (!hadBegun) return {};
+    if (!isResuming) return {};
     return { since: timestampFromMs(Math.max(this.#firstMs, this.#lastMs - overlapMs)) };
   }
 
   isNew(run: ScheduleRun): boolean {
     const atMs = Date.parse(run.ended_at ?? run.started_at ?? "");
     const key = `${run.owner} ${run.id} ${run.ended_at === undefined}`;
-    if (this.#told.has(key)) return false;
-    if (this.#told.size === 0) this.#firstMs = this.#lastMs = atMs;
+    if (this.#shown.has(key)) return false;
+    if (this.#shown.size === 0) this.#firstMs = this.#lastMs = atMs;
     this.#lastMs = Math.max(this.#lastMs, atMs);
-    this.#told.set(key, atMs);
-    for (const [told, toldMs] of this.#told) {
-      if (toldMs < this.#lastMs - 2 * overlapMs) this.#told.delete(told);
+    this.#shown.set(key, atMs);
+    for (const [key, reportMs] of this.#shown) {
+      if (reportMs < this.#lastMs - 2 * overlapMs) this.#shown.delete(key);
     }
     return true;
   }

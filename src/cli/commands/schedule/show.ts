@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { inLocalTime, inUtc, relativeTo, type InstantFormat } from "../../render/instant.ts";
+import { inLocalTime, inUtc, relativeTo, type InstantFormat } from "../../output/instant.ts";
 import {
   actionText,
   jobOwnerText,
@@ -12,9 +12,9 @@ import {
   waitText,
   tookText,
   triggerText,
-} from "../../render/schedule-table.ts";
-import { formatDuration } from "../../render/units.ts";
-import type { Schedule } from "../../transport/calls.ts";
+} from "../../output/schedule-table.ts";
+import { formatDuration } from "../../output/units.ts";
+import type { Schedule } from "../../client/calls.ts";
 import { getJob } from "./jobs.ts";
 import { ownerOption, type OwnerOption } from "./owner-option.ts";
 
@@ -27,7 +27,7 @@ export function addShowCommand(parent: Command, run: RunCommand): void {
     .command("show")
     .description("show everything about a job")
     .argument("<job>", "its id")
-    .option("--utc", "show instants in UTC instead of local time")
+    .option("--utc", "show times in UTC instead of local time")
     .addOption(ownerOption())
     .action(run((context, id: string, options: ShowOptions) => show(context, id, options)));
 }
@@ -47,7 +47,7 @@ async function show(context: CommandContext, id: string, options: ShowOptions): 
     ...Object.entries(action?.headers ?? {}).map(([name, value]) => ["Header", `${name}: ${value}`] as const),
     ["Body", action?.body],
     ["Keep", archivesText(job)],
-    ["Left", action?.keep_children === true ? "what the command leaves behind is left to run" : ""],
+    ["Left", action?.keep_children === true ? "background processes keep running" : ""],
     ["Next run", nextRunText(job, format)],
     ["Waiting", waitText(job.waiting, format)],
     ["Last run", lastRun(job, nowMs, format), runColor(last?.status)],
@@ -85,14 +85,14 @@ function lastRun(job: Schedule, nowMs: number, format: InstantFormat): string {
 }
 
 const reasons: Readonly<Record<string, string>> = {
-  running: "the run before was still running",
-  late: "the host stood still",
-  down: "the daemon did not run",
-  busy: "the firing before still waited to start",
-  owner: "its owner is gone",
+  running: "the previous run was still running",
+  late: "the host was suspended",
+  down: "the daemon was not running",
+  busy: "the previous firing was still waiting to start",
+  owner: "the owner no longer exists",
 };
 
-/** `3: 2 the run before was still running (last 2026-…), 1 …` */
+/** `3: 2 the previous run was still running (last 2026-…), 1 …` */
 function skippedText({ skipped, skips }: Schedule, format: InstantFormat): string {
   if (skipped === 0) return "";
   const parts = skips.map(

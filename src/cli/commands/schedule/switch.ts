@@ -2,14 +2,14 @@
 import type { Command } from "commander";
 import { forEachName } from "../../for-each.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { nextRunSentence } from "../../render/schedule-table.ts";
+import { nextRunSentence } from "../../output/schedule-table.ts";
 import { adviceOnJobs } from "./advice.ts";
 import { ownerOption, type OwnerOption } from "./owner-option.ts";
 import { changeJob } from "./write-job.ts";
 
 const verbs = [
-  { name: "enable", enabled: true, did: "Enabled", description: "let jobs fire again" },
-  { name: "disable", enabled: false, did: "Disabled", description: "keep jobs, but do not let them fire" },
+  { name: "enable", enabled: true, did: "Enabled", description: "enable jobs" },
+  { name: "disable", enabled: false, did: "Disabled", description: "disable jobs without removing them" },
 ] as const;
 
 export function addSwitchCommands(parent: Command, run: RunCommand): void {

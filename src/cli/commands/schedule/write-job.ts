@@ -1,21 +1,21 @@
-/** Jobs that are written while others write theirs: nothing is written over that was not seen. */
+/** Writes jobs safely while others write theirs: no unseen change is overwritten. */
 import type { CommandContext } from "../../context.ts";
-import { asSvcError } from "../../failure.ts";
-import { calls, type Schedule, type ScheduleRequest } from "../../transport/calls.ts";
+import { asSvcError } from "../../output/failure.ts";
+import { calls, type Schedule, type ScheduleRequest } from "../../client/calls.ts";
 import { idsLike } from "./job-names.ts";
 import { warnIfManaged } from "../../managed.ts";
 import { getJob, requestOf } from "./jobs.ts";
 import type { OwnerOption } from "./owner-option.ts";
 
-/** How often others may be quicker before a command gives up. */
-export const maxLosses = 50;
-/** The longest wait before a next attempt, so that those who meet once do not go on meeting. */
+/** How often a command may lose against concurrent changes before it fails. */
+export const maxConflicts = 50;
+/** The longest random wait before the next attempt, in milliseconds: it separates commands that collided. */
 const longestPauseMs = 50;
 
 /**
- * Makes a job under the first id like `name` that is free.
- * @param isTaken what is known of an id before it is tried
- * @throws SvcError `already_exists` when others took each id first
+ * Creates a job under the first free ID like `name`.
+ * @param isTaken whether an ID is known to be in use, before it is tried
+ * @throws SvcError `already_exists` if others took each ID first
  */
 export async function makeNamedJob(
   context: CommandContext,
@@ -30,25 +30,26 @@ export async function makeNamedJob(
       return await makeJob(context, { ...job, id });
     } catch (error) {
       losses += 1;
-      if (!isAlreadyThere(error) || losses === maxLosses) throw error;
+      if (!alreadyExists(error) || losses === maxConflicts) throw error;
     }
   }
   throw new Error("ids do not end");
 }
 
-/** @throws SvcError `already_exists` when there is a job of its id */
+/** @throws SvcError `already_exists` if there is a job with this ID */
 export function makeJob(context: CommandContext, job: ScheduleRequest): Promise<Schedule> {
   return context.call(calls.upsertSchedule, { ...job, create_only: true });
 }
 
-export function isAlreadyThere(error: unknown): boolean {
+export function alreadyExists(error: unknown): boolean {
   return asSvcError(error)?.code === "already_exists";
 }
 
 /**
- * Changes a job as it is; when somebody else changed it meanwhile, as it is then. Warns once if it is a platform's.
- * @param change what is to be sent, by the job and the request that would leave it as it is
- * @throws SvcError `not_found`; `aborted` when others change it all the time; what `change` throws
+ * Changes a job; after a concurrent change, starts again from the new state. Warns once if a platform manages
+ * the job.
+ * @param change returns the request to send, given the job and the request that would leave it unchanged
+ * @throws SvcError `not_found`; `aborted` if others keep changing the job; any error of `change`
  */
 export async function changeJob(
   context: CommandContext,
@@ -65,7 +66,7 @@ export async function changeJob(
       return changed;
     } catch (error) {
       losses += 1;
-      if (asSvcError(error)?.code !== "aborted" || losses === maxLosses) throw error;
+      if (asSvcError(error)?.code !== "aborted" || losses === maxConflicts) throw error;
     }
     await context.pause(Math.random() * longestPauseMs);
   }

@@ -5,12 +5,13 @@ import { Heading } from "../../parts/heading.tsx";
 import { Text } from "../../parts/text.tsx";
 import { session } from "../../session.ts";
 import { texts } from "../../texts.ts";
-import { accessTexts as says } from "../../texts/access.ts";
+import { accessTexts as labels } from "../../texts/access.ts";
 import type { ViewProps } from "../../view-props.ts";
 import { AuditTrail } from "./audit-trail.tsx";
+import { Sessions } from "./sessions.tsx";
 import { Tokens } from "./tokens.tsx";
 
-/** Who one is here, who else may come in, and who did what. */
+/** The user's identity, sessions, tokens and the audit trail. */
 export function AccessView({ api, node }: ViewProps) {
   const caller = node.status.value?.caller;
   const { value } = session;
@@ -23,17 +24,18 @@ export function AccessView({ api, node }: ViewProps) {
       ) : (
         <>
           <Facts
-            title={says.you}
+            title={labels.you}
             facts={[
-              [says.user, <Text key="user" of={caller.user || String(caller.uid)} />],
-              [says.how, isSession ? says.session : says.token],
-              [says.root, caller.root ? says.everything : says.own],
+              [labels.user, <Text key="user" of={caller.user || String(caller.uid)} />],
+              [labels.how, isSession ? labels.session : labels.token],
+              [labels.root, caller.root ? labels.everything : labels.own],
             ]}
           >
             {!isSession && <EndSessions api={api} />}
           </Facts>
+          <Sessions api={api} node={node} />
           {caller.root &&
-            (isSession ? <p class="notice">{says.tokensElsewhere}</p> : <Tokens api={api} node={node} />)}
+            (isSession ? <p class="notice">{labels.tokensElsewhere}</p> : <Tokens api={api} node={node} />)}
           {caller.root && <AuditTrail api={api} />}
         </>
       )}
@@ -41,21 +43,21 @@ export function AccessView({ api, node }: ViewProps) {
   );
 }
 
-/** Of the token's user. A session may end itself alone, which is what signing out does. */
+/** Ends the sessions of the token's user. A session may end only itself, by signing out. */
 function EndSessions({ api }: Pick<ViewProps, "api">) {
-  const said = useSignal("");
+  const notice = useSignal("");
   return (
     <div class="row">
       <ConfirmButton
-        title={says.endSessionsTitle}
-        action={says.endSessions}
+        title={labels.endSessionsTitle}
+        action={labels.endSessions}
         onConfirm={async () => {
-          said.value = says.ended((await api.sessions.endSessions({})).ended);
+          notice.value = labels.ended((await api.sessions.endSessions({})).ended);
         }}
       >
-        <p>{says.endSessionsLoses}</p>
+        <p>{labels.endSessionsLoses}</p>
       </ConfirmButton>
-      <span role="status">{said.value}</span>
+      <span role="status">{notice.value}</span>
     </div>
   );
 }

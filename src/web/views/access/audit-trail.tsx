@@ -3,18 +3,18 @@ import { useEffect, useMemo } from "preact/hooks";
 import { AuditService, type AuditRecord, type ListAuditResponse } from "../../../../gen/svc/v1/audit_pb.ts";
 import { useAction } from "../../action.ts";
 import { Failure } from "../../parts/failure.tsx";
-import { TextField, typedInto } from "../../parts/field.tsx";
+import { TextField, bindText } from "../../parts/field.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { sentence } from "../../plain-text.ts";
-import { accessTexts as says } from "../../texts/access.ts";
+import { accessTexts as labels } from "../../texts/access.ts";
 import type { ViewProps } from "../../view-props.ts";
 
-const { columns } = says;
+const { columns } = labels;
 const recordsAtOnce = 100;
 
-/** Every change, newest first. */
+/** Audit records, newest first. */
 export function AuditTrail({ api }: Pick<ViewProps, "api">) {
   const client = useMemo(() => api.client(AuditService), [api]);
   const [method, uid, target] = [useSignal(""), useSignal(""), useSignal("")];
@@ -23,25 +23,25 @@ export function AuditTrail({ api }: Pick<ViewProps, "api">) {
   const { busy, failure, perform } = useAction();
   const read = (pageToken = ""): Promise<void> =>
     perform("read", async (signal) => {
-      const wanted = {
+      const request = {
         limit: recordsAtOnce,
         pageToken,
         method: method.value.trim(),
         target: target.value.trim(),
         ...(uid.value !== "" && { uid: Number(uid.value) }),
       };
-      page.value = await client.listAudit(wanted, { signal });
+      page.value = await client.listAudit(request, { signal });
     });
   const verify = (): Promise<void> =>
     perform("verify", async (signal) => {
       const { valid, problem, records } = await client.verifyAudit({}, { signal });
-      verdict.value = valid ? says.verified(String(records)) : sentence(problem);
+      verdict.value = valid ? labels.verified(String(records)) : sentence(problem);
     });
   useEffect(() => void read(), [client]);
   const next = page.value?.nextPageToken ?? "";
   return (
     <section aria-labelledby="audit">
-      <h2 id="audit">{says.audit}</h2>
+      <h2 id="audit">{labels.audit}</h2>
       <form
         class="card settings across"
         onSubmit={(event) => {
@@ -49,38 +49,42 @@ export function AuditTrail({ api }: Pick<ViewProps, "api">) {
           void read();
         }}
       >
-        <TextField label={says.method} hint={says.methodHint} {...typedInto(method)} />
-        <TextField label={says.uid} {...typedInto(uid)} input={{ type: "number", min: 0, max: 4294967294 }} />
-        <TextField label={says.target} {...typedInto(target)} />
+        <TextField label={labels.method} hint={labels.methodHint} {...bindText(method)} />
+        <TextField
+          label={labels.uid}
+          {...bindText(uid)}
+          input={{ type: "number", min: 0, max: 4294967294 }}
+        />
+        <TextField label={labels.target} {...bindText(target)} />
         <div class="row">
           <button type="submit" aria-busy={busy === "read"}>
-            {says.search}
+            {labels.search}
           </button>
           <button type="button" aria-busy={busy === "verify"} onClick={() => void verify()}>
-            {says.verify}
+            {labels.verify}
           </button>
           <span role="status">
             <Text of={verdict.value} />
           </span>
         </div>
       </form>
-      <Failure says={failure} />
+      <Failure message={failure} />
       {failure === "" && (
         <Table
-          label={says.audit}
+          label={labels.audit}
           rows={page.value?.records}
           keyOf={({ seq }) => String(seq)}
-          none={says.none}
+          none={labels.none}
           columns={recordColumns}
         />
       )}
       <div class="row">
         <button type="button" onClick={() => void read()}>
-          {says.newest}
+          {labels.newest}
         </button>
         {next !== "" && (
           <button type="button" onClick={() => void read(next)}>
-            {says.older}
+            {labels.older}
           </button>
         )}
       </div>
@@ -95,7 +99,7 @@ const recordColumns: readonly Column<AuditRecord>[] = [
     kind: "word",
     cell: ({ user, uid, address }) => <Text of={user || address || String(uid)} />,
   },
-  { title: columns.by, cell: ({ kind }) => says.kinds[kind] ?? kind },
+  { title: columns.by, cell: ({ kind }) => labels.kinds[kind] ?? kind },
   {
     title: columns.what,
     kind: "word",

@@ -1,25 +1,31 @@
 import type { Client } from "@connectrpc/connect";
 import { useSignal } from "@preact/signals";
 import type { ComponentChildren } from "preact";
-import type { BackupArchive, BackupService, CreateBackupResponse } from "../../../../gen/svc/v1/backup_pb.ts";
+import {
+  CreateBackupResponseSchema,
+  type BackupArchive,
+  type BackupService,
+  type CreateBackupResponse,
+} from "../../../../gen/svc/v1/backup_pb.ts";
 import { isNotFound } from "../../api.ts";
 import { useLive } from "../../live.ts";
 import { useLongWork } from "../../long-work.ts";
 import type { NodeView } from "../../node-view.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { Heading } from "../../parts/heading.tsx";
+import { RunningOperations } from "../../parts/running-operations.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { CancelWork, Work } from "../../parts/work.tsx";
 import { plainText, sentence } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
-import { backupTexts as says } from "../../texts/backups.ts";
+import { backupTexts as labels } from "../../texts/backups.ts";
 import { formatBytes } from "../../units.ts";
 import { readArchives } from "./archives.ts";
 import { Policy } from "./policy.tsx";
 
-const { columns } = says;
+const { columns } = labels;
 
 interface Props {
   client: Client<typeof BackupService>;
@@ -27,7 +33,7 @@ interface Props {
   appId: string;
 }
 
-/** The backups of one app, which may be gone, and how they come about. */
+/** The backups of one app, which may have been removed, and its policy. */
 export function AppBackupsView({ client, node, appId }: Props) {
   const app = node.apps.value?.get(appId);
   const isMissing = node.apps.value !== undefined && app === undefined;
@@ -48,16 +54,16 @@ export function AppBackupsView({ client, node, appId }: Props) {
   return (
     <>
       <a class="back" href={pathTo("backups")}>
-        {says.all}
+        {labels.all}
       </a>
-      <Heading title={says.ofApp(plainText(app?.name ?? appId))} />
-      {app?.backups?.overdue === true && <p class="notice bad">{says.overdue}</p>}
+      <Heading title={labels.ofApp(plainText(app?.name ?? appId))} />
+      {app?.backups?.overdue === true && <p class="notice bad">{labels.overdue}</p>}
       {app !== undefined && (
-        <Create client={client} appId={appId} onDone={live.again}>
-          <a href={pathTo("apps", appId)}>{says.toApp}</a>
+        <Create client={client} node={node} appId={appId} onDone={live.reload}>
+          <a href={pathTo("apps", appId)}>{labels.toApp}</a>
         </Create>
       )}
-      <Failure says={live.failure} />
+      <Failure message={live.failure} />
       {live.value?.failed.map((storage) => (
         <p key={storage} class="notice bad">
           <Text of={storage} />
@@ -65,33 +71,35 @@ export function AppBackupsView({ client, node, appId }: Props) {
       ))}
       {live.failure === "" && (
         <Table
-          label={says.ofApp(plainText(app?.name ?? appId))}
+          label={labels.ofApp(plainText(app?.name ?? appId))}
           rows={live.value?.archives}
           keyOf={({ storage, name }) => `${storage} ${name}`}
-          none={isMissing ? says.noneOfMissing : says.noneOfApp}
+          none={isMissing ? labels.noneOfMissing : labels.noneOfApp}
           columns={archiveColumns}
         />
       )}
-      <Failure says={policy.failure} />
+      <Failure message={policy.failure} />
       {policy.value !== undefined && (
-        <Policy client={client} appId={appId} of={policy.value} onDone={policy.again} />
+        <Policy client={client} appId={appId} of={policy.value} onDone={policy.reload} />
       )}
     </>
   );
 }
 
-interface CreateProps extends Pick<Props, "client" | "appId"> {
+interface CreateProps extends Pick<Props, "client" | "node" | "appId"> {
   readonly onDone: () => void;
-  /** Beside the button. */
+  /** Content next to the button. */
   readonly children: ComponentChildren;
 }
 
-/** Makes a backup and tells how far it is. Leaving cancels it. */
-function Create({ client, appId, onDone, children }: CreateProps) {
+/** Creates a backup and shows its progress. */
+function Create({ client, node, appId, onDone, children }: CreateProps) {
   const result = useSignal<CreateBackupResponse | undefined>(undefined);
   const work = useLongWork(
-    (_accepted, signal) => client.createBackupStream({ appId }, { signal }),
-    ({ value }) => (result.value = value),
+    node.operations,
+    CreateBackupResponseSchema,
+    (_accepted, signal) => client.createBackup({ appId, detach: true }, { signal }),
+    (response) => (result.value = response),
   );
   const create = async (): Promise<void> => {
     if (!work.isBusy) result.value = undefined;
@@ -104,17 +112,18 @@ function Create({ client, appId, onDone, children }: CreateProps) {
     <>
       <div class="row">
         <button type="button" class="primary" aria-busy={work.isBusy} onClick={() => void create()}>
-          {says.create}
+          {labels.create}
         </button>
         <CancelWork of={work} />
         {made !== undefined && failed.length < made.results.length && (
-          <span role="status">{made.warnings.length === 0 ? says.created : says.createdWith}</span>
+          <span role="status">{made.warnings.length === 0 ? labels.created : labels.createdWith}</span>
         )}
         {children}
       </div>
       <Work of={work} />
+      {!work.isBusy && <RunningOperations node={node} appId={appId} />}
       <Failure
-        says={failed.map(({ storage, error }) => says.createFailed(storage, sentence(error))).join(" ")}
+        message={failed.map(({ storage, error }) => labels.createFailed(storage, sentence(error))).join(" ")}
       />
       {made !== undefined && made.warnings.length > 0 && <Warnings of={made.warnings} />}
     </>
@@ -141,7 +150,7 @@ const archiveColumns: readonly Column<BackupArchive>[] = [
         <a href={pathTo("backups", appId, storage, name)}>
           <When at={createdAt} />
         </a>{" "}
-        {encrypted && <span class="quiet">{says.encrypted}</span>}
+        {encrypted && <span class="quiet">{labels.encrypted}</span>}
       </>
     ),
   },
@@ -149,10 +158,10 @@ const archiveColumns: readonly Column<BackupArchive>[] = [
   { title: columns.size, kind: "figure", cell: ({ sizeBytes }) => formatBytes(sizeBytes) },
   {
     title: columns.verified,
-    cell: ({ verifiedAt }) => (verifiedAt === undefined ? says.never : <When at={verifiedAt} />),
+    cell: ({ verifiedAt }) => (verifiedAt === undefined ? labels.never : <When at={verifiedAt} />),
   },
   {
     title: columns.proven,
-    cell: ({ restoredAt }) => (restoredAt === undefined ? says.never : <When at={restoredAt} />),
+    cell: ({ restoredAt }) => (restoredAt === undefined ? labels.never : <When at={restoredAt} />),
   },
 ];

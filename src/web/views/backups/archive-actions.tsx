@@ -5,15 +5,16 @@ import { isRunning } from "../../app-state.ts";
 import { useLongWork } from "../../long-work.ts";
 import { ConfirmButton } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
-import { TextField, typedInto } from "../../parts/field.tsx";
+import { AppNameField } from "../../parts/app-name-field.tsx";
 import { CancelWork, Work } from "../../parts/work.tsx";
 import { momentText } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { saveFile } from "../../save-file.ts";
 import { texts } from "../../texts.ts";
-import { backupTexts as says } from "../../texts/backups.ts";
-import { ToldError } from "../../told-error.ts";
+import { backupTexts as labels } from "../../texts/backups.ts";
+import { UserFacingError } from "../../user-facing-error.ts";
+import { RestoreBackupResponseSchema, VerifyBackupResponseSchema } from "../../../../gen/svc/v1/backup_pb.ts";
 import type { ArchiveProps } from "./archive-props.ts";
 
 interface RestoreHow {
@@ -27,39 +28,47 @@ interface Props extends ArchiveProps {
   onDone: () => void;
 }
 
-/** Verify, restore, download and delete. */
+/** Buttons to verify, restore, download and delete an archive. */
 export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: Props) {
   const { busy, failure, perform } = useAction();
-  const said = useSignal("");
+  const notice = useSignal("");
   const newName = useSignal("");
   const isDeep = useSignal(false);
   const how = useSignal<RestoreHow>({});
   const app = node.apps.value?.get(of.appId);
   const stops = app !== undefined && isRunning(app);
   const verifying = useLongWork(
-    (_accepted, signal) => client.verifyBackupStream({ ...of, identity, deep: isDeep.value }, { signal }),
-    ({ value }) => {
-      said.value = (isDeep.value ? says.proven : says.verified)(String(value.entries));
+    node.operations,
+    VerifyBackupResponseSchema,
+    (_accepted, signal) => {
+      const request = { ...of, identity, deep: isDeep.value, detach: true };
+      return client.verifyBackup(request, { signal });
+    },
+    ({ entries }) => {
+      notice.value = (isDeep.value ? labels.restorable : labels.verified)(String(entries));
       onDone();
     },
   );
   const restoring = useLongWork(
-    (_accepted, signal) => client.restoreBackupStream({ ...of, identity, ...how.value }, { signal }),
-    ({ value }) => {
-      said.value = says.restored(String(value.entries));
+    node.operations,
+    RestoreBackupResponseSchema,
+    (accepted, signal) =>
+      client.restoreBackup({ ...of, identity, ...how.value, ...accepted, detach: true }, { signal }),
+    ({ appId, entries }) => {
+      notice.value = labels.restored(String(entries));
       onDone();
-      if (how.value.asNew === true) location.hash = pathTo("apps", value.appId);
+      if (how.value.asNew === true) location.hash = pathTo("apps", appId);
     },
   );
   const verify = (deep: boolean): void => {
     if (verifying.isBusy) return;
-    [said.value, isDeep.value] = ["", deep];
+    [notice.value, isDeep.value] = ["", deep];
     void verifying.run();
   };
-  /** The question is answered; how it goes is told on the page. */
+  /** Called after the confirmation; the page shows the progress. */
   const restore = (as: RestoreHow): Promise<void> => {
-    if (restoring.isBusy) throw new ToldError(texts.work.busy);
-    [said.value, how.value] = ["", as];
+    if (restoring.isBusy) throw new UserFacingError(texts.work.busy);
+    [notice.value, how.value] = ["", as];
     void restoring.run();
     return Promise.resolve();
   };
@@ -76,54 +85,54 @@ export function ArchiveActions({ client, node, of, identity, madeAt, onDone }: P
   return (
     <>
       <div class="row">
-        {button("verify", says.verify, () => verify(false))}
-        {button("deep", says.verifyDeep, () => verify(true))}
+        {button("verify", labels.verify, () => verify(false))}
+        {button("deep", labels.verifyDeep, () => verify(true))}
         {button(
           "download",
-          says.download,
+          labels.download,
           () =>
             void perform("download", (signal) => saveFile(client.downloadBackup(of, { signal }), of.name)),
         )}
         {app !== undefined && (
           <ConfirmButton
-            title={says.restoreTitle(plainText(app.name))}
-            action={says.restore}
+            title={labels.restoreTitle(plainText(app.name))}
+            action={labels.restore}
             isBusy={busyNow.includes("restore")}
             onConfirm={async () => restore({ stopApp: stops })}
           >
-            <p>{says.restoreLoses(madeAt === undefined ? "" : momentText(timestampDate(madeAt)))}</p>
-            {stops && <p>{says.restoreStops}</p>}
+            <p>{labels.restoreLoses(madeAt === undefined ? "" : momentText(timestampDate(madeAt)))}</p>
+            {stops && <p>{labels.restoreStops}</p>}
           </ConfirmButton>
         )}
         <ConfirmButton
-          title={says.restoreNew}
-          action={says.restoreNew}
+          title={labels.restoreNew}
+          action={labels.restoreNew}
           isDanger={false}
           isBusy={busyNow.includes("restoreNew")}
           onConfirm={async () => restore({ asNew: true, newName: newName.value.trim() })}
         >
-          <TextField label={says.newName} hint={says.newNameHint} {...typedInto(newName)} />
+          <AppNameField label={labels.newName} hint={labels.newNameHint} name={newName} node={node} />
         </ConfirmButton>
         <ConfirmButton
-          title={says.removeTitle}
-          action={says.remove}
+          title={labels.removeTitle}
+          action={labels.remove}
           onConfirm={async () => {
             const { hash } = location;
             await client.deleteBackup(of);
-            // Who looks at something else by now goes on with that.
+            // Do not navigate if the user has opened another view.
             if (location.hash === hash) location.hash = pathTo("backups", of.appId);
           }}
         >
-          <p>{says.removeLoses}</p>
+          <p>{labels.removeLoses}</p>
         </ConfirmButton>
         <CancelWork of={verifying} />
         <CancelWork of={restoring} />
-        <span role="status">{said.value}</span>
-        {app !== undefined && <a href={pathTo("apps", of.appId)}>{says.toApp}</a>}
+        <span role="status">{notice.value}</span>
+        {app !== undefined && <a href={pathTo("apps", of.appId)}>{labels.toApp}</a>}
       </div>
       <Work of={verifying} />
       <Work of={restoring} />
-      <Failure says={failure} />
+      <Failure message={failure} />
     </>
   );
 }

@@ -1,24 +1,28 @@
 import { useSignal } from "@preact/signals";
-import type { BackupEntry } from "../../../../gen/svc/v1/backup_pb.ts";
+import { RestoreBackupResponseSchema, type BackupEntry } from "../../../../gen/svc/v1/backup_pb.ts";
 import { useAction } from "../../action.ts";
 import { isRunning } from "../../app-state.ts";
 import { useLive } from "../../live.ts";
+import { useLongWork } from "../../long-work.ts";
 import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
+import { CancelWork, Work } from "../../parts/work.tsx";
 import { ancestorsOf, lastOf, partsOf } from "../../path-names.ts";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { saveFile } from "../../save-file.ts";
-import { backupTexts as says } from "../../texts/backups.ts";
+import { texts } from "../../texts.ts";
+import { backupTexts as labels } from "../../texts/backups.ts";
+import { UserFacingError } from "../../user-facing-error.ts";
 import { formatBytes } from "../../units.ts";
 import type { ArchiveProps } from "./archive-props.ts";
 
-const { fileColumns: columns } = says;
+const { fileColumns: columns } = labels;
 
-/** What is in an archive, directory by directory. */
+/** The files of an archive, directory by directory. */
 export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps & { path: string }) {
   const live = useLive(
     node,
@@ -36,20 +40,38 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
     [client, identity, path],
   );
   const { busy, failure, perform } = useAction();
-  const restored = useSignal<BackupEntry | undefined>(undefined);
-  const said = useSignal("");
+  const asked = useSignal<BackupEntry | undefined>(undefined);
+  /** Path of the entry that is restored. */
+  const restored = useSignal("");
+  const notice = useSignal("");
   const ask = (entry: BackupEntry): void => {
-    restored.value = entry;
-    said.value = "";
+    asked.value = entry;
+    notice.value = "";
   };
   const app = node.apps.value?.get(of.appId);
   const stopApp = app !== undefined && isRunning(app);
+  const restoring = useLongWork(
+    node.operations,
+    RestoreBackupResponseSchema,
+    (accepted, signal) => {
+      const request = { ...of, identity, paths: [restored.value], stopApp, ...accepted, detach: true };
+      return client.restoreBackup(request, { signal });
+    },
+    () => (notice.value = labels.restoredOne(plainText(restored.value))),
+  );
+  /** Called after the confirmation; the page reports the progress. */
+  const restore = ({ path: entryPath }: BackupEntry): Promise<void> => {
+    if (restoring.isBusy) throw new UserFacingError(texts.work.busy);
+    restored.value = entryPath;
+    void restoring.run();
+    return Promise.resolve();
+  };
   const linkTo = (to: string): string => pathTo("backups", of.appId, of.storage, of.name, ...partsOf(to));
   const all: readonly Column<BackupEntry>[] = [
     {
       title: columns.name,
       cell: ({ path: of, type }) => {
-        // What is in a volume comes without what it is in: its name alone could be that of something else.
+        // Entries of a volume are listed without their directory, so their full path is shown.
         const name = <Text of={path === "" ? of : of.slice(path.length + 1)} />;
         return type === "directory" ? <a href={linkTo(of)}>{name}</a> : name;
       },
@@ -78,55 +100,60 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
                 )
               }
             >
-              {says.download}
+              {labels.download}
             </button>
           )}
           {app !== undefined && (
-            <button type="button" class="danger" onClick={() => ask(entry)}>
-              {says.restoreOne}
+            <button
+              type="button"
+              class="danger"
+              aria-busy={restoring.isBusy && restored.value === entry.path}
+              onClick={() => ask(entry)}
+            >
+              {labels.restoreOne}
             </button>
           )}
         </div>
       ),
     },
   ];
-  const asked = restored.value;
+  const entry = asked.value;
   return (
     <section aria-labelledby="archive-files">
-      <h2 id="archive-files">{says.browse}</h2>
-      <nav class="crumbs" aria-label={says.path}>
-        <a href={linkTo("")}>{says.root}</a>
+      <h2 id="archive-files">{labels.browse}</h2>
+      <nav class="crumbs" aria-label={labels.path}>
+        <a href={linkTo("")}>{labels.root}</a>
         {ancestorsOf(path).map((ancestor) => (
           <a key={ancestor} href={linkTo(ancestor)} aria-current={ancestor === path ? "page" : undefined}>
             <Text of={lastOf(ancestor)} />
           </a>
         ))}
       </nav>
-      <Failure says={live.failure} />
-      <Failure says={failure} />
-      <p role="status">{said.value}</p>
+      <Failure message={live.failure} />
+      <Failure message={failure} />
+      <div class="row">
+        <CancelWork of={restoring} />
+        <span role="status">{notice.value}</span>
+      </div>
+      <Work of={restoring} />
       {live.failure === "" && (
         <Table
-          label={says.browse}
+          label={labels.browse}
           rows={live.value}
           keyOf={({ path: of }) => of}
-          none={says.emptyFolder}
+          none={labels.emptyFolder}
           columns={all}
         />
       )}
-      {asked !== undefined && (
+      {entry !== undefined && (
         <Confirm
-          title={says.restoreOneTitle(plainText(asked.path))}
-          action={says.restoreOne}
-          onClose={() => (restored.value = undefined)}
-          onConfirm={async (signal) => {
-            const wanted = { ...of, identity, paths: [asked.path], stopApp };
-            await client.restoreBackup(wanted, { signal });
-            said.value = says.restoredOne(plainText(asked.path));
-          }}
+          title={labels.restoreOneTitle(plainText(entry.path))}
+          action={labels.restoreOne}
+          onClose={() => (asked.value = undefined)}
+          onConfirm={async () => restore(entry)}
         >
-          <p>{says.restoreOneLoses}</p>
-          {stopApp && <p>{says.restoreStops}</p>}
+          <p>{labels.restoreOneLoses}</p>
+          {stopApp && <p>{labels.restoreStops}</p>}
         </Confirm>
       )}
     </section>

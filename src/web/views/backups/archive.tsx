@@ -4,24 +4,24 @@ import type { BackupDetails } from "../../../../gen/svc/v1/backup_pb.ts";
 import { useLive } from "../../live.ts";
 import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
-import { TextField, typedInto } from "../../parts/field.tsx";
+import { TextField, bindText } from "../../parts/field.tsx";
 import { Heading } from "../../parts/heading.tsx";
 import { Text } from "../../parts/text.tsx";
 import { momentText, When } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
-import { backupTexts as says } from "../../texts/backups.ts";
+import { backupTexts as labels } from "../../texts/backups.ts";
 import { formatBytes } from "../../units.ts";
 import { Warnings } from "./app-backups.tsx";
 import { ArchiveActions } from "./archive-actions.tsx";
 import { ArchiveFiles } from "./archive-files.tsx";
 import type { ArchiveProps } from "./archive-props.ts";
 
-/** One archive: what is in it, and what may be done with it. */
+/** One archive: its details, files and actions. */
 export function ArchiveView({ client, node, of, path }: Omit<ArchiveProps, "identity"> & { path: string }) {
   const identity = useSignal("");
-  const { value, failure, again } = useLive(
+  const { value, failure, reload } = useLive(
     node,
     [],
     (signal) => client.getBackup({ ...of, identity: identity.value }, { signal }),
@@ -33,21 +33,21 @@ export function ArchiveView({ client, node, of, path }: Omit<ArchiveProps, "iden
   return (
     <>
       <a class="back" href={pathTo("backups", of.appId)}>
-        {says.ofApp(app)}
+        {labels.ofApp(app)}
       </a>
       <Heading
         title={
-          madeAt === undefined ? plainText(of.name) : says.archiveOf(app, momentText(timestampDate(madeAt)))
+          madeAt === undefined ? plainText(of.name) : labels.archiveOf(app, momentText(timestampDate(madeAt)))
         }
       />
-      <Failure says={failure} />
+      <Failure message={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
       {(value?.archive?.encrypted === true || failure !== "") && (
         <Identity onOpen={(typed) => (identity.value = typed)} />
       )}
       {value !== undefined && (
         <>
-          <ArchiveActions {...props} madeAt={value.archive?.createdAt} onDone={again} />
+          <ArchiveActions {...props} madeAt={value.archive?.createdAt} onDone={reload} />
           <About details={value} />
           <ArchiveFiles {...props} path={path} />
         </>
@@ -65,12 +65,12 @@ function Identity({ onOpen }: { onOpen: (identity: string) => void }) {
   return (
     <form class="card settings" onSubmit={submit}>
       <TextField
-        label={says.identity}
-        hint={says.identityHint}
-        {...typedInto(typed)}
+        label={labels.identity}
+        hint={labels.identityHint}
+        {...bindText(typed)}
         input={{ type: "password" }}
       />
-      <button type="submit">{says.open}</button>
+      <button type="submit">{labels.open}</button>
     </form>
   );
 }
@@ -79,25 +79,25 @@ function About({ details }: { details: BackupDetails }) {
   const { archive, version, mode, contentBytes, entries, svcVersion, warnings } = details;
   return (
     <Facts
-      title={says.facts}
+      title={labels.facts}
       facts={[
-        [says.columns.made, archive && <When key="made" at={archive.createdAt} />],
-        [says.fileName, archive && <Text key="name" of={archive.name} />],
-        [says.columns.storage, archive && <Text key="storage" of={archive.storage} />],
-        [says.columns.size, archive && formatBytes(archive.sizeBytes)],
-        [says.ofVersion, <Text key="version" of={version} />],
-        [says.content, says.contentSays(String(entries), formatBytes(contentBytes))],
-        [says.mode, says.modes[mode] ?? mode],
+        [labels.columns.made, archive && <When key="made" at={archive.createdAt} />],
+        [labels.fileName, archive && <Text key="name" of={archive.name} />],
+        [labels.columns.storage, archive && <Text key="storage" of={archive.storage} />],
+        [labels.columns.size, archive && formatBytes(archive.sizeBytes)],
+        [labels.ofVersion, <Text key="version" of={version} />],
+        [labels.content, labels.contentSays(String(entries), formatBytes(contentBytes))],
+        [labels.mode, labels.modes[mode] ?? mode],
         [
-          says.columns.verified,
-          archive?.verifiedAt ? <When key="verified" at={archive.verifiedAt} /> : says.never,
+          labels.columns.verified,
+          archive?.verifiedAt ? <When key="verified" at={archive.verifiedAt} /> : labels.never,
         ],
         [
-          says.columns.proven,
-          archive?.restoredAt ? <When key="proven" at={archive.restoredAt} /> : says.never,
+          labels.columns.proven,
+          archive?.restoredAt ? <When key="proven" at={archive.restoredAt} /> : labels.never,
         ],
-        [says.madeBy, <Text key="by" of={svcVersion} />],
-        [says.warnings, warnings.length > 0 ? <Warnings key="warnings" of={warnings} /> : ""],
+        [labels.madeBy, <Text key="by" of={svcVersion} />],
+        [labels.warnings, warnings.length > 0 ? <Warnings key="warnings" of={warnings} /> : ""],
       ]}
     />
   );

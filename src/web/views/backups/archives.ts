@@ -2,16 +2,16 @@
 import type { Client } from "@connectrpc/connect";
 import type { BackupArchive, BackupService } from "../../../../gen/svc/v1/backup_pb.ts";
 import { sentence } from "../../plain-text.ts";
-import { backupTexts as says } from "../../texts/backups.ts";
+import { backupTexts as labels } from "../../texts/backups.ts";
 
 export interface Archives {
   /** Newest first. */
   readonly archives: readonly BackupArchive[];
-  /** What is said of storages that could not be asked. */
+  /** Messages about storages that did not respond. */
   readonly failed: readonly string[];
 }
 
-/** @param appId of one app; of all when empty */
+/** @param appId only of this app; empty: of all apps */
 export async function readArchives(
   client: Client<typeof BackupService>,
   appId: string,
@@ -24,7 +24,7 @@ export async function readArchives(
     const page = await client.listBackups({ appId, pageToken }, { signal });
     archives.push(...page.backups);
     for (const { storage, error } of page.errors)
-      failed.add(`${says.storageFailed(storage)} ${sentence(error)}`);
+      failed.add(`${labels.storageFailed(storage)} ${sentence(error)}`);
     pageToken = page.nextPageToken;
   } while (pageToken !== "");
   return { archives, failed: [...failed] };

@@ -9,16 +9,16 @@ import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
-import { backupTexts as says } from "../../texts/backups.ts";
+import { backupTexts as labels } from "../../texts/backups.ts";
 import type { ViewProps } from "../../view-props.ts";
 import { AppBackupsView } from "./app-backups.tsx";
 import { readArchives } from "./archives.ts";
 import { ArchiveView } from "./archive.tsx";
 import { Storages } from "./storages.tsx";
 
-const { columns } = says;
+const { columns } = labels;
 
-/** `#/backups`, `#/backups/APP` and `#/backups/APP/STORAGE/NAME`, with a path in the archive behind it. */
+/** `#/backups`, `#/backups/APP` and `#/backups/APP/STORAGE/NAME`, followed by a path in the archive. */
 export function BackupsView({ api, node, args: [appId, storage, name, ...path] }: ViewProps) {
   const client = useMemo(() => api.client(BackupService), [api]);
   if (appId === undefined) return <Overview api={api} node={node} args={[]} />;
@@ -36,7 +36,7 @@ export function BackupsView({ api, node, args: [appId, storage, name, ...path] }
   );
 }
 
-/** An app, or what was one and has backups still. */
+/** An app, or a removed app that still has backups. */
 interface Row {
   readonly id: string;
   readonly app: App | undefined;
@@ -51,7 +51,7 @@ function Overview({ api, node }: ViewProps) {
   return (
     <>
       <Heading title={texts.backups.title} />
-      <Failure says={live.failure} />
+      <Failure message={live.failure} />
       {live.value?.failed.map((storage) => (
         <p key={storage} class="notice bad">
           <Text of={storage} />
@@ -62,7 +62,7 @@ function Overview({ api, node }: ViewProps) {
           label={texts.backups.title}
           rows={rows}
           keyOf={({ id }) => id}
-          none={says.none}
+          none={labels.none}
           columns={rowColumns}
         />
       )}
@@ -79,7 +79,7 @@ const rowColumns: readonly Column<Row>[] = [
         <a href={pathTo("backups", id)}>
           <Text of={app?.name ?? id} />
         </a>{" "}
-        <span class="quiet">{app === undefined ? says.gone : <Text of={id} />}</span>
+        <span class="quiet">{app === undefined ? labels.gone : <Text of={id} />}</span>
       </>
     ),
   },
@@ -87,8 +87,8 @@ const rowColumns: readonly Column<Row>[] = [
     title: columns.newest,
     cell: ({ app, archives: [newest] }) => (
       <>
-        {newest === undefined ? says.never : <When at={newest.createdAt} />}
-        {app?.backups?.overdue === true && <div class="state bad">▲ {says.overdue}</div>}
+        {newest === undefined ? labels.never : <When at={newest.createdAt} />}
+        {app?.backups?.overdue === true && <div class="state bad">▲ {labels.overdue}</div>}
       </>
     ),
   },
@@ -96,7 +96,7 @@ const rowColumns: readonly Column<Row>[] = [
     title: columns.proven,
     cell: ({ app }) => {
       const proven = app?.backups?.lastProvenAt;
-      return proven === undefined ? says.never : <When at={proven} />;
+      return proven === undefined ? labels.never : <When at={proven} />;
     },
   },
   { title: columns.count, kind: "figure", cell: ({ archives }) => String(archives.length) },

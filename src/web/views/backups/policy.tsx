@@ -9,7 +9,7 @@ import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { sentence } from "../../plain-text.ts";
 import { namesIn } from "../../typed-names.ts";
-import { backupTexts as says } from "../../texts/backups.ts";
+import { backupTexts as labels } from "../../texts/backups.ts";
 
 interface Props {
   client: Client<typeof BackupService>;
@@ -18,21 +18,25 @@ interface Props {
   onDone: () => void;
 }
 
-/** When an app is backed up by itself; a form changes it. */
+/** An app's backup policy, with a form to change it. */
 export function Policy({ client, appId, of, onDone }: Props) {
   const { fromPackage, trigger, storages, nextRunAt, lastError } = of;
   const isOpen = useSignal(false);
   return (
     <Facts
-      title={says.policy}
+      title={labels.policy}
       facts={[
-        [says.policyWhen, trigger === "" ? says.policyNever : <Text key="when" of={trigger} />],
-        [says.policyFrom, fromPackage ? says.policyPackage : says.policyUser],
-        [says.policyStorages, storages.length === 0 ? "" : <Text key="storages" of={storages.join(", ")} />],
-        [says.policyKeeps, keptOf(of)],
-        [says.policyMode, says.policyModes.find(([mode]) => mode === of.mode)?.[1] ?? ""],
-        [says.policyNext, nextRunAt && <When key="next" at={nextRunAt} />],
-        [says.policyError, lastError && <Text key="error" of={sentence(lastError)} />],
+        [labels.policyWhen, trigger === "" ? labels.policyNever : <Text key="when" of={trigger} />],
+        [labels.policyFrom, fromPackage ? labels.policyPackage : labels.policyUser],
+        [
+          labels.policyStorages,
+          storages.length === 0 ? labels.policyLocal : <Text key="storages" of={storages.join(", ")} />,
+        ],
+        [labels.policyVerifies, of.verify ? labels.policyVerified : labels.policyNotVerified],
+        [labels.policyKeeps, retentionOf(of)],
+        [labels.policyMode, labels.policyModes.find(([mode]) => mode === of.mode)?.[1] ?? ""],
+        [labels.policyNext, nextRunAt && <When key="next" at={nextRunAt} />],
+        [labels.policyError, lastError && <Text key="error" of={sentence(lastError)} />],
       ]}
     >
       {isOpen.value ? (
@@ -45,22 +49,22 @@ export function Policy({ client, appId, of, onDone }: Props) {
         />
       ) : (
         <button type="button" onClick={() => (isOpen.value = true)}>
-          {says.policyChange}
+          {labels.policyChange}
         </button>
       )}
     </Facts>
   );
 }
 
-function keptOf({ keep, keepDaily, keepWeekly, keepMonthly }: BackupPolicy): string {
-  const parts = says.policyKept({ keep, keepDaily, keepWeekly, keepMonthly });
-  return parts === "" ? says.policyKeepsAll : parts;
+function retentionOf({ keep, keepDaily, keepWeekly, keepMonthly }: BackupPolicy): string {
+  const parts = labels.policyKept({ keep, keepDaily, keepWeekly, keepMonthly });
+  return parts === "" ? labels.policyKeepsAll : parts;
 }
 
 function PolicyForm({ client, appId, of, onDone, onClose }: Props & { onClose: () => void }) {
   const form = useForm(
     {
-      // Whoever wants to change it chooses.
+      // A change replaces the package's recommendation.
       fromPackage: false,
       trigger: of.trigger,
       storages: of.storages.join(", "),
@@ -72,7 +76,7 @@ function PolicyForm({ client, appId, of, onDone, onClose }: Props & { onClose: (
       verify: of.verify,
       catchUp: of.catchUp === "latest",
     },
-    async ({ fromPackage, trigger, storages, mode, verify, catchUp, ...kept }) => {
+    async ({ fromPackage, trigger, storages, mode, verify, catchUp, ...retention }) => {
       await client.setBackupPolicy({
         appId,
         fromPackage,
@@ -80,12 +84,12 @@ function PolicyForm({ client, appId, of, onDone, onClose }: Props & { onClose: (
           ...{ trigger: trigger.trim(), mode, verify, catchUp: catchUp ? "latest" : "none" },
           storages: namesIn(storages),
           ...Object.fromEntries(
-            Object.entries(kept).flatMap(([key, typed]) => (typed === "" ? [] : [[key, Number(typed)]])),
+            Object.entries(retention).flatMap(([key, typed]) => (typed === "" ? [] : [[key, Number(typed)]])),
           ),
         }),
       });
       onDone();
-      return says.policySaved;
+      return labels.policySaved;
     },
     onClose,
   );
@@ -94,38 +98,51 @@ function PolicyForm({ client, appId, of, onDone, onClose }: Props & { onClose: (
   return (
     <form class="settings" onSubmit={form.submit}>
       <CheckField
-        label={says.policyAsPackage}
+        label={labels.policyAsPackage}
         value={fromPackage}
         onCheck={(value) => form.set({ fromPackage: value })}
       />
       {!fromPackage && (
         <>
-          <TextField label={says.policyWhen} hint={says.policyWhenHint} {...form.of("trigger")} />
-          <TextField label={says.policyStorages} hint={says.policyStoragesHint} {...form.of("storages")} />
-          <TextField label={says.policyKeep} hint={says.policyKeepHint} input={number} {...form.of("keep")} />
-          <TextField label={says.policyKeepDaily} input={number} {...form.of("keepDaily", "keep_daily")} />
-          <TextField label={says.policyKeepWeekly} input={number} {...form.of("keepWeekly", "keep_weekly")} />
+          <TextField label={labels.policyWhen} hint={labels.policyWhenHint} {...form.of("trigger")} />
           <TextField
-            label={says.policyKeepMonthly}
+            label={labels.policyStorages}
+            hint={labels.policyStoragesHint}
+            {...form.of("storages")}
+          />
+          <TextField
+            label={labels.policyKeep}
+            hint={labels.policyKeepHint}
+            input={number}
+            {...form.of("keep")}
+          />
+          <TextField label={labels.policyKeepDaily} input={number} {...form.of("keepDaily", "keep_daily")} />
+          <TextField
+            label={labels.policyKeepWeekly}
+            input={number}
+            {...form.of("keepWeekly", "keep_weekly")}
+          />
+          <TextField
+            label={labels.policyKeepMonthly}
             input={number}
             {...form.of("keepMonthly", "keep_monthly")}
           />
-          <ChoiceField label={says.policyMode} choices={says.policyModes} {...form.of("mode")} />
+          <ChoiceField label={labels.policyMode} choices={labels.policyModes} {...form.of("mode")} />
           <CheckField
-            label={says.policyVerify}
+            label={labels.policyVerify}
             value={verify}
             onCheck={(value) => form.set({ verify: value })}
           />
           <CheckField
-            label={says.policyCatchUp}
+            label={labels.policyCatchUp}
             value={catchUp}
             onCheck={(value) => form.set({ catchUp: value })}
           />
         </>
       )}
-      <FormEnd form={form} action={says.policySave}>
+      <FormEnd form={form} action={labels.policySave}>
         <button type="button" onClick={onClose}>
-          {says.policyLeave}
+          {labels.policyLeave}
         </button>
       </FormEnd>
     </form>

@@ -4,19 +4,19 @@ import { isAmazon } from "../../../lib/amazon.ts";
 import { useForm } from "../../form.ts";
 import { CheckField, ChoiceField, TextField } from "../../parts/field.tsx";
 import { FormEnd } from "../../parts/form-end.tsx";
-import { ToldError } from "../../told-error.ts";
+import { UserFacingError } from "../../user-facing-error.ts";
 import { namesIn } from "../../typed-names.ts";
-import { backupTexts as says } from "../../texts/backups.ts";
+import { backupTexts as labels } from "../../texts/backups.ts";
 
 interface Props {
   client: Client<typeof BackupService>;
-  /** The one that is changed; a new one is made without. */
+  /** The storage to change; undefined to add one. */
   before: BackupStorage | undefined;
   onSaved: () => void;
   onClose: () => void;
 }
 
-/** A place for backups. The keys of a bucket go in, and never come back. */
+/** A form for a storage. Stored keys of a bucket are never shown. */
 export function StorageForm({ client, before, onSaved, onClose }: Props) {
   const { location } = before ?? {};
   const bucket = location?.case === "s3" ? location.value : undefined;
@@ -31,7 +31,7 @@ export function StorageForm({ client, before, onSaved, onClose }: Props) {
       prefix: bucket?.prefix ?? "",
       accessKey: "",
       secretKey: "",
-      /** As the daemon has it where nobody said. */
+      /** Undefined: the daemon's default. */
       pathStyle: bucket?.pathStyle,
       recipients: before?.recipients.join(", ") ?? "",
     },
@@ -39,7 +39,8 @@ export function StorageForm({ client, before, onSaved, onClose }: Props) {
       const name = typed.trim();
       if (before === undefined) {
         const { storages } = await client.listBackupStorages({}, { signal });
-        if (storages.some((storage) => storage.name === name)) throw new ToldError(says.storageThere(name));
+        if (storages.some((storage) => storage.name === name))
+          throw new UserFacingError(labels.storageThere(name));
       }
       await client.upsertBackupStorage({
         name,
@@ -53,7 +54,7 @@ export function StorageForm({ client, before, onSaved, onClose }: Props) {
                 case: "s3",
                 value: {
                   ...s3,
-                  // What is left out stays as it is.
+                  // Omitted fields stay unchanged.
                   ...(accessKey !== "" && { accessKey }),
                   ...(secretKey !== "" && { secretKey }),
                   ...(pathStyle !== undefined && { pathStyle }),
@@ -68,7 +69,7 @@ export function StorageForm({ client, before, onSaved, onClose }: Props) {
     onClose,
   );
   const { kind, endpoint, pathStyle = !isAmazon(endpoint) } = form.draft;
-  const keyHint = bucket === undefined ? says.keyHint : says.keyKept;
+  const keyHint = bucket === undefined ? labels.keyHint : labels.keyKept;
   const secret = {
     type: "password" as const,
     autocomplete: "new-password" as const,
@@ -78,45 +79,49 @@ export function StorageForm({ client, before, onSaved, onClose }: Props) {
     <form class="card settings" autocomplete="off" onSubmit={form.submit}>
       {before === undefined && (
         <>
-          <TextField label={says.storageName} input={{ required: true }} {...form.of("name")} />
-          <ChoiceField label={says.columns.kind} choices={Object.entries(says.kinds)} {...form.of("kind")} />
+          <TextField label={labels.storageName} input={{ required: true }} {...form.of("name")} />
+          <ChoiceField
+            label={labels.columns.kind}
+            choices={Object.entries(labels.kinds)}
+            {...form.of("kind")}
+          />
         </>
       )}
       {kind === "local" ? (
-        <TextField label={says.dir} input={{ required: true }} {...form.of("dir", "local.dir")} />
+        <TextField label={labels.dir} input={{ required: true }} {...form.of("dir", "local.dir")} />
       ) : (
         <>
           <TextField
-            label={says.endpoint}
+            label={labels.endpoint}
             input={{ type: "url", required: true }}
             {...form.of("endpoint", "s3.endpoint")}
           />
-          <TextField label={says.bucket} input={{ required: true }} {...form.of("bucket", "s3.bucket")} />
-          <TextField label={says.region} {...form.of("region", "s3.region")} />
-          <TextField label={says.prefix} hint={says.prefixHint} {...form.of("prefix", "s3.prefix")} />
+          <TextField label={labels.bucket} input={{ required: true }} {...form.of("bucket", "s3.bucket")} />
+          <TextField label={labels.region} {...form.of("region", "s3.region")} />
+          <TextField label={labels.prefix} hint={labels.prefixHint} {...form.of("prefix", "s3.prefix")} />
           <TextField
-            label={says.accessKey}
+            label={labels.accessKey}
             hint={keyHint}
             input={secret}
             {...form.of("accessKey", "s3.access_key")}
           />
           <TextField
-            label={says.secretKey}
+            label={labels.secretKey}
             hint={keyHint}
             input={secret}
             {...form.of("secretKey", "s3.secret_key")}
           />
           <CheckField
-            label={says.pathStyle}
+            label={labels.pathStyle}
             value={pathStyle}
             onCheck={(value) => form.set({ pathStyle: value })}
           />
         </>
       )}
-      <TextField label={says.recipients} hint={says.recipientsHint} {...form.of("recipients")} />
-      <FormEnd form={form} action={says.saveStorage}>
+      <TextField label={labels.recipients} hint={labels.recipientsHint} {...form.of("recipients")} />
+      <FormEnd form={form} action={labels.saveStorage}>
         <button type="button" onClick={onClose}>
-          {says.policyLeave}
+          {labels.policyLeave}
         </button>
       </FormEnd>
     </form>

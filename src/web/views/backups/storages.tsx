@@ -9,18 +9,18 @@ import { Failure } from "../../parts/failure.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { plainText, sentence } from "../../plain-text.ts";
-import { backupTexts as says } from "../../texts/backups.ts";
+import { backupTexts as labels } from "../../texts/backups.ts";
 import { StorageForm } from "./storage-form.tsx";
 
-const { columns } = says;
-/** It is always there. */
+const { columns } = labels;
+/** The storage that always exists. */
 const builtIn = "local";
 
-/** Where backups are kept; root may try whether a storage works, add, change and remove some. */
+/** The storages of backups. Root can test, add, change and remove them. */
 export function Storages({ client, node }: { client: Client<typeof BackupService>; node: NodeView }) {
   const live = useLive(node, [], (signal) => client.listBackupStorages({}, { signal }), [client]);
   const { busy, failure, perform } = useAction();
-  /** The one in a form; a new one: `add`. */
+  /** The storage in the form; `add` for a new one. */
   const edited = useSignal<BackupStorage | "add" | undefined>(undefined);
   const removed = useSignal<BackupStorage | undefined>(undefined);
   const verdicts = useSignal<Readonly<Record<string, string>>>({});
@@ -28,14 +28,14 @@ export function Storages({ client, node }: { client: Client<typeof BackupService
     perform(name, async (signal) => {
       const { checks } = await client.testBackupStorage({ name }, { signal });
       const wrong = checks.filter(({ ok }) => !ok).map((check) => `${check.name}: ${check.error}`);
-      verdicts.value = { ...verdicts.value, [name]: wrong.join("; ") || says.testOk };
+      verdicts.value = { ...verdicts.value, [name]: wrong.join("; ") || labels.testOk };
     });
   const works: Column<BackupStorage> = {
     title: columns.works,
     cell: ({ name }) => (
       <>
         <button type="button" aria-busy={busy === name} onClick={() => void test(name)}>
-          {says.test}
+          {labels.test}
         </button>{" "}
         <span role="status">
           <Text of={verdicts.value[name] ?? ""} />
@@ -49,11 +49,11 @@ export function Storages({ client, node }: { client: Client<typeof BackupService
     cell: (storage) => (
       <div class="buttons">
         <button type="button" onClick={() => (edited.value = storage)}>
-          {says.changeStorage}
+          {labels.changeStorage}
         </button>
         {storage.name !== builtIn && (
           <button type="button" class="danger" onClick={() => (removed.value = storage)}>
-            {says.removeStorage}
+            {labels.removeStorage}
           </button>
         )}
       </div>
@@ -63,21 +63,21 @@ export function Storages({ client, node }: { client: Client<typeof BackupService
   const isRoot = node.status.value?.caller?.root === true;
   return (
     <section aria-labelledby="storages">
-      <h2 id="storages">{says.storages}</h2>
-      <Failure says={live.failure} />
-      <Failure says={failure} />
+      <h2 id="storages">{labels.storages}</h2>
+      <Failure message={live.failure} />
+      <Failure message={failure} />
       {live.failure === "" && (
         <Table
-          label={says.storages}
+          label={labels.storages}
           rows={live.value?.storages}
           keyOf={({ name }) => name}
-          none={says.noStorages}
+          none={labels.noStorages}
           columns={isRoot ? [...storageColumns, works, actions] : storageColumns}
         />
       )}
       {isRoot && edited.value === undefined && (
         <button type="button" onClick={() => (edited.value = "add")}>
-          {says.addStorage}
+          {labels.addStorage}
         </button>
       )}
       {edited.value !== undefined && (
@@ -85,21 +85,21 @@ export function Storages({ client, node }: { client: Client<typeof BackupService
           key={edited.value === "add" ? "" : edited.value.name}
           client={client}
           before={edited.value === "add" ? undefined : edited.value}
-          onSaved={live.again}
+          onSaved={live.reload}
           onClose={() => (edited.value = undefined)}
         />
       )}
       {asked !== undefined && (
         <Confirm
-          title={says.removeStorageTitle(plainText(asked.name))}
-          action={says.removeStorage}
+          title={labels.removeStorageTitle(plainText(asked.name))}
+          action={labels.removeStorage}
           onClose={() => (removed.value = undefined)}
           onConfirm={async () => {
             await client.removeBackupStorage({ name: asked.name });
-            live.again();
+            live.reload();
           }}
         >
-          <p>{says.removeStorageLoses}</p>
+          <p>{labels.removeStorageLoses}</p>
         </Confirm>
       )}
     </section>
@@ -113,8 +113,8 @@ const storageColumns: readonly Column<BackupStorage>[] = [
     cell: ({ location, recipients, problem }) => (
       <>
         {problem !== "" && <Text of={sentence(problem)} />}
-        {location.case !== undefined && says.kinds[location.case]} <Text of={placeOf(location)} />
-        {recipients.length > 0 && `, ${says.encrypted}`}
+        {location.case !== undefined && labels.kinds[location.case]} <Text of={placeOf(location)} />
+        {recipients.length > 0 && `, ${labels.encrypted}`}
       </>
     ),
   },

@@ -3,21 +3,21 @@ import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
 import { useAction } from "../../action.ts";
 import type { Api } from "../../api.ts";
 import { Failure } from "../../parts/failure.tsx";
-import { CheckField, tickedInto } from "../../parts/field.tsx";
+import { CheckField, bindCheckbox } from "../../parts/field.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
 import { saveFile } from "../../save-file.ts";
-import { fileTexts as says } from "../../texts/files.ts";
+import { fileTexts as labels } from "../../texts/files.ts";
 import { formatBytes } from "../../units.ts";
-import { AskAbout, isArchive, type Question } from "./ask-about.tsx";
+import { FileDialog, isArchive, type Question } from "./file-dialog.tsx";
 import { linkTo, type FileClient, type Listing } from "./paths.ts";
 import { SearchFiles } from "./search-files.tsx";
 import { UploadFiles } from "./upload-files.tsx";
 import { Usage } from "./usage.tsx";
 
-const { columns } = says;
+const { columns } = labels;
 
 interface Props {
   api: Api;
@@ -27,7 +27,7 @@ interface Props {
   onDone: () => void;
 }
 
-/** What is in a directory, and what may be done with it. */
+/** The entries of a directory, with their actions. */
 export function Directory({ api, client, path, listing, onDone }: Props) {
   const isHiddenShown = useSignal(false);
   const isMeasured = useSignal(false);
@@ -43,7 +43,7 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
           <a href={linkTo(of)}>
             <Text of={name} />
           </a>{" "}
-          {linkTarget !== undefined && <Text of={says.linkTo(linkTarget)} />}
+          {linkTarget !== undefined && <Text of={labels.linkTo(linkTarget)} />}
         </>
       ),
     },
@@ -70,16 +70,16 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
                 )
               }
             >
-              {says.download}
+              {labels.download}
             </button>
           )}
           {(["rename", "copy", isArchive(entry) ? "unpack" : "pack"] as const).map((kind) => (
             <button key={kind} type="button" onClick={() => ask({ kind, entry })}>
-              {says[kind]}
+              {labels[kind]}
             </button>
           ))}
           <button type="button" class="danger" onClick={() => ask({ kind: "remove", entry })}>
-            {says.remove}
+            {labels.remove}
           </button>
         </div>
       ),
@@ -90,30 +90,30 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
       <div class="row">
         <UploadFiles api={api} path={path} onDone={onDone} />
         <button type="button" onClick={() => ask({ kind: "folder" })}>
-          {says.newFolder}
+          {labels.newFolder}
         </button>
-        <CheckField label={says.hidden} {...tickedInto(isHiddenShown)} />
+        <CheckField label={labels.hidden} {...bindCheckbox(isHiddenShown)} />
       </div>
       <SearchFiles client={client} path={path} />
       <details onToggle={({ currentTarget }) => (isMeasured.value = currentTarget.open)}>
-        <summary>{says.usage}</summary>
+        <summary>{labels.usage}</summary>
         {isMeasured.value && (
-          <section class="card" aria-label={says.usage}>
+          <section class="card" aria-label={labels.usage}>
             <Usage client={client} path={path} />
           </section>
         )}
       </details>
-      <Failure says={failure} />
-      {listing.isCut && <p class="notice">{says.tooMany}</p>}
+      <Failure message={failure} />
+      {listing.isCut && <p class="notice">{labels.tooMany}</p>}
       <Table
         label={plainText(path)}
         rows={shown}
         keyOf={({ name }) => name}
-        none={says.empty}
+        none={labels.empty}
         columns={all}
       />
       {asked.value !== undefined && (
-        <AskAbout
+        <FileDialog
           client={client}
           path={path}
           question={asked.value}

@@ -10,32 +10,32 @@ import { When } from "../../parts/when.tsx";
 import { plainLine } from "../../plain-text.ts";
 import { saveFile } from "../../save-file.ts";
 import { texts } from "../../texts.ts";
-import { fileTexts as says } from "../../texts/files.ts";
-import { ToldError } from "../../told-error.ts";
+import { fileTexts as labels } from "../../texts/files.ts";
+import { UserFacingError } from "../../user-facing-error.ts";
 import { UploadError } from "../../upload.ts";
 import { formatBytes } from "../../units.ts";
 import type { FileClient } from "./paths.ts";
 
 /** Longer files are downloaded. */
-const mostShownBytes = 512 * 1024;
+const maxShownBytes = 512 * 1024;
 
 interface Props {
   api: Api;
   client: FileClient;
   entry: FileEntry;
-  /** Of the reader. */
+  /** The user who views the file. */
   uid: number;
 }
 
-/** A file as text, which may be changed; everything else may be downloaded. */
+/** A text file, shown and editable; other files can be downloaded. */
 export function FileContent({ api, client, entry, uid }: Props) {
   const { path, name, sizeBytes, modifiedAt, owner, group, mode } = entry;
   const place = { uid, path };
-  const kept = useMemo(() => draftAt(place), [uid, path]);
-  const content = useSignal(kept?.before);
+  const stored = useMemo(() => draftAt(place), [uid, path]);
+  const content = useSignal(stored?.before);
   const problem = useSignal("");
-  const draft = useSignal(kept?.typed);
-  const said = useSignal(kept === undefined ? "" : says.unsaved);
+  const draft = useSignal(stored?.typed);
+  const notice = useSignal(stored === undefined ? "" : labels.unsaved);
   const left = useSignal(0);
   const { busy, failure, perform } = useAction();
   const read = async (signal: AbortSignal): Promise<void> => {
@@ -47,7 +47,7 @@ export function FileContent({ api, client, entry, uid }: Props) {
     }
   };
   useEffect(() => {
-    // What is typed was made of what it was then.
+    // The draft is based on the earlier content.
     if (draft.value !== undefined) return;
     const over = new AbortController();
     void read(over.signal);
@@ -55,7 +55,7 @@ export function FileContent({ api, client, entry, uid }: Props) {
   }, [client, path, left.value]);
   const type = (typed: string): void => {
     draft.value = typed;
-    said.value = "";
+    notice.value = "";
     const before = content.value;
     if (before === undefined || typed === before.text) dropDraft(place);
     else keepDraft(place, { typed, before });
@@ -64,7 +64,7 @@ export function FileContent({ api, client, entry, uid }: Props) {
     dropDraft(place);
     draft.value = undefined;
     content.value = undefined;
-    said.value = "";
+    notice.value = "";
     left.value++;
   };
   const save = (typed: string, before: FileText, end: string): Promise<void> =>
@@ -74,18 +74,18 @@ export function FileContent({ api, client, entry, uid }: Props) {
         await api.upload(sent, { path, ifMatch: before.etag, signal });
       } catch (error) {
         throw error instanceof UploadError && error.reason === "changed"
-          ? new ToldError(says.changed)
+          ? new UserFacingError(labels.changed)
           : error;
       }
       if (draft.value === typed) dropDraft(place);
       await read(signal);
-      // Whoever types goes on meanwhile.
+      // The user may have typed more while saving.
       const isAll = draft.value === typed || draft.value === undefined;
       if (isAll) draft.value = undefined;
-      // Somebody else was faster: what is typed now was not made of theirs.
+      // Somebody else saved first, and the current draft is not based on their version.
       else if (content.value?.text !== sent) content.value = before;
       if (draft.value !== undefined) type(draft.value);
-      said.value = isAll ? says.saved : says.savedUntil;
+      notice.value = isAll ? labels.saved : labels.savedUntil;
     });
   const now = content.value;
   const text = now?.isWhole === true ? now.text : undefined;
@@ -103,18 +103,18 @@ export function FileContent({ api, client, entry, uid }: Props) {
             void perform("download", (signal) => saveFile(client.readFile({ path }, { signal }), name))
           }
         >
-          {says.download}
+          {labels.download}
         </button>
         {text !== undefined && end !== undefined && draft.value === undefined && (
           <button type="button" onClick={() => (draft.value = text.replaceAll(end, "\n"))}>
-            {says.edit}
+            {labels.edit}
           </button>
         )}
-        <span role="status">{said.value}</span>
+        <span role="status">{notice.value}</span>
       </div>
-      <Failure says={problem.value} />
-      <Failure says={failure} />
-      {text !== undefined && end === undefined && <p class="notice">{says.mixedEnds}</p>}
+      <Failure message={problem.value} />
+      <Failure message={failure} />
+      {text !== undefined && end === undefined && <p class="notice">{labels.mixedEnds}</p>}
       {now === undefined && problem.value === "" && <p>{texts.loading}</p>}
       {now !== undefined && draft.value === undefined && <Shown of={now} />}
       {now !== undefined && draft.value !== undefined && (
@@ -126,7 +126,7 @@ export function FileContent({ api, client, entry, uid }: Props) {
         >
           <textarea
             class="editor"
-            aria-label={says.text}
+            aria-label={labels.text}
             rows={24}
             spellcheck={false}
             value={draft.value}
@@ -134,10 +134,10 @@ export function FileContent({ api, client, entry, uid }: Props) {
           />
           <div class="row">
             <button type="submit" aria-busy={busy === "save"}>
-              {says.save}
+              {labels.save}
             </button>
             <button type="button" onClick={leave}>
-              {says.leave}
+              {labels.leave}
             </button>
           </div>
         </form>
@@ -147,9 +147,9 @@ export function FileContent({ api, client, entry, uid }: Props) {
 }
 
 function Shown({ of: { text, isWhole } }: { of: FileText }) {
-  if (!isWhole) return <p class="notice">{says.tooLong}</p>;
-  if (text === undefined) return <p class="notice">{says.notShown}</p>;
-  if (text === "") return <p>{says.emptyFile}</p>;
+  if (!isWhole) return <p class="notice">{labels.tooLong}</p>;
+  if (text === undefined) return <p class="notice">{labels.notShown}</p>;
+  if (text === "") return <p>{labels.emptyFile}</p>;
   return (
     <pre class="command" tabIndex={0}>
       {text.split("\n").map(plainLine).join("\n")}
@@ -157,7 +157,7 @@ function Shown({ of: { text, isWhole } }: { of: FileText }) {
   );
 }
 
-/** What ends its lines; undefined for several, as a text field makes one of all. */
+/** The line ending; undefined if mixed, because a text field would unify them. */
 function endOf(text: string): string | undefined {
   const rest = text.replaceAll("\r\n", "");
   if (rest.includes("\r")) return undefined;
@@ -168,9 +168,9 @@ function endOf(text: string): string | undefined {
 async function readText(client: FileClient, path: string, signal: AbortSignal): Promise<FileText> {
   const decoder = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
   let [text, etag, isWhole, isText]: [string, string, boolean, boolean] = ["", "", true, true];
-  for await (const piece of client.readFile({ path, length: BigInt(mostShownBytes) }, { signal })) {
+  for await (const piece of client.readFile({ path, length: BigInt(maxShownBytes) }, { signal })) {
     etag ||= piece.etag ?? "";
-    if (piece.sizeBytes !== undefined) isWhole = piece.sizeBytes <= mostShownBytes;
+    if (piece.sizeBytes !== undefined) isWhole = piece.sizeBytes <= maxShownBytes;
     if (!isText) continue;
     try {
       text += decoder.decode(piece.content?.data, { stream: true });
@@ -183,6 +183,6 @@ async function readText(client: FileClient, path: string, signal: AbortSignal): 
   } catch {
     isText = false;
   }
-  // A zero byte is no text, and a cut one may end within a character.
+  // A zero byte means binary. A truncated text may end within a character.
   return { text: isText && !text.includes("\0") ? text : undefined, etag, isWhole };
 }

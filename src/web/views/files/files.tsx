@@ -8,7 +8,7 @@ import { lastOf } from "../../path-names.ts";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
-import { fileTexts as says } from "../../texts/files.ts";
+import { fileTexts as labels } from "../../texts/files.ts";
 import type { ViewProps } from "../../view-props.ts";
 import { Directory } from "./directory.tsx";
 import { FileContent } from "./file-content.tsx";
@@ -18,7 +18,7 @@ type Found =
   | ({ readonly kind: "directory" } & Listing)
   | { readonly kind: "file" | "special"; readonly entry: FileEntry };
 
-/** `#/files/…`: a directory or a file, with the rights that the reader has on the machine. */
+/** `#/files/…`: a directory or a file, accessed with the user's permissions on the host. */
 export function FilesView({ api, node, args }: ViewProps) {
   const client = useMemo(() => api.client(FileService), [api]);
   const path = `/${args.join("/")}`;
@@ -32,7 +32,7 @@ export function FilesView({ api, node, args }: ViewProps) {
       try {
         return { kind: "directory", ...(await readDirectory(client, path, signal)) };
       } catch (error) {
-        // A link may lead to a file.
+        // A symlink may point to a file.
         if (entry.type === "symlink") return { kind: "file", entry };
         throw error;
       }
@@ -41,15 +41,16 @@ export function FilesView({ api, node, args }: ViewProps) {
   );
   const { failure } = live;
   const uid = node.status.value?.caller?.uid;
-  // What was read is of the path before until this one is there.
+  // Until the new path is read, the value belongs to the previous path.
   const value = live.value !== undefined && pathOf(live.value) === path ? live.value : undefined;
-  // What was begun in it says how it went, whether the daemon answers or not; the text that one types in a file stays, whatever happens.
+  // The view stays while the daemon does not respond, so that started actions can report and drafts are not
+  // lost.
   const isShown = failure === "" || failure === texts.unreachable;
   return (
     <>
       <Heading title={path === "/" ? texts.files.title : plainText(lastOf(path))} />
-      <nav class="crumbs" aria-label={says.path}>
-        <a href={pathTo("files")}>{says.root}</a>
+      <nav class="crumbs" aria-label={labels.path}>
+        <a href={pathTo("files")}>{labels.root}</a>
         {args.map((name, at) => (
           <a
             key={at}
@@ -61,15 +62,15 @@ export function FilesView({ api, node, args }: ViewProps) {
         ))}
       </nav>
       {path === "/" && <AppDirectories node={node} />}
-      <Failure says={failure} />
+      <Failure message={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
       {isShown && value?.kind === "directory" && (
-        <Directory key={path} api={api} client={client} path={path} listing={value} onDone={live.again} />
+        <Directory key={path} api={api} client={client} path={path} listing={value} onDone={live.reload} />
       )}
       {value?.kind === "file" && uid !== undefined && (
         <FileContent key={path} api={api} client={client} entry={value.entry} uid={uid} />
       )}
-      {failure === "" && value?.kind === "special" && <p>{says.special}</p>}
+      {failure === "" && value?.kind === "special" && <p>{labels.special}</p>}
     </>
   );
 }
@@ -83,7 +84,7 @@ function AppDirectories({ node }: Pick<ViewProps, "node">) {
   if (apps.length === 0) return null;
   return (
     <section class="card" aria-labelledby="app-directories">
-      <h2 id="app-directories">{says.appDirectories}</h2>
+      <h2 id="app-directories">{labels.appDirectories}</h2>
       <ul class="inline">
         {apps.map(({ id, directory }) => (
           <li key={id}>

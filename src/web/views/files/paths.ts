@@ -1,4 +1,4 @@
-/** Paths of the machine in the page's address, and what is at them. */
+/** Paths of the host in the page's address, and their directories. */
 import type { Client } from "@connectrpc/connect";
 import type { FileEntry, FileService } from "../../../../gen/svc/v1/file_pb.ts";
 import { partsOf } from "../../path-names.ts";
@@ -10,14 +10,14 @@ export interface Listing {
   readonly path: string;
   /** Directories first, then by name. */
   readonly entries: readonly FileEntry[];
-  /** There are more. */
+  /** Whether there are more entries. */
   readonly isCut: boolean;
 }
 
-const mostEntries = 10_000;
+const maxEntries = 10_000;
 const entriesAtOnce = 2_000;
 
-/** Where the page shows it. */
+/** The page's address for a path. */
 export function linkTo(path: string): string {
   return pathTo("files", ...partsOf(path));
 }
@@ -36,7 +36,7 @@ export async function readDirectory(client: FileClient, path: string, signal: Ab
     );
     entries.push(...page.entries);
     pageToken = page.nextPageToken;
-  } while (pageToken !== "" && entries.length < mostEntries);
+  } while (pageToken !== "" && entries.length < maxEntries);
   const isDirectory = ({ type }: FileEntry): boolean => type === "directory";
   const sorted = [...entries.filter(isDirectory), ...entries.filter((entry) => !isDirectory(entry))];
   return { path, entries: sorted, isCut: pageToken !== "" };

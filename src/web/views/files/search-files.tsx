@@ -2,15 +2,15 @@ import { useSignal } from "@preact/signals";
 import type { FileMatch, SearchFilesResult } from "../../../../gen/svc/v1/file_pb.ts";
 import { useAction } from "../../action.ts";
 import { Failure } from "../../parts/failure.tsx";
-import { CheckField, TextField, tickedInto, typedInto } from "../../parts/field.tsx";
+import { CheckField, TextField, bindCheckbox, bindText } from "../../parts/field.tsx";
 import { Text } from "../../parts/text.tsx";
 import { plainLine } from "../../plain-text.ts";
-import { fileTexts as says } from "../../texts/files.ts";
+import { fileTexts as labels } from "../../texts/files.ts";
 import { linkTo, type FileClient } from "./paths.ts";
 
-const mostMatches = 500;
-/** What is found in this time is shown together. */
-const gatherMs = 100;
+const maxMatches = 500;
+/** Milliseconds: matches within this time are rendered together. */
+const batchMs = 100;
 
 /** Finds files below a directory by their names, by lines in them, or both. */
 export function SearchFiles({ client, path }: { client: FileClient; path: string }) {
@@ -31,14 +31,14 @@ export function SearchFiles({ client, path }: { client: FileClient; path: string
         waiting = [];
         shownAt = performance.now();
       };
-      const wanted = {
-        ...{ path, content: content.value, hidden: hidden.value, ignoreCase: true, limit: mostMatches },
+      const request = {
+        ...{ path, content: content.value, hidden: hidden.value, ignoreCase: true, limit: maxMatches },
         name: patternOf(name.value.trim()),
       };
-      for await (const { event: told } of client.searchFiles(wanted, { signal })) {
-        if (told.case === "match") waiting.push(told.value);
-        else if (told.case === "result") result.value = told.value;
-        if (performance.now() - shownAt > gatherMs) show();
+      for await (const { event } of client.searchFiles(request, { signal })) {
+        if (event.case === "match") waiting.push(event.value);
+        else if (event.case === "result") result.value = event.value;
+        if (performance.now() - shownAt > batchMs) show();
       }
       show();
     });
@@ -46,33 +46,33 @@ export function SearchFiles({ client, path }: { client: FileClient; path: string
   const ended = result.value;
   return (
     <details>
-      <summary>{says.search}</summary>
+      <summary>{labels.search}</summary>
       <form class="card settings" onSubmit={search}>
         <TextField
-          label={says.searchName}
-          hint={says.searchNameHint}
-          {...typedInto(name)}
+          label={labels.searchName}
+          hint={labels.searchNameHint}
+          {...bindText(name)}
           input={{ maxLength: 200, required: content.value === "" }}
         />
-        <TextField label={says.searchContent} {...typedInto(content)} input={{ maxLength: 512 }} />
-        <CheckField label={says.searchHidden} {...tickedInto(hidden)} />
+        <TextField label={labels.searchContent} {...bindText(content)} input={{ maxLength: 512 }} />
+        <CheckField label={labels.searchHidden} {...bindCheckbox(hidden)} />
         <div class="row">
           <button type="submit" aria-busy={busy !== ""}>
-            {says.searchNow}
+            {labels.searchNow}
           </button>
           {busy !== "" && (
             <button type="button" onClick={cancel}>
-              {says.cancel}
+              {labels.cancel}
             </button>
           )}
           <span role="status">
             {ended !== undefined &&
-              says.searched(Number(ended.matches), Number(ended.failedCount), ended.truncated)}
+              labels.searched(Number(ended.matches), Number(ended.failedCount), ended.truncated)}
           </span>
         </div>
-        <Failure says={failure} />
+        <Failure message={failure} />
         {found.value.length > 0 && (
-          <ul class="found" aria-label={says.found}>
+          <ul class="found" aria-label={labels.found}>
             {found.value.map(({ entry, line, text }) => (
               <li key={`${entry?.path ?? ""} ${String(line ?? "")}`}>
                 <a href={linkTo(entry?.path ?? "")}>
@@ -80,7 +80,7 @@ export function SearchFiles({ client, path }: { client: FileClient; path: string
                 </a>{" "}
                 {line !== undefined && (
                   <>
-                    <span class="quiet">{says.line(String(line))}</span> <code>{plainLine(text)}</code>
+                    <span class="quiet">{labels.line(String(line))}</span> <code>{plainLine(text)}</code>
                   </>
                 )}
               </li>
@@ -92,7 +92,7 @@ export function SearchFiles({ client, path }: { client: FileClient; path: string
   );
 }
 
-/** A word is looked for anywhere in names; what has a `*`, `?` or `[` is a pattern of its own. */
+/** A word matches anywhere in a name; text with `*`, `?` or `[` is a pattern. */
 function patternOf(typed: string): string {
   return typed === "" || /[*?[]/.test(typed) ? typed : `*${typed}*`;
 }

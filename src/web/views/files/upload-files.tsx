@@ -6,8 +6,8 @@ import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Meter } from "../../parts/meter.tsx";
 import { plainText } from "../../plain-text.ts";
-import { fileTexts as says } from "../../texts/files.ts";
-import { ToldError } from "../../told-error.ts";
+import { fileTexts as labels } from "../../texts/files.ts";
+import { UserFacingError } from "../../user-facing-error.ts";
 import { UploadError } from "../../upload.ts";
 import { formatPercent } from "../../units.ts";
 
@@ -18,12 +18,12 @@ interface Props {
   onDone: () => void;
 }
 
-/** Takes files that are chosen or dropped onto the page, one after the other; what is there already is asked about. */
+/** Uploads chosen or dropped files one after the other, and asks before it replaces a file. */
 export function UploadFiles({ api, path, onDone }: Props) {
   const { busy, failure, perform, cancel } = useAction();
   const current = useSignal("");
   const share = useSignal(0);
-  const said = useSignal("");
+  const notice = useSignal("");
   const existing = useSignal<readonly File[]>([]);
   const put = async (file: File, overwrite: boolean, signal: AbortSignal): Promise<void> => {
     signal.throwIfAborted();
@@ -40,10 +40,10 @@ export function UploadFiles({ api, path, onDone }: Props) {
   const upload = async (files: readonly File[]): Promise<void> => {
     if (files.length === 0) return;
     if (busy !== "") {
-      said.value = says.stillUploading;
+      notice.value = labels.stillUploading;
       return;
     }
-    said.value = "";
+    notice.value = "";
     let done = 0;
     await perform("upload", async (signal) => {
       const [found, refused]: [File[], string[]] = [[], []];
@@ -54,13 +54,13 @@ export function UploadFiles({ api, path, onDone }: Props) {
         } catch (error) {
           if (signal.aborted) throw error;
           if (error instanceof UploadError && error.reason === "already_exists") found.push(file);
-          else refused.push(says.notUploaded(file.name, describeError(error)));
+          else refused.push(labels.notUploaded(file.name, describeError(error)));
         }
       }
       existing.value = [...existing.value, ...found];
-      if (refused.length > 0) throw new ToldError(refused.join(" "));
+      if (refused.length > 0) throw new UserFacingError(refused.join(" "));
     });
-    said.value = done > 0 ? says.uploaded(done) : "";
+    notice.value = done > 0 ? labels.uploaded(done) : "";
     onDone();
   };
   useEffect(() => {
@@ -80,7 +80,7 @@ export function UploadFiles({ api, path, onDone }: Props) {
   return (
     <>
       <label class="upload">
-        {says.upload}{" "}
+        {labels.upload}{" "}
         <input
           type="file"
           multiple
@@ -91,33 +91,33 @@ export function UploadFiles({ api, path, onDone }: Props) {
           }}
         />
       </label>
-      <span class="quiet">{says.uploadHint}</span>
+      <span class="quiet">{labels.uploadHint}</span>
       {busy !== "" && (
         <>
           <Meter
-            label={says.uploading(plainText(current.value))}
+            label={labels.uploading(plainText(current.value))}
             share={share.value}
-            says={formatPercent(share.value)}
+            text={formatPercent(share.value)}
           />
           <button type="button" onClick={cancel}>
-            {says.cancel}
+            {labels.cancel}
           </button>
         </>
       )}
-      <span role="status">{said.value}</span>
-      <Failure says={failure} />
+      <span role="status">{notice.value}</span>
+      <Failure message={failure} />
       {asked !== undefined && (
         <Confirm
           key={asked.name}
-          title={says.replaceTitle(plainText(asked.name))}
-          action={says.replace}
+          title={labels.replaceTitle(plainText(asked.name))}
+          action={labels.replace}
           onClose={() => (existing.value = existing.value.filter((file) => file !== asked))}
           onConfirm={async (signal) => {
             await put(asked, true, signal);
             onDone();
           }}
         >
-          <p>{says.replaceLoses}</p>
+          <p>{labels.replaceLoses}</p>
         </Confirm>
       )}
     </>

@@ -6,46 +6,46 @@ import { Failure } from "../../parts/failure.tsx";
 import { Meter, percentOf } from "../../parts/meter.tsx";
 import { lastOf } from "../../path-names.ts";
 import { plainText } from "../../plain-text.ts";
-import { fileTexts as says } from "../../texts/files.ts";
+import { fileTexts as labels } from "../../texts/files.ts";
 import { formatBytes } from "../../units.ts";
 import { linkTo, type FileClient } from "./paths.ts";
 
-/** What is told in this time is shown together. */
-const gatherMs = 200;
-const mostShown = 50;
+/** Milliseconds: reports within this time are rendered together. */
+const batchMs = 200;
+const maxShown = 50;
 
 interface UsageProps {
   readonly client: FileClient;
   readonly path: string;
 }
 
-/** What a directory takes on the disk, as bars: those of the directories in it are opened one by one, and measured then. */
+/** Disk usage of a directory, as bars. A subdirectory is measured when it is opened. */
 export function Usage({ client, path }: UsageProps) {
   const { directories, whole, entries, failure } = useUsage(client, path);
   const below = directories.reduce((sum, { diskBytes }) => sum + diskBytes, 0n);
   const total = whole?.diskBytes ?? below;
   const largest = directories.toSorted((one, other) => Number(other.diskBytes - one.diskBytes));
-  const rest = largest.slice(mostShown);
+  const rest = largest.slice(maxShown);
   return (
     <>
-      <Failure says={failure} />
+      <Failure message={failure} />
       <p class="quiet" role="status">
         {whole === undefined
-          ? failure === "" && says.counting(entries)
-          : says.counted(formatBytes(total), Number(whole.entries), Number(whole.failedCount))}
+          ? failure === "" && labels.counting(entries)
+          : labels.counted(formatBytes(total), Number(whole.entries), Number(whole.failedCount))}
       </p>
       <ul class="usage">
-        {largest.slice(0, mostShown).map((directory) => (
+        {largest.slice(0, maxShown).map((directory) => (
           <Below key={directory.path} client={client} of={directory} total={total} />
         ))}
         {rest.length > 0 && (
           <Rest
-            label={says.smaller(rest.length)}
+            label={labels.smaller(rest.length)}
             bytes={rest.reduce((sum, { diskBytes }) => sum + diskBytes, 0n)}
             total={total}
           />
         )}
-        {whole !== undefined && <Rest label={says.itsOwn} bytes={total - below} total={total} />}
+        {whole !== undefined && <Rest label={labels.itsOwn} bytes={total - below} total={total} />}
       </ul>
     </>
   );
@@ -65,12 +65,12 @@ function Below({ client, of: { path, diskBytes }, total }: BelowProps) {
           <Meter
             label={plainText(lastOf(path))}
             share={percentOf(diskBytes, total)}
-            says={formatBytes(diskBytes)}
+            text={formatBytes(diskBytes)}
           />
         </summary>
         {isOpen.value && (
           <>
-            <a href={linkTo(path)}>{says.lookInto}</a>
+            <a href={linkTo(path)}>{labels.lookInto}</a>
             <Usage client={client} path={path} />
           </>
         )}
@@ -82,25 +82,25 @@ function Below({ client, of: { path, diskBytes }, total }: BelowProps) {
 function Rest({ label, bytes, total }: { label: string; bytes: bigint; total: bigint }) {
   return (
     <li>
-      <Meter label={label} share={percentOf(bytes, total)} says={formatBytes(bytes)} />
+      <Meter label={label} share={percentOf(bytes, total)} text={formatBytes(bytes)} />
     </li>
   );
 }
 
-interface Told {
-  /** Those right in it, as they became known. */
+interface UsageState {
+  /** Direct subdirectories, in order of arrival. */
   readonly directories: readonly DirectoryUsage[];
-  /** Undefined until all of it is counted. */
+  /** Undefined until counting has finished. */
   readonly whole: DirectoryUsage | undefined;
-  /** How many files were counted so far. */
+  /** Number of files counted so far. */
   readonly entries: string;
   readonly failure: string;
 }
 
-const nothing: Told = { directories: [], whole: undefined, entries: "", failure: "" };
+const nothing: UsageState = { directories: [], whole: undefined, entries: "", failure: "" };
 
-function useUsage(client: FileClient, path: string): Told {
-  const told = useSignal(nothing);
+function useUsage(client: FileClient, path: string): UsageState {
+  const state = useSignal(nothing);
   useEffect(() => {
     const over = new AbortController();
     const read = async (): Promise<void> => {
@@ -111,16 +111,16 @@ function useUsage(client: FileClient, path: string): Told {
         if (event.case === "directory") directories.push(event.value);
         else if (event.case === "progress") entries = plainText(event.value.message);
         const whole = event.case === "result" ? event.value : undefined;
-        if (whole === undefined && performance.now() - shownAt < gatherMs) continue;
+        if (whole === undefined && performance.now() - shownAt < batchMs) continue;
         shownAt = performance.now();
-        told.value = { directories: [...directories], whole, entries, failure: "" };
+        state.value = { directories: [...directories], whole, entries, failure: "" };
       }
     };
-    told.value = nothing;
+    state.value = nothing;
     read().catch((error: unknown) => {
-      if (!over.signal.aborted) told.value = { ...told.value, failure: describeError(error) };
+      if (!over.signal.aborted) state.value = { ...state.value, failure: describeError(error) };
     });
     return () => over.abort();
   }, [client, path]);
-  return told.value;
+  return state.value;
 }

@@ -16,14 +16,14 @@ import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { plainText } from "../../plain-text.ts";
 import { texts } from "../../texts.ts";
-import { hostTexts as says } from "../../texts/host.ts";
+import { hostTexts as labels } from "../../texts/host.ts";
 import { formatBytes, formatDuration, formatPercent, formatRate } from "../../units.ts";
 import type { ViewProps } from "../../view-props.ts";
 import { Reboot } from "./reboot.tsx";
 
-const { columns } = says;
+const { columns } = labels;
 
-/** The machine as it is now. */
+/** The host's current metrics. */
 export function HostView({ api, node }: ViewProps) {
   const now = useHostSample(api);
   return (
@@ -41,31 +41,31 @@ function Sample({ now }: { now: SystemMetrics }) {
       <div class="cards">
         <Processors now={now} />
         <Memory now={now} />
-        <Facts title={says.now} facts={factsOf(now)} />
+        <Facts title={labels.now} facts={factsOf(now)} />
       </div>
-      <h2>{says.filesystems}</h2>
+      <h2>{labels.filesystems}</h2>
       <Table
-        label={says.filesystems}
+        label={labels.filesystems}
         rows={now.filesystems}
         keyOf={({ path }) => path}
-        none={says.noFilesystems}
+        none={labels.noFilesystems}
         columns={filesystemColumns}
       />
-      <h2>{says.disks}</h2>
+      <h2>{labels.disks}</h2>
       <Table
-        label={says.disks}
+        label={labels.disks}
         rows={now.disks}
         keyOf={({ name }) => name}
-        none={says.noDisks}
+        none={labels.noDisks}
         columns={diskColumns}
       />
-      <h2>{says.networks}</h2>
+      <h2>{labels.networks}</h2>
       <Networks of={now.interfaces} />
     </>
   );
 }
 
-/** Those of containers, of which there is one for each, are there for whoever wants them. */
+/** Interfaces of containers are listed separately, because there is one per container. */
 function Networks({ of }: { of: readonly InterfaceMetrics[] }) {
   const isOpen = useSignal(false);
   const table = (label: string, rows: readonly InterfaceMetrics[]) => (
@@ -73,15 +73,15 @@ function Networks({ of }: { of: readonly InterfaceMetrics[] }) {
       label={label}
       rows={rows}
       keyOf={({ name }) => name}
-      none={says.noNetworks}
+      none={labels.noNetworks}
       columns={interfaceColumns}
     />
   );
   const [pairs, others] = [of.filter(isContainers), of.filter((each) => !isContainers(each))];
-  const label = says.ofContainers(pairs.length);
+  const label = labels.ofContainers(pairs.length);
   return (
     <>
-      {table(says.networks, others)}
+      {table(labels.networks, others)}
       {pairs.length > 0 && (
         <details onToggle={({ currentTarget }) => (isOpen.value = currentTarget.open)}>
           <summary>{label}</summary>
@@ -92,7 +92,7 @@ function Networks({ of }: { of: readonly InterfaceMetrics[] }) {
   );
 }
 
-/** The host's end of a pair, as container engines name it. */
+/** The host's end of a veth pair, by the names that container engines use. */
 function isContainers({ name }: InterfaceMetrics): boolean {
   return name.startsWith("veth");
 }
@@ -101,13 +101,13 @@ function Processors({ now: { cpuPercent, cpu, cores } }: { now: SystemMetrics })
   const shares = cores.map(({ idlePercent, iowaitPercent }) => 100 - idlePercent - iowaitPercent);
   return (
     <section class="card" aria-labelledby="processors">
-      <h2 id="processors">{says.cores}</h2>
-      <Meter label={says.busy} share={cpuPercent} says={formatPercent(cpuPercent)} />
+      <h2 id="processors">{labels.cores}</h2>
+      <Meter label={labels.busy} share={cpuPercent} text={formatPercent(cpuPercent)} />
       {cpu !== undefined && (
-        <Meter label={says.waits} share={cpu.iowaitPercent} says={formatPercent(cpu.iowaitPercent)} />
+        <Meter label={labels.waits} share={cpu.iowaitPercent} text={formatPercent(cpu.iowaitPercent)} />
       )}
       {shares.map((share, number) => (
-        <Meter key={number} label={says.core(number)} share={share} says={formatPercent(share)} />
+        <Meter key={number} label={labels.core(number)} share={share} text={formatPercent(share)} />
       ))}
     </section>
   );
@@ -117,25 +117,25 @@ function Memory({ now }: { now: SystemMetrics }) {
   const { memoryTotalBytes: total, swapTotalBytes: swap } = now;
   const used = total - now.memoryAvailableBytes;
   const parts = [
-    [says.cached, now.memoryCachedBytes],
-    [says.slab, now.memorySlabBytes],
-    [says.free, now.memoryFreeBytes],
+    [labels.cached, now.memoryCachedBytes],
+    [labels.slab, now.memorySlabBytes],
+    [labels.free, now.memoryFreeBytes],
   ] as const;
   return (
     <section class="card" aria-labelledby="memory">
-      <h2 id="memory">{says.memory}</h2>
-      <Meter isRoom label={says.used} share={percentOf(used, total)} says={share(used, total)} />
+      <h2 id="memory">{labels.memory}</h2>
+      <Meter isCapacity label={labels.used} share={percentOf(used, total)} text={share(used, total)} />
       {swap > 0n && (
         <Meter
-          label={says.swap}
+          label={labels.swap}
           share={percentOf(now.swapUsedBytes, swap)}
-          says={share(now.swapUsedBytes, swap)}
+          text={share(now.swapUsedBytes, swap)}
         />
       )}
       {parts.map(
         ([name, bytes]) =>
           bytes !== undefined && (
-            <Meter key={name} label={name} share={percentOf(bytes, total)} says={formatBytes(bytes)} />
+            <Meter key={name} label={name} share={percentOf(bytes, total)} text={formatBytes(bytes)} />
           ),
       )}
     </section>
@@ -145,15 +145,15 @@ function Memory({ now }: { now: SystemMetrics }) {
 function factsOf(now: SystemMetrics): readonly (readonly [string, ComponentChildren])[] {
   const { load1, load5, load15, cpuPressure, memoryPressure, ioPressure, temperatures } = now;
   return [
-    [says.load, [load1, load5, load15].map((load) => load.toFixed(2)).join(" ")],
-    [says.processes, now.processes],
-    [says.uptime, formatDuration(Number(now.uptimeSecs))],
-    [says.pressureOf.cpu, pressure(cpuPressure)],
-    [says.pressureOf.memory, pressure(memoryPressure)],
-    [says.pressureOf.io, pressure(ioPressure)],
+    [labels.load, [load1, load5, load15].map((load) => load.toFixed(2)).join(" ")],
+    [labels.processes, now.processes],
+    [labels.uptime, formatDuration(Number(now.uptimeSecs))],
+    [labels.pressureOf.cpu, pressure(cpuPressure)],
+    [labels.pressureOf.memory, pressure(memoryPressure)],
+    [labels.pressureOf.io, pressure(ioPressure)],
     [
-      says.temperatures,
-      temperatures.map(({ name, celsius }) => `${plainText(name)} ${says.celsius(celsius)}`).join(", "),
+      labels.temperatures,
+      temperatures.map(({ name, celsius }) => `${plainText(name)} ${labels.celsius(celsius)}`).join(", "),
     ],
   ];
 }
@@ -204,5 +204,5 @@ function share(part: bigint, whole: bigint): string {
 }
 
 function pressure(of: Pressure | undefined): string {
-  return of === undefined ? "" : says.pressureSays(formatPercent(of.some10), formatPercent(of.some60));
+  return of === undefined ? "" : labels.pressureSays(formatPercent(of.some10), formatPercent(of.some60));
 }

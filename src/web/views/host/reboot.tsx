@@ -3,37 +3,37 @@ import { SystemService } from "../../../../gen/svc/v1/system_pb.ts";
 import { ConfirmButton } from "../../parts/confirm.tsx";
 import { plainText } from "../../plain-text.ts";
 import { session } from "../../session.ts";
-import { hostTexts as says } from "../../texts/host.ts";
+import { hostTexts as labels } from "../../texts/host.ts";
 import type { ViewProps } from "../../view-props.ts";
 
-/** For who may: root with the primary token. */
+/** Only for root with the primary token. */
 export function Reboot({ api, node }: Pick<ViewProps, "api" | "node">) {
-  const said = useSignal("");
+  const notice = useSignal("");
   const { caller, hostname = "" } = node.status.value ?? {};
   const { value } = session;
   if (caller?.root !== true) return null;
-  // A session may not, whoever it is of.
+  // Sessions may not reboot, not even root's.
   if (value.kind === "in" && value.isOwn) {
     return (
       <p class="quiet">
-        {says.rebootElsewhere} <code>{says.rebootCommand}</code>
+        {labels.rebootElsewhere} <code>{labels.rebootCommand}</code>
       </p>
     );
   }
   return (
     <div class="row">
       <ConfirmButton
-        title={says.rebootTitle(plainText(hostname))}
-        action={says.reboot}
-        typed={plainText(hostname) || says.reboot}
+        title={labels.rebootTitle(plainText(hostname))}
+        action={labels.reboot}
+        typed={plainText(hostname) || labels.reboot}
         onConfirm={async () => {
           const { delaySecs } = await api.client(SystemService).rebootSystem({});
-          said.value = says.rebootBegins(delaySecs);
+          notice.value = labels.rebootBegins(delaySecs);
         }}
       >
-        <p>{says.rebootLoses}</p>
+        <p>{labels.rebootLoses}</p>
       </ConfirmButton>
-      <span role="status">{said.value}</span>
+      <span role="status">{notice.value}</span>
     </div>
   );
 }

@@ -16,19 +16,19 @@ import { When } from "../../parts/when.tsx";
 import { plainLine, plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
-import { inventoryTexts as says } from "../../texts/inventory.ts";
+import { inventoryTexts as labels } from "../../texts/inventory.ts";
 import { formatBytes, formatPercent } from "../../units.ts";
 import type { ViewProps } from "../../view-props.ts";
 
-const { columns } = says;
+const { columns } = labels;
 const tail = 500;
-/** Its log is read with it, for each change of any container: not more often than this. */
+/** Minimum milliseconds between reads, since any container's change causes one, including the log. */
 const readAgainMs = 2_000;
 
-/** What a container is, what it takes and what it printed last. */
+/** A container's details, resource usage and last output. */
 export function ContainerView({ api, node, id }: Pick<ViewProps, "api" | "node"> & { id: string }) {
   const client = useMemo(() => api.client(DockerService), [api]);
-  const { value, failure, again } = useLive(
+  const { value, failure, reload } = useLive(
     node,
     ["container"],
     async (signal) => {
@@ -41,15 +41,15 @@ export function ContainerView({ api, node, id }: Pick<ViewProps, "api" | "node">
     [client, id],
     readAgainMs,
   );
-  // One that is gone takes nothing any more.
+  // A removed container uses no resources.
   const isKnown = value !== undefined && failure === "";
   return (
     <>
       <a class="back" href={pathTo("inventory", "containers")}>
-        {says.allContainers}
+        {labels.allContainers}
       </a>
       <Heading title={plainText(value?.name ?? id)} />
-      <Failure says={failure} />
+      <Failure message={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
       {isKnown && (
         <div class="cards">
@@ -59,12 +59,12 @@ export function ContainerView({ api, node, id }: Pick<ViewProps, "api" | "node">
       )}
       {isKnown && (
         <section class="card" aria-labelledby="container-log">
-          <h2 id="container-log">{says.log}</h2>
-          {value.truncated && <p class="quiet">{says.logCut}</p>}
+          <h2 id="container-log">{labels.log}</h2>
+          {value.truncated && <p class="quiet">{labels.logCut}</p>}
           {value.lines.length === 0 ? (
-            <p>{says.noLog}</p>
+            <p>{labels.noLog}</p>
           ) : (
-            <div class="log" tabIndex={0} role="region" aria-label={says.log}>
+            <div class="log" tabIndex={0} role="region" aria-label={labels.log}>
               {value.lines.map(({ text }, at) => (
                 <div class="line" key={at} dir="auto">
                   {plainLine(text)}
@@ -73,8 +73,8 @@ export function ContainerView({ api, node, id }: Pick<ViewProps, "api" | "node">
             </div>
           )}
           <div class="row">
-            <button type="button" onClick={again}>
-              {says.logAgain}
+            <button type="button" onClick={reload}>
+              {labels.logAgain}
             </button>
           </div>
         </section>
@@ -87,11 +87,11 @@ function About({ node, of }: Pick<ViewProps, "node"> & { of: ContainerDetails })
   const { container, command, startedAt, exitCode, health } = of;
   return (
     <Facts
-      title={says.about}
+      title={labels.about}
       facts={[
         [columns.state, <Text key="state" of={container?.status ?? ""} />],
-        [says.health, health],
-        [says.exit, container?.state === "running" ? undefined : exitCode],
+        [labels.health, health],
+        [labels.exit, container?.state === "running" ? undefined : exitCode],
         [columns.app, container?.appId !== undefined && <AppLink key="app" id={container.appId} />],
         [
           columns.owner,
@@ -105,7 +105,7 @@ function About({ node, of }: Pick<ViewProps, "node"> & { of: ContainerDetails })
   );
 }
 
-/** What it takes now. */
+/** Current resource usage. */
 function Stats({ client, id }: { client: Client<typeof DockerService>; id: string }) {
   const read = async (signal: AbortSignal): Promise<ContainerStats | undefined> =>
     (await client.listContainerStats({ ids: [id] }, { signal })).stats[0];
@@ -114,7 +114,7 @@ function Stats({ client, id }: { client: Client<typeof DockerService>; id: strin
   const memory = formatBytes(now.memoryBytes);
   return (
     <Facts
-      title={says.takes}
+      title={labels.takes}
       facts={[
         [columns.cpu, formatPercent(now.cpuPercent)],
         [
@@ -123,10 +123,10 @@ function Stats({ client, id }: { client: Client<typeof DockerService>; id: strin
             ? memory
             : texts.overview.used(memory, formatBytes(now.memoryLimitBytes)),
         ],
-        [says.received, formatBytes(now.networkReceivedBytes)],
-        [says.sent, formatBytes(now.networkSentBytes)],
-        [says.read, formatBytes(now.blockReadBytes)],
-        [says.written, formatBytes(now.blockWrittenBytes)],
+        [labels.received, formatBytes(now.networkReceivedBytes)],
+        [labels.sent, formatBytes(now.networkSentBytes)],
+        [labels.read, formatBytes(now.blockReadBytes)],
+        [labels.written, formatBytes(now.blockWrittenBytes)],
       ]}
     />
   );

@@ -10,14 +10,14 @@ import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
-import { inventoryTexts as says } from "../../texts/inventory.ts";
+import { inventoryTexts as labels } from "../../texts/inventory.ts";
 import type { ViewProps } from "../../view-props.ts";
 import { EngineFailure } from "./engine-failure.tsx";
 
-const { columns } = says;
+const { columns } = labels;
 const verbs = ["start", "stop", "restart"] as const;
 
-/** Every container of the host; those of apps are controlled through their apps. */
+/** Every container of the host; containers of apps are controlled through their apps. */
 export function Containers({ api, node }: Pick<ViewProps, "api" | "node">) {
   const client = useMemo(() => api.client(DockerService), [api]);
   const live = useLive(
@@ -32,11 +32,11 @@ export function Containers({ api, node }: Pick<ViewProps, "api" | "node">) {
     await perform(`${action} ${id}`, () =>
       client.controlContainer({ target: { case: "container", value: id }, action }),
     );
-    live.again();
+    live.reload();
   };
   const actionsOf = (container: Container) =>
     container.appId !== undefined ? (
-      <span class="quiet">{says.throughApp}</span>
+      <span class="quiet">{labels.throughApp}</span>
     ) : (
       <div class="buttons">
         {verbs
@@ -48,11 +48,11 @@ export function Containers({ api, node }: Pick<ViewProps, "api" | "node">) {
               aria-busy={busy === `${verb} ${container.id}`}
               onClick={() => void control(container, verb)}
             >
-              {says[verb]}
+              {labels[verb]}
             </button>
           ))}
         <button type="button" class="danger" onClick={() => (removed.value = container)}>
-          {says.remove}
+          {labels.remove}
         </button>
       </div>
     );
@@ -76,30 +76,30 @@ export function Containers({ api, node }: Pick<ViewProps, "api" | "node">) {
   return (
     <>
       <EngineFailure of={live} />
-      <Failure says={failure} />
+      <Failure message={failure} />
       {live.failure === "" && (
         <Table
-          label={says.parts.containers}
+          label={labels.parts.containers}
           rows={live.value?.containers}
           keyOf={({ id }) => id}
-          none={says.noContainers}
+          none={labels.noContainers}
           columns={all}
         />
       )}
       {asked !== undefined && (
         <Confirm
-          title={says.removeTitle(plainText(asked.name))}
-          action={says.remove}
+          title={labels.removeTitle(plainText(asked.name))}
+          action={labels.remove}
           onClose={() => (removed.value = undefined)}
           onConfirm={async () => {
             await client.controlContainer({
               target: { case: "container", value: asked.id },
               action: "remove",
             });
-            live.again();
+            live.reload();
           }}
         >
-          <p>{says.removeLoses}</p>
+          <p>{labels.removeLoses}</p>
         </Confirm>
       )}
     </>

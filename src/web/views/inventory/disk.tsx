@@ -11,14 +11,14 @@ import { Bar, Meter, percentOf } from "../../parts/meter.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { plainText } from "../../plain-text.ts";
 import { texts } from "../../texts.ts";
-import { inventoryTexts as says } from "../../texts/inventory.ts";
+import { inventoryTexts as labels } from "../../texts/inventory.ts";
 import { formatBytes } from "../../units.ts";
 import type { ViewProps } from "../../view-props.ts";
 import { Prune } from "./prune.tsx";
 
-const { columns } = says;
+const { columns } = labels;
 
-/** What apps take on the disk, and for root what the container engine does. */
+/** Disk usage of apps and, for root, of the container engine. */
 export function Disk({ api, node }: Pick<ViewProps, "api" | "node">) {
   const live = useLive(node, [], (signal) => api.apps.getDiskReport({}, { signal }), [api]);
   const { value, failure } = live;
@@ -30,7 +30,7 @@ export function Disk({ api, node }: Pick<ViewProps, "api" | "node">) {
       title: columns.total,
       cell: ({ name, totalBytes, unknown }) => (
         <>
-          {unknown !== undefined && says.partly} {formatBytes(totalBytes)}{" "}
+          {unknown !== undefined && labels.partly} {formatBytes(totalBytes)}{" "}
           <Bar label={plainText(name)} share={percentOf(totalBytes, largest)} />
         </>
       ),
@@ -46,23 +46,23 @@ export function Disk({ api, node }: Pick<ViewProps, "api" | "node">) {
   ];
   return (
     <>
-      <Failure says={failure} />
+      <Failure message={failure} />
       {value?.filesystem !== undefined && (
         <Meter
-          label={says.filesystem}
+          label={labels.filesystem}
           share={diskPercent(value.filesystem)}
-          says={`${texts.overview.used(
+          text={`${texts.overview.used(
             formatBytes(value.filesystem.usedBytes),
             formatBytes(value.filesystem.sizeBytes),
-          )}, ${says.left(formatBytes(value.filesystem.availableBytes))}`}
+          )}, ${labels.left(formatBytes(value.filesystem.availableBytes))}`}
         />
       )}
       {failure === "" && (
         <Table
-          label={says.parts.disk}
+          label={labels.parts.disk}
           rows={value?.apps}
           keyOf={({ id }) => id}
-          none={says.noApps}
+          none={labels.noApps}
           columns={all}
         />
       )}
@@ -71,10 +71,10 @@ export function Disk({ api, node }: Pick<ViewProps, "api" | "node">) {
   );
 }
 
-/** An engine that is not there takes nothing. */
+/** Nothing without a container engine. */
 function EngineDisk({ api, node }: Pick<ViewProps, "api" | "node">) {
   const client = useMemo(() => api.client(DockerService), [api]);
-  const { value, again } = useLive(
+  const { value, reload } = useLive(
     node,
     [],
     (signal) => client.getDockerDiskUsage({}, { signal }).catch((error: unknown) => describeError(error)),
@@ -83,8 +83,8 @@ function EngineDisk({ api, node }: Pick<ViewProps, "api" | "node">) {
   if (value === undefined) return null;
   if (typeof value === "string") return <p class="quiet">{plainText(value)}</p>;
   return (
-    <Facts title={says.engineDisk} facts={partsOf(value)}>
-      <Prune client={client} target="build_cache" onDone={again} />
+    <Facts title={labels.engineDisk} facts={partsOf(value)}>
+      <Prune client={client} node={node} target="build_cache" onDone={reload} />
     </Facts>
   );
 }
@@ -92,7 +92,7 @@ function EngineDisk({ api, node }: Pick<ViewProps, "api" | "node">) {
 function partsOf({ images, containers, volumes, buildCache }: DockerDiskUsage): [string, string][] {
   const parts = { images, containers, volumes, buildCache };
   return Object.entries(parts).map(([name, part]) => [
-    says.engineParts[name as keyof typeof parts],
-    part === undefined ? "" : says.items(part.count, formatBytes(part.sizeBytes)),
+    labels.engineParts[name as keyof typeof parts],
+    part === undefined ? "" : labels.items(part.count, formatBytes(part.sizeBytes)),
   ]);
 }

@@ -5,19 +5,19 @@ import { useLive } from "../../live.ts";
 import { Table, type Column, type TableProps } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
-import { inventoryTexts as says } from "../../texts/inventory.ts";
+import { inventoryTexts as labels } from "../../texts/inventory.ts";
 import { formatBytes } from "../../units.ts";
 import type { ViewProps } from "../../view-props.ts";
 import { EngineFailure } from "./engine-failure.tsx";
 import { Prune } from "./prune.tsx";
 
-const { columns } = says;
+const { columns } = labels;
 
 type Props = Pick<ViewProps, "api" | "node">;
 
 interface EngineListProps<Row> extends Props, Omit<TableProps<Row>, "rows"> {
   readonly read: (client: Client<typeof DockerService>, signal: AbortSignal) => Promise<readonly Row[]>;
-  /** What nothing needs of them can be removed. */
+  /** Kind of objects that can be pruned. */
   readonly pruned?: "images" | "volumes";
 }
 
@@ -29,7 +29,7 @@ function EngineList<Row>({ api, node, read, pruned, ...table }: EngineListProps<
       <EngineFailure of={live} />
       {live.failure === "" && (
         <>
-          {pruned !== undefined && <Prune client={client} target={pruned} onDone={live.again} />}
+          {pruned !== undefined && <Prune client={client} node={node} target={pruned} onDone={live.reload} />}
           <Table {...table} rows={live.value} />
         </>
       )}
@@ -43,9 +43,9 @@ export function Images(props: Props) {
       {...props}
       read={async (client, signal) => (await client.listImages({}, { signal })).images}
       pruned="images"
-      label={says.parts.images}
+      label={labels.parts.images}
       keyOf={({ id }) => id}
-      none={says.noImages}
+      none={labels.noImages}
       columns={imageColumns}
     />
   );
@@ -57,9 +57,9 @@ export function Volumes(props: Props) {
       {...props}
       read={async (client, signal) => (await client.listVolumes({}, { signal })).volumes}
       pruned="volumes"
-      label={says.parts.volumes}
+      label={labels.parts.volumes}
       keyOf={({ name }) => name}
-      none={says.noVolumes}
+      none={labels.noVolumes}
       columns={volumeColumns}
     />
   );
@@ -70,9 +70,9 @@ export function Networks(props: Props) {
     <EngineList
       {...props}
       read={async (client, signal) => (await client.listNetworks({}, { signal })).networks}
-      label={says.parts.networks}
+      label={labels.parts.networks}
       keyOf={({ id }) => id}
-      none={says.noNetworks}
+      none={labels.noNetworks}
       columns={networkColumns}
     />
   );
@@ -82,7 +82,10 @@ const imageColumns: readonly Column<Image>[] = [
   { title: columns.name, cell: ({ tags, id }) => <Text of={tags.join(", ") || id.slice(0, 19)} /> },
   { title: columns.size, kind: "figure", cell: ({ sizeBytes }) => formatBytes(sizeBytes) },
   { title: columns.made, cell: ({ createdAt }) => <When at={createdAt} /> },
-  { title: columns.usedBy, cell: ({ containers }) => (containers === 0 ? "" : says.containers(containers)) },
+  {
+    title: columns.usedBy,
+    cell: ({ containers }) => (containers === 0 ? "" : labels.containers(containers)),
+  },
   { title: columns.kept, cell: ({ protectedReason = "" }) => <Text of={protectedReason} /> },
 ];
 
@@ -91,13 +94,16 @@ const volumeColumns: readonly Column<Volume>[] = [
     title: columns.name,
     cell: ({ name, anonymous }) => (
       <>
-        <Text of={name} /> {anonymous && <span class="quiet">{says.unnamed}</span>}
+        <Text of={name} /> {anonymous && <span class="quiet">{labels.unnamed}</span>}
       </>
     ),
   },
   { title: columns.driver, cell: ({ driver }) => <Text of={driver} /> },
   { title: columns.made, cell: ({ createdAt }) => <When at={createdAt} /> },
-  { title: columns.usedBy, cell: ({ containers }) => (containers === 0 ? "" : says.containers(containers)) },
+  {
+    title: columns.usedBy,
+    cell: ({ containers }) => (containers === 0 ? "" : labels.containers(containers)),
+  },
   { title: columns.kept, cell: ({ protectedReason = "" }) => <Text of={protectedReason} /> },
 ];
 

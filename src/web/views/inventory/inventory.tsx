@@ -2,7 +2,7 @@ import type { JSX } from "preact";
 import { Heading } from "../../parts/heading.tsx";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
-import { inventoryTexts as says } from "../../texts/inventory.ts";
+import { inventoryTexts as labels } from "../../texts/inventory.ts";
 import type { ViewProps } from "../../view-props.ts";
 import { ContainerView } from "./container.tsx";
 import { Containers } from "./containers.tsx";
@@ -11,10 +11,10 @@ import { Images, Networks, Volumes } from "./engine-lists.tsx";
 import { Ports } from "./ports.tsx";
 import { Processes } from "./processes.tsx";
 
-type Part = keyof typeof says.parts;
+type Part = keyof typeof labels.parts;
 type PartView = (props: Pick<ViewProps, "api" | "node">) => JSX.Element;
 
-/** What root alone may see comes first. */
+/** Parts that only root may see; shown first. */
 const rootParts: Partial<Record<Part, PartView>> = {
   containers: Containers,
   images: Images,
@@ -34,11 +34,11 @@ export function InventoryView({ api, node, args: [name, id] }: ViewProps) {
   if (part === "containers" && id !== undefined) return <ContainerView api={api} node={node} id={id} />;
   return (
     <>
-      <Heading title={says.parts[part]} />
-      <nav class="parts" aria-label={says.partsLabel}>
+      <Heading title={labels.parts[part]} />
+      <nav class="parts" aria-label={labels.partsLabel}>
         {parts.map(([of]) => (
           <a key={of} href={pathTo("inventory", of)} aria-current={of === part ? "page" : undefined}>
-            {says.parts[of]}
+            {labels.parts[of]}
           </a>
         ))}
       </nav>

@@ -4,12 +4,12 @@ import { AppLink } from "../../parts/app-link.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
-import { inventoryTexts as says } from "../../texts/inventory.ts";
+import { inventoryTexts as labels } from "../../texts/inventory.ts";
 import type { ViewProps } from "../../view-props.ts";
 
-const { columns } = says;
+const { columns } = labels;
 
-/** Every port that something listens on, with whose it is as far as one may know. */
+/** Every listening port, with its owner as far as the user may see it. */
 export function Ports({ api, node }: Pick<ViewProps, "api" | "node">) {
   const live = useLive(
     node,
@@ -19,13 +19,13 @@ export function Ports({ api, node }: Pick<ViewProps, "api" | "node">) {
   );
   return (
     <>
-      <Failure says={live.failure} />
+      <Failure message={live.failure} />
       {live.failure === "" && (
         <Table
-          label={says.parts.ports}
+          label={labels.parts.ports}
           rows={live.value?.ports}
           keyOf={({ protocol, address, port }) => `${protocol} ${address} ${String(port)}`}
-          none={says.noPorts}
+          none={labels.noPorts}
           columns={portColumns}
         />
       )}

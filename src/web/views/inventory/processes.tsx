@@ -9,23 +9,23 @@ import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
-import { inventoryTexts as says } from "../../texts/inventory.ts";
+import { inventoryTexts as labels } from "../../texts/inventory.ts";
 import { formatBytes, formatPercent } from "../../units.ts";
 import type { ViewProps } from "../../view-props.ts";
 
-const { columns } = says;
-/** Few look further than at the busiest; the filter finds the others. */
+const { columns } = labels;
+/** Rows shown at first; the filter finds the others. */
 const atOnce = 50;
 
-/** What runs, the busiest first. Root may ask a process to end. */
+/** Processes, busiest first. Root can terminate them. */
 export function Processes({ api, node }: Pick<ViewProps, "api" | "node">) {
   const client = useMemo(() => api.client(ProcessService), [api]);
   const live = useLive(node, ["app"], (signal) => client.listProcesses({ sort: "cpu" }, { signal }), [
     client,
   ]);
-  const wanted = useSignal("");
+  const filter = useSignal("");
   const ended = useSignal<Process | undefined>(undefined);
-  const word = wanted.value.trim().toLowerCase();
+  const word = filter.value.trim().toLowerCase();
   const shown = live.value?.processes.filter((process) =>
     [process.name, process.command, process.user, process.appId ?? ""].some((text) =>
       text.toLowerCase().includes(word),
@@ -37,61 +37,61 @@ export function Processes({ api, node }: Pick<ViewProps, "api" | "node">) {
     kind: "actions",
     cell: (process) => (
       <button type="button" onClick={() => (ended.value = process)}>
-        {says.end}
+        {labels.end}
       </button>
     ),
   };
   const asked = ended.value;
   return (
     <>
-      <Failure says={live.failure} />
+      <Failure message={live.failure} />
       <div class="row">
         <input
           class="filter"
           type="search"
-          aria-label={says.filter}
-          placeholder={says.filter}
-          value={wanted.value}
-          onInput={({ currentTarget }) => (wanted.value = currentTarget.value)}
+          aria-label={labels.filter}
+          placeholder={labels.filter}
+          value={filter.value}
+          onInput={({ currentTarget }) => (filter.value = currentTarget.value)}
         />
-        <button type="button" onClick={live.again}>
-          {says.logAgain}
+        <button type="button" onClick={live.reload}>
+          {labels.logAgain}
         </button>
         <span class="quiet" role="status">
-          {shown !== undefined && says.processesCounted(shown.length)}
+          {shown !== undefined && labels.processesCounted(shown.length)}
         </span>
       </div>
       <Table
-        label={says.parts.processes}
+        label={labels.parts.processes}
         rows={shown}
         keyOf={({ pid, startTicks }) => `${String(pid)} ${String(startTicks)}`}
-        none={says.noProcesses}
+        none={labels.noProcesses}
         atOnce={atOnce}
         columns={isRoot ? [...processColumns, actions] : processColumns}
       />
       {asked !== undefined && (
         <Confirm
-          title={says.endTitle(plainText(asked.name), asked.pid)}
-          action={says.end}
+          title={labels.endTitle(plainText(asked.name), asked.pid)}
+          action={labels.end}
           onClose={() => (ended.value = undefined)}
           onConfirm={async () => {
             const { pid, startTicks } = asked;
-            // The number may be another process's by now.
+            // The PID may have been reused.
             await client.signalProcess({ pid, signal: "term", expectedStartTicks: startTicks });
-            live.again();
+            live.reload();
           }}
         >
           <p>
             <code>{plainText(asked.command)}</code>
           </p>
-          <p>{says.endLoses}</p>
+          <p>{labels.endLoses}</p>
         </Confirm>
       )}
     </>
   );
 }
 
-/** Two lines of it; all of it where one points at it. */
+/** Two lines of the command; the whole command as tooltip. */
 function Command({ of }: { of: string }) {
   return (
     <span class="short" title={plainText(of)}>

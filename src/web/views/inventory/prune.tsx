@@ -1,59 +1,71 @@
 import type { Client } from "@connectrpc/connect";
 import { useSignal, type Signal } from "@preact/signals";
-import type { DockerService, PruneDockerResponse } from "../../../../gen/svc/v1/docker_pb.ts";
+import {
+  PruneDockerResponseSchema,
+  type DockerService,
+  type PruneDockerResponse,
+} from "../../../../gen/svc/v1/docker_pb.ts";
 import { useAction } from "../../action.ts";
+import type { NodeView } from "../../node-view.ts";
 import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { CheckField } from "../../parts/field.tsx";
 import { Text } from "../../parts/text.tsx";
-import { inventoryTexts as says } from "../../texts/inventory.ts";
+import { inventoryTexts as labels } from "../../texts/inventory.ts";
 import { formatBytes } from "../../units.ts";
 
 interface Props {
   client: Client<typeof DockerService>;
+  node: NodeView;
   target: "images" | "volumes" | "build_cache";
   onDone: () => void;
 }
 
-/** What nothing needs, and of it what one has ticked, is removed. */
-export function Prune({ client, target, onDone }: Props) {
+/** Lists unused objects, and removes the selected ones. */
+export function Prune({ client, node, target, onDone }: Props) {
   const plan = useSignal<PruneDockerResponse | undefined>(undefined);
-  /** Ids. */
+  /** IDs. */
   const ticked = useSignal<ReadonlySet<string>>(new Set());
-  const said = useSignal("");
+  const notice = useSignal("");
   const { busy, failure, perform } = useAction();
-  const wanted = { target, danglingOnly: false };
+  const options = { target, danglingOnly: false };
   const look = (): Promise<void> =>
     perform("look", async (signal) => {
-      said.value = "";
-      const found = await client.pruneDocker({ ...wanted, dryRun: true }, { signal });
+      notice.value = "";
+      const found = await client.pruneDocker({ ...options, dryRun: true }, { signal });
       ticked.value = new Set();
       if (found.removed.length > 0) plan.value = found;
-      else said.value = says.planNone;
+      else notice.value = labels.planNone;
     });
   const planned = plan.value;
   return (
     <div class="row">
       <button type="button" aria-busy={busy === "look"} onClick={() => void look()}>
-        {says.plan[target]}
+        {labels.plan[target]}
       </button>
-      <span role="status">{said.value}</span>
-      <Failure says={failure} />
+      <span role="status">{notice.value}</span>
+      <Failure message={failure} />
       {planned !== undefined && (
         <Confirm
-          title={says.planTitle[target]}
-          action={says.prune}
+          title={labels.planTitle[target]}
+          action={labels.prune}
           isReady={ticked.value.size > 0}
           onClose={() => (plan.value = undefined)}
-          onConfirm={async () => {
-            const { removed, freedBytes } = await client.pruneDocker({ ...wanted, ids: [...ticked.value] });
-            said.value = says.pruned(removed.length, formatBytes(freedBytes));
+          onConfirm={async (signal) => {
+            const request = { ...options, ids: [...ticked.value], detach: true };
+            const started = await client.pruneDocker(request, { signal });
+            const { removed, freedBytes } = await node.operations.finish(
+              started,
+              PruneDockerResponseSchema,
+              signal,
+            );
+            notice.value = labels.pruned(removed.length, formatBytes(freedBytes));
             onDone();
           }}
         >
-          <Plan of={planned} title={says.planTitle[target]} ticked={ticked} />
+          <Plan of={planned} title={labels.planTitle[target]} ticked={ticked} />
           <p>
-            <strong>{says.planLoses[target]}</strong>
+            <strong>{labels.planLoses[target]}</strong>
           </p>
         </Confirm>
       )}
@@ -76,7 +88,7 @@ function Plan({ of: { removed, skipped }, title, ticked }: PlanProps) {
   return (
     <>
       <CheckField
-        label={says.planAll(removed.length)}
+        label={labels.planAll(removed.length)}
         value={chosen.length === removed.length}
         onCheck={(all) => (ticked.value = new Set(all ? removed.map(({ id }) => id) : []))}
       />
@@ -96,14 +108,14 @@ function Plan({ of: { removed, skipped }, title, ticked }: PlanProps) {
         ))}
       </ul>
       <p role="status">
-        {says.planRemoves(
+        {labels.planRemoves(
           chosen.length,
           formatBytes(chosen.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0n)),
         )}
       </p>
       {skipped.length > 0 && (
         <details>
-          <summary>{says.planKeeps}</summary>
+          <summary>{labels.planKeeps}</summary>
           <ul>
             {skipped.map(({ id, name, reason }) => (
               <li key={id}>

@@ -1,8 +1,8 @@
-/** Every schedule that one may see. */
+/** All schedules visible to the user. */
 import type { Client } from "@connectrpc/connect";
 import type { Schedule, ScheduleService } from "../../../../gen/svc/v1/schedule_pb.ts";
 
-/** All of them are read for each run of anybody: not more often than this. */
+/** Minimum milliseconds between reads, since any run causes one. */
 export const readAgainMs = 1_000;
 
 export async function everySchedule(

@@ -1,4 +1,4 @@
-/** A schedule as it is typed into a form, and what is sent of it. */
+/** The form values of a schedule, and the request made from them. */
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { Schedule, UpsertScheduleRequestSchema } from "../../../../gen/svc/v1/schedule_pb.ts";
 import { namesIn } from "../../typed-names.ts";
@@ -7,7 +7,7 @@ export type ScheduleDraft = ReturnType<typeof draftOf>;
 
 export type ActionField = "app" | "command" | "url" | "method" | "body" | "storages" | "keep";
 
-/** What each type of action asks for. */
+/** The fields of each action type. */
 export const fieldsOfType: Readonly<Record<string, readonly ActionField[]>> = {
   app_start: ["app"],
   app_stop: ["app"],
@@ -20,7 +20,7 @@ export const fieldsOfType: Readonly<Record<string, readonly ActionField[]>> = {
   node_reboot: [],
 };
 
-/** What root's schedules may do alone. */
+/** Action types that only root's schedules may use. */
 export const rootTypes: readonly string[] = ["http", "node_reboot"];
 
 export function draftOf(schedule?: Schedule) {
@@ -36,7 +36,7 @@ export function draftOf(schedule?: Schedule) {
     method: action?.method ?? "GET",
     body: action?.body ?? "",
     storages: action?.storages.join(", ") ?? "",
-    keep: text(action?.keep),
+    keep: text(schedule?.keep ?? action?.keep),
     timeout: text(schedule?.timeout ?? 600),
     retries: text(schedule?.retries ?? 0),
     jitter: text(schedule?.jitterSecs ?? 0),
@@ -46,14 +46,14 @@ export function draftOf(schedule?: Schedule) {
   };
 }
 
-/** @param before the schedule as it was read, when it is changed: what the form does not show stays as it is */
+/** @param before the stored schedule, for a change: properties that the form does not show stay unchanged */
 export function requestOf(
   draft: ScheduleDraft,
   before?: Schedule,
 ): MessageInitShape<typeof UpsertScheduleRequestSchema> {
   const used = fieldsOfType[draft.type] ?? [];
-  const said = (field: ActionField): boolean => used.includes(field) && draft[field] !== "";
-  const kept = before?.action?.type === draft.type ? before.action : undefined;
+  const isSet = (field: ActionField): boolean => used.includes(field) && draft[field] !== "";
+  const stored = before?.action?.type === draft.type ? before.action : undefined;
   return {
     id: draft.id.trim(),
     trigger: draft.trigger.trim(),
@@ -64,16 +64,16 @@ export function requestOf(
     retries: Number(draft.retries),
     jitterSecs: Number(draft.jitter),
     catchUp: draft.catchUp,
+    ...(isSet("keep") && { keep: Number(draft.keep) }),
     action: {
       type: draft.type,
-      ...(said("app") && { app: draft.app }),
-      ...(said("command") && { command: draft.command }),
-      ...(said("url") && { url: draft.url.trim(), method: draft.method }),
-      ...(said("body") && { body: draft.body }),
-      ...(said("keep") && { keep: Number(draft.keep) }),
+      ...(isSet("app") && { app: draft.app }),
+      ...(isSet("command") && { command: draft.command }),
+      ...(isSet("url") && { url: draft.url.trim(), method: draft.method }),
+      ...(isSet("body") && { body: draft.body }),
       storages: used.includes("storages") ? namesIn(draft.storages) : [],
-      headers: kept?.headers ?? {},
-      ...(kept?.keepChildren !== undefined && { keepChildren: kept.keepChildren }),
+      headers: stored?.headers ?? {},
+      ...(stored?.keepChildren !== undefined && { keepChildren: stored.keepChildren }),
     },
     ...(before === undefined
       ? { createOnly: true }
@@ -81,12 +81,12 @@ export function requestOf(
           owner: before.owner,
           revision: before.revision,
           ...(before.managedBy !== undefined && { managedBy: before.managedBy }),
-          ...(before.keep !== undefined && { keep: before.keep }),
+          ...(!used.includes("keep") && before.keep !== undefined && { keep: before.keep }),
         }),
   };
 }
 
-/** The schedule as it was read, switched on or off. */
+/** The stored schedule, enabled or disabled. */
 export function switched(
   { $typeName: _type, $unknown: _unknown, ...read }: Schedule,
   enabled: boolean,

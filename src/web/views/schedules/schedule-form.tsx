@@ -16,27 +16,27 @@ import { scheduleTexts } from "../../texts/schedules.ts";
 import { draftOf, fieldsOfType, requestOf, rootTypes } from "./schedule-draft.ts";
 import { TriggerBuilder } from "./trigger-builder.tsx";
 
-const { form: says, actions, editTitle, addTitle } = scheduleTexts;
+const { form: labels, actions, editTitle, addTitle } = scheduleTexts;
 const methods = ["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD"];
-/** Whoever types is not asked about each letter. */
+/** Milliseconds without input before the preview is updated. */
 const previewAfterMs = 300;
 
 interface Props {
   client: Client<typeof ScheduleService>;
   node: NodeView;
-  /** The one that is changed; a new one is made without. */
+  /** The schedule to change; undefined to add one. */
   before?: Schedule;
 }
 
-/** A schedule as a form; the daemon says what is wrong with it, and what was typed stays. */
+/** The form of a schedule. The daemon reports problems, and typed values stay. */
 export function ScheduleForm({ client, node, before: read }: Props) {
-  // The draft was made of this one: with the revision of a later one it would undo what others changed.
+  // The draft is based on this revision. Sending a later revision would overwrite others' changes.
   const before = useMemo(() => read, []);
   const isMoreOpen = useSignal(false);
   const form = useForm(draftOf(before), async (draft, _set, signal) => {
     try {
       const { owner, id } = await client.upsertSchedule(requestOf(draft, before));
-      // Who looks at something else by now goes on with that.
+      // Do not navigate if the user has opened another view.
       if (!signal.aborted) location.hash = pathTo("schedules", String(owner), id);
     } catch (error) {
       isMoreOpen.value ||= Object.keys(problemsOf(error)).some((field) => moreFields.includes(field));
@@ -64,11 +64,11 @@ export function ScheduleForm({ client, node, before: read }: Props) {
       <Heading title={before === undefined ? addTitle : editTitle(plainText(before.id))} />
       <form class="card settings" onSubmit={form.submit}>
         {before === undefined && (
-          <TextField label={says.id} hint={says.idHint} input={{ required: true }} {...form.of("id")} />
+          <TextField label={labels.id} hint={labels.idHint} input={{ required: true }} {...form.of("id")} />
         )}
-        <ChoiceField label={says.type} choices={types} {...form.of("type", "action.type")} />
+        <ChoiceField label={labels.type} choices={types} {...form.of("type", "action.type")} />
         {used.includes("command") && (
-          <Field label={says.command} problem={form.of("command", "action.command").problem}>
+          <Field label={labels.command} problem={form.of("command", "action.command").problem}>
             {(described) => (
               <textarea
                 {...described}
@@ -83,67 +83,67 @@ export function ScheduleForm({ client, node, before: read }: Props) {
         )}
         {used.includes("app") && (
           <ChoiceField
-            label={says.app}
-            choices={[["", says.noApp], ...apps]}
+            label={labels.app}
+            choices={[["", labels.noApp], ...apps]}
             {...form.of("app", "action.app")}
           />
         )}
         {used.includes("url") && (
           <>
             <TextField
-              label={says.url}
+              label={labels.url}
               input={{ type: "url", required: true }}
               {...form.of("url", "action.url")}
             />
             <ChoiceField
-              label={says.method}
+              label={labels.method}
               choices={methods.map((method) => [method, method])}
               {...form.of("method", "action.method")}
             />
-            <TextField label={says.body} {...form.of("body", "action.body")} />
+            <TextField label={labels.body} {...form.of("body", "action.body")} />
           </>
         )}
         {used.includes("storages") && (
           <TextField
-            label={says.storages}
-            hint={says.storagesHint}
+            label={labels.storages}
+            hint={labels.storagesHint}
             {...form.of("storages", "action.storages")}
           />
         )}
         {used.includes("keep") && (
           <TextField
-            label={says.keep}
-            hint={says.keepHint}
+            label={labels.keep}
+            hint={labels.keepHint}
             input={{ type: "number", min: 1, max: 100_000 }}
-            {...form.of("keep", "action.keep")}
+            {...form.of("keep", "keep")}
           />
         )}
         <TriggerBuilder apps={apps} trigger={trigger} onBuilt={(built) => form.set({ trigger: built })} />
         <TextField
-          label={says.trigger}
-          hint={says.triggerHint}
+          label={labels.trigger}
+          hint={labels.triggerHint}
           input={{ required: true }}
           {...form.of("trigger")}
         />
-        <TextField label={says.timeZone} hint={says.timeZoneHint} {...form.of("timeZone", "time_zone")} />
+        <TextField label={labels.timeZone} hint={labels.timeZoneHint} {...form.of("timeZone", "time_zone")} />
         <Preview client={client} trigger={trigger.trim()} timeZone={timeZone.trim()} />
         <details
           open={isMoreOpen.value}
           onToggle={({ currentTarget }) => (isMoreOpen.value = currentTarget.open)}
           onInvalidCapture={({ currentTarget }) => (currentTarget.open = true)}
         >
-          <summary>{says.more}</summary>
-          <TextField label={says.timeout} input={number(1, 3600)} {...form.of("timeout")} />
-          <TextField label={says.retries} input={number(0, 10)} {...form.of("retries")} />
-          <TextField label={says.jitter} input={number(0, 3600)} {...form.of("jitter", "jitter_secs")} />
+          <summary>{labels.more}</summary>
+          <TextField label={labels.timeout} input={number(1, 3600)} {...form.of("timeout")} />
+          <TextField label={labels.retries} input={number(0, 10)} {...form.of("retries")} />
+          <TextField label={labels.jitter} input={number(0, 3600)} {...form.of("jitter", "jitter_secs")} />
           <ChoiceField
-            label={says.catchUp}
-            choices={Object.entries(says.catchUps)}
+            label={labels.catchUp}
+            choices={Object.entries(labels.catchUps)}
             {...form.of("catchUp", "catch_up")}
           />
         </details>
-        <TextField label={says.comment} {...form.of("comment")} />
-        <Field label={says.enabled}>
+        <TextField label={labels.comment} {...form.of("comment")} />
+        <Field label={labels.enabled}>
           {(described) => (
             <input
               {...described}
@@ -153,9 +153,9 @@ export function ScheduleForm({ client, node, before: read }: Props) {
             />
           )}
         </Field>
-        <FormEnd form={form} action={says.save}>
+        <FormEnd form={form} action={labels.save}>
           <a class="button" href={leave}>
-            {says.leave}
+            {labels.leave}
           </a>
         </FormEnd>
       </form>
@@ -163,10 +163,10 @@ export function ScheduleForm({ client, node, before: read }: Props) {
   );
 }
 
-/** Those that few people change. */
+/** Rarely changed fields. */
 const moreFields: readonly string[] = ["timeout", "retries", "jitter_secs", "catch_up"];
 
-/** When it would run, as one types. */
+/** A preview of the next runs, updated while the user types. */
 function Preview({
   client,
   trigger,
@@ -200,23 +200,23 @@ function Preview({
   if (!isAsked.value) return null;
   return (
     <div class="field">
-      <span>{says.firings}</span>
+      <span>{labels.firings}</span>
       {failure.value !== "" ? (
         <p class="notice bad" role="status">
           <Text of={failure.value} />
         </p>
       ) : (
-        <ol class="troubles" aria-label={says.firings}>
-          {firings.value.length === 0 && <li>{says.noFirings}</li>}
+        <ol class="troubles" aria-label={labels.firings}>
+          {firings.value.length === 0 && <li>{labels.noFirings}</li>}
           {firings.value.map(({ unix, anomaly }) => (
             <li key={String(unix)}>
               <When at={new Date(Number(unix) * 1000)} />{" "}
-              <span class="quiet">{says.anomaly[anomaly] ?? ""}</span>
+              <span class="quiet">{labels.anomaly[anomaly] ?? ""}</span>
             </li>
           ))}
         </ol>
       )}
-      {failure.value === "" && firings.value.length > 0 && <p class="quiet">{says.firingsHint}</p>}
+      {failure.value === "" && firings.value.length > 0 && <p class="quiet">{labels.firingsHint}</p>}
     </div>
   );
 }

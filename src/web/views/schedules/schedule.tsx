@@ -14,13 +14,13 @@ import { When } from "../../parts/when.tsx";
 import { plainLine, plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
-import { scheduleTexts as says } from "../../texts/schedules.ts";
+import { scheduleTexts as labels } from "../../texts/schedules.ts";
 import { switched } from "./schedule-draft.ts";
 import { ScheduleForm } from "./schedule-form.tsx";
-import { Does, NextRun, RunState, secondsOf } from "./schedule-words.tsx";
+import { ActionSummary, NextRun, RunState, secondsOf } from "./schedule-text.tsx";
 import { WatchedRun } from "./watched-run.tsx";
 
-const mostRuns = 20;
+const maxRuns = 20;
 
 interface Props {
   client: Client<typeof ScheduleService>;
@@ -28,7 +28,7 @@ interface Props {
   of: { readonly owner: number; readonly id: string };
 }
 
-/** One schedule in a form, as it is when that is opened. */
+/** The form for one schedule, with its values at opening. */
 export function ChangeSchedule({ client, node, of }: Props) {
   const { value, failure } = useLive(node, [], (signal) => client.getSchedule(of, { signal }), [
     client,
@@ -39,23 +39,23 @@ export function ChangeSchedule({ client, node, of }: Props) {
   return (
     <>
       <a class="back" href={pathTo("schedules")}>
-        {says.all}
+        {labels.all}
       </a>
-      <Heading title={says.editTitle(plainText(of.id))} />
-      {failure === "" ? <p>{texts.loading}</p> : <Failure says={failure} />}
+      <Heading title={labels.editTitle(plainText(of.id))} />
+      {failure === "" ? <p>{texts.loading}</p> : <Failure message={failure} />}
     </>
   );
 }
 
-/** One schedule, what it did and what may be done with it. */
+/** One schedule with its runs and actions. */
 export function ScheduleView({ client, node, of }: Props) {
-  const { value, failure, again } = useLive(
+  const { value, failure, reload } = useLive(
     node,
     ["run"],
     async (signal) => {
       const [schedule, { runs }] = await Promise.all([
         client.getSchedule(of, { signal }),
-        client.listScheduleRuns({ ...of, limit: mostRuns }, { signal }),
+        client.listScheduleRuns({ ...of, limit: maxRuns }, { signal }),
       ]);
       return { schedule, runs };
     },
@@ -64,18 +64,18 @@ export function ScheduleView({ client, node, of }: Props) {
   return (
     <>
       <a class="back" href={pathTo("schedules")}>
-        {says.all}
+        {labels.all}
       </a>
       <Heading title={plainText(of.id)} />
-      <Failure says={failure} />
+      <Failure message={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
       {value !== undefined && (
         <>
           <p class="lead">
-            <Does action={value.schedule.action} />
+            <ActionSummary action={value.schedule.action} />
           </p>
-          <Actions client={client} schedule={value.schedule} onDone={again} />
-          <WatchedRun client={client} of={of} runs={value.runs} onDone={again} />
+          <Actions client={client} schedule={value.schedule} onDone={reload} />
+          <WatchedRun client={client} of={of} runs={value.runs} onDone={reload} />
           <About schedule={value.schedule} />
           <Runs runs={value.runs} />
         </>
@@ -90,57 +90,57 @@ function Actions({
   onDone,
 }: Pick<Props, "client"> & { schedule: Schedule; onDone: () => void }) {
   const { busy, failure, perform } = useAction();
-  const said = useSignal("");
+  const notice = useSignal("");
   const { id, owner, enabled, lastRun } = schedule;
   const isOn = enabled !== false;
   const act = async (name: string, work: () => Promise<unknown>): Promise<void> => {
-    said.value = "";
+    notice.value = "";
     await perform(name, work);
     onDone();
   };
   const run = (): Promise<void> =>
     act("run", async () => {
       const { started } = await client.runSchedule({ id, owner });
-      said.value = started ? says.began : says.wentAlready;
+      notice.value = started ? labels.began : labels.wentAlready;
     });
   return (
     <>
       <div class="row">
         <button type="button" aria-busy={busy === "run"} onClick={() => void run()}>
-          {says.runNow}
+          {labels.runNow}
         </button>
         {lastRun?.status === "RUNNING" && (
           <button
             type="button"
             onClick={() => void act("cancel", () => client.cancelScheduleRun({ id, owner }))}
           >
-            {says.cancelRun}
+            {labels.cancelRun}
           </button>
         )}
         <button
           type="button"
           onClick={() => void act("switch", () => client.upsertSchedule(switched(schedule, !isOn)))}
         >
-          {isOn ? says.disable : says.enable}
+          {isOn ? labels.disable : labels.enable}
         </button>
         <a class="button" href={pathTo("schedules", String(owner), id, "edit")}>
-          {says.edit}
+          {labels.edit}
         </a>
         <ConfirmButton
-          title={says.removeTitle(plainText(id))}
-          action={says.remove}
+          title={labels.removeTitle(plainText(id))}
+          action={labels.remove}
           onConfirm={async () => {
             const { hash } = location;
             await client.removeSchedule({ id, owner });
-            // Who looks at something else by now goes on with that.
+            // Do not navigate if the user has opened another view.
             if (location.hash === hash) location.hash = pathTo("schedules");
           }}
         >
-          <p>{says.removeLoses}</p>
+          <p>{labels.removeLoses}</p>
         </ConfirmButton>
-        <span role="status">{said.value}</span>
+        <span role="status">{notice.value}</span>
       </div>
-      <Failure says={failure} />
+      <Failure message={failure} />
     </>
   );
 }
@@ -149,24 +149,24 @@ function About({ schedule }: { schedule: Schedule }) {
   const { trigger, utc, timeZone, comment, managedBy, timeout, retries, skipped, owner, ownerName } =
     schedule;
   const facts: readonly [string, ComponentChildren][] = [
-    [says.columns.when, <Text key="when" of={trigger} />],
-    [says.zone, utc ? "UTC" : plainText(timeZone) || says.nodeZone],
-    [says.columns.next, <NextRun key="next" schedule={schedule} />],
-    [says.columns.owner, <Text key="owner" of={ownerName || String(owner)} />],
-    [says.comment, comment && <Text key="comment" of={comment} />],
-    [says.managed, managedBy === undefined ? "" : <Text key="managed" of={managedBy} />],
-    [says.timeout, says.timeoutSays(timeout ?? 600)],
-    [says.retries, retries === 0 ? "" : String(retries)],
-    [says.skipped, skipped === 0 ? "" : String(skipped)],
+    [labels.columns.when, <Text key="when" of={trigger} />],
+    [labels.zone, utc ? "UTC" : plainText(timeZone) || labels.nodeZone],
+    [labels.columns.next, <NextRun key="next" schedule={schedule} />],
+    [labels.columns.owner, <Text key="owner" of={ownerName || String(owner)} />],
+    [labels.comment, comment && <Text key="comment" of={comment} />],
+    [labels.managed, managedBy === undefined ? "" : <Text key="managed" of={managedBy} />],
+    [labels.timeout, labels.timeoutSays(timeout ?? 600)],
+    [labels.retries, retries === 0 ? "" : String(retries)],
+    [labels.skipped, skipped === 0 ? "" : String(skipped)],
   ];
-  return <Facts title={says.facts} facts={facts} />;
+  return <Facts title={labels.facts} facts={facts} />;
 }
 
 function Runs({ runs }: { runs: readonly ScheduleRun[] }) {
   return (
     <section class="card" aria-labelledby="runs">
-      <h2 id="runs">{says.runs}</h2>
-      {runs.length === 0 && <p>{says.noRuns}</p>}
+      <h2 id="runs">{labels.runs}</h2>
+      {runs.length === 0 && <p>{labels.noRuns}</p>}
       {runs.map((run, at) => (
         <Run key={run.id} run={run} isOpen={at === 0} />
       ))}
@@ -178,11 +178,11 @@ function Run({ run, isOpen }: { run: ScheduleRun; isOpen: boolean }) {
   const { trigger, startedAt, exitCode, httpStatus, attempt, output, error, truncated } = run;
   const took = secondsOf(run);
   const words = [
-    says.runBy[trigger] ?? trigger,
-    attempt > 1 ? says.attempt(attempt) : "",
-    took === undefined ? "" : says.runTook(took),
-    exitCode === undefined ? "" : says.exitCode(exitCode),
-    httpStatus === undefined ? "" : says.httpStatus(httpStatus),
+    labels.runBy[trigger] ?? trigger,
+    attempt > 1 ? labels.attempt(attempt) : "",
+    took === undefined ? "" : labels.runTook(took),
+    exitCode === undefined ? "" : labels.exitCode(exitCode),
+    httpStatus === undefined ? "" : labels.httpStatus(httpStatus),
   ];
   return (
     <details open={isOpen}>
@@ -196,13 +196,13 @@ function Run({ run, isOpen }: { run: ScheduleRun; isOpen: boolean }) {
         </p>
       )}
       {output === "" ? (
-        <p class="quiet">{says.noOutput}</p>
+        <p class="quiet">{labels.noOutput}</p>
       ) : (
-        <pre class="command" aria-label={says.output}>
+        <pre class="command" aria-label={labels.output}>
           {output.split("\n").map(plainLine).join("\n")}
         </pre>
       )}
-      {truncated && <p class="quiet">{says.truncated}</p>}
+      {truncated && <p class="quiet">{labels.truncated}</p>}
     </details>
   );
 }

@@ -10,16 +10,16 @@ import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
-import { scheduleTexts as says } from "../../texts/schedules.ts";
+import { scheduleTexts as labels } from "../../texts/schedules.ts";
 import type { ViewProps } from "../../view-props.ts";
 import { everySchedule, readAgainMs } from "./all-schedules.ts";
 import { switched } from "./schedule-draft.ts";
 import { ScheduleForm } from "./schedule-form.tsx";
-import { Does, NextRun, RunState } from "./schedule-words.tsx";
+import { ActionSummary, NextRun, RunState } from "./schedule-text.tsx";
 import { ChangeSchedule, ScheduleView } from "./schedule.tsx";
 import { Week } from "./week.tsx";
 
-const { columns } = says;
+const { columns } = labels;
 
 /** `#/schedules`, `#/schedules/new`, `#/schedules/OWNER/ID` and `#/schedules/OWNER/ID/edit`. */
 export function SchedulesView({ api, node, args: [owner, id, word] }: ViewProps) {
@@ -39,28 +39,28 @@ function List({ client, node }: ListProps) {
   const isRoot = node.status.value?.caller?.root === true;
   const switchTo = async (schedule: Schedule, enabled: boolean): Promise<void> => {
     await action.perform(keyOf(schedule), () => client.upsertSchedule(switched(schedule, enabled)));
-    live.again();
+    live.reload();
   };
   const run = async ({ id, owner }: Schedule, key: string): Promise<void> => {
     await action.perform(key, () => client.runSchedule({ id, owner }));
-    live.again();
+    live.reload();
   };
   return (
     <>
       <div class="titled">
         <Heading title={texts.schedules.title} />
         <a class="primary" href={pathTo("schedules", "new")}>
-          {says.add}
+          {labels.add}
         </a>
       </div>
-      <Failure says={live.failure} />
-      <Failure says={action.failure} />
+      <Failure message={live.failure} />
+      <Failure message={action.failure} />
       {(live.value !== undefined || live.failure === "") && (
         <Table
           label={texts.schedules.title}
           rows={live.value}
           keyOf={keyOf}
-          none={says.none}
+          none={labels.none}
           columns={[
             {
               title: columns.name,
@@ -70,14 +70,14 @@ function List({ client, node }: ListProps) {
                 </a>
               ),
             },
-            { title: columns.does, cell: ({ action }) => <Does action={action} /> },
+            { title: columns.does, cell: ({ action }) => <ActionSummary action={action} /> },
             { title: columns.when, kind: "word", cell: ({ trigger }) => <Text of={trigger} /> },
             { title: columns.next, cell: (schedule) => <NextRun schedule={schedule} /> },
             {
               title: columns.last,
               cell: ({ lastRun }) =>
                 lastRun === undefined ? (
-                  says.never
+                  labels.never
                 ) : (
                   <>
                     <RunState run={lastRun} /> <When at={lastRun.startedAt} />
@@ -105,10 +105,10 @@ function List({ client, node }: ListProps) {
                       aria-busy={action.busy === key}
                       onClick={() => void run(schedule, key)}
                     >
-                      {says.runNow}
+                      {labels.runNow}
                     </button>
                     <button type="button" onClick={() => void switchTo(schedule, !isOn)}>
-                      {isOn ? says.disable : says.enable}
+                      {isOn ? labels.disable : labels.enable}
                     </button>
                   </div>
                 );

@@ -3,11 +3,11 @@ import { useMemo } from "preact/hooks";
 import { ChoiceField, TextField } from "../../parts/field.tsx";
 import { scheduleTexts } from "../../texts/schedules.ts";
 
-const { builder: says } = scheduleTexts;
+const { builder: labels } = scheduleTexts;
 
-type Often = keyof typeof says.often;
+type Often = keyof typeof labels.often;
 
-/** What is asked for besides, by how often. */
+/** Further inputs for each frequency. */
 const asksFor: Readonly<Record<Often, "nothing" | "time" | "day and time" | "app">> = {
   typed: "nothing",
   hour: "nothing",
@@ -20,14 +20,14 @@ const asksFor: Readonly<Record<Often, "nothing" | "time" | "day and time" | "app
 };
 
 interface Props {
-  /** What it may be about, by id, and how that is called. */
+  /** The apps that the trigger may watch, by ID, with their names. */
   readonly apps: readonly (readonly [id: string, name: string])[];
-  /** As it is now. */
+  /** The current trigger. */
   readonly trigger: string;
   readonly onBuilt: (trigger: string) => void;
 }
 
-/** Writes a trigger for whoever does not know how: each choice is written at once, where it can be changed further. */
+/** Builds a trigger from choices. Each choice is written to the trigger field, where it can be edited. */
 export function TriggerBuilder({ apps, trigger, onBuilt }: Props) {
   const choice = useSignal(useMemo(() => choiceOf(trigger), []));
   const choose = (change: Partial<Choice>): void => {
@@ -36,37 +36,37 @@ export function TriggerBuilder({ apps, trigger, onBuilt }: Props) {
     if (built !== undefined) onBuilt(built);
   };
   const { often, time, day, app } = choice.value;
-  // What was changed further is no choice of these any more.
+  // An edited trigger no longer matches a choice.
   const written = triggerOf(choice.value);
   const shown = written === undefined || written === trigger ? often : "typed";
   const asked = asksFor[shown];
   return (
     <>
       <ChoiceField
-        label={says.label}
-        choices={Object.entries(says.often)}
+        label={labels.label}
+        choices={Object.entries(labels.often)}
         value={shown}
         onType={(value) => choose({ often: value as Often })}
       />
       {asked === "day and time" && (
         <ChoiceField
-          label={says.day}
-          choices={Object.entries(says.days)}
+          label={labels.day}
+          choices={Object.entries(labels.days)}
           value={day}
           onType={(value) => choose({ day: value })}
         />
       )}
       {asked === "app" && (
         <ChoiceField
-          label={says.app}
-          choices={[["", says.anyApp], ...apps]}
+          label={labels.app}
+          choices={[["", labels.anyApp], ...apps]}
           value={app}
           onType={(value) => choose({ app: value })}
         />
       )}
       {(asked === "time" || asked === "day and time") && (
         <TextField
-          label={says.time}
+          label={labels.time}
           value={time}
           onType={(value) => choose({ time: value })}
           input={{ type: "time", required: true }}
@@ -78,15 +78,15 @@ export function TriggerBuilder({ apps, trigger, onBuilt }: Props) {
 
 interface Choice {
   readonly often: Often;
-  /** As a field of time has it. */
+  /** In the format of a time input. */
   readonly time: string;
-  /** Of the week, as cron counts them. */
+  /** Day of the week, as in cron. */
   readonly day: string;
   /** Empty for any. */
   readonly app: string;
 }
 
-/** What one would have chosen for a trigger; as one types it where nothing comes to that. */
+/** The choice that produces a trigger; `typed` if none does. */
 function choiceOf(trigger: string): Choice {
   const [, about = ""] = /^on:\S+ (\S+)$/.exec(trigger) ?? [];
   const [, minute, hour, day = "1"] = /^(\d+) (\d+) \S+ \S+ (?:([0-6])|\S+)$/.exec(trigger) ?? [];
@@ -98,7 +98,7 @@ function choiceOf(trigger: string): Choice {
   return { ...choice, often };
 }
 
-/** Undefined while there is no time, and for what one types oneself. */
+/** Undefined without a time, and for a typed trigger. */
 function triggerOf({ often, time, day, app }: Choice): string | undefined {
   const [, hour, minute] = /^(\d\d):(\d\d)/.exec(time) ?? [];
   const isTimed = asksFor[often].endsWith("time");

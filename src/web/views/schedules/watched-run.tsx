@@ -4,21 +4,21 @@ import type { ScheduleRun, ScheduleService } from "../../../../gen/svc/v1/schedu
 import { useAction } from "../../action.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { plainLine } from "../../plain-text.ts";
-import { scheduleTexts as says } from "../../texts/schedules.ts";
-import { RunState } from "./schedule-words.tsx";
+import { scheduleTexts as labels } from "../../texts/schedules.ts";
+import { RunState } from "./schedule-text.tsx";
 
-/** As much as the daemon keeps of a run. */
-const mostShown = 64 * 1024;
+/** The daemon stores at most this much output of a run, in bytes. */
+const maxShown = 64 * 1024;
 
 interface Props {
   client: Client<typeof ScheduleService>;
   of: { readonly owner: number; readonly id: string };
-  /** What is known of its runs. */
+  /** Recent runs of the job. */
   runs: readonly ScheduleRun[];
   onDone: () => void;
 }
 
-/** A run in the foreground, with what it prints as it prints it. A run that it began ends with it. */
+/** A run with its live output. A run started here is canceled when this view unmounts. */
 export function WatchedRun({ client, of, runs, onDone }: Props) {
   const { busy, failure, perform, cancel } = useAction();
   const output = useSignal("");
@@ -30,7 +30,7 @@ export function WatchedRun({ client, of, runs, onDone }: Props) {
       [output.value, run.value] = ["", undefined];
       for await (const { event, started } of client.runScheduleStream(of, { signal })) {
         if (event.case === "output")
-          output.value = (output.value + decoder.decode(event.value, { stream: true })).slice(-mostShown);
+          output.value = (output.value + decoder.decode(event.value, { stream: true })).slice(-maxShown);
         if (event.case !== "run") continue;
         if (run.value === undefined) isOwn.value = started;
         run.value = event.value;
@@ -38,32 +38,32 @@ export function WatchedRun({ client, of, runs, onDone }: Props) {
     });
     onDone();
   };
-  // Who stopped watching was not told how it ended.
-  const told = run.value;
-  const now = told?.status === "RUNNING" ? (runs.find(({ id }) => id === told.id) ?? told) : told;
+  // After watching was stopped, the result comes from the list of runs.
+  const watched = run.value;
+  const now = watched?.status === "RUNNING" ? (runs.find(({ id }) => id === watched.id) ?? watched) : watched;
   return (
     <>
       <div class="row">
         <button type="button" aria-busy={busy !== ""} onClick={() => void watch()}>
-          {says.watch}
+          {labels.watch}
         </button>
         {busy !== "" && (
           <button type="button" onClick={cancel}>
-            {isOwn.value ? says.watchCancel : says.watchLeave}
+            {isOwn.value ? labels.watchCancel : labels.watchLeave}
           </button>
         )}
-        <span class="quiet">{says.watchHint}</span>
+        <span class="quiet">{labels.watchHint}</span>
       </div>
-      <Failure says={failure} />
+      <Failure message={failure} />
       {now !== undefined && (
         <section class="card" aria-labelledby="watched">
-          <h2 id="watched">{says.watched}</h2>
+          <h2 id="watched">{labels.watched}</h2>
           <p role="status">
-            <RunState run={now} /> {!isOwn.value && says.wentAlready}
+            <RunState run={now} /> {!isOwn.value && labels.wentAlready}
           </p>
-          <Failure says={now.error} />
-          <pre class="command" tabIndex={0} aria-label={says.output}>
-            {output.value === "" ? says.noOutput : output.value.split("\n").map(plainLine).join("\n")}
+          <Failure message={now.error} />
+          <pre class="command" tabIndex={0} aria-label={labels.output}>
+            {output.value === "" ? labels.noOutput : output.value.split("\n").map(plainLine).join("\n")}
           </pre>
         </section>
       )}

@@ -7,14 +7,16 @@ import { Text } from "../../parts/text.tsx";
 import { clockText } from "../../parts/when.tsx";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";
-import { scheduleTexts as says } from "../../texts/schedules.ts";
+import { scheduleTexts as labels } from "../../texts/schedules.ts";
 
-const dayMs = 86_400_000;
 const days = 7;
-/** The daemon is asked once for each; the soonest are shown. */
-const mostSchedules = 50;
+/** Only the soonest are shown, since the page reads the firings of each. */
+const maxSchedules = 50;
 const askedAtOnce = 4;
-const mostFirings = 100;
+/** The contract's limit. */
+const maxFirings = 100;
+/** A day with more firings shows their count and the first time. */
+const maxTimes = 3;
 
 interface Props {
   client: Client<typeof ScheduleService>;
@@ -22,40 +24,45 @@ interface Props {
   schedules: readonly Schedule[];
 }
 
-/** When one schedule fires in the days to come. */
-interface Firings {
-  readonly schedule: Schedule;
+interface DayFirings {
+  readonly count: number;
+  /** The first {@link maxTimes}. */
   readonly times: readonly Date[];
-  /** There are more than were asked for. */
-  readonly isCut: boolean;
 }
 
-/** What is going to run within a week, day by day, as the reader's own clock shows it. */
+interface Firings {
+  readonly schedule: Schedule;
+  /** In the order of the days. */
+  readonly byDay: readonly DayFirings[];
+}
+
+/** The runs of the next seven days, by day in the reader's local time. */
 export function Week({ client, node, schedules }: Props) {
   const due = schedules
     .filter(({ enabled, nextRunUnix }) => enabled !== false && nextRunUnix !== undefined)
     .toSorted((one, other) => Number((one.nextRunUnix ?? 0n) - (other.nextRunUnix ?? 0n)));
-  const shown = due.slice(0, mostSchedules);
+  const shown = due.slice(0, maxSchedules);
   const key = shown.map(({ owner, id, revision }) => `${String(owner)} ${id} ${revision}`).join(" ");
   const today = new Date().setHours(0, 0, 0, 0);
-  const { value, failure } = useLive(node, [], (signal) => readFirings(client, shown, signal), [
+  // Local days, which have 23 or 25 hours when the clock changes.
+  const starts = Array.from({ length: days + 1 }, (_, at) =>
+    new Date(today).setDate(new Date(today).getDate() + at),
+  );
+  const { value, failure } = useLive(node, [], (signal) => readFirings(client, shown, starts, signal), [
     client,
     key,
     today,
   ]);
   return (
     <section aria-labelledby="week">
-      <h2 id="week">{says.week}</h2>
-      <Failure says={failure} />
+      <h2 id="week">{labels.week}</h2>
+      <Failure message={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
-      {due.length > shown.length && <p class="quiet">{says.weekCut(shown.length, due.length)}</p>}
+      {due.length > shown.length && <p class="quiet">{labels.weekCut(shown.length, due.length)}</p>}
       {value !== undefined && (
         <ol class="week">
-          {Array.from(
-            { length: days },
-            (_, at) => new Date(new Date(today).setDate(new Date(today).getDate() + at)),
-          ).map((day) => (
-            <Day key={day.getTime()} day={day} firings={value} />
+          {starts.slice(0, days).map((start, at) => (
+            <Day key={start} start={start} at={at} firings={value} />
           ))}
         </ol>
       )}
@@ -63,29 +70,34 @@ export function Week({ client, node, schedules }: Props) {
   );
 }
 
-function Day({ day, firings }: { day: Date; firings: readonly Firings[] }) {
-  const end = new Date(day).setDate(day.getDate() + 1);
-  const entries = firings.flatMap(({ schedule, times, isCut }) => {
-    const within = times.filter((time) => time >= day && time.getTime() < end);
-    const last = times.at(-1)?.getTime() ?? 0;
-    // Of what fires often only its beginning is known.
-    const isOpen = isCut && last < end;
-    return within.length === 0 && !(isOpen && last < day.getTime()) ? [] : [{ schedule, within, isOpen }];
+function Day({ start, at, firings }: { start: number; at: number; firings: readonly Firings[] }) {
+  const entries = firings.flatMap(({ schedule, byDay }) => {
+    const day = byDay[at];
+    const [first] = day?.times ?? [];
+    return day === undefined || first === undefined ? [] : [{ schedule, day, first }];
   });
-  const title = day.toLocaleDateString(undefined, { weekday: "short", day: "numeric", month: "short" });
+  const title = new Date(start).toLocaleDateString(undefined, {
+    weekday: "short",
+    day: "numeric",
+    month: "short",
+  });
   return (
     <li class="card">
       <h3>{title}</h3>
-      {entries.length === 0 && <p class="quiet">{says.weekNothing}</p>}
+      {entries.length === 0 && <p class="quiet">{labels.weekNothing}</p>}
       <ul>
         {entries
-          .toSorted((one, other) => Number(one.within[0] ?? 0) - Number(other.within[0] ?? 0))
-          .map(({ schedule: { owner, id }, within, isOpen }) => (
+          .toSorted((one, other) => Number(one.first) - Number(other.first))
+          .map(({ schedule: { owner, id }, day, first }) => (
             <li key={`${String(owner)} ${id}`}>
               <a href={pathTo("schedules", String(owner), id)}>
                 <Text of={id} />
               </a>{" "}
-              <span class="quiet times">{timesText(within, isOpen)}</span>
+              <span class="quiet times">
+                {day.count > maxTimes
+                  ? labels.weekTimes(day.count, clockText(first))
+                  : day.times.map(clockText).join(", ")}
+              </span>
             </li>
           ))}
       </ul>
@@ -93,31 +105,47 @@ function Day({ day, firings }: { day: Date; firings: readonly Firings[] }) {
   );
 }
 
-function timesText(times: readonly Date[], isOpen: boolean): string {
-  if (isOpen) return says.weekOften;
-  const [first] = times;
-  if (first === undefined || times.length <= 3) return times.map(clockText).join(", ");
-  return says.weekTimes(times.length, clockText(first));
-}
-
 async function readFirings(
   client: Props["client"],
   schedules: readonly Schedule[],
+  starts: readonly number[],
   signal: AbortSignal,
 ): Promise<Firings[]> {
-  const untilMs = Date.now() + days * dayMs;
-  const read = async (schedule: Schedule): Promise<Firings> => {
-    const { trigger, utc, timeZone } = schedule;
-    const { firings } = await client.previewSchedule(
-      { trigger, utc, timeZone, count: mostFirings },
-      { signal },
-    );
-    const times = firings.map(({ unix }) => new Date(Number(unix) * 1000));
-    const within = times.filter((time) => time.getTime() < untilMs);
-    return { schedule, times: within, isCut: within.length === mostFirings };
-  };
   const found: Firings[] = [];
   for (let at = 0; at < schedules.length; at += askedAtOnce)
-    found.push(...(await Promise.all(schedules.slice(at, at + askedAtOnce).map(read))));
+    found.push(
+      ...(await Promise.all(
+        schedules.slice(at, at + askedAtOnce).map(async (schedule) => ({
+          schedule,
+          byDay: await readDays(client, schedule, starts, signal),
+        })),
+      )),
+    );
   return found;
+}
+
+/** Reads one schedule's firings page by page until the end of the last day. */
+async function readDays(
+  client: Props["client"],
+  { trigger, utc, timeZone }: Schedule,
+  starts: readonly number[],
+  signal: AbortSignal,
+): Promise<DayFirings[]> {
+  const found = Array.from({ length: days }, () => ({ count: 0, times: new Array<Date>() }));
+  let afterUnix: bigint | undefined;
+  for (;;) {
+    const { firings } = await client.previewSchedule(
+      { trigger, utc, timeZone, count: maxFirings, ...(afterUnix !== undefined && { afterUnix }) },
+      { signal },
+    );
+    for (const { unix } of firings) {
+      const time = new Date(Number(unix) * 1000);
+      const day = found[starts.findLastIndex((start) => start <= time.getTime())];
+      if (day === undefined) return found;
+      day.count += 1;
+      if (day.times.length < maxTimes) day.times.push(time);
+    }
+    if (firings.length < maxFirings) return found;
+    afterUnix = firings.at(-1)?.unix;
+  }
 }

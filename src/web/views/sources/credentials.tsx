@@ -11,12 +11,12 @@ import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
-import { packageTexts as says } from "../../texts/packages.ts";
+import { packageTexts as labels } from "../../texts/packages.ts";
 import type { ViewProps } from "../../view-props.ts";
 
-const { columns } = says;
+const { columns } = labels;
 
-/** What is shown to private hosts. A secret goes in, and never comes back. */
+/** Credentials for private hosts. Stored secrets are never shown. */
 export function Credentials({ api, node }: Pick<ViewProps, "api" | "node">) {
   const client = useMemo(() => api.client(CredentialService), [api]);
   const live = useLive(node, [], (signal) => client.listCredentials({}, { signal }), [client]);
@@ -27,8 +27,8 @@ export function Credentials({ api, node }: Pick<ViewProps, "api" | "node">) {
     async ({ name, host, ...draft }, set) => {
       await client.upsertCredential({ ...draft, name: name.trim(), host: host.trim() });
       set({ secret: "" });
-      live.again();
-      return says.saved;
+      live.reload();
+      return labels.saved;
     },
   );
   const actions: Column<Credential> = {
@@ -36,63 +36,63 @@ export function Credentials({ api, node }: Pick<ViewProps, "api" | "node">) {
     kind: "actions",
     cell: (credential) => (
       <button type="button" class="danger" onClick={() => (removed.value = credential)}>
-        {says.remove}
+        {labels.remove}
       </button>
     ),
   };
   const asked = removed.value;
   return (
     <section aria-labelledby="credentials">
-      <h2 id="credentials">{says.credentials}</h2>
-      <Failure says={live.failure} />
+      <h2 id="credentials">{labels.credentials}</h2>
+      <Failure message={live.failure} />
       {live.failure === "" && (
         <Table
-          label={says.credentials}
+          label={labels.credentials}
           rows={live.value?.credentials}
           keyOf={({ owner, name }) => `${String(owner)} ${name}`}
-          none={says.noCredentials}
+          none={labels.noCredentials}
           columns={[...credentialColumns, ...(caller?.root === true ? [ownerColumn] : []), actions]}
         />
       )}
       <details>
-        <summary>{says.addCredential}</summary>
+        <summary>{labels.addCredential}</summary>
         <form class="card settings" autocomplete="off" onSubmit={form.submit}>
-          <TextField label={says.credentialName} input={{ required: true }} {...form.of("name")} />
+          <TextField label={labels.credentialName} input={{ required: true }} {...form.of("name")} />
           <ChoiceField
-            label={says.credentialKind}
-            choices={Object.entries(says.kinds)}
+            label={labels.credentialKind}
+            choices={Object.entries(labels.kinds)}
             {...form.of("kind")}
           />
           <TextField
-            label={says.credentialHost}
-            hint={says.credentialHostHint}
+            label={labels.credentialHost}
+            hint={labels.credentialHostHint}
             input={{ required: true }}
             {...form.of("host")}
           />
-          <TextField label={says.credentialUser} input={{ required: true }} {...form.of("username")} />
+          <TextField label={labels.credentialUser} input={{ required: true }} {...form.of("username")} />
           <TextField
-            label={says.credentialSecret}
-            hint={says.credentialSecretHint}
+            label={labels.credentialSecret}
+            hint={labels.credentialSecretHint}
             input={{ type: "password", required: true, autocomplete: "new-password" }}
             {...form.of("secret")}
           />
-          <FormEnd form={form} action={says.saveCredential}>
-            <span role="status">{form.said}</span>
+          <FormEnd form={form} action={labels.saveCredential}>
+            <span role="status">{form.notice}</span>
           </FormEnd>
         </form>
       </details>
       {asked !== undefined && (
         <Confirm
-          title={says.removeCredentialTitle(plainText(asked.name))}
-          action={says.remove}
+          title={labels.removeCredentialTitle(plainText(asked.name))}
+          action={labels.remove}
           onClose={() => (removed.value = undefined)}
           onConfirm={async () => {
             const { name, owner } = asked;
             await client.removeCredential({ name, ...(owner !== caller?.uid && { owner }) });
-            live.again();
+            live.reload();
           }}
         >
-          <p>{says.removeCredentialLoses}</p>
+          <p>{labels.removeCredentialLoses}</p>
         </Confirm>
       )}
     </section>
@@ -101,7 +101,7 @@ export function Credentials({ api, node }: Pick<ViewProps, "api" | "node">) {
 
 const credentialColumns: readonly Column<Credential>[] = [
   { title: columns.name, cell: ({ name }) => <Text of={name} /> },
-  { title: columns.kind, cell: ({ kind }) => says.kinds[kind] ?? kind },
+  { title: columns.kind, cell: ({ kind }) => labels.kinds[kind] ?? kind },
   { title: columns.host, cell: ({ host }) => <Text of={host} /> },
   { title: columns.user, cell: ({ username }) => <Text of={username} /> },
   { title: columns.updated, cell: ({ updatedAt }) => <When at={updatedAt} /> },

@@ -12,13 +12,13 @@ import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { plainText } from "../../plain-text.ts";
 import { texts } from "../../texts.ts";
-import { packageTexts as says } from "../../texts/packages.ts";
+import { packageTexts as labels } from "../../texts/packages.ts";
 import type { ViewProps } from "../../view-props.ts";
 import { Credentials } from "./credentials.tsx";
 
-const { columns } = says;
+const { columns } = labels;
 
-/** Where packages come from, and what opens it. Root alone changes sources; credentials are everybody's own. */
+/** Package sources and credentials. Only root changes sources; credentials are per user. */
 export function SourcesView({ api, node }: ViewProps) {
   const client = useMemo(() => api.client(SourceService), [api]);
   const live = useLive(node, [], (signal) => client.listSources({}, { signal }), [client]);
@@ -29,10 +29,10 @@ export function SourcesView({ api, node }: ViewProps) {
     kind: "actions",
     cell: (source) =>
       source.configured || source.shipped ? (
-        says[source.configured ? "configured" : "shipped"]
+        labels[source.configured ? "configured" : "shipped"]
       ) : (
         <button type="button" class="danger" onClick={() => (removed.value = source)}>
-          {says.remove}
+          {labels.remove}
         </button>
       ),
   };
@@ -41,31 +41,31 @@ export function SourcesView({ api, node }: ViewProps) {
     <>
       <Heading title={texts.sources.title} />
       <section aria-labelledby="sources">
-        <h2 id="sources">{says.sourcesTitle}</h2>
-        <Failure says={live.failure} />
+        <h2 id="sources">{labels.sourcesTitle}</h2>
+        <Failure message={live.failure} />
         {live.failure === "" && (
           <Table
-            label={says.sourcesTitle}
+            label={labels.sourcesTitle}
             rows={live.value?.sources}
             keyOf={({ name }) => name}
-            none={says.noSources}
+            none={labels.noSources}
             columns={isRoot ? [...sourceColumns, actions] : sourceColumns}
           />
         )}
-        {isRoot && <AddSource client={client} onDone={live.again} />}
+        {isRoot && <AddSource client={client} onDone={live.reload} />}
       </section>
       <Credentials api={api} node={node} />
       {asked !== undefined && (
         <Confirm
-          title={says.removeSourceTitle(plainText(asked.name))}
-          action={says.remove}
+          title={labels.removeSourceTitle(plainText(asked.name))}
+          action={labels.remove}
           onClose={() => (removed.value = undefined)}
           onConfirm={async () => {
             await client.removeSource({ name: asked.name });
-            live.again();
+            live.reload();
           }}
         >
-          <p>{says.removeSourceLoses}</p>
+          <p>{labels.removeSourceLoses}</p>
         </Confirm>
       )}
     </>
@@ -78,34 +78,34 @@ const sourceColumns: readonly Column<Source>[] = [
 ];
 
 interface AddProps {
-  client: { upsertSource: (source: { name: string; url: string }) => Promise<unknown> };
+  client: { upsertSource: (source: { name: string; url: string; check: true }) => Promise<unknown> };
   onDone: () => void;
 }
 
 function AddSource({ client, onDone }: AddProps) {
   const form = useForm({ name: "", url: "" }, async ({ name, url }) => {
-    await client.upsertSource({ name: name.trim(), url: url.trim() });
+    await client.upsertSource({ name: name.trim(), url: url.trim(), check: true });
     onDone();
-    return says.saved;
+    return labels.saved;
   });
   return (
     <details>
-      <summary>{says.addSource}</summary>
+      <summary>{labels.addSource}</summary>
       <form class="card settings" onSubmit={form.submit}>
         <TextField
-          label={says.sourceName}
-          hint={says.sourceNameHint}
+          label={labels.sourceName}
+          hint={labels.sourceNameHint}
           input={{ required: true }}
           {...form.of("name")}
         />
         <TextField
-          label={says.sourceUrl}
-          hint={says.sourceUrlHint}
+          label={labels.sourceUrl}
+          hint={labels.sourceUrlHint}
           input={{ required: true }}
           {...form.of("url")}
         />
-        <FormEnd form={form} action={says.saveSource}>
-          <span role="status">{form.said}</span>
+        <FormEnd form={form} action={labels.saveSource}>
+          <span role="status">{form.notice}</span>
         </FormEnd>
       </form>
     </details>

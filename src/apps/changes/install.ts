@@ -1,0 +1,250 @@
+/** Installs a package from a spec. The new app is stopped; a failure leaves nothing behind. */
+import { SvcError } from "../../errors.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import type { Manifest } from "../../packages/manifest/manifest.ts";
+import { KeyedQueue } from "../../lib/keyed-queue.ts";
+import type { Placement, RunnableApp } from "../../runtimes/contract.ts";
+import { StoreConflict } from "../../store/store.ts";
+import {
+  acknowledgementOf,
+  nothingAccepted,
+  requireAcknowledgement,
+  type Consent,
+} from "./acknowledgement.ts";
+import { deleteApp, insertApp, newApp, patchApp, type NewApp } from "../records/app-record.ts";
+import type { AppCaller } from "../records/app-registry.ts";
+import { firstFreeId, requireFreeName } from "../records/app-ids.ts";
+import type { AppSettings } from "../records/app-settings.ts";
+import type { FreePorts } from "../ports/free-ports.ts";
+import { requireOpenPorts } from "../ports/privileged-ports.ts";
+import type { Operation } from "../lifecycle/operations.ts";
+import { cancelably, type WorkOptions } from "../../work/progress.ts";
+import type { InstallLimiter } from "./install-limiter.ts";
+import { requireSwarmPackage } from "./placement.ts";
+import { layOutRelease } from "./release.ts";
+import type { AppsContext } from "../apps-context.ts";
+
+/** What to install; see `InstallAppRequest`. Texts that were not given are empty. */
+export interface InstallRequest extends Consent {
+  spec: string;
+  source: string;
+  name: string;
+  branch: string;
+  tag: string;
+  settings: JsonObject;
+  /** Null: on this host. */
+  placement: Placement | null;
+}
+
+export interface InstallerOptions extends AppsContext {
+  settings: AppSettings;
+  freePorts: FreePorts;
+  installLimiter: InstallLimiter;
+  /** Does not apply to root. */
+  maxAppsPerUser: number;
+  /** Why packages of a runtime cannot be installed here; undefined if they can. */
+  whyAbsent: (runtime: string) => string | undefined;
+}
+
+/** Owner and names of a new app. */
+export interface CreationPlan {
+  caller: AppCaller;
+  ownerUid: number;
+  kind: "install" | "clone";
+  /** The ID if no name is chosen; a number is added if it is taken. */
+  baseId: string;
+  /** The ID that the user chose; empty for none. */
+  name: string;
+  /** Displayed if no name is chosen and no app of the owner is displayed so; else the ID is displayed. */
+  defaultName: string;
+  describe: (id: string, name: string) => NewApp;
+}
+
+export class Installer {
+  readonly #options: InstallerOptions;
+  /** By owner. */
+  readonly #reservations = new KeyedQueue();
+
+  constructor(options: InstallerOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Installs a package; resolves to the new app's ID.
+   * @throws SvcError `license_required`, `ambiguous`, `package_invalid`, `git_failed`, `source_failed`, `build_failed`,
+   *   `invalid_request` for settings that the package rejects; nothing remains then.
+   */
+  async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<string> {
+    using _turn = await this.#options.installLimiter.take(caller, work);
+    return await cancelably(work, (within) => this.#install(request, caller, within));
+  }
+
+  async #install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<string> {
+    const { packages, settings, userHelpers, freePorts, daemonPort, runUidOf } = this.#options;
+    const runUid = await runUidOf(caller.ownerUid);
+    // Checked again with the write; checked here first so that a taken name does not cost a download.
+    if (request.name !== "")
+      await this.#chooseId({ caller, kind: "install", baseId: "", name: request.name });
+    await using resolved = await packages.resolve(request, caller.ownerUid, work);
+    const { manifest } = resolved;
+    const { ownerUid } = caller;
+    requireAcknowledgement(resolved, { ...request, ownerUid, accepted: nothingAccepted, again: "install" });
+    this.requireRuntime(manifest);
+    if (request.placement !== null) requireSwarmPackage(manifest);
+    await settings.validate(manifest, request.settings, caller.ownerUid, work.signal);
+    const fixed = new Set(Object.keys(request.settings));
+    using chosen = await freePorts.choose(manifest, request.settings, { ownerUid, uid: runUid }, fixed);
+    const values = chosen.settings;
+    await requireOpenPorts({
+      ...{ manifest, values, ownerUid, runUid, daemonPort },
+      selfUid: userHelpers.selfUid,
+    });
+    for (const message of chosen.notes) work.onProgress?.({ step: "ports", message });
+    if (runUid === 0) work.onProgress?.({ step: "warning", message: rootWarning(manifest.name) });
+    const nowMs = this.#options.now();
+    const describe = (id: string, name: string): NewApp =>
+      newApp(
+        {
+          ...{ id, name },
+          ownerUid: caller.ownerUid,
+          runUid,
+          runtime: manifest.runtime.kind,
+          packageId: manifest.id,
+          origin: resolved.origin,
+          version: resolved.version,
+          manifest,
+          settings: values,
+          accepted: acknowledgementOf(resolved),
+          placement: request.placement,
+        },
+        nowMs,
+      );
+    const names = { baseId: manifest.id, name: request.name, defaultName: manifest.name };
+    const { id } = await this.create(
+      { caller, ownerUid, kind: "install", ...names, describe },
+      (app) => layOutRelease(this.#options, app, resolved, work),
+      work,
+    );
+    resolved.keep();
+    return id;
+  }
+
+  /** @throws SvcError `unavailable` if this host lacks the runtime of the package */
+  requireRuntime({ runtime }: Manifest): void {
+    const why = this.#options.whyAbsent(runtime.kind);
+    if (why !== undefined) throw new SvcError("not_possible", why);
+  }
+
+  /**
+   * Adds an app under a free ID, fills its directory by `fill`, and shows it as STOPPED; a failure leaves nothing behind.
+   * @throws SvcError `already_exists` if the chosen name is taken
+   */
+  async create(
+    plan: CreationPlan,
+    fill: (app: RunnableApp) => Promise<void>,
+    work: WorkOptions,
+  ): Promise<NewApp> {
+    const { operations, userHelpers, paths, runnable, runtimeOf } = this.#options;
+    // One at a time per owner, so that the count of their apps stays valid until the new app is written.
+    const { operation, app } = await this.#reservations.run(String(plan.ownerUid), work.signal, () =>
+      this.#reserve(plan, work),
+    );
+    const { id } = app;
+    work.onCreate?.(id);
+    try {
+      const tree = await userHelpers.tree(paths.appDir(id), app.runUid);
+      await tree.create();
+      await userHelpers.createOwnedDir(paths.appRunDir(id), app.runUid);
+      await fill(runnable(app));
+      await runtimeOf(app).prepare(runnable(app), work);
+      await operations.end(operation, [patchApp(id, { state: "STOPPED" })]);
+    } catch (error) {
+      await this.undo(operation);
+      throw error;
+    } finally {
+      operations.release(operation);
+    }
+    return app;
+  }
+
+  /** Removes a partial install or clone. Recovery uses it, too. */
+  async undo(operation: Operation): Promise<void> {
+    const { operations, registry, userHelpers, paths, runtimeOf, runnable } = this.#options;
+    const id = operation.appId;
+    const { runUid } = operation.detail;
+    const app = registry.get(id);
+    if (app !== undefined) await runtimeOf(app).remove(runnable(app));
+    if (runUid !== undefined) {
+      const tree = await userHelpers.tree(paths.appDir(id), runUid);
+      await tree.destroy();
+      await userHelpers.removeOwnedDir(paths.appRunDir(id), runUid);
+    }
+    await operations.end(operation, [deleteApp(id)]);
+  }
+
+  /** Writes the app under the first free ID. @throws SvcError `too_many` if the owner has the maximum number of apps */
+  async #reserve(
+    plan: CreationPlan,
+    { cancel }: WorkOptions,
+  ): Promise<{ operation: Operation; app: NewApp }> {
+    const { operations, registry, maxAppsPerUser } = this.#options;
+    const { caller, ownerUid, kind, describe } = plan;
+    for (;;) {
+      // Writes of other processes are noticed with a delay, so read again.
+      registry.invalidate();
+      const owned = registry.all().filter((app) => app.ownerUid === ownerUid).length;
+      if (!caller.root && owned >= maxAppsPerUser) throw tooManyApps(owned, maxAppsPerUser);
+      const id = await this.#chooseId(plan);
+      const app = describe(id, this.#displayedName(plan, id));
+      try {
+        const operation = await operations.begin({
+          appId: id,
+          kind,
+          phase: "create",
+          detail: { runUid: app.runUid },
+          statements: [insertApp(app)],
+          cancel,
+        });
+        return { operation, app };
+      } catch (error) {
+        // Another process took the ID at the same moment.
+        const taken =
+          error instanceof StoreConflict || (error instanceof SvcError && error.reason === "app_busy");
+        if (!taken) throw error;
+      }
+    }
+  }
+
+  /** @throws SvcError `already_exists` with a suggestion if the chosen name is taken */
+  async #chooseId({
+    caller,
+    kind,
+    baseId,
+    name,
+  }: Pick<CreationPlan, "caller" | "kind" | "baseId" | "name">): Promise<string> {
+    const { registry, userName } = this.#options;
+    const callerName = caller.root ? "" : await userName(caller.uid);
+    return name === ""
+      ? firstFreeId(registry, { caller, callerName, kind, baseId })
+      : requireFreeName(registry, { caller, callerName, baseId: name });
+  }
+
+  #displayedName({ name, defaultName, ownerUid }: CreationPlan, id: string): string {
+    if (name !== "") return name;
+    const isShown = this.#options.registry
+      .all()
+      .some((app) => app.ownerUid === ownerUid && [app.name, app.id].includes(defaultName));
+    return defaultName === "" || isShown ? id : defaultName;
+  }
+}
+
+function tooManyApps(owned: number, max: number): SvcError<"too_many"> {
+  return new SvcError(
+    "too_many",
+    `you have ${owned} apps, and [limits] max_apps_per_user is ${max}: remove one, or ask for a higher limit`,
+  );
+}
+
+function rootWarning(name: string): string {
+  return `${name} runs as root; set [apps] root_runs_as to an account that root's apps should run as instead`;
+}

@@ -1,0 +1,98 @@
+/** Background work for installed apps while a process runs. */
+import { setImmediate as nextTurn } from "node:timers/promises";
+import { mapBounded } from "../../lib/map-bounded.ts";
+import { Ticker } from "../../lib/clock.ts";
+import type { AppsContext } from "../apps-context.ts";
+import type { FreePorts } from "../ports/free-ports.ts";
+import type { Adoption } from "../records/adoption.ts";
+import { isReadable } from "../records/unreadable-app.ts";
+import type { Recovery } from "./recovery.ts";
+import type { WantedState } from "./wanted-state.ts";
+
+export interface UpkeepOptions extends Pick<
+  AppsContext,
+  "registry" | "operations" | "userHelpers" | "paths" | "log"
+> {
+  adoption: Adoption;
+  wanted: WantedState;
+  recovery: Recovery;
+  freePorts: FreePorts;
+}
+
+/** Interval of the sweep for interrupted operations. */
+const sweepIntervalMs = 5_000;
+/** Apps per turn of the event loop; a thousand at once would delay the first responses. */
+const claimedAtOnce = 4;
+
+export class Upkeep implements AsyncDisposable {
+  readonly #options: UpkeepOptions;
+  #adopted: Promise<string[]> = Promise.resolve([]);
+  #starting: Promise<void> = Promise.resolve();
+  readonly #mayClaim = Promise.withResolvers<undefined>();
+  #sweeper: Ticker | undefined;
+
+  constructor(options: UpkeepOptions) {
+    this.#options = options;
+  }
+
+  /**
+   * Adopts running apps, and recovers interrupted operations. Returns at once: both run in the background, and calls that need
+   * their result wait for it.
+   */
+  start(): void {
+    const claimed = this.#mayClaim.promise.then(() => this.#claimTrees());
+    this.#adopted = this.#options.adoption.start();
+    this.#starting = this.#adopted.then(() => this.#sweep()).then(() => claimed);
+    this.#sweeper = new Ticker(sweepIntervalMs, () => this.#sweep());
+  }
+
+  /** Starts to take ownership of the apps' top directories, which can wait until the first responses are sent. */
+  claimTrees(): void {
+    this.#mayClaim.resolve(undefined);
+  }
+
+  /** Starts reconciling apps with their desired state. Only for the daemon, not for in-process commands. */
+  keepWanted(): void {
+    this.claimTrees();
+    void this.#adopted.then((ended) => this.#options.wanted.start(ended));
+  }
+
+  /** Stops reconciling. */
+  async leaveAsTheyAre(): Promise<void> {
+    const { operations, wanted } = this.#options;
+    operations.leave();
+    await wanted[Symbol.asyncDispose]();
+  }
+
+  /** In earlier versions the top directories belonged to the owners of the apps. */
+  async #claimTrees(): Promise<void> {
+    const { registry, userHelpers, paths, log } = this.#options;
+    // The owners of unreadable apps are unknown.
+    const readable = registry.all().filter(isReadable);
+    await mapBounded(readable, claimedAtOnce, async ({ id, runUid }) => {
+      await nextTurn();
+      try {
+        await (await userHelpers.tree(paths.appDir(id), runUid)).claim();
+      } catch (error) {
+        log.warn({ err: error, appId: id }, "the directory of an app could not be taken from its owner");
+      }
+    });
+  }
+
+  async #sweep(): Promise<void> {
+    const { recovery, freePorts, log } = this.#options;
+    try {
+      await recovery.sweep();
+      await freePorts.reserveDeclared();
+    } catch (error) {
+      log.error({ err: error }, "failed to recover operations and reserve ports");
+    }
+  }
+
+  async [Symbol.asyncDispose](): Promise<void> {
+    await this.leaveAsTheyAre();
+    this.claimTrees();
+    await this.#starting;
+    await this.#sweeper?.[Symbol.asyncDispose]();
+  }
+}

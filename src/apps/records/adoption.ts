@@ -1,0 +1,109 @@
+/**
+ * Apps outlive the daemon. At its start the daemon adopts the apps that run, and from then on the record follows the status of
+ * the runtime.
+ */
+import { setTimeout as wait } from "node:timers/promises";
+import { mapBounded } from "../../lib/map-bounded.ts";
+import type { RuntimeStatus } from "../../runtimes/contract.ts";
+import { patchApp, type AppPatch, type AppRecord } from "./app-record.ts";
+import type { AppsContext } from "../apps-context.ts";
+import { isLeftHalf } from "../lifecycle/phases.ts";
+import { isReadable } from "./unreadable-app.ts";
+
+const adoptedAtOnce = 32;
+/** How long a listing waits for adoption before it shows what was last known. */
+const listingGraceMs = 2_000;
+
+export class Adoption implements Disposable {
+  readonly #options: AppsContext;
+  readonly #subscriptions: Disposable[] = [];
+  readonly #pending = new Map<string, Promise<unknown>>();
+  #all: Promise<unknown> = Promise.resolve();
+
+  constructor(options: AppsContext) {
+    this.#options = options;
+  }
+
+  /** Starts adoption. Resolves when every app is adopted, to the apps that should run and do not. Never rejects. */
+  async start(): Promise<string[]> {
+    const { registry, runtimes } = this.#options;
+    for (const runtime of runtimes) {
+      this.#subscriptions.push(
+        runtime.onChange((id) => {
+          // Until an app is adopted, the status of its runtime is preliminary.
+          if (!this.#pending.has(id)) this.#follow(id);
+        }),
+      );
+    }
+    // Stopped apps stay stopped and need no check, so that a thousand of them cost nothing.
+    const wanted = registry.all().filter((app) => app.desired === "running");
+    const all = mapBounded(wanted, adoptedAtOnce, (app) => this.#adopt(app));
+    this.#all = all;
+    const runs = await all;
+    return wanted.filter((_, at) => runs[at] !== true).map(({ id }) => id);
+  }
+
+  /** Resolves when this app is adopted. */
+  async of(id: string): Promise<void> {
+    await this.#pending.get(id);
+  }
+
+  /** Resolves when all apps are adopted, however long that takes. */
+  async completed(): Promise<void> {
+    await this.#all;
+  }
+
+  /** Resolves when all apps are adopted, or after a grace period. */
+  async settled(): Promise<void> {
+    if (this.#pending.size === 0) return;
+    await Promise.race([this.#all, wait(listingGraceMs, undefined, { ref: false })]);
+  }
+
+  /** Whether the app runs. */
+  async #adopt(app: AppRecord): Promise<boolean> {
+    const { runtimeOf, runnable, log } = this.#options;
+    const adopted = isLeftHalf(this.#options, app.id)
+      .then((wasCut) => runtimeOf(app).adopt(runnable(app), wasCut))
+      .then(
+        (found) => {
+          this.#follow(app.id);
+          return found === "running";
+        },
+        (error: unknown) => {
+          log.warn({ err: error, appId: app.id }, "an app that should run could not be taken over");
+          return false;
+        },
+      );
+    this.#pending.set(app.id, adopted);
+    const runs = await adopted;
+    this.#pending.delete(app.id);
+    return runs;
+  }
+
+  /** Stores the status of the runtime for the next daemon and for commands without a daemon. */
+  #follow(id: string): void {
+    const { store, registry, runtimeOf, log } = this.#options;
+    const app = registry.get(id);
+    if (app === undefined || registry.operationOf(id) !== undefined) return;
+    const status = runtimeOf(app).status(id);
+    const patch = status === undefined ? undefined : settledPatch(app, status);
+    if (patch === undefined) return;
+    store.write([patchApp(id, patch)], { essential: true }).catch((error: unknown) => {
+      log.warn({ err: error, appId: id }, "the state of an app could not be recorded");
+    });
+  }
+
+  [Symbol.dispose](): void {
+    for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
+  }
+}
+
+/** The part of a status that is stored: a settled state that differs from the recorded one. */
+function settledPatch(app: AppRecord, { state, reason }: RuntimeStatus): AppPatch | undefined {
+  if (app.state === "INSTALLING" || state === app.state || !isReadable(app)) return undefined;
+  if (state === "RUNNING") return { state, stateReason: reason };
+  // An app that could not be started does not run, but its owner needs to see that it failed.
+  if (app.state === "FAILED") return undefined;
+  if (state === "STOPPED" || state === "CRASHED") return { state, stateReason: reason };
+  return undefined;
+}

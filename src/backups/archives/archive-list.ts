@@ -1,0 +1,111 @@
+/**
+ * Lists archives of all storages in parallel. Unreachable storages are reported, and do not delay the others.
+ */
+import type { AppCaller } from "../../apps/records/app-registry.ts";
+import { invalidField, SvcError } from "../../errors.ts";
+import { decodePageToken, encodePageToken } from "../../apps/records/page-token.ts";
+import { keyOf, type Catalogue } from "./catalogue.ts";
+import type { StoredArchive } from "../storages/storage.ts";
+import type { StorageList } from "../storages/storage-list.ts";
+import type { Log } from "../../lib/log.ts";
+import { unlessAborted } from "../../lib/abort.ts";
+
+export interface ListRequest {
+  /** Empty: all visible apps. */
+  appId: string;
+  /** Empty: all storages. */
+  storage: string;
+  limit: number;
+  /** Empty for the first page. */
+  pageToken: string;
+}
+
+export interface ListedArchive extends StoredArchive {
+  storage: string;
+  verifiedAtMs: number | undefined;
+  restoredAtMs: number | undefined;
+}
+
+export interface ListedArchives {
+  archives: ListedArchive[];
+  errors: { storage: string; error: string }[];
+  nextPageToken: string;
+}
+
+/** Timeout for one storage, in milliseconds. */
+const listMs = 20_000;
+
+export interface ArchiveListOptions {
+  storages: Pick<StorageList, "all" | "find" | "open">;
+  catalogue: Pick<Catalogue, "archives">;
+  log: Pick<Log, "warn">;
+}
+
+/** Newest first. @throws SvcError `not_found` for a storage */
+export async function listArchives(
+  options: ArchiveListOptions,
+  { appId, storage, limit, pageToken }: ListRequest,
+  caller: AppCaller,
+  deadlineMs = listMs,
+): Promise<ListedArchives> {
+  const { storages, log } = options;
+  const names = storage === "" ? storages.all().map(({ name }) => name) : [storages.find(storage).name];
+  const errors: ListedArchives["errors"] = [];
+  const lists = await Promise.all(
+    names.map(async (name): Promise<ListedArchive[]> => {
+      try {
+        return await archivesOn(name, appId === "" ? undefined : appId, options, deadlineMs);
+      } catch (error) {
+        errors.push({ storage: name, error: whyNot(error, name, log) });
+        return [];
+      }
+    }),
+  );
+  const visible = lists.flat().filter(({ ownerUid }) => caller.root || ownerUid === caller.uid);
+  const sorted = visible.toSorted((a, b) => (placeOf(a) < placeOf(b) ? 1 : -1));
+  const after = decode(pageToken);
+  const rest = after === "" ? sorted : sorted.filter((each) => placeOf(each) < after);
+  const archives = rest.slice(0, limit);
+  const last = archives.at(-1);
+  const nextPageToken =
+    last === undefined || archives.length === rest.length ? "" : encodePageToken(placeOf(last));
+  return { archives, errors, nextPageToken };
+}
+
+async function archivesOn(
+  storage: string,
+  appId: string | undefined,
+  { storages, catalogue }: ArchiveListOptions,
+  deadlineMs: number,
+): Promise<ListedArchive[]> {
+  const known = catalogue.archives(appId);
+  const signal = AbortSignal.timeout(deadlineMs);
+  // Operations on a hanging disk cannot be canceled.
+  const listing = unlessAborted(storages.open(storage).list(appId, signal), signal);
+  const there = await listing.catch((error: unknown) => {
+    if (!signal.aborted) throw error;
+    throw new SvcError("deadline_exceeded", `it did not respond within ${deadlineMs / 1000} s`);
+  });
+  return there.map((archive) => {
+    const row = known.get(keyOf({ storage, name: archive.name }));
+    return { ...archive, storage, verifiedAtMs: row?.verifiedAtMs, restoredAtMs: row?.restoredAtMs };
+  });
+}
+
+function whyNot(error: unknown, storage: string, log: ArchiveListOptions["log"]): string {
+  if (error instanceof SvcError) return error.message;
+  log.warn({ err: error, storage }, "failed to list a backup storage");
+  return "it cannot be listed; see the daemon's log";
+}
+
+/** Names start with the time. */
+function placeOf({ name, storage }: ListedArchive): string {
+  return `${name}\0${storage}`;
+}
+
+function decode(token: string): string {
+  const place = decodePageToken(token);
+  if (token !== "" && !place.includes("\0"))
+    throw invalidField("page_token", "is not a token of this listing");
+  return place;
+}

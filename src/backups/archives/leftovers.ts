@@ -1,0 +1,44 @@
+/** Settles uploads of processes that died. */
+import { isExecutorAlive } from "../../store/executors.ts";
+import type { Catalogue, CataloguedArchive } from "./catalogue.ts";
+import { isStored } from "../storages/storage.ts";
+import type { StorageList } from "../storages/storage-list.ts";
+import type { Log } from "../../lib/log.ts";
+
+/** Timeout for one archive, in milliseconds. */
+const settleMs = 60_000;
+
+export interface LeftoversOptions {
+  storages: Pick<StorageList, "open">;
+  catalogue: Catalogue;
+  log: Pick<Log, "info" | "warn">;
+}
+
+/**
+ * A completely uploaded archive is confirmed; the parts of any other are removed. Unreachable storages are
+ * retried later.
+ */
+export async function settleLeftovers({ storages, catalogue, log }: LeftoversOptions): Promise<void> {
+  for (const archive of catalogue.announced()) {
+    if (archive.executor !== undefined && (await isExecutorAlive(archive.executor))) continue;
+    try {
+      const isWhole = await settle(storages, catalogue, archive);
+      log.info({ ...archive, isWhole }, "settled an interrupted backup upload");
+    } catch (error) {
+      log.warn({ err: error, ...archive }, "failed to settle an interrupted backup upload");
+    }
+  }
+}
+
+async function settle(
+  storages: Pick<StorageList, "open">,
+  catalogue: Catalogue,
+  archive: CataloguedArchive,
+): Promise<boolean> {
+  const signal = AbortSignal.timeout(settleMs);
+  const storage = storages.open(archive.storage);
+  const isThere = await isStored(storage, archive, signal);
+  await storage.abandon(archive, signal);
+  await (isThere ? catalogue.confirm(archive) : catalogue.forget(archive));
+  return isThere;
+}

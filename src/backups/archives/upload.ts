@@ -1,0 +1,98 @@
+/** Uploads an archive from another host to a storage: received completely, verified, then stored. */
+import type { AppCaller } from "../../apps/records/app-registry.ts";
+import type { WorkOptions } from "../../work/progress.ts";
+import { SvcError } from "../../errors.ts";
+import type { UserHelper } from "../../run-as/user-helper.ts";
+import type { Age } from "../encryption/age.ts";
+import { ageVersionLine, openEncrypted } from "../encryption/encrypted-file.ts";
+import { EncryptedForms } from "../encryption/encrypted-forms.ts";
+import { Archive } from "./archive.ts";
+import { damaged } from "./archive-footer.ts";
+import { encryptedName, hostOf, newArchiveName, parseArchiveName } from "./archive-name.ts";
+import type { BackupQuota } from "../policies/backup-quota.ts";
+import type { Catalogue } from "./catalogue.ts";
+import type { Spool } from "./spool.ts";
+import { openLocalFile } from "../storages/local-storage.ts";
+import type { StoredArchive, StoredFile } from "../storages/storage.ts";
+import type { StorageList } from "../storages/storage-list.ts";
+
+/** The target. */
+export interface UploadTarget {
+  storage: string;
+  /** The age identity for an encrypted archive; else empty. */
+  identity: string;
+}
+
+export interface UploadOptions {
+  spool: Spool;
+  storages: StorageList;
+  quota: BackupQuota;
+  catalogue: Catalogue;
+  age: Age;
+  /** The user who reads it. */
+  readerOf: (archive: Archive, caller: AppCaller) => Promise<UserHelper>;
+}
+
+/**
+ * @throws SvcError `not_found` for the storage, `root_required` for an archive of somebody else's app,
+ * `archive_damaged`, `disk_full`,
+ * `too_many` if the caller's quota is exceeded; errors of the storage
+ */
+export async function uploadArchive(
+  { spool, storages, quota, catalogue, age, readerOf }: UploadOptions,
+  { storage, identity }: UploadTarget,
+  bytes: AsyncIterable<Uint8Array>,
+  caller: AppCaller,
+  work: WorkOptions,
+): Promise<StoredArchive> {
+  const place = storages.open(storage);
+  using room = await quota.open(caller.root ? undefined : caller.uid, [storage]);
+  const isKept = storages.find(storage).location?.kind === "local";
+  await using file = await spool.create({ room, isKept });
+  for await (const piece of bytes) await file.append(piece);
+  await file.end();
+  const stored = await openLocalFile(file.path);
+  const isEncrypted = await hasAgeHeader(stored);
+  await using archive = await Archive.open(
+    isEncrypted ? await openEncrypted(stored, { identity, uid: caller.uid }, age, work.signal) : stored,
+    work.signal,
+  );
+  const { app, host, created_at } = archive.footer;
+  if (!caller.root && app.owner_uid !== caller.uid) {
+    const message = "the archive belongs to another user's app: only root may upload it";
+    throw new SvcError("root_required", message);
+  }
+  const { recipients } = storages.find(storage);
+  const plainName = newArchiveName({
+    createdAtMs: Date.parse(created_at) || 0,
+    appId: app.id,
+    ownerUid: app.owner_uid,
+    host: hostOf(host),
+  });
+  const name = isEncrypted || recipients.length > 0 ? encryptedName(plainName) : plainName;
+  const parsed = parseArchiveName(name);
+  // The ID becomes a directory name.
+  if (parsed?.appId !== app.id || !/^[a-z0-9][a-z0-9._-]*$/.test(app.id)) {
+    throw damaged("has an invalid app ID or host");
+  }
+  await archive.verify(await readerOf(archive, caller), work);
+  await using forms = new EncryptedForms({ archive: file, spool, age, isKept });
+  const form = isEncrypted ? file : await forms.for(recipients, work);
+  await room.requireTaken(storage);
+  const ref = { storage, appId: app.id, name };
+  await catalogue.announce(ref, null);
+  try {
+    await place.put(ref, form.path, { signal: work.signal });
+    // Rotation on this host must not remove it.
+    await catalogue.forget(ref);
+  } catch (error) {
+    await catalogue.leave(ref);
+    throw error;
+  }
+  return { ...parsed, name, sizeBytes: form.sizeBytes };
+}
+
+async function hasAgeHeader(file: StoredFile): Promise<boolean> {
+  const beginning = Buffer.concat(await Array.fromAsync(file.read(0, ageVersionLine.length)));
+  return beginning.toString("latin1") === ageVersionLine;
+}

@@ -1,0 +1,53 @@
+/** Removes expired archives of an app from a storage after a new backup. */
+import type { AppRecord } from "../../apps/records/app-record.ts";
+import type { Log } from "../../lib/log.ts";
+import { unlessAborted } from "../../lib/abort.ts";
+import { hostOf } from "../archives/archive-name.ts";
+import { keyOf, type Catalogue } from "../archives/catalogue.ts";
+import { expiredArchives, type Retention } from "./rotation.ts";
+import type { StorageList } from "../storages/storage-list.ts";
+
+/** Timeout in milliseconds. The backup is complete, so its caller should not wait longer. */
+const rotateMs = 60_000;
+
+export interface RotateOptions {
+  storages: Pick<StorageList, "open">;
+  catalogue: Pick<Catalogue, "archives" | "forget">;
+  storeId: string;
+  log: Pick<Log, "warn">;
+}
+
+/**
+ * Considers only archives that exist on the storage, without those of an earlier owner's app with the same
+ * ID. Errors are logged.
+ * @returns the names of the removed archives
+ */
+export async function rotate(
+  { storages, catalogue, storeId, log }: RotateOptions,
+  storage: string,
+  { id: appId, ownerUid }: Pick<AppRecord, "id" | "ownerUid">,
+  retention: Retention,
+  deadlineMs = rotateMs,
+): Promise<string[]> {
+  const removed: string[] = [];
+  try {
+    const place = storages.open(storage);
+    const known = catalogue.archives(appId);
+    const signal = AbortSignal.timeout(deadlineMs);
+    // Operations on a hanging disk cannot be canceled.
+    const there = await unlessAborted(place.list(appId, signal), signal);
+    const ours = there.flatMap(({ name, createdAtMs, host, ownerUid: whose }) => {
+      const row = known.get(keyOf({ storage, name }));
+      const isOurs = row?.isWhole === true && host === hostOf(storeId) && whose === ownerUid;
+      return isOurs ? [{ name, createdAtMs, verifiedAtMs: row.verifiedAtMs }] : [];
+    });
+    for (const name of expiredArchives(ours, retention)) {
+      await unlessAborted(place.remove({ appId, name }, signal), signal);
+      await catalogue.forget({ storage, name });
+      removed.push(name);
+    }
+  } catch (error) {
+    log.warn({ err: error, storage, app: appId }, "failed to remove old backups");
+  }
+  return removed;
+}

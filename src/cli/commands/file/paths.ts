@@ -1,0 +1,30 @@
+/** Paths on the command line: absolute paths, and `APP:PATH` for paths in an app's directory. */
+import { posix } from "node:path";
+import type { CommandContext } from "../../context.ts";
+import type { Advice } from "../../output/advice.ts";
+import { UsageError } from "../../output/failure.ts";
+import { calls } from "../../client/calls.ts";
+
+export const pathHelp = "an absolute path, or APP:PATH in an app's directory";
+
+/** @throws UsageError for any other text */
+export async function resolvePath(context: CommandContext, text: string): Promise<string> {
+  if (text.startsWith("/")) return text;
+  const [, id, path] = /^([^:/]+):(.*)$/s.exec(text) ?? [];
+  if (id === undefined || path === undefined) {
+    throw new UsageError(`${JSON.stringify(text)} is neither an absolute path nor APP:PATH`);
+  }
+  const { directory } = await context.call(calls.getApp, { id });
+  // Not posix.join, which would resolve ".." before the daemon can reject it.
+  return path === "" ? directory : `${directory}/${path.replace(/^\/+/, "")}`;
+}
+
+/** The target path: if it ends in a slash, `name` in that directory. */
+export async function resolveTarget(context: CommandContext, text: string, name: string): Promise<string> {
+  const path = await resolvePath(context, text);
+  return path.endsWith("/") || text.endsWith(":") ? posix.join(path, name) : path;
+}
+
+/** The next step when a target already exists, for commands with `--force`. */
+export const adviceOnForce: Advice = ({ reason }) =>
+  reason === "already_exists" ? "overwrite it with --force" : undefined;

@@ -1,0 +1,28 @@
+/** Advice on the next step, for errors of particular commands. */
+import type { SvcError } from "../../errors.ts";
+import type { CommandContext } from "../context.ts";
+import { AdvisedError, asSvcError } from "./failure.ts";
+import type { Action, RunCommand } from "../run-command.ts";
+
+/** The next step; undefined if the general advice is enough. */
+export type Advice = (error: SvcError, context: CommandContext) => string | undefined;
+
+/** As `run`, for commands whose errors get such advice. */
+export function runWithAdvice(run: RunCommand, advice: Advice): RunCommand {
+  return <Args extends readonly unknown[]>(action: Action<Args>) =>
+    run(async (context, ...args: Args) => {
+      try {
+        await action(context, ...args);
+      } catch (error) {
+        throw advised(error, advice, context);
+      }
+    });
+}
+
+/** The error, with the next step appended to its message if there is one. */
+export function advised(thrown: unknown, advice: Advice, context: CommandContext): unknown {
+  const error = asSvcError(thrown);
+  if (error === undefined || error instanceof AdvisedError) return thrown;
+  const step = advice(error, context);
+  return step === undefined ? thrown : new AdvisedError(error, `${error.message}; ${step}`);
+}

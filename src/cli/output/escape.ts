@@ -1,0 +1,38 @@
+/**
+ * Escapes untrusted text for a terminal: output or names of an application must not move the cursor or change
+ * the title.
+ */
+
+/** C0 except tab, DEL, C1, line and paragraph separators, and marks that change the text direction. */
+const controls = /[\x00-\x08\x0a-\x1f\x7f-\x9f\u2028\u2029\u200e\u200f\u202a-\u202e\u2066-\u2069\u061c]/g;
+
+/** Prints every control character as `\xNN` or `\uNNNN`; keeps tabs. */
+export function escapeControls(text: string): string {
+  return text.replace(controls, (character) => {
+    const code = character.charCodeAt(0);
+    return code < 0x100
+      ? `\\x${code.toString(16).padStart(2, "0")}`
+      : `\\u${code.toString(16).padStart(4, "0")}`;
+  });
+}
+
+/** Select Graphic Rendition (ECMA-48, section 8.3.117): colors, bold, underline. */
+const styles = /(\x1b\[[0-9;:]*m)/;
+
+/** As {@link escapeControls}, but keeps colors and other styles. A line with a style ends with a reset. */
+export function escapeKeepingStyles(line: string): string {
+  const parts = line.split(styles);
+  if (parts.length === 1) return escapeControls(line);
+  // `split` puts the captured sequences at the odd positions.
+  return `${parts.map((part, at) => (at % 2 === 1 ? part : escapeControls(part))).join("")}\x1b[0m`;
+}
+
+/** As {@link escapeControls}, for text of several lines. */
+export function escapeLines(text: string): string {
+  return text.split(/\r?\n/).map(escapeControls).join("\n");
+}
+
+/** As {@link escapeControls}, with tabs replaced by spaces: for cells of a table. */
+export function escapeCell(text: string): string {
+  return escapeControls(text.replaceAll("\t", " "));
+}

@@ -1,0 +1,55 @@
+/** Exit codes of the command line. `svc --help` documents them; they are stable for scripts. */
+import type { ErrorCode } from "../../errors.ts";
+
+export const exitCodes = {
+  ok: 0,
+  failed: 1,
+  usage: 2,
+  notFound: 3,
+  denied: 4,
+  conflict: 5,
+  unavailable: 6,
+  timedOut: 7,
+  /**
+   * The daemon's configuration is wrong, so restarting does not help (sysexits.h, EX_CONFIG). Units refer to
+   * this code.
+   */
+  misconfigured: 78,
+  /** A job exceeded its timeout; the same code as timeout(1). */
+  jobTimedOut: 124,
+  interrupted: 130,
+} as const;
+
+export const exitCodeHelp = `
+Exit codes:
+  0    done
+  1    failed
+  2    the command line or a value in it is wrong
+  3    not found
+  4    not allowed
+  5    the state does not allow it: busy, running, exists already, needs a confirmation
+  6    something that is needed is unavailable: the daemon, the container engine, a server
+  7    took longer than --timeout
+  78   the configuration of svc daemon is wrong
+  124  the job that svc schedule run ran took longer than its own timeout
+  130  interrupted
+`;
+
+const codesOfErrors: Readonly<Partial<Record<ErrorCode, number>>> = {
+  invalid_argument: exitCodes.usage,
+  out_of_range: exitCodes.usage,
+  not_found: exitCodes.notFound,
+  permission_denied: exitCodes.denied,
+  unauthenticated: exitCodes.denied,
+  failed_precondition: exitCodes.conflict,
+  already_exists: exitCodes.conflict,
+  aborted: exitCodes.conflict,
+  resource_exhausted: exitCodes.conflict,
+  unavailable: exitCodes.unavailable,
+  deadline_exceeded: exitCodes.timedOut,
+  canceled: exitCodes.interrupted,
+};
+
+export function exitCodeOf(code: ErrorCode): number {
+  return codesOfErrors[code] ?? exitCodes.failed;
+}

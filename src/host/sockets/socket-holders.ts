@@ -1,0 +1,91 @@
+/** Finds the processes that hold sockets. The last known holder is checked first, because scanning all descriptors is slow. */
+import { closeSync, openSync, readdirSync } from "node:fs";
+import { listPids, readProcess } from "../../sys/process-table.mjs";
+import { createSocketAt, type SocketAt } from "./descriptor-links.ts";
+
+/** A process, and its socket descriptors by inode. */
+interface Holder {
+  readonly startTicks: number;
+  readonly sockets: ReadonlyMap<number, string>;
+}
+
+/** How long a socket counts as having no holder; a socket on its way to another process has none for a moment. */
+const nobodyMs = 10_000;
+
+export class SocketHolders {
+  readonly #socketAt: SocketAt;
+  readonly #monotonicMs: () => number;
+  /** By pid. */
+  #holders: ReadonlyMap<number, Holder> = new Map();
+  #nobodys: ReadonlySet<number> = new Set();
+  #allSeenAtMs = -Infinity;
+
+  constructor(socketAt = createSocketAt(), monotonicMs = (): number => performance.now()) {
+    this.#socketAt = socketAt;
+    this.#monotonicMs = monotonicMs;
+  }
+
+  /** By inode: the lowest pid of the processes that hold it; sockets without a holder are absent. */
+  of(inodes: Iterable<number>): Map<number, number> {
+    const wanted = new Set(inodes);
+    const found = this.#stillHeld(wanted);
+    const isOld = this.#monotonicMs() - this.#allSeenAtMs > nobodyMs;
+    const isKnown = (inode: number): boolean => found.has(inode) || (!isOld && this.#nobodys.has(inode));
+    return wanted.values().every(isKnown) ? found : this.#lookAtAll(wanted);
+  }
+
+  #stillHeld(wanted: ReadonlySet<number>): Map<number, number> {
+    const found = new Map<number, number>();
+    for (const [pid, { startTicks, sockets }] of this.#holders) {
+      withDescriptors(pid, (dir) => {
+        for (const [inode, fd] of sockets)
+          if (wanted.has(inode) && this.#socketAt(dir, fd) === inode) found.set(inode, pid);
+      });
+      if (readProcess(pid)?.startTicks === startTicks) continue;
+      for (const inode of sockets.keys()) found.delete(inode);
+    }
+    return found;
+  }
+
+  #lookAtAll(wanted: ReadonlySet<number>): Map<number, number> {
+    const found = new Map<number, number>();
+    const holders = new Map<number, Holder>();
+    for (const pid of listPids().toSorted((a, b) => a - b)) {
+      withDescriptors(pid, (dir) => {
+        const sockets = new Map<number, string>();
+        for (const fd of readdirSync(`/proc/self/fd/${dir}`)) {
+          const inode = this.#socketAt(dir, fd);
+          if (inode !== undefined && wanted.has(inode) && !found.has(inode)) sockets.set(inode, fd);
+        }
+        const [first] = sockets;
+        if (first === undefined) return;
+        const startTicks = readProcess(pid)?.startTicks;
+        // The directory can still be read, so the process had this pid all the time.
+        if (startTicks === undefined || this.#socketAt(dir, first[1]) === undefined) return;
+        holders.set(pid, { startTicks, sockets });
+        for (const inode of sockets.keys()) found.set(inode, pid);
+      });
+    }
+    this.#holders = holders;
+    this.#nobodys = new Set(wanted.values().filter((inode) => !found.has(inode)));
+    this.#allSeenAtMs = this.#monotonicMs();
+    return found;
+  }
+}
+
+/** Does nothing if the process has ended or is not accessible. */
+function withDescriptors(pid: number, use: (dir: number) => void): void {
+  let dir: number;
+  try {
+    dir = openSync(`/proc/${pid}/fd`, "r");
+  } catch {
+    return;
+  }
+  try {
+    use(dir);
+  } catch {
+    // The process has ended.
+  } finally {
+    closeSync(dir);
+  }
+}

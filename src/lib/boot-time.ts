@@ -1,8 +1,0 @@
-import { readFile } from "node:fs/promises";
-
-/** When the host was booted, unix milliseconds (proc_stat(5), `btime`: whole seconds). */
-export async function readBootTimeMs(): Promise<number> {
-  const seconds = /^btime (\d+)$/m.exec(await readFile("/proc/stat", "latin1"))?.[1];
-  if (seconds === undefined) throw new Error("/proc/stat names no boot time");
-  return Number(seconds) * 1000;
-}

@@ -1,0 +1,36 @@
+/** Finds directories on a path that another user could replace. */
+import type { Stats } from "node:fs";
+import { lstat, readlink } from "node:fs/promises";
+import { dirname, resolve } from "node:path";
+
+/**
+ * Returns the first entry on a path, including link targets, that another user could rename or replace. Root and the group of
+ * this process may.
+ * @param ownerUid allowed owner of the entries, besides root
+ * @returns undefined if no entry is replaceable; missing entries do not count
+ */
+export async function findReplaceable(path: string, ownerUid: number): Promise<string | undefined> {
+  for await (const [entry, status] of entriesOn(path, new Set()))
+    if (![ownerUid, 0].includes(status.uid) || isWritableByOthers(status)) return entry;
+  return undefined;
+}
+
+/** With the sticky bit, others can rename only their own entries. */
+function isWritableByOthers(status: Stats): boolean {
+  if (!status.isDirectory() || (status.mode & 0o1000) !== 0) return false;
+  const ownGid = process.getegid?.() ?? 0;
+  return (status.mode & (status.gid === ownGid ? 0o002 : 0o022)) !== 0;
+}
+
+async function* entriesOn(path: string, seen: Set<string>): AsyncGenerator<[string, Stats]> {
+  if (seen.has(path)) return;
+  seen.add(path);
+  if (dirname(path) !== path) yield* entriesOn(dirname(path), seen);
+  const status = await lstat(path).catch((error: unknown) => {
+    const { code } = error as NodeJS.ErrnoException;
+    if (code !== "ENOENT" && code !== "ENOTDIR") throw error;
+  });
+  if (status === undefined) return;
+  yield [path, status];
+  if (status.isSymbolicLink()) yield* entriesOn(resolve(dirname(path), await readlink(path)), seen);
+}

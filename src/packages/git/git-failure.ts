@@ -1,0 +1,75 @@
+/** Converts git's errors to errors with a remedy. */
+import { SvcError } from "../../errors.ts";
+import { redactUrls } from "./git-url.ts";
+
+/** How git exited. */
+export interface GitEnd {
+  exitCode: number | null;
+  signal: string | null;
+}
+
+/** Exit code of `prlimit` for a missing program. */
+const notFoundExitCode = 127;
+
+/** Output of git or a helper that hit a kernel limit, with the limit. */
+const limits: readonly (readonly [RegExp, what: string])[] = [
+  [/[Oo]ut of memory|Cannot allocate memory|allocation failed/, "needs more memory than the limit for git"],
+  [/died of signal 25\b|File too large|^SIGXFSZ$/m, "is larger than allowed"],
+  [/died of signal 24\b|^SIGXCPU$/m, "needs more CPU time than the limit for git"],
+];
+
+/** Output of git if a server is missing or does not respond. */
+const unreachable =
+  /Could not resolve host|[Ff]ailed to connect|Couldn't connect|Connection (refused|reset|timed out|closed)|[Nn]etwork is unreachable|No route to host|Operation timed out|returned error: 5\d\d|early EOF|hung up/;
+
+/** The error for a git process with these lines on standard error. */
+export function gitFailure(
+  subject: string,
+  stderr: readonly string[],
+  { exitCode, signal }: GitEnd,
+): SvcError<"git_failed" | "denied" | "unavailable"> {
+  const text = redactUrls(stderr.join("\n"));
+  const cause = new Error(text);
+  const name = redactUrls(subject);
+  const fail = (message: string) => new SvcError("git_failed", message, { cause });
+  if (exitCode === notFoundExitCode && text.startsWith("prlimit:")) {
+    return fail("git is not installed on this host");
+  }
+  const met = limits.find(([pattern]) => pattern.test(`${text}\n${signal ?? ""}`));
+  if (met !== undefined) return fail(`${name} ${met[1]}`);
+  if (/dubious ownership|unsafe repository/.test(text)) {
+    const message = `${name} belongs to another user, so only its owner can install from it as a repository; to install it as a directory, leave out file://`;
+    return new SvcError("denied", message, { cause });
+  }
+  if (/Host key verification failed/.test(text)) {
+    return fail(`the host key of ${name} is unknown; add it to the daemon's known_hosts`);
+  }
+  if (
+    /could not read (Username|Password)|Authentication failed|Permission denied \(|HTTP Basic|returned error: 40[13]/.test(
+      text,
+    )
+  ) {
+    return fail(
+      `${name} requires other credentials than yours, or does not exist; add credentials with: svc credential add`,
+    );
+  }
+  if (
+    /not appear to be a git repository|[Rr]epository (.* )?not found|not a git repository|returned error: 404/.test(
+      text,
+    )
+  ) {
+    return fail(`there is no git repository at ${name}`);
+  }
+  if (/fsck error|unpack-objects|index-pack (failed|died)|bad object|corrupt/.test(text)) {
+    return fail(`${name} sent corrupt objects: ${lastLine(stderr)}`);
+  }
+  const message = `git failed with ${name}: ${lastLine(stderr)}`;
+  return new SvcError(unreachable.test(text) ? "unavailable" : "git_failed", message, { cause });
+}
+
+function lastLine(stderr: readonly string[]): string {
+  const ofSsh = stderr.find((line) => line.startsWith("ssh: "));
+  const telling =
+    ofSsh ?? stderr.findLast((line) => /^(fatal|error): /.test(line)) ?? stderr.at(-1) ?? "no message";
+  return redactUrls(telling.replace(/^(fatal|error): /, ""));
+}

@@ -1,0 +1,177 @@
+/** Reads commits of the cache: entries, files, and archives. */
+import { Readable } from "node:stream";
+import { SvcError, notFound } from "../../errors.ts";
+import { limitBytes } from "../../lib/byte-streams.ts";
+import type { GitProcess } from "./git-process.ts";
+import type { GitLimits } from "./git-remote.ts";
+import { tarEntryLimit } from "./tar-entries.ts";
+
+/** A commit in the cache. */
+export interface CachedCommit {
+  gitDir: string;
+  commit: string;
+  /** The root tree. */
+  tree: string;
+}
+
+export interface TreeEntry {
+  name: string;
+  /** `symlink` and `commit` (a submodule) are never followed. */
+  type: "file" | "directory" | "symlink" | "commit";
+  oid: string;
+  /** Size of a file. */
+  sizeBytes: number;
+}
+
+/** Limit for the list of one directory, which is buffered. */
+const maxListBytes = 2 * 2 ** 20;
+/** Total size of files that are read in one batch. */
+const maxBatchBytes = 16 * 2 ** 20;
+
+/** Selects files to read. */
+export interface WantedFiles {
+  readonly wanted: (path: string) => boolean;
+  readonly maxFiles: number;
+  readonly maxFileBytes: number;
+}
+
+export class GitObjects {
+  readonly #git: GitProcess;
+  readonly #limits: GitLimits;
+
+  constructor(git: GitProcess, limits: GitLimits) {
+    this.#git = git;
+    this.#limits = limits;
+  }
+
+  /** The tree of a directory in a commit. @throws SvcError `not_found` if it does not exist. */
+  async subtree(commit: CachedCommit, path: string, subject: string, signal?: AbortSignal): Promise<string> {
+    const steps = path.split("/").filter((step) => step !== "" && step !== ".");
+    let { tree } = commit;
+    for (const step of steps) {
+      const entry = (await this.entries(commit, tree, subject, signal)).find(({ name }) => name === step);
+      if (entry?.type !== "directory") {
+        throw notFound("directory", path, `there is no directory "${path}" in ${subject}`);
+      }
+      tree = entry.oid;
+    }
+    return tree;
+  }
+
+  /** The entries of one directory, without subdirectories' entries. */
+  async entries(
+    { gitDir }: CachedCommit,
+    tree: string,
+    subject: string,
+    signal?: AbortSignal,
+  ): Promise<TreeEntry[]> {
+    const args = ["ls-tree", "-z", "--long", "--end-of-options", tree];
+    return readEntries(await this.#read(gitDir, args, subject, maxListBytes, signal));
+  }
+
+  /**
+   * Reads the regular files of a tree with a `wanted` path, at any depth, as text by path, without larger ones.
+   * @returns `total`: the number of matching files, including those beyond `maxFiles`, which are not read
+   */
+  async files(
+    { gitDir }: CachedCommit,
+    tree: string,
+    subject: string,
+    { wanted, maxFiles, maxFileBytes }: WantedFiles,
+    signal?: AbortSignal,
+  ): Promise<{ files: Map<string, string>; total: number }> {
+    const args = ["ls-tree", "-r", "-z", "--long", "--end-of-options", tree];
+    const all = readEntries(await this.#read(gitDir, args, subject, maxListBytes, signal));
+    const found = all.filter(
+      ({ type, name, sizeBytes }) => type === "file" && sizeBytes <= maxFileBytes && wanted(name),
+    );
+    const entries = found.slice(0, maxFiles);
+    const output = await this.#git.run(["-C", gitDir, "cat-file", "--batch"], {
+      subject,
+      timeoutMs: 60_000,
+      maxOutputBytes: maxBatchBytes,
+      stdin: Readable.from(entries.map(({ oid }) => `${oid}\n`)),
+      signal,
+    });
+    const files = new Map<string, string>();
+    let at = 0;
+    for (const { name, sizeBytes } of entries) {
+      // Each file has a header line, its bytes, and a line feed.
+      const from = output.indexOf("\n", at) + 1;
+      files.set(name, output.toString("utf8", from, from + sizeBytes));
+      at = from + sizeBytes + 1;
+    }
+    return { files, total: found.length };
+  }
+
+  /** Content of a file that is known to have at most `maxBytes`. */
+  readBlob(
+    { gitDir }: CachedCommit,
+    oid: string,
+    subject: string,
+    maxBytes: number,
+    signal?: AbortSignal,
+  ): Promise<Buffer> {
+    return this.#read(gitDir, ["cat-file", "blob", oid], subject, maxBytes, signal);
+  }
+
+  /**
+   * The files of a tree as an uncompressed tar archive. The stream fails if git fails, so its end means that it is
+   * complete.
+   */
+  exportTar({ gitDir }: CachedCommit, tree: string, subject: string, signal?: AbortSignal): Readable {
+    const { maxExportBytes, maxExportEntries, fetchTimeoutMs } = this.#limits;
+    const output = tarEntryLimit(maxExportEntries, () =>
+      exportTooLarge(`${subject} has more than ${maxExportEntries} files and directories`),
+    );
+    // `run` destroys its output on a failure, so the reader gets the error.
+    this.#git
+      .run(["-C", gitDir, "archive", "--format=tar", "--end-of-options", tree], {
+        subject,
+        timeoutMs: fetchTimeoutMs,
+        stdout: output,
+        signal,
+      })
+      .catch(() => undefined);
+    return limitBytes(output, maxExportBytes, () =>
+      exportTooLarge(`the files of ${subject} are too large (limit ${maxExportBytes} bytes)`),
+    );
+  }
+
+  #read(
+    gitDir: string,
+    args: readonly string[],
+    subject: string,
+    maxOutputBytes: number,
+    signal: AbortSignal | undefined,
+  ): Promise<Buffer> {
+    return this.#git.run(["-C", gitDir, ...args], {
+      subject,
+      timeoutMs: 60_000,
+      maxOutputBytes,
+      signal,
+    });
+  }
+}
+
+/** Parses the output of `git ls-tree -z --long`. */
+function readEntries(output: Buffer): TreeEntry[] {
+  return output
+    .toString()
+    .split("\0")
+    .flatMap((line): TreeEntry[] => {
+      const [, mode = "", oid, size, name] = /^(\d+) \w+ ([0-9a-f]+) +(\d+|-)\t([^]+)$/.exec(line) ?? [];
+      if (oid === undefined || name === undefined) return [];
+      return [{ name, oid, type: typeOf(mode), sizeBytes: size === "-" ? 0 : Number(size) }];
+    });
+}
+
+function typeOf(mode: string): TreeEntry["type"] {
+  if (mode === "040000") return "directory";
+  if (mode === "120000") return "symlink";
+  return mode === "160000" ? "commit" : "file";
+}
+
+function exportTooLarge(message: string): SvcError<"git_failed"> {
+  return new SvcError("git_failed", message);
+}

@@ -1,0 +1,117 @@
+/** Parses the branches and tags of a repository, and selects one. */
+import { setImmediate as breathe } from "node:timers/promises";
+import semver from "semver";
+import { notFound } from "../../errors.ts";
+import type { RevisionWish } from "../spec.ts";
+
+/** Output of `git ls-remote --symref`. */
+export interface RemoteRefs {
+  /** The branch of HEAD, if reported. */
+  defaultBranch?: string;
+  /** Branch name → commit. */
+  branches: ReadonlyMap<string, string>;
+  /** Tag name → peeled object: the commit. */
+  tags: ReadonlyMap<string, string>;
+  /** The tag with the highest semantic version, if any. */
+  newestTag?: string;
+}
+
+/** A version of a repository: a tracked branch or an installed tag. */
+export interface Revision {
+  branch: string;
+  tag: string;
+  /** Full object ID, as reported by the remote. */
+  commit: string;
+}
+
+/** Lines to parse before yielding to the event loop. */
+const linesPerTurn = 500;
+
+/** Parses the output of `git ls-remote --symref`; skips lines of other forms. */
+export async function readRefs(output: string): Promise<RemoteRefs> {
+  const branches = new Map<string, string>();
+  const tags = new Map<string, string>();
+  const newest = new NewestVersion();
+  let defaultBranch: string | undefined;
+  for (const [index, line] of output.split("\n").entries()) {
+    if (index % linesPerTurn === 0) await breathe();
+    const head = /^ref: refs\/heads\/(\S+)\tHEAD$/.exec(line)?.[1];
+    if (head !== undefined) defaultBranch = head;
+    const [, oid, kind, name] = /^([0-9a-f]{40}|[0-9a-f]{64})\trefs\/(heads|tags)\/(\S+)$/.exec(line) ?? [];
+    if (oid === undefined || name === undefined) continue;
+    if (kind === "tags") {
+      // The peeled line of an annotated tag comes second and wins.
+      const tag = name.replace(/\^\{\}$/, "");
+      if (!tags.has(tag)) newest.consider(tag);
+      tags.set(tag, oid);
+    } else branches.set(name, oid);
+  }
+  return {
+    branches,
+    tags,
+    ...(defaultBranch !== undefined && { defaultBranch }),
+    ...(newest.tag !== undefined && { newestTag: newest.tag }),
+  };
+}
+
+/**
+ * Finds the tag with the highest semantic version, with or without a leading `v`; ignores pre-releases and other
+ * tags.
+ */
+class NewestVersion {
+  tag: string | undefined;
+  #version: semver.SemVer | undefined;
+
+  consider(tag: string): void {
+    const version = semver.parse(tag);
+    if (version === null || version.prerelease.length > 0) return;
+    if (this.#version !== undefined && version.compare(this.#version) <= 0) return;
+    this.#version = version;
+    this.tag = tag;
+  }
+}
+
+/** Whether tag `a` is a higher semantic version than tag `b`; `undefined` unless both are versions. */
+export function isNewerTag(a: string, b: string): boolean | undefined {
+  const [versionA, versionB] = [semver.parse(a), semver.parse(b)];
+  return versionA === null || versionB === null ? undefined : versionA.compare(versionB) > 0;
+}
+
+/**
+ * Selects the requested revision; without a request, the newest tag, else the default branch. Tags match with or
+ * without a leading `v`.
+ * @throws SvcError `not_found` with the repository and the missing name.
+ */
+export function pickRevision(refs: RemoteRefs, wish: RevisionWish, url: string): Revision {
+  if (wish.branch !== undefined) return branchRevision(refs, wish.branch, url);
+  if (wish.tag !== undefined) {
+    const tag = [wish.tag, `v${wish.tag}`].find((name) => refs.tags.has(name));
+    if (tag === undefined)
+      throw notFound("tag", wish.tag, `no tag "${wish.tag}" in ${url}${known("tags", refs.tags)}`);
+    return { branch: "", tag, commit: refs.tags.get(tag) ?? "" };
+  }
+  const tag = refs.newestTag;
+  if (tag !== undefined) return { branch: "", tag, commit: refs.tags.get(tag) ?? "" };
+  const [only] = refs.branches.size === 1 ? refs.branches.keys() : [];
+  const branch = refs.defaultBranch ?? only;
+  if (branch === undefined)
+    throw notFound(
+      "branch",
+      "HEAD",
+      `${url} has neither a version tag nor a default branch; specify a branch`,
+    );
+  return branchRevision(refs, branch, url);
+}
+
+function branchRevision(refs: RemoteRefs, branch: string, url: string): Revision {
+  const commit = refs.branches.get(branch);
+  if (commit === undefined)
+    throw notFound("branch", branch, `no branch "${branch}" in ${url}${known("branches", refs.branches)}`);
+  return { branch, tag: "", commit };
+}
+
+function known(kind: string, refs: ReadonlyMap<string, string>): string {
+  const names = [...refs.keys()];
+  if (names.length === 0) return `; it has no ${kind}`;
+  return `; its ${kind}: ${names.slice(-5).join(", ")}${names.length > 5 ? ", …" : ""}`;
+}

@@ -1,0 +1,115 @@
+/**
+ * Parses URLs of git repositories by an allow-list: accepted URLs cannot be interpreted as an option or a git helper
+ * (`ext::`), and cannot leak a secret into process lists or the store.
+ */
+
+/** Protocol of a repository. */
+export type GitTransport = "https" | "http" | "ssh" | "file";
+
+export interface GitUrl {
+  transport: GitTransport;
+  /** In git's form. */
+  url: string;
+  /** `file` only: the absolute path of the repository. */
+  path?: string;
+}
+
+export type GitUrlResult = { gitUrl: GitUrl } | { problem: string };
+
+const host = /^(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?|\[[0-9A-Fa-f:.]+\])$/;
+const userName = /^[A-Za-z0-9_][A-Za-z0-9_.-]*$/;
+const remotePath = /^[A-Za-z0-9._~/%+@,=:-]+$/;
+
+/** Whether `text` looks like a URL or an scp-like address; it need not be valid. */
+export function looksLikeGitUrl(text: string): boolean {
+  return /^[A-Za-z][A-Za-z0-9+.-]*:/.test(text) || /^[^/]*:/.test(text);
+}
+
+/** Parses `https://`, `ssh://`, `file://`, `[user@]host:path`, and `http://` for this host. */
+export function parseGitUrl(text: string): GitUrlResult {
+  if (/[\s\u0000-\u001f\u007f]/.test(text)) return { problem: "has white space or control characters" };
+  if (text.length > 2048) return { problem: "is longer than 2048 characters" };
+  const scheme = /^([A-Za-z][A-Za-z0-9+.-]*):\/\//.exec(text)?.[1]?.toLowerCase();
+  if (scheme === undefined) return parseScpLike(text);
+  if (scheme === "file") return parseFileUrl(text);
+  if (scheme === "https" || scheme === "http" || scheme === "ssh") return parseNetworkUrl(text, scheme);
+  return { problem: `has the scheme "${scheme}"; https, ssh and file are supported` };
+}
+
+function parseNetworkUrl(text: string, transport: "https" | "http" | "ssh"): GitUrlResult {
+  const parts = /^[A-Za-z]+:\/\/(?:([^@/]*)@)?(\[[^\]/]*\]|[^:/]*)(?::(\d{1,5}))?(\/.*)$/.exec(text);
+  if (parts === null) return { problem: "is not scheme://host/path" };
+  const [, user, name = "", port, path = ""] = parts;
+  if (user !== undefined && transport !== "ssh") {
+    return {
+      problem:
+        "contains credentials, which process lists would show; use an ssh URL with a key, or svc credential add",
+    };
+  }
+  if (user?.includes(":"))
+    return { problem: "contains a password, which process lists would show; use a key" };
+  if (user !== undefined && !userName.test(user))
+    return { problem: "has a username with characters that are not allowed" };
+  if (!host.test(name)) return { problem: "has no valid host" };
+  if (port !== undefined && (Number(port) < 1 || Number(port) > 65_535))
+    return { problem: `has the port ${port}` };
+  const problem = pathProblem(path);
+  if (problem !== undefined) return { problem };
+  if (transport === "http" && !isLoopback(name)) {
+    return {
+      problem:
+        "uses http, which is not protected against changes; use https (http is allowed only for this host)",
+    };
+  }
+  const authority = `${user === undefined ? "" : `${user}@`}${name.toLowerCase()}${port === undefined ? "" : `:${port}`}`;
+  return { gitUrl: { transport, url: `${transport}://${authority}${path}` } };
+}
+
+/** `[user@]host:path` as in ssh and scp. */
+function parseScpLike(text: string): GitUrlResult {
+  const parts = /^(?:([^@:/]+)@)?([^:/@]+):(.+)$/.exec(text);
+  if (parts === null) return { problem: "is not scheme://host/path or user@host:path" };
+  const [, user, name = "", path = ""] = parts;
+  if (user !== undefined && !userName.test(user))
+    return { problem: "has a username with characters that are not allowed" };
+  if (!host.test(name)) return { problem: "has no valid host" };
+  const problem = text.includes("::") ? "names a helper program" : pathProblem(path);
+  if (problem !== undefined) return { problem };
+  return { gitUrl: { transport: "ssh", url: `${user === undefined ? "" : `${user}@`}${name}:${path}` } };
+}
+
+function parseFileUrl(text: string): GitUrlResult {
+  const encoded = text.slice("file://".length);
+  if (!encoded.startsWith("/")) return { problem: "must be file:/// with an absolute path" };
+  let path: string;
+  try {
+    path = decodeURIComponent(encoded);
+  } catch {
+    return { problem: "has a malformed % escape" };
+  }
+
+  if (/[\u0000-\u001f\u007f]/.test(path)) return { problem: "has control characters" };
+  if (path.split("/").includes("..")) return { problem: `has ".." in its path` };
+  return { gitUrl: { transport: "file", url: `file://${encodeURI(path)}`, path } };
+}
+
+function pathProblem(path: string): string | undefined {
+  if (!remotePath.test(path)) return "has a path with characters that are not allowed";
+  if (/^\/?$/.test(path)) return "does not name a repository";
+  if (path.startsWith("-") || path.startsWith("/-")) return "has a path that looks like an option";
+  // `::` separates a helper program from its argument.
+  if (path.includes("::")) return "names a helper program";
+  return path.split("/").includes("..") ? `has ".." in its path` : undefined;
+}
+
+/** Whether a URL's host is this host. */
+export function isLoopback(name: string): boolean {
+  return /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/i.test(name);
+}
+
+/** Replaces possible secrets in `text` (user and password, query), for messages and logs. */
+export function redactUrls(text: string): string {
+  return text
+    .replaceAll(/([A-Za-z][A-Za-z0-9+.-]*:\/\/)[^\s/'"]*@/g, "$1***@")
+    .replaceAll(/([A-Za-z][A-Za-z0-9+.-]*:\/\/[^\s?'"]*)\?[^\s'"]*/g, "$1?***");
+}

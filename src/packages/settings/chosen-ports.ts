@@ -1,0 +1,29 @@
+/** Checks port numbers in settings. */
+import type { FieldViolation } from "../../errors.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import { fieldStep } from "../manifest/field-path.ts";
+import type { Manifest } from "../manifest/manifest.ts";
+
+/**
+ * One violation per setting with a port that is not allowed.
+ * @param values with defaults
+ * @param whyNot undefined for an allowed port
+ */
+export function portViolations(
+  manifest: Pick<Manifest, "ports">,
+  values: JsonObject,
+  whyNot: (port: number) => string | undefined,
+): FieldViolation[] {
+  const settings = new Set(manifest.ports.flatMap(({ setting }) => setting ?? []));
+  return [...settings].flatMap((setting) => {
+    const port = values[setting];
+    const description = typeof port === "number" ? whyNot(port) : undefined;
+    return description === undefined ? [] : [{ field: `values${fieldStep(setting)}`, description }];
+  });
+}
+
+/** Applies to all packages, whatever their schema allows. */
+export function whyNoPort(port: number): string | undefined {
+  if (Number.isInteger(port) && port >= 1 && port <= 65_535) return undefined;
+  return `${port} is not a port number (1 to 65535)`;
+}

@@ -1,0 +1,506 @@
+/**
+ * Writes trees of an app as PAX tar, with the permissions of this process: names, owners, times, hard links, holes,
+ * extended attributes and ACLs. tar(1) writes the same, but hashing and cutting its output takes longer than reading
+ * the files.
+ */
+import { constants, openSync, read, readlinkSync, readSync } from "node:fs";
+import { at, held, namesIn, openPlace, reopen } from "../directory.mjs";
+import { headers, padding } from "../host/archive/tar-bytes.mjs";
+import { hasCode, RequestError } from "../request-error.mjs";
+import { Trail } from "../trail.mjs";
+import { accessText } from "./access-text.mjs";
+
+const {
+  O_DIRECTORY,
+  O_NOFOLLOW,
+  O_NONBLOCK,
+  O_RDONLY,
+  S_IFMT,
+  S_IFREG,
+  S_IFDIR,
+  S_IFLNK,
+  S_IFIFO,
+  S_IFSOCK,
+} = constants;
+const blockBytes = 512;
+/** Files from this size are read on another thread while the previous bytes are hashed. */
+const largeBytes = 1 << 20;
+const second = 1_000_000_000n;
+/** tar(1) cannot extract longer paths: PATH_MAX includes the trailing slash and NUL. */
+const maxPathBytes = 4094;
+const shownBytes = 200;
+/** The latest time that fits into a header, in seconds. */
+const maxPlainTime = 0o77777777777n;
+const accessLists = new Map([
+  ["system.posix_acl_access", "SCHILY.acl.access"],
+  ["system.posix_acl_default", "SCHILY.acl.default"],
+]);
+
+/** @typedef {import("./tar-reader.mjs").TarEntry} TarEntry */
+/** @typedef {import("./tar-reader.mjs").EntryType} EntryType */
+/** @typedef {import("../host/syscalls.mjs").EntryStats} EntryStats */
+/** @typedef {{ start: number, end: number }} Stretch */
+/** @typedef {{ space: Buffer, bytes: number, error?: Error, done: Promise<void> }} Ahead A running read. */
+/**
+ * @template T
+ * @typedef {Generator<Promise<void> | undefined, T, void>} Steps
+ */
+/** @typedef {Pick<TarEntry, "type"> & Partial<TarEntry> & { records?: [string, string][] }} Details */
+
+/**
+ * @typedef {object} ContentReader
+ * @property {(bytes: number) => Buffer} space returns memory for content, possibly less than requested
+ * @property {(bytes: number) => void} filled called with the number of bytes read into it, which stay valid until the
+ *   next turn of the event loop
+ * @property {(piece: Buffer) => void} read called with each piece
+ */
+/** @typedef {import("./volume-tar.mjs").VolumeHandler & ContentReader} TreeHandler */
+
+/**
+ * @typedef {object} TreeOptions
+ * @property {import("../host/syscalls.mjs").Syscalls} syscalls
+ * @property {(path: string) => boolean} isExcluded
+ * @property {(path: string, fd: number) => boolean} [isKnown] whether an opened file does not have to be read
+ */
+
+export class TreeTar {
+  #handler;
+  #options;
+  /** The first name of each file with several links. @type {Map<string, string>} */
+  #linked = new Map();
+
+  /**
+   * @param {TreeHandler} handler
+   * @param {TreeOptions} options
+   */
+  constructor(handler, options) {
+    this.#handler = handler;
+    this.#options = options;
+  }
+
+  /**
+   * Reads a directory, then everything below it. Entries that disappear are reported and skipped. Each step is a piece
+   * of content or an entry, so the caller can wait in between.
+   * @param {number} fd
+   * @param {string} tree the name of the directory; one character per byte
+   * @returns {Steps<void>}
+   * @throws Error with the path as its `subject`, for entries that this user may not read
+   */
+  *read(fd, tree) {
+    using trail = new Trail(fd);
+    try {
+      const levels = [this.#directory(trail, tree)];
+      for (let level = levels.at(-1); level; level = levels.at(-1)) {
+        const name = level.names.pop();
+        if (name === undefined) {
+          if (this.#stat(trail.fd, ".").ctimeNs !== level.ctimeNs) this.#warnChanged(level.path);
+          levels.pop();
+          if (levels.length > 0) trail.leave();
+          continue;
+        }
+        const path = `${level.path}/${name}`;
+        if (this.#options.isExcluded(path)) continue;
+        if (path.length > maxPathBytes) {
+          this.#warn(
+            `${shown(path.slice(0, shownBytes))}…: path is longer than ${maxPathBytes} bytes and was left out`,
+          );
+          continue;
+        }
+        const stats = this.#try(path, () => this.#stat(trail.fd, name));
+        if (stats === undefined) continue;
+        if ((Number(stats.mode) & S_IFMT) !== S_IFDIR) {
+          yield* this.#leaf(trail.fd, name, path, stats);
+          continue;
+        }
+        const below = this.#try(path, () => this.#enter(trail, name, path));
+        if (below !== undefined) levels.push(below);
+        yield;
+      }
+    } catch (error) {
+      throw about(tree, error);
+    }
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   */
+  #stat(parent, name) {
+    return this.#options.syscalls.stat(parent, name);
+  }
+
+  /**
+   * @param {Trail} trail
+   * @param {string} name
+   * @param {string} path
+   */
+  #enter(trail, name, path) {
+    trail.enter(name);
+    try {
+      return this.#directory(trail, path);
+    } catch (error) {
+      // A directory that was just removed has no readable names.
+      trail.leave();
+      throw error;
+    }
+  }
+
+  /**
+   * @param {Trail} trail
+   * @param {string} path
+   */
+  #directory(trail, path) {
+    using directory = held(openSync(reopen(trail.fd), O_RDONLY | O_DIRECTORY));
+    const { fd } = directory;
+    try {
+      const stats = this.#stat(fd, ".");
+      const names = [...namesIn(fd)];
+      this.#whole(stats, { type: "directory", path, records: this.#attributes(fd) });
+      return { path, names, ctimeNs: stats.ctimeNs };
+    } catch (error) {
+      throw about(path, error);
+    }
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   * @param {string} path
+   * @param {EntryStats} stats
+   */
+  *#leaf(parent, name, path, stats) {
+    const target = this.#linked.get(linkKey(stats));
+    if (target !== undefined) {
+      this.#whole(stats, { type: "hardlink", path, target });
+      yield;
+      return;
+    }
+    switch (Number(stats.mode) & S_IFMT) {
+      case S_IFREG:
+        yield* this.#file(parent, name, path);
+        break;
+      case S_IFLNK: {
+        const linkTarget = this.#try(path, () => readlinkSync(at(parent, name), "latin1"));
+        if (linkTarget === undefined) return;
+        this.#whole(stats, { type: "symlink", path, target: linkTarget });
+        this.#note(stats, path);
+        break;
+      }
+      case S_IFIFO:
+        this.#fifo(parent, name, path);
+        break;
+      case S_IFSOCK:
+        this.#warn(`${shown(path)}: socket ignored`);
+        break;
+      default:
+        this.#warn(`${shown(path)} is a device and was left out`);
+    }
+    yield;
+  }
+
+  /**
+   * Not opened: a writer waiting at the other end would take this process for a reader.
+   * @param {number} parent
+   * @param {string} name
+   * @param {string} path
+   */
+  #fifo(parent, name, path) {
+    using place = this.#try(path, () => held(openPlace(parent, name)));
+    if (place === undefined) return;
+    const stats = this.#options.syscalls.statOf(place.fd);
+    if ((Number(stats.mode) & S_IFMT) !== S_IFIFO) {
+      this.#warnChanged(path);
+      return;
+    }
+    this.#whole(stats, { type: "fifo", path, records: this.#attributes(place.fd, { isPlace: true }) });
+    this.#note(stats, path);
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   * @param {string} path
+   * @returns {Steps<void>}
+   */
+  *#file(parent, name, path) {
+    const { syscalls, isKnown } = this.#options;
+    // The name may now refer to anything: do not wait for a FIFO.
+    const flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
+    using file = this.#try(path, () => held(syscalls.open(parent, name, flags)));
+    if (file === undefined) return;
+    const { fd } = file;
+    try {
+      const stats = syscalls.statOf(fd);
+      if ((Number(stats.mode) & S_IFMT) !== S_IFREG) {
+        this.#warnChanged(path);
+        return;
+      }
+      if (isKnown?.(path, fd)) return;
+      const size = Number(stats.size);
+      const map = Number(stats.blocks) * blockBytes < size ? stretches(syscalls, fd, size) : undefined;
+      const records = this.#attributes(fd);
+      let left = 0;
+      if (map === undefined) {
+        this.#begin(stats, { type: "file", path, records, size, stored: size });
+        left = yield* this.#content(fd, { start: 0, end: size });
+      } else {
+        const text = mapText(map);
+        const stored = map.reduce((sum, { start, end }) => sum + end - start, text.length);
+        const sparse = /** @type {[string, string][]} */ ([
+          ["GNU.sparse.major", "1"],
+          ["GNU.sparse.minor", "0"],
+          ["GNU.sparse.name", path],
+          ["GNU.sparse.realsize", String(size)],
+        ]);
+        const details = { path, records: [...sparse, ...records], size, stored, sparse: true };
+        this.#begin(stats, { type: "file", ...details });
+        this.#handler.content(text);
+        for (const stretch of map) left += yield* this.#content(fd, stretch);
+        this.#handler.padding(padding(stored));
+      }
+      if (map === undefined) this.#handler.padding(padding(size));
+      this.#handler.entryEnd();
+      const { ctimeNs } = syscalls.statOf(fd);
+      if (left > 0) this.#warn(`${shown(path)}: file shrank by ${left} bytes; padded with zeros`);
+      else if (ctimeNs !== stats.ctimeNs) this.#warnChanged(path);
+      // By the opened file: another file may have had the name before.
+      this.#note(stats, path);
+    } catch (error) {
+      throw about(path, error);
+    }
+  }
+
+  /**
+   * @param {number} fd
+   * @param {Stretch} stretch
+   * @returns {Steps<number>} number of missing bytes at the end
+   */
+  *#content(fd, stretch) {
+    const { start, end } = stretch;
+    if (end - start >= largeBytes) return yield* this.#large(fd, stretch);
+    let missing = 0;
+    for (let position = start; position < end;) {
+      const space = this.#handler.space(end - position);
+      const bytes = readSync(fd, space, 0, space.length, position);
+      if (bytes === 0) missing += clear(space);
+      const piece = space.subarray(0, bytes || space.length);
+      this.#handler.filled(piece.length);
+      this.#handler.read(piece);
+      position += piece.length;
+      if (position < end) yield;
+    }
+    return missing;
+  }
+
+  /**
+   * @param {number} fd
+   * @param {Stretch} stretch
+   * @returns {Steps<number>}
+   */
+  *#large(fd, { start, end }) {
+    let missing = 0;
+    let ahead = readAhead(fd, this.#handler.space(end - start), start);
+    for (let position = start; position < end;) {
+      // If the steps are interrupted here, the read finishes in memory that is no longer used.
+      yield ahead.done;
+      if (ahead.error) throw ahead.error;
+      const { space, bytes } = ahead;
+      if (bytes === 0) missing += clear(space);
+      const piece = space.subarray(0, bytes || space.length);
+      this.#handler.filled(piece.length);
+      position += piece.length;
+      if (position < end) ahead = readAhead(fd, this.#handler.space(end - position), position);
+      this.#handler.read(piece);
+    }
+    return missing;
+  }
+
+  /**
+   * Records the first name of a file with several links.
+   * @param {EntryStats} stats
+   * @param {string} path
+   */
+  #note(stats, path) {
+    if (stats.nlink > 1) this.#linked.set(linkKey(stats), path);
+  }
+
+  /**
+   * @param {EntryStats} stats
+   * @param {Details} details
+   */
+  #whole(stats, details) {
+    this.#begin(stats, details);
+    this.#handler.entryEnd();
+  }
+
+  /**
+   * @param {EntryStats} stats
+   * @param {Details} details
+   */
+  #begin(stats, { records = [], ...details }) {
+    const [seconds, exact] = timeOf(stats.mtimeNs);
+    const entry = {
+      ...{ path: "", target: "", size: 0, stored: 0, sparse: false, at: 0, dataAt: 0 },
+      mode: Number(stats.mode) & 0o7777,
+      uid: Number(stats.uid),
+      gid: Number(stats.gid),
+      mtime: exact ?? String(seconds),
+      ...details,
+    };
+    const { path, type, target, stored: size, mode, uid, gid } = entry;
+    const named = { path: type === "directory" ? `${path}/` : path, type: typeFlags[type], target };
+    const own = { ...named, size, mode, uid, gid, mtime: seconds, records, isNamed: entry.sparse };
+    this.#handler.entry(entry, headers(exact === undefined ? own : { ...own, exactMtime: exact }));
+  }
+
+  /**
+   * Extended attributes with the names that tar(1) uses.
+   * @param {number} fd
+   * @param {{ isPlace?: boolean }} [options]
+   * @returns {[string, string][]}
+   */
+  #attributes(fd, options) {
+    /** @type {[string, string][]} */
+    const records = [];
+    for (const [name, value] of this.#options.syscalls.attributes(fd, options)) {
+      const list = accessLists.get(name);
+      if (list !== undefined) records.push([list, accessText(value)]);
+      else if (name.startsWith("user.")) {
+        const key = name.replaceAll("%", "%25").replaceAll("=", "%3D");
+        records.push([`SCHILY.xattr.${key}`, value.toString("latin1")]);
+      }
+    }
+    return records;
+  }
+
+  /**
+   * @template T
+   * @param {string} path
+   * @param {() => T} work
+   * @returns {T | undefined} undefined for an entry that has disappeared
+   */
+  #try(path, work) {
+    try {
+      return work();
+    } catch (error) {
+      // The name now refers to something else.
+      const isGone = hasCode(error, "ENOENT", "ENOTDIR", "ELOOP", "SYMLINK", "ENXIO");
+      if (!isGone) throw about(path, error);
+      this.#warn(`${shown(path)}: file removed before it was read`);
+      return undefined;
+    }
+  }
+
+  /** @param {string} path */
+  #warnChanged(path) {
+    this.#warn(`${shown(path)}: file changed as it was read`);
+  }
+
+  /** @param {string} warning */
+  #warn(warning) {
+    this.#handler.warn(warning);
+  }
+}
+
+/** @type {Readonly<Record<EntryType, string>>} */
+export const typeFlags = {
+  file: "0",
+  hardlink: "1",
+  symlink: "2",
+  device: "3",
+  directory: "5",
+  fifo: "6",
+};
+
+/**
+ * Finds the data of a sparse file, in whole blocks as GNU tar does; undefined if it has no holes.
+ * @param {import("../host/syscalls.mjs").Syscalls} syscalls
+ * @param {number} fd
+ * @param {number} size
+ * @returns {Stretch[] | undefined}
+ */
+function stretches(syscalls, fd, size) {
+  /** @type {Stretch[]} */
+  const map = [];
+  let end = 0;
+  for (let data = syscalls.nextData(fd, 0, size); data; data = syscalls.nextData(fd, end, size)) {
+    const start = Math.max(end, data.start - (data.start % blockBytes));
+    const stop = Math.min(size, Math.ceil(data.end / blockBytes) * blockBytes);
+    // Data was written beyond the end since.
+    if (stop <= start) break;
+    end = stop;
+    map.push({ start, end });
+    if (end === size) break;
+  }
+  if (map[0]?.start === 0 && map[0].end === size) return undefined;
+  // The end of the file.
+  if (end < size) map.push({ start: size, end: size });
+  return map;
+}
+
+/** @param {EntryStats} stats */
+function linkKey({ dev, ino, nlink }) {
+  return nlink > 1 ? `${dev}-${ino}` : "";
+}
+
+/**
+ * @param {number} fd
+ * @param {Buffer} space
+ * @param {number} position
+ * @returns {Ahead}
+ */
+function readAhead(fd, space, position) {
+  /** @type {PromiseWithResolvers<void>} */
+  const { promise, resolve } = Promise.withResolvers();
+  /** @type {Ahead} */
+  const ahead = { space, bytes: 0, done: promise };
+  read(fd, space, 0, space.length, position, (error, bytes) => {
+    ahead.bytes = bytes;
+    if (error) ahead.error = error;
+    resolve();
+  });
+  return ahead;
+}
+
+/** @param {Buffer} space @returns {number} number of cleared bytes */
+function clear(space) {
+  space.fill(0);
+  return space.length;
+}
+
+/** @param {Stretch[]} map */
+function mapText(map) {
+  const lines = [map.length, ...map.flatMap(({ start, end }) => [start, end - start])];
+  const text = Buffer.from(`${lines.join("\n")}\n`);
+  return Buffer.concat([text, padding(text.length)]);
+}
+
+/**
+ * Returns whole seconds, and the time as text if it is not whole or does not fit into a header.
+ * @param {bigint} nanoseconds
+ * @returns {[number, string | undefined]}
+ */
+function timeOf(nanoseconds) {
+  const isBefore = nanoseconds < 0n;
+  const distance = isBefore ? -nanoseconds : nanoseconds;
+  const seconds = distance / second;
+  const rest = distance % second;
+  if (!isBefore && rest === 0n && seconds <= maxPlainTime) return [Number(seconds), undefined];
+  const fraction = rest === 0n ? "" : `.${String(rest).padStart(9, "0").replace(/0+$/, "")}`;
+  const plain = isBefore || seconds > maxPlainTime ? 0 : Number(seconds);
+  return [plain, `${isBefore ? "-" : ""}${seconds}${fraction}`];
+}
+
+/** @param {string} path */
+export function shown(path) {
+  return Buffer.from(path, "latin1").toString();
+}
+
+/**
+ * @param {string} path
+ * @param {unknown} error
+ */
+function about(path, error) {
+  if (error instanceof RequestError || !(error instanceof Error) || "subject" in error) return error;
+  return Object.assign(error, { subject: shown(path) });
+}

@@ -1,0 +1,52 @@
+/** Unpacks a tar while it is decompressed. */
+import { createGunzip, createZstdDecompress } from "node:zlib";
+import { TarReader } from "../../archive/tar-reader.mjs";
+import { RequestError } from "../../request-error.mjs";
+
+/** @typedef {import("./unpack-sink.mjs").UnpackSink} UnpackSink */
+
+/**
+ * @param {import("node:fs/promises").FileHandle} file
+ * @param {"tar" | "tar.gz" | "tar.zst"} format
+ * @param {UnpackSink} sink
+ * @param {import("./budget.mjs").Budget} budget
+ * @param {() => Promise<void>} step called repeatedly: lets other requests run, and throws on cancellation
+ */
+export async function unpackTar(file, format, sink, budget, step) {
+  const reader = new TarReader(
+    {
+      entry: (entry) => {
+        if (entry.sparse)
+          throw new RequestError("REFUSED", "has a sparse file in a format of GNU tar that is not supported");
+        sink.begin({ ...entry, mtimeSecs: Number(entry.mtime) });
+      },
+      content: (piece) => sink.write(piece),
+      padding: () => undefined,
+      entryEnd: () => sink.end(),
+    },
+    { external: true },
+  );
+  for await (const piece of decompressed(file, format)) {
+    budget.passBytes(piece.length);
+    reader.push(piece);
+    await step();
+  }
+  // Some tars lack the final blocks of zeros.
+  if (!reader.ended && !reader.between) throw new RequestError("REFUSED", "is truncated");
+  if (reader.entries === 0) throw new RequestError("REFUSED", "is empty");
+}
+
+/**
+ * @param {import("node:fs/promises").FileHandle} file
+ * @param {"tar" | "tar.gz" | "tar.zst"} format
+ * @returns {AsyncIterable<Buffer>}
+ */
+function decompressed(file, format) {
+  const bytes = file.createReadStream({ autoClose: false, highWaterMark: 256 << 10, start: 0 });
+  if (format === "tar") return bytes;
+  const options = { chunkSize: 128 << 10 };
+  const filter = format === "tar.gz" ? createGunzip(options) : createZstdDecompress(options);
+  bytes.on("error", (error) => filter.destroy(error));
+  filter.on("close", () => bytes.destroy());
+  return bytes.pipe(filter);
+}

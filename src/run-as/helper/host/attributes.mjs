@@ -1,0 +1,132 @@
+/** Creates directories, and sets modes, owners and groups. */
+import { chmodSync, chownSync, closeSync, fstatSync, mkdirSync } from "node:fs";
+import { setImmediate as turn } from "node:timers/promises";
+import { at, held, openPlace, openSubdirectory, reopen } from "../directory.mjs";
+import { RequestError, hasCode } from "../request-error.mjs";
+import { entryAt } from "./entries.mjs";
+import { assertNamed, inPlace, opened } from "./host-path.mjs";
+import { namesOf, spell } from "./spelling.mjs";
+import { Walk } from "./walk.mjs";
+
+const specialBits = 0o7000;
+
+/** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
+/** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
+
+/**
+ * @param {Syscalls} syscalls
+ * @param {HostPlace & { parents: boolean, mode: number }} args
+ * @param {AbortSignal} signal
+ */
+export async function makeDirectory(syscalls, { parents, mode, ...place }, signal) {
+  const names = namesOf(place.path);
+  // One at a time from the first: links on the way follow the same rules as elsewhere.
+  for (let depth = parents ? 1 : names.length; depth < names.length; depth++) {
+    const path = `/${names.slice(0, depth).map(spell).join("/")}`;
+    await inPlace(syscalls, { ...place, path }, { follow: true }, ({ parent, name }) => {
+      if (!isThere(parent, name)) makeOne(parent, name, 0o755);
+    });
+    // A path may have thousands of levels: let other requests run, and notice cancellation.
+    await turn();
+    signal.throwIfAborted();
+  }
+  return inPlace(syscalls, place, { follow: parents }, (found) => {
+    const { parent, name } = found;
+    if (!parents) assertNamed(found);
+    if (!parents || !isThere(parent, name)) makeOne(parent, name, mode);
+    return entryAt(parent, name);
+  });
+}
+
+/**
+ * @param {number} parent
+ * @param {string} name
+ */
+function isThere(parent, name) {
+  try {
+    closeSync(openSubdirectory(parent, name));
+    return true;
+  } catch (error) {
+    if (hasCode(error, "ENOENT")) return false;
+    throw error;
+  }
+}
+
+/**
+ * @param {number} parent
+ * @param {string} name
+ * @param {number} mode
+ */
+function makeOne(parent, name, mode) {
+  // Nothing else runs in this process in between, so the directory has its mode from the start.
+  const umask = process.umask(0);
+  try {
+    mkdirSync(at(parent, name), mode & 0o777);
+  } finally {
+    process.umask(umask);
+  }
+  if ((mode & specialBits) === 0) return;
+  using made = held(openSubdirectory(parent, name));
+  if (fstatSync(made.fd).uid === process.geteuid?.()) chmodSync(reopen(made.fd), mode);
+}
+
+/**
+ * @typedef {object} Attributes
+ * @property {number | null} mode
+ * @property {number | null} uid
+ * @property {number | null} gid
+ */
+
+/**
+ * @param {Syscalls} syscalls
+ * @param {HostPlace & Attributes & { recursive: boolean }} args
+ * @param {(entries: number) => void} report
+ * @param {AbortSignal} signal
+ */
+export async function setAttributes(syscalls, { mode, uid, gid, recursive, ...place }, report, signal) {
+  const wanted = { mode, uid, gid };
+  return inPlace(syscalls, place, { follow: false }, async (found) => {
+    const { parent, name, guard } = found;
+    const isTree = await opened(found, (fd, stats) => {
+      guard.admitWhole(stats);
+      if (stats.isSymbolicLink() && mode !== null) {
+        throw new RequestError("WRONG_TYPE", "is a symbolic link, which has no mode of its own");
+      }
+      if (!recursive || !stats.isDirectory()) set(fd, wanted);
+      return recursive && stats.isDirectory();
+    });
+    if (isTree) {
+      assertNamed(found);
+      const change = (/** @type {number} */ directory, /** @type {string} */ each) =>
+        setAt(directory, each, wanted);
+      // A directory that loses access is changed after its content; one that gains access, before.
+      const before = mode === null || (mode & 0o500) === 0o500;
+      const walk = new Walk(place.path, {
+        leaf: change,
+        ...(before ? { enter: change } : { leave: change }),
+      });
+      await walk.run(parent, name, report, signal);
+      walk.throwFirst();
+    }
+    return entryAt(parent, name);
+  });
+}
+
+/**
+ * @param {number} fd
+ * @param {Attributes} wanted
+ */
+function set(fd, { mode, uid, gid }) {
+  if (uid !== null || gid !== null) chownSync(reopen(fd), uid ?? -1, gid ?? -1);
+  if (mode !== null) chmodSync(reopen(fd), mode);
+}
+
+/**
+ * @param {number} directory
+ * @param {string} name
+ * @param {Attributes} wanted
+ */
+function setAt(directory, name, wanted) {
+  using place = held(openPlace(directory, name));
+  set(place.fd, fstatSync(place.fd).isSymbolicLink() ? { ...wanted, mode: null } : wanted);
+}

@@ -1,0 +1,169 @@
+/** Removes whole trees of any depth and size, including directories without permission bits. */
+import { chmodSync, lstatSync, rmdirSync, unlinkSync } from "node:fs";
+import { at, inDirectory, inParent, namesBelow, namesIn, reopen } from "./directory.mjs";
+import { hasCode } from "./request-error.mjs";
+import { runInSlices } from "./slices.mjs";
+import { Trail } from "./trail.mjs";
+
+/** Passes over one directory before giving up: another process may keep adding entries. */
+const maxPasses = 100;
+/** Subdirectories stored per pass. */
+const subdirectoriesPerPass = 4096;
+
+/** @typedef {import("./directory.mjs").Place} Place */
+
+/**
+ * @param {Place} place
+ * @param {AbortSignal} signal
+ * @returns {Promise<{ freedBytes: number }>}
+ */
+export async function removeTree(place, signal) {
+  const removal = new Removal();
+  try {
+    if (namesBelow(place).length === 0) {
+      await inDirectory(place, (fd) => runInSlices(removal.empty(fd), signal));
+    } else {
+      await inParent(place, (parent, name) => runInSlices(removal.remove(parent, name), signal));
+    }
+  } catch (error) {
+    if (!hasCode(error, "ENOENT")) throw error;
+  }
+  return { freedBytes: removal.freedBytes };
+}
+
+class Removal {
+  freedBytes = 0;
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   * @returns {Generator<undefined, void, void>}
+   */
+  *remove(parent, name) {
+    if (this.#unlink(parent, name)) return;
+    using trail = new Trail(parent);
+    yield* this.#removeDirectories(trail, [name]);
+  }
+
+  /**
+   * @param {number} fd
+   * @returns {Generator<undefined, void, void>}
+   */
+  *empty(fd) {
+    using trail = new Trail(fd);
+    for (let passes = 1; ;) {
+      const { subdirectories, cut } = yield* this.#unlinkAll(trail);
+      if (subdirectories.length === 0) return;
+      if (!cut && passes++ > maxPasses)
+        throw Object.assign(new Error("directory not empty"), { code: "ENOTEMPTY" });
+      yield* this.#removeDirectories(trail, subdirectories);
+    }
+  }
+
+  /**
+   * Removes subdirectories of the current directory. A loop instead of recursion, because a hostile tree can be deeper
+   * than the stack.
+   * @param {Trail} trail
+   * @param {string[]} names
+   * @returns {Generator<undefined, void, void>}
+   */
+  *#removeDirectories(trail, names) {
+    const levels = [{ name: "", subdirectories: names, cut: false, passes: 0 }];
+    for (let level = levels.at(-1); level; level = levels.at(-1)) {
+      const next = level.subdirectories.pop();
+      if (next !== undefined) {
+        if (this.#tryEnter(trail, next)) {
+          levels.push({ name: next, ...(yield* this.#unlinkAll(trail)), passes: 1 });
+        }
+        continue;
+      }
+      if (levels.length === 1) return;
+      trail.leave();
+      if (
+        this.#rmdir(trail.fd, level.name, level.cut || level.passes < maxPasses) ||
+        !this.#tryEnter(trail, level.name)
+      ) {
+        levels.pop();
+      } else {
+        if (!level.cut) level.passes += 1;
+        Object.assign(level, yield* this.#unlinkAll(trail));
+      }
+      yield;
+    }
+  }
+
+  /**
+   * @param {Trail} trail
+   * @param {string} name
+   * @returns {boolean} false if it is no longer a directory; the next pass over its parent handles it
+   */
+  #tryEnter(trail, name) {
+    try {
+      trail.enter(name);
+      return true;
+    } catch (error) {
+      if (hasCode(error, "ENOENT", "ENOTDIR", "SYMLINK")) return false;
+      throw error;
+    }
+  }
+
+  /**
+   * Unlinks everything except directories, which it returns: all of them, or a part if the pass was cut.
+   * @param {Trail} trail
+   * @returns {Generator<undefined, { subdirectories: string[], cut: boolean }, void>}
+   */
+  *#unlinkAll(trail) {
+    const { fd, stats } = trail;
+    // Directories of this user get the bits that their owner needs.
+    if ((stats.mode & 0o700) !== 0o700 && stats.uid === process.geteuid?.()) {
+      chmodSync(reopen(fd), (stats.mode & 0o7777) | 0o700);
+    }
+    const subdirectories = [];
+    for (const name of namesIn(fd)) {
+      if (!this.#unlink(fd, name)) subdirectories.push(name);
+      if (subdirectories.length === subdirectoriesPerPass) return { subdirectories, cut: true };
+      yield;
+    }
+    return { subdirectories, cut: false };
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   * @returns {boolean} whether it is gone; false for a directory
+   */
+  #unlink(parent, name) {
+    const path = at(parent, name);
+    try {
+      const stats = lstatSync(path);
+      if (stats.isDirectory()) return false;
+      unlinkSync(path);
+      // Space is freed with the last link.
+      if (stats.nlink === 1) this.freedBytes += stats.blocks * 512;
+      return true;
+    } catch (error) {
+      if (hasCode(error, "ENOENT")) return true;
+      throw error;
+    }
+  }
+
+  /**
+   * @param {number} parent
+   * @param {string} name
+   * @param {boolean} again whether a directory that is not empty may get another pass
+   * @returns {boolean} whether it is gone; false if it is not empty
+   */
+  #rmdir(parent, name, again) {
+    const path = at(parent, name);
+    try {
+      const { blocks } = lstatSync(path);
+      rmdirSync(path);
+      this.freedBytes += blocks * 512;
+      return true;
+    } catch (error) {
+      if (hasCode(error, "ENOENT")) return true;
+      if (hasCode(error, "ENOTEMPTY", "EEXIST") && again) return false;
+      throw error;
+    }
+  }
+}

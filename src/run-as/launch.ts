@@ -1,0 +1,88 @@
+/**
+ * Starts a process as a user.
+ *
+ * libuv's own `uid` option keeps root's groups and its capability bounding set, so `setpriv` is used: uid, gid, all
+ * groups by initgroups(3), no capabilities, `no_new_privs`. If a step fails, the program is never executed.
+ *
+ * Only the helper and parents of jobs and consoles are launched like this. They apply a user's settings (environment,
+ * directory, program) after the privileges are dropped: otherwise `setpriv` would load the user's `LD_PRELOAD` while it
+ * is still root.
+ */
+import { SvcError } from "../errors.ts";
+import { findProgram } from "./find-program.ts";
+import type { User } from "./user.ts";
+
+/** The directories of the system's programs. */
+export const systemDirs: readonly string[] = [
+  "/usr/local/sbin",
+  "/usr/local/bin",
+  "/usr/sbin",
+  "/usr/bin",
+  "/sbin",
+  "/bin",
+];
+
+/**
+ * Node option for processes of users: SIGUSR1 does not start the inspector. The inspector listens on a TCP port without
+ * authentication, so that other users could run code in the process.
+ */
+export const noInspector = "--disable-sigusr1";
+
+export interface LaunchOptions {
+  /** The program as an absolute path, and its arguments. */
+  argv: readonly string[];
+  /** The value of PATH. */
+  searchPath: string;
+  /** Whether the user differs from the daemon's. */
+  drop: boolean;
+  /** Directories to search for `setpriv`. */
+  setprivDirs: readonly string[];
+}
+
+/** Arguments for `child_process.spawn`, with `cwd: "/"`. */
+export interface Launch {
+  command: string;
+  args: string[];
+  env: Record<string, string>;
+}
+
+/** @throws SvcError `not_possible` if `setpriv` is needed and not installed */
+export async function launchAs(user: User, options: LaunchOptions): Promise<Launch> {
+  const env = baseEnvironment(user, options.searchPath);
+  if (!options.drop) {
+    const [command = "", ...args] = options.argv;
+    return { command, args, env };
+  }
+  const setpriv = await findProgram("setpriv", options.setprivDirs);
+  if (setpriv === undefined) {
+    throw new SvcError(
+      "not_possible",
+      `cannot act as user "${user.name}": setpriv is not installed; install util-linux 2.33 or newer`,
+    );
+  }
+  const args = [
+    `--reuid=${user.uid}`,
+    `--regid=${user.gid}`,
+    "--init-groups",
+    "--no-new-privs",
+    "--inh-caps=-all",
+    "--ambient-caps=-all",
+    "--bounding-set=-all",
+    "--",
+    ...options.argv,
+  ];
+  return { command: setpriv, args, env };
+}
+
+/** The whole initial environment of a user's processes; contains nothing from the daemon's environment. */
+export function baseEnvironment(user: User, searchPath: string): Record<string, string> {
+  return {
+    PATH: searchPath,
+    HOME: user.home,
+    USER: user.name,
+    LOGNAME: user.name,
+    SHELL: user.shell,
+    LANG: "C.UTF-8",
+    TMPDIR: "/tmp",
+  };
+}

@@ -1,0 +1,29 @@
+import type { Readable } from "node:stream";
+
+/** Bytes of all commands together per interval, and the minimum interval in milliseconds: about 50 MB/s. */
+const turnBytes = 1 << 20;
+const turnMs = 20;
+
+/** Keeps commands with endless output from blocking the event loop: a command that exceeds the interval's bytes waits. */
+export class OutputPace {
+  #left = turnBytes;
+  readonly #waiting = new Set<Readable>();
+  #isTurn = false;
+
+  count(stream: Readable, bytes: number): void {
+    this.#left -= bytes;
+    if (!this.#isTurn) setTimeout(() => this.#next(), turnMs);
+    this.#isTurn = true;
+    if (this.#left > 0) return;
+    stream.pause();
+    this.#waiting.add(stream);
+  }
+
+  #next(): void {
+    this.#isTurn = false;
+    this.#left = turnBytes;
+    const streams = [...this.#waiting];
+    this.#waiting.clear();
+    for (const stream of streams) stream.resume();
+  }
+}

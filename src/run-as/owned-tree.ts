@@ -1,0 +1,427 @@
+/**
+ * A daemon-owned directory with a user's files in it: `<store>/apps/<id>`.
+ *
+ * A user who can write to a directory can rename its entries and replace them with links. So each directory of the tree
+ * is of one of two kinds:
+ * - *fixed*: owned by the daemon; the user may only list it and walk through it.
+ * - *user's*: owned by the user, with everything below it.
+ *
+ * The root is fixed, and so is every directory on the way to a path that a container mounts. Fixed directories lie only
+ * in fixed directories. Entries of a fixed directory cannot move without the daemon, so the daemon may refer to them by
+ * path. The daemon creates, renames and removes entries of fixed directories itself, and never follows links. Below
+ * fixed directories, all work is done as the user. If the daemon runs as the user, all directories are equal.
+ *
+ * A user can also move a directory into the tree that contains directories of root: those of the engine, those that root
+ * made in the user's home, other file systems. They are *unowned*: never fixed, given to the user, or removed
+ * with content.
+ */
+import { randomUUID } from "node:crypto";
+import { constants, type Stats } from "node:fs";
+import {
+  lchown,
+  lstat,
+  mkdir,
+  open,
+  opendir,
+  readdir,
+  readlink,
+  rename,
+  rmdir,
+  symlink,
+  unlink,
+} from "node:fs/promises";
+import { dirname, join, relative } from "node:path";
+import { SvcError } from "../errors.ts";
+import type { UserHelper } from "./user-helper.ts";
+import { hasCode } from "./helper/request-error.mjs";
+import type { CopyProgress, CopyTreeOptions, EntryType } from "./user-helper-types.ts";
+import { makeOwnedDir, privateMode, removeEmptyDir, syncDirectory } from "./owned-dir.ts";
+
+export interface OwnedTreeOptions {
+  /** Absolute. */
+  root: string;
+  /** Performs the work below fixed directories. */
+  userHelper: UserHelper;
+  /** The daemon's uid. */
+  selfUid: number;
+}
+
+/** Where a walk down from the root ended: at the path, or at the first entry that is not a fixed directory. */
+interface Found {
+  /** Absolute. */
+  readonly path: string;
+  /** `unowned`: a directory of the daemon's uid that is not fixed */
+  readonly kind: "fixed" | "user's" | "unowned" | "missing" | "other";
+  /** Names of the path that were not walked. */
+  readonly rest: readonly string[];
+  readonly stats?: Stats;
+}
+
+/** The user may list it and walk through it; its group is the user's group. */
+const fixedMode = 0o750;
+
+export class OwnedTree {
+  readonly root: string;
+  readonly #userHelper: UserHelper;
+  readonly #selfUid: number;
+  /** Whether the daemon and the user differ. */
+  readonly #isShared: boolean;
+
+  constructor({ root, userHelper, selfUid }: OwnedTreeOptions) {
+    this.root = root;
+    this.#userHelper = userHelper;
+    this.#selfUid = selfUid;
+    this.#isShared = userHelper.user.uid !== selfUid;
+  }
+
+  /** Creates the root. @throws SvcError `already_exists`; `not_possible` if others may write to its parent */
+  async create(): Promise<void> {
+    await makeOwnedDir(this.root, this.#userHelper.user, this.#selfUid);
+    await this.claim();
+  }
+
+  /** Whether the root exists. */
+  async isThere(): Promise<boolean> {
+    return (await this.#find("")).kind !== "missing";
+  }
+
+  /** Makes the daemon the owner of the root, if the root exists and still belongs to the user. */
+  async claim(): Promise<void> {
+    if (!this.#isShared) return;
+    const found = await this.#find("");
+    if (found.kind !== "missing") await this.#fix(found);
+  }
+
+  /**
+   * Makes the directories that lead to these paths fixed, so that only the daemon can rename the paths. All other fixed
+   * directories become the user's again. Missing directories on the way are created.
+   * @param paths relative to the root
+   * @throws SvcError `not_possible` if an entry on the way is not a directory of the user
+   */
+  async hold(paths: readonly string[]): Promise<void> {
+    if (!this.#isShared) return;
+    await this.claim();
+    const leading = new Set(paths.flatMap(leadingTo));
+    for (const path of [...leading].sort((a, b) => a.length - b.length))
+      await this.#fix(await this.#find(path));
+    await this.#giveBack("", leading);
+  }
+
+  /** Creates directories of the user and their parents; existing ones stay unchanged. */
+  async makeDirs(paths: readonly string[]): Promise<void> {
+    for (const path of paths) {
+      const found = this.#isShared ? await this.#find(path) : undefined;
+      if (found?.kind === "missing") await makeOwnedDir(found.path, this.#userHelper.user, this.#selfUid);
+      if (found?.kind === "other") throw notPlain(path);
+      if (found === undefined || found.rest.length > 0) await this.#userHelper.makeDirs(this.root, [path]);
+    }
+  }
+
+  /** Restricts a directory of the user to the user, whatever its mode is. */
+  async close(path: string): Promise<void> {
+    if (!this.#isShared) return;
+    const found = await this.#find(path);
+    if (found.kind !== "user's" || found.rest.length > 0) throw notPlain(path);
+    await using handle = await openDirectory(found.path);
+    await handle.chmod(privateMode);
+  }
+
+  /**
+   * Returns the type of the entry at a path whose parent directories are fixed. The daemon reads it itself, because the
+   * user controls the responses of their helper. It stays a directory or a file while it is held: only the daemon can
+   * rename or replace it.
+   * @returns `undefined` if nothing is there, `other` if a parent is not fixed
+   */
+  async heldType(path: string): Promise<EntryType | undefined> {
+    const { kind, rest, stats } = await this.#find(path);
+    if (kind === "missing") return undefined;
+    return rest.length === 0 && stats !== undefined ? typeOf(stats) : "other";
+  }
+
+  /** Whether the path exists. */
+  async has(path: string): Promise<boolean> {
+    return (await this.#userHelper.stat(this.root, path)) !== undefined;
+  }
+
+  /** `rename(2)`, durable. */
+  async rename(from: string, to: string): Promise<void> {
+    if (!(await this.#isFixed(dirname(from))) || !(await this.#isFixed(dirname(to)))) {
+      await this.#userHelper.rename(this.root, from, to);
+      return;
+    }
+    await rename(join(this.root, from), join(this.root, to));
+    for (const parent of new Set([dirname(from), dirname(to)])) await syncDirectory(join(this.root, parent));
+  }
+
+  /** Moves a backup back to its original path; does nothing without a backup. */
+  async putBack(from: string, to: string): Promise<void> {
+    if (!(await this.has(from))) return;
+    await this.remove(to);
+    await this.rename(from, to);
+  }
+
+  /** Replaces a file of the user. @param mode permission bits */
+  async writeFile(path: string, content: string, mode = 0o600): Promise<void> {
+    await this.makeDirs([dirname(path)]);
+    if (!(await this.#isFixed(dirname(path)))) {
+      await this.#userHelper.writeFile(this.root, path, content, { mode });
+      return;
+    }
+    const target = join(this.root, path);
+    const temporary = `${target}.${randomUUID()}`;
+    await this.#create(temporary, async (handle) => {
+      await handle.writeFile(content);
+      await handle.chmod(mode);
+      await handle.datasync();
+    });
+    await rename(temporary, target);
+    await syncDirectory(dirname(target));
+  }
+
+  /** Removes whatever is at the path; succeeds if nothing is. */
+  async remove(path: string): Promise<{ freedBytes: number }> {
+    if (!this.#isShared) return this.#userHelper.removeTree(this.root, path);
+    const found = await this.#find(path);
+    if (found.rest.length === 0) return { freedBytes: await this.#remove(path, found) };
+    return found.kind === "user's" || found.kind === "unowned"
+      ? this.#userHelper.removeTree(this.root, path)
+      : { freedBytes: 0 };
+  }
+
+  /** Removes the root with its content. */
+  async destroy(): Promise<{ freedBytes: number }> {
+    return { freedBytes: await this.#remove("", await this.#find("")) };
+  }
+
+  /**
+   * Copies the entry at `path`, if it exists, to a path that does not exist.
+   * @returns copied bytes
+   */
+  async copy(path: string, to: OwnedTree, toPath: string, options: CopyTreeOptions = {}): Promise<number> {
+    const found = await this.#find(path);
+    if (!this.#isShared || found.rest.length > 0 || ["user's", "unowned", "missing"].includes(found.kind)) {
+      if (!(await this.has(path))) return 0;
+      await to.makeDirs([toPath]);
+      const { copiedBytes } = await this.#userHelper.copyTree(
+        { root: this.root, path },
+        { root: to.root, path: toPath },
+        options,
+      );
+      return copiedBytes;
+    }
+    if (found.kind === "other") return this.#copyEntry(path, found, to, toPath);
+    await to.#fix(await to.#find(toPath));
+    let doneBytes = 0;
+    for (const name of await readdir(found.path)) {
+      const before = doneBytes;
+      const onProgress = (progress: CopyProgress): void =>
+        options.onProgress?.({ doneBytes: before + progress.doneBytes });
+      doneBytes += await this.copy(join(path, name), to, join(toPath, name), { ...options, onProgress });
+    }
+    return doneBytes;
+  }
+
+  /** Copies a file or a link from a fixed directory to another fixed directory. */
+  async #copyEntry(
+    path: string,
+    { path: from, stats }: Found,
+    to: OwnedTree,
+    toPath: string,
+  ): Promise<number> {
+    const target = join(to.root, toPath);
+    if (!(await to.#isFixed(dirname(toPath)))) throw notPlain(toPath);
+    const { uid, gid } = this.#userHelper.user;
+    if (stats?.isSymbolicLink() === true) {
+      await symlink(await readlink(from), target);
+      await lchown(target, uid, gid);
+      return 0;
+    }
+    if (stats?.isFile() !== true) return 0;
+    await to.#create(target, async (handle) => {
+      for await (const chunk of this.#userHelper.openRead(this.root, path))
+        await handle.writeFile(chunk as Buffer);
+      await handle.chmod(stats.mode & 0o777);
+      await handle.datasync();
+    });
+    return stats.blocks * 512;
+  }
+
+  /** Creates a file of the user in a fixed directory; removes it if writing fails. */
+  async #create(
+    path: string,
+    fill: (handle: Awaited<ReturnType<typeof open>>) => Promise<void>,
+  ): Promise<void> {
+    const { uid, gid } = this.#userHelper.user;
+    await using handle = await open(path, "wx", 0o600);
+    try {
+      await fill(handle);
+      await handle.chown(uid, gid);
+    } catch (error) {
+      await unlink(path);
+      throw error;
+    }
+  }
+
+  async #remove(path: string, { kind, path: absolute, stats }: Found): Promise<number> {
+    if (kind === "missing") return 0;
+    if (kind === "user's" || (kind === "fixed" && !this.#isShared)) {
+      try {
+        const { freedBytes } = await this.#userHelper.removeTree(absolute, ".");
+        return freedBytes + (await removeEmptyDir(absolute));
+      } catch (error) {
+        if (!this.#isShared || !(error instanceof SvcError) || error.reason !== "denied") throw error;
+        return this.#removeRemains(path, error as SvcError);
+      }
+    }
+    if (kind === "unowned") return this.#removeStray(path);
+    if (kind === "other") {
+      // `rmdir` fails if another user's directory is not empty, so no content is lost.
+      await (stats?.isDirectory() === true ? rmdir(absolute) : unlink(absolute));
+      return (stats?.blocks ?? 0) * 512;
+    }
+    let freedBytes = 0;
+    for (const name of await readdir(absolute)) {
+      const below = join(path, name);
+      freedBytes += await this.#remove(below, await this.#find(below));
+    }
+    return freedBytes + (await removeEmptyDir(absolute));
+  }
+
+  /**
+   * Removes a directory of the user that contains directories created by the engine as root: mount points and working
+   * directories. The directories that lead there become fixed first. Directories of the engine may contain only
+   * directories.
+   * @param denied the error that the user got
+   */
+  async #removeRemains(path: string, denied: SvcError): Promise<number> {
+    await this.#fix(await this.#find(path));
+    const absolute = join(this.root, path);
+    let freedBytes = 0;
+    for await (const { name } of await opendir(absolute)) {
+      const below = join(path, name);
+      const found = await this.#find(below);
+      freedBytes +=
+        found.kind === "fixed" || found.kind === "unowned"
+          ? await this.#removeStray(below, denied)
+          : await this.#remove(below, found);
+    }
+    return freedBytes + (await removeEmptyDir(absolute));
+  }
+
+  async #removeStray(path: string, denied = notPlain(path)): Promise<number> {
+    const { dev } = await lstat(this.root);
+    return removeEmptyDirs(join(this.root, path), dev, denied);
+  }
+
+  async #isFixed(path: string): Promise<boolean> {
+    if (!this.#isShared) return false;
+    const { kind, rest } = await this.#find(path === "." ? "" : path);
+    return kind === "fixed" && rest.length === 0;
+  }
+
+  /** Never walks through anything but fixed directories. */
+  async #find(path: string): Promise<Found> {
+    const names = namesOf(path);
+    let found = await this.#look(this.root);
+    for (const [index, name] of names.entries()) {
+      if (found.kind !== "fixed") return { ...found, rest: names.slice(index) };
+      found = await this.#look(join(found.path, name));
+    }
+    return found;
+  }
+
+  async #look(path: string): Promise<Found> {
+    try {
+      const stats = await lstat(path);
+      const { uid } = stats;
+      if (!stats.isDirectory()) return { path, kind: "other", rest: [], stats };
+      if (uid === this.#selfUid) {
+        // Only the daemon can replace the root.
+        const isFixed = !this.#isShared || path === this.root || this.#isMarked(stats);
+        return { path, kind: isFixed ? "fixed" : "unowned", rest: [], stats };
+      }
+      return { path, kind: uid === this.#userHelper.user.uid ? "user's" : "other", rest: [], stats };
+    } catch (error) {
+      if (!hasCode(error, "ENOENT")) throw error;
+      return { path, kind: "missing", rest: [] };
+    }
+  }
+
+  #isMarked({ gid, mode }: Stats): boolean {
+    return gid === this.#userHelper.user.gid && (mode & 0o7777) === fixedMode;
+  }
+
+  async #fix({ path, kind, rest, stats }: Found): Promise<void> {
+    if (rest.length > 0 || kind === "other") throw notPlain(path);
+    const { gid } = this.#userHelper.user;
+    if (kind === "fixed" && stats !== undefined && this.#isMarked(stats)) return;
+    // Empty ones are of the engine, or of a daemon that was killed right here.
+    if (kind === "unowned") await this.#removeStray(relative(this.root, path));
+    if (kind === "missing" || kind === "unowned") await mkdir(path, privateMode);
+    await using handle = await openDirectory(path);
+    const { uid } = await handle.stat();
+    if (uid !== this.#selfUid && uid !== this.#userHelper.user.uid) throw notPlain(path);
+    // A daemon that is killed after the change of owner has left a fixed directory.
+    await handle.chmod(fixedMode);
+    // The user can change the mode until then.
+    await handle.chown(this.#selfUid, gid);
+    await handle.chmod(fixedMode);
+    await syncDirectory(dirname(path));
+  }
+
+  /** The deepest first, so that no fixed directory ever lies in a user's directory. */
+  async #giveBack(path: string, kept: ReadonlySet<string>): Promise<void> {
+    const { uid, gid } = this.#userHelper.user;
+    for (const entry of await readdir(join(this.root, path), { withFileTypes: true })) {
+      const below = join(path, entry.name);
+      if (!entry.isDirectory() || (await this.#look(join(this.root, below))).kind !== "fixed") continue;
+      await this.#giveBack(below, kept);
+      if (kept.has(below)) continue;
+      await using handle = await openDirectory(join(this.root, below));
+      await handle.chmod(privateMode);
+      await handle.chown(uid, gid);
+    }
+  }
+}
+
+/**
+ * Removes a directory that only the daemon can write to, if it contains only such directories.
+ * @param dev the file system that it must be on
+ * @throws `denied` if it contains anything else
+ */
+async function removeEmptyDirs(path: string, dev: number, denied: SvcError): Promise<number> {
+  const stats = await lstat(path);
+  const isOwn = stats.isDirectory() && stats.uid === process.geteuid?.() && (stats.mode & 0o022) === 0;
+  if (!isOwn || stats.dev !== dev) throw denied;
+  let freedBytes = 0;
+  for await (const { name } of await opendir(path))
+    freedBytes += await removeEmptyDirs(join(path, name), dev, denied);
+  return freedBytes + (await removeEmptyDir(path));
+}
+
+/** The directories between the root and a path. */
+function leadingTo(path: string): string[] {
+  const names = namesOf(path);
+  return names.slice(1).map((_, index) => names.slice(0, index + 1).join("/"));
+}
+
+/** @throws Error for a path outside of the root */
+function namesOf(path: string): string[] {
+  const names = path.split("/").filter((name) => name !== "" && name !== ".");
+  if (path.startsWith("/") || names.includes("..")) throw new Error(`"${path}" is outside of the directory`);
+  return names;
+}
+
+function typeOf(stats: Stats): EntryType {
+  if (stats.isFile()) return "file";
+  if (stats.isDirectory()) return "directory";
+  return stats.isSymbolicLink() ? "symlink" : "other";
+}
+
+function openDirectory(path: string): ReturnType<typeof open> {
+  return open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
+}
+
+function notPlain(path: string): SvcError {
+  return new SvcError("not_possible", `${path} is not a directory, or a parent of it is a symlink`);
+}

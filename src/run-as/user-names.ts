@@ -1,0 +1,37 @@
+/**
+ * User names for display. A lookup may start a process and take long, so each uid is looked up at most once a minute,
+ * even if it has no name.
+ */
+
+const keptMs = 60_000;
+const maxKept = 1024;
+
+export class UserNames {
+  readonly #lookUp: (uid: number) => Promise<string>;
+  readonly #now: () => number;
+  readonly #kept = new Map<number, { readonly untilMs: number; readonly name: Promise<string> }>();
+
+  /** @param now milliseconds */
+  constructor(lookUp: (uid: number) => Promise<string>, now: () => number) {
+    this.#lookUp = lookUp;
+    this.#now = now;
+  }
+
+  /** Empty if the host has no name for the uid. Never rejects. */
+  of(uid: number): Promise<string> {
+    const kept = this.#kept.get(uid);
+    if (kept !== undefined && kept.untilMs > this.#now()) return kept.name;
+    if (this.#kept.size >= maxKept) this.#kept.clear();
+    const name = this.#find(uid);
+    this.#kept.set(uid, { untilMs: this.#now() + keptMs, name });
+    return name;
+  }
+
+  async #find(uid: number): Promise<string> {
+    try {
+      return await this.#lookUp(uid);
+    } catch {
+      return "";
+    }
+  }
+}

@@ -1,0 +1,48 @@
+/** Reads images, dependencies and files of the services of a document. */
+import type { JsonObject } from "../../lib/json.ts";
+import { listOf, namedParts, recordOf, textOf } from "./compose-values.ts";
+import { readServiceMount } from "./service-mounts.ts";
+
+/** The image of each service, by name. */
+export function referencesOf(document: JsonObject): ReadonlyMap<string, string> {
+  const services = Object.entries(recordOf(document["services"])).toSorted(([a], [b]) => (a < b ? -1 : 1));
+  return new Map(
+    services.flatMap(([service, value]): [string, string][] => {
+      const image = textOf(recordOf(value)["image"]);
+      return image === "" ? [] : [[service, image]];
+    }),
+  );
+}
+
+/** References of the images in a document. */
+export function imagesOf(document: JsonObject): string[] {
+  return [...new Set(referencesOf(document).values())];
+}
+
+/** The length of each service's dependency chain; 0 for a service without dependencies. */
+export function dependencyDepths(document: JsonObject): ReadonlyMap<string, number> {
+  const services = recordOf(document["services"]);
+  const depths = new Map<string, number>();
+  const measure = (name: string): number => {
+    const known = depths.get(name);
+    if (known !== undefined) return known;
+    // Compose rejects cycles; one must not prevent an app from being stopped.
+    depths.set(name, 0);
+    const needed = namedParts(recordOf(services[name])["depends_on"]);
+    const depth = Math.max(0, ...needed.map(([other]) => 1 + measure(other)));
+    depths.set(name, depth);
+    return depth;
+  };
+  for (const name of Object.keys(services)) measure(name);
+  return depths;
+}
+
+/** Paths of files that services may mount. */
+export function mountedFiles(document: JsonObject): string[] {
+  const services = Object.values(recordOf(document["services"]));
+  const mounts = services.flatMap((service) => listOf(recordOf(service)["volumes"]).map(readServiceMount));
+  const configs = Object.values(recordOf(document["configs"])).map((config) =>
+    textOf(recordOf(config)["file"]),
+  );
+  return [...mounts.filter(({ type }) => type === "bind").map(({ source }) => source), ...configs];
+}

@@ -1,0 +1,165 @@
+/** Determines what the mounts, configs and secrets of a service request from the host. */
+import { posix } from "node:path";
+import { isInside } from "../../lib/paths.ts";
+import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import {
+  bindOf,
+  listAsks,
+  propagationAsks,
+  type Bind,
+  type FileOwner,
+  type HostAsk,
+} from "../containers/container-policy.ts";
+import { fileMode, isSet, listOf, unknownKeys, recordOf, textOf, textsOf } from "./compose-values.ts";
+import { readServiceMount, type ServiceMount } from "./service-mounts.ts";
+
+/** The claims of a service so far. */
+export interface Draft {
+  asks: HostAsk[];
+  binds: Bind[];
+  hostPorts: string[];
+  fileOwners: FileOwner[];
+  excess: string[];
+  /** The services of the project. */
+  readonly services: ReadonlySet<string>;
+  readonly service: JsonObject;
+}
+
+/** Checks the value of a key. */
+export type Reader = (value: JsonValue, draft: Draft) => void;
+
+/** Keys that are not in the table of a section. */
+export function unknownKeyAsks(
+  part: JsonObject,
+  known: readonly string[],
+  permission: HostAsk["permission"] = "privileged",
+): HostAsk[] {
+  return unknownKeys(part, known).map((key) => ({ permission, what: `sets "${key}"` }));
+}
+
+/**
+ * Configs and secrets of a service, which are mounted as files. The engine creates missing mount points as root, even
+ * inside mounted directories of the host. An in-memory file system is empty and is removed with its container.
+ * @param directory base of relative targets
+ */
+export function readFiles(kind: "config" | "secret", directory: string): Reader {
+  return (value, { asks, excess, fileOwners, service }) => {
+    const { stored, inMemory } = mountTargets(service);
+    for (const reference of listOf(value)) {
+      const part = typeof reference === "string" ? { source: reference } : recordOf(reference);
+      const { source = null, target = null, uid = null, gid = null, mode = null } = part;
+      const file = `${kind} "${textOf(source)}"`;
+      asks.push(...unknownKeyAsks(part, ["source", "target", "uid", "gid", "mode"]));
+      fileOwners.push({ file, uid: textOf(uid), gid: textOf(gid) });
+      if (mode !== null && !(fileMode(mode) <= 0o777)) {
+        asks.push({ permission: "privileged", what: `gives ${file} the special mode ${textOf(mode)}` });
+      }
+      const path = posix.resolve("/", directory, textOf(target) || textOf(source));
+      const mount = stored.find((outer) => isInside(outer, path)) ?? inMemory.find((same) => same === path);
+      if (mount !== undefined) excess.push(`has ${file} at ${path}, inside what it mounts at ${mount}`);
+    }
+  };
+}
+
+interface MountTargets {
+  /** Binds, volumes and mounts of unknown types. */
+  readonly stored: readonly string[];
+  /** In-memory file systems. */
+  readonly inMemory: readonly string[];
+}
+
+/** Absolute, normalized mount points of a service, without configs and secrets. */
+function mountTargets(service: JsonObject): MountTargets {
+  const mounts = listOf(service["volumes"]).map(readServiceMount);
+  const pathsOf = (targets: readonly string[]): string[] =>
+    targets.map((target) => posix.resolve("/", target));
+  const isInMemory = ({ type }: ServiceMount): boolean => type === "tmpfs";
+  return {
+    stored: pathsOf(mounts.filter((mount) => !isInMemory(mount)).map(({ target }) => target)),
+    inMemory: pathsOf([
+      ...mounts.filter(isInMemory).map(({ target }) => target),
+      ...textsOf(service["tmpfs"]).map((entry) => entry.split(":")[0] ?? ""),
+    ]),
+  };
+}
+
+/** Compose may combine the source of one mount with the options of another mount with the same target. */
+export function requireOneMountEach({ excess, service }: Draft): void {
+  const { stored, inMemory } = mountTargets(service);
+  const targets = [...stored, ...inMemory];
+  const twice = targets.find((target, index) => targets.indexOf(target) !== index);
+  if (twice !== undefined) excess.push(`mounts twice at ${twice}`);
+}
+
+const volumeName = /^[A-Za-z0-9][A-Za-z0-9_.-]*$/;
+const plainModes = new Set(["", "ro", "rw", "nocopy", "cached", "delegated", "consistent"]);
+const selinuxModes = new Set(["z", "Z"]);
+
+export function readVolume(volume: JsonValue, draft: Draft): void {
+  if (typeof volume === "string") readShortVolume(volume, draft);
+  else readLongVolume(recordOf(volume), draft);
+}
+
+function readShortVolume(volume: string, { asks, binds, excess }: Draft): void {
+  const parts = volume.split(":");
+  const [source = "", target, mode = ""] = parts;
+  // A path without a source: an anonymous volume.
+  if (target === undefined && source.startsWith("/")) return;
+  const modes = mode.split(",");
+  for (const word of modes) {
+    if (selinuxModes.has(word) && !volumeName.test(source)) excess.push(relabels(source, word));
+    else if (!plainModes.has(word) && !selinuxModes.has(word)) asks.push(...propagationAsks(word));
+  }
+  if (parts.length > 3) asks.push({ permission: "host_mounts", what: `mounts "${volume}"` });
+  if (!volumeName.test(source)) binds.push(bindOf(source, modes.includes("ro")));
+}
+
+/** The engine relabels as root, whatever the source is. */
+function relabels(source: string, mode: string): string {
+  return `has "${source}" labelled for SELinux ("${mode}")`;
+}
+
+/** The keys of each kind of mount, with their effect on the engine. */
+const mountKeys: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  bind: {
+    create_host_path: "makes a missing source as root; svc turns it off",
+    propagation: "carries mounts between host and container; judged",
+    recursive: "chooses whether mounts below the source come along",
+    selinux: "labels the source as root; judged",
+  },
+  volume: {
+    nocopy: "leaves a new volume empty",
+    subpath: "mounts a directory of the volume, which the engine opens without leaving the volume",
+  },
+  tmpfs: { mode: "sets the mode of its root inside", size: "bounds it; judged" },
+};
+
+function readLongVolume(volume: JsonObject, { asks, binds, excess }: Draft): void {
+  const { type, source, bind, read_only: readOnly } = volume;
+  const kind = textOf(type);
+  // Options of another kind are not ignored: with those of a bind, compose mounts differently.
+  const known = ["type", "source", "target", "read_only", "consistency", kind];
+  const options = recordOf(volume[kind]);
+  const odd = [
+    ...unknownKeys(volume, known),
+    ...unknownKeys(options, Object.keys(mountKeys[kind] ?? {})).map((key) => `${kind}.${key}`),
+  ];
+  asks.push(...listAsks(odd, "host_mounts", "mounts something with"));
+  const path = textOf(source);
+  switch (type) {
+    case "tmpfs":
+      return;
+    case "volume":
+      if (path !== "" && !volumeName.test(path)) binds.push(bindOf(path, readOnly === true));
+      return;
+    case "bind": {
+      const { propagation = null, selinux = null } = recordOf(bind);
+      asks.push(...propagationAsks(textOf(propagation)));
+      if (isSet(selinux)) excess.push(relabels(path, textOf(selinux)));
+      binds.push(bindOf(path, readOnly === true));
+      return;
+    }
+    default:
+      asks.push({ permission: "host_mounts", what: `mounts "${path}" as ${kind}` });
+  }
+}

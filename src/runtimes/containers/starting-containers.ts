@@ -1,0 +1,83 @@
+/** Waits until the containers of a starting app have run for a while. */
+import { setTimeout as sleep } from "node:timers/promises";
+import type { ContainerRecord } from "../../engine/container-record.ts";
+import { SvcError } from "../../errors.ts";
+import type { AppContainers } from "./app-containers.ts";
+import { endOf } from "./container-status.ts";
+import type { RunnableApp } from "../contract.ts";
+import type { ObservedContainers } from "./observed-containers.ts";
+import { refusedStart, startFailed } from "../start-failed.ts";
+
+export interface StartingContainersOptions {
+  containers: AppContainers;
+  seen: ObservedContainers;
+  /** An app that ends within this time after its start has failed to start. */
+  settleMs: number;
+}
+
+export class StartingContainers {
+  readonly #options: StartingContainersOptions;
+  #onDeath: (() => void) | undefined;
+
+  constructor(options: StartingContainersOptions) {
+    this.#options = options;
+  }
+
+  /** A container failed: stop waiting. */
+  died(): void {
+    this.#onDeath?.();
+  }
+
+  /**
+   * Resolves when the launched containers have run long enough.
+   * @param launch starts them and resolves to the IDs of created containers
+   * @param refresh loads the app's containers, including those with these IDs
+   * @throws SvcError `start_failed` with exit code and last lines; `unavailable`
+   */
+  async settle(
+    app: RunnableApp,
+    launch: () => Promise<readonly string[]>,
+    refresh: (made: readonly string[]) => Promise<readonly ContainerRecord[]>,
+  ): Promise<void> {
+    const { containers, seen, settleMs } = this.#options;
+    const died = Promise.withResolvers<undefined>();
+    this.#onDeath = () => died.resolve(undefined);
+    try {
+      const made = await launch();
+      await Promise.race([died.promise, sleep(settleMs)]);
+      this.#onDeath = undefined;
+      await requireStarted(app, await refresh(made), seen);
+    } catch (error) {
+      this.#onDeath = undefined;
+      // A part of an app would look like a running app.
+      await containers.endAll(app.manifest.stop.graceMs);
+      throw refusedStart(app.id, error);
+    }
+  }
+}
+
+/**
+ * @throws SvcError `start_failed` with exit code and last lines; `unavailable` when one was ended through the engine
+ */
+async function requireStarted(
+  app: RunnableApp,
+  members: readonly ContainerRecord[],
+  seen: ObservedContainers,
+): Promise<void> {
+  const failed = seen.failedOf(members);
+  if (failed === undefined && members.length > 0) {
+    for (const container of members) await seen.verify(container, app);
+  }
+  if (seen.breach !== undefined) throw startFailed(app.id, seen.breach);
+  if (failed === undefined && members.length > 0) return;
+  if (failed === undefined) throw startFailed(app.id, "its containers were removed");
+  const subject = failed.composeService === undefined ? "it" : `service "${failed.composeService}"`;
+  if (seen.wasKilled(failed.id)) {
+    const message = `app "${app.id}" did not start: another client of the container engine stopped ${subject}`;
+    throw new SvcError("unavailable", message);
+  }
+  const { exitCode, state, error } = failed;
+  if (state === "created" && error === "") throw startFailed(app.id, `${subject} was never started`);
+  const lastLines = await seen.lastLines(failed);
+  throw startFailed(app.id, endOf(failed, subject), { exitCode, lastLines });
+}

@@ -1,0 +1,183 @@
+/**
+ * The local images that apps of regular users may run or build on. All users share the engine's images, and root may
+ * have pulled private ones: a regular user may use an image that svc pulled for that user's apps, or that the
+ * configuration shares.
+ */
+import type { EngineEvents } from "../../engine/events.ts";
+import { formatImageReference, parseImageReference } from "../../engine/image-reference.ts";
+import { isInstant, isName, isUid } from "../../store/row-document.ts";
+import type { RowKind } from "../../store/row-reader.ts";
+import type { Store } from "../../store/store.ts";
+
+export interface UserImagesOptions {
+  store: Pick<Store, "all" | "write">;
+  events: Pick<EngineEvents, "listen">;
+  /** The daemon's uid: a user's own daemon does not restrict that user. */
+  selfUid: number;
+  /** References of local images that all users may use; one that ends with `*` matches by prefix. */
+  shared: readonly string[];
+  /** References of the images that installed apps run, by app ID. */
+  needs: () => Promise<ReadonlyMap<string, { readonly images: readonly string[] }>>;
+  now: () => number;
+}
+
+interface UserImageRow {
+  uid: number;
+  reference: string;
+  image_id: string;
+  recorded_at: number;
+}
+
+export const userImageRows: RowKind<UserImageRow, UserImageRow> = {
+  table: "user_images",
+  columns: { uid: isUid, reference: isName, image_id: isName, recorded_at: isInstant },
+  nameOf: ({ uid, reference }) => `image ${reference} of uid ${uid}`,
+  remedy: () => "restart the apps that use it: svc asks the registry again",
+  read: (row) => row,
+};
+
+interface UnrecordedAppRow {
+  app_id: string;
+  owner_uid: number;
+}
+
+export const unrecordedAppRows: RowKind<UnrecordedAppRow, UnrecordedAppRow> = {
+  table: "apps_without_recorded_images",
+  columns: { app_id: isName, owner_uid: isUid },
+  nameOf: ({ app_id }) => `app "${app_id}" from before images were recorded`,
+  remedy: () => "restart the daemon",
+  read: (row) => row,
+};
+
+/** Records per user; the oldest are deleted first. */
+const maxRecords = 1_000;
+
+/** Resolves to the image ID of a reference, or `undefined` without such an image. */
+type FindImage = (reference: string) => Promise<string | undefined>;
+
+export class UserImages implements Disposable {
+  readonly #options: UserImagesOptions;
+  readonly #listening: Disposable;
+  #adopting: Promise<void> | undefined;
+
+  constructor(options: UserImagesOptions) {
+    this.#options = options;
+    this.#listening = options.events.listen({
+      onEvent: ({ type, action, id }) => {
+        if (type === "image" && action === "delete") this.#forget(id);
+      },
+    });
+  }
+
+  [Symbol.dispose](): void {
+    this.#listening[Symbol.dispose]();
+  }
+
+  /** Whether this user's apps may use only certain images. */
+  restricts(uid: number): boolean {
+    return uid !== 0 && uid !== this.#options.selfUid;
+  }
+
+  /** Whether the user may use the local image `imageId`, which `reference` currently names. */
+  async allows(uid: number, reference: string, imageId: string, find: FindImage): Promise<boolean> {
+    if (!this.restricts(uid)) return true;
+    const name = wholeName(reference);
+    if (this.#isShared(name)) return true;
+    await this.#adoptOnce(find);
+    const sql = "SELECT 1 FROM user_images WHERE uid = ? AND reference = ? AND image_id = ?";
+    return this.#options.store.all(sql, uid, name, imageId).length > 0;
+  }
+
+  /** IDs of the images that svc pulled for the user under this name, newest first. */
+  recorded(uid: number, reference: string): string[] {
+    const sql =
+      "SELECT image_id FROM user_images WHERE uid = ? AND reference = ? ORDER BY recorded_at DESC LIMIT 10";
+    const rows = this.#options.store.all<{ image_id: string }>(sql, uid, wholeName(reference));
+    return rows.map(({ image_id: id }) => id);
+  }
+
+  /** Users for whom svc pulled an image, by its ID. */
+  pulled(): ReadonlyMap<string, number[]> {
+    const sql = "SELECT DISTINCT uid, image_id FROM user_images";
+    const users = new Map<string, number[]>();
+    for (const { uid, image_id: id } of this.#options.store.all<UserImageRow>(sql))
+      users.set(id, [...(users.get(id) ?? []), uid]);
+    return users;
+  }
+
+  /** Records that svc pulled the image for an app of the user. */
+  async record(uid: number, reference: string, imageId: string): Promise<void> {
+    if (!this.restricts(uid)) return;
+    await this.#options.store.write([
+      this.#insertion(uid, reference, imageId),
+      {
+        sql: `DELETE FROM user_images WHERE uid = ? AND recorded_at <
+                (SELECT recorded_at FROM user_images WHERE uid = ? ORDER BY recorded_at DESC LIMIT 1 OFFSET ?)`,
+        params: [uid, uid, maxRecords - 1],
+      },
+    ]);
+  }
+
+  #insertion(uid: number, reference: string, imageId: string) {
+    return {
+      sql: `INSERT INTO user_images (uid, reference, image_id, recorded_at) VALUES (?, ?, ?, ?)
+            ON CONFLICT DO UPDATE SET recorded_at = excluded.recorded_at`,
+      params: [uid, wholeName(reference), imageId, this.#options.now()],
+    };
+  }
+
+  #isShared(name: string): boolean {
+    return this.#options.shared.some((pattern) =>
+      pattern.endsWith("*")
+        ? name.startsWith(wholePrefix(pattern.slice(0, -1)))
+        : name === wholeName(pattern),
+    );
+  }
+
+  /**
+   * Records the images of apps that an older svc installed. This happens before any image is used, so that no app can
+   * be changed to use other images first.
+   */
+  #adoptOnce(find: FindImage): Promise<void> {
+    const adopting = (this.#adopting ??= this.#adopt(find));
+    adopting.catch(() => {
+      if (this.#adopting === adopting) this.#adopting = undefined;
+    });
+    return adopting;
+  }
+
+  async #adopt(find: FindImage): Promise<void> {
+    const { store, needs } = this.#options;
+    const apps = store.all<UnrecordedAppRow>("SELECT * FROM apps_without_recorded_images");
+    if (apps.length === 0) return;
+    const references = await needs();
+    for (const { app_id: appId, owner_uid: uid } of apps) {
+      const insertions = [];
+      for (const reference of references.get(appId)?.images ?? []) {
+        const id = await find(reference);
+        if (id !== undefined) insertions.push(this.#insertion(uid, reference, id));
+      }
+      const sql = "DELETE FROM apps_without_recorded_images WHERE app_id = ?";
+      await store.write([...insertions, { sql, params: [appId] }]);
+    }
+  }
+
+  /** An image that was deleted and returns with the same ID must be confirmed again. */
+  #forget(imageId: string): void {
+    const { store } = this.#options;
+    if (store.all("SELECT 1 FROM user_images WHERE image_id = ? LIMIT 1", imageId).length === 0) return;
+    const statement = { sql: "DELETE FROM user_images WHERE image_id = ?", params: [imageId] };
+    // A remaining record is deleted with the oldest ones.
+    store.write([statement], { essential: true }).catch(() => undefined);
+  }
+}
+
+function wholeName(reference: string): string {
+  return formatImageReference(parseImageReference(reference));
+}
+
+/** The prefix of full names for a `prefix` such as `team/`. */
+function wholePrefix(prefix: string): string {
+  if (prefix === "") return "";
+  return formatImageReference(parseImageReference(`${prefix}x`)).replace(/x(?::latest)?$/, "");
+}

@@ -1,0 +1,155 @@
+/**
+ * Static pages and the health endpoint. They contain no data, so they need no identity. A strict content
+ * security policy forbids inline scripts, other origins and frames.
+ */
+import { createHash } from "node:crypto";
+import { readFile } from "node:fs/promises";
+import { extname } from "node:path";
+import { pathOf, type HttpRequest, type HttpResponse } from "../rpc/http-request.ts";
+
+/** Absolute path of the file behind each path, such as `/docs`. */
+export type PageFiles = Readonly<Record<string, string>>;
+
+/** Responds to GET or HEAD. Rejects before sending anything if the file cannot be read. */
+export type Page = (request: HttpRequest, response: HttpResponse) => Promise<void>;
+
+/** By path. */
+export type Pages = ReadonlyMap<string, Page>;
+
+/** The page of a request; undefined for others. */
+export function pageAt(pages: Pages, request: HttpRequest): Page | undefined {
+  return request.method === "GET" || request.method === "HEAD" ? pages.get(pathOf(request)) : undefined;
+}
+
+type Answering = (...to: Parameters<Page>) => Promise<void> | void;
+
+interface LoadedPage {
+  readonly bytes: Uint8Array;
+  readonly etag: string;
+  /** The compression; absent for plain bytes. */
+  readonly coding?: Coding;
+}
+
+/** Supported codings, smallest output first, with the suffix of the compressed file. */
+const codings = { br: ".br", gzip: ".gz" } as const;
+type Coding = keyof typeof codings;
+
+const contentTypes: Readonly<Record<string, string>> = {
+  ".css": "text/css; charset=utf-8",
+  ".html": "text/html; charset=utf-8",
+  ".js": "text/javascript; charset=utf-8",
+  ".json": "application/json",
+};
+
+/** Images in the pages' style sheets are data URLs. */
+const policy =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; " +
+  "base-uri 'none'; form-action 'none'; frame-ancestors 'none'";
+/** Only Swagger UI assigns HTML. */
+const strictPolicy = `${policy}; require-trusted-types-for 'script'; trusted-types 'none'`;
+
+const headers: Readonly<Record<string, string>> = {
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+  "cross-origin-opener-policy": "same-origin",
+  "cross-origin-resource-policy": "same-origin",
+};
+
+/** The headers of a page. */
+function headersOf(path: string): Readonly<Record<string, string>> {
+  // Names below /web/ contain a content hash and never change; other paths change with an upgrade.
+  const isFixed = path.startsWith("/web/");
+  return {
+    ...headers,
+    "content-security-policy": path === "/docs" ? policy : strictPolicy,
+    "cache-control": isFixed ? "public, max-age=31536000, immutable" : "no-cache",
+  };
+}
+
+/** @param answered called for each page that was sent */
+export function createPages(files: PageFiles, answered: (request: HttpRequest) => void): Pages {
+  const pages = Object.entries(files).map(([path, file]) => [path, createPage(path, file)] as const);
+  const telling =
+    (page: Answering): Page =>
+    async (request, response) => {
+      await page(request, response);
+      answered(request);
+    };
+  return new Map([["/healthz", sendHealth] as const, ...pages].map(([path, page]) => [path, telling(page)]));
+}
+
+/** Reads its files at the first request, and caches them. */
+function createPage(path: string, file: string): Answering {
+  const said = {
+    ...headersOf(path),
+    "content-type": contentTypes[extname(file)] ?? "application/octet-stream",
+  };
+  let loaded: Promise<readonly LoadedPage[]> | undefined;
+  return async (request, response) => {
+    loaded ??= loadPage(file);
+    // Retry at the next request.
+    loaded.catch(() => (loaded = undefined));
+    const forms = await loaded;
+    const chosen = forms.find(({ coding }) => coding === undefined || takes(request, coding));
+    if (chosen === undefined) throw new Error(`${file} has no plain form`);
+    send(chosen, forms.length > 1 ? { ...said, vary: "accept-encoding" } : said, request, response);
+  };
+}
+
+function sendHealth(request: HttpRequest, response: HttpResponse): void {
+  const body = '{"status":"ok"}';
+  response.setHeader("content-type", "application/json");
+  response.setHeader("content-length", body.length);
+  if (request.method === "HEAD") response.end();
+  else response.end(body);
+}
+
+/** All codings of a page, plain bytes last. */
+async function loadPage(file: string): Promise<LoadedPage[]> {
+  const forms: LoadedPage[] = [];
+  for (const coding of Object.keys(codings) as Coding[]) {
+    const bytes = await readFile(file + codings[coding]).catch(() => undefined);
+    if (bytes !== undefined) forms.push({ bytes, etag: etagOf(bytes), coding });
+  }
+  const bytes = await readFile(file);
+  return [...forms, { bytes, etag: etagOf(bytes) }];
+}
+
+function etagOf(bytes: Uint8Array): string {
+  return `"${createHash("sha256").update(bytes).digest("base64url")}"`;
+}
+
+/** Whether the client accepts the coding (RFC 9110, section 12.5.3). */
+function takes({ headers }: HttpRequest, coding: Coding): boolean {
+  const offered = headers["accept-encoding"];
+  const all = (typeof offered === "string" ? offered : "").toLowerCase().split(",");
+  return all.some((each) => {
+    const [name, quality = ""] = each.split(";", 2);
+    return name?.trim() === coding && !/^\s*q=0(\.0*)?\s*$/.test(quality);
+  });
+}
+
+function send(
+  { bytes, etag, coding }: LoadedPage,
+  said: Readonly<Record<string, string>>,
+  request: HttpRequest,
+  response: HttpResponse,
+): void {
+  for (const [name, value] of Object.entries(said)) response.setHeader(name, value);
+  response.setHeader("etag", etag);
+  if (isKnown(etag, request.headers["if-none-match"])) {
+    response.statusCode = 304;
+    response.end();
+    return;
+  }
+  if (coding !== undefined) response.setHeader("content-encoding", coding);
+  response.setHeader("content-length", bytes.length);
+  if (request.method === "HEAD") response.end();
+  else response.end(bytes);
+}
+
+/** Whether the client has this version (RFC 9110, section 13.1.2). */
+function isKnown(etag: string, ifNoneMatch: string | undefined): boolean {
+  const known = ifNoneMatch?.split(",").map((tag) => tag.trim().replace(/^W\//, "")) ?? [];
+  return known.includes(etag) || known.includes("*");
+}

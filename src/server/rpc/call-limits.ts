@@ -1,0 +1,9 @@
+/** Limits per user: a uid, or a token. Root on the socket is not limited. */
+export interface CallLimits {
+  /** Concurrent calls with a single response. */
+  readonly maxCallsPerUser: number;
+  /** Concurrent streaming calls: logs, events, statistics. */
+  readonly maxStreamsPerUser: number;
+}
+
+export const defaultCallLimits: CallLimits = { maxCallsPerUser: 256, maxStreamsPerUser: 128 };

@@ -1,0 +1,49 @@
+/** Converts errors of handlers and signals to `SvcError`, the only kind that callers see. */
+import { Code, ConnectError } from "@connectrpc/connect";
+import { SvcError } from "../../errors.ts";
+import { isUnnamedCompression, svcErrorOf } from "./connect/connect-errors.ts";
+
+/** `instanceof` as a type guard. */
+export function isSvcError(value: unknown): value is SvcError {
+  return value instanceof SvcError;
+}
+
+/** Converts an abort reason to an error: a deadline, a given SvcError, or a disconnect. */
+export function errorOfAbort(reason: unknown): SvcError {
+  if (isSvcError(reason)) return reason;
+  // Connect reports a broken connection as "aborted".
+  const isTold =
+    reason instanceof ConnectError && reason.code !== Code.Unknown && reason.code !== Code.Aborted;
+  if (isTold) return svcErrorOf(reason);
+  if (isNamed(reason, "TimeoutError")) return deadlineExceeded();
+  return new SvcError("canceled", "the call was canceled", { cause: reason });
+}
+
+export function deadlineExceeded(): SvcError<"deadline_exceeded"> {
+  return new SvcError("deadline_exceeded", "the deadline of the call has passed");
+}
+
+/**
+ * Converts a thrown value to an error for callers. Unexpected errors become `internal` with the request ID;
+ * the original is the cause, for the log only.
+ * @param signal the call's signal: an abort error becomes the signal's reason
+ */
+export function shownError(thrown: unknown, requestId: string, signal?: AbortSignal): SvcError {
+  if (isSvcError(thrown)) return thrown;
+  const isAbort = isNamed(thrown, "AbortError");
+  if (signal?.aborted === true && (isAbort || thrown === signal.reason)) return errorOfAbort(signal.reason);
+  if (isAbort || isNamed(thrown, "TimeoutError")) return errorOfAbort(thrown);
+  const isTold =
+    thrown instanceof ConnectError && thrown.code !== Code.Unknown && thrown.code !== Code.Internal;
+  if (isTold || isUnnamedCompression(thrown)) return svcErrorOf(thrown);
+  return internal(thrown, requestId);
+}
+
+function internal(cause: unknown, requestId: string): SvcError<"internal"> {
+  const message = `internal error; the daemon's log has the cause under request ${requestId}`;
+  return new SvcError("internal", message, { cause, payload: { requestId } });
+}
+
+function isNamed(value: unknown, name: string): boolean {
+  return value instanceof Error && value.name === name;
+}

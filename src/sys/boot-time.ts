@@ -1,0 +1,8 @@
+import { readFile } from "node:fs/promises";
+
+/** The boot time of the host in unix milliseconds (proc_stat(5), `btime`: whole seconds). */
+export async function readBootTimeMs(): Promise<number> {
+  const seconds = /^btime (\d+)$/m.exec(await readFile("/proc/stat", "latin1"))?.[1];
+  if (seconds === undefined) throw new Error("/proc/stat has no boot time");
+  return Number(seconds) * 1000;
+}

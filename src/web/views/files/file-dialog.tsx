@@ -1,0 +1,103 @@
+import { useSignal } from "@preact/signals";
+import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
+import { Confirm } from "../../parts/confirm.tsx";
+import { TextField, bindText } from "../../parts/field.tsx";
+import { plainText, sentence } from "../../plain-text.ts";
+import { fileTexts as labels } from "../../texts/files.ts";
+import { UserFacingError } from "../../user-facing-error.ts";
+import { within, type FileClient } from "./paths.ts";
+
+type Work = "rename" | "copy" | "pack" | "unpack";
+
+export type Question =
+  { readonly kind: "folder" } | { readonly kind: Work | "remove"; readonly entry: FileEntry };
+
+interface Props {
+  client: FileClient;
+  /** The shown directory. */
+  path: string;
+  question: Question;
+  onDone: () => void;
+  onClose: () => void;
+}
+
+/** Names of archives that can be unpacked. */
+const archiveEnd = /\.(?:tar|tar\.gz|tar\.zst|zip)$/;
+
+export function isArchive({ type, name }: FileEntry): boolean {
+  return type === "file" && archiveEnd.test(name);
+}
+
+/** The suggested name of the result. */
+const suggestions: Readonly<Record<Work, (name: string) => string>> = {
+  rename: (name) => name,
+  copy: (name) => labels.copyOf(name),
+  pack: (name) => `${name}.tar.gz`,
+  unpack: (name) => name.replace(archiveEnd, ""),
+};
+
+/** A dialog that asks for a name or a confirmation, then performs the action. */
+export function FileDialog({ client, path, question, onDone, onClose }: Props) {
+  const { kind } = question;
+  const isNamed = kind !== "folder" && kind !== "remove";
+  const name = useSignal(isNamed ? suggestions[kind](question.entry.name) : "");
+  if (kind === "remove") return <Remove {...{ client, onDone, onClose }} entry={question.entry} />;
+  const to = name.value.startsWith("/") ? name.value : within(path, name.value);
+  const works: Readonly<Record<Work, (from: string, signal: AbortSignal) => Promise<unknown>>> = {
+    rename: (from) => client.movePath({ from, to }),
+    copy: (from, signal) => client.copyPath({ from, to }, { signal }),
+    pack: (from, signal) => client.createArchive({ paths: [from], target: to }, { signal }),
+    unpack: (from, signal) => client.extractArchive({ path: from, target: to }, { signal }),
+  };
+  const { title, action, label } = isNamed
+    ? {
+        title: labels.titles[kind](plainText(question.entry.name)),
+        action: labels[kind],
+        label: labels.labels[kind],
+      }
+    : { title: labels.newFolder, action: labels.make, label: labels.folderName };
+  return (
+    <Confirm
+      title={title}
+      action={action}
+      onClose={onClose}
+      onConfirm={async (signal) => {
+        await (isNamed ? works[kind](question.entry.path, signal) : client.createDirectory({ path: to }));
+        onDone();
+      }}
+    >
+      <TextField
+        label={label}
+        hint={labels.pathHint}
+        {...bindText(name)}
+        input={{ required: true, maxLength: 4096 }}
+      />
+    </Confirm>
+  );
+}
+
+function Remove({
+  client,
+  entry,
+  onDone,
+  onClose,
+}: Pick<Props, "client" | "onDone" | "onClose"> & { entry: FileEntry }) {
+  return (
+    <Confirm
+      title={labels.removeTitle(plainText(entry.name))}
+      action={labels.remove}
+      {...(entry.type === "directory" && { typed: plainText(entry.name) })}
+      onClose={onClose}
+      onConfirm={async () => {
+        const { failed } = await client.deletePaths({ paths: [entry.path] });
+        onDone();
+        if (failed.length > 0)
+          throw new UserFacingError(
+            failed.map(({ path, error }) => labels.stays(path, sentence(error))).join(" "),
+          );
+      }}
+    >
+      <p>{entry.type === "directory" ? labels.removeAllLoses : labels.removeLoses}</p>
+    </Confirm>
+  );
+}

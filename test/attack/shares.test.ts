@@ -1,0 +1,208 @@
+/** Shared limits retain a share per user and one for root, so that one user's flood blocks nobody. */
+import assert from "node:assert/strict";
+import { mkdir, writeFile } from "node:fs/promises";
+import { Agent, request as httpRequest } from "node:http";
+import { join } from "node:path";
+import test from "ava";
+import type Dockerode from "dockerode";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
+import { SessionService } from "../../gen/svc/v1/session_pb.ts";
+import { createDockerEngine, type EngineWork } from "../../src/engine/engine.ts";
+import { mapBounded } from "../../src/lib/map-bounded.ts";
+import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
+import { isRoot, needsRoot, startDaemon, type UserDoor } from "../support/daemon.ts";
+import { openRunWorld } from "../scheduler/support/run-world.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import { whyNoDocker } from "../support/docker.ts";
+import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
+
+const [annUid, benUid] = [65534, 1];
+const engineNow = sharedEngine();
+const rootTest = isRoot ? test.serial : test.skip;
+const userComposeTest = isRoot ? composeTest : test.skip;
+
+test.before(async () => {
+  if (whyNoDocker === undefined) await engineNow().images.build("svc/shell:1");
+});
+
+const sleeping = `image: "svc/shell:1", command: ["sh", "-c", "trap 'exit 0' TERM; sleep 3600 & wait"], stop_grace_period: 1s`;
+const simple = `services: { s: { ${sleeping} } }\n`;
+/** Its second service waits for an hour until the first one is healthy. Reading it takes longer than most files. */
+const waiting = `x-notes: [${Array.from({ length: 4_000 }, () => "a").join()}]
+services:
+  db: { ${sleeping}, healthcheck: { test: ["CMD", "false"], interval: 10s, retries: 360 } }
+  app: { ${sleeping}, depends_on: { db: { condition: service_healthy } } }
+`;
+const networked = (count: number): string => {
+  const names = Array.from({ length: count }, (_, n) => `n${n}`);
+  return `services: { s: { ${sleeping}, networks: [${names.join()}] } }\nnetworks: { ${names.map((name) => `${name}: {}`).join()} }\n`;
+};
+
+type Caller = Pick<UserDoor, "client">;
+
+async function install(caller: Caller, dir: string, name: string, compose: string): Promise<string> {
+  const spec = join(dir, name);
+  await mkdir(spec, { recursive: true });
+  await writeFile(join(spec, "compose.yaml"), compose);
+  await writeFile(
+    join(spec, "svc.yaml"),
+    `id: ${name}\nname: ${name}\nversion: 1.0.0\ncompose: { file: compose.yaml }\n`,
+  );
+  return (await caller.client(AppService).installApp({ spec })).id;
+}
+
+/** Milliseconds until the app runs. */
+async function timeToStart(caller: Caller, id: string): Promise<number> {
+  const beganMs = performance.now();
+  assert.equal((await caller.client(AppService).startApp({ id })).state, "RUNNING");
+  return performance.now() - beganMs;
+}
+
+userComposeTest(
+  `33 starts of one user that wait for a health check delay nobody, and can be stopped${needsCompose}`,
+  async (t) => {
+    t.timeout(600_000);
+    const engine = engineNow();
+    await using daemon = await startDaemon({ config: engine.config });
+    await using ann = await daemon.as(annUid);
+    await using ben = await daemon.as(benUid);
+    const bens = await install(ben, daemon.dir, "bens-small", simple);
+    const roots = await install(daemon, daemon.dir, "roots-small", simple);
+    const anns = await mapBounded(
+      Array.from({ length: 33 }, (_, n) => `waits-${n}`),
+      2,
+      (name) => install(ann, daemon.dir, name, waiting),
+    );
+    // A new daemon has compose's results cached, so that all starts read their projects at the same time.
+    await daemon.restart();
+    const apps = ann.client(AppService);
+    const starts = new Map(anns.map((id) => [id, errorOf(apps.startApp({ id }))]));
+    const ended: unknown[] = [];
+    for (const [id, start] of starts) void start.then((error) => ended.push({ id, ...error }));
+    const stateOf = async (id: string) => (await apps.getApp({ id })).state;
+    for (const id of anns)
+      await eventually(async () => {
+        const { state, stateReason } = await apps.getApp({ id });
+        assert.equal(state, "STARTING", `${id} is ${state} instead of being started: ${stateReason}`);
+      }, 60_000);
+    t.deepEqual(ended, [], "every start continues");
+    const times = [await timeToStart(ben, bens), await timeToStart(daemon, roots)];
+    t.log(`ben's start ${times[0]} ms, root's ${times[1]} ms`);
+    t.true(Math.max(...times) < 60_000);
+
+    const [stopped = "", canceled = "", removed = "", queued = ""] = [...anns.slice(0, 3), anns[32]];
+    await apps.stopApp({ id: stopped });
+    t.is(await stateOf(stopped), "STOPPED");
+    t.like(await starts.get(stopped), { reason: "canceled" });
+    await apps.cancelAppOperation({ id: canceled });
+    t.like(await starts.get(canceled), { reason: "canceled" });
+    t.is(await stateOf(canceled), "STOPPED");
+    await apps.removeApp({ id: removed });
+    t.like(await errorOf(apps.getApp({ id: removed })), { reason: "not_found" });
+    await apps.stopApp({ id: queued });
+    t.is(await stateOf(queued), "STOPPED", "also of one that has not started yet");
+    await Promise.all(anns.slice(3, 32).map((id) => apps.removeApp({ id })));
+    t.deepEqual(
+      (await apps.listApps({})).apps.map(({ id, state }) => [id, state]).toSorted(),
+      [stopped, canceled, queued].map((id) => [id, "STOPPED"]).toSorted(),
+      "the daemon starts none of them again",
+    );
+  },
+);
+
+userComposeTest(`one user's networks leave subnets and time to others${needsCompose}`, async (t) => {
+  t.timeout(300_000);
+  const engine = engineNow();
+  await using daemon = await startDaemon({ config: engine.config });
+  await using ann = await daemon.as(annUid);
+  await using ben = await daemon.as(benUid);
+  const apps = ann.client(AppService);
+  // The test's pool has 256 of the smallest subnets; a user gets 64 of them.
+  const [one, two, three] = [
+    await install(ann, daemon.dir, "one", networked(30)),
+    await install(ann, daemon.dir, "two", networked(30)),
+    await install(ann, daemon.dir, "three", networked(30)),
+  ];
+  const bens = await install(ben, daemon.dir, "bens", simple);
+  const roots = await install(daemon, daemon.dir, "roots", simple);
+  await apps.startApp({ id: one });
+  await apps.startApp({ id: two });
+  t.like(await errorOf(apps.startApp({ id: three })), { reason: "too_many" });
+  t.like(await errorOf(install(ann, daemon.dir, "four", networked(32))), { reason: "denied" });
+  const times = [await timeToStart(ben, bens), await timeToStart(daemon, roots)];
+  t.log(`ben's start ${times[0]} ms, root's ${times[1]} ms`);
+  t.true(Math.max(...times) < 30_000);
+});
+
+dockerTest(
+  `64 jobs of a user that wait for a health check do not delay root's start${needsDocker}`,
+  async (t) => {
+    await using engine = createDockerEngine({ socket: engineNow().socket });
+    const id = await engineNow().run("hanging", { Image: "svc/shell:1", Cmd: ["sleep", "600"] });
+    const start = (work: EngineWork<unknown>, signal: AbortSignal): Promise<unknown> =>
+      engine.operate("start an app", work, { signal, waitsFor: "start" });
+    let started = 0;
+    const hanging = async (docker: Dockerode): Promise<unknown> => {
+      started++;
+      return docker.getContainer(id).wait();
+    };
+    await using world = await openRunWorld(
+      async (_job, { signal }) => {
+        await start(hanging, signal);
+        return {};
+      },
+      { root: 100, users: 100, perUser: 100 },
+    );
+    const action = { type: "app_start", app: "web" } as const;
+    for (let n = 0; n < 64; n++) {
+      const job = await world.addJob(`start-${n}`, { action }, annUid);
+      await world.runner.start(job, { trigger: "manual", attempt: 1 });
+    }
+    await eventually(() => assert.equal(started, 16), 20_000);
+    const list = await start((docker) => docker.listContainers(), AbortSignal.timeout(10_000));
+    t.true(
+      (list as { Id: string }[]).some(({ Id }) => Id === id),
+      "root's call runs in parallel",
+    );
+    t.is(started, 16, "the user's other starts wait");
+    (await engineNow().request("POST", `/containers/${id}/kill`)).expect(204);
+  },
+);
+
+rootTest(`20,000 calls of one user without effect are two audit records${needsRoot}`, async (t) => {
+  t.timeout(120_000);
+  await using daemon = await startDaemon();
+  await using ann = await daemon.as(annUid);
+  await using ben = await daemon.as(benUid);
+  await ben.client(SessionService).issueSessionCode({});
+  const agent = new Agent({ keepAlive: true, maxSockets: 16 });
+  const end = (): Promise<number> =>
+    new Promise((resolve, reject) => {
+      const options = { agent, socketPath: ann.socketPath, path: "/v1/sessions", method: "DELETE" };
+      httpRequest(options, (response) => {
+        response.on("end", () => resolve(response.statusCode ?? 0)).resume();
+      })
+        .on("error", reject)
+        .end();
+    });
+  const statuses = await mapBounded(
+    Array.from({ length: 20_000 }, () => undefined),
+    16,
+    end,
+  );
+  agent.destroy();
+  t.deepEqual([...new Set(statuses)], [200]);
+  const audit = daemon.client(AuditService);
+  t.is((await audit.listAudit({ uid: annUid })).records.length, 1);
+  await daemon.restart();
+  const { records } = await daemon.client(AuditService).listAudit({ uid: annUid });
+  t.deepEqual(
+    records.map(({ attempts }) => attempts),
+    [19_999, 1],
+    "the repeats are counted",
+  );
+  t.is((await daemon.client(AuditService).listAudit({ uid: benUid })).records.length, 1);
+  t.like(await daemon.client(AuditService).verifyAudit({}), { valid: true });
+});

@@ -1,0 +1,354 @@
+/** Digests from real registries, and from ones that require tokens or misbehave. */
+import { execFile } from "node:child_process";
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { createServer as createTlsServer } from "node:https";
+import type { AddressInfo } from "node:net";
+import { hostname, tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import test from "ava";
+import type { ImageInspectInfo } from "dockerode";
+import { parseChallenge } from "../../src/engine/registry-auth.ts";
+import { remoteImage } from "../../src/engine/registry-client.ts";
+import { isInsecureRegistry } from "../../src/engine/registry-security.ts";
+import { SvcError, type ErrorCode } from "../../src/errors.ts";
+import { describeImage } from "../../src/runtimes/docker/image-freshness.ts";
+import type { RunnableApp } from "../../src/runtimes/contract.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
+import { registryUser } from "../support/docker-registry.ts";
+import { nextEvent } from "../support/eventually.ts";
+
+const shared = sharedEngine();
+const platform = { os: "linux", architecture: "amd64", variant: "" };
+const credentials = { username: registryUser.name, password: registryUser.password };
+
+dockerTest(`a public registry returns the last pushed image${needsDocker}`, async (t) => {
+  const { host } = await shared().registry();
+  const tag = `${host}/svc/app:1`;
+  for (const version of ["one", "two"]) {
+    await shared().images.build(tag, { files: { version } });
+    const digest = await shared().images.push(tag);
+    t.deepEqual(await remoteImage(tag, { platform }), { digest, platformDigest: digest });
+    t.is((await remoteImage(`${host}/svc/app@${digest}`, { platform })).digest, digest);
+  }
+  const error = await t.throwsAsync(remoteImage(`${host}/svc/other:1`, { platform }), {
+    instanceOf: SvcError,
+  });
+  t.is(error.code, "not_found");
+});
+
+dockerTest(`a registry with a password requires it${needsDocker}`, async (t) => {
+  const { host } = await shared().registry(registryUser);
+  const tag = `${host}/svc/app:1`;
+  await shared().images.build(tag);
+  const digest = await shared().images.push(tag, registryUser);
+  t.is((await remoteImage(tag, { platform, credentials })).digest, digest);
+  for (const wrong of [undefined, { ...credentials, password: "wrong" }]) {
+    const error = await t.throwsAsync(remoteImage(tag, { platform, credentials: wrong }), {
+      instanceOf: SvcError,
+    });
+    t.is(error.code, "permission_denied");
+    t.false(error.message.includes("wrong"));
+  }
+});
+
+interface FakeRegistry extends AsyncDisposable {
+  host: string;
+  requests: string[];
+}
+
+/** A registry that responds as the test sets. */
+async function fakeRegistry(
+  answer: (request: IncomingMessage, response: ServerResponse, host: string) => void,
+): Promise<FakeRegistry> {
+  const requests: string[] = [];
+  const server: Server = createServer((request, response) => {
+    requests.push(
+      `${request.method ?? ""} ${request.url ?? ""} ${request.headers.authorization ?? ""}`.trim(),
+    );
+    answer(request, response, host);
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+  return {
+    host,
+    requests,
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections();
+      server.close();
+      await nextEvent(server, "close");
+    },
+  };
+}
+
+const digestOf = (text: string): string => `sha256:${createHash("sha256").update(text).digest("hex")}`;
+const entry = (os: string, architecture: string, variant: string | undefined, text: string) => ({
+  digest: digestOf(text),
+  platform: { os, architecture, ...(variant !== undefined && { variant }) },
+});
+const index = JSON.stringify({
+  schemaVersion: 2,
+  manifests: [
+    entry("unknown", "unknown", undefined, "attestation"),
+    entry("linux", "arm", "v6", "arm v6"),
+    entry("linux", "arm", "v7", "arm v7"),
+    entry("linux", "amd64", undefined, "amd64"),
+    entry("linux", "arm64", "v8", "arm64"),
+  ],
+});
+const indexType = "application/vnd.oci.image.index.v1+json";
+
+test("with an index, the platform's own image is included", async (t) => {
+  await using registry = await fakeRegistry((request, response) => {
+    response.writeHead(200, { "content-type": indexType, "docker-content-digest": digestOf(index) });
+    response.end(request.method === "HEAD" ? "" : index);
+  });
+  const ask = (architecture: string, variant: string) =>
+    remoteImage(`${registry.host}/app`, { platform: { os: "linux", architecture, variant } });
+  t.deepEqual(await ask("amd64", ""), { digest: digestOf(index), platformDigest: digestOf("amd64") });
+  t.is((await ask("arm", "v7")).platformDigest, digestOf("arm v7"));
+  t.is((await ask("arm64", "")).platformDigest, digestOf("arm64"));
+  const error = await t.throwsAsync(ask("riscv64", ""), { instanceOf: SvcError });
+  t.is(error.code, "not_found");
+  t.regex(error.message, /not for linux\/riscv64$/);
+});
+
+/** How a local image compares with the registry's. @param insecure hosts that the engine considers insecure */
+async function freshnessOf(
+  reference: string,
+  { id, digest }: { id: string; digest: string },
+  insecure: readonly string[] = [],
+) {
+  const name = reference.replace(/:1$/, "");
+  const local = {
+    Id: id,
+    RepoDigests: [`${name}@${digest}`],
+    Os: "linux",
+    Architecture: "amd64",
+    Config: {},
+  };
+  const { freshness } = await describeImage(
+    {
+      images: { usable: () => Promise.resolve(local as ImageInspectInfo) },
+      isInsecure: (host) => Promise.resolve(insecure.includes(host)),
+      credentialsOf: () => Promise.resolve(undefined),
+    },
+    { ownerUid: 0 } as RunnableApp,
+    reference,
+    { checkRemote: true },
+  );
+  return freshness;
+}
+
+test("an index with a change of another platform has the same image for this one", async (t) => {
+  const manifestOf = (config: string): string =>
+    JSON.stringify({ schemaVersion: 2, config: { digest: digestOf(config) } });
+  const own = manifestOf("own config");
+  const indexWith = (other: string): string =>
+    JSON.stringify({
+      manifests: [entry("linux", "amd64", undefined, own), entry("linux", "arm64", "v8", manifestOf(other))],
+    });
+  const shown = { index: indexWith("first") };
+  await using registry = await fakeRegistry((request, response) => {
+    const isOwn = request.url?.endsWith(digestOf(own)) === true;
+    const type = isOwn ? "application/vnd.oci.image.manifest.v1+json" : indexType;
+    response.writeHead(200, { "content-type": type });
+    response.end(request.method === "HEAD" ? "" : isOwn ? own : shown.index);
+  });
+  const ask = (known: string[]): ReturnType<typeof remoteImage> =>
+    remoteImage(`${registry.host}/app`, { platform, known });
+  const pulled = digestOf(shown.index);
+  t.deepEqual(await ask([pulled]), { digest: pulled, platformDigest: digestOf(own) });
+  shown.index = indexWith("second");
+  t.deepEqual(await ask([pulled]), {
+    digest: digestOf(shown.index),
+    platformDigest: digestOf(own),
+    configDigest: digestOf("own config"),
+  });
+
+  const freshness = (id: string, digest: string) => freshnessOf(`${registry.host}/app`, { id, digest });
+  t.is(await freshness(digestOf("own config"), pulled), "current");
+  t.is(await freshness(digestOf("old config"), digestOf(own)), "current", "pulled by the image's own digest");
+  t.is(await freshness(digestOf("old config"), pulled), "outdated");
+});
+
+test("an insecure registry is contacted over unverified TLS, otherwise in plain text", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-insecure-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const [key, cert] = [join(dir, "key.pem"), join(dir, "cert.pem")];
+  const subject = ["-subj", "/CN=registry.example", "-days", "1", "-nodes", "-newkey", "rsa:2048"];
+  await promisify(execFile)("openssl", ["req", "-x509", ...subject, "-keyout", key, "-out", cert]);
+  const answer = (_request: IncomingMessage, response: ServerResponse): void => {
+    response.setHeader("content-type", "application/vnd.oci.image.manifest.v1+json");
+    response.writeHead(200, { "docker-content-digest": digestOf("app") }).end();
+  };
+  const servers = [
+    createTlsServer({ key: await readFile(key), cert: await readFile(cert) }, answer),
+    createServer(answer),
+  ];
+  for (const server of servers) {
+    // Not a loopback name, for which plain text is the rule anyway.
+    server.listen(0, "0.0.0.0");
+    await once(server, "listening");
+    t.teardown(() => void server.close());
+    const { port } = server.address() as AddressInfo;
+    const reference = `${hostname()}:${port}/app:1`;
+    const refused = await t.throwsAsync(remoteImage(reference, { platform }), { instanceOf: SvcError });
+    t.is(refused.code, "unavailable");
+    t.is((await remoteImage(reference, { platform, isInsecure: true })).digest, digestOf("app"));
+    const local = { id: digestOf("config"), digest: digestOf("app") };
+    t.is(await freshnessOf(reference, local), "unknown");
+    t.is(await freshnessOf(reference, local, [`${hostname()}:${port}`]), "current");
+  }
+});
+
+const engineSays = {
+  InsecureRegistryCIDRs: ["127.0.0.0/8", "10.9.0.0/16"],
+  IndexConfigs: { "docker.io": { Secure: true }, "registry.example:5000": { Secure: false } },
+};
+const insecure: [host: string, expected: boolean][] = [
+  ["docker.io", false],
+  ["registry.example:5000", true],
+  ["registry.example", false],
+  ["127.0.0.1:5000", true],
+  ["localhost:5000", true],
+  ["10.9.1.1:5000", true],
+  ["10.8.1.1:5000", false],
+];
+for (const [host, expected] of insecure) {
+  test(`${host} is ${expected ? "insecure" : "secure"} in the engine's configuration`, async (t) => {
+    t.is(await isInsecureRegistry(host, engineSays), expected);
+    if (!host.startsWith("127.") && host !== "localhost:5000") t.false(await isInsecureRegistry(host, {}));
+  });
+}
+
+for (const user of [undefined, credentials]) {
+  test(`a token is fetched ${user ? "with" : "without"} a password, only for reading this image`, async (t) => {
+    await using registry = await fakeRegistry((request, response, host) => {
+      const url = new URL(request.url ?? "", `http://${host}`);
+      if (url.pathname === "/token") {
+        const scope = `${url.searchParams.get("service") ?? ""} ${url.searchParams.get("scope") ?? ""}`;
+        return void response.end(JSON.stringify({ token: Buffer.from(scope).toString("base64url") }));
+      }
+      if (request.headers.authorization?.startsWith("Bearer ") !== true) {
+        const scope = "repository:team/app:pull,push";
+        response.setHeader(
+          "www-authenticate",
+          `Bearer realm="http://${host}/token",service="the registry",scope="${scope}"`,
+        );
+        return void response.writeHead(401).end();
+      }
+      response.setHeader("content-type", "application/vnd.oci.image.manifest.v1+json");
+      response.writeHead(200, { "docker-content-digest": digestOf("app") }).end();
+    });
+    const { digest } = await remoteImage(`${registry.host}/team/app:1`, { platform, credentials: user });
+    t.is(digest, digestOf("app"));
+    const basic = user && ` Basic ${Buffer.from(`${user.username}:${user.password}`).toString("base64")}`;
+    const token = Buffer.from("the registry repository:team/app:pull").toString("base64url");
+    t.deepEqual(registry.requests, [
+      "HEAD /v2/team/app/manifests/1",
+      `GET /token?service=the+registry&scope=repository%3Ateam%2Fapp%3Apull${basic ?? ""}`,
+      `HEAD /v2/team/app/manifests/1 Bearer ${token}`,
+    ]);
+  });
+}
+
+const odd: Readonly<
+  Record<string, { answer: Parameters<typeof fakeRegistry>[0]; code: ErrorCode; words: RegExp }>
+> = {
+  "is rate-limiting requests": {
+    answer: (_request, response) => void response.writeHead(429).end(),
+    code: "unavailable",
+    words: /try again later$/,
+  },
+  "is broken": {
+    answer: (_request, response) => void response.writeHead(500).end(),
+    code: "unavailable",
+    words: /responded with status 500$/,
+  },
+  "never responds": {
+    answer: () => undefined,
+    code: "unavailable",
+    words: /did not respond within 0.5 s$/,
+  },
+  "refers to an unsafe token server": {
+    answer: (_request, response) =>
+      void response.writeHead(401, { "www-authenticate": 'Bearer realm="http://169.254.169.254/x"' }).end(),
+    code: "unavailable",
+    words: /unsafe token server$/,
+  },
+  "redirects to an unsafe address": {
+    answer: (_request, response) =>
+      void response.writeHead(307, { location: "http://169.254.169.254/x" }).end(),
+    code: "unavailable",
+    words: /unsafe URL$/,
+  },
+  "redirects in circles": {
+    answer: (request, response) => void response.writeHead(307, { location: request.url }).end(),
+    code: "unavailable",
+    words: /more than 3 times$/,
+  },
+  "responds without end": {
+    answer: (request, response) => {
+      response.writeHead(200, { "content-type": indexType });
+      if (request.method === "HEAD") return void response.end();
+      const more = (): void => {
+        while (!response.destroyed && response.write("x".repeat(65_536)));
+      };
+      response.on("drain", more);
+      more();
+    },
+    code: "unavailable",
+    words: /cannot be reached$/,
+  },
+  "returns another image than the requested one": {
+    answer: (request, response) => {
+      response.writeHead(200, { "content-type": indexType });
+      response.end(request.method === "HEAD" ? "" : index);
+    },
+    code: "unavailable",
+    words: /another image/,
+  },
+};
+
+for (const [title, { answer, code, words }] of Object.entries(odd)) {
+  test(`a registry that ${title}`, async (t) => {
+    await using registry = await fakeRegistry(answer);
+    const timeoutMs = title === "never responds" ? 500 : 10_000;
+    const reference = `${registry.host}/app@${digestOf("wanted")}`;
+    const error = await t.throwsAsync(remoteImage(reference, { platform, timeoutMs }), {
+      instanceOf: SvcError,
+    });
+    t.is(error.code, code);
+    t.regex(error.message, words);
+  });
+}
+
+test("a caller who disconnects gets an error", async (t) => {
+  await using registry = await fakeRegistry(() => undefined);
+  const caller = new AbortController();
+  const asked = remoteImage(`${registry.host}/app`, { platform, signal: caller.signal });
+  caller.abort();
+  t.is((await t.throwsAsync(asked, { instanceOf: SvcError })).code, "canceled");
+});
+
+for (const [header, expected] of [
+  ['Basic realm="x"', { scheme: "basic" }],
+  [
+    'Bearer realm="https://a/t",service="s",scope="repository:a:pull,push"',
+    { realm: "https://a/t", service: "s" },
+  ],
+  ['bearer realm="https://a/t"', { scheme: "bearer", realm: "https://a/t", service: "", scope: "" }],
+  ['Bearer service="s", realm="https://a/t?x=1,2"', { realm: "https://a/t?x=1,2" }],
+  ['Negotiate, Bearer realm="https://a/t"', { scheme: "bearer" }],
+  ["Bearer", undefined],
+  ["", undefined],
+] as const) {
+  test(`challenge: ${header || "none"}`, (t) => {
+    const challenge: object | undefined = parseChallenge(header);
+    t.like({ challenge }, { challenge: expected });
+  });
+}

@@ -1,0 +1,189 @@
+import test from "ava";
+import { SvcError } from "../../../src/errors.ts";
+import {
+  EventLog,
+  maxAgeMs,
+  maxEvents,
+  type EventStart,
+  type NodeEvent,
+} from "../../../src/observability/events/event-log.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+
+function world() {
+  const clock = new FakeClock();
+  const errors: unknown[] = [];
+  const log = new EventLog({ now: () => clock.nowMs(), onError: (error) => errors.push(error) });
+  /** Appends events whose subjects are the numbers from `first` to `last`. */
+  const append = (first: number, last = first): void => {
+    for (let at = first; at <= last; at++) log.append({ kind: "run.began", subject: String(at) });
+  };
+  const all = async (start: Partial<EventStart> = {}, isWanted = (_event: NodeEvent) => true) =>
+    Array.fromAsync(
+      log.follow({ after: "", past: start.after === undefined, untilNow: true, ...start }, isWanted, never),
+    );
+  const read = async (...args: Parameters<typeof all>) =>
+    (await all(...args)).filter(({ kind }) => kind !== "begin");
+  const subjects = async (start?: Partial<EventStart>) =>
+    (await read(start)).map(({ kind, subject }) => subject ?? kind);
+  return { clock, errors, log, append, all, read, subjects };
+}
+
+const never = new AbortController().signal;
+
+test("events are read in order, from the oldest, after a cursor, or from now on", async (t) => {
+  const { append, read, subjects } = world();
+  append(1, 5);
+  t.deepEqual(await subjects(), ["1", "2", "3", "4", "5"]);
+  const cursor = (await read())[2]?.cursor ?? "";
+  t.deepEqual(await subjects({ after: cursor }), ["4", "5"]);
+  t.deepEqual(await subjects({ past: false }), []);
+  append(6);
+  t.deepEqual(await subjects({ after: cursor }), ["4", "5", "6"]);
+  t.deepEqual(
+    (await read({}, ({ subject }) => subject === "3")).map(({ subject }) => subject),
+    ["3"],
+  );
+});
+
+test("a stream starts at once, after the seen events", async (t) => {
+  const { log, append, all } = world();
+  append(1, 3);
+  const [begin, , second] = await all();
+  t.is(begin?.kind, "begin");
+  t.deepEqual(
+    (await all({ after: begin?.cursor ?? "" })).map(({ kind, subject }) => subject ?? kind),
+    ["begin", "1", "2", "3"],
+  );
+  const [again] = await all({ after: second?.cursor ?? "" });
+  t.deepEqual(
+    (await all({ after: again?.cursor ?? "" })).map(({ kind, subject }) => subject ?? kind),
+    ["begin", "3"],
+    "the cursor at the start of a stream is its position",
+  );
+  const events = log.follow({ after: "", past: false, untilNow: false }, () => false, never);
+  t.like((await events.next()).value, { kind: "begin" }, "before anything has happened");
+});
+
+test("a follower receives each event at once, until it disconnects", async (t) => {
+  const { log, append } = world();
+  const leave = new AbortController();
+  const events = log.follow({ after: "", past: false, untilNow: false }, () => true, leave.signal);
+  await events.next();
+  const next = async () => (await events.next()).value?.subject;
+  const first = next();
+  append(1, 2);
+  t.is(await first, "1");
+  t.is(await next(), "2");
+  const third = events.next();
+  leave.abort(new SvcError("canceled", "left"));
+  await t.throwsAsync(third, { message: "left" });
+});
+
+test("events older than an hour, or beyond ten thousand, are dropped; a follower that needs them gets a reset", async (t) => {
+  const { clock, append, read, subjects } = world();
+  append(1, 3);
+  const [first] = await read();
+  clock.pass(maxAgeMs);
+  t.deepEqual(await subjects(), []);
+  t.deepEqual(await subjects({ after: first?.cursor ?? "" }), ["reset"]);
+  append(4, 3 + maxEvents + 10);
+  const held = await subjects();
+  t.is(held.length, maxEvents);
+  t.is(held[0], "14");
+  const [reset] = await read({ after: first?.cursor ?? "" });
+  t.is(reset?.kind, "reset");
+  append(99_999);
+  t.deepEqual(await subjects({ after: reset?.cursor ?? "" }), ["99999"], "it continues after the reset");
+});
+
+test("a reader that is too slow starts over, and nothing waits for it", async (t) => {
+  const { log, append } = world();
+  const leave = new AbortController();
+  const events = log.follow({ after: "", past: false, untilNow: false }, () => true, leave.signal);
+  await events.next();
+  const next = async () => (await events.next()).value;
+  const first = next();
+  append(1);
+  t.is((await first)?.subject, "1");
+  append(2, maxEvents + 5);
+  t.is((await next())?.kind, "reset");
+  const news = next();
+  append(0);
+  t.is((await news)?.subject, "0");
+});
+
+test("a flood of one owner's events displaces only that owner's own", async (t) => {
+  const { log, read, all } = world();
+  const add = (owner: number | undefined, subject: string): void =>
+    log.append({ kind: "run.began", subject, ...(owner !== undefined && { owner }) });
+  const of = (owner: number) => [(event: NodeEvent) => event.owner === owner, never] as const;
+  for (let n = 0; n < 100; n++) for (const owner of [undefined, 0, 1002]) add(owner, String(n));
+  const cursor = (await read()).at(-1)?.cursor ?? "";
+  const first = (await read())[0]?.cursor ?? "";
+  const beganMs = performance.now();
+  for (let n = 0; n < 5 * maxEvents; n++) add(1001, String(n));
+  t.log(`${Math.round(performance.now() - beganMs)} ms for ${5 * maxEvents} events`);
+  for (const owner of [undefined, 0, 1002])
+    t.is((await read({}, (event) => event.owner === owner)).length, 100, String(owner));
+  t.is((await read({}, of(1001)[0])).length, maxEvents - 100);
+
+  const from = (after: string, mayHearOf: (owner: number | undefined) => boolean) =>
+    Array.fromAsync(log.follow({ after, past: false, untilNow: true }, () => true, never, mayHearOf));
+  const [begin] = await from(first, (owner) => owner === 1002 || owner === undefined);
+  t.is(begin?.kind, "begin", "others have no gap");
+  for (const mayHearOf of [(owner: number | undefined) => owner === 1001, () => true])
+    t.is((await from(cursor, mayHearOf))[0]?.kind, "reset", "a follower with missed events is notified");
+  t.is((await all())[0]?.kind, "begin");
+});
+
+test("a cursor of an earlier daemon gets a reset, and an invalid one is rejected", async (t) => {
+  const { append, read, subjects } = world();
+  append(1);
+  t.deepEqual(await subjects({ after: "0123456789ab-1" }), ["reset"]);
+  t.deepEqual(await subjects({ after: "f".repeat(32) }), ["reset"]);
+  const other = world();
+  other.append(1);
+  const [event] = await other.read();
+  t.deepEqual(await subjects({ after: event?.cursor ?? "" }), ["reset"]);
+  t.is((await read()).length, 1);
+  for (const after of ["1", "0123456789ab", "0123456789ab-", "0123456789ab-1 ", "f".repeat(31)]) {
+    await t.throwsAsync(subjects({ after }), { instanceOf: SvcError, message: /after/ }, after);
+  }
+});
+
+test("cursors do not reveal how many events of others lie between them", async (t) => {
+  const { append, all, subjects } = world();
+  const isOwn = ({ subject }: NodeEvent): boolean => subject === "1" || subject === "500";
+  append(1, 500);
+  const own = (await all({}, isOwn)).map(({ cursor }) => cursor);
+  const quiet = [await all({ past: false }), await all({ past: false })].map(
+    ([begin]) => begin?.cursor ?? "",
+  );
+  const cursors = [...own, ...quiet];
+  t.is(
+    new Set(cursors).size,
+    5,
+    "the cursors of one position differ, so that equal ones do not reveal that nothing happened",
+  );
+  for (const cursor of cursors) t.regex(cursor, /^[0-9a-f]{32}$/);
+  const heads = cursors.map((cursor) => cursor.slice(0, 8));
+  t.is(new Set(heads).size, 5, "no part of the number is readable");
+  t.deepEqual(
+    await subjects({ after: own[1] ?? "" }),
+    Array.from({ length: 499 }, (_, at) => String(at + 2)),
+  );
+});
+
+test("a listener that throws does not affect the others", (t) => {
+  const { log, errors, append } = world();
+  const heard: string[] = [];
+  log.listen(() => {
+    throw new Error("no");
+  });
+  const listening = log.listen(({ subject = "" }) => heard.push(subject));
+  append(1);
+  listening[Symbol.dispose]();
+  append(2);
+  t.deepEqual(heard, ["1"]);
+  t.is(errors.length, 2);
+});

@@ -1,0 +1,226 @@
+/** Trees that change while they are read: missing entries are reported, and nothing else is lost or mixed up. */
+import { execFileSync } from "node:child_process";
+import {
+  appendFileSync,
+  closeSync,
+  linkSync,
+  mkdirSync,
+  mkdtempSync,
+  openSync,
+  readFileSync,
+  readdirSync,
+  readlinkSync,
+  renameSync,
+  rmSync,
+  symlinkSync,
+  truncateSync,
+  writeFileSync,
+} from "node:fs";
+import { tmpdir } from "node:os";
+import { basename, join } from "node:path";
+import test from "ava";
+import { TreeTar } from "../../src/run-as/helper/archive/tree-tar.mjs";
+import { Syscalls } from "../../src/run-as/helper/host/syscalls.mjs";
+
+const largeBytes = 3 << 20;
+const changed = (name: string): string => `data${name}: file changed as it was read`;
+const removed = (name: string): string => `data${name}: file removed before it was read`;
+
+/** An action right before the n-th call of a kind for a name, or for the open file with this name. */
+interface Intrusion {
+  readonly call: "stat" | "open" | "attributes" | "nextData";
+  readonly name: string;
+  readonly turn?: number;
+  readonly act: (dir: string) => void;
+}
+
+function intruded({ call, name, turn = 1, act }: Intrusion, dir: string): Syscalls {
+  const syscalls = new Syscalls();
+  const original = syscalls[call].bind(syscalls) as (...args: unknown[]) => unknown;
+  let calls = 0;
+  const nameOf = (fd: unknown, of: unknown): unknown =>
+    typeof of === "string" ? of : basename(readlinkSync(`/proc/self/fd/${String(fd)}`));
+  const replaced = (...args: unknown[]): unknown => {
+    if (nameOf(args[0], args[1]) === name && ++calls === turn) act(dir);
+    return original(...args);
+  };
+  return Object.assign(syscalls, { [call]: replaced });
+}
+
+/** Reads a tree, and unpacks it with tar(1). */
+async function readWhile(plant: (dir: string) => void, intrusion: Intrusion) {
+  const base = mkdtempSync(join(tmpdir(), "svc-changing-"));
+  const dir = join(base, "data");
+  mkdirSync(dir);
+  plant(dir);
+  const pieces: Buffer[] = [];
+  const warnings: string[] = [];
+  let space = Buffer.alloc(0);
+  const tar = new TreeTar(
+    {
+      entry: (_entry, headers) => pieces.push(headers),
+      space: (bytes) => (space = Buffer.alloc(Math.min(bytes, 1 << 20))),
+      filled: (bytes) => pieces.push(space.subarray(0, bytes)),
+      read: () => undefined,
+      content: (piece) => pieces.push(piece),
+      padding: (piece) => pieces.push(piece),
+      entryEnd: () => undefined,
+      warn: (warning) => warnings.push(warning),
+    },
+    { syscalls: intruded(intrusion, dir), isExcluded: () => false },
+  );
+  const fd = openSync(dir, "r");
+  try {
+    for (const step of tar.read(fd, "data")) await step;
+  } finally {
+    closeSync(fd);
+  }
+  const restored = join(base, "restored");
+  mkdirSync(restored);
+  execFileSync("tar", ["-x", "--same-permissions", "-f", "-"], {
+    cwd: restored,
+    input: Buffer.concat([...pieces, Buffer.alloc(1024)]),
+  });
+  return {
+    warnings,
+    names: readdirSync(join(restored, "data"), { recursive: true }).map(String).toSorted(),
+    file: (name: string) => readFileSync(join(restored, "data", name)),
+    [Symbol.dispose]: () => rmSync(base, { recursive: true }),
+  };
+}
+
+test("a directory that disappears when it is entered affects nothing else", async (t) => {
+  const names = ["a", "b", "c", "d", "e"];
+  using found = await readWhile(
+    (dir) => {
+      for (const name of names) mkdirSync(join(dir, name));
+      for (const name of names) writeFileSync(join(dir, name, "file"), name);
+    },
+    {
+      ...{ call: "stat", name: "." },
+      // The first call is for the tree itself.
+      turn: 2,
+      act() {
+        // File systems in user space fail like this; the kernel's own return an empty directory.
+        throw Object.assign(new Error("statx"), { code: "ENOENT" });
+      },
+    },
+  );
+  const [warning = "", ...others] = found.warnings;
+  t.deepEqual(others, []);
+  const gone = names.find((name) => warning === removed(`/${name}`));
+  t.truthy(gone, warning);
+  const rest = names.filter((name) => name !== gone);
+  t.deepEqual(
+    found.names,
+    rest.flatMap((name) => [name, `${name}/file`]),
+  );
+});
+
+for (const [what, act] of [
+  ["goes away", (file: string) => rmSync(file)],
+  [
+    "becomes a directory",
+    (file: string) => {
+      rmSync(file);
+      mkdirSync(file);
+    },
+  ],
+  [
+    "becomes a symlink",
+    (file: string) => {
+      rmSync(file);
+      symlinkSync("/etc/passwd", file);
+    },
+  ],
+  [
+    "becomes a FIFO",
+    (file: string) => {
+      rmSync(file);
+      execFileSync("mkfifo", [file]);
+    },
+  ],
+] as const) {
+  test(`a file that ${what} before it is opened is reported, and the rest is stored`, async (t) => {
+    using found = await readWhile(
+      (dir) => {
+        for (const name of ["a", "file", "z"]) writeFileSync(join(dir, name), name);
+      },
+      { call: "open", name: "file", act: (dir) => act(join(dir, "file")) },
+    );
+    t.deepEqual(found.names, ["a", "z"]);
+    const expected = what === "goes away" || what === "becomes a symlink" ? removed : changed;
+    t.deepEqual(found.warnings, [expected("/file"), changed("")]);
+  });
+}
+
+test("a file that is replaced before it is opened does not give its content to its other names", async (t) => {
+  const names = ["one", "two", "three"];
+  for (const name of names) {
+    using found = await readWhile(
+      (dir) => {
+        writeFileSync(join(dir, "one"), "old");
+        for (const other of names.slice(1)) linkSync(join(dir, "one"), join(dir, other));
+      },
+      {
+        ...{ call: "open", name },
+        act(dir) {
+          writeFileSync(join(dir, "new"), "new");
+          renameSync(join(dir, "new"), join(dir, name));
+        },
+      },
+    );
+    const others = names.filter((each) => each !== name).map((each) => String(found.file(each)));
+    t.deepEqual(others, ["old", "old"]);
+    // The action applies to whichever of the names is opened.
+    if (String(found.file(name)) === "new") return;
+  }
+  t.fail("nothing was replaced");
+});
+
+for (const size of [5_000, largeBytes]) {
+  const readChanging = (change: (file: string) => void) =>
+    readWhile(
+      (dir) => {
+        writeFileSync(join(dir, "file"), Buffer.alloc(size, "x"));
+        writeFileSync(join(dir, "other"), "other");
+      },
+      // Its size is known by then.
+      { call: "attributes", name: "file", act: (dir) => change(join(dir, "file")) },
+    );
+
+  test(`a file of ${size} bytes that shrinks while it is read has zeros for the rest`, async (t) => {
+    using found = await readChanging((file) => truncateSync(file, 1_000));
+    t.deepEqual(found.file("file"), Buffer.concat([Buffer.alloc(1_000, "x"), Buffer.alloc(size - 1_000)]));
+    t.is(String(found.file("other")), "other");
+    t.deepEqual(found.warnings, [`data/file: file shrank by ${size - 1_000} bytes; padded with zeros`]);
+  });
+
+  test(`a file of ${size} bytes that grows while it is read is stored up to its old size`, async (t) => {
+    using found = await readChanging((file) => appendFileSync(file, "more"));
+    t.deepEqual(found.file("file"), Buffer.alloc(size, "x"));
+    t.is(String(found.file("other")), "other");
+    t.deepEqual(found.warnings, [changed("/file")]);
+  });
+}
+
+test("a sparse file that grows while its holes are searched keeps its size", async (t) => {
+  using found = await readWhile(
+    (dir) => {
+      writeFileSync(join(dir, "file"), "x".repeat(4096));
+      truncateSync(join(dir, "file"), 1 << 20);
+    },
+    { call: "nextData", name: "file", turn: 2, act: (dir) => appendFileSync(join(dir, "file"), "more") },
+  );
+  t.deepEqual(found.file("file"), Buffer.concat([Buffer.alloc(4096, "x")], 1 << 20));
+  t.deepEqual(found.warnings, [changed("/file")]);
+});
+
+test("a name that appears while its directory is read is reported", async (t) => {
+  using found = await readWhile((dir) => writeFileSync(join(dir, "a"), "a"), {
+    ...{ call: "stat", name: "a" },
+    act: (dir) => writeFileSync(join(dir, "b"), "b"),
+  });
+  t.deepEqual(found.names, ["a"]);
+  t.deepEqual(found.warnings, [changed("")]);
+});

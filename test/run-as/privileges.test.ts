@@ -1,0 +1,205 @@
+/** The privileges of work as a user. Nothing runs if they cannot be dropped. */
+import { execFile, execFileSync, spawn } from "node:child_process";
+import { chmod, mkdtemp, open, rm, writeFile } from "node:fs/promises";
+import { constants, tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
+import test, { type ExecutionContext } from "ava";
+import { assertFails, createWorld, rootTest, someUid } from "./support/world.ts";
+import { createUserHelpers } from "../../src/run-as/user-helpers.ts";
+
+const act = fileURLToPath(new URL("support/act.ts", import.meta.url));
+const run = promisify(execFile);
+
+interface Acted {
+  stdout?: string;
+  exitCode?: number;
+  code?: string;
+  message?: string;
+}
+
+function actArguments(request: object): string[] {
+  return [process.execPath, act, JSON.stringify(request)];
+}
+
+async function directory(t: ExecutionContext): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-privileges-"));
+  await chmod(dir, 0o755);
+  t.teardown(() => rm(dir, { recursive: true }));
+  return dir;
+}
+
+/** Runs act.ts with another /etc/passwd and /etc/group; `undefined` if mounts are not allowed. */
+async function actAmong(
+  t: ExecutionContext,
+  files: { passwd: string; group: string },
+  request: object,
+): Promise<Acted | undefined> {
+  const dir = await directory(t);
+  for (const [name, content] of Object.entries(files)) {
+    await writeFile(join(dir, name), content);
+    await chmod(join(dir, name), 0o644);
+  }
+  const script =
+    'mount --bind "$0/passwd" /etc/passwd && mount --bind "$0/group" /etc/group || exit 99; exec "$@"';
+  try {
+    const argv = ["--mount", "sh", "-c", script, dir, ...actArguments(request)];
+    return JSON.parse((await run("unshare", argv)).stdout) as Acted;
+  } catch (error) {
+    t.log(`skipped: no mount namespace here (${String(error)})`);
+    return undefined;
+  }
+}
+
+const passwd = "root:x:0:0::/root:/bin/sh\nann:x:7001:7001::/tmp:/bin/sh\n";
+const group = "root:x:0:\nann:x:7001:\none:x:7002:ann\ntwo:x:7003:root,ann\n";
+
+for (const uid of [1, 5, 65534]) {
+  rootTest(`uid ${uid} works with its own IDs, all groups, no capabilities, no_new_privs`, async (t) => {
+    await using userHelpers = createUserHelpers();
+    const user = await userHelpers.as(uid);
+    const { stdout } = await user.runCommand(["cat", "/proc/self/status"]);
+    const field = (name: string) => new RegExp(`^${name}:\\s*(.*)$`, "m").exec(stdout)?.[1]?.trim();
+    const groups = execFileSync("id", ["-G", user.user.name], { encoding: "utf8" }).trim();
+    t.is(field("Uid"), Array(4).fill(uid).join("\t"));
+    t.is(field("Gid"), Array(4).fill(user.user.gid).join("\t"));
+    t.deepEqual(new Set(field("Groups")?.split(" ")), new Set(groups.split(" ")));
+    for (const set of ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]) t.regex(field(set) ?? "", /^0+$/);
+    t.is(field("NoNewPrivs"), "1");
+  });
+}
+
+rootTest("a user has the groups of /etc/group", async (t) => {
+  const acted = await actAmong(t, { passwd, group }, { uid: 7001, argv: ["id", "-G"] });
+  if (acted) t.is(acted.stdout?.trim(), "7001 7002 7003", JSON.stringify(acted));
+  else t.pass();
+});
+
+rootTest("work as a deleted user is rejected", async (t) => {
+  const files = { passwd: "root:x:0:0::/root:/bin/sh\n", group };
+  const acted = await actAmong(t, files, { uid: 7001, argv: ["id"] });
+  if (acted) t.like(acted, { code: "failed_precondition" });
+  else t.pass();
+});
+
+rootTest("work as a user deleted between lookup and launch is rejected", async (t) => {
+  await using userHelpers = createUserHelpers({
+    users: {
+      byUid: async (uid) => Promise.resolve({ uid, gid: 7001, name: "ann", home: "/", shell: "/bin/sh" }),
+      byName: async () => Promise.reject(new Error("not asked")),
+      groupsOf: async () => Promise.resolve([7001]),
+      forget: () => undefined,
+    },
+  });
+  const ann = await userHelpers.as(3_999_999_999);
+  await assertFails(t, ann.runCommand(["id"]), "failed_precondition", /cannot act as user "ann"/);
+});
+
+rootTest("without setpriv nothing runs", async (t) => {
+  await using userHelpers = createUserHelpers({ setprivDirs: ["/nonexistent"] });
+  const user = await userHelpers.as(5);
+  await assertFails(t, user.runCommand(["id"]), "failed_precondition", /setpriv is not installed/);
+});
+
+const asGames = (options: string) =>
+  `while [ "$1" != -- ]; do shift; done; exec setpriv --reuid=5 --regid=60 ${options} "$@"`;
+
+for (const [what, script] of [
+  ["does not drop anything", 'while [ "$1" != -- ]; do shift; done; shift; exec "$@"'],
+  ["gives root's group", asGames("--groups=0,60 --no-new-privs --inh-caps=-all --bounding-set=-all")],
+  ["leaves the bounding set", asGames("--init-groups --no-new-privs")],
+  ["leaves new privileges open", asGames("--init-groups --inh-caps=-all --bounding-set=-all")],
+  ["fails", "exit 1"],
+] as const) {
+  rootTest(`when setpriv ${what}, nothing runs`, async (t) => {
+    const dir = await directory(t);
+    await writeFile(join(dir, "setpriv"), `#!/bin/sh\n${script}\n`);
+    await chmod(join(dir, "setpriv"), 0o755);
+    await using userHelpers = createUserHelpers({ setprivDirs: [dir] });
+    const user = await userHelpers.as(5);
+    await assertFails(t, user.runCommand(["id"]), "failed_precondition", /cannot act as user "games"/);
+  });
+}
+
+rootTest("a helper that claims to be another user is not believed", async (t) => {
+  const dir = await directory(t);
+  await writeFile(
+    join(dir, "setpriv"),
+    '#!/bin/sh\nwhile [ "$1" != -- ]; do shift; done; shift; exec "$@"\n',
+  );
+  await chmod(join(dir, "setpriv"), 0o755);
+  const helperPath = join(dir, "helper.mjs");
+  await writeFile(
+    helperPath,
+    'const j = Buffer.from(`{"hello":1}`), p = Buffer.alloc(8); p.writeUInt32BE(j.length); process.stdout.write(Buffer.concat([p, j])); process.stdin.resume();',
+  );
+  await using userHelpers = createUserHelpers({ setprivDirs: [dir], helperPath });
+  const user = await userHelpers.as(5);
+  await assertFails(
+    t,
+    user.runCommand(["id"], { timeoutMs: 5000 }),
+    "failed_precondition",
+    /wrong identity: Uid is 0 0 0 0/,
+  );
+});
+
+rootTest("a daemon that is not root works only as its own user", async (t) => {
+  const as = ["--reuid=5", "--regid=60", "--clear-groups", "--"];
+  const own = await run("setpriv", [...as, ...actArguments({ uid: 5, argv: ["id", "-u"] })]);
+  t.deepEqual(JSON.parse(own.stdout), { stdout: "5\n", exitCode: 0 });
+  for (const uid of [0, 1]) {
+    const other = await run("setpriv", [...as, ...actArguments({ uid, argv: ["id", "-u"] })]);
+    t.like(JSON.parse(other.stdout), { code: "permission_denied" });
+  }
+});
+
+test("commands get a clean environment and no inherited descriptors", async (t) => {
+  const dir = await directory(t);
+  await using canary = await open(join(dir, "canary"), "w");
+  const argv = ["sh", "-c", "env; ls -l /proc/self/fd /proc/$PPID/fd"];
+  const [command = "", ...args] = actArguments({ uid: someUid, argv });
+  const stdio = Array.from({ length: 260 }, (_, fd) =>
+    fd < 3 ? (["ignore", "pipe", "inherit"] as const)[fd] : fd === 3 || fd > 257 ? canary.fd : "ignore",
+  );
+  const child = spawn(command, args, { stdio, env: { ...process.env, CANARY: "canary-value" } });
+  const { stdout } = JSON.parse(Buffer.concat(await child.stdout!.toArray()).toString()) as Acted;
+  t.notRegex(stdout ?? "", /canary/i);
+  t.regex(stdout ?? "", /^HOME=/m);
+  const names = [...(stdout ?? "").matchAll(/^([A-Z_]+)=/gm)].map(([, name]) => name).sort();
+  const expected = ["HOME", "LANG", "LOGNAME", "PATH", "PWD", "SHELL", "SVC_RUN_ID", "TMPDIR", "USER"];
+  t.deepEqual(
+    names.filter((name) => !["OLDPWD", "SHLVL", "_"].includes(name ?? "")),
+    expected,
+  );
+});
+
+test("a caller's environment is not passed to anything that runs as root", async (t) => {
+  await using world = await createWorld();
+  const { stdout } = await world.user.runCommand(
+    ["sh", "-c", "cat /proc/$PPID/environ; echo; echo $LD_NOTE"],
+    {
+      env: { LD_NOTE: "theirs" },
+    },
+  );
+  const [helper, own] = stdout.split("\n");
+  t.notRegex(helper ?? "", /LD_NOTE/);
+  t.is(own, "theirs");
+});
+
+test("no signal opens a helper to debuggers", async (t) => {
+  await using world = await createWorld();
+  const { stdout } = await world.user.runCommand(["sh", "-c", "grep SigCgt: /proc/$PPID/status"]);
+  const caught = BigInt(`0x${stdout.split("\t")[1]?.trim()}`);
+  t.not(caught & (1n << BigInt(constants.signals.SIGTERM - 1)), 0n);
+  t.is(caught & (1n << BigInt(constants.signals.SIGUSR1 - 1)), 0n);
+});
+
+test("the memory limit of a helper does not apply to programs that it starts", async (t) => {
+  await using world = await createWorld();
+  const script = 'cat /proc/$PPID/environ; echo; echo "own $NODE_OPTIONS"';
+  const { stdout } = await world.user.runCommand(["sh", "-c", script]);
+  const [helper, own] = stdout.split("\n");
+  t.regex(helper ?? "", /\0NODE_OPTIONS=--max-semi-space-size=4 --disable-sigusr1\0/);
+  t.is(own, "own ");
+});

@@ -1,0 +1,145 @@
+/** Logs of containers with and without a terminal, stored and followed. */
+import assert from "node:assert/strict";
+import { followContainerLog, readContainerLog } from "../../../src/engine/container-logs.ts";
+import { createDockerEngine } from "../../../src/engine/engine.ts";
+import { SvcError } from "../../../src/errors.ts";
+import { startEngine, type TestEngine } from "../../support/docker.ts";
+import { dockerTest, needsDocker, sharedEngine } from "../../support/docker-test.ts";
+import { eventually } from "../../support/eventually.ts";
+
+const shared = sharedEngine();
+
+/** Runs a script to its end. */
+async function runToEnd(engine: TestEngine, name: string, script: string, more = {}): Promise<string> {
+  await engine.images.build("svc/log:1");
+  const id = await engine.run(name, { Image: "svc/log:1", Cmd: ["/bin/sh", "-c", script], ...more });
+  (await engine.request("POST", `/containers/${id}/wait`)).expect(200);
+  return id;
+}
+
+dockerTest(`both streams are in order, each line with its time${needsDocker}`, async (t) => {
+  await using engine = createDockerEngine({ socket: shared().socket });
+  const before = Date.now();
+  const script = "echo one; sleep 0.05; echo two >&2; sleep 0.05; echo; printf 'no end \\303\\244'";
+  const id = await runToEnd(shared(), "streams", script);
+  const { lines, truncated } = await readContainerLog(engine, { id, hasTerminal: false }, { tail: 100 });
+  t.deepEqual(
+    lines.map(({ stream, text }) => [stream, text]),
+    [
+      ["stdout", "one"],
+      ["stderr", "two"],
+      ["stdout", ""],
+      ["stdout", "no end ä"],
+    ],
+  );
+  t.false(truncated);
+  t.true(lines.every(({ timeMs }) => timeMs >= before - 1000 && timeMs <= Date.now() + 1000));
+  const last = await readContainerLog(engine, { id, hasTerminal: false }, { tail: 2 });
+  t.deepEqual(last.lines, lines.slice(-2));
+  const none = await readContainerLog(engine, { id, hasTerminal: false }, { tail: 0 });
+  t.deepEqual(none.lines, []);
+});
+
+dockerTest(`a terminal's lines end as on a terminal${needsDocker}`, async (t) => {
+  await using engine = createDockerEngine({ socket: shared().socket });
+  const id = await runToEnd(shared(), "terminal", "echo one; echo two >&2; printf 'three'", { Tty: true });
+  const { lines } = await readContainerLog(engine, { id, hasTerminal: true }, { tail: 100 });
+  t.deepEqual(
+    lines.map(({ stream, text }) => [stream, text]),
+    [
+      ["stdout", "one"],
+      ["stdout", "two"],
+      ["stdout", "three"],
+    ],
+  );
+  t.true(lines.every(({ timeMs }) => timeMs > 0));
+});
+
+for (const hasTerminal of [false, true]) {
+  const title = `a line of 200,000 bytes comes in pieces, without the times that the engine puts into it: ${hasTerminal ? "terminal" : "frames"}`;
+  dockerTest(`${title}${needsDocker}`, async (t) => {
+    await using engine = createDockerEngine({ socket: shared().socket });
+    const script = "head -c 200000 /dev/zero | tr '\\0' x; echo; echo end";
+    const id = await runToEnd(shared(), `long-${String(hasTerminal)}`, script, { Tty: hasTerminal });
+    const { lines } = await readContainerLog(engine, { id, hasTerminal }, { tail: 100 });
+    t.deepEqual(
+      lines.map(({ text }) => text.length),
+      [65_536, 65_536, 65_536, 200_000 - 3 * 65_536, 3],
+    );
+    t.true(lines.slice(0, -1).every(({ text }) => /^x+$/.test(text)));
+  });
+}
+
+dockerTest(`a log beyond 8 MiB loses its oldest lines${needsDocker}`, async (t) => {
+  await using engine = createDockerEngine({ socket: shared().socket });
+  const script = "yes 0123456789012345678901234567890123456789 | head -n 250000; echo last";
+  const id = await runToEnd(shared(), "big", script);
+  const { lines, truncated } = await readContainerLog(
+    engine,
+    { id, hasTerminal: false },
+    { tail: 1_000_000 },
+  );
+  t.true(truncated);
+  t.is(lines.at(-1)?.text, "last");
+  const sizeBytes = lines.reduce((sum, { text }) => sum + text.length, 0);
+  t.true(sizeBytes <= 8 << 20 && sizeBytes > (8 << 20) - 100);
+});
+
+dockerTest(
+  `a log is followed until its reader disconnects or its container exits${needsDocker}`,
+  async (t) => {
+    await using engine = createDockerEngine({ socket: shared().socket });
+    const script = "echo first; while [ ! -e /go ]; do sleep 0.05; done; echo second; sleep 3600";
+    await shared().images.build("svc/log:1");
+    const id = await shared().run("followed", { Image: "svc/log:1", Cmd: ["/bin/sh", "-c", script] });
+    const container = { id, hasTerminal: false };
+    const reader = new AbortController();
+    const seen: string[] = [];
+    const following = (async () => {
+      for await (const { lines } of followContainerLog(engine, container, {
+        tail: 10,
+        signal: reader.signal,
+      })) {
+        seen.push(...lines.map(({ text }) => text));
+      }
+    })();
+    await eventually(() => assert.deepEqual(seen, ["first"]));
+    const exec = (
+      await shared().request("POST", `/containers/${id}/exec`, { Cmd: ["/bin/touch", "/go"] })
+    ).expect(201);
+    await shared().request("POST", `/exec/${(exec as { Id: string }).Id}/start`, { Detach: true });
+    await eventually(() => assert.deepEqual(seen, ["first", "second"]));
+    reader.abort();
+    await following;
+    const untilEnd = followContainerLog(engine, container, { tail: 0, signal: new AbortController().signal });
+    const ended = untilEnd.next();
+    (await shared().request("POST", `/containers/${id}/kill`)).expect(204);
+    t.true((await ended).done);
+  },
+);
+
+dockerTest(`a followed log ends with the engine and reports it${needsDocker}`, async (t) => {
+  await using dying = await startEngine();
+  await using engine = createDockerEngine({ socket: dying.socket });
+  await dying.images.build("svc/log:1");
+  const id = await dying.run("followed", {
+    Image: "svc/log:1",
+    Cmd: ["/bin/sh", "-c", "echo one; sleep 3600"],
+  });
+  const signal = new AbortController().signal;
+  const lines = followContainerLog(engine, { id, hasTerminal: false }, { tail: 10, signal });
+  t.is((await lines.next()).value?.lines[0]?.text, "one");
+  const next = lines.next();
+  await dying.kill();
+  const error = await t.throwsAsync(next, { instanceOf: SvcError });
+  t.is(error.code, "unavailable");
+});
+
+dockerTest(`a missing container has no log${needsDocker}`, async (t) => {
+  await using engine = createDockerEngine({ socket: shared().socket });
+  const error = await t.throwsAsync(
+    readContainerLog(engine, { id: "nobody", hasTerminal: false }, { tail: 1 }),
+    { instanceOf: SvcError },
+  );
+  t.is(error.code, "not_found");
+});

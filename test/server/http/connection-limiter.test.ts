@@ -1,0 +1,156 @@
+/** Limits of connections: in total, per peer and for root; and which connection is closed above them. */
+import { once } from "node:events";
+import { Socket } from "node:net";
+import test from "ava";
+import { Connection } from "../../../src/server/http/connection.ts";
+import { ConnectionLimiter } from "../../../src/server/http/connection-limiter.ts";
+import type { HttpResponse } from "../../../src/server/rpc/http-request.ts";
+
+type Peer = number | string;
+
+/** A uid on the socket, or an address on TCP. */
+function from(peer: Peer): Connection {
+  const connection = new Connection(
+    new Socket(),
+    typeof peer === "number" ? { kind: "peer", uid: peer } : { kind: "tcp", address: peer },
+  );
+  connection.isNew = false;
+  return connection;
+}
+
+function placesOf(
+  maxConnections: number,
+  maxConnectionsPerPeer: number,
+  maxRootConnections = 2,
+): ConnectionLimiter {
+  return new ConnectionLimiter({ maxConnections, maxConnectionsPerPeer, maxRootConnections });
+}
+
+function admitted(places: ConnectionLimiter, peers: readonly Peer[]): Connection[] {
+  return peers.map((peer) => {
+    const connection = from(peer);
+    if (!places.admit(connection)) connection.socket.destroy();
+    return connection;
+  });
+}
+
+const open = (connections: readonly Connection[]): boolean[] =>
+  connections.map(({ socket }) => !socket.destroyed);
+
+/** A response to a complete request. */
+const working = { req: { complete: true }, stream: { endAfterHeaders: true } } as unknown as HttpResponse;
+
+test("a peer above its limit loses its longest idle connection", (t) => {
+  const places = placesOf(10, 2);
+  const connections = admitted(places, [1, 1, 2]);
+  places.used(connections[0]!);
+  const [newest] = admitted(places, [1]);
+  t.deepEqual(open([...connections, newest!]), [true, false, true, true]);
+});
+
+test("a peer whose connections are all active gets no more", (t) => {
+  const places = placesOf(10, 2);
+  const connections = admitted(places, [1, 1]);
+  for (const connection of connections) connection.begin(working);
+  t.false(places.admit(from(1)));
+  t.true(places.admit(from(2)));
+  connections[0]!.end(working);
+  t.true(places.admit(from(1)));
+  t.deepEqual(open(connections), [false, true]);
+});
+
+test("a connection with an unread request is not idle for its own peer", (t) => {
+  const places = placesOf(10, 2);
+  const connections = admitted(places, [1, 1, 0, 0]);
+  connections[0]!.isNew = true;
+  connections[1]!.awaitsTurn = true;
+  connections[2]!.isNew = true;
+  connections[3]!.awaitsTurn = true;
+  for (const uid of [0, 1]) {
+    t.false(places.hasSlotFor(uid));
+    t.false(places.admit(from(uid)));
+  }
+  connections[1]!.awaitsTurn = false;
+  t.true(places.hasSlotFor(1));
+  t.deepEqual(open(connections), [true, false, true, true]);
+});
+
+test("it is idle for other peers with fewer connections", (t) => {
+  const places = placesOf(2, 2);
+  const connections = admitted(places, [1, 1]);
+  connections[0]!.isNew = true;
+  connections[1]!.awaitsTurn = true;
+  t.true(places.admit(from(2)));
+  t.deepEqual(open(connections), [false, true]);
+});
+
+test("root has reserved slots, however many connections others have", (t) => {
+  const places = placesOf(3, 3);
+  const others = admitted(places, [1, 1, 1]);
+  const roots = admitted(places, [0, 0]);
+  t.deepEqual(open([...others, ...roots]), [true, true, true, true, true]);
+  const [further] = admitted(places, [0]);
+  t.deepEqual(open([...roots, further!]), [false, true, true]);
+});
+
+test("if all slots are in use, the peer with the most connections loses one", (t) => {
+  const places = placesOf(4, 3);
+  const connections = admitted(places, [1, 1, 1, 2]);
+  const [newcomer] = admitted(places, [3]);
+  t.deepEqual(open([...connections, newcomer!]), [false, true, true, true, true]);
+  t.is(places.size, 4);
+});
+
+test("a new connection of the peer with the most connections replaces one of its own", (t) => {
+  const places = placesOf(3, 3);
+  const connections = admitted(places, [1, 1, 2]);
+  const [newcomer] = admitted(places, [1]);
+  t.deepEqual(open([...connections, newcomer!]), [false, true, true, true]);
+});
+
+test("unauthenticated connections are closed first, even if they are few and active", (t) => {
+  const places = placesOf(4, 4);
+  const connections = admitted(places, [1, 1, 1, "10.0.0.1"]);
+  connections[3]!.begin(working);
+  const [newcomer] = admitted(places, [2]);
+  t.deepEqual(open([...connections, newcomer!]), [true, true, true, false, true]);
+});
+
+for (const [name, addresses, left] of [
+  ["all addresses of loopback count as one", ["127.0.0.1", "127.0.0.2", "::1", "::ffff:127.9.9.9"], 2],
+  ["other addresses count by themselves", ["10.0.0.1", "10.0.0.2", "::ffff:10.0.0.3", "10.0.0.4"], 4],
+  [
+    "a /64 of IPv6 counts as one",
+    ["fd00:1:2:3::1", "fd00:1:2:3:4::", "fd00:1:2:3:4:5:6:7", "fd00:1:2:3::9"],
+    2,
+  ],
+  ["networks of IPv6 count by themselves", ["fd00::1", "fd00:0:0:1::1", "fe80::1%eth0", "2001:db8::"], 4],
+] as const) {
+  test(name, (t) => {
+    const connections = admitted(placesOf(10, 2), addresses);
+    t.is(open(connections).filter(Boolean).length, left);
+  });
+}
+
+test("a connection with a token counts for the token from then on", (t) => {
+  const places = placesOf(10, 1);
+  const [first] = admitted(places, ["127.0.0.1"]);
+  const token = { kind: "known", name: "token a" } as const;
+  t.true(places.identified(first!, token));
+  const [second] = admitted(places, ["127.0.0.1"]);
+  t.deepEqual(open([first!, second!]), [true, true], "loopback has its slot again");
+  t.true(places.identified(second!, token));
+  t.deepEqual(open([first!, second!]), [false, true], "the token has one");
+});
+
+test("a closed connection frees a slot", async (t) => {
+  const places = placesOf(1, 1);
+  const [connection] = admitted(places, [1]);
+  connection!.begin(working);
+  t.false(places.admit(from(1)));
+  const closed = once(connection!.socket, "close");
+  connection!.socket.destroy();
+  await closed;
+  t.is(places.size, 0);
+  t.true(places.admit(from(1)));
+});

@@ -1,0 +1,70 @@
+/** The public pages: they contain no data and load nothing from other hosts. */
+import { readFile } from "node:fs/promises";
+import { connect as connectHttp2 } from "node:http2";
+import test from "ava";
+import { sourcePages } from "../../../src/daemon/page-files.ts";
+import { openDoor } from "./support/door.ts";
+
+const files = sourcePages();
+
+for (const [path, file] of Object.entries(files)) {
+  test(`${path} returns its exact content without a token, and is cached until it changes`, async (t) => {
+    await using door = await openDoor();
+    const answer = await fetch(door.url + path);
+    t.is(answer.status, 200);
+    t.deepEqual(Buffer.from(await answer.arrayBuffer()), await readFile(file));
+
+    const etag = answer.headers.get("etag") ?? "";
+    t.regex(etag, /^"[\w-]{43}"$/);
+    for (const known of [etag, `"other", W/${etag}`, "*"]) {
+      const again = await fetch(door.url + path, { headers: { "if-none-match": known } });
+      t.deepEqual([again.status, await again.text(), again.headers.get("etag")], [304, "", etag]);
+    }
+    const other = await fetch(door.url + path, { headers: { "if-none-match": '"other"' } });
+    t.is(other.status, 200);
+
+    const head = await fetch(door.url + path, { method: "HEAD" });
+    t.deepEqual(
+      [head.status, head.headers.get("content-length"), await head.text()],
+      [200, answer.headers.get("content-length"), ""],
+    );
+    t.is((await fetch(door.url + path, { method: "POST" })).status, 401, "only reading is public");
+  });
+}
+
+test("the API page allows nothing inline, nothing external and no frame", async (t) => {
+  await using door = await openDoor();
+  const { headers } = await fetch(`${door.url}/docs`);
+  t.is(headers.get("content-type"), "text/html; charset=utf-8");
+  t.is(headers.get("x-content-type-options"), "nosniff");
+  const policy = headers.get("content-security-policy") ?? "";
+  t.regex(policy, /default-src 'none'/);
+  t.regex(policy, /frame-ancestors 'none'/);
+  t.notRegex(policy, /unsafe|https?:|\*/);
+});
+
+test("pages check Host and Origin like everything else", async (t) => {
+  await using door = await openDoor();
+  t.is((await fetch(`${door.url}/docs`, { headers: { origin: "https://evil.example" } })).status, 403);
+});
+
+test("pages are served over HTTP/2, too", async (t) => {
+  await using door = await openDoor();
+  const session = connectHttp2(door.url);
+  const stream = session.request({ ":path": "/docs" });
+  const { promise, resolve } = Promise.withResolvers<unknown>();
+  stream.on("response", (headers) => resolve(headers[":status"]));
+  stream.resume().end();
+  t.is(await promise, 200);
+  session.destroy();
+});
+
+test("an unknown page needs a token, and a missing file affects only its page", async (t) => {
+  await using door = await openDoor({ pages: { "/docs": "/nowhere/docs.html" } });
+  t.is((await fetch(`${door.url}/docs/../../etc/passwd`)).status, 401);
+  t.is((await fetch(`${door.url}/constructor`)).status, 401);
+  const answer = await fetch(`${door.url}/docs`);
+  t.is(answer.status, 500);
+  t.notRegex(await answer.text(), /nowhere/);
+  t.is((await fetch(`${door.url}/healthz`)).status, 200);
+});

@@ -1,0 +1,249 @@
+import {
+  create,
+  equals,
+  fromBinary,
+  fromJson,
+  toJson,
+  type DescField,
+  type DescMessage,
+  type JsonValue,
+  type Message,
+  ScalarType,
+} from "@bufbuild/protobuf";
+import { TimestampSchema, isWrapperDesc } from "@bufbuild/protobuf/wkt";
+import test from "ava";
+import fc from "fast-check";
+import assert from "node:assert/strict";
+import { GetMetricsHistoryResponseSchema } from "../../../gen/svc/v1/monitor_pb.ts";
+import { JsonWriter } from "../../../src/server/rest/json-writer.ts";
+import { timestampWriter } from "../../../src/server/rest/timestamp-text.ts";
+import { loadTestContract } from "./support/contract.ts";
+
+const { kinds } = await loadTestContract();
+const writer = new JsonWriter();
+
+/** Arbitrary JSON that is valid for `type`. */
+function jsonOf(type: DescMessage, depth: number): fc.Arbitrary<JsonValue> {
+  const oneofs = new Map<unknown, DescField[]>();
+  const entries: Record<string, fc.Arbitrary<JsonValue>> = {};
+  for (const field of type.fields) {
+    if (depth === 0 && field.message?.typeName === type.typeName) continue;
+    if (field.oneof === undefined) entries[field.jsonName] = fieldJson(field, depth);
+    else oneofs.set(field.oneof, [...(oneofs.get(field.oneof) ?? []), field]);
+  }
+  const plain = fc.record(entries, { requiredKeys: [] }) as fc.Arbitrary<Record<string, JsonValue>>;
+  return [...oneofs.values()].reduce<fc.Arbitrary<Record<string, JsonValue>>>(
+    (object, fields) =>
+      fc
+        .tuple(
+          object,
+          fc.oneof(
+            fc.constant({}),
+            ...fields.map((field) => fc.record({ [field.jsonName]: fieldJson(field, depth) })),
+          ),
+        )
+        .map(([rest, chosen]) => ({ ...rest, ...(chosen as Record<string, JsonValue>) })),
+    plain,
+  );
+}
+
+function fieldJson(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
+  const single = singleJson(field, depth);
+  if (field.fieldKind === "list") return fc.array(single, { maxLength: 3 });
+  if (field.fieldKind !== "map") return single;
+  const key =
+    field.mapKey === ScalarType.INT32
+      ? fc.integer().map(String)
+      : fc.oneof(fc.string(), fc.constant("__proto__"));
+  return fc
+    .array(fc.tuple(key, single), { maxLength: 3 })
+    .map((pairs) => Object.fromEntries(pairs) as JsonValue);
+}
+
+function singleJson(field: DescField, depth: number): fc.Arbitrary<JsonValue> {
+  if (field.enum !== undefined)
+    return fc.oneof(fc.constantFrom("COLOR_UNSPECIFIED", "COLOR_RED"), fc.constant(77));
+  if (field.scalar !== undefined) return scalarJson(field.scalar);
+  const type = field.message;
+  if (isWrapperDesc(type)) return scalarJson(type.fields[0].scalar);
+  switch (type.typeName) {
+    case "google.protobuf.Timestamp":
+      return fc
+        .date({
+          min: new Date("0001-01-01T00:00:00Z"),
+          max: new Date("9999-12-31T23:59:59Z"),
+          noInvalidDate: true,
+        })
+        .map((date) => date.toISOString());
+    case "google.protobuf.Duration":
+      return fc
+        .integer({ min: -1e9, max: 1e9 })
+        .map(
+          (ms) =>
+            `${ms < 0 ? "-" : ""}${Math.floor(Math.abs(ms) / 1000)}.${String(Math.abs(ms) % 1000).padStart(3, "0")}s`,
+        );
+    case "google.protobuf.FieldMask":
+      return fc.constantFrom("", "a", "fooBar,baz");
+    case "google.protobuf.Struct":
+      return fc.dictionary(fc.string(), fc.jsonValue() as fc.Arbitrary<JsonValue>);
+    case "google.protobuf.ListValue":
+      return fc.array(fc.jsonValue() as fc.Arbitrary<JsonValue>);
+    case "google.protobuf.Value":
+      return fc.jsonValue() as fc.Arbitrary<JsonValue>;
+    default:
+      return jsonOf(type, depth - 1);
+  }
+}
+
+function scalarJson(scalar: ScalarType): fc.Arbitrary<JsonValue> {
+  switch (scalar) {
+    case ScalarType.STRING:
+      return fc.string({ unit: "grapheme" });
+    case ScalarType.BYTES:
+      return fc.uint8Array().map((bytes) => Buffer.from(bytes).toString("base64"));
+    case ScalarType.BOOL:
+      return fc.boolean();
+    case ScalarType.DOUBLE:
+      return fc.oneof(
+        fc.double({ noNaN: true, noDefaultInfinity: true }),
+        fc.constantFrom("NaN", "Infinity", "-Infinity"),
+      );
+    case ScalarType.FLOAT:
+      return fc.oneof(
+        fc.float({ noNaN: true, noDefaultInfinity: true }),
+        fc.constantFrom("NaN", "Infinity", "-Infinity"),
+      );
+    case ScalarType.INT64:
+    case ScalarType.SINT64:
+    case ScalarType.SFIXED64:
+      return fc.maxSafeInteger().map(String);
+    case ScalarType.UINT64:
+    case ScalarType.FIXED64:
+      return fc.maxSafeNat().map(String);
+    case ScalarType.UINT32:
+    case ScalarType.FIXED32:
+      return fc.nat({ max: 0xffffffff });
+    default:
+      return fc.integer();
+  }
+}
+
+/** Converts ProtoJSON to the JSON of REST, with 64-bit integers as numbers. */
+function asRest(type: DescMessage, json: JsonValue): JsonValue {
+  if (isWrapperDesc(type)) return asRestScalar(type.fields[0].scalar, json);
+  if (type.typeName.startsWith("google.protobuf.")) return json;
+  return Object.fromEntries(
+    Object.entries(json as Record<string, JsonValue>).map(([name, value]) => {
+      const field = type.fields.find((candidate) => candidate.jsonName === name) as DescField;
+      const single = (item: JsonValue): JsonValue =>
+        field.message === undefined ? asRestScalar(field.scalar, item) : asRest(field.message, item);
+      if (field.fieldKind === "list") return [name, (value as JsonValue[]).map(single)];
+      if (field.fieldKind !== "map") return [name, single(value)];
+      return [
+        name,
+        Object.fromEntries(
+          Object.entries(value as object).map(([key, item]) => [key, single(item as JsonValue)]),
+        ),
+      ];
+    }),
+  );
+}
+
+function asRestScalar(scalar: ScalarType | undefined, json: JsonValue): JsonValue {
+  const is64Bits = scalar !== undefined && [3, 4, 6, 16, 18].includes(scalar);
+  return is64Bits ? Number(json) : json;
+}
+
+/** Removes negative zeros, which JSON.stringify does not write. */
+function plain(json: JsonValue): unknown {
+  return JSON.parse(JSON.stringify(json));
+}
+
+test("the writer writes the JSON of toJson, with 64-bit integers as numbers", (t) => {
+  fc.assert(
+    fc.property(jsonOf(kinds, 1), (json) => {
+      const message = fromJson(kinds, json);
+      const expected = asRest(kinds, toJson(kinds, message, { alwaysEmitImplicit: true }));
+      assert.deepEqual(plain(JSON.parse(writer.message(kinds, message)) as JsonValue), plain(expected));
+    }),
+    { numRuns: 300 },
+  );
+  t.pass();
+});
+
+test("the written JSON parses to the same message", (t) => {
+  fc.assert(
+    fc.property(jsonOf(kinds, 1), (json) => {
+      const message = fromJson(kinds, json);
+      const again = fromJson(kinds, JSON.parse(writer.message(kinds, message)) as JsonValue);
+      t.true(equals(kinds, again, message) || JSON.stringify(json).includes("NaN"));
+    }),
+    { numRuns: 150 },
+  );
+});
+
+test("a message decoded from bytes is written like a created one", (t) => {
+  t.is(writer.message(kinds, fromBinary(kinds, new Uint8Array())), writer.message(kinds, create(kinds)));
+});
+
+test("strings are escaped where JSON requires it", (t) => {
+  for (const text of ['"', "\\", "\n", "\u0000", "\u007f", "\u2028", "\ud800", "😀", "</script>", "é"]) {
+    const message = Object.assign(create(kinds), { text }) as Message;
+    t.is((JSON.parse(writer.message(kinds, message)) as { text: string }).text, text);
+    t.false(/[\u0000-\u001f]/.test(writer.message(kinds, message)));
+  }
+});
+
+test("64-bit integers beyond the safe range keep all their digits", (t) => {
+  const message = Object.assign(create(kinds), { uint64Value: 2n ** 64n - 1n }) as Message;
+  t.regex(writer.message(kinds, message), /"uint64Value":18446744073709551615,/);
+});
+
+test("timestamps are written as toJson writes them", (t) => {
+  const write = timestampWriter();
+  const instant = fc.record({
+    seconds: fc.bigInt({ min: -62135596800n, max: 253402300799n }),
+    nanos: fc.oneof(
+      fc.constant(0),
+      fc.nat({ max: 999 }).map((n) => n * 1_000_000),
+      fc.nat({ max: 999_999 }).map((n) => n * 1000),
+      fc.nat({ max: 999_999_999 }),
+    ),
+  });
+  fc.assert(
+    fc.property(instant, (init) => {
+      const timestamp = create(TimestampSchema, init);
+      return JSON.parse(write(timestamp)) === toJson(TimestampSchema, timestamp);
+    }),
+    { numRuns: 5000 },
+  );
+  for (const init of [
+    { seconds: 253402300800n },
+    { seconds: -62135596801n },
+    { nanos: -1 },
+    { nanos: 1e9 },
+  ]) {
+    t.throws(() => write(create(TimestampSchema, init)));
+  }
+});
+
+test("the slices of a long message are small, and together are its JSON", (t) => {
+  const samples = Array.from({ length: 1_000 }, (_, n) => ({
+    cpuPercent: n / 3,
+    interfaces: Array.from({ length: 10 }, (_unused, at) => ({ name: `"eth${at}"` })),
+  }));
+  const message = create(GetMetricsHistoryResponseSchema, { samples, intervalSecs: 10 });
+  const [type, text] = [
+    GetMetricsHistoryResponseSchema,
+    writer.message(GetMetricsHistoryResponseSchema, message),
+  ];
+  t.true(writer.isLong(type, message));
+  const slices = [...writer.slices(type, message)];
+  t.is(Buffer.concat(slices).toString(), text);
+  t.true(slices.length > 10 && slices.every(({ length }) => length < 128 * 1024));
+  const short = create(type, { samples: samples.slice(0, 10) });
+  t.false(writer.isLong(type, short));
+  t.is(Buffer.concat([...writer.slices(type, short)]).toString(), writer.message(type, short));
+  const empty = create(type);
+  t.is(Buffer.concat([...writer.slices(type, empty)]).toString(), writer.message(type, empty));
+});
