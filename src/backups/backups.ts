@@ -2,44 +2,27 @@
  * The backups of apps, as called by handlers. Callers see only their own archives; another user's archive is
  * not found.
  */
-import { randomUUID } from "node:crypto";
-import { mkdir } from "node:fs/promises";
 import { join } from "node:path";
 import type { Readable } from "node:stream";
 import type { AppCaller } from "../apps/records/app-registry.ts";
 import type { AppRecord } from "../apps/records/app-record.ts";
-import { volumeOfTree } from "../apps/lifecycle/backed-up-trees.ts";
 import type { BackupHold } from "../apps/lifecycle/backup-hold.ts";
 import type { AppFinder } from "../apps/records/app-finder.ts";
 import { cancelably, type WorkOptions } from "../work/progress.ts";
-import {
-  acknowledgementOf,
-  askedBy,
-  nothingAccepted,
-  requireConsent,
-  type Acknowledgement,
-  type Asked,
-  type Consent,
-} from "../apps/changes/acknowledgement.ts";
-import type { AppImage, LayOut, Restorer } from "../apps/changes/restore.ts";
-import { invalidField, notFound, SvcError } from "../errors.ts";
+import type { Restorer } from "../apps/changes/restore.ts";
+import { invalidField, SvcError } from "../errors.ts";
 import type { UserHelper } from "../run-as/user-helper.ts";
-import type { ArchivedEntry, LocatedFile } from "../run-as/user-helper-types.ts";
+import type { ArchivedEntry } from "../run-as/user-helper-types.ts";
 import type { UserHelpers } from "../run-as/user-helpers.ts";
-import { manifestFileName } from "../packages/manifest/manifest.ts";
 import type { ManifestParser } from "../packages/manifest/manifest-parser.ts";
-import { maxManifestBytes } from "../packages/manifest/manifest-reader.ts";
-import { collectLicenses, maxLicenseBytes, type LicenseText } from "../packages/manifest/licenses.ts";
-import type { PackageOrigin } from "../packages/resolved-package.ts";
 import type { Zones } from "../triggers/zone.ts";
 import type { Executor } from "../store/executors.ts";
 import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";
 import type { Age } from "./encryption/age.ts";
-import { openEncrypted } from "./encryption/encrypted-file.ts";
 import { Archive } from "./archives/archive.ts";
 import type { ArchiveFooter } from "./archives/archive-footer.ts";
-import { type ArchiveName, hostOf, parseArchiveName } from "./archives/archive-name.ts";
+import { parseArchiveName } from "./archives/archive-name.ts";
 import { listArchives, type ListedArchives, type ListRequest } from "./archives/archive-list.ts";
 import type { AppPolicy, BackupStates } from "./policies/backup-states.ts";
 import { BackupQuota } from "./policies/backup-quota.ts";
@@ -56,13 +39,15 @@ import { checkPolicy, sealedFromTrials, type BackupPolicySpec } from "./policies
 import { PolicyPass } from "./policies/policy-pass.ts";
 import type { Retention } from "./policies/rotation.ts";
 import { Spool } from "./archives/spool.ts";
-import type { StoredArchive, StoredFile } from "./storages/storage.ts";
+import type { StoredArchive } from "./storages/storage.ts";
 import { uploadArchive, type UploadTarget } from "./archives/upload.ts";
 import type { S3Thread } from "./storages/s3-thread.ts";
 import { checkStorage, type StorageCheck } from "./storages/storage-check.ts";
 import { localName, StorageList } from "./storages/storage-list.ts";
 import type { Log } from "../lib/log.ts";
-import { rootShare } from "../lib/share-owner.ts";
+import { ArchiveAccess, requireVisible, requireWhole, type OpenableRef } from "./archives/archive-access.ts";
+import { BackupRestorer } from "./restore.ts";
+import { BackupVerifier } from "./verify.ts";
 
 export interface CreateRequest extends Retention {
   /** Empty: the storages of the app's policy, else the local one. */
@@ -74,49 +59,12 @@ export interface CreateRequest extends Retention {
   since?: string;
 }
 
-export interface RestoreRequest extends Consent {
-  stopApp: boolean;
-  asNew: boolean;
-  /** Only with `asNew`. */
-  newName: string;
-  /** Empty: everything. */
-  paths: readonly string[];
-  dryRun: boolean;
-}
-
 export interface ShownArchive {
   footer: ArchiveFooter;
   sizeBytes: number;
   isEncrypted: boolean;
   /** The local record; undefined for none. */
   known: CataloguedArchive | undefined;
-}
-
-/** An archive with the content of an age identity file, or empty. The identity is never stored or shown. */
-export interface OpenableRef extends ArchiveRef {
-  identity: string;
-}
-
-export interface RestoreOutcome {
-  appId: string;
-  restoredBytes: number;
-  entries: number;
-  restarted: boolean;
-  version: string;
-  /** Differences between the app and the archive. */
-  warnings: string[];
-  /** uid of the app's owner on this host. */
-  owner: number;
-  ownerName: string;
-  /** For a dry run: names of licenses and descriptions of permissions that require consent. */
-  licenses: string[];
-  permissions: string[];
-}
-
-export interface VerifyOutcome {
-  contentBytes: number;
-  entries: number;
-  restored: boolean;
 }
 
 export interface BackupsOptions {
@@ -156,31 +104,37 @@ export interface StorageUse {
 
 export class Backups {
   readonly storages: StorageList;
+  readonly restorer: BackupRestorer;
+  readonly verifier: BackupVerifier;
   readonly #options: BackupsOptions;
   readonly #catalogue: Catalogue;
   readonly #spool: Spool;
   readonly #quota: BackupQuota;
   readonly #maker: BackupMaker;
-  readonly #trialDir: string;
+  readonly #access: ArchiveAccess;
 
   constructor(options: BackupsOptions) {
     const { store, dir, executor, selfUid, age, s3, now, log } = options;
     this.#options = options;
+    const storeId = storeIdOf(store);
     const storages = new StorageList({ store, dir: join(dir, "backups"), selfUid, age, s3, now, log });
     const catalogue = new Catalogue(store, executor, now, () => options.states.invalidate(), log);
     this.storages = storages;
     this.#catalogue = catalogue;
     this.#spool = new Spool(join(dir, "spool"), executor);
     this.#quota = new BackupQuota({ storages, maxBytesPerUser: options.maxBytesPerUser, now });
-    this.#trialDir = join(dir, "trials");
     this.#maker = new BackupMaker({
       ...options,
       storages,
       catalogue,
       spool: this.#spool,
       quota: this.#quota,
-      storeId: storeIdOf(store),
+      storeId,
     });
+    const access = new ArchiveAccess({ ...options, storages, storeId });
+    this.#access = access;
+    this.restorer = new BackupRestorer({ ...options, access, catalogue });
+    this.verifier = new BackupVerifier({ ...options, access, catalogue, trialDir: join(dir, "trials") });
   }
 
   /** Settles backups of processes that died. */
@@ -232,7 +186,7 @@ export class Backups {
     if (since === "") return make(whole);
     const [storage = "", ...others] = wanted;
     if (others.length > 0 || marks) throw invalidField("since", "requires exactly one storage, and no marks");
-    await using archive = await this.#open(
+    await using archive = await this.#access.open(
       { appId, storage, name: since, identity: "" },
       caller,
       work.signal,
@@ -257,7 +211,7 @@ export class Backups {
     // Encrypted archives cannot be opened without an identity.
     const readable = taken.find(({ name }) => parseArchiveName(name)?.isEncrypted === false);
     if (verify && readable !== undefined)
-      await this.verify({ ...readable, appId: app.id, identity: "" }, true, caller, work);
+      await this.verifier.verify({ ...readable, appId: app.id, identity: "" }, true, caller, work);
     if (failures !== "") throw new SvcError("unavailable", failures);
     if (verify && readable === undefined) throw new SvcError("not_possible", sealedFromTrials);
   }
@@ -340,7 +294,7 @@ export class Backups {
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<StoredArchive> {
-    const readerOf = (archive: Archive): Promise<UserHelper> => this.#reader(archive, caller);
+    const readerOf = (archive: Archive): Promise<UserHelper> => this.#access.readerOf(archive, caller);
     const { storages } = this;
     const options = {
       spool: this.#spool,
@@ -355,105 +309,14 @@ export class Backups {
 
   /** The archive's metadata, and its local record. */
   async show(ref: OpenableRef, caller: AppCaller, signal?: AbortSignal): Promise<ShownArchive> {
-    await using archive = await this.#open(ref, caller, signal);
+    await using archive = await this.#access.open(ref, caller, signal);
     const known = this.#catalogue.archives(ref.appId).get(keyOf(ref));
     const { isEncrypted } = requireVisible(ref, caller);
     return { footer: archive.footer, sizeBytes: archive.sizeBytes, isEncrypted, known };
   }
 
-  /**
-   * @throws SvcError `archive_damaged`, `not_possible` if root would have to unpack another user's files for
-   * a test restore
-   */
-  async verify(
-    ref: OpenableRef,
-    deep: boolean,
-    caller: AppCaller,
-    work: WorkOptions,
-  ): Promise<VerifyOutcome> {
-    await using archive = await this.#open(ref, caller, work.signal);
-    requireWhole(archive);
-    const userHelper = await this.#reader(archive, caller);
-    if (deep && userHelper.user.uid === 0) await this.#requireOfRoot(archive, caller);
-    const read = deep
-      ? await this.#restoreForTrial(archive, userHelper, work)
-      : await archive.verify(userHelper, work);
-    await this.#catalogue.proven(ref, deep);
-    return { ...read, restored: deep };
-  }
-
-  /**
-   * @throws SvcError `app_running`, `archive_damaged`, `denied` for an archive of another owner's app,
-   * `license_required` for terms that were not accepted on this host; see `Restorer.restore` and
-   * `Restorer.restoreAsNew`
-   */
-  async restore(
-    ref: OpenableRef,
-    request: RestoreRequest,
-    caller: AppCaller,
-    work: WorkOptions,
-  ): Promise<RestoreOutcome> {
-    const { finder, restorer } = this.#options;
-    if (request.asNew && request.paths.length > 0)
-      throw invalidField("paths", "cannot be combined with as_new");
-    await using archive = await this.#open(ref, caller, work.signal);
-    const { footer } = archive;
-    await this.#requireSameOwner(archive, caller);
-    const reader = await this.#reader(archive, caller);
-    const contents = await this.#imageOf(archive, reader, caller, work.signal);
-    const target = request.asNew ? undefined : await finder.findIfInstalled(ref.appId, caller);
-    const paths = request.paths.map((path) => path.replace(/\/+$/, ""));
-    const owner = target?.ownerUid ?? footer.app.owner_uid;
-    const outcome = {
-      ...{ appId: ref.appId, version: contents.version, restarted: false, warnings: footer.warnings },
-      ...{ owner, ownerName: await this.#options.userName(owner), licenses: [], permissions: [] },
-    };
-    if (target !== undefined && target.ownerUid !== footer.app.owner_uid) {
-      const message = `the backup is of uid ${footer.app.owner_uid}, and app "${target.id}" is uid ${target.ownerUid}'s; restore it as a new app`;
-      throw new SvcError("not_possible", message);
-    }
-    if (target === undefined && paths.length > 0) throw notFound("app", ref.appId);
-    // A differential archive needs an existing app.
-    if (target === undefined || paths.length > 0) requireWhole(archive);
-    const { asked, accepted } = await this.#askedBy(
-      archive,
-      contents,
-      { target, paths },
-      reader,
-      work.signal,
-    );
-    const image = { ...contents, accepted };
-    if (request.dryRun) {
-      if (target !== undefined) restorer.requireRestorable(target, image, { ...request, paths });
-      const found =
-        paths.length > 0 ? await archive.locate(reader, paths, work) : await archive.verify(reader, work);
-      return {
-        ...outcome,
-        ...{ restoredBytes: found.contentBytes, entries: found.entries },
-        ...{ licenses: asked.licenses.map(({ name }) => name), permissions: [...asked.permissions] },
-      };
-    }
-    requireConsent(`${image.name} ${image.version}`, asked, { ...request, again: "restore" });
-    let read = { contentBytes: 0, entries: 0 };
-    const layOut: LayOut = async (place, placeWork) => {
-      read = await archive.layOut(place, paths, placeWork);
-    };
-    if (target !== undefined) {
-      const { restarted } = await cancelably(work, (within) =>
-        restorer.restore(target, image, layOut, { ...request, paths }, within),
-      );
-      outcome.restarted = restarted;
-    } else {
-      const { asNew: isCopy, newName } = request;
-      const as = { baseId: ref.appId, name: newName, ownerUid: footer.app.owner_uid, caller, isCopy };
-      outcome.appId = await cancelably(work, (within) => restorer.restoreAsNew(image, layOut, as, within));
-    }
-    if (paths.length === 0 && footer.since === undefined) await this.#catalogue.proven(ref, true);
-    return { ...outcome, restoredBytes: read.contentBytes, entries: read.entries };
-  }
-
   async delete(ref: ArchiveRef, caller: AppCaller, signal?: AbortSignal): Promise<void> {
-    await this.#requireOwner(ref, caller, signal);
+    await this.#access.requireDeletable(ref, caller, signal);
     await this.storages.open(ref.storage).remove(ref, signal);
     await this.#catalogue.forget(ref);
   }
@@ -465,8 +328,8 @@ export class Backups {
     caller: AppCaller,
     signal?: AbortSignal,
   ): Promise<{ entries: ArchivedEntry[]; more: boolean }> {
-    await using archive = await this.#open(ref, caller, signal);
-    return await archive.browse(await this.#reader(archive, caller), page, signal);
+    await using archive = await this.#access.open(ref, caller, signal);
+    return await archive.browse(await this.#access.readerOf(archive, caller), page, signal);
   }
 
   /** The bytes of one file. Fails if they do not match the archive's checksum. */
@@ -476,8 +339,8 @@ export class Backups {
     caller: AppCaller,
     signal?: AbortSignal,
   ): AsyncGenerator<{ sizeBytes: number; bytes: Uint8Array }> {
-    await using archive = await this.#open(ref, caller, signal);
-    const userHelper = await this.#reader(archive, caller);
+    await using archive = await this.#access.open(ref, caller, signal);
+    const userHelper = await this.#access.readerOf(archive, caller);
     const file = await archive.findFile(userHelper, path, signal);
     const { sizeBytes } = file;
     yield { sizeBytes, bytes: new Uint8Array() };
@@ -492,7 +355,7 @@ export class Backups {
     caller: AppCaller,
     signal?: AbortSignal,
   ): AsyncGenerator<{ sizeBytes: number; bytes: Uint8Array }> {
-    await using file = await this.#openStored(ref, caller, signal);
+    await using file = await this.#access.openFile(ref, caller, signal);
     const { sizeBytes } = file;
     const { start, end } = spanOf(sizeBytes);
     if (start > sizeBytes)
@@ -500,238 +363,6 @@ export class Backups {
     yield { sizeBytes, bytes: new Uint8Array() };
     for await (const bytes of file.read(start, end, signal)) yield { sizeBytes, bytes };
   }
-
-  /** The archive's footer determines its owner; its name must agree. */
-  async #open(ref: OpenableRef, caller: AppCaller, signal?: AbortSignal): Promise<Archive> {
-    const named = requireVisible(ref, caller);
-    const stored = await this.storages.open(ref.storage).open(ref, signal);
-    const file = named.isEncrypted
-      ? await openEncrypted(stored, { ...ref, uid: caller.uid }, this.#options.age, signal)
-      : stored;
-    const archive = await Archive.open(file, signal, stored.sizeBytes);
-    const { id, owner_uid } = archive.footer.app;
-    const isOthers =
-      !caller.root &&
-      !this.storages.isBesideStore(ref.storage) &&
-      (await this.#otherName(archive)) !== undefined;
-    if (id === ref.appId && owner_uid === named.ownerUid && !isOthers) return archive;
-    await archive[Symbol.asyncDispose]();
-    if (!caller.root) throw notFound("backup", ref.name);
-    throw new SvcError(
-      "archive_damaged",
-      `the archive belongs to app "${id}" of uid ${owner_uid}, which differs from its name`,
-    );
-  }
-
-  /**
-   * The name of this host's user with the uid of the archive's owner, if it differs: the uid may belong to
-   * another user here.
-   * @returns undefined if the names are equal or one is unknown
-   */
-  async #otherName({ footer }: Archive): Promise<string | undefined> {
-    const { owner_uid: uid, owner } = footer.app;
-    if (uid === 0 || owner === "" || footer.host === storeIdOf(this.#options.store)) return undefined;
-    const name = await this.#options.userName(uid);
-    return name === "" || name === owner ? undefined : name;
-  }
-
-  /** Prevents root from giving files to another user who has the same uid on this host. */
-  async #requireSameOwner(archive: Archive, caller: AppCaller): Promise<void> {
-    const { owner_uid: uid, owner } = archive.footer.app;
-    const name = uid === caller.uid ? undefined : await this.#otherName(archive);
-    if (name === undefined) return;
-    const message =
-      `cannot restore the backup: its owner is "${owner}" (uid ${uid}) on another host, and uid ${uid} is "${name}" here; ` +
-      `use a host where "${owner}" has this uid`;
-    throw new SvcError("not_possible", message);
-  }
-
-  /** Only root may remove an unreadable archive. */
-  async #requireOwner(ref: ArchiveRef, caller: AppCaller, signal?: AbortSignal): Promise<void> {
-    const { isEncrypted, host } = requireVisible(ref, caller);
-    const isOfHere =
-      host === hostOf(storeIdOf(this.#options.store)) || this.storages.isBesideStore(ref.storage);
-    if (isEncrypted && !isOfHere && !caller.root) {
-      // The name has only the uid on the other host, which may belong to another user here.
-      throw new SvcError(
-        "root_required",
-        "the encrypted backup is from another host: only root may delete it",
-      );
-    }
-    await using _file = caller.root
-      ? await this.storages.open(ref.storage).open(ref, signal)
-      : await this.#openStored(ref, caller, signal);
-  }
-
-  /**
-   * Opens a stored file. For an encrypted archive the name determines the owner: the content is protected by
-   * the identity.
-   */
-  async #openStored(ref: ArchiveRef, caller: AppCaller, signal?: AbortSignal): Promise<StoredFile> {
-    if (!requireVisible(ref, caller).isEncrypted) {
-      await using _archive = await this.#open({ ...ref, identity: "" }, caller, signal);
-    }
-    return this.storages.open(ref.storage).open(ref, signal);
-  }
-
-  /** The user who reads an archive: the owner of its files if that user exists here, else the caller. */
-  async #reader({ footer }: Archive, caller: AppCaller): Promise<UserHelper> {
-    const { userHelpers } = this.#options;
-    try {
-      return await userHelpers.as(footer.app.run_uid);
-    } catch (error) {
-      if (!(error instanceof SvcError)) throw error;
-      return userHelpers.as(caller.uid);
-    }
-  }
-
-  /** For a test restore, root unpacks only files that were root's, and are root's in the app on this host. */
-  async #requireOfRoot({ footer }: Archive, caller: AppCaller): Promise<void> {
-    const { id, run_uid: uid } = footer.app;
-    const way = "root does not unpack it for a test restore; verify it without `deep`";
-    if (uid !== 0) {
-      const message = `the backup's files belong to uid ${uid}, which has no account here, and ${way}, or create the account`;
-      throw new SvcError("not_possible", message);
-    }
-    const here = await this.#options.finder.findIfInstalled(id, caller);
-    if (here === undefined || here.runUid === 0) return;
-    const message = `the backup's files are root's, app "${id}" is uid ${here.runUid}'s here, and ${way}`;
-    throw new SvcError("not_possible", message);
-  }
-
-  /**
-   * The licenses and permissions that the archive needs and that were not accepted on this host, and those
-   * that the app will have. For an archive that this store created, the accepted ones are known. Its manifest
-   * may still ask for more, because the app's user can change the checkout. An archive from another host may
-   * claim anything.
-   */
-  async #askedBy(
-    archive: Archive,
-    { manifest }: Omit<AppImage, "accepted">,
-    { target, paths }: { target: AppRecord | undefined; paths: readonly string[] },
-    reader: UserHelper,
-    signal?: AbortSignal,
-  ): Promise<{ asked: Asked; accepted: Acknowledgement }> {
-    const { app } = archive.footer;
-    const isMadeHere = this.#catalogue.hasMade(archive.digest);
-    const ownerUid = target?.ownerUid ?? app.owner_uid;
-    const permissions = ownerUid === 0 && !isMadeHere ? [rootsFromElsewhere] : [];
-    const before = target?.accepted ?? nothingAccepted;
-    // The version and its accepted terms stay.
-    if (paths.length > 0) return { asked: { licenses: [], permissions }, accepted: before };
-    if (isMadeHere) {
-      const recorded = app.accepted as Acknowledgement;
-      const asked = askedBy({ licenses: [], manifest }, { ownerUid, accepted: recorded });
-      return { asked, accepted: { ...recorded, permissions: manifest.permissions } };
-    }
-    const { known, licenses } = await licensesOf(archive, before.licenses, reader, signal);
-    const asked = askedBy({ licenses, manifest }, { ownerUid, accepted: before });
-    const added = acknowledgementOf({ licenses, manifest });
-    return {
-      asked: { ...asked, permissions: [...permissions, ...asked.permissions] },
-      accepted: { ...added, licenses: [...known, ...added.licenses] },
-    };
-  }
-
-  /** The manifest of the checkout, with the same checks as for other manifests. */
-  async #imageOf(
-    archive: Archive,
-    userHelper: UserHelper,
-    { root, uid }: AppCaller,
-    signal?: AbortSignal,
-  ): Promise<Omit<AppImage, "accepted">> {
-    const { app, trees } = archive.footer;
-    const file = await archive.findFile(userHelper, `repo/${manifestFileName}`, signal);
-    if (file.sizeBytes > maxManifestBytes)
-      throw new SvcError("package_invalid", "the archive's manifest is too large");
-    const text = await readWhole(archive, userHelper, file, signal);
-    const manifest = await this.#options.manifests.parse(text.toString(), root ? rootShare : uid, signal);
-    return {
-      name: app.name,
-      origin: app.origin as unknown as PackageOrigin,
-      version: app.version,
-      manifest,
-      settings: app.settings,
-      trees: trees.filter((tree) => volumeOfTree(tree) === undefined),
-      volumes: trees.flatMap((tree) => volumeOfTree(tree) ?? []),
-    };
-  }
-
-  async #restoreForTrial(archive: Archive, userHelper: UserHelper, work: WorkOptions) {
-    await mkdir(this.#trialDir, { recursive: true, mode: 0o711 });
-    const tree = await this.#options.userHelpers.tree(
-      join(this.#trialDir, randomUUID()),
-      userHelper.user.uid,
-    );
-    await tree.create();
-    try {
-      const into = archive.footer.trees;
-      await tree.makeDirs(into);
-      return await archive.layOutForTrial(userHelper, tree.root, work);
-    } finally {
-      await tree.destroy();
-    }
-  }
-}
-
-const rootsFromElsewhere =
-  "The app belongs to root here, and the archive is from another host: its content can run as root.";
-
-/** Limit for entries at the root of a package. */
-const maxRootEntries = 10_000;
-
-/**
- * The licenses at the root of the checkout. Accepted ones are not read: the restore checks every file against
- * the index, and a differential archive lacks unchanged files.
- * @returns `known`: the checksums of the accepted ones
- * @throws SvcError `package_invalid` for a license that is too large
- */
-async function licensesOf(
-  archive: Archive,
-  accepted: readonly string[],
-  reader: UserHelper,
-  signal?: AbortSignal,
-): Promise<{ known: string[]; licenses: LicenseText[] }> {
-  const page = { directory: "repo", after: 0, limit: maxRootEntries };
-  const { entries } = await archive.browse(reader, page, signal);
-  const known = entries.filter(({ sha256 }) => accepted.includes(sha256));
-  const others = entries.filter((entry) => !known.includes(entry));
-  const named = others.map(({ path, type }) => ({
-    name: path.slice("repo/".length),
-    type: type === "hardlink" ? "file" : type,
-  }));
-  const licenses = await collectLicenses(named, async (name) => {
-    const file = await archive.findFile(reader, `repo/${name}`, signal);
-    if (file.sizeBytes > maxLicenseBytes)
-      throw new SvcError("package_invalid", `the archive's license ${name} is too large`);
-    return readWhole(archive, reader, file, signal);
-  });
-  return { known: known.map(({ sha256 }) => sha256), licenses };
-}
-
-async function readWhole(
-  archive: Archive,
-  reader: UserHelper,
-  file: LocatedFile,
-  signal?: AbortSignal,
-): Promise<Buffer> {
-  const pieces = archive.readFile(reader, file, signal) as AsyncIterable<Buffer>;
-  return Buffer.concat(await Array.fromAsync(pieces));
-}
-
-/** @throws SvcError `not_possible` for a differential archive */
-function requireWhole({ footer }: Archive): void {
-  if (footer.since === undefined) return;
-  const message = `the archive has only the changes since ${footer.since}: restore it completely, into the app that was restored from ${footer.since}`;
-  throw new SvcError("not_possible", message);
-}
-
-/** @throws SvcError `not_found` for a name of another app or user */
-function requireVisible(ref: ArchiveRef, caller: AppCaller): ArchiveName {
-  const named = parseArchiveName(ref.name);
-  const isVisible = caller.root || named?.ownerUid === caller.uid;
-  if (named?.appId !== ref.appId || !isVisible) throw notFound("backup", ref.name);
-  return named;
 }
 
 /** Empty for none. */

@@ -6,7 +6,7 @@ import type { Backups } from "../../backups/backups.ts";
 import type { Action } from "./action.ts";
 import { appOf, callerOf } from "./job-app.ts";
 
-export function createBackupVerifyAction(backups: Pick<Backups, "newest" | "verify">): Action {
+export function createBackupVerifyAction(backups: Pick<Backups, "newest" | "verifier">): Action {
   return async (job, { isRoot, signal, write }) => {
     const caller = callerOf(job, { isRoot });
     const { archives, errors } = await backups.newest(appOf(job), job.action.storages ?? [], caller);
@@ -14,7 +14,9 @@ export function createBackupVerifyAction(backups: Pick<Backups, "newest" | "veri
     for (const archive of archives) {
       try {
         // Encrypted archives need an identity, which jobs do not have.
-        const { entries } = await backups.verify({ ...archive, identity: "" }, true, caller, { signal });
+        const { entries } = await backups.verifier.verify({ ...archive, identity: "" }, true, caller, {
+          signal,
+        });
         write(`${archive.storage}: ${archive.name} can be restored (${entries} entries)\n`);
       } catch (error) {
         signal.throwIfAborted();

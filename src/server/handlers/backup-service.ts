@@ -20,7 +20,10 @@ import type { ListedArchive } from "../../backups/archives/archive-list.ts";
 import type { AppPolicy } from "../../backups/policies/backup-states.ts";
 import type { BackupPolicySpec } from "../../backups/policies/policy.ts";
 import type { BackupOutcome } from "../../backups/backup-maker.ts";
-import type { Backups, OpenableRef, RestoreOutcome, VerifyOutcome } from "../../backups/backups.ts";
+import type { Backups } from "../../backups/backups.ts";
+import type { OpenableRef } from "../../backups/archives/archive-access.ts";
+import type { RestoreOutcome } from "../../backups/restore.ts";
+import type { VerifyOutcome } from "../../backups/verify.ts";
 import type { ArchiveRef } from "../../backups/archives/catalogue.ts";
 import { storageProblem, type StorageEntry } from "../../backups/storages/storage-list.ts";
 import { decodePageToken, encodePageToken } from "../../apps/records/page-token.ts";
@@ -54,14 +57,14 @@ export function createBackupService(backups: Backups, long: LongMethods): Servic
     work: async (request: RestoreBackupRequest, user, work) => {
       const { stopApp, asNew, newName, paths, dryRun, licenseAck, permissionsAck } = request;
       const options = { stopApp, asNew, newName, paths, dryRun, licenseAck, permissionsAck };
-      return restoreResponse(await backups.restore(openableOf(request), options, user, work));
+      return restoreResponse(await backups.restorer.restore(openableOf(request), options, user, work));
     },
   });
   const verify = long.define({
     ...{ kind: "verify", output: VerifyBackupResponseSchema, last: "result" },
     ...{ appOf: ({ appId }: VerifyBackupRequest) => appId, mayBeGone: true },
     work: async (request: VerifyBackupRequest, user, work) =>
-      verifyResponse(request, await backups.verify(openableOf(request), request.deep, user, work)),
+      verifyResponse(request, await backups.verifier.verify(openableOf(request), request.deep, user, work)),
   });
 
   return {
