@@ -1,7 +1,8 @@
 /** Values that all parts of this room need. Each part adds the values that only it needs. */
 import type { UserHelpers } from "../run-as/user-helpers.ts";
 import type { PackageResolver } from "../packages/package-resolver.ts";
-import type { AppRuntime, RunnableApp } from "../runtimes/contract.ts";
+import type { AppRuntime } from "../runtimes/contract.ts";
+import type { RunnableApp } from "../runtimes/runnable-app.ts";
 import type { Store } from "../store/store.ts";
 import type { AppPaths } from "./records/app-paths.ts";
 import type { AppRecord, NewApp } from "./records/app-record.ts";

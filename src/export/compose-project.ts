@@ -23,7 +23,8 @@ import {
 import { readInMemory, readServiceMount } from "../runtimes/compose/service-mounts.ts";
 import { readServicePort, spannedPorts } from "../runtimes/compose/service-ports.ts";
 import { anyAddress } from "../runtimes/containers/published-ports.ts";
-import type { RunnableApp, ResolvedProject } from "../runtimes/contract.ts";
+import type { ResolvedProject } from "../runtimes/capabilities.ts";
+import type { RunnableApp } from "../runtimes/runnable-app.ts";
 import { replaceMarks, type MarkedApp } from "./project-secrets.ts";
 import {
   applying,

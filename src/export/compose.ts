@@ -7,7 +7,7 @@ import { resolveSettings } from "../packages/settings/settings.ts";
 import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
 import { isSet, listOf, mapTexts, recordOf, textOf, textsOf } from "../runtimes/compose/compose-values.ts";
 import { readServiceMount } from "../runtimes/compose/service-mounts.ts";
-import type { ResolvedProject } from "../runtimes/contract.ts";
+import type { ResolvedProject } from "../runtimes/capabilities.ts";
 import { replaceMarks, variableOf, type MarkedApp } from "./project-secrets.ts";
 import {
   applying,

@@ -2,7 +2,8 @@
 import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
 import { SvcError } from "../errors.ts";
 import type { PublishOptions } from "../runtimes/containers/published-ports.ts";
-import type { ProjectRuntime, RunnableApp } from "../runtimes/contract.ts";
+import type { ProjectRuntime } from "../runtimes/capabilities.ts";
+import type { RunnableApp } from "../runtimes/runnable-app.ts";
 import { composeProject } from "./compose-project.ts";
 import { projectFile, toCompose } from "./compose.ts";
 import { toKubernetes } from "./kubernetes.ts";

@@ -2,7 +2,7 @@
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { settingsOf } from "../packages/manifest/manifest.ts";
 import { mapTexts, recordOf } from "../runtimes/compose/compose-values.ts";
-import type { RunnableApp } from "../runtimes/contract.ts";
+import type { RunnableApp } from "../runtimes/runnable-app.ts";
 import { secretPlaceholder, withoutSecrets } from "./workload.ts";
 
 export interface MarkedApp {

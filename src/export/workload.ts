@@ -11,7 +11,7 @@ import {
   namedPlaces,
 } from "../runtimes/docker/container-scope.ts";
 import { anyAddress, publishedPorts, type PublishOptions } from "../runtimes/containers/published-ports.ts";
-import type { RunnableApp } from "../runtimes/contract.ts";
+import type { RunnableApp } from "../runtimes/runnable-app.ts";
 import { secretTexts } from "../runtimes/secret-texts.ts";
 
 /** An app as containers. */

@@ -4,7 +4,7 @@ import { mapValues } from "../lib/map-values.ts";
 import { expandPlaceholders } from "../packages/manifest/placeholders.ts";
 import type { Command } from "../packages/manifest/manifest.ts";
 import { resolvePorts, resolveSettings } from "../packages/settings/settings.ts";
-import type { RunnableApp } from "./contract.ts";
+import type { RunnableApp } from "./runnable-app.ts";
 import { appTree, checkoutOf } from "./app-tree.ts";
 
 /** A command with all placeholders filled in. */

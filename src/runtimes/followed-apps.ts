@@ -1,6 +1,6 @@
 /** Keeps the status of a runtime's apps and notifies listeners of changes. */
 import { appNotRunning } from "./status-changes.ts";
-import type { RuntimeStatus } from "./contract.ts";
+import type { RuntimeStatus } from "./runtime-status.ts";
 
 export interface FollowedApp {
   /** The same object until the status changes. */

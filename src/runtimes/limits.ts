@@ -1,5 +1,6 @@
 /** Resource limits of an app, and whether this host enforces them. */
-import type { RunnableApp, RuntimeLimit } from "./contract.ts";
+import type { RuntimeLimit } from "./capabilities.ts";
+import type { RunnableApp } from "./runnable-app.ts";
 
 /** @param enforces the limits that this host enforces; every host enforces `open_files` */
 export function limitsOf(

@@ -3,7 +3,7 @@ import type { HealthCheck } from "../packages/manifest/manifest.ts";
 import { resolvePorts } from "../packages/settings/settings.ts";
 import { appExpander } from "./app-environment.ts";
 import type { HealthSpec } from "./process/supervisor-types.ts";
-import type { RunnableApp } from "./contract.ts";
+import type { RunnableApp } from "./runnable-app.ts";
 
 /** `undefined` without a health check, for a command, or if no setting assigns a number to the port. */
 export function portHealth(app: RunnableApp): HealthSpec | undefined {

@@ -1,7 +1,7 @@
 /** Health checks, from the host, of apps without a supervisor of svc. */
 import { HealthCheck } from "./process/health-check.mjs";
 import type { HealthSpec, HealthState } from "./process/supervisor-types.ts";
-import type { RuntimeStatus } from "./contract.ts";
+import type { RuntimeStatus } from "./runtime-status.ts";
 
 /** Minimum interval, because the daemon itself probes all apps. */
 const leastIntervalMs = 1_000;

@@ -2,7 +2,7 @@
 import { createHash } from "node:crypto";
 import type { JsonObject } from "../lib/json.ts";
 import { mergeDefaults } from "../packages/settings/settings.ts";
-import type { RunnableApp } from "./contract.ts";
+import type { RunnableApp } from "./runnable-app.ts";
 
 /** Label with the digest. */
 export const settingsLabel = "svc.settings";

@@ -1,5 +1,5 @@
 import { SvcError } from "../errors.ts";
-import type { RuntimeStatus } from "./contract.ts";
+import type { RuntimeStatus } from "./runtime-status.ts";
 
 /** How a process of an app ended; unknown values are absent. */
 export interface AppEnd {

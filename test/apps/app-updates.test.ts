@@ -5,7 +5,7 @@ import type { AppRecord } from "../../src/apps/records/app-record.ts";
 import { AppUpdates } from "../../src/apps/changes/app-updates.ts";
 import { FoundUpdates } from "../../src/apps/records/found-updates.ts";
 import { SvcError } from "../../src/errors.ts";
-import type { RuntimeImage } from "../../src/runtimes/contract.ts";
+import type { RuntimeImage } from "../../src/runtimes/capabilities.ts";
 import { eventually } from "../support/eventually.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 

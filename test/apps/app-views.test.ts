@@ -6,7 +6,7 @@ import { AppService, type ListAppsResponse, ListAppsResponseSchema } from "../..
 import { deleteApp, insertApp, patchApp } from "../../src/apps/records/app-record.ts";
 import { type AppCaller, AppRegistry } from "../../src/apps/records/app-registry.ts";
 import { JsonWriter } from "../../src/server/rest/json-writer.ts";
-import type { RuntimeState } from "../../src/runtimes/contract.ts";
+import type { RuntimeState } from "../../src/runtimes/runtime-status.ts";
 import type { Statement, Store } from "../../src/store/store.ts";
 import { createViews, newApp, noBackups, ToldRuntime, ToldStarts } from "../support/many-apps.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";

@@ -7,7 +7,8 @@ import { patchApp, type AppRecord } from "../../src/apps/records/app-record.ts";
 import type { AppsContext } from "../../src/apps/apps-context.ts";
 import { Lifecycle } from "../../src/apps/lifecycle/lifecycle.ts";
 import { Repuller } from "../../src/apps/changes/repull.ts";
-import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/contract.ts";
+import type { AppRuntime } from "../../src/runtimes/contract.ts";
+import type { RuntimeStatus } from "../../src/runtimes/runtime-status.ts";
 import { storeWithApp } from "./support/store-with-app.ts";
 
 interface Case {

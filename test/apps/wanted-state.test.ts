@@ -4,7 +4,7 @@ import test from "ava";
 import type { AppOperationKind } from "../../gen/svc/v1/words.ts";
 import { WantedState, type WantedStateOptions } from "../../src/apps/lifecycle/wanted-state.ts";
 import type { Operation } from "../../src/apps/lifecycle/operations.ts";
-import type { RuntimeStatus } from "../../src/runtimes/contract.ts";
+import type { RuntimeStatus } from "../../src/runtimes/runtime-status.ts";
 import { shareOwner } from "../../src/lib/share-owner.ts";
 import { eventually } from "../support/eventually.ts";
 import { FakeClock } from "../support/fake-clock.ts";

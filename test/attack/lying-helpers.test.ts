@@ -10,7 +10,7 @@ import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../src/errors.ts";
 import { createUserHelpers } from "../../src/run-as/user-helpers.ts";
 import { changedMount } from "../../src/runtimes/containers/bind-verification.ts";
-import type { RunnableApp } from "../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
 import { DockerFixture, nobody } from "../runtimes/support/docker-fixture.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";

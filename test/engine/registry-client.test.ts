@@ -16,7 +16,7 @@ import { remoteImage } from "../../src/engine/registry-client.ts";
 import { isInsecureRegistry } from "../../src/engine/registry-security.ts";
 import { SvcError, type ErrorCode } from "../../src/errors.ts";
 import { describeImage } from "../../src/runtimes/docker/image-freshness.ts";
-import type { RunnableApp } from "../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { registryUser } from "../support/docker-registry.ts";
 import { nextEvent } from "../support/eventually.ts";

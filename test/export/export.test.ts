@@ -13,7 +13,7 @@ import { parseAllDocuments } from "yaml";
 import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
 import { exportApp as exportWith } from "../../src/export/export.ts";
 import type { ExportedApp } from "../../src/export/workload.ts";
-import type { RunnableApp } from "../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { parseManifest } from "../packages/support/manifests.ts";
 import { exportShape, shapes } from "./support/exported-shapes.ts";
 import { problemsOf } from "./support/manifest-schemas.ts";

@@ -9,7 +9,7 @@ import { createInterface } from "node:readline";
 import test from "ava";
 import type { Terminal, TerminalSize } from "../../src/lib/terminal.ts";
 import { AppTerminal } from "../../src/runtimes/process/app-terminal.mjs";
-import type { RunnableApp } from "../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { eventually, nextEvent } from "../support/eventually.ts";
 import type { Fixture } from "./support/fixture.ts";
 import { sharedFixtures } from "./support/shared-fixture.ts";

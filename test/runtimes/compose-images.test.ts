@@ -1,7 +1,7 @@
 import test from "ava";
 import type { JsonObject } from "../../src/lib/json.ts";
 import { ComposeImages, type ComposeImagesOptions } from "../../src/runtimes/compose/compose-images.ts";
-import type { RunnableApp } from "../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { ownershipIn } from "../support/ownership.ts";
 
 test("a volume is needed under its engine name, however the file spells it", async (t) => {

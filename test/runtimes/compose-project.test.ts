@@ -7,7 +7,7 @@ import type { RunCommandOptions } from "../../src/run-as/user-helper-types.ts";
 import type { Runtime } from "../../src/packages/manifest/manifest.ts";
 import { YamlThread } from "../../src/packages/manifest/yaml-thread.ts";
 import { ComposeProjects, type ComposeProjectsOptions } from "../../src/runtimes/compose/compose-project.ts";
-import type { RunnableApp } from "../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
 import { programs } from "../support/programs.ts";
 import { policyDirectory, type PolicyDirectory } from "./support/policy-app.ts";

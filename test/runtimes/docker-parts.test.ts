@@ -6,7 +6,8 @@ import { readIgnorePatterns, type PatternMatches } from "../../src/runtimes/dock
 import { pinnedBy } from "../../src/runtimes/docker/image-freshness.ts";
 import { withTag } from "../../src/runtimes/docker/app-images.ts";
 import { statusOf } from "../../src/runtimes/containers/container-status.ts";
-import { isUpNow, type RunnableApp } from "../../src/runtimes/contract.ts";
+import { isUpNow } from "../../src/runtimes/runtime-status.ts";
+import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { ComposeImages, type ComposeImagesOptions } from "../../src/runtimes/compose/compose-images.ts";
 import { reasonOf } from "../../src/runtimes/compose/compose-failure.ts";
 import { portHealth } from "../../src/runtimes/port-health.ts";

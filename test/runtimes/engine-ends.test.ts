@@ -8,7 +8,7 @@ import {
   ContainerRuntime,
   type ContainerRuntimeOptions,
 } from "../../src/runtimes/containers/container-runtime.ts";
-import type { RunnableApp } from "../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { failureOf } from "./support/container-tests.ts";
 
 const app = { id: "web" } as RunnableApp;

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { promisify } from "node:util";
 import test from "ava";
-import type { RunnableApp } from "../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { programs } from "../support/programs.ts";
 import { Fixture } from "./support/fixture.ts";
 

@@ -8,7 +8,7 @@ import { promisify } from "node:util";
 import test from "ava";
 import fc from "fast-check";
 import { createUserHelpers } from "../../src/run-as/user-helpers.ts";
-import type { RunnableApp } from "../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { AppUnits } from "../../src/runtimes/systemd/app-unit.ts";
 import { parseUnit } from "../../src/runtimes/systemd/unit-file.ts";
 import { userDirectives, whyRefused } from "../../src/runtimes/systemd/unit-directives.ts";

@@ -4,7 +4,8 @@ import type { NewApp } from "../../src/apps/records/app-record.ts";
 import { AppRegistry } from "../../src/apps/records/app-registry.ts";
 import { FoundUpdates } from "../../src/apps/records/found-updates.ts";
 import { AppViews, type AppDueStarts } from "../../src/apps/records/app-views.ts";
-import type { AppRuntime, RuntimeStatus } from "../../src/runtimes/contract.ts";
+import type { AppRuntime } from "../../src/runtimes/contract.ts";
+import type { RuntimeStatus } from "../../src/runtimes/runtime-status.ts";
 import type { Store } from "../../src/store/store.ts";
 
 /** An app as an install would leave it. */

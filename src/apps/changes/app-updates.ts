@@ -6,7 +6,7 @@ import { mapBounded } from "../../lib/map-bounded.ts";
 import { CoalescedRequests } from "../../lib/coalesced-requests.ts";
 import type { PackageResolver } from "../../packages/package-resolver.ts";
 import type { SvcRelease } from "../../packages/sources/source-index.ts";
-import type { RuntimeImage } from "../../runtimes/contract.ts";
+import type { RuntimeImage } from "../../runtimes/capabilities.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import type { AppCaller } from "../records/app-registry.ts";
 import type { AppFinder } from "../records/app-finder.ts";

@@ -8,7 +8,7 @@ import { findProgram } from "../../run-as/find-program.ts";
 import type { UserHelper } from "../../run-as/user-helper.ts";
 import { mayAccess } from "../../sys/may-access.ts";
 import { checkoutOf } from "../../runtimes/app-tree.ts";
-import type { RunnableApp } from "../../runtimes/contract.ts";
+import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 
 type Fenced = Pick<RunnableApp, "directory" | "checkout">;
 

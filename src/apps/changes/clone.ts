@@ -2,7 +2,8 @@
 import { PassThrough } from "node:stream";
 import { SvcError } from "../../errors.ts";
 import { resolvePorts, type ResolvedPort } from "../../packages/settings/settings.ts";
-import { isUp, type RunnableApp } from "../../runtimes/contract.ts";
+import { isUp } from "../../runtimes/runtime-status.ts";
+import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import { requireDirectory } from "../records/app-directory.ts";
 import { newApp, type AppRecord, type NewApp } from "../records/app-record.ts";
 import { appTree } from "../../runtimes/app-tree.ts";

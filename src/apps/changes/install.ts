@@ -3,7 +3,7 @@ import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
 import { KeyedQueue } from "../../lib/keyed-queue.ts";
-import type { Placement, RunnableApp } from "../../runtimes/contract.ts";
+import type { Placement, RunnableApp } from "../../runtimes/runnable-app.ts";
 import { StoreConflict } from "../../store/store.ts";
 import {
   acknowledgementOf,

@@ -1,6 +1,7 @@
 /** Sets the engine that runs an app, and the number of tasks. */
 import { SvcError } from "../../errors.ts";
-import { isUp, type Placement } from "../../runtimes/contract.ts";
+import { isUp } from "../../runtimes/runtime-status.ts";
+import type { Placement } from "../../runtimes/runnable-app.ts";
 import { patchApp, type AppRecord } from "../records/app-record.ts";
 import type { AppFinder } from "../records/app-finder.ts";
 import type { AppCaller } from "../records/app-registry.ts";

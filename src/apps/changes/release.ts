@@ -5,7 +5,7 @@ import type { UserHelper } from "../../run-as/user-helper.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import type { ResolvedPackage } from "../../packages/resolved-package.ts";
 import { manifestFileName, type Command } from "../../packages/manifest/manifest.ts";
-import type { RunnableApp } from "../../runtimes/contract.ts";
+import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import { prepareStep } from "../../runtimes/app-environment.ts";
 import { appTree, checkoutOf } from "../../runtimes/app-tree.ts";
 import { fenced, isRefusal, raiseFence } from "./build-fence.ts";

@@ -1,6 +1,7 @@
 /** Pulls an app's image again, and restarts a running app on it if it changed. */
 import { SvcError } from "../../errors.ts";
-import { isUp, type PulledService, type ReplacedImage } from "../../runtimes/contract.ts";
+import type { PulledService, ReplacedImage } from "../../runtimes/capabilities.ts";
+import { isUp } from "../../runtimes/runtime-status.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import type { Lifecycle } from "../lifecycle/lifecycle.ts";
 import type { Operation } from "../lifecycle/operations.ts";

@@ -1,7 +1,9 @@
 /** Quiesces an app for a backup: takes its lock, and keeps it running, frozen or stopped, depending on the mode. */
 import { SvcError } from "../../errors.ts";
 import type { BackupPolicy } from "../../packages/manifest/manifest.ts";
-import { isUp, type EngineVolumes, type RunnableApp } from "../../runtimes/contract.ts";
+import type { EngineVolumes } from "../../runtimes/capabilities.ts";
+import { isUp } from "../../runtimes/runtime-status.ts";
+import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import { requireDirectory } from "../records/app-directory.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import type { Lifecycle } from "./lifecycle.ts";

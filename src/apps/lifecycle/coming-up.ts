@@ -2,7 +2,8 @@
 import { SvcError } from "../../errors.ts";
 import type { HealthCheck } from "../../packages/manifest/manifest.ts";
 import { resolvePorts } from "../../packages/settings/settings.ts";
-import type { AppRuntime, RuntimeStatus } from "../../runtimes/contract.ts";
+import type { AppRuntime } from "../../runtimes/contract.ts";
+import type { RuntimeStatus } from "../../runtimes/runtime-status.ts";
 import { whyNotStarted } from "../../runtimes/start-failed.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import { runningSettings } from "../records/app-view.ts";

@@ -5,7 +5,9 @@
 import type { AppOperationKind } from "../../../gen/svc/v1/words.ts";
 import { isDiskFull, SvcError } from "../../errors.ts";
 import { mergeDefaults } from "../../packages/settings/settings.ts";
-import { isUp, isUpNow, type AppRuntime, type RunnableApp } from "../../runtimes/contract.ts";
+import type { AppRuntime } from "../../runtimes/contract.ts";
+import { isUp, isUpNow } from "../../runtimes/runtime-status.ts";
+import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import { whyNotStarted } from "../../runtimes/start-failed.ts";
 import {
   patchApp,

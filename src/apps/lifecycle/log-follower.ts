@@ -1,7 +1,8 @@
 /** Follows a log across stops and starts of its app; a runtime follows only one run. */
 import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
-import type { AppRuntime, RunnableApp } from "../../runtimes/contract.ts";
+import type { AppRuntime } from "../../runtimes/contract.ts";
+import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import type { LogChunk, LogPlace, LogRecord } from "../../logs/log-chunk.ts";
 
 /** Pause after a run, which may show as running for a moment; prevents a busy loop. */

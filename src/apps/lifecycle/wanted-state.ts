@@ -8,7 +8,7 @@ import type { AppOperationKind } from "../../../gen/svc/v1/words.ts";
 import { type Clock, Ticker } from "../../lib/clock.ts";
 import { Limiter } from "../../lib/limiter.ts";
 import { onShareOf, rootShare } from "../../lib/share-owner.ts";
-import { isUp, type RuntimeStatus } from "../../runtimes/contract.ts";
+import { isUp, type RuntimeStatus } from "../../runtimes/runtime-status.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import type { AppsContext } from "../apps-context.ts";

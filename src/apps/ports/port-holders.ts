@@ -10,7 +10,9 @@ import {
 } from "../../sys/listening-sockets.mjs";
 import { resolvePorts, type ResolvedPort } from "../../packages/settings/settings.ts";
 import { startFailed } from "../../runtimes/start-failed.ts";
-import { isUpNow, type AppRuntime, type RunnableApp } from "../../runtimes/contract.ts";
+import type { AppRuntime } from "../../runtimes/contract.ts";
+import { isUpNow } from "../../runtimes/runtime-status.ts";
+import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import type { AppRegistry } from "../records/app-registry.ts";
 import { runningSettings } from "../records/app-view.ts";

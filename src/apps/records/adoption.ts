@@ -4,7 +4,7 @@
  */
 import { setTimeout as wait } from "node:timers/promises";
 import { mapBounded } from "../../lib/map-bounded.ts";
-import type { RuntimeStatus } from "../../runtimes/contract.ts";
+import type { RuntimeStatus } from "../../runtimes/runtime-status.ts";
 import { patchApp, type AppPatch, type AppRecord } from "./app-record.ts";
 import type { AppsContext } from "../apps-context.ts";
 import { isLeftHalf } from "../lifecycle/phases.ts";

@@ -4,7 +4,7 @@ import type { AppFinder } from "./app-finder.ts";
 import type { AppRecord } from "./app-record.ts";
 import { stateOf } from "./app-view.ts";
 import type { AppsContext } from "../apps-context.ts";
-import type { RuntimeStatus } from "../../runtimes/contract.ts";
+import type { RuntimeStatus } from "../../runtimes/runtime-status.ts";
 import type { Operation } from "../lifecycle/operations.ts";
 
 /** The state of an app at one moment. */

@@ -1,6 +1,6 @@
 /** Finds installed apps. A caller finds only apps that it may see; another user's app is not found. */
 import type { EngineNeeds } from "../../engine/protection.ts";
-import type { RunnableApp } from "../../runtimes/contract.ts";
+import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import type { AppsContext } from "../apps-context.ts";
 import type { Adoption } from "./adoption.ts";
 import type { AppRecord } from "./app-record.ts";

@@ -9,7 +9,7 @@ import {
   type HistoryQuestion,
 } from "../../lib/samples/sample-ring.ts";
 import { pause, type Clock } from "../../lib/clock.ts";
-import type { RuntimeUsage } from "../../runtimes/contract.ts";
+import type { RuntimeUsage } from "../../runtimes/capabilities.ts";
 import { statsOf } from "./app-reports.ts";
 import type { Log } from "../../lib/log.ts";
 

@@ -3,7 +3,7 @@ import { AppRuntimes, type AppRuntime } from "../../../gen/svc/v1/words.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
 import type { PackageOrigin } from "../../packages/resolved-package.ts";
-import type { Placement } from "../../runtimes/contract.ts";
+import type { Placement } from "../../runtimes/runnable-app.ts";
 import { nothingAccepted, type Acknowledgement } from "../changes/acknowledgement.ts";
 import {
   isInstant,

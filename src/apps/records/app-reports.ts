@@ -2,7 +2,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { AppStatsSchema, PortReportSchema } from "../../../gen/svc/v1/app_pb.ts";
-import type { RuntimeImage, RuntimeStack, RuntimeUsage } from "../../runtimes/contract.ts";
+import type { RuntimeImage, RuntimeStack, RuntimeUsage } from "../../runtimes/capabilities.ts";
 import type { ReportedPort } from "../ports/port-holders.ts";
 import type { AppFinder } from "./app-finder.ts";
 import type { AppRecord } from "./app-record.ts";

@@ -1,6 +1,8 @@
 /** Finds the runtime of an app, and describes the app for it. */
 import type { Terminal } from "../../lib/terminal.ts";
-import type { AppRuntime, RunnableApp, TerminalRequest } from "../../runtimes/contract.ts";
+import type { AppRuntime } from "../../runtimes/contract.ts";
+import type { TerminalRequest } from "../../runtimes/capabilities.ts";
+import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import { noTerminal } from "../../runtimes/no-terminal.ts";
 import type { AppPaths } from "./app-paths.ts";
 import type { AppRecord, NewApp } from "./app-record.ts";

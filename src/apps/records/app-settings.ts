@@ -6,7 +6,7 @@ import type { Manifest } from "../../packages/manifest/manifest.ts";
 import { keepMaskedSecrets, maskSecrets, mergeDefaults } from "../../packages/settings/settings.ts";
 import { settingsSchema } from "../../packages/settings/settings-schema.ts";
 import type { SettingsValidator } from "../../packages/settings/settings-validator.ts";
-import { isUp } from "../../runtimes/contract.ts";
+import { isUp } from "../../runtimes/runtime-status.ts";
 import type { AppCaller } from "./app-registry.ts";
 import { patchApp, type AppRecord } from "./app-record.ts";
 import { changedSettings } from "./app-view.ts";

@@ -7,7 +7,8 @@ import type { AppOperationKind, AppState, AppStatus } from "../../../gen/svc/v1/
 import type { JsonObject } from "../../lib/json.ts";
 import { hasOwnTerminal } from "../../packages/manifest/manifest.ts";
 import { mergeDefaults, resolvePorts } from "../../packages/settings/settings.ts";
-import { isUp, type RuntimeLimit, type RuntimeStatus } from "../../runtimes/contract.ts";
+import type { RuntimeLimit } from "../../runtimes/capabilities.ts";
+import { isUp, type RuntimeStatus } from "../../runtimes/runtime-status.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { Operation } from "../lifecycle/operations.ts";
 import { isReadable } from "./unreadable-app.ts";

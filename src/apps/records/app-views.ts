@@ -10,7 +10,8 @@ import {
   type ListAppsResponse,
 } from "../../../gen/svc/v1/app_pb.ts";
 import { cacheable } from "../../lib/freeze.ts";
-import { revisionOf, type RuntimeStatus } from "../../runtimes/contract.ts";
+import { revisionOf } from "../../runtimes/contract.ts";
+import type { RuntimeStatus } from "../../runtimes/runtime-status.ts";
 import type { AppFinder } from "./app-finder.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppCaller } from "./app-registry.ts";

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import { resolveSettings } from "../../packages/settings/settings.ts";
 import { appTree } from "../../runtimes/app-tree.ts";
-import type { RunnableApp } from "../../runtimes/contract.ts";
+import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 
 /** Writes the files as the app's user. */
 export async function writeSettingsFiles(userHelpers: UserHelpers, app: RunnableApp): Promise<void> {

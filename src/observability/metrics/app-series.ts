@@ -1,5 +1,5 @@
 /** Resource usage of apps, for Prometheus. */
-import type { RuntimeUsage } from "../../runtimes/contract.ts";
+import type { RuntimeUsage } from "../../runtimes/capabilities.ts";
 import { writeFamily } from "./exposition.ts";
 
 const families: readonly [keyof RuntimeUsage, string, "counter" | "gauge", string, number][] = [

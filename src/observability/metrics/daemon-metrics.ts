@@ -1,6 +1,6 @@
 /** The daemon's own metrics, as one page for Prometheus. */
 import type { HostReadings } from "../../host/metrics/host-metrics.ts";
-import type { RuntimeUsage } from "../../runtimes/contract.ts";
+import type { RuntimeUsage } from "../../runtimes/capabilities.ts";
 import { writeApps } from "./app-series.ts";
 import { CallMetrics, type EndedCall } from "./call-metrics.ts";
 import { Histogram, writeFamily, writeHistograms } from "./exposition.ts";

@@ -11,7 +11,7 @@ import { isInside } from "../../lib/paths.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
 import { appTree, checkoutOf } from "../app-tree.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { entryType } from "../entry-type.ts";
 import { isSet, listOf, recordOf, textOf } from "./compose-values.ts";
 

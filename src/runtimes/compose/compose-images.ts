@@ -11,12 +11,12 @@ import type {
   ImageRuntime,
   PulledImages,
   ReplacedImage,
-  RunnableApp,
   RuntimeDisk,
   RuntimeImage,
   RuntimeStack,
   RuntimeWork,
-} from "../contract.ts";
+} from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { EngineNeeds } from "../../engine/protection.ts";
 import type { ComposeProjects } from "./compose-project.ts";
 import { imagesOf, referencesOf } from "./document-services.ts";

@@ -15,17 +15,17 @@ import type { UserImages } from "../docker/user-images.ts";
 import { addressesByPort } from "../containers/published-ports.ts";
 import { makeMountTargets } from "../containers/mount-targets.ts";
 import { blockedContainer } from "../containers/blocked-containers.ts";
+import type { FollowLogOptions } from "../contract.ts";
 import type {
   ImageRuntime,
   PublishedAddresses,
-  RunnableApp,
-  FollowLogOptions,
   RuntimeLimit,
   RuntimeWork,
   ResolvedProject,
   DataRuntime,
   ProjectRuntime,
-} from "../contract.ts";
+} from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";

@@ -1,6 +1,6 @@
 /** Finds containers that an interrupted upgrade left: compose had replaced them before the rollback. */
 import type { ContainerRecord } from "../../engine/container-record.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 
 /** Name of an anonymous volume. */

@@ -1,7 +1,8 @@
 /** Builds and pulls the images of a project. */
 import { relative } from "node:path";
 import type { AppImages } from "../docker/app-images.ts";
-import type { RunnableApp, RuntimeWork } from "../contract.ts";
+import type { RuntimeWork } from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Usage } from "../containers/container-policy.ts";
 import { requireBoundedImage, usesOfImage } from "../containers/image-bounds.ts";

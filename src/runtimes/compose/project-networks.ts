@@ -4,7 +4,7 @@ import { composeNetworkLabel } from "../../engine/attribution.ts";
 import { networkRecord } from "../../engine/engine-objects.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { labelsOf, type AppNetworks } from "../containers/app-networks.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { externalName, isSet, listOf, pairsOf, recordOf, textOf } from "./compose-values.ts";
 
 /** On networks with a subnet that svc chose: the subnet. Compose recreates a network if its configuration changed. */

@@ -11,7 +11,7 @@ import type { EngineOwnership } from "../../engine/ownership.ts";
 import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Log } from "../../lib/log.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { isSet, recordOf, textOf } from "./compose-values.ts";
 
 export interface ProjectOwnershipOptions {

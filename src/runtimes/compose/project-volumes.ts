@@ -15,7 +15,7 @@ import type { DiskMeter } from "../../engine/disk-usage.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
 import type { EngineOwnership } from "../../engine/ownership.ts";
 import { SvcError } from "../../errors.ts";
-import type { EngineVolumes, RuntimeWork } from "../contract.ts";
+import type { EngineVolumes, RuntimeWork } from "../capabilities.ts";
 import type { UserObjects } from "../containers/user-objects.ts";
 import { withEmptyImage } from "./empty-image.ts";
 import { copyVolumes, isCopied } from "./volume-copy.ts";

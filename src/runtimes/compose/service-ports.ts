@@ -3,7 +3,7 @@ import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
 import { resolveAddresses, resolvePorts } from "../../packages/settings/settings.ts";
 import type { PublishOptions } from "../containers/published-ports.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { isSet, listOf, recordOf, textOf } from "./compose-values.ts";
 
 export interface ServicePort {

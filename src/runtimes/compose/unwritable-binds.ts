@@ -7,7 +7,7 @@ import type { UserHelper } from "../../run-as/user-helper.ts";
 import { isInside } from "../../lib/paths.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { ownerSpec } from "../containers/container-policy.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { recordOf } from "./compose-values.ts";
 import { serviceClaims } from "./service-claims.ts";
 

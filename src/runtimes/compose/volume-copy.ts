@@ -5,7 +5,7 @@ import type { VolumeInspectInfo } from "dockerode";
 import { composeProjectLabel, composeVolumeLabel } from "../../engine/attribution.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
 import type { EngineOwnership } from "../../engine/ownership.ts";
-import type { RuntimeWork } from "../contract.ts";
+import type { RuntimeWork } from "../capabilities.ts";
 import { withEmptyImage } from "./empty-image.ts";
 import { withVolumes } from "./volume-helper.ts";
 

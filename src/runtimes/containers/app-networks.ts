@@ -15,7 +15,7 @@ import {
   type Subnet,
 } from "../../engine/subnets.ts";
 import { SvcError } from "../../errors.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 
 export interface AppNetworksOptions {
   engine: DockerEngine;

@@ -8,7 +8,7 @@ import { join, relative } from "node:path";
 import type { ContainerRecord } from "../../engine/container-record.ts";
 import { isInside } from "../../lib/paths.ts";
 import { hostClock } from "./host-clock.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 
 /** A line of mountinfo (proc_pid_mountinfo(5)). */
 interface Mount {

@@ -10,7 +10,7 @@ import type { User } from "../../run-as/user.ts";
 import { isInside } from "../../lib/paths.ts";
 import { devicePermission, isGranted, type Permission } from "../../packages/manifest/permissions.ts";
 import { hostClock } from "./host-clock.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 
 /** Access beyond that of every container, and the manifest permission that grants it to root's own apps. */
 export interface HostAsk {

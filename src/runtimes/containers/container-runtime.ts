@@ -18,12 +18,10 @@ import { limitsOf } from "../limits.ts";
 import type { UserObjects } from "./user-objects.ts";
 import type { UserContainers } from "./user-containers.ts";
 import { boundAddresses } from "./published-ports.ts";
+import type { AppRuntime, FollowLogOptions } from "../contract.ts";
 import type {
-  AppRuntime,
-  FollowLogOptions,
   ImageRuntime,
   PublishedAddresses,
-  RunnableApp,
   RuntimeLimit,
   RuntimeUsage,
   RuntimeWork,
@@ -34,7 +32,8 @@ import type {
   PublishingRuntime,
   EngineRuntime,
   OpenRuntime,
-} from "../contract.ts";
+} from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { openAppTerminal } from "./container-terminals.ts";
 

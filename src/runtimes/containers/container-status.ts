@@ -1,7 +1,7 @@
 /** Converts the state of an app's containers to the status of the app. */
 import type { ContainerRecord } from "../../engine/container-record.ts";
 import type { ContainerEnd } from "./container-restarts.ts";
-import { stoppedStatus, type RuntimeStatus } from "../contract.ts";
+import { stoppedStatus, type RuntimeStatus } from "../runtime-status.ts";
 
 export interface StatusContext {
   /** Whether the app should run. */

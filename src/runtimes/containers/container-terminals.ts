@@ -9,7 +9,8 @@ import { invalidField } from "../../errors.ts";
 import { defaultTerminalSize, type Terminal } from "../../lib/terminal.ts";
 import { containerExpander } from "../docker/container-scope.ts";
 import { noTerminal } from "../no-terminal.ts";
-import type { RunnableApp, TerminalRequest } from "../contract.ts";
+import type { TerminalRequest } from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { appNotRunning } from "../status-changes.ts";
 
 /** Finds a shell, because few images have more than one. */

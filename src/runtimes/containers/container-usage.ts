@@ -2,7 +2,7 @@
 import type { ContainerSampler } from "../../engine/container-sampler.ts";
 import type { ContainerUsage } from "../../engine/stats-arithmetic.ts";
 import { SvcError } from "../../errors.ts";
-import type { RuntimeUsage } from "../contract.ts";
+import type { RuntimeUsage } from "../capabilities.ts";
 
 /**
  * Measures all over one interval, each app with the sum of its containers, without apps that are not running. Returns

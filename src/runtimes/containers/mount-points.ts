@@ -9,7 +9,7 @@ import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import { isInside } from "../../lib/paths.ts";
 import type { Bind, PolicyOptions } from "./container-policy.ts";
 import { entryType } from "../entry-type.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 
 /**
  * Takes ownership of the parents of these binds, and returns the parents of other binds to their owner.

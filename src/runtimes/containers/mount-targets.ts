@@ -8,7 +8,7 @@ import { SvcError } from "../../errors.ts";
 import { isInside } from "../../lib/paths.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import type { OwnedTree } from "../../run-as/owned-tree.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 
 export interface TargetedMount {
   /** `bind`, or a type that never mounts a directory of the app. */

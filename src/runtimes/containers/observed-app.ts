@@ -1,7 +1,7 @@
 /** The observed status of an app, and callers that wait for changes. */
 import { isDeepStrictEqual } from "node:util";
 import type { FollowedApp } from "../followed-apps.ts";
-import { stoppedStatus, type RuntimeStatus } from "../contract.ts";
+import { stoppedStatus, type RuntimeStatus } from "../runtime-status.ts";
 import { hasComeUp } from "../start-failed.ts";
 import { StatusChanges } from "../status-changes.ts";
 

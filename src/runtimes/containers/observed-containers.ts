@@ -5,7 +5,8 @@ import { changedMount } from "./bind-verification.ts";
 import type { ContainerRestarts } from "./container-restarts.ts";
 import { statusOf } from "./container-status.ts";
 import type { PortProbe } from "../port-probe.ts";
-import type { RunnableApp, RuntimeStatus } from "../contract.ts";
+import type { RuntimeStatus } from "../runtime-status.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 
 export interface ObservedContainersOptions {
   containers: AppContainers;

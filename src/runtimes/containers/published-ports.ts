@@ -1,7 +1,8 @@
 /** Determines at which addresses the engine publishes the ports of an app. */
 import type { ContainerRecord } from "../../engine/container-record.ts";
 import { resolveAddresses, resolvePorts, type ResolvedPort } from "../../packages/settings/settings.ts";
-import type { PublishedAddresses, RunnableApp } from "../contract.ts";
+import type { PublishedAddresses } from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 
 export interface PublishOptions {
   /** Host address of published ports that set none. */

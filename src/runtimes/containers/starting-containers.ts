@@ -4,7 +4,7 @@ import type { ContainerRecord } from "../../engine/container-record.ts";
 import { SvcError } from "../../errors.ts";
 import type { AppContainers } from "./app-containers.ts";
 import { endOf } from "./container-status.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { ObservedContainers } from "./observed-containers.ts";
 import { refusedStart, startFailed } from "../start-failed.ts";
 

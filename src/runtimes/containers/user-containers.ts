@@ -4,7 +4,7 @@ import type { EngineState } from "../../engine/engine-state.ts";
 import type { EngineOwnership } from "../../engine/ownership.ts";
 import { SvcError } from "../../errors.ts";
 import type { ContainerClaims, Usage } from "./container-policy.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 
 export interface UserContainersOptions {
   readonly state: Pick<EngineState, "containers">;

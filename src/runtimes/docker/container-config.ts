@@ -9,7 +9,7 @@ import { resolveSettings } from "../../packages/settings/settings.ts";
 import { releaseLabel } from "../containers/blocked-containers.ts";
 import { ownerSpec } from "../containers/container-policy.ts";
 import { publishedPorts, type PublishOptions } from "../containers/published-ports.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { dockerRuntime } from "./app-images.ts";
 import { appMounts, containerEnvironment, containerExpander } from "./container-scope.ts";

@@ -11,7 +11,7 @@ import { missingClock } from "../containers/host-clock.ts";
 import { holdMounts } from "../containers/mount-points.ts";
 import { imagePaths, makeMountTargets } from "../containers/mount-targets.ts";
 import type { PublishOptions } from "../containers/published-ports.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { AppImages } from "./app-images.ts";
 import { containerConfig, type ContainerConfig } from "./container-config.ts";
 import { createClaims } from "./create-claims.ts";

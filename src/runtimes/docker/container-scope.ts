@@ -5,7 +5,7 @@ import { expandPlaceholders, placeholdersIn } from "../../packages/manifest/plac
 import { resolvePorts, resolveSettings } from "../../packages/settings/settings.ts";
 import { settingsOf, type DockerRuntime } from "../../packages/manifest/manifest.ts";
 import { appTree, checkoutOf } from "../app-tree.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 
 /** Paths of the data directory and the checkout in the container, if it uses them. */
 export const mountPoints = { data: "/svc/data", repo: "/svc/repo" } as const;

@@ -5,12 +5,12 @@ import type {
   ImageRuntime,
   PulledImages,
   ReplacedImage,
-  RunnableApp,
   RuntimeDisk,
   RuntimeImage,
   RuntimeStack,
   RuntimeWork,
-} from "../contract.ts";
+} from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { EngineNeeds } from "../../engine/protection.ts";
 import { dockerRuntime, withTag, type AppImages } from "./app-images.ts";
 import { describeImage, pinnedBy, type FreshnessOptions } from "./image-freshness.ts";

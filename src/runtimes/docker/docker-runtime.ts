@@ -9,13 +9,9 @@ import { requireBoundedImage, usesOfImage } from "../containers/image-bounds.ts"
 import { ownHealth, requireSlowChecks } from "../containers/image-health.ts";
 import { blockedContainer } from "../containers/blocked-containers.ts";
 import { addressesByPort, publishedPorts } from "../containers/published-ports.ts";
-import type {
-  FollowLogOptions,
-  ImageRuntime,
-  PublishedAddresses,
-  RunnableApp,
-  RuntimeWork,
-} from "../contract.ts";
+import type { FollowLogOptions } from "../contract.ts";
+import type { ImageRuntime, PublishedAddresses, RuntimeWork } from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { AppImages, dockerRuntime, type CredentialsOf } from "./app-images.ts";
 import type { ContainerConfig } from "./container-config.ts";

@@ -4,7 +4,7 @@ import type { DockerEngine } from "../../engine/engine.ts";
 import { SvcError } from "../../errors.ts";
 import type { UserHelper } from "../../run-as/user-helper.ts";
 import { secretMask } from "../../lib/secret-mask.ts";
-import type { RuntimeWork } from "../contract.ts";
+import type { RuntimeWork } from "../capabilities.ts";
 import { openBuildContext } from "./build-context.ts";
 import { requireNamedByTriggers, requireNamedImages, withImageIds } from "./dockerfile-images.ts";
 import { requireBoundedMetadata, type RepeatedBase } from "./dockerfile-metadata.ts";

@@ -3,7 +3,8 @@ import type { ImageInspectInfo } from "dockerode";
 import { parseImageReference } from "../../engine/image-reference.ts";
 import { remoteImage } from "../../engine/registry-client.ts";
 import { SvcError } from "../../errors.ts";
-import type { RunnableApp, RuntimeImage } from "../contract.ts";
+import type { RuntimeImage } from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { type AppImages, type CredentialsOf } from "./app-images.ts";
 import { builtPrefix, digestOf, localDigests } from "./image-names.ts";
 

@@ -3,7 +3,7 @@ import type { DockerEngine } from "../../engine/engine.ts";
 import { parseImageReference } from "../../engine/image-reference.ts";
 import type { RegistryCredentials } from "../../engine/registry-auth.ts";
 import { SvcError, notFound } from "../../errors.ts";
-import type { RuntimeWork } from "../contract.ts";
+import type { RuntimeWork } from "../capabilities.ts";
 import { readMessages, type EngineMessage } from "./engine-messages.ts";
 
 export interface PullOptions extends RuntimeWork {

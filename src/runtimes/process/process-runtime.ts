@@ -6,18 +6,17 @@ import { baseEnvironment } from "../../run-as/launch.ts";
 import type { Terminal } from "../../lib/terminal.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
-import {
-  isUp,
-  type AppRuntime,
-  type FollowLogOptions,
-  type RunnableApp,
-  type RuntimeLimit,
-  type RuntimeUsage,
-  type TerminalRequest,
-  type FreezingRuntime,
-  type UsageRuntime,
-  type TerminalRuntime,
-} from "../contract.ts";
+import type { AppRuntime, FollowLogOptions } from "../contract.ts";
+import type {
+  RuntimeLimit,
+  RuntimeUsage,
+  TerminalRequest,
+  FreezingRuntime,
+  UsageRuntime,
+  TerminalRuntime,
+} from "../capabilities.ts";
+import { isUp } from "../runtime-status.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { logFileStart } from "./log-files.mjs";
 import { parseRecords } from "./log-lines.ts";

@@ -1,7 +1,7 @@
 import { setImmediate as othersTurn, setTimeout as sleep } from "node:timers/promises";
 import type { ProcessEntry } from "../../sys/process-table.mjs";
 import { CoalescedRequests } from "../../lib/coalesced-requests.ts";
-import type { RuntimeUsage } from "../contract.ts";
+import type { RuntimeUsage } from "../capabilities.ts";
 import { ProcReader, type StorageUse } from "../../sys/proc-reader.ts";
 import { membersOf, type SampledRun } from "../../sys/run-membership.ts";
 

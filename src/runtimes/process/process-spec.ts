@@ -1,7 +1,7 @@
 import { appExpander, prepareProcess } from "../app-environment.ts";
 import { hasOwnTerminal, type RestartPolicy } from "../../packages/manifest/manifest.ts";
 import { healthTiming, portHealth } from "../port-health.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { HealthSpec, RestartSpec, SupervisorSpec } from "./supervisor-types.ts";
 
 /** The app's part of the supervisor's specification; the runtime sets the rest. */

@@ -1,4 +1,4 @@
-import { stoppedStatus, type RuntimeStatus } from "../contract.ts";
+import { stoppedStatus, type RuntimeStatus } from "../runtime-status.ts";
 import { describeExit } from "./app-exit.mjs";
 import type { SupervisorState } from "./supervisor-types.ts";
 

@@ -13,7 +13,8 @@ import { WindowSize } from "../../lib/window-size.ts";
 import { appExpander, prepareProcess } from "../app-environment.ts";
 import { hasOwnTerminal } from "../../packages/manifest/manifest.ts";
 import { noTerminal } from "../no-terminal.ts";
-import type { RunnableApp, TerminalRequest } from "../contract.ts";
+import type { TerminalRequest } from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { appNotRunning } from "../status-changes.ts";
 import {
   connectSupervisor,

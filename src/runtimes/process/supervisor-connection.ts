@@ -5,7 +5,7 @@ import { SvcError } from "../../errors.ts";
 import type { FairQueue } from "../../lib/fair-queue.ts";
 import { boundedLines } from "../../lib/lines.ts";
 import type { TerminalSize } from "../../lib/terminal.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { maxMessageLength, parseMessage } from "./supervisor-messages.ts";
 import type {
   HelloMessage,

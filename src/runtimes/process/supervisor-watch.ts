@@ -4,7 +4,7 @@ import { SvcError } from "../../errors.ts";
 import type { UserHelper } from "../../run-as/user-helper.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import { readProcessIdentity } from "../../sys/process-identity.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { StatusChanges } from "../status-changes.ts";
 import { neverStarted, statusOf, type ProcessStatus } from "./process-status.ts";
 import type { Log } from "../../lib/log.ts";

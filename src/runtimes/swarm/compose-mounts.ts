@@ -3,7 +3,7 @@ import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { bytesOf, isSet, listOf, textsOf } from "../compose/compose-values.ts";
 import { readInMemory, readServiceMount } from "../compose/service-mounts.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 
 export interface VolumePlan {
   /** Name on the engine. */

@@ -18,7 +18,7 @@ import {
   wordsOf,
 } from "../compose/compose-values.ts";
 import { spannedPorts, readServicePort } from "../compose/service-ports.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { leastDelayMs } from "../process/restart-policy.mjs";
 import { secretsDir, type TaskFile } from "./task-files.ts";
 import { placementOf, plain, scaledLabel, updateConfigs } from "./stack-plan.ts";

@@ -17,7 +17,8 @@ import { buildMissing, buildProject, pullMissing } from "../compose/project-imag
 import { ProjectVolumes } from "../compose/project-volumes.ts";
 import { documentPorts } from "../compose/service-ports.ts";
 import { AppImages, type AppImagesOptions } from "../docker/app-images.ts";
-import type { ImageRuntime, RunnableApp, RuntimeWork } from "../contract.ts";
+import type { ImageRuntime, RuntimeWork } from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { secretTexts } from "../secret-texts.ts";
 import { keepsData, type VolumePlan } from "./compose-mounts.ts";
 import { composeService, type ComposeServiceOptions } from "./compose-service.ts";

@@ -5,7 +5,7 @@ import { parseImageReference } from "../../engine/image-reference.ts";
 import { builtPrefix } from "../docker/image-names.ts";
 import { requireBoundedImage, usesOfImage } from "../containers/image-bounds.ts";
 import { ownHealth, requireSlowChecks, type HealthConfig } from "../containers/image-health.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { ServicePlan } from "./stack-plan.ts";
 
 /** Limit of the image's labels, commands and ports, because each task repeats them. */

@@ -1,7 +1,7 @@
 /** Conditions of a service whose tasks are being replaced. */
 import { startFailed } from "../start-failed.ts";
 import type { SvcError } from "../../errors.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { releaseLabel } from "../containers/blocked-containers.ts";
 import type { ServicePlan } from "./stack-plan.ts";
 import { taskName, type ServiceSpec, type SwarmService, type SwarmTask } from "./swarm-api.ts";

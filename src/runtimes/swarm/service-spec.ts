@@ -7,7 +7,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import type { ContainerConfig } from "../docker/container-config.ts";
 import { dockerRuntime } from "../docker/app-images.ts";
 import { mountPoints, namedPlaces } from "../docker/container-scope.ts";
-import type { Placement, RunnableApp } from "../contract.ts";
+import type { Placement, RunnableApp } from "../runnable-app.ts";
 import { publishedPorts, type PublishOptions } from "../containers/published-ports.ts";
 import { leastDelayMs } from "../process/restart-policy.mjs";
 import type { TaskFiles } from "./task-files.ts";

@@ -2,7 +2,8 @@
 import { portHealth } from "../port-health.ts";
 import { PortProbe } from "../port-probe.ts";
 import type { HealthSpec } from "../process/supervisor-types.ts";
-import { stoppedStatus, type RunnableApp, type RuntimeStatus } from "../contract.ts";
+import { stoppedStatus, type RuntimeStatus } from "../runtime-status.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { ObservedApp } from "../containers/observed-app.ts";
 import { placementOf } from "./stack-plan.ts";
 import type { SwarmService, SwarmTask } from "./swarm-api.ts";

@@ -2,7 +2,8 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { RollOptions, RunnableApp } from "../contract.ts";
+import type { RollOptions } from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { startFailed } from "../start-failed.ts";
 import { releaseLabel } from "../containers/blocked-containers.ts";
 import type { ContainerRuntimeOptions } from "../containers/container-runtime.ts";

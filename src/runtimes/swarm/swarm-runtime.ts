@@ -14,14 +14,12 @@ import { sampleApps } from "../containers/container-usage.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
 import { addressesByPort, publishedPorts } from "../containers/published-ports.ts";
+import type { AppRuntime, FollowLogOptions } from "../contract.ts";
 import type {
-  AppRuntime,
   EngineVolumes,
-  FollowLogOptions,
   ImageRuntime,
   PublishedAddresses,
   RollOptions,
-  RunnableApp,
   RuntimeLimit,
   RuntimeUsage,
   RuntimeWork,
@@ -34,7 +32,8 @@ import type {
   OpenRuntime,
   RollingRuntime,
   ScalingRuntime,
-} from "../contract.ts";
+} from "../capabilities.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { ComposeStacks, type ComposeStacksOptions } from "./compose-stacks.ts";
 import { DockerStacks, type DockerStacksOptions } from "./docker-stacks.ts";

@@ -10,7 +10,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import { settingsOf, type DockerRuntime } from "../../packages/manifest/manifest.ts";
 import { placeholdersIn } from "../../packages/manifest/placeholders.ts";
 import { resolveSettings } from "../../packages/settings/settings.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { secretTexts } from "../secret-texts.ts";
 import { dockerRuntime } from "../docker/app-images.ts";
 import { mountPoints } from "../docker/container-scope.ts";

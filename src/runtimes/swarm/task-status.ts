@@ -1,6 +1,6 @@
 /** Converts the swarm's task states to the status of an app. */
 import { worstHealth } from "../containers/container-status.ts";
-import { stoppedStatus, type RuntimeStatus, type RuntimeTask } from "../contract.ts";
+import { stoppedStatus, type RuntimeStatus, type RuntimeTask } from "../runtime-status.ts";
 import type { SwarmService, SwarmTask } from "./swarm-api.ts";
 
 export interface StackFacts {

@@ -7,7 +7,7 @@ import { findProgram } from "../../run-as/find-program.ts";
 import { baseEnvironment } from "../../run-as/launch.ts";
 import { prepareProcess } from "../app-environment.ts";
 import { checkoutOf } from "../app-tree.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { absoluteArgv, environmentText, unitText } from "./unit-text.ts";
 import { whyRefused } from "./unit-directives.ts";
 import { parseUnit, UnitSyntaxError, type UnitEntry } from "./unit-file.ts";

@@ -1,7 +1,8 @@
 /** The observed state of one app under systemd. */
 import { portHealth } from "../port-health.ts";
 import { followPort, type PortProbe } from "../port-probe.ts";
-import { stoppedStatus, type RunnableApp, type RuntimeStatus } from "../contract.ts";
+import { stoppedStatus, type RuntimeStatus } from "../runtime-status.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { ObservedApp } from "../containers/observed-app.ts";
 import { unitPath } from "./app-unit.ts";
 import type { MainExit } from "./journal.ts";

@@ -1,7 +1,7 @@
 /** Output and exits of apps under systemd, from the journal. */
 import { stat } from "node:fs/promises";
 import { setImmediate as nextTurn } from "node:timers/promises";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { unitName } from "./app-unit.ts";
 import {

@@ -8,17 +8,16 @@ import type { Log } from "../../lib/log.ts";
 import { Ticker } from "../../lib/clock.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
-import {
-  isUp,
-  type AppRuntime,
-  type FollowLogOptions,
-  type RunnableApp,
-  type RuntimeLimit,
-  type RuntimeUsage,
-  type FreezingRuntime,
-  type UsageRuntime,
-  type OpenRuntime,
-} from "../contract.ts";
+import type { AppRuntime, FollowLogOptions } from "../contract.ts";
+import type {
+  RuntimeLimit,
+  RuntimeUsage,
+  FreezingRuntime,
+  UsageRuntime,
+  OpenRuntime,
+} from "../capabilities.ts";
+import { isUp } from "../runtime-status.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { startFailed } from "../start-failed.ts";
 import { AppUnits, isPrivileged, unitName, unitPath } from "./app-unit.ts";

@@ -1,7 +1,7 @@
 /** Converts systemd's unit properties to the status of an app. */
 import { constants } from "node:os";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
-import { stoppedStatus, type RuntimeStatus } from "../contract.ts";
+import { stoppedStatus, type RuntimeStatus } from "../runtime-status.ts";
 import { leastDelayMs } from "../process/restart-policy.mjs";
 import type { MainExit } from "./journal.ts";
 import type { UnitProperties } from "./systemd.ts";

@@ -1,7 +1,7 @@
 /** Generates the unit of an app (systemd.exec(5), systemd.service(5)). */
 import { isAbsolute, join } from "node:path";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
-import type { RunnableApp } from "../contract.ts";
+import type { RunnableApp } from "../runnable-app.ts";
 import { leastDelayMs } from "../process/restart-policy.mjs";
 import type { UnitEntry } from "./unit-file.ts";
 

@@ -1,5 +1,5 @@
 /** Resource usage of a unit, from systemd's readings of its control group. */
-import type { RuntimeUsage } from "../contract.ts";
+import type { RuntimeUsage } from "../capabilities.ts";
 import type { UnitProperties } from "./systemd.ts";
 
 export const usageProperties = [

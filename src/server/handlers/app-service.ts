@@ -24,7 +24,7 @@ import type { UpgradeResult } from "../../apps/changes/upgrade.ts";
 import { newOwnerOf, type CloneResult } from "../../apps/changes/clone.ts";
 import type { SettingsView } from "../../apps/records/app-settings.ts";
 import type { Consoles } from "../../console/consoles.ts";
-import type { Placement } from "../../runtimes/contract.ts";
+import type { Placement } from "../../runtimes/runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import type { Schedules } from "../../scheduler/schedules.ts";
 import { noteChangedNothing, shareName, userOf, type UserContext } from "../rpc/user-context.ts";

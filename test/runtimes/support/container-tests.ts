@@ -2,7 +2,8 @@
 import assert from "node:assert/strict";
 import test from "ava";
 import { SvcError } from "../../../src/errors.ts";
-import type { AppRuntime, RunnableApp } from "../../../src/runtimes/contract.ts";
+import type { AppRuntime } from "../../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../../src/runtimes/runnable-app.ts";
 import { sharedEngine } from "../../support/docker-test.ts";
 import { whyNoDocker } from "../../support/docker.ts";
 import { DockerFixture } from "./docker-fixture.ts";

@@ -3,7 +3,7 @@
  * responds with a JSON line. `node daemon.ts STORE`.
  */
 import { createInterface } from "node:readline";
-import type { RunnableApp } from "../../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../../src/runtimes/runnable-app.ts";
 import { Fixture } from "./fixture.ts";
 
 const fixture = await Fixture.create({ store: process.argv[2] ?? "" });

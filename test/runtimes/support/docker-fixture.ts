@@ -33,7 +33,7 @@ import {
   type UserContainersOptions,
 } from "../../../src/runtimes/containers/user-containers.ts";
 import { UserObjects } from "../../../src/runtimes/containers/user-objects.ts";
-import type { RunnableApp } from "../../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../../src/runtimes/runnable-app.ts";
 import type { JsonObject } from "../../../src/lib/json.ts";
 import { parseManifest } from "../../packages/support/manifests.ts";
 import { testImages, type TestEngine } from "../../support/docker.ts";

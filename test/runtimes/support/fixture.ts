@@ -10,7 +10,7 @@ import { readBootId } from "../../../src/sys/boot-id.ts";
 import { noLog } from "../../../src/lib/log.ts";
 import type { Manifest } from "../../../src/packages/manifest/manifest.ts";
 import { ProcessRuntime, type ProcessRuntimeOptions } from "../../../src/runtimes/process/process-runtime.ts";
-import type { RunnableApp } from "../../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../../src/runtimes/runnable-app.ts";
 import { loadPeerUid } from "../../../src/server/http/peer-uid.ts";
 import { programs } from "../../support/programs.ts";
 

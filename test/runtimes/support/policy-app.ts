@@ -8,7 +8,7 @@ import { createUserHelpers } from "../../../src/run-as/user-helpers.ts";
 import type { Manifest } from "../../../src/packages/manifest/manifest.ts";
 import { requireAllowed, type ContainerClaims } from "../../../src/runtimes/containers/container-policy.ts";
 import { entryType } from "../../../src/runtimes/entry-type.ts";
-import type { RunnableApp } from "../../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../../src/runtimes/runnable-app.ts";
 import { programs } from "../../support/programs.ts";
 
 export const nobody = 65534;

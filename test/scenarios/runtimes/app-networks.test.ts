@@ -12,7 +12,7 @@ import {
   sizeFor,
 } from "../../../src/engine/subnets.ts";
 import { AppNetworks } from "../../../src/runtimes/containers/app-networks.ts";
-import type { RunnableApp } from "../../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../../src/runtimes/runnable-app.ts";
 import { dockerTest, needsDocker } from "../../support/docker-test.ts";
 import { eventually } from "../../support/eventually.ts";
 import { composeTest, needsCompose } from "../../runtimes/support/compose-test.ts";

@@ -1,7 +1,7 @@
 /** An engine that is unavailable, hangs or restarts. */
 import assert from "node:assert/strict";
 import { SvcError } from "../../../src/errors.ts";
-import type { RunnableApp } from "../../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../../src/runtimes/runnable-app.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../../support/docker-test.ts";
 import { eventually } from "../../support/eventually.ts";
 import { failureOf } from "../../runtimes/support/container-tests.ts";

@@ -10,7 +10,7 @@ import test from "ava";
 import { Cgroups } from "../../../src/sys/cgroup.ts";
 import { ProcessRuntime } from "../../../src/runtimes/process/process-runtime.ts";
 import type { SupervisorState } from "../../../src/runtimes/process/supervisor-types.ts";
-import type { RunnableApp } from "../../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../../src/runtimes/runnable-app.ts";
 import {
   eventually,
   isRoot,

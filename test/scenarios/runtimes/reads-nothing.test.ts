@@ -6,7 +6,8 @@ import { chmod, chown, mkdir, mkdtemp, open, stat, symlink, utimes, writeFile } 
 import { join } from "node:path";
 import type { ExecutionContext } from "ava";
 import { SvcError } from "../../../src/errors.ts";
-import type { AppRuntime, RunnableApp } from "../../../src/runtimes/contract.ts";
+import type { AppRuntime } from "../../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../../src/runtimes/runnable-app.ts";
 import { dockerTest, needsDocker } from "../../support/docker-test.ts";
 import { composeTest, needsCompose } from "../../runtimes/support/compose-test.ts";
 import { sharedFixture } from "../../runtimes/support/container-tests.ts";

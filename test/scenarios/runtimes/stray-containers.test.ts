@@ -6,7 +6,7 @@ import assert from "node:assert/strict";
 import { mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { AppService } from "../../../gen/svc/v1/app_pb.ts";
-import type { RunnableApp } from "../../../src/runtimes/contract.ts";
+import type { RunnableApp } from "../../../src/runtimes/runnable-app.ts";
 import { startDaemon } from "../../support/daemon.ts";
 import { dockerTest, needsDocker } from "../../support/docker-test.ts";
 import type { TestEngine } from "../../support/docker.ts";

@@ -7,7 +7,7 @@ import { composeTest, needsCompose } from "../../runtimes/support/compose-test.t
 import { failureOf, sharedFixture } from "../../runtimes/support/container-tests.ts";
 import { DockerFixture } from "../../runtimes/support/docker-fixture.ts";
 import { dockerTest, needsDocker } from "../../support/docker-test.ts";
-import type { RunnableApp, Placement } from "../../../src/runtimes/contract.ts";
+import type { RunnableApp, Placement } from "../../../src/runtimes/runnable-app.ts";
 import type { StackPlan, Stacks } from "../../../src/runtimes/swarm/stack-plan.ts";
 
 const fixtureNow = sharedFixture();
