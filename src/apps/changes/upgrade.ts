@@ -4,9 +4,8 @@
  */
 import { SvcError } from "../../errors.ts";
 import { SetOnce } from "../../lib/set-once.ts";
-import type { OwnedTree } from "../../run-as/owned-tree.ts";
 import type { ResolvedPackage } from "../../packages/resolved-package.ts";
-import { isUp, type AppRuntime, type RunnableApp } from "../../runtimes/contract.ts";
+import { isUp } from "../../runtimes/runtime-status.ts";
 import { whyNotStarted } from "../../runtimes/start-failed.ts";
 import { requireDirectory } from "../records/app-directory.ts";
 import { acknowledgementOf, requireAcknowledgement, type Consent } from "./acknowledgement.ts";
@@ -15,14 +14,12 @@ import type { AppFinder } from "../records/app-finder.ts";
 import type { AppCaller } from "../records/app-registry.ts";
 import type { InstallLimiter } from "./install-limiter.ts";
 import type { AppSettings } from "../records/app-settings.ts";
-import { comingUpMs } from "../lifecycle/coming-up.ts";
 import type { Lifecycle } from "../lifecycle/lifecycle.ts";
-import { appTree } from "../../runtimes/app-tree.ts";
 import type { Operation } from "../lifecycle/operations.ts";
 import { cancelably, type WorkOptions } from "../../work/progress.ts";
-import { buildInPlace, layOutBeside, runStep } from "./release.ts";
-import { writeSettingsFiles } from "../records/settings-files.ts";
 import type { AppsContext } from "../apps-context.ts";
+import { UpgradeRollback, type UpgradePhase } from "./upgrade-rollback.ts";
+import { requireStop, VersionSwitch } from "./version-switch.ts";
 import { isMissed } from "../lifecycle/wanted-state.ts";
 
 /** Target version and options; see `UpgradeAppRequest`. */
@@ -56,22 +53,17 @@ export interface UpgraderOptions extends AppsContext {
   backUpBeforeUpgrade: () => boolean;
 }
 
-/**
- * The phase of an upgrade. In `fetch` nothing has changed; in `prepare` the new version is built beside the old one; in `switch` it
- * replaces the old one; from `done` on it is the app's version.
- */
-type UpgradePhase = "fetch" | "prepare" | "switch" | "done";
-
-/** Suffix of an unfinished data copy, so that a rollback never restores a partial copy. */
-const unfinishedCopy = `${appTree.previousData}.copying`;
-
 export class Upgrader {
   readonly #options: UpgraderOptions;
+  readonly #switch: VersionSwitch;
+  readonly #rollback: UpgradeRollback;
   /** Set once, by the part that makes backups. */
   readonly beforeUpgrade = new SetOnce<BackUp>("the backup before an upgrade");
 
   constructor(options: UpgraderOptions) {
     this.#options = options;
+    this.#switch = new VersionSwitch(options);
+    this.#rollback = new UpgradeRollback(options);
   }
 
   /**
@@ -108,7 +100,7 @@ export class Upgrader {
       await this.#requireReady(app, request);
     } catch (error) {
       // Check for the version before requiring a stop.
-      if (await this.#isThere(app, request, work)) return upToDate(app);
+      if (await this.#isInstalled(app, request, work)) return upToDate(app);
       throw error;
     }
     await before();
@@ -127,7 +119,7 @@ export class Upgrader {
         );
         throw asRefused(app, error, afterwards);
       });
-      await this.#giveBack(operation);
+      await this.#restartIfNeeded(operation);
       return result;
     } finally {
       // Not earlier: a recovery sweep would end it at the same time.
@@ -154,13 +146,13 @@ export class Upgrader {
     const restarted = wasUp || operation.detail.restart === true || this.#isMissed(app);
     operation.detail.sameName = app.version === resolved.version;
     await operations.enter(operation, "prepare" satisfies UpgradePhase);
-    const isBuilt = await this.#prepare(app, resolved, work);
+    const isBuilt = await this.#switch.prepare(app, resolved, work);
     operation.detail.restart = restarted;
-    operation.detail.rolls = wasUp && (await this.#canRoll(app, resolved));
+    operation.detail.rolls = wasUp && (await this.#switch.canRoll(app, resolved));
     if (wasUp && !operation.detail.rolls) requireStop(app, resolved, request);
     await operations.enter(operation, "switch" satisfies UpgradePhase);
     if (!operation.detail.rolls) await runtimeOf(app).stop(runnable(app));
-    await this.#switch(app, resolved, { ...operation.detail, ...request, isBuilt }, work);
+    await this.#switch.switch(app, resolved, { ...operation.detail, ...request, isBuilt }, work);
     // This write commits the new version; a client that disconnects changes nothing from here on.
     work.signal?.throwIfAborted();
     await operations.enter(operation, "done" satisfies UpgradePhase, [
@@ -177,7 +169,7 @@ export class Upgrader {
     ]);
     resolved.keep();
     try {
-      await this.#tidy(operation);
+      await this.#rollback.removeUnused(operation);
     } catch (error) {
       // The upgrade is committed, but the old version is still on the disk. The next upgrade removes it.
       log.warn({ err: error, appId: app.id }, "the version before an upgrade could not be removed");
@@ -190,42 +182,12 @@ export class Upgrader {
    * started again. Recovery uses it, too; calling it twice is harmless.
    */
   async restore(operation: Operation): Promise<void> {
-    await this.#tidy(operation);
-    await this.#giveBack(operation);
-  }
-
-  /** Removes the version that is not used from the disk. */
-  async #tidy(operation: Operation): Promise<void> {
-    const { registry, userHelpers, paths, runtimeOf, runnable } = this.#options;
-    const runUid = operation.detail.runUid ?? userHelpers.selfUid;
-    const tree = await userHelpers.tree(paths.appDir(operation.appId), runUid);
-    const phase = operation.phase as UpgradePhase;
-    const { rolls = false } = operation.detail;
-    const app = registry.get(operation.appId);
-    if (phase === "prepare") {
-      await tree.remove(appTree.nextRepo);
-      if (app !== undefined) await this.#forgetNext(app, operation);
-      return;
-    }
-    if (phase === "switch") {
-      // The daemon may have been killed during the trial.
-      if (app !== undefined && !rolls) await runtimeOf(app).stop(runnable(app));
-      await tree.putBack(appTree.previousRepo, appTree.repo);
-      await tree.putBack(appTree.previousData, appTree.data);
-      await tree.remove(unfinishedCopy);
-      await tree.remove(appTree.nextRepo);
-      if (app !== undefined) await this.#prepareAgain(app);
-      if (app !== undefined && rolls) await this.#rollBack(app);
-    }
-    if (phase === "done") {
-      await tree.remove(appTree.previousRepo);
-      await tree.remove(appTree.previousData);
-    }
-    if (app !== undefined && phase !== "fetch") await runtimeOf(app).settle(runnable(app));
+    await this.#rollback.removeUnused(operation);
+    await this.#restartIfNeeded(operation);
   }
 
   /** Ends the operation, and starts an app that was stopped for it. @throws SvcError `start_failed` */
-  async #giveBack(operation: Operation): Promise<void> {
+  async #restartIfNeeded(operation: Operation): Promise<void> {
     const { operations, registry, lifecycle } = this.#options;
     const { restart } = operation.detail;
     if (restart === true && registry.get(operation.appId) !== undefined)
@@ -233,143 +195,11 @@ export class Upgrader {
     else await operations.end(operation);
   }
 
-  /** The image of the new version may have taken the name of the old version's image. */
-  async #prepareAgain(app: AppRecord): Promise<void> {
-    const { runtimeOf, runnable, log } = this.#options;
-    try {
-      await runtimeOf(app).prepare(runnable(app), {});
-    } catch (error) {
-      log.warn({ err: error, appId: app.id }, "failed to prepare the previous version after an upgrade");
-    }
-  }
-
-  /** Upgrades without a stop, if the versions do not need the same resources at once. */
-  async #canRoll(app: AppRecord, { manifest }: ResolvedPackage): Promise<boolean> {
-    // First, because it also rejects what would prevent a stop.
-    return (await this.#mayRoll(app)) && manifest.migrate === undefined;
-  }
-
-  /** The version that the app's record names. */
-  async #mayRoll(app: AppRecord): Promise<boolean> {
-    const { runtimeOf, runnable } = this.#options;
-    return canProve(app) && (await runtimeOf(app).rolling?.canRoll(runnable(app))) === true;
-  }
-
-  /** Makes all running parts the old version again. */
-  async #rollBack(app: AppRecord): Promise<void> {
-    const { userHelpers, runtimeOf, runnable, log } = this.#options;
-    try {
-      await writeSettingsFiles(userHelpers, runnable(app));
-      await runtimeOf(app).rolling?.roll(runnable(app), { isBack: true });
-    } catch (error) {
-      // When the engine can be reached again, the replaced parts are restored while the rest runs.
-      if (error instanceof SvcError && error.code === "unavailable") throw error;
-      log.warn(
-        { err: error, appId: app.id },
-        "failed to roll back an upgrade without a restart: restarting the app",
-      );
-      await runtimeOf(app).stop(runnable(app));
-    }
-  }
-
-  /** Removes engine objects of a version that was never used; the app itself may run. */
-  async #forgetNext(app: AppRecord, { detail }: Operation): Promise<void> {
-    const { runtimeOf, runnable, log } = this.#options;
-    if (!canProve(app)) return;
-    if (detail.sameName === true) await this.#prepareAgain(app);
-    try {
-      await runtimeOf(app).settle(runnable(app));
-    } catch (error) {
-      log.warn(
-        { err: error, appId: app.id },
-        "what was made for a version that was given up could not be removed",
-      );
-    }
-  }
-
-  /** Prepares the new version beside the running old one. @returns whether it is built */
-  async #prepare(app: AppRecord, resolved: ResolvedPackage, work: WorkOptions): Promise<boolean> {
-    const { userHelpers, paths, runtimeOf } = this.#options;
-    const next = { ...this.#next(app, resolved), checkout: appTree.nextRepo };
-    const tree = await userHelpers.tree(paths.appDir(app.id), app.runUid);
-    await tree.remove(appTree.nextRepo);
-    // Left over from an earlier upgrade: if this upgrade failed, a rollback would restore them over the current version.
-    await tree.remove(appTree.previousRepo);
-    await tree.remove(appTree.previousData);
-    const isBuilt = await layOutBeside(this.#options, next, resolved, work);
-    if (canProve(app)) await runtimeOf(app).prepare(next, work);
-    return isBuilt;
-  }
-
-  #next(app: AppRecord, { manifest, version }: ResolvedPackage): RunnableApp {
-    return this.#options.runnable({ ...app, manifest, version });
-  }
-
-  /** Replaces the old version by the new one, and checks that the new one works. */
-  async #switch(
-    app: AppRecord,
-    resolved: ResolvedPackage,
-    how: Operation["detail"] & Pick<UpgradeRequest, "stopApp"> & { isBuilt: boolean },
-    work: WorkOptions,
-  ): Promise<void> {
-    const { userHelpers, runtimeOf, runnable } = this.#options;
-    const { isBuilt, restart: staysUp = false, rolls = false } = how;
-    const { manifest } = resolved;
-    const next = this.#next(app, resolved);
-    const keepsData = canProve(app) || manifest.migrate !== undefined;
-    await runtimeOf(app).data?.keepData(runnable(app));
-    const tree = await userHelpers.tree(next.directory, app.runUid);
-    await this.#setAside(tree, keepsData);
-    await tree.rename(appTree.nextRepo, appTree.repo);
-    if (!isBuilt) await buildInPlace(this.#options, next, work);
-    // The trial is a start, which writes the app's run specification.
-    if (!canProve(app)) await runtimeOf(app).prepare(next, work);
-    if (manifest.migrate !== undefined) await runStep(this.#options, next, manifest.migrate, "migrate", work);
-    if (!canProve(app)) return;
-    if (rolls && (await runtimeOf(app).rolling?.canRoll(next)) === true) {
-      work.onProgress?.({ step: "trial", message: `Replacing what runs by ${next.version}, bit by bit` });
-      await writeSettingsFiles(userHelpers, next);
-      await runtimeOf(app).rolling?.roll(next, { signal: work.signal });
-      return;
-    }
-    if (rolls) {
-      requireStop(app, resolved, how);
-      await runtimeOf(app).stop(runnable(app));
-    }
-    await this.#prove(runtimeOf(app), next, work);
-    // Starts that are planned anyway continue.
-    if (!staysUp) await runtimeOf(app).stop(next);
-  }
-
-  /** Starts the new version on trial. @throws SvcError `start_failed` with its last lines; it is stopped then */
-  async #prove(runtime: AppRuntime, next: RunnableApp, { signal, onProgress }: WorkOptions): Promise<void> {
-    onProgress?.({ step: "trial", message: `Starting ${next.version} on trial` });
-    await this.#options.ports.requireFree(next, () => runtime.stop(next));
-    await writeSettingsFiles(this.#options.userHelpers, next);
-    try {
-      await runtime.start(next);
-      await runtime.waitHealthy(next.id, comingUpMs(next.manifest.health), signal);
-    } catch (error) {
-      await runtime.stop(next);
-      throw error;
-    }
-  }
-
-  /** Renames the old checkout, and copies the data if the new version will change it. */
-  async #setAside(tree: OwnedTree, keepsData: boolean): Promise<void> {
-    if (keepsData) {
-      await tree.remove(unfinishedCopy);
-      await tree.copy(appTree.data, tree, unfinishedCopy);
-      await tree.rename(unfinishedCopy, appTree.previousData);
-    }
-    await tree.rename(appTree.repo, appTree.previousRepo);
-  }
-
   /** @throws SvcError `app_running` if the app would have to be stopped and the request does not allow it */
   async #requireReady(app: AppRecord, { stopApp }: UpgradeRequest): Promise<void> {
     const state = this.#options.runtimeOf(app).status(app.id)?.state ?? "STOPPED";
     if (state === "STOPPED" || state === "FAILED" || state === "CRASHED") return;
-    if (isUp(state) && (stopApp || (await this.#mayRoll(app)))) return;
+    if (isUp(state) && (stopApp || (await this.#switch.supportsRolling(app)))) return;
     throw new SvcError("app_running", `app "${app.id}" is running; stop it before upgrading it`);
   }
 
@@ -377,7 +207,7 @@ export class Upgrader {
    * Whether the app already has the target version; false if that is unknown.
    * @throws SvcError if there is no such version
    */
-  async #isThere(app: AppRecord, { version }: UpgradeRequest, work: WorkOptions): Promise<boolean> {
+  async #isInstalled(app: AppRecord, { version }: UpgradeRequest, work: WorkOptions): Promise<boolean> {
     try {
       const { packages } = this.#options;
       await using resolved = await packages.resolveUpgrade(app, version, app.ownerUid, work);
@@ -409,24 +239,8 @@ export class Upgrader {
   }
 }
 
-/** @throws SvcError `app_running` if this version cannot be installed in a rolling way and the request does not allow a stop */
-function requireStop(
-  { id }: AppRecord,
-  { version }: ResolvedPackage,
-  { stopApp }: Pick<UpgradeRequest, "stopApp">,
-): void {
-  if (stopApp) return;
-  const message = `app "${id}" is running, and ${version} cannot run beside what it is now; stop it before upgrading it`;
-  throw new SvcError("app_running", message);
-}
-
 function upToDate({ id, version }: AppRecord): UpgradeResult {
   return { id, upToDate: true, from: version, to: version, restarted: false };
-}
-
-/** An app that was never up with its settings, or not the last time, proves nothing about a version. */
-function canProve({ startedSettings, failure }: AppRecord): boolean {
-  return startedSettings !== null && failure === null;
 }
 
 /**
