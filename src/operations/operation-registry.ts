@@ -1,30 +1,28 @@
 /** The long calls that this daemon runs, and those that finished within the last day: the resources of OperationService. */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ListOperationsRequestState, OperationKind } from "../../gen/svc/v1/words.ts";
-import { decodePageToken, encodePageToken, foreignPageToken } from "../apps/records/page-token.ts";
+import type { OperationKind } from "../../gen/svc/v1/words.ts";
 import type { WorkOptions } from "../work/progress.ts";
 import { SvcError, notFound } from "../errors.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Log } from "../lib/log.ts";
 import { unlessAborted } from "../lib/abort.ts";
-import { RowReader } from "../store/row-reader.ts";
 import type { Statement, Store } from "../store/store.ts";
 import { report } from "./operation-log.ts";
 import {
-  recordRows,
+  interrupted,
+  OperationHistory,
+  removeExpired,
+  removeSurplus,
+  type OperationFilter,
+  type OperationCaller,
+} from "./operation-history.ts";
+import {
   saveRecord,
-  selectRecords,
   type OperationFailure,
   type OperationLine,
   type OperationRecord,
-  type RecordRow,
 } from "./operation-record.ts";
-
-export interface OperationCaller {
-  readonly uid: number;
-  readonly root: boolean;
-}
 
 export interface OperationStart {
   readonly kind: OperationKind;
@@ -54,13 +52,6 @@ export interface StartedOperation<T> {
   readonly stored: Promise<void>;
 }
 
-export interface OperationFilter {
-  readonly appId: string;
-  readonly state: ListOperationsRequestState | "";
-  readonly limit: number;
-  readonly pageToken: string;
-}
-
 export interface OperationRegistryOptions {
   store: Store;
   now: () => number;
@@ -86,8 +77,6 @@ interface Running {
   saveTimer?: NodeJS.Timeout | undefined;
 }
 
-export const retentionMs = 86_400_000;
-export const maxKept = { user: 100, root: 500 };
 /** Progress and log lines that a crash may lose. */
 const saveEveryMs = 2_000;
 /** Minimum milliseconds between two updates of a follower. */
@@ -97,23 +86,21 @@ const shutdownGraceMs = 10_000;
 
 export class OperationRegistry implements AsyncDisposable {
   readonly #options: OperationRegistryOptions;
-  readonly #reader: RowReader<RecordRow, OperationRecord>;
+  readonly #history: OperationHistory;
   readonly #running = new Map<string, Running>();
   /** Interrupted operations of an earlier daemon, by app. */
   readonly #interrupted = new Map<string, OperationRecord>();
 
   constructor(options: OperationRegistryOptions) {
     this.#options = options;
-    this.#reader = new RowReader(recordRows, options.log);
+    this.#history = new OperationHistory(options);
   }
 
   /** Marks running operations of an earlier daemon as INTERRUPTED. Call this before recovery starts. */
   async start(): Promise<void> {
-    const { store, now, isDaemon } = this.#options;
+    const { now, isDaemon } = this.#options;
     if (!isDaemon) return;
-    const left = this.#reader.readAll(
-      store.all<RecordRow>("SELECT * FROM operation_records WHERE state = 'RUNNING' ORDER BY started_at"),
-    );
+    const left = this.#history.unfinished();
     for (const record of left) {
       record.state = "INTERRUPTED";
       record.endedAtMs = now();
@@ -238,57 +225,16 @@ export class OperationRegistry implements AsyncDisposable {
     filter: OperationFilter,
     caller: OperationCaller,
   ): { records: OperationRecord[]; nextPageToken: string } {
-    const { appId, state, limit, pageToken } = filter;
-    const before = pageToken === "" ? firstKey : readKey(decodePageToken(pageToken));
-    const isListed = (record: OperationRecord): boolean =>
-      isVisible(record, caller) &&
-      (appId === "" || record.appId === appId) &&
-      (state === "" || record.state === state) &&
-      compare(record, before) > 0;
-    const running = [...this.#running.values()].map(({ record }) => record).filter(isListed);
-    const rows = this.#options.store.all<RecordRow>(
-      `${selectRecords} WHERE (? OR owner_uid = ?) AND (? = '' OR app_id = ?) AND (? = '' OR state = ?)
-         AND (ended_at IS NULL OR ended_at > ?) AND (started_at < ? OR (started_at = ? AND id < ?))
-       ORDER BY started_at DESC, id DESC LIMIT ?`,
-      ...[caller.root ? 1 : 0, caller.uid, appId, appId, state, state, this.#expiredAtMs()],
-      ...[before.startedAtMs, before.startedAtMs, before.id],
-      limit + 1 + this.#running.size,
-    );
-    const stored = this.#readAll(rows.filter(({ id }) => !this.#running.has(id)));
-    const all = [...running, ...stored].toSorted(compare);
-    const records = all.slice(0, limit);
-    const last = records.at(-1);
-    const hasMore = all.length > limit && last !== undefined;
-    return { records, nextPageToken: hasMore ? encodePageToken(`${last.startedAtMs}.${last.id}`) : "" };
+    const running = [...this.#running.values()].map(({ record }) => record);
+    const isListed = (record: OperationRecord): boolean => isVisible(record, caller);
+    return this.#history.list(filter, caller, running.filter(isListed));
   }
 
   /** @throws SvcError `not_found` */
   get(id: string, caller: OperationCaller): OperationRecord {
-    const record = this.#running.get(id)?.record ?? this.#stored(id);
+    const record = this.#running.get(id)?.record ?? this.#history.get(id);
     if (record === undefined || !isVisible(record, caller)) throw notFound("operation", id);
     return record;
-  }
-
-  #stored(id: string): OperationRecord | undefined {
-    const row = this.#options.store.get<RecordRow>("SELECT * FROM operation_records WHERE id = ?", id);
-    const [record] = row === undefined ? [] : this.#readAll([row]);
-    const isExpired = record?.endedAtMs !== undefined && record.endedAtMs <= this.#expiredAtMs();
-    return isExpired ? undefined : record;
-  }
-
-  #readAll(rows: readonly RecordRow[]): OperationRecord[] {
-    const records = this.#reader.readAll(rows);
-    if (!this.#options.isDaemon) return records;
-    // The daemon could not store their outcome.
-    for (const record of records.filter(({ state }) => state === "RUNNING")) {
-      record.state = "INTERRUPTED";
-      record.error = interrupted("its outcome is unknown; check the app");
-    }
-    return records;
-  }
-
-  #expiredAtMs(): number {
-    return this.#options.now() - retentionMs;
   }
 
   /**
@@ -365,39 +311,4 @@ function wake(running: Running): void {
 
 function isVisible({ ownerUid }: OperationRecord, { uid, root }: OperationCaller): boolean {
   return root || ownerUid === uid;
-}
-
-type Key = Pick<OperationRecord, "startedAtMs" | "id">;
-
-/** The position before the newest operation. */
-const firstKey: Key = { startedAtMs: Number.MAX_SAFE_INTEGER, id: "" };
-
-/** @throws SvcError `invalid_request` */
-function readKey(text: string): Key {
-  const [, startedAtMs, id] = /^(\d{1,15})\.([0-9a-f]{12})$/.exec(text) ?? [];
-  if (startedAtMs === undefined || id === undefined) throw foreignPageToken();
-  return { startedAtMs: Number(startedAtMs), id };
-}
-
-/** Newest first. */
-function compare(one: Key, other: Key): number {
-  if (one.startedAtMs !== other.startedAtMs) return other.startedAtMs - one.startedAtMs;
-  return one.id < other.id ? 1 : one.id > other.id ? -1 : 0;
-}
-
-function interrupted(message: string): OperationFailure {
-  return { message, code: "unavailable", detail: { reason: "unavailable" } };
-}
-
-function removeExpired(nowMs: number): Statement {
-  return { sql: "DELETE FROM operation_records WHERE ended_at <= ?", params: [nowMs - retentionMs] };
-}
-
-function removeSurplus(ownerUid: number): Statement {
-  return {
-    sql: `DELETE FROM operation_records WHERE id IN (
-            SELECT id FROM operation_records WHERE owner_uid = ? AND state <> 'RUNNING'
-            ORDER BY started_at DESC, id DESC LIMIT -1 OFFSET ?)`,
-    params: [ownerUid, ownerUid === 0 ? maxKept.root : maxKept.user],
-  };
 }

@@ -16,26 +16,14 @@
  * with content.
  */
 import { randomUUID } from "node:crypto";
-import { constants, type Stats } from "node:fs";
-import {
-  lchown,
-  lstat,
-  mkdir,
-  open,
-  opendir,
-  readdir,
-  readlink,
-  rename,
-  rmdir,
-  symlink,
-  unlink,
-} from "node:fs/promises";
-import { dirname, join, relative } from "node:path";
+import { type Stats } from "node:fs";
+import { lchown, open, opendir, readdir, readlink, rename, rmdir, symlink, unlink } from "node:fs/promises";
+import { dirname, join } from "node:path";
 import { SvcError } from "../errors.ts";
 import type { UserHelper } from "./user-helper.ts";
-import { hasCode } from "./helper/request-error.mjs";
 import type { CopyProgress, CopyTreeOptions, EntryType } from "./user-helper-types.ts";
 import { makeOwnedDir, privateMode, removeEmptyDir, syncDirectory } from "./owned-dir.ts";
+import { FixedDirectories, leadingTo, notPlain, openDirectory, type Found } from "./fixed-directories.ts";
 
 export interface OwnedTreeOptions {
   /** Absolute. */
@@ -46,32 +34,17 @@ export interface OwnedTreeOptions {
   selfUid: number;
 }
 
-/** Where a walk down from the root ended: at the path, or at the first entry that is not a fixed directory. */
-interface Found {
-  /** Absolute. */
-  readonly path: string;
-  /** `unowned`: a directory of the daemon's uid that is not fixed */
-  readonly kind: "fixed" | "user's" | "unowned" | "missing" | "other";
-  /** Names of the path that were not walked. */
-  readonly rest: readonly string[];
-  readonly stats?: Stats;
-}
-
-/** The user may list it and walk through it; its group is the user's group. */
-const fixedMode = 0o750;
-
 export class OwnedTree {
   readonly root: string;
   readonly #userHelper: UserHelper;
   readonly #selfUid: number;
-  /** Whether the daemon and the user differ. */
-  readonly #isShared: boolean;
+  readonly #fixed: FixedDirectories;
 
   constructor({ root, userHelper, selfUid }: OwnedTreeOptions) {
     this.root = root;
     this.#userHelper = userHelper;
     this.#selfUid = selfUid;
-    this.#isShared = userHelper.user.uid !== selfUid;
+    this.#fixed = new FixedDirectories({ root, user: userHelper.user, selfUid });
   }
 
   /** Creates the root. @throws SvcError `already_exists`; `not_possible` if others may write to its parent */
@@ -82,14 +55,14 @@ export class OwnedTree {
 
   /** Whether the root exists. */
   async isThere(): Promise<boolean> {
-    return (await this.#find("")).kind !== "missing";
+    return (await this.#fixed.find("")).kind !== "missing";
   }
 
   /** Makes the daemon the owner of the root, if the root exists and still belongs to the user. */
   async claim(): Promise<void> {
-    if (!this.#isShared) return;
-    const found = await this.#find("");
-    if (found.kind !== "missing") await this.#fix(found);
+    if (!this.#fixed.isShared) return;
+    const found = await this.#fixed.find("");
+    if (found.kind !== "missing") await this.#fixed.fix(found);
   }
 
   /**
@@ -99,18 +72,18 @@ export class OwnedTree {
    * @throws SvcError `not_possible` if an entry on the way is not a directory of the user
    */
   async hold(paths: readonly string[]): Promise<void> {
-    if (!this.#isShared) return;
+    if (!this.#fixed.isShared) return;
     await this.claim();
     const leading = new Set(paths.flatMap(leadingTo));
     for (const path of [...leading].sort((a, b) => a.length - b.length))
-      await this.#fix(await this.#find(path));
-    await this.#giveBack("", leading);
+      await this.#fixed.fix(await this.#fixed.find(path));
+    await this.#fixed.release("", leading);
   }
 
   /** Creates directories of the user and their parents; existing ones stay unchanged. */
   async makeDirs(paths: readonly string[]): Promise<void> {
     for (const path of paths) {
-      const found = this.#isShared ? await this.#find(path) : undefined;
+      const found = this.#fixed.isShared ? await this.#fixed.find(path) : undefined;
       if (found?.kind === "missing") await makeOwnedDir(found.path, this.#userHelper.user, this.#selfUid);
       if (found?.kind === "other") throw notPlain(path);
       if (found === undefined || found.rest.length > 0) await this.#userHelper.makeDirs(this.root, [path]);
@@ -119,8 +92,8 @@ export class OwnedTree {
 
   /** Restricts a directory of the user to the user, whatever its mode is. */
   async close(path: string): Promise<void> {
-    if (!this.#isShared) return;
-    const found = await this.#find(path);
+    if (!this.#fixed.isShared) return;
+    const found = await this.#fixed.find(path);
     if (found.kind !== "user's" || found.rest.length > 0) throw notPlain(path);
     await using handle = await openDirectory(found.path);
     await handle.chmod(privateMode);
@@ -133,7 +106,7 @@ export class OwnedTree {
    * @returns `undefined` if nothing is there, `other` if a parent is not fixed
    */
   async heldType(path: string): Promise<EntryType | undefined> {
-    const { kind, rest, stats } = await this.#find(path);
+    const { kind, rest, stats } = await this.#fixed.find(path);
     if (kind === "missing") return undefined;
     return rest.length === 0 && stats !== undefined ? typeOf(stats) : "other";
   }
@@ -145,7 +118,7 @@ export class OwnedTree {
 
   /** `rename(2)`, durable. */
   async rename(from: string, to: string): Promise<void> {
-    if (!(await this.#isFixed(dirname(from))) || !(await this.#isFixed(dirname(to)))) {
+    if (!(await this.#fixed.isFixed(dirname(from))) || !(await this.#fixed.isFixed(dirname(to)))) {
       await this.#userHelper.rename(this.root, from, to);
       return;
     }
@@ -163,7 +136,7 @@ export class OwnedTree {
   /** Replaces a file of the user. @param mode permission bits */
   async writeFile(path: string, content: string, mode = 0o600): Promise<void> {
     await this.makeDirs([dirname(path)]);
-    if (!(await this.#isFixed(dirname(path)))) {
+    if (!(await this.#fixed.isFixed(dirname(path)))) {
       await this.#userHelper.writeFile(this.root, path, content, { mode });
       return;
     }
@@ -180,8 +153,8 @@ export class OwnedTree {
 
   /** Removes whatever is at the path; succeeds if nothing is. */
   async remove(path: string): Promise<{ freedBytes: number }> {
-    if (!this.#isShared) return this.#userHelper.removeTree(this.root, path);
-    const found = await this.#find(path);
+    if (!this.#fixed.isShared) return this.#userHelper.removeTree(this.root, path);
+    const found = await this.#fixed.find(path);
     if (found.rest.length === 0) return { freedBytes: await this.#remove(path, found) };
     return found.kind === "user's" || found.kind === "unowned"
       ? this.#userHelper.removeTree(this.root, path)
@@ -190,7 +163,7 @@ export class OwnedTree {
 
   /** Removes the root with its content. */
   async destroy(): Promise<{ freedBytes: number }> {
-    return { freedBytes: await this.#remove("", await this.#find("")) };
+    return { freedBytes: await this.#remove("", await this.#fixed.find("")) };
   }
 
   /**
@@ -198,8 +171,12 @@ export class OwnedTree {
    * @returns copied bytes
    */
   async copy(path: string, to: OwnedTree, toPath: string, options: CopyTreeOptions = {}): Promise<number> {
-    const found = await this.#find(path);
-    if (!this.#isShared || found.rest.length > 0 || ["user's", "unowned", "missing"].includes(found.kind)) {
+    const found = await this.#fixed.find(path);
+    if (
+      !this.#fixed.isShared ||
+      found.rest.length > 0 ||
+      ["user's", "unowned", "missing"].includes(found.kind)
+    ) {
       if (!(await this.has(path))) return 0;
       await to.makeDirs([toPath]);
       const { copiedBytes } = await this.#userHelper.copyTree(
@@ -210,7 +187,7 @@ export class OwnedTree {
       return copiedBytes;
     }
     if (found.kind === "other") return this.#copyEntry(path, found, to, toPath);
-    await to.#fix(await to.#find(toPath));
+    await to.#fixed.fix(await to.#fixed.find(toPath));
     let doneBytes = 0;
     for (const name of await readdir(found.path)) {
       const before = doneBytes;
@@ -229,7 +206,7 @@ export class OwnedTree {
     toPath: string,
   ): Promise<number> {
     const target = join(to.root, toPath);
-    if (!(await to.#isFixed(dirname(toPath)))) throw notPlain(toPath);
+    if (!(await to.#fixed.isFixed(dirname(toPath)))) throw notPlain(toPath);
     const { uid, gid } = this.#userHelper.user;
     if (stats?.isSymbolicLink() === true) {
       await symlink(await readlink(from), target);
@@ -264,16 +241,16 @@ export class OwnedTree {
 
   async #remove(path: string, { kind, path: absolute, stats }: Found): Promise<number> {
     if (kind === "missing") return 0;
-    if (kind === "user's" || (kind === "fixed" && !this.#isShared)) {
+    if (kind === "user's" || (kind === "fixed" && !this.#fixed.isShared)) {
       try {
         const { freedBytes } = await this.#userHelper.removeTree(absolute, ".");
         return freedBytes + (await removeEmptyDir(absolute));
       } catch (error) {
-        if (!this.#isShared || !(error instanceof SvcError) || error.reason !== "denied") throw error;
+        if (!this.#fixed.isShared || !(error instanceof SvcError) || error.reason !== "denied") throw error;
         return this.#removeRemains(path, error as SvcError);
       }
     }
-    if (kind === "unowned") return this.#removeStray(path);
+    if (kind === "unowned") return this.#fixed.removeUnowned(path);
     if (kind === "other") {
       // `rmdir` fails if another user's directory is not empty, so no content is lost.
       await (stats?.isDirectory() === true ? rmdir(absolute) : unlink(absolute));
@@ -282,7 +259,7 @@ export class OwnedTree {
     let freedBytes = 0;
     for (const name of await readdir(absolute)) {
       const below = join(path, name);
-      freedBytes += await this.#remove(below, await this.#find(below));
+      freedBytes += await this.#remove(below, await this.#fixed.find(below));
     }
     return freedBytes + (await removeEmptyDir(absolute));
   }
@@ -294,134 +271,23 @@ export class OwnedTree {
    * @param denied the error that the user got
    */
   async #removeRemains(path: string, denied: SvcError): Promise<number> {
-    await this.#fix(await this.#find(path));
+    await this.#fixed.fix(await this.#fixed.find(path));
     const absolute = join(this.root, path);
     let freedBytes = 0;
     for await (const { name } of await opendir(absolute)) {
       const below = join(path, name);
-      const found = await this.#find(below);
+      const found = await this.#fixed.find(below);
       freedBytes +=
         found.kind === "fixed" || found.kind === "unowned"
-          ? await this.#removeStray(below, denied)
+          ? await this.#fixed.removeUnowned(below, denied)
           : await this.#remove(below, found);
     }
     return freedBytes + (await removeEmptyDir(absolute));
   }
-
-  async #removeStray(path: string, denied = notPlain(path)): Promise<number> {
-    const { dev } = await lstat(this.root);
-    return removeEmptyDirs(join(this.root, path), dev, denied);
-  }
-
-  async #isFixed(path: string): Promise<boolean> {
-    if (!this.#isShared) return false;
-    const { kind, rest } = await this.#find(path === "." ? "" : path);
-    return kind === "fixed" && rest.length === 0;
-  }
-
-  /** Never walks through anything but fixed directories. */
-  async #find(path: string): Promise<Found> {
-    const names = namesOf(path);
-    let found = await this.#look(this.root);
-    for (const [index, name] of names.entries()) {
-      if (found.kind !== "fixed") return { ...found, rest: names.slice(index) };
-      found = await this.#look(join(found.path, name));
-    }
-    return found;
-  }
-
-  async #look(path: string): Promise<Found> {
-    try {
-      const stats = await lstat(path);
-      const { uid } = stats;
-      if (!stats.isDirectory()) return { path, kind: "other", rest: [], stats };
-      if (uid === this.#selfUid) {
-        // Only the daemon can replace the root.
-        const isFixed = !this.#isShared || path === this.root || this.#isMarked(stats);
-        return { path, kind: isFixed ? "fixed" : "unowned", rest: [], stats };
-      }
-      return { path, kind: uid === this.#userHelper.user.uid ? "user's" : "other", rest: [], stats };
-    } catch (error) {
-      if (!hasCode(error, "ENOENT")) throw error;
-      return { path, kind: "missing", rest: [] };
-    }
-  }
-
-  #isMarked({ gid, mode }: Stats): boolean {
-    return gid === this.#userHelper.user.gid && (mode & 0o7777) === fixedMode;
-  }
-
-  async #fix({ path, kind, rest, stats }: Found): Promise<void> {
-    if (rest.length > 0 || kind === "other") throw notPlain(path);
-    const { gid } = this.#userHelper.user;
-    if (kind === "fixed" && stats !== undefined && this.#isMarked(stats)) return;
-    // Empty ones are of the engine, or of a daemon that was killed right here.
-    if (kind === "unowned") await this.#removeStray(relative(this.root, path));
-    if (kind === "missing" || kind === "unowned") await mkdir(path, privateMode);
-    await using handle = await openDirectory(path);
-    const { uid } = await handle.stat();
-    if (uid !== this.#selfUid && uid !== this.#userHelper.user.uid) throw notPlain(path);
-    // A daemon that is killed after the change of owner has left a fixed directory.
-    await handle.chmod(fixedMode);
-    // The user can change the mode until then.
-    await handle.chown(this.#selfUid, gid);
-    await handle.chmod(fixedMode);
-    await syncDirectory(dirname(path));
-  }
-
-  /** The deepest first, so that no fixed directory ever lies in a user's directory. */
-  async #giveBack(path: string, kept: ReadonlySet<string>): Promise<void> {
-    const { uid, gid } = this.#userHelper.user;
-    for (const entry of await readdir(join(this.root, path), { withFileTypes: true })) {
-      const below = join(path, entry.name);
-      if (!entry.isDirectory() || (await this.#look(join(this.root, below))).kind !== "fixed") continue;
-      await this.#giveBack(below, kept);
-      if (kept.has(below)) continue;
-      await using handle = await openDirectory(join(this.root, below));
-      await handle.chmod(privateMode);
-      await handle.chown(uid, gid);
-    }
-  }
-}
-
-/**
- * Removes a directory that only the daemon can write to, if it contains only such directories.
- * @param dev the file system that it must be on
- * @throws `denied` if it contains anything else
- */
-async function removeEmptyDirs(path: string, dev: number, denied: SvcError): Promise<number> {
-  const stats = await lstat(path);
-  const isOwn = stats.isDirectory() && stats.uid === process.geteuid?.() && (stats.mode & 0o022) === 0;
-  if (!isOwn || stats.dev !== dev) throw denied;
-  let freedBytes = 0;
-  for await (const { name } of await opendir(path))
-    freedBytes += await removeEmptyDirs(join(path, name), dev, denied);
-  return freedBytes + (await removeEmptyDir(path));
-}
-
-/** The directories between the root and a path. */
-function leadingTo(path: string): string[] {
-  const names = namesOf(path);
-  return names.slice(1).map((_, index) => names.slice(0, index + 1).join("/"));
-}
-
-/** @throws Error for a path outside of the root */
-function namesOf(path: string): string[] {
-  const names = path.split("/").filter((name) => name !== "" && name !== ".");
-  if (path.startsWith("/") || names.includes("..")) throw new Error(`"${path}" is outside of the directory`);
-  return names;
 }
 
 function typeOf(stats: Stats): EntryType {
   if (stats.isFile()) return "file";
   if (stats.isDirectory()) return "directory";
   return stats.isSymbolicLink() ? "symlink" : "other";
-}
-
-function openDirectory(path: string): ReturnType<typeof open> {
-  return open(path, constants.O_RDONLY | constants.O_DIRECTORY | constants.O_NOFOLLOW);
-}
-
-function notPlain(path: string): SvcError {
-  return new SvcError("not_possible", `${path} is not a directory, or a parent of it is a symlink`);
 }

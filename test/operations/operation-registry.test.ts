@@ -4,7 +4,8 @@ import test, { type ExecutionContext } from "ava";
 import { noLog } from "../../src/lib/log.ts";
 import { cutToBytes, maxLineBytes, maxLines, report } from "../../src/operations/operation-log.ts";
 import type { OperationRecord } from "../../src/operations/operation-record.ts";
-import { maxKept, OperationRegistry, retentionMs } from "../../src/operations/operation-registry.ts";
+import { maxRetained, retentionMs } from "../../src/operations/operation-history.ts";
+import { OperationRegistry } from "../../src/operations/operation-registry.ts";
 import { eventually } from "../support/eventually.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";
 
@@ -37,8 +38,8 @@ async function startRegistry(t: ExecutionContext) {
 }
 
 for (const [name, uid, most] of [
-  ["a regular user", ann, maxKept.user],
-  ["root", root, maxKept.root],
+  ["a regular user", ann, maxRetained.user],
+  ["root", root, maxRetained.root],
 ] as const) {
   test(`only the newest ${most} finished operations of ${name} are kept`, async (t) => {
     const { clock, start, count, registry } = await startRegistry(t);

@@ -2,21 +2,20 @@
 import { createHash } from "node:crypto";
 import type { ImageInspectInfo } from "dockerode";
 import { descriptionBytes } from "../../engine/engine-objects.ts";
-import type { ContainerRecord } from "../../engine/container-record.ts";
-import { unlessGone } from "../../engine/engine-errors.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
-import { formatImageReference, parseImageReference } from "../../engine/image-reference.ts";
+import { parseImageReference } from "../../engine/image-reference.ts";
 import type { EngineOwnership } from "../../engine/ownership.ts";
 import type { RegistryCredentials } from "../../engine/registry-auth.ts";
 import { notFound, SvcError } from "../../errors.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import type { DockerRuntime } from "../../packages/manifest/manifest.ts";
 import { checkoutOf } from "../app-tree.ts";
-import { tooLong } from "../containers/container-policy.ts";
-import { excessOfImage, requireBoundedImage } from "../containers/image-bounds.ts";
-import type { PulledImages, ReplacedImage, RuntimeWork } from "../capabilities.ts";
+import { requireBoundedImage } from "../containers/image-bounds.ts";
+import type { PulledImages, RuntimeWork } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { builtPrefix, requireAllowedName, digestOf, localDigests } from "./image-names.ts";
+import { EngineImages } from "./engine-images.ts";
+import { NewImageCheck } from "./new-image-check.ts";
 import { buildImage, type BuildOptions } from "./image-build.ts";
 import { confirmImage, pullImage } from "./image-pull.ts";
 import type { UserObjects } from "../containers/user-objects.ts";
@@ -36,14 +35,14 @@ export interface AppImagesOptions {
   userObjects: UserObjects;
 }
 
-const removeTimeoutMs = 60_000;
-const removalAttempts = 3;
-
-export class AppImages {
+export class AppImages extends EngineImages {
+  readonly #newImages: NewImageCheck;
   readonly #options: AppImagesOptions;
 
   constructor(options: AppImagesOptions) {
+    super(options.engine);
     this.#options = options;
+    this.#newImages = new NewImageCheck(this, options.userObjects);
   }
 
   /** Local name of the image of this version of the app. */
@@ -109,16 +108,6 @@ export class AppImages {
     return undefined;
   }
 
-  inspect(reference: string, signal?: AbortSignal): Promise<ImageInspectInfo | undefined> {
-    return unlessGone(
-      this.#options.engine.call(
-        `inspect the image ${reference}`,
-        (docker) => docker.getImage(reference).inspect(),
-        { signal },
-      ),
-    );
-  }
-
   /**
    * Builds the image again, or pulls it if it is missing. An existing image stays until it is repulled, so that a
    * failed upgrade returns to exactly the same image.
@@ -160,63 +149,12 @@ export class AppImages {
       labels: ownership.labels("image", app.id),
       base: (reference) => this.#base(app.ownerUid, withTag(reference), work),
     });
-    await this.#requireBoundedNew(app.ownerUid, this.builtTag(app, part));
+    await this.#newImages.requireBoundedNew(app.ownerUid, this.builtTag(app, part));
     try {
       await bounds?.verify();
     } catch (error) {
-      await this.#remove(this.builtTag(app, part));
+      await this.remove(this.builtTag(app, part));
       throw error;
-    }
-  }
-
-  /**
-   * Checks a regular user's image that was just pulled or built, and removes it if it exceeds a limit or cannot be read: the
-   * engine reads the descriptions of all images for each list of images.
-   * @param before image that the reference named before; it gets the name back
-   * @param digest of the pulled image in its registry
-   * @throws SvcError `denied`, `too_many`
-   */
-  async #requireBoundedNew(
-    ownerUid: number,
-    reference: string,
-    before?: ImageInspectInfo,
-    digest?: string,
-  ): Promise<void> {
-    if (ownerUid === 0) return;
-    let image: ImageInspectInfo | undefined;
-    try {
-      image = await this.inspect(reference);
-      if (image !== undefined) await this.#requireBounded(ownerUid, image, reference);
-    } catch (error) {
-      if (image === undefined || image.Id !== before?.Id) await this.#discard(reference, before, digest);
-      throw error;
-    }
-  }
-
-  /** @throws SvcError `denied`, `too_many` */
-  async #requireBounded(ownerUid: number, image: ImageInspectInfo, reference: string): Promise<void> {
-    const [excess] = [...tooLong(descriptionBytes(image)), ...excessOfImage(image)];
-    if (excess !== undefined)
-      throw new SvcError("denied", `the image ${reference} ${excess}, which only root's own apps may have`);
-    await this.#options.userObjects.requireImages(ownerUid, image.Id, reference);
-  }
-
-  /**
-   * Removes a new image. If its name belonged to another image, that image gets the name back, and only the digest
-   * identifies the new one. Retries, because the image itself may slow the engine down.
-   */
-  async #discard(reference: string, before: ImageInspectInfo | undefined, digest = ""): Promise<void> {
-    const { host, repository, digest: ownDigest } = parseImageReference(reference);
-    const returnsName = before !== undefined && ownDigest === undefined;
-    const name = returnsName ? formatImageReference({ host, repository, digest }) : reference;
-    for (let attempt = 1; ; attempt++) {
-      try {
-        if (returnsName) await this.putBack([{ reference, id: before.Id }]);
-        await this.#remove(name);
-        return;
-      } catch (error) {
-        if (attempt === removalAttempts) throw error;
-      }
     }
   }
 
@@ -260,7 +198,7 @@ export class AppImages {
         return false;
       }
     }
-    await this.#requireBounded(ownerUid, image, reference);
+    await this.#newImages.requireBounded(ownerUid, image, reference);
     await userImages.record(ownerUid, reference, image.Id);
     return true;
   }
@@ -282,7 +220,7 @@ export class AppImages {
       digest = (await pullImage(engine, reference, access)) ?? confirmed;
     } finally {
       // The engine may have the image although the pull was canceled.
-      await this.#requireBoundedNew(ownerUid, reference, before, digest);
+      await this.#newImages.requireBoundedNew(ownerUid, reference, before, digest);
     }
     const pulled = await this.inspect(reference, work.signal);
     if (pulled === undefined || !localDigests(pulled).includes(digest))
@@ -307,42 +245,6 @@ export class AppImages {
     return { changed, digest: digestOf(after), replaced };
   }
 
-  /** Rolls back a pull: the names refer to their previous images again. */
-  async putBack(replaced: readonly ReplacedImage[]): Promise<void> {
-    for (const { reference, id } of replaced) {
-      const at = reference.lastIndexOf(":");
-      const name = { repo: reference.slice(0, at), tag: reference.slice(at + 1) };
-      await this.#options.engine.operate(
-        `tag the image ${reference} again`,
-        (docker) => docker.getImage(id).tag(name),
-        { timeoutMs: removeTimeoutMs },
-      );
-    }
-  }
-
-  /**
-   * Removes images of removed containers whose names a repull has moved, because nothing else identifies them. Images
-   * of existing containers stay.
-   */
-  async removeNameless(containers: readonly Pick<ContainerRecord, "image" | "imageId">[]): Promise<void> {
-    const named = containers.filter(({ image }) => !image.includes("@"));
-    for (const id of new Set(named.map(({ imageId }) => imageId))) {
-      const image = await this.inspect(id);
-      const tags = image?.RepoTags as string[] | null | undefined;
-      if (image !== undefined && (tags ?? []).length === 0) await this.#remove(id);
-    }
-  }
-
-  /** Total size of these images, each counted once; `undefined` if none exists. @param names references or IDs */
-  async sizeOf(names: readonly string[], signal?: AbortSignal): Promise<number | undefined> {
-    const sizes = new Map<string, number>();
-    for (const name of new Set(names)) {
-      const image = await this.inspect(name, signal);
-      if (image !== undefined) sizes.set(image.Id, image.Size);
-    }
-    return sizes.size === 0 ? undefined : [...sizes.values()].reduce((sum, bytes) => sum + bytes, 0);
-  }
-
   /**
    * Removes the app's built images except `keep`, and except those of containers. Resolves to the number of freed
    * bytes.
@@ -358,25 +260,10 @@ export class AppImages {
       const all = ((tags as string[] | null) ?? []).filter((tag) => tag !== "<none>:<none>");
       if (!ownership.isOwn("image", app.id, { labels, names: all })) continue;
       const names = all.length === 0 ? [id] : all.filter((tag) => !keep.includes(tag));
-      for (const name of names) await this.#remove(name);
+      for (const name of names) await this.remove(name);
       if (!all.some((tag) => keep.includes(tag))) freed += sizeBytes;
     }
     return freed;
-  }
-
-  async #remove(name: string): Promise<void> {
-    try {
-      await this.#options.engine.operate(
-        `remove the image ${name}`,
-        (docker) => docker.getImage(name).remove(),
-        { timeoutMs: removeTimeoutMs },
-      );
-    } catch (error) {
-      // A container of another owner may use it, or it may have been removed meanwhile.
-      if (!(error instanceof SvcError) || !["not_found", "failed_precondition"].includes(error.code)) {
-        throw error;
-      }
-    }
   }
 
   /**

@@ -1,18 +1,10 @@
 /** Runs apps as services of the swarm that the host's engine manages, with one or more tasks on any of its nodes. */
 import { setTimeout as sleep } from "node:timers/promises";
-import { ContainerSampler } from "../../engine/container-sampler.ts";
-import { namedObject, type ContainerRecord } from "../../engine/container-record.ts";
-import { WatchedSizes } from "../../engine/container-attachment.ts";
 import { SvcError } from "../../errors.ts";
 import { CoalescedRequests } from "../../lib/coalesced-requests.ts";
 import { Ticker } from "../../lib/clock.ts";
-import type { Terminal } from "../../lib/terminal.ts";
-import { AppContainers } from "../containers/app-containers.ts";
 import type { ContainerRuntimeOptions } from "../containers/container-runtime.ts";
-import { openAppTerminal } from "../containers/container-terminals.ts";
-import { sampleApps } from "../containers/container-usage.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
-import { limitsOf } from "../limits.ts";
 import { addressesByPort, publishedPorts } from "../containers/published-ports.ts";
 import type { AppRuntime, FollowLogOptions } from "../contract.ts";
 import type {
@@ -20,10 +12,7 @@ import type {
   ImageRuntime,
   PublishedAddresses,
   RollOptions,
-  RuntimeLimit,
-  RuntimeUsage,
   RuntimeWork,
-  TerminalRequest,
   FreezingRuntime,
   UsageRuntime,
   TerminalRuntime,
@@ -37,19 +26,14 @@ import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { ComposeStacks, type ComposeStacksOptions } from "./compose-stacks.ts";
 import { DockerStacks, type DockerStacksOptions } from "./docker-stacks.ts";
-import { hasTerminal, type Launched } from "./service-launch.ts";
+import { type Launched } from "./service-launch.ts";
+import { LocalTasks } from "./local-tasks.ts";
+import { followAppLog, readAppLog } from "./app-log.ts";
 import { startPollMs, SwarmRollout } from "./swarm-rollout.ts";
-import { followAway, followServiceLog, followTogether, mergeLogs, readServiceLog } from "./service-logs.ts";
-import {
-  placementOf,
-  requireFewTasks,
-  scaledLabel,
-  type StackPlan,
-  type Stacks,
-  imagesOfKinds,
-} from "./stack-plan.ts";
-import { SwarmApi, type ServiceSpec, type SwarmTask } from "./swarm-api.ts";
+import { placementOf, type StackPlan, type Stacks, imagesOfKinds } from "./stack-plan.ts";
+import { SwarmApi, type ServiceSpec } from "./swarm-api.ts";
 import { usageOfService } from "./swarm-usage.ts";
+import { scaleUpdates } from "./scaling.ts";
 import { SwarmApp } from "./swarm-app.ts";
 import { isUpTask } from "./task-status.ts";
 
@@ -65,15 +49,15 @@ const stopMarginMs = 20_000;
 const goneTimeoutMs = 30_000;
 
 export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRuntime {
-  readonly freezing: FreezingRuntime = this;
-  readonly usage: UsageRuntime = this;
-  readonly terminals: TerminalRuntime = this;
   readonly publishing: PublishingRuntime = this;
   readonly data: DataRuntime = this;
   readonly open: OpenRuntime = this;
   readonly rolling: RollingRuntime = this;
   readonly scaling: ScalingRuntime = this;
 
+  readonly freezing: FreezingRuntime;
+  readonly usage: UsageRuntime;
+  readonly terminals: TerminalRuntime;
   readonly images: ImageRuntime;
   readonly volumes: EngineVolumes;
   readonly #options: SwarmRuntimeOptions;
@@ -81,8 +65,6 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   readonly #docker: DockerStacks;
   readonly #compose: ComposeStacks;
   readonly #rollout: SwarmRollout;
-  readonly #sampler: ContainerSampler;
-  readonly #sizes = new WatchedSizes();
   readonly #ticker: Ticker;
   /** Concurrent callers share a poll. */
   readonly #polls = new CoalescedRequests<undefined, undefined>(() => this.#loadState());
@@ -100,7 +82,10 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     this.#compose = new ComposeStacks({ ...options, touch: (id) => void this.#appOf(id) });
     this.images = imagesOfKinds((app) => this.#stacksOf(app).images, this.#compose.images);
     this.volumes = this.#compose.volumes;
-    this.#sampler = new ContainerSampler(options);
+    const local = new LocalTasks({ ...options, tasksOf: (id) => this.status(id)?.tasks ?? [] });
+    this.freezing = local;
+    this.usage = local;
+    this.terminals = local;
     this.#rollout = new SwarmRollout({ ...options, api: this.#api, refresh: () => this.#refresh() });
     this.#ticker = new Ticker(pollMs, () => this.#poll());
   }
@@ -244,26 +229,10 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
 
   async scale(app: RunnableApp): Promise<void> {
     const { replicas } = placementOf(app);
-    const services = await this.#api.services(app.id);
-    // Services of earlier svc versions have no label, and are the only one of their app.
-    const scaled = services.filter(({ part, labels }) => part === "" || labels[scaledLabel] !== undefined);
-    if (services.length > 0 && scaled.length === 0) {
-      const message = `each service of app "${app.id}" keeps data or sets its own number of tasks, so none can be scaled`;
-      throw new SvcError("not_possible", message);
-    }
-    const fixed = services.filter((service) => !scaled.includes(service));
-    const others = fixed.reduce((sum, service) => sum + service.replicas, 0);
-    requireFewTasks(app, others + Math.max(1, scaled.length) * replicas);
-    const updates = scaled.map((service) => {
-      const spec = { ...service.spec, Mode: { Replicated: { Replicas: replicas } } };
-      return { service, spec };
-    });
-    using _counted = await this.#reserve(app, [
-      ...fixed.map(({ spec }) => spec),
-      ...updates.map(({ spec }) => spec),
-    ]);
+    const { fixed, updates } = scaleUpdates(app, await this.#api.services(app.id), replicas);
+    using _counted = await this.#reserve(app, [...fixed, ...updates.map(({ spec }) => spec)]);
     for (const { service, spec } of updates) await this.#api.update(service, spec);
-    if (scaled.length > 0) await this.#refresh();
+    if (updates.length > 0) await this.#refresh();
   }
 
   async stop(app: RunnableApp): Promise<void> {
@@ -299,23 +268,6 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
       }
       await sleep(startPollMs);
     }
-  }
-
-  /** The app's containers on this host: if it has data, all of them are here. */
-  async freezable({ id }: RunnableApp): Promise<string[]> {
-    await this.#options.state.containers();
-    return this.#localOf(id).map((container) => container.id);
-  }
-
-  async freeze({ id }: RunnableApp, parts: readonly string[]): Promise<void> {
-    const containers = new AppContainers(id, this.#options);
-    await Promise.all(parts.map((part) => containers.pause(part)));
-  }
-
-  async thaw({ id }: RunnableApp, parts: readonly string[]): Promise<boolean> {
-    const containers = new AppContainers(id, this.#options);
-    const stood = await Promise.all(parts.map((part) => containers.unpause(part)));
-    return stood.every(Boolean);
   }
 
   async adopt(app: RunnableApp): Promise<"running" | "lost"> {
@@ -364,87 +316,17 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     return Promise.resolve(addressesByPort(publishedPorts(app, this.#options)));
   }
 
-  async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
-    const services = await this.#api.services(app.id);
-    if (services.length === 0) return { lines: [], truncated: false, missedBytes: 0 };
-    const all = await this.#api.tasks();
-    const { engine } = this.#options;
-    const chunks = services.map((service) => {
-      const tasks = all.filter(({ serviceId }) => serviceId === service.id);
-      const options = { tail, part: service.part, tasks, hasTerminal: hasTerminal(service), signal };
-      return readServiceLog(engine, service.id, options);
-    });
-    return mergeLogs(await Promise.all(chunks), tail);
+  logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
+    return readAppLog({ engine: this.#options.engine, api: this.#api }, app, options);
   }
 
-  async *followLogs(
-    app: RunnableApp,
-    { tail, after, signal }: FollowLogOptions,
-  ): AsyncGenerator<LogChunk, void> {
-    const services = await this.#api.services(app.id);
-    if (services.length === 0) return;
-    const watched = this.#appOf(app.id);
-    await this.#refresh();
-    const tasksNow = (): readonly SwarmTask[] => watched.tasks;
-    const follow = services.map((service) => (either: AbortSignal) => {
-      const { id, part } = service;
-      const from = after === undefined ? { tail } : { tail: Infinity, sinceMs: after.timeMs };
-      const options = { ...from, part, tasksNow, hasTerminal: hasTerminal(service), signal: either };
-      return followServiceLog(this.#options.engine, id, options);
-    });
-    const beside = (either: AbortSignal) =>
-      followAway({ awayNow: () => this.#nodesAway(), tasksNow, signal: either });
-    yield* followTogether(follow, beside, signal);
-  }
-
-  async #nodesAway(): Promise<ReadonlySet<string>> {
-    const nodes = await this.#api.nodes();
-    return new Set(nodes.flatMap(({ id, state }) => (state === "ready" ? [] : [id])));
-  }
-
-  /** Opens terminals of tasks on this host: for other nodes, connect to those. */
-  async openTerminal(app: RunnableApp, request: TerminalRequest): Promise<Terminal> {
-    const { engine, events, programs } = this.#options;
-    await this.#options.state.containers();
-    const running = this.#localOf(app.id);
-    const elsewhere = (this.status(app.id)?.tasks ?? []).filter(({ state }) => state === "running");
-    if (running.length === 0 && elsewhere.length > 0) {
-      const nodes = [...new Set(elsewhere.map(({ node }) => node))].join(", ");
-      throw new SvcError("not_possible", `app "${app.id}" runs on ${nodes}; open its terminal there`);
-    }
-    const onDeath = events.onDeath.bind(events);
-    return openAppTerminal(
-      engine,
-      app,
-      onePerService(running),
-      { sizes: this.#sizes, onDeath, programs },
-      request,
-    );
-  }
-
-  /** Measures tasks on this host: an engine cannot measure other nodes. */
-  async stats(
-    apps: readonly RunnableApp[],
-    signal?: AbortSignal,
-  ): Promise<ReadonlyMap<string, RuntimeUsage>> {
-    const running = apps.flatMap(({ id }) => {
-      const ids = this.#localOf(id).map((container) => container.id);
-      return ids.length === 0 ? [] : [[id, ids] as const];
-    });
-    return sampleApps(this.#sampler, new Map(running), signal);
-  }
-
-  limits(app: RunnableApp): RuntimeLimit[] {
-    return limitsOf(app, { memory: true, cpus: true });
-  }
-
-  #localOf(appId: string): ContainerRecord[] {
-    const all = this.#options.state.containersNow()?.containers ?? [];
-    return all.filter(
-      (container) =>
-        container.state === "running" &&
-        this.#options.ownership.isOwn("container", appId, namedObject(container)),
-    );
+  followLogs(app: RunnableApp, options: FollowLogOptions): AsyncGenerator<LogChunk, void> {
+    const watch = async (): Promise<SwarmApp> => {
+      const watched = this.#appOf(app.id);
+      await this.#refresh();
+      return watched;
+    };
+    return followAppLog({ engine: this.#options.engine, api: this.#api }, app, watch, options);
   }
 
   #appOf(id: string): SwarmApp {
@@ -511,8 +393,4 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
 
 function specsOf({ steps }: StackPlan): ServiceSpec[] {
   return steps.flat().map(({ spec }) => spec);
-}
-
-function onePerService(containers: readonly ContainerRecord[]): ContainerRecord[] {
-  return [...new Map(containers.map((each) => [each.composeService ?? "", each])).values()];
 }
