@@ -20,7 +20,7 @@ import type { Executor } from "../store/executors.ts";
 import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";
 import type { Age } from "./encryption/age.ts";
-import { Archive } from "./archives/archive.ts";
+import type { Archive } from "./archives/archive.ts";
 import type { ArchiveFooter } from "./archives/archive-footer.ts";
 import { parseArchiveName } from "./archives/archive-name.ts";
 import { listArchives, type ListedArchives, type ListRequest } from "./archives/archive-list.ts";
