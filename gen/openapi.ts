@@ -3229,6 +3229,8 @@ export interface components {
             to: string;
             /** @description If true, replaces an existing target. */
             overwrite?: boolean;
+            /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+            detach?: boolean;
         };
         /** @description Result of a copy. */
         CopyPathResponse: {
@@ -3239,6 +3241,8 @@ export interface components {
              * @description Bytes copied.
              */
             copied_bytes: number;
+            /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
+            detached?: components["schemas"]["Operation"];
         };
         /** @description Shares of CPU time since the previous sample, in percent. They add up to 100. */
         CpuTimes: {
@@ -3286,6 +3290,8 @@ export interface components {
             format?: "tar.gz" | "tar.zst" | "zip";
             /** @description If true, replaces an existing target. */
             overwrite?: boolean;
+            /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+            detach?: boolean;
         };
         /** @description Result of a backup. */
         CreateBackupResponse: {
@@ -3565,6 +3571,8 @@ export interface components {
             max_bytes?: number;
             /** @description Maximum ratio of unpacked to packed size, applied above 16 MiB of content; default 200. */
             max_ratio?: number;
+            /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+            detach?: boolean;
         };
         /** @description Result of an extraction. */
         ExtractArchiveResponse: {
@@ -3580,6 +3588,8 @@ export interface components {
              * @description Total size of the extracted files in bytes.
              */
             extracted_bytes: number;
+            /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
+            detached?: components["schemas"]["Operation"];
         };
         /** @description A violation of a field's rule. */
         FieldViolation: {
@@ -3623,6 +3633,8 @@ export interface components {
             gid: number;
             /** @description Entity tag of a regular file, for `if_match`; changes with the content. */
             etag?: string;
+            /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
+            detached?: components["schemas"]["Operation"];
         };
         /** @description A matching file or line. */
         FileMatch: {
@@ -4142,6 +4154,8 @@ export interface components {
             to: string;
             /** @description If true, replaces an existing target. */
             overwrite?: boolean;
+            /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+            detach?: boolean;
         };
         /** @description A network of the host. */
         Network: {
@@ -4203,8 +4217,8 @@ export interface components {
              * @description Kind of work.
              * @enum {string}
              */
-            kind: "install" | "upgrade" | "clone" | "backup" | "restore" | "verify" | "repull" | "place" | "prune";
-            /** @description ID of the app. Empty for a prune, and for an install until the new app has an ID. */
+            kind: "install" | "upgrade" | "clone" | "backup" | "restore" | "verify" | "repull" | "place" | "prune" | "move_files" | "copy_files" | "create_archive" | "extract_archive";
+            /** @description ID of the app. Empty for a prune, for work on files, and for an install until the new app has an ID. */
             app_id: string;
             /** @description User ID of the owner: the app's owner, or the caller for operations without an app. */
             owner: number;

@@ -47,7 +47,7 @@ export interface OperationFailure {
 export interface OperationRecord {
   readonly id: string;
   readonly kind: OperationKind;
-  /** Empty for a prune, and for an install until the new app has an ID. */
+  /** Empty for a prune, for work on files, and for an install until the new app has an ID. */
   appId: string;
   readonly ownerUid: number;
   readonly callerUid: number;

@@ -4,7 +4,7 @@
  */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { chmod, mkdtemp, readdir, rm } from "node:fs/promises";
+import { chmod, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { request } from "node:http";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -15,6 +15,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { EventService } from "../../gen/svc/v1/event_pb.ts";
+import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { OperationService, type Operation } from "../../gen/svc/v1/operation_pb.ts";
 import {
   isRoot,
@@ -235,6 +236,68 @@ test("upgrade, clone, repull, backup, verify, restore and placement detach", asy
   const placed = await ends(await apps.placeApp({ id: "web", placement: { on: "swarm" }, detach: true }));
   t.like(placed, { kind: "place", state: "FAILED" });
   t.like(await errorOf(apps.upgradeApp({ id: "nothing", detach: true })), { reason: "not_found" });
+});
+
+test("work on files is an operation only with detach", async (t) => {
+  const daemon = await emptyDaemon();
+  const clients = clientsOf(daemon);
+  const files = daemon.client(FileService);
+  const at = (name: string): string => join(daemon.dir, name);
+  await writeFile(at("notes"), "first");
+  await files.movePath({ from: at("notes"), to: at("moved") });
+  t.deepEqual((await clients.operations.listOperations({})).operations, []);
+
+  const detach = true;
+  const works = {
+    copy_files: () => files.copyPath({ from: at("moved"), to: at("copy"), detach }),
+    move_files: () => files.movePath({ from: at("moved"), to: at("again"), detach }),
+    create_archive: () => files.createArchive({ paths: [at("again")], target: at("all.zip"), detach }),
+    extract_archive: () => files.extractArchive({ path: at("all.zip"), target: at("all"), detach }),
+  };
+  for (const [kind, work] of Object.entries(works)) {
+    const response = await work();
+    t.like(response.detached, { kind, appId: "", owner: process.getuid?.(), detached: true });
+    const { state, error, result } = await finished(clients, idOf(response));
+    t.is(state, "SUCCEEDED", `${kind}: ${error?.message ?? ""}`);
+    t.truthy(result?.["path"] ?? result?.["entry"], kind);
+  }
+  t.is(await readFile(at("copy"), "utf8"), "first");
+  t.is(await readFile(at("all/again"), "utf8"), "first");
+  await t.throwsAsync(readFile(at("moved")), { code: "ENOENT" });
+
+  const events = await Array.fromAsync(
+    files.movePathStream({ from: at("again"), to: at("last"), detach }),
+    ({ event }) => event,
+  );
+  t.deepEqual(
+    events.map(({ case: kind }) => kind),
+    ["detached"],
+  );
+  const failed = await finished(
+    clients,
+    idOf(await files.copyPath({ from: at("gone"), to: at("x"), detach })),
+  );
+  t.like(failed, { state: "FAILED", error: { code: "not_found", detail: { reason: "not_found" } } });
+});
+
+test("a canceled copy of files leaves nothing, and svc file cp detaches", async (t) => {
+  const daemon = await emptyDaemon();
+  const clients = clientsOf(daemon);
+  const [from, to] = [join(daemon.dir, "big"), join(daemon.dir, "copy")];
+  await mkdir(from);
+  for (let n = 0; n < 2_000; n++) await writeFile(join(from, String(n)), "");
+  const id = (await svcAt(daemon)("file", "cp", from, to, "--detach")).stdout.trim();
+  t.like(await clients.operations.getOperation({ id }), { kind: "copy_files" });
+  t.is((await finished(clients, id)).state, "SUCCEEDED");
+  t.is((await readdir(to)).length, 2_000);
+
+  const second = idOf(await daemon.client(FileService).copyPath({ from, to: `${to}-2`, detach: true }));
+  await clients.operations.cancelOperation({ id: second });
+  t.is((await finished(clients, second)).state, "CANCELED");
+  t.deepEqual(
+    (await readdir(daemon.dir)).filter((name) => name.includes("copy")),
+    ["copy"],
+  );
 });
 
 test("operations are listed newest first, by app and state, page by page", async (t) => {

@@ -24,6 +24,8 @@ import { file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_svc_v1_access } from "./access_pb.ts";
 import type { Progress } from "./app_pb.ts";
 import { file_svc_v1_app } from "./app_pb.ts";
+import type { Operation } from "./operation_pb.ts";
+import { file_svc_v1_operation } from "./operation_pb.ts";
 import { file_svc_v1_rules } from "./rules_pb.ts";
 import type { Message } from "@bufbuild/protobuf";
 
@@ -31,7 +33,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/file.proto.
  */
 export const file_svc_v1_file: GenFile = /*@__PURE__*/
-  fileDesc("ChFzdmMvdjEvZmlsZS5wcm90bxIGc3ZjLnYxIrwBChRMaXN0RGlyZWN0b3J5UmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSDgoGaGlkZGVuGAIgASgIEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQJ9ASACIAQESJwoKcGFnZV90b2tlbhgEIAEoCUIHmrUYAyCAQFIKcGFnZV90b2tlbkIICgZfbGltaXQiiwEKFUxpc3REaXJlY3RvcnlSZXNwb25zZRIkCglkaXJlY3RvcnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKB2VudHJpZXMYAiADKAsyES5zdmMudjEuRmlsZUVudHJ5EigKD25leHRfcGFnZV90b2tlbhgDIAEoCVIPbmV4dF9wYWdlX3Rva2VuIvUCCglGaWxlRW50cnkSDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJElUKBHR5cGUYAyABKAlCR5q1GEMyBGZpbGUyCWRpcmVjdG9yeTIHc3ltbGluazIGc29ja2V0MgRmaWZvMgxibG9ja19kZXZpY2UyC2NoYXJfZGV2aWNlEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDAoEbW9kZRgFIAEoCRINCgVvd25lchgGIAEoCRINCgVncm91cBgHIAEoCRI8Cgttb2RpZmllZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC21vZGlmaWVkX2F0EiUKC2xpbmtfdGFyZ2V0GAkgASgJSABSC2xpbmtfdGFyZ2V0iAEBEgsKA3VpZBgKIAEoDRILCgNnaWQYCyABKA0SEQoEZXRhZxgMIAEoCUgBiAEBQg4KDF9saW5rX3RhcmdldEIHCgVfZXRhZyJICg9TdGF0UGF0aFJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoIqkBChZDcmVhdGVEaXJlY3RvcnlSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIPCgdwYXJlbnRzGAIgASgIEkcKBG1vZGUYAyABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCKQAQoPTW92ZVBhdGhSZXF1ZXN0EjUKBGZyb20YASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIzCgJ0bxgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEhEKCW92ZXJ3cml0ZRgDIAEoCCJjCg1Nb3ZlUGF0aEV2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASIwoGcmVzdWx0GAIgASgLMhEuc3ZjLnYxLkZpbGVFbnRyeUgAQgcKBWV2ZW50IpABCg9Db3B5UGF0aFJlcXVlc3QSNQoEZnJvbRgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjMKAnRvGAIgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSEQoJb3ZlcndyaXRlGAMgASgIIlgKEENvcHlQYXRoUmVzcG9uc2USIAoFZW50cnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKDGNvcGllZF9ieXRlcxgCIAEoA1IMY29waWVkX2J5dGVzImoKDUNvcHlQYXRoRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIqCgZyZXN1bHQYAiABKAsyGC5zdmMudjEuQ29weVBhdGhSZXNwb25zZUgAQgcKBWV2ZW50IlMKEkRlbGV0ZVBhdGhzUmVxdWVzdBI9CgVwYXRocxgBIAMoCUIu4EECmrUYJzgBQOgHSiAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aCJvChNEZWxldGVQYXRoc1Jlc3BvbnNlEg8KB2RlbGV0ZWQYASADKAkSIwoGZmFpbGVkGAIgAygLMhMuc3ZjLnYxLlBhdGhGYWlsdXJlEiIKDGZhaWxlZF9jb3VudBgDIAEoA1IMZmFpbGVkX2NvdW50InAKEERlbGV0ZVBhdGhzRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABItCgZyZXN1bHQYAiABKAsyGy5zdmMudjEuRGVsZXRlUGF0aHNSZXNwb25zZUgAQgcKBWV2ZW50IioKC1BhdGhGYWlsdXJlEgwKBHBhdGgYASABKAkSDQoFZXJyb3IYAiABKAkizQEKFENyZWF0ZUFyY2hpdmVSZXF1ZXN0Ej0KBXBhdGhzGAEgAygJQi7gQQKatRgnOAFA6AdKICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjcKBnRhcmdldBgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEioKBmZvcm1hdBgDIAEoCUIamrUYFjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIImgKEkNyZWF0ZUFyY2hpdmVFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEiMKBnJlc3VsdBgCIAEoCzIRLnN2Yy52MS5GaWxlRW50cnlIAEIHCgVldmVudCKjAwoVRXh0cmFjdEFyY2hpdmVSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBI3CgZ0YXJnZXQYAiABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIvCgZmb3JtYXQYAyABKAlCH5q1GBsyA3RhcjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIEj0KC21heF9lbnRyaWVzGAUgASgNQhaatRgSCQAAAAAAAPA/EQAAAADQElNBSABSC21heF9lbnRyaWVziAEBEjAKCW1heF9ieXRlcxgGIAEoA0INmrUYCQkAAAAAAADwP0gBUgltYXhfYnl0ZXOIAQESOQoJbWF4X3JhdGlvGAcgASgNQhaatRgSCQAAAAAAAPA/EQAAAACAhC5BSAJSCW1heF9yYXRpb4gBAUIOCgxfbWF4X2VudHJpZXNCDAoKX21heF9ieXRlc0IMCgpfbWF4X3JhdGlvInUKFkV4dHJhY3RBcmNoaXZlUmVzcG9uc2USIAoFZW50cnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5Eg8KB2VudHJpZXMYAiABKAMSKAoPZXh0cmFjdGVkX2J5dGVzGAMgASgDUg9leHRyYWN0ZWRfYnl0ZXMidgoTRXh0cmFjdEFyY2hpdmVFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEjAKBnJlc3VsdBgCIAEoCzIeLnN2Yy52MS5FeHRyYWN0QXJjaGl2ZVJlc3BvbnNlSABCBwoFZXZlbnQilgEKD1JlYWRGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSHQoGb2Zmc2V0GAIgASgDQg2atRgJCQAAAAAAAAAAEiIKBmxlbmd0aBgDIAEoA0INmrUYCQkAAAAAAADwP0gAiAEBQgkKB19sZW5ndGgiiQEKEFJlYWRGaWxlUmVzcG9uc2USJQoHY29udGVudBgBIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoKc2l6ZV9ieXRlcxgCIAEoA0gAUgpzaXplX2J5dGVziAEBEhEKBGV0YWcYAyABKAlIAYgBAUINCgtfc2l6ZV9ieXRlc0IHCgVfZXRhZyKIAgoQV3JpdGVGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSFQoEbmFtZRgCIAEoCUIHmrUYAyD/ARIRCglvdmVyd3JpdGUYAyABKAgSJQoHY29udGVudBgEIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoIaWZfbWF0Y2gYBSABKAlCB5q1GAMggAJSCGlmX21hdGNoEkcKBG1vZGUYBiABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCKFAQoPVGFpbEZpbGVSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIhCgVsaW5lcxgCIAEoDUINmrUYCREAAAAAAGr4QEgAiAEBEg4KBmZvbGxvdxgDIAEoCEIICgZfbGluZXMiOQoQVGFpbEZpbGVSZXNwb25zZRIlCgdjb250ZW50GAEgASgLMhQuZ29vZ2xlLmFwaS5IdHRwQm9keSLzAQoSU2VhcmNoRmlsZXNSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIVCgRuYW1lGAIgASgJQgeatRgDIP8BEhgKB2NvbnRlbnQYAyABKAlCB5q1GAMggAQSDQoFcmVnZXgYBCABKAgSIAoLaWdub3JlX2Nhc2UYBSABKAhSC2lnbm9yZV9jYXNlEg4KBmhpZGRlbhgGIAEoCBIqCgVsaW1pdBgHIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAIjDQEgAiAEBQggKBl9saW1pdCKVAQoTU2VhcmNoRmlsZXNSZXNwb25zZRIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEiIKBW1hdGNoGAIgASgLMhEuc3ZjLnYxLkZpbGVNYXRjaEgAEisKBnJlc3VsdBgDIAEoCzIZLnN2Yy52MS5TZWFyY2hGaWxlc1Jlc3VsdEgAQgcKBWV2ZW50IlcKCUZpbGVNYXRjaBIgCgVlbnRyeRgBIAEoCzIRLnN2Yy52MS5GaWxlRW50cnkSEQoEbGluZRgCIAEoBEgAiAEBEgwKBHRleHQYAyABKAlCBwoFX2xpbmUibAoRU2VhcmNoRmlsZXNSZXN1bHQSDwoHbWF0Y2hlcxgBIAEoAxIPCgdlbnRyaWVzGAIgASgDEiIKDGZhaWxlZF9jb3VudBgDIAEoA1IMZmFpbGVkX2NvdW50EhEKCXRydW5jYXRlZBgEIAEoCCJ5ChNHZXREaXNrVXNhZ2VSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIhCgVkZXB0aBgCIAEoDUINmrUYCREAAAAAAAAwQEgAiAEBQggKBl9kZXB0aCKcAQoUR2V0RGlza1VzYWdlUmVzcG9uc2USJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIrCglkaXJlY3RvcnkYAiABKAsyFi5zdmMudjEuRGlyZWN0b3J5VXNhZ2VIABIoCgZyZXN1bHQYAyABKAsyFi5zdmMudjEuRGlyZWN0b3J5VXNhZ2VIAEIHCgVldmVudCKiAQoORGlyZWN0b3J5VXNhZ2USDAoEcGF0aBgBIAEoCRINCgVkZXB0aBgCIAEoDRIeCgpkaXNrX2J5dGVzGAMgASgDUgpkaXNrX2J5dGVzEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDwoHZW50cmllcxgFIAEoAxIiCgxmYWlsZWRfY291bnQYBiABKANSDGZhaWxlZF9jb3VudCLbAQoYU2V0UGF0aEF0dHJpYnV0ZXNSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBJHCgRtb2RlGAIgASgJQjmatRg1KgpbMC03XXszLDR9Wid0aHJlZSBvciBmb3VyIG9jdGFsIGRpZ2l0cyBzdWNoIGFzIDA2NDQSFQoFb3duZXIYAyABKAlCBpq1GAIgQBIVCgVncm91cBgEIAEoCUIGmrUYAiBAEhEKCXJlY3Vyc2l2ZRgFIAEoCCIdChtMaXN0U3lzdGVtSWRlbnRpdGllc1JlcXVlc3QiZgocTGlzdFN5c3RlbUlkZW50aXRpZXNSZXNwb25zZRIhCgV1c2VycxgBIAMoCzISLnN2Yy52MS5TeXN0ZW1Vc2VyEiMKBmdyb3VwcxgCIAMoCzITLnN2Yy52MS5TeXN0ZW1Hcm91cCI0CgpTeXN0ZW1Vc2VyEgwKBG5hbWUYASABKAkSCwoDdWlkGAIgASgNEgsKA2dpZBgDIAEoDSIoCgtTeXN0ZW1Hcm91cBIMCgRuYW1lGAEgASgJEgsKA2dpZBgCIAEoDTLoEQoLRmlsZVNlcnZpY2USbwoNTGlzdERpcmVjdG9yeRIcLnN2Yy52MS5MaXN0RGlyZWN0b3J5UmVxdWVzdBodLnN2Yy52MS5MaXN0RGlyZWN0b3J5UmVzcG9uc2UiIZACAYi1GAGStRgFZmlsZXOC0+STAgsSCS92MS9maWxlcxJiCg9TdHJlYW1EaXJlY3RvcnkSHC5zdmMudjEuTGlzdERpcmVjdG9yeVJlcXVlc3QaHS5zdmMudjEuTGlzdERpcmVjdG9yeVJlc3BvbnNlIhCQAgGItRgBkrUYBWZpbGVzMAESXgoIU3RhdFBhdGgSFy5zdmMudjEuU3RhdFBhdGhSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSImkAIBiLUYAZK1GAVmaWxlc4LT5JMCEBIOL3YxL2ZpbGVzL3N0YXQScQoPQ3JlYXRlRGlyZWN0b3J5Eh4uc3ZjLnYxLkNyZWF0ZURpcmVjdG9yeVJlcXVlc3QaES5zdmMudjEuRmlsZUVudHJ5IiuItRgBkrUYBWZpbGVzgtPkkwIYOgEqIhMvdjEvZmlsZXMvZGlyZWN0b3J5El4KCE1vdmVQYXRoEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9tb3ZlElEKDk1vdmVQYXRoU3RyZWFtEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoVLnN2Yy52MS5Nb3ZlUGF0aEV2ZW50Ig2ItRgBkrUYBWZpbGVzMAESZQoIQ29weVBhdGgSFy5zdmMudjEuQ29weVBhdGhSZXF1ZXN0Ghguc3ZjLnYxLkNvcHlQYXRoUmVzcG9uc2UiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9jb3B5ElEKDkNvcHlQYXRoU3RyZWFtEhcuc3ZjLnYxLkNvcHlQYXRoUmVxdWVzdBoVLnN2Yy52MS5Db3B5UGF0aEV2ZW50Ig2ItRgBkrUYBWZpbGVzMAEScAoLRGVsZXRlUGF0aHMSGi5zdmMudjEuRGVsZXRlUGF0aHNSZXF1ZXN0Ghsuc3ZjLnYxLkRlbGV0ZVBhdGhzUmVzcG9uc2UiKIi1GAGStRgFZmlsZXOC0+STAhU6ASoiEC92MS9maWxlcy9kZWxldGUSWgoRRGVsZXRlUGF0aHNTdHJlYW0SGi5zdmMudjEuRGVsZXRlUGF0aHNSZXF1ZXN0Ghguc3ZjLnYxLkRlbGV0ZVBhdGhzRXZlbnQiDYi1GAGStRgFZmlsZXMwARJrCg1DcmVhdGVBcmNoaXZlEhwuc3ZjLnYxLkNyZWF0ZUFyY2hpdmVSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2FyY2hpdmUSYAoTQ3JlYXRlQXJjaGl2ZVN0cmVhbRIcLnN2Yy52MS5DcmVhdGVBcmNoaXZlUmVxdWVzdBoaLnN2Yy52MS5DcmVhdGVBcmNoaXZlRXZlbnQiDYi1GAGStRgFZmlsZXMwARJ6Cg5FeHRyYWN0QXJjaGl2ZRIdLnN2Yy52MS5FeHRyYWN0QXJjaGl2ZVJlcXVlc3QaHi5zdmMudjEuRXh0cmFjdEFyY2hpdmVSZXNwb25zZSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2V4dHJhY3QSYwoURXh0cmFjdEFyY2hpdmVTdHJlYW0SHS5zdmMudjEuRXh0cmFjdEFyY2hpdmVSZXF1ZXN0Ghsuc3ZjLnYxLkV4dHJhY3RBcmNoaXZlRXZlbnQiDYi1GAGStRgFZmlsZXMwARJzCghSZWFkRmlsZRIXLnN2Yy52MS5SZWFkRmlsZVJlcXVlc3QaGC5zdmMudjEuUmVhZEZpbGVSZXNwb25zZSIykAIBiLUYAZK1GAVmaWxlc4LT5JMCHGIHY29udGVudBIRL3YxL2ZpbGVzL2NvbnRlbnQwARJrCglXcml0ZUZpbGUSGC5zdmMudjEuV3JpdGVGaWxlUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiL4i1GAGStRgFZmlsZXOC0+STAhw6B2NvbnRlbnQaES92MS9maWxlcy9jb250ZW50KAEScAoIVGFpbEZpbGUSFy5zdmMudjEuVGFpbEZpbGVSZXF1ZXN0Ghguc3ZjLnYxLlRhaWxGaWxlUmVzcG9uc2UiL5ACAYi1GAGStRgFZmlsZXOC0+STAhliB2NvbnRlbnQSDi92MS9maWxlcy90YWlsMAEScgoLU2VhcmNoRmlsZXMSGi5zdmMudjEuU2VhcmNoRmlsZXNSZXF1ZXN0Ghsuc3ZjLnYxLlNlYXJjaEZpbGVzUmVzcG9uc2UiKJACAYi1GAGStRgFZmlsZXOC0+STAhISEC92MS9maWxlcy9zZWFyY2gwARJ0CgxHZXREaXNrVXNhZ2USGy5zdmMudjEuR2V0RGlza1VzYWdlUmVxdWVzdBocLnN2Yy52MS5HZXREaXNrVXNhZ2VSZXNwb25zZSInkAIBiLUYAZK1GAVmaWxlc4LT5JMCERIPL3YxL2ZpbGVzL3VzYWdlMAESdgoRU2V0UGF0aEF0dHJpYnV0ZXMSIC5zdmMudjEuU2V0UGF0aEF0dHJpYnV0ZXNSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIsiLUYAZK1GAVmaWxlc4LT5JMCGToBKiIUL3YxL2ZpbGVzL2F0dHJpYnV0ZXMSjwEKFExpc3RTeXN0ZW1JZGVudGl0aWVzEiMuc3ZjLnYxLkxpc3RTeXN0ZW1JZGVudGl0aWVzUmVxdWVzdBokLnN2Yy52MS5MaXN0U3lzdGVtSWRlbnRpdGllc1Jlc3BvbnNlIiyQAgGItRgBkrUYBWZpbGVzgtPkkwIWEhQvdjEvZmlsZXMvaWRlbnRpdGllc2IGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_app, file_svc_v1_rules]);
+  fileDesc("ChFzdmMvdjEvZmlsZS5wcm90bxIGc3ZjLnYxIrwBChRMaXN0RGlyZWN0b3J5UmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSDgoGaGlkZGVuGAIgASgIEioKBWxpbWl0GAMgASgNQhaatRgSCQAAAAAAAPA/EQAAAAAAQJ9ASACIAQESJwoKcGFnZV90b2tlbhgEIAEoCUIHmrUYAyCAQFIKcGFnZV90b2tlbkIICgZfbGltaXQiiwEKFUxpc3REaXJlY3RvcnlSZXNwb25zZRIkCglkaXJlY3RvcnkYASABKAsyES5zdmMudjEuRmlsZUVudHJ5EiIKB2VudHJpZXMYAiADKAsyES5zdmMudjEuRmlsZUVudHJ5EigKD25leHRfcGFnZV90b2tlbhgDIAEoCVIPbmV4dF9wYWdlX3Rva2VuIpoDCglGaWxlRW50cnkSDAoEbmFtZRgBIAEoCRIMCgRwYXRoGAIgASgJElUKBHR5cGUYAyABKAlCR5q1GEMyBGZpbGUyCWRpcmVjdG9yeTIHc3ltbGluazIGc29ja2V0MgRmaWZvMgxibG9ja19kZXZpY2UyC2NoYXJfZGV2aWNlEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDAoEbW9kZRgFIAEoCRINCgVvd25lchgGIAEoCRINCgVncm91cBgHIAEoCRI8Cgttb2RpZmllZF9hdBgIIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSC21vZGlmaWVkX2F0EiUKC2xpbmtfdGFyZ2V0GAkgASgJSABSC2xpbmtfdGFyZ2V0iAEBEgsKA3VpZBgKIAEoDRILCgNnaWQYCyABKA0SEQoEZXRhZxgMIAEoCUgBiAEBEiMKCGRldGFjaGVkGDIgASgLMhEuc3ZjLnYxLk9wZXJhdGlvbkIOCgxfbGlua190YXJnZXRCBwoFX2V0YWciSAoPU3RhdFBhdGhSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aCKpAQoWQ3JlYXRlRGlyZWN0b3J5UmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSDwoHcGFyZW50cxgCIAEoCBJHCgRtb2RlGAMgASgJQjmatRg1KgpbMC03XXszLDR9Wid0aHJlZSBvciBmb3VyIG9jdGFsIGRpZ2l0cyBzdWNoIGFzIDA2NDQioAEKD01vdmVQYXRoUmVxdWVzdBI1CgRmcm9tGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSMwoCdG8YAiABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIRCglvdmVyd3JpdGUYAyABKAgSDgoGZGV0YWNoGDIgASgIIooBCg1Nb3ZlUGF0aEV2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASIwoGcmVzdWx0GAIgASgLMhEuc3ZjLnYxLkZpbGVFbnRyeUgAEiUKCGRldGFjaGVkGDIgASgLMhEuc3ZjLnYxLk9wZXJhdGlvbkgAQgcKBWV2ZW50IqABCg9Db3B5UGF0aFJlcXVlc3QSNQoEZnJvbRgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjMKAnRvGAIgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSEQoJb3ZlcndyaXRlGAMgASgIEg4KBmRldGFjaBgyIAEoCCJ9ChBDb3B5UGF0aFJlc3BvbnNlEiAKBWVudHJ5GAEgASgLMhEuc3ZjLnYxLkZpbGVFbnRyeRIiCgxjb3BpZWRfYnl0ZXMYAiABKANSDGNvcGllZF9ieXRlcxIjCghkZXRhY2hlZBgyIAEoCzIRLnN2Yy52MS5PcGVyYXRpb24ikQEKDUNvcHlQYXRoRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIqCgZyZXN1bHQYAiABKAsyGC5zdmMudjEuQ29weVBhdGhSZXNwb25zZUgAEiUKCGRldGFjaGVkGDIgASgLMhEuc3ZjLnYxLk9wZXJhdGlvbkgAQgcKBWV2ZW50IlMKEkRlbGV0ZVBhdGhzUmVxdWVzdBI9CgVwYXRocxgBIAMoCUIu4EECmrUYJzgBQOgHSiAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aCJvChNEZWxldGVQYXRoc1Jlc3BvbnNlEg8KB2RlbGV0ZWQYASADKAkSIwoGZmFpbGVkGAIgAygLMhMuc3ZjLnYxLlBhdGhGYWlsdXJlEiIKDGZhaWxlZF9jb3VudBgDIAEoA1IMZmFpbGVkX2NvdW50InAKEERlbGV0ZVBhdGhzRXZlbnQSJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABItCgZyZXN1bHQYAiABKAsyGy5zdmMudjEuRGVsZXRlUGF0aHNSZXNwb25zZUgAQgcKBWV2ZW50IioKC1BhdGhGYWlsdXJlEgwKBHBhdGgYASABKAkSDQoFZXJyb3IYAiABKAki3QEKFENyZWF0ZUFyY2hpdmVSZXF1ZXN0Ej0KBXBhdGhzGAEgAygJQi7gQQKatRgnOAFA6AdKICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjcKBnRhcmdldBgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEioKBmZvcm1hdBgDIAEoCUIamrUYFjIGdGFyLmd6Mgd0YXIuenN0MgN6aXASEQoJb3ZlcndyaXRlGAQgASgIEg4KBmRldGFjaBgyIAEoCCKPAQoSQ3JlYXRlQXJjaGl2ZUV2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASIwoGcmVzdWx0GAIgASgLMhEuc3ZjLnYxLkZpbGVFbnRyeUgAEiUKCGRldGFjaGVkGDIgASgLMhEuc3ZjLnYxLk9wZXJhdGlvbkgAQgcKBWV2ZW50IrMDChVFeHRyYWN0QXJjaGl2ZVJlcXVlc3QSNQoEcGF0aBgBIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEjcKBnRhcmdldBgCIAEoCUIn4EECmrUYICCAICoJL1teXHgwMF0qWhBhbiBhYnNvbHV0ZSBwYXRoEi8KBmZvcm1hdBgDIAEoCUIfmrUYGzIDdGFyMgZ0YXIuZ3oyB3Rhci56c3QyA3ppcBIRCglvdmVyd3JpdGUYBCABKAgSPQoLbWF4X2VudHJpZXMYBSABKA1CFpq1GBIJAAAAAAAA8D8RAAAAANASU0FIAFILbWF4X2VudHJpZXOIAQESMAoJbWF4X2J5dGVzGAYgASgDQg2atRgJCQAAAAAAAPA/SAFSCW1heF9ieXRlc4gBARI5CgltYXhfcmF0aW8YByABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAICELkFIAlIJbWF4X3JhdGlviAEBEg4KBmRldGFjaBgyIAEoCEIOCgxfbWF4X2VudHJpZXNCDAoKX21heF9ieXRlc0IMCgpfbWF4X3JhdGlvIpoBChZFeHRyYWN0QXJjaGl2ZVJlc3BvbnNlEiAKBWVudHJ5GAEgASgLMhEuc3ZjLnYxLkZpbGVFbnRyeRIPCgdlbnRyaWVzGAIgASgDEigKD2V4dHJhY3RlZF9ieXRlcxgDIAEoA1IPZXh0cmFjdGVkX2J5dGVzEiMKCGRldGFjaGVkGDIgASgLMhEuc3ZjLnYxLk9wZXJhdGlvbiKdAQoTRXh0cmFjdEFyY2hpdmVFdmVudBIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEjAKBnJlc3VsdBgCIAEoCzIeLnN2Yy52MS5FeHRyYWN0QXJjaGl2ZVJlc3BvbnNlSAASJQoIZGV0YWNoZWQYMiABKAsyES5zdmMudjEuT3BlcmF0aW9uSABCBwoFZXZlbnQilgEKD1JlYWRGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSHQoGb2Zmc2V0GAIgASgDQg2atRgJCQAAAAAAAAAAEiIKBmxlbmd0aBgDIAEoA0INmrUYCQkAAAAAAADwP0gAiAEBQgkKB19sZW5ndGgiiQEKEFJlYWRGaWxlUmVzcG9uc2USJQoHY29udGVudBgBIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoKc2l6ZV9ieXRlcxgCIAEoA0gAUgpzaXplX2J5dGVziAEBEhEKBGV0YWcYAyABKAlIAYgBAUINCgtfc2l6ZV9ieXRlc0IHCgVfZXRhZyKIAgoQV3JpdGVGaWxlUmVxdWVzdBI1CgRwYXRoGAEgASgJQifgQQKatRggIIAgKgkvW15ceDAwXSpaEGFuIGFic29sdXRlIHBhdGgSFQoEbmFtZRgCIAEoCUIHmrUYAyD/ARIRCglvdmVyd3JpdGUYAyABKAgSJQoHY29udGVudBgEIAEoCzIULmdvb2dsZS5hcGkuSHR0cEJvZHkSIwoIaWZfbWF0Y2gYBSABKAlCB5q1GAMggAJSCGlmX21hdGNoEkcKBG1vZGUYBiABKAlCOZq1GDUqClswLTddezMsNH1aJ3RocmVlIG9yIGZvdXIgb2N0YWwgZGlnaXRzIHN1Y2ggYXMgMDY0NCKFAQoPVGFpbEZpbGVSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIhCgVsaW5lcxgCIAEoDUINmrUYCREAAAAAAGr4QEgAiAEBEg4KBmZvbGxvdxgDIAEoCEIICgZfbGluZXMiOQoQVGFpbEZpbGVSZXNwb25zZRIlCgdjb250ZW50GAEgASgLMhQuZ29vZ2xlLmFwaS5IdHRwQm9keSLzAQoSU2VhcmNoRmlsZXNSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIVCgRuYW1lGAIgASgJQgeatRgDIP8BEhgKB2NvbnRlbnQYAyABKAlCB5q1GAMggAQSDQoFcmVnZXgYBCABKAgSIAoLaWdub3JlX2Nhc2UYBSABKAhSC2lnbm9yZV9jYXNlEg4KBmhpZGRlbhgGIAEoCBIqCgVsaW1pdBgHIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAIjDQEgAiAEBQggKBl9saW1pdCKVAQoTU2VhcmNoRmlsZXNSZXNwb25zZRIkCghwcm9ncmVzcxgBIAEoCzIQLnN2Yy52MS5Qcm9ncmVzc0gAEiIKBW1hdGNoGAIgASgLMhEuc3ZjLnYxLkZpbGVNYXRjaEgAEisKBnJlc3VsdBgDIAEoCzIZLnN2Yy52MS5TZWFyY2hGaWxlc1Jlc3VsdEgAQgcKBWV2ZW50IlcKCUZpbGVNYXRjaBIgCgVlbnRyeRgBIAEoCzIRLnN2Yy52MS5GaWxlRW50cnkSEQoEbGluZRgCIAEoBEgAiAEBEgwKBHRleHQYAyABKAlCBwoFX2xpbmUibAoRU2VhcmNoRmlsZXNSZXN1bHQSDwoHbWF0Y2hlcxgBIAEoAxIPCgdlbnRyaWVzGAIgASgDEiIKDGZhaWxlZF9jb3VudBgDIAEoA1IMZmFpbGVkX2NvdW50EhEKCXRydW5jYXRlZBgEIAEoCCJ5ChNHZXREaXNrVXNhZ2VSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBIhCgVkZXB0aBgCIAEoDUINmrUYCREAAAAAAAAwQEgAiAEBQggKBl9kZXB0aCKcAQoUR2V0RGlza1VzYWdlUmVzcG9uc2USJAoIcHJvZ3Jlc3MYASABKAsyEC5zdmMudjEuUHJvZ3Jlc3NIABIrCglkaXJlY3RvcnkYAiABKAsyFi5zdmMudjEuRGlyZWN0b3J5VXNhZ2VIABIoCgZyZXN1bHQYAyABKAsyFi5zdmMudjEuRGlyZWN0b3J5VXNhZ2VIAEIHCgVldmVudCKiAQoORGlyZWN0b3J5VXNhZ2USDAoEcGF0aBgBIAEoCRINCgVkZXB0aBgCIAEoDRIeCgpkaXNrX2J5dGVzGAMgASgDUgpkaXNrX2J5dGVzEh4KCnNpemVfYnl0ZXMYBCABKANSCnNpemVfYnl0ZXMSDwoHZW50cmllcxgFIAEoAxIiCgxmYWlsZWRfY291bnQYBiABKANSDGZhaWxlZF9jb3VudCLbAQoYU2V0UGF0aEF0dHJpYnV0ZXNSZXF1ZXN0EjUKBHBhdGgYASABKAlCJ+BBApq1GCAggCAqCS9bXlx4MDBdKloQYW4gYWJzb2x1dGUgcGF0aBJHCgRtb2RlGAIgASgJQjmatRg1KgpbMC03XXszLDR9Wid0aHJlZSBvciBmb3VyIG9jdGFsIGRpZ2l0cyBzdWNoIGFzIDA2NDQSFQoFb3duZXIYAyABKAlCBpq1GAIgQBIVCgVncm91cBgEIAEoCUIGmrUYAiBAEhEKCXJlY3Vyc2l2ZRgFIAEoCCIdChtMaXN0U3lzdGVtSWRlbnRpdGllc1JlcXVlc3QiZgocTGlzdFN5c3RlbUlkZW50aXRpZXNSZXNwb25zZRIhCgV1c2VycxgBIAMoCzISLnN2Yy52MS5TeXN0ZW1Vc2VyEiMKBmdyb3VwcxgCIAMoCzITLnN2Yy52MS5TeXN0ZW1Hcm91cCI0CgpTeXN0ZW1Vc2VyEgwKBG5hbWUYASABKAkSCwoDdWlkGAIgASgNEgsKA2dpZBgDIAEoDSIoCgtTeXN0ZW1Hcm91cBIMCgRuYW1lGAEgASgJEgsKA2dpZBgCIAEoDTLoEQoLRmlsZVNlcnZpY2USbwoNTGlzdERpcmVjdG9yeRIcLnN2Yy52MS5MaXN0RGlyZWN0b3J5UmVxdWVzdBodLnN2Yy52MS5MaXN0RGlyZWN0b3J5UmVzcG9uc2UiIZACAYi1GAGStRgFZmlsZXOC0+STAgsSCS92MS9maWxlcxJiCg9TdHJlYW1EaXJlY3RvcnkSHC5zdmMudjEuTGlzdERpcmVjdG9yeVJlcXVlc3QaHS5zdmMudjEuTGlzdERpcmVjdG9yeVJlc3BvbnNlIhCQAgGItRgBkrUYBWZpbGVzMAESXgoIU3RhdFBhdGgSFy5zdmMudjEuU3RhdFBhdGhSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSImkAIBiLUYAZK1GAVmaWxlc4LT5JMCEBIOL3YxL2ZpbGVzL3N0YXQScQoPQ3JlYXRlRGlyZWN0b3J5Eh4uc3ZjLnYxLkNyZWF0ZURpcmVjdG9yeVJlcXVlc3QaES5zdmMudjEuRmlsZUVudHJ5IiuItRgBkrUYBWZpbGVzgtPkkwIYOgEqIhMvdjEvZmlsZXMvZGlyZWN0b3J5El4KCE1vdmVQYXRoEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9tb3ZlElEKDk1vdmVQYXRoU3RyZWFtEhcuc3ZjLnYxLk1vdmVQYXRoUmVxdWVzdBoVLnN2Yy52MS5Nb3ZlUGF0aEV2ZW50Ig2ItRgBkrUYBWZpbGVzMAESZQoIQ29weVBhdGgSFy5zdmMudjEuQ29weVBhdGhSZXF1ZXN0Ghguc3ZjLnYxLkNvcHlQYXRoUmVzcG9uc2UiJoi1GAGStRgFZmlsZXOC0+STAhM6ASoiDi92MS9maWxlcy9jb3B5ElEKDkNvcHlQYXRoU3RyZWFtEhcuc3ZjLnYxLkNvcHlQYXRoUmVxdWVzdBoVLnN2Yy52MS5Db3B5UGF0aEV2ZW50Ig2ItRgBkrUYBWZpbGVzMAEScAoLRGVsZXRlUGF0aHMSGi5zdmMudjEuRGVsZXRlUGF0aHNSZXF1ZXN0Ghsuc3ZjLnYxLkRlbGV0ZVBhdGhzUmVzcG9uc2UiKIi1GAGStRgFZmlsZXOC0+STAhU6ASoiEC92MS9maWxlcy9kZWxldGUSWgoRRGVsZXRlUGF0aHNTdHJlYW0SGi5zdmMudjEuRGVsZXRlUGF0aHNSZXF1ZXN0Ghguc3ZjLnYxLkRlbGV0ZVBhdGhzRXZlbnQiDYi1GAGStRgFZmlsZXMwARJrCg1DcmVhdGVBcmNoaXZlEhwuc3ZjLnYxLkNyZWF0ZUFyY2hpdmVSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2FyY2hpdmUSYAoTQ3JlYXRlQXJjaGl2ZVN0cmVhbRIcLnN2Yy52MS5DcmVhdGVBcmNoaXZlUmVxdWVzdBoaLnN2Yy52MS5DcmVhdGVBcmNoaXZlRXZlbnQiDYi1GAGStRgFZmlsZXMwARJ6Cg5FeHRyYWN0QXJjaGl2ZRIdLnN2Yy52MS5FeHRyYWN0QXJjaGl2ZVJlcXVlc3QaHi5zdmMudjEuRXh0cmFjdEFyY2hpdmVSZXNwb25zZSIpiLUYAZK1GAVmaWxlc4LT5JMCFjoBKiIRL3YxL2ZpbGVzL2V4dHJhY3QSYwoURXh0cmFjdEFyY2hpdmVTdHJlYW0SHS5zdmMudjEuRXh0cmFjdEFyY2hpdmVSZXF1ZXN0Ghsuc3ZjLnYxLkV4dHJhY3RBcmNoaXZlRXZlbnQiDYi1GAGStRgFZmlsZXMwARJzCghSZWFkRmlsZRIXLnN2Yy52MS5SZWFkRmlsZVJlcXVlc3QaGC5zdmMudjEuUmVhZEZpbGVSZXNwb25zZSIykAIBiLUYAZK1GAVmaWxlc4LT5JMCHGIHY29udGVudBIRL3YxL2ZpbGVzL2NvbnRlbnQwARJrCglXcml0ZUZpbGUSGC5zdmMudjEuV3JpdGVGaWxlUmVxdWVzdBoRLnN2Yy52MS5GaWxlRW50cnkiL4i1GAGStRgFZmlsZXOC0+STAhw6B2NvbnRlbnQaES92MS9maWxlcy9jb250ZW50KAEScAoIVGFpbEZpbGUSFy5zdmMudjEuVGFpbEZpbGVSZXF1ZXN0Ghguc3ZjLnYxLlRhaWxGaWxlUmVzcG9uc2UiL5ACAYi1GAGStRgFZmlsZXOC0+STAhliB2NvbnRlbnQSDi92MS9maWxlcy90YWlsMAEScgoLU2VhcmNoRmlsZXMSGi5zdmMudjEuU2VhcmNoRmlsZXNSZXF1ZXN0Ghsuc3ZjLnYxLlNlYXJjaEZpbGVzUmVzcG9uc2UiKJACAYi1GAGStRgFZmlsZXOC0+STAhISEC92MS9maWxlcy9zZWFyY2gwARJ0CgxHZXREaXNrVXNhZ2USGy5zdmMudjEuR2V0RGlza1VzYWdlUmVxdWVzdBocLnN2Yy52MS5HZXREaXNrVXNhZ2VSZXNwb25zZSInkAIBiLUYAZK1GAVmaWxlc4LT5JMCERIPL3YxL2ZpbGVzL3VzYWdlMAESdgoRU2V0UGF0aEF0dHJpYnV0ZXMSIC5zdmMudjEuU2V0UGF0aEF0dHJpYnV0ZXNSZXF1ZXN0GhEuc3ZjLnYxLkZpbGVFbnRyeSIsiLUYAZK1GAVmaWxlc4LT5JMCGToBKiIUL3YxL2ZpbGVzL2F0dHJpYnV0ZXMSjwEKFExpc3RTeXN0ZW1JZGVudGl0aWVzEiMuc3ZjLnYxLkxpc3RTeXN0ZW1JZGVudGl0aWVzUmVxdWVzdBokLnN2Yy52MS5MaXN0U3lzdGVtSWRlbnRpdGllc1Jlc3BvbnNlIiyQAgGItRgBkrUYBWZpbGVzgtPkkwIWEhQvdjEvZmlsZXMvaWRlbnRpdGllc2IGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_app, file_svc_v1_operation, file_svc_v1_rules]);
 
 /**
  * Identifies the directory, and the page to return.
@@ -199,6 +201,14 @@ export type FileEntry = Message<"svc.v1.FileEntry"> & {
    * @generated from field: optional string etag = 12;
    */
   etag?: string | undefined;
+
+  /**
+   * Operation that was started. Set only in the response to a request with `detach`; the other fields are not final
+   * then.
+   *
+   * @generated from field: svc.v1.Operation detached = 50;
+   */
+  detached?: Operation | undefined;
 };
 
 /**
@@ -290,6 +300,13 @@ export type MovePathRequest = Message<"svc.v1.MovePathRequest"> & {
    * @generated from field: bool overwrite = 3;
    */
   overwrite: boolean;
+
+  /**
+   * If true, returns the operation at once, and the work continues if the client disconnects; see OperationService.
+   *
+   * @generated from field: bool detach = 50;
+   */
+  detach: boolean;
 };
 
 /**
@@ -306,7 +323,7 @@ export const MovePathRequestSchema: GenMessage<MovePathRequest> = /*@__PURE__*/
  */
 export type MovePathEvent = Message<"svc.v1.MovePathEvent"> & {
   /**
-   * Progress, and finally the result.
+   * Exactly one is set.
    *
    * @generated from oneof svc.v1.MovePathEvent.event
    */
@@ -326,6 +343,14 @@ export type MovePathEvent = Message<"svc.v1.MovePathEvent"> & {
      */
     value: FileEntry;
     case: "result";
+  } | {
+    /**
+     * Operation that was started: the only event of a request with `detach`.
+     *
+     * @generated from field: svc.v1.Operation detached = 50;
+     */
+    value: Operation;
+    case: "detached";
   } | { case: undefined; value?: undefined };
 };
 
@@ -362,6 +387,13 @@ export type CopyPathRequest = Message<"svc.v1.CopyPathRequest"> & {
    * @generated from field: bool overwrite = 3;
    */
   overwrite: boolean;
+
+  /**
+   * If true, returns the operation at once, and the work continues if the client disconnects; see OperationService.
+   *
+   * @generated from field: bool detach = 50;
+   */
+  detach: boolean;
 };
 
 /**
@@ -390,6 +422,14 @@ export type CopyPathResponse = Message<"svc.v1.CopyPathResponse"> & {
    * @generated from field: int64 copied_bytes = 2 [json_name = "copied_bytes"];
    */
   copiedBytes: bigint;
+
+  /**
+   * Operation that was started. Set only in the response to a request with `detach`; the other fields are not final
+   * then.
+   *
+   * @generated from field: svc.v1.Operation detached = 50;
+   */
+  detached?: Operation | undefined;
 };
 
 /**
@@ -406,7 +446,7 @@ export const CopyPathResponseSchema: GenMessage<CopyPathResponse> = /*@__PURE__*
  */
 export type CopyPathEvent = Message<"svc.v1.CopyPathEvent"> & {
   /**
-   * Progress, and finally the result.
+   * Exactly one is set.
    *
    * @generated from oneof svc.v1.CopyPathEvent.event
    */
@@ -426,6 +466,14 @@ export type CopyPathEvent = Message<"svc.v1.CopyPathEvent"> & {
      */
     value: CopyPathResponse;
     case: "result";
+  } | {
+    /**
+     * Operation that was started: the only event of a request with `detach`.
+     *
+     * @generated from field: svc.v1.Operation detached = 50;
+     */
+    value: Operation;
+    case: "detached";
   } | { case: undefined; value?: undefined };
 };
 
@@ -590,6 +638,13 @@ export type CreateArchiveRequest = Message<"svc.v1.CreateArchiveRequest"> & {
    * @generated from field: bool overwrite = 4;
    */
   overwrite: boolean;
+
+  /**
+   * If true, returns the operation at once, and the work continues if the client disconnects; see OperationService.
+   *
+   * @generated from field: bool detach = 50;
+   */
+  detach: boolean;
 };
 
 /**
@@ -606,7 +661,7 @@ export const CreateArchiveRequestSchema: GenMessage<CreateArchiveRequest> = /*@_
  */
 export type CreateArchiveEvent = Message<"svc.v1.CreateArchiveEvent"> & {
   /**
-   * Progress, and finally the result.
+   * Exactly one is set.
    *
    * @generated from oneof svc.v1.CreateArchiveEvent.event
    */
@@ -626,6 +681,14 @@ export type CreateArchiveEvent = Message<"svc.v1.CreateArchiveEvent"> & {
      */
     value: FileEntry;
     case: "result";
+  } | {
+    /**
+     * Operation that was started: the only event of a request with `detach`.
+     *
+     * @generated from field: svc.v1.Operation detached = 50;
+     */
+    value: Operation;
+    case: "detached";
   } | { case: undefined; value?: undefined };
 };
 
@@ -690,6 +753,13 @@ export type ExtractArchiveRequest = Message<"svc.v1.ExtractArchiveRequest"> & {
    * @generated from field: optional uint32 max_ratio = 7 [json_name = "max_ratio"];
    */
   maxRatio?: number | undefined;
+
+  /**
+   * If true, returns the operation at once, and the work continues if the client disconnects; see OperationService.
+   *
+   * @generated from field: bool detach = 50;
+   */
+  detach: boolean;
 };
 
 /**
@@ -725,6 +795,14 @@ export type ExtractArchiveResponse = Message<"svc.v1.ExtractArchiveResponse"> & 
    * @generated from field: int64 extracted_bytes = 3 [json_name = "extracted_bytes"];
    */
   extractedBytes: bigint;
+
+  /**
+   * Operation that was started. Set only in the response to a request with `detach`; the other fields are not final
+   * then.
+   *
+   * @generated from field: svc.v1.Operation detached = 50;
+   */
+  detached?: Operation | undefined;
 };
 
 /**
@@ -741,7 +819,7 @@ export const ExtractArchiveResponseSchema: GenMessage<ExtractArchiveResponse> = 
  */
 export type ExtractArchiveEvent = Message<"svc.v1.ExtractArchiveEvent"> & {
   /**
-   * Progress, and finally the result.
+   * Exactly one is set.
    *
    * @generated from oneof svc.v1.ExtractArchiveEvent.event
    */
@@ -761,6 +839,14 @@ export type ExtractArchiveEvent = Message<"svc.v1.ExtractArchiveEvent"> & {
      */
     value: ExtractArchiveResponse;
     case: "result";
+  } | {
+    /**
+     * Operation that was started: the only event of a request with `detach`.
+     *
+     * @generated from field: svc.v1.Operation detached = 50;
+     */
+    value: Operation;
+    case: "detached";
   } | { case: undefined; value?: undefined };
 };
 
@@ -1481,7 +1567,7 @@ export const FileService: GenService<{
     output: typeof FileEntrySchema;
   },
   /**
-   * Move a file with progress. The move stops if the client disconnects.
+   * Move a file with progress. Without `detach`, the move stops if the client disconnects.
    *
    * @generated from rpc svc.v1.FileService.MovePathStream
    */
@@ -1502,7 +1588,7 @@ export const FileService: GenService<{
     output: typeof CopyPathResponseSchema;
   },
   /**
-   * Copy a file with progress. The copy stops if the client disconnects.
+   * Copy a file with progress. Without `detach`, the copy stops if the client disconnects.
    *
    * @generated from rpc svc.v1.FileService.CopyPathStream
    */
@@ -1545,7 +1631,7 @@ export const FileService: GenService<{
     output: typeof FileEntrySchema;
   },
   /**
-   * Create an archive with progress. The work stops if the client disconnects.
+   * Create an archive with progress. Without `detach`, the work stops if the client disconnects.
    *
    * @generated from rpc svc.v1.FileService.CreateArchiveStream
    */
@@ -1568,7 +1654,7 @@ export const FileService: GenService<{
     output: typeof ExtractArchiveResponseSchema;
   },
   /**
-   * Extract an archive with progress. The work stops if the client disconnects.
+   * Extract an archive with progress. Without `detach`, the work stops if the client disconnects.
    *
    * @generated from rpc svc.v1.FileService.ExtractArchiveStream
    */

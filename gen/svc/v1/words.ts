@@ -5,7 +5,7 @@ export const ErrorDetailReasons = ["unauthenticated","token_denied","root_requir
 export type ErrorDetailReason = (typeof ErrorDetailReasons)[number];
 
 /** Values of `svc.v1.Operation.kind`. */
-export const OperationKinds = ["install","upgrade","clone","backup","restore","verify","repull","place","prune"] as const;
+export const OperationKinds = ["install","upgrade","clone","backup","restore","verify","repull","place","prune","move_files","copy_files","create_archive","extract_archive"] as const;
 export type OperationKind = (typeof OperationKinds)[number];
 
 /** Values of `svc.v1.Operation.state`. */

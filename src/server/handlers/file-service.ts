@@ -1,15 +1,17 @@
 /** FileService: one domain call per method. */
-import type { MessageInitShape } from "@bufbuild/protobuf";
+import type { DescMessage, MessageInitShape } from "@bufbuild/protobuf";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
-import type {
-  CopyPathRequest,
-  CreateArchiveRequest,
-  DeletePathsRequest,
-  ExtractArchiveRequest,
+import {
+  CopyPathResponseSchema,
+  ExtractArchiveResponseSchema,
   FileEntrySchema,
-  FileService,
-  ListDirectoryRequest,
-  MovePathRequest,
+  type CopyPathRequest,
+  type CreateArchiveRequest,
+  type DeletePathsRequest,
+  type ExtractArchiveRequest,
+  type FileService,
+  type ListDirectoryRequest,
+  type MovePathRequest,
 } from "../../../gen/svc/v1/file_pb.ts";
 import type { OnProgress } from "../../work/progress.ts";
 import type { UsageRecord } from "../../run-as/host-work.ts";
@@ -21,8 +23,9 @@ import {
   type Page,
   pathIn,
 } from "../../files/files.ts";
-import { shareName, userOf } from "../rpc/user-context.ts";
+import { shareName, userOf, type UserContext } from "../rpc/user-context.ts";
 import { contentHeaders, ifMatchOf, isRest, rangeOf } from "./file-headers.ts";
+import type { LongMethod, LongMethods, LongRequest } from "./long-method.ts";
 import { progressOf, workOf } from "./progress-events.ts";
 import { contentsOf, firstOf } from "./uploads.ts";
 
@@ -30,24 +33,35 @@ const contentType = "application/octet-stream";
 const defaultLines = 10;
 const defaultMatches = 1000;
 
-export function createFileService(files: Files): ServiceImpl<typeof FileService> {
-  const move = async (request: MovePathRequest, context: HandlerContext, onProgress?: OnProgress) =>
-    entryMessage(await files.move(request, callerOf(context), workOf(context, onProgress)));
-  const copy = async (request: CopyPathRequest, context: HandlerContext, onProgress?: OnProgress) => {
-    const copied = await files.copy(request, callerOf(context), workOf(context, onProgress));
-    return { entry: entryMessage(copied.entry), copiedBytes: BigInt(copied.copiedBytes) };
-  };
+export function createFileService(files: Files, long: LongMethods): ServiceImpl<typeof FileService> {
+  const move = detachable(long, {
+    ...{ kind: "move_files", output: FileEntrySchema },
+    work: async (request: MovePathRequest, user, work) =>
+      entryMessage(await files.move(request, fileCallerOf(user), work)),
+  });
+  const copy = detachable(long, {
+    ...{ kind: "copy_files", output: CopyPathResponseSchema },
+    work: async (request: CopyPathRequest, user, work) => {
+      const copied = await files.copy(request, fileCallerOf(user), work);
+      return { entry: entryMessage(copied.entry), copiedBytes: BigInt(copied.copiedBytes) };
+    },
+  });
+  const pack = detachable(long, {
+    ...{ kind: "create_archive", output: FileEntrySchema },
+    work: async (request: CreateArchiveRequest, user, work) =>
+      entryMessage(await files.pack(request, fileCallerOf(user), work)),
+  });
+  const unpack = detachable(long, {
+    ...{ kind: "extract_archive", output: ExtractArchiveResponseSchema },
+    work: async (request: ExtractArchiveRequest, user, work) => {
+      const wanted = { ...request, limits: limitsOf(request) };
+      const { entry, entries, bytes } = await files.unpack(wanted, fileCallerOf(user), work);
+      return { entry: entryMessage(entry), entries: BigInt(entries), extractedBytes: BigInt(bytes) };
+    },
+  });
   const remove = async ({ paths }: DeletePathsRequest, context: HandlerContext, onProgress?: OnProgress) => {
     const outcome = await files.delete(paths, callerOf(context), workOf(context, onProgress));
     return { ...outcome, failedCount: BigInt(outcome.failedCount) };
-  };
-  const pack = async (request: CreateArchiveRequest, context: HandlerContext, onProgress?: OnProgress) =>
-    entryMessage(await files.pack(request, callerOf(context), workOf(context, onProgress)));
-  const unpack = async (request: ExtractArchiveRequest, context: HandlerContext, onProgress?: OnProgress) => {
-    const wanted = { ...request, limits: limitsOf(request) };
-    const unpacked = await files.unpack(wanted, callerOf(context), workOf(context, onProgress));
-    const { entry, entries, bytes } = unpacked;
-    return { entry: entryMessage(entry), entries: BigInt(entries), extractedBytes: BigInt(bytes) };
   };
 
   return {
@@ -68,20 +82,20 @@ export function createFileService(files: Files): ServiceImpl<typeof FileService>
       return entryMessage(await files.makeDirectory(path, wanted, callerOf(context), workOf(context)));
     },
 
-    movePath: move,
-    movePathStream: progressOf(move),
+    movePath: move.call,
+    movePathStream: move.stream,
 
-    copyPath: copy,
-    copyPathStream: progressOf(copy),
+    copyPath: copy.call,
+    copyPathStream: copy.stream,
 
     deletePaths: remove,
     deletePathsStream: progressOf(remove),
 
-    createArchive: pack,
-    createArchiveStream: progressOf(pack),
+    createArchive: pack.call,
+    createArchiveStream: pack.stream,
 
-    extractArchive: unpack,
-    extractArchiveStream: progressOf(unpack),
+    extractArchive: unpack.call,
+    extractArchiveStream: unpack.stream,
 
     readFile: async function* (request, context) {
       const { path } = request;
@@ -144,9 +158,32 @@ export function createFileService(files: Files): ServiceImpl<typeof FileService>
 }
 
 function callerOf(context: HandlerContext): FileCaller {
-  const user = userOf(context);
+  return fileCallerOf(userOf(context));
+}
+
+function fileCallerOf(user: UserContext): FileCaller {
   const isPeer = user.kind === "peer" || user.kind === "local";
   return { uid: user.uid, root: user.root, isPeer, share: shareName(user) };
+}
+
+/**
+ * A long method that is an operation only with `detach`: most calls, such as a rename, take milliseconds, and would displace
+ * the user's other stored operations.
+ */
+function detachable<Request extends LongRequest, Output extends DescMessage>(
+  long: LongMethods,
+  method: Pick<LongMethod<Request, Output, "result">, "kind" | "output" | "work">,
+) {
+  const operation = long.define({ ...method, last: "result" });
+  const attached = (request: Request, context: HandlerContext, onProgress?: OnProgress) =>
+    method.work(request, userOf(context), workOf(context, onProgress));
+  const stream = progressOf(attached);
+  return {
+    call: (request: Request, context: HandlerContext) =>
+      request.detach ? operation.call(request, context) : attached(request, context),
+    stream: (request: Request, context: HandlerContext) =>
+      request.detach ? operation.stream(request, context) : stream(request, context),
+  };
 }
 
 function foundEvent(record: Found) {

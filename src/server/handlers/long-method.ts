@@ -37,12 +37,12 @@ export interface LongMethodsOptions {
   json: (schema: DescMessage, message: Message) => JsonObject;
 }
 
-interface LongRequest extends Message {
+export interface LongRequest extends Message {
   readonly detach: boolean;
 }
 
 type OperationInit = MessageInitShape<typeof OperationSchema>;
-interface LongMethod<Request extends LongRequest, Output extends DescMessage, Last extends string> {
+export interface LongMethod<Request extends LongRequest, Output extends DescMessage, Last extends string> {
   kind: OperationKind;
   output: Output;
   /** The case of the stream's last event. */
@@ -57,6 +57,15 @@ interface LongMethod<Request extends LongRequest, Output extends DescMessage, La
   pending?: (request: Request, user: UserContext) => Promise<MessageInitShape<Output>>;
   work: (request: Request, user: UserContext, work: OperationWork) => Promise<MessageInitShape<Output>>;
 }
+
+/** Work on the host rather than on an app. */
+const onHost: ReadonlySet<OperationKind> = new Set([
+  "prune",
+  "move_files",
+  "copy_files",
+  "create_archive",
+  "extract_archive",
+]);
 
 /** Larger results are not stored. */
 const maxResultBytes = 64 * 1024;
@@ -154,8 +163,8 @@ export class LongMethods {
     appId: string,
     user: UserContext,
   ): number {
-    // A prune lists objects of the host, even if root acts for another user.
-    if (kind === "prune") return user.uid;
+    // The result lists objects of the host, even if root acts for another user.
+    if (onHost.has(kind)) return user.uid;
     if (appId === "") return user.ownerUid;
     const appOwnerUid = this.#options.ownerOf(appId, user);
     if (appOwnerUid !== undefined) return ownedBy(appOwnerUid, user);

@@ -133,7 +133,7 @@ export function bindServices(domain: Domain): BoundService[] {
     ),
     implement("svc.v1.DockerService", () => DockerService, createDockerService(docker, long)),
     implement("svc.v1.EventService", () => EventService, createEventService(domain.events)),
-    implement("svc.v1.FileService", () => FileService, createFileService(domain.files)),
+    implement("svc.v1.FileService", () => FileService, createFileService(domain.files, long)),
     implement("svc.v1.MonitorService", () => MonitorService, createMonitorService(hostMetrics, processes)),
     implement(
       "svc.v1.OperationService",

@@ -13,6 +13,7 @@ import {
   writeFile,
 } from "node:fs/promises";
 import { join } from "node:path";
+import { OperationService } from "../../../gen/svc/v1/operation_pb.ts";
 import { SessionService } from "../../../gen/svc/v1/session_pb.ts";
 import { needsRoot } from "../../support/daemon.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -296,6 +297,28 @@ browserTest(
     await page.getByRole("link", { name: "second" }).and(page.locator(":focus")).waitFor();
     await removeFirst("second");
     await page.getByText("Empty folder.").and(page.locator(":focus")).waitFor();
+    t.deepEqual(complaints, []);
+  },
+);
+
+browserTest(
+  `a copy continues through a reload, and appears when it has finished${needsBrowser}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    const dir = join(daemon.dir, "reloaded");
+    await mkdir(join(dir, "many"), { recursive: true });
+    for (let n = 0; n < 4_000; n++) await writeFile(join(dir, "many", String(n)), "");
+    const { page, complaints } = await openView(browser, daemon, viewOf(dir));
+    await page.getByRole("row").filter({ hasText: "many" }).getByRole("button", { name: "Copy" }).click();
+    await page.keyboard.press("Enter");
+    await eventually(async () => {
+      const { operations } = await daemon.client(OperationService).listOperations({ state: "RUNNING" });
+      assert.equal(operations[0]?.kind, "copy_files");
+    });
+    await page.reload();
+    await page.getByRole("link", { name: "Copy of many", exact: true }).waitFor();
+    t.is((await readdir(join(dir, "Copy of many"))).length, 4_000);
     t.deepEqual(complaints, []);
   },
 );

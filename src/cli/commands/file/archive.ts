@@ -1,5 +1,6 @@
 /** `svc file tar|untar`: archives on the daemon's host. */
 import type { Command } from "commander";
+import { detach, detachOption, type DetachOption } from "../../detach.ts";
 import { runWithAdvice } from "../../output/advice.ts";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../output/failure.ts";
@@ -8,7 +9,7 @@ import type { RunCommand } from "../../run-command.ts";
 import { formatBytes } from "../../output/units.ts";
 import { adviceOnForce, pathHelp, resolvePath } from "./paths.ts";
 
-interface PackOptions {
+interface PackOptions extends DetachOption {
   readonly format?: string;
   readonly force?: boolean;
 }
@@ -29,6 +30,7 @@ export function addArchiveCommands(parent: Command, run: RunCommand): void {
     .argument("<path...>", "files and directories to pack, each under its own name")
     .option("--format <format>", formatHelp)
     .option("-f, --force", "overwrite existing files")
+    .option(...detachOption)
     .action(runWithAdvice(run, adviceOnForce)(pack));
   parent
     .command("untar")
@@ -40,6 +42,7 @@ export function addArchiveCommands(parent: Command, run: RunCommand): void {
     .option("--max-entries <count>", "limit for entries (default: 1000000)")
     .option("--max-bytes <count>", "limit for the unpacked size in bytes (default: 64 GiB)")
     .option("--max-ratio <times>", "limit for the ratio of unpacked to packed size (default: 200)")
+    .option(...detachOption)
     .action(runWithAdvice(run, adviceOnForce)(unpack));
 }
 
@@ -47,14 +50,15 @@ async function pack(
   context: CommandContext,
   archive: string,
   places: readonly string[],
-  { format = "", force = false }: PackOptions,
+  { format = "", force = false, detach: isDetached = false }: PackOptions,
 ): Promise<void> {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const target = await resolvePath(context, archive);
   const paths: string[] = [];
   for (const place of places) paths.push(await resolvePath(context, place));
   const request = { paths, target, format, overwrite: force };
-  const { createArchiveStream } = FileService.method;
+  const { createArchive, createArchiveStream } = FileService.method;
+  if (isDetached) return detach(context, `pack ${archive}`, createArchive, request);
   const entry = await followProgress(context, `pack ${archive}`, createArchiveStream, request);
   return context.printResult(entry, `Packed ${entry.path} (${formatBytes(entry.size_bytes)})`);
 }
@@ -63,7 +67,7 @@ async function unpack(
   context: CommandContext,
   archive: string,
   directory: string,
-  { format = "", force = false, maxEntries, maxBytes, maxRatio }: UnpackOptions,
+  { format = "", force = false, detach: isDetached = false, maxEntries, maxBytes, maxRatio }: UnpackOptions,
 ): Promise<void> {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const mostBytes = countOf("--max-bytes", maxBytes);
@@ -76,7 +80,8 @@ async function unpack(
     maxBytes: mostBytes === undefined ? undefined : BigInt(mostBytes),
     maxRatio: countOf("--max-ratio", maxRatio),
   };
-  const { extractArchiveStream } = FileService.method;
+  const { extractArchive, extractArchiveStream } = FileService.method;
+  if (isDetached) return detach(context, `unpack ${archive}`, extractArchive, request);
   const answer = await followProgress(context, `unpack ${archive}`, extractArchiveStream, request);
   const { entry, entries, extracted_bytes: bytes } = answer;
   const what = `${entries} ${entries === 1 ? "entry" : "entries"}, ${formatBytes(bytes)}`;

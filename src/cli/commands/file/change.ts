@@ -1,6 +1,7 @@
 /** `svc file mkdir|mv|cp|rm|chmod|chown`. */
 import { posix } from "node:path";
 import type { Command } from "commander";
+import { detach, detachOption, type DetachOption } from "../../detach.ts";
 import { runWithAdvice } from "../../output/advice.ts";
 import type { CommandContext } from "../../context.ts";
 import { ReportedError, UsageError } from "../../output/failure.ts";
@@ -10,7 +11,7 @@ import { confirmRemoval } from "../../input/prompt.ts";
 import { formatBytes } from "../../output/units.ts";
 import { adviceOnForce, pathHelp, resolvePath, resolveTarget } from "./paths.ts";
 
-interface RelocateOptions {
+interface RelocateOptions extends DetachOption {
   readonly force?: boolean;
 }
 
@@ -36,6 +37,7 @@ export function addChangeCommands(parent: Command, run: RunCommand): void {
       .argument("<from>", pathHelp)
       .argument("<to>", `${pathHelp}; with a trailing slash, a directory`)
       .option("-f, --force", "overwrite existing files")
+      .option(...detachOption)
       .action(runWithAdvice(run, adviceOnForce)(action));
   }
   parent
@@ -91,6 +93,7 @@ async function move(
 ): Promise<void> {
   const { FileService } = await load();
   const request = await relocation(context, from, to, options);
+  if (options.detach === true) return detach(context, `move ${from}`, FileService.method.movePath, request);
   const entry = await followProgress(context, `move ${from}`, FileService.method.movePathStream, request);
   return context.printResult(entry, `Moved to ${entry.path}`);
 }
@@ -103,6 +106,7 @@ async function copy(
 ): Promise<void> {
   const { FileService } = await load();
   const request = await relocation(context, from, to, options);
+  if (options.detach === true) return detach(context, `copy ${from}`, FileService.method.copyPath, request);
   const answer = await followProgress(context, `copy ${from}`, FileService.method.copyPathStream, request);
   const size = formatBytes(answer.copied_bytes);
   return context.printResult(answer, `Copied to ${answer.entry?.path ?? ""} (${size})`);

@@ -2,6 +2,7 @@ import { useSignal } from "@preact/signals";
 import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
 import { useAction } from "../../action.ts";
 import type { Api } from "../../api.ts";
+import type { NodeView } from "../../node-view.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { CheckField, bindCheckbox } from "../../parts/field.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
@@ -21,6 +22,7 @@ const { columns } = labels;
 
 interface Props {
   api: Api;
+  node: NodeView;
   client: FileClient;
   path: string;
   listing: Listing;
@@ -28,7 +30,7 @@ interface Props {
 }
 
 /** The entries of a directory, with their actions. */
-export function Directory({ api, client, path, listing, onDone }: Props) {
+export function Directory({ api, node, client, path, listing, onDone }: Props) {
   const isHiddenShown = useSignal(false);
   const isMeasured = useSignal(false);
   const asked = useSignal<Question | undefined>(undefined);
@@ -115,6 +117,7 @@ export function Directory({ api, client, path, listing, onDone }: Props) {
       {asked.value !== undefined && (
         <FileDialog
           client={client}
+          operations={node.operations}
           path={path}
           question={asked.value}
           onDone={onDone}

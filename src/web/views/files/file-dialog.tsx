@@ -1,5 +1,7 @@
 import { useSignal } from "@preact/signals";
-import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
+import { FileEntrySchema, type FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
+import type { Operation } from "../../../../gen/svc/v1/operation_pb.ts";
+import type { Operations } from "../../operations.ts";
 import { Confirm } from "../../parts/confirm.tsx";
 import { TextField, bindText } from "../../parts/field.tsx";
 import { plainText, sentence } from "../../plain-text.ts";
@@ -14,6 +16,7 @@ export type Question =
 
 interface Props {
   client: FileClient;
+  operations: Operations;
   /** The shown directory. */
   path: string;
   question: Question;
@@ -37,17 +40,19 @@ const suggestions: Readonly<Record<Work, (name: string) => string>> = {
 };
 
 /** A dialog that asks for a name or a confirmation, then performs the action. */
-export function FileDialog({ client, path, question, onDone, onClose }: Props) {
+export function FileDialog({ client, operations, path, question, onDone, onClose }: Props) {
   const { kind } = question;
   const isNamed = kind !== "folder" && kind !== "remove";
   const name = useSignal(isNamed ? suggestions[kind](question.entry.name) : "");
   if (kind === "remove") return <Remove {...{ client, onDone, onClose }} entry={question.entry} />;
   const to = name.value.startsWith("/") ? name.value : within(path, name.value);
-  const works: Readonly<Record<Work, (from: string, signal: AbortSignal) => Promise<unknown>>> = {
-    rename: (from) => client.movePath({ from, to }),
-    copy: (from, signal) => client.copyPath({ from, to }, { signal }),
-    pack: (from, signal) => client.createArchive({ paths: [from], target: to }, { signal }),
-    unpack: (from, signal) => client.extractArchive({ path: from, target: to }, { signal }),
+  // A rename within a directory takes no time.
+  const detach = kind !== "rename" || name.value.startsWith("/");
+  const works: Readonly<Record<Work, (from: string) => Promise<Started>>> = {
+    rename: (from) => client.movePath({ from, to, detach }),
+    copy: (from) => client.copyPath({ from, to, detach }),
+    pack: (from) => client.createArchive({ paths: [from], target: to, detach }),
+    unpack: (from) => client.extractArchive({ path: from, target: to, detach }),
   };
   const { title, action, label } = isNamed
     ? {
@@ -62,7 +67,8 @@ export function FileDialog({ client, path, question, onDone, onClose }: Props) {
       action={action}
       onClose={onClose}
       onConfirm={async (signal) => {
-        await (isNamed ? works[kind](question.entry.path, signal) : client.createDirectory({ path: to }));
+        if (isNamed) await finish(operations, await works[kind](question.entry.path), signal);
+        else await client.createDirectory({ path: to });
         onDone();
       }}
     >
@@ -74,6 +80,25 @@ export function FileDialog({ client, path, question, onDone, onClose }: Props) {
       />
     </Confirm>
   );
+}
+
+interface Started {
+  readonly detached?: Operation | undefined;
+}
+
+/** Closing the dialog cancels the work. Closing or reloading the page does not. */
+async function finish(operations: Operations, started: Started, signal: AbortSignal): Promise<void> {
+  if (started.detached === undefined) return;
+  const { id } = started.detached;
+  const cancel = (): void => void operations.cancel(id).catch(() => undefined);
+  if (signal.aborted) cancel();
+  signal.addEventListener("abort", cancel, { once: true });
+  try {
+    // The result is not shown.
+    await operations.finish(started, FileEntrySchema, signal);
+  } finally {
+    signal.removeEventListener("abort", cancel);
+  }
 }
 
 function Remove({

@@ -3,6 +3,7 @@ import { FileService, type FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
 import { useLive } from "../../live.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { Heading } from "../../parts/heading.tsx";
+import { RunningOperations } from "../../parts/running-operations.tsx";
 import { Text } from "../../parts/text.tsx";
 import { lastOf } from "../../path-names.ts";
 import { plainText } from "../../plain-text.ts";
@@ -24,7 +25,8 @@ export function FilesView({ api, node, args }: ViewProps) {
   const path = `/${args.join("/")}`;
   const live = useLive(
     node,
-    [],
+    // A copy may finish after its dialog was lost with a reload.
+    ["operation.finished"],
     async (signal): Promise<Found> => {
       const entry = await client.statPath({ path }, { signal });
       if (entry.type === "file") return { kind: "file", entry };
@@ -62,10 +64,12 @@ export function FilesView({ api, node, args }: ViewProps) {
         ))}
       </nav>
       {path === "/" && <AppDirectories node={node} />}
+      {/* Work on files has no app. */}
+      <RunningOperations node={node} appId="" />
       <Failure message={failure} />
       {value === undefined && failure === "" && <p>{texts.loading}</p>}
       {isShown && value?.kind === "directory" && (
-        <Directory key={path} api={api} client={client} path={path} listing={value} onDone={live.reload} />
+        <Directory key={path} {...{ api, node, client, path }} listing={value} onDone={live.reload} />
       )}
       {value?.kind === "file" && uid !== undefined && (
         <FileContent key={path} api={api} client={client} entry={value.entry} uid={uid} />
