@@ -9,6 +9,7 @@
 import { existsSync } from "node:fs";
 import { access, chown, constants, mkdir, readFile, rmdir, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
 
 /** Limits of an app. */
@@ -22,6 +23,10 @@ export interface LimitSpec {
 }
 
 const cpuPeriodUs = 100_000;
+/** Attempts to remove a cgroup, and those before its processes are killed: a supervisor that exits leaves by itself. */
+const removeAttempts = 250;
+const politeAttempts = 10;
+const removeRetryMs = 20;
 const cgroupControllers = ["cpu", "memory", "pids"] as const;
 type Controller = (typeof cgroupControllers)[number];
 
@@ -72,10 +77,16 @@ export class Cgroups {
   }
 
   /**
-   * Creates the cgroup of an app, or reuses an existing one, and sets its limits.
+   * Creates the cgroup of an app that does not run, and sets its limits.
    * @returns its path, for the supervisor's `spec.json`
+   * @throws SvcError `unavailable` if processes of an earlier run are left in it
    */
   async create(appId: string, owner: { uid: number; gid: number }, limits: LimitSpec): Promise<string> {
+    await this.end(appId);
+    return this.#prepare(appId, owner, limits);
+  }
+
+  async #prepare(appId: string, owner: { uid: number; gid: number }, limits: LimitSpec): Promise<string> {
     const path = this.pathOf(appId);
     await mkdir(path, { recursive: true });
     await handOn(`${this.#root}/apps`);
@@ -106,7 +117,7 @@ export class Cgroups {
    * lost when a daemon exits (see `ExecStopPost=` of the unit), and memory that the app already uses is not counted.
    */
   async renew(appId: string, owner: { uid: number; gid: number }, limits: LimitSpec): Promise<void> {
-    if (existsSync(this.pathOf(appId))) await this.create(appId, owner, limits);
+    if (existsSync(this.pathOf(appId))) await this.#prepare(appId, owner, limits);
   }
 
   /**
@@ -122,10 +133,31 @@ export class Cgroups {
     await writeFile(`${path}/supervisor/cgroup.procs`, String(pid));
   }
 
-  /** Removes the cgroup of an app that has exited; a cgroup with processes stays. */
-  async remove(appId: string): Promise<void> {
+  /** Removes the cgroup of an app that has exited; a cgroup with processes stays. @returns whether it is gone */
+  async remove(appId: string): Promise<boolean> {
     const path = this.pathOf(appId);
     for (const each of [`${path}/app`, `${path}/supervisor`, path]) await rmdir(each).catch(() => undefined);
+    return !existsSync(path);
+  }
+
+  /**
+   * Kills what is left in the cgroup of an app that has exited (Linux 5.14), and removes it. The owner can hide processes from a stop
+   * in there. An app of another user that gets the ID later could then not be stopped, and these processes could freeze it.
+   * @throws SvcError `unavailable` if the cgroup stays
+   */
+  async end(appId: string): Promise<void> {
+    for (let attempt = 1; !(await this.remove(appId)); attempt++) {
+      if (attempt === removeAttempts) {
+        throw new SvcError(
+          "unavailable",
+          `processes of an earlier run of app "${appId}" do not end; as root, end those in ${this.pathOf(appId)}`,
+        );
+      }
+      // Not created where the kernel does not have it.
+      if (attempt > politeAttempts)
+        await writeFile(`${this.pathOf(appId)}/cgroup.kill`, "1", { flag: "r+" }).catch(() => undefined);
+      await sleep(removeRetryMs);
+    }
   }
 
   pathOf(appId: string): string {

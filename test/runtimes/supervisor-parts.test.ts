@@ -1,8 +1,8 @@
-import { spawn } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
 import { randomUUID } from "node:crypto";
 import { EventEmitter, once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdir, mkdtemp, readFile, rm, rmdir, writeFile } from "node:fs/promises";
+import { mkdir, mkdtemp, readFile, rm, rmdir, stat, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -197,8 +197,9 @@ test("limits are written to the cgroup of the app", async (t) => {
   const cgroups = new Cgroups({ root, controllers: new Set(["cpu", "memory", "pids"]) });
   t.deepEqual(cgroups.enforces, { memory: true, cpus: true });
   const [uid, gid] = [process.getuid?.() ?? 0, process.getgid?.() ?? 0];
-  const path = await cgroups.create("x", { uid, gid }, { memoryBytes: 1e8, cpus: 1.5 });
-  t.is(path, join(root, "apps/x"));
+  await cgroups.renew("x", { uid, gid }, { memoryBytes: 1e8, cpus: 1.5 });
+  const path = join(root, "apps/x");
+  t.is(cgroups.pathOf("x"), path);
   const read = (name: string): Promise<string> => readFile(join(path, name), "utf8");
   t.is(await read("cgroup.subtree_control"), "+cpu +memory +pids");
   t.is(await read("app/memory.max"), "100000000");
@@ -276,6 +277,36 @@ test("detection finds nothing if nothing was delegated", async (t) => {
     await writeFile(join(procDir, "self/mountinfo"), mounts);
     await writeFile(join(procDir, "self/cgroup"), own);
     t.is(await Cgroups.detect({ procDir }), undefined);
+  }
+});
+
+cgroupTest("processes hidden in a cgroup do not outlive the app (root and cgroup v2 only)", async (t) => {
+  const root = `${unifiedRoot ?? ""}/svc-test-hidden-${process.pid}`;
+  await mkdir(root);
+  const cgroups = new Cgroups({ root, controllers: new Set() });
+  t.teardown(async () => {
+    await cgroups.end("x").catch(() => undefined);
+    for (const path of [`${root}/apps`, root]) await rmdir(path);
+  });
+  const hide = async (place: string): Promise<ChildProcess> => {
+    const command = 'echo 0 > "$0/cgroup.procs" && echo && exec env -i sleep 1000';
+    const child = spawn("/bin/sh", ["-c", command, place], { stdio: ["ignore", "pipe", "inherit"] });
+    await nextEvent(child.stdout, "data");
+    return child;
+  };
+  const owner = { uid: 65_534, gid: 65_534 };
+  for (const part of ["", "app", "supervisor"]) {
+    const path = await cgroups.create("x", owner, {});
+    const child = await hide(join(path, part));
+    const ended = nextEvent(child, "exit");
+    t.false(await cgroups.remove("x"), "a stop leaves it there");
+    // Another user's app gets the ID.
+    await cgroups.create("x", { uid: 1, gid: 1 }, {});
+    t.deepEqual(await ended, [null, "SIGKILL"], part);
+    t.is((await stat(`${path}/app/cgroup.freeze`)).uid, 1);
+    const last = await hide(join(path, part));
+    await Promise.all([nextEvent(last, "exit"), cgroups.end("x")]);
+    t.false(existsSync(path));
   }
 });
 

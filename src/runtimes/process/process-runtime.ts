@@ -108,10 +108,11 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     return state === "STOPPED" || state === "FAILED" || state === "CRASHED" ? "ended" : "running";
   }
 
-  /** Only forgets the app: everything else is in the app's directories. */
+  /** Forgets the app, and ends processes that its owner hid in its cgroup. All else is in the app's directories. */
   async remove({ id }: RunnableApp): Promise<number> {
     this.unfollow(id);
-    return Promise.resolve(0);
+    await this.#options.cgroups?.end(id);
+    return 0;
   }
 
   protected override unfollow(id: string): void {
