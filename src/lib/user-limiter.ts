@@ -8,6 +8,8 @@ export interface UserLimits {
   /** Slots of all users, and of one. */
   readonly users: number;
   readonly perUser: number;
+  /** Slots that a user gets even if others use all slots of users. Default: 0. */
+  readonly guaranteed?: number;
   /**
    * Which waiter of a user is first. Default: the oldest. `newest` is for short work, where one more must not wait for
    * hundreds that the same user requested before; those wait as long as newer ones arrive.
@@ -91,10 +93,10 @@ export class UserLimiter {
   }
 
   #full({ isRoot, running }: User): string | undefined {
-    const { root, users, perUser } = this.#bounds;
+    const { root, users, perUser, guaranteed = 0 } = this.#bounds;
     if (isRoot) return running < root ? undefined : `${root} ${this.#what} of root are running`;
     if (running >= perUser) return `${perUser} ${this.#what} of yours are running`;
-    return this.#usersRunning < users ? undefined : `${users} ${this.#what} of users are running`;
+    return running < guaranteed || this.#usersRunning < users ? undefined : `${users} ${this.#what} of users are running`;
   }
 
   #give(uid: number, user: User): Disposable {

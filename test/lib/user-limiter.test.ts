@@ -17,7 +17,8 @@ test("a user, all users together and root each have slots for a thousand runs an
   t.is(room.reachedLimit(1_001), "1000 runs of yours are running");
   t.is(fill(room, 1_002), 1_000);
   t.is(fill(room, 1_003), 1_000);
-  t.is(fill(room, 1_004), 0, "3,000 of all users");
+  t.is(fill(room, 1_004), 10, "3,000 of all users, and 10 of each who has fewer");
+  t.is(room.reachedLimit(1_004), "3000 runs of users are running");
   t.is(fill(room, 0), 2_000);
 });
 

@@ -32,7 +32,7 @@ export interface RunnerOptions {
  * Maximum concurrent runs, scheduled and manual. Due jobs start independently, so the limits are in the
  * thousands, near the capacity of a host.
  */
-export const runBounds: UserLimits = { root: 2_000, users: 3_000, perUser: 1_000 };
+export const runBounds: UserLimits = { root: 2_000, users: 3_000, perUser: 1_000, guaranteed: 10 };
 /** Milliseconds that a stop waits for runs: SIGTERM, 5 s, SIGKILL, and the record. */
 const stopMs = 15_000;
 /** Delays between attempts to record an outcome: doubling from the first to the second. */
