@@ -96,7 +96,9 @@ export class UserLimiter {
     const { root, users, perUser, guaranteed = 0 } = this.#bounds;
     if (isRoot) return running < root ? undefined : `${root} ${this.#what} of root are running`;
     if (running >= perUser) return `${perUser} ${this.#what} of yours are running`;
-    return running < guaranteed || this.#usersRunning < users ? undefined : `${users} ${this.#what} of users are running`;
+    return running < guaranteed || this.#usersRunning < users
+      ? undefined
+      : `${users} ${this.#what} of users are running`;
   }
 
   #give(uid: number, user: User): Disposable {

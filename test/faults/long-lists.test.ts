@@ -43,7 +43,7 @@ async function fill({ storeDir }: TestDaemon): Promise<void> {
     const key = { ownerUid: 0, id: idOf(0) };
     const [opened] = await store.write([insertRun(key, { trigger: "manual", attempt: 1 }, executor, 1)]);
     const outcome = { status: "FAILED", output, error: output, truncated: false } as const;
-    await store.write(closeRun(Number(opened?.rows?.[0]?.["id"]), executor, outcome, 2));
+    await store.write(closeRun({ id: Number(opened?.rows?.[0]?.["id"]), ownerUid: 0 }, executor, outcome, 2));
   }
 }
 

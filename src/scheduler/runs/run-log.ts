@@ -110,7 +110,7 @@ export class RunLog implements AsyncDisposable {
   async close(run: Run, outcome: RunOutcome): Promise<Run> {
     const endedAtMs = Math.max(this.#options.now(), run.startedAtMs);
     const kept = await this.#record(outcome, (some) =>
-      closeRun(run.id, this.#options.executor, some, endedAtMs),
+      closeRun({ id: run.id, ownerUid: run.job.ownerUid }, this.#options.executor, some, endedAtMs),
     );
     this.#live.delete(run.id);
     const ended: Run = { ...run, endedAtMs, outcome: kept };
@@ -302,9 +302,8 @@ export class RunLog implements AsyncDisposable {
       truncated: false,
       isCutShort: true,
     };
-    const results = await store.write(closeRun(row.id, executorOfRow(row), outcome, now()), {
-      essential: true,
-    });
+    const closing = closeRun({ id: row.id, ownerUid: row.owner_uid }, executorOfRow(row), outcome, now());
+    const results = await store.write(closing, { essential: true });
     if (results[0]?.changes !== 1) return;
     log.info({ job: row.job_id, owner: row.owner_uid, run: row.id }, "closed an orphaned run as INTERRUPTED");
   }

@@ -26,6 +26,11 @@ import type { Run, RunCause, RunOutcome } from "./run.ts";
 
 /** Number of retained ended runs per job. */
 export const keptRuns = 50;
+/**
+ * Stored output of all runs of a user in bytes, divided equally among the user's jobs. Without it, a thousand jobs would store 3 GiB
+ * in the daemon's database, which is copied and checked as a whole.
+ */
+const maxUserOutputBytes = 128 * 1024 * 1024;
 
 /** A row of a run as SQLite returns it, with the key of its job. */
 export interface RunRow {
@@ -175,10 +180,15 @@ export function insertRun(key: JobKey, cause: RunCause, executor: Executor, nowM
 }
 
 /**
- * Closes a run of this executor, stores its output, and deletes the job's oldest runs. Changes nothing if the
- * run was removed or is already closed.
+ * Closes a run of this executor, stores its output, and deletes the job's oldest runs, and of a user's job the oldest outputs.
+ * Changes nothing if the run was removed or is already closed.
  */
-export function closeRun(runId: number, executor: Executor, outcome: RunOutcome, nowMs: number): Statement[] {
+export function closeRun(
+  { id: runId, ownerUid }: { id: number; ownerUid: number },
+  executor: Executor,
+  outcome: RunOutcome,
+  nowMs: number,
+): Statement[] {
   const { bootId, pid, startTicks } = executor;
   const { status, exitCode, httpStatus, output, error, truncated, isCutShort = false } = outcome;
   return [
@@ -211,6 +221,21 @@ export function closeRun(runId: number, executor: Executor, outcome: RunOutcome,
                WHERE job = (SELECT job FROM runs WHERE id = ?1) AND trigger = 'schedule'), 0)`,
       params: [runId],
     },
+    ...(ownerUid === 0 ? [] : removeOldOutputs(runId, ownerUid)),
+  ];
+}
+
+/** Deletes the oldest outputs of a run's job, and marks their runs as truncated. The run's own output stays. */
+function removeOldOutputs(runId: number, ownerUid: number): Statement[] {
+  const old = `SELECT run FROM (
+                 SELECT run, sum(octet_length(output)) OVER (ORDER BY run DESC) AS bytes
+                 FROM runs JOIN run_outputs ON run_outputs.run = runs.id
+                 WHERE job = (SELECT job FROM runs WHERE id = ?1))
+               WHERE run < ?1 AND bytes > (SELECT ?2 / count(*) FROM jobs WHERE owner_uid = ?3)`;
+  const params = [runId, maxUserOutputBytes, ownerUid];
+  return [
+    { sql: `UPDATE runs SET truncated = 1 WHERE id IN (${old})`, params },
+    { sql: `DELETE FROM run_outputs WHERE run IN (${old})`, params },
   ];
 }
 

@@ -66,6 +66,31 @@ test("a run is opened and closed, and is read as it was written", async (t) => {
   t.deepEqual(log.get(run.id)?.outcome, amended);
 });
 
+test("the outputs of a user's runs share a budget, and the oldest of a job are removed", async (t) => {
+  await using world = await openWorld();
+  const { log } = world;
+  const output = "x".repeat(65_536);
+  // A thousand jobs, as many as a user can have: each may store two outputs.
+  const addOthers = `WITH RECURSIVE others (i) AS (VALUES (1) UNION ALL SELECT i + 1 FROM others WHERE i < 999)
+    INSERT INTO jobs (owner_uid, id, managed_by, document, updated_at, revision)
+    SELECT owner_uid, id || i, managed_by, document, updated_at, revision FROM jobs, others WHERE owner_uid = ?`;
+  const runAll = async (ownerUid: number, count: number): Promise<readonly Run[]> => {
+    const job = { ownerUid, id: "job" };
+    await putJob(world, job);
+    await world.store.write([{ sql: addOthers, params: [ownerUid] }]);
+    for (let each = 0; each < count; each++) {
+      const { run } = await log.open(job, manual);
+      await log.close(run, { ...succeeded, output });
+    }
+    return log.list(job);
+  };
+  const shown = (runs: readonly Run[]) =>
+    runs.map(({ outcome }) => [outcome?.output.length, outcome?.truncated] as const);
+  const kept = [65_536, false] as const;
+  t.deepEqual(shown(await runAll(1_000, 4)), [kept, kept, [0, true], [0, true]]);
+  t.deepEqual(shown(await runAll(0, 3)), [kept, kept, kept]);
+});
+
 test("a clock that was set back never makes a run end before it started", async (t) => {
   await using world = await openWorld();
   await putJob(world, key);
