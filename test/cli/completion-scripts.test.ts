@@ -15,14 +15,16 @@ case "$*" in
   *"app start"*) printf 'hello\\tHello: the first\n' ;;
   *"settings set"*) printf 'greeting=\\tWhat it says\n' ;;
   *"docker inspect"*) printf 'web:1\\tA container\n' ;;
+  *"upgrade"*) printf '%s\\tA tag\n' 'v1;touch$IFS''pwned' ;;
 esac
 `;
 
-/** The line after a tab. fish does not report the space that it adds. */
+/** The line after a tab. fish reports neither the space that it adds nor how it quotes the word. */
 const cases = [
   { line: "svc app start h", completed: "svc app start hello " },
   { line: "svc app settings set hello gr", completed: "svc app settings set hello greeting=" },
   { line: "svc docker inspect w", completed: "svc docker inspect web:1 " },
+  { line: "svc upgrade hello --version v", completed: "svc upgrade hello --version v1\\;touch\\$IFSpwned " },
   // Without candidates from svc, the shell completes file names.
   { line: "svc backup upload arch", completed: "svc backup upload archive.tar.zst " },
 ];
@@ -99,7 +101,7 @@ for (const shell of ["zsh", "fish"] as const) {
       await writeFile(script, completionScripts[shell]);
       t.deepEqual(
         await complete[shell](script),
-        cases.map(({ completed }) => completed),
+        cases.map(({ completed }) => (shell === "fish" ? completed.replaceAll("\\", "") : completed)),
       );
     },
   );
@@ -108,7 +110,10 @@ for (const shell of ["zsh", "fish"] as const) {
 test("bash completes candidates from svc, and files otherwise", async (t) => {
   const { stdout } = await runSvc(["completion", "bash"]);
   await t.notThrowsAsync(run("bash", ["-n", "-c", stdout]));
-  const script = `svc() { printf 'hello\\tHello\\nhelp\\tx\\n'; }\n${stdout}
+  const script = `svc() { printf '%s\\t\\n' hello help greeting= 'v1;touch$IFS\\pwned' '$(id)'; }\n${stdout}
 COMP_WORDS=(svc app start h) COMP_CWORD=3 _svc_complete; printf '%s,' "\${COMPREPLY[@]}"; complete -p svc`;
-  t.is((await run("bash", ["-c", script])).stdout, "hello,help,complete -o default -F _svc_complete svc\n");
+  t.is(
+    (await run("bash", ["-c", script])).stdout,
+    "hello,help,greeting=,v1\\;touch\\$IFS\\\\pwned,\\$\\(id\\),complete -o default -F _svc_complete svc\n",
+  );
 });

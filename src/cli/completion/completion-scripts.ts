@@ -9,7 +9,9 @@ export const completionScripts = {
   local line
   COMPREPLY=()
   while IFS= read -r line; do
-    COMPREPLY+=("\${line%%$'\\t'*}")
+    # Bash inserts words unquoted, and packages choose some of them.
+    printf -v line %q "\${line%%$'\\t'*}"
+    COMPREPLY+=("$line")
   done < <(svc __complete "\${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
   if [[ \${COMPREPLY[0]-} == *= ]]; then compopt -o nospace; fi
 }
