@@ -7,6 +7,7 @@ import type { MethodEntry } from "./bound-service.ts";
 import { isUnnamedCompression } from "./connect/connect-errors.ts";
 import { hasChangedNothing, type UserContext } from "./user-context.ts";
 import type { Log } from "../../lib/log.ts";
+import { RateBudget } from "../../lib/rate-budget.ts";
 
 /** An ended call, for metrics. */
 export interface EndedCall {
@@ -33,8 +34,16 @@ export interface CallRecorderOptions {
   readonly observe?: ((call: EndedCall) => void) | undefined;
 }
 
+/**
+ * Logged calls of a regular user: at most so many at once, and so many per second. The journal drops lines of a service that logs too
+ * much, root's lines included. The audit trail has the other calls.
+ */
+const logged = { atOnce: 256, perSec: 1, noteSecs: 600 };
+
 export class CallRecorder {
   readonly #options: CallRecorderOptions;
+  /** By uid. */
+  readonly #budgets = new Map<number, { readonly calls: RateBudget; readonly notes: RateBudget }>();
 
   constructor(options: CallRecorderOptions) {
     this.#options = options;
@@ -65,7 +74,7 @@ export class CallRecorder {
       ...recordOf(entry, caller, durationMs, request, error),
       ...(error === undefined && hasChangedNothing(caller) && { changedNothing: true }),
     };
-    log.info(auditLine(record), "changing call");
+    this.#logCall(record);
     this.#audit(record);
   }
 
@@ -77,6 +86,23 @@ export class CallRecorder {
     const { protocolName } = caller;
     this.#options.observe?.({ method: entry?.name ?? "unknown", protocolName, code: error?.code ?? "ok" });
     if (entry?.isChanging === true) this.#audit(recordOf(entry, caller, 0, undefined, error));
+  }
+
+  #logCall(record: AuditRecord): void {
+    const { log } = this.#options;
+    const { uid, root } = record.user;
+    if (root) {
+      log.info(auditLine(record), "changing call");
+      return;
+    }
+    const now = (): number => performance.now();
+    const budget = this.#budgets.get(uid) ?? {
+      calls: new RateBudget(logged.atOnce, logged.perSec, now),
+      notes: new RateBudget(1, 1 / logged.noteSecs, now),
+    };
+    this.#budgets.set(uid, budget);
+    if (budget.calls.take()) log.info(auditLine(record), "changing call");
+    else if (budget.notes.take()) log.info({ uid }, "too many changing calls to log; see the audit trail");
   }
 
   #audit(record: AuditRecord): void {

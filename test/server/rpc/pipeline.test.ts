@@ -336,6 +336,19 @@ test("only changing calls are audited, with their targets and without passwords"
   );
 });
 
+test("a flood of one user's calls is audited, but not logged, and root's calls still are", async (t) => {
+  const { pipeline, audits, lines } = open({ app: { startApp: ({ id }) => ({ id }) } });
+  const flood = createClient(AppService, transport(pipeline, user));
+  for (let call = 0; call < 300; call++) await flood.startApp({ id: "hello" });
+  t.is(audits.length, 300);
+  t.true(lines.length > 256 && lines.length < 290, `${lines.length} lines`);
+  t.is(lines.filter(({ message }) => message.includes("too many changing calls")).length, 1);
+  const before = lines.length;
+  for (const caller of [root, { ...user, uid: 1001, ownerUid: 1001 }])
+    await createClient(AppService, transport(pipeline, caller)).startApp({ id: "hello" });
+  t.is(lines.length, before + 2);
+});
+
 test("an audit that throws does not affect the call", async (t) => {
   const { pipeline, lines } = open(
     { app: { startApp: ({ id }) => ({ id }) } },
