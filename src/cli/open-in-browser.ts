@@ -15,14 +15,15 @@ const readMs = 3_000;
  * Does nothing without a desktop, and for root, who should not run a browser. The address contains a sign-in
  * secret, and arguments of a process are public. So the browser gets the path of a private file that
  * redirects to the address.
+ * @param address ignored unless it is a web address: a remote daemon chooses it
  */
 export async function openInBrowser({ env, uid, stdout }: CliHost, address: string): Promise<void> {
   const hasDesktop = env["DISPLAY"] !== undefined || env["WAYLAND_DISPLAY"] !== undefined;
-  if (uid === 0 || stdout.isTTY !== true || !hasDesktop) return;
+  if (uid === 0 || stdout.isTTY !== true || !hasDesktop || !/^https?:\/\//.test(address)) return;
   const dir = await mkdtemp(join(env["XDG_RUNTIME_DIR"] ?? tmpdir(), "svc-web-"));
   try {
     const file = join(dir, "open.html");
-    // The address is generated here, so it contains nothing that has a meaning in HTML.
+    // Escaped, it contains nothing that ends the attribute.
     const page = `<!doctype html><meta http-equiv="refresh" content="0;url=${encodeURI(address)}">\n`;
     await writeFile(file, page, { mode: 0o600 });
     const child = spawn("xdg-open", [pathToFileURL(file).href], { stdio: "ignore", env });

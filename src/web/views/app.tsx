@@ -205,7 +205,15 @@ function Directory({ of }: { of: string }) {
   );
 }
 
-/** Links to the app's ports while it runs, on the host of this page. */
+/**
+ * The host of this page, but not by the page's own name. Browsers share cookies between the ports of a name, and an app could replace
+ * the page's cookie by many of its own.
+ */
+function hostOfApps(): string {
+  return location.hostname.endsWith(".localhost") ? "127.0.0.1" : location.hostname;
+}
+
+/** Links to the app's ports while it runs. */
 function Ports({ app: { ports, state } }: { app: App }) {
   return (
     <ul class="inline">
@@ -215,11 +223,7 @@ function Ports({ app: { ports, state } }: { app: App }) {
         return (
           <li key={`${String(port)}/${protocol}`}>
             {isLink ? (
-              <a
-                href={`http://${location.hostname}:${String(port)}/`}
-                target="_blank"
-                rel="noreferrer noopener"
-              >
+              <a href={`http://${hostOfApps()}:${String(port)}/`} target="_blank" rel="noreferrer noopener">
                 {text}
               </a>
             ) : (

@@ -140,6 +140,9 @@ browserTest(`a click starts an app, and its state and log appear by themselves${
       .getByText(/listening on \d+ with greeting hello/)
       .first()
       .waitFor();
+    // Not the page's own name, whose cookies all ports share.
+    const port = await page.locator('a[target="_blank"]').first().getAttribute("href");
+    t.regex(port ?? "", /^http:\/\/127\.0\.0\.1:\d+\/$/);
     // Somebody else stops it: the page is notified without polling.
     await daemon.client(AppService).stopApp({ id: "web" });
     await page.locator('[data-state="STOPPED"]').first().waitFor();
