@@ -48,8 +48,8 @@ const maxWaiting = 100;
 /** Pause between two measurements, which may take at most a tenth of the time. */
 const measureIntervalMs = 1_000;
 const measureShare = 10;
-/** Time for the engine to end the container of a canceled build. */
-const endMs = 10_000;
+/** Time for the engine to end and remove the containers of a canceled build. */
+const endMs = 30_000;
 const pollMs = 200;
 const leftoversFailed = "failed to remove leftovers of a build";
 const removalAttempts = 4;
@@ -87,7 +87,7 @@ export class UserBuilds {
     const cgroup = await this.#cgroup(uid);
     if (!this.#running.has(uid)) await this.#removeLeftovers(uid);
     this.#running.set(uid, (this.#running.get(uid) ?? 0) + 1);
-    resources.defer(() => this.#leave(uid, cgroup));
+    resources.defer(() => this.#leave(uid));
     const verify = (): Promise<void> => this.#verify(uid, cgroup);
     await verify();
     const networkmode = network === "none" ? "none" : this.#networkOf(uid);
@@ -117,7 +117,7 @@ export class UserBuilds {
     return createBuildCgroup({ info, uid, maxProcesses: limits.maxBuildProcesses, limitSlice });
   }
 
-  async #leave(uid: number, cgroup: BuildCgroup): Promise<void> {
+  async #leave(uid: number): Promise<void> {
     const others = (this.#running.get(uid) ?? 1) - 1;
     if (others > 0) {
       this.#running.set(uid, others);
@@ -125,18 +125,26 @@ export class UserBuilds {
     }
     this.#running.delete(uid);
     try {
-      await this.#endBuilds(uid, cgroup);
+      await this.#endBuilds(uid);
     } catch (error) {
       this.#options.log.warn({ uid, err: error }, leftoversFailed);
     }
   }
 
-  async #endBuilds(uid: number, cgroup: BuildCgroup): Promise<void> {
+  async #endBuilds(uid: number): Promise<void> {
     const deadline = performance.now() + endMs;
-    while ((await cgroup.containerIds()).length > 0 && performance.now() < deadline) await wait(pollMs);
-    // The engine removes the container of a canceled build soon after its processes have ended.
+    // The engine removes the container of a canceled build only after it has stored the image of that step.
+    while ((await this.#hasContainers(uid)) && performance.now() < deadline) await wait(pollMs);
     for (let attempt = 0; attempt < removalAttempts && !(await this.#removeLeftovers(uid)); attempt++)
       await wait(removalPauseMs);
+  }
+
+  async #hasContainers(uid: number): Promise<boolean> {
+    const filters = { label: [`${builderLabel}=${this.#labelOf(uid)}`] };
+    const containers = await this.#options.engine.call("list containers of builds", (docker) =>
+      docker.listContainers({ all: true, filters }),
+    );
+    return containers.length > 0;
   }
 
   /**
