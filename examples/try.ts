@@ -28,7 +28,7 @@ try {
   await run();
 } catch (error) {
   console.error(error instanceof Error ? error.message : error);
-  process.exitCode = 1;
+  process.exitCode ??= 1;
 }
 
 async function run(): Promise<void> {
@@ -59,15 +59,18 @@ async function run(): Promise<void> {
 
   await makeBundle();
   console.error("Starting the daemon …");
-  const daemon = await startDaemon();
-  const ended = once(daemon, "exit") as Promise<[number | null, NodeJS.Signals | null]>;
+  const log = await open(logFile, "w", 0o600);
+  const daemon = startDaemon(log.fd);
   for (const signal of ["SIGINT", "SIGTERM", "SIGHUP"] as const) {
     process.on(signal, () => daemon.kill("SIGTERM"));
   }
+  const ended = once(daemon, "exit") as Promise<[number | null, NodeJS.Signals | null]>;
+  await log.close();
   const isUp = await Promise.race([ended.then(() => false), untilListening(socket, daemon)]);
   if (isUp) console.log(welcome(port, socket, await pageAddress(socket)));
   const [exitCode, signal] = await ended;
   if (exitCode === 0) return;
+  process.exitCode = exitCode ?? 1;
   const lastLines = (await readFile(logFile, "utf8")).trimEnd().split("\n").slice(-10).join("\n");
   throw new Error(
     `${lastLines}\nThe daemon ended with ${signal ?? `exit code ${String(exitCode)}`}; its log is ${logFile}.`,
@@ -109,17 +112,12 @@ async function makeBundle(): Promise<void> {
 }
 
 /** In its own session, so that Ctrl-C reaches it only once, from this process. */
-async function startDaemon(): Promise<ChildProcess> {
-  const log = await open(logFile, "w", 0o600);
-  try {
-    return spawn(process.execPath, [join(root, ".ci/svc.mjs"), "daemon", "--config", configFile], {
-      cwd: root,
-      detached: true,
-      stdio: ["ignore", log.fd, log.fd],
-    });
-  } finally {
-    await log.close();
-  }
+function startDaemon(log: number): ChildProcess {
+  return spawn(process.execPath, [join(root, ".ci/svc.mjs"), "daemon", "--config", configFile], {
+    cwd: root,
+    detached: true,
+    stdio: ["ignore", log, log],
+  });
 }
 
 /** Waits without a limit: after a while it prints where to look, and the user can press Ctrl-C. */

@@ -1,10 +1,13 @@
 /** `npm run svc` of a checkout: bundled once for each state of its sources. */
-import { execFile } from "node:child_process";
-import { copyFile, cp, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import assert from "node:assert/strict";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { copyFile, cp, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
+import { eventually } from "../support/eventually.ts";
 import packageJson from "../../package.json" with { type: "json" };
 
 const root = join(import.meta.dirname, "../..");
@@ -26,8 +29,11 @@ test("the CLI of a checkout is bundled once, and runs the bundle", async (t) => 
   t.deepEqual(await bundles(), made, "nothing is bundled again");
 });
 
-/** A checkout with a tiny bundle: a program that prints its arguments, and exits like a daemon that cannot start. */
-async function checkoutOf(t: ExecutionContext): Promise<string> {
+const printsAndExits =
+  "console.log(process.argv[2]); if (process.argv[2] === 'daemon') process.exitCode = 7;";
+
+/** A checkout with a tiny bundle. By default, its program prints an argument, and exits like a daemon that cannot start. */
+async function checkoutOf(t: ExecutionContext, program = printsAndExits): Promise<string> {
   const dir = await mkdtemp(join(tmpdir(), "svc-checkout-"));
   t.teardown(() => rm(dir, { recursive: true }));
   for (const part of ["examples", ".ci", "src/daemon/paths.ts", "src/lib"])
@@ -36,7 +42,6 @@ async function checkoutOf(t: ExecutionContext): Promise<string> {
   await mkdir(join(dir, "node_modules"));
   await writeFile(join(dir, "node_modules/.package-lock.json"), '{"packages":{}}');
   await writeFile(join(dir, "package-lock.json"), '{"packages":{}}');
-  const program = "console.log(process.argv[2]); if (process.argv[2] === 'daemon') process.exitCode = 7;";
   await writeFile(
     join(dir, "src/build/bundle.ts"),
     `import { mkdirSync, writeFileSync } from "node:fs";
@@ -68,6 +73,34 @@ test("npm start prints its progress on standard error", async (t) => {
   );
   t.notRegex(failed.stdout, /Bundling|Starting/);
 });
+
+/** A daemon that stops at SIGTERM with exit code 3. */
+const stopsWith3 = `
+  if (process.argv[2] === "daemon") {
+    process.on("SIGTERM", () => process.exit(3));
+    setTimeout(() => process.exit(9), 300_000);
+    require("node:fs").writeFileSync("daemon.pid", String(process.pid));
+  }`;
+
+for (const args of [
+  ["start", "--ignore-scripts"],
+  ["run", "svc", "--", "daemon"],
+]) {
+  test(`SIGTERM to npm ${args.slice(0, 2).join(" ")} stops the daemon and passes its exit code`, async (t) => {
+    const dir = await checkoutOf(t, stopsWith3);
+    await copyFile(join(root, "package.json"), join(dir, "package.json"));
+    const npm = spawn("npm", args, { cwd: dir, stdio: "ignore" });
+    const ended = once(npm, "exit");
+    const pid = await eventually(async () => {
+      const text = await readFile(join(dir, "daemon.pid"), "utf8");
+      assert.ok(text);
+      return Number(text);
+    }, 60_000);
+    npm.kill("SIGTERM");
+    t.is((await ended)[0], 3);
+    t.throws(() => process.kill(pid, 0), { code: "ESRCH" });
+  });
+}
 
 test("the installation of a checkout's dependencies is announced on standard error", async (t) => {
   const dir = await checkoutOf(t);
