@@ -17,6 +17,25 @@ export const viewNames = [
 
 export type ViewName = (typeof viewNames)[number];
 
+/**
+ * The paths after a view's name. A word in upper case stands for any segment, `*` for any number of segments.
+ */
+const paths: Readonly<Record<ViewName, readonly string[]>> = {
+  overview: [""],
+  apps: ["", "APP"],
+  install: [""],
+  backups: ["", "APP", "APP/STORAGE/NAME/*"],
+  schedules: ["", "new", "OWNER/ID", "OWNER/ID/edit"],
+  files: ["*"],
+  inventory: [
+    ...["", "containers", "containers/ID", "images", "volumes", "networks"],
+    ...["ports", "processes", "disk"],
+  ],
+  host: [""],
+  sources: [""],
+  access: [""],
+};
+
 /** `notFound`: no view has the address. */
 export type ShownView = ViewName | "notFound";
 
@@ -57,10 +76,18 @@ function routeAt(fragment: string): Route {
   const isStart = ["", "#", "#/"].includes(fragment);
   const [, first, ...rest] = fragment.split("/");
   const view = isStart ? "overview" : viewNames.find((name) => name === first);
+  const notFound: Route = { view: "notFound", args: [], fragment };
+  if (view === undefined) return notFound;
   try {
     const args = rest.filter((arg) => arg !== "").map(decodeURIComponent);
-    return { view: view ?? "notFound", args, fragment };
+    return paths[view].some((path) => matches(path, args)) ? { view, args, fragment } : notFound;
   } catch {
-    return { view: "notFound", args: [], fragment };
+    return notFound;
   }
+}
+
+function matches(path: string, args: readonly string[]): boolean {
+  const words = path.split("/").filter((word) => word !== "" && word !== "*");
+  const hasLength = path.endsWith("*") ? args.length >= words.length : args.length === words.length;
+  return hasLength && words.every((word, at) => word === word.toUpperCase() || word === args[at]);
 }

@@ -99,7 +99,10 @@ browserTest(
       const { page, complaints } = await openPage(browser);
       await signIn(page, daemon);
       await page.getByRole("heading", { name: "Overview" }).waitFor();
-      for (const address of ["#/nothing", "#/nothing/web", "#nothing", "#/apps/%ZZ", "#/notFound"]) {
+      const unknown = ["#/nothing", "#/nothing/web", "#nothing", "#/apps/%ZZ", "#/notFound"];
+      const below = ["apps/web/nothing", "host/nothing", "schedules/nothing", "schedules/0/web/nothing"];
+      const parts = ["inventory/nothing", "inventory/images/nothing", "backups/web/local"];
+      for (const address of [...unknown, ...[...below, ...parts].map((path) => `#/${path}`)]) {
         await page.evaluate(`location.hash = "${address}"`);
         await page.getByRole("heading", { name: "Not found" }).waitFor();
         t.is(await page.locator("nav [aria-current]").count(), 0, address);
