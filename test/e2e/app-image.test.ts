@@ -9,7 +9,7 @@ import { registryUser } from "../support/docker-registry.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { errorOf } from "../support/errors.ts";
 import { main } from "../support/svc-main.ts";
-import { writeFiles } from "../support/packages.ts";
+import { freePort, writeFiles } from "../support/packages.ts";
 import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
 import type { ImageContents } from "../support/docker-images.ts";
 
@@ -138,3 +138,32 @@ composeTest(
     await apps.removeApp({ id: "parts" });
   },
 );
+
+for (const [runtime, test, needs] of [
+  ["docker", dockerTest, needsDocker],
+  ["compose", composeTest, needsCompose],
+] as const) {
+  test(`an install of a ${runtime} app exits with 6 if a registry does not respond, with 3 without its image${needs}`, async (t) => {
+    t.timeout(120_000);
+    const engine = engineNow();
+    const registry = await engine.registry();
+    await using daemon = await startDaemon({ config: engine.config });
+    const install = async (id: string, image: string): Promise<{ code?: unknown; stderr: string }> => {
+      const dir = join(daemon.dir, id);
+      const how = runtime === "docker" ? `docker: { image: "${image}" }` : "compose: { file: compose.yaml }";
+      await writeFiles(dir, {
+        "svc.yaml": `id: ${id}\nname: ${id}\nversion: "1"\n${how}\n`,
+        ...(runtime === "compose" && { "compose.yaml": `services: { one: { image: "${image}" } }\n` }),
+      });
+      const argv = [main, "install", dir, "--socket", daemon.socketPath];
+      return promisify(execFile)(process.execPath, argv).catch(
+        (error: unknown) => error as { code: unknown; stderr: string },
+      );
+    };
+    const silent = await install("silent", `127.0.0.1:${await freePort()}/away:1`);
+    t.is(silent.code, 6, silent.stderr);
+    const missing = await install("missing", `${registry.host}/nothing:1`);
+    t.is(missing.code, 3, missing.stderr);
+    t.deepEqual((await daemon.client(AppService).listApps({})).apps, []);
+  });
+}

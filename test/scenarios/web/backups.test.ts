@@ -115,6 +115,8 @@ browserTest(
     await daemon.client(AppService).installApp({ spec: dir });
     const backups = daemon.client(BackupService);
     const { page, complaints } = await openView(browser, daemon, "#/backups/kept");
+    const card = page.getByRole("region", { name: "Automatic backups" });
+    await card.getByText(/Storages\s*local\s*Test restores\s*none/).waitFor();
     await page.getByRole("button", { name: "Change policy" }).click();
     t.false(await page.getByLabel("Use package defaults").isChecked(), "the user chooses");
     await page.getByLabel("Trigger", { exact: true }).fill("25:99");
@@ -124,9 +126,11 @@ browserTest(
     await page.getByLabel("Trigger", { exact: true }).and(page.locator(":focus")).waitFor();
     t.is(await page.getByLabel("Keep newest").inputValue(), "3", "typed input stays");
     await page.getByLabel("Trigger", { exact: true }).fill("daily@02:30");
+    await page.getByLabel("Test restore after each backup").check();
     await isForEverybody(t, page, "a policy");
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByText("newest 3").waitFor();
+    await card.getByText(/Storages\s*local\s*Test restores\s*after each backup/).waitFor();
     t.like(await backups.getBackupPolicy({ appId: "kept" }), {
       ...{ fromPackage: false, trigger: "daily@02:30", keep: 3, keepDaily: undefined },
     });
