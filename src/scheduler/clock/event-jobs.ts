@@ -5,13 +5,25 @@ import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { Job } from "../jobs/job.ts";
 import type { DueJobs } from "./due-jobs.ts";
 
+/**
+ * Events are collected for this time, and a job fires once for all of them. A user can cause thousands of events per second, and each
+ * may concern a thousand jobs.
+ */
+const collectMs = 100;
+
 export interface EventJobsOptions {
   jobs: Pick<JobRegistry, "all">;
   due: Pick<DueJobs, "fire">;
   events: Pick<EventLog, "listen">;
   /** Whether an owner may see all users' events. */
   isRoot: (ownerUid: number) => boolean;
-  clock: Pick<Clock, "nowMs">;
+  clock: Pick<Clock, "nowMs" | "setTimer">;
+}
+
+/** Collected events of one kind that the same users may see. */
+interface Collected {
+  readonly example: NodeEvent;
+  readonly subjects: Set<string>;
 }
 
 export class EventJobs implements Disposable {
@@ -20,6 +32,8 @@ export class EventJobs implements Disposable {
   /** The last seen jobs, and those with an event trigger. */
   #all: readonly Job[] = [];
   #waiting: readonly Job[] = [];
+  readonly #collected = new Map<string, Collected>();
+  #timer: Disposable | undefined;
 
   constructor(options: EventJobsOptions) {
     this.#options = options;
@@ -27,23 +41,42 @@ export class EventJobs implements Disposable {
   }
 
   #take(event: NodeEvent): void {
-    const { jobs, due, clock } = this.#options;
-    const all = jobs.all();
+    const all = this.#options.jobs.all();
     if (all !== this.#all) {
       this.#all = all;
       this.#waiting = all.filter(({ trigger }) => trigger.event !== undefined);
     }
-    for (const job of this.#waiting) if (this.#isMeant(job, event)) due.fire(job, clock.nowMs());
+    if (this.#waiting.length === 0) return;
+    const { kind, owner, isRoots = false } = event;
+    const key = `${kind} ${owner} ${isRoots}`;
+    const collected = this.#collected.get(key) ?? { example: event, subjects: new Set() };
+    this.#collected.set(key, collected);
+    collected.subjects.add(subjectOf(event));
+    this.#timer ??= this.#options.clock.setTimer(collectMs, () => this.#fire());
   }
 
-  #isMeant({ trigger, enabled, ownerUid: uid }: Job, event: NodeEvent): boolean {
-    if (!enabled || trigger.event?.kind !== event.kind) return false;
+  #fire(): void {
+    const { due, clock } = this.#options;
+    const collected = [...this.#collected.values()];
+    this.#collected.clear();
+    this.#timer = undefined;
+    for (const job of this.#waiting)
+      if (collected.some((events) => this.#isMeant(job, events))) due.fire(job, clock.nowMs());
+  }
+
+  #isMeant({ trigger, enabled, ownerUid: uid }: Job, { example, subjects }: Collected): boolean {
+    if (!enabled || trigger.event?.kind !== example.kind) return false;
     const { subject } = trigger.event;
-    if (subject !== "" && subject !== (event.appId ?? event.subject ?? "")) return false;
-    return mayHear(event, { uid, root: this.#options.isRoot(uid) });
+    if (subject !== "" && !subjects.has(subject)) return false;
+    return mayHear(example, { uid, root: this.#options.isRoot(uid) });
   }
 
   [Symbol.dispose](): void {
     this.#subscription[Symbol.dispose]();
+    this.#timer?.[Symbol.dispose]();
   }
+}
+
+function subjectOf({ appId, subject = "" }: NodeEvent): string {
+  return appId ?? subject;
 }
