@@ -45,7 +45,7 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
     const shown = await showTopic(host, topic);
     if (shown !== undefined) return shown;
   }
-  const program = await createProgram(host, run, dependencies.runDaemon);
+  const program = await createProgram(host, run, dependencies.runDaemon, host.args);
   const args = withHelpAtItsPlace(program, host.args);
   let hint: string | undefined;
   try {

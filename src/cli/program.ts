@@ -1,121 +1,68 @@
 /** The commands and options of `svc`. */
 import { Command, Help, InvalidArgumentError, Option } from "commander";
+import { commandGroups, hiddenCommands, type LoadCommand } from "./command-list.ts";
 import type { GlobalOptions } from "./context.ts";
 import { exitCodeHelp } from "./output/exit-codes.ts";
 import { helpHint } from "./output/failure.ts";
 import type { CliHost } from "./host.ts";
 import type { RunCommand, RunDaemon } from "./run-command.ts";
 
-type AddCommand = (program: Command, run: RunCommand, runDaemon: RunDaemon) => void;
-/** Loads the module of a command, so that a line loads only the command that it names. */
-type LoadCommand = () => Promise<AddCommand>;
-
-/** By heading, in the order of the help. */
-const commandGroups: Readonly<Record<string, Readonly<Record<string, LoadCommand>>>> = {
-  "Apps:": {
-    ls: async () => (await import("./commands/ls.ts")).addLsCommand,
-    search: async () => (await import("./commands/search.ts")).addSearchCommand,
-    install: async () => (await import("./commands/install.ts")).addInstallCommand,
-    outdated: async () => (await import("./commands/outdated.ts")).addOutdatedCommand,
-    upgrade: async () => (await import("./commands/upgrade.ts")).addUpgradeCommand,
-    app: async () => (await import("./commands/app.ts")).addAppCommand,
-    backup: async () => (await import("./commands/backup/backup.ts")).addBackupCommand,
-    schedule: async () => (await import("./commands/schedule/schedule.ts")).addScheduleCommand,
-    operations: async () => (await import("./commands/operations.ts")).addOperationsCommand,
-    stats: async () => (await import("./commands/stats.ts")).addStatsCommand,
-    disk: async () => (await import("./commands/disk.ts")).addDiskCommand,
-    ports: async () => (await import("./commands/ports.ts")).addPortsCommand,
-    stacks: async () => (await import("./commands/stacks.ts")).addStacksCommand,
-  },
-  "Packages:": {
-    source: async () => (await import("./commands/source.ts")).addSourceCommand,
-    credential: async () => (await import("./commands/credential.ts")).addCredentialCommand,
-    package: async () => (await import("./commands/package.ts")).addPackageCommand,
-  },
-  "This machine:": {
-    host: async () => (await import("./commands/host.ts")).addHostCommand,
-    top: async () => (await import("./commands/top.ts")).addTopCommand,
-    listening: async () => (await import("./commands/listening.ts")).addListeningCommand,
-    events: async () => (await import("./commands/events.ts")).addEventsCommand,
-    docker: async () => (await import("./commands/docker/docker.ts")).addDockerCommand,
-    file: async () => (await import("./commands/file/file.ts")).addFileCommand,
-    kill: async () => (await import("./commands/kill.ts")).addKillCommand,
-    reboot: async () => (await import("./commands/reboot.ts")).addRebootCommand,
-  },
-  "The daemon:": {
-    status: async () => (await import("./commands/status.ts")).addStatusCommand,
-    web: async () => (await import("./commands/web.ts")).addWebCommand,
-    token: async () => (await import("./commands/token.ts")).addTokenCommand,
-    audit: async () => (await import("./commands/audit.ts")).addAuditCommand,
-    node: async () => (await import("./commands/node.ts")).addNodeCommand,
-    api: async () => (await import("./commands/api.ts")).addApiCommand,
-    completion: async () => (await import("./commands/completion.ts")).addCompletionCommand,
-    setup: async () => (await import("./commands/setup.ts")).addSetupCommand,
-    doctor: async () => (await import("./commands/doctor.ts")).addDoctorCommand,
-    daemon: async () => (await import("./commands/daemon.ts")).addDaemonCommand,
-    "dial-stdio": async () => (await import("./commands/dial-stdio.ts")).addDialStdioCommand,
-  },
-};
-
-/** Short forms of `svc app …`, which help does not list. */
-const hidden = { hidden: true };
-const shortForms: Readonly<Record<string, LoadCommand>> = {
-  start: loadShortLifecycle,
-  stop: loadShortLifecycle,
-  restart: loadShortLifecycle,
-  logs: async () => {
-    const { addLogsCommand } = await import("./commands/app-logs.ts");
-    return (program, run) => addLogsCommand(program, run, hidden);
-  },
-};
-
-async function loadShortLifecycle(): Promise<AddCommand> {
-  const { addLifecycleCommands } = await import("./commands/app-lifecycle.ts");
-  return (program, run) => addLifecycleCommands(program, run, hidden);
-}
-
-/** Adds the named command, or all of them if the name is not a command. */
+/** Adds the commands of the line: the named one, or all if the name is not a command's. */
 async function addCommands(
   program: Command,
   name: string,
   run: RunCommand,
   runDaemon: RunDaemon,
 ): Promise<void> {
-  const groups = [...Object.entries(commandGroups), ["", shortForms] as const];
-  const load = groups.find(([, commands]) => Object.hasOwn(commands, name))?.[1][name];
-  if (load !== undefined) {
-    const add = await load();
-    add(program, run, runDaemon);
-    return;
-  }
-  const loaded = await Promise.all(
-    groups.map(async ([heading, commands]) => {
-      const loads = [...new Set(Object.values(commands))];
-      return { heading, adds: await Promise.all(loads.map((each) => each())) };
-    }),
+  const load = loadOf(name);
+  if (load === undefined) await addAllCommands(program, run, runDaemon);
+  else (await load())(program, run, runDaemon);
+}
+
+function loadOf(name: string): LoadCommand | undefined {
+  const listed = Object.values(commandGroups).flatMap((commands) => Object.entries(commands));
+  const named = listed.find(([each, { alias }]) => name === each || name === alias);
+  return named?.[1].load ?? Object.entries(hiddenCommands).find(([each]) => name === each)?.[1];
+}
+
+async function addAllCommands(program: Command, run: RunCommand, runDaemon: RunDaemon): Promise<void> {
+  const groups = Object.entries(commandGroups).map(
+    ([heading, commands]) => [heading, Object.values(commands).map(({ load }) => load)] as const,
   );
-  for (const { heading, adds } of loaded) {
+  for (const [heading, loads] of [...groups, ["", [...new Set(Object.values(hiddenCommands))]] as const]) {
     program.commandsGroup(heading);
+    const adds = await Promise.all(loads.map((load) => load()));
     for (const add of adds) add(program, run, runDaemon);
   }
 }
 
-/** The first word that is neither an option nor the value of one; empty if there is none. */
+/** Adds what help and completion show of the commands, without loading their modules. */
+function addSummaries(program: Command): void {
+  for (const [heading, commands] of Object.entries(commandGroups)) {
+    program.commandsGroup(heading);
+    for (const [name, { args = "", alias, summary }] of Object.entries(commands)) {
+      const command = program.command(`${name} ${args}`).description(summary);
+      if (alias !== undefined) command.alias(alias);
+    }
+  }
+}
+
+/** The first word that is neither `help`, nor an option, nor the value of one; empty if there is none. */
 function commandName(args: readonly string[], options: readonly Option[]): string {
   for (let at = 0; at < args.length; at += 1) {
     const arg = args[at] ?? "";
-    if (!arg.startsWith("-")) return arg;
+    if (!arg.startsWith("-") && arg !== "help") return arg;
     if (options.find(({ short, long }) => arg === short || arg === long)?.required === true) at += 1;
   }
   return "";
 }
 
-/** @param args the line; it decides which commands are loaded */
+/** @param args the line; it decides which commands are loaded: all without it, none if it names none */
 export async function createProgram(
   host: CliHost,
   run: RunCommand,
   runDaemon: RunDaemon,
-  args: readonly string[] = host.args,
+  args?: readonly string[],
 ): Promise<Command> {
   const program = new Command("svc")
     .description("Runs the software on this machine.")
@@ -136,7 +83,10 @@ export async function createProgram(
       outputError: (text, write) => write(text.replace(/^error: /, "svc: ")),
     });
   const options = globalOptionList();
-  await addCommands(program, commandName(args, options), run, runDaemon);
+  const name = args && commandName(args, options);
+  if (name === undefined) await addAllCommands(program, run, runDaemon);
+  else if (name === "") addSummaries(program);
+  else await addCommands(program, name, run, runDaemon);
   addGlobalOptions(program, options);
   nameHelp(program);
   program.addHelpText("after", `${exitCodeHelp}\nsvc help topics lists the pages of the guide.`);

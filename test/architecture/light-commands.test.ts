@@ -1,11 +1,11 @@
-/** Help and completion load every command before any runs: what the commands import at once is light. */
+/** A command is loaded whole before it runs: what the commands import at once is light. */
 import test from "ava";
 import { importsOf, parseSource } from "./sources.ts";
 
 /** Each takes longer to load than a short command takes. */
 const heavy =
   /^(?:node:(?:http2|https|tls|crypto|readline|child_process|zlib)|@(?:bufbuild|connectrpc)|yaml$|ajv)|_pb\.ts$/;
-const program = "src/cli/program.ts";
+const program = "src/cli/command-list.ts";
 
 test("no command imports something heavy before it runs", async (t) => {
   const commands = importsOf(await parseSource(program)).filter(({ isLazy }) => isLazy);
