@@ -101,6 +101,30 @@ const withoutUnused: Plugin = {
   },
 };
 
+/** What every command loads. */
+const commonCliModules = ["src/cli/cli.ts", "src/cli/commands/ls.ts"].map((file) => join(root, file));
+
+/**
+ * Puts what every command loads into one file instead of thirty. esbuild keeps modules in one file only if the same lazy imports
+ * reach them, so each lazy import of a part of the command line is made to reach them all.
+ */
+const commonCliFile: Plugin = {
+  name: "common-cli-file",
+  setup: (build) => {
+    build.onResolve({ filter: /^\.{1,2}\/.*\.ts$/ }, ({ kind, path, resolveDir }) => {
+      const file = resolve(resolveDir, path);
+      const isPart = file.startsWith(join(sourceDir, "cli/")) && !commonCliModules.includes(file);
+      return kind === "dynamic-import" && isPart ? { path: file, namespace: "cli-part" } : undefined;
+    });
+    build.onLoad({ filter: /.*/, namespace: "cli-part" }, ({ path }) => ({
+      contents: [...commonCliModules.map((file) => `import "${file}";`), `export * from "${path}";`].join(
+        "\n",
+      ),
+      resolveDir: root,
+    }));
+  },
+};
+
 /** For the Node that runs svc. */
 const nodeOptions = {
   platform: "node",
@@ -175,7 +199,7 @@ async function bundleModules(): Promise<string[]> {
     splitting: true,
     format: "esm",
     external: ["koffi"],
-    plugins: [withoutUnused, builtinsOnUse(builtinsForLater), compiledSchemas(root)],
+    plugins: [withoutUnused, commonCliFile, builtinsOnUse(builtinsForLater), compiledSchemas(root)],
     define: { "import.meta.dirname": "bundleDir", "import.meta.url": "moduleUrl" },
     legalComments: "none",
     logLevel: "warning",
