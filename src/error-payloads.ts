@@ -13,7 +13,7 @@ import {
   TokenDeniedSchema,
   type ErrorDetail,
 } from "../gen/svc/v1/error_pb.ts";
-import type { ErrorDetailReason } from "../gen/svc/v1/words.ts";
+import type { ErrorDetailReason } from "../gen/svc/v1/values.ts";
 
 interface PayloadKind {
   /** The member of `ErrorDetail.payload` that it is. */

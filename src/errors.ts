@@ -5,7 +5,7 @@
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { FieldViolationSchema } from "../gen/svc/v1/error_pb.ts";
 import { reasonRules } from "../gen/svc/v1/reasons.ts";
-import type { ErrorDetailReason } from "../gen/svc/v1/words.ts";
+import type { ErrorDetailReason } from "../gen/svc/v1/values.ts";
 import type { payloadKinds } from "./error-payloads.ts";
 
 /** What a code means when nobody gave a reason. */

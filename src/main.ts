@@ -6,7 +6,7 @@ import { fstatSync, openSync, statSync } from "node:fs";
 import { enableCompileCache } from "node:module";
 import { join } from "node:path";
 import { getSystemErrorMessage } from "node:util";
-import type { ErrorDetailReason } from "../gen/svc/v1/words.ts";
+import type { ErrorDetailReason } from "../gen/svc/v1/values.ts";
 import packageJson from "../package.json" with { type: "json" };
 import { exitCodes } from "./cli/output/exit-codes.ts";
 import type { CliHost } from "./cli/host.ts";

@@ -3,7 +3,7 @@
  * which only the daemon can read, and is never returned.
  */
 import { invalidField, notFound, SvcError } from "../errors.ts";
-import { CredentialKinds, type CredentialKind } from "../../gen/svc/v1/words.ts";
+import { CredentialKinds, type CredentialKind } from "../../gen/svc/v1/values.ts";
 import type { Log } from "../lib/log.ts";
 import { secretMask } from "../lib/secret-mask.ts";
 import { damaged, isInstant, isName, isText, isUid, oneOf } from "../store/row-document.ts";

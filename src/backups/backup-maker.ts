@@ -25,7 +25,7 @@ import { EncryptedForms } from "./encryption/encrypted-forms.ts";
 import { encodeFooter, footerDigest } from "./archives/archive-footer.ts";
 import { encryptedName, hostOf, newArchiveName } from "./archives/archive-name.ts";
 import type { BackupQuota, BackupRoom } from "./policies/backup-quota.ts";
-import type { ArchiveRef, Catalogue } from "./archives/catalogue.ts";
+import type { ArchiveRef, Catalogue } from "./archives/archive-catalog.ts";
 import { rotate } from "./policies/rotate.ts";
 import type { Retention } from "./policies/rotation.ts";
 import type { Spool, SpoolFile } from "./archives/spool.ts";

@@ -34,7 +34,7 @@ import {
   type StorageResult,
 } from "./backup-maker.ts";
 import { settleLeftovers } from "./archives/leftovers.ts";
-import { Catalogue, keyOf, type ArchiveRef, type CataloguedArchive } from "./archives/catalogue.ts";
+import { Catalogue, keyOf, type ArchiveRef, type CataloguedArchive } from "./archives/archive-catalog.ts";
 import { checkPolicy, sealedFromTrials, type BackupPolicySpec } from "./policies/policy.ts";
 import { PolicyPass } from "./policies/policy-pass.ts";
 import type { Retention } from "./policies/rotation.ts";

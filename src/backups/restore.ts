@@ -19,7 +19,7 @@ import { cancelably, type WorkOptions } from "../work/progress.ts";
 import type { Archive } from "./archives/archive.ts";
 import { requireWhole, type ArchiveAccess, type OpenableRef } from "./archives/archive-access.ts";
 import { imageOf, licensesOf } from "./archives/archived-package.ts";
-import type { Catalogue } from "./archives/catalogue.ts";
+import type { Catalogue } from "./archives/archive-catalog.ts";
 
 export interface RestoreRequest extends Consent {
   stopApp: boolean;

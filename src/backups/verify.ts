@@ -11,7 +11,7 @@ import type { UserHelpers } from "../run-as/user-helpers.ts";
 import type { WorkOptions } from "../work/progress.ts";
 import type { Archive } from "./archives/archive.ts";
 import { requireWhole, type ArchiveAccess, type OpenableRef } from "./archives/archive-access.ts";
-import type { Catalogue } from "./archives/catalogue.ts";
+import type { Catalogue } from "./archives/archive-catalog.ts";
 
 export interface VerifyOutcome {
   contentBytes: number;

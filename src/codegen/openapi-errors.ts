@@ -1,7 +1,7 @@
 /** Error responses of REST for OpenAPI: one schema of the body, one response for each status. */
 import type { DescMessage } from "@bufbuild/protobuf";
 import type { ReasonRule } from "../../gen/svc/v1/rules_pb.ts";
-import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
+import { ErrorDetailReasons } from "../../gen/svc/v1/values.ts";
 import { payloadKinds } from "../error-payloads.ts";
 import { codeOf, statusOf } from "../errors.ts";
 import { statusByCode } from "../server/rest/errors.ts";

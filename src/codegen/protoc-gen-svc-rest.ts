@@ -1,7 +1,7 @@
 /**
  * The protoc plugin of this project. It writes
  *
- * - `svc/v1/words.ts`: a constant list and a union type for every closed set of values
+ * - `svc/v1/values.ts`: a constant list and a union type for every closed set of values
  * - `svc/v1/reasons.ts`: the code of every error reason
  * - `svc/v1/methods.ts`: access level and capability of every method
  * - `svc/v1/fields.ts`: the fields that requests ignore, and the lists that requests must have
@@ -28,7 +28,7 @@ function generateTs(schema: Schema): void {
   const options = readContractOptions(schema.allFiles);
 
   printValues(
-    openFile(schema, "words"),
+    openFile(schema, "values"),
     collectValueLists(files, (field) => {
       const reasons = options.reasons(field).map(({ word }) => word);
       return reasons.length === 0 ? options.rules(field) : { in: reasons };

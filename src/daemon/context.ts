@@ -1,6 +1,6 @@
 /** Builds every service of the daemon once, for the daemon itself and for a CLI that works in-process. */
 import type { AppUpdates } from "../apps/changes/app-updates.ts";
-import type { Upkeep } from "../apps/lifecycle/upkeep.ts";
+import type { Upkeep } from "../apps/lifecycle/background-work.ts";
 import type { AppHistory } from "../apps/records/app-history.ts";
 import type { ConsoleTokens } from "../access/tokens/console-tokens.ts";
 import type { TokenAuthority } from "../access/tokens/token-authority.ts";

@@ -4,7 +4,7 @@ import type { AppChanges } from "../apps/records/app-changes.ts";
 import type { AppFinder } from "../apps/records/app-finder.ts";
 import type { BackupEnd } from "../backups/backup-maker.ts";
 import type { EngineState } from "../engine/engine-state.ts";
-import type { EventKind } from "../../gen/svc/v1/words.ts";
+import type { EventKind } from "../../gen/svc/v1/values.ts";
 import type { OperationRecord } from "../operations/operation-record.ts";
 import type { Run } from "../scheduler/runs/run.ts";
 import { eventsOfChange } from "../observability/events/app-events.ts";

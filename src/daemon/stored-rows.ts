@@ -5,7 +5,7 @@ import { operationRows } from "../apps/lifecycle/operations.ts";
 import { AuditReader } from "../observability/audit/audit-reader.ts";
 import { auditRows } from "../observability/audit/audit-record.ts";
 import { policyRows } from "../backups/policies/backup-states.ts";
-import { archiveRows } from "../backups/archives/catalogue.ts";
+import { archiveRows } from "../backups/archives/archive-catalog.ts";
 import { storageRows } from "../backups/storages/storage-list.ts";
 import { credentialRows } from "../access/credentials.ts";
 import { programRows } from "../engine/container-programs.ts";

@@ -7,7 +7,7 @@ import { SvcError } from "../errors.ts";
 import { checkCgroups } from "./cgroups.ts";
 import { checkDisk } from "./disk.ts";
 import { checkDns } from "./dns.ts";
-import { checkDaemon, checkExposure, checkPort } from "./doors.ts";
+import { checkDaemon, checkExposure, checkPort } from "./addresses.ts";
 import { checkEngine } from "./engine.ts";
 import { ok, problem, type Check, type Finding, type Place, type ServedListener } from "./finding.ts";
 import { checkGit, checkNode, checkSetpriv } from "./programs.ts";

@@ -1,6 +1,6 @@
 /** Starts, stops, pauses and removes containers that no installed app owns. */
 import { notFound, SvcError } from "../errors.ts";
-import type { ControlContainerRequestAction } from "../../gen/svc/v1/words.ts";
+import type { ControlContainerRequestAction } from "../../gen/svc/v1/values.ts";
 import type { Attribution } from "./ownership.ts";
 import type { ContainerFinder } from "./container-finder.ts";
 import type { ContainerRecord, ContainerState } from "./container-record.ts";

@@ -1,5 +1,5 @@
 /** Decides what a prune removes and what it skips, with reasons, before anything is removed. */
-import type { PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
+import type { PruneDockerRequestTarget } from "../../gen/svc/v1/values.ts";
 import type { BuildCacheRecord, DiskUsage } from "./disk-usage.ts";
 import type { Protection } from "./protection.ts";
 

@@ -3,7 +3,7 @@ import { promisify } from "node:util";
 import type Dockerode from "dockerode";
 import { SvcError } from "../errors.ts";
 import type { OnProgress } from "../work/progress.ts";
-import type { PruneDockerRequestTarget } from "../../gen/svc/v1/words.ts";
+import type { PruneDockerRequestTarget } from "../../gen/svc/v1/values.ts";
 import type { DiskMeter, DiskUsage } from "./disk-usage.ts";
 import type { Protection } from "./protection.ts";
 import { planPrune, type PruneItem, type PrunePlan, type SkippedItem } from "./prune-plan.ts";

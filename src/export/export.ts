@@ -1,5 +1,5 @@
 /** Exports an app to files for another engine's own tools. */
-import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
+import type { ExportAppRequestTo } from "../../gen/svc/v1/values.ts";
 import { SvcError } from "../errors.ts";
 import type { PublishOptions } from "../runtimes/containers/published-ports.ts";
 import type { ProjectRuntime } from "../runtimes/capabilities.ts";

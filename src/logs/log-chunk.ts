@@ -1,5 +1,5 @@
 /** Lines of a log as runtimes and the container engine return them. */
-import type { LogLineStream } from "../../gen/svc/v1/words.ts";
+import type { LogLineStream } from "../../gen/svc/v1/values.ts";
 
 export interface LogRecord {
   /** Unix milliseconds. */

@@ -1,7 +1,7 @@
 /** The stored operations: those of the last day, within a limit for each user. */
 import { decodePageToken, encodePageToken, foreignPageToken } from "../apps/records/page-token.ts";
 import { RowReader } from "../store/row-reader.ts";
-import type { ListOperationsRequestState } from "../../gen/svc/v1/words.ts";
+import type { ListOperationsRequestState } from "../../gen/svc/v1/values.ts";
 import type { Log } from "../lib/log.ts";
 import type { Statement, Store } from "../store/store.ts";
 import {

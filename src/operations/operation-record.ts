@@ -4,7 +4,7 @@ import {
   OperationStates,
   type OperationKind,
   type OperationState,
-} from "../../gen/svc/v1/words.ts";
+} from "../../gen/svc/v1/values.ts";
 import type { JsonObject } from "../lib/json.ts";
 import {
   isCount,

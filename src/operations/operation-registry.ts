@@ -1,7 +1,7 @@
 /** The long calls that this daemon runs, and those that finished within the last day: the resources of OperationService. */
 import { randomBytes } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import type { OperationKind } from "../../gen/svc/v1/words.ts";
+import type { OperationKind } from "../../gen/svc/v1/values.ts";
 import type { WorkOptions } from "../work/progress.ts";
 import { SvcError, notFound } from "../errors.ts";
 import type { JsonObject } from "../lib/json.ts";

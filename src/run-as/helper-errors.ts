@@ -1,6 +1,6 @@
 /** Converts errors of a helper into errors of the domain. */
 import { SvcError, invalidField, notFound } from "../errors.ts";
-import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
+import type { ErrorDetailReason } from "../../gen/svc/v1/values.ts";
 
 /** An error as the helper sends it: an errno name or a code of `helper/request-error.mjs`. */
 export interface HelperFailure {

@@ -1,6 +1,6 @@
 /** What some runtimes can do besides {@link AppRuntime}, one interface for each capability. */
 import type { Readable } from "node:stream";
-import type { AppImageFreshness } from "../../gen/svc/v1/words.ts";
+import type { AppImageFreshness } from "../../gen/svc/v1/values.ts";
 import type { EngineNeeds } from "../engine/protection.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { Terminal, TerminalSize } from "../lib/terminal.ts";

@@ -1,5 +1,5 @@
 /** Messages between the store's thread and its worker threads; everything survives structured cloning. */
-import type { ErrorDetailReason } from "../../gen/svc/v1/words.ts";
+import type { ErrorDetailReason } from "../../gen/svc/v1/values.ts";
 
 /** Values that SQLite can store in a column. */
 export type SqlValue = null | number | bigint | string | Uint8Array;

@@ -1,7 +1,7 @@
 /** The entry point of the store's threads: the writer, which lives as long as the store, and short maintenance tasks. */
 import { parentPort, workerData, type MessagePort } from "node:worker_threads";
 import { inspectDatabase } from "./inspection.ts";
-import { mendIndex } from "./mend-index.ts";
+import { mendIndex } from "./repair-index.ts";
 import type {
   MaintenanceReply,
   MaintenanceTask,

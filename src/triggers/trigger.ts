@@ -1,8 +1,8 @@
 /** Parses the `trigger` of a job into the bit sets that matching needs. */
-import { EventKinds, type EventKind } from "../../gen/svc/v1/words.ts";
+import { EventKinds, type EventKind } from "../../gen/svc/v1/values.ts";
 import { invalidField } from "../errors.ts";
 import { BoundedMemo } from "../lib/bounded-memo.ts";
-import { fieldsOfFriendlyForm, readFields } from "./cron-words.ts";
+import { fieldsOfFriendlyForm, readFields } from "./cron-names.ts";
 import { cronFields } from "./cron-fields.ts";
 import { ValueSets, type ValueSet } from "./value-sets.ts";
 

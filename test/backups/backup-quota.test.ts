@@ -6,7 +6,7 @@ import test from "ava";
 import { BackupQuota } from "../../src/backups/policies/backup-quota.ts";
 import { SvcError } from "../../src/errors.ts";
 import { newArchiveName } from "../../src/backups/archives/archive-name.ts";
-import { Catalogue } from "../../src/backups/archives/catalogue.ts";
+import { Catalogue } from "../../src/backups/archives/archive-catalog.ts";
 import { settleLeftovers } from "../../src/backups/archives/leftovers.ts";
 import { LocalStorage } from "../../src/backups/storages/local-storage.ts";
 import { currentExecutor } from "../../src/store/executors.ts";

@@ -8,7 +8,7 @@ import { findingsOf } from "../../src/observability/alerts/alert-rules.ts";
 import { AppRegistry } from "../../src/apps/records/app-registry.ts";
 import { insertApp } from "../../src/apps/records/app-record.ts";
 import { BackupStates } from "../../src/backups/policies/backup-states.ts";
-import { Catalogue } from "../../src/backups/archives/catalogue.ts";
+import { Catalogue } from "../../src/backups/archives/archive-catalog.ts";
 import { PolicyPass } from "../../src/backups/policies/policy-pass.ts";
 import { SvcError } from "../../src/errors.ts";
 import { Zones } from "../../src/triggers/zone.ts";

@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { methodPolicies } from "../../gen/svc/v1/methods.ts";
 import { routes } from "../../gen/svc/v1/routes.ts";
-import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
+import { ErrorDetailReasons } from "../../gen/svc/v1/values.ts";
 import type { Document, Operation, Schema } from "../../src/codegen/openapi-document.ts";
 import { SvcError } from "../../src/errors.ts";
 import { errorResponse, statusByCode } from "../../src/server/rest/errors.ts";

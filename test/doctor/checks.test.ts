@@ -10,7 +10,7 @@ import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { loadConfig } from "../../src/daemon/config.ts";
 import { checkDisk, diskFinding } from "../../src/doctor/disk.ts";
-import { checkDaemon, checkPort } from "../../src/doctor/doors.ts";
+import { checkDaemon, checkPort } from "../../src/doctor/addresses.ts";
 import { checkEngine } from "../../src/doctor/engine.ts";
 import { examine } from "../../src/doctor/examine.ts";
 import type { Finding, Place } from "../../src/doctor/finding.ts";

@@ -3,7 +3,7 @@
  * validated by the engines themselves: a real API server's dry run with strict validation, and `nomad job validate`.
  * Their programs are built once from their modules if Go is installed.
  */
-import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
+import type { ExportAppRequestTo } from "../../gen/svc/v1/values.ts";
 import { missing } from "../../.ci/optional.ts";
 import { engineProgram, type EngineProgram } from "./engine-programs.ts";
 import { exportShape, shapes } from "../export/support/exported-shapes.ts";

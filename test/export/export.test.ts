@@ -10,7 +10,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { parseAllDocuments } from "yaml";
-import type { ExportAppRequestTo } from "../../gen/svc/v1/words.ts";
+import type { ExportAppRequestTo } from "../../gen/svc/v1/values.ts";
 import { exportApp as exportWith } from "../../src/export/export.ts";
 import type { ExportedApp } from "../../src/export/workload.ts";
 import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";

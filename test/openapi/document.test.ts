@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { Validator } from "@seriousme/openapi-schema-validator";
 import test from "ava";
-import { ErrorDetailReasons } from "../../gen/svc/v1/words.ts";
+import { ErrorDetailReasons } from "../../gen/svc/v1/values.ts";
 import type { Document, Response } from "../../src/codegen/openapi-document.ts";
 
 const text = await readFile(new URL("../../openapi/openapi.json", import.meta.url), "utf8");

@@ -1,7 +1,7 @@
 /** Console tokens: each opens one console session of one app, once, within 30 seconds. */
 import { SvcError } from "../../errors.ts";
 import type { Clock } from "../../lib/clock.ts";
-import type { IssueConsoleTokenRequestSession } from "../../../gen/svc/v1/words.ts";
+import type { IssueConsoleTokenRequestSession } from "../../../gen/svc/v1/values.ts";
 import { Lifetime } from "./lifetime.ts";
 import { isToken, mintToken, tokenDigest } from "./token-digest.ts";
 

@@ -7,7 +7,7 @@ import type { Lifecycle } from "../lifecycle/lifecycle.ts";
 import type { Operation } from "../lifecycle/operations.ts";
 import { cancelably, type WorkOptions } from "../../work/progress.ts";
 import type { AppsContext } from "../apps-context.ts";
-import { isMissed } from "../lifecycle/wanted-state.ts";
+import { isMissed } from "../lifecycle/reconciler.ts";
 
 export interface RepullResult {
   id: string;

@@ -28,7 +28,7 @@ import type { RestorePhase } from "../lifecycle/phases.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 import { rebuildCopy, runStep } from "./release.ts";
 import type { AppsContext } from "../apps-context.ts";
-import { isMissed } from "../lifecycle/wanted-state.ts";
+import { isMissed } from "../lifecycle/reconciler.ts";
 import { volumeTree } from "../lifecycle/backed-up-trees.ts";
 
 /** The description of the app in a backup. */

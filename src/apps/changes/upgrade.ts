@@ -20,7 +20,7 @@ import { cancelably, type WorkOptions } from "../../work/progress.ts";
 import type { AppsContext } from "../apps-context.ts";
 import { UpgradeRollback, type UpgradePhase } from "./upgrade-rollback.ts";
 import { requireStop, VersionSwitch } from "./version-switch.ts";
-import { isMissed } from "../lifecycle/wanted-state.ts";
+import { isMissed } from "../lifecycle/reconciler.ts";
 
 /** Target version and options; see `UpgradeAppRequest`. */
 export interface UpgradeRequest extends Consent {

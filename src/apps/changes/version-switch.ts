@@ -6,7 +6,7 @@ import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import type { OwnedTree } from "../../run-as/owned-tree.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 import type { AppsContext } from "../apps-context.ts";
-import { comingUpMs } from "../lifecycle/coming-up.ts";
+import { comingUpMs } from "../lifecycle/start-wait.ts";
 import type { Operation } from "../lifecycle/operations.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import { writeSettingsFiles } from "../records/settings-files.ts";

@@ -2,7 +2,7 @@
  * Start, stop and restart: one operation each, under the app's lock. A client that disconnects does not cancel them. A start takes as
  * long as the app needs; a stop, a removal or {@link Operations.cancel} can end it at any time.
  */
-import type { AppOperationKind } from "../../../gen/svc/v1/words.ts";
+import type { AppOperationKind } from "../../../gen/svc/v1/values.ts";
 import { isDiskFull, SvcError } from "../../errors.ts";
 import { mergeDefaults } from "../../packages/settings/settings.ts";
 import type { AppRuntime } from "../../runtimes/contract.ts";
@@ -17,7 +17,7 @@ import {
   type StartFailure,
 } from "../records/app-record.ts";
 import type { WorkOptions } from "../../work/progress.ts";
-import { awaitUp } from "./coming-up.ts";
+import { awaitUp } from "./start-wait.ts";
 import type { Operation } from "./operations.ts";
 import { writeSettingsFiles } from "../records/settings-files.ts";
 import type { AppsContext } from "../apps-context.ts";

@@ -2,7 +2,7 @@
  * Allows one operation per app at a time, across the daemon and every in-process CLI. A row of `operations` with a unique app ID is
  * the lock; the process that it names holds the lease.
  */
-import { AppOperationKinds, type AppOperationKind } from "../../../gen/svc/v1/words.ts";
+import { AppOperationKinds, type AppOperationKind } from "../../../gen/svc/v1/values.ts";
 import { SvcError, notFound } from "../../errors.ts";
 import type { Log } from "../../lib/log.ts";
 import { SetOnce } from "../../lib/set-once.ts";

@@ -1,5 +1,5 @@
 /** Phases of operations, and the phases in which an interruption leaves an app partly started or stopped. */
-import type { AppOperationKind } from "../../../gen/svc/v1/words.ts";
+import type { AppOperationKind } from "../../../gen/svc/v1/values.ts";
 import type { AppsContext } from "../apps-context.ts";
 
 /** Phases of a backup. From `away` or `frozen` on the app must be resumed. */

@@ -1,7 +1,7 @@
 /** Recovers operations whose process ended: promised work is finished, everything else is rolled back. */
 import type { Installer } from "../changes/install.ts";
 import type { Lifecycle } from "./lifecycle.ts";
-import type { AppOperationKind } from "../../../gen/svc/v1/words.ts";
+import type { AppOperationKind } from "../../../gen/svc/v1/values.ts";
 import type { Operation } from "./operations.ts";
 import type { BackupHold } from "./backup-hold.ts";
 import type { Remover } from "../changes/removal.ts";

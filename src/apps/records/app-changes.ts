@@ -1,5 +1,5 @@
 /** Reports changes of apps: of their records, their operations and their runtime status. */
-import type { AppState } from "../../../gen/svc/v1/words.ts";
+import type { AppState } from "../../../gen/svc/v1/values.ts";
 import type { AppFinder } from "./app-finder.ts";
 import type { AppRecord } from "./app-record.ts";
 import { stateOf } from "./app-view.ts";

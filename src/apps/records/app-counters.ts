@@ -1,5 +1,5 @@
 /** Counts apps by state; recounts only after a change. */
-import { AppStates, type AppState } from "../../../gen/svc/v1/words.ts";
+import { AppStates, type AppState } from "../../../gen/svc/v1/values.ts";
 import { revisionOf } from "../../runtimes/contract.ts";
 import type { AppFinder } from "./app-finder.ts";
 import type { AppRecord } from "./app-record.ts";

@@ -1,5 +1,5 @@
 /** Writes an installed app as files for another engine. */
-import type { ExportAppRequestTo } from "../../../gen/svc/v1/words.ts";
+import type { ExportAppRequestTo } from "../../../gen/svc/v1/values.ts";
 import { exportApp } from "../../export/export.ts";
 import type { ExportedApp } from "../../export/workload.ts";
 import type { AppRuntime } from "../../runtimes/contract.ts";

@@ -1,5 +1,5 @@
 /** The stored record of an installed app: one row of `apps`. Values that only this room uses are in one JSON column. */
-import { AppRuntimes, type AppRuntime } from "../../../gen/svc/v1/words.ts";
+import { AppRuntimes, type AppRuntime } from "../../../gen/svc/v1/values.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
 import type { PackageOrigin } from "../../packages/resolved-package.ts";

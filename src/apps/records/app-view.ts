@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { AppSchema } from "../../../gen/svc/v1/app_pb.ts";
-import type { AppOperationKind, AppState, AppStatus } from "../../../gen/svc/v1/words.ts";
+import type { AppOperationKind, AppState, AppStatus } from "../../../gen/svc/v1/values.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { hasOwnTerminal } from "../../packages/manifest/manifest.ts";
 import { mergeDefaults, resolvePorts } from "../../packages/settings/settings.ts";

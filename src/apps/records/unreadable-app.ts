@@ -2,7 +2,7 @@
  * An app whose row cannot be read. A placeholder from its readable columns keeps the other apps working, and lets users see, stop
  * and remove the app.
  */
-import type { AppRuntime } from "../../../gen/svc/v1/words.ts";
+import type { AppRuntime } from "../../../gen/svc/v1/values.ts";
 import { SvcError } from "../../errors.ts";
 import type { Manifest, Runtime } from "../../packages/manifest/manifest.ts";
 import { damaged, isInstant, isUid, nobodyUid } from "../../store/row-document.ts";

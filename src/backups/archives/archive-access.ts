@@ -9,7 +9,7 @@ import type { StoredFile } from "../storages/storage.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 import { Archive } from "./archive.ts";
 import { type ArchiveName, hostOf, parseArchiveName } from "./archive-name.ts";
-import type { ArchiveRef } from "./catalogue.ts";
+import type { ArchiveRef } from "./archive-catalog.ts";
 
 /** An archive with the content of an age identity file, or empty. The identity is never stored or shown. */
 export interface OpenableRef extends ArchiveRef {

@@ -4,7 +4,7 @@
 import type { AppCaller } from "../../apps/records/app-registry.ts";
 import { invalidField, SvcError } from "../../errors.ts";
 import { decodePageToken, encodePageToken } from "../../apps/records/page-token.ts";
-import { keyOf, type Catalogue } from "./catalogue.ts";
+import { keyOf, type Catalogue } from "./archive-catalog.ts";
 import type { StoredArchive } from "../storages/storage.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 import type { Log } from "../../lib/log.ts";

@@ -1,6 +1,6 @@
 /** Settles uploads of processes that died. */
 import { isExecutorAlive } from "../../store/executors.ts";
-import type { Catalogue, CataloguedArchive } from "./catalogue.ts";
+import type { Catalogue, CataloguedArchive } from "./archive-catalog.ts";
 import { isStored } from "../storages/storage.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 import type { Log } from "../../lib/log.ts";

@@ -10,7 +10,7 @@ import { Archive } from "./archive.ts";
 import { damaged } from "./archive-footer.ts";
 import { encryptedName, hostOf, newArchiveName, parseArchiveName } from "./archive-name.ts";
 import type { BackupQuota } from "../policies/backup-quota.ts";
-import type { Catalogue } from "./catalogue.ts";
+import type { Catalogue } from "./archive-catalog.ts";
 import type { Spool } from "./spool.ts";
 import { openLocalFile } from "../storages/local-storage.ts";
 import type { StoredArchive, StoredFile } from "../storages/storage.ts";

@@ -3,7 +3,7 @@ import type { AppRecord } from "../../apps/records/app-record.ts";
 import type { Log } from "../../lib/log.ts";
 import { unlessAborted } from "../../lib/abort.ts";
 import { hostOf } from "../archives/archive-name.ts";
-import { keyOf, type Catalogue } from "../archives/catalogue.ts";
+import { keyOf, type Catalogue } from "../archives/archive-catalog.ts";
 import { expiredArchives, type Retention } from "./rotation.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 

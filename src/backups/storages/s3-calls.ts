@@ -1,5 +1,5 @@
 /** Messages between the daemon and the S3 thread. */
-import type { ErrorDetailReason } from "../../../gen/svc/v1/words.ts";
+import type { ErrorDetailReason } from "../../../gen/svc/v1/values.ts";
 
 /** A bucket with its endpoint and credentials. */
 export interface S3Place {

@@ -12,7 +12,7 @@ import {
 } from "@bufbuild/protobuf";
 import { base64Decode } from "@bufbuild/protobuf/wire";
 import { ErrorDetailSchema } from "../../../gen/svc/v1/error_pb.ts";
-import type { ErrorDetailReason } from "../../../gen/svc/v1/words.ts";
+import type { ErrorDetailReason } from "../../../gen/svc/v1/values.ts";
 import { SvcError, knownReason, type ReasonPayload } from "../../errors.ts";
 import type { CallOptions, Method, Requests } from "./client.ts";
 import { encodeEnvelope, endStreamFlag, readEnvelopes } from "./envelope.ts";

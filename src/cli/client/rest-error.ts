@@ -1,6 +1,6 @@
 /** Converts the daemon's REST errors back to the SvcError that it threw. */
 import { SvcError, knownReason, type ReasonPayload } from "../../errors.ts";
-import type { ErrorDetailReason } from "../../../gen/svc/v1/words.ts";
+import type { ErrorDetailReason } from "../../../gen/svc/v1/values.ts";
 import type { JsonObject } from "./rest-shape.ts";
 
 /** @param text the body: `{"error", "code", "reason", "<reason>": payload}` */

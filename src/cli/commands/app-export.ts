@@ -2,7 +2,7 @@
 import { writeFile } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
 import { Option, type Command } from "commander";
-import { ExportAppRequestTos } from "../../../gen/svc/v1/words.ts";
+import { ExportAppRequestTos } from "../../../gen/svc/v1/values.ts";
 import type { CommandContext } from "../context.ts";
 import { exists } from "../exists.ts";
 import { UnusableFileError, UsageError } from "../output/failure.ts";

@@ -1,6 +1,6 @@
 /** `svc app place` and `svc app scale`: the engine that runs an app, and the number of tasks. */
 import { Option, type Command } from "commander";
-import { AppPlacementOns, AppPlacementPortses } from "../../../gen/svc/v1/words.ts";
+import { AppPlacementOns, AppPlacementPortses } from "../../../gen/svc/v1/values.ts";
 import type { CommandContext } from "../context.ts";
 import { detach, detachOption, type DetachOption } from "../detach.ts";
 import { UsageError } from "../output/failure.ts";

@@ -1,6 +1,6 @@
 /** `svc credential …`: logins that the daemon uses at private git hosts and registries for your apps. */
 import { Option, type Command } from "commander";
-import { CredentialKinds, type CredentialKind } from "../../../gen/svc/v1/words.ts";
+import { CredentialKinds, type CredentialKind } from "../../../gen/svc/v1/values.ts";
 import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import { readSecret } from "../input/read-secret.ts";

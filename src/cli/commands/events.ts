@@ -1,7 +1,7 @@
 /** `svc events`: past and live events of the node. */
 import { Option, type Command } from "commander";
 import type { Event as EventMessage } from "../../../gen/svc/v1/event_pb.ts";
-import { EventKinds } from "../../../gen/svc/v1/words.ts";
+import { EventKinds } from "../../../gen/svc/v1/values.ts";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../output/failure.ts";
 import { collect } from "../input/option-values.ts";

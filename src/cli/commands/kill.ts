@@ -1,6 +1,6 @@
 /** `svc kill`: sends signals to processes of the host. */
 import { Option, type Command } from "commander";
-import { SignalProcessRequestSignals } from "../../../gen/svc/v1/words.ts";
+import { SignalProcessRequestSignals } from "../../../gen/svc/v1/values.ts";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../output/failure.ts";
 import { forEachName } from "../for-each.ts";

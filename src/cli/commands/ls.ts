@@ -48,7 +48,7 @@ function matches({ state, runtime, owner, outdated }: Filters): (app: App) => bo
 /** @throws UsageError for an unknown state or runtime */
 async function requireKnownFilters({ state, runtime }: Filters): Promise<void> {
   if (state === undefined && runtime === undefined) return;
-  const { AppRuntimes, AppStatuses } = await import("../../../gen/svc/v1/words.ts");
+  const { AppRuntimes, AppStatuses } = await import("../../../gen/svc/v1/values.ts");
   for (const [what, word, words] of [
     ["state", state, AppStatuses.map((each) => each.toLowerCase())],
     ["runtime", runtime, AppRuntimes],

@@ -4,7 +4,7 @@
  */
 import { Option, type Command } from "commander";
 import type { Operation as OperationMessage } from "../../../gen/svc/v1/operation_pb.ts";
-import { ListOperationsRequestStates } from "../../../gen/svc/v1/words.ts";
+import { ListOperationsRequestStates } from "../../../gen/svc/v1/values.ts";
 import { SvcError, knownReason } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";

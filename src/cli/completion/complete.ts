@@ -1,5 +1,5 @@
 /** Completions of a command line, for the scripts of `svc completion`. */
-import type * as Words from "../../../gen/svc/v1/words.ts";
+import type * as Words from "../../../gen/svc/v1/values.ts";
 import type { CommandTree, OptionEntry } from "./command-tree.ts";
 import type { Candidate, Kind } from "./complete-names.ts";
 import type { CliHost } from "../host.ts";
@@ -85,7 +85,7 @@ async function optionCandidates(
   if (choices !== undefined) return choices.map((word) => ({ word, description: "" }));
   const words = wordsOfOption[long ?? ""];
   if (words !== undefined)
-    return words(await import("../../../gen/svc/v1/words.ts")).map((word) => ({ word, description: "" }));
+    return words(await import("../../../gen/svc/v1/values.ts")).map((word) => ({ word, description: "" }));
   const kind = kindOfOption[long ?? ""];
   return kind === undefined ? [] : names(host, target, kind, args);
 }

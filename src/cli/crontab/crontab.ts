@@ -1,6 +1,6 @@
 /** Parses a user's crontab, or the system's with its column for users (crontab(5)). */
 import { shellCommand, unescapedPercent } from "./command.ts";
-import { readFields, readNickname } from "../../triggers/cron-words.ts";
+import { readFields, readNickname } from "../../triggers/cron-names.ts";
 
 /** A line of a crontab as a job. */
 export interface CrontabEntry {

@@ -5,7 +5,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { ListeningPortSchema } from "../../../gen/svc/v1/monitor_pb.ts";
 import type { ListProcessesResponseSchema, ProcessSchema } from "../../../gen/svc/v1/process_pb.ts";
-import type { ListProcessesRequestSort } from "../../../gen/svc/v1/words.ts";
+import type { ListProcessesRequestSort } from "../../../gen/svc/v1/values.ts";
 import type { ContainerRecord } from "../../engine/container-record.ts";
 import { readBootTimeMs } from "../../sys/boot-time.ts";
 import { mapBounded } from "../../lib/map-bounded.ts";

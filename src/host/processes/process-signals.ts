@@ -1,7 +1,7 @@
 /** Sends signals to processes of the host, for root; never to another process that got the same pid. */
 import { statSync } from "node:fs";
 import { constants } from "node:os";
-import type { SignalProcessRequestSignal } from "../../../gen/svc/v1/words.ts";
+import type { SignalProcessRequestSignal } from "../../../gen/svc/v1/values.ts";
 import { SvcError, notFound } from "../../errors.ts";
 import { readProcess } from "../../sys/process-table.mjs";
 import { createProcessOpener, type ProcessHandle } from "../../sys/pidfd.ts";

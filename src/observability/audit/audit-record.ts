@@ -14,7 +14,7 @@ import {
   type Fields,
 } from "../../store/row-document.ts";
 import { readIfWhole, type RowKind } from "../../store/row-reader.ts";
-import { AuditRecordKinds } from "../../../gen/svc/v1/words.ts";
+import { AuditRecordKinds } from "../../../gen/svc/v1/values.ts";
 import type { SqlValue } from "../../store/store.ts";
 
 /** A changing call that has ended. Nothing else is stored: no request bodies, no settings, no tokens. */

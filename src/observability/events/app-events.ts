@@ -1,5 +1,5 @@
 /** The events that a change of an app causes. */
-import type { AppState, EventKind } from "../../../gen/svc/v1/words.ts";
+import type { AppState, EventKind } from "../../../gen/svc/v1/values.ts";
 import type { AppChange, AppSight } from "../../apps/records/app-changes.ts";
 import { shownState } from "../../apps/records/app-view.ts";
 import type { NodeEvent } from "./event-log.ts";

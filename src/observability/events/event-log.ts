@@ -1,5 +1,5 @@
 /** The events of this node. The newest are kept in memory for clients that follow. */
-import type { EventKind } from "../../../gen/svc/v1/words.ts";
+import type { EventKind } from "../../../gen/svc/v1/values.ts";
 import { unlessAborted } from "../../lib/abort.ts";
 import { EventCursors } from "./event-cursors.ts";
 

@@ -1,5 +1,5 @@
 /** The interface of job actions; each kind of action has one file. */
-import type { ScheduleActionType } from "../../../gen/svc/v1/words.ts";
+import type { ScheduleActionType } from "../../../gen/svc/v1/values.ts";
 import type { Job } from "../jobs/job.ts";
 
 /** The context of a running action. */

@@ -2,7 +2,7 @@
  * Starts due jobs: after their jitter, when a slot is free. Failed runs are retried. A firing during the
  * previous run is skipped and counted.
  */
-import type { ScheduleWaitReason } from "../../../gen/svc/v1/words.ts";
+import type { ScheduleWaitReason } from "../../../gen/svc/v1/values.ts";
 import { pause, type Clock } from "../../lib/clock.ts";
 import type { Jitter } from "./jitter.ts";
 import { keyText } from "../jobs/job-key.ts";

@@ -1,6 +1,6 @@
 /** The stored form of a job: one row of `jobs`, with a JSON document that only this folder reads. */
 import { isDeepStrictEqual } from "node:util";
-import { ScheduleActionTypes, ScheduleCatchUps } from "../../../gen/svc/v1/words.ts";
+import { ScheduleActionTypes, ScheduleCatchUps } from "../../../gen/svc/v1/values.ts";
 import { BoundedMemo } from "../../lib/bounded-memo.ts";
 import type { Log } from "../../lib/log.ts";
 import {

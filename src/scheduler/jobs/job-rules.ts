@@ -1,6 +1,6 @@
 /** Validates jobs beyond the rules of the contract. */
 import type { ScheduleAction, UpsertScheduleRequest } from "../../../gen/svc/v1/schedule_pb.ts";
-import type { ScheduleActionType, ScheduleCatchUp } from "../../../gen/svc/v1/words.ts";
+import type { ScheduleActionType, ScheduleCatchUp } from "../../../gen/svc/v1/values.ts";
 import { snakeCase } from "../../lib/snake-case.ts";
 import { readHeaders, type KeptHeaders } from "./header-rules.ts";
 import type { Job, JobAction, JobSpec, Writable } from "./job.ts";

@@ -20,7 +20,7 @@ import type { JobOwners } from "./job-owners.ts";
 import type { JobWait } from "../clock/due-jobs.ts";
 import { revisionText, type Job, type JobAction, type JobKey } from "./job.ts";
 import { keyText } from "./job-key.ts";
-import { KeptViews, type Shown } from "./kept-views.ts";
+import { KeptViews, type Shown } from "./cached-views.ts";
 import { RunSummaries, type JobSkip } from "../runs/run-summaries.ts";
 import type { Run } from "../runs/run.ts";
 import { nextFiring, rareStarts } from "../../triggers/next-firing.ts";

@@ -1,6 +1,6 @@
 /** A scheduled job with defaults and its parsed trigger. */
 import { hash } from "node:crypto";
-import type { ScheduleActionType, ScheduleCatchUp } from "../../../gen/svc/v1/words.ts";
+import type { ScheduleActionType, ScheduleCatchUp } from "../../../gen/svc/v1/values.ts";
 import type { Trigger } from "../../triggers/trigger.ts";
 
 /** The key of a job: IDs are unique per owner. */

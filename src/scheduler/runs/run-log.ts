@@ -4,7 +4,7 @@
  * in it holds the lease.
  */
 import { setTimeout as sleep } from "node:timers/promises";
-import type { ScheduleSkipReason } from "../../../gen/svc/v1/words.ts";
+import type { ScheduleSkipReason } from "../../../gen/svc/v1/values.ts";
 import { notFound, SvcError } from "../../errors.ts";
 import { Ticker } from "../../lib/clock.ts";
 import { isExecutorAlive, type Executor } from "../../store/executors.ts";

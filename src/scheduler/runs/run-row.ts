@@ -4,7 +4,7 @@ import {
   ScheduleRunTriggers,
   type ScheduleRunStatus,
   type ScheduleRunTrigger,
-} from "../../../gen/svc/v1/words.ts";
+} from "../../../gen/svc/v1/values.ts";
 import type { Executor } from "../../store/executors.ts";
 import {
   damaged,

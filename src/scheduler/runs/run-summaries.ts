@@ -1,5 +1,5 @@
 /** Summaries of runs in job lists: the newest run, and skipped firings. */
-import { ScheduleSkipReasons, type ScheduleSkipReason } from "../../../gen/svc/v1/words.ts";
+import { ScheduleSkipReasons, type ScheduleSkipReason } from "../../../gen/svc/v1/values.ts";
 import { isCount, isInstant, isWhole, oneOf } from "../../store/row-document.ts";
 import { readIfWhole, type RowKind } from "../../store/row-reader.ts";
 import type { Store } from "../../store/store.ts";

@@ -1,5 +1,5 @@
 /** A run of a job: recorded before it starts, completed with its outcome. */
-import type { ScheduleRunStatus, ScheduleRunTrigger } from "../../../gen/svc/v1/words.ts";
+import type { ScheduleRunStatus, ScheduleRunTrigger } from "../../../gen/svc/v1/values.ts";
 import type { JobKey } from "../jobs/job.ts";
 
 /** Why a run starts. */

@@ -8,7 +8,7 @@ import type { JobOwners } from "../jobs/job-owners.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { Job, JobKey } from "../jobs/job.ts";
 import { keyText } from "../jobs/job-key.ts";
-import { KeptOutput } from "./kept-output.ts";
+import { KeptOutput } from "./output-writer.ts";
 import { LiveOutput, nothing } from "./live-output.ts";
 import type { RunLog } from "./run-log.ts";
 import type { UserLimits, UserLimiter } from "../../lib/user-limiter.ts";

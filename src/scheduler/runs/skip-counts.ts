@@ -2,7 +2,7 @@
  * Counts skipped firings in memory before writing, because a minute may skip many and each write waits for
  * the disk.
  */
-import type { ScheduleSkipReason } from "../../../gen/svc/v1/words.ts";
+import type { ScheduleSkipReason } from "../../../gen/svc/v1/values.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { mapBounded } from "../../lib/map-bounded.ts";
 import { keyText } from "../jobs/job-key.ts";

@@ -15,7 +15,7 @@ import {
   type RepullAppRequest,
   type UpgradeAppRequest,
 } from "../../../gen/svc/v1/app_pb.ts";
-import type { ExportAppRequestTo, IssueConsoleTokenRequestSession } from "../../../gen/svc/v1/words.ts";
+import type { ExportAppRequestTo, IssueConsoleTokenRequestSession } from "../../../gen/svc/v1/values.ts";
 import type { AppHistory } from "../../apps/records/app-history.ts";
 import type { AppUpdate, AppUpdates } from "../../apps/changes/app-updates.ts";
 import type { AppParts } from "../../apps/create-apps.ts";

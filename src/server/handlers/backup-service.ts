@@ -24,7 +24,7 @@ import type { Backups } from "../../backups/backups.ts";
 import type { OpenableRef } from "../../backups/archives/archive-access.ts";
 import type { RestoreOutcome } from "../../backups/restore.ts";
 import type { VerifyOutcome } from "../../backups/verify.ts";
-import type { ArchiveRef } from "../../backups/archives/catalogue.ts";
+import type { ArchiveRef } from "../../backups/archives/archive-catalog.ts";
 import { storageProblem, type StorageEntry } from "../../backups/storages/storage-list.ts";
 import { decodePageToken, encodePageToken } from "../../apps/records/page-token.ts";
 import { invalidField } from "../../errors.ts";

@@ -3,7 +3,7 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { CredentialSchema, CredentialService } from "../../../gen/svc/v1/credential_pb.ts";
-import type { CredentialKind } from "../../../gen/svc/v1/words.ts";
+import type { CredentialKind } from "../../../gen/svc/v1/values.ts";
 import type { Credentials, CredentialView } from "../../access/credentials.ts";
 import { secretMask } from "../../lib/secret-mask.ts";
 import { userOf } from "../rpc/user-context.ts";

@@ -7,7 +7,7 @@ import {
   type DockerService,
   type PruneDockerRequest,
 } from "../../../gen/svc/v1/docker_pb.ts";
-import type { ControlContainerRequestAction, PruneDockerRequestTarget } from "../../../gen/svc/v1/words.ts";
+import type { ControlContainerRequestAction, PruneDockerRequestTarget } from "../../../gen/svc/v1/values.ts";
 import type { ControlTarget } from "../../engine/container-control.ts";
 import type { DockerHost } from "../../engine/docker-host.ts";
 import type { PruneResult } from "../../engine/pruner.ts";

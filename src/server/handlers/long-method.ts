@@ -6,7 +6,7 @@ import { create, toJson, type DescMessage, type Message, type MessageInitShape }
 import type { HandlerContext } from "@connectrpc/connect";
 import { ErrorDetailSchema } from "../../../gen/svc/v1/error_pb.ts";
 import { OperationSchema } from "../../../gen/svc/v1/operation_pb.ts";
-import type { OperationKind } from "../../../gen/svc/v1/words.ts";
+import type { OperationKind } from "../../../gen/svc/v1/values.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 import { notFound } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";

@@ -1,7 +1,7 @@
 /** OperationService: one domain call per method. */
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { OperationService } from "../../../gen/svc/v1/operation_pb.ts";
-import type { ListOperationsRequestState } from "../../../gen/svc/v1/words.ts";
+import type { ListOperationsRequestState } from "../../../gen/svc/v1/values.ts";
 import type { OperationRegistry } from "../../operations/operation-registry.ts";
 import { userOf } from "../rpc/user-context.ts";
 import { lineMessage, operationMessage } from "./operation-message.ts";

@@ -1,7 +1,7 @@
 /** ProcessService: one domain call per method. */
 import type { ServiceImpl } from "@connectrpc/connect";
 import type { ProcessService } from "../../../gen/svc/v1/process_pb.ts";
-import type { ListProcessesRequestSort, SignalProcessRequestSignal } from "../../../gen/svc/v1/words.ts";
+import type { ListProcessesRequestSort, SignalProcessRequestSignal } from "../../../gen/svc/v1/values.ts";
 import type { HostProcesses } from "../../host/processes/host-processes.ts";
 import type { ProcessSignals } from "../../host/processes/process-signals.ts";
 import { userOf } from "../rpc/user-context.ts";

@@ -9,7 +9,7 @@ import { AppService, ConsoleInputSchema } from "../../../gen/svc/v1/app_pb.ts";
 import {
   IssueConsoleTokenRequestSessions,
   type IssueConsoleTokenRequestSession,
-} from "../../../gen/svc/v1/words.ts";
+} from "../../../gen/svc/v1/values.ts";
 import { SvcError, invalidField } from "../../errors.ts";
 import { JsonWriter } from "../rest/json-writer.ts";
 import { canonicalPath } from "../rest/path.ts";

@@ -1,5 +1,5 @@
 /** Packages of every shape that can be exported, and their results. */
-import type { ExportAppRequestTo } from "../../../gen/svc/v1/words.ts";
+import type { ExportAppRequestTo } from "../../../gen/svc/v1/values.ts";
 import { exportApp } from "../../../src/export/export.ts";
 import type { ExportedApp } from "../../../src/export/workload.ts";
 import type { JsonObject } from "../../../src/lib/json.ts";

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { AppService } from "../../../gen/svc/v1/app_pb.ts";
-import { ExportAppRequestTos } from "../../../gen/svc/v1/words.ts";
+import { ExportAppRequestTos } from "../../../gen/svc/v1/values.ts";
 import { runSvc } from "../../cli/support/run-svc.ts";
 import { composeTest, needsCompose } from "../../runtimes/support/compose-test.ts";
 import { startDaemon } from "../../support/daemon.ts";

@@ -8,7 +8,7 @@ import { isCacheable } from "../../../src/lib/freeze.ts";
 import type { JobWait } from "../../../src/scheduler/clock/due-jobs.ts";
 import { FairQueue } from "../../../src/lib/fair-queue.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
-import { KeptViews, type Shown } from "../../../src/scheduler/jobs/kept-views.ts";
+import { KeptViews, type Shown } from "../../../src/scheduler/jobs/cached-views.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/triggers/zone.ts";
 import { openWorld, putJob, removeJob, spec, succeeded } from "../support/world.ts";

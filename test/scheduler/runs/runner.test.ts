@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../../src/errors.ts";
 import { onShareOf, shareOwner } from "../../../src/lib/share-owner.ts";
-import { KeptOutput } from "../../../src/scheduler/runs/kept-output.ts";
+import { KeptOutput } from "../../../src/scheduler/runs/output-writer.ts";
 import type { Run } from "../../../src/scheduler/runs/run.ts";
 import { eventually } from "../../support/eventually.ts";
 import { FakeClock } from "../../support/fake-clock.ts";

@@ -8,7 +8,7 @@ import type { Job, JobKey, JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import { UserLimiter, type UserLimits } from "../../../src/lib/user-limiter.ts";
 import { runBounds, Runner } from "../../../src/scheduler/runs/runner.ts";
 import { SkipCounts } from "../../../src/scheduler/runs/skip-counts.ts";
-import { ScheduleActionTypes } from "../../../gen/svc/v1/words.ts";
+import { ScheduleActionTypes } from "../../../gen/svc/v1/values.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
 import { openWorld, spec, type World } from "./world.ts";
 

@@ -1,6 +1,6 @@
 /** `svc backup create`: one archive, to any number of storages. */
 import { type Command, Option } from "commander";
-import { CreateBackupRequestModes } from "../../../../gen/svc/v1/words.ts";
+import { CreateBackupRequestModes } from "../../../../gen/svc/v1/values.ts";
 import type { CommandContext } from "../../context.ts";
 import { detach, detachOption, type DetachOption } from "../../detach.ts";
 import { ReportedError } from "../../output/failure.ts";

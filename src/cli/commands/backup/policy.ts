@@ -1,6 +1,6 @@
 /** `svc backup policy ID [show|set|reset]`: automatic backups of an app. */
 import { Argument, Option, type Command } from "commander";
-import { BackupPolicyCatchUps, BackupPolicyModes } from "../../../../gen/svc/v1/words.ts";
+import { BackupPolicyCatchUps, BackupPolicyModes } from "../../../../gen/svc/v1/values.ts";
 import type { CommandContext } from "../../context.ts";
 import { UsageError } from "../../output/failure.ts";
 import { collect, parseCount, triggerForms } from "../../input/option-values.ts";

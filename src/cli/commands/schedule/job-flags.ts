@@ -1,6 +1,6 @@
 /** The flags that describe a job, for `svc schedule add` and `edit`. */
 import { Option, type Command } from "commander";
-import { ScheduleActionMethods, ScheduleCatchUps } from "../../../../gen/svc/v1/words.ts";
+import { ScheduleActionMethods, ScheduleCatchUps } from "../../../../gen/svc/v1/values.ts";
 import { UsageError } from "../../output/failure.ts";
 import { collect, parseCount, parseDuration } from "../../input/option-values.ts";
 import type { Schedule, ScheduleRequest } from "../../client/calls.ts";

@@ -3,7 +3,7 @@ import { create, type Message } from "@bufbuild/protobuf";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { codeFromString, codeToString } from "@connectrpc/connect/protocol-connect";
 import { ErrorDetailSchema, type ErrorDetail } from "../../../../gen/svc/v1/error_pb.ts";
-import type { ErrorDetailReason } from "../../../../gen/svc/v1/words.ts";
+import type { ErrorDetailReason } from "../../../../gen/svc/v1/values.ts";
 import { payloadOf } from "../../../error-payloads.ts";
 import { SvcError, knownReason, type ReasonPayload } from "../../../errors.ts";
 import { fitTrailers } from "../grpc-trailers.ts";

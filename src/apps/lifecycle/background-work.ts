@@ -7,7 +7,7 @@ import type { FreePorts } from "../ports/free-ports.ts";
 import type { Adoption } from "../records/adoption.ts";
 import { isReadable } from "../records/unreadable-app.ts";
 import type { Recovery } from "./recovery.ts";
-import type { WantedState } from "./wanted-state.ts";
+import type { WantedState } from "./reconciler.ts";
 
 export interface UpkeepOptions extends Pick<
   AppsContext,

@@ -1,8 +1,8 @@
 /** Failed automatic starts are retried: with growing delays, not forever, and not against a user's request. */
 import assert from "node:assert/strict";
 import test from "ava";
-import type { AppOperationKind } from "../../gen/svc/v1/words.ts";
-import { WantedState, type WantedStateOptions } from "../../src/apps/lifecycle/wanted-state.ts";
+import type { AppOperationKind } from "../../gen/svc/v1/values.ts";
+import { WantedState, type WantedStateOptions } from "../../src/apps/lifecycle/reconciler.ts";
 import type { Operation } from "../../src/apps/lifecycle/operations.ts";
 import type { RuntimeStatus } from "../../src/runtimes/runtime-status.ts";
 import { shareOwner } from "../../src/lib/share-owner.ts";

@@ -4,7 +4,7 @@
  * itself; the result of a user's start is left to the user.
  */
 import { setTimeout as wait } from "node:timers/promises";
-import type { AppOperationKind } from "../../../gen/svc/v1/words.ts";
+import type { AppOperationKind } from "../../../gen/svc/v1/values.ts";
 import { type Clock, Ticker } from "../../lib/clock.ts";
 import { Limiter } from "../../lib/limiter.ts";
 import { onShareOf, rootShare } from "../../lib/share-owner.ts";
