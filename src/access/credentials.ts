@@ -96,7 +96,7 @@ export class Credentials {
     const rows = this.#options.store.all<CredentialRow>("SELECT * FROM credentials ORDER BY owner_uid, name");
     return rows
       .filter(({ owner_uid: uid }) => (caller.root && isUid(uid)) || uid === caller.uid)
-      .map((row) => this.#reader.read(row) ?? standInOf(row));
+      .map((row) => this.#reader.read(row) ?? placeholderOf(row));
   }
 
   /**
@@ -108,7 +108,7 @@ export class Credentials {
     const { name, kind, username } = spec;
     const host = spec.host.toLowerCase();
     const stored = this.#get(caller.ownerUid, name);
-    const secret = spec.secret === secretMask ? keptSecret({ name, kind, host }, stored) : spec.secret;
+    const secret = spec.secret === secretMask ? storedSecret({ name, kind, host }, stored) : spec.secret;
     const beforeMs = isInstant(stored?.updated_at) ? (stored?.updated_at ?? 0) : 0;
     const updatedAtMs = Math.max(this.#options.now(), beforeMs + 1);
     const max = caller.root ? Number.MAX_SAFE_INTEGER : this.#options.maxPerUser;
@@ -174,7 +174,7 @@ export class Credentials {
 }
 
 /** @throws SvcError `invalid_request` if no secret is stored for that host and kind */
-function keptSecret(
+function storedSecret(
   { name, kind, host }: Pick<CredentialSpec, "name" | "kind" | "host">,
   stored: CredentialRow | undefined,
 ): string {
@@ -188,7 +188,7 @@ function keptSecret(
   return stored.secret;
 }
 
-function standInOf(row: CredentialRow): CredentialView {
+function placeholderOf(row: CredentialRow): CredentialView {
   const kind = isKind(row.kind) ? row.kind : "git";
   return viewOfRow({
     ...row,

@@ -18,8 +18,8 @@ import { BackupHold } from "./lifecycle/backup-hold.ts";
 import { Lifecycle } from "./lifecycle/lifecycle.ts";
 import { Operations } from "./lifecycle/operations.ts";
 import { Recovery } from "./lifecycle/recovery.ts";
-import { Upkeep } from "./lifecycle/background-work.ts";
-import { WantedState } from "./lifecycle/reconciler.ts";
+import { BackgroundWork } from "./lifecycle/background-work.ts";
+import { Reconciler } from "./lifecycle/reconciler.ts";
 import { FreePorts } from "./ports/free-ports.ts";
 import { PortHolders } from "./ports/port-holders.ts";
 import { PortReservations } from "./ports/port-reservations.ts";
@@ -86,11 +86,13 @@ export function createApps(options: AppsOptions, resources: AsyncDisposableStack
     ...{ installer, upgrader, remover, lifecycle, backupHold, restorer },
   });
   shared.operations.recovery.set((operation) => recovery.recover(operation));
-  const wanted = new WantedState({ ...shared, lifecycle, clock: systemClock(options.now) });
-  shared.operations.listen(wanted);
+  const reconciler = new Reconciler({ ...shared, lifecycle, clock: systemClock(options.now) });
+  shared.operations.listen(reconciler);
   const changes = resources.use(new AppChanges({ ...shared, finder }));
   const { adoption } = base;
-  const upkeep = resources.use(new Upkeep({ ...shared, adoption, wanted, recovery, freePorts }));
+  const backgroundWork = resources.use(
+    new BackgroundWork({ ...shared, adoption, reconciler, recovery, freePorts }),
+  );
   return {
     ...{
       finder,
@@ -104,7 +106,7 @@ export function createApps(options: AppsOptions, resources: AsyncDisposableStack
       recovery,
       installLimiter,
     },
-    ...{ changes, upkeep, operations: shared.operations, runtimes: base.runtimes },
+    ...{ changes, backgroundWork, operations: shared.operations, runtimes: base.runtimes },
     placer: new Placer({ ...shared, finder, installLimiter }),
     repuller: new Repuller({ ...shared, lifecycle }),
     cloner: new Cloner({ ...shared, installer, freePorts }),
@@ -113,7 +115,7 @@ export function createApps(options: AppsOptions, resources: AsyncDisposableStack
     logs: new AppLogs(shared),
     reports: new AppReports({ ...shared, finder }),
     disks: new DiskReports(shared),
-    views: new AppViews({ ...shared, finder, backups, updates, dueStarts: wanted.dueStarts }),
+    views: new AppViews({ ...shared, finder, backups, updates, dueStarts: reconciler.dueStarts }),
     counters: new AppCounters({ ...shared, finder, backups, updates }),
   };
 }

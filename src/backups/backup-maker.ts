@@ -24,8 +24,8 @@ import type { Archive } from "./archives/archive.ts";
 import { EncryptedForms } from "./encryption/encrypted-forms.ts";
 import { encodeFooter, footerDigest } from "./archives/archive-footer.ts";
 import { encryptedName, hostOf, newArchiveName } from "./archives/archive-name.ts";
-import type { BackupQuota, BackupRoom } from "./policies/backup-quota.ts";
-import type { ArchiveRef, Catalogue } from "./archives/archive-catalog.ts";
+import type { BackupQuota, BackupSpace } from "./policies/backup-quota.ts";
+import type { ArchiveRef, ArchiveCatalog } from "./archives/archive-catalog.ts";
 import { rotate } from "./policies/rotate.ts";
 import type { Retention } from "./policies/rotation.ts";
 import type { Spool, SpoolFile } from "./archives/spool.ts";
@@ -79,7 +79,7 @@ export interface BackupMakerOptions {
   userHelpers: UserHelpers;
   storages: StorageList;
   quota: BackupQuota;
-  catalogue: Catalogue;
+  catalog: ArchiveCatalog;
   spool: Spool;
   age: Age;
   storeId: string;
@@ -124,8 +124,8 @@ export class BackupMaker {
     try {
       const storages = [...new Set(request.storages)];
       for (const name of storages) this.#options.storages.find(name);
-      using room = await this.#options.quota.open(caller.root ? undefined : ownerUid, storages);
-      const outcome = await this.#make(appId, { ...request, storages }, room, caller, work);
+      using space = await this.#options.quota.open(caller.root ? undefined : ownerUid, storages);
+      const outcome = await this.#make(appId, { ...request, storages }, space, caller, work);
       for (const { storage, error } of outcome.results) onEnd({ appId, ownerUid, storage, error });
       return outcome;
     } catch (error) {
@@ -139,19 +139,19 @@ export class BackupMaker {
   async #make(
     appId: string,
     request: BackupRequest,
-    room: BackupRoom,
+    space: BackupSpace,
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<BackupOutcome> {
-    const { finder, backupHold, catalogue, spool, age, storeId, now } = this.#options;
+    const { finder, backupHold, catalog, spool, age, storeId, now } = this.#options;
     const createdAtMs = now();
     const places = request.storages.map((storage) => this.#options.storages.find(storage));
     const isKeptHere = (isSealed: boolean): boolean =>
       places.some(
         ({ location, recipients }) => location?.kind === "local" && recipients.length > 0 === isSealed,
       );
-    await using file = await spool.create({ room, isKept: isKeptHere(false) });
-    await using forms = new EncryptedForms({ archive: file, spool, age, isKept: isKeptHere(true) });
+    await using file = await spool.create({ space, isPermanent: isKeptHere(false) });
+    await using forms = new EncryptedForms({ archive: file, spool, age, isPermanent: isKeptHere(true) });
     const { result, warnings: later } = await backupHold.hold(
       (await finder.find(appId, caller)).id,
       request.mode,
@@ -167,11 +167,11 @@ export class BackupMaker {
     const plainName = newArchiveName({ createdAtMs, appId, ownerUid: app.ownerUid, host: hostOf(storeId) });
     const results = await Promise.all(
       request.storages.map((storage) =>
-        this.#push(storage, { app, plainName, digest, room }, forms, request.retention, work),
+        this.#push(storage, { app, plainName, digest, space }, forms, request.retention, work),
       ),
     );
     const taken = results.filter(({ error }) => error === "").map(({ storage }) => storage);
-    if (taken.length > 0 && request.since === undefined) await catalogue.backedUp(appId, taken);
+    if (taken.length > 0 && request.since === undefined) await catalog.backedUp(appId, taken);
     const { contentBytes, entries } = written;
     const warnings = [...later, ...written.warnings].slice(0, maxWarnings);
     return { results, warnings, contentBytes, entries };
@@ -281,16 +281,21 @@ export class BackupMaker {
 
   async #push(
     storage: string,
-    { app, plainName, digest, room }: { app: AppRecord; plainName: string; digest: string; room: BackupRoom },
+    {
+      app,
+      plainName,
+      digest,
+      space,
+    }: { app: AppRecord; plainName: string; digest: string; space: BackupSpace },
     forms: EncryptedForms,
     retention: Retention,
     work: WorkOptions,
   ): Promise<StorageResult> {
-    const { storages, catalogue, log } = this.#options;
+    const { storages, catalog, log } = this.#options;
     const { signal, onProgress } = work;
     let [name, sizeBytes] = [plainName, 0];
     try {
-      await room.requireTaken(storage);
+      await space.requireTaken(storage);
       const { recipients } = storages.find(storage);
       if (recipients.length > 0) name = encryptedName(plainName);
       const key = { appId: app.id, name };
@@ -298,7 +303,7 @@ export class BackupMaker {
       const place = storages.open(storage);
       const file = await forms.for(recipients, work);
       sizeBytes = file.sizeBytes;
-      await catalogue.announce(ref, digest);
+      await catalog.announce(ref, digest);
       try {
         await place.put(key, file.path, {
           signal,
@@ -314,7 +319,7 @@ export class BackupMaker {
         await this.#withdraw(ref);
         throw error;
       }
-      await catalogue.confirm(ref);
+      await catalog.confirm(ref);
     } catch (error) {
       log.warn({ err: error, storage, app: app.id }, "failed to upload a backup to a storage");
       const why = error instanceof SvcError ? error.message : "internal error; see the daemon's log";
@@ -326,15 +331,15 @@ export class BackupMaker {
 
   /** Removes the rest of a failed upload; unresponsive storages are retried later. */
   async #withdraw(ref: ArchiveRef): Promise<void> {
-    const { storages, catalogue } = this.#options;
+    const { storages, catalog } = this.#options;
     try {
       const place = storages.open(ref.storage);
       const signal = AbortSignal.timeout(withdrawMs);
       await place.remove(ref, signal);
       await place.abandon(ref, signal);
-      await catalogue.forget(ref);
+      await catalog.forget(ref);
     } catch {
-      await catalogue.leave(ref);
+      await catalog.leave(ref);
     }
   }
 }

@@ -34,8 +34,8 @@ import {
   type StorageResult,
 } from "./backup-maker.ts";
 import { settleLeftovers } from "./archives/leftovers.ts";
-import { Catalogue, keyOf, type ArchiveRef, type CataloguedArchive } from "./archives/archive-catalog.ts";
-import { checkPolicy, sealedFromTrials, type BackupPolicySpec } from "./policies/policy.ts";
+import { ArchiveCatalog, keyOf, type ArchiveRef, type CatalogedArchive } from "./archives/archive-catalog.ts";
+import { checkPolicy, encryptedCannotBeTested, type BackupPolicySpec } from "./policies/policy.ts";
 import { PolicyPass } from "./policies/policy-pass.ts";
 import type { Retention } from "./policies/rotation.ts";
 import { Spool } from "./archives/spool.ts";
@@ -64,7 +64,7 @@ export interface ShownArchive {
   sizeBytes: number;
   isEncrypted: boolean;
   /** The local record; undefined for none. */
-  known: CataloguedArchive | undefined;
+  known: CatalogedArchive | undefined;
 }
 
 export interface BackupsOptions {
@@ -107,7 +107,7 @@ export class Backups {
   readonly restorer: BackupRestorer;
   readonly verifier: BackupVerifier;
   readonly #options: BackupsOptions;
-  readonly #catalogue: Catalogue;
+  readonly #catalog: ArchiveCatalog;
   readonly #spool: Spool;
   readonly #quota: BackupQuota;
   readonly #maker: BackupMaker;
@@ -118,29 +118,29 @@ export class Backups {
     this.#options = options;
     const storeId = storeIdOf(store);
     const storages = new StorageList({ store, dir: join(dir, "backups"), selfUid, age, s3, now, log });
-    const catalogue = new Catalogue(store, executor, now, () => options.states.invalidate(), log);
+    const catalog = new ArchiveCatalog(store, executor, now, () => options.states.invalidate(), log);
     this.storages = storages;
-    this.#catalogue = catalogue;
+    this.#catalog = catalog;
     this.#spool = new Spool(join(dir, "spool"), executor);
     this.#quota = new BackupQuota({ storages, maxBytesPerUser: options.maxBytesPerUser, now });
     this.#maker = new BackupMaker({
       ...options,
       storages,
-      catalogue,
+      catalog,
       spool: this.#spool,
       quota: this.#quota,
       storeId,
     });
     const access = new ArchiveAccess({ ...options, storages, storeId });
     this.#access = access;
-    this.restorer = new BackupRestorer({ ...options, access, catalogue });
-    this.verifier = new BackupVerifier({ ...options, access, catalogue, trialDir: join(dir, "trials") });
+    this.restorer = new BackupRestorer({ ...options, access, catalog });
+    this.verifier = new BackupVerifier({ ...options, access, catalog, testDir: join(dir, "trials") });
   }
 
   /** Settles backups of processes that died. */
   async settle(): Promise<void> {
     await this.#spool.sweep();
-    await settleLeftovers({ ...this.#options, storages: this.storages, catalogue: this.#catalogue });
+    await settleLeftovers({ ...this.#options, storages: this.storages, catalog: this.#catalog });
   }
 
   /** Tests the operations of a storage. @throws SvcError `not_found`, `disk_full` */
@@ -164,7 +164,7 @@ export class Backups {
   /** As {@link listArchives}. @throws SvcError `not_found` for an app or a storage that the caller cannot see */
   list(request: ListRequest, caller: AppCaller): Promise<ListedArchives> {
     const { storages } = this;
-    const options = { storages, catalogue: this.#catalogue, log: this.#options.log };
+    const options = { storages, catalog: this.#catalog, log: this.#options.log };
     return listArchives(options, request, caller);
   }
 
@@ -213,7 +213,7 @@ export class Backups {
     if (verify && readable !== undefined)
       await this.verifier.verify({ ...readable, appId: app.id, identity: "" }, true, caller, work);
     if (failures !== "") throw new SvcError("unavailable", failures);
-    if (verify && readable === undefined) throw new SvcError("not_possible", sealedFromTrials);
+    if (verify && readable === undefined) throw new SvcError("not_possible", encryptedCannotBeTested);
   }
 
   /**
@@ -260,7 +260,7 @@ export class Backups {
     if (spec !== undefined) {
       checkPolicy(spec, this.storages.all());
     }
-    await this.#catalogue.setPolicy(appId, spec === undefined ? null : JSON.stringify(spec));
+    await this.#catalog.setPolicy(appId, spec === undefined ? null : JSON.stringify(spec));
   }
 
   /** The pass that the scheduler runs every minute. */
@@ -272,15 +272,15 @@ export class Backups {
     });
     return new PolicyPass({
       ...{ apps: finder, states, zones, callerOf, now },
-      tried: (appId, atMs) => this.#catalogue.tried(appId, atMs),
+      tried: (appId, atMs) => this.#catalog.tried(appId, atMs),
       settle: () => this.settle(),
       make: async (app, signal) => {
         try {
           await this.makeByPolicy(app, callerOf(app), { signal });
-          await this.#catalogue.setPolicyError(app.id, null);
+          await this.#catalog.setPolicyError(app.id, null);
         } catch (error) {
           const why = error instanceof SvcError ? error.message : "internal error; see the daemon's log";
-          await this.#catalogue.setPolicyError(app.id, why);
+          await this.#catalog.setPolicyError(app.id, why);
           throw error;
         }
       },
@@ -300,7 +300,7 @@ export class Backups {
       spool: this.#spool,
       storages,
       quota: this.#quota,
-      catalogue: this.#catalogue,
+      catalog: this.#catalog,
       age: this.#options.age,
       readerOf,
     };
@@ -310,7 +310,7 @@ export class Backups {
   /** The archive's metadata, and its local record. */
   async show(ref: OpenableRef, caller: AppCaller, signal?: AbortSignal): Promise<ShownArchive> {
     await using archive = await this.#access.open(ref, caller, signal);
-    const known = this.#catalogue.archives(ref.appId).get(keyOf(ref));
+    const known = this.#catalog.archives(ref.appId).get(keyOf(ref));
     const { isEncrypted } = requireVisible(ref, caller);
     return { footer: archive.footer, sizeBytes: archive.sizeBytes, isEncrypted, known };
   }
@@ -318,7 +318,7 @@ export class Backups {
   async delete(ref: ArchiveRef, caller: AppCaller, signal?: AbortSignal): Promise<void> {
     await this.#access.requireDeletable(ref, caller, signal);
     await this.storages.open(ref.storage).remove(ref, signal);
-    await this.#catalogue.forget(ref);
+    await this.#catalog.forget(ref);
   }
 
   /** @throws SvcError `not_found` */

@@ -8,7 +8,7 @@ import {
   type Asked,
   type Consent,
 } from "../apps/changes/acknowledgement.ts";
-import type { AppImage, LayOut, Restorer } from "../apps/changes/restore.ts";
+import type { AppImage, Unpack, Restorer } from "../apps/changes/restore.ts";
 import type { AppFinder } from "../apps/records/app-finder.ts";
 import type { AppRecord } from "../apps/records/app-record.ts";
 import type { AppCaller } from "../apps/records/app-registry.ts";
@@ -19,7 +19,7 @@ import { cancelably, type WorkOptions } from "../work/progress.ts";
 import type { Archive } from "./archives/archive.ts";
 import { requireWhole, type ArchiveAccess, type OpenableRef } from "./archives/archive-access.ts";
 import { imageOf, licensesOf } from "./archives/archived-package.ts";
-import type { Catalogue } from "./archives/archive-catalog.ts";
+import type { ArchiveCatalog } from "./archives/archive-catalog.ts";
 
 export interface RestoreRequest extends Consent {
   stopApp: boolean;
@@ -52,7 +52,7 @@ export interface BackupRestorerOptions {
   restorer: Restorer;
   manifests: ManifestParser;
   access: ArchiveAccess;
-  catalogue: Catalogue;
+  catalog: ArchiveCatalog;
   userName: (uid: number) => Promise<string>;
 }
 
@@ -96,7 +96,7 @@ export class BackupRestorer {
     if (target === undefined && paths.length > 0) throw notFound("app", ref.appId);
     // A differential archive needs an existing app.
     if (target === undefined || paths.length > 0) requireWhole(archive);
-    const { asked, accepted } = await this.#askedBy(
+    const { asked, accepted } = await this.#requiredConsent(
       archive,
       contents,
       { target, paths },
@@ -116,20 +116,21 @@ export class BackupRestorer {
     }
     requireConsent(`${image.name} ${image.version}`, asked, { ...request, again: "restore" });
     let read = { contentBytes: 0, entries: 0 };
-    const layOut: LayOut = async (place, placeWork) => {
-      read = await archive.layOut(place, paths, placeWork);
+    const unpack: Unpack = async (into, unpackWork) => {
+      read = await archive.unpack(into, paths, unpackWork);
     };
     if (target !== undefined) {
       const { restarted } = await cancelably(work, (within) =>
-        restorer.restore(target, image, layOut, { ...request, paths }, within),
+        restorer.restore(target, image, unpack, { ...request, paths }, within),
       );
       outcome.restarted = restarted;
     } else {
       const { asNew: isCopy, newName } = request;
       const as = { baseId: ref.appId, name: newName, ownerUid: footer.app.owner_uid, caller, isCopy };
-      outcome.appId = await cancelably(work, (within) => restorer.restoreAsNew(image, layOut, as, within));
+      outcome.appId = await cancelably(work, (within) => restorer.restoreAsNew(image, unpack, as, within));
     }
-    if (paths.length === 0 && footer.since === undefined) await this.#options.catalogue.proven(ref, true);
+    if (paths.length === 0 && footer.since === undefined)
+      await this.#options.catalog.recordVerified(ref, true);
     return { ...outcome, restoredBytes: read.contentBytes, entries: read.entries };
   }
 
@@ -139,7 +140,7 @@ export class BackupRestorer {
    * may still ask for more, because the app's user can change the checkout. An archive from another host may
    * claim anything.
    */
-  async #askedBy(
+  async #requiredConsent(
     archive: Archive,
     { manifest }: Omit<AppImage, "accepted">,
     { target, paths }: { target: AppRecord | undefined; paths: readonly string[] },
@@ -147,9 +148,9 @@ export class BackupRestorer {
     signal?: AbortSignal,
   ): Promise<{ asked: Asked; accepted: Acknowledgement }> {
     const { app } = archive.footer;
-    const isMadeHere = this.#options.catalogue.hasMade(archive.digest);
+    const isMadeHere = this.#options.catalog.hasCreated(archive.digest);
     const ownerUid = target?.ownerUid ?? app.owner_uid;
-    const permissions = ownerUid === 0 && !isMadeHere ? [rootsFromElsewhere] : [];
+    const permissions = ownerUid === 0 && !isMadeHere ? [rootContentPermission] : [];
     const before = target?.accepted ?? nothingAccepted;
     // The version and its accepted terms stay.
     if (paths.length > 0) return { asked: { licenses: [], permissions }, accepted: before };
@@ -168,5 +169,5 @@ export class BackupRestorer {
   }
 }
 
-const rootsFromElsewhere =
+const rootContentPermission =
   "The app belongs to root here, and the archive is from another host: its content can run as root.";

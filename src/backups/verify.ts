@@ -11,7 +11,7 @@ import type { UserHelpers } from "../run-as/user-helpers.ts";
 import type { WorkOptions } from "../work/progress.ts";
 import type { Archive } from "./archives/archive.ts";
 import { requireWhole, type ArchiveAccess, type OpenableRef } from "./archives/archive-access.ts";
-import type { Catalogue } from "./archives/archive-catalog.ts";
+import type { ArchiveCatalog } from "./archives/archive-catalog.ts";
 
 export interface VerifyOutcome {
   contentBytes: number;
@@ -21,11 +21,11 @@ export interface VerifyOutcome {
 
 export interface BackupVerifierOptions {
   /** Of the temporary trees. */
-  trialDir: string;
+  testDir: string;
   finder: AppFinder;
   userHelpers: UserHelpers;
   access: ArchiveAccess;
-  catalogue: Catalogue;
+  catalog: ArchiveCatalog;
 }
 
 export class BackupVerifier {
@@ -45,15 +45,15 @@ export class BackupVerifier {
     caller: AppCaller,
     work: WorkOptions,
   ): Promise<VerifyOutcome> {
-    const { access, catalogue } = this.#options;
+    const { access, catalog } = this.#options;
     await using archive = await access.open(ref, caller, work.signal);
     requireWhole(archive);
     const userHelper = await access.readerOf(archive, caller);
     if (deep && userHelper.user.uid === 0) await this.#requireOfRoot(archive, caller);
     const read = deep
-      ? await this.#restoreForTrial(archive, userHelper, work)
+      ? await this.#testRestore(archive, userHelper, work)
       : await archive.verify(userHelper, work);
-    await catalogue.proven(ref, deep);
+    await catalog.recordVerified(ref, deep);
     return { ...read, restored: deep };
   }
 
@@ -71,19 +71,19 @@ export class BackupVerifier {
     throw new SvcError("not_possible", message);
   }
 
-  async #restoreForTrial(
+  async #testRestore(
     archive: Archive,
     userHelper: UserHelper,
     work: WorkOptions,
   ): Promise<ReadArchiveResult> {
-    const { trialDir, userHelpers } = this.#options;
-    await mkdir(trialDir, { recursive: true, mode: 0o711 });
-    const tree = await userHelpers.tree(join(trialDir, randomUUID()), userHelper.user.uid);
+    const { testDir, userHelpers } = this.#options;
+    await mkdir(testDir, { recursive: true, mode: 0o711 });
+    const tree = await userHelpers.tree(join(testDir, randomUUID()), userHelper.user.uid);
     await tree.create();
     try {
       const into = archive.footer.trees;
       await tree.makeDirs(into);
-      return await archive.layOutForTrial(userHelper, tree.root, work);
+      return await archive.unpackForTest(userHelper, tree.root, work);
     } finally {
       await tree.destroy();
     }

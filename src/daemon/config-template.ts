@@ -72,8 +72,8 @@ export function configTemplate(file: string, environment: PathEnvironment): stri
     log: [
       ["level", log.level, "Least severity in the log: trace, debug, info, warn, error, fatal or silent."],
     ],
-    limits: limitEntries(userLimits, userLimitWords),
-    "api.limits": limitEntries(transportLimits, transportLimitWords),
+    limits: limitEntries(userLimits, userLimitHelp),
+    "api.limits": limitEntries(transportLimits, transportLimitHelp),
   };
   return [
     "# The configuration of svc. A key that is commented out shows its default, unless it is called an example.",
@@ -124,7 +124,7 @@ function limitEntries<Name extends string>(
   return (Object.keys(limits) as Name[]).map((name) => [snakeCase(name), limits[name].default, words[name]]);
 }
 
-const userLimitWords: Readonly<Record<keyof typeof userLimits, string>> = {
+const userLimitHelp: Readonly<Record<keyof typeof userLimits, string>> = {
   maxAppsPerUser: "Apps that a user owns.",
   maxNetworksPerUser: "Networks of the container engine that a user's apps have.",
   maxCredentialsPerUser: "Credentials that a user keeps.",
@@ -148,7 +148,7 @@ const userLimitWords: Readonly<Record<keyof typeof userLimits, string>> = {
     "A user's archives in each storage, with those on their way there, bytes; 0: no limit.",
 };
 
-const transportLimitWords: Readonly<Record<keyof typeof transportLimits, string>> = {
+const transportLimitHelp: Readonly<Record<keyof typeof transportLimits, string>> = {
   maxConnections: "Open connections, root's on the socket aside.",
   maxConnectionsPerPeer: "Open connections of a uid, a token, or an address that has shown none.",
   maxRootConnections: "Open connections of root on the socket.",

@@ -1,6 +1,6 @@
 /** Builds every service of the daemon once, for the daemon itself and for a CLI that works in-process. */
 import type { AppUpdates } from "../apps/changes/app-updates.ts";
-import type { Upkeep } from "../apps/lifecycle/background-work.ts";
+import type { BackgroundWork } from "../apps/lifecycle/background-work.ts";
 import type { AppHistory } from "../apps/records/app-history.ts";
 import type { ConsoleTokens } from "../access/tokens/console-tokens.ts";
 import type { TokenAuthority } from "../access/tokens/token-authority.ts";
@@ -28,7 +28,7 @@ import type { NodeEvents } from "./node-events.ts";
 export interface DaemonContext extends AsyncDisposable {
   readonly pipeline: Pipeline;
   readonly health: HealthState;
-  readonly upkeep: Upkeep;
+  readonly backgroundWork: BackgroundWork;
   readonly backups: Backups;
   /** The daemon starts it; a command does not. */
   readonly scheduler: Scheduler;
@@ -86,12 +86,12 @@ async function buildContext(options: ContextOptions): Promise<DaemonContext> {
   }
   host.stages.start();
   await operations.start();
-  installed.upkeep.start();
-  const { upkeep, updates } = installed;
+  installed.backgroundWork.start();
+  const { backgroundWork, updates } = installed;
   const { backups, scheduler } = scheduling;
   const owned = resources.move();
   return {
-    ...{ ...api, ...observability, upkeep, updates, backups, scheduler, alerts, configReload },
+    ...{ ...api, ...observability, backgroundWork, updates, backups, scheduler, alerts, configReload },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

@@ -97,7 +97,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   // Pending requests get their responses before background work starts.
   await sleep(firstAnswersMs);
   resources.use(createMemoryRelease());
-  context.upkeep.keepWanted();
+  context.backgroundWork.startReconciling();
   // Nobody waits for storages that may be far away.
   context.backups.settle().catch((error: unknown) => {
     log.error({ err: error }, "what earlier backups left could not be looked after");
@@ -126,7 +126,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     [Symbol.asyncDispose]: async () => {
       log.info({}, "svc is stopping");
       // First, so that nothing begins that would have to end at once.
-      const kept = context.upkeep.leaveAsTheyAre();
+      const kept = context.backgroundWork.stopReconciling();
       await context.scheduler.stop();
       await kept;
       await context.health.stop();

@@ -24,13 +24,13 @@ export class TableReader {
     return this.#values[key];
   }
 
-  #refuse(key: string, description: string): void {
+  #reject(key: string, description: string): void {
     this.#violations.push({ field: this.#prefix + key, description });
   }
 
   #child(values: unknown, key: string): TableReader {
     const isTable = typeof values === "object" && values !== null && !Array.isArray(values);
-    if (!isTable) this.#refuse(key, "must be a table");
+    if (!isTable) this.#reject(key, "must be a table");
     const child = new TableReader(
       isTable ? (values as Record<string, unknown>) : {},
       `${this.#prefix}${key}.`,
@@ -47,7 +47,7 @@ export class TableReader {
   tables(key: string): TableReader[] {
     const value = this.#take(key) ?? [];
     if (!Array.isArray(value)) {
-      this.#refuse(key, `must be an array of tables: [[${key}]]`);
+      this.#reject(key, `must be an array of tables: [[${key}]]`);
       return [];
     }
     return value.map((entry, at) => this.#child(entry, `${key}[${at}]`));
@@ -57,19 +57,19 @@ export class TableReader {
     const value = this.#take(key);
     if (value === undefined) return undefined;
     if (typeof value === "string" && value !== "") return value;
-    this.#refuse(key, "must be a text that is not empty");
+    this.#reject(key, "must be a text that is not empty");
     return undefined;
   }
 
   boolean(key: string): boolean | undefined {
     const value = this.#take(key);
     if (typeof value === "boolean" || value === undefined) return value;
-    this.#refuse(key, "must be true or false");
+    this.#reject(key, "must be true or false");
     return undefined;
   }
 
   required(key: string): string {
-    if (this.#values[key] === undefined) this.#refuse(key, "is missing");
+    if (this.#values[key] === undefined) this.#reject(key, "is missing");
     return this.string(key) ?? "";
   }
 
@@ -77,7 +77,7 @@ export class TableReader {
     const value = this.#take(key);
     if (value === undefined) return undefined;
     if (Array.isArray(value) && value.every((entry) => typeof entry === "string")) return value;
-    this.#refuse(key, "must be a list of texts");
+    this.#reject(key, "must be a list of texts");
     return undefined;
   }
 
@@ -92,14 +92,14 @@ export class TableReader {
         /^[A-Za-z_][A-Za-z0-9_]*$/.test(name) && typeof text === "string" && !text.includes("\0"),
     );
     if (isTable && isEnvironment) return Object.fromEntries(entries);
-    this.#refuse(key, "must be a table of texts by the names of environment variables");
+    this.#reject(key, "must be a table of texts by the names of environment variables");
     return undefined;
   }
 
   directories(key: string): readonly string[] | undefined {
     const value = this.strings(key);
     const relative = value?.find((directory) => !isAbsolute(directory) || directory.includes(":"));
-    if (relative !== undefined) this.#refuse(key, `"${relative}" must be an absolute path without a colon`);
+    if (relative !== undefined) this.#reject(key, `"${relative}" must be an absolute path without a colon`);
     return value;
   }
 
@@ -108,14 +108,14 @@ export class TableReader {
     const value = this.strings(key);
     const wrong = value?.find((pattern) => pattern !== "*" && !isImageName(pattern.replace(/\*$/, "x")));
     if (wrong !== undefined)
-      this.#refuse(key, `"${wrong}" must be the name of an image, such as "nginx:1.27" or "team/*"`);
+      this.#reject(key, `"${wrong}" must be the name of an image, such as "nginx:1.27" or "team/*"`);
     return value;
   }
 
   sourceName(key: string): string {
     const value = this.required(key);
     if (value !== "" && !/^[a-z0-9][a-z0-9._-]{0,63}$/.test(value)) {
-      this.#refuse(
+      this.#reject(
         key,
         `"${value}" must be 1 to 64 of a-z, 0-9, ".", "_", "-", and begin with a letter or digit`,
       );
@@ -126,7 +126,7 @@ export class TableReader {
   word<T extends string>(key: string, words: readonly T[]): T | undefined {
     const value = this.string(key);
     if (value === undefined || words.includes(value as T)) return value as T | undefined;
-    this.#refuse(key, `"${value}" must be one of ${words.join(", ")}`);
+    this.#reject(key, `"${value}" must be one of ${words.join(", ")}`);
     return undefined;
   }
 
@@ -134,7 +134,7 @@ export class TableReader {
     const value = this.#take(key);
     if (value === undefined) return undefined;
     if (Number.isInteger(value) && Number(value) >= min && Number(value) <= max) return Number(value);
-    this.#refuse(key, `${JSON.stringify(value)} must be a whole number from ${min} to ${max}`);
+    this.#reject(key, `${JSON.stringify(value)} must be a whole number from ${min} to ${max}`);
     return undefined;
   }
 
@@ -157,7 +157,7 @@ export class TableReader {
     const match = /^(?:\[([0-9A-Fa-f:]+)\]|([^:[\]]+)):(\d{1,5})$/.exec(value);
     const port = Number(match?.[3]);
     if (match === null || port > 65535) {
-      this.#refuse(key, `"${value}" must be host:port, such as 127.0.0.1:8420 or [::1]:8420`);
+      this.#reject(key, `"${value}" must be host:port, such as 127.0.0.1:8420 or [::1]:8420`);
       return fallback;
     }
     return { host: match[1] ?? match[2] ?? "", port };
@@ -166,7 +166,7 @@ export class TableReader {
   ipAddress(key: string): string | undefined {
     const value = this.string(key);
     if (value === undefined || isIP(value) > 0) return value;
-    this.#refuse(key, `"${value}" must be an IP address, such as 127.0.0.1`);
+    this.#reject(key, `"${value}" must be an IP address, such as 127.0.0.1`);
     return undefined;
   }
 
@@ -175,14 +175,14 @@ export class TableReader {
     const value = this.string(key);
     const { start, end } = (value === undefined ? undefined : parseSubnet(value)) ?? { start: 0, end: 0 };
     if (value === undefined || end - start >= 16) return value;
-    this.#refuse(key, `"${value}" must be a range of 16 IPv4 addresses or more, such as 10.201.0.0/16`);
+    this.#reject(key, `"${value}" must be a range of 16 IPv4 addresses or more, such as 10.201.0.0/16`);
     return undefined;
   }
 
   /** The violations found in this table and those below it, unknown keys included. */
   finish(): FieldViolation[] {
     for (const key of Object.keys(this.#values)) {
-      if (!this.#asked.has(key)) this.#refuse(key, "is not a setting of svc");
+      if (!this.#asked.has(key)) this.#reject(key, "is not a setting of svc");
     }
     for (const child of this.#children) child.finish();
     return this.#violations;

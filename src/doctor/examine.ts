@@ -9,7 +9,7 @@ import { checkDisk } from "./disk.ts";
 import { checkDns } from "./dns.ts";
 import { checkDaemon, checkExposure, checkPort } from "./addresses.ts";
 import { checkEngine } from "./engine.ts";
-import { ok, problem, type Check, type Finding, type Place, type ServedListener } from "./finding.ts";
+import { ok, problem, type Check, type Finding, type ExaminedHost, type ServedListener } from "./finding.ts";
 import { checkGit, checkNode, checkSetpriv } from "./programs.ts";
 import { checkPermissions, checkStore } from "./store.ts";
 import { checkClock, checkTimeZone } from "./time.ts";
@@ -60,7 +60,7 @@ export async function examine({
   const { uid, env } = environment;
   const servedAt = await findDaemon(config.api.socket);
   const listeners = servedAt === undefined ? [] : await readListeners(servedAt);
-  const place: Place = { config, uid, env, servedAt, listeners };
+  const place: ExaminedHost = { config, uid, env, servedAt, listeners };
   const others = Object.entries(checks).map(async ([check, look]) => ({
     check,
     ...(await findingOf(look, place)),
@@ -86,7 +86,7 @@ async function configurationAt(
   }
 }
 
-async function findingOf(look: Check, place: Place): Promise<Finding> {
+async function findingOf(look: Check, place: ExaminedHost): Promise<Finding> {
   try {
     return await look(place);
   } catch (error) {

@@ -10,7 +10,7 @@ export interface Finding {
 }
 
 /** The host as a daemon with this configuration would find it. */
-export interface Place {
+export interface ExaminedHost {
   readonly config: Config;
   /** Who runs the check, and would run the daemon. */
   readonly uid: number;
@@ -29,7 +29,7 @@ export interface ServedListener {
 }
 
 /** One assumption of svc's. Throws for what it did not expect, which is a problem, too. */
-export type Check = (place: Place) => Promise<Finding> | Finding;
+export type Check = (place: ExaminedHost) => Promise<Finding> | Finding;
 
 export const ok = (text: string): Finding => ({ state: "ok", text });
 export const warning = (text: string): Finding => ({ state: "warning", text });

@@ -14,7 +14,7 @@ const maxAnswerBytes = 1024 * 1024;
  * @throws SvcError `failed_precondition` when there is no such version; errors of the connection
  */
 export async function negotiateApiVersion(socketPath: string, timeoutMs: number): Promise<string> {
-  const { ApiVersion, MinAPIVersion } = await askVersion(socketPath, AbortSignal.timeout(timeoutMs));
+  const { ApiVersion, MinAPIVersion } = await queryVersion(socketPath, AbortSignal.timeout(timeoutMs));
   return chooseApiVersion(ApiVersion, MinAPIVersion);
 }
 
@@ -36,7 +36,7 @@ function isOlder(version: string, than: string): boolean {
   return major === thanMajor ? minor < thanMinor : major < thanMajor;
 }
 
-async function askVersion(
+async function queryVersion(
   socketPath: string,
   signal: AbortSignal,
 ): Promise<{ ApiVersion: string; MinAPIVersion: string }> {

@@ -28,7 +28,7 @@ const maxQuestions = 32;
 const answerMs = 10_000;
 
 /** Reads the counters of one container once; `undefined`: it is not running. */
-type Look = () => Promise<ContainerCounters | undefined>;
+type ReadCounters = () => Promise<ContainerCounters | undefined>;
 
 /**
  * Usage by ID, without containers that are not running or ended during the measurement. Counters that this host's
@@ -44,12 +44,12 @@ export async function sampleContainers(
   if (ids.length === 0) return usages;
   const startedAtMs = performance.now();
   const looks = await mapBounded(ids, maxQuestions, async (id) => {
-    const pid = pidOf?.(id) ?? (await askPid(engine, id, signal));
+    const pid = pidOf?.(id) ?? (await queryPid(engine, id, signal));
     if (pid === undefined) return { id, look: () => Promise.resolve(undefined), before: undefined };
-    const fromKernel: Look = () => cgroups.read(id, pid);
+    const fromKernel: ReadCounters = () => cgroups.read(id, pid);
     const counted = await fromKernel();
     if (counted !== undefined) return { id, look: fromKernel, before: counted };
-    const fromEngine: Look = () => askCounters(engine, id, signal);
+    const fromEngine: ReadCounters = () => queryCounters(engine, id, signal);
     return { id, look: fromEngine, before: await fromEngine() };
   });
   // Even if the first readings took long, keep a minimum interval after the last of them.
@@ -71,7 +71,7 @@ async function pause(ms: number, signal: AbortSignal | undefined): Promise<void>
   }
 }
 
-async function askPid(
+async function queryPid(
   engine: DockerEngine,
   id: string,
   signal: AbortSignal | undefined,
@@ -87,7 +87,7 @@ async function askPid(
 }
 
 /** A single reading; the engine would otherwise take a second one a second later. */
-async function askCounters(
+async function queryCounters(
   engine: DockerEngine,
   id: string,
   signal: AbortSignal | undefined,

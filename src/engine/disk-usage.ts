@@ -3,7 +3,7 @@ import { setTimeout as wait } from "node:timers/promises";
 import type { ContainerInfo, ImageInfo, VolumeInspectInfo } from "dockerode";
 import { CoalescedRequests } from "../lib/coalesced-requests.ts";
 import type { Labels } from "./attribution.ts";
-import { EngineRefusal } from "./engine-errors.ts";
+import { EngineRejection } from "./engine-errors.ts";
 import { imageRecord, volumeRecord, type ImageRecord, type VolumeRecord } from "./engine-objects.ts";
 import type { EngineOperations } from "./watched-engine.ts";
 
@@ -118,5 +118,5 @@ async function measureDisk(engine: EngineOperations): Promise<DiskUsage> {
  * text identifies it.
  */
 function isBusy(error: unknown): boolean {
-  return error instanceof EngineRefusal && /already running/.test(error.message);
+  return error instanceof EngineRejection && /already running/.test(error.message);
 }

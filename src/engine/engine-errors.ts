@@ -2,12 +2,12 @@
 import { SvcError, notFound } from "../errors.ts";
 
 /** An error response of the engine. */
-export class EngineRefusal extends Error {
+export class EngineRejection extends Error {
   readonly statusCode: number;
 
   constructor(statusCode: number, message: string) {
     super(message);
-    this.name = "EngineRefusal";
+    this.name = "EngineRejection";
     this.statusCode = statusCode;
   }
 }
@@ -28,13 +28,13 @@ const lostTheOthers =
 
 /** Whether the error means that no response arrived. */
 export function isUnreachable(error: unknown): boolean {
-  return !(error instanceof SvcError) && !(error instanceof EngineRefusal);
+  return !(error instanceof SvcError) && !(error instanceof EngineRejection);
 }
 
 /** @param what completes "the container engine could not" */
 export function engineError(error: unknown, what: string, socketPath: string): SvcError {
   if (error instanceof SvcError) return error as SvcError;
-  if (error instanceof EngineRefusal) return refusal(error, what);
+  if (error instanceof EngineRejection) return refusal(error, what);
   const { code = "" } = error as NodeJS.ErrnoException;
   const why = unreachable[code] ?? "its response is not valid";
   return new SvcError("unavailable", `the container engine at ${socketPath} cannot be reached: ${why}`, {
@@ -42,7 +42,7 @@ export function engineError(error: unknown, what: string, socketPath: string): S
   });
 }
 
-function refusal(error: EngineRefusal, what: string): SvcError {
+function refusal(error: EngineRejection, what: string): SvcError {
   const said = error.message.replace(/^rpc error: code = \w+ desc = /, "");
   const message = `the container engine could not ${what}: ${said}`;
   const options = { cause: error };

@@ -55,7 +55,7 @@ export class EngineEvents implements AsyncDisposable {
   /** The engine was declared unavailable because it did not respond, and has not come back. */
   #isSilent = false;
   /** A caller gave up waiting for the pending check. */
-  #wasGivenUp = false;
+  #hasFailed = false;
   #verifying: Promise<void> | undefined;
   #attempt = Promise.withResolvers<undefined>();
 
@@ -83,7 +83,7 @@ export class EngineEvents implements AsyncDisposable {
 
   /** Whether a caller gave up waiting for the engine, and it has not responded since. */
   get isUnresponsive(): boolean {
-    return this.#isSilent || this.#wasGivenUp;
+    return this.#isSilent || this.#hasFailed;
   }
 
   /** Starts following; further calls have no effect. */
@@ -118,7 +118,7 @@ export class EngineEvents implements AsyncDisposable {
     const mostMs = this.#isSilent ? silentPatienceMs : patienceMs - waitedMs;
     const leftMs = mostMs - (performance.now() - (this.#askedAtMs ?? Infinity));
     const giveUp = (): void => {
-      this.#wasGivenUp = true;
+      this.#hasFailed = true;
       patience.abort(silent());
     };
     const timer = setTimeout(giveUp, Math.min(Math.max(leftMs, 0), mostMs));
@@ -157,8 +157,8 @@ export class EngineEvents implements AsyncDisposable {
   }
 
   #answered(): void {
-    if (!this.#wasGivenUp) return;
-    this.#wasGivenUp = false;
+    if (!this.#hasFailed) return;
+    this.#hasFailed = false;
     for (const listener of this.#listeners) listener.onLateAnswer?.();
   }
 
@@ -213,7 +213,7 @@ export class EngineEvents implements AsyncDisposable {
     this.#error = undefined;
     this.#isSilent = false;
     this.#askedAtMs = undefined;
-    this.#wasGivenUp = false;
+    this.#hasFailed = false;
     this.#generation++;
     this.#verifiedAtMs = performance.now();
     this.#log.info(

@@ -23,7 +23,7 @@ export interface EngineOwnershipOptions {
   /** Secret of this store. */
   key: string;
   /** Whether the app was installed before svc created proofs, so that its objects may have none. */
-  isUnproven: (appId: string) => boolean;
+  isUnverified: (appId: string) => boolean;
 }
 
 /** Enough for every app and kind of a large host; each takes about 100 bytes. */
@@ -61,7 +61,7 @@ export class EngineOwnership {
     if (appId === "") return undefined;
     if (proof !== undefined) return isEqual(proof, this.#proof(kind, appId)) ? appId : undefined;
     const isEarlier =
-      storeId === this.#options.storeId && isNamedBySvc(kind, names) && this.#options.isUnproven(appId);
+      storeId === this.#options.storeId && isNamedBySvc(kind, names) && this.#options.isUnverified(appId);
     return isEarlier ? appId : undefined;
   }
 
@@ -80,12 +80,12 @@ export class EngineOwnership {
    * The app's compose project. Nobody else can create an object under this name, because the digest in it is secret.
    */
   projectOf(appId: string): string {
-    return this.#options.isUnproven(appId) ? earlierProjectOf(appId) : this.#nameOf(appId);
+    return this.#options.isUnverified(appId) ? earlierProjectOf(appId) : this.#nameOf(appId);
   }
 
   /** The network of an app that is a single container, and the prefix of its names on a swarm. */
   networkOf(appId: string): string {
-    if (!this.#options.isUnproven(appId)) return this.#nameOf(appId);
+    if (!this.#options.isUnverified(appId)) return this.#nameOf(appId);
     const digest = createHash("sha256").update(`${this.#options.storeId}/${appId}`).digest("hex").slice(0, 8);
     return `svc-${appId}-${digest}`;
   }
@@ -111,7 +111,7 @@ export function createOwnership(store: Pick<Store, "get">): EngineOwnership {
   return new EngineOwnership({
     storeId: storeIdOf(store),
     key: row.value,
-    isUnproven: (id) => store.get("SELECT 1 FROM unproven_apps WHERE id = ?", id) !== undefined,
+    isUnverified: (id) => store.get("SELECT 1 FROM unproven_apps WHERE id = ?", id) !== undefined,
   });
 }
 

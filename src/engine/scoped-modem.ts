@@ -5,7 +5,7 @@ import { addAbortSignal } from "node:stream";
 import { inspect } from "node:util";
 import Modem from "docker-modem";
 import { SvcError } from "../errors.ts";
-import { EngineRefusal, plainMessage } from "./engine-errors.ts";
+import { EngineRejection, plainMessage } from "./engine-errors.ts";
 
 export interface ScopedModemOptions {
   socketPath: string;
@@ -151,12 +151,12 @@ function rejectInvalidPath(path: string): void {
     },
   );
 }
-async function readRefusal(answer: IncomingMessage): Promise<EngineRefusal> {
+async function readRefusal(answer: IncomingMessage): Promise<EngineRejection> {
   const body = parse(await readAll(answer));
   const { message } = (typeof body === "object" && body !== null ? body : {}) as { message?: unknown };
   const words =
     typeof message === "string" ? message : typeof body === "string" ? body : "no reason was given";
-  return new EngineRefusal(answer.statusCode ?? 0, plainMessage(words));
+  return new EngineRejection(answer.statusCode ?? 0, plainMessage(words));
 }
 
 async function readAll(answer: IncomingMessage): Promise<Buffer> {

@@ -47,7 +47,7 @@ const resetTurns = 6;
  * Whether the client canceled a request although its body is complete. Node's HTTP/2 client, and so its gRPC client,
  * cancels a request with an end and a reset immediately after it.
  */
-export async function isGivenUp(request: IncomingRequest): Promise<boolean> {
+export async function isCanceledByClient(request: IncomingRequest): Promise<boolean> {
   if (request.httpVersionMajor < 2) return false;
   const stream = streamOf(request);
   for (let turn = 0; turn < resetTurns && stream?.aborted === false; turn++) await nextTurn();

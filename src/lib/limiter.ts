@@ -57,7 +57,7 @@ export class Limiter<K> {
   /** Returns a slot, to be disposed when the work has ended; undefined if none is free. */
   tryAcquire(key: K): Disposable | undefined {
     const share = this.#shareOf(key);
-    return share.waiting.size === 0 && this.#isFree(share) ? this.#give(key, share) : undefined;
+    return share.waiting.size === 0 && this.#isFree(share) ? this.#grant(key, share) : undefined;
   }
 
   /**
@@ -100,7 +100,7 @@ export class Limiter<K> {
     return own < perKey && shared < total - reserved;
   }
 
-  #give(key: K, share: Share): Disposable {
+  #grant(key: K, share: Share): Disposable {
     this.#shares.set(key, share);
     this.#count(share, 1);
     let isHeld = true;
@@ -132,7 +132,7 @@ export class Limiter<K> {
       share.waiting.delete(first);
       // Moves this key behind the others.
       this.#shares.delete(key);
-      first(this.#give(key, share));
+      first(this.#grant(key, share));
       return;
     }
   }

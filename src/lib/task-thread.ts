@@ -24,7 +24,7 @@ export interface TaskThreadOptions {
 /** Total time of a task, as a multiple of its CPU time. */
 const patience = 12;
 /** Minimum milliseconds between two reads of the CPU time. */
-const leastLookMs = 20;
+const minPollMs = 20;
 
 /** Why a task has no result. `starved`: the task did not get enough CPU time. */
 export class TaskError extends Error {
@@ -140,16 +140,16 @@ export class TaskThread<Task, Result> implements Disposable {
     const { waitMs = patience * timeoutMs } = this.#options;
     const usedBeforeMs = this.#isStarted ? usedMs(worker) : Promise.resolve(0);
     const running = { worker, timeoutMs, giveUpAtMs: performance.now() + waitMs, usedBeforeMs };
-    this.#lookIn(timeoutMs, current, running);
+    this.#pollIn(timeoutMs, current, running);
     worker.postMessage(current?.task, current?.transfer);
   }
 
-  #lookIn(delayMs: number, task: Waiting | undefined, running: Running): void {
-    this.#timer = setTimeout(() => void this.#look(task, running), Math.max(leastLookMs, delayMs));
+  #pollIn(delayMs: number, task: Waiting | undefined, running: Running): void {
+    this.#timer = setTimeout(() => void this.#poll(task, running), Math.max(minPollMs, delayMs));
   }
 
   /** Terminates a task that has used up its CPU time, and waits further for one that has not. */
-  async #look(task: Waiting | undefined, running: Running): Promise<void> {
+  async #poll(task: Waiting | undefined, running: Running): Promise<void> {
     const { worker, timeoutMs, giveUpAtMs, usedBeforeMs } = running;
     const isAtWork = (): boolean => worker === this.#worker && task === this.#current;
     // A thread that does not report its CPU time is not waited for.
@@ -158,7 +158,7 @@ export class TaskThread<Task, Result> implements Disposable {
     if (!isAtWork()) return;
     clearTimeout(this.#timer);
     if (leftMs <= 0) this.#fail("too_slow");
-    else this.#lookIn(Math.min(leftMs, giveUpAtMs - performance.now()), task, running);
+    else this.#pollIn(Math.min(leftMs, giveUpAtMs - performance.now()), task, running);
   }
 
   #start(): Worker {

@@ -43,7 +43,7 @@ export class UserLimiter {
   /** Returns a slot, to be disposed when the work has ended; undefined if none is free. */
   tryAcquire(uid: number): Disposable | undefined {
     const user = this.#userOf(uid);
-    return this.#full(user) === undefined ? this.#give(uid, user) : undefined;
+    return this.#full(user) === undefined ? this.#grant(uid, user) : undefined;
   }
 
   /**
@@ -52,7 +52,7 @@ export class UserLimiter {
    */
   async acquire(uid: number, signal?: AbortSignal): Promise<Disposable> {
     const user = this.#userOf(uid);
-    if (this.#full(user) === undefined) return this.#give(uid, user);
+    if (this.#full(user) === undefined) return this.#grant(uid, user);
     const granted = Promise.withResolvers<Disposable>();
     const leave = (): void => {
       const at = user.waiting.indexOf(granted.resolve, user.head);
@@ -101,7 +101,7 @@ export class UserLimiter {
       : `${users} ${this.#what} of users are running`;
   }
 
-  #give(uid: number, user: User): Disposable {
+  #grant(uid: number, user: User): Disposable {
     this.#users.set(uid, user);
     this.#count(user, 1);
     let isTaken = true;
@@ -131,7 +131,7 @@ export class UserLimiter {
       const wake = this.#next(user);
       // Moves this user behind the others.
       this.#users.delete(uid);
-      wake?.(this.#give(uid, user));
+      wake?.(this.#grant(uid, user));
       return;
     }
   }

@@ -3,7 +3,7 @@ import type { TerminalSize } from "./terminal.ts";
 /** Applies window sizes of a terminal one at a time, because clients can send them faster than they are applied. */
 export class WindowSize {
   readonly #apply: (size: TerminalSize) => Promise<unknown>;
-  #wanted: TerminalSize | undefined;
+  #requested: TerminalSize | undefined;
   #isApplying = false;
 
   /** @param apply may fail, for example when the terminal has ended */
@@ -13,7 +13,7 @@ export class WindowSize {
 
   /** The latest size is applied last; sizes that it overtakes are skipped. */
   set(size: TerminalSize): void {
-    this.#wanted = size;
+    this.#requested = size;
     if (!this.#isApplying) void this.#run();
   }
 
@@ -25,8 +25,8 @@ export class WindowSize {
   }
 
   #take(): TerminalSize | undefined {
-    const wanted = this.#wanted;
-    this.#wanted = undefined;
+    const wanted = this.#requested;
+    this.#requested = undefined;
     return wanted;
   }
 }

@@ -15,12 +15,12 @@ export interface LogChunk {
   readonly truncated: boolean;
   /** Bytes of the log that were rotated away before this reader got to them; the lines follow the gap. */
   readonly missedBytes: number;
-  /** Where in the log it ends, for {@link LogPlace}; absent where a runtime knows no such place. */
+  /** Where in the log it ends, for {@link LogPosition}; absent where a runtime knows no such place. */
   readonly position?: number;
 }
 
 /** How far a log was followed. */
-export interface LogPlace {
+export interface LogPosition {
   /** Of the last line, unix milliseconds. */
   readonly timeMs: number;
   readonly position?: number | undefined;

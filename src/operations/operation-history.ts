@@ -1,5 +1,5 @@
 /** The stored operations: those of the last day, within a limit for each user. */
-import { decodePageToken, encodePageToken, foreignPageToken } from "../apps/records/page-token.ts";
+import { decodePageToken, encodePageToken, invalidPageToken } from "../apps/records/page-token.ts";
 import { RowReader } from "../store/row-reader.ts";
 import type { ListOperationsRequestState } from "../../gen/svc/v1/values.ts";
 import type { Log } from "../lib/log.ts";
@@ -114,7 +114,7 @@ const firstKey: Key = { startedAtMs: Number.MAX_SAFE_INTEGER, id: "" };
 /** @throws SvcError `invalid_request` */
 function readKey(text: string): Key {
   const [, startedAtMs, id] = /^(\d{1,15})\.([0-9a-f]{12})$/.exec(text) ?? [];
-  if (startedAtMs === undefined || id === undefined) throw foreignPageToken();
+  if (startedAtMs === undefined || id === undefined) throw invalidPageToken();
   return { startedAtMs: Number(startedAtMs), id };
 }
 

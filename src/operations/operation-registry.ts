@@ -73,7 +73,7 @@ interface Running {
   /** Resolves when the outcome is stored. */
   readonly closed: PromiseWithResolvers<undefined>;
   /** Resolves at the next change. */
-  news: PromiseWithResolvers<undefined>;
+  changed: PromiseWithResolvers<undefined>;
   saveTimer?: NodeJS.Timeout | undefined;
 }
 
@@ -129,15 +129,15 @@ export class OperationRegistry implements AsyncDisposable {
   ): StartedOperation<T> {
     const { now, shutdownSignal } = this.#options;
     const { signal, share, ...about } = start;
-    if (start.detached) this.#requireRoom(start);
+    if (start.detached) this.#requireSlot(start);
     const record: OperationRecord = {
       ...{ ...about, id: randomBytes(6).toString("hex"), state: "RUNNING", startedAtMs: now() },
       ...{ phase: "", message: "", lines: [] },
     };
     const controller = new AbortController();
     const signals = [controller.signal, shutdownSignal, ...(start.detached ? [] : [signal])];
-    const [closed, news] = [Promise.withResolvers<undefined>(), Promise.withResolvers<undefined>()];
-    const running: Running = { record, share, controller, closed, news };
+    const [closed, changed] = [Promise.withResolvers<undefined>(), Promise.withResolvers<undefined>()];
+    const running: Running = { record, share, controller, closed, changed };
     this.#running.set(record.id, running);
     const stored = this.#write([saveRecord(record)]);
     this.#options.onStart(record);
@@ -202,7 +202,7 @@ export class OperationRegistry implements AsyncDisposable {
   }
 
   /** @throws SvcError */
-  #requireRoom({ share }: OperationStart): void {
+  #requireSlot({ share }: OperationStart): void {
     const { isDaemon, maxRunningPerUser } = this.#options;
     if (!isDaemon) {
       throw new SvcError(
@@ -250,7 +250,7 @@ export class OperationRegistry implements AsyncDisposable {
     const record = this.get(id, caller);
     for (let seen = after; ;) {
       const running = this.#running.get(id);
-      const news = running?.news.promise;
+      const changed = running?.changed.promise;
       const isOver = record.state !== "RUNNING";
       for (const line of record.lines.filter(({ number }) => number > seen)) {
         yield { line };
@@ -258,8 +258,8 @@ export class OperationRegistry implements AsyncDisposable {
       }
       yield { record };
       // Stored as running, but run by another process.
-      if (isOver || news === undefined) return;
-      await unlessAborted(news, signal);
+      if (isOver || changed === undefined) return;
+      await unlessAborted(changed, signal);
       if (this.#running.has(id)) await sleep(followEveryMs, undefined, { signal });
     }
   }
@@ -305,8 +305,8 @@ export class OperationRegistry implements AsyncDisposable {
 }
 
 function wake(running: Running): void {
-  running.news.resolve(undefined);
-  running.news = Promise.withResolvers();
+  running.changed.resolve(undefined);
+  running.changed = Promise.withResolvers();
 }
 
 function isVisible({ ownerUid }: OperationRecord, { uid, root }: OperationCaller): boolean {

@@ -11,7 +11,7 @@ import { missingManifest, type ResolvedPackage } from "./resolved-package.ts";
 import type { WorkOptions } from "../work/progress.ts";
 import { SvcError } from "../errors.ts";
 
-export interface DirectoryPlace {
+export interface DirectoryLocation {
   /** Absolute path. */
   path: string;
   source: string;
@@ -25,7 +25,7 @@ const excluded = [".git"];
 
 /** Reads the manifest of a directory. @throws SvcError `package_invalid`, `not_found`, `permission_denied`. */
 export async function readManifest(
-  { path, callerUid, userHelpers, manifests }: DirectoryPlace,
+  { path, callerUid, userHelpers, manifests }: DirectoryLocation,
   { signal }: WorkOptions,
 ): Promise<Manifest> {
   const reader = await userHelpers.as(callerUid);
@@ -37,7 +37,7 @@ export async function readManifest(
 
 /** Reads the manifest and the licenses of a directory. @throws SvcError `package_invalid`, `not_found`, `permission_denied`. */
 export async function openDirectory(
-  place: DirectoryPlace,
+  place: DirectoryLocation,
   { signal }: WorkOptions,
 ): Promise<ResolvedPackage> {
   const { path, source, callerUid, userHelpers } = place;

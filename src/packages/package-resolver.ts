@@ -1,8 +1,8 @@
 /** Finds installable packages for requests: the interface of this folder for `apps/`. */
 import { invalidField, SvcError } from "../errors.ts";
 import type { UserHelpers } from "../run-as/user-helpers.ts";
-import { openDirectory, readManifest, type DirectoryPlace } from "./directory-package.ts";
-import { openGitPackage, versionOf, type GitPlace } from "./git/git-package.ts";
+import { openDirectory, readManifest, type DirectoryLocation } from "./directory-package.ts";
+import { openGitPackage, versionOf, type GitLocation } from "./git/git-package.ts";
 import type { GitCheckout, GitRepositories } from "./git/git-repositories.ts";
 import { isNewerTag, pickRevision, type RemoteRefs, type Revision } from "./git/git-refs.ts";
 import { parseGitUrl, type GitUrl } from "./git/git-url.ts";
@@ -11,7 +11,7 @@ import type { WorkOptions } from "../work/progress.ts";
 import type { SvcRelease } from "./sources/source-index.ts";
 import type { SourceConfig } from "./sources/source-list.ts";
 import type { FoundPackages, Sources } from "./sources/sources.ts";
-import { isRefName, parseSpec, type PackageRequest, type RevisionWish } from "./spec.ts";
+import { isRefName, parseSpec, type PackageRequest, type RequestedRevision } from "./spec.ts";
 import type { PackageOrigin, ResolvedPackage } from "./resolved-package.ts";
 
 /** An installed package. */
@@ -54,12 +54,12 @@ export class PackageResolver {
     const listed = await this.#parts.sources.find(spec.name, spec.source, uid, work);
     const { place, source } = listed;
     if (place.kind === "directory") {
-      refuseRevision(spec.revision, listed.id);
+      rejectRevision(spec.revision, listed.id);
       return this.#directory(place.path, source, uid, work);
     }
     if (place.kind === "git")
       return this.#fromGit({ gitUrl: place.gitUrl, source }, spec.revision, uid, work);
-    refuseRevision(spec.revision, listed.id);
+    rejectRevision(spec.revision, listed.id);
     return this.#gitDirectory({ gitUrl: place.gitUrl, source, directory: place.directory }, uid, work);
   }
 
@@ -117,7 +117,7 @@ export class PackageResolver {
   ): Promise<string | undefined> {
     const origin = await this.#originNow(installed, uid, work);
     if (origin.kind === "directory") {
-      const { version } = await readManifest(this.#directoryPlace(origin.url, origin.source, uid), work);
+      const { version } = await readManifest(this.#directoryLocation(origin.url, origin.source, uid), work);
       const isNewer = version !== installed.version && isNewerTag(version, installed.version) !== false;
       return isNewer ? version : undefined;
     }
@@ -143,7 +143,7 @@ export class PackageResolver {
 
   async #fromGit(
     place: { gitUrl: GitUrl; source: string },
-    wish: RevisionWish,
+    wish: RequestedRevision,
     uid: number,
     work: WorkOptions,
   ): Promise<ResolvedPackage> {
@@ -164,7 +164,7 @@ export class PackageResolver {
 
   #open(
     checkout: GitCheckout,
-    place: Pick<GitPlace, "gitUrl" | "source" | "directory">,
+    place: Pick<GitLocation, "gitUrl" | "source" | "directory">,
     callerUid: number,
     work: WorkOptions,
   ): Promise<ResolvedPackage> {
@@ -173,16 +173,16 @@ export class PackageResolver {
   }
 
   #directory(path: string, source: string, uid: number, work: WorkOptions): Promise<ResolvedPackage> {
-    return openDirectory(this.#directoryPlace(path, source, uid), work);
+    return openDirectory(this.#directoryLocation(path, source, uid), work);
   }
 
-  #directoryPlace(path: string, source: string, callerUid: number): DirectoryPlace {
+  #directoryLocation(path: string, source: string, callerUid: number): DirectoryLocation {
     const { userHelpers, manifests } = this.#parts;
     return { path, source, callerUid, userHelpers, manifests };
   }
 }
 
-function refuseRevision({ branch, tag }: RevisionWish, id: string): void {
+function rejectRevision({ branch, tag }: RequestedRevision, id: string): void {
   const name = branch ?? tag;
   if (name === undefined) return;
   const field = branch === undefined ? "tag" : "branch";

@@ -12,14 +12,14 @@ export interface PackageRequest {
 }
 
 /** Requested version of a repository; neither field means the newest. */
-export interface RevisionWish {
+export interface RequestedRevision {
   branch?: string;
   tag?: string;
 }
 
 export type PackageSpec =
-  | { kind: "listed"; name: string; source?: string; revision: RevisionWish }
-  | { kind: "git"; gitUrl: GitUrl; revision: RevisionWish }
+  | { kind: "listed"; name: string; source?: string; revision: RequestedRevision }
+  | { kind: "git"; gitUrl: GitUrl; revision: RequestedRevision }
   | { kind: "directory"; path: string };
 
 const sourceName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/;
@@ -44,8 +44,8 @@ export function parseSpec(request: PackageRequest): PackageSpec {
   return parseListed(spec, request, revision);
 }
 
-function parseDirectory(path: string, request: PackageRequest, revision: RevisionWish): PackageSpec {
-  refuseFields("a directory has no history", {
+function parseDirectory(path: string, request: PackageRequest, revision: RequestedRevision): PackageSpec {
+  rejectFields("a directory has no history", {
     source: request.source,
     branch: revision.branch,
     tag: revision.tag,
@@ -54,19 +54,19 @@ function parseDirectory(path: string, request: PackageRequest, revision: Revisio
   return { kind: "directory", path: path.length > 1 ? path.replace(/\/+$/, "") : path };
 }
 
-function parseUrl(spec: string, request: PackageRequest, revision: RevisionWish): PackageSpec {
-  refuseFields("a git URL does not belong to a source", { source: request.source });
+function parseUrl(spec: string, request: PackageRequest, revision: RequestedRevision): PackageSpec {
+  rejectFields("a git URL does not belong to a source", { source: request.source });
   const result = parseGitUrl(spec);
   if ("problem" in result) throw invalidField("spec", `"${redactUrls(spec)}" ${result.problem}`);
   return { kind: "git", gitUrl: result.gitUrl, revision };
 }
 
-function parseListed(spec: string, request: PackageRequest, revision: RevisionWish): PackageSpec {
+function parseListed(spec: string, request: PackageRequest, revision: RequestedRevision): PackageSpec {
   const at = spec.indexOf("@");
   const path = at === -1 ? spec : spec.slice(0, at);
   const tag = at === -1 ? undefined : spec.slice(at + 1);
   if (tag !== undefined) {
-    refuseFields(`the spec already has a tag ("@${tag}")`, { branch: revision.branch, tag: revision.tag });
+    rejectFields(`the spec already has a tag ("@${tag}")`, { branch: revision.branch, tag: revision.tag });
     if (!isRefName(tag)) throw invalidField("spec", `"${tag}" is not a valid tag name`);
   }
   const slash = path.indexOf("/");
@@ -90,11 +90,11 @@ function parseListed(spec: string, request: PackageRequest, revision: RevisionWi
   };
 }
 
-function revisionOf(request: PackageRequest): RevisionWish {
+function revisionOf(request: PackageRequest): RequestedRevision {
   const branch = textOf(request.branch);
   const tag = textOf(request.tag);
   if (branch !== undefined && tag !== undefined)
-    refuseFields("specify a branch or a tag, not both", { branch, tag });
+    rejectFields("specify a branch or a tag, not both", { branch, tag });
   for (const [field, name] of Object.entries({ branch, tag })) {
     if (name !== undefined && !isRefName(name)) {
       throw invalidField(field, `${JSON.stringify(name)} is not a valid ${field} name`);
@@ -118,7 +118,7 @@ function textOf(field: string | undefined): string | undefined {
   return field === "" ? undefined : field;
 }
 
-function refuseFields(why: string, fields: Readonly<Record<string, string | undefined>>): void {
+function rejectFields(why: string, fields: Readonly<Record<string, string | undefined>>): void {
   const violations = Object.entries(fields)
     .filter(([, value]) => value !== undefined && value !== "")
     .map(([field, value]): FieldViolation => ({

@@ -156,7 +156,7 @@ export class HelperProcess {
     const id = this.#nextId++;
     const pending = new PendingRequest(id, request, {
       send: (header, data, onWritten) => this.#send(header, data, onWritten),
-      giveUp: () => void this.kill("did not stop canceled work in time"),
+      abandon: () => void this.kill("did not stop canceled work in time"),
       buffers: this.#buffers,
     });
     this.#pending.set(id, pending);

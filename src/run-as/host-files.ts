@@ -16,7 +16,7 @@ import type {
   HostContent,
   UploadOptions,
   Deleted,
-  WantedAttributes,
+  RequestedAttributes,
   SearchOptions,
   SearchRecord,
   Stage,
@@ -148,7 +148,7 @@ export class HostFiles {
     return answers.readHostEntry((await this.#do("hostMakeDirectory", path, { parents, mode }, work)).value);
   }
 
-  async setAttributes(path: string, wanted: WantedAttributes, work: HostWork = {}): Promise<HostEntry> {
+  async setAttributes(path: string, wanted: RequestedAttributes, work: HostWork = {}): Promise<HostEntry> {
     const { mode = null, uid = null, gid = null, recursive } = wanted;
     const args = { mode, uid, gid, recursive };
     return answers.readHostEntry((await this.#long("hostAttributes", path, args, work)).value);

@@ -64,7 +64,7 @@ export interface Deleted {
   failureCount: number;
 }
 
-export interface WantedAttributes {
+export interface RequestedAttributes {
   mode?: number | undefined;
   uid?: number | undefined;
   gid?: number | undefined;

@@ -41,7 +41,7 @@ export interface JobEnd {
 /** Milliseconds to read remaining output after the last process has exited. */
 const drainMs = 2_000;
 /** Milliseconds from the request to end until the parent is considered unresponsive. Covers the grace period and the kills. */
-const giveUpMs = 20_000;
+const abandonMs = 20_000;
 const maxStatusChars = 4_096;
 
 export class JobProcesses {
@@ -97,7 +97,7 @@ export class JobProcesses {
     let giveUp: NodeJS.Timeout | undefined;
     const stop = (): void => {
       control.stream.write("\n");
-      giveUp = setTimeout(() => process.kill(pid, "SIGKILL"), giveUpMs).unref();
+      giveUp = setTimeout(() => process.kill(pid, "SIGKILL"), abandonMs).unref();
     };
     signal.addEventListener("abort", stop, { once: true });
     if (signal.aborted) stop();

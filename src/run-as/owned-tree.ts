@@ -54,7 +54,7 @@ export class OwnedTree {
   }
 
   /** Whether the root exists. */
-  async isThere(): Promise<boolean> {
+  async exists(): Promise<boolean> {
     return (await this.#fixed.find("")).kind !== "missing";
   }
 
@@ -127,7 +127,7 @@ export class OwnedTree {
   }
 
   /** Moves a backup back to its original path; does nothing without a backup. */
-  async putBack(from: string, to: string): Promise<void> {
+  async moveBack(from: string, to: string): Promise<void> {
     if (!(await this.has(from))) return;
     await this.remove(to);
     await this.rename(from, to);

@@ -42,7 +42,7 @@ export interface HelperAnswer<O extends Op = Op> {
 export interface RequestChannel {
   send: (header: Header, data?: Uint8Array, onWritten?: () => void) => void;
   /** Called if cancelled work does not end. */
-  giveUp: () => void;
+  abandon: () => void;
   buffers: BufferPool;
 }
 
@@ -126,7 +126,7 @@ export class PendingRequest {
     this.#canceled.reject(reason);
     if (this.#isAnswered) return;
     this.#channel.send({ id: this.#id, cancel: true });
-    const late = setTimeout(this.#channel.giveUp, cancelMs);
+    const late = setTimeout(this.#channel.abandon, cancelMs);
     this.#over.signal.addEventListener("abort", () => clearTimeout(late));
   }
 
@@ -144,7 +144,7 @@ export class PendingRequest {
     if (header["chunk"])
       this.#inbox.push(this.#returnsOutput ? this.#channel.buffers.copy(data) : Buffer.from(data));
     else if (header["ack"]) this.#outbox.acknowledged(Number(header["ack"]));
-    else if (header["event"]) this.#tell(header["event"]);
+    else if (header["event"]) this.#report(header["event"]);
     else {
       this.#isAnswered = true;
       if (header["ok"]) this.#answer.resolve({ value: header["value"], data: Buffer.from(data) });
@@ -152,7 +152,7 @@ export class PendingRequest {
     }
   }
 
-  #tell(event: unknown): void {
+  #report(event: unknown): void {
     try {
       this.#request.onEvent?.(event);
     } catch (error) {

@@ -6,7 +6,7 @@ import type { Readable, Writable } from "node:stream";
 import { constants } from "node:os";
 import { setTimeout as wait } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
-import { keepInheritedDescriptors, loadPipes } from "../sys/pipe.ts";
+import { retainInheritedDescriptors, loadPipes } from "../sys/pipe.ts";
 import { type Pty, loadPtys } from "../sys/pty.mjs";
 import type { Terminal, TerminalPiece, TerminalSize } from "../lib/terminal.ts";
 import type { ExpectedCredentials } from "./helper/verify.mjs";
@@ -103,7 +103,7 @@ export class Terminals {
 }
 
 function prepare(): Calls {
-  keepInheritedDescriptors();
+  retainInheritedDescriptors();
   return { openPty: loadPtys(), openPipe: loadPipes() };
 }
 
@@ -173,7 +173,7 @@ class PipeEnds implements Ends {
     this.#input = input.stream;
     this.#outputs = [out.stream, error.stream];
     for (const stream of [this.#input, ...this.#outputs]) stream.on("error", () => undefined);
-    this.pieces = inTurns([shown(out.stream), shown(error.stream, true)]);
+    this.pieces = inArrivalOrder([shown(out.stream), shown(error.stream, true)]);
   }
 
   started(): void {
@@ -221,7 +221,7 @@ async function* shown(source: AsyncIterable<Buffer>, isError = false): AsyncGene
 }
 
 /** Merges several sources in order of arrival, without starving any of them. */
-async function* inTurns<T>(sources: readonly AsyncIterable<T>[]): AsyncGenerator<T, void> {
+async function* inArrivalOrder<T>(sources: readonly AsyncIterable<T>[]): AsyncGenerator<T, void> {
   type Next = Promise<{ iterator: AsyncIterator<T>; result: IteratorResult<T, unknown> }>;
   const ask = async (iterator: AsyncIterator<T>): Next => ({ iterator, result: await iterator.next() });
   const waiting = new Map<AsyncIterator<T>, Next>();

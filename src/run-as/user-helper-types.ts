@@ -31,7 +31,7 @@ export interface ListedEntry {
 }
 
 /** A path below a root. */
-export interface Place {
+export interface HostLocation {
   /** Absolute path that bounds the walk; it may itself be reached through symlinks. */
   root: string;
   /** Path below `root`. */
@@ -224,7 +224,7 @@ export interface Tail {
 
 export interface RunCommandOptions extends RequestOptions {
   /** Absolute, or a path below a root; entered as the user. Default: `/`. */
-  cwd?: string | Place;
+  cwd?: string | HostLocation;
   /** Added to the clean base environment (PATH, HOME, USER, LOGNAME, SHELL, LANG, TMPDIR). */
   env?: Readonly<Record<string, string>>;
   /** Written to standard input; default: `/dev/null`. */
@@ -259,7 +259,7 @@ export interface SpawnDetachedOptions extends RequestOptions {
    */
   stdin?: string;
   /** File to append stdout and stderr to (created with mode 0600). Default: `/dev/null`. */
-  log?: Place;
+  log?: HostLocation;
 }
 
 export interface DetachedProcess {

@@ -35,7 +35,7 @@ import type {
   LocatedFile,
   LocatedPaths,
   Measured,
-  Place,
+  HostLocation,
   ReadArchiveOptions,
   ReadArchiveResult,
   ReadFileOptions,
@@ -146,7 +146,7 @@ export class UserHelper {
    * supports them. Durable. `to` must be missing or an empty directory. On failure the partial copy stays; the caller
    * removes it.
    */
-  async copyTree(from: Place, to: Place, options: CopyTreeOptions = {}): Promise<CopyResult> {
+  async copyTree(from: HostLocation, to: HostLocation, options: CopyTreeOptions = {}): Promise<CopyResult> {
     const { exclude = [], onProgress } = options;
     const runId = randomUUID();
     const work = {
@@ -341,7 +341,7 @@ export class UserHelper {
       // One element, instead of one per byte.
       input: stdin instanceof Uint8Array ? Readable.from([stdin]) : stdin,
       output: stdout && writeTo(stdout),
-      onEvent: onLine && tellLines(onLine),
+      onEvent: onLine && reportLines(onLine),
     };
     return answers.readCommandResult(await this.#do(work, longMs, options));
   }
@@ -375,7 +375,7 @@ function described({ parts, uid, trees }: DescribedArchive) {
   return { sizes, uid, trees };
 }
 
-function tellLines(onLine: NonNullable<RunCommandOptions["onLine"]>): (event: unknown) => void {
+function reportLines(onLine: NonNullable<RunCommandOptions["onLine"]>): (event: unknown) => void {
   return (event) => {
     const { stream, lines } = answers.readLines(event);
     for (const line of lines) onLine(line, stream);

@@ -3,13 +3,13 @@
  * even if it has no name.
  */
 
-const keptMs = 60_000;
-const maxKept = 1024;
+const cacheMs = 60_000;
+const maxCached = 1024;
 
 export class UserNames {
   readonly #lookUp: (uid: number) => Promise<string>;
   readonly #now: () => number;
-  readonly #kept = new Map<number, { readonly untilMs: number; readonly name: Promise<string> }>();
+  readonly #cache = new Map<number, { readonly untilMs: number; readonly name: Promise<string> }>();
 
   /** @param now milliseconds */
   constructor(lookUp: (uid: number) => Promise<string>, now: () => number) {
@@ -19,11 +19,11 @@ export class UserNames {
 
   /** Empty if the host has no name for the uid. Never rejects. */
   of(uid: number): Promise<string> {
-    const kept = this.#kept.get(uid);
+    const kept = this.#cache.get(uid);
     if (kept !== undefined && kept.untilMs > this.#now()) return kept.name;
-    if (this.#kept.size >= maxKept) this.#kept.clear();
+    if (this.#cache.size >= maxCached) this.#cache.clear();
     const name = this.#find(uid);
-    this.#kept.set(uid, { untilMs: this.#now() + keptMs, name });
+    this.#cache.set(uid, { untilMs: this.#now() + cacheMs, name });
     return name;
   }
 

@@ -108,7 +108,7 @@ export interface ImageRuntime {
    */
   pull(app: RunnableApp, work: RuntimeWork): Promise<PulledImages>;
   /** Rolls back a pull: the names refer to the previous images again. */
-  putBack(replaced: readonly ReplacedImage[]): Promise<void>;
+  restoreNames(replaced: readonly ReplacedImage[]): Promise<void>;
   disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk>;
   /** The compose projects of these apps; empty for runtimes that have none. */
   stacks(apps: readonly RunnableApp[]): Promise<RuntimeStack[]>;
@@ -125,14 +125,14 @@ export interface EngineVolumes {
   /** Unpacks the new content of a volume beside it. */
   stage(id: string, key: string, tar: Readable, signal?: AbortSignal): Promise<void>;
   /**
-   * Copies the content of a stopped app's volume, for {@link putBack}. Removes the app's containers.
+   * Copies the content of a stopped app's volume, for {@link rollBack}. Removes the app's containers.
    * @throws SvcError `not_possible` if a container of another owner uses it
    */
-  keep(id: string, key: string, signal?: AbortSignal): Promise<void>;
+  backUp(id: string, key: string, signal?: AbortSignal): Promise<void>;
   /** Replaces the volume's content by the staged content. Copy the old content first. */
   swap(id: string, key: string, signal?: AbortSignal): Promise<void>;
   /** Restores the copied content, wherever a swap was interrupted; calling it twice is harmless. */
-  putBack(id: string, key: string): Promise<void>;
+  rollBack(id: string, key: string): Promise<void>;
   /** Removes staged and copied content. */
   settle(id: string, key: string): Promise<void>;
 }
@@ -207,7 +207,7 @@ export interface PublishingRuntime {
 /** For runtimes that store data of apps outside their trees. */
 export interface DataRuntime {
   /** Call before the checkout is replaced. Moves data that a stopped app wrote into its checkout to a permanent place. */
-  keepData(app: RunnableApp): Promise<void>;
+  preserveData(app: RunnableApp): Promise<void>;
   /** Names of data that {@link copyData} does not copy, so that a copy of the app would share it. */
   sharedData(id: string): Promise<string[]>;
   /** Copies an app's data outside its tree for a new copy of the app. Resolves to the number of bytes. */

@@ -1,5 +1,5 @@
 /** The interface between `apps/` and everything that runs apps: a supervisor, the host's systemd, a container engine or a swarm. */
-import type { LogChunk, LogPlace } from "../logs/log-chunk.ts";
+import type { LogChunk, LogPosition } from "../logs/log-chunk.ts";
 import type {
   RuntimeWork,
   FreezingRuntime,
@@ -22,7 +22,7 @@ export interface FollowLogOptions {
   /** Number of last lines to start with, if `after` is absent. */
   readonly tail: number;
   /** Start after this position, however many lines follow; lines of the same millisecond may be repeated. */
-  readonly after?: LogPlace | undefined;
+  readonly after?: LogPosition | undefined;
   readonly signal: AbortSignal;
 }
 

@@ -42,13 +42,13 @@ export abstract class FollowingRuntime<App extends FollowedApp> {
     this.#revision++;
   }
 
-  protected tell(id: string): void {
+  protected notify(id: string): void {
     for (const listener of this.#listeners) listener(id);
   }
 
-  protected announce(id: string): void {
+  protected notifyChanged(id: string): void {
     this.changed();
-    this.tell(id);
+    this.notify(id);
   }
 
   status(id: string): App["status"] | undefined {

@@ -18,7 +18,7 @@ export function startFailed(appId: string, why: string, end: AppEnd = {}): SvcEr
 }
 
 /** Why the app did not start, for contexts that already name the app. */
-export function whyNotStarted(appId: string, { message }: SvcError): string {
+export function explainFailedStart(appId: string, { message }: SvcError): string {
   return message.startsWith(beginning(appId)) ? message.slice(beginning(appId).length) : message;
 }
 
@@ -27,7 +27,7 @@ function beginning(appId: string): string {
 }
 
 /** Converts a rejection by the engine to `start_failed`; returns other errors unchanged. */
-export function refusedStart(appId: string, error: unknown): unknown {
+export function rejectedStart(appId: string, error: unknown): unknown {
   if (!(error instanceof SvcError) || error.reason === "start_failed") return error;
   if (["unavailable", "resource_exhausted", "canceled"].includes(error.code)) return error;
   return startFailed(appId, error.message);
@@ -37,7 +37,7 @@ export function refusedStart(appId: string, error: unknown): unknown {
  * Whether an app runs and is healthy or has no health check; false while that is undecided.
  * @throws SvcError `start_failed` when it has ended, was restarted or is unhealthy
  */
-export function hasComeUp(appId: string, status: RuntimeStatus): boolean {
+export function hasStarted(appId: string, status: RuntimeStatus): boolean {
   const { state, reason, health, healthReason, restarts, lastLines, exitCode } = status;
   const isUnhealthy = health === "unhealthy";
   if (state === "UNKNOWN") return false;

@@ -11,7 +11,7 @@ import {
 import { SvcError } from "../errors.ts";
 import { cacheable } from "../lib/freeze.ts";
 import type { FairQueue } from "../lib/fair-queue.ts";
-import { decodePageToken, encodePageToken, foreignPageToken } from "../apps/records/page-token.ts";
+import { decodePageToken, encodePageToken, invalidPageToken } from "../apps/records/page-token.ts";
 import type { Store } from "../store/store.ts";
 import type { JobWait } from "./clock/due-jobs.ts";
 import { keyOfText, keyText } from "./jobs/job-key.ts";
@@ -274,7 +274,7 @@ export class Schedules {
     const afterMs = request.afterUnix === undefined ? now() : Number(request.afterUnix) * 1000;
     return previewFirings(trigger, zone, {
       ...{ afterMs, count: request.count },
-      giveWay: () => fairQueue.wait(shareOf(caller)),
+      yieldToOthers: () => fairQueue.wait(shareOf(caller)),
       signal,
     });
   }
@@ -333,7 +333,7 @@ function pageOf(
 /** The number of the last run of the previous page. @throws SvcError `invalid_request` */
 function runOfPageToken(pageToken: string): number {
   const number = decodePageToken(pageToken);
-  if (!/^\d{1,15}$/.test(number)) throw foreignPageToken();
+  if (!/^\d{1,15}$/.test(number)) throw invalidPageToken();
   return Number(number);
 }
 

@@ -91,7 +91,7 @@ export type MaintenanceTask =
 export type MaintenanceReply =
   | { kind: "inspected"; corrupt: boolean }
   /** The index was compared with its table; `mended`: the problem, if it was rebuilt. */
-  | { kind: "compared"; mended?: string }
+  | { kind: "compared"; repaired?: string }
   | { kind: "prepared"; restoration?: Restoration }
   | { kind: "housekept" }
   | ErrorMessage;

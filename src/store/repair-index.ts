@@ -11,7 +11,7 @@ const check = `integrity_check(${remakableTable})`;
  * Blocks on the disk, and on writers.
  * @returns the problem; undefined if they match
  */
-export async function mendIndex(files: StoreFiles): Promise<string | undefined> {
+export async function repairIndex(files: StoreFiles): Promise<string | undefined> {
   const problem = findProblem(files);
   if (problem === undefined) return undefined;
   // Keeps other processes from replacing the database in the meantime.

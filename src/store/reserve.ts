@@ -54,7 +54,7 @@ export function isReserveMissing(files: StoreFiles): boolean {
 }
 
 /** Frees the reserved space. */
-export function giveUpReserve(files: StoreFiles): void {
+export function releaseReserve(files: StoreFiles): void {
   rmSync(files.reserve, { force: true });
 }
 

@@ -43,13 +43,13 @@ export function readIfWhole<Row, T>(kind: RowKind<Row, T>, row: Row): T | undefi
 }
 
 /** Unreadable rows that are logged; further ones are not. */
-const maxTold = 1_000;
+const maxLogged = 1_000;
 
 export class RowReader<Row, T> {
   readonly #kind: RowKind<Row, T>;
   readonly #log: Pick<Log, "error">;
   /** Unreadable rows that were logged already. */
-  readonly #told = new Set<string>();
+  readonly #logged = new Set<string>();
 
   constructor(kind: RowKind<Row, T>, log: Pick<Log, "error"> = noLog) {
     this.#kind = kind;
@@ -60,11 +60,11 @@ export class RowReader<Row, T> {
   read(row: Row): T | undefined {
     try {
       const read = readRow(this.#kind, row);
-      if (this.#told.size > 0) this.#told.delete(this.#kind.nameOf(row));
+      if (this.#logged.size > 0) this.#logged.delete(this.#kind.nameOf(row));
       return read;
     } catch (error) {
       if (!(error instanceof UnreadableRow)) throw error;
-      this.#tell(this.#kind.nameOf(row), error.message);
+      this.#report(this.#kind.nameOf(row), error.message);
       return undefined;
     }
   }
@@ -74,9 +74,9 @@ export class RowReader<Row, T> {
     return rows.map((row) => this.read(row)).filter((read) => read !== undefined);
   }
 
-  #tell(name: string, problem: string): void {
-    if (this.#told.has(name) || this.#told.size >= maxTold) return;
-    this.#told.add(name);
+  #report(name: string, problem: string): void {
+    if (this.#logged.has(name) || this.#logged.size >= maxLogged) return;
+    this.#logged.add(name);
     this.#log.error(
       { table: this.#kind.table, problem },
       `the stored data of ${name} cannot be read: it stays unchanged until it is written again or removed`,

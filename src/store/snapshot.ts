@@ -45,7 +45,7 @@ export function takeSnapshot(files: StoreFiles, knownVersion: number): void {
     }
     utimesSync(temporary, begun, begun);
     fsyncPath(temporary);
-    if (copy.hasDamagedRow) keepWhole(files);
+    if (copy.hasDamagedRow) retainUndamaged(files);
     else rmSync(files.wholeSnapshot, { force: true });
     renameSync(temporary, files.snapshot);
     fsyncPath(files.dir);
@@ -85,7 +85,7 @@ function createBetweenCommits(files: StoreFiles, temporary: string): Date {
 }
 
 /** The previous snapshot has the undamaged row. */
-function keepWhole(files: StoreFiles): void {
+function retainUndamaged(files: StoreFiles): void {
   try {
     linkSync(files.snapshot, files.wholeSnapshot);
   } catch (error) {

@@ -13,7 +13,7 @@ import { migrations as releasedMigrations } from "./migrations.ts";
 import { isNewStore, prepareDatabase } from "./prepare.ts";
 import { PresenceLock } from "./presence-lock.ts";
 import { Reader } from "./reader.ts";
-import { giveUpReserve, isReserveMissing } from "./reserve.ts";
+import { releaseReserve, isReserveMissing } from "./reserve.ts";
 import { isSnapshotStale, snapshotAgeMs } from "./snapshot.ts";
 import { diskFull, sqliteFailure, storeError } from "./sqlite-failure.ts";
 import { secureStoreFiles, storeFiles, type StoreFiles } from "./store-files.ts";
@@ -188,7 +188,7 @@ async function prepare(
 function inspect(maintenance: Maintenance): InspectionAhead {
   const answers = maintenance.answers({ kind: "inspect" });
   const [inspected, compared] = [answers.next(), answers.next()];
-  const index = compared.then(({ value }) => (value?.kind === "compared" ? value.mended : undefined));
+  const index = compared.then(({ value }) => (value?.kind === "compared" ? value.repaired : undefined));
   index.catch(() => undefined);
   return { isSound: inspected.then(({ value }) => value?.kind === "inspected" && !value.corrupt), index };
 }
@@ -216,7 +216,7 @@ function withReserve<T>(files: StoreFiles, open: () => T): T {
     return open();
   } catch (error) {
     if (sqliteFailure(error) !== "full") throw error;
-    giveUpReserve(files);
+    releaseReserve(files);
     return open();
   }
 }

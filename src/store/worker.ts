@@ -1,7 +1,7 @@
 /** The entry point of the store's threads: the writer, which lives as long as the store, and short maintenance tasks. */
 import { parentPort, workerData, type MessagePort } from "node:worker_threads";
 import { inspectDatabase } from "./inspection.ts";
-import { mendIndex } from "./repair-index.ts";
+import { repairIndex } from "./repair-index.ts";
 import type {
   MaintenanceReply,
   MaintenanceTask,
@@ -26,7 +26,7 @@ function serveWrites(port: MessagePort, files: StoreFiles): void {
     }
     port.postMessage({ outcomes: writer.commit(command.requests) } satisfies WriterReply);
     // No caller waits for it.
-    writer.keepReserve();
+    writer.restoreReserve();
   });
 }
 
@@ -41,8 +41,8 @@ async function* maintain(
       yield { kind: "inspected", corrupt: found.condition !== "sound" };
       // A database with another schema is inspected as a whole when it is migrated.
       if (found.condition !== "sound" || found.version !== migrations.length) return;
-      const mended = await mendIndex(files);
-      yield { kind: "compared", ...(mended !== undefined && { mended }) };
+      const repaired = await repairIndex(files);
+      yield { kind: "compared", ...(repaired !== undefined && { repaired }) };
       return;
     }
     case "prepare": {

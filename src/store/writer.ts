@@ -12,7 +12,7 @@ import {
   type WriteOutcome,
   type WriteRequest,
 } from "./messages.ts";
-import { giveUpReserve, isReserveInUse, makeReserve } from "./reserve.ts";
+import { releaseReserve, isReserveInUse, makeReserve } from "./reserve.ts";
 import { diskFull, sqliteFailure, storeError } from "./sqlite-failure.ts";
 import { StatementCache } from "./statement-cache.ts";
 import type { StoreFiles } from "./store-files.ts";
@@ -74,7 +74,7 @@ export class Writer implements Disposable {
         this.#commitTogether([request], outcomes);
       } catch (error) {
         if (sqliteFailure(error) !== "full" || !request.essential) throw error;
-        giveUpReserve(this.#files);
+        releaseReserve(this.#files);
         this.#foldLog();
         this.#commitTogether([request], outcomes);
       }
@@ -93,7 +93,7 @@ export class Writer implements Disposable {
   }
 
   /** Creates the reserve again once there is space, because the next write may find the disk full. */
-  keepReserve(): void {
+  restoreReserve(): void {
     try {
       makeReserve(this.#files);
     } catch {

@@ -32,7 +32,7 @@ export function loadPipes(): (use: "read" | "write") => Pipe {
  * process that started svc. Node sets the flag on its own descriptors only, and libuv's attempt at inherited ones stops
  * at the first gap in the numbers.
  */
-export function keepInheritedDescriptors(): void {
+export function retainInheritedDescriptors(): void {
   const fcntl = loadLibc().func("int fcntl(int fd, int command, int flags)");
   for (const name of readdirSync("/proc/self/fd")) {
     const fd = Number(name);

@@ -6,7 +6,7 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import type * as Koffi from "koffi";
 import { loadLibc } from "./libc.ts";
-import { keepInheritedDescriptors, loadPipes, type Pipe } from "./pipe.ts";
+import { retainInheritedDescriptors, loadPipes, type Pipe } from "./pipe.ts";
 
 export interface SpawnOptions {
   /** An absolute path. */
@@ -45,7 +45,7 @@ export class PosixSpawn {
 
   /** @throws Error as {@link loadLibc} does */
   constructor() {
-    keepInheritedDescriptors();
+    retainInheritedDescriptors();
     this.openPipe = loadPipes();
     const libc = loadLibc();
     const int = (declaration: string): Call => libc.func(`int ${declaration}`);

@@ -7,6 +7,6 @@ import { getPriority, setPriority } from "node:os";
  *   priority
  * @param pid default: the calling thread, which on Linux has its own priority
  */
-export function giveWay(nice: number, pid = 0): void {
+export function lowerPriority(nice: number, pid = 0): void {
   if (getPriority(pid) < nice) setPriority(pid, nice);
 }

@@ -22,7 +22,7 @@ export interface StorageUse {
 const pageBytes = 4096;
 const readsAtOnce = 64;
 /** Processes that are read before other work runs: less than a millisecond. */
-const looksAtOnce = 32;
+const readsPerTurn = 32;
 /** Longer than any line of `/proc/<pid>/stat`. */
 const statBytes = 2048;
 /** `smaps_rollup` walks page tables in the kernel, so only a few run at a time, to leave capacity for other reads. */
@@ -46,7 +46,7 @@ export class ProcReader {
   async readTable(signal: AbortSignal): Promise<ProcessEntry[]> {
     const names = await readdir(this.#procDir);
     const pids = names.map(Number).filter((pid) => Number.isInteger(pid) && pid > 1);
-    const table = await lookAtEach(pids, signal, (pid) => this.#entryOf(pid));
+    const table = await readEachSync(pids, signal, (pid) => this.#entryOf(pid));
     return [...table.values()];
   }
 
@@ -54,7 +54,7 @@ export class ProcReader {
   async readAgain(entries: readonly ProcessEntry[], signal: AbortSignal): Promise<Map<number, ProcessEntry>> {
     const startTicks = new Map(entries.map((entry) => [entry.pid, entry.startTicks]));
     const pids = [...startTicks.keys()];
-    return lookAtEach(pids, signal, (pid) => {
+    return readEachSync(pids, signal, (pid) => {
       const entry = this.#entryOf(pid);
       return entry?.startTicks === startTicks.get(pid) ? entry : undefined;
     });
@@ -72,7 +72,7 @@ export class ProcReader {
   ): Promise<Map<number, ProcessOrigin>> {
     const byPid = new Map(table.map((entry) => [entry.pid, entry]));
     for (const pid of this.#cookies.keys()) if (!byPid.has(pid)) this.#cookies.delete(pid);
-    const uids = await lookAtEach(
+    const uids = await readEachSync(
       [...byPid.keys()],
       signal,
       (pid) => statSync(`${this.#procDir}/${pid}`).uid,
@@ -130,17 +130,17 @@ export class ProcReader {
  * Returns results by PID, without processes that have exited. Synchronous, which takes a fifth of the time of promises:
  * for data that the kernel returns without waiting for the process. Memory is not such data.
  */
-async function lookAtEach<T>(
+async function readEachSync<T>(
   pids: readonly number[],
   signal: AbortSignal,
-  look: (pid: number) => T | undefined,
+  read: (pid: number) => T | undefined,
 ): Promise<Map<number, T>> {
   const found = new Map<number, T>();
   for (const [index, pid] of pids.entries()) {
-    if (index % looksAtOnce === looksAtOnce - 1) await othersTurn();
+    if (index % readsPerTurn === parallelReads - 1) await othersTurn();
     if (signal.aborted) break;
     try {
-      const value = look(pid);
+      const value = read(pid);
       if (value !== undefined) found.set(pid, value);
     } catch {
       // The process has exited.

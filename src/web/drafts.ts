@@ -31,7 +31,7 @@ export function draftAt(place: DraftKey): Draft | undefined {
   return drafts.get(keyOf(place));
 }
 
-export function keepDraft(place: DraftKey, draft: Draft): void {
+export function saveDraft(place: DraftKey, draft: Draft): void {
   drafts.set(keyOf(place), draft);
   addEventListener("beforeunload", ask);
 }

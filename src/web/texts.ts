@@ -7,7 +7,7 @@ function count(number: number, one: string, many: string): string {
 }
 
 /** Labels of progress steps, shown before the step's message. */
-const stepWords: Partial<Record<string, string>> = {
+const stepNames: Partial<Record<string, string>> = {
   wait: "Queue",
   resolve: "Version",
   fetch: "Download",
@@ -180,7 +180,7 @@ export const texts = {
     cancelled: "Canceled and undone.",
     steps: "Progress",
     /** Labels for the steps of the contract; other steps are shown unchanged. */
-    step: (word: string) => stepWords[word] ?? word,
+    step: (word: string) => stepNames[word] ?? word,
     asks: "Consent required",
     accept: "Accept and continue",
   },

@@ -65,7 +65,7 @@ test("updates are checked within an hour of the start and then daily, and a fail
 
   // A caller sees only their own apps.
   const caller = { uid: 1000, root: false, ownerUid: 1000 };
-  const look = async () => (await updates.look(caller, new AbortController().signal)).apps;
+  const look = async () => (await updates.check(caller, new AbortController().signal)).apps;
   t.deepEqual(await look(), [{ id: "web", version: "v1", availableVersion: "v2", outdatedImages: [] }]);
   t.deepEqual(turns, ["taken", "given back"]);
   image = () => Promise.reject(new SvcError("unavailable", "the registry does not respond"));
@@ -101,6 +101,6 @@ test("a found update is forgotten with the version that it was found for", (t) =
   t.is(found.revision, revision, "nothing else changed");
   found.set(appOf("web"), "v3");
   t.true(found.revision > revision);
-  found.keepOnly(new Set());
+  found.retain(new Set());
   t.is(found.of(appOf("web")), undefined);
 });

@@ -74,7 +74,7 @@ test("a port that another daemon has reserved is given only to its app, until th
     t.false((await other.others()).has(key));
   }
   t.true(await mine.reserve(key));
-  await mine.keepOnly(new Set());
+  await mine.retain(new Set());
   using third = new PortReservations();
   t.true(await third.reserve(key), "a port that is not declared any more is released");
 });

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import test from "ava";
 import type { AppOperationKind } from "../../gen/svc/v1/values.ts";
-import { WantedState, type WantedStateOptions } from "../../src/apps/lifecycle/reconciler.ts";
+import { Reconciler, type ReconcilerOptions } from "../../src/apps/lifecycle/reconciler.ts";
 import type { Operation } from "../../src/apps/lifecycle/operations.ts";
 import type { RuntimeStatus } from "../../src/runtimes/runtime-status.ts";
 import { shareOwner } from "../../src/lib/share-owner.ts";
@@ -27,7 +27,7 @@ function createWorld() {
     comesUp: false,
     status: undefined as Partial<RuntimeStatus> | undefined,
     say: (_id: string): void => undefined,
-    wanted: undefined as unknown as WantedState,
+    wanted: undefined as unknown as Reconciler,
     /** Advances time step by step, and lets the resulting work finish. */
     async pass(durationMs: number): Promise<void> {
       for (let passedMs = 0; passedMs < durationMs; passedMs += 500) {
@@ -69,7 +69,7 @@ function createWorld() {
     },
     log: { warn: () => undefined },
   };
-  world.wanted = new WantedState(options as unknown as WantedStateOptions);
+  world.wanted = new Reconciler(options as unknown as ReconcilerOptions);
   return world;
 }
 

@@ -64,7 +64,7 @@ async function encrypt({ age, dir }: Bench, plain: Buffer, recipients: readonly 
   await using file = await spool.create();
   await file.append(plain);
   await file.end();
-  await using forms = new EncryptedForms({ archive: file, spool, age, isKept: false });
+  await using forms = new EncryptedForms({ archive: file, spool, age, isPermanent: false });
   const form = await forms.for(recipients, {});
   const bytes = await readFile(form.path);
   if (bytes.length !== form.sizeBytes) throw new Error("its size differs");
@@ -106,7 +106,7 @@ ageTest(`an archive is encrypted while it is created${needsAge}`, async (t) => {
   const spool = new Spool(join(dir, "spool"), { bootId: "test", pid: process.pid, startTicks: 0 });
   const plain = randomBytes(40 * chunk + 12_345);
   await using file = await spool.create();
-  await using forms = new EncryptedForms({ archive: file, spool, age, isKept: false });
+  await using forms = new EncryptedForms({ archive: file, spool, age, isPermanent: false });
   const form = forms.for([key.recipient], {});
   await file.append(plain.subarray(0, 30 * chunk));
   await eventually(async () => {
@@ -126,7 +126,7 @@ ageTest(`an abandoned encryption leaves nothing${needsAge}`, async (t) => {
   const spool = new Spool(join(dir, "spool"), { bootId: "test", pid: process.pid, startTicks: 0 });
   {
     await using file = await spool.create();
-    await using forms = new EncryptedForms({ archive: file, spool, age, isKept: false });
+    await using forms = new EncryptedForms({ archive: file, spool, age, isPermanent: false });
     void forms.for([key.recipient], {});
     await file.append(randomBytes(10 * chunk));
     await eventually(async () => assert.equal((await spooled(dir)).length, 2), 60_000);

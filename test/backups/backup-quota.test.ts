@@ -6,7 +6,7 @@ import test from "ava";
 import { BackupQuota } from "../../src/backups/policies/backup-quota.ts";
 import { SvcError } from "../../src/errors.ts";
 import { newArchiveName } from "../../src/backups/archives/archive-name.ts";
-import { Catalogue } from "../../src/backups/archives/archive-catalog.ts";
+import { ArchiveCatalog } from "../../src/backups/archives/archive-catalog.ts";
 import { settleLeftovers } from "../../src/backups/archives/leftovers.ts";
 import { LocalStorage } from "../../src/backups/storages/local-storage.ts";
 import { currentExecutor } from "../../src/store/executors.ts";
@@ -80,10 +80,10 @@ test("an upload in progress is not touched, and an abandoned one is settled by w
   await using temporary = await temporaryStore();
   const dir = await mkdtemp(join(tmpdir(), "svc-leftovers-"));
   t.teardown(() => rm(dir, { recursive: true }));
-  const catalogue = new Catalogue(temporary.store, await currentExecutor(), Date.now, () => undefined);
+  const catalog = new ArchiveCatalog(temporary.store, await currentExecutor(), Date.now, () => undefined);
   const storage = new LocalStorage("local", dir, process.getuid?.() ?? 0);
   const log = { info: () => undefined, warn: (fields: unknown) => t.fail(JSON.stringify(fields)) } as never;
-  const settle = () => settleLeftovers({ storages: { open: () => storage }, catalogue, log });
+  const settle = () => settleLeftovers({ storages: { open: () => storage }, catalog, log });
   const refOf = (createdAtMs: number) => ({
     ...{ storage: "local", appId: "web" },
     name: newArchiveName({ createdAtMs, appId: "web", ownerUid: 0, host: "0123abcd" }),
@@ -91,15 +91,15 @@ test("an upload in progress is not touched, and an abandoned one is settled by w
   const [whole, gone] = [refOf(1), refOf(2)];
   await mkdir(join(dir, "web"), { mode: 0o700 });
   await writeFile(join(dir, "web", whole.name), "all of it");
-  for (const ref of [whole, gone]) await catalogue.announce(ref, null);
+  for (const ref of [whole, gone]) await catalog.announce(ref, null);
 
   await settle();
-  t.is(catalogue.announced().length, 2, "this process is uploading them");
+  t.is(catalog.announced().length, 2, "this process is uploading them");
 
-  for (const ref of [whole, gone]) await catalogue.leave(ref);
+  for (const ref of [whole, gone]) await catalog.leave(ref);
   await settle();
-  t.deepEqual(catalogue.announced(), []);
-  const known = [...catalogue.archives("web").values()];
+  t.deepEqual(catalog.announced(), []);
+  const known = [...catalog.archives("web").values()];
   t.like(known, [{ name: whole.name, isWhole: true }]);
   t.is(known.length, 1);
   t.deepEqual(await readdir(join(dir, "web")), [whole.name]);
@@ -107,14 +107,14 @@ test("an upload in progress is not touched, and an abandoned one is settled by w
 
 test("an upload to an unavailable storage is settled later", async (t) => {
   await using temporary = await temporaryStore();
-  const catalogue = new Catalogue(temporary.store, await currentExecutor(), Date.now, () => undefined);
+  const catalog = new ArchiveCatalog(temporary.store, await currentExecutor(), Date.now, () => undefined);
   const ref = { storage: "far", appId: "web", name: "of web" };
-  await catalogue.announce(ref, null);
-  await catalogue.leave(ref);
+  await catalog.announce(ref, null);
+  await catalog.leave(ref);
   const storage = { open: () => Promise.reject(new SvcError("unavailable", "it is far away")) } as never;
   const warned: unknown[] = [];
   const log = { warn: (fields: unknown) => void warned.push(fields) } as never;
-  await settleLeftovers({ storages: { open: () => storage }, catalogue, log });
-  t.like(catalogue.announced(), [{ ...ref, isWhole: false }]);
+  await settleLeftovers({ storages: { open: () => storage }, catalog, log });
+  t.like(catalog.announced(), [{ ...ref, isWhole: false }]);
   t.like(warned, [{ storage: "far", err: { message: "it is far away" } }]);
 });

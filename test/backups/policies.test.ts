@@ -8,7 +8,7 @@ import { findingsOf } from "../../src/observability/alerts/alert-rules.ts";
 import { AppRegistry } from "../../src/apps/records/app-registry.ts";
 import { insertApp } from "../../src/apps/records/app-record.ts";
 import { BackupStates } from "../../src/backups/policies/backup-states.ts";
-import { Catalogue } from "../../src/backups/archives/archive-catalog.ts";
+import { ArchiveCatalog } from "../../src/backups/archives/archive-catalog.ts";
 import { PolicyPass } from "../../src/backups/policies/policy-pass.ts";
 import { SvcError } from "../../src/errors.ts";
 import { Zones } from "../../src/triggers/zone.ts";
@@ -31,7 +31,7 @@ async function setUp(ids: readonly string[], ownerOf: (id: string) => number = (
   await store.write(ids.map((id) => insertApp(newApp(id, ownerOf(id), clock.nowMs()))));
   const registry = stack.use(new AppRegistry(store));
   const states = stack.use(new BackupStates({ store, zones, clock }));
-  const catalogue = new Catalogue(
+  const catalog = new ArchiveCatalog(
     store,
     await currentExecutor(),
     () => clock.nowMs(),
@@ -44,16 +44,16 @@ async function setUp(ids: readonly string[], ownerOf: (id: string) => number = (
     return found;
   };
   return {
-    ...{ store, clock, zones, registry, states, catalogue, app },
+    ...{ store, clock, zones, registry, states, catalog, app },
     [Symbol.asyncDispose]: () => stack.disposeAsync(),
   };
 }
 
 test("an app is overdue an hour after its policy's time, until there is a backup", async (t) => {
   await using all = await setUp(["web", "other"]);
-  const { clock, states, catalogue } = all;
+  const { clock, states, catalog } = all;
   t.is(states.of(all.app("web")), undefined, "no policy requires one");
-  await catalogue.setPolicy("web", JSON.stringify(nightly));
+  await catalog.setPolicy("web", JSON.stringify(nightly));
   const first = states.of(all.app("web"));
   t.deepEqual(first, { lastBackupAtMs: undefined, storages: [], lastProvenAtMs: undefined, overdue: false });
   const { revision } = states;
@@ -64,7 +64,7 @@ test("an app is overdue an hour after its policy's time, until there is a backup
   clock.pass(hourMs);
   t.not(states.revision, revision);
   t.true(states.of(all.app("web"))?.overdue);
-  await catalogue.backedUp("web", ["local", "far"]);
+  await catalog.backedUp("web", ["local", "far"]);
   t.deepEqual(states.of(all.app("web")), {
     lastBackupAtMs: clock.nowMs(),
     storages: ["local", "far"],
@@ -73,26 +73,26 @@ test("an app is overdue an hour after its policy's time, until there is a backup
   });
   clock.pass(24 * hourMs);
   t.true(states.of(all.app("web"))?.overdue);
-  await catalogue.setPolicy("web", null);
+  await catalog.setPolicy("web", null);
   t.false(states.of(all.app("web"))?.overdue);
 });
 
 test("a changed policy counts from then on, and forgets earlier failures", async (t) => {
   await using all = await setUp(["web"]);
-  const { clock, states, catalogue } = all;
-  await catalogue.setPolicy("web", JSON.stringify(nightly));
-  await catalogue.setPolicyError("web", "the disk is full");
+  const { clock, states, catalog } = all;
+  await catalog.setPolicy("web", JSON.stringify(nightly));
+  await catalog.setPolicyError("web", "the disk is full");
   clock.pass(17 * hourMs);
   t.true(states.of(all.app("web"))?.overdue);
   t.is(states.policyOf(all.app("web")).lastError, "the disk is full");
-  await catalogue.setPolicy("web", JSON.stringify(nightly));
+  await catalog.setPolicy("web", JSON.stringify(nightly));
   t.not(states.of(all.app("web"))?.overdue, true);
   t.is(states.policyOf(all.app("web")).lastError, "");
 });
 
 test("the alert of an overdue backup starts and ends with the app's own state", async (t) => {
   await using all = await setUp(["web"]);
-  const { clock, states, catalogue } = all;
+  const { clock, states, catalog } = all;
   const sources = {
     counters: {
       states: () => Promise.resolve(new Map()),
@@ -106,12 +106,12 @@ test("the alert of an overdue backup starts and ends with the app's own state", 
     findingsOf({ ...rule, forSecs: 0, action: undefined }, await readAlertFacts(sources))?.map(
       ({ subject }) => subject,
     );
-  await catalogue.setPolicy("web", JSON.stringify(nightly));
+  await catalog.setPolicy("web", JSON.stringify(nightly));
   clock.pass(16 * hourMs);
   t.deepEqual(await found(), []);
   clock.pass(hourMs);
   t.deepEqual(await found(), ["web"]);
-  await catalogue.backedUp("web", ["local"]);
+  await catalog.backedUp("web", ["local"]);
   t.deepEqual(await found(), []);
 });
 
@@ -131,7 +131,7 @@ test("a package's recommendation counts until a policy is set, and an invalid tr
     manifest: { ...manifest, backup: { ...manifest.backup, trigger: "now and then" } } as never,
   };
   t.is(all.states.policyOf(odd).trigger, undefined);
-  await all.catalogue.setPolicy("web", JSON.stringify({ ...nightly, trigger: "" }));
+  await all.catalog.setPolicy("web", JSON.stringify({ ...nightly, trigger: "" }));
   t.is(all.states.policyOf(app).trigger, undefined);
 });
 
@@ -139,9 +139,9 @@ test("a pass creates all due backups, one per user and two of root at a time, an
   const owners: Record<string, number> = { a: 1000, b: 1000, c: 1000, d: 1001, e: 1002, f: 0, g: 0, h: 0 };
   const ids = Object.keys(owners);
   await using all = await setUp([...ids, "later", "never"], (id) => owners[id] ?? 1000);
-  const { states, zones, registry, catalogue } = all;
-  for (const id of ids) await catalogue.setPolicy(id, JSON.stringify(nightly));
-  await catalogue.setPolicy("later", JSON.stringify({ ...nightly, trigger: "03:31" }));
+  const { states, zones, registry, catalog } = all;
+  for (const id of ids) await catalog.setPolicy(id, JSON.stringify(nightly));
+  await catalog.setPolicy("later", JSON.stringify({ ...nightly, trigger: "03:31" }));
   const going = new Map<string, PromiseWithResolvers<undefined>>();
   const begun: string[] = [];
   const pass = new PolicyPass({
@@ -150,7 +150,7 @@ test("a pass creates all due backups, one per user and two of root at a time, an
     callerOf: ({ ownerUid }) => ({ uid: ownerUid, ownerUid, root: ownerUid === 0 }),
     settle: () => Promise.resolve(),
     now: () => all.clock.nowMs(),
-    tried: (id, atMs) => catalogue.tried(id, atMs),
+    tried: (id, atMs) => catalog.tried(id, atMs),
     make: async ({ id }) => {
       begun.push(id);
       const end = Promise.withResolvers<undefined>();
@@ -187,7 +187,7 @@ test("two users with slow backups delay a third user's backup only for a while",
   const owners: Record<string, number> = { a: 1000, b: 1001, c: 1002, d: 1000 };
   const ids = Object.keys(owners);
   await using all = await setUp(ids, (id) => owners[id] ?? 1000);
-  for (const id of ids) await all.catalogue.setPolicy(id, JSON.stringify(nightly));
+  for (const id of ids) await all.catalog.setPolicy(id, JSON.stringify(nightly));
   const begun: string[] = [];
   const shares: number[] = [];
   const ending = new AbortController();
@@ -197,7 +197,7 @@ test("two users with slow backups delay a third user's backup only for a while",
     callerOf: ({ ownerUid }) => ({ uid: ownerUid, ownerUid, root: false }),
     settle: () => Promise.resolve(),
     now: () => all.clock.nowMs(),
-    tried: (id, atMs) => all.catalogue.tried(id, atMs),
+    tried: (id, atMs) => all.catalog.tried(id, atMs),
     make: async ({ id }, signal) => {
       begun.push(id);
       shares.push(shareOwner());
@@ -216,12 +216,12 @@ test("two users with slow backups delay a third user's backup only for a while",
 test("a missed backup is created once if requested, also if it fails, and again if the app was busy or the daemon stopped", async (t) => {
   const wanted = ["web", "failing", "busy", "cut"];
   await using all = await setUp([...wanted, "plain", "old", "late"]);
-  const { clock, states, zones, registry, catalogue } = all;
-  for (const id of wanted) await catalogue.setPolicy(id, JSON.stringify({ ...nightly, catchUp: "latest" }));
+  const { clock, states, zones, registry, catalog } = all;
+  for (const id of wanted) await catalog.setPolicy(id, JSON.stringify({ ...nightly, catchUp: "latest" }));
   for (const id of ["plain", "old"])
-    await catalogue.setPolicy(id, JSON.stringify({ ...nightly, ...(id === "plain" && { catchUp: "none" }) }));
+    await catalog.setPolicy(id, JSON.stringify({ ...nightly, ...(id === "plain" && { catchUp: "none" }) }));
   // The 1st of April; the next check is more than a week later.
-  await catalogue.setPolicy("late", JSON.stringify({ ...nightly, trigger: "0 3 1 4 *", catchUp: "latest" }));
+  await catalog.setPolicy("late", JSON.stringify({ ...nightly, trigger: "0 3 1 4 *", catchUp: "latest" }));
   let made: string[] = [];
   const pass = new PolicyPass({
     apps: { all: () => Promise.resolve(registry.all()) },
@@ -229,7 +229,7 @@ test("a missed backup is created once if requested, also if it fails, and again 
     callerOf: ({ ownerUid }) => ({ uid: ownerUid, ownerUid, root: true }),
     settle: () => Promise.resolve(),
     now: () => clock.nowMs(),
-    tried: (id, atMs) => catalogue.tried(id, atMs),
+    tried: (id, atMs) => catalog.tried(id, atMs),
     make: async ({ id }, signal) => {
       made.push(id);
       if (id === "failing") throw new SvcError("unavailable", "full");
@@ -238,7 +238,7 @@ test("a missed backup is created once if requested, also if it fails, and again 
         ending.abort();
         throw new SvcError("canceled", "the daemon stops");
       }
-      await catalogue.backedUp(id, ["local"]);
+      await catalog.backedUp(id, ["local"]);
     },
   });
   const ending = new AbortController();
@@ -256,11 +256,11 @@ test("a missed backup is created once if requested, also if it fails, and again 
   t.deepEqual(await next(ending.signal), ["busy", "cut"], "two at a time, then the daemon stops");
   t.deepEqual(await next(), ["busy", "cut", "failing", "web"]);
   t.deepEqual(await next(), ["busy"]);
-  await catalogue.backedUp("busy", ["local"]);
+  await catalog.backedUp("busy", ["local"]);
   t.deepEqual(await next(), [], "a manual backup counts");
   clock.pass(24 * hourMs);
   t.deepEqual(await next(), ["busy", "cut", "failing", "web"], "the next night's, too");
-  for (const id of [...wanted, "plain", "old"]) await catalogue.setPolicy(id, null);
+  for (const id of [...wanted, "plain", "old"]) await catalog.setPolicy(id, null);
   clock.pass(Date.parse("2026-04-08T03:01:00Z") - clock.nowMs());
   t.deepEqual(await next(), [], "more than a week ago");
   clock.pass(Date.parse("2027-04-01T04:00:00Z") - clock.nowMs());

@@ -1,8 +1,8 @@
 import test from "ava";
 import { failureOf } from "../../src/backups/storages/s3-failure.ts";
-import type { S3Place } from "../../src/backups/storages/s3-calls.ts";
+import type { S3Connection } from "../../src/backups/storages/s3-calls.ts";
 
-const place: S3Place = {
+const place: S3Connection = {
   ...{ endpoint: "https://s3.example.org:9000", region: "", bucket: "backups", ca: "" },
   ...{ accessKey: "AKTEST0123456789", secretKey: "none-of-the-words", pathStyle: true },
   ...{ maxBytesPerSec: undefined, silenceMs: 60_000 },

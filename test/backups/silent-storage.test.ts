@@ -45,15 +45,15 @@ for (const [what, open] of [
       find: () => ({ name: "far" }) as StorageEntry,
       open: () => storage,
     };
-    const catalogue = { archives: () => new Map(), forget: () => Promise.resolve() };
+    const catalog = { archives: () => new Map(), forget: () => Promise.resolve() };
     const page = { appId: "", storage: "", limit: 10, pageToken: "" };
     const caller = { uid: 0, ownerUid: 0, root: true };
-    const { errors } = await listArchives({ storages, catalogue, log }, page, caller, deadlineMs);
+    const { errors } = await listArchives({ storages, catalog, log }, page, caller, deadlineMs);
     t.deepEqual(errors, [{ storage: "far", error: "it did not respond within 0.2 s" }]);
     t.deepEqual(warnings, []);
     const app = { id: "web", ownerUid: 0 };
     t.deepEqual(
-      await rotate({ storages, catalogue, storeId: "00", log }, "far", app, { keep: 1 }, deadlineMs),
+      await rotate({ storages, catalog, storeId: "00", log }, "far", app, { keep: 1 }, deadlineMs),
       [],
     );
     t.deepEqual(warnings, ["failed to remove old backups"]);
@@ -69,7 +69,7 @@ test("the reason why a storage cannot be listed is in the log, even if it is not
       find: () => ({ name: "disk" }) as StorageEntry,
       open: () => broken,
     },
-    catalogue: { archives: () => new Map() },
+    catalog: { archives: () => new Map() },
     log: { warn: (fields: unknown) => void logged.push(fields) },
   };
   const page = { appId: "", storage: "", limit: 10, pageToken: "" };

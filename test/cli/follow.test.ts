@@ -6,7 +6,7 @@ import { dirname, join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
-import { outageLimitMs, Outage } from "../../src/cli/logs/outage.ts";
+import { reconnectLimitMs, LostConnection } from "../../src/cli/logs/outage.ts";
 import { CommandContext } from "../../src/cli/context.ts";
 import { follow } from "../../src/cli/logs/follow.ts";
 import type { CliHost } from "../../src/cli/host.ts";
@@ -89,12 +89,12 @@ test("an unreachable daemon or another error fails at once", async (t) => {
 
 test("the wait for an unavailable daemon is limited", async (t) => {
   const { context, clockMs, notes } = fakeContext([], { isAvailable: () => Promise.resolve(false) });
-  await t.throwsAsync(new Outage(context, clockMs).wait(gone), { is: gone });
-  t.is(clockMs(), outageLimitMs);
+  await t.throwsAsync(new LostConnection(context, clockMs).wait(gone), { is: gone });
+  t.is(clockMs(), reconnectLimitMs);
   t.is(notes.length, 1);
   const back = fakeContext();
-  const outage = new Outage(back.context, back.clockMs);
-  for (let tries = 0; tries * 250 < outageLimitMs; tries++) await outage.wait(gone);
+  const outage = new LostConnection(back.context, back.clockMs);
+  for (let tries = 0; tries * 250 < reconnectLimitMs; tries++) await outage.wait(gone);
   await t.throwsAsync(outage.wait(gone), { is: gone }, "a daemon that accepts connections but keeps failing");
   outage.end();
   await t.notThrowsAsync(outage.wait(gone));
@@ -105,7 +105,7 @@ test("Ctrl-C ends the wait", async (t) => {
   const { context } = fakeContext();
   const interrupted = new SvcError("canceled", "interrupted");
   context.pause = () => Promise.reject(interrupted);
-  await t.throwsAsync(new Outage(context).wait(gone), { is: interrupted });
+  await t.throwsAsync(new LostConnection(context).wait(gone), { is: interrupted });
 });
 
 test("printed lines are recognized by their time and the number of lines with it", (t) => {

@@ -13,7 +13,7 @@ import { checkDisk, diskFinding } from "../../src/doctor/disk.ts";
 import { checkDaemon, checkPort } from "../../src/doctor/addresses.ts";
 import { checkEngine } from "../../src/doctor/engine.ts";
 import { examine } from "../../src/doctor/examine.ts";
-import type { Finding, Place } from "../../src/doctor/finding.ts";
+import type { Finding, ExaminedHost } from "../../src/doctor/finding.ts";
 import { nodeFinding } from "../../src/doctor/programs.ts";
 import { checkPermissions, checkStore } from "../../src/doctor/store.ts";
 import { checkTimeZone, clockFinding } from "../../src/doctor/time.ts";
@@ -26,7 +26,7 @@ const rootTest = isRoot ? test : test.skip;
 const uid = process.getuid?.() ?? 0;
 const mib = 1024 ** 2;
 
-interface Prepared extends Place {
+interface Prepared extends ExaminedHost {
   readonly dir: string;
 }
 

@@ -9,7 +9,7 @@ import test from "ava";
 import type Dockerode from "dockerode";
 import { chooseApiVersion } from "../../src/engine/api-version.ts";
 import { DiskMeter } from "../../src/engine/disk-usage.ts";
-import { EngineRefusal, engineError } from "../../src/engine/engine-errors.ts";
+import { EngineRejection, engineError } from "../../src/engine/engine-errors.ts";
 import { onShareOf } from "../../src/lib/share-owner.ts";
 import { createDockerEngine } from "../../src/engine/engine.ts";
 import type { EngineOperations } from "../../src/engine/watched-engine.ts";
@@ -84,7 +84,7 @@ for (const [said, code] of [
   ["rpc error: code = Unknown desc = update out of sequence", "failed_precondition"],
 ] as const) {
   test(`a swarm manager's error without a quorum is temporary: ${said.slice(0, 60)}`, (t) => {
-    t.is(engineError(new EngineRefusal(500, said), "change it", "/socket").code, code);
+    t.is(engineError(new EngineRejection(500, said), "change it", "/socket").code, code);
   });
 }
 
@@ -115,7 +115,7 @@ dockerTest(`concurrent measurements of disk usage share one request${needsDocker
   const words = refused ?? "a disk usage operation is already running";
   let refusals = 2;
   const df = (): Promise<unknown> =>
-    refusals-- > 0 ? Promise.reject(new EngineRefusal(500, words)) : Promise.resolve({ LayersSize: 7 });
+    refusals-- > 0 ? Promise.reject(new EngineRejection(500, words)) : Promise.resolve({ LayersSize: 7 });
   const engine: EngineOperations = {
     operate: (_what, work) => work({ df } as unknown as Dockerode, new AbortController().signal),
   };

@@ -7,7 +7,7 @@ import { join } from "node:path";
 import { text } from "node:stream/consumers";
 import test from "ava";
 import Docker from "dockerode";
-import { EngineRefusal } from "../../src/engine/engine-errors.ts";
+import { EngineRejection } from "../../src/engine/engine-errors.ts";
 import { ScopedModem } from "../../src/engine/scoped-modem.ts";
 
 interface FakeEngine extends AsyncDisposable {
@@ -100,7 +100,7 @@ test("a rejection has the engine's own message", async (t) => {
     response.writeHead(409).end('{"message":"it is\\n in use"}'),
   );
   const error = await t.throwsAsync(client(engine.socketPath).getImage("x").remove(), {
-    instanceOf: EngineRefusal,
+    instanceOf: EngineRejection,
     message: "it is in use",
   });
   t.is(error.statusCode, 409);

@@ -303,7 +303,7 @@ rootTest(
     const spool = new Spool(join(disk.dir, "spool"), { bootId: "test", pid: process.pid, startTicks: 0 });
     {
       await using file = await spool.create();
-      await using forms = new EncryptedForms({ archive: file, spool, age, isKept: true });
+      await using forms = new EncryptedForms({ archive: file, spool, age, isPermanent: true });
       const form = forms.for([key.recipient], {});
       const plain = randomBytes(40 << 20);
       await file.append(plain.subarray(0, 20 << 20));

@@ -7,7 +7,7 @@ import { expandPlaceholders, placeholdersIn } from "../../src/packages/manifest/
 import { settingsSchema } from "../../src/packages/settings/settings-schema.ts";
 import { createSettingsValidator } from "../../src/packages/settings/settings-validator.ts";
 import {
-  keepMaskedSecrets,
+  retainMaskedSecrets,
   maskSecrets,
   mergeDefaults,
   resolvePorts,
@@ -186,12 +186,12 @@ test("secrets are masked, and a mask written back keeps them", (t) => {
     t.deepEqual(maskSecrets(example, { name: "a", password: nothing }), { name: "a", password: nothing });
   }
   t.deepEqual(maskSecrets(example, { name: "a" }), { name: "a" });
-  t.deepEqual(keepMaskedSecrets(example, { name: "b", password: "***" }, { password: "p" }), {
+  t.deepEqual(retainMaskedSecrets(example, { name: "b", password: "***" }, { password: "p" }), {
     name: "b",
     password: "p",
   });
-  t.deepEqual(keepMaskedSecrets(example, { name: "b", password: "***" }, {}), { name: "b" });
-  t.deepEqual(keepMaskedSecrets(example, { name: "***", password: "q" }, { name: "n" }), {
+  t.deepEqual(retainMaskedSecrets(example, { name: "b", password: "***" }, {}), { name: "b" });
+  t.deepEqual(retainMaskedSecrets(example, { name: "***", password: "q" }, { name: "n" }), {
     name: "***",
     password: "q",
   });

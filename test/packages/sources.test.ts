@@ -6,7 +6,7 @@ import { GitServer } from "../support/git-server.ts";
 import { minimalManifest, TestRepository } from "./support/repository.ts";
 import { installedOf, World } from "./support/world.ts";
 import { keepInMemory } from "../support/in-memory.ts";
-import { keepNewest } from "../../src/packages/sources/keep-newest.ts";
+import { removeOldest } from "../../src/packages/sources/keep-newest.ts";
 
 keepInMemory();
 
@@ -292,8 +292,8 @@ test("above the limit of files, the newest are retained", async (t) => {
     await writeFile(path, "");
     await utimes(path, atSecs, atSecs);
   }
-  await keepNewest(world.directory, 4);
+  await removeOldest(world.directory, 4);
   t.is((await readdir(world.directory)).length, 4);
-  await keepNewest(world.directory, 2);
+  await removeOldest(world.directory, 2);
   t.deepEqual((await readdir(world.directory)).toSorted(), ["a", "c"]);
 });

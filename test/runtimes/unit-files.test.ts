@@ -11,7 +11,7 @@ import { createUserHelpers } from "../../src/run-as/user-helpers.ts";
 import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { AppUnits } from "../../src/runtimes/systemd/app-unit.ts";
 import { parseUnit } from "../../src/runtimes/systemd/unit-file.ts";
-import { userDirectives, whyRefused } from "../../src/runtimes/systemd/unit-directives.ts";
+import { userDirectives, rejectionOf } from "../../src/runtimes/systemd/unit-directives.ts";
 import type { Manifest } from "../../src/packages/manifest/manifest.ts";
 import { journalLines, parseExit } from "../../src/runtimes/systemd/journal.ts";
 import { unitStatus } from "../../src/runtimes/systemd/unit-status.ts";
@@ -49,7 +49,7 @@ systemdTest(
     t.true(known.length > 500, String(known.length));
     const harmless = ["yes", "1", "text", "/usr/bin/true", "exec", "0755"];
     const accepted = known.filter(([in_, key]) =>
-      harmless.some((value) => whyRefused(entry(in_, key, value)) === undefined),
+      harmless.some((value) => rejectionOf(entry(in_, key, value)) === undefined),
     );
     const names = accepted.map(([in_, key]) => `${in_}.${key}`);
     t.deepEqual(
@@ -64,7 +64,7 @@ systemdTest(
       ...["NetworkNamespacePath", "StandardOutput", "StandardInput", "TTYPath", "BPFProgram", "LimitNPROC"],
       ...["FailureAction", "RebootArgument", "PermissionsStartOnly", "ExtensionImages", "WorkingDirectory"],
     ]) {
-      t.not(whyRefused(entry("Service", key, "yes")), undefined, key);
+      t.not(rejectionOf(entry("Service", key, "yes")), undefined, key);
     }
     for (const key of [
       "Wants",
@@ -75,7 +75,7 @@ systemdTest(
       "SuccessAction",
       "JobTimeoutAction",
     ]) {
-      t.not(whyRefused(entry("Unit", key, "x.service")), undefined, key);
+      t.not(rejectionOf(entry("Unit", key, "x.service")), undefined, key);
     }
   },
 );
@@ -104,7 +104,7 @@ for (const [key, value] of [
   ["Type", "forking"],
   ["TimeoutStartSec", "infinity"],
 ] as const) {
-  test(`${key}=${value} is rejected`, (t) => t.not(whyRefused(entry("Service", key, value)), undefined));
+  test(`${key}=${value} is rejected`, (t) => t.not(rejectionOf(entry("Service", key, value)), undefined));
 }
 
 for (const [key, value] of [
@@ -114,7 +114,7 @@ for (const [key, value] of [
   ["Type", "notify"],
   ["Nice", "19"],
 ] as const) {
-  test(`${key}=${value} is accepted`, (t) => t.is(whyRefused(entry("Service", key, value)), undefined));
+  test(`${key}=${value} is accepted`, (t) => t.is(rejectionOf(entry("Service", key, value)), undefined));
 }
 
 test("a unit is parsed as systemd parses it", (t) => {

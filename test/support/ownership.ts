@@ -9,7 +9,7 @@ import { createOwnership, EngineOwnership } from "../../src/engine/ownership.ts"
 export function ownershipIn(storeId: string, unproven: readonly string[] = []): EngineOwnership {
   return new EngineOwnership({
     ...{ storeId, key: `key of ${storeId}` },
-    isUnproven: (id) => unproven.includes(id),
+    isUnverified: (id) => unproven.includes(id),
   });
 }
 

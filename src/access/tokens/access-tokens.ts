@@ -79,8 +79,8 @@ export class AccessTokens {
     return this.#tokens.size > 0;
   }
 
-  #revoke(isMeant: (token: AccessToken) => boolean): number {
+  #revoke(matches: (token: AccessToken) => boolean): number {
     this.sweep();
-    return endTokens(this.#tokens, isMeant, "the access token was revoked; issue another");
+    return endTokens(this.#tokens, matches, "the access token was revoked; issue another");
   }
 }

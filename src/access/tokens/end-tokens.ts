@@ -7,12 +7,12 @@ import type { LiveToken } from "./live-token.ts";
  */
 export function endTokens<T extends { readonly live: LiveToken }>(
   tokens: Map<string, T>,
-  isMeant: (token: T) => boolean,
+  matches: (token: T) => boolean,
   message: string,
 ): number {
   let count = 0;
   for (const [key, token] of tokens) {
-    if (!isMeant(token)) continue;
+    if (!matches(token)) continue;
     tokens.delete(key);
     token.live.end(message);
     count++;

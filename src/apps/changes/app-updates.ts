@@ -51,8 +51,8 @@ const minuteMs = 60_000;
 const first = { leastMs: 5 * minuteMs, mostMs: 60 * minuteMs };
 const daily = { leastMs: 23 * 60 * minuteMs, mostMs: 25 * 60 * minuteMs };
 /** A check for one user, or the daily check. */
-const askedAtOnce = 4;
-const askTimeoutMs = 30_000;
+const parallelChecks = 4;
+const checkTimeoutMs = 30_000;
 /** Maximum number of users with a shared running check. */
 const maxUsers = 64;
 
@@ -72,7 +72,7 @@ export class AppUpdates implements Disposable {
   }
 
   /** Updates of the caller's apps, by ID, and of svc itself. */
-  async look(caller: AppCaller, signal: AbortSignal): Promise<Updates> {
+  async check(caller: AppCaller, signal: AbortSignal): Promise<Updates> {
     const key = caller.root ? "root" : String(caller.uid);
     let rounds = this.#rounds.get(key);
     if (rounds === undefined) {
@@ -83,7 +83,7 @@ export class AppUpdates implements Disposable {
         const { packages, version } = this.#options;
         const { uid } = caller;
         const [apps, svc] = await Promise.all([
-          this.#lookAt(caller, ended),
+          this.#checkApp(caller, ended),
           packages.newerSvc(version, uid, { signal: ended }),
         ]);
         return { apps, svc };
@@ -101,7 +101,7 @@ export class AppUpdates implements Disposable {
   async #pass(): Promise<void> {
     const { log } = this.#options;
     try {
-      await this.#lookAt(undefined, this.#stop.signal);
+      await this.#checkApp(undefined, this.#stop.signal);
     } catch (error) {
       if (!this.#stop.signal.aborted)
         log.warn({ err: error }, "newer versions of apps could not be looked for");
@@ -110,22 +110,22 @@ export class AppUpdates implements Disposable {
   }
 
   /** @param caller undefined: all apps */
-  async #lookAt(caller: AppCaller | undefined, signal: AbortSignal): Promise<AppUpdate[]> {
+  async #checkApp(caller: AppCaller | undefined, signal: AbortSignal): Promise<AppUpdate[]> {
     const { finder, found } = this.#options;
     const all = await finder.all();
-    found.keepOnly(new Set(all.map(({ id }) => id)));
+    found.retain(new Set(all.map(({ id }) => id)));
     const visible = caller && finder.visibleIds(caller);
     const meant = all.filter(({ id }) => visible?.has(id) ?? true).toSorted((a, b) => (a.id < b.id ? -1 : 1));
-    return mapBounded(meant, askedAtOnce, async (app) => {
+    return mapBounded(meant, parallelChecks, async (app) => {
       signal.throwIfAborted();
-      return this.#lookFor(
+      return this.#findUpdate(
         app,
-        AbortSignal.any([signal, this.#stop.signal, AbortSignal.timeout(askTimeoutMs)]),
+        AbortSignal.any([signal, this.#stop.signal, AbortSignal.timeout(checkTimeoutMs)]),
       );
     });
   }
 
-  async #lookFor(app: AppRecord, signal: AbortSignal): Promise<AppUpdate> {
+  async #findUpdate(app: AppRecord, signal: AbortSignal): Promise<AppUpdate> {
     const { finder, reports, packages, found } = this.#options;
     const { id, version, ownerUid: uid } = app;
     let availableVersion: string | undefined;

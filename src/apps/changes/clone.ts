@@ -68,7 +68,7 @@ export class Cloner {
     });
     try {
       await requireDirectory(this.#options, app);
-      if (!shareVolumes) refuseShared(app, (await runtimeOf(app).data?.sharedData(app.id)) ?? []);
+      if (!shareVolumes) rejectShared(app, (await runtimeOf(app).data?.sharedData(app.id)) ?? []);
       const ownerUid = newOwnerOf(app.ownerUid, caller);
       const runUid = ownerUid === app.ownerUid ? app.runUid : await this.#options.runUidOf(ownerUid);
       if (runUid !== app.runUid) await this.#requireNoVolumes(app);
@@ -180,7 +180,7 @@ export function newOwnerOf(originalOwnerUid: number, caller: Pick<AppCaller, "ui
 }
 
 /** @throws SvcError `volumes_shared` if there are shared volumes */
-function refuseShared({ id }: AppRecord, volumes: readonly string[]): void {
+function rejectShared({ id }: AppRecord, volumes: readonly string[]): void {
   if (volumes.length === 0) return;
   const what = volumes.length === 1 ? "volume" : "volumes";
   const why = "which are not copied as they have a driver or a name of their own";

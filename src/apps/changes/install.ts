@@ -21,7 +21,7 @@ import type { Operation } from "../lifecycle/operations.ts";
 import { cancelably, type WorkOptions } from "../../work/progress.ts";
 import type { InstallLimiter } from "./install-limiter.ts";
 import { requireSwarmPackage } from "./placement.ts";
-import { layOutRelease } from "./release.ts";
+import { checkOutRelease } from "./release.ts";
 import type { AppsContext } from "../apps-context.ts";
 
 /** What to install; see `InstallAppRequest`. Texts that were not given are empty. */
@@ -122,7 +122,7 @@ export class Installer {
     const names = { baseId: manifest.id, name: request.name, defaultName: manifest.name };
     const { id } = await this.create(
       { caller, ownerUid, kind: "install", ...names, describe },
-      (app) => layOutRelease(this.#options, app, resolved, work),
+      (app) => checkOutRelease(this.#options, app, resolved, work),
       work,
     );
     resolved.keep();

@@ -12,7 +12,7 @@ import { fenced, isRefusal, raiseFence } from "./build-fence.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 
 /** Number of lines of a failed command that its error contains. */
-const keptLines = 20;
+const maxErrorLines = 20;
 
 /** Environment of steps. */
 export interface StepTools {
@@ -24,7 +24,7 @@ export interface StepTools {
 }
 
 /** Exports the package into the app's checkout, creates the directories of its manifest, and runs its build steps. */
-export async function layOutRelease(
+export async function checkOutRelease(
   tools: StepTools,
   app: RunnableApp,
   resolved: ResolvedPackage,
@@ -34,7 +34,7 @@ export async function layOutRelease(
   await build(tools, app, work);
 }
 
-/** {@link layOutRelease} without the build. */
+/** {@link checkOutRelease} without the build. */
 async function exportRelease(
   tools: StepTools,
   app: RunnableApp,
@@ -56,7 +56,7 @@ async function exportRelease(
  * Checks a version out beside the current one, and builds it there if it can be moved afterwards.
  * @returns whether it was built; otherwise call {@link buildInPlace} after it was moved into place
  */
-export async function layOutBeside(
+export async function checkOutBeside(
   tools: StepTools,
   next: RunnableApp,
   resolved: ResolvedPackage,
@@ -65,7 +65,7 @@ export async function layOutBeside(
   const { clone } = next.manifest;
   await exportRelease(tools, next, resolved, work);
   if (buildSteps(next).length === 0) return true;
-  if (clone === "rebuild" || buildSteps(next).some(namesPlaces)) return false;
+  if (clone === "rebuild" || buildSteps(next).some(usesPaths)) return false;
   await build(tools, next, work);
   if (clone === "copy" || (await canMove(tools, next, work))) return true;
   // After the move its paths would be invalid, and a build may fail if it finds files from another path.
@@ -78,7 +78,7 @@ export async function layOutBeside(
 async function canMove(tools: StepTools, app: RunnableApp, work: WorkOptions): Promise<boolean> {
   if (!(await moveEnvironments(tools, app, work))) return false;
   const userHelper = await tools.userHelpers.as(app.uid);
-  const { from } = placesOf(app);
+  const { from } = pathsOf(app);
   const options = { cwd: join(app.directory, checkoutOf(app)), signal: work.signal };
   // Only in text files: binaries and notes of package managers also contain source paths, but do not use them.
   const grep = ["grep", "-rqIF", "--exclude-dir=node_modules", "-e", from, "."];
@@ -89,13 +89,13 @@ async function canMove(tools: StepTools, app: RunnableApp, work: WorkOptions): P
 }
 
 /** The old and the new path of a checkout by their last parts, as the store may have other names. */
-function placesOf(app: RunnableApp): { from: string; to: string } {
+function pathsOf(app: RunnableApp): { from: string; to: string } {
   const place = `/${basename(app.directory)}`;
   return { from: `${place}/${checkoutOf(app)}`, to: `${place}/${appTree.repo}` };
 }
 
 /** Whether a step receives a path of the app: it may write there, or write the path into its output. */
-function namesPlaces(step: Command): boolean {
+function usesPaths(step: Command): boolean {
   return /\$\{(?:repo|data|volumes\.)|SVC_(?:APP|DATA)_DIR/.test(JSON.stringify(step));
 }
 
@@ -105,7 +105,7 @@ function namesPlaces(step: Command): boolean {
  */
 async function moveEnvironments(tools: StepTools, app: RunnableApp, work: WorkOptions): Promise<boolean> {
   const userHelper = await tools.userHelpers.as(app.uid);
-  const { from, to } = placesOf(app);
+  const { from, to } = pathsOf(app);
   const grep = ["grep", "-rlIZF", "-e", from, "."];
   const sed = ["sed", "-i", "-e", `s|${escaped(from, /[\\.*[\]^$|]/g)}|${escaped(to, /[\\&|]/g)}|g`, "--"];
   for (const path of await virtualEnvironments(userHelper, app, work)) {
@@ -181,7 +181,7 @@ export async function runStep(
   const lastLines: string[] = [];
   const onLine = (line: string): void => {
     lastLines.push(line);
-    if (lastLines.length > keptLines) lastLines.shift();
+    if (lastLines.length > maxErrorLines) lastLines.shift();
     onProgress({ step: stepName, message: line });
   };
   const userHelper = await userHelpers.as(app.uid);

@@ -7,7 +7,7 @@ import type { Lifecycle } from "../lifecycle/lifecycle.ts";
 import type { Operation } from "../lifecycle/operations.ts";
 import { cancelably, type WorkOptions } from "../../work/progress.ts";
 import type { AppsContext } from "../apps-context.ts";
-import { isMissed } from "../lifecycle/reconciler.ts";
+import { needsStart } from "../lifecycle/reconciler.ts";
 
 export interface RepullResult {
   id: string;
@@ -49,10 +49,10 @@ export class Repuller {
   }
 
   /** Restarts an app that did not start on its new image on the previous one. @returns the message for the user */
-  async #goBack(app: AppRecord, replaced: readonly ReplacedImage[], error: unknown): Promise<unknown> {
+  async #rollBack(app: AppRecord, replaced: readonly ReplacedImage[], error: unknown): Promise<unknown> {
     if (!(error instanceof SvcError) || error.reason !== "start_failed" || replaced.length === 0)
       return error;
-    await this.#options.runtimeOf(app).images?.putBack(replaced);
+    await this.#options.runtimeOf(app).images?.restoreNames(replaced);
     await this.#options.lifecycle.start(app);
     const failed = error as SvcError<"start_failed">;
     const message = `${failed.message}; it runs on its image before again`;
@@ -67,12 +67,12 @@ export class Repuller {
       const pulled = await runtime.images?.pull(runnable(app), work);
       const { changed = false, digest = "", replaced = [], services = [] } = pulled ?? {};
       const status = runtime.status(id);
-      const restarted = isMissed(app, status) || (changed && isUp(status?.state));
+      const restarted = needsStart(app, status) || (changed && isUp(status?.state));
       // From here on a client that disconnects changes nothing, so that a running app is never left stopped.
       if (restarted) await operations.enter(operation, "stop");
       if (restarted) {
         await lifecycle.finishRestart(operation).catch(async (error: unknown) => {
-          throw await this.#goBack(app, replaced, error);
+          throw await this.#rollBack(app, replaced, error);
         });
       }
       return { id, changed, restarted, digest, services: [...services] };

@@ -28,7 +28,7 @@ import type { RestorePhase } from "../lifecycle/phases.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 import { rebuildCopy, runStep } from "./release.ts";
 import type { AppsContext } from "../apps-context.ts";
-import { isMissed } from "../lifecycle/reconciler.ts";
+import { needsStart } from "../lifecycle/reconciler.ts";
 import { volumeTree } from "../lifecycle/backed-up-trees.ts";
 
 /** The description of the app in a backup. */
@@ -47,7 +47,7 @@ export interface AppImage {
 }
 
 /** Where the trees of a backup are unpacked, and as which user. */
-export interface LayOutPlace {
+export interface UnpackTarget {
   userHelper: UserHelper;
   root: string;
   /** An existing directory below the root for each tree. */
@@ -57,7 +57,7 @@ export interface LayOutPlace {
 }
 
 /** Unpacks the trees of a backup; throws if the backup is not valid. */
-export type LayOut = (place: LayOutPlace, work: WorkOptions) => Promise<void>;
+export type Unpack = (place: UnpackTarget, work: WorkOptions) => Promise<void>;
 
 export interface RestorerOptions extends AppsContext {
   installer: Installer;
@@ -85,7 +85,7 @@ export interface NewAppOptions {
 }
 
 const staged = (tree: string): string => `${tree}.restored`;
-const setAside = (tree: string): string => `${tree}.replaced`;
+const backupOf = (tree: string): string => `${tree}.replaced`;
 
 export class Restorer {
   readonly #options: RestorerOptions;
@@ -97,19 +97,19 @@ export class Restorer {
   /**
    * Restores into an existing app; a running app runs again afterwards.
    * @throws SvcError `app_running` without `stopApp`, `app_busy`, `build_failed` for the package's restore step, errors of
-   *   `layOut`; the app is unchanged then. `start_failed` if it does not start with the restored data.
+   *   `unpack`; the app is unchanged then. `start_failed` if it does not start with the restored data.
    */
   async restore(
     app: AppRecord,
     image: AppImage,
-    layOut: LayOut,
+    unpack: Unpack,
     options: RestoreOptions,
     work: WorkOptions,
   ): Promise<{ restarted: boolean }> {
     const { operations, runtimeOf } = this.#options;
     this.requireRestorable(app, image, options);
     const { volumes } = touched(image, options.paths);
-    const restart = this.#isUp(app) || isMissed(app, runtimeOf(app).status(app.id));
+    const restart = this.#isUp(app) || needsStart(app, runtimeOf(app).status(app.id));
     const operation = await operations.begin({
       appId: app.id,
       kind: "restore",
@@ -118,7 +118,7 @@ export class Restorer {
       cancel: work.cancel,
     });
     try {
-      await this.#run(operation, image, layOut, options, work).catch(async (error: unknown) => {
+      await this.#run(operation, image, unpack, options, work).catch(async (error: unknown) => {
         await this.settle(operation);
         throw error;
       });
@@ -149,11 +149,11 @@ export class Restorer {
 
   /**
    * Creates a stopped app from a backup. Resolves to its ID.
-   * @throws SvcError as `layOut`; `invalid_request` for settings that its manifest rejects. Nothing remains then.
+   * @throws SvcError as `unpack`; `invalid_request` for settings that its manifest rejects. Nothing remains then.
    */
   async restoreAsNew(
     image: AppImage,
-    layOut: LayOut,
+    unpack: Unpack,
     { baseId, name, ownerUid, caller, isCopy }: NewAppOptions,
     work: WorkOptions,
   ): Promise<string> {
@@ -189,9 +189,9 @@ export class Restorer {
         ];
         await tree.makeDirs(trees);
         const volumes = volumesOf(this.#options.runtimeOf(describe(app.id, app.name)), image.volumes);
-        const takeVolume: LayOutPlace["takeVolume"] = async (key, tar) =>
+        const takeVolume: UnpackTarget["takeVolume"] = async (key, tar) =>
           volumes?.create(app.id, key, tar, work.signal);
-        await layOut({ userHelper, root: app.directory, into: trees, takeVolume }, work);
+        await unpack({ userHelper, root: app.directory, into: trees, takeVolume }, work);
         await rebuildCopy(this.#options, app, work);
         await this.#complete(tree, app, work);
       },
@@ -212,13 +212,13 @@ export class Restorer {
     const phase = operation.phase as RestorePhase;
     const tree = await userHelpers.tree(paths.appDir(operation.appId), runUid);
     for (const path of trees) {
-      if (phase === "swap") await tree.putBack(setAside(path), path);
+      if (phase === "swap") await tree.moveBack(backupOf(path), path);
       await tree.remove(staged(path));
-      if (phase === "done") await tree.remove(setAside(path));
+      if (phase === "done") await tree.remove(backupOf(path));
     }
     // The trees of a removed app were removed with it.
     const engine = app && volumesOf(this.#options.runtimeOf(app), volumes);
-    if (phase === "swap") for (const key of kept) await engine?.putBack(operation.appId, key);
+    if (phase === "swap") for (const key of kept) await engine?.rollBack(operation.appId, key);
     for (const key of volumes) await engine?.settle(operation.appId, key);
     if (phase !== "stage" && restart === true && app !== undefined) await lifecycle.finishStart(operation);
     else await operations.end(operation);
@@ -227,7 +227,7 @@ export class Restorer {
   async #run(
     operation: Operation,
     image: AppImage,
-    layOut: LayOut,
+    unpack: Unpack,
     options: RestoreOptions,
     work: WorkOptions,
   ): Promise<void> {
@@ -249,7 +249,7 @@ export class Restorer {
     const userHelper = await userHelpers.as(app.runUid);
     const tree = await userHelpers.tree(paths.appDir(app.id), app.runUid);
     // A missing tree is normal: data loss is why people restore.
-    if (!(await tree.isThere())) await tree.create();
+    if (!(await tree.exists())) await tree.create();
     for (const path of image.trees) {
       await tree.remove(staged(path));
       await tree.makeDirs([staged(path)]);
@@ -259,20 +259,20 @@ export class Restorer {
     const runtime = runtimeOf(app);
     const parts = touched(image, options.paths);
     const volumes = volumesOf(runtime, parts.volumes);
-    const takeVolume: LayOutPlace["takeVolume"] = async (key, tar) =>
+    const takeVolume: UnpackTarget["takeVolume"] = async (key, tar) =>
       volumes?.stage(app.id, key, tar, work.signal);
-    await layOut({ userHelper, root: tree.root, into, takeVolume }, work);
+    await unpack({ userHelper, root: tree.root, into, takeVolume }, work);
     work.signal?.throwIfAborted();
     await operations.enter(operation, "swap" satisfies RestorePhase);
     await runtime.stop(runnable(app));
     for (const path of parts.trees) {
       // Always created, so that a rollback restores exactly the previous state.
       await tree.makeDirs([path]);
-      await tree.rename(path, setAside(path));
+      await tree.rename(path, backupOf(path));
       await tree.rename(staged(path), path);
     }
     for (const key of parts.volumes) {
-      await volumes?.keep(app.id, key, work.signal);
+      await volumes?.backUp(app.id, key, work.signal);
       operation.detail.kept = [...(operation.detail.kept ?? []), key];
       await operations.enter(operation, "swap" satisfies RestorePhase);
       await volumes?.swap(app.id, key, work.signal);

@@ -36,8 +36,8 @@ export class UpgradeRollback {
     if (phase === "switch") {
       // The daemon may have been killed during the trial.
       if (app !== undefined && !rolls) await runtimeOf(app).stop(runnable(app));
-      await tree.putBack(appTree.previousRepo, appTree.repo);
-      await tree.putBack(appTree.previousData, appTree.data);
+      await tree.moveBack(appTree.previousRepo, appTree.repo);
+      await tree.moveBack(appTree.previousData, appTree.data);
       await tree.remove(unfinishedCopy);
       await tree.remove(appTree.nextRepo);
       if (app !== undefined) await this.#prepareAgain(app);

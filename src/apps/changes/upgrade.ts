@@ -6,7 +6,7 @@ import { SvcError } from "../../errors.ts";
 import { SetOnce } from "../../lib/set-once.ts";
 import type { ResolvedPackage } from "../../packages/resolved-package.ts";
 import { isUp } from "../../runtimes/runtime-status.ts";
-import { whyNotStarted } from "../../runtimes/start-failed.ts";
+import { explainFailedStart } from "../../runtimes/start-failed.ts";
 import { requireDirectory } from "../records/app-directory.ts";
 import { acknowledgementOf, requireAcknowledgement, type Consent } from "./acknowledgement.ts";
 import { patchApp, type AppRecord } from "../records/app-record.ts";
@@ -20,7 +20,7 @@ import { cancelably, type WorkOptions } from "../../work/progress.ts";
 import type { AppsContext } from "../apps-context.ts";
 import { UpgradeRollback, type UpgradePhase } from "./upgrade-rollback.ts";
 import { requireStop, VersionSwitch } from "./version-switch.ts";
-import { isMissed } from "../lifecycle/reconciler.ts";
+import { needsStart } from "../lifecycle/reconciler.ts";
 
 /** Target version and options; see `UpgradeAppRequest`. */
 export interface UpgradeRequest extends Consent {
@@ -108,7 +108,7 @@ export class Upgrader {
       appId: app.id,
       kind: "upgrade",
       phase: "fetch" satisfies UpgradePhase,
-      detail: { runUid: app.runUid, restart: this.#isMissed(app) },
+      detail: { runUid: app.runUid, restart: this.#needsStart(app) },
       cancel: work.cancel,
     });
     try {
@@ -117,7 +117,7 @@ export class Upgrader {
           () => undefined,
           (failure: unknown) => failure,
         );
-        throw asRefused(app, error, afterwards);
+        throw describeFailure(app, error, afterwards);
       });
       await this.#restartIfNeeded(operation);
       return result;
@@ -143,7 +143,7 @@ export class Upgrader {
     requireAcknowledgement(resolved, { ...request, ownerUid, accepted, again: "upgrade" });
     await settings.validate(resolved.manifest, app.settings, ownerUid, work.signal);
     const wasUp = this.#isUp(app);
-    const restarted = wasUp || operation.detail.restart === true || this.#isMissed(app);
+    const restarted = wasUp || operation.detail.restart === true || this.#needsStart(app);
     operation.detail.sameName = app.version === resolved.version;
     await operations.enter(operation, "prepare" satisfies UpgradePhase);
     const isBuilt = await this.#switch.prepare(app, resolved, work);
@@ -224,8 +224,8 @@ export class Upgrader {
     return isUp(this.#options.runtimeOf(app).status(app.id)?.state);
   }
 
-  #isMissed(app: AppRecord): boolean {
-    return isMissed(app, this.#options.runtimeOf(app).status(app.id));
+  #needsStart(app: AppRecord): boolean {
+    return needsStart(app, this.#options.runtimeOf(app).status(app.id));
   }
 
   #requireSamePackage(app: AppRecord, resolved: ResolvedPackage): void {
@@ -247,19 +247,19 @@ function upToDate({ id, version }: AppRecord): UpgradeResult {
  * The error of a failed upgrade, which also says which version the app has now.
  * @param afterwards why the old version could not be restored or started again
  */
-function asRefused({ id, version }: AppRecord, error: unknown, afterwards: unknown): unknown {
+function describeFailure({ id, version }: AppRecord, error: unknown, afterwards: unknown): unknown {
   if (afterwards !== undefined && !(afterwards instanceof SvcError)) return afterwards;
   if (!(error instanceof SvcError)) return error;
   const { reason, message, payload, cause } = error as SvcError;
-  if (asking.has(reason)) return error;
+  if (userReasons.has(reason)) return error;
   const stays = `${message}; app "${id}" stays at ${version}`;
-  const why = afterwards === undefined ? "" : whyNotStarted(id, afterwards as SvcError);
+  const why = afterwards === undefined ? "" : explainFailedStart(id, afterwards as SvcError);
   const says = why === "" ? stays : `${stays}, which could not be started again: ${why}`;
   return new SvcError(reason, says, { payload, cause });
 }
 
 /** Reasons with which nothing was tried yet, because the user must decide or do something first. */
-const asking: ReadonlySet<string> = new Set(["license_required", "app_running"]);
+const userReasons: ReadonlySet<string> = new Set(["license_required", "app_running"]);
 
 /** A directory has no history, so it is always installed again. */
 function isSameRelease(app: AppRecord, resolved: ResolvedPackage): boolean {

@@ -6,11 +6,11 @@ import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import type { OwnedTree } from "../../run-as/owned-tree.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 import type { AppsContext } from "../apps-context.ts";
-import { comingUpMs } from "../lifecycle/start-wait.ts";
+import { maxStartMs } from "../lifecycle/start-wait.ts";
 import type { Operation } from "../lifecycle/operations.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import { writeSettingsFiles } from "../records/settings-files.ts";
-import { buildInPlace, layOutBeside, runStep } from "./release.ts";
+import { buildInPlace, checkOutBeside, runStep } from "./release.ts";
 import { SvcError } from "../../errors.ts";
 
 /** Suffix of an unfinished data copy, so that a rollback never restores a partial copy. */
@@ -49,7 +49,7 @@ export class VersionSwitch {
     // Left over from an earlier upgrade: if this upgrade failed, a rollback would restore them over the current version.
     await tree.remove(appTree.previousRepo);
     await tree.remove(appTree.previousData);
-    const isBuilt = await layOutBeside(this.#options, next, resolved, work);
+    const isBuilt = await checkOutBeside(this.#options, next, resolved, work);
     if (canProve(app)) await runtimeOf(app).prepare(next, work);
     return isBuilt;
   }
@@ -70,9 +70,9 @@ export class VersionSwitch {
     const { manifest } = resolved;
     const next = this.#next(app, resolved);
     const keepsData = canProve(app) || manifest.migrate !== undefined;
-    await runtimeOf(app).data?.keepData(runnable(app));
+    await runtimeOf(app).data?.preserveData(runnable(app));
     const tree = await userHelpers.tree(next.directory, app.runUid);
-    await this.#setAside(tree, keepsData);
+    await this.#moveToBackup(tree, keepsData);
     await tree.rename(appTree.nextRepo, appTree.repo);
     if (!isBuilt) await buildInPlace(this.#options, next, work);
     // The trial is a start, which writes the app's run specification.
@@ -101,7 +101,7 @@ export class VersionSwitch {
     await writeSettingsFiles(this.#options.userHelpers, next);
     try {
       await runtime.start(next);
-      await runtime.waitHealthy(next.id, comingUpMs(next.manifest.health), signal);
+      await runtime.waitHealthy(next.id, maxStartMs(next.manifest.health), signal);
     } catch (error) {
       await runtime.stop(next);
       throw error;
@@ -109,7 +109,7 @@ export class VersionSwitch {
   }
 
   /** Renames the old checkout, and copies the data if the new version will change it. */
-  async #setAside(tree: OwnedTree, keepsData: boolean): Promise<void> {
+  async #moveToBackup(tree: OwnedTree, keepsData: boolean): Promise<void> {
     if (keepsData) {
       await tree.remove(unfinishedCopy);
       await tree.copy(appTree.data, tree, unfinishedCopy);

@@ -21,7 +21,7 @@ export class AppLogs {
   follow(app: AppRecord, from: LogStart, signal: AbortSignal): AsyncIterable<LogChunk> {
     const { registry, runtimeOf, runnable } = this.#options;
     // A later app with the same ID is another app.
-    const isThere = (): boolean => registry.get(app.id)?.createdAtMs === app.createdAtMs;
-    return followApp(runtimeOf(app), runnable(app), { ...from, signal, isThere });
+    const isInstalled = (): boolean => registry.get(app.id)?.createdAtMs === app.createdAtMs;
+    return followApp(runtimeOf(app), runnable(app), { ...from, signal, isInstalled });
   }
 }

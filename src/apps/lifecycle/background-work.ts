@@ -7,14 +7,14 @@ import type { FreePorts } from "../ports/free-ports.ts";
 import type { Adoption } from "../records/adoption.ts";
 import { isReadable } from "../records/unreadable-app.ts";
 import type { Recovery } from "./recovery.ts";
-import type { WantedState } from "./reconciler.ts";
+import type { Reconciler } from "./reconciler.ts";
 
-export interface UpkeepOptions extends Pick<
+export interface BackgroundWorkOptions extends Pick<
   AppsContext,
   "registry" | "operations" | "userHelpers" | "paths" | "log"
 > {
   adoption: Adoption;
-  wanted: WantedState;
+  reconciler: Reconciler;
   recovery: Recovery;
   freePorts: FreePorts;
 }
@@ -22,16 +22,16 @@ export interface UpkeepOptions extends Pick<
 /** Interval of the sweep for interrupted operations. */
 const sweepIntervalMs = 5_000;
 /** Apps per turn of the event loop; a thousand at once would delay the first responses. */
-const claimedAtOnce = 4;
+const parallelClaims = 4;
 
-export class Upkeep implements AsyncDisposable {
-  readonly #options: UpkeepOptions;
+export class BackgroundWork implements AsyncDisposable {
+  readonly #options: BackgroundWorkOptions;
   #adopted: Promise<string[]> = Promise.resolve([]);
   #starting: Promise<void> = Promise.resolve();
   readonly #mayClaim = Promise.withResolvers<undefined>();
   #sweeper: Ticker | undefined;
 
-  constructor(options: UpkeepOptions) {
+  constructor(options: BackgroundWorkOptions) {
     this.#options = options;
   }
 
@@ -52,14 +52,14 @@ export class Upkeep implements AsyncDisposable {
   }
 
   /** Starts reconciling apps with their desired state. Only for the daemon, not for in-process commands. */
-  keepWanted(): void {
+  startReconciling(): void {
     this.claimTrees();
-    void this.#adopted.then((ended) => this.#options.wanted.start(ended));
+    void this.#adopted.then((ended) => this.#options.reconciler.start(ended));
   }
 
   /** Stops reconciling. */
-  async leaveAsTheyAre(): Promise<void> {
-    const { operations, wanted } = this.#options;
+  async stopReconciling(): Promise<void> {
+    const { operations, reconciler: wanted } = this.#options;
     operations.leave();
     await wanted[Symbol.asyncDispose]();
   }
@@ -69,7 +69,7 @@ export class Upkeep implements AsyncDisposable {
     const { registry, userHelpers, paths, log } = this.#options;
     // The owners of unreadable apps are unknown.
     const readable = registry.all().filter(isReadable);
-    await mapBounded(readable, claimedAtOnce, async ({ id, runUid }) => {
+    await mapBounded(readable, parallelClaims, async ({ id, runUid }) => {
       await nextTurn();
       try {
         await (await userHelpers.tree(paths.appDir(id), runUid)).claim();
@@ -90,7 +90,7 @@ export class Upkeep implements AsyncDisposable {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    await this.leaveAsTheyAre();
+    await this.stopReconciling();
     this.claimTrees();
     await this.#starting;
     await this.#sweeper?.[Symbol.asyncDispose]();

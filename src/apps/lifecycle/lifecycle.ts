@@ -8,7 +8,7 @@ import { mergeDefaults } from "../../packages/settings/settings.ts";
 import type { AppRuntime } from "../../runtimes/contract.ts";
 import { isUp, isUpNow } from "../../runtimes/runtime-status.ts";
 import type { RunnableApp } from "../../runtimes/runnable-app.ts";
-import { whyNotStarted } from "../../runtimes/start-failed.ts";
+import { explainFailedStart } from "../../runtimes/start-failed.ts";
 import {
   patchApp,
   requireDesired,
@@ -17,7 +17,7 @@ import {
   type StartFailure,
 } from "../records/app-record.ts";
 import type { WorkOptions } from "../../work/progress.ts";
-import { awaitUp } from "./start-wait.ts";
+import { waitUntilUp } from "./start-wait.ts";
 import type { Operation } from "./operations.ts";
 import { writeSettingsFiles } from "../records/settings-files.ts";
 import type { AppsContext } from "../apps-context.ts";
@@ -105,9 +105,9 @@ export class Lifecycle {
     await this.finishRestart(operation);
   }
 
-  /** Resolves when the app is up. @throws SvcError as {@link awaitUp} */
-  awaitUp(app: AppRecord, work: WorkOptions): Promise<void> {
-    return awaitUp(app, this.#options.runtimeOf(app), work);
+  /** Resolves when the app is up. @throws SvcError as {@link waitUntilUp} */
+  waitUntilUp(app: AppRecord, work: WorkOptions): Promise<void> {
+    return waitUntilUp(app, this.#options.runtimeOf(app), work);
   }
 
   /**
@@ -289,7 +289,7 @@ async function stopToStart(runtime: AppRuntime, app: RunnableApp): Promise<void>
 function failureOf(appId: string, error: unknown): { stateReason: string; failure: StartFailure } {
   // Only SvcErrors have messages for users.
   const stateReason =
-    error instanceof SvcError ? whyNotStarted(appId, error as SvcError) : "svc could not start it";
+    error instanceof SvcError ? explainFailedStart(appId, error as SvcError) : "svc could not start it";
   const payload = isStartFailed(error) ? error.payload : undefined;
   const failure: StartFailure = { lastLines: [...(payload?.lastLines ?? [])] };
   if (payload?.exitCode !== undefined) failure.exitCode = payload.exitCode;

@@ -3,25 +3,25 @@ import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
 import type { AppRuntime } from "../../runtimes/contract.ts";
 import type { RunnableApp } from "../../runtimes/runnable-app.ts";
-import type { LogChunk, LogPlace, LogRecord } from "../../logs/log-chunk.ts";
+import type { LogChunk, LogPosition, LogRecord } from "../../logs/log-chunk.ts";
 
 /** Pause after a run, which may show as running for a moment; prevents a busy loop. */
 const resumePauseMs = 100;
 
 /**
- * The last `tail` lines, or all from `sinceMs` on, and then each new one, until `signal` aborts or `isThere` returns false for a
+ * The last `tail` lines, or all from `sinceMs` on, and then each new one, until `signal` aborts or `isInstalled` returns false for a
  * removed app. Between two runs, the time of the last line decides where to continue if the runtime has no positions.
  */
 export async function* followApp(
   runtime: AppRuntime,
   app: RunnableApp,
-  options: { tail: number; sinceMs?: number | undefined; signal: AbortSignal; isThere: () => boolean },
+  options: { tail: number; sinceMs?: number | undefined; signal: AbortSignal; isInstalled: () => boolean },
 ): AsyncGenerator<LogChunk> {
-  const { tail, sinceMs, signal, isThere } = options;
+  const { tail, sinceMs, signal, isInstalled } = options;
   let seenMs = sinceMs === undefined ? -Infinity : sinceMs - 1;
   let position: number | undefined;
-  let after: LogPlace | undefined = sinceMs === undefined ? undefined : { timeMs: seenMs };
-  while (!signal.aborted && isThere()) {
+  let after: LogPosition | undefined = sinceMs === undefined ? undefined : { timeMs: seenMs };
+  while (!signal.aborted && isInstalled()) {
     const begunMs = Date.now();
     const since = after;
     // With a position there are no repeated lines; all lines after a new line are new.
@@ -37,7 +37,7 @@ export async function* followApp(
     if (seenMs === -Infinity) seenMs = begunMs;
     after = { timeMs: seenMs, position };
     await wait(resumePauseMs, undefined, { signal }).catch(() => undefined);
-    await untilRunning(runtime, app.id, isThere, signal);
+    await untilRunning(runtime, app.id, isInstalled, signal);
   }
 }
 
@@ -45,13 +45,13 @@ export async function* followApp(
 async function untilRunning(
   runtime: AppRuntime,
   id: string,
-  isThere: () => boolean,
+  isInstalled: () => boolean,
   signal: AbortSignal,
 ): Promise<void> {
   if (signal.aborted) return;
   const done = Promise.withResolvers<undefined>();
   const look = (): void => {
-    if (runtime.status(id)?.state === "RUNNING" || !isThere()) done.resolve(undefined);
+    if (runtime.status(id)?.state === "RUNNING" || !isInstalled()) done.resolve(undefined);
   };
   using _subscription = runtime.onChange(look);
   look();

@@ -16,7 +16,7 @@ import { DueStarts } from "./due-starts.ts";
 import type { Operation, OperationListener } from "./operations.ts";
 import { isReadable } from "../records/unreadable-app.ts";
 
-export interface WantedStateOptions extends Pick<AppsContext, "registry" | "runtimes" | "runtimeOf" | "log"> {
+export interface ReconcilerOptions extends Pick<AppsContext, "registry" | "runtimes" | "runtimeOf" | "log"> {
   lifecycle: Pick<Lifecycle, "bringUp" | "bringDown">;
   clock: Clock;
 }
@@ -24,19 +24,19 @@ export interface WantedStateOptions extends Pick<AppsContext, "registry" | "runt
 /**
  * Maximum parallel starts at the daemon's start, because each uses a core for a moment. Root has reserved slots; one user gets half of the rest.
  */
-const boundsAtBegin = { total: 8, perKey: 3, reserved: 2, maxWaiting: Number.POSITIVE_INFINITY };
+const initialStartLimits = { total: 8, perKey: 3, reserved: 2, maxWaiting: Number.POSITIVE_INFINITY };
 /** After this time a start counts as waiting, such as for a health check, and the next one starts. */
 const busyStartMs = 10_000;
 const sweepIntervalMs = 5_000;
 /** How long running starts may take when the daemon stops; the next daemon finishes the rest. */
 const endMs = 5_000;
 
-const leavesItAsItIs: ReadonlySet<AppOperationKind> = new Set(["settings", "backup"]);
+const keepsReconciling: ReadonlySet<AppOperationKind> = new Set(["settings", "backup"]);
 /** Operations whose result a user sees; that user decides about the app. */
-const decides: ReadonlySet<AppOperationKind> = new Set(["start", "stop", "restart", "remove"]);
+const decidedByUser: ReadonlySet<AppOperationKind> = new Set(["start", "stop", "restart", "remove"]);
 
-export class WantedState implements AsyncDisposable, OperationListener {
-  readonly #options: WantedStateOptions;
+export class Reconciler implements AsyncDisposable, OperationListener {
+  readonly #options: ReconcilerOptions;
   readonly #subscriptions: Disposable[] = [];
   readonly #due: DueStarts;
   /** Running starts, by app. */
@@ -46,16 +46,16 @@ export class WantedState implements AsyncDisposable, OperationListener {
   /** Apps whose status is unknown because their engine cannot be reached. */
   readonly #unknown = new Set<string>();
   /** Apps whose planned start was dropped for another operation. */
-  readonly #setAside = new Set<string>();
-  readonly #beginning = new Limiter<number>({
-    ...boundsAtBegin,
+  readonly #interrupted = new Set<string>();
+  readonly #initialStarts = new Limiter<number>({
+    ...initialStartLimits,
     isReserved: (uid) => uid === rootShare,
     tooMany: () => new Error("any number of starts may wait"),
   });
   #hasEnded = false;
   #sweeper: Ticker | undefined;
 
-  constructor(options: WantedStateOptions) {
+  constructor(options: ReconcilerOptions) {
     this.#options = options;
     this.#due = new DueStarts(options.clock);
   }
@@ -67,8 +67,8 @@ export class WantedState implements AsyncDisposable, OperationListener {
 
   /** Suspends reconciling of an app while another operation runs on it. */
   began({ appId, kind, detail }: Operation): void {
-    if (this.#starts.has(appId) || leavesItAsItIs.has(kind) || detail.lockOnly === true) return;
-    if (this.#due.atMs(appId) !== undefined && !decides.has(kind)) this.#setAside.add(appId);
+    if (this.#starts.has(appId) || keepsReconciling.has(kind) || detail.lockOnly === true) return;
+    if (this.#due.atMs(appId) !== undefined && !decidedByUser.has(kind)) this.#interrupted.add(appId);
     if (kind === "remove") this.#due.remove(appId);
     else this.#due.forget(appId);
   }
@@ -78,7 +78,7 @@ export class WantedState implements AsyncDisposable, OperationListener {
    * could not be restarted because its port was in use is started when the port may be free.
    */
   ended({ appId, kind, detail }: Operation): void {
-    const isSetAside = this.#setAside.delete(appId);
+    const isSetAside = this.#interrupted.delete(appId);
     if (this.#hasEnded) return;
     if (kind !== "start" && detail.portInUse === true)
       this.#due.afterFailure(appId, () => void this.#start(appId));
@@ -92,19 +92,20 @@ export class WantedState implements AsyncDisposable, OperationListener {
     for (const app of registry.all()) {
       if (app.desired === "running" && isUnknown(runtimeOf(app).status(app.id))) this.#undecided.add(app.id);
     }
-    for (const runtime of runtimes) this.#subscriptions.push(runtime.onChange((id) => this.#look(id)));
-    this.#sweeper = new Ticker(sweepIntervalMs, () => this.#endUnwanted());
+    for (const runtime of runtimes)
+      this.#subscriptions.push(runtime.onChange((id) => this.#onStatusChange(id)));
+    this.#sweeper = new Ticker(sweepIntervalMs, () => this.#stopUndesired());
     await Promise.all(ended.map((id) => this.#startInTurn(id)));
   }
 
   async #startInTurn(id: string): Promise<void> {
     const owner = this.#options.registry.get(id)?.ownerUid ?? rootShare;
-    using _slot = await this.#beginning.acquire(owner);
+    using _slot = await this.#initialStarts.acquire(owner);
     await Promise.race([this.#start(id), wait(busyStartMs, undefined, { ref: false })]);
   }
 
   /** Stops apps that should not run: a stop failed, or another program has started them. */
-  async #endUnwanted(): Promise<void> {
+  async #stopUndesired(): Promise<void> {
     const { registry, runtimeOf, lifecycle, log } = this.#options;
     try {
       const apps = registry.all();
@@ -121,7 +122,7 @@ export class WantedState implements AsyncDisposable, OperationListener {
     }
   }
 
-  #look(id: string): void {
+  #onStatusChange(id: string): void {
     const status = this.#statusOf(id);
     if (this.#hasEnded) return;
     if (isUnknown(status)) {
@@ -188,7 +189,7 @@ function isUnknown(status: RuntimeStatus | undefined): boolean {
  * Whether an app that should run was lost, or its engine cannot be reached. An operation that takes over such an app must start it
  * again, because its planned start is dropped.
  */
-export function isMissed(
+export function needsStart(
   { desired }: Pick<AppRecord, "desired">,
   status: RuntimeStatus | undefined,
 ): boolean {

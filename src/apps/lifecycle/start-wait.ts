@@ -4,7 +4,7 @@ import type { HealthCheck } from "../../packages/manifest/manifest.ts";
 import { resolvePorts } from "../../packages/settings/settings.ts";
 import type { AppRuntime } from "../../runtimes/contract.ts";
 import type { RuntimeStatus } from "../../runtimes/runtime-status.ts";
-import { whyNotStarted } from "../../runtimes/start-failed.ts";
+import { explainFailedStart } from "../../runtimes/start-failed.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import { runningSettings } from "../records/app-view.ts";
 import type { WorkOptions } from "../../work/progress.ts";
@@ -14,7 +14,7 @@ const slackMs = 30_000;
 const unknownCheckMs = 600_000;
 
 /** Maximum duration of a trial: the time that the health check allows, plus 30 seconds. */
-export function comingUpMs(health: HealthCheck | undefined): number {
+export function maxStartMs(health: HealthCheck | undefined): number {
   if (health === undefined) return slackMs;
   return health.startPeriodMs + health.retries * (health.intervalMs + health.timeoutMs) + slackMs;
 }
@@ -24,7 +24,7 @@ export function comingUpMs(health: HealthCheck | undefined): number {
  * @throws SvcError `start_failed` with its last lines if it exits, restarts or becomes unhealthy; `app_not_running`,
  *   `deadline_exceeded`, `canceled`
  */
-export async function awaitUp(
+export async function waitUntilUp(
   app: AppRecord,
   runtime: AppRuntime,
   { signal, onProgress }: WorkOptions,
@@ -40,7 +40,7 @@ export async function awaitUp(
   using _news = runtime.onChange((changedId) => {
     if (changedId === id) say();
   });
-  const timeoutMs = manifest.health === undefined ? unknownCheckMs : comingUpMs(manifest.health);
+  const timeoutMs = manifest.health === undefined ? unknownCheckMs : maxStartMs(manifest.health);
   try {
     await runtime.waitHealthy(id, timeoutMs, signal);
   } catch (error) {
@@ -57,7 +57,7 @@ function isWell(status: RuntimeStatus | undefined): boolean {
 function notUp(id: string, error: unknown): unknown {
   if (!(error instanceof SvcError) || error.reason !== "start_failed") return error;
   const { payload } = error as SvcError<"start_failed">;
-  const why = whyNotStarted(id, error as SvcError);
+  const why = explainFailedStart(id, error as SvcError);
   const message = `app "${id}" did not come up: ${why === "" ? "it was stopped" : why}`;
   return new SvcError("start_failed", message, { payload, cause: error });
 }

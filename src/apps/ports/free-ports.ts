@@ -7,7 +7,7 @@ import { movablePorts, nextFree, type MovablePort } from "./movable-ports.ts";
 import { keyOf, type PortKey, type PortReservations } from "./port-reservations.ts";
 
 export interface FreePortsOptions extends Pick<AppsContext, "ports" | "registry"> {
-  reservations: Pick<PortReservations, "reserve" | "keepOnly">;
+  reservations: Pick<PortReservations, "reserve" | "retain">;
 }
 
 /** The owner of the new app, and the uid that it runs as: what they may know of the holder of a port is reported. */
@@ -84,7 +84,7 @@ export class FreePorts {
     const { revision } = registry;
     if (revision === this.#reservedRevision) return;
     this.#reservedRevision = revision;
-    await reservations.keepOnly(new Set([...ports.declared(), ...this.#promised]));
+    await reservations.retain(new Set([...ports.declared(), ...this.#promised]));
   }
 
   /** The port itself if it is free, else the next free one; undefined if all are in use. */

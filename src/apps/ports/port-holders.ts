@@ -157,7 +157,7 @@ export class PortHolders {
     const holder = this.#visible(viewer).find((app) => app.id !== id && this.#has(app, socket));
     if (holder !== undefined) return this.#nameOf(holder, viewer);
     const process = await findProcess(socket);
-    if (process?.name === engineProxy && this.#isForgotten(socket))
+    if (process?.name === engineProxy && this.#isStale(socket))
       return "the container engine, although no running container publishes it (restart the engine if that lasts)";
     if (process !== undefined && (ownerUid === 0 || socket.uid === uid))
       return `process ${process.pid} (${process.name})`;
@@ -175,7 +175,7 @@ export class PortHolders {
   }
 
   /** Whether the engine publishes a port for a container that it does not run: it was killed while it started that. */
-  #isForgotten({ port }: ListeningSocket): boolean {
+  #isStale({ port }: ListeningSocket): boolean {
     const published = this.#options.runtimes.flatMap((runtime) => runtime.publishing?.publishedNow() ?? []);
     return published.length > 0 && published.every((ports) => !ports.has(port));
   }

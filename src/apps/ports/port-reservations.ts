@@ -37,7 +37,7 @@ export class PortReservations implements Disposable {
   }
 
   /** Reserves these ports as far as other daemons have not, and releases all others. */
-  async keepOnly(keys: ReadonlySet<PortKey>): Promise<void> {
+  async retain(keys: ReadonlySet<PortKey>): Promise<void> {
     for (const [key, server] of this.#held) {
       if (keys.has(key)) continue;
       this.#held.delete(key);

@@ -8,7 +8,7 @@ import type { RuntimeStatus } from "../../runtimes/runtime-status.ts";
 import type { Operation } from "../lifecycle/operations.ts";
 
 /** The state of an app at one moment. */
-export interface AppSight {
+export interface AppSnapshot {
   /** The same object until the record is written. */
   readonly record: AppRecord;
   readonly operation: Operation | undefined;
@@ -22,9 +22,9 @@ export interface AppSight {
 
 export interface AppChange {
   /** Absent for a new app. */
-  readonly before: AppSight | undefined;
+  readonly before: AppSnapshot | undefined;
   /** Absent for a removed app. */
-  readonly now: AppSight | undefined;
+  readonly now: AppSnapshot | undefined;
 }
 
 export interface AppChangesOptions extends AppsContext {
@@ -37,9 +37,9 @@ export class AppChanges implements Disposable {
   readonly #subscriptions: Disposable[] = [];
   /** Apps with a status event since the last comparison. */
   readonly #marked = new Set<string>();
-  #seen = new Map<string, AppSight>();
+  #seen = new Map<string, AppSnapshot>();
   #revision = -1;
-  #look: NodeJS.Immediate | undefined;
+  #check: NodeJS.Immediate | undefined;
 
   constructor(options: AppChangesOptions) {
     this.#options = options;
@@ -64,18 +64,18 @@ export class AppChanges implements Disposable {
   #begin(): void {
     const { store, registry, runtimes } = this.#options;
     this.#revision = registry.revision;
-    this.#seen = new Map(registry.all().map((app) => [app.id, this.#sightOf(app)]));
+    this.#seen = new Map(registry.all().map((app) => [app.id, this.#snapshotOf(app)]));
     const mark = (id: string): void => {
       this.#marked.add(id);
-      this.#lookSoon();
+      this.#checkSoon();
     };
     for (const runtime of runtimes) this.#subscriptions.push(runtime.onChange(mark));
-    this.#subscriptions.push(store.onChange(() => this.#lookSoon()));
+    this.#subscriptions.push(store.onChange(() => this.#checkSoon()));
   }
 
-  #lookSoon(): void {
-    this.#look ??= setImmediate(() => {
-      this.#look = undefined;
+  #checkSoon(): void {
+    this.#check ??= setImmediate(() => {
+      this.#check = undefined;
       this.#compare();
     });
   }
@@ -104,16 +104,16 @@ export class AppChanges implements Disposable {
     // A later app with that ID is a different app.
     if (before !== undefined && record?.createdAtMs !== before.record.createdAtMs) {
       this.#seen.delete(id);
-      this.#tell({ before, now: undefined });
+      this.#notify({ before, now: undefined });
     }
     if (record === undefined) return;
-    const now = this.#sightOf(record);
+    const now = this.#snapshotOf(record);
     const known = this.#seen.get(id);
     this.#seen.set(id, now);
-    this.#tell({ before: known, now });
+    this.#notify({ before: known, now });
   }
 
-  #sightOf(record: AppRecord): AppSight {
+  #snapshotOf(record: AppRecord): AppSnapshot {
     const { registry, runtimeOf } = this.#options;
     const operation = registry.operationOf(record.id);
     const status = runtimeOf(record).status(record.id);
@@ -126,13 +126,13 @@ export class AppChanges implements Disposable {
     };
   }
 
-  #tell(change: AppChange): void {
+  #notify(change: AppChange): void {
     for (const listener of [...this.#listeners]) listener(change);
   }
 
   [Symbol.dispose](): void {
-    if (this.#look !== undefined) clearImmediate(this.#look);
-    this.#look = undefined;
+    if (this.#check !== undefined) clearImmediate(this.#check);
+    this.#check = undefined;
     for (const subscription of this.#subscriptions.splice(0)) subscription[Symbol.dispose]();
     this.#listeners.clear();
   }

@@ -11,7 +11,7 @@ export async function requireDirectory(
   { id, runUid }: Pick<AppRecord, "id" | "runUid">,
 ): Promise<void> {
   const tree = await userHelpers.tree(paths.appDir(id), runUid);
-  if (await tree.isThere()) return;
+  if (await tree.exists()) return;
   const message = `the directory of app "${id}" is gone: restore a backup of it, or remove it and install it again`;
   throw new SvcError("not_possible", message);
 }

@@ -6,7 +6,7 @@ import type { Store } from "../../store/store.ts";
 import { RowReader } from "../../store/row-reader.ts";
 import { appRows, type AppRecord, type AppRow } from "./app-record.ts";
 import { OperationReader, type Operation, type OperationRow } from "../lifecycle/operations.ts";
-import { standInOf } from "./unreadable-app.ts";
+import { placeholderOf } from "./unreadable-app.ts";
 
 /** The caller: the part of the user context that apps need. */
 export interface AppCaller {
@@ -151,7 +151,7 @@ export class AppRegistry implements Disposable {
   }
 
   #readRow(row: AppRow): AppRecord {
-    return this.#appReader.read(row) ?? standInOf(row);
+    return this.#appReader.read(row) ?? placeholderOf(row);
   }
 
   [Symbol.dispose](): void {

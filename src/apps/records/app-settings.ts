@@ -3,7 +3,7 @@ import { invalidField } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { rootShare } from "../../lib/share-owner.ts";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
-import { keepMaskedSecrets, maskSecrets, mergeDefaults } from "../../packages/settings/settings.ts";
+import { retainMaskedSecrets, maskSecrets, mergeDefaults } from "../../packages/settings/settings.ts";
 import { settingsSchema } from "../../packages/settings/settings-schema.ts";
 import type { SettingsValidator } from "../../packages/settings/settings-validator.ts";
 import { isUp } from "../../runtimes/runtime-status.ts";
@@ -58,7 +58,7 @@ export class AppSettings {
     const { registry, operations, userHelpers, daemonPort, now } = this.#options;
     await operations.during({ appId: app.id, kind: "settings", phase: "write" }, async () => {
       const held = registry.get(app.id) ?? app;
-      const settings = keepMaskedSecrets(held.manifest, values, held.settings);
+      const settings = retainMaskedSecrets(held.manifest, values, held.settings);
       await this.validate(held.manifest, settings, uid, signal);
       await requireOpenPorts({ ...held, values: settings, selfUid: userHelpers.selfUid, daemonPort });
       return patchApp(app.id, { settings, changedAtMs: now() });

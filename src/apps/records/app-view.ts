@@ -20,7 +20,7 @@ export interface AppBackupState {
   readonly lastBackupAtMs: number | undefined;
   /** The storages that stored it. */
   readonly storages: readonly string[];
-  readonly lastProvenAtMs: number | undefined;
+  readonly lastVerifiedAtMs: number | undefined;
   readonly overdue: boolean;
 }
 
@@ -111,13 +111,13 @@ function hasConsole({ manifest, runtime }: AppRecord, status: RuntimeStatus | un
 function viewBackups({
   lastBackupAtMs,
   storages,
-  lastProvenAtMs,
+  lastVerifiedAtMs,
   overdue,
 }: AppBackupState): AppView["backups"] {
   return {
     ...(lastBackupAtMs !== undefined && { lastBackupAt: timestampFromMs(lastBackupAtMs) }),
     storages: [...storages],
-    ...(lastProvenAtMs !== undefined && { lastProvenAt: timestampFromMs(lastProvenAtMs) }),
+    ...(lastVerifiedAtMs !== undefined && { lastProvenAt: timestampFromMs(lastVerifiedAtMs) }),
     overdue,
   };
 }

@@ -27,7 +27,7 @@ export class FoundUpdates {
   }
 
   /** @param ids IDs of the installed apps */
-  keepOnly(ids: ReadonlySet<string>): void {
+  retain(ids: ReadonlySet<string>): void {
     for (const id of this.#found.keys()) if (!ids.has(id)) this.#found.delete(id);
   }
 }

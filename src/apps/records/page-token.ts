@@ -8,10 +8,10 @@ export function encodePageToken(lastKey: string): string {
 /** The key after which the page starts; empty for the first page. @throws SvcError `invalid_request` for an unknown token. */
 export function decodePageToken(token: string): string {
   const key = Buffer.from(token, "base64url").toString("utf8");
-  if (encodePageToken(key) !== token) throw foreignPageToken();
+  if (encodePageToken(key) !== token) throw invalidPageToken();
   return key;
 }
 
-export function foreignPageToken(): SvcError {
+export function invalidPageToken(): SvcError {
   return invalidField("page_token", "is not a next_page_token of an earlier response");
 }

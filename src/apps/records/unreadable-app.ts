@@ -21,7 +21,7 @@ export function requireReadable(app: AppRecord): void {
 /** The remedy for users; the log has the problem with the row. */
 const reason = `${damaged}: restore a backup of it as a new app, then remove it; until then it can only be stopped`;
 
-export function standInOf(row: AppRow): AppRecord {
+export function placeholderOf(row: AppRow): AppRecord {
   const runtime = isRuntime(row.runtime) ? row.runtime : "process";
   const ownerUid = isUid(row.owner_uid) ? row.owner_uid : nobodyUid;
   const createdAtMs = isInstant(row.created_at) ? row.created_at : 0;

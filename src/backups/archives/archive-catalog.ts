@@ -12,7 +12,7 @@ export interface ArchiveRef {
   name: string;
 }
 
-export interface CataloguedArchive extends ArchiveRef {
+export interface CatalogedArchive extends ArchiveRef {
   /** Whether it is complete on its storage; else its upload was announced, but not confirmed. */
   isWhole: boolean;
   verifiedAtMs: number | undefined;
@@ -32,7 +32,7 @@ interface ArchiveRow {
   restored_at: number | null;
 }
 
-export const archiveRows: RowKind<ArchiveRow, CataloguedArchive> = {
+export const archiveRows: RowKind<ArchiveRow, CatalogedArchive> = {
   table: "backup_archives",
   columns: {
     ...{ storage: isName, name: isName, app_id: isName, is_whole: isBit, executor: orNull(isText) },
@@ -53,17 +53,17 @@ export const archiveRows: RowKind<ArchiveRow, CataloguedArchive> = {
 };
 
 /** A placeholder: not verified, and not being uploaded. */
-function standInOf({ storage, name, app_id, is_whole }: ArchiveRow): CataloguedArchive {
+function placeholderOf({ storage, name, app_id, is_whole }: ArchiveRow): CatalogedArchive {
   const unknown = { verifiedAtMs: undefined, restoredAtMs: undefined, executor: undefined };
   return { storage, name, appId: app_id, isWhole: is_whole === 1, ...unknown };
 }
 
-export class Catalogue {
+export class ArchiveCatalog {
   readonly #store: Store;
   readonly #executor: Executor;
   readonly #now: () => number;
   readonly #onWrite: () => void;
-  readonly #reader: RowReader<ArchiveRow, CataloguedArchive>;
+  readonly #reader: RowReader<ArchiveRow, CatalogedArchive>;
 
   /** @param onWrite called after each change */
   constructor(
@@ -81,23 +81,23 @@ export class Catalogue {
   }
 
   /** Archives that may be incomplete. */
-  announced(): CataloguedArchive[] {
+  announced(): CatalogedArchive[] {
     return this.#read("WHERE is_whole <> 1");
   }
 
   /** Archives of one app or of all, by storage and name. */
-  archives(appId?: string): Map<string, CataloguedArchive> {
+  archives(appId?: string): Map<string, CatalogedArchive> {
     const archives = appId === undefined ? this.#read("") : this.#read("WHERE app_id = ?", appId);
     return new Map(archives.map((archive) => [keyOf(archive), archive]));
   }
 
-  #read(where: string, ...params: string[]): CataloguedArchive[] {
+  #read(where: string, ...params: string[]): CatalogedArchive[] {
     const rows = this.#store.all<ArchiveRow>(`SELECT * FROM backup_archives ${where}`, ...params);
-    return rows.map((row) => this.#reader.read(row) ?? standInOf(row));
+    return rows.map((row) => this.#reader.read(row) ?? placeholderOf(row));
   }
 
   /** Whether this store has created this archive and still lists it. @param digest see `footerDigest` */
-  hasMade(digest: string): boolean {
+  hasCreated(digest: string): boolean {
     const sql = "SELECT 1 FROM backup_archives WHERE footer_sha256 = ? LIMIT 1";
     return this.#store.get(sql, digest) !== undefined;
   }
@@ -158,7 +158,7 @@ export class Catalogue {
   }
 
   /** Records a successful verification. @param restored whether it was also restored */
-  async proven({ storage, appId, name }: ArchiveRef, restored: boolean): Promise<void> {
+  async recordVerified({ storage, appId, name }: ArchiveRef, restored: boolean): Promise<void> {
     const atMs = this.#now();
     // Archives from other hosts have no row, and are not removed here.
     await this.#write({

@@ -4,7 +4,7 @@
 import type { AppCaller } from "../../apps/records/app-registry.ts";
 import { invalidField, SvcError } from "../../errors.ts";
 import { decodePageToken, encodePageToken } from "../../apps/records/page-token.ts";
-import { keyOf, type Catalogue } from "./archive-catalog.ts";
+import { keyOf, type ArchiveCatalog } from "./archive-catalog.ts";
 import type { StoredArchive } from "../storages/storage.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 import type { Log } from "../../lib/log.ts";
@@ -37,7 +37,7 @@ const listMs = 20_000;
 
 export interface ArchiveListOptions {
   storages: Pick<StorageList, "all" | "find" | "open">;
-  catalogue: Pick<Catalogue, "archives">;
+  catalog: Pick<ArchiveCatalog, "archives">;
   log: Pick<Log, "warn">;
 }
 
@@ -75,10 +75,10 @@ export async function listArchives(
 async function archivesOn(
   storage: string,
   appId: string | undefined,
-  { storages, catalogue }: ArchiveListOptions,
+  { storages, catalog }: ArchiveListOptions,
   deadlineMs: number,
 ): Promise<ListedArchive[]> {
-  const known = catalogue.archives(appId);
+  const known = catalog.archives(appId);
   const signal = AbortSignal.timeout(deadlineMs);
   // Operations on a hanging disk cannot be canceled.
   const listing = unlessAborted(storages.open(storage).list(appId, signal), signal);

@@ -1,7 +1,7 @@
 /** An archive that is open for reading. Its content is read as the owner of its files, never as root. */
 import { Readable } from "node:stream";
 import { volumeOfTree } from "../../apps/lifecycle/backed-up-trees.ts";
-import type { LayOutPlace } from "../../apps/changes/restore.ts";
+import type { UnpackTarget } from "../../apps/changes/restore.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 import { notFound, SvcError } from "../../errors.ts";
 import type { UserHelper } from "../../run-as/user-helper.ts";
@@ -14,7 +14,7 @@ import type {
   LocatedPaths,
   ReadArchiveResult,
 } from "../../run-as/user-helper-types.ts";
-import { requireRoom } from "./spool.ts";
+import { requireSpace } from "./spool.ts";
 import {
   readFooter,
   readIndexPart,
@@ -67,8 +67,8 @@ export class Archive implements AsyncDisposable {
   }
 
   /** Verifies the archive, and unpacks it to directories, including engine volumes. */
-  async layOutForTrial(userHelper: UserHelper, root: string, work: WorkOptions): Promise<ReadArchiveResult> {
-    await requireRoom(root, this.footer.parts.tarBytes);
+  async unpackForTest(userHelper: UserHelper, root: string, work: WorkOptions): Promise<ReadArchiveResult> {
+    await requireSpace(root, this.footer.parts.tarBytes);
     return userHelper.readArchive(this.#described, this.#input(work.signal), {
       ...this.#reading("verify", work),
       target: { root, into: this.footer.trees },
@@ -79,8 +79,8 @@ export class Archive implements AsyncDisposable {
    * Verifies the archive, and unpacks its trees.
    * @param paths only these and everything below; empty: everything
    */
-  async layOut(
-    { userHelper, root, into, takeVolume }: LayOutPlace,
+  async unpack(
+    { userHelper, root, into, takeVolume }: UnpackTarget,
     paths: readonly string[],
     work: WorkOptions,
   ): Promise<ReadArchiveResult> {
@@ -99,7 +99,7 @@ export class Archive implements AsyncDisposable {
     };
     if (paths.length === 0) {
       // Checked before unpacking, since a small archive may unpack to a large size.
-      await requireRoom(root, this.footer.parts.tarBytes);
+      await requireSpace(root, this.footer.parts.tarBytes);
       return userHelper.readArchive(this.#described, this.#input(work.signal), {
         ...this.#reading("restore", work),
         target,

@@ -1,6 +1,6 @@
 /** Settles uploads of processes that died. */
 import { isExecutorAlive } from "../../store/executors.ts";
-import type { Catalogue, CataloguedArchive } from "./archive-catalog.ts";
+import type { ArchiveCatalog, CatalogedArchive } from "./archive-catalog.ts";
 import { isStored } from "../storages/storage.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 import type { Log } from "../../lib/log.ts";
@@ -10,7 +10,7 @@ const settleMs = 60_000;
 
 export interface LeftoversOptions {
   storages: Pick<StorageList, "open">;
-  catalogue: Catalogue;
+  catalog: ArchiveCatalog;
   log: Pick<Log, "info" | "warn">;
 }
 
@@ -18,11 +18,11 @@ export interface LeftoversOptions {
  * A completely uploaded archive is confirmed; the parts of any other are removed. Unreachable storages are
  * retried later.
  */
-export async function settleLeftovers({ storages, catalogue, log }: LeftoversOptions): Promise<void> {
-  for (const archive of catalogue.announced()) {
+export async function settleLeftovers({ storages, catalog, log }: LeftoversOptions): Promise<void> {
+  for (const archive of catalog.announced()) {
     if (archive.executor !== undefined && (await isExecutorAlive(archive.executor))) continue;
     try {
-      const isWhole = await settle(storages, catalogue, archive);
+      const isWhole = await settle(storages, catalog, archive);
       log.info({ ...archive, isWhole }, "settled an interrupted backup upload");
     } catch (error) {
       log.warn({ err: error, ...archive }, "failed to settle an interrupted backup upload");
@@ -32,13 +32,13 @@ export async function settleLeftovers({ storages, catalogue, log }: LeftoversOpt
 
 async function settle(
   storages: Pick<StorageList, "open">,
-  catalogue: Catalogue,
-  archive: CataloguedArchive,
+  catalog: ArchiveCatalog,
+  archive: CatalogedArchive,
 ): Promise<boolean> {
   const signal = AbortSignal.timeout(settleMs);
   const storage = storages.open(archive.storage);
   const isThere = await isStored(storage, archive, signal);
   await storage.abandon(archive, signal);
-  await (isThere ? catalogue.confirm(archive) : catalogue.forget(archive));
+  await (isThere ? catalog.confirm(archive) : catalog.forget(archive));
   return isThere;
 }

@@ -10,7 +10,7 @@ import { SvcError } from "../../errors.ts";
 import { freeMemory } from "../../lib/buffer-pool.ts";
 import { unlessAborted } from "../../lib/abort.ts";
 import { isExecutorAlive, type Executor } from "../../store/executors.ts";
-import type { BackupRoom } from "../policies/backup-quota.ts";
+import type { BackupSpace } from "../policies/backup-quota.ts";
 import { diskError } from "../storages/local-storage.ts";
 
 /** Bytes to keep free on the file system. */
@@ -20,13 +20,13 @@ const checkEveryBytes = 32 << 20;
 
 export interface SpoolFileOptions {
   /** The reservation for its bytes. */
-  room?: BackupRoom | undefined;
+  space?: BackupSpace | undefined;
   /** Expected size, if known. */
   expectedBytes?: number;
   /** Additional bytes to keep free, so that files that can wait do not block others. */
   spareBytes?: number;
   /** Whether it becomes a permanent file of this host. It is then flushed to disk while it is written. */
-  isKept?: boolean;
+  isPermanent?: boolean;
 }
 
 /** A block of a file. */
@@ -49,7 +49,7 @@ export class Spool {
   async create(options: SpoolFileOptions = {}): Promise<SpoolFile> {
     const { expectedBytes = 0, spareBytes = 0 } = options;
     await mkdir(this.#dir, { recursive: true, mode: 0o700 });
-    await requireRoom(this.#dir, expectedBytes + spareBytes);
+    await requireSpace(this.#dir, expectedBytes + spareBytes);
     const { bootId, pid, startTicks } = this.#executor;
     const path = join(this.#dir, `${bootId}_${pid}_${startTicks}_${randomUUID()}`);
     return new SpoolFile(this.#dir, path, await open(path, "wx+", 0o600), options);
@@ -93,7 +93,7 @@ export class SpoolFile implements AsyncDisposable {
   /** @throws SvcError `disk_full`, `too_many` if the owner's quota is exceeded */
   async append(...pieces: Uint8Array[]): Promise<void> {
     const bytes = pieces.reduce((sum, { length }) => sum + length, 0);
-    await this.#options.room?.take(bytes);
+    await this.#options.space?.take(bytes);
     try {
       const { bytesWritten } = await this.#handle.writev(pieces);
       // A full disk accepts a part, and fails at the next write.
@@ -106,8 +106,8 @@ export class SpoolFile implements AsyncDisposable {
     this.#uncheckedBytes += bytes;
     if (this.#uncheckedBytes < checkEveryBytes) return;
     this.#uncheckedBytes = 0;
-    if (this.#options.isKept === true) this.#writingBack ??= this.#writeBack();
-    await requireRoom(this.#dir, this.#options.spareBytes ?? 0);
+    if (this.#options.isPermanent === true) this.#writingBack ??= this.#writeBack();
+    await requireSpace(this.#dir, this.#options.spareBytes ?? 0);
   }
 
   /** A stream that appends to the file, and frees the memory of the data. */
@@ -188,7 +188,7 @@ export class SpoolFile implements AsyncDisposable {
 }
 
 /** @throws SvcError `disk_full` if the file system cannot hold these bytes */
-export async function requireRoom(dir: string, bytes: number): Promise<void> {
+export async function requireSpace(dir: string, bytes: number): Promise<void> {
   const { bavail, bsize } = await statfs(dir);
   if (bavail * bsize >= bytes + reserveBytes) return;
   const message = "no space left for the backup; free some and try again";

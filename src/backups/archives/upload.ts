@@ -10,7 +10,7 @@ import { Archive } from "./archive.ts";
 import { damaged } from "./archive-footer.ts";
 import { encryptedName, hostOf, newArchiveName, parseArchiveName } from "./archive-name.ts";
 import type { BackupQuota } from "../policies/backup-quota.ts";
-import type { Catalogue } from "./archive-catalog.ts";
+import type { ArchiveCatalog } from "./archive-catalog.ts";
 import type { Spool } from "./spool.ts";
 import { openLocalFile } from "../storages/local-storage.ts";
 import type { StoredArchive, StoredFile } from "../storages/storage.ts";
@@ -27,7 +27,7 @@ export interface UploadOptions {
   spool: Spool;
   storages: StorageList;
   quota: BackupQuota;
-  catalogue: Catalogue;
+  catalog: ArchiveCatalog;
   age: Age;
   /** The user who reads it. */
   readerOf: (archive: Archive, caller: AppCaller) => Promise<UserHelper>;
@@ -39,16 +39,16 @@ export interface UploadOptions {
  * `too_many` if the caller's quota is exceeded; errors of the storage
  */
 export async function uploadArchive(
-  { spool, storages, quota, catalogue, age, readerOf }: UploadOptions,
+  { spool, storages, quota, catalog, age, readerOf }: UploadOptions,
   { storage, identity }: UploadTarget,
   bytes: AsyncIterable<Uint8Array>,
   caller: AppCaller,
   work: WorkOptions,
 ): Promise<StoredArchive> {
   const place = storages.open(storage);
-  using room = await quota.open(caller.root ? undefined : caller.uid, [storage]);
-  const isKept = storages.find(storage).location?.kind === "local";
-  await using file = await spool.create({ room, isKept });
+  using space = await quota.open(caller.root ? undefined : caller.uid, [storage]);
+  const isPermanent = storages.find(storage).location?.kind === "local";
+  await using file = await spool.create({ space, isPermanent });
   for await (const piece of bytes) await file.append(piece);
   await file.end();
   const stored = await openLocalFile(file.path);
@@ -76,17 +76,17 @@ export async function uploadArchive(
     throw damaged("has an invalid app ID or host");
   }
   await archive.verify(await readerOf(archive, caller), work);
-  await using forms = new EncryptedForms({ archive: file, spool, age, isKept });
+  await using forms = new EncryptedForms({ archive: file, spool, age, isPermanent });
   const form = isEncrypted ? file : await forms.for(recipients, work);
-  await room.requireTaken(storage);
+  await space.requireTaken(storage);
   const ref = { storage, appId: app.id, name };
-  await catalogue.announce(ref, null);
+  await catalog.announce(ref, null);
   try {
     await place.put(ref, form.path, { signal: work.signal });
     // Rotation on this host must not remove it.
-    await catalogue.forget(ref);
+    await catalog.forget(ref);
   } catch (error) {
-    await catalogue.leave(ref);
+    await catalog.leave(ref);
     throw error;
   }
   return { ...parsed, name, sizeBytes: form.sizeBytes };

@@ -20,7 +20,7 @@ export interface EncryptedFormsOptions {
   spool: Spool;
   age: Age;
   /** Whether the forms become permanent files of this host. */
-  isKept: boolean;
+  isPermanent: boolean;
 }
 
 export class EncryptedForms implements AsyncDisposable {
@@ -75,10 +75,10 @@ export class EncryptedForms implements AsyncDisposable {
     { signal, onProgress }: WorkOptions & { signal: AbortSignal },
     { spareBytes: spare = 0 } = {},
   ): Promise<SpoolFile> {
-    const { archive, spool, age, isKept } = this.#options;
+    const { archive, spool, age, isPermanent } = this.#options;
     const { head, key } = await age.seal(recipients);
     const expectedBytes = head.length + (archive.isWhole ? sealedBytes(archive.sizeBytes) : 0);
-    const file = await spool.create({ expectedBytes, spareBytes: spare, isKept });
+    const file = await spool.create({ expectedBytes, spareBytes: spare, isPermanent });
     const append = async (bytes: Uint8Array): Promise<void> => {
       await file.append(bytes);
       freeMemory(bytes);

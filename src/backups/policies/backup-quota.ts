@@ -20,17 +20,17 @@ export interface BackupQuotaOptions {
 }
 
 /** A user's archives in one storage. */
-interface Kept {
+interface Stored {
   readonly bytes: number;
   readonly archives: number;
 }
 
 interface BucketContents {
   readonly listedAtMs: number;
-  readonly byUser: Map<number, Kept>;
+  readonly byUser: Map<number, Stored>;
 }
 
-const nothing: Kept = { bytes: 0, archives: 0 };
+const nothing: Stored = { bytes: 0, archives: 0 };
 
 export class BackupQuota {
   readonly #options: BackupQuotaOptions;
@@ -48,24 +48,24 @@ export class BackupQuota {
    * @param uid undefined: unlimited
    * @throws SvcError `too_many` if no storage has space
    */
-  async open(uid: number | undefined, storages: readonly string[]): Promise<BackupRoom> {
-    const room = new BackupRoom(
+  async open(uid: number | undefined, storages: readonly string[]): Promise<BackupSpace> {
+    const space = new BackupSpace(
       uid === undefined ? [] : storages.map((storage) => [storage, this.#enter(uid, storage)]),
     );
     try {
-      await room.take(0);
+      await space.take(0);
     } catch (error) {
-      room[Symbol.dispose]();
+      space[Symbol.dispose]();
       throw error;
     }
-    return room;
+    return space;
   }
 
   #enter(uid: number, storage: string): Holding {
     const key = `${uid} ${storage}`;
     const holding = this.#holdings.get(key) ?? this.#holding(uid, storage, () => this.#holdings.delete(key));
     this.#holdings.set(key, holding);
-    holding.rooms += 1;
+    holding.reservations += 1;
     return holding;
   }
 
@@ -74,7 +74,7 @@ export class BackupQuota {
     const isHere = storages.find(storage).location?.kind === "local";
     const maxBytes = maxBytesPerUser === 0 ? Infinity : maxBytesPerUser;
     const place = `in the storage "${storage}"`;
-    const refusal = ({ bytes, archives }: Kept): SvcError => {
+    const rejection = ({ bytes, archives }: Stored): SvcError => {
       const way = "remove some, keep fewer of them, or ask for a higher limit";
       const message =
         archives >= maxArchives
@@ -84,8 +84,8 @@ export class BackupQuota {
       return new SvcError("too_many", message);
     };
     if (isHere) {
-      const kept = async (): Promise<Kept> => (await this.#list(storage)).get(uid) ?? nothing;
-      return new Holding({ maxBytes, kept, refusal, onLeft });
+      const stored = async (): Promise<Stored> => (await this.#list(storage)).get(uid) ?? nothing;
+      return new Holding({ maxBytes, stored, rejection, onLeft });
     }
     const sending = (): SvcError => {
       const message =
@@ -93,15 +93,21 @@ export class BackupQuota {
         `max_backup_bytes_per_user (${maxBytes}): wait for others to end, or ask for a higher limit`;
       return new SvcError("too_many", message);
     };
-    const keptThere = (isNew: boolean): Promise<Kept> => this.#keptInBucket(uid, storage, isNew);
-    const onGone = (bytes: number): void => this.#noteKept(uid, storage, bytes);
-    const bucket = { keptThere, refusalThere: refusal, onGone };
-    return new Holding({ maxBytes, kept: () => Promise.resolve(nothing), refusal: sending, onLeft, bucket });
+    const storedThere = (isNew: boolean): Promise<Stored> => this.#storedInBucket(uid, storage, isNew);
+    const onGone = (bytes: number): void => this.#recordStored(uid, storage, bytes);
+    const bucket = { storedThere, rejectionThere: rejection, onGone };
+    return new Holding({
+      maxBytes,
+      stored: () => Promise.resolve(nothing),
+      rejection: sending,
+      onLeft,
+      bucket,
+    });
   }
 
-  async #list(storage: string): Promise<Map<number, Kept>> {
+  async #list(storage: string): Promise<Map<number, Stored>> {
     const there = await this.#options.storages.open(storage).list(undefined, AbortSignal.timeout(listMs));
-    const byUser = new Map<number, Kept>();
+    const byUser = new Map<number, Stored>();
     for (const { ownerUid, sizeBytes } of there) {
       const { bytes, archives } = byUser.get(ownerUid) ?? nothing;
       byUser.set(ownerUid, { bytes: bytes + sizeBytes, archives: archives + 1 });
@@ -109,7 +115,7 @@ export class BackupQuota {
     return byUser;
   }
 
-  async #keptInBucket(uid: number, storage: string, isNew: boolean): Promise<Kept> {
+  async #storedInBucket(uid: number, storage: string, isNew: boolean): Promise<Stored> {
     const nowMs = this.#options.now();
     const known = this.#buckets.get(storage);
     if (!isNew && known !== undefined && nowMs - known.listedAtMs < knownMs)
@@ -125,7 +131,7 @@ export class BackupQuota {
   }
 
   /** Also counts a failed transfer, because the bucket is listed again before a user is rejected. */
-  #noteKept(uid: number, storage: string, bytes: number): void {
+  #recordStored(uid: number, storage: string, bytes: number): void {
     const known = this.#buckets.get(storage)?.byUser;
     const before = known?.get(uid) ?? nothing;
     known?.set(uid, { bytes: before.bytes + bytes, archives: before.archives + 1 });
@@ -134,14 +140,14 @@ export class BackupQuota {
 
 interface HoldingOptions {
   maxBytes: number;
-  kept: () => Promise<Kept>;
-  refusal: (kept: Kept) => SvcError;
+  stored: () => Promise<Stored>;
+  rejection: (stored: Stored) => SvcError;
   onLeft: () => void;
-  /** Absent for a directory of this host, whose contents are `kept`. */
+  /** Absent for a directory of this host, whose contents are `stored`. */
   bucket?: {
     /** @param isNew whether to list the bucket again */
-    keptThere: (isNew: boolean) => Promise<Kept>;
-    refusalThere: (kept: Kept) => SvcError;
+    storedThere: (isNew: boolean) => Promise<Stored>;
+    rejectionThere: (stored: Stored) => SvcError;
     onGone: (bytes: number) => void;
   };
 }
@@ -150,10 +156,10 @@ interface HoldingOptions {
 class Holding {
   readonly #options: HoldingOptions;
   /** The last count; undefined after a change. */
-  #kept: Kept | undefined;
+  #stored: Stored | undefined;
   #comingBytes = 0;
   #changes = 0;
-  rooms = 0;
+  reservations = 0;
 
   constructor(options: HoldingOptions) {
     this.#options = options;
@@ -162,50 +168,50 @@ class Holding {
   /** @throws SvcError `too_many`; the bytes count even then */
   async add(bytes: number): Promise<void> {
     this.#comingBytes += bytes;
-    if (this.#hasRoom()) return;
+    if (this.#hasSpace()) return;
     // Archives may have been removed in the meantime.
     await this.#count();
-    if (!this.#hasRoom()) throw this.#options.refusal(this.#kept ?? nothing);
+    if (!this.#hasSpace()) throw this.#options.rejection(this.#stored ?? nothing);
   }
 
   /** Checks the bound including the bucket's contents. @throws SvcError `too_many` */
-  async requireRoomThere(): Promise<void> {
+  async requireSpaceInBucket(): Promise<void> {
     const { bucket } = this.#options;
-    if (bucket === undefined || this.#fits(await bucket.keptThere(false))) return;
-    const kept = await bucket.keptThere(true);
-    if (!this.#fits(kept)) throw bucket.refusalThere(kept);
+    if (bucket === undefined || this.#fits(await bucket.storedThere(false))) return;
+    const stored = await bucket.storedThere(true);
+    if (!this.#fits(stored)) throw bucket.rejectionThere(stored);
   }
 
   /** Ends a transfer, successful or not. */
   leave(bytes: number): void {
     this.#options.bucket?.onGone(bytes);
     this.#comingBytes -= bytes;
-    this.#kept = undefined;
+    this.#stored = undefined;
     this.#changes += 1;
-    this.rooms -= 1;
-    if (this.rooms === 0) this.#options.onLeft();
+    this.reservations -= 1;
+    if (this.reservations === 0) this.#options.onLeft();
   }
 
   async #count(): Promise<void> {
     let changes: number;
     do {
       changes = this.#changes;
-      this.#kept = await this.#options.kept();
+      this.#stored = await this.#options.stored();
       // The list may lack archives that arrived during the listing.
     } while (changes !== this.#changes);
   }
 
-  #hasRoom(): boolean {
-    return this.#kept !== undefined && this.#fits(this.#kept);
+  #hasSpace(): boolean {
+    return this.#stored !== undefined && this.#fits(this.#stored);
   }
 
-  #fits({ bytes, archives }: Kept): boolean {
-    return bytes + this.#comingBytes <= this.#options.maxBytes && archives + this.rooms <= maxArchives;
+  #fits({ bytes, archives }: Stored): boolean {
+    return bytes + this.#comingBytes <= this.#options.maxBytes && archives + this.reservations <= maxArchives;
   }
 }
 
 /** The reservation for one archive in all of its storages. */
-export class BackupRoom implements Disposable {
+export class BackupSpace implements Disposable {
   readonly #holdings: Map<string, Holding>;
   readonly #refusals = new Map<string, Error>();
   #bytes = 0;
@@ -232,9 +238,9 @@ export class BackupRoom implements Disposable {
 
   /** Call before the transfer to a storage. @throws SvcError `too_many` if the storage has no space for the archive */
   async requireTaken(storage: string): Promise<void> {
-    const refusal = this.#refusals.get(storage);
-    if (refusal !== undefined) throw refusal;
-    await this.#holdings.get(storage)?.requireRoomThere();
+    const rejection = this.#refusals.get(storage);
+    if (rejection !== undefined) throw rejection;
+    await this.#holdings.get(storage)?.requireSpaceInBucket();
   }
 
   [Symbol.dispose](): void {

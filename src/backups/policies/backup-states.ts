@@ -32,7 +32,7 @@ import { catchUpMs, packagePolicy, type BackupPolicySpec } from "./policy.ts";
 export interface BackupState {
   readonly lastBackupAtMs: number | undefined;
   readonly storages: readonly string[];
-  readonly lastProvenAtMs: number | undefined;
+  readonly lastVerifiedAtMs: number | undefined;
   readonly overdue: boolean;
 }
 
@@ -57,7 +57,7 @@ export interface PolicyRow {
 }
 
 /** A parsed row. */
-interface KeptPolicy extends Omit<PolicyRow, "policy" | "last_storages"> {
+interface ParsedPolicy extends Omit<PolicyRow, "policy" | "last_storages"> {
   /** Undefined: the package's policy. */
   readonly spec: BackupPolicySpec | undefined;
   readonly storages: readonly string[];
@@ -88,7 +88,7 @@ const columns: Fields<PolicyRow> = {
   ...{ last_restored_at: orNull(isInstant), tried_at: orNull(isInstant) },
 };
 
-export const policyRows: RowKind<PolicyRow, KeptPolicy> = {
+export const policyRows: RowKind<PolicyRow, ParsedPolicy> = {
   table: "backup_policies",
   columns,
   nameOf: ({ app_id }) => `the backup policy of app "${app_id}"`,
@@ -105,17 +105,17 @@ export const policyRows: RowKind<PolicyRow, KeptPolicy> = {
 };
 
 /** Placeholder for an unreadable policy: no scheduled backups. */
-const standIn = {
+const placeholder = {
   spec: { trigger: "", storages: [], mode: "live", verify: false, catchUp: "none" },
   storages: [],
   ...{ set_at: null, last_backup_at: null, last_restored_at: null, tried_at: null },
   last_error: `${damaged}: set it again; until then there are no scheduled backups`,
   unreadable: true,
-} satisfies Omit<KeptPolicy, "app_id">;
+} satisfies Omit<ParsedPolicy, "app_id">;
 
 interface Known {
   readonly app: AppRecord;
-  readonly row: KeptPolicy | undefined;
+  readonly row: ParsedPolicy | undefined;
   readonly policy: AppPolicy;
   readonly state: BackupState | undefined;
   /** When the next backup is due, or an unfinished one was; infinite without scheduled backups. */
@@ -135,10 +135,10 @@ export interface BackupStatesOptions {
 export class BackupStates implements Disposable {
   readonly #options: BackupStatesOptions;
   readonly #subscription: Disposable;
-  readonly #reader: RowReader<PolicyRow, KeptPolicy>;
+  readonly #reader: RowReader<PolicyRow, ParsedPolicy>;
   readonly #parser = new TriggerParser();
   readonly #known = new Map<string, Known>();
-  #rows = new Map<string, KeptPolicy>();
+  #rows = new Map<string, ParsedPolicy>();
   #rowsText = "";
   #isOld = true;
   /** The first time at which a checked backup becomes overdue. */
@@ -164,11 +164,11 @@ export class BackupStates implements Disposable {
 
   /** Undefined without backups and policy. */
   of(app: AppRecord): BackupState | undefined {
-    return this.#look(app).state;
+    return this.#read(app).state;
   }
 
   policyOf(app: AppRecord): AppPolicy {
-    return this.#look(app).policy;
+    return this.#read(app).policy;
   }
 
   /** The next scheduled backup; undefined if there is none. */
@@ -181,12 +181,12 @@ export class BackupStates implements Disposable {
 
   /** When a scheduled backup was last started, unix milliseconds; null: never. */
   triedAtMs(app: AppRecord): number | null {
-    return this.#look(app).row?.tried_at ?? null;
+    return this.#read(app).row?.tried_at ?? null;
   }
 
   /** Whether a missed backup should be caught up on. */
   isMissed(app: AppRecord): boolean {
-    const { policy, row, dueAtMs } = this.#look(app);
+    const { policy, row, dueAtMs } = this.#read(app);
     const nowMs = this.#options.clock.nowMs();
     if (policy.trigger === undefined || policy.spec.catchUp !== "latest" || dueAtMs > nowMs) return false;
     const fromMs = Math.max(lastOf(app, row), row?.tried_at ?? 0, nowMs - catchUpMs);
@@ -207,7 +207,7 @@ export class BackupStates implements Disposable {
       if (text !== this.#rowsText) {
         this.#rowsText = text;
         this.#rows = new Map(
-          rows.map((row) => [row.app_id, this.#reader.read(row) ?? { ...standIn, app_id: row.app_id }]),
+          rows.map((row) => [row.app_id, this.#reader.read(row) ?? { ...placeholder, app_id: row.app_id }]),
         );
         this.#revision++;
       }
@@ -217,7 +217,7 @@ export class BackupStates implements Disposable {
     this.#revision++;
   }
 
-  #look(app: AppRecord): Known {
+  #read(app: AppRecord): Known {
     this.#refresh();
     const row = this.#rows.get(app.id);
     const before = this.#known.get(app.id);
@@ -235,7 +235,7 @@ export class BackupStates implements Disposable {
     return known;
   }
 
-  #judge(app: AppRecord, row: KeptPolicy | undefined, before: Known | undefined): Known {
+  #judge(app: AppRecord, row: ParsedPolicy | undefined, before: Known | undefined): Known {
     const { zones, clock } = this.#options;
     const policy = this.#policy(app, row);
     const due = policy.trigger && nextFiring(policy.trigger, zones.local(), lastOf(app, row));
@@ -244,19 +244,19 @@ export class BackupStates implements Disposable {
     const state: BackupState = {
       lastBackupAtMs: row?.last_backup_at ?? undefined,
       storages: row?.storages ?? [],
-      lastProvenAtMs: row?.last_restored_at ?? undefined,
+      lastVerifiedAtMs: row?.last_restored_at ?? undefined,
       overdue: clock.nowMs() >= overdueAtMs({ dueAtMs }),
     };
     const isWorthIt =
       row?.unreadable === true ||
       state.lastBackupAtMs !== undefined ||
-      state.lastProvenAtMs !== undefined ||
+      state.lastVerifiedAtMs !== undefined ||
       policy.trigger !== undefined;
     const shown = isDeepStrictEqual(state, before?.state) ? before?.state : state;
     return { app, row, policy, dueAtMs, state: isWorthIt ? shown : undefined };
   }
 
-  #policy({ manifest }: AppRecord, row: KeptPolicy | undefined): AppPolicy {
+  #policy({ manifest }: AppRecord, row: ParsedPolicy | undefined): AppPolicy {
     const isPackages = row?.spec === undefined;
     const spec = row?.spec ?? packagePolicy(manifest);
     // A package may have an invalid trigger, which never fires.
@@ -276,7 +276,7 @@ function overdueAtMs({ dueAtMs }: Pick<Known, "dueAtMs">): number {
 }
 
 /** The time from which the next backup is computed. */
-function lastOf(app: AppRecord, row: KeptPolicy | undefined): number {
+function lastOf(app: AppRecord, row: ParsedPolicy | undefined): number {
   return Math.max(row?.last_backup_at ?? 0, row?.set_at ?? app.createdAtMs);
 }
 

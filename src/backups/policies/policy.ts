@@ -33,7 +33,7 @@ export function packagePolicy({ backup }: Pick<Manifest, "backup">): BackupPolic
 }
 
 /** Why encrypted backups are not verified automatically. */
-export const sealedFromTrials =
+export const encryptedCannotBeTested =
   "all storages are encrypted: their backups can be verified only on request, with an identity";
 
 /** @param storages names of existing storages @throws SvcError `invalid_request` */
@@ -53,6 +53,6 @@ export function checkPolicy(
     .filter(({ name }) => names.includes(name))
     .every(({ recipients }) => recipients.length > 0);
   if (spec.verify && violations.length === 0 && isSealed)
-    violations.push({ field: "verify", description: sealedFromTrials });
+    violations.push({ field: "verify", description: encryptedCannotBeTested });
   if (violations.length > 0) throw invalidRequest(violations);
 }

@@ -3,7 +3,7 @@ import type { AppRecord } from "../../apps/records/app-record.ts";
 import type { Log } from "../../lib/log.ts";
 import { unlessAborted } from "../../lib/abort.ts";
 import { hostOf } from "../archives/archive-name.ts";
-import { keyOf, type Catalogue } from "../archives/archive-catalog.ts";
+import { keyOf, type ArchiveCatalog } from "../archives/archive-catalog.ts";
 import { expiredArchives, type Retention } from "./rotation.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 
@@ -12,7 +12,7 @@ const rotateMs = 60_000;
 
 export interface RotateOptions {
   storages: Pick<StorageList, "open">;
-  catalogue: Pick<Catalogue, "archives" | "forget">;
+  catalog: Pick<ArchiveCatalog, "archives" | "forget">;
   storeId: string;
   log: Pick<Log, "warn">;
 }
@@ -23,7 +23,7 @@ export interface RotateOptions {
  * @returns the names of the removed archives
  */
 export async function rotate(
-  { storages, catalogue, storeId, log }: RotateOptions,
+  { storages, catalog, storeId, log }: RotateOptions,
   storage: string,
   { id: appId, ownerUid }: Pick<AppRecord, "id" | "ownerUid">,
   retention: Retention,
@@ -32,7 +32,7 @@ export async function rotate(
   const removed: string[] = [];
   try {
     const place = storages.open(storage);
-    const known = catalogue.archives(appId);
+    const known = catalog.archives(appId);
     const signal = AbortSignal.timeout(deadlineMs);
     // Operations on a hanging disk cannot be canceled.
     const there = await unlessAborted(place.list(appId, signal), signal);
@@ -43,7 +43,7 @@ export async function rotate(
     });
     for (const name of expiredArchives(ours, retention)) {
       await unlessAborted(place.remove({ appId, name }, signal), signal);
-      await catalogue.forget({ storage, name });
+      await catalog.forget({ storage, name });
       removed.push(name);
     }
   } catch (error) {

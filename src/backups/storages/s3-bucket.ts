@@ -21,13 +21,13 @@ import {
 import { SvcError } from "../../errors.ts";
 import { BytePacer } from "../../lib/byte-streams.ts";
 import type { FileHashes, PartHashes } from "./part-hashes.ts";
-import type { S3Object, S3Operations, S3Place } from "./s3-calls.ts";
+import type { S3Object, S3Operations, S3Connection } from "./s3-calls.ts";
 
 const partBytes = 8 << 20;
 /** The maximum of S3. */
 const maxParts = 10_000;
 /** Concurrent parts of one upload; each uses memory. */
-const lanes = 2;
+const parallelUploads = 2;
 const attempts = 5;
 const connectMs = 10_000;
 /** Timeout for one request, in milliseconds. */
@@ -51,7 +51,17 @@ export class S3Bucket implements Disposable {
 
   /** @param hashes shared with concurrent uploads to other buckets */
   constructor(
-    { endpoint, region, bucket, accessKey, secretKey, pathStyle, ca, maxBytesPerSec, silenceMs }: S3Place,
+    {
+      endpoint,
+      region,
+      bucket,
+      accessKey,
+      secretKey,
+      pathStyle,
+      ca,
+      maxBytesPerSec,
+      silenceMs,
+    }: S3Connection,
     hashes: PartHashes,
   ) {
     this.#hashes = hashes;
@@ -125,7 +135,7 @@ export class S3Bucket implements Disposable {
     const { size } = await source.stat();
     if (size > partBytes) {
       using hashes = this.#hashes.of(file);
-      await this.#putInParts(key, { source, sizeBytes: size, hashes }, signal, onProgress);
+      await this.#uploadParts(key, { source, sizeBytes: size, hashes }, signal, onProgress);
     } else {
       const body = await readPart(source, Buffer.allocUnsafeSlow(size), 0, size);
       await this.#pacer?.take(size, signal);
@@ -194,7 +204,7 @@ export class S3Bucket implements Disposable {
     this.#client.destroy();
   }
 
-  async #putInParts(
+  async #uploadParts(
     key: string,
     file: UploadedFile,
     signal: AbortSignal,
@@ -255,7 +265,7 @@ export class S3Bucket implements Disposable {
       }
     };
     const ends = await Promise.allSettled(
-      Array.from({ length: lanes }, () =>
+      Array.from({ length: parallelUploads }, () =>
         lane().catch((error: unknown) => {
           hasFailed = true;
           throw error;

@@ -2,7 +2,7 @@
 import type { ErrorDetailReason } from "../../../gen/svc/v1/values.ts";
 
 /** A bucket with its endpoint and credentials. */
-export interface S3Place {
+export interface S3Connection {
   endpoint: string;
   region: string;
   bucket: string;
@@ -48,7 +48,7 @@ export interface S3Failure {
 
 /** To the thread. */
 export type S3Question =
-  | { kind: "call"; id: number; place: S3Place; call: S3Call }
+  | { kind: "call"; id: number; connection: S3Connection; call: S3Call }
   /** Allows one more piece. */
   | { kind: "ack"; id: number }
   | { kind: "cancel"; id: number };

@@ -3,7 +3,7 @@
  */
 import { SvcError } from "../../errors.ts";
 import { maskSecretTexts } from "../../lib/secret-mask.ts";
-import type { S3Failure, S3Place } from "./s3-calls.ts";
+import type { S3Failure, S3Connection } from "./s3-calls.ts";
 
 interface SdkError extends Error {
   code?: unknown;
@@ -14,20 +14,20 @@ const maxDetailChars = 300;
 /** Node's TLS codes for untrusted certificates. */
 const untrusted = /^(?:SELF_SIGNED_CERT|DEPTH_ZERO_SELF_SIGNED|UNABLE_TO_|CERT_)/;
 
-export function failureOf(error: unknown, place: S3Place): S3Failure {
-  const { reason, message } = explain(error, place);
-  return { reason, message: withoutSecrets(message, place) };
+export function failureOf(error: unknown, connection: S3Connection): S3Failure {
+  const { reason, message } = explain(error, connection);
+  return { reason, message: withoutSecrets(message, connection) };
 }
 
-function explain(error: unknown, place: S3Place): S3Failure {
-  const { bucket } = place;
+function explain(error: unknown, connection: S3Connection): S3Failure {
+  const { bucket } = connection;
   if (error instanceof SvcError) return error;
   if (!(error instanceof Error)) return unavailable(`the S3 server: ${String(error)}`);
   const { name, message, code, $metadata } = error as SdkError;
   const status = $metadata?.httpStatusCode;
   const said = `${name}${message === "" || message === name ? "" : `: ${message}`}`;
   // Before cutting: a truncated secret would not be recognized.
-  const detail = withoutSecrets(said, place).slice(0, maxDetailChars);
+  const detail = withoutSecrets(said, connection).slice(0, maxDetailChars);
   // Servers use different spellings.
   if (/^(?:SignatureDoesNotMatch|InvalidAccessKeyId)$/i.test(name))
     return denied(`the S3 server does not accept the credentials (${detail})`);
@@ -74,7 +74,7 @@ function unavailable(message: string): S3Failure {
 }
 
 /** Servers quote requests, and only root may see a storage's location. */
-function withoutSecrets(message: string, { accessKey, secretKey, endpoint }: S3Place): string {
+function withoutSecrets(message: string, { accessKey, secretKey, endpoint }: S3Connection): string {
   const url = URL.parse(endpoint);
   return maskSecretTexts(message, [secretKey, accessKey, endpoint, url?.host ?? "", url?.hostname ?? ""]);
 }

@@ -4,7 +4,7 @@
  */
 import { Worker } from "node:worker_threads";
 import { SvcError } from "../../errors.ts";
-import type { S3Call, S3Operation, S3Operations, S3Place, S3Question, S3Reply } from "./s3-calls.ts";
+import type { S3Call, S3Operation, S3Operations, S3Connection, S3Question, S3Reply } from "./s3-calls.ts";
 
 export interface S3CallOptions {
   signal?: AbortSignal | undefined;
@@ -46,20 +46,20 @@ export class S3Thread implements AsyncDisposable {
 
   /** @throws SvcError as in s3-failure.ts */
   call<O extends S3Operation>(
-    place: S3Place,
+    connection: S3Connection,
     operation: O,
     request: S3Operations[O]["request"],
     { signal, onProgress }: S3CallOptions = {},
   ): Promise<S3Operations[O]["result"]> {
     const { promise, resolve, reject } = Promise.withResolvers<unknown>();
     const pending = { onPiece: () => undefined, onProgress, resolve, reject };
-    const id = this.#begin(place, { operation, request } as S3Call, pending, signal);
+    const id = this.#start(connection, { operation, request } as S3Call, pending, signal);
     return promise.finally(() => this.#end(id)) as Promise<S3Operations[O]["result"]>;
   }
 
   /** Yields the pieces of an object, as fast as they are consumed. */
   async *read(
-    place: S3Place,
+    connection: S3Connection,
     request: S3Operations["read"]["request"],
     signal?: AbortSignal,
   ): AsyncGenerator<Buffer> {
@@ -78,7 +78,7 @@ export class S3Thread implements AsyncDisposable {
       resolve: () => end(),
       reject: end,
     };
-    const id = this.#begin(place, { operation: "read", request }, pending, signal);
+    const id = this.#start(connection, { operation: "read", request }, pending, signal);
     try {
       for (;;) {
         const bytes = pieces.shift();
@@ -99,10 +99,15 @@ export class S3Thread implements AsyncDisposable {
     await this.#stop(new SvcError("unavailable", "the daemon is stopping"));
   }
 
-  #begin(place: S3Place, call: S3Call, pending: PendingCall, signal: AbortSignal | undefined): number {
+  #start(
+    connection: S3Connection,
+    call: S3Call,
+    pending: PendingCall,
+    signal: AbortSignal | undefined,
+  ): number {
     const id = ++this.#lastId;
     clearTimeout(this.#idle);
-    this.#worker ??= this.#start();
+    this.#worker ??= this.#startWorker();
     this.#worker.ref();
     const cancel = (): void => {
       this.#post({ kind: "cancel", id });
@@ -122,7 +127,7 @@ export class S3Thread implements AsyncDisposable {
       },
     });
     if (signal?.aborted === true) cancel();
-    else this.#post({ kind: "call", id, place, call });
+    else this.#post({ kind: "call", id, connection, call });
     return id;
   }
 
@@ -138,7 +143,7 @@ export class S3Thread implements AsyncDisposable {
     this.#worker?.postMessage(question);
   }
 
-  #start(): Worker {
+  #startWorker(): Worker {
     const worker = new Worker(this.#url, { env: environment });
     worker.on("message", (reply: S3Reply) => {
       const pending = this.#pending.get(reply.id);

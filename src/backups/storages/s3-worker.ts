@@ -2,7 +2,7 @@
 import { parentPort, type MessagePort } from "node:worker_threads";
 import { PartHashes } from "./part-hashes.ts";
 import { S3Bucket } from "./s3-bucket.ts";
-import { pieceWindow, type S3Call, type S3Place, type S3Question, type S3Reply } from "./s3-calls.ts";
+import { pieceWindow, type S3Call, type S3Connection, type S3Question, type S3Reply } from "./s3-calls.ts";
 import { failureOf } from "./s3-failure.ts";
 
 /** A running call. */
@@ -40,14 +40,14 @@ function serve(port: MessagePort): void {
   const post = (reply: S3Reply, transfer: readonly ArrayBuffer[] = []): void =>
     port.postMessage(reply, transfer);
 
-  const bucketOf = (place: S3Place): S3Bucket => {
-    const key = JSON.stringify(place);
-    const bucket = buckets.get(key) ?? new S3Bucket(place, hashes);
+  const bucketOf = (connection: S3Connection): S3Bucket => {
+    const key = JSON.stringify(connection);
+    const bucket = buckets.get(key) ?? new S3Bucket(connection, hashes);
     buckets.set(key, bucket);
     return bucket;
   };
 
-  const run = async (id: number, place: S3Place, call: S3Call): Promise<void> => {
+  const run = async (id: number, connection: S3Connection, call: S3Call): Promise<void> => {
     const current = new RunningCall((bytes) => {
       // Copied, because the client's buffer may be part of a larger one.
       const own = Uint8Array.from(bytes);
@@ -55,19 +55,19 @@ function serve(port: MessagePort): void {
     });
     running.set(id, current);
     try {
-      const result = await execute(bucketOf(place), call, current, (doneBytes) =>
+      const result = await execute(bucketOf(connection), call, current, (doneBytes) =>
         post({ kind: "progress", id, doneBytes }),
       );
       post({ kind: "result", id, result });
     } catch (error) {
-      post({ kind: "failure", id, failure: failureOf(error, place) });
+      post({ kind: "failure", id, failure: failureOf(error, connection) });
     } finally {
       running.delete(id);
     }
   };
 
   port.on("message", (question: S3Question) => {
-    if (question.kind === "call") void run(question.id, question.place, question.call);
+    if (question.kind === "call") void run(question.id, question.connection, question.call);
     else if (question.kind === "ack") running.get(question.id)?.acknowledge();
     else running.get(question.id)?.ending.abort();
   });

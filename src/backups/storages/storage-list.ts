@@ -129,7 +129,7 @@ export class StorageList {
   /** The local storage first, the others by name. */
   all(): StorageEntry[] {
     const rows = this.#options.store.all<StorageRow>("SELECT * FROM backup_storages ORDER BY name");
-    const stored = rows.map((row) => this.#reader.read(row) ?? standInOf(row));
+    const stored = rows.map((row) => this.#reader.read(row) ?? placeholderOf(row));
     const local = stored.find(({ name }) => name === localName) ?? this.#local();
     return [local, ...stored.filter(({ name }) => name !== localName)];
   }
@@ -172,7 +172,7 @@ export class StorageList {
     }
     if (entry.location?.kind === "s3") checkEndpoint(entry.location.endpoint);
     await this.#options.age.requireRecipients(entry.recipients);
-    const { managedBy: _, name: __, ...document } = keepSecrets(entry, before);
+    const { managedBy: _, name: __, ...document } = retainSecrets(entry, before);
     await this.#options.store.write([
       {
         sql: `INSERT INTO backup_storages (name, managed_by, location, updated_at) VALUES (?, ?, ?, ?)
@@ -216,7 +216,7 @@ export class StorageList {
 }
 
 /** `"***"` keeps the stored secret, if the server stays the same. */
-function keepSecrets(entry: StorageEntry, before: StorageEntry | undefined): StorageEntry {
+function retainSecrets(entry: StorageEntry, before: StorageEntry | undefined): StorageEntry {
   const { location } = entry;
   if (location?.kind !== "s3") return entry;
   const stored = before?.location?.kind === "s3" ? before.location : undefined;
@@ -235,7 +235,7 @@ function keepSecrets(entry: StorageEntry, before: StorageEntry | undefined): Sto
   };
 }
 
-function standInOf({ name, managed_by }: StorageRow): StorageEntry {
+function placeholderOf({ name, managed_by }: StorageRow): StorageEntry {
   return { name, managedBy: managed_by, location: undefined, recipients: [] };
 }
 

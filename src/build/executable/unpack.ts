@@ -42,7 +42,7 @@ export function ownProgramDir(path: string): string | undefined {
   return ownProgram.exec(path)?.[1];
 }
 
-export interface Place {
+export interface UnpackLocation {
   readonly base: string;
   /** Required owner. */
   readonly uid: number;
@@ -62,7 +62,11 @@ const leftOverMs = 60 * 60_000;
  * @returns the directory
  * @throws Error if another user could have written to it
  */
-export function unpackOnce(packed: Packed, places: readonly Place[], { isChecked }: UnpackOptions): string {
+export function unpackOnce(
+  packed: Packed,
+  places: readonly UnpackLocation[],
+  { isChecked }: UnpackOptions,
+): string {
   const own = places.at(-1);
   if (own === undefined) throw new RangeError("there is no place to unpack to");
   const umask = process.umask(0o022);
@@ -75,14 +79,14 @@ export function unpackOnce(packed: Packed, places: readonly Place[], { isChecked
     if (!isThere(dir)) return write(packed, own);
     const wasOpen = closeToOthers(own);
     requireSafe(dir, own.uid);
-    if (isChecked || wasOpen) mend(packed, dir);
+    if (isChecked || wasOpen) repair(packed, dir);
     return dir;
   } finally {
     process.umask(umask);
   }
 }
 
-function write(packed: Packed, place: Place): string {
+function write(packed: Packed, place: UnpackLocation): string {
   const { base } = place;
   const dir = join(base, packed.id);
   mkdirSync(base, { recursive: true, mode: 0o755 });
@@ -103,7 +107,7 @@ function write(packed: Packed, place: Place): string {
   return dir;
 }
 
-function mend(packed: Packed, dir: string): void {
+function repair(packed: Packed, dir: string): void {
   for (const file of packed.files) if (sumOf(join(dir, file.path)) !== file.sum) put(packed, dir, file);
 }
 
@@ -149,7 +153,7 @@ function forgetLeftOvers(base: string): void {
 /**
  * Restricts a directory created under a umask of 002 to its owner. @returns whether another user could write to it
  */
-function closeToOthers({ base, uid }: Place): boolean {
+function closeToOthers({ base, uid }: UnpackLocation): boolean {
   let wasOpen = false;
   for (const path of [dirname(base), base]) {
     if (isSafe(path, uid)) continue;

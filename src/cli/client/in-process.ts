@@ -37,7 +37,7 @@ export async function openInProcess(host: CliHost, options: InProcessOptions): P
     peerUid: loadPeerUid(),
     shutdownSignal: shutdown.signal,
   });
-  context.upkeep.claimTrees();
+  context.backgroundWork.claimTrees();
   const user = {
     uid: host.uid,
     // In a per-user daemon, the user has the rights that root has in the system daemon.

@@ -1,6 +1,6 @@
 /** `svc audit`: who changed what. */
 import type { Command } from "commander";
-import { Outage } from "../logs/outage.ts";
+import { LostConnection } from "../logs/outage.ts";
 import type { CommandContext } from "../context.ts";
 import { exitCodes } from "../output/exit-codes.ts";
 import { ReportedError } from "../output/failure.ts";
@@ -83,7 +83,7 @@ async function follow(
   options: AuditOptions,
   first: readonly AuditRecord[],
 ): Promise<void> {
-  const outage = new Outage(context);
+  const outage = new LostConnection(context);
   let fresh = first;
   let lastSeq = 0;
   for (;;) {

@@ -18,13 +18,13 @@ type NodeApps =
   | { readonly node: string; readonly error: unknown };
 
 /** @param matches selects the apps to show */
-export async function showAllNodes(context: CommandContext, isMeant: (app: App) => boolean): Promise<void> {
+export async function showAllNodes(context: CommandContext, matches: (app: App) => boolean): Promise<void> {
   const { options } = context;
   const timeoutSecs = options.timeout ?? defaultTimeoutSecs;
   const asked = await Promise.all(nodesOf(context).map(([node, there]) => ask(there, { node, timeoutSecs })));
   const hasApps = asked.some((answer) => "apps" in answer && answer.apps.length > 0);
   const answers = asked.map((answer) =>
-    "apps" in answer ? { ...answer, apps: answer.apps.filter(isMeant) } : answer,
+    "apps" in answer ? { ...answer, apps: answer.apps.filter(matches) } : answer,
   );
   const failures = answers.flatMap((answer) => ("error" in answer ? [answer] : []));
   if (context.json) {

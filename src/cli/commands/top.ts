@@ -1,6 +1,6 @@
 /** `svc top`: processes of apps, or of the whole host, busiest first. */
 import { Option, type Command } from "commander";
-import { Outage } from "../logs/outage.ts";
+import { LostConnection } from "../logs/outage.ts";
 import type { CommandContext } from "../context.ts";
 import { parseCount } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -37,7 +37,7 @@ export function addTopCommand(parent: Command, run: RunCommand): void {
 
 async function top(context: CommandContext, options: TopOptions): Promise<void> {
   const live = new LiveTable(context.host.stdout.isTTY === true);
-  const outage = new Outage(context);
+  const outage = new LostConnection(context);
   for (let isFirst = true; ; isFirst = false) {
     const look = () => busiest(context, options);
     const shown = await (isFirst ? look() : outage.retry(look));

@@ -1,6 +1,6 @@
 /** A stream that is subscribed again after its daemon was unavailable. */
 import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
-import { Outage } from "./outage.ts";
+import { LostConnection } from "./outage.ts";
 import type { CommandContext } from "../context.ts";
 import type { Method } from "../client/client.ts";
 
@@ -17,7 +17,7 @@ export async function* follow<I extends DescMessage, O extends DescMessage>(
   // A daemon that is unreachable from the beginning is an error at once; in-process calls cannot lose their
   // daemon.
   const mayReconnect = (await client.outlives()) && (await client.isAvailable(context.host.interrupted));
-  const outage = new Outage(context);
+  const outage = new LostConnection(context);
   for (let isEstablished = false; ;) {
     const startMs = performance.now();
     try {

@@ -10,10 +10,10 @@ import { escapeControls } from "../output/escape.ts";
  * How long a daemon may be unavailable. Restarting with many apps, or after a failed start of the unit, takes
  * seconds.
  */
-export const outageLimitMs = 30_000;
+export const reconnectLimitMs = 30_000;
 const pauseMs = 250;
 
-export class Outage {
+export class LostConnection {
   readonly #context: CommandContext;
   readonly #clockMs: () => number;
   #sinceMs: number | undefined;
@@ -56,7 +56,7 @@ export class Outage {
     }
     const client = await this.#context.client();
     do {
-      if (this.#clockMs() - this.#sinceMs >= outageLimitMs) throw problem;
+      if (this.#clockMs() - this.#sinceMs >= reconnectLimitMs) throw problem;
       await this.#context.pause(pauseMs);
     } while (!(await client.isAvailable(this.#context.host.interrupted)));
   }

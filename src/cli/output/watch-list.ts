@@ -3,7 +3,7 @@
  * elsewhere.
  */
 import { Writable } from "node:stream";
-import { Outage } from "../logs/outage.ts";
+import { LostConnection } from "../logs/outage.ts";
 import type { CommandContext } from "../context.ts";
 import type { OutputStream } from "../host.ts";
 import { LiveTable } from "./live-table.ts";
@@ -20,7 +20,7 @@ export async function watch(
   const live = new LiveTable(inPlace);
   /** The last output; undefined before the first response. */
   let shown: string | undefined;
-  const outage = new Outage(context);
+  const outage = new LostConnection(context);
   for (;;) {
     const [text, notes] = [new CapturedOutput(stdout), new CapturedOutput(stdout)];
     try {

@@ -14,7 +14,7 @@ export interface Alert {
   /** Undefined while the condition holds. */
   readonly resolvedAtMs: number | undefined;
   /** Whether the start was reported. */
-  readonly isTold: boolean;
+  readonly isReported: boolean;
 }
 
 interface AlertRow {
@@ -40,7 +40,7 @@ export const alertRows: RowKind<AlertRow, Alert> = {
     message: row.message,
     firedAtMs: row.fired_at,
     resolvedAtMs: row.resolved_at ?? undefined,
-    isTold: row.told === 1,
+    isReported: row.told === 1,
   }),
 };
 
@@ -70,11 +70,11 @@ export class AlertStore {
 
   async write(put: readonly Alert[], remove: readonly Pick<Alert, "rule" | "subject">[]): Promise<void> {
     const statements: Statement[] = [
-      ...put.map(({ rule, subject, message, firedAtMs, resolvedAtMs, isTold }) => ({
+      ...put.map(({ rule, subject, message, firedAtMs, resolvedAtMs, isReported }) => ({
         sql: `INSERT INTO alerts (rule, subject, message, fired_at, resolved_at, told) VALUES (?, ?, ?, ?, ?, ?)
               ON CONFLICT (rule, subject) DO UPDATE SET message = excluded.message, fired_at = excluded.fired_at,
                 resolved_at = excluded.resolved_at, told = excluded.told`,
-        params: [rule, subject, message, firedAtMs, resolvedAtMs ?? null, Number(isTold)],
+        params: [rule, subject, message, firedAtMs, resolvedAtMs ?? null, Number(isReported)],
       })),
       ...remove.map(({ rule, subject }) => ({
         sql: "DELETE FROM alerts WHERE rule = ? AND subject = ?",

@@ -81,7 +81,7 @@ export class Alerts implements AsyncDisposable {
       .catch((error: unknown) => log.warn({ err: error }, "damaged alerts were not forgotten"));
     for (let isEnded = false; !isEnded;) {
       try {
-        await this.look();
+        await this.evaluate();
       } catch (error) {
         if (!signal.aborted) log.warn({ err: error }, "alerts could not be looked at");
       }
@@ -93,7 +93,7 @@ export class Alerts implements AsyncDisposable {
   }
 
   /** Checks every rule once, and sends the notifications. */
-  async look(): Promise<void> {
+  async evaluate(): Promise<void> {
     const rules = this.#rules;
     const { facts } = this.#options;
     const names = new Set(rules.map(({ name }) => name));
@@ -102,13 +102,13 @@ export class Alerts implements AsyncDisposable {
     const known = await facts();
     for (const rule of rules) {
       await this.#judge(rule, known);
-      await this.#tell(rule, known.nowMs);
+      await this.#notify(rule, known.nowMs);
     }
   }
 
   /** Removes alerts of rules that no longer exist: they are not checked, and their actions are unknown. */
   async #end(alerts: readonly Alert[]): Promise<void> {
-    await this.#keep([], alerts);
+    await this.#store([], alerts);
     const resolvedAtMs = this.#options.clock.nowMs();
     for (const alert of alerts.filter(goesOn)) this.#change({ ...alert, resolvedAtMs });
   }
@@ -140,14 +140,14 @@ export class Alerts implements AsyncDisposable {
                 message,
                 firedAtMs,
                 resolvedAtMs: undefined,
-                isTold: alert?.isTold ?? false,
+                isReported: alert?.isReported ?? false,
               }
             : { ...(alert as Alert), resolvedAtMs: nowMs },
         );
       }
     }
     this.#forgetGone(rule, new Set([...messages.keys(), ...own.keys()]));
-    await this.#keep(put, []);
+    await this.#store(put, []);
     for (const alert of put) this.#change(alert);
   }
 
@@ -170,20 +170,20 @@ export class Alerts implements AsyncDisposable {
    * The alert is marked as reported after it was sent. If the daemon is killed in between, the next one sends it again; the
    * other order could lose it.
    */
-  async #tell(rule: AlertRule, nowMs: number): Promise<void> {
+  async #notify(rule: AlertRule, nowMs: number): Promise<void> {
     const own = this.#all.filter((alert) => alert.rule === rule.name);
     // An alert that was over before it was reported is not sent.
-    const passed = own.filter(({ isTold, resolvedAtMs }) => !isTold && resolvedAtMs !== undefined);
-    const begun = own.filter(({ isTold, resolvedAtMs }) => !isTold && resolvedAtMs === undefined);
-    const over = own.filter(({ isTold, resolvedAtMs }) => isTold && resolvedAtMs !== undefined);
-    await this.#keep([], passed);
+    const passed = own.filter(({ isReported, resolvedAtMs }) => !isReported && resolvedAtMs !== undefined);
+    const begun = own.filter(({ isReported, resolvedAtMs }) => !isReported && resolvedAtMs === undefined);
+    const over = own.filter(({ isReported, resolvedAtMs }) => isReported && resolvedAtMs !== undefined);
+    await this.#store([], passed);
     if (begun.length > 0 && (await this.#send(rule, "firing", begun, nowMs))) {
-      await this.#keep(
-        begun.map((alert) => ({ ...alert, isTold: true })),
+      await this.#store(
+        begun.map((alert) => ({ ...alert, isReported: true })),
         [],
       );
     }
-    if (over.length > 0 && (await this.#send(rule, "resolved", over, nowMs))) await this.#keep([], over);
+    if (over.length > 0 && (await this.#send(rule, "resolved", over, nowMs))) await this.#store([], over);
   }
 
   /** Resolves to whether it was delivered. */
@@ -210,7 +210,7 @@ export class Alerts implements AsyncDisposable {
     }
   }
 
-  async #keep(put: readonly Alert[], remove: readonly Alert[]): Promise<void> {
+  async #store(put: readonly Alert[], remove: readonly Alert[]): Promise<void> {
     if (put.length === 0 && remove.length === 0) return;
     await this.#options.store.write(put, remove);
     this.#all = this.#options.store.all();

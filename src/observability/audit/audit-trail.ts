@@ -69,7 +69,7 @@ export class AuditTrail implements AsyncDisposable {
     this.#options = { limit: defaultLimit, maxPending: defaultMaxPending, every, rootUid, ...options };
     const { now } = this.#options;
     this.#ineffective = new IneffectiveCalls({
-      tell: (content) => this.#take(content),
+      report: (content) => this.#take(content),
       now,
       every: this.#options.every,
     });

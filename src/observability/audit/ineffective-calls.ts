@@ -9,7 +9,7 @@ import { RateBudget } from "../../lib/rate-budget.ts";
 import { trailRecord, type AuditContent } from "./audit-record.ts";
 
 /** The method of the record that represents calls of too many different kinds. */
-export const refusedCallsMethod = "svc.audit/RefusedCalls";
+export const rejectedCallsMethod = "svc.audit/RefusedCalls";
 
 const windowMs = 10 * 60_000;
 const sweepIntervalMs = 60_000;
@@ -32,7 +32,7 @@ export function mayHaveEffect({ kind, result, reason }: AuditContent): boolean {
 
 export interface IneffectiveCallsOptions {
   /** Receives the records that represent several calls. */
-  readonly tell: (content: AuditContent) => void;
+  readonly report: (content: AuditContent) => void;
   /** Unix milliseconds. */
   readonly now: () => number;
   /** Calls `action` every so often until disposed. */
@@ -117,17 +117,17 @@ export class IneffectiveCalls {
   }
 
   #sweepCaller(caller: Caller, isOver: (repeats: Repeats) => boolean): void {
-    const { tell } = this.#options;
+    const { report } = this.#options;
     for (const [kind, repeats] of caller.kinds) {
       if (!isOver(repeats)) continue;
       caller.kinds.delete(kind);
-      if (repeats.count > 0) tell({ ...repeats.last, attempts: repeats.count });
+      if (repeats.count > 0) report({ ...repeats.last, attempts: repeats.count });
     }
     if (caller.others === undefined || !isOver(caller.others)) return;
     const { last, count } = caller.others;
     caller.others = undefined;
     const { time, uid, kind, result } = last;
-    tell({ ...trailRecord(time, { method: refusedCallsMethod, result, attempts: count }), uid, kind });
+    report({ ...trailRecord(time, { method: rejectedCallsMethod, result, attempts: count }), uid, kind });
   }
 }
 

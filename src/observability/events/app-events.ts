@@ -1,6 +1,6 @@
 /** The events that a change of an app causes. */
 import type { AppState, EventKind } from "../../../gen/svc/v1/values.ts";
-import type { AppChange, AppSight } from "../../apps/records/app-changes.ts";
+import type { AppChange, AppSnapshot } from "../../apps/records/app-changes.ts";
 import { shownState } from "../../apps/records/app-view.ts";
 import type { NodeEvent } from "./event-log.ts";
 
@@ -50,6 +50,6 @@ export function eventsOfChange({ before, now }: AppChange): NodeEvent[] {
   return events;
 }
 
-function isInstalled(sight: AppSight | undefined): sight is AppSight {
+function isInstalled(sight: AppSnapshot | undefined): sight is AppSnapshot {
   return sight !== undefined && sight.state !== "INSTALLING";
 }

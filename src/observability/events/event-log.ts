@@ -19,7 +19,7 @@ export interface NodeEvent {
 }
 
 /** Whether a user may see an event: their own, and those of the host that are not only for root. */
-export function mayHear({ owner, isRoots }: NodeEvent, user: { uid: number; root: boolean }): boolean {
+export function maySee({ owner, isRoots }: NodeEvent, user: { uid: number; root: boolean }): boolean {
   return user.root || owner === user.uid || (owner === undefined && isRoots !== true);
 }
 

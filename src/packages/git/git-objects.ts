@@ -29,7 +29,7 @@ const maxListBytes = 2 * 2 ** 20;
 const maxBatchBytes = 16 * 2 ** 20;
 
 /** Selects files to read. */
-export interface WantedFiles {
+export interface FileSelection {
   readonly wanted: (path: string) => boolean;
   readonly maxFiles: number;
   readonly maxFileBytes: number;
@@ -77,7 +77,7 @@ export class GitObjects {
     { gitDir }: CachedCommit,
     tree: string,
     subject: string,
-    { wanted, maxFiles, maxFileBytes }: WantedFiles,
+    { wanted, maxFiles, maxFileBytes }: FileSelection,
     signal?: AbortSignal,
   ): Promise<{ files: Map<string, string>; total: number }> {
     const args = ["ls-tree", "-r", "-z", "--long", "--end-of-options", tree];

@@ -19,7 +19,7 @@ export function versionOf({ tag, commit }: Revision): string {
 }
 
 /** Origin of a checkout, and the user for whom its manifest is read. */
-export interface GitPlace {
+export interface GitLocation {
   gitUrl: GitUrl;
   source: string;
   /** Directory in its repository; absent for the root. */
@@ -35,7 +35,7 @@ export interface GitPlace {
  */
 export async function openGitPackage(
   checkout: GitCheckout,
-  { gitUrl, source, directory, callerUid, userHelpers, manifests }: GitPlace,
+  { gitUrl, source, directory, callerUid, userHelpers, manifests }: GitLocation,
   { signal }: WorkOptions,
 ): Promise<ResolvedPackage> {
   await using resources = new AsyncDisposableStack();

@@ -4,7 +4,7 @@ import { once } from "node:events";
 import type { Readable, Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SvcError } from "../../errors.ts";
-import { giveWay } from "../../sys/priority.ts";
+import { lowerPriority } from "../../sys/priority.ts";
 import { gitCommand, type GitSurroundings } from "./git-command.ts";
 import type { GitTransport } from "./git-url.ts";
 import { gitFailure, type GitEnd } from "./git-failure.ts";
@@ -27,7 +27,7 @@ export interface GitRunOptions {
   onStderrLine?: ((line: string) => void) | undefined;
 }
 
-const keptStderrLines = 20;
+const maxStderrLines = 20;
 const nice = 10;
 
 export interface GitProcess {
@@ -52,7 +52,7 @@ export function createGitProcess(environment: GitSurroundings): GitProcess {
         stdio: ["pipe", "pipe", "pipe"],
       });
       // Requests to the daemon have priority over unpacking fetched data.
-      if (child.pid !== undefined) giveWay(nice, child.pid);
+      if (child.pid !== undefined) lowerPriority(nice, child.pid);
       return new GitRun(child, options).result();
     },
   };
@@ -148,7 +148,7 @@ class GitRun {
   #stderrLine(line: string): void {
     if (line === "") return;
     this.#stderr.push(line.slice(0, 1024));
-    if (this.#stderr.length > keptStderrLines) this.#stderr.shift();
+    if (this.#stderr.length > maxStderrLines) this.#stderr.shift();
     this.#options.onStderrLine?.(line);
   }
 

@@ -2,7 +2,7 @@
 import { setImmediate as breathe } from "node:timers/promises";
 import semver from "semver";
 import { notFound } from "../../errors.ts";
-import type { RevisionWish } from "../spec.ts";
+import type { RequestedRevision } from "../spec.ts";
 
 /** Output of `git ls-remote --symref`. */
 export interface RemoteRefs {
@@ -82,7 +82,7 @@ export function isNewerTag(a: string, b: string): boolean | undefined {
  * without a leading `v`.
  * @throws SvcError `not_found` with the repository and the missing name.
  */
-export function pickRevision(refs: RemoteRefs, wish: RevisionWish, url: string): Revision {
+export function pickRevision(refs: RemoteRefs, wish: RequestedRevision, url: string): Revision {
   if (wish.branch !== undefined) return branchRevision(refs, wish.branch, url);
   if (wish.tag !== undefined) {
     const tag = [wish.tag, `v${wish.tag}`].find((name) => refs.tags.has(name));

@@ -6,7 +6,7 @@ import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import type { CacheBounds } from "./cache-space.ts";
 import { GitCache, type HeldCommit } from "./git-cache.ts";
 import type { GitEnvironment, GitSurroundings } from "./git-command.ts";
-import { GitObjects, type TreeEntry, type WantedFiles } from "./git-objects.ts";
+import { GitObjects, type TreeEntry, type FileSelection } from "./git-objects.ts";
 import { createGitProcess } from "./git-process.ts";
 import { pickRevision, type RemoteRefs, type Revision } from "./git-refs.ts";
 import {
@@ -18,7 +18,7 @@ import {
 } from "./git-remote.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { WorkOptions } from "../../work/progress.ts";
-import type { RevisionWish } from "../spec.ts";
+import type { RequestedRevision } from "../spec.ts";
 
 const defaultCacheBounds: CacheBounds = { maxBytesPerUser: 2 * 2 ** 30, maxBytes: 8 * 2 ** 30 };
 
@@ -119,7 +119,7 @@ export class GitRepository {
   }
 
   /** The files of the requested revision; of the newest version without a request. */
-  async checkout(wish: RevisionWish, work: WorkOptions, directory = "."): Promise<GitCheckout> {
+  async checkout(wish: RequestedRevision, work: WorkOptions, directory = "."): Promise<GitCheckout> {
     const refs = await this.listRefs(work);
     return this.checkoutRevision(pickRevision(refs, wish, this.url), work, directory);
   }
@@ -177,7 +177,7 @@ export class GitCheckout implements AsyncDisposable {
   }
 
   /** As {@link GitObjects.files}. */
-  files(wanted: WantedFiles, signal?: AbortSignal): Promise<{ files: Map<string, string>; total: number }> {
+  files(wanted: FileSelection, signal?: AbortSignal): Promise<{ files: Map<string, string>; total: number }> {
     return this.#objects.files(this.#commit, this.#tree, this.#url, wanted, signal);
   }
 

@@ -75,13 +75,13 @@ function expectation(error: ErrorObject): string {
   const params = error.params as Record<string, unknown>;
   if (error.keyword === "pattern" || error.keyword === "type") {
     if (typeof expected === "string") return `is not ${expected}`;
-    if (error.keyword === "type") return `must be ${typeWords(params["type"])}`;
+    if (error.keyword === "type") return `must be ${typeNames(params["type"])}`;
   }
   if (error.keyword === "enum") return `must be one of ${(params["allowedValues"] as unknown[]).join(", ")}`;
   return error.message ?? "is not valid";
 }
 
-function typeWords(type: unknown): string {
+function typeNames(type: unknown): string {
   const words: Record<string, string> = {
     array: "a list",
     boolean: "true or false",

@@ -23,7 +23,7 @@ export function portViolations(
 }
 
 /** Applies to all packages, whatever their schema allows. */
-export function whyNoPort(port: number): string | undefined {
+export function explainMissingPort(port: number): string | undefined {
   if (Number.isInteger(port) && port >= 1 && port <= 65_535) return undefined;
   return `${port} is not a port number (1 to 65535)`;
 }

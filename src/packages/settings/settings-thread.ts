@@ -3,7 +3,7 @@
  * indexes of sources.
  */
 import { parentPort } from "node:worker_threads";
-import { giveWay } from "../../sys/priority.ts";
+import { lowerPriority } from "../../sys/priority.ts";
 import { createManifestReader } from "../manifest/manifest-reader.ts";
 import type { SettingsCheck, SettingsFinding } from "./settings-check.ts";
 import { createIndexReader } from "../sources/source-index.ts";
@@ -11,7 +11,7 @@ import { readYaml } from "../manifest/yaml-document.ts";
 import type { YamlAnswer, YamlTask } from "../manifest/yaml-thread.ts";
 
 // Requests to the daemon have priority over package authors' content.
-giveWay(10);
+lowerPriority(10);
 
 let check: ((task: SettingsCheck) => SettingsFinding) | undefined;
 const readManifest = createManifestReader();

@@ -5,7 +5,7 @@
 import { invalidRequest, maxStructure, SvcError, type FieldViolation } from "../../errors.ts";
 import { hasMoreStructure, type JsonObject } from "../../lib/json.ts";
 import { TaskError, TaskThread } from "../../lib/task-thread.ts";
-import { portViolations, whyNoPort } from "./chosen-ports.ts";
+import { portViolations, explainMissingPort } from "./chosen-ports.ts";
 import { fieldStep } from "../manifest/field-path.ts";
 import { settingsOf, type Manifest } from "../manifest/manifest.ts";
 import type { SettingError, SettingsFinding } from "./settings-check.ts";
@@ -74,7 +74,9 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
         schema === null ? unknownKeys(values) : await errorsOf(schema, values, manifest.id, uid, signal);
       const violations = violationsOf(errors, manifest);
       const refused = new Set(violations.map(({ field }) => field));
-      const ports = portViolations(manifest, values, whyNoPort).filter(({ field }) => !refused.has(field));
+      const ports = portViolations(manifest, values, explainMissingPort).filter(
+        ({ field }) => !refused.has(field),
+      );
       violations.push(...ports);
       if (violations.length > 0) throw invalidRequest(violations);
       requireShort(manifest, values);

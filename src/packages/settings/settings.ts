@@ -176,7 +176,7 @@ function isChosen(setting: SettingDocument, value: JsonValue | undefined): boole
 }
 
 /** Values from a client: a secret that was sent back as `"***"` keeps its `stored` value. */
-export function keepMaskedSecrets(
+export function retainMaskedSecrets(
   manifest: Pick<Manifest, "settings">,
   values: JsonObject,
   stored: JsonObject,

@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { mapBounded } from "../../lib/map-bounded.ts";
 
 /** Removes all but the newest files of a daemon-owned directory. */
-export async function keepNewest(directory: string, maxFiles: number): Promise<void> {
+export async function removeOldest(directory: string, maxFiles: number): Promise<void> {
   const names = await readdir(directory);
   if (names.length <= maxFiles) return;
   const files = await mapBounded(names, 16, async (name) => {

@@ -10,7 +10,7 @@ import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import type { Log } from "../../lib/log.ts";
 import { fetchIndex, isIndexUrl } from "./fetch-index.ts";
 import type { GitCheckout, GitRepositories, GitRepository } from "../git/git-repositories.ts";
-import { keepNewest } from "./keep-newest.ts";
+import { removeOldest } from "./keep-newest.ts";
 import { parseGitUrl, redactUrls, type GitUrl } from "../git/git-url.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 import type { SourceConfig } from "./source-list.ts";
@@ -161,7 +161,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     const temporary = `${file}.${process.pid}`;
     await writeFile(temporary, text, { mode: 0o600 });
     await rename(temporary, file);
-    await keepNewest(cacheDirectory, maxIndexFiles);
+    await removeOldest(cacheDirectory, maxIndexFiles);
   }
 
   function remember(key: string, brought: BroughtIndex, loaded: LoadedIndex): void {

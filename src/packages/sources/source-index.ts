@@ -15,7 +15,7 @@ export const maxIndexBytes = 1024 * 1024;
 const bounds = { maxBytes: maxIndexBytes, maxTokens: 80_000, maxDepth: 16, maxValues: 80_000 };
 
 /** Location of a package in an index. */
-export type IndexedPlace = { gitUrl: GitUrl } | { directory: string };
+export type PackageLocation = { gitUrl: GitUrl } | { directory: string };
 
 export interface IndexedPackage {
   id: string;
@@ -29,7 +29,7 @@ export interface IndexedPackage {
   permissions: readonly Permission[];
   tags: readonly string[];
   sizeBytes?: number;
-  place: IndexedPlace;
+  place: PackageLocation;
 }
 
 /** A release of svc and where to get it; the location is empty if the index has none. */
@@ -92,7 +92,7 @@ function readEntry(
     tags = [],
     size,
   }: IndexDocument["packages"][string],
-  place: IndexedPlace,
+  place: PackageLocation,
 ): IndexedPackage {
   const sizeBytes = size === undefined ? undefined : parseSize(size);
   const told = { id, name, summary, homepage, license, runtime, permissions, tags, place };
@@ -105,7 +105,7 @@ function placeOf({
 }: {
   repo?: string;
   directory?: string;
-}): IndexedPlace | { problem: string } {
+}): PackageLocation | { problem: string } {
   if (repo !== undefined && directory === undefined) {
     const result = parseGitUrl(repo);
     return "problem" in result ? { problem: `the repo ${result.problem}` } : { gitUrl: result.gitUrl };

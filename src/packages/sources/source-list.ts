@@ -85,7 +85,7 @@ export class SourceList {
    *   source, what `check` throws
    */
   async upsert(source: SourceConfig, check?: (source: SourceConfig) => Promise<void>): Promise<SourceView> {
-    this.#refuseConfigured(source.name);
+    this.#rejectConfigured(source.name);
     const problem = urlProblem(source.url);
     if (problem !== undefined) throw invalidField("url", `"${redactUrls(source.url)}" ${problem}`);
     await check?.(source);
@@ -102,7 +102,7 @@ export class SourceList {
 
   /** @throws SvcError `not_found`; `not_possible` for one of the configuration file, and for svc's own */
   async remove(name: string): Promise<void> {
-    this.#refuseConfigured(name);
+    this.#rejectConfigured(name);
     if (this.all().some((source) => source.name === name && source.shipped === true)) {
       throw new SvcError(
         "not_possible",
@@ -116,7 +116,7 @@ export class SourceList {
     if (removed?.changes !== 1) throw notFound("source", name);
   }
 
-  #refuseConfigured(name: string): void {
+  #rejectConfigured(name: string): void {
     if (!this.#isConfigured(name)) return;
     throw new SvcError("not_possible", `the source "${name}" is in the configuration file; change it there`);
   }

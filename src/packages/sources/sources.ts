@@ -11,10 +11,10 @@ import type { SourceConfig } from "./source-list.ts";
 /** A package of a source, with its location. */
 export interface ListedPackage extends Omit<IndexedPackage, "place"> {
   source: string;
-  place: ListedPlace;
+  place: ListedLocation;
 }
 
-export type ListedPlace =
+export type ListedLocation =
   | { kind: "git"; gitUrl: GitUrl }
   /** A directory in the repository with the index. */
   | { kind: "git-directory"; gitUrl: GitUrl; directory: string }
@@ -192,7 +192,7 @@ function plainName(name: string): string {
   return name.toLowerCase().replaceAll(/\s+/g, "-");
 }
 
-function placeOf({ place }: IndexedPackage, { base }: LoadedIndex): ListedPlace | undefined {
+function placeOf({ place }: IndexedPackage, { base }: LoadedIndex): ListedLocation | undefined {
   if ("gitUrl" in place) return { kind: "git", gitUrl: place.gitUrl };
   if (base.kind === "directory") return { kind: "directory", path: join(base.path, place.directory) };
   if (base.kind === "git") return { kind: "git-directory", gitUrl: base.gitUrl, directory: place.directory };

@@ -76,7 +76,7 @@ export function openSubdirectory(parent, name) {
  * @param {number} parent
  * @param {string} name
  */
-export function openPlace(parent, name) {
+export function openPath(parent, name) {
   return openSync(at(parent, name), O_PATH | O_NOFOLLOW);
 }
 

@@ -9,7 +9,7 @@ import {
   namesBelow,
   namesIn,
   openForReading,
-  openPlace,
+  openPath,
   syncDirectory,
 } from "./directory.mjs";
 import { openUnnamed, unlinkIfThere } from "./host/unnamed-file.mjs";
@@ -77,7 +77,7 @@ export async function list({ maxEntries, ...place }) {
  */
 export async function openRegular(place) {
   return inParent(place, async (parent, name) => {
-    using found = held(openPlace(parent, name));
+    using found = held(openPath(parent, name));
     const stats = fstatSync(found.fd);
     if (stats.isSymbolicLink()) throw new RequestError("SYMLINK", "symbolic links are not followed");
     if (!stats.isFile()) throw new RequestError("WRONG_TYPE", "is not a regular file");

@@ -20,7 +20,7 @@ export async function measure({ root, paths }, signal) {
   for (const path of paths) {
     const before = measurement.allocatedBytes;
     try {
-      await measurePlace(measurement, { root, path }, signal);
+      await measurePath(measurement, { root, path }, signal);
     } catch (error) {
       if (hasCode(error, "EACCES")) measurement.isWhole = false;
       else if (!hasCode(error, "ENOENT", "ENOTDIR")) throw error;
@@ -35,7 +35,7 @@ export async function measure({ root, paths }, signal) {
  * @param {Place} place
  * @param {AbortSignal} signal
  */
-async function measurePlace(measurement, place, signal) {
+async function measurePath(measurement, place, signal) {
   if (namesBelow(place).length === 0) {
     return inDirectory(place, (fd) => runInSlices(measurement.directory(fd), signal));
   }

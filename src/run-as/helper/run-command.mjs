@@ -56,7 +56,7 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
   const family = child.pid === undefined ? undefined : new RunFamily(child.pid);
   const stop = () => {
     // The signal may orphan processes, which are then no longer descendants.
-    family?.look();
+    family?.refresh();
     void terminate(child, ended.signal);
   };
   signal.addEventListener("abort", stop, { once: true });

@@ -22,7 +22,7 @@ export class RunFamily {
   }
 
   /** Records the current members. Call it while the leader lives. */
-  look() {
+  refresh() {
     const members = this.#members();
     this.#known = new Map(members.map(({ pid, startTicks }) => [pid, startTicks]));
     return members;
@@ -31,7 +31,7 @@ export class RunFamily {
   /** Kills the members except the leader, and what they fork in the meantime, until none are left. */
   async kill() {
     for (let round = 0; round < maxRounds; round++) {
-      const members = this.look();
+      const members = this.refresh();
       if (members.length === 0) return;
       for (const { pid } of members) {
         try {

@@ -4,7 +4,7 @@ import { openSubdirectory } from "./directory.mjs";
 import { RequestError } from "./request-error.mjs";
 
 /** Levels that keep their descriptor. Those above are reopened through `..`, and must still be the same directory. */
-const keptLevels = 64;
+const maxOpenLevels = 64;
 
 /** @typedef {import("node:fs").Stats} Stats */
 
@@ -37,7 +37,7 @@ export class Trail {
   enter(name) {
     const fd = openSubdirectory(this.fd, name);
     this.#levels.push({ fd, stats: fstatSync(fd) });
-    const far = this.#levels[this.#levels.length - keptLevels];
+    const far = this.#levels[this.#levels.length - maxOpenLevels];
     // The caller owns the start's descriptor.
     if (far?.fd !== undefined && far !== this.#levels[0]) {
       closeSync(far.fd);

@@ -74,8 +74,7 @@ export class ComposeImages implements ImageRuntime {
     const reasons = new Map<string, string>();
     for (const reference of new Set(references.values())) {
       const reason = reference.startsWith(builtPrefix) ? "it was built here" : pinnedBy(reference);
-      const result =
-        reason === undefined ? await images.pullAfresh(app.ownerUid, reference, work) : undefined;
+      const result = reason === undefined ? await images.pullAgain(app.ownerUid, reference, work) : undefined;
       if (result !== undefined) results.set(reference, result);
       else reasons.set(reference, reason ?? "it did not come from a registry");
     }
@@ -94,8 +93,8 @@ export class ComposeImages implements ImageRuntime {
     return { changed, digest, replaced: pulled.flatMap(({ replaced }) => replaced), services };
   }
 
-  putBack(replaced: readonly ReplacedImage[]): Promise<void> {
-    return this.#options.images.putBack(replaced);
+  restoreNames(replaced: readonly ReplacedImage[]): Promise<void> {
+    return this.#options.images.restoreNames(replaced);
   }
 
   async disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk> {

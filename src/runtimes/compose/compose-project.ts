@@ -162,9 +162,9 @@ export class ComposeProjects {
   }
 
   /** {@link resolve} for a start: creates and holds the mount sources. The app's containers must not run. */
-  async layOut(app: RunnableApp, signal?: AbortSignal): Promise<RunnableProject> {
+  async prepareFiles(app: RunnableApp, signal?: AbortSignal): Promise<RunnableProject> {
     const { userHelpers } = this.#options;
-    await this.keepData(app, ["directory"]);
+    await this.preserveData(app, ["directory"]);
     const { project, placed, files, claims, data } = await this.#plan(app, signal);
     const binds = claims.flatMap((claim) => claim.binds);
     const tree = await userHelpers.tree(app.directory, app.uid);
@@ -186,7 +186,7 @@ export class ComposeProjects {
    * Moves data that containers wrote into the checkout to a permanent place. The app's containers must not run.
    * @param types types of entries to move
    */
-  async keepData(app: RunnableApp, types: readonly EntryType[]): Promise<void> {
+  async preserveData(app: RunnableApp, types: readonly EntryType[]): Promise<void> {
     const { userHelpers } = this.#options;
     const document = await this.kept(app.id);
     if (document === undefined) return;

@@ -135,8 +135,8 @@ export class ComposeRuntime extends ContainerRuntime {
     return this.#projects.describe(app);
   }
 
-  async keepData(app: RunnableApp): Promise<void> {
-    await this.#projects.keepData(app, ["directory", "file"]);
+  async preserveData(app: RunnableApp): Promise<void> {
+    await this.#projects.preserveData(app, ["directory", "file"]);
   }
 
   sharedData(id: string): Promise<string[]> {
@@ -159,7 +159,7 @@ export class ComposeRuntime extends ContainerRuntime {
 
   protected async launch(app: RunnableApp, work: RuntimeWork): Promise<void> {
     const { signal } = work;
-    const checked = await this.#projects.layOut(app, signal);
+    const checked = await this.#projects.prepareFiles(app, signal);
     await pullMissing(this.#images, app, checked, work);
     await buildMissing(this.#images, app, checked, work);
     using _counted = await this.#options.userContainers.reserve(app, [

@@ -139,7 +139,7 @@ export class ProjectVolumes implements EngineVolumes {
     await this.#fill(id, key, this.#nameOf(id, key), tar, signal);
   }
 
-  async keep(id: string, key: string, signal?: AbortSignal): Promise<void> {
+  async backUp(id: string, key: string, signal?: AbortSignal): Promise<void> {
     await this.removeHelpers(id);
     await this.#options.release(id);
     await this.#remove(id, this.#copyOf("replaced", id, key));
@@ -153,7 +153,7 @@ export class ProjectVolumes implements EngineVolumes {
     await this.#make(id, key, this.#copyOf("restored", id, key), signal);
   }
 
-  async putBack(id: string, key: string): Promise<void> {
+  async rollBack(id: string, key: string): Promise<void> {
     await this.removeHelpers(id);
     await this.#options.release(id);
     const kept = this.#copyOf("replaced", id, key);

@@ -51,7 +51,7 @@ export class ContainerApp extends ObservedApp {
   /** A start or stop was interrupted: the app may run only in part, or differ from its record. */
   #isUnfinished = false;
   #isFrozen = false;
-  readonly #strays: OtherReleases;
+  readonly #orphans: OtherReleases;
   readonly #starting: StartingContainers;
 
   constructor(id: string, options: ContainerAppOptions) {
@@ -64,7 +64,7 @@ export class ContainerApp extends ObservedApp {
       restart: (container) => this.#restart(container),
       onChange: () => this.#publish(),
     });
-    this.#strays = new OtherReleases(this.containers);
+    this.#orphans = new OtherReleases(this.containers);
   }
 
   /** The app's containers, as last observed. */
@@ -245,7 +245,7 @@ export class ContainerApp extends ObservedApp {
   /** Restarts containers that ended and should run, and ends those of other releases. */
   #judgeEnds(): void {
     if (this.#app === undefined || !this.#mayRestart()) return;
-    if (this.#release !== undefined) this.#strays.end(this.#release, this.#app.manifest.stop.graceMs);
+    if (this.#release !== undefined) this.#orphans.end(this.#release, this.#app.manifest.stop.graceMs);
     for (const container of this.members) {
       if (isUpState(container.state)) this.#restarts.runs(container);
       if (container.state !== "exited") continue;
@@ -254,7 +254,7 @@ export class ContainerApp extends ObservedApp {
   }
 
   #mayRestart(): boolean {
-    if (!this.#shouldRun || this.#isLost || this.#seen.breach !== undefined) return false;
+    if (!this.#shouldRun || this.#isLost || this.#seen.exceededLimit !== undefined) return false;
     return this.#transition === undefined && this.#engineError === undefined && !this.#isFrozen;
   }
 
@@ -296,7 +296,7 @@ export class ContainerApp extends ObservedApp {
   }
 
   #publish(): void {
-    this.tell(this.#currentStatus());
+    this.setStatus(this.#currentStatus());
   }
 
   #currentStatus(): RuntimeStatus {

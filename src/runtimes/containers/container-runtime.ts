@@ -62,7 +62,7 @@ interface EngineLimits {
 
 /** Concurrent checks of apps when the engine comes back. */
 const observedAtOnce = 8;
-const keptLines = 20;
+const maxStatusLines = 20;
 const startSlackMs = 2_000;
 /** Signals that do not ask a program to end: HUP, USR1, USR2, CONT and STOP. */
 const words: ReadonlySet<string> = new Set(["1", "10", "12", "18", "19"]);
@@ -259,7 +259,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
       lastLines: (container) => this.#lastLines(container),
       checkAgain: (app) => this.checkAgain(app),
       replace: (app, container) => this.replace(app, container),
-      onChange: () => this.announce(id),
+      onChange: () => this.notifyChanged(id),
     });
     this.follow(id, app);
     return app;
@@ -272,7 +272,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
 
   async #lastLines(container: ContainerRecord): Promise<string[]> {
     const { lines } = await readContainerLog(this.#options.engine, container, {
-      tail: keptLines,
+      tail: maxStatusLines,
       // Output can be older than the start time that the engine reports.
       ...(container.startedAtMs !== undefined && { sinceMs: container.startedAtMs - startSlackMs }),
     });

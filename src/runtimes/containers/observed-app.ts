@@ -2,7 +2,7 @@
 import { isDeepStrictEqual } from "node:util";
 import type { FollowedApp } from "../followed-apps.ts";
 import { stoppedStatus, type RuntimeStatus } from "../runtime-status.ts";
-import { hasComeUp } from "../start-failed.ts";
+import { hasStarted } from "../start-failed.ts";
 import { StatusChanges } from "../status-changes.ts";
 
 export abstract class ObservedApp implements FollowedApp {
@@ -25,7 +25,7 @@ export abstract class ObservedApp implements FollowedApp {
   }
 
   /** Sets the status; an equal status keeps the same object and notifies nobody. */
-  protected tell(status: RuntimeStatus): void {
+  protected setStatus(status: RuntimeStatus): void {
     if (isDeepStrictEqual(status, this.#status)) return;
     this.#status = status;
     this.#changes.announce();
@@ -37,6 +37,6 @@ export abstract class ObservedApp implements FollowedApp {
    * @throws SvcError `start_failed`, `deadline_exceeded`, `canceled`
    */
   async waitHealthy(timeoutMs: number, signal?: AbortSignal): Promise<void> {
-    await this.#changes.until(() => hasComeUp(this.id, this.#status), timeoutMs, signal);
+    await this.#changes.until(() => hasStarted(this.id, this.#status), timeoutMs, signal);
   }
 }

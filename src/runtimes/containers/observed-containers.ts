@@ -21,7 +21,7 @@ export class ObservedContainers {
   readonly #exitCodes = new Map<string, number>();
   /** IDs of containers that were ended through the engine. */
   readonly #killed = new Set<string>();
-  #breach: string | undefined;
+  #exceededLimit: string | undefined;
   #observations = 0;
 
   constructor(options: ObservedContainersOptions) {
@@ -34,15 +34,15 @@ export class ObservedContainers {
   }
 
   /** Why svc ended one of them; `undefined` if it did not. */
-  get breach(): string | undefined {
-    return this.#breach;
+  get exceededLimit(): string | undefined {
+    return this.#exceededLimit;
   }
 
   /** Forgets how the last run ended. */
   beginRun(): void {
     this.#exitCodes.clear();
     this.#killed.clear();
-    this.#breach = undefined;
+    this.#exceededLimit = undefined;
   }
 
   /** A process of this container started. */
@@ -106,7 +106,7 @@ export class ObservedContainers {
     if (app === undefined || app.ownerUid === 0) return;
     const path = await changedMount(app, container);
     if (path === undefined) return;
-    this.#breach = `it was ended because its mount at ${path} is not the configured directory`;
+    this.#exceededLimit = `it was ended because its mount at ${path} is not the configured directory`;
     await this.#options.containers.stop(container.id, 0);
   }
 
@@ -139,7 +139,8 @@ export class ObservedContainers {
     });
     const hasTerminal = this.#members.some((container) => container.hasTerminal) || undefined;
     const status: RuntimeStatus = { ...observed, ...(hasTerminal && { hasTerminal }) };
-    if (this.#breach !== undefined) return { ...status, state: "CRASHED", reason: this.#breach };
+    if (this.#exceededLimit !== undefined)
+      return { ...status, state: "CRASHED", reason: this.#exceededLimit };
     const healthReason = status.state === "RUNNING" ? this.#healthReason(probe) : undefined;
     return healthReason === undefined ? status : { ...status, healthReason };
   }

@@ -6,7 +6,7 @@ import type { AppContainers } from "./app-containers.ts";
 import { endOf } from "./container-status.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import type { ObservedContainers } from "./observed-containers.ts";
-import { refusedStart, startFailed } from "../start-failed.ts";
+import { rejectedStart, startFailed } from "../start-failed.ts";
 
 export interface StartingContainersOptions {
   containers: AppContainers;
@@ -51,7 +51,7 @@ export class StartingContainers {
       this.#onDeath = undefined;
       // A part of an app would look like a running app.
       await containers.endAll(app.manifest.stop.graceMs);
-      throw refusedStart(app.id, error);
+      throw rejectedStart(app.id, error);
     }
   }
 }
@@ -68,7 +68,7 @@ async function requireStarted(
   if (failed === undefined && members.length > 0) {
     for (const container of members) await seen.verify(container, app);
   }
-  if (seen.breach !== undefined) throw startFailed(app.id, seen.breach);
+  if (seen.exceededLimit !== undefined) throw startFailed(app.id, seen.exceededLimit);
   if (failed === undefined && members.length > 0) return;
   if (failed === undefined) throw startFailed(app.id, "its containers were removed");
   const subject = failed.composeService === undefined ? "it" : `service "${failed.composeService}"`;

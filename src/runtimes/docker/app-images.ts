@@ -233,7 +233,7 @@ export class AppImages extends EngineImages {
    * @returns undefined for an image that did not come from a registry, which stays unchanged
    * @throws SvcError what {@link pullImage} throws
    */
-  async pullAfresh(ownerUid: number, image: string, work: RuntimeWork): Promise<PulledImages | undefined> {
+  async pullAgain(ownerUid: number, image: string, work: RuntimeWork): Promise<PulledImages | undefined> {
     const reference = withTag(image);
     const before = await this.usable(ownerUid, reference, work.signal);
     if (before !== undefined && localDigests(before).length === 0) return undefined;

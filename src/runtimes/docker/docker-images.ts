@@ -42,13 +42,13 @@ export class DockerImages implements ImageRuntime {
       const message = `the image of app "${app.id}" cannot be pulled again: ${reason ?? ""}; upgrade the app instead`;
       throw new SvcError("pinned_image", message);
     }
-    const result = await this.#options.images.pullAfresh(app.ownerUid, image, work);
+    const result = await this.#options.images.pullAgain(app.ownerUid, image, work);
     if (result !== undefined) return result;
     throw new SvcError("pinned_image", `the image ${image} was built on this host, not pulled`);
   }
 
-  putBack(replaced: readonly ReplacedImage[]): Promise<void> {
-    return this.#options.images.putBack(replaced);
+  restoreNames(replaced: readonly ReplacedImage[]): Promise<void> {
+    return this.#options.images.restoreNames(replaced);
   }
 
   /** The image that it starts with, and images of its existing containers. */

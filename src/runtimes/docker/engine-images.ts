@@ -24,7 +24,7 @@ export class EngineImages {
   }
 
   /** Rolls back a pull: the names refer to their previous images again. */
-  async putBack(replaced: readonly ReplacedImage[]): Promise<void> {
+  async restoreNames(replaced: readonly ReplacedImage[]): Promise<void> {
     for (const { reference, id } of replaced) {
       const at = reference.lastIndexOf(":");
       const name = { repo: reference.slice(0, at), tag: reference.slice(at + 1) };

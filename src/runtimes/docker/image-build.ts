@@ -41,7 +41,7 @@ export interface BuildBase extends RepeatedBase {
 
 const buildTimeoutMs = 60 * 60_000;
 /** Number of last lines in the error of a failed build. */
-const keptLines = 20;
+const maxErrorLines = 20;
 
 /**
  * Builds an image; its output is reported as progress.
@@ -151,20 +151,20 @@ class BuildLines {
   add(text: string): void {
     const lines = (this.#rest + text).split(/\r?\n|\r/);
     this.#rest = (lines.pop() ?? "").slice(-16_384);
-    for (const line of lines) this.#keep(line);
+    for (const line of lines) this.#append(line);
   }
 
   end(): readonly string[] {
-    if (this.#rest !== "") this.#keep(this.#rest);
+    if (this.#rest !== "") this.#append(this.#rest);
     this.#rest = "";
     return this.#last;
   }
 
-  #keep(line: string): void {
+  #append(line: string): void {
     if (line.trim() === "") return;
     const shown = this.#secret === undefined ? line : line.replaceAll(this.#secret, secretMask);
     this.#last.push(shown);
-    if (this.#last.length > keptLines) this.#last.shift();
+    if (this.#last.length > maxErrorLines) this.#last.shift();
     this.#onLine(shown);
   }
 }

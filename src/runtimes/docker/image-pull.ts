@@ -1,4 +1,4 @@
-import { EngineRefusal, plainMessage } from "../../engine/engine-errors.ts";
+import { EngineRejection, plainMessage } from "../../engine/engine-errors.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
 import { parseImageReference } from "../../engine/image-reference.ts";
 import type { RegistryCredentials } from "../../engine/registry-auth.ts";
@@ -38,7 +38,7 @@ export async function confirmImage(
     );
     return (found as { Descriptor: { digest: string } }).Descriptor.digest;
   } catch (error) {
-    if (!(error instanceof SvcError) || !(error.cause instanceof EngineRefusal)) throw error;
+    if (!(error instanceof SvcError) || !(error.cause instanceof EngineRejection)) throw error;
     throw notConfirmed(reference, serveraddress, error.cause.message);
   }
 }
@@ -91,7 +91,7 @@ export async function pullImage(
         ...(credentials && { authconfig: { ...credentials, serveraddress } }),
       };
       for await (const message of readMessages(await docker.createImage(request))) {
-        if (message.error !== undefined) throw new EngineRefusal(500, message.error);
+        if (message.error !== undefined) throw new EngineRejection(500, message.error);
         show(message);
         digest = /^Digest: (sha256:[0-9a-f]{64})$/.exec(message.status ?? "")?.[1] ?? digest;
       }
@@ -106,9 +106,9 @@ export async function pullImage(
 
 /** The engine reports a failure by the response status or in the stream; both contain the registry's message. */
 function pullFailed(reference: string, error: unknown): unknown {
-  const isRefusal = error instanceof SvcError && error.cause instanceof EngineRefusal;
+  const isRefusal = error instanceof SvcError && error.cause instanceof EngineRejection;
   if (!isRefusal || error.reason === "disk_full") return error;
-  const words = (error.cause as EngineRefusal).message;
+  const words = (error.cause as EngineRejection).message;
   const message = `${reference} cannot be pulled: ${plainMessage(words)}`;
   return isAbsent.test(words)
     ? notFound("image", reference, message)

@@ -61,7 +61,7 @@ export class NewImageCheck {
     const name = returnsName ? formatImageReference({ host, repository, digest }) : reference;
     for (let attempt = 1; ; attempt++) {
       try {
-        if (returnsName) await this.#images.putBack([{ reference, id: before.Id }]);
+        if (returnsName) await this.#images.restoreNames([{ reference, id: before.Id }]);
         await this.#images.remove(name);
         return;
       } catch (error) {

@@ -18,7 +18,7 @@ const [closeFile, statFile, truncateFile, makeDirectory, openFile, readFile, rem
 
 const newlineByte = 10;
 const bufferBytes = 4 * maxRecordBytes;
-const keptLines = 20;
+const maxRecentLines = 20;
 const lastLineChars = 1024;
 
 /**
@@ -225,7 +225,7 @@ export class LogWriter {
   /** @param {Buffer} records */
   #rememberLines(records) {
     const lines = [];
-    for (let end = records.length; end > 0 && lines.length < keptLines;) {
+    for (let end = records.length; end > 0 && lines.length < maxRecentLines;) {
       const start = end < 2 ? 0 : records.lastIndexOf(newlineByte, end - 2) + 1;
       const source = String.fromCharCode(records[start + prefixBytes - 2] ?? 0);
       if (source !== "s") {
@@ -238,7 +238,7 @@ export class LogWriter {
       }
       end = start;
     }
-    this.#lastLines = [...this.#lastLines, ...lines].slice(-keptLines);
+    this.#lastLines = [...this.#lastLines, ...lines].slice(-maxRecentLines);
   }
 }
 

@@ -269,7 +269,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     if (this.#changed.has(id)) return;
     const timer = setTimeout(() => {
       this.#changed.delete(id);
-      this.tell(id);
+      this.notify(id);
     }, notifyMs);
     this.#changed.set(id, timer.unref());
   }

@@ -69,7 +69,7 @@ export class SupervisedApp {
     if (await this.#watch.attach()) {
       if (this.status.nextRestartAtMs === undefined) return;
       // The app waits for its next restart, which would use the old specification.
-      await this.#watch.askToStop(spec.stop.graceMs);
+      await this.#watch.requestStop(spec.stop.graceMs);
     }
     const { userHelpers, cgroups, log, nodePath, supervisorPath, settleMs, svcVersion } = this.#options;
     const { id, runDir, uid } = this.ref;
@@ -116,7 +116,7 @@ export class SupervisedApp {
   /** See {@link ProcessRuntime.stop}. */
   async stop(graceMs: number): Promise<void> {
     this.#watch.beginOperation();
-    await this.#watch.askToStop(graceMs);
+    await this.#watch.requestStop(graceMs);
     const ended = await this.#endForSure(graceMs);
     if (ended !== undefined) this.#watch.accept(ended);
     await this.#options.cgroups?.remove(this.ref.id);
@@ -130,7 +130,7 @@ export class SupervisedApp {
   }
 
   /** A full disk loses this state: the desired state is stored elsewhere, and the next start ends any leftovers. */
-  async #keepEnd(ended: SupervisorState): Promise<void> {
+  async #storeEnd(ended: SupervisorState): Promise<void> {
     const { userHelpers, log } = this.#options;
     const { id, runDir, uid } = this.ref;
     const owner = await userHelpers.as(uid);
@@ -221,7 +221,7 @@ export class SupervisedApp {
     for (let attempt = 1; ; attempt++) {
       try {
         const ended = await this.#endLeftovers(graceMs);
-        if (ended !== undefined) await this.#keepEnd(ended);
+        if (ended !== undefined) await this.#storeEnd(ended);
         return ended;
       } catch (err) {
         // A daemon that stops ends its helpers itself.

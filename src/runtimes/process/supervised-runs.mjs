@@ -20,7 +20,7 @@ import { StateFile } from "./state-file.mjs";
 /** @import { AppExit, AppProcess } from "./app-process.mjs" */
 /** @import { SupervisorPhase, SupervisorSpec, SupervisorState } from "./supervisor-types.ts" */
 
-const exitsKept = 10;
+const maxExits = 10;
 /** The output counts as complete after this long without output since the last process ended. */
 const drainMs = 1000;
 
@@ -198,7 +198,7 @@ export class SupervisedRuns {
     const lastLines = this.#log.lastLines;
     const at = new Date().toISOString();
     const record = { ...exit, at, ranMs: Math.round(monotonicMs() - startedMs), lastLines };
-    this.#state.exits = [...this.#state.exits, record].slice(-exitsKept);
+    this.#state.exits = [...this.#state.exits, record].slice(-maxExits);
     return record;
   }
 

@@ -38,7 +38,7 @@ const reconnectAttempts = 5;
 /** Delay before the first attempt; doubles each time. */
 const reconnectMs = 50;
 /** Interval of checks while an app's status is unknown. */
-const lookAgainMs = 3000;
+const recheckMs = 3000;
 const maxStateBytes = 1024 * 1024;
 
 export class SupervisorWatch {
@@ -50,7 +50,7 @@ export class SupervisorWatch {
   #state: SupervisorState | undefined;
   #connection: SupervisorConnection | undefined;
   #detached = false;
-  #lookAgain: NodeJS.Timeout | undefined;
+  #recheck: NodeJS.Timeout | undefined;
   /** Counts operations: findings from before an operation are stale. */
   #operations = 0;
 
@@ -86,7 +86,7 @@ export class SupervisorWatch {
   /** Stops watching the app, which keeps running. */
   detach(): void {
     this.#detached = true;
-    clearTimeout(this.#lookAgain);
+    clearTimeout(this.#recheck);
     this.#connection?.close();
   }
 
@@ -157,7 +157,7 @@ export class SupervisorWatch {
   }
 
   /** Makes the supervisor, if any, end the app and itself; one that hangs is ended later with the other processes. */
-  async askToStop(graceMs: number): Promise<void> {
+  async requestStop(graceMs: number): Promise<void> {
     if (!(await this.#attachIfItAnswers())) return;
     const connection = this.#connection;
     try {
@@ -246,14 +246,14 @@ export class SupervisorWatch {
   #becomeUnknown(reason: string): void {
     this.#become({ ...(this.#state ? statusOf(this.#state) : this.#status), state: "UNKNOWN", reason });
     const operations = this.#operations;
-    clearTimeout(this.#lookAgain);
-    this.#lookAgain = setTimeout(() => {
+    clearTimeout(this.#recheck);
+    this.#recheck = setTimeout(() => {
       if (this.#detached || this.#operations !== operations) return;
       this.findOut().catch((error: unknown) => {
         this.#options.log.warn({ app: this.#ref.id, err: error }, "failed to determine the status of an app");
         this.#becomeUnknown("its status could not be determined");
       });
-    }, lookAgainMs).unref();
+    }, recheckMs).unref();
   }
 
   async #disconnected(connection: SupervisorConnection): Promise<void> {

@@ -95,7 +95,7 @@ export class ComposeStacks implements Stacks {
   }
 
   async plan(app: RunnableApp, nodeId: string): Promise<StackPlan> {
-    const project = await this.#projects.layOut(app);
+    const project = await this.#projects.prepareFiles(app);
     await pullMissing(this.#images, app, project, {});
     await buildMissing(this.#images, app, project, {});
     const { document } = project;
@@ -134,8 +134,8 @@ export class ComposeStacks implements Stacks {
     return hasData ? undefined : Object.keys(services);
   }
 
-  async keepData(app: RunnableApp): Promise<void> {
-    await this.#projects.keepData(app, ["directory", "file"]);
+  async preserveData(app: RunnableApp): Promise<void> {
+    await this.#projects.preserveData(app, ["directory", "file"]);
   }
 
   async remove(app: RunnableApp, keep?: "volumes"): Promise<number> {

@@ -198,7 +198,7 @@ export function imagesOfKinds(of: (app: RunnableApp) => ImageRuntime, compose: I
     image: (app, options) => of(app).image(app, options),
     pull: (app, work) => of(app).pull(app, work),
     // Image names belong to the engine, whatever the kind of package.
-    putBack: (replaced) => compose.putBack(replaced),
+    restoreNames: (replaced) => compose.restoreNames(replaced),
     disk: (app, signal) => of(app).disk(app, signal),
     stacks: (apps) => compose.stacks(apps.filter(({ manifest }) => manifest.runtime.kind === "compose")),
   };

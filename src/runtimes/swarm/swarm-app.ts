@@ -56,7 +56,7 @@ export class SwarmApp extends ObservedApp {
   #publish(): void {
     const [services, tasks] = [this.#services, this.#tasks];
     const status = statusOfStack({ services, tasks, shouldRun: this.shouldRun, probed: this.#probed() });
-    this.tell(services.length === 0 ? status : { ...status, tasks: shownTasks(services, tasks) });
+    this.setStatus(services.length === 0 ? status : { ...status, tasks: shownTasks(services, tasks) });
   }
 
   /** Probes each task at its node, or all tasks together if every node answers for them. */
@@ -112,6 +112,6 @@ export class SwarmApp extends ObservedApp {
 
   /** The swarm is unreachable. */
   lost(reason: string): void {
-    if (this.shouldRun) this.tell({ ...stoppedStatus, state: "UNKNOWN", reason });
+    if (this.shouldRun) this.setStatus({ ...stoppedStatus, state: "UNKNOWN", reason });
   }
 }

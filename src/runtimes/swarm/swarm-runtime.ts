@@ -133,8 +133,8 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     }
   }
 
-  async keepData(app: RunnableApp): Promise<void> {
-    if (app.manifest.runtime.kind === "compose") await this.#compose.keepData(app);
+  async preserveData(app: RunnableApp): Promise<void> {
+    if (app.manifest.runtime.kind === "compose") await this.#compose.preserveData(app);
   }
 
   sharedData(id: string): Promise<string[]> {
@@ -332,7 +332,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   #appOf(id: string): SwarmApp {
     const known = this.apps.get(id);
     if (known !== undefined) return known;
-    const app = new SwarmApp(id, () => this.announce(id));
+    const app = new SwarmApp(id, () => this.notifyChanged(id));
     this.#options.state.start();
     this.follow(id, app);
     return app;
@@ -341,7 +341,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   async #poll(): Promise<void> {
     const apps = [...this.apps.values()];
     const isAnyWanted = apps.some(({ shouldRun }) => shouldRun);
-    if (!isAnyWanted && !this.#mayRunUnwanted() && !apps.some((app) => app.isPartlyUnknown)) return;
+    if (!isAnyWanted && !this.#mayRunUndesired() && !apps.some((app) => app.isPartlyUnknown)) return;
     try {
       await this.#refresh();
     } catch {
@@ -352,7 +352,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   }
 
   /** Whether an app may run although it should not: a stop failed, or there was no poll yet. */
-  #mayRunUnwanted(): boolean {
+  #mayRunUndesired(): boolean {
     if (!this.#isFollowed) return false;
     return (
       this.#inService === undefined ||

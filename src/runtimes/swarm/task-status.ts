@@ -129,7 +129,7 @@ function statusOfService(
   const wanted = tasks.filter(isDesired);
   const restarts = tasks.filter(({ state }) => state === "failed" || state === "rejected").length;
   const known = { ...stoppedStatus, restarts };
-  const why = whyNot(tasks);
+  const why = explainTasks(tasks);
   if (running.length > 0) {
     const isWhole = running.length >= replicas;
     const count = `${running.length} of ${replicas} tasks run${why === "" ? "" : `: ${why}`}`;
@@ -167,7 +167,7 @@ export function shownTasks(services: StackFacts["services"], tasks: readonly Swa
           const shown = all.find(isUpTask) ?? newest(all);
           if (shown === undefined) return [];
           const { node, state, sinceMs } = shown;
-          const message = shown.error || whyNot(all, isUpTask(shown));
+          const message = shown.error || explainTasks(all, isUpTask(shown));
           return [{ service: part, slot, node, state, message, sinceMs }];
         });
     });
@@ -183,7 +183,7 @@ export function isUpTask(task: SwarmTask): boolean {
 }
 
 /** The newest error that keeps tasks from running, in the swarm's words. */
-function whyNot(tasks: readonly SwarmTask[], isFine = false): string {
+function explainTasks(tasks: readonly SwarmTask[], isFine = false): string {
   if (isFine) return "";
   const told = newest(
     tasks.filter(({ state, error }) => error !== "" && (failures.has(state) || state === "pending")),

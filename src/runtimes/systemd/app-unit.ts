@@ -9,7 +9,7 @@ import { prepareProcess } from "../app-environment.ts";
 import { checkoutOf } from "../app-tree.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { absoluteArgv, environmentText, unitText } from "./unit-text.ts";
-import { whyRefused } from "./unit-directives.ts";
+import { rejectionOf } from "./unit-directives.ts";
 import { parseUnit, UnitSyntaxError, type UnitEntry } from "./unit-file.ts";
 
 export interface AppUnitsOptions {
@@ -152,7 +152,7 @@ function readUnit(text: string): UnitEntry[] {
 function refusals(entries: readonly UnitEntry[]): { line: number; message: string }[] {
   return entries.flatMap((entry) => {
     // svc never reads this section, because it decides what starts when.
-    const why = entry.section === "Install" ? undefined : whyRefused(entry);
+    const why = entry.section === "Install" ? undefined : rejectionOf(entry);
     return why === undefined ? [] : [{ line: entry.line, message: `${entry.key}= is not allowed: ${why}` }];
   });
 }

@@ -27,11 +27,11 @@ interface LastExit {
   /** Absent until the journal has the record. */
   readonly exit?: MainExit;
   /** Number of times the journal was read. */
-  readonly looks: number;
+  readonly reads: number;
 }
 
 /** Limited, because not every host has a journal. */
-const maxLooks = 5;
+const maxReads = 5;
 
 export class ServiceApp extends ObservedApp {
   readonly #options: ServiceAppOptions;
@@ -102,13 +102,13 @@ export class ServiceApp extends ObservedApp {
   async #readLastExit(restarts: number): Promise<LastExit | undefined> {
     if (restarts === 0) return undefined;
     const known = this.#lastExit?.restarts === restarts ? this.#lastExit : undefined;
-    const looks = known?.looks ?? 0;
-    if (known?.exit !== undefined || looks >= maxLooks) return known;
+    const reads = known?.reads ?? 0;
+    if (known?.exit !== undefined || reads >= maxReads) return known;
     const exit = await this.#options.lastExit(this.#app).catch(() => undefined);
     // The journal may be late and still return the exit before the previous restart.
     const isNew = exit !== undefined && exit.cursor !== this.#before;
     if (isNew) this.#before = exit.cursor;
-    return { restarts, looks: looks + 1, ...(isNew && { exit }) };
+    return { restarts, reads: reads + 1, ...(isNew && { exit }) };
   }
 
   #watchPort(): void {
@@ -136,7 +136,7 @@ export class ServiceApp extends ObservedApp {
   }
 
   #publish(): void {
-    this.tell(this.#currentStatus());
+    this.setStatus(this.#currentStatus());
   }
 
   #currentStatus(): RuntimeStatus {

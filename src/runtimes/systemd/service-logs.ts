@@ -12,7 +12,7 @@ import {
   type MainExit,
 } from "./journal.ts";
 
-const keptLines = 20;
+const maxStatusLines = 20;
 const maxLogBytes = 4 * 1024 * 1024;
 /** Maximum number of lines per chunk of a followed log. */
 const linesTogether = 500;
@@ -82,7 +82,7 @@ export class ServiceLogs {
 
   /** Empty if they cannot be read: the app's status does not depend on them. */
   async lastLines(app: RunnableApp): Promise<string[]> {
-    const read = this.newest(app, keptLines).then(({ lines }) => lines.map(({ text }) => text));
+    const read = this.newest(app, maxStatusLines).then(({ lines }) => lines.map(({ text }) => text));
     return read.catch(() => []);
   }
 

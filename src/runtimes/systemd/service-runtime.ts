@@ -51,7 +51,7 @@ export interface ServiceRuntimeOptions {
 export const serviceCapability = "app.service";
 
 /** Poll interval while there are apps of this runtime. */
-const lookMs = 2_000;
+const pollMs = 2_000;
 const statsWindowMs = 500;
 const startMs = 11 * 60_000;
 const stopSlackMs = 120_000;
@@ -75,7 +75,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
   readonly #logs: ServiceLogs;
   /** Units with running processes at the last poll. */
   #up: ReadonlySet<string> = new Set();
-  #looks: Ticker | undefined;
+  #polls: Ticker | undefined;
 
   constructor(options: ServiceRuntimeOptions) {
     super();
@@ -114,7 +114,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
       shouldRun = true;
     } finally {
       known.settle(app, shouldRun);
-      await this.#look().catch(() => undefined);
+      await this.#poll().catch(() => undefined);
     }
   }
 
@@ -174,7 +174,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
       }
     } finally {
       known.settle(app, false);
-      await this.#look().catch(() => undefined);
+      await this.#poll().catch(() => undefined);
     }
   }
 
@@ -322,7 +322,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
       lastLines: (of) => this.#logs.lastLines(of),
       lastExit: (of) => this.#logs.lastExit(of),
       explainPortConflict: (port) => this.#options.explainPortConflict(app.id, port),
-      onChange: () => this.announce(app.id),
+      onChange: () => this.notifyChanged(app.id),
     });
     this.follow(app.id, fresh);
     this.#watch();
@@ -331,15 +331,15 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
 
   #watch(): void {
     if (!this.#options.isHere) return;
-    this.#looks ??= new Ticker(lookMs, async () => {
+    this.#polls ??= new Ticker(pollMs, async () => {
       if (this.apps.size === 0) return;
-      await this.#look().catch((error: unknown) => {
+      await this.#poll().catch((error: unknown) => {
         this.#options.log.warn({ err: error }, "failed to read the status of apps from systemd");
       });
     });
   }
 
-  async #look(): Promise<void> {
+  async #poll(): Promise<void> {
     const units = await this.#show(pattern);
     this.#up = new Set(
       [...units]
@@ -360,7 +360,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
   }
 
   override async [Symbol.asyncDispose](): Promise<void> {
-    await this.#looks?.[Symbol.asyncDispose]();
+    await this.#polls?.[Symbol.asyncDispose]();
     await super[Symbol.asyncDispose]();
   }
 }

@@ -11,7 +11,7 @@ export type UnitProperties = Readonly<Record<string, string>>;
 
 /** Exists while systemd is the host's service manager (sd_booted(3)). */
 const bootedDir = "/run/systemd/system";
-const askMs = 20_000;
+const queryTimeoutMs = 20_000;
 const maxShownBytes = 6 * 1024 * 1024;
 
 /** Whether systemd runs on this host and accepts requests of a daemon with this uid. */
@@ -37,7 +37,7 @@ export class Systemd {
   /** Loaded units, by name. @param names names, or patterns such as `svc-*.service` */
   async show(names: readonly string[], properties: readonly string[]): Promise<Map<string, UnitProperties>> {
     const argv = ["show", `--property=Id,${properties.join(",")}`, "--", ...names];
-    const { stdout } = await this.#run(argv, askMs);
+    const { stdout } = await this.#run(argv, queryTimeoutMs);
     const units = new Map<string, UnitProperties>();
     for (const block of stdout.split(/\n\n+/)) {
       const lines = block.split("\n").filter((line) => line.includes("="));
@@ -51,7 +51,7 @@ export class Systemd {
 
   /** Reloads unit files. */
   async reload(): Promise<void> {
-    await this.#run(["daemon-reload"], askMs);
+    await this.#run(["daemon-reload"], queryTimeoutMs);
   }
 
   /** Resolves when the unit has started. @throws SvcError `unavailable` with systemd's message */
@@ -66,7 +66,7 @@ export class Systemd {
 
   /** Sends SIGKILL to all processes of the unit. A unit without processes is fine. */
   async kill(unit: string): Promise<void> {
-    await this.#run(["kill", "--signal=SIGKILL", "--", unit], askMs).catch(() => undefined);
+    await this.#run(["kill", "--signal=SIGKILL", "--", unit], queryTimeoutMs).catch(() => undefined);
   }
 
   /**
@@ -74,23 +74,23 @@ export class Systemd {
    * it
    */
   async freeze(unit: string): Promise<void> {
-    await this.#run(["freeze", "--", unit], askMs);
+    await this.#run(["freeze", "--", unit], queryTimeoutMs);
   }
 
   /** No effect on units that are not frozen. */
   async thaw(unit: string): Promise<void> {
-    await this.#run(["thaw", "--", unit], askMs);
+    await this.#run(["thaw", "--", unit], queryTimeoutMs);
   }
 
   /** Starts a slice with properties that are valid until the next boot, such as `TasksMax=100`. */
   async limitSlice(slice: string, properties: readonly string[]): Promise<void> {
-    await this.#run(["set-property", "--runtime", "--", slice, ...properties], askMs);
-    await this.#run(["start", "--", slice], askMs);
+    await this.#run(["set-property", "--runtime", "--", slice, ...properties], queryTimeoutMs);
+    await this.#run(["start", "--", slice], queryTimeoutMs);
   }
 
   /** Resets the failed state of a unit; no effect on a missing unit. */
   async resetFailed(unit: string): Promise<void> {
-    await this.#run(["reset-failed", "--", unit], askMs).catch(() => undefined);
+    await this.#run(["reset-failed", "--", unit], queryTimeoutMs).catch(() => undefined);
   }
 
   async #run(args: readonly string[], timeoutMs: number): Promise<{ stdout: string }> {

@@ -88,7 +88,7 @@ const elsewhere: Readonly<Record<string, string>> = {
 };
 
 /** Why regular users' units may not contain an entry; `undefined` if they may. */
-export function whyRefused({ section, key, value }: UnitEntry): string | undefined {
+export function rejectionOf({ section, key, value }: UnitEntry): string | undefined {
   const name = `${section}.${key}`;
   const directive = userDirectives.get(name);
   if (directive === undefined) return elsewhere[name] ?? "regular users' units may not use it";

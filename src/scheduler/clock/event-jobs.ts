@@ -1,5 +1,5 @@
 /** Fires jobs on events of the node, if their owners may see the event. */
-import { mayHear, type EventLog, type NodeEvent } from "../../observability/events/event-log.ts";
+import { maySee, type EventLog, type NodeEvent } from "../../observability/events/event-log.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { Job } from "../jobs/job.ts";
@@ -61,14 +61,14 @@ export class EventJobs implements Disposable {
     this.#collected.clear();
     this.#timer = undefined;
     for (const job of this.#waiting)
-      if (collected.some((events) => this.#isMeant(job, events))) due.fire(job, clock.nowMs());
+      if (collected.some((events) => this.#matches(job, events))) due.fire(job, clock.nowMs());
   }
 
-  #isMeant({ trigger, enabled, ownerUid: uid }: Job, { example, subjects }: Collected): boolean {
+  #matches({ trigger, enabled, ownerUid: uid }: Job, { example, subjects }: Collected): boolean {
     if (!enabled || trigger.event?.kind !== example.kind) return false;
     const { subject } = trigger.event;
     if (subject !== "" && !subjects.has(subject)) return false;
-    return mayHear(example, { uid, root: this.#options.isRoot(uid) });
+    return maySee(example, { uid, root: this.#options.isRoot(uid) });
   }
 
   [Symbol.dispose](): void {

@@ -16,7 +16,7 @@ export interface PreviewOptions {
   /** 1 to 100. */
   readonly count?: number | undefined;
   /** Yields to other users between firings, because each may take milliseconds to compute. */
-  readonly giveWay: () => Promise<void> | undefined;
+  readonly yieldToOthers: () => Promise<void> | undefined;
   /** Cancels the computation. */
   readonly signal: AbortSignal;
 }
@@ -25,13 +25,13 @@ export interface PreviewOptions {
 export async function previewFirings(
   trigger: Trigger,
   zone: Zone,
-  { afterMs, count = defaultCount, giveWay, signal }: PreviewOptions,
+  { afterMs, count = defaultCount, yieldToOthers, signal }: PreviewOptions,
 ): Promise<Preview> {
   const firings: Preview["firings"] = [];
   for (let lastMs = afterMs; firings.length < count;) {
     let firing: Firing | undefined;
     for (const startMs of rareStarts(lastMs)) {
-      await giveWay();
+      await yieldToOthers();
       signal.throwIfAborted();
       firing = nextFiring(trigger, zone, startMs);
       if (firing !== undefined) break;

@@ -18,7 +18,7 @@ export interface Shown {
   readonly summary: RunSummary | undefined;
 }
 
-interface KeptView {
+interface CachedView {
   readonly shown: Shown;
   readonly view: Schedule;
 }
@@ -27,8 +27,8 @@ interface KeptView {
 const maxViews = 10_000;
 const maxTextLength = 1_024;
 
-export class KeptViews {
-  readonly #views = new Map<Job, KeptView>();
+export class CachedViews {
+  readonly #views = new Map<Job, CachedView>();
   /** A ring buffer: the oldest entry is replaced first. */
   readonly #jobs: Job[] = [];
   #next = 0;

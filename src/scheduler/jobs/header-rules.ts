@@ -26,7 +26,7 @@ export const carryingHeaders: ReadonlySet<string> = new Set([
 ]);
 
 /** Stored values, which `***` keeps. */
-export interface KeptHeaders {
+export interface StoredHeaders {
   readonly headers: Headers;
   /**
    * The origin of the stored values if the job's URL changes to another origin, which must not receive them.
@@ -37,7 +37,7 @@ export interface KeptHeaders {
 /** Replaces `***` by stored values; reports invalid and missing ones at `path`. */
 export function readHeaders(
   headers: Headers,
-  { headers: stored, leftOrigin }: KeptHeaders,
+  { headers: stored, leftOrigin }: StoredHeaders,
   path: string,
   violations: Violations,
 ): Headers {

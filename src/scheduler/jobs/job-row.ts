@@ -97,7 +97,7 @@ function isNamed({ id, owner_uid }: Pick<JobRow, "id" | "owner_uid">): boolean {
  * Placeholder for an unreadable document. It never fires and has no effect. It is valid in responses, so that
  * clients can parse lists, but cannot be written back.
  */
-const standIn: Omit<JobSpec, "managedBy"> = {
+const placeholder: Omit<JobSpec, "managedBy"> = {
   trigger: { ...never, text: "damaged" },
   ...{ timeZone: "", enabled: true, comment: "" },
   action: { type: "shell", command: "" },
@@ -116,7 +116,7 @@ function toDocument(spec: JobSpec): JobDocument {
     timeZone: spec.timeZone,
     enabled: spec.enabled,
     comment: spec.comment,
-    action: toKept(spec.action),
+    action: toStored(spec.action),
     timeoutSecs: spec.timeoutSecs,
     jitterSecs: spec.jitterSecs,
     retries: spec.retries,
@@ -127,7 +127,7 @@ function toDocument(spec: JobSpec): JobDocument {
 }
 
 /** Headers are sorted, since their order does not matter. */
-function toKept(action: JobAction): JobAction {
+function toStored(action: JobAction): JobAction {
   return action.headers === undefined ? action : { ...action, headers: sorted(action.headers) };
 }
 
@@ -252,12 +252,12 @@ export class JobReader {
     const read = this.#reader.read(row);
     if (!isNamed(row)) return undefined;
     if (read !== undefined) return this.#make(row, read.document, read.trigger, read.document.action);
-    return { ...this.#make(row, standIn, standIn.trigger, standIn.action), unreadable: true };
+    return { ...this.#make(row, placeholder, placeholder.trigger, placeholder.action), unreadable: true };
   }
 
   /** The result that {@link read} would return after writing this spec. */
   foresee(row: Omit<JobRow, "document">, spec: JobSpec): Job {
-    return this.#make(row, spec, spec.trigger, toKept(spec.action));
+    return this.#make(row, spec, spec.trigger, toStored(spec.action));
   }
 
   #make(

@@ -2,7 +2,7 @@
 import type { ScheduleAction, UpsertScheduleRequest } from "../../../gen/svc/v1/schedule_pb.ts";
 import type { ScheduleActionType, ScheduleCatchUp } from "../../../gen/svc/v1/values.ts";
 import { snakeCase } from "../../lib/snake-case.ts";
-import { readHeaders, type KeptHeaders } from "./header-rules.ts";
+import { readHeaders, type StoredHeaders } from "./header-rules.ts";
 import type { Job, JobAction, JobSpec, Writable } from "./job.ts";
 import type { Trigger, TriggerParser } from "../../triggers/trigger.ts";
 import type { Zones } from "../../triggers/zone.ts";
@@ -164,12 +164,12 @@ function readAction(
   const problem = url === "" ? undefined : urlProblem(url);
   if (problem !== undefined) violations.add(`${path}action.url`, problem);
   if (action.headers !== undefined) {
-    action.headers = readHeaders(headers, keptHeaders(stored, url), `${path}action.headers`, violations);
+    action.headers = readHeaders(headers, storedHeaders(stored, url), `${path}action.headers`, violations);
   }
   return action;
 }
 
-function keptHeaders(stored: Job | undefined, url: string): KeptHeaders {
+function storedHeaders(stored: Job | undefined, url: string): StoredHeaders {
   const { headers = {}, url: storedUrl = "" } = stored?.action ?? {};
   const [before, now] = [storedUrl, url].map((text) => URL.parse(text)?.origin);
   return { headers, leftOrigin: before === now ? undefined : before };

@@ -20,7 +20,7 @@ import type { JobOwners } from "./job-owners.ts";
 import type { JobWait } from "../clock/due-jobs.ts";
 import { revisionText, type Job, type JobAction, type JobKey } from "./job.ts";
 import { keyText } from "./job-key.ts";
-import { KeptViews, type Shown } from "./cached-views.ts";
+import { CachedViews, type Shown } from "./cached-views.ts";
 import { RunSummaries, type JobSkip } from "../runs/run-summaries.ts";
 import type { Run } from "../runs/run.ts";
 import { nextFiring, rareStarts } from "../../triggers/next-firing.ts";
@@ -59,7 +59,7 @@ export class JobViews {
   readonly #revisions = new WeakMap<Job, string>();
   /** Cached by zone and trigger, which many jobs share and which stay the same across writes. */
   readonly #firings = new WeakMap<Zone, WeakMap<Trigger, KnownFiring>>();
-  readonly #kept = new KeptViews();
+  readonly #cache = new CachedViews();
   readonly #summaries: RunSummaries;
 
   constructor(options: JobViewsOptions) {
@@ -82,11 +82,11 @@ export class JobViews {
   async many(jobs: readonly Job[], share: string): Promise<{ views: Schedule[]; areKept: boolean }> {
     let areKept = true;
     const views = (await this.#shown(jobs, share)).map((shown) => {
-      const kept = this.#kept.get(shown);
+      const kept = this.#cache.get(shown);
       if (kept !== undefined) return kept;
       areKept = false;
       const view = this.#make(shown);
-      this.#kept.keep(shown, view);
+      this.#cache.keep(shown, view);
       return view;
     });
     return { views, areKept };

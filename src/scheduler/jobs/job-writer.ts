@@ -76,20 +76,20 @@ export class JobWriter {
     bounds: OwnerBounds,
   ): Promise<void> {
     const { store, registry, now } = this.#options;
-    await this.#untilKept(async () => {
+    await this.#retryUntilStored(async () => {
       const stored = registry.get(key);
       checkCondition(key, stored, condition);
       const spec = make(stored);
       if (stored === undefined) {
         if (spec.managedBy !== "") throw notManaged(key, spec.managedBy);
         const { jobs, chars } = registry.totalsOf(key.ownerUid);
-        checkRoom({ jobs: jobs + 1, chars: chars + textLength(spec) }, bounds);
+        checkSpace({ jobs: jobs + 1, chars: chars + textLength(spec) }, bounds);
         await store.write([insertJob(key, spec, now())]);
       } else {
         if (stored.managedBy !== spec.managedBy) throw jobOwned([stored]);
         const grown = textLength(spec) - textLength(stored);
         const { jobs, chars } = registry.totalsOf(key.ownerUid);
-        if (grown > 0) checkRoom({ jobs, chars: chars + grown }, bounds);
+        if (grown > 0) checkSpace({ jobs, chars: chars + grown }, bounds);
         const { ownerName = stored.ownerName } = key;
         const isSame = ownerName === stored.ownerName && isSameSpec(stored, spec);
         if (!isSame) await store.write([updateJob(stored, spec, now(), ownerName)]);
@@ -119,7 +119,7 @@ export class JobWriter {
     bounds: OwnerBounds,
   ): Promise<void> {
     const { store, registry, now } = this.#options;
-    await this.#untilKept(async () => {
+    await this.#retryUntilStored(async () => {
       const jobs = await read();
       const { seen } = registry;
       const total = { ...registry.totalsOf(ownerUid) };
@@ -146,7 +146,7 @@ export class JobWriter {
         total.jobs -= 1;
         total.chars -= textLength(job);
       }
-      checkRoom(total, bounds);
+      checkSpace(total, bounds);
       const nowMs = now();
       const revision = registry.seen + removed.length + 1;
       const [[gone, unseen, noted], foreseen] = await Promise.all([
@@ -191,7 +191,7 @@ export class JobWriter {
     }
   }
 
-  async #untilKept(change: () => Promise<void>): Promise<void> {
+  async #retryUntilStored(change: () => Promise<void>): Promise<void> {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
       try {
         await this.#options.registry.fresh();
@@ -266,7 +266,7 @@ function notManaged({ id }: JobKey, managedBy: string): SvcError {
   );
 }
 
-function checkRoom({ jobs, chars }: OwnerTotals, bounds: OwnerBounds): void {
+function checkSpace({ jobs, chars }: OwnerTotals, bounds: OwnerBounds): void {
   if (jobs > bounds.jobs) {
     throw tooMany(`${jobs} schedules exceed the limit of ${bounds.jobs} per owner`);
   }

@@ -47,7 +47,7 @@ export class ManagedJobs {
     const { registry, rules } = this.#options;
     const violations = new Violations();
     const jobs = new Map<string, ReadJob>();
-    const kept = new KeptJobs(registry.ownedBy(ownerUid));
+    const kept = new SortedJobs(registry.ownedBy(ownerUid));
     let beganMs = performance.now();
     for (const [index, schedule] of schedules.entries()) {
       if (violations.isFull) break;
@@ -75,7 +75,7 @@ export class ManagedJobs {
 }
 
 /** Finds jobs; fast if they are requested in order. */
-class KeptJobs {
+class SortedJobs {
   readonly #jobs: readonly Job[];
   #next = 0;
 

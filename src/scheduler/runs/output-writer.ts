@@ -3,7 +3,7 @@ import type { Clock } from "../../lib/clock.ts";
 
 const pauseMs = 1_000;
 
-export class KeptOutput implements Disposable {
+export class OutputWriter implements Disposable {
   readonly #clock: Clock;
   readonly #write: () => Promise<void>;
   #timer: Disposable | undefined;
@@ -20,10 +20,10 @@ export class KeptOutput implements Disposable {
   change(): void {
     this.#changes += 1;
     if (this.#timer !== undefined || this.#isWriting || this.#isEnded) return;
-    this.#timer = this.#clock.setTimer(pauseMs, () => void this.#keep());
+    this.#timer = this.#clock.setTimer(pauseMs, () => void this.#store());
   }
 
-  async #keep(): Promise<void> {
+  async #store(): Promise<void> {
     this.#timer = undefined;
     this.#isWriting = true;
     const changes = this.#changes;

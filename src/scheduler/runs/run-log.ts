@@ -17,8 +17,8 @@ import {
   executorOfRow,
   insertRun,
   jobOfKey,
-  keepOutput,
-  keptRuns,
+  storeOutput,
+  maxRetainedRuns,
   runOfRow,
   selectRuns,
   selectRunsWithOutput,
@@ -119,8 +119,8 @@ export class RunLog implements AsyncDisposable {
   }
 
   /** Stores the output so far of a run of this process, in case the process dies. */
-  async keepOutput(runId: number, output: string): Promise<void> {
-    await this.#options.store.write([keepOutput(runId, this.#options.executor, output)]);
+  async storeOutput(runId: number, output: string): Promise<void> {
+    await this.#options.store.write([storeOutput(runId, this.#options.executor, output)]);
   }
 
   /** Changes the recorded outcome of an ended run; does nothing if it was removed. */
@@ -146,7 +146,7 @@ export class RunLog implements AsyncDisposable {
   }
 
   /** The runs of a job, newest first. @param limit 1 to 50 @param before only runs with a smaller number */
-  list(key: JobKey, limit = keptRuns, before = Number.MAX_SAFE_INTEGER): Run[] {
+  list(key: JobKey, limit = maxRetainedRuns, before = Number.MAX_SAFE_INTEGER): Run[] {
     return this.#options.store
       .all<RunRow>(
         `${selectRunsWithOutput} WHERE job = ${jobOfKey} AND number < ? ORDER BY runs.id DESC LIMIT ?`,
@@ -162,7 +162,11 @@ export class RunLog implements AsyncDisposable {
    * The newest runs that fit on a page, at least one. Limits the work to milliseconds, because all runs may
    * have 6 MiB.
    */
-  page(key: JobKey, limit = keptRuns, before = Number.MAX_SAFE_INTEGER): { runs: Run[]; isLast: boolean } {
+  page(
+    key: JobKey,
+    limit = maxRetainedRuns,
+    before = Number.MAX_SAFE_INTEGER,
+  ): { runs: Run[]; isLast: boolean } {
     const sizes = this.#options.store.all<{ bytes: number }>(
       `SELECT octet_length(error) + coalesce(octet_length(output), 0) AS bytes
        FROM runs LEFT JOIN run_outputs ON run_outputs.run = runs.id

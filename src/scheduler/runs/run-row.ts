@@ -25,7 +25,7 @@ import type { JobKey } from "../jobs/job.ts";
 import type { Run, RunCause, RunOutcome } from "./run.ts";
 
 /** Number of retained ended runs per job. */
-export const keptRuns = 50;
+export const maxRetainedRuns = 50;
 /**
  * Stored output of all runs of a user in bytes, divided equally among the user's jobs. Without it, a thousand jobs would store 3 GiB
  * in the daemon's database, which is copied and checked as a whole.
@@ -85,7 +85,7 @@ export const runRows: RowKind<RunRow, Run> = {
   table: "runs",
   columns,
   nameOf: ({ id }) => `run ${id} of a schedule`,
-  remedy: () => `it is removed after ${keptRuns} more runs of its schedule, or with the schedule`,
+  remedy: () => `it is removed after ${maxRetainedRuns} more runs of its schedule, or with the schedule`,
   read: (row) => {
     if ((row.ended_at === null) !== (row.status === "RUNNING"))
       throw new UnreadableRow("it has an invalid end");
@@ -103,13 +103,13 @@ export const outputRows: RowKind<{ run: number }, unknown> = {
 
 /** Reads a run. For an unreadable row, only the owner and whether it runs are known. */
 export function runOfRow(row: RunRow): Run {
-  return readIfWhole(runRows, row) ?? standInOf(row);
+  return readIfWhole(runRows, row) ?? placeholderOf(row);
 }
 
 const endings = ScheduleRunStatuses.filter((status) => status !== "RUNNING");
 const isEnding = oneOf(endings);
 
-function standInOf({ id, number, owner_uid: ownerUid, job_id: jobId, started_at, status }: RunRow): Run {
+function placeholderOf({ id, number, owner_uid: ownerUid, job_id: jobId, started_at, status }: RunRow): Run {
   const startedAtMs = isInstant(started_at) ? started_at : 0;
   const ending = isEnding(status) ? status : "INTERRUPTED";
   const outcome = { status: ending, output: "", error: damaged, truncated: true } as const;
@@ -193,7 +193,7 @@ export function closeRun(
   const { status, exitCode, httpStatus, output, error, truncated, isCutShort = false } = outcome;
   return [
     // Before the run is closed, because only an open run accepts output.
-    ...(output === "" ? [] : [keepOutput(runId, executor, output)]),
+    ...(output === "" ? [] : [storeOutput(runId, executor, output)]),
     {
       sql: `UPDATE runs SET status = ?, ended_at = max(?, started_at), exit_code = ?, http_status = ?, error = ?,
                             truncated = ?, cut_short = ?, boot_id = NULL, pid = NULL, start_ticks = NULL
@@ -216,7 +216,7 @@ export function closeRun(
       // Except the newest scheduled run, which marks the job's progress.
       sql: `DELETE FROM runs WHERE job = (SELECT job FROM runs WHERE id = ?1) AND status <> 'RUNNING' AND id <=
               (SELECT id FROM runs WHERE job = (SELECT job FROM runs WHERE id = ?1) AND status <> 'RUNNING'
-               ORDER BY id DESC LIMIT 1 OFFSET ${keptRuns})
+               ORDER BY id DESC LIMIT 1 OFFSET ${maxRetainedRuns})
               AND id <> coalesce((SELECT max(id) FROM runs
                WHERE job = (SELECT job FROM runs WHERE id = ?1) AND trigger = 'schedule'), 0)`,
       params: [runId],
@@ -240,7 +240,7 @@ function removeOldOutputs(runId: number, ownerUid: number): Statement[] {
 }
 
 /** Replaces the stored output of a current run; does nothing if it has ended. */
-export function keepOutput(runId: number, executor: Executor, output: string): Statement {
+export function storeOutput(runId: number, executor: Executor, output: string): Statement {
   const { bootId, pid, startTicks } = executor;
   return {
     sql: `INSERT INTO run_outputs (run, output) SELECT id, ? FROM runs

@@ -85,13 +85,13 @@ export async function* followRuns(
       const run = runs.get(runId);
       if (run === undefined || !isWanted(run.job)) continue;
       const { outcome: _outcome, endedAtMs: _endedAtMs, ...started } = run;
-      told.add(newsOf(hasEnded ? run : started));
+      told.add(changesOf(hasEnded ? run : started));
       yield viewRun(hasEnded ? run : started);
     }
     for (;;) {
       signal.throwIfAborted();
       const run = queue.shift();
-      if (run !== undefined && !told.delete(newsOf(run))) yield viewRun(run);
+      if (run !== undefined && !told.delete(changesOf(run))) yield viewRun(run);
       else if (run !== undefined) continue;
       else if (state.isBehind) throw tooSlow;
       else {
@@ -104,7 +104,7 @@ export async function* followRuns(
   }
 }
 
-function newsOf({ id, outcome }: Run): string {
+function changesOf({ id, outcome }: Run): string {
   return `${id} ${outcome === undefined ? "started" : "ended"}`;
 }
 

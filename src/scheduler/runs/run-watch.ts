@@ -58,18 +58,18 @@ export class RunWatch implements Disposable {
     this.#newest = last?.id ?? 0;
     const running = this.#store.all<{ id: number }>("SELECT id FROM runs WHERE status = 'RUNNING'");
     this.#running = new Set(running.map(({ id }) => id));
-    this.#subscription = this.#store.onChange(() => this.#look());
+    this.#subscription = this.#store.onChange(() => this.#refresh());
   }
 
-  #look(): void {
-    for (const run of this.#ended()) this.#tell(run);
+  #refresh(): void {
+    for (const run of this.#ended()) this.#notify(run);
     const fresh = this.#store.all<RunRow>(`${selectRuns} WHERE runs.id > ? ORDER BY runs.id`, this.#newest);
     for (const row of fresh) {
       this.#newest = row.id;
       const { outcome, endedAtMs: _endedAtMs, ...opened } = runOfRow(row);
-      this.#tell(opened);
+      this.#notify(opened);
       if (outcome === undefined) this.#running.add(row.id);
-      else this.#tellEnded(row.id);
+      else this.#notifyEnded(row.id);
     }
   }
 
@@ -86,9 +86,9 @@ export class RunWatch implements Disposable {
     }
   }
 
-  #tellEnded(id: number): void {
+  #notifyEnded(id: number): void {
     const run = this.#read(id);
-    if (run !== undefined) this.#tell(run);
+    if (run !== undefined) this.#notify(run);
   }
 
   #read(id: number): Run | undefined {
@@ -96,7 +96,7 @@ export class RunWatch implements Disposable {
     return row === undefined ? undefined : runOfRow(row);
   }
 
-  #tell(run: Run): void {
+  #notify(run: Run): void {
     for (const listener of [...this.#listeners]) listener(run);
   }
 

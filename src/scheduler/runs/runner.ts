@@ -8,7 +8,7 @@ import type { JobOwners } from "../jobs/job-owners.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { Job, JobKey } from "../jobs/job.ts";
 import { keyText } from "../jobs/job-key.ts";
-import { KeptOutput } from "./output-writer.ts";
+import { OutputWriter } from "./output-writer.ts";
 import { LiveOutput, nothing } from "./live-output.ts";
 import type { RunLog } from "./run-log.ts";
 import type { UserLimits, UserLimiter } from "../../lib/user-limiter.ts";
@@ -19,7 +19,7 @@ import type { Log } from "../../lib/log.ts";
 export interface RunnerOptions {
   jobs: Pick<JobRegistry, "get">;
   owners: Pick<JobOwners, "problemOf">;
-  runs: Pick<RunLog, "open" | "close" | "amend" | "has" | "keepOutput">;
+  runs: Pick<RunLog, "open" | "close" | "amend" | "has" | "storeOutput">;
   actions: Actions;
   room: Pick<UserLimiter, "tryAcquire" | "reachedLimit">;
   clock: Clock;
@@ -81,7 +81,7 @@ export class Runner implements AsyncDisposable {
       throw new SvcError("unavailable", "svc is stopping and starts no runs");
     const finishing = this.finishing(job);
     if (finishing !== undefined) return { started: false, run: finishing };
-    if (place === undefined) room.use(this.#takePlace(job.ownerUid));
+    if (place === undefined) room.use(this.#takeSlot(job.ownerUid));
     const opening = this.#options.runs.open(job, cause);
     this.#opening.add(opening);
     try {
@@ -152,7 +152,7 @@ export class Runner implements AsyncDisposable {
   }
 
   /** @throws SvcError `too_many` */
-  #takePlace(uid: number): Disposable {
+  #takeSlot(uid: number): Disposable {
     const { room } = this.#options;
     const place = room.tryAcquire(uid);
     if (place === undefined) throw new SvcError("too_many", `${room.reachedLimit(uid)}; try again later`);
@@ -190,7 +190,7 @@ export class Runner implements AsyncDisposable {
     await before?.ended;
     const output = new CappedOutput();
     const { clock, runs } = this.#options;
-    using kept = new KeptOutput(clock, () => runs.keepOutput(run.id, output.read().text));
+    using kept = new OutputWriter(clock, () => runs.storeOutput(run.id, output.read().text));
     const end = await this.#act(running, (piece) => {
       const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;
       output.push(bytes);

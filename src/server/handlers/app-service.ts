@@ -60,7 +60,7 @@ export type InstalledParts = Pick<
 export function createAppService(
   apps: InstalledParts,
   history: AppHistory,
-  updates: Pick<AppUpdates, "look">,
+  updates: Pick<AppUpdates, "check">,
   consoleTokens: ConsoleTokens<UserContext>,
   schedules: Pick<Schedules, "actingOn">,
   consoles: Consoles,
@@ -133,7 +133,7 @@ export function createAppService(
     }),
 
     listUpdates: async (_request, context) => {
-      const found = await updates.look(userOf(context), context.signal);
+      const found = await updates.check(userOf(context), context.signal);
       return { updates: found.apps.map(updateMessage), ...(found.svc && { svc: found.svc }) };
     },
 
@@ -184,7 +184,7 @@ export function createAppService(
     awaitAppStream: ({ id }, context) =>
       progressEvents(async (onProgress) => {
         const user = userOf(context);
-        await lifecycle.awaitUp(await finder.find(id, user), workOf(context, onProgress));
+        await lifecycle.waitUntilUp(await finder.find(id, user), workOf(context, onProgress));
         return views.get(id, user);
       }, "app"),
 

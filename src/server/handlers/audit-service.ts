@@ -7,11 +7,11 @@ import { methodPolicies } from "../../../gen/svc/v1/methods.ts";
 import type { AuditReader } from "../../observability/audit/audit-reader.ts";
 import type { AuditRow } from "../../observability/audit/audit-record.ts";
 import { recordsLostMethod } from "../../observability/audit/audit-trail.ts";
-import { refusedCallsMethod } from "../../observability/audit/ineffective-calls.ts";
+import { rejectedCallsMethod } from "../../observability/audit/ineffective-calls.ts";
 import { invalidField } from "../../errors.ts";
 
 const defaultLimit = 100;
-const methodNames = [...Object.keys(methodPolicies), recordsLostMethod, refusedCallsMethod];
+const methodNames = [...Object.keys(methodPolicies), recordsLostMethod, rejectedCallsMethod];
 
 export function createAuditService(audit: AuditReader): ServiceImpl<typeof AuditService> {
   return {

@@ -108,7 +108,7 @@ export function createBackupService(backups: Backups, long: LongMethods): Servic
           owner: app.owner_uid,
           createdAt: timestampFromDate(new Date(footer.created_at)),
           encrypted: isEncrypted,
-          ...provenMessage(known),
+          ...verifiedMessage(known),
         },
         appName: app.name,
         packageId: app.package_id,
@@ -204,11 +204,11 @@ function archiveMessage(archive: ListedArchive) {
     sizeBytes: BigInt(sizeBytes),
     createdAt: timestampFromMs(createdAtMs),
     encrypted: isEncrypted,
-    ...provenMessage(archive),
+    ...verifiedMessage(archive),
   };
 }
 
-function provenMessage(known: Pick<ListedArchive, "verifiedAtMs" | "restoredAtMs"> | undefined) {
+function verifiedMessage(known: Pick<ListedArchive, "verifiedAtMs" | "restoredAtMs"> | undefined) {
   return {
     ...(known?.verifiedAtMs !== undefined && { verifiedAt: timestampFromMs(known.verifiedAtMs) }),
     ...(known?.restoredAtMs !== undefined && { restoredAt: timestampFromMs(known.restoredAtMs) }),

@@ -5,7 +5,7 @@ import type { ServiceImpl } from "@connectrpc/connect";
 import type { EventSchema, EventService } from "../../../gen/svc/v1/event_pb.ts";
 import { invalidField } from "../../errors.ts";
 import {
-  mayHear,
+  maySee,
   type EventLog,
   type HeldEvent,
   type NodeEvent,
@@ -19,7 +19,7 @@ export function createEventService(log: EventLog): ServiceImpl<typeof EventServi
       if (start.past && start.after !== "") throw invalidField("past", "cannot be combined with `after`");
       const chosen = new Set(kinds);
       const isWanted = (event: NodeEvent): boolean =>
-        mayHear(event, user) &&
+        maySee(event, user) &&
         (appId === "" || event.appId === appId) &&
         (chosen.size === 0 || chosen.has(event.kind) || chosen.has(event.kind.split(".", 1).join("")));
       const mayHearOf = (owner: number | undefined): boolean =>

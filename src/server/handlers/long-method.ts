@@ -20,7 +20,7 @@ import { methodName } from "../rpc/access.ts";
 import { auditTarget, type AuditRecord } from "../rpc/audit.ts";
 import { errorDetailOf } from "../rpc/connect/connect-errors.ts";
 import { shownError } from "../rpc/error-mapping.ts";
-import { keepRequest } from "../rpc/request-memory.ts";
+import { retainRequest } from "../rpc/request-memory.ts";
 import { isBound } from "../rpc/running-calls.ts";
 import { shareName, requestIdKey, userOf, type UserContext } from "../rpc/user-context.ts";
 import { operationMessage } from "./operation-message.ts";
@@ -146,7 +146,7 @@ export class LongMethods {
       },
     );
     if (request.detach) {
-      const kept = keepRequest(context);
+      const kept = retainRequest(context);
       const drop = (): void => kept?.[Symbol.dispose]();
       started.finished.then(drop, drop);
       this.#auditEnd(request, context, startedMs, started.finished);

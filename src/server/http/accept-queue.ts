@@ -18,7 +18,7 @@ const maxAcceptedAtOnce = 64;
 /** For all users; further connections wait in the kernel's queue. */
 const maxWaiting = 4096;
 /** Milliseconds between two checks for a free slot. */
-const roomStepMs = 20;
+const retryMs = 20;
 /** SOCK_NONBLOCK and SOCK_CLOEXEC, as libuv uses. */
 const flags = 0o4000 | 0o2000000;
 
@@ -91,7 +91,7 @@ export class AcceptQueue {
 
   /** Closes all waiting connections. */
   close(): void {
-    for (const arrival of this.#waiting) this.#turnAway(arrival);
+    for (const arrival of this.#waiting) this.#reject(arrival);
     this.#held.clear();
   }
 
@@ -125,17 +125,17 @@ export class AcceptQueue {
       this.#open(arrival);
     } else if (this.#ofUid.of(uid) > maxWaitingPerPeer || this.#waiting.size > maxWaiting) {
       // Node may accept more than the limit.
-      this.#turnAway(arrival);
+      this.#reject(arrival);
     } else if (held !== undefined) {
       held.push(arrival);
     } else {
       this.#held.set(uid, [arrival]);
-      this.#lookLater(uid);
+      this.#retryLater(uid);
     }
   }
 
-  #lookLater(uid: number): void {
-    setTimeout(() => this.#options.fairQueue.run(peerName(uid), () => this.#letInHeld(uid)), roomStepMs);
+  #retryLater(uid: number): void {
+    setTimeout(() => this.#options.fairQueue.run(peerName(uid), () => this.#letInHeld(uid)), retryMs);
   }
 
   /** One per turn, so that requests of open connections are served in between. */
@@ -151,10 +151,10 @@ export class AcceptQueue {
       fairQueue.run(peerName(uid), () => this.#letInHeld(uid));
     } else {
       while (held[0] !== undefined && performance.now() - held[0].sinceMs > maxHeldMs) {
-        this.#turnAway(held[0]);
+        this.#reject(held[0]);
         held.shift();
       }
-      this.#lookLater(uid);
+      this.#retryLater(uid);
     }
   }
 
@@ -169,7 +169,7 @@ export class AcceptQueue {
     }
   }
 
-  #turnAway(arrival: Arrival): void {
+  #reject(arrival: Arrival): void {
     this.#remove(arrival);
     if (typeof arrival.accepted === "number") closeSync(arrival.accepted);
     else arrival.accepted.destroy();

@@ -22,7 +22,7 @@ export class ConnectionLimiter {
   /** Reserves a slot for a connection until it closes; `false` if none is free. */
   admit(connection: Connection): boolean {
     const { share, socket } = connection;
-    if (!this.#hasRoom(share)) return false;
+    if (!this.#hasSlot(share)) return false;
     this.#add(connection);
     socket.once("close", () => this.#remove(connection));
     return true;
@@ -30,7 +30,7 @@ export class ConnectionLimiter {
 
   /** Whether a new connection of the peer gets a slot; may close an idle connection for it. */
   hasSlotFor(uid: number): boolean {
-    return this.#hasRoom(shareOf({ kind: "peer", uid }));
+    return this.#hasSlot(shareOf({ kind: "peer", uid }));
   }
 
   /**
@@ -39,7 +39,7 @@ export class ConnectionLimiter {
   identified(connection: Connection, share: Share): boolean {
     if (connection.share.name === share.name || connection.socket.destroyed) return true;
     this.#remove(connection);
-    const isAdmitted = this.#hasRoom(share);
+    const isAdmitted = this.#hasSlot(share);
     if (isAdmitted) connection.share = share;
     this.#add(connection);
     return isAdmitted;
@@ -64,19 +64,19 @@ export class ConnectionLimiter {
     for (const share of this.#shares.values()) for (const { socket } of share) socket.destroy();
   }
 
-  #hasRoom({ kind, name }: Share): boolean {
+  #hasSlot({ kind, name }: Share): boolean {
     const { maxConnections, maxConnectionsPerPeer, maxRootConnections } = this.#limits;
     const own = this.#shares.get(name);
     if (kind === "root") return this.#ofRoot < maxRootConnections || this.#endOldest(own, isBusy);
     if ((own?.size ?? 0) >= maxConnectionsPerPeer && !this.#endOldest(own, isBusy)) return false;
-    return this.#size < maxConnections || this.#takePlace(own?.size ?? 0, kind);
+    return this.#size < maxConnections || this.#takeSlot(own?.size ?? 0, kind);
   }
 
   /**
    * Closes a connection of the share with the most connections: unknown shares first, and none with fewer
    * than the newcomer's.
    */
-  #takePlace(ownSize: number, kind: Share["kind"]): boolean {
+  #takeSlot(ownSize: number, kind: Share["kind"]): boolean {
     const candidates = [...this.#shares.values()]
       .map((connections) => ({ connections, kind: kindOf(connections) }))
       .filter(

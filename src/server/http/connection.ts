@@ -21,7 +21,7 @@ export class Connection {
   /** Whether the event loop has not read data that arrived before the connection was opened. */
   isNew = true;
   /** Whether received data waits in its user's queue. */
-  awaitsTurn = false;
+  isQueued = false;
   /** Whether data is being parsed from its user's queue. */
   isInTurn = false;
   /** Remaining bytes of a body with a declared size. */
@@ -77,7 +77,7 @@ export class Connection {
 
   /** Whether the client may have sent data that the daemon has not read. */
   get isUnread(): boolean {
-    return this.isNew || this.awaitsTurn;
+    return this.isNew || this.isQueued;
   }
 
   /** Whether the client waits for the daemon, rather than the daemon for the client. */

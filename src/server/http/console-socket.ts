@@ -82,13 +82,13 @@ export class ConsoleSocket {
         await this.#write(output.value);
         return;
       case "opened":
-        await this.#say(openedOf(output.value));
+        await this.#send(openedOf(output.value));
         return;
       case "gap":
-        await this.#say({ type: "gap", bytes: Number(output.value.bytes) });
+        await this.#send({ type: "gap", bytes: Number(output.value.bytes) });
         return;
       case "exit":
-        await this.#say({ type: "exit", code: output.value.code });
+        await this.#send({ type: "exit", code: output.value.code });
         this.#isOver = true;
         this.#more.resolve(undefined);
         return;
@@ -102,7 +102,7 @@ export class ConsoleSocket {
 
   /** Sends the error, and closes. */
   fail({ message, code, reason }: SvcError): void {
-    void this.#say({ type: "error", error: message, code, reason });
+    void this.#send({ type: "error", error: message, code, reason });
     this.#close(unacceptable);
   }
 
@@ -128,7 +128,7 @@ export class ConsoleSocket {
     }
   }
 
-  #say(message: object): Promise<void> {
+  #send(message: object): Promise<void> {
     return this.#write(JSON.stringify(message));
   }
 

@@ -24,7 +24,7 @@ import type { HostCheck } from "./host-check.ts";
 import { pathOf, type HttpRequest, type HttpResponse } from "../rpc/http-request.ts";
 import { addressOf } from "./caller-identity.ts";
 import { PacedStream } from "./paced-stream.ts";
-import { refuse } from "./reject-request.ts";
+import { reject } from "./reject-request.ts";
 import { checkForm } from "./request-form.ts";
 import type { Log } from "../../lib/log.ts";
 
@@ -32,7 +32,7 @@ export interface ConsoleUpgradeOptions {
   readonly pipeline: Pipeline;
   readonly tokens: Pick<ConsoleTokens<UserContext>, "consume">;
   readonly hosts: HostCheck;
-  readonly places: ConnectionLimiter;
+  readonly connections: ConnectionLimiter;
   /** Whether another wrong token from that share is still checked. */
   readonly mayFail: (shareName: string) => boolean;
   readonly nextRequestId: () => string;
@@ -62,7 +62,7 @@ export function isConsoleRequest(request: IncomingMessage): boolean {
  * Rejects a console request without an upgrade (RFC 9110, section 15.5.22).
  * @throws SvcError `upgrade_required`
  */
-export function refusePlainConsole(request: HttpRequest, response: HttpResponse): void {
+export function rejectPlainConsole(request: HttpRequest, response: HttpResponse): void {
   const { method = "" } = request;
   if ((method !== "GET" && method !== "HEAD") || appIdOf(request) === undefined) return;
   // HTTP/2 does not support these headers.
@@ -90,7 +90,7 @@ export class ConsoleUpgrade {
     try {
       const { user, scope, service } = this.#admit(request, connection);
       const share = { kind: user.peerUid === 0 ? "root" : "known", name: shareName(user) } as const;
-      if (connection.share.kind === "unknown" && !this.#options.places.identified(connection, share)) {
+      if (connection.share.kind === "unknown" && !this.#options.connections.identified(connection, share)) {
         socket.destroy();
         return;
       }
@@ -100,7 +100,7 @@ export class ConsoleUpgrade {
         void this.#serve(webSocket, { ...scope, service }, userFrom(connection, user), requestId);
       });
     } catch (thrown) {
-      this.#refuse(request, shownError(thrown, requestId), connection);
+      this.#reject(request, shownError(thrown, requestId), connection);
     }
   }
 
@@ -149,7 +149,7 @@ export class ConsoleUpgrade {
     }
   }
 
-  #refuse(request: IncomingMessage, error: SvcError, { socket, origin }: Connection): void {
+  #reject(request: IncomingMessage, error: SvcError, { socket, origin }: Connection): void {
     try {
       this.#options.pipeline.recordResponse(
         AppService.method.attachConsole,
@@ -164,7 +164,7 @@ export class ConsoleUpgrade {
       response.assignSocket(socket);
       response.setHeader("connection", "close");
       response.once("finish", () => socket.destroySoon());
-      refuse(request, response, error, { isProcedure: false, writer: this.#writer });
+      reject(request, response, error, { isProcedure: false, writer: this.#writer });
     } catch (err) {
       this.#options.log.error({ err }, "failed to send an error response");
       socket.destroy();

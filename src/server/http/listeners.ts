@@ -31,7 +31,7 @@ import { createHttp2Acceptor, type Http2Acceptor } from "./http2-server.ts";
 import { IdentityResolver } from "./caller-identity.ts";
 import { defaultTransportLimits, type TransportLimits } from "./limits.ts";
 import { createPages, type PageFiles } from "./pages.ts";
-import { parseInTurns } from "./paced-parsing.ts";
+import { parseFairly } from "./paced-parsing.ts";
 import { PacedStream } from "./paced-stream.ts";
 import { detectProtocol } from "./protocol-detection.ts";
 import type { Log } from "../../lib/log.ts";
@@ -70,7 +70,7 @@ export class Listeners implements AsyncDisposable {
   readonly #shutdown = new AbortController();
   readonly #options: ListenersOptions;
   readonly #limits: TransportLimits;
-  readonly #places: ConnectionLimiter;
+  readonly #limiter: ConnectionLimiter;
   readonly #http1: HttpServer;
   /** Created for the first HTTP/2 connection, because loading Node's HTTP/2 takes longer than a response. */
   #http2: Http2Acceptor | undefined;
@@ -97,7 +97,7 @@ export class Listeners implements AsyncDisposable {
     } = options;
     const { routes = contractRoutes } = options;
     const limits = { ...defaultTransportLimits, ...options.limits };
-    const places = new ConnectionLimiter(limits);
+    const connections = new ConnectionLimiter(limits);
     const bodies = new BodyScheduler(pipeline.fairQueue);
     const exchange = new Exchange({ pipeline, bodies, shutdownSignal: this.#shutdown.signal, log });
     const router = new Router(routes);
@@ -112,17 +112,17 @@ export class Listeners implements AsyncDisposable {
     });
     this.#options = options;
     this.#limits = limits;
-    this.#places = places;
+    this.#limiter = connections;
     this.#consoles =
       consoleTokens &&
       new ConsoleUpgrade({
-        ...{ pipeline, hosts, places, log },
+        ...{ pipeline, hosts, connections, log },
         tokens: consoleTokens,
         mayFail: (name) => failures.take(name),
         nextRequestId: randomUUID,
       });
     this.#front = new RequestGateway({
-      ...{ pipeline, identity, places, hosts, failures, exchange, responses, limits, bodies, log },
+      ...{ pipeline, identity, connections, hosts, failures, exchange, responses, limits, bodies, log },
       rest: createRestHandler({
         ...{ routes, router, exchange, pipeline },
         maxBodyBytes: limits.maxBodyBytes,
@@ -133,7 +133,7 @@ export class Listeners implements AsyncDisposable {
     this.#sockets = new SocketListeners({
       ...options,
       acceptsPeer: (uid) => identity.acceptsPeer(uid),
-      hasSlotFor: (uid) => places.hasSlotFor(uid),
+      hasSlotFor: (uid) => connections.hasSlotFor(uid),
       onConnection: (connection) => this.#receive(connection),
       fairQueue: pipeline.fairQueue,
       maxPendingPerPeer: limits.maxConnectionsPerPeer,
@@ -192,7 +192,7 @@ export class Listeners implements AsyncDisposable {
 
   #receive(connection: Connection): void {
     const { socket } = connection;
-    if (socket.destroyed || !this.#places.admit(connection)) {
+    if (socket.destroyed || !this.#limiter.admit(connection)) {
       socket.destroy();
       return;
     }
@@ -203,7 +203,7 @@ export class Listeners implements AsyncDisposable {
       if (protocol === "http1") {
         this.#connections.set(socket, connection);
         this.#http1.emit("connection", socket);
-        parseInTurns(connection, this.#options.pipeline.fairQueue);
+        parseFairly(connection, this.#options.pipeline.fairQueue);
       } else this.#openSession(connection);
     });
   }
@@ -222,7 +222,7 @@ export class Listeners implements AsyncDisposable {
   #openSession(connection: Connection): void {
     const { socket, share } = connection;
     const open = (): void => {
-      connection.awaitsTurn = false;
+      connection.isQueued = false;
       socket.off("error", ignore);
       if (socket.destroyed) return;
       this.#arriving = connection;
@@ -230,7 +230,7 @@ export class Listeners implements AsyncDisposable {
       (this.#http2 ??= this.#createHttp2Acceptor()).server.emit("connection", stream);
       this.#arriving = undefined;
     };
-    connection.awaitsTurn = true;
+    connection.isQueued = true;
     // Until then, a reset needs an error listener.
     socket.on("error", ignore);
     // The first requests name the caller.
@@ -279,7 +279,7 @@ export class Listeners implements AsyncDisposable {
     const deadlineMs = performance.now() + handOverMs;
     do await sleep(handOverStepMs);
     while (
-      (this.#sockets.hasPendingConnections || this.#places.hasSilentConnection) &&
+      (this.#sockets.hasPendingConnections || this.#limiter.hasSilentConnection) &&
       performance.now() < deadlineMs
     );
   }
@@ -301,7 +301,7 @@ export class Listeners implements AsyncDisposable {
     this.#shutdown.abort(reason);
     await isDoneWithin(idle, flushMs);
     this.#http2?.destroy();
-    this.#places.destroyAll();
+    this.#limiter.destroyAll();
     this.#http1.closeAllConnections();
     this.#http1.close();
   }

@@ -15,7 +15,7 @@ const [carriageReturn, lineFeed] = [0x0d, 0x0a];
 const empty = Buffer.alloc(0);
 
 /** Takes over from Node's server, which already has the connection. */
-export function parseInTurns(connection: Connection, turns: FairQueue): void {
+export function parseFairly(connection: Connection, turns: FairQueue): void {
   const { socket } = connection;
   const [parse] = socket.listeners("data") as ((piece: Buffer) => void)[];
   if (parse === undefined) throw new Error("nobody reads the connection");
@@ -45,7 +45,7 @@ export function parseInTurns(connection: Connection, turns: FairQueue): void {
     arrived = undefined;
   };
   const canParse = (): boolean =>
-    !connection.awaitsTurn &&
+    !connection.isQueued &&
     !isOver &&
     !socket.destroyed &&
     (arrived !== undefined || isKept) &&
@@ -58,14 +58,14 @@ export function parseInTurns(connection: Connection, turns: FairQueue): void {
       if (connection.share.kind === "unknown" && parsedBytes < maxPieceBytes) {
         parsePiece();
       } else {
-        connection.awaitsTurn = true;
+        connection.isQueued = true;
         turns.run(connection.share.name, parseInTurn);
       }
     }
     isParsing = false;
   };
   const parseInTurn = (): void => {
-    connection.awaitsTurn = false;
+    connection.isQueued = false;
     connection.isInTurn = true;
     const isInLoop = isParsing;
     isParsing = true;

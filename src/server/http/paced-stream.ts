@@ -76,12 +76,12 @@ export class PacedStream extends Duplex {
 
   #next(): void {
     const connection = this.#connection;
-    if (connection.awaitsTurn || this.#isFull || this.destroyed) return;
+    if (connection.isQueued || this.#isFull || this.destroyed) return;
     if (this.#arrived === undefined) {
       if (this.#hasEnded) this.push(null);
       return;
     }
-    connection.awaitsTurn = true;
+    connection.isQueued = true;
     // The first requests identify the caller. In the queue that all unidentified callers share, they would wait too long.
     if (connection.share.kind === "unknown" && this.#readBytes < maxPieceBytes) this.#passPiece();
     else this.#queue.run(connection.share.name, () => this.#passPiece());
@@ -90,7 +90,7 @@ export class PacedStream extends Duplex {
   #passPiece(): void {
     const [bytes, connection] = [this.#arrived, this.#connection];
     if (bytes === undefined || this.destroyed) {
-      connection.awaitsTurn = false;
+      connection.isQueued = false;
       return;
     }
     const piece = bytes.subarray(0, maxPieceBytes);
@@ -100,7 +100,7 @@ export class PacedStream extends Duplex {
     if (this.#arrived === undefined) connection.socket.resume();
     // Node reports the requests in the piece before this callback runs.
     process.nextTick(() => {
-      connection.awaitsTurn = false;
+      connection.isQueued = false;
       this.#next();
     });
   }

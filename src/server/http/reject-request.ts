@@ -25,7 +25,7 @@ interface Answer {
  * Sends `error`, and drops the rest of the request's body.
  * @param isProcedure whether the path is a Connect or gRPC procedure
  */
-export function refuse(
+export function reject(
   request: HttpRequest,
   response: HttpResponse,
   error: SvcError,

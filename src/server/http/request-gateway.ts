@@ -17,7 +17,7 @@ import type { Pipeline } from "../rpc/pipeline.ts";
 import { anonymous, type UserContext } from "../rpc/user-context.ts";
 import type { ResponseRecorder } from "./response-recorder.ts";
 import type { Connection } from "./connection.ts";
-import { refusePlainConsole } from "./console-upgrade.ts";
+import { rejectPlainConsole } from "./console-upgrade.ts";
 import type { ConnectionLimiter } from "./connection-limiter.ts";
 import type { FailureThrottle } from "./failure-throttle.ts";
 import type { HostCheck } from "./host-check.ts";
@@ -36,7 +36,7 @@ import {
 import type { IdentityResolver, Origin } from "./caller-identity.ts";
 import type { TransportLimits } from "./limits.ts";
 import { pageAt, type Pages } from "./pages.ts";
-import { refuse } from "./reject-request.ts";
+import { reject } from "./reject-request.ts";
 import { checkForm, isBodyEndAmbiguous } from "./request-form.ts";
 import { createRpcDispatcher, type RpcDispatcher, type RpcDispatcherOptions } from "./rpc-dispatcher.ts";
 import type { Log } from "../../lib/log.ts";
@@ -46,7 +46,7 @@ export interface RequestGatewayOptions {
   readonly exchange: Exchange;
   readonly rest: RestHandler;
   readonly identity: IdentityResolver;
-  readonly places: ConnectionLimiter;
+  readonly connections: ConnectionLimiter;
   readonly hosts: HostCheck;
   readonly failures: FailureThrottle;
   readonly responses: ResponseRecorder;
@@ -97,7 +97,8 @@ export class RequestGateway {
     this.#underWay.set(response, { connection, name });
     connection.begin(response);
     response.on("close", this.#onClose);
-    if (this.#ofUser.change(name, 1) > limits.maxRequestsPerUser && !this.#makeRoom(name, connection)) return;
+    if (this.#ofUser.change(name, 1) > limits.maxRequestsPerUser && !this.#makeSpace(name, connection))
+      return;
     const serve = (): void => {
       // The client may have disconnected while the request waited.
       if (this.#underWay.has(response))
@@ -113,7 +114,7 @@ export class RequestGateway {
    * connection with the most requests is closed, not the newest. Returns whether the new request can
    * continue.
    */
-  #makeRoom(name: string, newest: Connection): boolean {
+  #makeSpace(name: string, newest: Connection): boolean {
     const ended = newest.share.kind === "unknown" ? this.#busiestOf(name) : newest;
     ended?.socket.destroy();
     return !newest.socket.destroyed;
@@ -183,7 +184,7 @@ export class RequestGateway {
       const { connection, name } = known;
       this.#ofUser.change(name, -1);
       connection.end(response);
-      this.#options.places.used(connection);
+      this.#options.connections.used(connection);
     }
     this.#noteUnsupported(response);
     if (this.#underWay.size === 0) this.#onIdle?.();
@@ -223,7 +224,7 @@ export class RequestGateway {
     if (origin.kind === "tcp") hosts.checkHost(host);
     hosts.checkOrigin(headerOf(request, "origin"), host);
 
-    refusePlainConsole(request, response);
+    rejectPlainConsole(request, response);
     const isPage = pageAt(pages, request) !== undefined;
     const isPublic = isPage || pipeline.isPublic(path);
     const user = isPublic ? anonymousFrom(origin) : identity.identify(origin, request.headers);
@@ -239,7 +240,7 @@ export class RequestGateway {
     const name = this.#options.identity.shareOf(request.headers);
     if (name === undefined) return;
     const share = { kind: "known", name } as const;
-    if (!this.#options.places.identified(connection, share)) connection.socket.destroy();
+    if (!this.#options.connections.identified(connection, share)) connection.socket.destroy();
   }
 
   #answerRpc(request: HttpRequest, response: HttpResponse, caller: Caller): void {
@@ -296,7 +297,7 @@ export class RequestGateway {
     try {
       responses.record(request, { error, requestId, origin: connection?.origin });
       if (!response.headersSent) response.setHeader("x-request-id", requestId);
-      refuse(request, response, error, { isProcedure, writer: this.#writer });
+      reject(request, response, error, { isProcedure, writer: this.#writer });
     } catch (err) {
       log.error({ requestId, err }, "failed to send an error response");
       response.destroy();

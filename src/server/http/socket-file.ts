@@ -56,7 +56,7 @@ export class SocketFile implements AsyncDisposable {
     await prepareDirectory(dirname(path), options);
     await using opening = new AsyncDisposableStack();
     opening.use(await takeLock(path));
-    await refuseLiveSocket(path);
+    await rejectLiveSocket(path);
     const fresh = `${path}.new`;
     await rm(fresh, { force: true });
     await listenOn(server, { path: fresh });
@@ -111,7 +111,7 @@ async function takeLock(path: string): Promise<AsyncDisposable> {
   return opening.move();
 }
 
-async function refuseLiveSocket(path: string): Promise<void> {
+async function rejectLiveSocket(path: string): Promise<void> {
   const stats = await lstat(path).catch((error: unknown) => {
     if ((error as NodeJS.ErrnoException).code === "ENOENT") return undefined;
     throw error;

@@ -100,7 +100,7 @@ export class SocketListeners {
             ? this.#tcp.failure
             : `${this.#tcp.failure}; the unix socket cannot be bound either: ${reason}`,
         );
-      this.#tcp.keepTrying();
+      this.#tcp.retryUntilBound();
     }
     if (path !== undefined) await this.#openForRoot(path);
     return this.addresses;
@@ -195,7 +195,7 @@ export class SocketListeners {
     const listener = this.#createTcpListener(other);
     this.#otherLoopback = listener;
     await listener.open();
-    if (listener.failure !== undefined && !listener.isAddressMissing) listener.keepTrying();
+    if (listener.failure !== undefined && !listener.isAddressMissing) listener.retryUntilBound();
   }
 
   #createTcpListener(address: TcpAddress, onBound?: (bound: TcpAddress) => Promise<void>): TcpListener {

@@ -83,12 +83,12 @@ export class TcpListener implements Disposable {
   }
 
   /** Retries at growing intervals until the address is bound. */
-  keepTrying(): void {
+  retryUntilBound(): void {
     const { address, retryMs = defaultRetryMs, log } = this.#options;
     const retry = async (): Promise<void> => {
       await this.open();
       if (this.#bound !== undefined) log.info({ tcp: this.#bound }, "bound the TCP address");
-      else if (!this.#isClosed) this.keepTrying();
+      else if (!this.#isClosed) this.retryUntilBound();
     };
     if (this.#delayMs === retryMs.first)
       log.warn(

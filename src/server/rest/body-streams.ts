@@ -1,7 +1,7 @@
 /** Streams over REST: raw uploads and downloads (google.api.HttpBody) and newline-delimited JSON, with backpressure. */
 import { type DescMessage, type Message, create } from "@bufbuild/protobuf";
 import { clientGone } from "../../errors.ts";
-import { isGivenUp, type IncomingRequest, type OutgoingResponse } from "../../lib/http-messages.ts";
+import { isCanceledByClient, type IncomingRequest, type OutgoingResponse } from "../../lib/http-messages.ts";
 import { withRawBody } from "./bind.ts";
 import { findField } from "./explain-json.ts";
 import type { JsonWriter } from "./json-writer.ts";
@@ -37,7 +37,7 @@ export async function* uploadMessages(
     // HTTP/1 and HTTP/2 throw different errors, but all mean that the body is incomplete.
     throw clientGone();
   }
-  if (await isGivenUp(request)) throw clientGone();
+  if (await isCanceledByClient(request)) throw clientGone();
   if (isFirst) yield withRawBody(route, first, contentType, new Uint8Array());
 }
 

@@ -43,7 +43,7 @@ export interface RestLimits {
 
 export class RestProtocol implements UnaryProtocol<RestOperation, RestCaller> {
   readonly name = "rest";
-  readonly refusesLarge = true;
+  readonly rejectsLarge = true;
   readonly maxBodyBytes: number;
   readonly bodyTimeoutMs: number;
   readonly #router: Router;

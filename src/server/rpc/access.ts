@@ -27,15 +27,15 @@ export function methodName(method: DescMethod): string {
 export function checkAccess(method: DescMethod, access: MethodPolicy["access"], user: UserContext): void {
   const denial = tokenDenial(access, user);
   if (denial !== undefined)
-    throw new SvcError("token_denied", `${wordsOf(method)} ${denial}`, { payload: {} });
+    throw new SvcError("token_denied", `${labelOf(method)} ${denial}`, { payload: {} });
   if (access !== "ROOT" && access !== "PRIMARY") return;
   if (!user.root) {
-    throw new SvcError("root_required", `${wordsOf(method)} requires root: use sudo, or a token`);
+    throw new SvcError("root_required", `${labelOf(method)} requires root: use sudo, or a token`);
   }
 }
 
 /** A description for people. Other rejections are mistakes of a client and name the method. */
-function wordsOf(method: DescMethod): string {
+function labelOf(method: DescMethod): string {
   const words: Readonly<Record<string, string>> = restrictedMethodLabels;
   return words[methodName(method)] ?? method.name;
 }

@@ -36,7 +36,7 @@ export interface UnaryProtocol<Op extends Operation, Caller extends HttpCaller =
   /** Milliseconds for the body to arrive. Default: limited by the caller. */
   readonly bodyTimeoutMs?: number;
   /** Whether a larger body is rejected; otherwise it is handled elsewhere. */
-  readonly refusesLarge: boolean;
+  readonly rejectsLarge: boolean;
   /** Undefined if the request belongs to another protocol or has an unsupported form. @throws SvcError */
   recognise(request: IncomingRequest, caller: Caller): Op | undefined;
   /**
@@ -58,7 +58,7 @@ type AnsweringProtocol<Op extends Operation> = Omit<UnaryProtocol<Op>, "recognis
  * Handles a recognized request that is not unary or cannot be read here. Its body can be iterated from the
  * first byte. Errors get a response.
  */
-export type Elsewhere<Op extends Operation> = (operation: Op, call: HttpCall) => Promise<void> | void;
+export type OtherHandler<Op extends Operation> = (operation: Op, call: HttpCall) => Promise<void> | void;
 
 export interface ExchangeOptions {
   readonly pipeline: Pick<Pipeline, "gate" | "invoke" | "recordResponse" | "fairQueue">;
@@ -96,7 +96,7 @@ export class Exchange {
     request: IncomingRequest,
     response: OutgoingResponse,
     caller: Caller,
-    elsewhere: Elsewhere<Op>,
+    elsewhere: OtherHandler<Op>,
   ): boolean {
     const { pipeline } = this.#options;
     const protocolName = protocol.name;
@@ -123,7 +123,7 @@ export class Exchange {
     protocol: AnsweringProtocol<Op>,
     operation: Op,
     call: HttpCall,
-    elsewhere: Elsewhere<Op>,
+    elsewhere: OtherHandler<Op>,
   ): Promise<void> {
     const { pipeline, shutdownSignal } = this.#options;
     const { method } = operation;
@@ -185,7 +185,7 @@ export class Exchange {
       const message = protocol.message(operation, body.bytes, call);
       if (message !== undefined) return message;
     }
-    if (end === "large" && protocol.refusesLarge) throw tooLarge(maxBodyBytes);
+    if (end === "large" && protocol.rejectsLarge) throw tooLarge(maxBodyBytes);
     const leftMs = call.timeoutMs;
     if (leftMs !== undefined && (end === "late" || leftMs <= 0)) throw deadlineExceeded();
     if (end === "late") throw tooLate(bodyTimeoutMs ?? 0);

@@ -20,7 +20,7 @@ import type { Call } from "./call-context.ts";
 import { defaultCallLimits, type CallLimits } from "./call-limits.ts";
 import { CallRecorder, type CallRecorderOptions, type RecordedCaller } from "./call-recorder.ts";
 import { connectErrorOf } from "./connect/connect-errors.ts";
-import { stopWatching, watchRefusals } from "./connect/connect-rejections.ts";
+import { stopWatching, watchRejections } from "./connect/connect-rejections.ts";
 import { isSvcError } from "./error-mapping.ts";
 import { Invoker } from "./invoker.ts";
 import { MethodIndex } from "./method-index.ts";
@@ -116,7 +116,7 @@ export function createPipeline(options: PipelineOptions) {
       const caller = { user: userOf(context), requestId: values.get(requestIdKey), protocolName };
       try {
         gate(method, values.get(gatedCallerKey) ?? caller, protocolName);
-        watchRefusals(context, (error) => recorder.answered(entryOf(method), caller, error));
+        watchRejections(context, (error) => recorder.answered(entryOf(method), caller, error));
       } catch (error) {
         throw isSvcError(error) ? connectErrorOf(error, protocolName) : error;
       }

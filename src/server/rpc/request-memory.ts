@@ -11,23 +11,23 @@ const smallBytes = 4 << 10;
 /** Estimate for an object or array, and for each of its fields. */
 const fieldBytes = 32;
 
-/** One request's part of its user's bytes, released when the call and every {@link keep} has ended. */
+/** One request's part of its user's bytes, released when the call and every {@link retain} has ended. */
 class RequestHold implements Disposable {
   readonly #release: () => void;
-  #keepers = 1;
+  #holders = 1;
 
   constructor(release: () => void) {
     this.#release = release;
   }
 
-  keep(): Disposable {
-    this.#keepers += 1;
+  retain(): Disposable {
+    this.#holders += 1;
     return this;
   }
 
   [Symbol.dispose](): void {
-    this.#keepers -= 1;
-    if (this.#keepers === 0) this.#release();
+    this.#holders -= 1;
+    if (this.#holders === 0) this.#release();
   }
 }
 
@@ -62,8 +62,8 @@ export class RequestMemory {
 }
 
 /** Keeps a request counted after its call has ended, until the result is disposed of. */
-export function keepRequest({ values }: Pick<HandlerContext, "values">): Disposable | undefined {
-  return values.get(holdKey)?.keep();
+export function retainRequest({ values }: Pick<HandlerContext, "values">): Disposable | undefined {
+  return values.get(holdKey)?.retain();
 }
 
 /** Memory of a message. A character counts as two bytes. */

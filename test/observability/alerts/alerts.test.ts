@@ -63,7 +63,7 @@ async function world(rules: readonly AlertRule[] = [disk]) {
     pass: async (alerts: Alerts, minutes: number) => {
       for (let at = 0; at < minutes; at++) {
         clock.pass(60_000);
-        await alerts.look();
+        await alerts.evaluate();
       }
     },
     [Symbol.asyncDispose]: async () => {

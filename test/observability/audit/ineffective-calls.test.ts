@@ -2,7 +2,7 @@
 import test from "ava";
 import { AuditReader } from "../../../src/observability/audit/audit-reader.ts";
 import { AuditTrail } from "../../../src/observability/audit/audit-trail.ts";
-import { refusedCallsMethod } from "../../../src/observability/audit/ineffective-calls.ts";
+import { rejectedCallsMethod } from "../../../src/observability/audit/ineffective-calls.ts";
 import { temporaryStore } from "../../store/support/temporary-store.ts";
 import { auditedCall } from "./support/calls.ts";
 
@@ -128,7 +128,7 @@ test("one user's failing calls of many kinds do not use up another user's budget
   t.is(records.filter(({ uid }) => uid === 1001).length, 60);
   t.is(records.filter(({ uid }) => uid === 1000).length, 65, "64 kinds, and one record for the other calls");
   t.like(
-    records.find(({ method }) => method === refusedCallsMethod),
+    records.find(({ method }) => method === rejectedCallsMethod),
     { uid: 1000, attempts: 936 },
   );
 });
@@ -170,7 +170,7 @@ test("a day's flood from changing addresses displaces nothing in the trail", asy
   t.is(records.at(-1)?.seq, 1);
   const attempts = records.reduce((sum, record) => sum + (record.attempts ?? 1), 0);
   t.is(attempts, sent + 1, "every attempt is counted once");
-  t.true(records.some(({ method }) => method === refusedCallsMethod));
+  t.true(records.some(({ method }) => method === rejectedCallsMethod));
   t.like(await open.reader.verify(), { problem: undefined });
 });
 

@@ -2,7 +2,7 @@ import assert from "node:assert/strict";
 import test from "ava";
 import type { Alert } from "../../../src/observability/alerts/alert-store.ts";
 import type { EngineChange } from "../../../src/engine/engine-state.ts";
-import { mayHear } from "../../../src/observability/events/event-log.ts";
+import { maySee } from "../../../src/observability/events/event-log.ts";
 import { NodeEvents } from "../../../src/daemon/node-events.ts";
 import { eventually } from "../../support/eventually.ts";
 
@@ -30,7 +30,7 @@ async function world() {
   await eventually(() => assert.equal(listeners.size, 1));
   const heard = async (user: { uid: number; root: boolean }): Promise<string[]> => {
     const start = { after: "", past: true, untilNow: true };
-    const all = await Array.fromAsync(events.log.follow(start, (event) => mayHear(event, user), never));
+    const all = await Array.fromAsync(events.log.follow(start, (event) => maySee(event, user), never));
     return all
       .filter(({ kind }) => kind !== "begin")
       .map(({ kind, appId = "", subject = "" }) => `${kind} ${appId} ${subject}`);
@@ -57,7 +57,7 @@ test("container events reach only root, each once within a window, and a storm o
 test("an app's alerts reach its owner, the host's reach everybody, and those of removed apps reach root", async (t) => {
   await using w = await world();
   const alert = (subject: string): Alert => ({
-    ...{ rule: "r", subject, message: "m", firedAtMs: 1, isTold: false },
+    ...{ rule: "r", subject, message: "m", firedAtMs: 1, isReported: false },
     resolvedAtMs: undefined,
   });
   w.events.onAlert(alert("web"), false);

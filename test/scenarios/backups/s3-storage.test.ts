@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import test from "ava";
 import { newArchiveName } from "../../../src/backups/archives/archive-name.ts";
-import type { S3Place } from "../../../src/backups/storages/s3-calls.ts";
+import type { S3Connection } from "../../../src/backups/storages/s3-calls.ts";
 import { S3Storage } from "../../../src/backups/storages/s3-storage.ts";
 import { S3Thread } from "../../../src/backups/storages/s3-thread.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -22,7 +22,7 @@ const mib = 1 << 20;
 const prefix = "hosts/one";
 
 interface Setup extends AsyncDisposable {
-  readonly place: S3Place;
+  readonly place: S3Connection;
   readonly thread: S3Thread;
   readonly bucketDir: string;
   readonly port: number;
@@ -314,7 +314,7 @@ for (const [what, change, message] of [
   ["an unknown key", { accessKey: "AKNOBODY00000000" }, /access key/],
   ["a bucket that is not there", { bucket: "gone" }, /bucket "gone" does not exist/],
   ["a port where nobody listens", { endpoint: "http://127.0.0.1:9" }, /cannot be reached \(ECONNREFUSED\)/],
-] as const satisfies readonly [string, Partial<S3Place>, RegExp][]) {
+] as const satisfies readonly [string, Partial<S3Connection>, RegExp][]) {
   s3Test(`an error names its cause without secrets: ${what}${needsS3Server}`, async (t) => {
     await using s3 = await setUp();
     const storage = new S3Storage(s3.thread, { ...s3.place, ...change }, "");
@@ -381,7 +381,7 @@ test("a bucket with too many objects is rejected, even if the server never ends 
   await once(server, "listening");
   const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
   await using thread = new S3Thread(programs.s3Worker);
-  const place: S3Place = {
+  const place: S3Connection = {
     ...{ endpoint, bucket: "shared", accessKey: "AKTEST0123456789", secretKey: "none-of-the-words" },
     ...{ region: "", pathStyle: true, ca: "", maxBytesPerSec: undefined, silenceMs: 4_000 },
   };

@@ -341,7 +341,7 @@ composeTest(
     const kept = { services: { db: { volumes: [{ type: "bind", source, target: "/db" }] } } };
     await mkdir(join(fixture.store, "compose/old"), { recursive: true });
     await writeFile(join(fixture.store, "compose/old/compose.json"), JSON.stringify(kept));
-    await fixture.compose.keepData(app);
+    await fixture.compose.preserveData(app);
     t.is(await readFile(join(app.directory, "data/db/rows"), "utf8"), "all of them");
     await t.throwsAsync(stat(source), { code: "ENOENT" });
     await startApp(fixture.compose, app);

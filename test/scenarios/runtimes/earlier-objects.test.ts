@@ -20,7 +20,7 @@ class EarlierOwnership extends EngineOwnership {
 }
 
 function earlierOwnership(): EngineOwnership {
-  return new EarlierOwnership({ storeId: "test", key: "none", isUnproven: () => true });
+  return new EarlierOwnership({ storeId: "test", key: "none", isUnverified: () => true });
 }
 
 interface Listed {

@@ -8,11 +8,11 @@ import { parseTrigger } from "../support/parse-trigger.ts";
 test("the preview stops when its client disconnects", async (t) => {
   const client = new AbortController();
   let turns = 0;
-  const giveWay = (): Promise<void> => {
+  const yieldToOthers = (): Promise<void> => {
     if (++turns === 3) client.abort(new Error("the client disconnected"));
     return Promise.resolve();
   };
-  const asked = { afterMs: 0, count: 100, giveWay, signal: client.signal };
+  const asked = { afterMs: 0, count: 100, yieldToOthers, signal: client.signal };
   const daily = parseTrigger("0 0 * * *");
   await t.throwsAsync(previewFirings(daily, new Zones().get("UTC"), asked), {
     message: "the client disconnected",

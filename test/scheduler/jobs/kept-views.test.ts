@@ -8,7 +8,7 @@ import { isCacheable } from "../../../src/lib/freeze.ts";
 import type { JobWait } from "../../../src/scheduler/clock/due-jobs.ts";
 import { FairQueue } from "../../../src/lib/fair-queue.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
-import { KeptViews, type Shown } from "../../../src/scheduler/jobs/cached-views.ts";
+import { CachedViews, type Shown } from "../../../src/scheduler/jobs/cached-views.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/triggers/zone.ts";
 import { openWorld, putJob, removeJob, spec, succeeded } from "../support/world.ts";
@@ -198,7 +198,7 @@ test("the error of the newest run is shown with its beginning", async (t) => {
 
 test("ten thousand views are cached, and the oldest is evicted first", (t) => {
   const most = 10_000;
-  const views = new KeptViews();
+  const views = new CachedViews();
   const shown = Array.from({ length: most + 1 }, (_, index): Shown => {
     const job = { ...spec(), ownerUid: 0, ownerName: "", id: `job-${index}`, updatedAtMs: 0, revision: 1 };
     return {

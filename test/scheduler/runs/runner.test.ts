@@ -4,7 +4,7 @@ import { setImmediate as nextTurn } from "node:timers/promises";
 import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../../src/errors.ts";
 import { onShareOf, shareOwner } from "../../../src/lib/share-owner.ts";
-import { KeptOutput } from "../../../src/scheduler/runs/output-writer.ts";
+import { OutputWriter } from "../../../src/scheduler/runs/output-writer.ts";
 import type { Run } from "../../../src/scheduler/runs/run.ts";
 import { eventually } from "../../support/eventually.ts";
 import { FakeClock } from "../../support/fake-clock.ts";
@@ -87,7 +87,7 @@ test("output is written to disk at most once per second", async (t) => {
   const clock = new FakeClock("2026-01-01T00:00:00Z");
   const writes = { count: 0 };
   {
-    using kept = new KeptOutput(clock, () => {
+    using kept = new OutputWriter(clock, () => {
       writes.count += 1;
       return nextTurn();
     });

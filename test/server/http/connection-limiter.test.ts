@@ -63,14 +63,14 @@ test("a connection with an unread request is not idle for its own peer", (t) => 
   const places = placesOf(10, 2);
   const connections = admitted(places, [1, 1, 0, 0]);
   connections[0]!.isNew = true;
-  connections[1]!.awaitsTurn = true;
+  connections[1]!.isQueued = true;
   connections[2]!.isNew = true;
-  connections[3]!.awaitsTurn = true;
+  connections[3]!.isQueued = true;
   for (const uid of [0, 1]) {
     t.false(places.hasSlotFor(uid));
     t.false(places.admit(from(uid)));
   }
-  connections[1]!.awaitsTurn = false;
+  connections[1]!.isQueued = false;
   t.true(places.hasSlotFor(1));
   t.deepEqual(open(connections), [true, false, true, true]);
 });
@@ -79,7 +79,7 @@ test("it is idle for other peers with fewer connections", (t) => {
   const places = placesOf(2, 2);
   const connections = admitted(places, [1, 1]);
   connections[0]!.isNew = true;
-  connections[1]!.awaitsTurn = true;
+  connections[1]!.isQueued = true;
   t.true(places.admit(from(2)));
   t.deepEqual(open(connections), [false, true]);
 });

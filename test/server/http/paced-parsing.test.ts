@@ -9,7 +9,7 @@ import test, { type ExecutionContext } from "ava";
 import type { FairQueue } from "../../../src/lib/fair-queue.ts";
 import type { Origin } from "../../../src/server/http/caller-identity.ts";
 import { Connection } from "../../../src/server/http/connection.ts";
-import { parseInTurns } from "../../../src/server/http/paced-parsing.ts";
+import { parseFairly } from "../../../src/server/http/paced-parsing.ts";
 import { eventually, nextEvent } from "../../support/eventually.ts";
 
 const request = "GET / HTTP/1.1\r\n\r\n";
@@ -40,7 +40,7 @@ async function pacedConnection(
   const connection = new Connection(socket, origin);
   const waiting: (() => void)[] = [];
   const turns: Pick<FairQueue, "run"> = { run: (_name, work) => void waiting.push(work) };
-  parseInTurns(connection, turns as FairQueue);
+  parseFairly(connection, turns as FairQueue);
   client.write(sent);
   await eventually(() => assert.equal(waiting.length, 1));
   return { connection, parsed, waiting };

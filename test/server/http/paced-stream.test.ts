@@ -50,7 +50,7 @@ test("each turn hands on one piece, and the socket reads no more before the last
   client.write(sent);
   await eventually(() => assert.equal(waiting.length, 1));
   t.deepEqual(sizes, [], "nothing before its turn");
-  t.true(connection.awaitsTurn);
+  t.true(connection.isQueued);
   t.true(connection.socket.isPaused());
   await eventually(() => {
     assert.ok(waiting.length <= 1, "one turn at a time");

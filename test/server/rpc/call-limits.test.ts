@@ -5,7 +5,7 @@ import { AppService } from "../../../gen/svc/v1/app_pb.ts";
 import { svcErrorOf } from "../../../src/server/rpc/connect/connect-errors.ts";
 import { createInMemoryTransport } from "./support/in-memory-transport.ts";
 import { createPipeline } from "../../../src/server/rpc/pipeline.ts";
-import { keepRequest } from "../../../src/server/rpc/request-memory.ts";
+import { retainRequest } from "../../../src/server/rpc/request-memory.ts";
 import type { UserContext } from "../../../src/server/rpc/user-context.ts";
 import { collectLog } from "../http/support/door.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -39,7 +39,7 @@ function open(limits = { maxCallsPerUser: 2, maxStreamsPerUser: 2 }) {
         },
         async installApp({ detach }, context) {
           if (detach) {
-            const kept = keepRequest(context);
+            const kept = retainRequest(context);
             void released.promise.then(() => kept?.[Symbol.dispose]());
           } else await released.promise;
           return {};

@@ -1,6 +1,6 @@
 /** `svc docker stats`: resource usage of running containers, once or live. */
 import type { Command } from "commander";
-import { Outage } from "../../logs/outage.ts";
+import { LostConnection } from "../../logs/outage.ts";
 import type { CommandContext } from "../../context.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { containerStatsColumns } from "../../output/docker-table.ts";
@@ -37,7 +37,7 @@ async function showStats(context: CommandContext, ids: readonly string[]): Promi
 
 async function watchStats(context: CommandContext, ids: readonly string[]): Promise<void> {
   const live = new LiveTable(context.host.stdout.isTTY === true);
-  const outage = new Outage(context);
+  const outage = new LostConnection(context);
   for (let isFirst = true; ; isFirst = false) {
     const look = () => context.call(calls.listContainerStats, { ids });
     const answer = await (isFirst ? look() : outage.retry(look));

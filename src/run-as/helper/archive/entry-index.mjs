@@ -2,7 +2,7 @@
  * The index of an archive: a line of JSON per entry, in the archive's order, in zstd blocks. Each block is prefixed
  * with its length and its raw length, unsigned 32 bit little-endian, so that it can be read and written piece by piece.
  */
-import { compressFrame, giveBack, openFrame } from "./frames.mjs";
+import { compressFrame, freeFrame, openFrame } from "./frames.mjs";
 import { damaged } from "./tar-reader.mjs";
 
 const blockBytes = 1 << 20;
@@ -47,7 +47,7 @@ export class IndexWriter {
         prefix.writeUInt32LE(frame.length, 0);
         prefix.writeUInt32LE(raw.length, 4);
         const block = Buffer.concat([prefix, frame]);
-        giveBack(frame);
+        freeFrame(frame);
         return block;
       }),
     );

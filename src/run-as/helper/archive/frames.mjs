@@ -32,7 +32,7 @@ const decompressAsync = promisify(zstdDecompress);
  * Compresses on the thread pool.
  * @param {Buffer} raw must not change until the promise resolves
  * @param {number} [level]
- * @returns {Promise<Buffer<ArrayBuffer>>} in separate memory that is larger than the frame; see {@link giveBack}
+ * @returns {Promise<Buffer<ArrayBuffer>>} in separate memory that is larger than the frame; see {@link freeFrame}
  */
 export function compressFrame(raw, level = thoroughLevel) {
   const { promise, resolve, reject } = /** @type {PromiseWithResolvers<Buffer<ArrayBuffer>>} */ (
@@ -62,7 +62,7 @@ export function compressFrame(raw, level = thoroughLevel) {
  * Frees the memory of a frame: the garbage collector does not see how large it is.
  * @param {Buffer<ArrayBuffer>} frame from {@link compressFrame}
  */
-export function giveBack({ buffer }) {
+export function freeFrame({ buffer }) {
   buffer.transfer(0);
 }
 
@@ -105,7 +105,7 @@ class FrameCompressor {
       compressFrame(raw, fastLevel),
     ]);
     this.#level = thorough.length < fast.length * (1 - worthwhile) ? thoroughLevel : fastLevel;
-    giveBack(fast);
+    freeFrame(fast);
     return thorough;
   }
 }
@@ -164,7 +164,7 @@ export class FrameWriter {
   async end() {
     if (this.#length > 0) this.#cut();
     await this.#last;
-    for (const buffer of [this.#buffer, ...this.#spare]) giveBack(buffer);
+    for (const buffer of [this.#buffer, ...this.#spare]) freeFrame(buffer);
   }
 
   /** One row per frame. */
@@ -203,6 +203,6 @@ export class FrameWriter {
     this.#rows.push(row);
     this.storedBytes += frame.length;
     this.rawBytes += rawBytes;
-    await this.#send(frame, () => giveBack(frame));
+    await this.#send(frame, () => freeFrame(frame));
   }
 }

@@ -4,7 +4,7 @@
  * the files.
  */
 import { constants, openSync, read, readlinkSync, readSync } from "node:fs";
-import { at, held, namesIn, openPlace, reopen } from "../directory.mjs";
+import { at, held, namesIn, openPath, reopen } from "../directory.mjs";
 import { headers, padding } from "../host/archive/tar-bytes.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
 import { Trail } from "../trail.mjs";
@@ -205,7 +205,7 @@ export class TreeTar {
    * @param {string} path
    */
   #fifo(parent, name, path) {
-    using place = this.#try(path, () => held(openPlace(parent, name)));
+    using place = this.#try(path, () => held(openPath(parent, name)));
     if (place === undefined) return;
     const stats = this.#options.syscalls.statOf(place.fd);
     if ((Number(stats.mode) & S_IFMT) !== S_IFIFO) {

@@ -46,13 +46,13 @@ export class VolumeTar {
   #guard;
   #isExcluded;
   #uid;
-  #keeps = false;
+  #retains = false;
   #reader = new TarReader(
     {
       entry: (entry) => this.#begin(entry),
-      content: (piece) => this.#keeps && this.#handler.content(piece),
-      padding: (piece) => this.#keeps && this.#handler.padding(piece),
-      entryEnd: () => this.#keeps && this.#handler.entryEnd(),
+      content: (piece) => this.#retains && this.#handler.content(piece),
+      padding: (piece) => this.#retains && this.#handler.padding(piece),
+      entryEnd: () => this.#retains && this.#handler.entryEnd(),
     },
     { external: true },
   );
@@ -88,7 +88,7 @@ export class VolumeTar {
 
   /** @param {TarEntry} entry */
   #begin(entry) {
-    this.#keeps = false;
+    this.#retains = false;
     const path = this.#placed(entry.path);
     const target = entry.type === "hardlink" ? this.#placed(entry.target) : entry.target;
     if (entry.sparse) throw damaged("of a volume has a sparse file, which the container engine never sends");
@@ -104,7 +104,7 @@ export class VolumeTar {
     const mode = this.#modeOf(path, entry);
     const kept = { ...entry, path, target, mode };
     this.#guard.admit({ ...kept, sha256: "" });
-    this.#keeps = true;
+    this.#retains = true;
     this.#handler.entry(kept, headersOf(kept, path, target));
   }
 

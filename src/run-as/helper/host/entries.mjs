@@ -19,7 +19,7 @@ const [earliestMs, latestMs] = [-62_135_596_800_000, 253_402_300_799_999];
 /** Names of a directory, held in memory for sorting. */
 const maxNames = 1_000_000;
 /** Milliseconds to cache the names of a directory for its next page. */
-const keptMs = 10_000;
+const retentionMs = 10_000;
 
 /** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
@@ -108,7 +108,7 @@ export class Listings {
     this.#forget = setTimeout(() => {
       this.#key = "";
       this.#names = [];
-    }, keptMs).unref();
+    }, retentionMs).unref();
     return names;
   }
 }

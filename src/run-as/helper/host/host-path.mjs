@@ -5,7 +5,7 @@
  * never followed.
  */
 import { closeSync, constants, fstatSync, openSync, statfsSync } from "node:fs";
-import { O_PATH, at, held, openPlace, reopen } from "../directory.mjs";
+import { O_PATH, at, held, openPath, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { Guard } from "./guard.mjs";
 import { namesOf, spell, splitPath } from "./spelling.mjs";
@@ -86,7 +86,7 @@ function openRoot() {
 function openIfThere(parent, name, reached, isLast) {
   try {
     // The text of a link may contain `..`, which requires a directory.
-    return name === ".." ? openSync(at(parent, name), O_PATH | O_DIRECTORY) : openPlace(parent, name);
+    return name === ".." ? openSync(at(parent, name), O_PATH | O_DIRECTORY) : openPath(parent, name);
   } catch (error) {
     if (!(error instanceof Error && hasCode(error, "ENOENT"))) throw error;
     if (isLast) return undefined;
@@ -120,7 +120,7 @@ function readTrusted(syscalls, link, { uid }) {
  * @returns {Promise<T>}
  */
 export async function opened({ parent, name, guard }, work) {
-  using place = held(openPlace(parent, name));
+  using place = held(openPath(parent, name));
   const stats = fstatSync(place.fd, { bigint: true });
   guard.admit(stats);
   return await work(place.fd, stats);

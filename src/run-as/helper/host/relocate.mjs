@@ -1,6 +1,6 @@
 /** Copies and moves. A copy is complete before it becomes visible, and replaces existing files in one step. */
 import { closeSync, fstatSync, lstatSync, openSync, renameSync } from "node:fs";
-import { at, held, openPlace, reopen, syncDirectory } from "../directory.mjs";
+import { at, held, openPath, reopen, syncDirectory } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { removeWhole } from "./delete-paths.mjs";
 import { entryAt } from "./entries.mjs";
@@ -98,12 +98,12 @@ async function between(syscalls, { from, to, overwrite, guard }, work) {
  * @param {import("node:fs").Stats} above
  */
 function isWithin(fd, above) {
-  let current = openPlace(fd, ".");
+  let current = openPath(fd, ".");
   try {
     for (;;) {
       const { dev, ino } = fstatSync(current);
       if (dev === above.dev && ino === above.ino) return true;
-      const parent = openPlace(current, "..");
+      const parent = openPath(current, "..");
       closeSync(current);
       current = parent;
       const next = fstatSync(current);

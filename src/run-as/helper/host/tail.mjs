@@ -9,7 +9,7 @@ const blockBytes = 256 << 10;
 const maxTailBytes = 4 << 20;
 const newline = 0x0a;
 /** Milliseconds between two polls. */
-const lookMs = 200;
+const pollMs = 200;
 
 /** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
@@ -28,7 +28,7 @@ export async function tailFile(syscalls, { lines, follow, ...place }, output, si
     for (;;) {
       position = await sendFrom(file, position, output, signal);
       if (!follow) return;
-      await sleep(lookMs, undefined, { signal });
+      await sleep(pollMs, undefined, { signal });
       const { size } = await file.stat();
       if (size < position) position = 0;
       if (size > position) continue;

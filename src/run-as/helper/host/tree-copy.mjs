@@ -21,7 +21,7 @@ import {
   symlinkSync,
 } from "node:fs";
 import { open } from "node:fs/promises";
-import { O_PATH, at, held, namesIn, openForReading, openPlace, reopen } from "../directory.mjs";
+import { O_PATH, at, held, namesIn, openForReading, openPath, reopen } from "../directory.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
 import { Trail } from "../trail.mjs";
 import { Slices } from "../slices.mjs";
@@ -276,7 +276,7 @@ export class TreeCopy {
    */
   #node(stats, target, as) {
     this.#syscalls.makeNode(target, as, Number(stats.mode), Number(stats.rdev));
-    using made = held(openPlace(target, as));
+    using made = held(openPath(target, as));
     this.#attributes(made.fd, made.fd, stats);
   }
 

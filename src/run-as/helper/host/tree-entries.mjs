@@ -1,6 +1,6 @@
 /** Yields all entries of a tree by descriptors: no link is followed, and nothing is opened that could block. */
 import { fstatSync, lstatSync } from "node:fs";
-import { at, held, namesIn, openForReading, openPlace } from "../directory.mjs";
+import { at, held, namesIn, openForReading, openPath } from "../directory.mjs";
 import { hasCode } from "../request-error.mjs";
 import { Trail } from "../trail.mjs";
 import { Slices } from "../slices.mjs";
@@ -83,7 +83,7 @@ export async function* treeEntries(parent, name, signal, { stays = false, admits
  *   file
  */
 export async function openEntry({ parent, name, stats }) {
-  using place = held(openPlace(parent, name));
+  using place = held(openPath(parent, name));
   const now = fstatSync(place.fd, { bigint: true });
   if (!now.isFile() || now.ino !== stats.ino || now.dev !== stats.dev) return undefined;
   return await openForReading(place.fd);

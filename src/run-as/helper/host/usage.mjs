@@ -21,11 +21,11 @@ export async function diskUsage(syscalls, { depth, ...place }, tell, signal) {
     const options = { stays: true, fail: () => sums.fail() };
     for await (const entry of treeEntries(parent, name, signal, options)) {
       if (entry.isLeft) continue;
-      for (const sum of sums.leaveTo(entry.path.length - 1)) await tellSum(sum, depth, tell);
+      for (const sum of sums.leaveTo(entry.path.length - 1)) await reportSum(sum, depth, tell);
       sums.add(entry);
       await tell({ entries: sums.entries });
     }
-    for (const sum of sums.leaveTo(0)) await tellSum(sum, depth, tell);
+    for (const sum of sums.leaveTo(0)) await reportSum(sum, depth, tell);
   });
 }
 
@@ -34,7 +34,7 @@ export async function diskUsage(syscalls, { depth, ...place }, tell, signal) {
  * @param {number} depth
  * @param {(record: object) => Promise<void>} tell
  */
-async function tellSum({ path, ...sum }, depth, tell) {
+async function reportSum({ path, ...sum }, depth, tell) {
   const level = path.length - 1;
   if (level <= depth) await tell({ sum, level, path: path.slice(1).map(spell).join("/") });
 }

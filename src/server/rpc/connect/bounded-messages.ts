@@ -52,7 +52,7 @@ function bound(
 ): UniversalHandler {
   const bounded = async (request: UniversalServerRequest): ReturnType<UniversalHandler> => {
     if (request.method === "GET" && options.maxStructure !== undefined)
-      await refuseLargeQuery(request, options.compressions);
+      await rejectLargeQuery(request, options.compressions);
     const form = formOf(request.header);
     const { body } = request;
     if (form === undefined || !isBytes(body)) return handler(request);
@@ -70,7 +70,7 @@ function isBytes(body: UniversalServerRequest["body"]): body is AsyncIterable<Ui
  * Rejects a compressed message in a query that is too large when decompressed.
  * @throws SvcError `body_too_large`
  */
-async function refuseLargeQuery(
+async function rejectLargeQuery(
   { url }: UniversalServerRequest,
   compressions: readonly Compression[],
 ): Promise<void> {

@@ -17,7 +17,7 @@ const watchKey = createContextKey<(() => void) | undefined>(undefined, { descrip
  * Reports and rewrites an error of Connect that ends the call before its handler runs.
  * @throws SvcError if the call has already ended, for example by a deadline of zero; for an invalid query
  */
-export function watchRefusals(context: HandlerContext, onRefused: (error: SvcError) => void): void {
+export function watchRejections(context: HandlerContext, onRefused: (error: SvcError) => void): void {
   const { signal, values } = context;
   const refusal = signal.aborted ? errorOfAbort(signal.reason) : queryError(context);
   if (refusal !== undefined) {

@@ -5,7 +5,7 @@
 import { createContextKey } from "@connectrpc/connect";
 import { clientGone } from "../../../errors.ts";
 import { smallBodyBytes, type ScheduledBody } from "../../../lib/body-scheduler.ts";
-import { isGivenUp, type IncomingRequest } from "../../../lib/http-messages.ts";
+import { isCanceledByClient, type IncomingRequest } from "../../../lib/http-messages.ts";
 import { connectErrorOf } from "./connect-errors.ts";
 
 export interface EndableBody {
@@ -59,7 +59,7 @@ async function* unlessCanceled(
   request: IncomingRequest,
 ): AsyncGenerator<Uint8Array> {
   yield* bytes;
-  if (await isGivenUp(request)) throw clientGone();
+  if (await isCanceledByClient(request)) throw clientGone();
 }
 
 /** Connect parses a message as soon as it has read the end of the body. */

@@ -3,7 +3,7 @@ import { useEffect, useMemo } from "preact/hooks";
 import type { FileEntry } from "../../../../gen/svc/v1/file_pb.ts";
 import { useAction } from "../../action.ts";
 import { describeError, type Api } from "../../api.ts";
-import { draftAt, dropDraft, keepDraft, type FileText } from "../../drafts.ts";
+import { draftAt, dropDraft, saveDraft, type FileText } from "../../drafts.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
@@ -58,7 +58,7 @@ export function FileContent({ api, client, entry, uid }: Props) {
     notice.value = "";
     const before = content.value;
     if (before === undefined || typed === before.text) dropDraft(place);
-    else keepDraft(place, { typed, before });
+    else saveDraft(place, { typed, before });
   };
   const leave = (): void => {
     dropDraft(place);

@@ -14,7 +14,7 @@ import http2 from "node:http2";
 import type { AddressInfo } from "node:net";
 import { BodyScheduler } from "../../../../src/lib/body-scheduler.ts";
 import { FairQueue } from "../../../../src/lib/fair-queue.ts";
-import { refuse } from "../../../../src/server/http/reject-request.ts";
+import { reject } from "../../../../src/server/http/reject-request.ts";
 import { JsonWriter } from "../../../../src/server/rest/json-writer.ts";
 import { canonicalPath } from "../../../../src/server/rest/path.ts";
 import { createRestHandler } from "../../../../src/server/rest/rest-handler.ts";
@@ -163,7 +163,7 @@ export async function startRestServer(
       // As the request gateway does.
       path = canonicalPath(pathOf(request), { escapedSlash: "allow" });
     } catch (error) {
-      refuse(request, response, shownError(error, "r-1"), { isProcedure: false, writer: new JsonWriter() });
+      reject(request, response, shownError(error, "r-1"), { isProcedure: false, writer: new JsonWriter() });
       return;
     }
     if (!handler(request, response, { user, requestId: "r-1", path, isRecorded: false })) {

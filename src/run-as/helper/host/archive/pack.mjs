@@ -2,7 +2,7 @@
 import { closeSync, lstatSync } from "node:fs";
 import { pipeline } from "node:stream/promises";
 import { createGzip, createZstdCompress } from "node:zlib";
-import { at, openPlace } from "../../directory.mjs";
+import { at, openPath } from "../../directory.mjs";
 import { RequestError } from "../../request-error.mjs";
 import { assertNamed, inPlace } from "../host-path.mjs";
 import { namesOf, spell } from "../spelling.mjs";
@@ -103,7 +103,7 @@ export class PackSource {
     const { parent, name } = await inPlace(this.#syscalls, place, { follow: false }, (found) => {
       assertNamed(found);
       found.guard.admitWhole(lstatSync(at(found.parent, found.name)));
-      return { parent: openPlace(found.parent, "."), name: found.name };
+      return { parent: openPath(found.parent, "."), name: found.name };
     });
     this.#base = path;
     const fail = (/** @type {string[]} */ names, /** @type {unknown} */ error) => {

@@ -58,7 +58,7 @@ export async function unpackFiles(syscalls, { path, target, guard, ...args }, re
       await using file = await openForReading(fd);
       const budget = new Budget(args.limits, Number(stats.size));
       const fill = (/** @type {number} */ stage) =>
-        layOut(syscalls, file, stage, args.format, budget, report, signal);
+        unpackToStage(syscalls, file, stage, args.format, budget, report, signal);
       try {
         return await inPlace(syscalls, { path: target, guard }, { follow: true }, async (found) => {
           await (isThere(found.parent, found.name)
@@ -83,7 +83,7 @@ export async function unpackFiles(syscalls, { path, target, guard, ...args }, re
  * @param {(doneBytes: number) => void} report
  * @param {AbortSignal} signal
  */
-async function layOut(syscalls, file, stage, format, budget, report, signal) {
+async function unpackToStage(syscalls, file, stage, format, budget, report, signal) {
   mkdirSync(at(stage, item), 0o700);
   using root = held(openSubdirectory(stage, item));
   using sink = new UnpackSink(syscalls, root.fd, budget);
@@ -98,7 +98,7 @@ async function layOut(syscalls, file, stage, format, budget, report, signal) {
     else await unpackTar(file, format, sink, budget, step);
     return sink.finish();
   } catch (error) {
-    throw asRefusal(error);
+    throw asRejection(error);
   }
 }
 
@@ -209,7 +209,7 @@ function isThere(parent, name) {
  * Turns errors of the archive's content into `REFUSED`.
  * @param {unknown} error
  */
-function asRefusal(error) {
+function asRejection(error) {
   if (!(error instanceof Error) || !("code" in error)) return error;
   if (error.code === "DAMAGED") return new RequestError("REFUSED", error.message);
   return zlibCode.test(String(error.code))

@@ -30,10 +30,10 @@ export async function unpackZip(file, sink, budget, step) {
   /** @type {typeof import("yauzl")} */
   const yauzl = createRequire(import.meta.url)("yauzl");
   const options = { autoClose: false, lazyEntries: true, decodeStrings: false, validateEntrySizes: true };
-  const zip = await yauzl.fromFdPromise(file.fd, options).catch(throwRefused);
+  const zip = await yauzl.fromFdPromise(file.fd, options).catch(throwRejected);
   const entries = zip.eachEntry();
   for (;;) {
-    const next = await entries.next().catch(throwRefused);
+    const next = await entries.next().catch(throwRejected);
     if (next.done) return;
     await unpackEntry(zip, next.value, sink, budget, step);
     await step();
@@ -57,7 +57,7 @@ async function unpackEntry(zip, entry, sink, budget, step) {
   const pieces = [];
   let sum = 0;
   let length = 0;
-  const content = await zip.openReadStreamPromise(entry).catch(throwRefused);
+  const content = await zip.openReadStreamPromise(entry).catch(throwRejected);
   try {
     for await (const piece of /** @type {AsyncIterable<Buffer>} */ (content)) {
       await step();
@@ -105,7 +105,7 @@ function describe(entry) {
  * @param {unknown} error
  * @returns {never}
  */
-function throwRefused(error) {
+function throwRejected(error) {
   if (!(error instanceof Error) || "code" in error) throw error;
   throw new RequestError("REFUSED", `is not a readable zip: ${error.message}`);
 }
