@@ -1,4 +1,4 @@
-/** What some runtimes can do besides {@link AppRuntime}, one interface for each capability. */
+/** Capabilities of some runtimes besides {@link AppRuntime}, one interface each. */
 import type { Readable } from "node:stream";
 import type { AppImageFreshness } from "../../gen/svc/v1/values.ts";
 import type { EngineNeeds } from "../engine/protection.ts";

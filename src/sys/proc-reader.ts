@@ -137,7 +137,7 @@ async function readEachSync<T>(
 ): Promise<Map<number, T>> {
   const found = new Map<number, T>();
   for (const [index, pid] of pids.entries()) {
-    if (index % readsPerTurn === parallelReads - 1) await othersTurn();
+    if (index % readsPerTurn === readsPerTurn - 1) await othersTurn();
     if (signal.aborted) break;
     try {
       const value = read(pid);
