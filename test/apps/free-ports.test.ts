@@ -13,7 +13,7 @@ const options = {
     declared: () => new Set<PortKey>(),
     holderOf: () => Promise.resolve("alice"),
   },
-  reservations: { reserve: () => Promise.resolve(true), keepOnly: () => Promise.resolve() },
+  reservations: { reserve: () => Promise.resolve(true), retain: () => Promise.resolve() },
 } as unknown as FreePortsOptions;
 
 const owner = { ownerUid: 1000, uid: 1000 };

@@ -27,7 +27,7 @@ function createWorld() {
     comesUp: false,
     status: undefined as Partial<RuntimeStatus> | undefined,
     say: (_id: string): void => undefined,
-    wanted: undefined as unknown as Reconciler,
+    reconciler: undefined as unknown as Reconciler,
     /** Advances time step by step, and lets the resulting work finish. */
     async pass(durationMs: number): Promise<void> {
       for (let passedMs = 0; passedMs < durationMs; passedMs += 500) {
@@ -36,10 +36,10 @@ function createWorld() {
       }
     },
     begin(kind: AppOperationKind, detail: Operation["detail"] = {}): void {
-      world.wanted.began({ appId: "web", kind, detail } as Operation);
+      world.reconciler.began({ appId: "web", kind, detail } as Operation);
     },
     end(kind: AppOperationKind, detail: Operation["detail"] = {}): void {
-      world.wanted.ended({ appId: "web", kind, detail } as Operation);
+      world.reconciler.ended({ appId: "web", kind, detail } as Operation);
     },
   };
   const runtime = {
@@ -69,32 +69,32 @@ function createWorld() {
     },
     log: { warn: () => undefined },
   };
-  world.wanted = new Reconciler(options as unknown as ReconcilerOptions);
+  world.reconciler = new Reconciler(options as unknown as ReconcilerOptions);
   return world;
 }
 
 test("a failed start is retried with growing delays, and not any more after an hour", async (t) => {
   const world = createWorld();
-  await using wanted = world.wanted;
-  await wanted.start(["web"]);
-  t.is(wanted.dueStarts.atMs("web"), world.clock.nowMs() + 5_000);
+  await using reconciler = world.reconciler;
+  await reconciler.start(["web"]);
+  t.is(reconciler.dueStarts.atMs("web"), world.clock.nowMs() + 5_000);
   await world.pass(30 * minuteMs);
   t.deepEqual(world.tries, [0, 5, 20, 65, 185, 485, 785, 1085, 1385, 1685]);
   await world.pass(150 * minuteMs);
   t.is(world.tries.at(-1), 3_485);
-  t.is(wanted.dueStarts.atMs("web"), undefined);
+  t.is(reconciler.dueStarts.atMs("web"), undefined);
   t.true(world.clock.isIdle);
 });
 
 test("an app that runs is not started, and its retries start over with its next failure", async (t) => {
   const world = createWorld();
-  await using wanted = world.wanted;
-  await wanted.start(["web"]);
+  await using reconciler = world.reconciler;
+  await reconciler.start(["web"]);
   await world.pass(6_000);
   world.comesUp = true;
   await world.pass(minuteMs);
   t.deepEqual(world.tries, [0, 5, 20]);
-  t.is(wanted.dueStarts.atMs("web"), undefined);
+  t.is(reconciler.dueStarts.atMs("web"), undefined);
   world.comesUp = false;
   world.status = { state: "CRASHED", isLost: true };
   world.say("web");
@@ -104,8 +104,8 @@ test("an app that runs is not started, and its retries start over with its next 
 
 test("an app whose start failed because its engine was unavailable starts as soon as the engine is back", async (t) => {
   const world = createWorld();
-  await using wanted = world.wanted;
-  await wanted.start(["web"]);
+  await using reconciler = world.reconciler;
+  await reconciler.start(["web"]);
   await world.pass(6_000);
   world.status = { state: "UNKNOWN" };
   world.say("web");
@@ -120,13 +120,13 @@ test("an app whose start failed because its engine was unavailable starts as soo
 
 test("the failures of an app do not count for another one with its ID", async (t) => {
   const world = createWorld();
-  await using wanted = world.wanted;
+  await using reconciler = world.reconciler;
   world.comesUp = true;
-  await wanted.start([]);
+  await reconciler.start([]);
   const lose = (): number => {
     world.status = { state: "CRASHED", isLost: true };
     world.say("web");
-    return (wanted.dueStarts.atMs("web") ?? NaN) - world.clock.nowMs();
+    return (reconciler.dueStarts.atMs("web") ?? NaN) - world.clock.nowMs();
   };
   const waits = [lose()];
   await world.pass(1_000);
@@ -138,20 +138,20 @@ test("the failures of an app do not count for another one with its ID", async (t
 
 test("an app that runs without a start is not started", async (t) => {
   const world = createWorld();
-  await using wanted = world.wanted;
-  await wanted.start(["web"]);
-  t.not(wanted.dueStarts.atMs("web"), undefined);
+  await using reconciler = world.reconciler;
+  await reconciler.start(["web"]);
+  t.not(reconciler.dueStarts.atMs("web"), undefined);
   world.status = { state: "RUNNING" };
   world.say("web");
-  t.is(wanted.dueStarts.atMs("web"), undefined);
+  t.is(reconciler.dueStarts.atMs("web"), undefined);
   await world.pass(minuteMs);
   t.deepEqual(world.tries, [0]);
 });
 
 test("an app that should not run any more is not started", async (t) => {
   const world = createWorld();
-  await using wanted = world.wanted;
-  await wanted.start(["web"]);
+  await using reconciler = world.reconciler;
+  await reconciler.start(["web"]);
   t.false(world.clock.isIdle);
   world.desired = "stopped";
   await world.pass(minuteMs);
@@ -161,8 +161,8 @@ test("an app that should not run any more is not started", async (t) => {
 
 test("a running app that should not run is stopped on its owner's share", async (t) => {
   const world = createWorld();
-  await using wanted = world.wanted;
-  await wanted.start([]);
+  await using reconciler = world.reconciler;
+  await reconciler.start([]);
   world.desired = "stopped";
   world.isUp = true;
   await eventually(() => assert.deepEqual(world.stops, [1001]), 15_000);
@@ -172,11 +172,11 @@ test("a running app that should not run is stopped on its owner's share", async 
 for (const kind of ["start", "restart", "stop", "upgrade", "remove", "restore", "repull"] as const) {
   test(`${kind} by a user decides the app's state`, async (t) => {
     const world = createWorld();
-    await using wanted = world.wanted;
-    await wanted.start(["web"]);
-    t.not(wanted.dueStarts.atMs("web"), undefined);
+    await using reconciler = world.reconciler;
+    await reconciler.start(["web"]);
+    t.not(reconciler.dueStarts.atMs("web"), undefined);
     world.begin(kind);
-    t.is(wanted.dueStarts.atMs("web"), undefined);
+    t.is(reconciler.dueStarts.atMs("web"), undefined);
     await world.pass(minuteMs);
     t.deepEqual(world.tries, [0]);
   });
@@ -185,8 +185,8 @@ for (const kind of ["start", "restart", "stop", "upgrade", "remove", "restore", 
 for (const kind of ["upgrade", "restore", "repull"] as const) {
   test(`a due start is made up for if ${kind} has left the app stopped`, async (t) => {
     const world = createWorld();
-    await using wanted = world.wanted;
-    await wanted.start(["web"]);
+    await using reconciler = world.reconciler;
+    await reconciler.start(["web"]);
     world.begin(kind);
     await world.pass(minuteMs);
     world.end(kind);
@@ -196,8 +196,8 @@ for (const kind of ["upgrade", "restore", "repull"] as const) {
 
   test(`${kind} of an app without a due start, of a running one, or of a stopped one starts nothing`, async (t) => {
     const world = createWorld();
-    await using wanted = world.wanted;
-    await wanted.start(["web"]);
+    await using reconciler = world.reconciler;
+    await reconciler.start(["web"]);
     world.begin(kind);
     world.status = { state: "RUNNING" };
     world.end(kind);
@@ -212,7 +212,7 @@ for (const kind of ["upgrade", "restore", "repull"] as const) {
     world.end(kind);
     await world.pass(minuteMs);
     t.deepEqual(world.tries, [0], "nothing was due");
-    await wanted.start(["web"]);
+    await reconciler.start(["web"]);
     world.begin(kind);
     world.desired = "stopped";
     world.end(kind);
@@ -224,8 +224,8 @@ for (const kind of ["upgrade", "restore", "repull"] as const) {
 for (const kind of ["start", "restart", "stop", "remove"] as const) {
   test(`after ${kind} nothing is made up for`, async (t) => {
     const world = createWorld();
-    await using wanted = world.wanted;
-    await wanted.start(["web"]);
+    await using reconciler = world.reconciler;
+    await reconciler.start(["web"]);
     world.begin(kind);
     world.end(kind);
     await world.pass(minuteMs);
@@ -235,8 +235,8 @@ for (const kind of ["start", "restart", "stop", "remove"] as const) {
 
 test("a backup, settings and a copy leave it unchanged", async (t) => {
   const world = createWorld();
-  await using wanted = world.wanted;
-  await wanted.start(["web"]);
+  await using reconciler = world.reconciler;
+  await reconciler.start(["web"]);
   world.begin("backup");
   world.begin("settings");
   world.begin("clone", { lockOnly: true });
@@ -246,11 +246,11 @@ test("a backup, settings and a copy leave it unchanged", async (t) => {
 
 test("nothing is retried once the daemon stops", async (t) => {
   const world = createWorld();
-  await world.wanted.start(["web"]);
+  await world.reconciler.start(["web"]);
   t.false(world.clock.isIdle);
-  await world.wanted[Symbol.asyncDispose]();
+  await world.reconciler[Symbol.asyncDispose]();
   t.true(world.clock.isIdle);
-  t.is(world.wanted.dueStarts.atMs("web"), undefined);
+  t.is(world.reconciler.dueStarts.atMs("web"), undefined);
 });
 
 for (const [kind, tries] of [
@@ -259,8 +259,8 @@ for (const [kind, tries] of [
 ] as const) {
   test(`an app whose ${kind} met a port in use is started later: ${tries.length > 0}`, async (t) => {
     const world = createWorld();
-    await using wanted = world.wanted;
-    await wanted.start([]);
+    await using reconciler = world.reconciler;
+    await reconciler.start([]);
     world.begin(kind);
     world.end(kind, { portInUse: true });
     await world.pass(21_000);

@@ -55,7 +55,7 @@ test("an app is overdue an hour after its policy's time, until there is a backup
   t.is(states.of(all.app("web")), undefined, "no policy requires one");
   await catalog.setPolicy("web", JSON.stringify(nightly));
   const first = states.of(all.app("web"));
-  t.deepEqual(first, { lastBackupAtMs: undefined, storages: [], lastProvenAtMs: undefined, overdue: false });
+  t.deepEqual(first, { lastBackupAtMs: undefined, storages: [], lastVerifiedAtMs: undefined, overdue: false });
   const { revision } = states;
   t.is(states.nextRunMs(all.app("web")), Date.parse("2026-03-11T03:30:00Z"));
   clock.pass(16 * hourMs);
@@ -68,7 +68,7 @@ test("an app is overdue an hour after its policy's time, until there is a backup
   t.deepEqual(states.of(all.app("web")), {
     lastBackupAtMs: clock.nowMs(),
     storages: ["local", "far"],
-    lastProvenAtMs: undefined,
+    lastVerifiedAtMs: undefined,
     overdue: false,
   });
   clock.pass(24 * hourMs);
