@@ -16,7 +16,7 @@ import {
 } from "../../gen/svc/v1/backup_pb.ts";
 import { notFound, SvcError } from "../../src/errors.ts";
 import { createProgram } from "../../src/cli/program.ts";
-import { unimplemented } from "../../src/server/rpc/unimplemented.ts";
+import { unimplemented } from "../../src/server/rpc/bound-service.ts";
 import { openDoor, type Door } from "../server/http/support/door.ts";
 import { runSvc, type SvcOptions } from "./support/run-svc.ts";
 import { bindService } from "../support/bind-service.ts";

@@ -12,8 +12,7 @@ import {
   type HandlerContext,
   type Code,
 } from "@connectrpc/connect";
-import type { BoundService } from "../../src/server/rpc/bound-service.ts";
-import { unimplemented } from "../../src/server/rpc/unimplemented.ts";
+import { type BoundService, unimplemented } from "../../src/server/rpc/bound-service.ts";
 import { bindService } from "../support/bind-service.ts";
 
 const packageName = "connectrpc.conformance.v1";

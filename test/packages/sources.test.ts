@@ -6,7 +6,7 @@ import { GitServer } from "../support/git-server.ts";
 import { minimalManifest, TestRepository } from "./support/repository.ts";
 import { installedOf, World } from "./support/world.ts";
 import { keepInMemory } from "../support/in-memory.ts";
-import { removeOldest } from "../../src/packages/sources/keep-newest.ts";
+import { removeOldest } from "../../src/packages/sources/source-index-loader.ts";
 
 keepInMemory();
 

@@ -4,9 +4,8 @@
  */
 import { SvcError } from "../../errors.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { endTokens } from "./end-tokens.ts";
+import { endTokens, LiveToken } from "./live-token.ts";
 import { Lifetime } from "./lifetime.ts";
-import { LiveToken } from "./live-token.ts";
 import { mintToken, shortDigest, tokenDigest } from "./token-digest.ts";
 import type { TokenUser } from "./tokens.ts";
 

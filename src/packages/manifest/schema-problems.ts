@@ -1,7 +1,7 @@
 /** Validates a document against a JSON Schema, and describes problems with their lines. */
 import type { ErrorObject, Options, ValidateFunction } from "ajv";
 import type { JsonValue } from "../../lib/json.ts";
-import { pointerKey } from "./field-path.ts";
+import { pointerKey } from "./rule-problem.ts";
 import type { DocumentPath, Problem, YamlDocument } from "./yaml-document.ts";
 
 /** Limit of reported problems. */

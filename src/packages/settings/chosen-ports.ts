@@ -1,7 +1,7 @@
 /** Checks port numbers in settings. */
 import type { FieldViolation } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { fieldStep } from "../manifest/field-path.ts";
+import { fieldStep } from "../manifest/rule-problem.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 
 /**

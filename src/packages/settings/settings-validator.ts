@@ -6,7 +6,7 @@ import { invalidRequest, maxStructure, SvcError, type FieldViolation } from "../
 import { hasMoreStructure, type JsonObject } from "../../lib/json.ts";
 import { TaskError, TaskThread } from "../../lib/task-thread.ts";
 import { portViolations, explainMissingPort } from "./chosen-ports.ts";
-import { fieldStep } from "../manifest/field-path.ts";
+import { fieldStep } from "../manifest/rule-problem.ts";
 import { settingsOf, type Manifest } from "../manifest/manifest.ts";
 import type { SettingError, SettingsFinding } from "./settings-check.ts";
 import { expandedLength } from "./settings.ts";

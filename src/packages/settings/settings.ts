@@ -3,7 +3,7 @@ import { isDeepStrictEqual } from "node:util";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { secretMask } from "../../lib/secret-mask.ts";
 import type { SettingDocument } from "../../../gen/manifest-document.ts";
-import { pointerKey } from "../manifest/field-path.ts";
+import { pointerKey } from "../manifest/rule-problem.ts";
 import { settingsOf, type Manifest } from "../manifest/manifest.ts";
 import { expandPlaceholders, placeholdersIn } from "../manifest/placeholders.ts";
 

@@ -3,20 +3,21 @@
  * fails.
  */
 import { createHash } from "node:crypto";
-import { mkdir, readFile, rename, writeFile } from "node:fs/promises";
+import { mkdir, readFile, rename, writeFile, readdir, rm, stat } from "node:fs/promises";
 import { join } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import type { Log } from "../../lib/log.ts";
 import { fetchIndex, isIndexUrl } from "./fetch-index.ts";
 import type { GitCheckout, GitRepositories, GitRepository } from "../git/git-repositories.ts";
-import { removeOldest } from "./keep-newest.ts";
+
 import { parseGitUrl, redactUrls, type GitUrl } from "../git/git-url.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 import type { SourceConfig } from "./source-list.ts";
 import { indexFileName, maxIndexBytes, type SourceIndex } from "./source-index.ts";
 import { describesApp, storeBounds, storeIndex } from "../git/store-layout.ts";
 import type { YamlThread } from "../manifest/yaml-thread.ts";
+import { mapBounded } from "../../lib/map-bounded.ts";
 
 /** Limit of cached indexes in memory: a changed credential counts as another index. */
 const maxFreshIndexes = 64;
@@ -194,4 +195,21 @@ function gitUrlOf(source: SourceConfig): GitUrl {
 
 function sourceFailed(source: SourceConfig, why: string, cause?: unknown): SvcError<"source_failed"> {
   return new SvcError("source_failed", `the source "${source.name}" failed: ${why}`, { cause });
+}
+
+/** Removes all but the newest files of a daemon-owned directory. */
+export async function removeOldest(directory: string, maxFiles: number): Promise<void> {
+  const names = await readdir(directory);
+  if (names.length <= maxFiles) return;
+  const files = await mapBounded(names, 16, async (name) => {
+    const path = join(directory, name);
+    // Another process may have removed it.
+    const mtimeMs = await stat(path).then(
+      (stats) => stats.mtimeMs,
+      () => 0,
+    );
+    return { path, mtimeMs };
+  });
+  const gone = files.toSorted((a, b) => b.mtimeMs - a.mtimeMs).slice(maxFiles);
+  for (const { path } of gone) await rm(path, { force: true });
 }

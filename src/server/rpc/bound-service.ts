@@ -4,7 +4,8 @@ import { MethodOptions_IdempotencyLevel } from "@bufbuild/protobuf/wkt";
 import type { HandlerContext, ServiceImpl } from "@connectrpc/connect";
 import { methodPolicies, type MethodPolicy } from "../../../gen/svc/v1/methods.ts";
 import { methodName } from "./access.ts";
-import { unimplemented } from "./unimplemented.ts";
+
+import { SvcError } from "../../errors.ts";
 
 /** A service of the contract with its handlers, created with {@link implement}. */
 export interface BoundService {
@@ -117,4 +118,13 @@ export function collectCapabilities(
 /** The method's name in generated code. */
 function localName(method: string): string {
   return method.slice(0, 1).toLowerCase() + method.slice(1);
+}
+
+/**
+ * Placeholder for a method that this version does not support: `listBackups: unimplemented`. The pipeline
+ * returns `unimplemented` (REST 501, reason `not_implemented`) after identity, access and validation, and
+ * omits the method from the capabilities.
+ */
+export function unimplemented(): never {
+  throw new SvcError("not_implemented", "this daemon does not support the method");
 }

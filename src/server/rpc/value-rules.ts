@@ -1,6 +1,5 @@
 /** Rules for single values: numbers, strings, bytes. */
 import type { FieldRules } from "../../../gen/svc/v1/rules_pb.ts";
-import { quoteValue } from "./quote-value.ts";
 
 /**
  * The problem of a value, as the end of a sentence that starts with the field's name; undefined if there is
@@ -74,4 +73,25 @@ function tooShort(value: unknown, bound: number): string {
 
 function tooLong(value: unknown, bound: number): string {
   return `must have at most ${bound} ${unitOf(value)}, not ${lengthOf(value)}`;
+}
+
+/** Maximum characters of a caller's value in an error message. */
+const maxShown = 64;
+
+/**
+ * Characters that could control a terminal or reorder a line: C1 controls, DEL, line separators, direction
+ * marks.
+ */
+const steering = /[\u007f-\u009f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069]/gu;
+
+/** Quotes a value for an error message, cut to 64 characters, with control characters escaped. */
+export function quoteValue(value: unknown): string {
+  if (typeof value !== "string") return value instanceof Uint8Array ? `${value.length} bytes` : String(value);
+  const isLong = value.length > maxShown;
+  const cut = isLong ? value.slice(0, maxShown).toWellFormed() : value;
+  const quoted = JSON.stringify(cut).replace(
+    steering,
+    (character) => `\\u${character.charCodeAt(0).toString(16).padStart(4, "0")}`,
+  );
+  return isLong ? `${quoted.slice(0, -1)}…"` : quoted;
 }

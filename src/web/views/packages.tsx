@@ -4,7 +4,7 @@ import { SourceService, type ListedPackage } from "../../../gen/svc/v1/source_pb
 import { useLive } from "../live.ts";
 import { Failure } from "../parts/failure.tsx";
 import { TextField, bindText } from "../parts/field.tsx";
-import { ExternalLink } from "../parts/external-link.tsx";
+import { ExternalLink } from "../parts/links.tsx";
 import { Text, Texts } from "../parts/text.tsx";
 import { plainText, sentence } from "../plain-text.ts";
 import { pathTo } from "../route.ts";

@@ -10,7 +10,7 @@ import {
 } from "../../../gen/svc/v1/schedule_pb.ts";
 import { IssueAccessTokenRequestSchema } from "../../../gen/svc/v1/token_pb.ts";
 import { SvcError } from "../../../src/errors.ts";
-import { quoteValue } from "../../../src/server/rpc/quote-value.ts";
+import { quoteValue } from "../../../src/server/rpc/value-rules.ts";
 import { Validator } from "../../../src/server/rpc/rules.ts";
 
 const validator = new Validator();

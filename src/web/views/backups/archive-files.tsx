@@ -10,7 +10,7 @@ import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { CancelWork, Work } from "../../parts/work.tsx";
-import { ancestorsOf, lastOf, partsOf } from "../../path-names.ts";
+import { ancestorsOf, lastOf, partsOf } from "../../names.ts";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { saveFile } from "../../save-file.ts";

@@ -8,7 +8,7 @@ import { FormEnd } from "../../parts/form-end.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { sentence } from "../../plain-text.ts";
-import { namesIn } from "../../typed-names.ts";
+import { namesIn } from "../../names.ts";
 import { backupTexts as labels } from "../../texts/backups.ts";
 
 interface Props {

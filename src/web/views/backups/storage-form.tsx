@@ -5,7 +5,7 @@ import { useForm } from "../../form.ts";
 import { CheckField, ChoiceField, TextField } from "../../parts/field.tsx";
 import { FormEnd } from "../../parts/form-end.tsx";
 import { UserFacingError } from "../../user-facing-error.ts";
-import { namesIn } from "../../typed-names.ts";
+import { namesIn } from "../../names.ts";
 import { backupTexts as labels } from "../../texts/backups.ts";
 
 interface Props {

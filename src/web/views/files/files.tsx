@@ -5,7 +5,7 @@ import { Failure } from "../../parts/failure.tsx";
 import { Heading } from "../../parts/heading.tsx";
 import { RunningOperations } from "../../parts/running-operations.tsx";
 import { Text } from "../../parts/text.tsx";
-import { lastOf } from "../../path-names.ts";
+import { lastOf } from "../../names.ts";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { texts } from "../../texts.ts";

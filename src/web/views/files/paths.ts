@@ -1,7 +1,7 @@
 /** Paths of the host in the page's address, and their directories. */
 import type { Client } from "@connectrpc/connect";
 import type { FileEntry, FileService } from "../../../../gen/svc/v1/file_pb.ts";
-import { partsOf } from "../../path-names.ts";
+import { partsOf } from "../../names.ts";
 import { pathTo } from "../../route.ts";
 
 export type FileClient = Client<typeof FileService>;

@@ -4,7 +4,7 @@ import type { DirectoryUsage } from "../../../../gen/svc/v1/file_pb.ts";
 import { describeError } from "../../api.ts";
 import { Failure } from "../../parts/failure.tsx";
 import { Meter, percentOf } from "../../parts/meter.tsx";
-import { lastOf } from "../../path-names.ts";
+import { lastOf } from "../../names.ts";
 import { plainText } from "../../plain-text.ts";
 import { fileTexts as labels } from "../../texts/files.ts";
 import { formatBytes } from "../../units.ts";

@@ -7,7 +7,7 @@ import {
 } from "../../../../gen/svc/v1/docker_pb.ts";
 import { useSample } from "../../host-sample.ts";
 import { useLive } from "../../live.ts";
-import { AppLink, AppOwner } from "../../parts/app-link.tsx";
+import { AppLink, AppOwner } from "../../parts/links.tsx";
 import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Heading } from "../../parts/heading.tsx";

@@ -3,7 +3,7 @@ import { useMemo } from "preact/hooks";
 import { DockerService, type Container } from "../../../../gen/svc/v1/docker_pb.ts";
 import { useAction } from "../../action.ts";
 import { useLive } from "../../live.ts";
-import { AppLink, AppOwner } from "../../parts/app-link.tsx";
+import { AppLink, AppOwner } from "../../parts/links.tsx";
 import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Table, type Column } from "../../parts/table.tsx";

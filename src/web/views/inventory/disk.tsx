@@ -4,7 +4,7 @@ import { DockerService, type DockerDiskUsage } from "../../../../gen/svc/v1/dock
 import { diskPercent } from "../../../lib/disk-share.ts";
 import { describeError } from "../../api.ts";
 import { useLive } from "../../live.ts";
-import { AppLink } from "../../parts/app-link.tsx";
+import { AppLink } from "../../parts/links.tsx";
 import { Facts } from "../../parts/facts.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Bar, Meter, percentOf } from "../../parts/meter.tsx";

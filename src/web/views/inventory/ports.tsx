@@ -1,6 +1,6 @@
 import type { ListeningPort } from "../../../../gen/svc/v1/monitor_pb.ts";
 import { useLive } from "../../live.ts";
-import { AppLink } from "../../parts/app-link.tsx";
+import { AppLink } from "../../parts/links.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";

@@ -2,7 +2,7 @@ import { useSignal } from "@preact/signals";
 import { useMemo } from "preact/hooks";
 import { ProcessService, type Process } from "../../../../gen/svc/v1/process_pb.ts";
 import { useLive } from "../../live.ts";
-import { AppLink } from "../../parts/app-link.tsx";
+import { AppLink } from "../../parts/links.tsx";
 import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
 import { Table, type Column } from "../../parts/table.tsx";

@@ -1,7 +1,7 @@
 /** The form values of a schedule, and the request made from them. */
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { Schedule, UpsertScheduleRequestSchema } from "../../../../gen/svc/v1/schedule_pb.ts";
-import { namesIn } from "../../typed-names.ts";
+import { namesIn } from "../../names.ts";
 
 export type ScheduleDraft = ReturnType<typeof draftOf>;
 

@@ -12,8 +12,7 @@ import { ProcessService } from "../../../../gen/svc/v1/process_pb.ts";
 import { ScheduleService } from "../../../../gen/svc/v1/schedule_pb.ts";
 import { SystemService } from "../../../../gen/svc/v1/system_pb.ts";
 import { TokenService } from "../../../../gen/svc/v1/token_pb.ts";
-import type { BoundService } from "../../../../src/server/rpc/bound-service.ts";
-import { unimplemented } from "../../../../src/server/rpc/unimplemented.ts";
+import { type BoundService, unimplemented } from "../../../../src/server/rpc/bound-service.ts";
 import { userOf } from "../../../../src/server/rpc/user-context.ts";
 import { bindService } from "../../../support/bind-service.ts";
 

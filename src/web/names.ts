@@ -1,4 +1,4 @@
-/** Names in paths. */
+/** Names in paths and lists. */
 
 export function lastOf(path: string): string {
   return path.split("/").at(-1) ?? path;
@@ -13,4 +13,12 @@ export function partsOf(path: string): string[] {
 export function ancestorsOf(path: string): string[] {
   const parts = partsOf(path);
   return parts.map((_, at) => parts.slice(0, at + 1).join("/"));
+}
+
+/** Splits a comma-separated list of names. */
+export function namesIn(text: string): string[] {
+  return text
+    .split(",")
+    .map((name) => name.trim())
+    .filter((name) => name !== "");
 }
