@@ -29,7 +29,7 @@ for (const [when, runsBefore] of [
       for await (const chunk of followApp(runtime, app, {
         tail: 1,
         signal: left.signal,
-        isThere: () => true,
+        isInstalled: () => true,
       })) {
         lines.push(...chunk.lines.filter(({ stream }) => stream === "stdout").map(({ text }) => text));
         if (lines.at(-1) === `line ${count}`) whole.resolve(undefined);
@@ -72,7 +72,7 @@ for (const isStopped of [false, true]) {
     const lines: string[] = [];
     for await (const chunk of followApp(runtime, app, {
       ...{ tail: 1, sinceMs, signal: left.signal },
-      isThere: () => true,
+      isInstalled: () => true,
     })) {
       lines.push(...chunk.lines.filter(({ stream }) => stream === "stdout").map(({ text }) => text));
       if (lines.filter((line) => line === "end").length === runs) break;
@@ -102,7 +102,7 @@ test("each line arrives once although the clock was set back and a partial recor
   t.teardown(() => left.abort());
   const said: string[] = [];
   const following = (async () => {
-    const options = { tail: 100, signal: left.signal, isThere: () => true };
+    const options = { tail: 100, signal: left.signal, isInstalled: () => true };
     for await (const { lines } of followApp(runtime, app, options))
       said.push(...lines.filter(({ stream }) => stream === "stdout").map(({ text }) => text));
   })();

@@ -94,7 +94,7 @@ test("a paused app is recorded before the pause, until it resumes", async (t) =>
     runtimeOf: () => runtime,
     runnable: (app: AppRecord) => app,
     paths: { appDir: () => "" },
-    userHelpers: { tree: () => Promise.resolve({ isThere: () => Promise.resolve(true) }) },
+    userHelpers: { tree: () => Promise.resolve({ exists: () => Promise.resolve(true) }) },
   } as unknown as AppsContext;
   const hold = new BackupHold({ ...context, lifecycle: new Lifecycle(context) });
   await hold.hold("web", "pause", async () => note("read"), {});
