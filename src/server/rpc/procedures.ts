@@ -62,7 +62,7 @@ const maxPlainBytes = 64 * 1024;
 
 /** Limits that all procedures share. */
 export function boundsOf({ maxMessageBytes }: ProcedureOptions) {
-  return { maxBodyBytes: Math.min(maxPlainBytes, maxMessageBytes), refusesLarge: false };
+  return { maxBodyBytes: Math.min(maxPlainBytes, maxMessageBytes), rejectsLarge: false };
 }
 
 /** The procedure of a request. */
