@@ -49,6 +49,20 @@ test("a port stays within the range of its setting, and a port that the user cho
   t.deepEqual(kept.notes, ["http: port 8080 is in use by alice; the app cannot start while it is"]);
 });
 
+test("a note on a fixed port in use states where the author makes it a setting", async (t) => {
+  const fixed = await parseManifest(`id: web
+name: Web
+version: "1"
+compose: { file: compose.yaml }
+ports: [{ name: http, default: 8080 }]
+`);
+  const { settings, notes } = await new FreePorts(options).choose(fixed, {}, owner);
+  t.deepEqual(settings, {});
+  t.deepEqual(notes, [
+    "http: port 8080 is in use by alice; the app cannot start while it is; its package fixes the number; write ${PORT:-8080} in compose.yaml, and generate svc.yaml again",
+  ]);
+});
+
 test("ports with one number and different protocols stay together if one setting gives both", async (t) => {
   const dns = await parseManifest(`id: dns
 name: DNS

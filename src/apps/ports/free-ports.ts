@@ -3,7 +3,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
 import { resolvePorts } from "../../packages/settings/settings.ts";
 import type { AppsContext } from "../apps-context.ts";
-import { movablePorts, nextFree, type MovablePort } from "./movable-ports.ts";
+import { explainFixedPort, movablePorts, nextFree, type MovablePort } from "./movable-ports.ts";
 import { keyOf, type PortKey, type PortReservations } from "./port-reservations.ts";
 
 export interface FreePortsOptions extends Pick<AppsContext, "ports" | "registry"> {
@@ -40,7 +40,7 @@ export class FreePorts {
    * @param fixed settings that the user has chosen: they stay, and a note says if the port is in use
    */
   async choose(
-    manifest: Pick<Manifest, "settings" | "ports">,
+    manifest: Pick<Manifest, "settings" | "ports"> & Partial<Pick<Manifest, "runtime">>,
     values: JsonObject,
     owner: NewOwner,
     fixed: ReadonlySet<string> = new Set(),
@@ -66,7 +66,11 @@ export class FreePorts {
     for (const port of resolvePorts(manifest, settings)) {
       if (promised.includes(keyOf(port)) || !isTaken(keyOf(port))) continue;
       const by = await this.#holder(keyOf(port), owner);
-      notes.push(`${port.name}: port ${port.port} is in use by ${by}; the app cannot start while it is`);
+      const isFixed = !movablePorts(manifest, settings).some((each) => each.port === port.port);
+      const why = isFixed ? `; ${explainFixedPort(manifest, port.port)}` : "";
+      notes.push(
+        `${port.name}: port ${port.port} is in use by ${by}; the app cannot start while it is${why}`,
+      );
     }
     return {
       settings,

@@ -53,3 +53,10 @@ export function nextFree(
   for (let port = lowest; port < from; port++) if (isFree(port)) return port;
   return undefined;
 }
+
+/** Why no other port can be chosen, and how the package's author changes that. */
+export function explainFixedPort({ runtime }: Partial<Pick<Manifest, "runtime">>, port: number): string {
+  const fixed = "its package fixes the number";
+  if (runtime?.kind !== "compose") return fixed;
+  return `${fixed}; write \${PORT:-${port}} in ${runtime.file}, and generate svc.yaml again`;
+}

@@ -16,7 +16,7 @@ import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import type { AppRegistry } from "../records/app-registry.ts";
 import { runningSettings } from "../records/app-view.ts";
-import { movablePorts, nextFree } from "./movable-ports.ts";
+import { explainFixedPort, movablePorts, nextFree } from "./movable-ports.ts";
 import { keyOf, type PortKey, type PortReservations } from "./port-reservations.ts";
 
 export interface PortHoldersOptions {
@@ -143,7 +143,7 @@ export class PortHolders {
   /** Advice to an app's owner about a port in use: a command with a free port if a setting holds the number. */
   async #wayOut({ id, manifest, settings }: PortUser, port: number): Promise<string> {
     const movable = movablePorts(manifest, settings).find((each) => each.port === port);
-    if (movable === undefined) return "its package does not let you choose another port";
+    if (movable === undefined) return explainFixedPort(manifest, port);
     const inUse = await this.inUse();
     const free = nextFree(movable, (key) => inUse.has(key));
     const value = free === undefined ? "PORT" : String(free);

@@ -128,6 +128,9 @@ const advice: Readonly<Record<string, Advice>> = {
   "not_found compose project": { words: "; see them with: ", command: "svc docker ps --all" },
 };
 
+/** In messages about ports that no setting can change. */
+const fixedPort = "its package fixes the number";
+
 /** An app that was not started has no output to look at. */
 const otherPort: Advice = {
   words: "; choose another port in its settings: ",
@@ -151,7 +154,8 @@ function namesCommand(message: string): boolean {
 }
 
 function adviceOn({ reason, message, payload }: SvcError): Advice | undefined {
-  if (reason === "start_failed" && /: port \d+ is in use by /.test(message)) return otherPort;
+  if (reason === "start_failed" && /: port \d+ is in use by /.test(message))
+    return message.includes(fixedPort) ? undefined : otherPort;
   const { kind } = (payload ?? {}) as { kind?: string };
   return advice[kind === undefined ? reason : `${reason} ${kind}`];
 }
