@@ -89,7 +89,10 @@ export function chosenValues(settings: AppSettings, draft: Draft): JsonObject {
   for (const field of fieldsOf(settings)) {
     const value = valueOf(field, draft[field.key] ?? field.value);
     const standard = objectOf(properties[field.key])["default"];
-    if (value !== undefined && JSON.stringify(value) !== JSON.stringify(standard)) chosen[field.key] = value;
+    // A blank text is not chosen, so that a default outside of the manifest applies.
+    const isBlank = value === "" && standard === undefined && settings.values?.[field.key] !== "";
+    if (value === undefined || isBlank || JSON.stringify(value) === JSON.stringify(standard)) continue;
+    chosen[field.key] = value;
   }
   return chosen;
 }
