@@ -31,7 +31,7 @@ import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
 import { composeRelease, ComposeProjects } from "./compose-project.ts";
-import { dependencyDepths, imagesOf, referencesOf } from "./document-services.ts";
+import { dependencyDepths, imagesOf, referencesOf, restartedWith } from "./document-services.ts";
 import { recordOf } from "./compose-values.ts";
 import { containerPaths } from "./service-mounts.ts";
 import { requireOwnedParts } from "./project-ownership.ts";
@@ -247,6 +247,13 @@ export class ComposeRuntime extends ContainerRuntime {
 
   protected async replace(app: RunnableApp, { composeService }: ContainerRecord): Promise<void> {
     if (composeService !== undefined) await this.#projects.recreate(app, composeService, "--detach");
+  }
+
+  protected override async dependentsOf(
+    app: RunnableApp,
+    { composeService = "" }: ContainerRecord,
+  ): Promise<readonly string[]> {
+    return restartedWith((await this.#projects.kept(app.id)) ?? {}, composeService);
   }
 
   /** Whether it has services that never ran, or missing volumes. */

@@ -1,6 +1,6 @@
 /** Reads images, dependencies and files of the services of a document. */
 import type { JsonObject } from "../../lib/json.ts";
-import { listOf, namedParts, recordOf, textOf } from "./compose-values.ts";
+import { isSet, listOf, namedParts, recordOf, textOf } from "./compose-values.ts";
 import { readServiceMount } from "./service-mounts.ts";
 
 /** The image of each service, by name. */
@@ -35,6 +35,27 @@ export function dependencyDepths(document: JsonObject): ReadonlyMap<string, numb
   };
   for (const name of Object.keys(services)) measure(name);
   return depths;
+}
+
+/**
+ * The services to restart after a service, in dependency order: those that use its namespaces, which its end destroyed,
+ * and those that depend on it with `restart: true`.
+ */
+export function restartedWith(document: JsonObject, service: string): string[] {
+  const services = Object.entries(recordOf(document["services"])).map(
+    ([name, value]) => [name, recordOf(value)] as const,
+  );
+  const found = new Set([service]);
+  for (const current of found) {
+    for (const [name, part] of services) if (followsRestart(part, current)) found.add(name);
+  }
+  found.delete(service);
+  return [...found];
+}
+
+function followsRestart(service: JsonObject, other: string): boolean {
+  const isShared = ["network_mode", "ipc", "pid"].some((key) => service[key] === `service:${other}`);
+  return isShared || isSet(recordOf(recordOf(service["depends_on"])[other])["restart"]);
 }
 
 /** Paths of files that services may mount. */

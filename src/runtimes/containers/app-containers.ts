@@ -123,6 +123,16 @@ export class AppContainers {
     await this.#change(`stop ${this.#one}`, id, stop, options);
   }
 
+  async restart(id: string, graceMs: number): Promise<void> {
+    const options: OperationOptions = { timeoutMs: graceMs + stopMarginMs, waitsFor: "start" };
+    await this.#change(
+      `restart ${this.#one}`,
+      id,
+      (container) => container.restart({ t: Math.ceil(graceMs / 1000) }).catch(unlessStatus(404)),
+      options,
+    );
+  }
+
   /** Ends all running containers together. */
   async endAll(graceMs: number): Promise<void> {
     await Promise.all((await this.listed("running")).map((id) => this.stop(id, graceMs)));

@@ -24,6 +24,8 @@ export interface ContainerAppOptions
   checkAgain: (app: RunnableApp) => Promise<void>;
   /** Replaces a container that the engine cannot start any more. */
   replace: (app: RunnableApp, container: ContainerRecord) => Promise<void>;
+  /** The services to restart after a container, in order, such as those that share its network. */
+  dependentsOf: (app: RunnableApp, container: ContainerRecord) => Promise<readonly string[]>;
   /** Called when the status changes. */
   onChange: () => void;
 }
@@ -263,11 +265,26 @@ export class ContainerApp extends ObservedApp {
     if (this.#app === undefined || !this.#mayRestart()) return;
     await this.#options.checkAgain(this.#app);
     if (!this.#mayRestart()) return;
+    let isReplaced = false;
     try {
       await this.containers.start(id);
     } catch (error) {
       if (blockedContainer(error) !== id) throw error;
       await this.#options.replace(this.#app, container);
+      isReplaced = true;
+    }
+    await this.#restartDependents(this.#app, container, isReplaced);
+  }
+
+  /** A container that shares the network of a replaced one must be replaced, too: it refers to the other by its ID. */
+  async #restartDependents(app: RunnableApp, container: ContainerRecord, isReplaced: boolean): Promise<void> {
+    for (const service of await this.#options.dependentsOf(app, container)) {
+      for (const member of this.members.filter((each) => each.composeService === service)) {
+        if (!isUpState(member.state)) continue;
+        if (!this.#mayRestart()) return;
+        if (isReplaced) await this.#options.replace(app, member);
+        else await this.containers.restart(member.id, app.manifest.stop.graceMs);
+      }
     }
   }
 

@@ -39,7 +39,7 @@ import { openAppTerminal } from "./container-terminals.ts";
 
 export interface ContainerRuntimeOptions extends Omit<
   ContainerAppOptions,
-  "lastLines" | "checkAgain" | "replace" | "onChange" | "hasParts"
+  "lastLines" | "checkAgain" | "replace" | "dependentsOf" | "onChange" | "hasParts"
 > {
   events: EngineEvents;
   networks: AppNetworks;
@@ -115,6 +115,11 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
   protected abstract launch(app: RunnableApp, work: RuntimeWork): Promise<void>;
   /** Replaces a container, of the app as last started, that the engine cannot start any more. */
   protected abstract replace(app: RunnableApp, container: ContainerRecord): Promise<void>;
+
+  /** The services to restart after one of the app's containers, in order. */
+  protected dependentsOf(_app: RunnableApp, _container: ContainerRecord): Promise<readonly string[]> {
+    return Promise.resolve([]);
+  }
   /** Addresses that the next start publishes. */
   protected abstract toPublish(app: RunnableApp): Promise<PublishedAddresses>;
   protected abstract end(app: RunnableApp): Promise<void>;
@@ -259,6 +264,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
       lastLines: (container) => this.#lastLines(container),
       checkAgain: (app) => this.checkAgain(app),
       replace: (app, container) => this.replace(app, container),
+      dependentsOf: (app, container) => this.dependentsOf(app, container),
       onChange: () => this.notifyChanged(id),
     });
     this.follow(id, app);
