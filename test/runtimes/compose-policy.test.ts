@@ -317,7 +317,7 @@ for (const [name, document, message] of escapes) {
     const text = stringify({ services: { web: { image: "a" } }, ...document });
     await writeFile(join(place.dir, "repo/compose.yaml"), text);
     const userHelper = await place.userHelper();
-    const check = checkComposeSources(userHelper, place.dir, "repo", "compose.yaml", readYaml);
+    const check = checkComposeSources(userHelper, place.dir, "repo", ["compose.yaml"], readYaml);
     t.regex((await t.throwsAsync(check)).message, message);
   });
 }
@@ -345,7 +345,7 @@ for (const [name, text, message] of texts) {
     await writeFile(join(place.dir, "repo/compose.yaml"), text);
     const userHelper = await place.userHelper();
     const error = await t.throwsAsync(
-      checkComposeSources(userHelper, place.dir, "repo", "compose.yaml", readYaml),
+      checkComposeSources(userHelper, place.dir, "repo", ["compose.yaml"], readYaml),
     );
     t.true(error instanceof SvcError && error.code === "invalid_argument");
     t.regex(error.message, message);

@@ -2,7 +2,6 @@
 import { SvcError } from "../../errors.ts";
 import type { UserHelper } from "../../run-as/user-helper.ts";
 import type { CommandResult, RunCommandOptions } from "../../run-as/user-helper-types.ts";
-import type { UserHelpers } from "../../run-as/user-helpers.ts";
 
 /**
  * The older program would first load Debian's Python modules, which takes longer than loading compose itself; this
@@ -17,8 +16,6 @@ const candidates: readonly FoundProgram[] = [
 const versionTimeoutMs = 30_000;
 /** Variables that are not passed on: arguments set the engine, and the caller sets the project. */
 const settledElsewhere = {
-  COMPOSE_FILE: "",
-  COMPOSE_PROFILES: "",
   COMPOSE_ENV_FILES: "",
   // No user's settings, plugins or credentials.
   DOCKER_CONFIG: "/nonexistent",
@@ -28,6 +25,24 @@ const settledElsewhere = {
   COMPOSE_ANSI: "never",
   COMPOSE_STATUS_STDOUT: "0",
 };
+
+/** Passed as arguments: an empty value keeps compose from reading these in `.env`. */
+const chosenElsewhere = { COMPOSE_FILE: "", COMPOSE_PROFILES: "" };
+
+/** Runs programs as one user. */
+export type CommandRunner = Pick<UserHelper, "runCommand">;
+
+/** The users that compose runs as. */
+export interface CommandRunners {
+  readonly selfUid: number;
+  as: (uid: number) => Promise<CommandRunner>;
+}
+
+interface ComposeRun extends RunCommandOptions {
+  timeoutMs: number;
+  /** Whether `.env` may set {@link chosenElsewhere}, to find out what it sets. Default: no. */
+  readsChoices?: boolean;
+}
 
 interface FoundProgram {
   readonly command: readonly string[];
@@ -39,27 +54,27 @@ interface FoundCommand extends FoundProgram {
 }
 
 export class ComposeCommand {
-  readonly #userHelpers: UserHelpers;
+  readonly #runners: CommandRunners;
   #found: Promise<FoundCommand> | undefined;
 
-  constructor(userHelpers: UserHelpers) {
-    this.#userHelpers = userHelpers;
+  constructor(runners: CommandRunners) {
+    this.#runners = runners;
   }
 
   /**
-   * Runs compose to its end as `identity`.
+   * Runs compose to its end.
    * @param args start with the options before the subcommand
    * @throws SvcError `failed_precondition` if compose is not installed
    */
   async run(
-    userHelper: UserHelper,
+    runner: CommandRunner,
     args: readonly string[],
-    { env = {}, ...options }: RunCommandOptions & { timeoutMs: number },
+    { env = {}, readsChoices = false, ...options }: ComposeRun,
   ): Promise<CommandResult> {
     const { command, env: own } = await this.#find();
-    return userHelper.runCommand([...command, ...args], {
+    return runner.runCommand([...command, ...args], {
       ...options,
-      env: { ...env, ...settledElsewhere, ...own },
+      env: { ...env, ...settledElsewhere, ...(!readsChoices && chosenElsewhere), ...own },
     });
   }
 
@@ -85,11 +100,11 @@ export class ComposeCommand {
   }
 
   async #search(): Promise<FoundCommand> {
-    const self = await this.#userHelpers.as(this.#userHelpers.selfUid);
+    const self = await this.#runners.as(this.#runners.selfUid);
     for (const candidate of candidates) {
       const version = await self
         .runCommand([...candidate.command, "version", "--short"], {
-          env: { ...settledElsewhere, ...candidate.env },
+          env: { ...settledElsewhere, ...chosenElsewhere, ...candidate.env },
           timeoutMs: versionTimeoutMs,
         })
         .then(

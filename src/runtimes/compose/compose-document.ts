@@ -80,6 +80,8 @@ export interface RunnableProject {
   /** Without svc's labels, which {@link labelled} adds. */
   readonly document: JsonObject;
   readonly builds: readonly ServiceBuild[];
+  /** Built images by the names that the file gives them. */
+  readonly ownImages: ReadonlyMap<string, string>;
   /** References of the images to pull. */
   readonly pulls: readonly string[];
 }
@@ -92,22 +94,25 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
   const builds: ServiceBuild[] = [];
   const pulls = new Set<string>();
   const services: Record<string, JsonObject> = {};
-  const all = Object.entries(recordOf(document["services"]));
+  const all = Object.entries(recordOf(document["services"])).filter(([, value]) =>
+    isChosen(recordOf(value), options.profiles),
+  );
+  const ownImages = builtImages(all, options);
   for (const [name, value] of all) {
-    const { build, profiles, image, container_name: containerName, deploy, ...service } = recordOf(value);
-    const wanted = textsOf(profiles);
-    if (wanted.length > 0 && !wanted.some((profile) => options.profiles.includes(profile))) continue;
+    const { build, profiles: _, image, container_name: containerName, deploy, ...service } = recordOf(value);
     const isBuilt = isSet(build);
     if (!isBuilt && !isSet(image))
       throw invalid(options.file, `service "${name}" has neither image nor build`);
-    const reference = isBuilt ? options.builtTag(name) : options.withTag(textOf(image));
+    const written = isBuilt ? "" : options.withTag(textOf(image));
+    const reference = isBuilt ? options.builtTag(name) : (ownImages.get(written) ?? written);
     if (isBuilt) builds.push(readBuild(options.file, name, build ?? null));
-    else pulls.add(reference);
+    else if (!ownImages.has(written)) pulls.add(reference);
     for (const key of ["pull_policy", "develop"]) Reflect.deleteProperty(service, key);
     const { restart_policy: deployedPolicy, ...deployed } = recordOf(deploy);
     const limited = pidsLimited(options, service, deployed);
     services[name] = {
       ...service,
+      ...withoutAbsent(service, new Set(all.map(([other]) => other))),
       ...withAlias(service, textOf(containerName)),
       ...ownedBy(options.owner, service),
       // For a name without a value, compose would use the value in its own environment, which is root's.
@@ -130,7 +135,37 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
   }
   if (Object.keys(services).length === 0) throw invalid(options.file, "it contains no services to run");
   const { name: _, services: __, ...rest } = document;
-  return { document: { ...rest, services }, builds, pulls: [...pulls] };
+  return { document: { ...rest, services }, builds, ownImages, pulls: [...pulls] };
+}
+
+/** Whether a service runs with these profiles. */
+export function isChosen({ profiles }: JsonObject, chosen: readonly string[]): boolean {
+  const own = textsOf(profiles);
+  return own.length === 0 || chosen.includes("*") || own.some((profile) => chosen.includes(profile));
+}
+
+/** The built image of each name that a service with `build` gives its image; the first of several services counts. */
+function builtImages(
+  services: readonly (readonly [name: string, service: JsonValue])[],
+  { builtTag, withTag }: RunnableOptions,
+): ReadonlyMap<string, string> {
+  const images = new Map<string, string>();
+  for (const [name, service] of services) {
+    const { build, image } = recordOf(service);
+    if (!isSet(build) || !isSet(image)) continue;
+    const reference = withTag(textOf(image));
+    if (!images.has(reference)) images.set(reference, builtTag(name));
+  }
+  return images;
+}
+
+/** Without optional dependencies on services that do not run. */
+function withoutAbsent({ depends_on: needed }: JsonObject, present: ReadonlySet<string>): JsonObject {
+  if (Array.isArray(needed) || !isSet(needed)) return {};
+  const kept = Object.entries(recordOf(needed)).filter(
+    ([name, how]) => present.has(name) || recordOf(how)["required"] !== false,
+  );
+  return { depends_on: Object.fromEntries(kept) };
 }
 
 /**

@@ -51,14 +51,22 @@ import {
   type ProjectLabels,
   type RunnableProject,
 } from "./compose-document.ts";
-import { checkComposeSources, invalid, type YamlReader } from "./compose-sources.ts";
+import {
+  checkComposeSources,
+  contentVariablesOf,
+  invalid,
+  type ComposeSources,
+  type YamlReader,
+} from "./compose-sources.ts";
 import { withInlineFiles, withVariables, writeInlineFiles, type InlineFile } from "./inline-files.ts";
 import { recordOf } from "./compose-values.ts";
 import { projectClaims } from "./project-claims.ts";
 import { withoutSubnets } from "./project-networks.ts";
 import { withAddresses } from "./service-ports.ts";
 import { configFailure, lastLines, reasonOf } from "./compose-failure.ts";
-import { ConfigCache } from "./config-cache.ts";
+import { ConfigCache, type CachedConfig } from "./config-cache.ts";
+import { dotenvValues } from "./dotenv-values.ts";
+import { chooseProject, type ProjectChoice } from "./project-files.ts";
 import { referencesOf, mountedFiles } from "./document-services.ts";
 
 export interface ComposeProjectsOptions extends PublishOptions {
@@ -87,6 +95,16 @@ interface Plan {
   readonly files: readonly InlineFile[];
   readonly claims: readonly ContainerClaims[];
   readonly data: readonly string[];
+}
+
+/** Reads variables of the `.env` in a directory, which is relative to the app's. */
+type ValueReader = (directory: string, names: Iterable<string>) => Promise<ReadonlyMap<string, string>>;
+
+interface ConfigInputs {
+  readonly section: ComposeSection;
+  readonly choice: ProjectChoice;
+  readonly sources: ComposeSources;
+  readonly readValues: ValueReader;
 }
 
 const configTimeoutMs = 60_000;
@@ -138,6 +156,7 @@ export class ComposeProjects {
    */
   async describe(app: RunnableApp): Promise<ResolvedProject> {
     const { document, builds } = await this.resolve(app);
+    const tags = new Set(builds.map(({ service }) => this.#options.images.builtTag(app, service)));
     const userHelper = await this.#options.userHelpers.as(app.uid);
     const checkout = join(app.directory, checkoutOf(app));
     const paths = mountedFiles(document).filter((path) => isInside(checkout, path) && path !== checkout);
@@ -156,7 +175,9 @@ export class ComposeProjects {
     return {
       project: this.#nameOf(app),
       document,
-      built: new Set(builds.map(({ service }) => service)),
+      built: new Set(
+        [...referencesOf(document)].flatMap(([service, image]) => (tags.has(image) ? [service] : [])),
+      ),
       files,
     };
   }
@@ -217,13 +238,25 @@ export class ComposeProjects {
     }
     const userHelper = await userHelpers.as(app.uid);
     const readYaml: YamlReader = (text, bounds) => this.#options.yaml.read(text, bounds, app.ownerUid, ended);
-    const sources = await checkComposeSources(userHelper, app.directory, checkoutOf(app), file, readYaml);
-    const text = await this.#config(app, section, sources, ended);
+    const options = { command: this.#options.command, runner: userHelper, readYaml, signal: ended };
+    const readValues: ValueReader = (directory, names) =>
+      dotenvValues(options, join(app.directory, directory), names);
+    const place = { root: app.directory, checkout: checkoutOf(app), section };
+    const choice = await chooseProject(userHelper, place, readValues);
+    const sources = await checkComposeSources(
+      userHelper,
+      app.directory,
+      checkoutOf(app),
+      choice.files,
+      readYaml,
+    );
+    const { text, values } = await this.#config(app, { section, choice, sources, readValues }, ended);
     const resolved = await readResolved(text, file, readYaml);
-    const project = runnableProject(withVariables(resolved, environmentOf(app, section), file), {
+    const variables = { ...values, ...environmentOf(app, section) };
+    const project = runnableProject(withVariables(resolved, variables, file), {
       file,
       isClassic: await this.#options.command.isClassic(),
-      profiles: section.profiles,
+      profiles: choice.profiles,
       restart: app.manifest.restart,
       stopGraceMs: app.manifest.stop.graceMs,
       owner: app.ownerUid === 0 ? undefined : ownerSpec(userHelper.user),
@@ -291,26 +324,27 @@ export class ComposeProjects {
   /**
    * The output of compose for the checkout, which requires no engine. It is cached, also for the next daemon, until
    * its inputs change: compose takes longer than the rest of a start, and a booting host starts all its apps.
-   * @param sources digest of the checkout's part
    */
   async #config(
     app: RunnableApp,
-    section: ComposeSection,
-    sources: string,
+    { section, choice, sources, readValues }: ConfigInputs,
     signal: AbortSignal,
-  ): Promise<string> {
+  ): Promise<CachedConfig> {
     const { userHelpers, command } = this.#options;
     const directory = join(app.directory, checkoutOf(app));
-    const path = join(directory, section.file);
+    const below = posix.dirname(choice.files[0]);
     const args = [
-      ...projectArgs(path, posix.dirname(path)),
-      ...section.profiles.flatMap((name) => ["--profile", name]),
+      ...projectArgs(
+        choice.files.map((file) => join(directory, file)),
+        join(directory, below),
+      ),
+      ...choice.profiles.flatMap((name) => ["--profile", name]),
       "config",
     ];
     const env = { ...environmentOf(app, section), ...this.#projectEnvironment(app) };
     const userHelper = await userHelpers.as(app.uid);
     const key = createHash("sha256")
-      .update(JSON.stringify([sources, await command.fingerprint(), userHelper.user, args, env]))
+      .update(JSON.stringify([sources.digest, await command.fingerprint(), userHelper.user, args, env]))
       .digest("hex");
     const known = await this.#configs.find(app.id, key);
     if (known !== undefined) return known;
@@ -319,8 +353,12 @@ export class ComposeProjects {
       ...{ timeoutMs: configTimeoutMs, maxOutputBytes: maxConfigBytes, signal },
     });
     if (exitCode !== 0) throw invalid(section.file, configFailure(lastLines(stderr).join(" ")));
-    await this.#configs.store(app.id, { key, text: stdout });
-    return stdout;
+    const content = sources.documents.flatMap((document) => [...contentVariablesOf(document)]);
+    const missing = content.map(({ name }) => name).filter((name) => !Object.hasOwn(env, name));
+    const values = await readValues(posix.join(checkoutOf(app), below), missing);
+    const config = { key, text: stdout, values: Object.fromEntries(values) };
+    await this.#configs.store(app.id, config);
+    return config;
   }
 
   /**
@@ -357,7 +395,7 @@ export class ComposeProjects {
     const { exitCode, stderr } = await engine.operate(
       `start app "${app.id}"`,
       (_docker, signal) =>
-        command.run(self, [...projectArgs(file, posix.dirname(file)), ...args], {
+        command.run(self, [...projectArgs([file], posix.dirname(file)), ...args], {
           cwd: posix.dirname(file),
           env: {
             DOCKER_HOST: `unix://${engine.socket}`,
@@ -436,8 +474,8 @@ export class ComposeProjects {
   }
 }
 
-function projectArgs(file: string, directory: string): string[] {
-  return ["--file", file, "--project-directory", directory];
+function projectArgs(files: readonly string[], directory: string): string[] {
+  return [...files.flatMap((file) => ["--file", file]), "--project-directory", directory];
 }
 
 /** The variables for resolving the file. */

@@ -20,12 +20,18 @@ type Reader = Pick<UserHelper, "readFile" | "stat">;
 /** Parses YAML off the main thread, on the share of the app's owner. */
 export type YamlReader = (text: string, bounds: YamlBounds) => Promise<YamlReading>;
 
+export interface ComposeSources {
+  /** Digest of all of compose's inputs: while it is the same, so is the project. */
+  readonly digest: string;
+  /** The files, in no order. */
+  readonly documents: readonly JsonValue[];
+}
+
 /**
- * Reads the file and everything that it includes, as the owner. Resolves to a digest of all of compose's inputs:
- * while the digest is the same, so is the project.
+ * Reads the files and everything that they include, as the owner.
  * @param root the app's directory
  * @param checkout path relative to `root`
- * @param file path relative to the checkout
+ * @param files paths relative to the checkout; the first determines the project directory
  * @param readYaml parses the files
  * @throws SvcError `package_invalid` with the file and the line
  */
@@ -33,33 +39,41 @@ export async function checkComposeSources(
   userHelper: Reader,
   root: string,
   checkout: string,
-  file: string,
+  files: readonly [string, ...string[]],
   readYaml: YamlReader,
-): Promise<string> {
+): Promise<ComposeSources> {
+  const [file] = files;
+  const base = posix.join(checkout, posix.dirname(file));
+  const documents: JsonValue[] = [];
   const digest = createHash("sha256");
   const add = (...parts: readonly (string | Buffer)[]): void => {
     for (const part of parts) digest.update(`${Buffer.byteLength(part)}:`).update(part);
   };
   const seen = new Set<string>();
-  const waiting = [posix.join(checkout, file)];
+  // Compose resolves the paths in all of these files from the directory of the first.
+  const waiting = files.map((path) => ({
+    path: insideCheckout(".env", path, "compose file", checkout, checkout),
+    from: base,
+  }));
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
-    if (seen.has(next)) continue;
-    seen.add(next);
+    if (seen.has(next.path)) continue;
+    seen.add(next.path);
     if (seen.size > maxFiles) throw invalid(file, `it includes more than ${maxFiles} files`);
-    const name = posix.relative(checkout, next);
-    const { bytes, document } = await readDocument(userHelper, root, next, name, readYaml);
+    const name = posix.relative(checkout, next.path);
+    const { bytes, document } = await readDocument(userHelper, root, next.path, name, readYaml);
     add(name, bytes);
+    documents.push(document);
     // Compose reads `.env` if it exists, which may be a symlink out of the checkout.
     const references = [...referencesOf(document), { kind: "env_file", text: ".env" } as const];
     for (const { text, kind } of references) {
-      const path = insideCheckout(name, text, kind, checkout, posix.dirname(next));
+      const path = insideCheckout(name, text, kind, checkout, next.from);
       // A symlink could lead anywhere, so the helper does not follow any.
       const type = await entryType(userHelper, root, path);
       if (type !== undefined && type !== "file" && type !== "directory") {
         throw invalid(name, `${kind} "${text}" is a symlink, or a parent of it is; use the file itself`);
       }
       add(kind, path, type ?? "");
-      if (kind === "include" || kind === "extends") waiting.push(path);
+      if (kind === "include" || kind === "extends") waiting.push({ path, from: posix.dirname(path) });
       if (type === "file" && (kind === "env_file" || kind === "label_file")) {
         // Compose decides whether it can be read; until then assume a change.
         add(await readText(userHelper, root, path, name).catch(() => randomUUID()));
@@ -68,7 +82,20 @@ export async function checkComposeSources(
       if (kind === "directory") add(randomUUID());
     }
   }
-  return digest.digest("hex");
+  return { digest: digest.digest("hex"), documents };
+}
+
+/** The variables whose values are the content of secrets and configs. */
+export function* contentVariablesOf(
+  document: JsonValue,
+): Generator<{ readonly name: string; readonly kind: "secrets" | "configs" }> {
+  const root = mergedRecord(document);
+  for (const kind of ["secrets", "configs"] as const) {
+    for (const part of Object.values(mergedRecord(root[kind]))) {
+      const { environment: name } = mergedRecord(part);
+      if (typeof name === "string") yield { name, kind };
+    }
+  }
 }
 
 async function readDocument(
@@ -94,7 +121,15 @@ async function readText(userHelper: Reader, root: string, path: string, name: st
 }
 
 type ReferenceKind =
-  "include" | "extends" | "env_file" | "label_file" | "secret" | "config" | "build" | "directory";
+  | "compose file"
+  | "include"
+  | "extends"
+  | "env_file"
+  | "label_file"
+  | "secret"
+  | "config"
+  | "build"
+  | "directory";
 
 interface Reference {
   readonly kind: ReferenceKind;

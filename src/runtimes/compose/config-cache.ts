@@ -7,6 +7,8 @@ export interface CachedConfig {
   /** Digest of everything that the output depends on. */
   readonly key: string;
   readonly text: string;
+  /** Values of `.env` that the output lacks: the content of secrets and configs. */
+  readonly values: Readonly<Record<string, string>>;
 }
 
 /** Maximum size of a cached output in characters; most projects are far smaller. */
@@ -23,11 +25,11 @@ export class ConfigCache {
   }
 
   /** The cached output for these inputs; `undefined` without one. */
-  async find(id: string, key: string): Promise<string | undefined> {
+  async find(id: string, key: string): Promise<CachedConfig | undefined> {
     const known = this.#configs.get(id) ?? (await this.#read(id));
     if (known?.key !== key) return undefined;
     this.#configs.set(id, known);
-    return known.text;
+    return known;
   }
 
   async store(id: string, config: CachedConfig): Promise<void> {

@@ -23,7 +23,7 @@ export interface InlineFile {
 
 /**
  * Replaces `environment` by the values of the variables.
- * @param env the variables with which compose resolves the file
+ * @param env the variables with which compose resolves the file, and those of `.env`
  * @throws SvcError `package_invalid` for a variable that is not set
  */
 export function withVariables(
@@ -39,7 +39,7 @@ export function withVariables(
     if (value === undefined) {
       throw invalid(
         file,
-        `${kind} "${key}" uses the variable ${name}, which is not set; set it in the manifest's compose.env or by a setting`,
+        `${kind} "${key}" uses the variable ${name}, which is not set; set it in .env, in the manifest's compose.env or by a setting`,
       );
     }
     return { ...rest, content: value };

@@ -7,20 +7,22 @@ import type { JsonObject } from "../../lib/json.ts";
 import type { Usage } from "../containers/container-policy.ts";
 import { requireBoundedImage, usesOfImage } from "../containers/image-bounds.ts";
 import { requireSlowChecks } from "../containers/image-health.ts";
-import type { RunnableProject } from "./compose-document.ts";
+import type { RunnableProject, ServiceBuild } from "./compose-document.ts";
 import { isSet, recordOf, textOf, textsOf } from "./compose-values.ts";
 import { copiesOf } from "./project-networks.ts";
+
+type Builds = Pick<RunnableProject, "builds" | "ownImages">;
 
 /** @throws SvcError `build_failed`, `denied` */
 export async function buildProject(
   images: AppImages,
   app: RunnableApp,
-  { builds }: Pick<RunnableProject, "builds">,
+  { builds, ownImages }: Builds,
   work: RuntimeWork,
 ): Promise<void> {
-  for (const { service, ...source } of builds) {
-    const context = relative(app.directory, source.context);
-    await images.build(app, { ...source, context }, work, service);
+  const placed = builds.map((build) => ({ ...build, context: relative(app.directory, build.context) }));
+  for (const { service, ...source } of await images.inBuildOrder(app, placed, ownImages)) {
+    await images.build(app, { ...source, ownImages }, work, service);
   }
 }
 
@@ -28,13 +30,14 @@ export async function buildProject(
 export async function buildMissing(
   images: AppImages,
   app: RunnableApp,
-  { builds }: Pick<RunnableProject, "builds">,
+  { builds, ownImages }: Builds,
   work: RuntimeWork,
 ): Promise<void> {
+  const missing: ServiceBuild[] = [];
   for (const build of builds) {
-    if ((await images.inspect(images.builtTag(app, build.service))) !== undefined) continue;
-    await buildProject(images, app, { builds: [build] }, work);
+    if ((await images.inspect(images.builtTag(app, build.service))) === undefined) missing.push(build);
   }
+  await buildProject(images, app, { builds: missing, ownImages }, work);
 }
 
 export async function pullMissing(

@@ -1,5 +1,6 @@
 /** The image of an app, pulled or built from its checkout. */
 import { createHash } from "node:crypto";
+import { posix } from "node:path";
 import type { ImageInspectInfo } from "dockerode";
 import { descriptionBytes } from "../../engine/engine-objects.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
@@ -7,12 +8,14 @@ import { parseImageReference } from "../../engine/image-reference.ts";
 import type { EngineOwnership } from "../../engine/ownership.ts";
 import type { RegistryCredentials } from "../../engine/registry-auth.ts";
 import { notFound, SvcError } from "../../errors.ts";
+import type { UserHelper } from "../../run-as/user-helper.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import type { DockerRuntime } from "../../packages/manifest/manifest.ts";
 import { checkoutOf } from "../app-tree.ts";
 import { requireBoundedImage } from "../containers/image-bounds.ts";
 import type { PulledImages, RuntimeWork } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
+import { requireNamedImages } from "./dockerfile-images.ts";
 import { builtPrefix, requireAllowedName, digestOf, localDigests } from "./image-names.ts";
 import { EngineImages } from "./engine-images.ts";
 import { NewImageCheck } from "./new-image-check.ts";
@@ -34,6 +37,8 @@ export interface AppImagesOptions {
   userBuilds: UserBuilds;
   userObjects: UserObjects;
 }
+
+type BuildSource = Pick<BuildOptions, "context" | "dockerfile" | "target" | "args">;
 
 export class AppImages extends EngineImages {
   readonly #newImages: NewImageCheck;
@@ -126,12 +131,13 @@ export class AppImages extends EngineImages {
 
   /**
    * Builds an image from the app's directory, as its owner.
+   * @param source `ownImages`: built images of the app by the names that its files give them
    * @param part service of an app with several images
    * @throws SvcError what {@link buildImage} throws
    */
   async build(
     app: RunnableApp,
-    source: Pick<BuildOptions, "context" | "dockerfile" | "target" | "args">,
+    { ownImages, ...source }: BuildSource & { readonly ownImages?: ReadonlyMap<string, string> },
     work: RuntimeWork,
     part?: string,
   ): Promise<void> {
@@ -147,7 +153,10 @@ export class AppImages extends EngineImages {
       root: app.directory,
       tag: this.builtTag(app, part),
       labels: ownership.labels("image", app.id),
-      base: (reference) => this.#base(app.ownerUid, withTag(reference), work),
+      base: (reference) => {
+        const name = withTag(reference);
+        return this.#base(app.ownerUid, ownImages?.get(name) ?? name, work);
+      },
     });
     await this.#newImages.requireBoundedNew(app.ownerUid, this.builtTag(app, part));
     try {
@@ -156,6 +165,30 @@ export class AppImages extends EngineImages {
       await this.remove(this.builtTag(app, part));
       throw error;
     }
+  }
+
+  /** The builds in an order in which each follows those whose images its Dockerfile uses. */
+  async inBuildOrder<T extends BuildSource & { readonly service: string }>(
+    app: RunnableApp,
+    builds: readonly T[],
+    ownImages: ReadonlyMap<string, string>,
+  ): Promise<readonly T[]> {
+    if (builds.length < 2 || ownImages.size === 0) return builds;
+    const userHelper = await this.#options.userHelpers.as(app.uid);
+    const byTag = new Map(builds.map((build) => [this.builtTag(app, build.service), build]));
+    const ordered = new Set<T>();
+    const started = new Set<T>();
+    const add = async (build: T): Promise<void> => {
+      if (started.has(build)) return;
+      started.add(build);
+      for (const reference of await basesOf(userHelper, app.directory, build)) {
+        const base = byTag.get(ownImages.get(reference) ?? "");
+        if (base !== undefined) await add(base);
+      }
+      ordered.add(build);
+    };
+    for (const build of builds) await add(build);
+    return [...ordered];
   }
 
   async #base(ownerUid: number, reference: string, work: RuntimeWork) {
@@ -290,6 +323,21 @@ function requireOwnKey(args: Readonly<Record<string, string>>): void {
   if (proxy === undefined) return;
   const message = `the build argument ${proxy} would affect builds of other users through the build cache; use ENV in the Dockerfile instead`;
   throw new SvcError("denied", message);
+}
+
+/** The images that a Dockerfile uses, with tags; none if it cannot be read, which its build reports. */
+async function basesOf(
+  userHelper: Pick<UserHelper, "readFile">,
+  root: string,
+  { context, dockerfile, args }: BuildSource,
+): Promise<string[]> {
+  try {
+    const text = await userHelper.readFile(root, posix.join(context, dockerfile));
+    return requireNamedImages(text.toString(), args).map(({ reference }) => withTag(reference));
+  } catch (error) {
+    if (error instanceof SvcError) return [];
+    throw error;
+  }
 }
 
 /** @throws Error for an app that does not run as one container */

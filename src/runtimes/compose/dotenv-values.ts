@@ -1,0 +1,47 @@
+/** Reads variables of a project's `.env` through compose, so that its own rules for quotes, comments and blank values apply. */
+import { readResolved } from "./compose-document.ts";
+import type { ComposeCommand, CommandRunner } from "./compose-command.ts";
+import { invalid, type YamlReader } from "./compose-sources.ts";
+import { configFailure, lastLines } from "./compose-failure.ts";
+import { pairsOf, recordOf } from "./compose-values.ts";
+
+export interface DotenvOptions {
+  readonly command: Pick<ComposeCommand, "run">;
+  readonly runner: CommandRunner;
+  readonly readYaml: YamlReader;
+  readonly signal?: AbortSignal | undefined;
+}
+
+const timeoutMs = 60_000;
+/** The value of a variable that is not set; compose 1.29 cannot express the difference in another way. */
+const unset = "svc:unset";
+
+/**
+ * The values of variables in the `.env` of a directory, without those that it does not set. Compose resolves a project that
+ * consists only of these variables, so that it reads no other file.
+ * @param directory absolute path
+ * @throws SvcError `package_invalid` if compose rejects the file
+ */
+export async function dotenvValues(
+  { command, runner, readYaml, signal }: DotenvOptions,
+  directory: string,
+  names: Iterable<string>,
+): Promise<ReadonlyMap<string, string>> {
+  const environment = Object.fromEntries(
+    [...names].filter((name) => /^[A-Za-z_]\w*$/.test(name)).map((name) => [name, `\${${name}-${unset}}`]),
+  );
+  if (Object.keys(environment).length === 0) return new Map();
+  const project = JSON.stringify({ services: { values: { image: "none", environment } } });
+  const { exitCode, stdout, stderr } = await command.run(
+    runner,
+    ["--file", "-", "--project-directory", directory, "config"],
+    {
+      ...{ cwd: directory, stdin: Buffer.from(project), env: { COMPOSE_PROJECT_NAME: "values" } },
+      ...{ timeoutMs, readsChoices: true, ...(signal && { signal }) },
+    },
+  );
+  if (exitCode !== 0) throw invalid(".env", configFailure(lastLines(stderr).join(" ")));
+  const { services } = await readResolved(stdout, ".env", readYaml);
+  const values = pairsOf(recordOf(recordOf(services)["values"])["environment"]);
+  return new Map(Object.entries(values).filter(([, value]) => value !== unset));
+}
