@@ -1,16 +1,21 @@
 /** Finds everything that an install of a package would reject, without an install, an engine or a network. */
 import { basename, dirname, join, posix } from "node:path";
 import { notFound, SvcError } from "../errors.ts";
+import { mapValues } from "../lib/map-values.ts";
 import { createManifestParser } from "../packages/manifest/manifest-parser.ts";
 import { createManifestReader, maxManifestBytes } from "../packages/manifest/manifest-reader.ts";
-import { manifestFileName, type Manifest } from "../packages/manifest/manifest.ts";
+import { manifestFileName, type ComposeRuntime, type Manifest } from "../packages/manifest/manifest.ts";
 import { isGranted } from "../packages/manifest/permissions.ts";
 import { createSettingsValidator, type SettingsValidator } from "../packages/settings/settings-validator.ts";
+import { resolvePorts, resolveSettings } from "../packages/settings/settings.ts";
+import { expandPlaceholders } from "../packages/manifest/placeholders.ts";
 import { readYaml } from "../packages/manifest/yaml-document.ts";
 import { checkComposeSources } from "../runtimes/compose/compose-sources.ts";
 import { requireNamedImages } from "../runtimes/docker/dockerfile-images.ts";
 import { unitProblems } from "../runtimes/systemd/app-unit.ts";
 import { readComposeFile } from "./compose-file.ts";
+import { readComposeModel } from "./compose-model.ts";
+import type { ComposeProgram } from "./compose-program.ts";
 import { PackageFiles } from "./package-files.ts";
 
 export { readManifestSchema } from "../packages/manifest/manifest-reader.ts";
@@ -31,13 +36,24 @@ export interface PackageReport {
   readonly advice: readonly Remark[];
 }
 
+/** Finds the compose of this host, which reads compose files; absent: they are read without `.env` and other files. */
+export type FindCompose = () => Promise<ComposeProgram | undefined>;
+
 /** @param settingsThread the entry point of the thread that validates settings */
-export async function checkPackage(root: string, settingsThread: URL): Promise<PackageReport> {
+export async function checkPackage(
+  root: string,
+  settingsThread: URL,
+  findCompose?: FindCompose,
+): Promise<PackageReport> {
   using settings = createSettingsValidator({ threadUrl: settingsThread });
-  return await check(root, settings);
+  return await check(root, settings, findCompose);
 }
 
-async function check(root: string, settings: SettingsValidator): Promise<PackageReport> {
+async function check(
+  root: string,
+  settings: SettingsValidator,
+  findCompose?: FindCompose,
+): Promise<PackageReport> {
   const files = new PackageFiles(root);
   let text: string;
   try {
@@ -57,7 +73,7 @@ async function check(root: string, settings: SettingsValidator): Promise<Package
   }
   const { manifest } = result;
   const lines = linesOf(text);
-  const problems = await runtimeProblems(files, manifest, lines);
+  const problems = await runtimeProblems(files, manifest, lines, findCompose);
   return { manifest, problems, advice: [...adviceFor(manifest, lines), ...(await licenseAdvice(files))] };
 }
 
@@ -68,7 +84,12 @@ function linesOf(text: string): Lines {
   return (key) => Math.max(1, text.split("\n").findIndex((line) => line.startsWith(`${key}:`)) + 1);
 }
 
-function runtimeProblems(files: PackageFiles, manifest: Manifest, lines: Lines): Promise<Remark[]> {
+function runtimeProblems(
+  files: PackageFiles,
+  manifest: Manifest,
+  lines: Lines,
+  findCompose?: FindCompose,
+): Promise<Remark[]> {
   const { runtime } = manifest;
   switch (runtime.kind) {
     case "process":
@@ -82,7 +103,7 @@ function runtimeProblems(files: PackageFiles, manifest: Manifest, lines: Lines):
         ? Promise.resolve([])
         : dockerfileProblems(files, runtime.build, lines);
     case "compose":
-      return composeProblems(files, runtime.file, manifest, lines);
+      return composeProblems(files, { ...runtime, manifest, lines, findCompose });
   }
 }
 
@@ -131,29 +152,43 @@ async function dockerfileProblems(
   return said(file, text, () => void requireNamedImages(text, args));
 }
 
+interface ComposePackage extends ComposeRuntime {
+  readonly manifest: Manifest;
+  readonly lines: Lines;
+  readonly findCompose: FindCompose | undefined;
+}
+
 async function composeProblems(
   files: PackageFiles,
-  file: string,
-  manifest: Manifest,
-  lines: Lines,
+  { file, profiles, env, manifest, lines, findCompose }: ComposePackage,
 ): Promise<Remark[]> {
   const text = await files.text(file);
   if (text === undefined) return [missingFile("compose", file, lines)];
-  const reading = readComposeFile(text);
-  if ("problems" in reading) return reading.problems.map((problem) => ({ file, ...problem }));
+  const written = readComposeFile(text);
+  if ("problems" in written) return written.problems.map((problem) => ({ file, ...problem }));
   const problems = await said(file, text, async () => {
-    await checkComposeSources(files, dirname(files.root), basename(files.root), file, (source, bounds) => {
+    await checkComposeSources(files, dirname(files.root), basename(files.root), [file], (source, bounds) => {
       const result = readYaml(source, bounds);
       return Promise.resolve("problems" in result ? result : { value: result.document.value });
     });
   });
-  for (const { permission, sentence, line } of reading.file.asks) {
-    if (isGranted(manifest.permissions, permission)) continue;
-    problems.push({
-      file,
-      line,
-      message: `${sentence}; add "${permission}" to permissions in ${manifestFileName}`,
-    });
+  if (problems.length === 0) {
+    const options = {
+      compose: await findCompose?.(),
+      profiles,
+      env: variablesFor(manifest, env, files.root),
+    };
+    problems.push(
+      ...(await said(file, text, async () => {
+        const reading = await readComposeModel(files, file, options);
+        if ("problems" in reading) return;
+        for (const { permission, sentence, line } of reading.model.asks) {
+          if (isGranted(manifest.permissions, permission)) continue;
+          const message = `${sentence}; add "${permission}" to permissions in ${manifestFileName}`;
+          problems.push({ file, line, message });
+        }
+      })),
+    );
   }
   if (manifest.health?.probe.kind === "exec") {
     const message =
@@ -161,6 +196,26 @@ async function composeProblems(
     problems.push({ file: manifestFileName, line: lines("health"), message });
   }
   return problems;
+}
+
+/** The variables that an app has before any setting is chosen; its directories stay inside the package. */
+function variablesFor(
+  manifest: Manifest,
+  env: Readonly<Record<string, string>>,
+  root: string,
+): Record<string, string> {
+  const { texts, env: chosen } = resolveSettings(manifest, {});
+  const scope: Record<string, string> = {
+    ...{ id: manifest.id, name: manifest.name, repo: root, data: join(root, "data") },
+    ...Object.fromEntries(
+      manifest.volumes.map(({ name }) => [`volumes.${name}`, join(root, "volumes", name)]),
+    ),
+    ...Object.fromEntries(
+      resolvePorts(manifest, {}).map(({ name, port }) => [`ports.${name}`, String(port)]),
+    ),
+    ...Object.fromEntries(Object.entries(texts).map(([name, text]) => [`settings.${name}`, text])),
+  };
+  return { ...mapValues(env, (text) => expandPlaceholders(text, scope)), ...chosen };
 }
 
 async function serviceUnitProblems(

@@ -4,6 +4,9 @@ import { Document, isScalar, visit } from "yaml";
 import { SvcError } from "../errors.ts";
 import { shellWord } from "../lib/shell-word.ts";
 import type { ManifestDocument } from "../../gen/manifest-document.ts";
+import { composeFileNames } from "../runtimes/compose/project-files.ts";
+import { listedFiles } from "./compose-model.ts";
+import type { ComposeProgram } from "./compose-program.ts";
 import { unique, type Derived } from "./derived.ts";
 import { fromCasaOs } from "./from-casaos.ts";
 import { fromCompose } from "./from-compose.ts";
@@ -12,14 +15,17 @@ import { fromGo, fromPackageJson, fromPages, fromProcfile, fromPython } from "./
 import { fromRuntipi } from "./from-runtipi.ts";
 import type { PackageFiles } from "./package-files.ts";
 
-type Importer = (files: PackageFiles, name: string) => Promise<Derived | undefined>;
+type Importer = (
+  files: PackageFiles,
+  name: string,
+  compose: ComposeProgram | undefined,
+) => Promise<Derived | undefined>;
 
-const composeFiles = ["compose.yaml", "compose.yml", "docker-compose.yaml", "docker-compose.yml"];
 /** In order of preference: files for running it before files for building it. */
 const importers: readonly (readonly [name: RegExp, importer: Importer, candidates: readonly string[]])[] = [
   [/^config\.json$/, fromRuntipi, ["config.json"]],
-  [/\.ya?ml$/, fromCasaOs, composeFiles],
-  [/\.ya?ml$/, fromCompose, composeFiles],
+  [/\.ya?ml$/, fromCasaOs, composeFileNames],
+  [/\.ya?ml$/, fromCompose, composeFileNames],
   [/dockerfile/i, fromDockerfile, ["Dockerfile"]],
   [/^Procfile$/, fromProcfile, ["Procfile"]],
   [/^package\.json$/, fromPackageJson, ["package.json"]],
@@ -41,6 +47,8 @@ export interface PlanOptions {
   readonly name?: string | undefined;
   /** Memory limit for a generated program, such as `256MiB`; the needs of existing programs are unknown. */
   readonly memory?: string | undefined;
+  /** The compose of this host, if a compose file is read. */
+  readonly findCompose?: () => Promise<ComposeProgram | undefined>;
 }
 
 /**
@@ -48,7 +56,7 @@ export interface PlanOptions {
  * @throws SvcError `package_invalid` if a file cannot be read, `not_possible` without a known file
  */
 export async function planManifest(files: PackageFiles, options: PlanOptions = {}): Promise<Plan> {
-  const { manifest, ...derived } = await derive(files, options.from);
+  const { manifest, ...derived } = await derive(files, options);
   const { id, name, version, ...rest } = manifest;
   const ownId = options.id ?? id ?? idOf(basename(files.root));
   const whole: ManifestDocument = {
@@ -61,12 +69,17 @@ export async function planManifest(files: PackageFiles, options: PlanOptions = {
   return { ...derived, manifest: whole, text: textOf(whole, derived.from) };
 }
 
-async function derive(files: PackageFiles, from: string | undefined): Promise<Derived> {
+async function derive(files: PackageFiles, { from, findCompose }: PlanOptions): Promise<Derived> {
+  let compose: Promise<ComposeProgram | undefined> | undefined;
   for (const [form, importer, candidates] of importers) {
     if (from !== undefined && !form.test(from)) continue;
-    for (const name of from === undefined ? candidates : [from]) {
+    const isCompose = candidates === composeFileNames;
+    const listed =
+      isCompose && from === undefined ? await listedFirst(files, () => (compose ??= findCompose?.())) : [];
+    for (const name of from === undefined ? [...listed, ...candidates] : [from]) {
       if ((await files.type(name)) !== "file") continue;
-      const derived = await importer(files, name);
+      if (isCompose || name === "config.json") compose ??= findCompose?.();
+      const derived = await importer(files, name, await compose);
       if (derived !== undefined) return derived;
     }
   }
@@ -77,6 +90,16 @@ async function derive(files: PackageFiles, from: string | undefined): Promise<De
       ? `${files.root} contains no file that svc can create a package from (${known}); to start a new package: svc package init ${shellWord(files.root)} --template NAME`
       : `${from} does not exist, or svc cannot create a package from it; supported: ${known}`,
   );
+}
+
+/** The first file in `COMPOSE_FILE` of `.env`, which compose prefers to the usual names. */
+async function listedFirst(
+  files: PackageFiles,
+  findCompose: () => Promise<ComposeProgram | undefined> | undefined,
+): Promise<string[]> {
+  if (!/COMPOSE_FILE/.test((await files.text(".env")) ?? "")) return [];
+  const compose = await findCompose();
+  return compose === undefined ? [] : (await listedFiles(files, compose)).slice(0, 1);
 }
 
 /** Converts `My App` to `my-app`. */

@@ -15,6 +15,7 @@ import {
   textOf,
 } from "../runtimes/compose/compose-values.ts";
 import { readComposeFile } from "./compose-file.ts";
+import type { ComposeProgram } from "./compose-program.ts";
 import { invalidFile, type Derived } from "./derived.ts";
 import { fromCompose, inEnglish } from "./from-compose.ts";
 import { PlannedFiles, type PackageFiles } from "./package-files.ts";
@@ -28,7 +29,11 @@ const defaults: Readonly<Record<string, string>> = { PUID: "1000", PGID: "1000",
  * @returns undefined for a compose file that is not from CasaOS
  * @throws SvcError `package_invalid` with the lines of errors
  */
-export async function fromCasaOs(files: PackageFiles, name: string): Promise<Derived | undefined> {
+export async function fromCasaOs(
+  files: PackageFiles,
+  name: string,
+  compose?: ComposeProgram,
+): Promise<Derived | undefined> {
   const text = (await files.text(name)) ?? "";
   if (!/^x-casaos\s*:/m.test(text)) return undefined;
   const reading = readComposeFile(text);
@@ -52,7 +57,7 @@ export async function fromCasaOs(files: PackageFiles, name: string): Promise<Der
     [madeComposeFile]: made,
     ...(dotenv !== undefined && { ".env": dotenv }),
   });
-  const derived = await fromCompose(planned, madeComposeFile);
+  const derived = await fromCompose(planned, madeComposeFile, compose);
   const manifest = { ...(named !== "" && !named.includes("$") && { id: named }), ...derived.manifest };
   return { ...derived, manifest, from: name, files: { [madeComposeFile]: made } };
 }

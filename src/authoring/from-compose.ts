@@ -2,57 +2,77 @@
 import { basename } from "node:path";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import type { PortDocument, SettingDocument } from "../../gen/manifest-document.ts";
-import { listOf, mergedRecord, recordOf, textOf } from "../runtimes/compose/compose-values.ts";
-import { readServicePort } from "../runtimes/compose/service-ports.ts";
-import {
-  onlyVariable,
-  readComposeFile,
-  withDefaults,
-  type ComposeFile,
-  type ComposeVariable,
-} from "./compose-file.ts";
+import { recordOf, textOf } from "../runtimes/compose/compose-values.ts";
+import type { ComposeVariable } from "./compose-file.ts";
+import { readComposeModel, type ComposeModel } from "./compose-model.ts";
+import { foundPorts } from "./compose-ports.ts";
+import type { ComposeProgram } from "./compose-program.ts";
 import { invalidFile, portSetting, settingName, unique, type Derived } from "./derived.ts";
 import type { PackageFiles } from "./package-files.ts";
 
+/** Variables that svc sets, or that compose reads itself. */
+const reserved =
+  /^(?:SVC_.*|COMPOSE_(?:PROJECT_NAME|FILE|PROFILES|PATH_SEPARATOR|ENV_FILES|ANSI|PARALLEL_LIMIT|EXPERIMENTAL.*))$/;
+/** The most that a manifest may have. */
+const maxPorts = 64;
+
 /** @throws SvcError `package_invalid` with the lines of what cannot be read */
-export async function fromCompose(files: PackageFiles, name: string): Promise<Derived> {
-  const reading = readComposeFile((await files.text(name)) ?? "");
+export async function fromCompose(
+  files: PackageFiles,
+  name: string,
+  compose?: ComposeProgram,
+): Promise<Derived> {
+  const reading = await readComposeModel(files, name, { compose });
   if ("problems" in reading) throw invalidFile(name, reading.problems);
-  const { file } = reading;
-  const notes: string[] = [];
-  const ports = portsOf(file, name, notes);
-  const dotenv = pairsOfDotenv((await files.text(".env")) ?? "");
+  const { model } = reading;
+  const notes = await notesOn(files, model, compose);
+  const ports = portsOf(model, name, notes);
   const settings: Record<string, SettingDocument> = {};
   const required: string[] = [];
   const numbers = new Set(ports.map(({ setting }) => setting));
-  for (const variable of file.variables) {
-    if (variable.name.startsWith("SVC_") || variable.name.startsWith("COMPOSE_")) {
+  for (const variable of model.variables) {
+    if (variable.name === "COMPOSE_PROJECT_NAME") continue;
+    if (reserved.test(variable.name)) {
       notes.push(
-        `\${${variable.name}} does not become a setting: packages cannot set variables with this prefix`,
+        `\${${variable.name}} does not become a setting: svc or compose uses it; rename the variable`,
       );
       continue;
     }
     const key = settingName(variable.name);
-    const isPort = numbers.has(key);
-    const { setting, isRequired } = settingOf(variable, isPort, dotenv.get(variable.name));
+    const { setting, isRequired } = numbers.has(key)
+      ? portOf(variable, model.dotenv.get(variable.name))
+      : settingOf(variable, name, model.dotenv.has(variable.name));
     settings[key] = setting;
     if (isRequired) required.push(key);
   }
-  for (const { sentence, permission } of file.asks)
+  for (const { sentence, permission } of model.asks)
     notes.push(`${sentence}, which only root's own apps may do, with the permission "${permission}"`);
   return {
     from: name,
     notes,
     manifest: {
-      ...describedBy(file.document, name),
+      ...describedBy(model.document, name),
       compose: { file: name },
       ...(Object.keys(settings).length > 0 && {
         settings: { ...(required.length > 0 && { required }), properties: settings },
       }),
       ...(ports.length > 0 && { ports }),
-      ...(file.asks.length > 0 && { permissions: unique(file.asks.map(({ permission }) => permission)) }),
+      ...(model.asks.length > 0 && { permissions: unique(model.asks.map(({ permission }) => permission)) }),
     },
   };
+}
+
+async function notesOn(
+  files: PackageFiles,
+  model: ComposeModel,
+  compose: ComposeProgram | undefined,
+): Promise<string[]> {
+  if (model.files.length > 1) return [`compose merges ${model.files.join(", ")}`];
+  if (compose === undefined && (await files.has(".env")))
+    return [
+      "compose is not installed here, so .env is not read; svc checks the package again at the install",
+    ];
+  return [];
 }
 
 /** Name and summary of an app of CasaOS. */
@@ -73,48 +93,31 @@ export function inEnglish(text: JsonValue | undefined): string {
   return typeof text === "string" ? text : textOf(recordOf(text)["en_us"] ?? recordOf(text)["en_US"]);
 }
 
-function portsOf(file: ComposeFile, name: string, notes: string[]): PortDocument[] {
-  const ports: PortDocument[] = [];
+function portsOf(
+  { resolved, documents, values }: ComposeModel,
+  name: string,
+  notes: string[],
+): PortDocument[] {
   const taken = new Set<string>();
-  for (const [service, value] of Object.entries(recordOf(file.document["services"]))) {
-    for (const written of listOf(mergedRecord(value)["ports"])) {
-      const { published, protocol, target } = publishedBy(written);
-      const where = `service "${service}" publishes ${typeof written === "object" ? published : textOf(written)}`;
-      const variable = onlyVariable(published);
-      const number = Number(withDefaults(published));
-      if (published === "" || !Number.isInteger(number) || number > 65_535) {
-        notes.push(
-          `${where}, which is not a single port that svc can manage; write \${PORT:-8080}:${target}`,
-        );
-        continue;
-      }
-      if (variable === undefined)
-        notes.push(
-          `port ${number} is fixed in ${name}; to make it a setting, write \${PORT:-${number}}:${target} there`,
-        );
-      const port: PortDocument = {
-        name: freeName(service, target, taken),
-        ...(protocol === "udp" && { protocol }),
-        ...(variable === undefined ? { default: number } : { setting: settingName(variable) }),
-      };
-      ports.push(port);
-    }
-  }
-  return ports;
-}
-
-/** As {@link readServicePort}, for text with variables that contain colons. */
-function publishedBy(port: JsonValue): { published: string; target: string; protocol: string } {
-  if (typeof port === "object") return readServicePort(port);
-  const variables: string[] = [];
-  const masked = textOf(port).replaceAll(/\$\{[^}]*\}/g, (variable) => {
-    variables.push(variable);
-    return `@${variables.length - 1}@`;
+  const found = foundPorts(resolved, documents, values, (service, { published, target }) => {
+    const which =
+      published === "" ? `port ${target} at any free port` : `port ${target} at one of ${published}`;
+    notes.push(`service "${service}" publishes ${which}; to choose it, write \${PORT:-8080}:${target}`);
   });
-  const unmasked = (text: string): string =>
-    text.replaceAll(/@(\d+)@/g, (_, at) => variables[Number(at)] ?? "");
-  const { published, target, protocol } = readServicePort(masked);
-  return { published: unmasked(published), target: withDefaults(unmasked(target)), protocol };
+  if (found.length > maxPorts)
+    notes.push(`${name} publishes ${found.length} ports; svc manages only the first ${maxPorts}`);
+  return found.slice(0, maxPorts).map(({ service, target, published, protocol, variable }): PortDocument => {
+    const isSetting = variable !== undefined && !reserved.test(variable);
+    if (variable === undefined)
+      notes.push(
+        `port ${published} is fixed in ${name}; to make it a setting, write \${PORT:-${published}}:${target} there`,
+      );
+    return {
+      name: freeName(service, String(target), taken),
+      ...(protocol === "udp" && { protocol }),
+      ...(isSetting ? { setting: settingName(variable) } : { default: published }),
+    };
+  });
 }
 
 function freeName(service: string, target: string, taken: Set<string>): string {
@@ -127,31 +130,34 @@ function freeName(service: string, target: string, taken: Set<string>): string {
 
 const secretName = /PASS(WORD|WD|PHRASE)?(_|$)|SECRET|TOKEN|PRIVATE|CREDENTIAL|(^|_|API)KEY(_|$)/i;
 
-function settingOf(
-  { name, fallback, isRequired }: ComposeVariable,
-  isPort: boolean,
+/** The number is written into the manifest, because svc reserves it. */
+function portOf(
+  { name, fallback }: ComposeVariable,
   kept: string | undefined,
 ): { setting: SettingDocument; isRequired: boolean } {
-  const value = kept ?? fallback;
-  if (isPort)
-    return { setting: portSetting(Number(value ?? 0) || undefined, name), isRequired: !Number(value) };
-  const isSecret = secretName.test(name);
-  // The value of a secret is not copied from `.env` to a file that everybody can read.
-  const isKept = isSecret && kept !== undefined;
-  return {
-    setting: {
-      type: "string",
-      ...(isSecret && { secret: true }),
-      ...(value !== undefined && !isKept && { default: value }),
-      env: name,
-    },
-    isRequired: value === undefined && (isRequired || isSecret),
-  };
+  const number = Number(kept ?? fallback ?? 0);
+  return { setting: portSetting(number || undefined, name), isRequired: !number };
 }
 
-function pairsOfDotenv(text: string): ReadonlyMap<string, string> {
-  const lines = text.matchAll(/^\s*(?:export\s+)?([A-Za-z_]\w*)\s*=\s*(.*?)\s*$/gm);
-  return new Map(
-    [...lines].map(([, name = "", value = ""]) => [name, value.replace(/^(["'])(.*)\1$/, "$2")]),
-  );
+/**
+ * A setting without a default: without a chosen value, compose takes the one in `.env` or in its file, as it is then.
+ */
+function settingOf(
+  { name, fallback, isRequired, isSecret: isContent }: ComposeVariable,
+  file: string,
+  isInDotenv: boolean,
+): { setting: SettingDocument; isRequired: boolean } {
+  const isSecret = isContent || secretName.test(name);
+  const hasValue = isInDotenv || fallback !== undefined;
+  const where = isInDotenv ? "the value in .env" : `${fallback ?? ""} (in ${file})`;
+  return {
+    setting: {
+      ...(hasValue &&
+        (isInDotenv || (fallback !== "" && !isSecret)) && { description: `Default: ${where}.` }),
+      type: "string",
+      ...(isSecret && { secret: true }),
+      env: name,
+    },
+    isRequired: !hasValue && (isRequired || isSecret),
+  };
 }

@@ -17,6 +17,7 @@ import {
   textOf,
 } from "../runtimes/compose/compose-values.ts";
 import { readComposeFile } from "./compose-file.ts";
+import type { ComposeProgram } from "./compose-program.ts";
 import { invalidFile, settingName, type Derived } from "./derived.ts";
 import { madeComposeFile } from "./from-casaos.ts";
 import { fromCompose } from "./from-compose.ts";
@@ -30,7 +31,11 @@ const plainFile = "docker-compose.yml";
  * @returns undefined for a directory that is not from Runtipi
  * @throws SvcError `package_invalid` for files that cannot be read
  */
-export async function fromRuntipi(files: PackageFiles, name: string): Promise<Derived | undefined> {
+export async function fromRuntipi(
+  files: PackageFiles,
+  name: string,
+  compose?: ComposeProgram,
+): Promise<Derived | undefined> {
   const config = recordOf(await readJson(files, name));
   if (config["tipi_version"] === undefined) return undefined;
   const id = textOf(config["id"]);
@@ -46,7 +51,7 @@ export async function fromRuntipi(files: PackageFiles, name: string): Promise<De
     { lineWidth: 0 },
   );
   const planned = new PlannedFiles(files.root, { [madeComposeFile]: made });
-  const { manifest, ...derived } = await fromCompose(planned, madeComposeFile);
+  const { manifest, ...derived } = await fromCompose(planned, madeComposeFile, compose);
   const { settings, ...rest } = manifest;
   const version = /\d+(?:\.\d+)*/.exec(textOf(config["version"]))?.[0];
   const [summary = ""] = textOf(config["short_desc"]).split("\n");

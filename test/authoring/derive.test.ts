@@ -112,7 +112,7 @@ services:
   web:
     image: example/wiki:2
     environment: [ "TITLE=$TITLE", "API_KEY=\${API_KEY-}" , "SVC_X=\${SVC_X}" ]
-    ports: [ "\${WEB_PORT:-3000}:3000", "127.0.0.1:9000:9000/udp", "4000-4010:4000-4010" ]
+    ports: [ "\${WEB_PORT:-3000}:3000", "127.0.0.1:9000:9000/udp", "4000-4001:4000-4001" ]
 `,
     ".env": "TITLE='Our wiki'\nDB_PASSWORD=kept\n",
   });
@@ -122,18 +122,24 @@ services:
   t.is(manifest.summary, "Pages for all");
   t.deepEqual(Object.keys(properties).sort(), ["api_key", "db_password", "pg", "title", "tz", "web_port"]);
   t.like(properties["db_password"], { secret: true, env: "DB_PASSWORD" });
-  t.false("default" in (properties["db_password"] ?? {}), "a secret of .env is written nowhere else");
-  t.like(properties["api_key"], { secret: true, default: "" });
-  t.like(properties["title"], { default: "Our wiki" });
+  t.true(
+    Object.values(properties).every((setting) => setting.type === "integer" || !("default" in setting)),
+    "values stay in the compose file and in .env",
+  );
+  t.is(properties["tz"]?.description, "Default: UTC (in svc.compose.yaml).");
+  t.like(properties["api_key"], { secret: true });
   t.like(properties["web_port"], { type: "integer", default: 3000 });
-  t.deepEqual(required, []);
+  t.deepEqual(required, ["db_password"], "without compose .env is not read");
   t.deepEqual(manifest.ports, [
     { name: "web", setting: "web_port" },
     { name: "web-9000", protocol: "udp", default: 9000 },
+    { name: "web-4000", default: 4000 },
+    { name: "web-4001", default: 4001 },
   ]);
   for (const said of [
     /port 9000 is fixed/,
-    /4000-4010.*not a single port/,
+    /port 4001 is fixed/,
+    /compose is not installed here/,
     /SVC_X.*does not become a setting/,
   ])
     t.true(

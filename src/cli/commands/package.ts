@@ -122,8 +122,11 @@ async function check(context: CommandContext, dir: string): Promise<void> {
 }
 
 async function checked({ host }: CommandContext, dir: string): Promise<PackageReport> {
-  const { checkPackage } = await import("../../authoring/check.ts");
-  return checkPackage(dir, await host.program.settingsThread());
+  const [{ checkPackage }, { findCompose }] = await Promise.all([
+    import("../../authoring/check.ts"),
+    import("../../authoring/compose-program.ts"),
+  ]);
+  return checkPackage(dir, await host.program.settingsThread(), () => findCompose(host.env));
 }
 
 async function printSchema(context: CommandContext): Promise<void> {

@@ -61,14 +61,16 @@ export async function writePlanned(
   { template, ...options }: WriteOptions,
 ): Promise<void> {
   requireTrustedPath(context, dir);
-  const [{ planManifest }, { PackageFiles, PlannedFiles }, { mkdir, writeFile }] = await Promise.all([
-    import("../../authoring/derive.ts"),
-    import("../../authoring/package-files.ts"),
-    import("node:fs/promises"),
-  ]);
+  const [{ planManifest }, { findCompose }, { PackageFiles, PlannedFiles }, { mkdir, writeFile }] =
+    await Promise.all([
+      import("../../authoring/derive.ts"),
+      import("../../authoring/compose-program.ts"),
+      import("../../authoring/package-files.ts"),
+      import("node:fs/promises"),
+    ]);
   const there = new PackageFiles(dir);
   const files = template === undefined ? there : new PlannedFiles(dir, template);
-  const plan = await planManifest(files, options);
+  const plan = await planManifest(files, { ...options, findCompose: () => findCompose(context.host.env) });
   const missing = await missingOf(there, { ...template, ...plan.files });
   const path = join(dir, manifestFile);
   if (!context.json) {

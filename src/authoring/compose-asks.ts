@@ -1,0 +1,57 @@
+/** The host access of a resolved compose file, as the daemon judges it. */
+import type { JsonObject, JsonValue } from "../lib/json.ts";
+import { isInside } from "../lib/paths.ts";
+import { mapValues } from "../lib/map-values.ts";
+import type { Permission } from "../packages/manifest/permissions.ts";
+import type { YamlDocument } from "../packages/manifest/yaml-document.ts";
+import { recordOf } from "../runtimes/compose/compose-values.ts";
+import { projectClaims } from "../runtimes/compose/project-claims.ts";
+import { wellKnownSockets } from "../runtimes/containers/container-policy.ts";
+import { hostClock } from "../runtimes/containers/host-clock.ts";
+
+export interface ComposeAsk {
+  readonly permission: Permission;
+  readonly line: number;
+  /** Such as `service "web" runs privileged`. */
+  readonly sentence: string;
+}
+
+/** @param root the package's directory, whose mounts are no host access */
+export function composeAsks(
+  resolved: JsonObject,
+  root: string,
+  lineOf: YamlDocument["lineOf"],
+): ComposeAsk[] {
+  const claims = projectClaims(withoutVariables(resolved), "package");
+  return claims.flatMap(({ subject, asks, binds }) => {
+    const line = lineOf(placeOf(subject));
+    const mounts = binds.flatMap(({ source, readOnly }) => {
+      if (isInside(root, source) || (readOnly && hostClock.has(source))) return [];
+      const isSocket = wellKnownSockets.some((socket) => isInside(source, socket));
+      return [{ permission: isSocket ? "engine_socket" : "host_mounts", what: `mounts ${source}` } as const];
+    });
+    return [...asks, ...mounts].map(({ permission, what }) => ({
+      permission,
+      line,
+      sentence: `${subject} ${what}`,
+    }));
+  });
+}
+
+/** svc creates files for configs and secrets from variables. */
+function withoutVariables(document: JsonObject): JsonObject {
+  const sections = (["configs", "secrets"] as const).map((section) => [
+    section,
+    mapValues(recordOf(document[section]), (part): JsonValue => {
+      const { environment: _, ...rest } = recordOf(part);
+      return rest;
+    }),
+  ]);
+  return { ...document, ...(Object.fromEntries(sections) as JsonObject) };
+}
+
+/** Path in the document for the subject of claims, such as `service "web"`. */
+function placeOf(subject: string): string[] {
+  const [, kind, name] = /^(service|volume|network|secret|config) "(.*)"$/.exec(subject) ?? [];
+  return kind === undefined || name === undefined ? [] : [`${kind}s`, name];
+}

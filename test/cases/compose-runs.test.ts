@@ -1,0 +1,209 @@
+/** Compose files as people write them, on a real engine, with each compose that this host has. */
+import assert from "node:assert/strict";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import test from "ava";
+import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
+import { eventually } from "../support/eventually.ts";
+import { freePort } from "../support/packages.ts";
+import { forever, sharedFixture, startApp } from "../runtimes/support/container-tests.ts";
+import { composeTest, hostSearchPath, needsCompose } from "../runtimes/support/compose-test.ts";
+import { DockerFixture } from "../runtimes/support/docker-fixture.ts";
+import { searchPath } from "../support/search-path.ts";
+
+const fixtureNow = sharedFixture();
+const host: { fixture?: DockerFixture } = {};
+if (needsCompose === "") {
+  test.before(async () => {
+    host.fixture = await DockerFixture.create(fixtureNow().engine, { dirs: hostSearchPath });
+  });
+  test.after.always(() => host.fixture?.[Symbol.asyncDispose]());
+}
+
+const generations: readonly (readonly [name: string, fixture: () => DockerFixture])[] = [
+  ["the second compose", fixtureNow],
+  [
+    "the host's compose",
+    () => {
+      assert.ok(host.fixture !== undefined);
+      return host.fixture;
+    },
+  ],
+];
+/** For what docker-compose 1.29 does not support. */
+const secondTest = hostSearchPath === searchPath ? test.skip : composeTest;
+
+const manifest = "compose: { file: compose.yaml }";
+const shell = (script: string): string => JSON.stringify(["/bin/sh", "-c", `${script}; ${forever}`]);
+
+async function requireLines(
+  { compose }: DockerFixture,
+  app: RunnableApp,
+  expected: readonly string[],
+): Promise<void> {
+  await eventually(async () => {
+    const { lines } = await compose.logs(app, { tail: 20 });
+    const texts = lines.map(({ text }) => text);
+    for (const line of expected) assert.ok(texts.includes(line), `${line} is missing in ${texts.join("\n")}`);
+  });
+}
+
+async function end({ compose }: DockerFixture, app: RunnableApp): Promise<void> {
+  await compose.stop(app);
+  await compose.remove(app);
+}
+
+for (const [at, [generation, fixtureOf]] of generations.entries()) {
+  composeTest(
+    `.env is read as compose reads it, also after a change: ${generation}${needsCompose}`,
+    async (t) => {
+      const fixture = fixtureOf();
+      const app = await fixture.app(`dotenv-${at}`, manifest, {
+        files: {
+          ".env": "A=\nB=second\nT=\"two words\"  # text\nS='one'  # text\nexport COLOR=blue\nPATHISH=a#b\n",
+          "compose.yaml": `services:
+  app:
+    image: svc/shell:1
+    command: ${shell("echo a=[$$A] b=[$$B] t=[$$T] s=[$$S] c=[$$COLOR] p=[$$PATHISH]")}
+    environment: { A: "\${A}", B: "\${B}", T: "\${T}", S: "\${S}", COLOR: "\${COLOR}", PATHISH: "\${PATHISH}" }
+`,
+        },
+      });
+      await startApp(fixture.compose, app);
+      await requireLines(fixture, app, ["app | a=[] b=[second] t=[two words] s=[one] c=[blue] p=[a#b]"]);
+      await fixture.compose.stop(app);
+      await writeFile(join(app.directory, "repo/.env"), "B=third\n");
+      await startApp(fixture.compose, app);
+      await requireLines(fixture, app, ["app | a=[] b=[third] t=[] s=[] c=[] p=[]"]);
+      await end(fixture, app);
+      t.pass();
+    },
+  );
+
+  composeTest(`override files and the profiles of .env apply: ${generation}${needsCompose}`, async (t) => {
+    const fixture = fixtureOf();
+    const app = await fixture.app(`override-${at}`, manifest, {
+      files: {
+        ".env": "COMPOSE_PROFILES=bundled,other\n",
+        "compose.yaml": `services:
+  app: { image: svc/shell:1, command: ${shell("echo mode=$$MODE")}, environment: { MODE: base } }
+  db: { image: svc/shell:1, command: ${shell("echo up")}, profiles: [bundled] }
+  debug: { image: svc/none:1, profiles: [debug] }
+`,
+        "docker-compose.override.yml": "services: { app: { environment: { MODE: mine } } }\n",
+      },
+    });
+    await startApp(fixture.compose, app);
+    await requireLines(fixture, app, ["app | mode=mine", "db | up"]);
+    await end(fixture, app);
+    t.pass();
+  });
+
+  composeTest(
+    `an image that one service builds is used by the others and by their Dockerfiles: ${generation}${needsCompose}`,
+    async (t) => {
+      const fixture = fixtureOf();
+      const app = await fixture.app(`shared-${at}`, manifest, {
+        files: {
+          "compose.yaml": `services:
+  a: { build: { context: ., dockerfile: derived.Dockerfile }, command: ${shell("cat /made /more")} }
+  b: { image: "registry.example.org/shop:dev", pull_policy: never, command: ${shell("cat /made")} }
+  c: { build: ., image: "registry.example.org/shop:dev", command: ${shell("cat /made")} }
+`,
+          Dockerfile: "FROM svc/shell:1\nRUN echo once > /made\n",
+          "derived.Dockerfile": "FROM registry.example.org/shop:dev\nRUN echo more > /more\n",
+        },
+      });
+      await startApp(fixture.compose, app);
+      await requireLines(fixture, app, ["a | once", "a | more", "b | once", "c | once"]);
+      await end(fixture, app);
+      t.pass();
+    },
+  );
+}
+
+secondTest(
+  `secrets and configs have the values that .env gives their variables, for a regular user${needsCompose}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const app = await fixture.app("secret-env", manifest, {
+      files: {
+        ".env": 'S_VAL="one # not a comment"\nC_VAL=two\n',
+        "compose.yaml": `services:
+  app:
+    image: svc/shell:1
+    command: ${shell("cat /run/secrets/s; echo; cat /c; echo")}
+    secrets: [s]
+    configs: [{ source: c, target: /c }]
+secrets: { s: { environment: S_VAL } }
+configs: { c: { environment: C_VAL } }
+`,
+      },
+    });
+    await startApp(fixture.compose, app);
+    await requireLines(fixture, app, ["app | one # not a comment", "app | two"]);
+    await end(fixture, app);
+    t.pass();
+  },
+);
+
+secondTest(`an optional dependency of another profile does not stop a start${needsCompose}`, async (t) => {
+  const fixture = fixtureNow();
+  const app = await fixture.app("optional", manifest, {
+    files: {
+      "compose.yaml": `services:
+  app:
+    image: svc/shell:1
+    command: ${shell("echo alone")}
+    depends_on: { db: { condition: service_started, required: false } }
+  db: { image: svc/shell:1, command: ${shell("echo up")}, profiles: [bundled] }
+`,
+    },
+  });
+  await startApp(fixture.compose, app);
+  await requireLines(fixture, app, ["app | alone"]);
+  t.is((await fixture.compose.images.stacks([app]))[0]?.services.length, 1);
+  await end(fixture, app);
+});
+
+composeTest(
+  `a service that shares the network of another one is restarted after it${needsCompose}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const port = await freePort();
+    const app = await fixture.app("tunnel", `${manifest}\nrestart: { policy: always, delay: 100ms }`, {
+      files: {
+        "compose.yaml": `services:
+  tunnel: { image: svc/shell:1, command: ${shell("true")}, ports: ["${port}:8080"] }
+  client: { image: svc/web:1, network_mode: "service:tunnel" }
+`,
+      },
+    });
+    await startApp(fixture.compose, app);
+    const answer = async (): Promise<string> => (await fetch(`http://127.0.0.1:${port}/`)).text();
+    await eventually(async () => assert.equal(await answer(), "hello"));
+    const { pid, startedAt } = await firstProcess(fixture, "tunnel", "tunnel");
+    process.kill(pid, "SIGKILL");
+    await eventually(async () => {
+      assert.notEqual((await firstProcess(fixture, "tunnel", "tunnel")).startedAt, startedAt);
+      assert.equal(await answer(), "hello");
+    });
+    await end(fixture, app);
+    t.pass();
+  },
+);
+
+async function firstProcess(
+  { engine }: DockerFixture,
+  id: string,
+  service: string,
+): Promise<{ pid: number; startedAt: string }> {
+  const label = [`svc.app=${id}`, `com.docker.compose.service=${service}`];
+  const filters = encodeURIComponent(JSON.stringify({ label }));
+  const list = (await engine.request("GET", `/containers/json?all=1&filters=${filters}`)).expect(200);
+  const [container] = list as { Id: string }[];
+  const { State } = (await engine.request("GET", `/containers/${container?.Id}/json`)).expect(200) as {
+    State: { Pid: number; StartedAt: string };
+  };
+  return { pid: State.Pid, startedAt: State.StartedAt };
+}
