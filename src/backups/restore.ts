@@ -130,7 +130,7 @@ export class BackupRestorer {
       outcome.appId = await cancelably(work, (within) => restorer.restoreAsNew(image, unpack, as, within));
     }
     if (paths.length === 0 && footer.since === undefined)
-      await this.#options.catalog.recordVerified(ref, true);
+      await this.#options.catalog.recordVerified(ref, footer.app.owner_uid, true);
     return { ...outcome, restoredBytes: read.contentBytes, entries: read.entries };
   }
 

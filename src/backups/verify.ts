@@ -53,7 +53,7 @@ export class BackupVerifier {
     const read = deep
       ? await this.#testRestore(archive, userHelper, work)
       : await archive.verify(userHelper, work);
-    await catalog.recordVerified(ref, deep);
+    await catalog.recordVerified(ref, archive.footer.app.owner_uid, deep);
     return { ...read, restored: deep };
   }
 

@@ -195,6 +195,26 @@ rootTest(
   },
 );
 
+rootTest(`a forged archive does not mark another user's app as verified${needsRoot}`, async (t) => {
+  const daemon = await emptyDaemon();
+  await using mine = await daemon.as(attacker);
+  await using theirs = await daemon.as(victim);
+  await installFrom(daemon, theirs);
+  await backUp(theirs);
+  const dir = join(daemon.dir, "own");
+  await writePackage(dir, await freePort());
+  const { id } = await mine.client(AppService).installApp({ spec: dir, name: "own" });
+  const { results } = await mine.client(BackupService).createBackup({ appId: id });
+  const own = await download(mine, results[0]?.name ?? "", id);
+  const ref = await upload(mine, await forged(own, ({ app }) => (app.id = "web")));
+  const archive = { appId: "web", storage: local, name: ref.name };
+  await mine.client(BackupService).verifyBackup({ ...archive, deep: true });
+  await mine.client(BackupService).restoreBackup({ ...archive, asNew: true });
+  const { backups } = await theirs.client(AppService).getApp({ id: "web" });
+  t.not(backups?.lastBackupAt, undefined);
+  t.is(backups?.lastProvenAt, undefined);
+});
+
 rootTest(`a backup of another host is not given to a user with only the same uid${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using theirs = await daemon.as(victim);

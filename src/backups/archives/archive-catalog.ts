@@ -157,8 +157,16 @@ export class ArchiveCatalog {
     });
   }
 
-  /** Records a successful verification. @param restored whether it was also restored */
-  async recordVerified({ storage, appId, name }: ArchiveRef, restored: boolean): Promise<void> {
+  /**
+   * Records a successful verification.
+   * @param ownerUid the archive's owner: another user's app may have the same ID
+   * @param restored whether it was also restored
+   */
+  async recordVerified(
+    { storage, appId, name }: ArchiveRef,
+    ownerUid: number,
+    restored: boolean,
+  ): Promise<void> {
     const atMs = this.#now();
     // Archives from other hosts have no row, and are not removed here.
     await this.#write({
@@ -166,17 +174,21 @@ export class ArchiveCatalog {
             WHERE storage = ? AND name = ?`,
       params: [atMs, restored ? atMs : null, storage, name],
     });
-    if (restored) await this.#note(appId, { last_restored_at: atMs });
+    if (restored) await this.#note(appId, { last_restored_at: atMs }, ownerUid);
   }
 
-  /** Stores values about an installed app's backups. */
-  async #note(appId: string, columns: Partial<Omit<PolicyRow, "app_id">>): Promise<void> {
+  /** Stores values about an installed app's backups. @param ownerUid only if the app belongs to this user */
+  async #note(
+    appId: string,
+    columns: Partial<Omit<PolicyRow, "app_id">>,
+    ownerUid: number | null = null,
+  ): Promise<void> {
     const names = Object.keys(columns);
     await this.#write({
       sql: `INSERT INTO backup_policies (app_id, ${names.join(", ")})
-            SELECT id, ${names.map(() => "?").join(", ")} FROM apps WHERE id = ?
+            SELECT id, ${names.map(() => "?").join(", ")} FROM apps WHERE id = ? AND owner_uid = coalesce(?, owner_uid)
             ON CONFLICT (app_id) DO UPDATE SET ${names.map((name) => `${name} = excluded.${name}`).join(", ")}`,
-      params: [...Object.values(columns), appId],
+      params: [...Object.values(columns), appId, ownerUid],
     });
   }
 
