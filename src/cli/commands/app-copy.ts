@@ -56,7 +56,8 @@ async function copy(
   }
   const identity = await readIdentity(context, options);
   const accepted = acceptedBy(options);
-  const copied = await transfer({ from: context, to, id, identity, accepted }, plan.exists);
+  const { owner, exists } = plan;
+  const copied = await transfer({ from: context, to, id, owner, identity, accepted }, exists);
   await printCopied(context, copied, { id, name });
 }
 

@@ -24,7 +24,7 @@ export interface Moved extends Pick<TransferResult, "bytes" | "warnings"> {
   readonly isRemoved: boolean;
 }
 
-export interface MoveNodes extends Pick<Transfer, "from" | "to" | "identity" | "accepted"> {
+export interface MoveNodes extends Pick<Transfer, "from" | "to" | "owner" | "identity" | "accepted"> {
   readonly fromName: string;
   readonly packageId: string;
 }

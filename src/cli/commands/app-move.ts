@@ -99,7 +99,8 @@ async function move(context: CommandContext, given: string, options: MoveOptions
         { ...left, wasEnabled: left.wasEnabled || enabled };
   const identity = await readIdentity(context, options);
   const accepted = acceptedBy(options);
-  const nodes = { from: context, to, identity, accepted, fromName: from, packageId: app.package_id };
+  const { owner, package_id: packageId } = app;
+  const nodes = { from: context, to, owner, identity, accepted, fromName: from, packageId };
   const steps = new AppMove(nodes, journal, begun);
   if (abort) {
     const isOnTarget = await steps.abort();

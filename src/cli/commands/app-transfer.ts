@@ -12,6 +12,8 @@ export interface Transfer {
   readonly to: CommandContext;
   /** ID of the app on the source node. */
   readonly id: string;
+  /** uid of the app's owner, as the source node reports it. */
+  readonly owner: number;
   /** The key for an archive of a node that encrypts archives; empty for none. */
   readonly identity: string;
   /** The consents to licenses and permissions on the target node. */
@@ -42,12 +44,12 @@ const removeTimeoutMs = 30_000;
 
 /**
  * Stops the app only if its package specifies that for backups; it then stays stopped. Leaves no archives on
- * either side.
+ * either side. The source node must not choose which app, or whose, is written on the target node.
  * @param asNew makes a new app on the target node; else the archive replaces the app with the same ID, or
  * takes that ID
  */
 export async function transfer(
-  { from, to, id, identity, accepted: given, mode, isBase = false, since }: Transfer,
+  { from, to, id, owner, identity, accepted: given, mode, isBase = false, since }: Transfer,
   asNew: boolean,
 ): Promise<TransferResult> {
   const { BackupService } = await import("../../../gen/svc/v1/backup_pb.ts");
@@ -67,9 +69,11 @@ export async function transfer(
   try {
     const there = await send({ from, to, id, identity }, here);
     try {
+      requireSame("ID", there.appId, id);
       const plan = { ...there, asNew, stopApp: false, identity };
       // Check first, so that an archive that cannot be restored changes nothing.
-      await to.invokeOnce(restoreBackup, [{ ...plan, dryRun: true }]);
+      const checked = await to.invokeOnce(restoreBackup, [{ ...plan, dryRun: true }]);
+      requireSame("owner", checked.owner, owner);
       let accepted = given;
       const restored = await acceptingLicenses(to, id, given, (consents) => {
         accepted = consents;
@@ -94,6 +98,13 @@ export async function transfer(
 /** An archive that a transfer made. */
 export function transferArchive(appId: string, name: string): ArchiveRef {
   return { appId, storage, name };
+}
+
+/** @throws SvcError `not_possible` if the archive is of something else than the app that the user named */
+function requireSame(what: "ID" | "owner", found: string | number, expected: string | number): void {
+  if (found === expected) return;
+  const message = `the source node sent an archive of another app: its ${what} is "${found}" instead of "${expected}"; nothing was restored`;
+  throw new SvcError("not_possible", message);
 }
 
 async function send(
