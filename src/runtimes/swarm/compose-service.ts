@@ -19,9 +19,8 @@ import {
 } from "../compose/compose-values.ts";
 import { spannedPorts, readServicePort } from "../compose/service-ports.ts";
 import type { RunnableApp } from "../runnable-app.ts";
-import { leastDelayMs } from "../process/restart-policy.mjs";
 import { secretsDir, type TaskFile } from "./task-files.ts";
-import { placementOf, plain, scaledLabel, updateConfigs } from "./stack-plan.ts";
+import { placementOf, plain, restartDelay, scaledLabel, updateConfigs } from "./stack-plan.ts";
 import type { ServiceSpec } from "./swarm-api.ts";
 import { mountsOf, type VolumePlan } from "./compose-mounts.ts";
 
@@ -231,13 +230,13 @@ function resourcesOf({ ownerUid }: RunnableApp, service: JsonObject, deploy: Jso
 }
 
 /** @param word value of `restart`: `no`, `always`, `unless-stopped`, `on-failure` or `on-failure:N` */
-function restartOf({ manifest: { restart } }: RunnableApp, word: string): object {
+function restartOf(app: RunnableApp, word: string): object {
   const [policy = "", attempts = "0"] = word.split(":");
   const Condition = { no: "none", "on-failure": "on-failure" }[policy] ?? "any";
   return {
     ...{ Condition, MaxAttempts: Number(attempts) },
-    Delay: Math.max(leastDelayMs, restart.delayMs) * 1_000_000,
-    Window: restart.resetAfterMs * 1_000_000,
+    Delay: restartDelay(app),
+    Window: app.manifest.restart.resetAfterMs * 1_000_000,
   };
 }
 

@@ -54,6 +54,8 @@ const pollMs = 300;
 const releaseTimeoutMs = 30_000;
 /** Limit of a swarm's secret or config. */
 const maxFileBytes = 1_000 * 1_024;
+/** Limit of all secret files, and of all config files, of a regular user's project: they are read into memory at once. */
+const maxUserFileBytes = 8 * 2 ** 20;
 
 export class ComposeStacks implements Stacks {
   readonly images: ImageRuntime;
@@ -234,20 +236,27 @@ export class ComposeStacks implements Stacks {
     return new Map(volumes);
   }
 
-  /** Contents of the secret and config files, read as the app's owner. */
+  /** Contents of the secret and config files, read as the app's owner. @throws SvcError `denied` if they are too large */
   async #contents(
     app: RunnableApp,
     parts: JsonObject[string] | undefined,
   ): Promise<Map<string, TaskFile["content"]>> {
     const userHelper = await this.#options.userHelpers.as(app.uid);
     const contents = new Map<string, TaskFile["content"]>();
+    let leftBytes = app.ownerUid === 0 ? Number.POSITIVE_INFINITY : maxUserFileBytes;
     for (const [key, value] of Object.entries(recordOf(parts))) {
       const { file, content } = recordOf(value);
       const path = textOf(file);
       if (typeof content === "string") contents.set(key, content);
       if (path === "") continue;
       const root = isInside(app.directory, path) ? app.directory : "/";
-      contents.set(key, await userHelper.readFile(root, relative(root, path), { maxBytes: maxFileBytes }));
+      const bytes = await userHelper.readFile(root, relative(root, path), { maxBytes: maxFileBytes });
+      leftBytes -= bytes.length;
+      if (leftBytes < 0) {
+        const message = `the secret or config files of app "${app.id}" are larger than ${maxUserFileBytes} bytes in total, which on a swarm only root's apps may have`;
+        throw new SvcError("denied", message);
+      }
+      contents.set(key, bytes);
     }
     return contents;
   }

@@ -9,7 +9,6 @@ import { dockerRuntime } from "../docker/app-images.ts";
 import { mountPoints, namedPlaces } from "../docker/container-scope.ts";
 import type { Placement, RunnableApp } from "../runnable-app.ts";
 import { publishedPorts, type PublishOptions } from "../containers/published-ports.ts";
-import { leastDelayMs } from "../process/restart-policy.mjs";
 import type { TaskFiles } from "./task-files.ts";
 import {
   placementOf,
@@ -17,6 +16,7 @@ import {
   requireFewTasks,
   requireNoData,
   requireOpen,
+  restartDelay,
   scaledLabel,
   updateConfigs,
 } from "./stack-plan.ts";
@@ -94,7 +94,7 @@ export function serviceSpec(
       Resources: { Limits: limitsOf(config.options.HostConfig) },
       RestartPolicy: {
         Condition: { never: "none", "on-failure": "on-failure", always: "any" }[restart.policy],
-        Delay: Math.max(leastDelayMs, restart.delayMs) * nanosecondsPerMs,
+        Delay: restartDelay(app),
         MaxAttempts: restart.maxAttempts,
         Window: restart.resetAfterMs * nanosecondsPerMs,
       },

@@ -9,11 +9,15 @@ import type { ImageRuntime, RuntimeWork } from "../capabilities.ts";
 import type { Placement, RunnableApp } from "../runnable-app.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { releaseLabel } from "../containers/blocked-containers.ts";
+import { leastDelayMs } from "../process/restart-policy.mjs";
 import type { TaskFile } from "./task-files.ts";
 import type { ServiceSpec } from "./swarm-api.ts";
 
 /** Label of services whose number of tasks the app's placement sets. */
 export const scaledLabel = "svc.scaled";
+
+/** Label with the size of all files of a service's tasks, in bytes: the engine's list of services does not have it. */
+export const fileBytesLabel = "svc.file-bytes";
 
 export interface NetworkPlan {
   readonly name: string;
@@ -63,6 +67,8 @@ const nanosecondsPerMs = 1_000_000;
 const maxNameLength = 63;
 const digestLength = 16;
 const defaults: UpgradePolicy = { parallel: 1, watchMs: 5_000 };
+/** Minimum delay before a swarm restarts a task of a regular user: it never backs off, and creates a container each time. */
+const leastUserDelayMs = 10_000;
 
 /** A valid name on a swarm. @param base of the app @param part service of the app; empty for the app itself */
 export function swarmName(base: string, part = ""): string {
@@ -107,6 +113,12 @@ export function requireOpen(
   if (closed === undefined) return;
   const message = `app "${id}" publishes port ${closed.name} only at ${closed.address}, but a swarm publishes at all addresses of its nodes; set address: 0.0.0.0 for this port in the package, or [docker] publish_address = "0.0.0.0"`;
   throw new SvcError("denied", message);
+}
+
+/** The delay before a swarm restarts a task, in nanoseconds. */
+export function restartDelay({ ownerUid, manifest }: Pick<RunnableApp, "ownerUid" | "manifest">): number {
+  const leastMs = ownerUid === 0 ? leastDelayMs : leastUserDelayMs;
+  return Math.max(leastMs, manifest.restart.delayMs) * nanosecondsPerMs;
 }
 
 export interface UpdateFacts {
@@ -156,9 +168,15 @@ export function withRelease(
     .digest("hex")
     .slice(0, digestLength);
   const container = template["ContainerSpec"] as { Labels?: Record<string, string> };
+  const fileBytes = files.reduce((sum, { content }) => sum + Buffer.byteLength(content), 0);
   return {
     ...spec,
-    Labels: { ...spec.Labels, [settingsLabel]: settings, [releaseLabel]: release },
+    Labels: {
+      ...spec.Labels,
+      [settingsLabel]: settings,
+      [releaseLabel]: release,
+      ...(fileBytes > 0 && { [fileBytesLabel]: String(fileBytes) }),
+    },
     // The swarm replaces tasks whose specification changed.
     TaskTemplate: {
       ...template,

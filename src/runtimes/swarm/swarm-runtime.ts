@@ -197,7 +197,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     } else watched.release();
     try {
       if (hasBegun && reason !== "unavailable") await this.stop(app);
-      await this.#api.removeTaskFiles(app.id);
+      else await this.#api.removeTaskFiles(app.id);
     } catch (failure) {
       this.#options.log.warn(
         { app: app.id, err: failure },
@@ -219,6 +219,8 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const plan = await this.#plan(to);
     using _counted = await this.#reserve(to, specsOf(plan));
     await this.#ensureNetworks(to, plan);
+    // Those of replaced tasks: each roll creates new ones.
+    await this.#api.removeTaskFiles(to.id);
     watched.want(to);
     for (const step of plan.steps) {
       for (const service of step) await this.#rollout.rollService(to, watched, service, how);
@@ -244,6 +246,8 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     }
     for (const { id } of await this.#api.services(app.id)) await this.#api.removeService(id);
     await this.#untilGone(app);
+    // The next start creates them again.
+    await this.#api.removeTaskFiles(app.id);
   }
 
   /**

@@ -2,18 +2,26 @@
 import { descriptionBytes } from "../../engine/engine-objects.ts";
 import { unlessGone } from "../../engine/engine-errors.ts";
 import type { Usage } from "../containers/container-policy.ts";
+import { fileBytesLabel } from "./stack-plan.ts";
 import type { ServiceSpec, SwarmApi, SwarmService } from "./swarm-api.ts";
 
-/** A port of the swarm is published once; a port of its nodes once per task. */
+/** Number of tasks that a swarm lists for each slot: the current one, and ended ones (`--task-history-limit`). */
+const tasksPerSlot = 5;
+
+/**
+ * A port of the swarm is published once; a port of its nodes once per task. Files are stored once per service, in the
+ * memory of each manager.
+ */
 export function usageOfService(spec: ServiceSpec): Usage {
-  const { Mode: mode, EndpointSpec: endpoint, TaskTemplate: template } = spec;
+  const { Mode: mode, EndpointSpec: endpoint, TaskTemplate: template, Labels: labels } = spec;
   const { Replicas: containers } = mode.Replicated;
   const ports = endpoint?.Ports ?? [];
   const ofSwarm = ports.filter(({ PublishMode: publish }) => publish === "ingress").length;
   return {
     containers,
     ports: ofSwarm + (ports.length - ofSwarm) * containers,
-    descriptionBytes: descriptionBytes(template) * containers,
+    descriptionBytes:
+      descriptionBytes(template) * containers * tasksPerSlot + (Number(labels[fileBytesLabel]) || 0),
   };
 }
 

@@ -89,7 +89,57 @@ test("each task of a swarm counts toward the engine's listing", (t) => {
     ...{ Name: "web", Labels: {}, Mode: { Replicated: { Replicas: 3 } } },
     TaskTemplate: { ContainerSpec: { Labels: { note: "<".repeat(1_000) } } },
   };
-  t.true(usageOfService(spec).descriptionBytes > 3 * 6_000);
+  // The swarm lists the ended tasks of each slot, too.
+  t.true(usageOfService(spec).descriptionBytes > 5 * 3 * 6_000);
+});
+
+composeTest(
+  `the files of a user's services on a swarm count toward the user's limits${needsCompose}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const project = (files: number): Record<string, string> => {
+      const names = Array.from({ length: files }, (_, at) => `c${at}`);
+      return {
+        "compose.yaml": JSON.stringify({
+          services: Object.fromEntries(
+            ["web", "more"].map((name) => [name, { image: "svc/shell:1", configs: names }]),
+          ),
+          configs: Object.fromEntries(names.map((name) => [name, { file: "./large" }])),
+        }),
+        large: "x".repeat(900_000),
+      };
+    };
+    const manifest = "compose: { file: compose.yaml }";
+    const app = await fixture.app("large", manifest, { files: project(2) });
+    const plan = await planOf(fixture.stacks.compose, app);
+    const uses = plan.steps.flat().map(({ spec }) => usageOfService(spec).descriptionBytes);
+    t.is(uses.length, 2);
+    for (const bytes of uses) t.true(bytes > 1_800_000 && bytes < 1_850_000, String(bytes));
+
+    const huge = await fixture.app("huge", manifest, { files: project(10) });
+    const error = await failureOf(planOf(fixture.stacks.compose, huge));
+    t.is(error.reason, "denied");
+    t.regex(error.message, /files of app "huge" are larger than 8388608 bytes in total/);
+  },
+);
+
+composeTest(`a swarm restarts the tasks of a user at most every ten seconds${needsCompose}`, async (t) => {
+  const fixture = fixtureNow();
+  const delayOf = async (id: string, manifest: string, stacks: Stacks, uid: number): Promise<unknown> => {
+    const files = { "compose.yaml": 'services: { web: { image: "svc/shell:1" } }' };
+    const restart = "restart: { policy: always, delay: 100ms, max_attempts: 0 }";
+    const app = await fixture.app(id, `${manifest}\n${restart}`, { uid, files });
+    const { steps } = await planOf(stacks, app);
+    const spec = steps[0]?.[0]?.spec.TaskTemplate as { RestartPolicy?: { Delay: number } } | undefined;
+    return spec?.RestartPolicy?.Delay;
+  };
+  for (const [kind, manifest] of [
+    ["docker", 'docker: { image: "svc/shell:1" }'],
+    ["compose", "compose: { file: compose.yaml }"],
+  ] as const) {
+    t.is(await delayOf(`users-${kind}`, manifest, fixture.stacks[kind], 1), 10e9);
+    t.is(await delayOf(`roots-${kind}`, manifest, fixture.stacks[kind], 0), 100e6);
+  }
 });
 
 test("on a swarm an image of a user has at most as many volumes as a container of this host", (t) => {
