@@ -15,6 +15,7 @@ import { isInsecureRegistry, type RegistryConfig } from "../engine/registry-secu
 import { parseSubnet, type Subnet } from "../engine/subnets.ts";
 import { AppNetworks } from "../runtimes/containers/app-networks.ts";
 import { readUnprivilegedPortStart } from "../runtimes/containers/container-policy.ts";
+import { readMaxUserProcesses } from "../runtimes/containers/user-bounds.ts";
 import { ComposeRuntime } from "../runtimes/compose/compose-runtime.ts";
 import { Systemd } from "../runtimes/systemd/systemd.ts";
 import { UserBuilds } from "../runtimes/docker/user-builds.ts";
@@ -108,6 +109,7 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
     },
     publishAddress: config.docker.publishAddress,
     usersPidsLimit: config.docker.usersPidsLimit,
+    maxUserProcesses: await readMaxUserProcesses(),
     userContainers: new UserContainers({
       ...{ state, ownership, limits: config.limits },
       ownerOf: (appId) => ownerOf(store, appId),

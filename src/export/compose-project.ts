@@ -205,8 +205,8 @@ function tellRest({ app, note }: Reading, service: JsonObject): void {
   const deploy = recordOf(service["deploy"]);
   const security = textsOf(service["security_opt"]).filter((text) => !/^no-new-privileges\b/.test(text));
   const { limits, ...resources } = recordOf(deploy["resources"]);
-  // svc itself sets it for regular users' services.
-  const own = app.ownerUid === 0 ? [] : ["pids_limit"];
+  // svc itself sets these for regular users' services.
+  const [own, ownLimits] = app.ownerUid === 0 ? [[], []] : [["pids_limit"], ["nproc"]];
   const rest = [
     ...unknownKeys(service, [...carried, ...own]),
     ...security.map((text) => `security_opt ${text}`),
@@ -214,7 +214,7 @@ function tellRest({ app, note }: Reading, service: JsonObject): void {
     ...unknownKeys(resources, []).map((name) => `deploy.resources.${name}`),
     ...unknownKeys(recordOf(limits), ["cpus", "memory"]).map((name) => `deploy.resources.limits.${name}`),
     ...Object.keys(recordOf(service["ulimits"]))
-      .filter((name) => name !== "nofile")
+      .filter((name) => !["nofile", ...ownLimits].includes(name))
       .map((name) => `ulimits.${name}`),
     ...(["", "json-file"].includes(textOf(recordOf(service["logging"])["driver"])) ? [] : ["logging"]),
     ...["pid", "ipc"].filter(

@@ -85,6 +85,7 @@ rootTest(`an error of an old compose about a name explains what to do${needsRoot
       portRules: { unprivilegedPortStart: 1024, daemonPort: 0 },
       publishAddress: "127.0.0.1",
       usersPidsLimit: 100,
+      maxUserProcesses: 1_000,
     },
     composeDir: join(place.dir, "../compose"),
   } as unknown as ComposeProjectsOptions);
@@ -116,6 +117,7 @@ rootTest(`compose runs again if and only if its output may change${needsRoot}`, 
       portRules: { unprivilegedPortStart: 1024, daemonPort: 0 },
       publishAddress: "127.0.0.1",
       usersPidsLimit: 100,
+      maxUserProcesses: 1_000,
     },
     composeDir,
   } as unknown as ComposeProjectsOptions;

@@ -121,6 +121,7 @@ test("a missing file of the host's clock is skipped, a writable mount is not", a
       ...{
         network: "net",
         usersPidsLimit: 1,
+        maxUserProcesses: 1,
         publishAddress: "127.0.0.1",
         absent: new Set(["/etc/timezone"]),
       },

@@ -6,7 +6,12 @@ import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
 import type { RestartPolicy } from "../../packages/manifest/manifest.ts";
 import { restartLabel } from "../containers/container-restarts.ts";
-import { defaultInMemoryBytes, defaultLogOptions, sizedInMemory } from "../containers/user-bounds.ts";
+import {
+  defaultInMemoryBytes,
+  defaultLogOptions,
+  maxProcesses,
+  sizedInMemory,
+} from "../containers/user-bounds.ts";
 import { invalid, type YamlReader } from "./compose-sources.ts";
 import {
   environmentPairs,
@@ -68,6 +73,8 @@ export interface RunnableOptions {
   owner?: string | undefined;
   /** Default process limit of a service; absent for root's own apps. */
   pidsLimit?: number | undefined;
+  /** Limit of the processes of the owner, in all containers together; absent for root's own apps. */
+  maxUserProcesses?: number | undefined;
   /** Optional read-only mounts that this host does not have. */
   absent: ReadonlySet<string>;
   /** Name of a service's built image. */
@@ -128,6 +135,7 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
       restart: deployedWord(deployedPolicy) ?? service["restart"] ?? restartWord(options.restart),
       ...(isSet(deployed) && { deploy: deployed }),
       ...limited,
+      ...processesLimited(options, service["ulimits"]),
       stop_grace_period: service["stop_grace_period"] ?? `${Math.ceil(options.stopGraceMs / 1000)}s`,
       logging: bounded(options.owner, service["logging"]),
       ...(options.owner !== undefined && sized(service)),
@@ -259,6 +267,22 @@ function ownedBy(owner: string | undefined, service: JsonObject): JsonObject {
     security_opt: [...securityOpt, "no-new-privileges:true"],
     ...(!isSet(service["user"]) && { user: owner }),
   };
+}
+
+/** Lowers the limit of a service; one that users may not set stays, and is rejected later. */
+function processesLimited(
+  { maxUserProcesses: max }: RunnableOptions,
+  value: JsonValue | undefined,
+): JsonObject {
+  if (max === undefined) return {};
+  const { nproc = max, ...ulimits } = recordOf(value);
+  const { soft = null, hard = null } =
+    typeof nproc === "object" ? recordOf(nproc) : { soft: nproc, hard: nproc };
+  const lowered = (limit: JsonValue): JsonValue => {
+    const number = Number(textOf(limit));
+    return number > max && number <= maxProcesses ? max : limit;
+  };
+  return { ulimits: { ...ulimits, nproc: { soft: lowered(soft), hard: lowered(hard) } } };
 }
 
 /** Sets the limit where compose v2 expects it: in `deploy`, if that has other limits. */

@@ -82,6 +82,8 @@ export interface ComposeProjectsOptions extends PublishOptions {
   portRules: HostPortRules;
   /** Default process limit of a regular user's service. */
   usersPidsLimit: number;
+  /** Limit of the processes and threads of a regular user, in all containers together. */
+  maxUserProcesses: number;
 }
 
 /** All containers of an app have the same release: compose itself recreates what has changed. */
@@ -261,6 +263,7 @@ export class ComposeProjects {
       stopGraceMs: app.manifest.stop.graceMs,
       owner: app.ownerUid === 0 ? undefined : ownerSpec(userHelper.user),
       pidsLimit: app.ownerUid === 0 ? undefined : this.#options.usersPidsLimit,
+      maxUserProcesses: app.ownerUid === 0 ? undefined : this.#options.maxUserProcesses,
       absent: await missingClock(),
       builtTag: (service) => images.builtTag(app, service),
       withTag,

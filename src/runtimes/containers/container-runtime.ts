@@ -49,6 +49,8 @@ export interface ContainerRuntimeOptions extends Omit<
   isInsecure: (host: string) => Promise<boolean>;
   /** Default process limit of a regular user's container. */
   usersPidsLimit: number;
+  /** Limit of the processes and threads of a regular user, in all containers together. */
+  maxUserProcesses: number;
   userContainers: UserContainers;
   userObjects: UserObjects;
   log: Pick<Log, "warn">;

@@ -28,6 +28,8 @@ export interface ContainerConfigOptions extends PublishOptions {
   network: string;
   /** Default process limit of a regular user's container. */
   usersPidsLimit: number;
+  /** Limit of the processes and threads of a regular user, in all containers together. */
+  maxUserProcesses: number;
   /** Optional read-only mounts that this host does not have. */
   absent: ReadonlySet<string>;
 }
@@ -109,6 +111,10 @@ function hostConfig(
       .map(({ source, target, read_only: readOnly = false }) => ({ source, target, readOnly }))
       .filter(({ source, readOnly }) => !readOnly || !options.absent.has(source)),
   ];
+  const ulimits = [
+    ...(limits.openFiles === undefined ? [] : [["nofile", limits.openFiles] as const]),
+    ...(app.ownerUid === 0 ? [] : [["nproc", options.maxUserProcesses] as const]),
+  ];
   return {
     Init: true,
     SecurityOpt: ["no-new-privileges"],
@@ -137,8 +143,8 @@ function hostConfig(
     ...(runtime.groups !== undefined && { GroupAdd: runtime.groups.map(String) }),
     ...(limits.memoryBytes !== undefined && { Memory: limits.memoryBytes }),
     ...(limits.cpus !== undefined && { NanoCpus: Math.round(limits.cpus * nanoCpus) }),
-    ...(limits.openFiles !== undefined && {
-      Ulimits: [{ Name: "nofile", Soft: limits.openFiles, Hard: limits.openFiles }],
+    ...(ulimits.length > 0 && {
+      Ulimits: ulimits.map(([Name, limit]) => ({ Name, Soft: limit, Hard: limit })),
     }),
     ...(runtime.network === "bridge" && { PortBindings: bindings }),
   };

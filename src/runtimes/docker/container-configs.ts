@@ -23,6 +23,8 @@ export interface ContainerConfigsOptions extends PublishOptions {
   ownership: EngineOwnership;
   /** Default process limit of a regular user's container. */
   usersPidsLimit: number;
+  /** Limit of the processes and threads of a regular user, in all containers together. */
+  maxUserProcesses: number;
   portRules: HostPortRules;
 }
 

@@ -117,6 +117,7 @@ export class DockerFixture implements AsyncDisposable {
       portRules: { unprivilegedPortStart: 1024, daemonPort: 0 },
       publishAddress: "127.0.0.1",
       usersPidsLimit: 500,
+      maxUserProcesses: 8_000,
       userContainers: new UserContainers({
         ...{ state, ownership: this.ownership, ownerOf: (id: string) => this.#owners.get(id) },
         swarmUsage: () => swarmUsage(new SwarmApi({ engine: client, ownership: this.ownership })),
