@@ -37,7 +37,7 @@ import { settleLeftovers } from "./archives/leftovers.ts";
 import { ArchiveCatalog, keyOf, type ArchiveRef, type CatalogedArchive } from "./archives/archive-catalog.ts";
 import { checkPolicy, encryptedCannotBeTested, type BackupPolicySpec } from "./policies/policy.ts";
 import { PolicyPass } from "./policies/policy-pass.ts";
-import type { Retention } from "./policies/rotation.ts";
+import type { Retention } from "./policies/retention.ts";
 import { Spool } from "./archives/spool.ts";
 import type { StoredArchive } from "./storages/storage.ts";
 import { uploadArchive, type UploadTarget } from "./archives/upload.ts";

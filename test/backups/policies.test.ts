@@ -18,7 +18,7 @@ import { FakeClock } from "../support/fake-clock.ts";
 import { eventually } from "../support/eventually.ts";
 import { newApp } from "../support/many-apps.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";
-import { expiredArchives, type Retention, type RotatedArchive } from "../../src/backups/policies/rotation.ts";
+import { expiredArchives, type Retention, type RotatedArchive } from "../../src/backups/policies/retention.ts";
 
 const hourMs = 3_600_000;
 const nightly = { trigger: "03:30", storages: [], mode: "live", verify: false };

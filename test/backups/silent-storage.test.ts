@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
 import test from "ava";
 import { listArchives } from "../../src/backups/archives/archive-list.ts";
-import { rotate } from "../../src/backups/policies/rotate.ts";
+import { rotate } from "../../src/backups/policies/remove-expired.ts";
 import { S3Storage } from "../../src/backups/storages/s3-storage.ts";
 import { S3Thread } from "../../src/backups/storages/s3-thread.ts";
 import type { Storage } from "../../src/backups/storages/storage.ts";

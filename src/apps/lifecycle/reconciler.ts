@@ -12,7 +12,7 @@ import { isUp, type RuntimeStatus } from "../../runtimes/runtime-status.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import type { AppsContext } from "../apps-context.ts";
-import { DueStarts } from "./due-starts.ts";
+import { DueStarts } from "./start-retries.ts";
 import type { Operation, OperationListener } from "./operations.ts";
 import { isReadable } from "../records/unreadable-app.ts";
 

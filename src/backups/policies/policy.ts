@@ -3,7 +3,7 @@ import { invalidRequest, type FieldViolation } from "../../errors.ts";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
 import { triggerProblem } from "../../triggers/trigger.ts";
 import type { BackupMode } from "../../apps/lifecycle/backup-hold.ts";
-import type { Retention } from "./rotation.ts";
+import type { Retention } from "./retention.ts";
 import { localName, type StorageEntry } from "../storages/storage-list.ts";
 
 export interface BackupPolicySpec extends Retention {

@@ -4,7 +4,7 @@ import type { Log } from "../../lib/log.ts";
 import { unlessAborted } from "../../lib/abort.ts";
 import { hostOf } from "../archives/archive-name.ts";
 import { keyOf, type ArchiveCatalog } from "../archives/archive-catalog.ts";
-import { expiredArchives, type Retention } from "./rotation.ts";
+import { expiredArchives, type Retention } from "./retention.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 
 /** Timeout in milliseconds. The backup is complete, so its caller should not wait longer. */
