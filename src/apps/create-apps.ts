@@ -115,7 +115,7 @@ export function createApps(options: AppsOptions, resources: AsyncDisposableStack
     logs: new AppLogs(shared),
     reports: new AppReports({ ...shared, finder }),
     disks: new DiskReports(shared),
-    views: new AppViews({ ...shared, finder, backups, updates, dueStarts: reconciler.dueStarts }),
+    views: new AppViews({ ...shared, finder, backups, updates, startRetries: reconciler.startRetries }),
     counters: new AppCounters({ ...shared, finder, backups, updates }),
   };
 }

@@ -26,7 +26,7 @@ import { encodeFooter, footerDigest } from "./archives/archive-footer.ts";
 import { encryptedName, hostOf, newArchiveName } from "./archives/archive-name.ts";
 import type { BackupQuota, BackupSpace } from "./policies/backup-quota.ts";
 import type { ArchiveRef, ArchiveCatalog } from "./archives/archive-catalog.ts";
-import { rotate } from "./policies/remove-expired.ts";
+import { removeExpired } from "./policies/remove-expired.ts";
 import type { Retention } from "./policies/retention.ts";
 import type { Spool, SpoolFile } from "./archives/spool.ts";
 import type { StorageList } from "./storages/storage-list.ts";
@@ -325,7 +325,7 @@ export class BackupMaker {
       const why = error instanceof SvcError ? error.message : "internal error; see the daemon's log";
       return { storage, name: "", sizeBytes: 0, error: why, removed: [] };
     }
-    const removed = await rotate(this.#options, storage, app, retention);
+    const removed = await removeExpired(this.#options, storage, app, retention);
     return { storage, name, sizeBytes, error: "", removed };
   }
 

@@ -1,11 +1,11 @@
 /** Restores an archive into its app, or as a new app. */
 import {
   acknowledgementOf,
-  askedBy,
+  requiredConsent,
   nothingAccepted,
   requireConsent,
   type Acknowledgement,
-  type Asked,
+  type RequiredConsent,
   type Consent,
 } from "../apps/changes/acknowledgement.ts";
 import type { AppImage, Unpack, Restorer } from "../apps/changes/restore.ts";
@@ -146,7 +146,7 @@ export class BackupRestorer {
     { target, paths }: { target: AppRecord | undefined; paths: readonly string[] },
     reader: UserHelper,
     signal?: AbortSignal,
-  ): Promise<{ asked: Asked; accepted: Acknowledgement }> {
+  ): Promise<{ asked: RequiredConsent; accepted: Acknowledgement }> {
     const { app } = archive.footer;
     const isMadeHere = this.#options.catalog.hasCreated(archive.digest);
     const ownerUid = target?.ownerUid ?? app.owner_uid;
@@ -156,11 +156,11 @@ export class BackupRestorer {
     if (paths.length > 0) return { asked: { licenses: [], permissions }, accepted: before };
     if (isMadeHere) {
       const recorded = app.accepted as Acknowledgement;
-      const asked = askedBy({ licenses: [], manifest }, { ownerUid, accepted: recorded });
+      const asked = requiredConsent({ licenses: [], manifest }, { ownerUid, accepted: recorded });
       return { asked, accepted: { ...recorded, permissions: manifest.permissions } };
     }
     const { known, licenses } = await licensesOf(archive, before.licenses, reader, signal);
-    const asked = askedBy({ licenses, manifest }, { ownerUid, accepted: before });
+    const asked = requiredConsent({ licenses, manifest }, { ownerUid, accepted: before });
     const added = acknowledgementOf({ licenses, manifest });
     return {
       asked: { ...asked, permissions: [...permissions, ...asked.permissions] },

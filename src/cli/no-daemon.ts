@@ -63,13 +63,13 @@ export function systemDaemonDown({
 export class NotingClient implements Client {
   readonly #client: Client;
   readonly #notes: CallNotes;
-  readonly #say: (note: string) => void;
+  readonly #print: (note: string) => void;
   readonly #printed = new Set<string>();
 
   constructor(client: Client, notes: CallNotes, say: (note: string) => void) {
     this.#client = client;
     this.#notes = notes;
-    this.#say = say;
+    this.#print = say;
   }
 
   async call<Request, Response>(
@@ -97,7 +97,7 @@ export class NotingClient implements Client {
     const note = this.#notes[`${service}/${method}`];
     if (note === undefined || this.#printed.has(note)) return;
     this.#printed.add(note);
-    this.#say(note);
+    this.#print(note);
   }
 
   outlives(): Promise<boolean> {

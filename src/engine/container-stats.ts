@@ -43,19 +43,19 @@ export async function sampleContainers(
   const usages = new Map<string, ContainerUsage>();
   if (ids.length === 0) return usages;
   const startedAtMs = performance.now();
-  const looks = await mapBounded(ids, maxQuestions, async (id) => {
+  const samples = await mapBounded(ids, maxQuestions, async (id) => {
     const pid = pidOf?.(id) ?? (await queryPid(engine, id, signal));
-    if (pid === undefined) return { id, look: () => Promise.resolve(undefined), before: undefined };
+    if (pid === undefined) return { id, readAgain: () => Promise.resolve(undefined), before: undefined };
     const fromKernel: ReadCounters = () => cgroups.read(id, pid);
     const counted = await fromKernel();
-    if (counted !== undefined) return { id, look: fromKernel, before: counted };
+    if (counted !== undefined) return { id, readAgain: fromKernel, before: counted };
     const fromEngine: ReadCounters = () => queryCounters(engine, id, signal);
-    return { id, look: fromEngine, before: await fromEngine() };
+    return { id, readAgain: fromEngine, before: await fromEngine() };
   });
   // Even if the first readings took long, keep a minimum interval after the last of them.
   await pause(Math.max(startedAtMs + windowMs - performance.now(), windowMs * minWindowShare), signal);
-  const after = await mapBounded(looks, maxQuestions, ({ look }) => look());
-  for (const [at, { id, before }] of looks.entries()) {
+  const after = await mapBounded(samples, maxQuestions, ({ readAgain }) => readAgain());
+  for (const [at, { id, before }] of samples.entries()) {
     const later = after[at];
     if (before !== undefined && later !== undefined) usages.set(id, usageBetween(before, later));
   }

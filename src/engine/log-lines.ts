@@ -105,7 +105,7 @@ export class TerminalLogReader {
       this.#line = undefined;
       bytes = bytes.subarray(end + 1);
     }
-    // At the joints of the engine's pieces, a time is in the middle of a line: read only complete pieces.
+    // The engine splits long lines into pieces and puts a time before each one. Read only complete pieces, to find those times.
     while (bytes.length >= maxLineBytes) {
       const piece = this.#pieceLength(bytes);
       this.#readPart(bytes.subarray(0, piece), lines);

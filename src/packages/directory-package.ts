@@ -58,7 +58,7 @@ export async function openDirectory(
         await owner.copyTree(from, { root, path: target }, { ...options, exclude: excluded });
       } else await copyAcross(reader, path, owner, root, target, options);
     },
-    keep: () => undefined,
+    retain: () => undefined,
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };
 }

@@ -32,7 +32,7 @@ export interface ResolvedPackage extends AsyncDisposable {
    */
   exportTo: (uid: number, root: string, path: string, work?: WorkOptions) => Promise<void>;
   /** Keeps fetched data in the cache; otherwise it is removed. */
-  keep: () => void;
+  retain: () => void;
 }
 
 /** Converts the error of a missing manifest to one with a remedy; throws other errors unchanged. */

@@ -215,7 +215,7 @@ async function* shown(source: AsyncIterable<Buffer>, isError = false): AsyncGene
   try {
     for await (const data of source) yield { data, ...(isError && { isError }) };
   } catch (error) {
-    // A pipe that was closed here has ended.
+    // The daemon closed the pipe itself: that is an end, not an error.
     if ((error as NodeJS.ErrnoException).code !== "ERR_STREAM_PREMATURE_CLOSE") throw error;
   }
 }

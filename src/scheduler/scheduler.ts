@@ -58,7 +58,7 @@ export class Scheduler implements AsyncDisposable {
   readonly #options: SchedulerOptions;
   readonly #evaluation = new AsyncDisposableStack();
   readonly #subscription: Disposable;
-  readonly #room: UserLimiter;
+  readonly #slots: UserLimiter;
   /** The daemon's uid counts as root. */
   readonly #isRoot: (ownerUid: number) => boolean;
   #due: DueJobs | undefined;
@@ -76,13 +76,13 @@ export class Scheduler implements AsyncDisposable {
       }),
       http: createHttpAction({ lookup }),
     };
-    this.#room = new UserLimiter("runs", isRoot, runBounds);
+    this.#slots = new UserLimiter("runs", isRoot, runBounds);
     this.runner = new Runner({
       jobs,
       owners,
       runs,
       actions: createActions(options, this.plainActions),
-      room: this.#room,
+      slots: this.#slots,
       clock,
       isRoot,
       log,
@@ -101,7 +101,7 @@ export class Scheduler implements AsyncDisposable {
         jobs,
         owners,
         runner: this.runner,
-        room: this.#room,
+        room: this.#slots,
         skips,
         clock,
         jitter: createJitter(storeIdOf(store)),

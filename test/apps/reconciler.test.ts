@@ -77,12 +77,12 @@ test("a failed start is retried with growing delays, and not any more after an h
   const world = createWorld();
   await using reconciler = world.reconciler;
   await reconciler.start(["web"]);
-  t.is(reconciler.dueStarts.atMs("web"), world.clock.nowMs() + 5_000);
+  t.is(reconciler.startRetries.atMs("web"), world.clock.nowMs() + 5_000);
   await world.pass(30 * minuteMs);
   t.deepEqual(world.tries, [0, 5, 20, 65, 185, 485, 785, 1085, 1385, 1685]);
   await world.pass(150 * minuteMs);
   t.is(world.tries.at(-1), 3_485);
-  t.is(reconciler.dueStarts.atMs("web"), undefined);
+  t.is(reconciler.startRetries.atMs("web"), undefined);
   t.true(world.clock.isIdle);
 });
 
@@ -94,7 +94,7 @@ test("an app that runs is not started, and its retries start over with its next 
   world.comesUp = true;
   await world.pass(minuteMs);
   t.deepEqual(world.tries, [0, 5, 20]);
-  t.is(reconciler.dueStarts.atMs("web"), undefined);
+  t.is(reconciler.startRetries.atMs("web"), undefined);
   world.comesUp = false;
   world.status = { state: "CRASHED", isLost: true };
   world.say("web");
@@ -126,7 +126,7 @@ test("the failures of an app do not count for another one with its ID", async (t
   const lose = (): number => {
     world.status = { state: "CRASHED", isLost: true };
     world.say("web");
-    return (reconciler.dueStarts.atMs("web") ?? NaN) - world.clock.nowMs();
+    return (reconciler.startRetries.atMs("web") ?? NaN) - world.clock.nowMs();
   };
   const waits = [lose()];
   await world.pass(1_000);
@@ -140,10 +140,10 @@ test("an app that runs without a start is not started", async (t) => {
   const world = createWorld();
   await using reconciler = world.reconciler;
   await reconciler.start(["web"]);
-  t.not(reconciler.dueStarts.atMs("web"), undefined);
+  t.not(reconciler.startRetries.atMs("web"), undefined);
   world.status = { state: "RUNNING" };
   world.say("web");
-  t.is(reconciler.dueStarts.atMs("web"), undefined);
+  t.is(reconciler.startRetries.atMs("web"), undefined);
   await world.pass(minuteMs);
   t.deepEqual(world.tries, [0]);
 });
@@ -174,9 +174,9 @@ for (const kind of ["start", "restart", "stop", "upgrade", "remove", "restore", 
     const world = createWorld();
     await using reconciler = world.reconciler;
     await reconciler.start(["web"]);
-    t.not(reconciler.dueStarts.atMs("web"), undefined);
+    t.not(reconciler.startRetries.atMs("web"), undefined);
     world.begin(kind);
-    t.is(reconciler.dueStarts.atMs("web"), undefined);
+    t.is(reconciler.startRetries.atMs("web"), undefined);
     await world.pass(minuteMs);
     t.deepEqual(world.tries, [0]);
   });
@@ -250,7 +250,7 @@ test("nothing is retried once the daemon stops", async (t) => {
   t.false(world.clock.isIdle);
   await world.reconciler[Symbol.asyncDispose]();
   t.true(world.clock.isIdle);
-  t.is(world.reconciler.dueStarts.atMs("web"), undefined);
+  t.is(world.reconciler.startRetries.atMs("web"), undefined);
 });
 
 for (const [kind, tries] of [

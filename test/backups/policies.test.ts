@@ -18,7 +18,7 @@ import { FakeClock } from "../support/fake-clock.ts";
 import { eventually } from "../support/eventually.ts";
 import { newApp } from "../support/many-apps.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";
-import { expiredArchives, type Retention, type RotatedArchive } from "../../src/backups/policies/retention.ts";
+import { expiredArchives, type Retention, type DatedArchive } from "../../src/backups/policies/retention.ts";
 
 const hourMs = 3_600_000;
 const nightly = { trigger: "03:30", storages: [], mode: "live", verify: false };
@@ -55,7 +55,12 @@ test("an app is overdue an hour after its policy's time, until there is a backup
   t.is(states.of(all.app("web")), undefined, "no policy requires one");
   await catalog.setPolicy("web", JSON.stringify(nightly));
   const first = states.of(all.app("web"));
-  t.deepEqual(first, { lastBackupAtMs: undefined, storages: [], lastVerifiedAtMs: undefined, overdue: false });
+  t.deepEqual(first, {
+    lastBackupAtMs: undefined,
+    storages: [],
+    lastVerifiedAtMs: undefined,
+    overdue: false,
+  });
   const { revision } = states;
   t.is(states.nextRunMs(all.app("web")), Date.parse("2026-03-11T03:30:00Z"));
   clock.pass(16 * hourMs);
@@ -270,7 +275,7 @@ test("a missed backup is created once if requested, also if it fails, and again 
 // The retained archives: the newest, and beyond them those of days, weeks and months.
 
 /** One at noon of each day up to New Year's Eve of 2025, a Wednesday; named for its day. */
-function daily(days: number, verified: readonly string[] = []): RotatedArchive[] {
+function daily(days: number, verified: readonly string[] = []): DatedArchive[] {
   const lastMs = Date.UTC(2025, 11, 31, 12);
   return Array.from({ length: days }, (_, back) => {
     const createdAtMs = lastMs - back * 86_400_000;
@@ -279,7 +284,7 @@ function daily(days: number, verified: readonly string[] = []): RotatedArchive[]
   });
 }
 
-function kept(archives: readonly RotatedArchive[], retention: Retention): string[] {
+function kept(archives: readonly DatedArchive[], retention: Retention): string[] {
   const gone = expiredArchives(archives, retention);
   return archives.flatMap(({ name }) => (gone.includes(name) ? [] : name));
 }

@@ -3,7 +3,7 @@ import { once } from "node:events";
 import { createServer, type AddressInfo } from "node:net";
 import test from "ava";
 import { listArchives } from "../../src/backups/archives/archive-list.ts";
-import { rotate } from "../../src/backups/policies/remove-expired.ts";
+import { removeExpired } from "../../src/backups/policies/remove-expired.ts";
 import { S3Storage } from "../../src/backups/storages/s3-storage.ts";
 import { S3Thread } from "../../src/backups/storages/s3-thread.ts";
 import type { Storage } from "../../src/backups/storages/storage.ts";
@@ -53,7 +53,7 @@ for (const [what, open] of [
     t.deepEqual(warnings, []);
     const app = { id: "web", ownerUid: 0 };
     t.deepEqual(
-      await rotate({ storages, catalog, storeId: "00", log }, "far", app, { keep: 1 }, deadlineMs),
+      await removeExpired({ storages, catalog, storeId: "00", log }, "far", app, { keep: 1 }, deadlineMs),
       [],
     );
     t.deepEqual(warnings, ["failed to remove old backups"]);

@@ -39,8 +39,8 @@ test("a process's cached data is valid for its stated time, and never for anothe
   t.is(get(1, Infinity), "1 2");
   t.is(get(1, Infinity), "1 2");
   t.is(get(2, Infinity), "2 3");
-  memo.keep(new Set([7]));
+  memo.retain(new Set([7]));
   t.is(get(2, Infinity), "2 3");
-  memo.keep(new Set([8]));
+  memo.retain(new Set([8]));
   t.is(get(2, Infinity), "2 4");
 });

@@ -3,7 +3,7 @@ import { createAppPaths } from "../../src/apps/records/app-paths.ts";
 import type { NewApp } from "../../src/apps/records/app-record.ts";
 import { AppRegistry } from "../../src/apps/records/app-registry.ts";
 import { FoundUpdates } from "../../src/apps/records/found-updates.ts";
-import { AppViews, type AppDueStarts } from "../../src/apps/records/app-views.ts";
+import { AppViews, type AppStartRetries } from "../../src/apps/records/app-views.ts";
 import type { AppRuntime } from "../../src/runtimes/contract.ts";
 import type { RuntimeStatus } from "../../src/runtimes/runtime-status.ts";
 import type { Store } from "../../src/store/store.ts";
@@ -75,7 +75,7 @@ export class ToldRuntime implements Pick<AppRuntime, "revision" | "status" | "us
 export const noBackups = { revision: 0, of: () => undefined };
 
 /** Due starts by app ID. */
-export class ToldStarts implements AppDueStarts {
+export class ToldStarts implements AppStartRetries {
   revision = 0;
   readonly #due = new Map<string, number>();
 
@@ -96,7 +96,7 @@ export function createViews(
   store: Store,
   runtime: ToldRuntime,
   userName: (uid: number) => Promise<string>,
-  dueStarts: AppDueStarts = new ToldStarts(),
+  dueStarts: AppStartRetries = new ToldStarts(),
 ): AppViews & Disposable {
   const registry = new AppRegistry(store);
   const views = new AppViews({
@@ -108,7 +108,7 @@ export function createViews(
     paths: createAppPaths("/var/lib/svc"),
     backups: noBackups,
     updates: new FoundUpdates(),
-    dueStarts,
+    startRetries: dueStarts,
     userName,
   });
   return Object.assign(views, { [Symbol.dispose]: () => registry[Symbol.dispose]() });

@@ -13,7 +13,7 @@ export interface Acknowledgement {
 }
 
 /** The licenses and permissions that a version of a package needs. */
-export function acknowledgementOf({ licenses, manifest }: Asking): Acknowledgement {
+export function acknowledgementOf({ licenses, manifest }: ConsentSource): Acknowledgement {
   return { licenses: licenses.map(({ sha256 }) => sha256), permissions: manifest.permissions };
 }
 
@@ -24,10 +24,10 @@ export interface Consent {
 }
 
 /** The parts of a package that can need acceptance. */
-export type Asking = Pick<ResolvedPackage, "licenses" | "manifest">;
+export type ConsentSource = Pick<ResolvedPackage, "licenses" | "manifest">;
 
 /** New and changed items. */
-export interface Asked {
+export interface RequiredConsent {
   readonly licenses: readonly LicenseText[];
   /** One sentence per permission. */
   readonly permissions: readonly string[];
@@ -43,7 +43,10 @@ export interface AcceptedBefore {
  * The items that were not accepted yet. Only root can accept permissions: apps of other users never get them, and their
  * runtime reports what it rejects.
  */
-export function askedBy({ licenses, manifest }: Asking, { ownerUid, accepted }: AcceptedBefore): Asked {
+export function requiredConsent(
+  { licenses, manifest }: ConsentSource,
+  { ownerUid, accepted }: AcceptedBefore,
+): RequiredConsent {
   const added = manifest.permissions.filter((each) => !accepted.permissions.includes(each));
   return {
     licenses: licenses.filter(({ sha256 }) => !accepted.licenses.includes(sha256)),
@@ -58,10 +61,10 @@ export function requireAcknowledgement(
 ): void {
   const { name } = resolved.manifest;
   try {
-    requireConsent(`${name} ${resolved.version}`, askedBy(resolved, request), request);
+    requireConsent(`${name} ${resolved.version}`, requiredConsent(resolved, request), request);
   } catch (error) {
     // The caller repeats the request after accepting.
-    resolved.keep();
+    resolved.retain();
     throw error;
   }
 }
@@ -72,7 +75,7 @@ export function requireAcknowledgement(
  */
 export function requireConsent(
   name: string,
-  asked: Asked,
+  asked: RequiredConsent,
   { licenseAck, permissionsAck, again }: Consent & { readonly again: "install" | "upgrade" | "restore" },
 ): void {
   const licenses = licenseAck ? [] : asked.licenses;

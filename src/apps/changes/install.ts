@@ -125,7 +125,7 @@ export class Installer {
       (app) => checkOutRelease(this.#options, app, resolved, work),
       work,
     );
-    resolved.keep();
+    resolved.retain();
     return id;
   }
 

@@ -5,7 +5,7 @@ import type { AppsContext } from "../apps-context.ts";
 import type { Operation } from "../lifecycle/operations.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import { writeSettingsFiles } from "../records/settings-files.ts";
-import { canProve, unfinishedCopy } from "./version-switch.ts";
+import { canTestVersion, unfinishedCopy } from "./version-switch.ts";
 
 /**
  * The phase of an upgrade. In `fetch` nothing has changed; in `prepare` the new version is built beside the old one; in `switch` it
@@ -80,7 +80,7 @@ export class UpgradeRollback {
   /** Removes engine objects of a version that was never used; the app itself may run. */
   async #forgetNext(app: AppRecord, { detail }: Operation): Promise<void> {
     const { runtimeOf, runnable, log } = this.#options;
-    if (!canProve(app)) return;
+    if (!canTestVersion(app)) return;
     if (detail.sameName === true) await this.#prepareAgain(app);
     try {
       await runtimeOf(app).settle(runnable(app));

@@ -135,7 +135,7 @@ export class Upgrader {
     await requireDirectory(this.#options, app);
     await using resolved = await packages.resolveUpgrade(app, request.version, app.ownerUid, work);
     if (isSameRelease(app, resolved)) {
-      resolved.keep();
+      resolved.retain();
       return upToDate(app);
     }
     this.#requireSamePackage(app, resolved);
@@ -167,7 +167,7 @@ export class Upgrader {
         failure: null,
       }),
     ]);
-    resolved.keep();
+    resolved.retain();
     try {
       await this.#rollback.removeUnused(operation);
     } catch (error) {

@@ -37,7 +37,7 @@ export class VersionSwitch {
   /** The version that the app's record names. */
   async supportsRolling(app: AppRecord): Promise<boolean> {
     const { runtimeOf, runnable } = this.#options;
-    return canProve(app) && (await runtimeOf(app).rolling?.canRoll(runnable(app))) === true;
+    return canTestVersion(app) && (await runtimeOf(app).rolling?.canRoll(runnable(app))) === true;
   }
 
   /** Prepares the new version beside the running old one. @returns whether it is built */
@@ -50,7 +50,7 @@ export class VersionSwitch {
     await tree.remove(appTree.previousRepo);
     await tree.remove(appTree.previousData);
     const isBuilt = await checkOutBeside(this.#options, next, resolved, work);
-    if (canProve(app)) await runtimeOf(app).prepare(next, work);
+    if (canTestVersion(app)) await runtimeOf(app).prepare(next, work);
     return isBuilt;
   }
 
@@ -69,16 +69,16 @@ export class VersionSwitch {
     const { isBuilt, restart: staysUp = false, rolls = false } = how;
     const { manifest } = resolved;
     const next = this.#next(app, resolved);
-    const keepsData = canProve(app) || manifest.migrate !== undefined;
+    const keepsData = canTestVersion(app) || manifest.migrate !== undefined;
     await runtimeOf(app).data?.preserveData(runnable(app));
     const tree = await userHelpers.tree(next.directory, app.runUid);
     await this.#moveToBackup(tree, keepsData);
     await tree.rename(appTree.nextRepo, appTree.repo);
     if (!isBuilt) await buildInPlace(this.#options, next, work);
     // The trial is a start, which writes the app's run specification.
-    if (!canProve(app)) await runtimeOf(app).prepare(next, work);
+    if (!canTestVersion(app)) await runtimeOf(app).prepare(next, work);
     if (manifest.migrate !== undefined) await runStep(this.#options, next, manifest.migrate, "migrate", work);
-    if (!canProve(app)) return;
+    if (!canTestVersion(app)) return;
     if (rolls && (await runtimeOf(app).rolling?.canRoll(next)) === true) {
       work.onProgress?.({ step: "trial", message: `Replacing what runs by ${next.version}, bit by bit` });
       await writeSettingsFiles(userHelpers, next);
@@ -127,6 +127,6 @@ export function requireStop({ id }: AppRecord, { version }: ResolvedPackage, { s
 }
 
 /** An app that was never up with its settings, or not the last time, proves nothing about a version. */
-export function canProve({ startedSettings, failure }: AppRecord): boolean {
+export function canTestVersion({ startedSettings, failure }: AppRecord): boolean {
   return startedSettings !== null && failure === null;
 }

@@ -214,7 +214,7 @@ export class Operations {
     for (let attempt = 1; ; attempt++) {
       try {
         const [inserted] = await this.#options.store.write([insert, ...statements], {
-          essential: freesRoom.has(kind),
+          essential: freesSpace.has(kind),
         });
         const id = Number(inserted?.rows?.[0]?.["id"]);
         this.#live.set(id, { cancel, ended: Promise.withResolvers() });
@@ -238,7 +238,7 @@ export class Operations {
   /** Cancels a start that blocks a stop or a removal. False: `holder` is not such a start. */
   async #endStart(holder: Operation, kind: AppOperationKind): Promise<boolean> {
     const live = this.#live.get(holder.id);
-    if (!freesRoom.has(kind) || !startsApp.has(holder.kind) || live?.cancel === undefined) return false;
+    if (!freesSpace.has(kind) || !startsApp.has(holder.kind) || live?.cancel === undefined) return false;
     live.cancel();
     await live.ended.promise;
     return true;
@@ -356,7 +356,7 @@ function endOperation(operation: Operation): Statement {
 const maxAttempts = 3;
 
 /** Kinds that must also work on a full disk. */
-const freesRoom: ReadonlySet<AppOperationKind> = new Set(["stop", "remove"]);
+const freesSpace: ReadonlySet<AppOperationKind> = new Set(["stop", "remove"]);
 
 /** Kinds that a stop or a removal cancels. */
 const startsApp: ReadonlySet<AppOperationKind> = new Set(["start", "restart"]);

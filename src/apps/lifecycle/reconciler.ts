@@ -12,7 +12,7 @@ import { isUp, type RuntimeStatus } from "../../runtimes/runtime-status.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { AppRecord } from "../records/app-record.ts";
 import type { AppsContext } from "../apps-context.ts";
-import { DueStarts } from "./start-retries.ts";
+import { StartRetries } from "./start-retries.ts";
 import type { Operation, OperationListener } from "./operations.ts";
 import { isReadable } from "../records/unreadable-app.ts";
 
@@ -38,7 +38,7 @@ const decidedByUser: ReadonlySet<AppOperationKind> = new Set(["start", "stop", "
 export class Reconciler implements AsyncDisposable, OperationListener {
   readonly #options: ReconcilerOptions;
   readonly #subscriptions: Disposable[] = [];
-  readonly #due: DueStarts;
+  readonly #retries: StartRetries;
   /** Running starts, by app. */
   readonly #starts = new Map<string, Promise<void>>();
   /** Apps whose status was unknown at the daemon's start. */
@@ -57,20 +57,20 @@ export class Reconciler implements AsyncDisposable, OperationListener {
 
   constructor(options: ReconcilerOptions) {
     this.#options = options;
-    this.#due = new DueStarts(options.clock);
+    this.#retries = new StartRetries(options.clock);
   }
 
   /** Planned starts, for the views of apps. */
-  get dueStarts(): Pick<DueStarts, "revision" | "atMs"> {
-    return this.#due;
+  get startRetries(): Pick<StartRetries, "revision" | "atMs"> {
+    return this.#retries;
   }
 
   /** Suspends reconciling of an app while another operation runs on it. */
   began({ appId, kind, detail }: Operation): void {
     if (this.#starts.has(appId) || keepsReconciling.has(kind) || detail.lockOnly === true) return;
-    if (this.#due.atMs(appId) !== undefined && !decidedByUser.has(kind)) this.#interrupted.add(appId);
-    if (kind === "remove") this.#due.remove(appId);
-    else this.#due.forget(appId);
+    if (this.#retries.atMs(appId) !== undefined && !decidedByUser.has(kind)) this.#interrupted.add(appId);
+    if (kind === "remove") this.#retries.remove(appId);
+    else this.#retries.forget(appId);
   }
 
   /**
@@ -81,7 +81,7 @@ export class Reconciler implements AsyncDisposable, OperationListener {
     const isSetAside = this.#interrupted.delete(appId);
     if (this.#hasEnded) return;
     if (kind !== "start" && detail.portInUse === true)
-      this.#due.afterFailure(appId, () => void this.#start(appId));
+      this.#retries.afterFailure(appId, () => void this.#start(appId));
     else if (isSetAside) void this.#start(appId);
   }
 
@@ -131,12 +131,12 @@ export class Reconciler implements AsyncDisposable, OperationListener {
     }
     // The resource that it waited for may be available again.
     const isKnownAgain = this.#unknown.delete(id);
-    const isDue = this.#due.atMs(id) !== undefined && !isKnownAgain;
+    const isDue = this.#retries.atMs(id) !== undefined && !isKnownAgain;
     // The status that was unknown at the daemon's start is known now.
     if (this.#undecided.delete(id)) void this.#start(id);
-    else if (isUp(status?.state)) this.#due.forget(id);
+    else if (isUp(status?.state)) this.#retries.forget(id);
     else if (status?.isLost === true && !isDue && !this.#starts.has(id)) {
-      this.#due.afterLoss(id, () => {
+      this.#retries.afterLoss(id, () => {
         if (this.#statusOf(id)?.isLost === true) void this.#start(id);
       });
     }
@@ -153,14 +153,14 @@ export class Reconciler implements AsyncDisposable, OperationListener {
     if (this.#hasEnded || this.#starts.has(id)) return;
     const isWanted = app?.desired === "running" && isReadable(app);
     if (!isWanted || isUp(runtimeOf(app).status(id)?.state)) {
-      this.#due.forget(id);
+      this.#retries.forget(id);
       return;
     }
     const start = onShareOf(app.ownerUid, () => lifecycle.bringUp(app)).then(
-      () => this.#due.forget(id),
+      () => this.#retries.forget(id),
       (error: unknown) => {
         log.warn({ err: error, appId: id }, "failed to start an app whose desired state is running");
-        if (!this.#hasEnded) this.#due.afterFailure(id, () => void this.#start(id));
+        if (!this.#hasEnded) this.#retries.afterFailure(id, () => void this.#start(id));
       },
     );
     this.#starts.set(id, start);
@@ -172,7 +172,7 @@ export class Reconciler implements AsyncDisposable, OperationListener {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#hasEnded = true;
     for (const subscription of this.#subscriptions) subscription[Symbol.dispose]();
-    this.#due[Symbol.dispose]();
+    this.#retries[Symbol.dispose]();
     const ended = this.#sweeper?.[Symbol.asyncDispose]() ?? Promise.resolve();
     await Promise.race([
       Promise.all([...this.#starts.values(), ended]),

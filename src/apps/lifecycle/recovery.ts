@@ -109,7 +109,7 @@ export class Recovery {
     try {
       const app = registry.get(appId);
       if (operation.unreadable !== undefined) {
-        await this.#giveUp(operation, app, operation.unreadable);
+        await this.#abandon(operation, app, operation.unreadable);
         return;
       }
       if (needsManifest.has(kind) && app !== undefined && !isReadable(app)) {
@@ -139,7 +139,7 @@ export class Recovery {
   }
 
   /** Its phase is unknown, so what it left stays, and the owner decides. */
-  async #giveUp(operation: Operation, app: AppRecord | undefined, row: { kind: string }): Promise<void> {
+  async #abandon(operation: Operation, app: AppRecord | undefined, row: { kind: string }): Promise<void> {
     const { operations, log } = this.#options;
     const { appId, phase } = operation;
     // The row is removed with the operation.

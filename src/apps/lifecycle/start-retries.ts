@@ -8,18 +8,18 @@ const maxLostMs = 60_000;
 const failedMs = [5_000, 15_000, 45_000, 120_000];
 const lastFailedMs = 300_000;
 /** After this time a failure is considered permanent. */
-const givenUpMs = 3_600_000;
+const permanentFailureMs = 3_600_000;
 
-interface DueStart {
+interface PlannedStart {
   /** Unix milliseconds. */
   readonly atMs: number;
   readonly timer: Disposable;
 }
 
-export class DueStarts implements Disposable {
+export class StartRetries implements Disposable {
   readonly #clock: Clock;
   /** By app, like the other maps. */
-  readonly #due = new Map<string, DueStart>();
+  readonly #due = new Map<string, PlannedStart>();
   readonly #lost = new Map<string, { times: number; lastMs: number }>();
   readonly #failed = new Map<string, { times: number; firstMs: number }>();
   #revision = 0;
@@ -53,7 +53,7 @@ export class DueStarts implements Disposable {
     const { times, firstMs } = this.#failed.get(id) ?? { times: 0, firstMs: nowMs };
     this.#failed.set(id, { times: times + 1, firstMs });
     const delayMs = failedMs[times] ?? lastFailedMs;
-    if (nowMs + delayMs - firstMs <= givenUpMs) this.#plan(id, delayMs, start);
+    if (nowMs + delayMs - firstMs <= permanentFailureMs) this.#plan(id, delayMs, start);
   }
 
   /** Call when the app is up, or another operation decides about it. */

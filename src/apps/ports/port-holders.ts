@@ -103,7 +103,7 @@ export class PortHolders {
     const by = await this.#describe(taken.socket, app);
     throw startFailed(
       app.id,
-      `port ${taken.port} is in use by ${by}; ${await this.#wayOut(app, taken.port)}`,
+      `port ${taken.port} is in use by ${by}; ${await this.#freePortAdvice(app, taken.port)}`,
     );
   }
 
@@ -141,7 +141,7 @@ export class PortHolders {
   }
 
   /** Advice to an app's owner about a port in use: a command with a free port if a setting holds the number. */
-  async #wayOut({ id, manifest, settings }: PortUser, port: number): Promise<string> {
+  async #freePortAdvice({ id, manifest, settings }: PortUser, port: number): Promise<string> {
     const movable = movablePorts(manifest, settings).find((each) => each.port === port);
     if (movable === undefined) return explainFixedPort(manifest, port);
     const inUse = await this.inUse();

@@ -26,7 +26,7 @@ export interface AppViewsOptions extends Pick<
 > {
   finder: Pick<AppFinder, "any" | "settled">;
   backups: AppBackupStates;
-  dueStarts: AppDueStarts;
+  startRetries: AppStartRetries;
   updates: Pick<FoundUpdates, "revision" | "of">;
 }
 
@@ -45,7 +45,7 @@ export interface AppBackupStates {
 }
 
 /** The starts that the daemon has planned, unix milliseconds. */
-export interface AppDueStarts {
+export interface AppStartRetries {
   /** Changes whenever a planned start may have changed. */
   readonly revision: number;
   atMs(id: string): number | undefined;
@@ -116,7 +116,7 @@ export class AppViews {
     // The views are messages already; `create` would check each of them again.
     page.apps = views;
     cacheable(page);
-    this.#keep(key, { ...selection, runtimeRevision, ownerNames, statuses, page });
+    this.#store(key, { ...selection, runtimeRevision, ownerNames, statuses, page });
     return page;
   }
 
@@ -151,13 +151,13 @@ export class AppViews {
   }
 
   #view(app: AppRecord, ownerName: string): App {
-    const { registry, runtimeOf, runnable, paths, backups, dueStarts, updates } = this.#options;
+    const { registry, runtimeOf, runnable, paths, backups, startRetries, updates } = this.#options;
     const runtime = runtimeOf(app);
     const beside: Beside = {
       operation: registry.operationOf(app.id),
       status: runtime.status(app.id),
       backups: backups.of(app),
-      dueStartAtMs: dueStarts.atMs(app.id),
+      dueStartAtMs: startRetries.atMs(app.id),
       availableVersion: updates.of(app),
       ownerName,
     };
@@ -190,8 +190,8 @@ export class AppViews {
   }
 
   #revisions(): string {
-    const { registry, backups, dueStarts, updates } = this.#options;
-    return [registry.revision, backups.revision, dueStarts.revision, updates.revision].join();
+    const { registry, backups, startRetries, updates } = this.#options;
+    return [registry.revision, backups.revision, startRetries.revision, updates.revision].join();
   }
 
   async #ownerNames(uids: readonly number[]): Promise<Map<number, string>> {
@@ -199,7 +199,7 @@ export class AppViews {
     return new Map(uids.map((uid, at) => [uid, names[at] ?? ""]));
   }
 
-  #keep(key: string, made: MadePage): void {
+  #store(key: string, made: MadePage): void {
     this.#pages.delete(key);
     this.#pages.set(key, made);
     const [oldest] = this.#pages.keys();

@@ -8,9 +8,9 @@ import { expiredArchives, type Retention } from "./retention.ts";
 import type { StorageList } from "../storages/storage-list.ts";
 
 /** Timeout in milliseconds. The backup is complete, so its caller should not wait longer. */
-const rotateMs = 60_000;
+const timeoutMs = 60_000;
 
-export interface RotateOptions {
+export interface RemoveExpiredOptions {
   storages: Pick<StorageList, "open">;
   catalog: Pick<ArchiveCatalog, "archives" | "forget">;
   storeId: string;
@@ -22,12 +22,12 @@ export interface RotateOptions {
  * ID. Errors are logged.
  * @returns the names of the removed archives
  */
-export async function rotate(
-  { storages, catalog, storeId, log }: RotateOptions,
+export async function removeExpired(
+  { storages, catalog, storeId, log }: RemoveExpiredOptions,
   storage: string,
   { id: appId, ownerUid }: Pick<AppRecord, "id" | "ownerUid">,
   retention: Retention,
-  deadlineMs = rotateMs,
+  deadlineMs = timeoutMs,
 ): Promise<string[]> {
   const removed: string[] = [];
   try {

@@ -9,7 +9,7 @@ export interface Retention {
   keepMonthly?: number | undefined;
 }
 
-export interface RotatedArchive {
+export interface DatedArchive {
   name: string;
   createdAtMs: number;
   verifiedAtMs: number | undefined;
@@ -18,7 +18,7 @@ export interface RotatedArchive {
 const dayMs = 86_400_000;
 
 /** The names of expired archives; none without a retention. The last verified archive never expires. */
-export function expiredArchives(archives: readonly RotatedArchive[], retention: Retention): string[] {
+export function expiredArchives(archives: readonly DatedArchive[], retention: Retention): string[] {
   const { keep = 0, keepDaily = 0, keepWeekly = 0, keepMonthly = 0 } = retention;
   if (keep + keepDaily + keepWeekly + keepMonthly === 0) return [];
   const newestFirst = archives.toSorted(
@@ -39,7 +39,7 @@ export function expiredArchives(archives: readonly RotatedArchive[], retention: 
     }
   }
   const verified = newestFirst.filter(({ verifiedAtMs }) => verifiedAtMs !== undefined);
-  const lastVerified = verified.reduce<RotatedArchive | undefined>(
+  const lastVerified = verified.reduce<DatedArchive | undefined>(
     (last, each) => ((last?.verifiedAtMs ?? 0) >= (each.verifiedAtMs ?? 0) ? last : each),
     undefined,
   );

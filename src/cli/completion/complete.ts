@@ -22,7 +22,7 @@ export async function complete(
   return fitting.map(({ word, description }) => `${escapeCell(word)}\t${escapeCell(description)}\n`).join("");
 }
 
-interface Place {
+interface CompletionPosition {
   readonly command: CommandTree;
   /** The group that contains the command. */
   readonly group: CommandTree;
@@ -34,7 +34,7 @@ interface Place {
   readonly target: NodeOptions;
 }
 
-function walk(program: CommandTree, words: readonly string[]): Place {
+function walk(program: CommandTree, words: readonly string[]): CompletionPosition {
   let command = program;
   let group = program;
   let args: string[] = [];
@@ -57,7 +57,11 @@ function walk(program: CommandTree, words: readonly string[]): Place {
   return { command, group, args, option, target };
 }
 
-async function candidatesAt(host: CliHost, place: Place, current: string): Promise<readonly Candidate[]> {
+async function candidatesAt(
+  host: CliHost,
+  place: CompletionPosition,
+  current: string,
+): Promise<readonly Candidate[]> {
   const { command, args, option } = place;
   if (option !== undefined) return optionCandidates(host, place, option);
   if (current.startsWith("-")) {
@@ -79,7 +83,7 @@ function visible({ commands }: CommandTree): readonly Candidate[] {
 /** The shell completes file names itself; other values cannot be guessed. */
 async function optionCandidates(
   host: CliHost,
-  { target, args }: Place,
+  { target, args }: CompletionPosition,
   { choices, long }: OptionEntry,
 ): Promise<readonly Candidate[]> {
   if (choices !== undefined) return choices.map((word) => ({ word, description: "" }));
@@ -90,7 +94,7 @@ async function optionCandidates(
   return kind === undefined ? [] : names(host, target, kind, args);
 }
 
-async function argumentCandidates(host: CliHost, place: Place): Promise<readonly Candidate[]> {
+async function argumentCandidates(host: CliHost, place: CompletionPosition): Promise<readonly Candidate[]> {
   const { command, group, args } = place;
   // Commander's built-in help command is not in the tree.
   if (args[0] === "help" && args.length === 1 && command.commands.length > 0) {

@@ -29,7 +29,7 @@ export class LostConnection {
     this.#sinceMs = undefined;
   }
 
-  /** Calls `look` until it succeeds, waiting while the daemon is unavailable. @throws as {@link wait} */
+  /** Calls `attempt` until it succeeds, waiting while the daemon is unavailable. @throws as {@link wait} */
   async retry<T>(attempt: () => Promise<T>): Promise<T> {
     for (;;) {
       try {

@@ -25,7 +25,7 @@ export class ProcessMemo<T> {
   }
 
   /** Removes all other entries. */
-  keep(pids: { has(pid: number): boolean }): void {
+  retain(pids: { has(pid: number): boolean }): void {
     for (const pid of this.#byPid.keys()) if (!pids.has(pid)) this.#byPid.delete(pid);
   }
 }

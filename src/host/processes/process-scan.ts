@@ -64,9 +64,9 @@ export class ProcessScan {
     const table = this.#scanAll();
     const since = this.#remember(table);
     const pids = new Set(table.map(({ pid }) => pid));
-    this.#cookies.keep(pids);
-    this.#groups.keep(pids);
-    this.#names.keep(pids);
+    this.#cookies.retain(pids);
+    this.#groups.retain(pids);
+    this.#names.retain(pids);
     const apps = this.#appsOf(table, known);
     const nowMs = performance.now();
     return table.map((process) => {

@@ -72,7 +72,7 @@ export class EventLog {
   readonly #listeners = new Set<(event: NodeEvent) => void>();
   #oldest = 1;
   #next = 1;
-  #news = Promise.withResolvers<undefined>();
+  #changed = Promise.withResolvers<undefined>();
 
   constructor(options: EventLogOptions) {
     this.#options = options;
@@ -87,8 +87,8 @@ export class EventLog {
     this.#next++;
     this.#forget(atMs);
     this.#dropExcess(event.owner, share);
-    this.#news.resolve(undefined);
-    this.#news = Promise.withResolvers();
+    this.#changed.resolve(undefined);
+    this.#changed = Promise.withResolvers();
     for (const listener of this.#listeners) {
       try {
         listener(event);
@@ -142,7 +142,7 @@ export class EventLog {
       } else if (next < this.#next) {
         const event = this.#events.get(next++);
         if (event !== undefined && isWanted(event)) yield event;
-      } else await unlessAborted(this.#news.promise, signal);
+      } else await unlessAborted(this.#changed.promise, signal);
     }
   }
 

@@ -15,7 +15,7 @@ export class OtherReleases {
     this.#containers = containers;
   }
 
-  /** Ends the known running ones. A failure is retried at the next call. */
+  /** Stops the running containers of other releases. The next call retries those that could not be stopped. */
   end(release: string, graceMs: number): void {
     for (const container of this.#containers.known()) {
       const { id, state } = container;

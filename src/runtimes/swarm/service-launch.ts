@@ -32,7 +32,7 @@ export function isOfLaunch({ serviceId, earlier }: Launched, task: SwarmTask): b
   return task.serviceId === serviceId && !earlier.has(task.id);
 }
 
-export function isWhole(
+export function isComplete(
   { serviceId, replicas, mayEnd: may }: Launched,
   tasks: readonly SwarmTask[],
 ): boolean {
@@ -74,11 +74,11 @@ export function isAnyUp({ serviceId }: Launched, tasks: readonly SwarmTask[]): b
 export function withoutNode({ id }: RunnableApp, { part }: Launched, { slot, error }: SwarmTask): SvcError {
   return startFailed(
     id,
-    `task ${taskName(part, slot)} no longer has a node (${error}); ${whatNodesNeed(id)}`,
+    `task ${taskName(part, slot)} no longer has a node (${error}); ${nodeRequirements(id)}`,
   );
 }
 
-export function whatNodesNeed(id: string): string {
+export function nodeRequirements(id: string): string {
   return `add a node, or reduce the number of tasks: svc app scale ${id} N`;
 }
 

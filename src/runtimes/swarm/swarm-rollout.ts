@@ -16,7 +16,7 @@ import {
   isRelease,
   isReplaced,
   isUnderway,
-  isWhole,
+  isComplete,
   isWholeButForNodes,
   isWholeWithoutNode,
   isWithoutNode,
@@ -24,7 +24,7 @@ import {
   noNodeMs,
   startTimeoutMs,
   waitingOf,
-  whatNodesNeed,
+  nodeRequirements,
   withoutNode,
   type Launched,
 } from "./service-launch.ts";
@@ -119,7 +119,8 @@ export class SwarmRollout {
       await this.#options.refresh();
       const waited = Date.now() - begunMs;
       const isDone = (service: Launched): boolean =>
-        isWhole(service, watched.tasks) || (waited > noNodeMs && isWholeButForNodes(service, watched.tasks));
+        isComplete(service, watched.tasks) ||
+        (waited > noNodeMs && isWholeButForNodes(service, watched.tasks));
       const late = launched.filter((service) => !isDone(service));
       const waiting =
         mayWait && waited > noNodeMs
@@ -172,7 +173,7 @@ export class SwarmRollout {
     const part = services.find((service) => service.id === waiting.serviceId)?.part ?? "";
     throw new SvcError(
       "not_possible",
-      `task ${taskName(part, waiting.slot)} of app "${id}" has no node (${waiting.error}), and an upgrade would wait for it; ${whatNodesNeed(id)}, or stop it first`,
+      `task ${taskName(part, waiting.slot)} of app "${id}" has no node (${waiting.error}), and an upgrade would wait for it; ${nodeRequirements(id)}, or stop it first`,
     );
   }
 

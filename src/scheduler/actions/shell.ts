@@ -38,7 +38,10 @@ interface Workplace {
 export function createShellAction(options: ShellOptions): PlainAction {
   const { userHelpers, finder, starts } = options;
 
-  async function workplaceOf(job: Pick<Job, "ownerUid" | "action">, work: ActionWork): Promise<Workplace> {
+  async function workingDirectoryOf(
+    job: Pick<Job, "ownerUid" | "action">,
+    work: ActionWork,
+  ): Promise<Workplace> {
     const { app } = job.action;
     if (app !== undefined) {
       const { directory, uid } = await finder.place(app, callerOf(job, work));
@@ -54,7 +57,7 @@ export function createShellAction(options: ShellOptions): PlainAction {
   }
 
   return async (job, work) => {
-    const { uid, cwd, env } = await workplaceOf(job, work);
+    const { uid, cwd, env } = await workingDirectoryOf(job, work);
     using place = await starts.acquire(uid);
     const begun = (): void => place[Symbol.dispose]();
     using _tooLong = systemClock().setTimer(maxStartMs, begun);

@@ -21,7 +21,7 @@ export interface RunnerOptions {
   owners: Pick<JobOwners, "problemOf">;
   runs: Pick<RunLog, "open" | "close" | "amend" | "has" | "storeOutput">;
   actions: Actions;
-  room: Pick<UserLimiter, "tryAcquire" | "reachedLimit">;
+  slots: Pick<UserLimiter, "tryAcquire" | "reachedLimit">;
   clock: Clock;
   /** Whether the owner of a job is root. */
   isRoot: (ownerUid: number) => boolean;
@@ -72,8 +72,8 @@ export class Runner implements AsyncDisposable {
    * `too_many` without a free slot; errors of the store. Nothing was started then
    */
   async start(job: Job, cause: RunCause, place?: Disposable): Promise<StartedRun> {
-    using room = new DisposableStack();
-    if (place !== undefined) room.use(place);
+    using slots = new DisposableStack();
+    if (place !== undefined) slots.use(place);
     const problem = await this.#options.owners.problemOf(job);
     if (problem !== undefined)
       throw new SvcError("not_possible", `schedule "${job.id}" does not run: ${problem}`);
@@ -81,12 +81,12 @@ export class Runner implements AsyncDisposable {
       throw new SvcError("unavailable", "svc is stopping and starts no runs");
     const finishing = this.finishing(job);
     if (finishing !== undefined) return { started: false, run: finishing };
-    if (place === undefined) room.use(this.#takeSlot(job.ownerUid));
+    if (place === undefined) slots.use(this.#takeSlot(job.ownerUid));
     const opening = this.#options.runs.open(job, cause);
     this.#opening.add(opening);
     try {
       const started = await opening;
-      if (started.started) this.#begin(job, started.run, room.move());
+      if (started.started) this.#begin(job, started.run, slots.move());
       return started;
     } finally {
       this.#opening.delete(opening);
@@ -153,13 +153,13 @@ export class Runner implements AsyncDisposable {
 
   /** @throws SvcError `too_many` */
   #takeSlot(uid: number): Disposable {
-    const { room } = this.#options;
-    const place = room.tryAcquire(uid);
-    if (place === undefined) throw new SvcError("too_many", `${room.reachedLimit(uid)}; try again later`);
+    const { slots } = this.#options;
+    const place = slots.tryAcquire(uid);
+    if (place === undefined) throw new SvcError("too_many", `${slots.reachedLimit(uid)}; try again later`);
     return place;
   }
 
-  #begin(job: Job, run: Run, room: Disposable): void {
+  #begin(job: Job, run: Run, slots: Disposable): void {
     const ended = Promise.withResolvers<Run>();
     const controller = new AbortController();
     const running = { job, run, controller, live: new LiveOutput(), ended: ended.promise };
@@ -174,7 +174,7 @@ export class Runner implements AsyncDisposable {
       void this.#execute(running, before).then((result) => {
         this.#running.delete(run.id);
         if (this.#byJob.get(key) === running) this.#byJob.delete(key);
-        room[Symbol.dispose]();
+        slots[Symbol.dispose]();
         running.live.end();
         ended.resolve(result);
       });

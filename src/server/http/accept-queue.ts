@@ -69,7 +69,7 @@ export class AcceptQueue {
     socket.on("error", ignore);
     const uid = this.#uidOf(socket);
     if (uid === undefined) socket.destroy();
-    else this.#letIn(this.#add(uid, socket));
+    else this.#acceptNow(this.#add(uid, socket));
   }
 
   /** Accepts the connections behind the one that `server` has just accepted. */
@@ -102,7 +102,7 @@ export class AcceptQueue {
       return;
     }
     const arrival = this.#add(uid, fd);
-    this.#options.fairQueue.run(peerName(uid), () => this.#letIn(arrival));
+    this.#options.fairQueue.run(peerName(uid), () => this.#acceptNow(arrival));
   }
 
   #add(uid: number, accepted: number | Socket): Arrival {
@@ -116,7 +116,7 @@ export class AcceptQueue {
     if (this.#waiting.delete(arrival)) this.#ofUid.change(arrival.uid, -1);
   }
 
-  #letIn(arrival: Arrival): void {
+  #acceptNow(arrival: Arrival): void {
     const { uid } = arrival;
     const { hasSlotFor, maxWaitingPerPeer } = this.#options;
     if (!this.#waiting.has(arrival)) return;
@@ -135,11 +135,11 @@ export class AcceptQueue {
   }
 
   #retryLater(uid: number): void {
-    setTimeout(() => this.#options.fairQueue.run(peerName(uid), () => this.#letInHeld(uid)), retryMs);
+    setTimeout(() => this.#options.fairQueue.run(peerName(uid), () => this.#acceptHeld(uid)), retryMs);
   }
 
   /** One per turn, so that requests of open connections are served in between. */
-  #letInHeld(uid: number): void {
+  #acceptHeld(uid: number): void {
     const { fairQueue, hasSlotFor, maxHeldMs = 10_000 } = this.#options;
     const held = this.#held.get(uid);
     const [first] = held ?? [];
@@ -148,7 +148,7 @@ export class AcceptQueue {
     } else if (hasSlotFor(uid)) {
       held.shift();
       this.#open(first);
-      fairQueue.run(peerName(uid), () => this.#letInHeld(uid));
+      fairQueue.run(peerName(uid), () => this.#acceptHeld(uid));
     } else {
       while (held[0] !== undefined && performance.now() - held[0].sinceMs > maxHeldMs) {
         this.#reject(held[0]);

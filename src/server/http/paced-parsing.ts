@@ -94,7 +94,7 @@ export function parseFairly(connection: Connection, turns: FairQueue): void {
     if (arrived === undefined && isKept) {
       isKept = false;
       isTaking = true;
-      // Emits "data". Before parsing, so that Node's pause state is respected.
+      // `read` emits "data". It runs before the parser, so that the parser sees whether Node has paused the socket.
       socket.read();
       socket.resume();
       isTaking = false;

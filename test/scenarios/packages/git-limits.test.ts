@@ -211,7 +211,7 @@ test("an error contains the last lines of git's output, each truncated", async (
 
 async function install(resolver: PackageResolver, spec: string): Promise<void> {
   await using resolved = await resolver.resolve({ spec }, selfUid);
-  resolved.keep();
+  resolved.retain();
 }
 
 test("all spellings of a URL share one fetched commit", async (t) => {

@@ -47,7 +47,7 @@ export async function openRunWorld(
       return Promise.resolve(name);
     },
   });
-  const runner = new Runner({ jobs: registry, owners, runs, actions, room, clock, isRoot, log });
+  const runner = new Runner({ jobs: registry, owners, runs, actions, slots: room, clock, isRoot, log });
   const skips = new SkipCounts({ runs, clock, log });
   const jitter = ({ jitterSecs }: Job): number => jitterSecs * 500;
   const due = new DueJobs({ jobs: registry, owners, runner, room, skips, clock, jitter, log });

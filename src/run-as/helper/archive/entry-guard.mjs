@@ -23,7 +23,7 @@ export class EntryGuard {
   constructor(trees, uid) {
     this.#trees = trees;
     this.#uid = uid;
-    // Whether files of root are unpacked by root.
+    // Root unpacks an archive of root.
     this.#isRoot = process.geteuid?.() === 0 && uid === 0;
   }
 

@@ -24,7 +24,7 @@ interface Props {
 /** Lists unused objects, and removes the selected ones. */
 export function Prune({ client, node, target, onDone }: Props) {
   const plan = useSignal<PruneDockerResponse | undefined>(undefined);
-  /** IDs. */
+  /** IDs of the selected items. */
   const ticked = useSignal<ReadonlySet<string>>(new Set());
   const notice = useSignal("");
   const { busy, failure, perform } = useAction();
