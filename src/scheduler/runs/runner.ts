@@ -67,13 +67,13 @@ export class Runner implements AsyncDisposable {
    * Starts a run, and resolves as soon as it is recorded. If a run is in progress in any process, resolves to
    * that run and starts nothing.
    *
-   * @param place an acquired slot, which the run takes over; without it, a slot must be free
+   * @param slot an acquired slot, which the run takes over; without it, a slot must be free
    * @throws SvcError `not_found` if the job was removed; `failed_precondition` if its owner no longer exists;
    * `too_many` without a free slot; errors of the store. Nothing was started then
    */
-  async start(job: Job, cause: RunCause, place?: Disposable): Promise<StartedRun> {
-    using slots = new DisposableStack();
-    if (place !== undefined) slots.use(place);
+  async start(job: Job, cause: RunCause, slot?: Disposable): Promise<StartedRun> {
+    using held = new DisposableStack();
+    if (slot !== undefined) held.use(slot);
     const problem = await this.#options.owners.problemOf(job);
     if (problem !== undefined)
       throw new SvcError("not_possible", `schedule "${job.id}" does not run: ${problem}`);
@@ -81,12 +81,12 @@ export class Runner implements AsyncDisposable {
       throw new SvcError("unavailable", "svc is stopping and starts no runs");
     const finishing = this.finishing(job);
     if (finishing !== undefined) return { started: false, run: finishing };
-    if (place === undefined) slots.use(this.#takeSlot(job.ownerUid));
+    if (slot === undefined) held.use(this.#takeSlot(job.ownerUid));
     const opening = this.#options.runs.open(job, cause);
     this.#opening.add(opening);
     try {
       const started = await opening;
-      if (started.started) this.#begin(job, started.run, slots.move());
+      if (started.started) this.#begin(job, started.run, held.move());
       return started;
     } finally {
       this.#opening.delete(opening);
@@ -154,12 +154,12 @@ export class Runner implements AsyncDisposable {
   /** @throws SvcError `too_many` */
   #takeSlot(uid: number): Disposable {
     const { slots } = this.#options;
-    const place = slots.tryAcquire(uid);
-    if (place === undefined) throw new SvcError("too_many", `${slots.reachedLimit(uid)}; try again later`);
-    return place;
+    const slot = slots.tryAcquire(uid);
+    if (slot === undefined) throw new SvcError("too_many", `${slots.reachedLimit(uid)}; try again later`);
+    return slot;
   }
 
-  #begin(job: Job, run: Run, slots: Disposable): void {
+  #begin(job: Job, run: Run, slot: Disposable): void {
     const ended = Promise.withResolvers<Run>();
     const controller = new AbortController();
     const running = { job, run, controller, live: new LiveOutput(), ended: ended.promise };
@@ -174,7 +174,7 @@ export class Runner implements AsyncDisposable {
       void this.#execute(running, before).then((result) => {
         this.#running.delete(run.id);
         if (this.#byJob.get(key) === running) this.#byJob.delete(key);
-        slots[Symbol.dispose]();
+        slot[Symbol.dispose]();
         running.live.end();
         ended.resolve(result);
       });
