@@ -4,10 +4,18 @@ import { once as nextEvent } from "node:events";
 import { connect } from "node:http2";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
+import { create } from "@bufbuild/protobuf";
 import test from "ava";
-import { AppService, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
-import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import {
+  AppService,
+  type ConsoleOutput,
+  ConsoleInputSchema,
+  type ConsoleInput,
+} from "../../gen/svc/v1/app_pb.ts";
 import { AuditService } from "../../gen/svc/v1/audit_pb.ts";
+import { TokenService } from "../../gen/svc/v1/token_pb.ts";
+import { Consoles, type ConsolesOptions } from "../../src/console/consoles.ts";
+import type { Terminal } from "../../src/lib/terminal.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { needsRoot, isRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
@@ -317,3 +325,52 @@ function textOf(outputs: readonly ConsoleOutput[]): string {
     .map(({ output }) => (output.case === "data" ? Buffer.from(output.value).toString("utf8") : ""))
     .join("");
 }
+
+test("a client that ends its input again and again has one end of input waiting", async (t) => {
+  const exited = Promise.withResolvers<number>();
+  let [ends, sent] = [0, 0];
+  const terminal: Terminal = {
+    output: {
+      [Symbol.asyncIterator]: () => ({
+        next: async () => {
+          await exited.promise;
+          return { done: true, value: undefined };
+        },
+      }),
+    },
+    exitCode: exited.promise,
+    write: () => Promise.resolve(),
+    // Its program reads nothing.
+    endInput: () => {
+      ends++;
+      return exited.promise.then(() => undefined);
+    },
+    resize: () => undefined,
+    [Symbol.asyncDispose]: () => Promise.resolve(),
+  };
+  const options = {
+    finder: { find: () => Promise.resolve({ manifest: {} }), has: () => true },
+    runtimes: { openTerminal: () => Promise.resolve(terminal) },
+    maxPerUser: 1,
+  };
+  const consoles = new Consoles(options as unknown as ConsolesOptions);
+  async function* inputs(): AsyncGenerator<ConsoleInput> {
+    yield create(ConsoleInputSchema, { appId: "web", session: "shell" });
+    for (; sent < 1_000; sent++) yield create(ConsoleInputSchema, { endOfInput: true });
+    await exited.promise;
+  }
+  const said: unknown[] = [];
+  const over = (async () => {
+    for await (const { output } of consoles.attach(
+      inputs(),
+      { uid: 1000, ownerUid: 1000, root: false },
+      AbortSignal.timeout(60_000),
+    ))
+      said.push(output?.case);
+  })();
+  await eventually(() => assert.equal(sent, 1_000));
+  t.is(ends, 1);
+  exited.resolve(0);
+  await over;
+  t.deepEqual(said, ["opened", "exit"]);
+});

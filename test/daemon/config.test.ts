@@ -1,16 +1,33 @@
-/** The configuration file: accepted and rejected values, and the default paths. */
-import { spawn } from "node:child_process";
+/** The configuration file: values, default paths, limits, the template, and what a running daemon applies. */
+import assert from "node:assert/strict";
+import { spawn, execFile } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { constants } from "node:fs";
+import { mkdtemp, readdir, rm, writeFile, mkdir, open, readFile } from "node:fs/promises";
+import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import test from "ava";
-import { parseConfig } from "../../src/daemon/config.ts";
-import { defaultPaths, type PathEnvironment } from "../../src/daemon/paths.ts";
-import type { SvcError } from "../../src/errors.ts";
-import { main } from "../support/svc-main.ts";
+import { parse } from "smol-toml";
+import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
+import { SourceService } from "../../gen/svc/v1/source_pb.ts";
+import { ConfigReload } from "../../src/daemon/config-reload.ts";
+import { configTemplate } from "../../src/daemon/config-template.ts";
+import { parseConfig, loadConfig, type Config } from "../../src/daemon/config.ts";
 import { exposureWarning } from "../../src/daemon/exposure.ts";
-import { startDaemon } from "../support/daemon.ts";
+import { defaultPaths, type PathEnvironment } from "../../src/daemon/paths.ts";
+import { userLimits } from "../../src/daemon/user-limits.ts";
+import { SvcError } from "../../src/errors.ts";
+import { defaultsOf } from "../../src/lib/limit-table.ts";
+import { defaultTransportLimits, transportLimits } from "../../src/server/http/limits.ts";
+import { runSvc } from "../cli/support/run-svc.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
+import { nextEvent, eventually } from "../support/eventually.ts";
+import { main } from "../support/svc-main.ts";
+
+// The configuration file: accepted and rejected values, and the default paths.
 
 const root: PathEnvironment = {
   uid: 0,
@@ -178,3 +195,300 @@ test("a daemon that other hosts reach warns once", async (t) => {
   await using exposed = await startDaemon({ listen: "0.0.0.0:0" });
   t.is(warnings(exposed.log()), 1);
 });
+
+// The configuration that `svc setup` writes: every key, and the same effect as no file.
+
+const environments = {
+  root: { uid: 0, home: "/root", env: {} },
+  user: { uid: 1000, home: "/home/me", env: { PATH: "/usr/bin:/bin", SSL_CERT_FILE: '/etc/"ca".pem' } },
+};
+const file = "/etc/svc/svc.toml";
+
+/** Every table of `document`, recording keys that are read and missing. */
+function watched(
+  document: Record<string, unknown>,
+  prefix: string,
+  missing: Set<string>,
+): Record<string, unknown> {
+  const tables = Object.entries(document).map(([key, value]) => {
+    if (Array.isArray(value) && typeof value[0] === "object")
+      return [
+        key,
+        value.map((each) => watched(each as Record<string, unknown>, `${prefix}${key}.`, missing)),
+      ];
+    const isTable = typeof value === "object" && !Array.isArray(value) && key !== "build_env";
+    return [key, isTable ? watched(value as Record<string, unknown>, `${prefix}${key}.`, missing) : value];
+  });
+  return new Proxy(Object.fromEntries(tables) as Record<string, unknown>, {
+    get: (target, key: string) => {
+      if (!(key in target)) missing.add(prefix + key);
+      return target[key];
+    },
+  });
+}
+
+for (const [who, environment] of Object.entries(environments)) {
+  test(`as written for ${who}, it has the effect of no file`, (t) => {
+    const text = configTemplate(file, environment);
+    t.deepEqual(parseConfig(parse(text), file, environment), parseConfig({}, file, environment));
+  });
+
+  test(`with all keys enabled it sets every key to its default, for ${who}`, (t) => {
+    const text = configTemplate(file, environment).replaceAll(/^#(?=[a-z_[])/gm, "");
+    const missing = new Set<string>();
+    const config = parseConfig(watched(parse(text), "", missing), file, environment);
+    // An alert has one of two.
+    t.deepEqual([...missing], ["alerts.url"]);
+    const defaults = parseConfig({}, file, environment);
+    t.deepEqual(
+      { ...config, sources: [], alerts: [], apps: { ...config.apps, rootRunsAs: undefined } },
+      { ...defaults, sources: [], alerts: [] },
+    );
+    t.is(config.sources.length, 1);
+    t.is(config.alerts.length, 1);
+  });
+}
+
+test("a commented-out key shows its default, or is marked as an example", (t) => {
+  for (const environment of Object.values(environments)) {
+    const text = configTemplate(file, environment);
+    const defaults = parseConfig({}, file, environment);
+    let section = "";
+    let words: string[] = [];
+    let keys = 0;
+    for (const line of text.split("\n")) {
+      if (line.startsWith("[")) section = line;
+      if (/^#\[\[/.test(line)) {
+        t.regex(words.join(" "), / An example:$/, line);
+        section = "";
+      }
+      if (line.startsWith("# ")) words.push(line);
+      else {
+        const isExample = words.at(-1)?.endsWith(" An example:") === true;
+        if (/^#[a-z_]+ =/.test(line) && section !== "") {
+          const taken = parseConfig(parse(`${section}\n${line.slice(1)}`), file, environment);
+          if (isExample) t.notDeepEqual(taken, defaults, line);
+          else t.deepEqual(taken, defaults, line);
+          keys += 1;
+        }
+        words = [];
+      }
+    }
+    t.true(keys > 40, String(keys));
+  }
+});
+
+// The limits of listeners and of users are settings.
+
+const environment = { uid: 0, home: "/root", env: {} };
+
+function limitsOf(limits: Record<string, unknown>): unknown {
+  return parseConfig({ api: { limits } }, "/etc/svc/svc.toml", environment).api.limits;
+}
+
+test("without settings the limits are the defaults, each within its own range", (t) => {
+  t.deepEqual(limitsOf({}), defaultTransportLimits);
+  for (const [name, { default: value, min, max }] of Object.entries(transportLimits))
+    t.true(value >= min && value <= max, name);
+});
+
+test("without settings users have the default limits, each within its own range; a setting replaces its own", (t) => {
+  const read = (limits: Record<string, unknown>): unknown =>
+    parseConfig({ limits }, "/etc/svc/svc.toml", environment).limits;
+  const defaultUserLimits = defaultsOf(userLimits);
+  t.deepEqual(read({}), defaultUserLimits);
+  for (const [name, { default: value, min, max }] of Object.entries(userLimits))
+    t.true(value >= min && value <= max, name);
+  t.deepEqual(read({ max_backup_bytes_per_user: 0 }), { ...defaultUserLimits, maxBackupBytesPerUser: 0 });
+  t.deepEqual(read({ max_installs: 9 }), { ...defaultUserLimits, maxInstalls: 9 });
+  t.throws(() => read({ max_installs: 0 }), {
+    message: /limits\.max_installs: 0 must be a whole number from 1/,
+  });
+});
+
+test("a setting replaces its own limit", (t) => {
+  t.deepEqual(limitsOf({ max_connections: 7, headers_timeout_ms: 900 }), {
+    ...defaultTransportLimits,
+    maxConnections: 7,
+    headersTimeoutMs: 900,
+  });
+});
+
+for (const [key, value, expected] of [
+  ["max_connection", 7, "api.limits.max_connection is not a setting of svc"],
+  ["maxConnections", 7, "api.limits.maxConnections is not a setting of svc"],
+  ["max_connections", 0, "api.limits.max_connections: 0 must be a whole number from 1 to 1000000"],
+  ["max_connections", "7", 'api.limits.max_connections: "7" must be a whole number from 1 to 1000000'],
+  [
+    "headers_timeout_ms",
+    0.5,
+    "api.limits.headers_timeout_ms: 0.5 must be a whole number from 100 to 86400000",
+  ],
+  [
+    "max_message_bytes",
+    2 ** 25,
+    "api.limits.max_message_bytes: 33554432 must be a whole number from 1024 to 16777216",
+  ],
+] as const) {
+  test(`${key} = ${JSON.stringify(value)} is rejected`, (t) => {
+    const error = t.throws(() => limitsOf({ [key]: value }), { instanceOf: SvcError });
+    t.is(error.message, `/etc/svc/svc.toml: ${expected}`);
+  });
+}
+
+test("the daemon applies the limits of its file", async (t) => {
+  await using daemon = await startDaemon({ config: "[api.limits]\nfirst_bytes_timeout_ms = 200\n" });
+  const startMs = performance.now();
+  const socket = connect(daemon.port, "127.0.0.1");
+  await nextEvent(socket, "close");
+  t.true(performance.now() - startMs < 5_000);
+});
+
+// `svc daemon reload` and SIGHUP: the changes that a running daemon applies, and those that need a restart.
+
+async function sourcesOf(daemon: TestDaemon): Promise<string[]> {
+  const { sources } = await daemon.client(SourceService).listSources({});
+  return sources.map(({ name }) => name);
+}
+
+test("changes are applied or need a restart, which is named, and an invalid file changes nothing", async (t) => {
+  await using daemon = await startDaemon();
+  const service = daemon.client(DaemonService);
+  const before = await readFile(daemon.configFile, "utf8");
+  const index = join(daemon.dir, "index");
+  await mkdir(index);
+  const more = `
+[[sources]]
+name = "fresh"
+url = ${JSON.stringify(index)}
+[[alerts]]
+name = "full"
+when = "filesystem"
+above_percent = 1
+for_secs = 0
+[limits]
+max_apps_per_user = 7
+`;
+  t.like(await service.reloadConfig({}), { applied: [], needsRestart: [] });
+  const same = await runSvc(["daemon", "reload"], { host: { sockets: socketsOf(daemon) } });
+  t.deepEqual([same.stdout, same.stderr], ["", "Nothing has changed.\n"]);
+  await writeFile(daemon.configFile, before + more);
+  t.like(await service.reloadConfig({}), {
+    applied: ["alerts", "sources"],
+    needsRestart: ["limits.max_apps_per_user"],
+  });
+  t.true((await sourcesOf(daemon)).includes("fresh"));
+  // It still waits, and applied changes are not reported again.
+  const told = await runSvc(["daemon", "reload"], { host: { sockets: socketsOf(daemon) } });
+  t.is(told.stdout, "Needs a restart of the daemon: limits.max_apps_per_user\n", told.stderr);
+  await eventually(async () => {
+    const { alerts } = await service.getStatus({});
+    assert.ok(
+      alerts.some(({ name }) => name === "full"),
+      JSON.stringify(alerts.map(({ name }) => name)),
+    );
+  }, 60_000);
+
+  await writeFile(daemon.configFile, `${before}nonsense = 1\n`);
+  t.like(await errorOf(service.reloadConfig({})), { reason: "invalid_request" });
+  t.true((await sourcesOf(daemon)).includes("fresh"));
+
+  // A hang-up does the same, and the daemon continues.
+  const { pid } = daemon;
+  await writeFile(daemon.configFile, before);
+  process.kill(pid, "SIGHUP");
+  await eventually(async () => {
+    assert.ok(!(await sourcesOf(daemon)).includes("fresh"), daemon.log());
+  }, 40_000);
+  t.is(daemon.pid, pid);
+  // Its log comes through a pipe.
+  await eventually(() => assert.match(daemon.log(), /svc has read its configuration again/), 40_000);
+});
+
+test("reloads during a reload share the next one", async (t) => {
+  const environment: PathEnvironment = { uid: 0, home: "/root", env: {} };
+  const config = parseConfig({}, "/etc/svc/svc.toml", environment);
+  const reads: ((fresh: Config) => void)[] = [];
+  const nothing = (): void => undefined;
+  const reload = new ConfigReload({
+    config,
+    load: async () => {
+      const { promise, resolve } = Promise.withResolvers<Config>();
+      reads.push(resolve);
+      return promise;
+    },
+    apply: { alerts: nothing, sources: nothing, "apps.backup_before_upgrade": nothing, "log.level": nothing },
+  });
+  const first = reload.reload();
+  await eventually(() => assert.equal(reads.length, 1));
+  const others = Array.from({ length: 1_000 }, () => reload.reload());
+  await new Promise((resolve) => setImmediate(resolve));
+  t.is(reads.length, 1, "not while another is read");
+  reads[0]?.(config);
+  t.deepEqual(await first, { applied: [], needsRestart: [] });
+  // The second reads the current content of the file.
+  await eventually(() => assert.equal(reads.length, 2));
+  const after = reload.reload();
+  reads[1]?.(parseConfig({ log: { level: "debug" } }, "/etc/svc/svc.toml", environment));
+  t.deepEqual(await Promise.all(others), Array(1_000).fill({ applied: ["log.level"], needsRestart: [] }));
+  await eventually(() => assert.equal(reads.length, 3));
+  reads[2]?.(config);
+  t.deepEqual(await after, { applied: ["log.level"], needsRestart: [] });
+});
+
+test("keys are named as the file spells them, each once, and pending ones are named again", async (t) => {
+  const environment: PathEnvironment = { uid: 0, home: "/root", env: {} };
+  const read = (file: Record<string, unknown>): Config => parseConfig(file, "/etc/svc/svc.toml", environment);
+  const loaded = [
+    read({ api: { listen: "127.0.0.1:1" }, apps: { backup_before_upgrade: true, build_env: { A: "b" } } }),
+    read({ api: { listen: "127.0.0.1:1" }, apps: { backup_before_upgrade: true } }),
+  ];
+  const taken: boolean[] = [];
+  const nothing = (): void => undefined;
+  const reload = new ConfigReload({
+    config: read({}),
+    load: () => Promise.resolve(loaded.shift() ?? read({})),
+    apply: {
+      ...{ alerts: nothing, sources: nothing, "log.level": nothing },
+      "apps.backup_before_upgrade": ({ apps }) => taken.push(apps.backUpBeforeUpgrade),
+    },
+  });
+  t.deepEqual(await reload.reload(), {
+    applied: ["apps.backup_before_upgrade"],
+    needsRestart: ["api.listen", "apps.build_env"],
+  });
+  t.deepEqual(await reload.reload(), { applied: [], needsRestart: ["api.listen"] });
+  t.deepEqual(await reload.reload(), { applied: ["apps.backup_before_upgrade"], needsRestart: [] });
+  t.deepEqual(taken, [true, false]);
+});
+
+for (const [what, make] of [
+  ["a FIFO", (file: string) => promisify(execFile)("mkfifo", [file])],
+  ["a directory", (file: string) => mkdir(file)],
+] as const) {
+  test(`${what} is rejected as a configuration without blocking`, async (t) => {
+    const dir = await mkdtemp(join(tmpdir(), "svc-config-"));
+    t.teardown(() => rm(dir, { recursive: true }));
+    const file = join(dir, "svc.toml");
+    await make(file);
+    // A writer that opens it after the check ends an endless wait.
+    let hasWaited = false;
+    const late = setTimeout(() => {
+      hasWaited = true;
+      void open(file, constants.O_RDWR | constants.O_NONBLOCK).then(
+        (handle) => handle.close(),
+        () => undefined,
+      );
+    }, 30_000);
+    t.teardown(() => {
+      clearTimeout(late);
+    });
+    const error = await t.throwsAsync(loadConfig({ file, environment: { uid: 0, home: "/root", env: {} } }));
+    t.like(error, { reason: "invalid_request", message: `${file} is not a regular file` });
+    t.false(hasWaited);
+  });
+}
+
+function socketsOf({ socketPath }: TestDaemon): { checkoutDir: undefined; system: string; user: string } {
+  return { checkoutDir: undefined, system: socketPath, user: socketPath };
+}

@@ -7,19 +7,22 @@ import { connect as connectHttp2 } from "node:http2";
 import { connect as connectSocket } from "node:net";
 import { join } from "node:path";
 import { gzipSync } from "node:zlib";
-import { create, toBinary } from "@bufbuild/protobuf";
+import { create, toBinary, getOption, hasOption, type DescService } from "@bufbuild/protobuf";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
+import { routes } from "../../gen/svc/v1/routes.ts";
+import { rules } from "../../gen/svc/v1/rules_pb.ts";
 import { GetScheduleRequestSchema, ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
+import { runSvc } from "../cli/support/run-svc.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { protocols, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
-import { runSvc } from "../cli/support/run-svc.ts";
 import { sendRest } from "../support/rest-transport.ts";
+import { sampleMessage } from "../support/sample-message.ts";
 
 type Json = Record<string, unknown>;
 
@@ -243,4 +246,40 @@ test("gRPC escapes its message as the protocol requires, and nothing more", asyn
     t.is(said, 'no schedule "50%25 :%C3%BC"', way);
   }
   session.destroy();
+});
+
+// An invalid page token is the caller's mistake, for every list with pages.
+
+const paged = [...new Set(routes.map(({ method }) => method))].filter(
+  ({ input }) => input.field["pageToken"] !== undefined,
+);
+
+test("every page token has a maximum length, and every list with one returns the next page's token", (t) => {
+  t.true(paged.length >= 5);
+  for (const method of paged) {
+    const field = method.input.field["pageToken"];
+    const length = field && hasOption(field, rules) ? getOption(field, rules).maxLen : undefined;
+    t.true(length !== undefined && length > 0 && length <= 16_384, method.name);
+    t.truthy(method.output.field["nextPageToken"], method.name);
+  }
+});
+
+const damaged = ["nonsense", "-1", "0", "1e9", "9".repeat(40), "\u{0}", "é", "%", "x".repeat(64)];
+
+test("a damaged page token is an invalid request that names the field", async (t) => {
+  const daemon = await emptyDaemon();
+  let answered = 0;
+  for (const method of paged) {
+    const service: DescService = method.parent;
+    const client = daemon.client(service) as Record<string, (request: object) => Promise<unknown>>;
+    for (const token of damaged) {
+      const request = Object.assign(sampleMessage(method.input, { path: "/" }), { pageToken: token });
+      const error = await errorOf(client[method.localName]!(request));
+      if (error.reason === "not_implemented") continue;
+      answered++;
+      t.is(error.reason, "invalid_request", `${method.name}: ${JSON.stringify(token)}`);
+      t.true(JSON.stringify(error).includes("page_token"), `${method.name}: ${JSON.stringify(token)}`);
+    }
+  }
+  t.true(answered >= 2 * damaged.length);
 });

@@ -1,12 +1,14 @@
 /** Root and directory trees that belong to users: nothing that a user plants is run, read or removed as root. */
 import assert from "node:assert/strict";
-import { execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
 import { chmod, chown, mkdir, mkdtemp, readFile, rm, stat, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { ProcessService } from "../../gen/svc/v1/process_pb.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
@@ -254,3 +256,34 @@ async function addVersionAs(uid: number, repository: string, port: number, versi
   await run("chown", ["-R", `${uid}:${uid}`, repository]);
   await chown(repository, uid, uid);
 }
+
+// If `/proc` is mounted with `hidepid`, svc shows no processes that the kernel hides from the caller.
+
+/** `games`, an account that every Debian has. */
+const uid = 5;
+const launcher = [
+  ...["unshare", "--mount", "sh", "-c"],
+  'mount -t proc -o hidepid=invisible proc /proc && exec "$@"',
+  "sh",
+];
+
+rootTest("a regular user sees only their own processes if /proc hides the others", async (t) => {
+  await using daemon = await startDaemon({ launcher });
+  await using door = await daemon.as(uid);
+  const sleeper = spawn("setpriv", [`--reuid=${uid}`, "--clear-groups", "sleep", "600"], {
+    stdio: ["ignore", "ignore", "inherit"],
+  });
+  try {
+    await once(sleeper, "spawn");
+    const seenBy = async (client = daemon.client(ProcessService)) => {
+      const { processes } = await client.listProcesses({ limit: 10_000 });
+      return processes.map(({ pid, user }) => ({ pid, user }));
+    };
+    const own = await seenBy(door.client(ProcessService));
+    t.deepEqual([...new Set(own.map(({ user }) => user))], ["games"]);
+    t.true(own.some(({ pid }) => pid === sleeper.pid));
+    t.true((await seenBy()).some(({ pid }) => pid === daemon.pid));
+  } finally {
+    sleeper.kill();
+  }
+});

@@ -1,6 +1,6 @@
 /**
  * An unreadable database row affects nothing else: its item is listed as unreadable, is not applied, and can be
- * overwritten and removed. For apps see `unreadable-apps.test.ts`.
+ * overwritten and removed. For apps see `damaged-rows.test.ts`.
  */
 import assert from "node:assert/strict";
 import { join } from "node:path";

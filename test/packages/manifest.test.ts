@@ -1,8 +1,14 @@
+/** Manifests: their values, their schemas, and the thread that parses them. */
+import { readFile } from "node:fs/promises";
+import { Ajv } from "ajv";
 import test from "ava";
 import fc from "fast-check";
+import { manifestTypes, type ManifestSchema } from "../../src/codegen/manifest-types.ts";
 import { SvcError } from "../../src/errors.ts";
 import type { Manifest } from "../../src/packages/manifest/manifest.ts";
 import { parseDuration, parseSize } from "../../src/packages/manifest/quantities.ts";
+import { YamlThread } from "../../src/packages/manifest/yaml-thread.ts";
+import { programs } from "../support/programs.ts";
 import { parseManifest } from "./support/manifests.ts";
 
 const head = `id: hello\nname: Hello\nversion: "1.0.0"\n`;
@@ -365,4 +371,145 @@ test("sizes are read strictly", (t) => {
     ["999999999999TiB", undefined],
   ];
   for (const [text, expected] of cases) t.is(parseSize(text), expected, text);
+});
+
+// The schemas of packages and sources are the only definition: they are valid schemas, and types are generated from
+// them.
+
+const root = new URL("../../", import.meta.url);
+
+const readSchema = async (name: string): Promise<unknown> =>
+  JSON.parse(await readFile(new URL(`src/packages/manifest/${name}.schema.json`, root), "utf8"));
+
+test("the types of a manifest match its schema", async (t) => {
+  const types = manifestTypes((await readSchema("manifest")) as ManifestSchema);
+  t.is(types, await readFile(new URL("gen/manifest-document.ts", root), "utf8"), "`npm run gen` writes it");
+});
+
+test("optional values, enums, lists, maps, and inline or named objects are distinguished", (t) => {
+  const types = manifestTypes({
+    required: ["name"],
+    properties: {
+      name: { $ref: "#/definitions/line" },
+      mode: { enum: ["live", "stop"] },
+      kind: { const: "object" },
+      any: {},
+      ports: { type: "array", items: { $ref: "#/definitions/port" } },
+      env: { type: "object", additionalProperties: { $ref: "#/definitions/line" } },
+      arg: { type: ["string", "array"], items: { type: "integer" } },
+      inner: { type: "object", properties: { on: { type: "boolean" } } },
+      console: { $ref: "#/definitions/console" },
+    },
+    definitions: {
+      line: { type: "string" },
+      port: { type: "object", properties: { number: { type: "integer" } } },
+      console: { type: ["boolean", "object"], properties: { exec: { type: "number" } } },
+    },
+  });
+  const [, manifest = "", port = "", console = ""] = types.split("export interface ");
+  t.is(
+    manifest.trim(),
+    `ManifestDocument extends Extensible {
+  name: string;
+  mode?: "live" | "stop";
+  kind?: "object";
+  any?: unknown;
+  ports?: Array<PortDocument>;
+  env?: Record<string, string>;
+  arg?: string | Array<number>;
+  inner?: Extensible & { on?: boolean; };
+  console?: boolean | ConsoleDocument;
+}`,
+  );
+  t.is(port.trim(), "PortDocument extends Extensible {\n  number?: number;\n}");
+  t.is(console.trim(), "ConsoleDocument extends Extensible {\n  exec?: number;\n}");
+});
+
+// The daemon uses them without validation, which would take as long at each start as compiling them.
+for (const name of ["manifest", "index"]) {
+  test(`${name}.schema.json is a JSON Schema`, async (t) => {
+    const ajv = new Ajv({ strict: false });
+    t.true(await ajv.validateSchema((await readSchema(name)) as object), ajv.errorsText());
+  });
+}
+
+// Long untrusted YAML blocks nobody, and is aborted when it takes too long.
+
+const bounds = { maxBytes: 2 << 20, maxTokens: 100_000, maxDepth: 64, maxValues: 100_000 };
+/** Each close to the maximum number of tokens. */
+const long = `a:\n${"  - {b: c}\n".repeat(6_000)}`;
+const longest = `a:\n${"  - {b: c}\n".repeat(60_000)}`;
+const manifest = `id: a\nname: A\nversion: "1"\nprocess: {exec: [a]}\nx-long: [${"b,".repeat(2_500)}]\n`;
+const packages = Array.from({ length: 4_000 }, (_, at) => `  p${at}: { directory: d${at} }\n`);
+
+for (const [what, read] of [
+  ["document", (thread: YamlThread) => thread.read(long, bounds, 1)],
+  ["manifest", (thread: YamlThread) => thread.manifest(manifest, 1)],
+  ["index", (thread: YamlThread) => thread.index(`packages:\n${packages.join("")}`, 1)],
+] as const) {
+  test(`others continue while a long ${what} is read`, async (t) => {
+    using thread = new YamlThread({ threadUrl: programs.settingsThread });
+    await thread.read("a: b", bounds, 1);
+    let turns = 0;
+    let isOver = false;
+    const count = (): void => {
+      turns++;
+      if (!isOver) setImmediate(count);
+    };
+    setImmediate(count);
+    const reading = await read(thread);
+    isOver = true;
+    t.false("problems" in reading, JSON.stringify(reading).slice(0, 200));
+    t.log(`${turns} turns of the loop`);
+    // If it were parsed in this thread, there would be only one.
+    t.true(turns > 1_000, String(turns));
+  });
+}
+
+test("errors in a manifest and an index have their line", async (t) => {
+  using thread = new YamlThread({ threadUrl: programs.settingsThread });
+  t.deepEqual(await thread.manifest('id: a\nname: "\\ud800"\n', 1), {
+    problems: [{ line: 2, message: "the value is not text, a number, true, false or null" }],
+  });
+  t.deepEqual(await thread.index("packages:\n  a: {}\n", 1), {
+    problems: [{ line: 2, message: 'a: exactly one of "repo" and "directory" is required' }],
+  });
+  t.like(await thread.manifest(`id: a\nname: A\nversion: "1"\nprocess: {exec: [a]}\n`, 1), {
+    manifest: { id: "a", restart: { policy: "on-failure" } },
+  });
+});
+
+test("parsing that takes too long is aborted, and the next one runs", async (t) => {
+  const roomy = { ...bounds, maxTokens: 10_000_000, maxValues: 10_000_000 };
+  // Far less than loading the thread and parsing this take, with enough time for a busy host.
+  using thread = new YamlThread({ threadUrl: programs.settingsThread, timeoutMs: 100, waitMs: 120_000 });
+  t.deepEqual(await thread.read(longest, roomy, 1), {
+    problems: [{ line: 1, message: "reading it takes more than 100 ms" }],
+  });
+  using patient = new YamlThread({ threadUrl: programs.settingsThread });
+  t.deepEqual(await patient.read("a: [", bounds, 1), {
+    problems: [
+      {
+        line: 1,
+        message: "Flow sequence in block collection must be sufficiently indented and end with a ]",
+      },
+    ],
+  });
+  t.deepEqual(await patient.read("a: 1", bounds, 1), { value: { a: 1 } });
+});
+
+test("a user with many pending documents blocks neither root nor another user", async (t) => {
+  using thread = new YamlThread({ threadUrl: programs.settingsThread });
+  const flood = await Promise.allSettled([
+    ...Array.from({ length: 300 }, () => thread.read("a: b", bounds, 1)),
+    thread.read("a: b", bounds, 0),
+    thread.read("a: b", bounds, 2),
+  ]);
+  const failed = flood.filter((result) => result.status === "rejected");
+  t.is(failed.length, 300 - 1 - 16);
+  t.like(failed[0]?.reason, { reason: "too_many" });
+  t.deepEqual(
+    flood.slice(-2).map(({ status }) => status),
+    ["fulfilled", "fulfilled"],
+  );
 });

@@ -1,3 +1,4 @@
+/** Files as a user: created, replaced, copied and read. */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
 import { readdirSync } from "node:fs";
@@ -10,6 +11,7 @@ import test from "ava";
 import fc from "fast-check";
 import { writeFile as writeWhole } from "../../src/run-as/helper/files.mjs";
 import { Syscalls } from "../../src/run-as/helper/host/syscalls.mjs";
+import type { CopyProgress } from "../../src/run-as/user-helper-types.ts";
 import { eventually, nextEvent } from "../support/eventually.ts";
 import { assertFails, createWorld, rootTest, someUid } from "./support/world.ts";
 
@@ -263,4 +265,160 @@ rootTest("an owned directory is made only where nobody else writes", async (t) =
   await symlink("/etc", join(dir, "etc"));
   await assertFails(t, userHelpers.removeOwnedDir(join(dir, "etc"), 0), "failed_precondition");
   t.deepEqual(await userHelpers.removeOwnedDir(join(dir, "none"), someUid), { freedBytes: 0 });
+});
+
+const plant = `
+  mkdir -p s/sub/deep s/empty s/logs/old && cd s &&
+  echo one > f && chmod 640 f && ln f sub/hard && ln -s ../f sub/soft && ln -s /nowhere dangling &&
+  truncate -s 512M sparse && printf x > sub/deep/x && echo gone > logs/old/l && echo gone > logs/new &&
+  touch -d 2001-02-03T04:05:06.789 f sub/deep empty sub . && chmod 2711 empty && chmod 500 sub/deep`;
+
+/** The attributes that cp -a keeps, one line per entry; times to a tenth of a millisecond. */
+const look = (dir: string) =>
+  execFileSync("sh", ["-c", 'cd "$0" && find . -printf "%P %y %m %n %l %T@\\n" | sort', dir], {
+    encoding: "utf8",
+  }).replaceAll(/ ([0-9.]+)$/gm, (_, seconds: string) => ` ${Number(seconds).toFixed(4)}`);
+
+test("a copy has everything that cp -a keeps: modes, times, links, holes", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  t.like(await user.runCommand(["sh", "-c", plant], { cwd: app }), { exitCode: 0 });
+  const progress: CopyProgress[] = [];
+  const result = await user.copyTree(
+    { root: app, path: "s" },
+    { root: app, path: "d" },
+    { onProgress: (event) => progress.push(event) },
+  );
+  t.is(look(join(app, "d")), look(join(app, "s")));
+  const [{ sizes: s }, { sizes: d }] = [await user.measure(app, ["s"]), await user.measure(app, ["d"])];
+  t.deepEqual(d, s, "holes stay holes");
+  t.deepEqual([result.copiedBytes], s);
+  t.is(result.entries, look(join(app, "s")).trim().split("\n").length);
+  t.deepEqual(progress.at(-1), { doneBytes: result.copiedBytes, totalBytes: result.copiedBytes });
+  await user.makeDirs(app, ["again"]);
+  await user.copyTree({ root: app, path: "s" }, { root: app, path: "again" });
+  t.is(look(join(app, "again")), look(join(app, "s")));
+});
+
+test("excluded paths are left out, hard links and everything else are copied", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  await user.runCommand(["sh", "-c", plant], { cwd: app });
+  const exclude = ["logs/new", "logs/old/l", "empty", "none/at/all", "dangling/x", "sparse"];
+  const result = await user.copyTree({ root: app, path: "s" }, { root: app, path: "d" }, { exclude });
+  await user.runCommand(["sh", "-c", "cp -a s e && cd e && rm -r logs/new logs/old/l empty sparse"], {
+    cwd: app,
+  });
+  await user.runCommand(["sh", "-c", "for d in . logs logs/old; do touch -r s/$d e/$d; done"], { cwd: app });
+  t.is(look(join(app, "d")), look(join(app, "e")));
+  t.is(result.entries, look(join(app, "d")).trim().split("\n").length);
+});
+
+test("an impossible copy is rejected or fails with its reason", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  await user.makeDirs(app, ["s", "full/x"]);
+  await user.writeFile(app, "f", "x");
+  const copy = (from: string, to: string, exclude: string[] = []) =>
+    user.copyTree({ root: app, path: from }, { root: app, path: to }, { exclude });
+  await assertFails(t, copy("none", "d"), "not_found");
+  await assertFails(t, copy("f", "d"), "failed_precondition");
+  await assertFails(t, copy("s", "full"), "failed_precondition", /must be empty/);
+  await assertFails(t, copy("s", "f"), "failed_precondition");
+  await assertFails(t, copy("s", "no/parent"), "not_found");
+  await assertFails(t, copy("s", "d", ["../x"]), "invalid_argument");
+  await assertFails(t, copy("s", "d", ["."]), "invalid_argument");
+});
+
+test("a canceled copy stops writing", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  const big = "mkdir s && for i in 1 2 3 4 5 6 7 8; do head -c 100M /dev/zero | tr '\\0' x > s/$i; done";
+  await user.runCommand(["sh", "-c", big], { cwd: app });
+  const stop = new AbortController();
+  const progress: CopyProgress[] = [];
+  const canceled = user.copyTree(
+    { root: app, path: "s" },
+    { root: app, path: "d" },
+    {
+      signal: stop.signal,
+      onProgress: (event) => {
+        progress.push(event);
+        if (event.doneBytes > 0) stop.abort();
+      },
+    },
+  );
+  const error = await t.throwsAsync(canceled.then(() => t.log("done before it could be cancelled")));
+  t.regex(String(error), /canceled/);
+  const [before, after] = [await user.measure(app, ["d"]), await user.measure(app, ["d"])];
+  t.deepEqual(after, before);
+  t.true((before.sizes[0] ?? 0) < 800 * 2 ** 20);
+  await rm(join(app, "s"), { recursive: true });
+});
+
+/** A simple reference implementation of the last lines of a text. */
+function lastLines(text: string, count: number): string {
+  const lines = text.split(/(?<=\n)/);
+  return lines.slice(-count).join("");
+}
+
+test("the last lines are read across several files, oldest first", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  const content = fc
+    .array(fc.tuple(fc.nat({ max: 90_000 }), fc.boolean()), { maxLength: 6 })
+    .map((lines) =>
+      lines.map(([length, ends], index) => String(index).repeat(length) + (ends ? "\n" : "")).join(""),
+    );
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(content, { minLength: 1, maxLength: 4 }),
+      fc.integer({ min: 1, max: 8 }),
+      async (contents, maxLines) => {
+        const files = contents.map((_, index) => `log.${index}`);
+        for (const [index, text] of contents.entries()) await user.writeFile(app, `log.${index}`, text);
+        const { data, truncated } = await user.readTail(app, [...files, "none"], { maxLines });
+        t.is(data.toString(), lastLines(contents.join(""), maxLines));
+        t.false(truncated);
+      },
+    ),
+    { numRuns: 60 },
+  );
+});
+
+test("the result is limited, at the start of a line if possible", async (t) => {
+  await using world = await createWorld();
+  const { app, user } = world;
+  const text = Array.from({ length: 1000 }, (_, index) => `line ${String(index).padStart(4, "0")}\n`).join(
+    "",
+  );
+  await user.writeFile(app, "log", text);
+  for (const [maxBytes, expected] of [
+    [30, text.slice(-30)],
+    [29, text.slice(-20)],
+    [31, text.slice(-30)],
+    [5, text.slice(-5)],
+  ] as const) {
+    const { data, truncated } = await user.readTail(app, ["log"], { maxLines: 500, maxBytes });
+    t.deepEqual([data.toString(), truncated], [expected, true], `${maxBytes} bytes`);
+  }
+});
+
+test("reading the end of a file does not depend on its size", async (t) => {
+  await using world = await createWorld();
+  const { app, dir, user } = world;
+  await user.runCommand(["sh", "-c", "truncate -s 64G log && echo >> log && seq 1 100 >> log"], { cwd: app });
+  await user.readTail(app, ["log"], { maxLines: 1 });
+  const start = performance.now();
+  const { data } = await user.readTail(app, ["log"], { maxLines: 100 });
+  const tookMs = performance.now() - start;
+  t.is(data.toString().split("\n").length, 101);
+  t.log(`100 lines of 64 GiB in ${tookMs.toFixed(1)} ms`);
+  // Reading the whole file would take half a minute.
+  t.true(tookMs < 5_000, `${tookMs} ms`);
+  await writeFile(join(dir, "empty"), "");
+  t.deepEqual(await user.readTail(dir, ["empty"], { maxLines: 1 }), {
+    data: Buffer.alloc(0),
+    truncated: false,
+  });
 });

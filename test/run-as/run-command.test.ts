@@ -1,8 +1,16 @@
-import { readFile } from "node:fs/promises";
-import { join } from "node:path";
+/** Commands that run as a user, their terminals, and the end of all their processes. */
+import assert from "node:assert/strict";
+import { spawn } from "node:child_process";
+import { readFile, chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join, dirname } from "node:path";
 import { Readable, Writable } from "node:stream";
+import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
+import { createUserHelpers } from "../../src/run-as/user-helpers.ts";
+import { eventually as eventuallyHolds } from "../support/eventually.ts";
+import { programs } from "../support/programs.ts";
 import { assertFails, createWorld, eventually, isAlive } from "./support/world.ts";
 
 /** Starts a process that leaves group, session and ancestors, writes its PID to `leftover`, and stays. */
@@ -245,3 +253,64 @@ test("a detached process outlives everything, with its input, log and start time
   t.is(Number(fields[19]), startTicks);
   t.is(Number(fields[3]), pid, "leader of its own session");
 });
+
+// The parent of a job's command on its own, with a replaceable scanning tool.
+
+const script = join(dirname(programs.userHelper), "job-parent.sh");
+/** A process that leaves its session, and executes a program a moment later. */
+const leftoverProcess =
+  "(setsid sh -c '(sleep 300 & echo $! > leftover) &' &); while [ ! -s leftover ]; do sleep 0.01; done";
+
+test("a process without environment in one scan, as while it executes a program, is found by the next scan", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-job-parent-"));
+  t.teardown(() => rm(dir, { recursive: true, force: true }));
+  // The first scan finds nobody, like a scan while the process executes a program.
+  const grep = `#!/bin/sh\n[ -e ${dir}/looked ] || { : >${dir}/looked; exit 1; }\nexec /bin/grep "$@"\n`;
+  await writeFile(join(dir, "grep"), grep);
+  await chmod(join(dir, "grep"), 0o755);
+  const child = spawn("/bin/sh", [script, ".", "the-run", "end", dir, leftoverProcess], {
+    env: { PATH: `${dir}:/usr/bin:/bin` },
+    stdio: ["pipe", "ignore", "ignore", "pipe"],
+  });
+  const status = await text(child.stdio[3] as NodeJS.ReadableStream);
+  t.regex(status, /^begun\nexit 0 [12]\n$/);
+  t.true((await readFile(join(dir, "looked"))).length === 0);
+  t.false(await isAlive(Number(await readFile(join(dir, "leftover"), "utf8"))));
+});
+
+// Programs of consoles: their output is complete, however slowly it is read.
+
+const patienceMs = 30_000;
+
+for (const hasTerminal of [true, false]) {
+  const what = hasTerminal ? "a terminal" : "a pipe";
+  test(`output of a program into ${what} is complete for a reader that starts after the program has exited`, async (t) => {
+    await using userHelpers = createUserHelpers();
+    // Less than the terminal buffers without a reader, so that the program can exit.
+    const script = "echo $$; i=0; while [ $i -lt 30 ]; do echo line-$i-of-thirty; i=$((i+1)); done; exit 3";
+    await using terminal = await userHelpers.openTerminal(userHelpers.selfUid, {
+      argv: ["sh", "-c", script],
+      cwd: "/",
+      env: {},
+      ...(hasTerminal && { size: { columns: 80, rows: 24 } }),
+    });
+    const pieces = terminal.output[Symbol.asyncIterator]();
+    let text = "";
+    const read = async (): Promise<boolean> => {
+      const { done, value } = await pieces.next();
+      if (done !== true && "data" in value) text += value.data.toString("latin1");
+      return done !== true;
+    };
+    while (!/^\d+\r?\n/.test(text) && (await read()));
+    const pid = Number(/^\d+/.exec(text)?.[0]);
+    await eventuallyHolds(async () => {
+      const stat = await readFile(`/proc/${pid}/stat`, "latin1").catch(() => undefined);
+      assert.equal(stat, undefined, "it has ended, and was reaped");
+    }, patienceMs);
+    // Longer than the wait for late output.
+    await new Promise((resolve) => setTimeout(resolve, 1_500));
+    while (await read());
+    t.is([...text.matchAll(/line-\d+-of-thirty/g)].length, 30);
+    t.is(await terminal.exitCode, 3);
+  });
+}

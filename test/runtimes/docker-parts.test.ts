@@ -1,19 +1,31 @@
 /** Parts of the docker runtime, without an engine. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { createServer, type AddressInfo } from "node:net";
+import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
 import fc from "fast-check";
 import type { ContainerRecord } from "../../src/engine/container-record.ts";
+import { SvcError } from "../../src/errors.ts";
+import { reasonOf } from "../../src/runtimes/compose/compose-failure.ts";
+import { ComposeImages, type ComposeImagesOptions } from "../../src/runtimes/compose/compose-images.ts";
+import {
+  ContainerRuntime,
+  type ContainerRuntimeOptions,
+} from "../../src/runtimes/containers/container-runtime.ts";
+import { statusOf } from "../../src/runtimes/containers/container-status.ts";
+import { ObservedContainers } from "../../src/runtimes/containers/observed-containers.ts";
+import { withTag } from "../../src/runtimes/docker/app-images.ts";
 import { readIgnorePatterns, type PatternMatches } from "../../src/runtimes/docker/ignore-patterns.ts";
 import { pinnedBy } from "../../src/runtimes/docker/image-freshness.ts";
-import { withTag } from "../../src/runtimes/docker/app-images.ts";
-import { statusOf } from "../../src/runtimes/containers/container-status.ts";
-import { isUpNow } from "../../src/runtimes/runtime-status.ts";
-import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
-import { ComposeImages, type ComposeImagesOptions } from "../../src/runtimes/compose/compose-images.ts";
-import { reasonOf } from "../../src/runtimes/compose/compose-failure.ts";
 import { portHealth } from "../../src/runtimes/port-health.ts";
-import { ObservedContainers } from "../../src/runtimes/containers/observed-containers.ts";
-import { policyDirectory } from "./support/policy-app.ts";
+import { PortProbe } from "../../src/runtimes/port-probe.ts";
+import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
+import { isUpNow } from "../../src/runtimes/runtime-status.ts";
+import { eventually } from "../support/eventually.ts";
 import { ownershipIn } from "../support/ownership.ts";
+import { failureOf } from "./support/container-tests.ts";
+import { policyDirectory } from "./support/policy-app.ts";
 
 /** Whether a file is excluded, checked as a build does: directory by directory. */
 function isIgnored(patterns: string, path: string): boolean {
@@ -193,4 +205,80 @@ test("volumes in use by a project's containers count toward its disk usage, besi
   } as unknown as ComposeImagesOptions);
   await images.disk({ id: "web" } as RunnableApp);
   t.deepEqual(asked, [["svc/web:1", "sha256:old"]]);
+});
+
+// An operation on an app's containers during which the engine stops fails with that reason, whatever the engine's last
+// error is.
+
+const app = { id: "web" } as RunnableApp;
+const refusal = new SvcError("not_possible", "the container engine could not stop it: context canceled");
+
+type Ending = Pick<ContainerRuntime, "stop" | "remove">;
+
+/** A runtime that fails all operations, and whose engine changes as `happens` says. */
+function refusing(happens: (events: { error?: SvcError; generation: number }) => void): Ending {
+  const nothing = (): Disposable => ({ [Symbol.dispose]: () => undefined });
+  const events = { generation: 1, listen: nothing };
+  const refuse = (): Promise<never> => {
+    happens(events);
+    return Promise.reject(refusal);
+  };
+  class Refusing extends (ContainerRuntime as unknown as new (options: ContainerRuntimeOptions) => Ending) {
+    end = refuse;
+    clear = refuse;
+  }
+  return new Refusing({ events, state: { onChange: nothing } } as unknown as ContainerRuntimeOptions);
+}
+
+for (const what of ["stop", "remove"] as const) {
+  test(`${what}: a failure is caused by the engine's exit if it stopped or was replaced in between`, async (t) => {
+    const away = await failureOf(
+      refusing((events) => (events.error = new SvcError("unavailable", "away")))[what](app),
+    );
+    t.is(away.code, "unavailable");
+    t.regex(away.message, /^the container engine stopped while app "web" was (stopped|removed)$/);
+    t.is((await failureOf(refusing((events) => events.generation++)[what](app))).code, "unavailable");
+    t.is(await failureOf(refusing(() => undefined)[what](app)), refusal);
+  });
+}
+
+// Health checks that the daemon makes itself, for services and containers of all users.
+
+test("a package cannot make the daemon probe without a pause", async (t) => {
+  let asked = 0;
+  const server = createServer((socket) => {
+    asked++;
+    socket.on("error", () => undefined).end();
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const spec = { tcp: { port }, intervalMs: 1, timeoutMs: 1_000, retries: 1, startPeriodMs: 0 };
+  using probe = new PortProbe(spec, undefined, { onChange: () => undefined });
+  await eventually(() => assert.equal(probe.health, "healthy"), 30_000);
+  await wait(2_500);
+  server.close();
+  // Once per second; without a limit it would be thousands.
+  t.true(asked <= 20, String(asked));
+});
+
+test("a lone surrogate in a path is requested as its replacement character, and does not stop the daemon", async (t) => {
+  const asked: string[] = [];
+  const server = createServer((socket) => {
+    socket
+      .on("error", () => undefined)
+      .once("data", (head) => {
+        asked.push(head.toString("latin1").split(" ", 2)[1] ?? "");
+        socket.end("HTTP/1.1 200 OK\r\n\r\n");
+      });
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  const http = { port, path: "/\ud800/ä" };
+  const spec = { http, intervalMs: 1, timeoutMs: 10_000, retries: 1, startPeriodMs: 0 };
+  using probe = new PortProbe(spec, undefined, { onChange: () => undefined });
+  await eventually(() => assert.equal(probe.health, "healthy"), 30_000);
+  server.close();
+  t.is(asked[0], "/%EF%BF%BD/%C3%A4");
 });

@@ -1,4 +1,5 @@
-/** Rules of a job that the contract cannot express: each broken rule is one violation of one field, all at once. */
+/** The rules of a job, and the limits of jobs. */
+import { setImmediate as turn } from "node:timers/promises";
 import { create, type MessageInitShape } from "@bufbuild/protobuf";
 import test from "ava";
 import {
@@ -6,14 +7,19 @@ import {
   UpsertScheduleRequestSchema,
   type ScheduleAction,
   type UpsertScheduleRequest,
+  PreviewScheduleRequestSchema,
 } from "../../../gen/svc/v1/schedule_pb.ts";
 import { type FieldViolation, SvcError } from "../../../src/errors.ts";
+import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { JobRules } from "../../../src/scheduler/jobs/job-rules.ts";
+import { JobWriter } from "../../../src/scheduler/jobs/job-writer.ts";
 import type { Job, JobSpec } from "../../../src/scheduler/jobs/job.ts";
+import { Violations } from "../../../src/scheduler/jobs/violations.ts";
 import { TriggerParser } from "../../../src/triggers/trigger.ts";
 import { Zones } from "../../../src/triggers/zone.ts";
-import { Violations } from "../../../src/scheduler/jobs/violations.ts";
-import { spec as jobSpec } from "../support/world.ts";
+import { spec as jobSpec, openWorld, putJob, schedulesOf } from "../support/world.ts";
+
+// Rules of a job that the contract cannot express: each broken rule is one violation of one field, all at once.
 
 type Request = Exclude<MessageInitShape<typeof UpsertScheduleRequestSchema>, UpsertScheduleRequest>;
 type Action = Exclude<MessageInitShape<typeof ScheduleActionSchema>, ScheduleAction>;
@@ -327,4 +333,97 @@ for (const [title, action, violations] of [
     const found = read({ action }, { isRoots: false }).violations;
     t.deepEqual(Object.fromEntries(found.map(({ field, description }) => [field, description])), violations);
   });
+}
+
+// Size limits of an owner's jobs and of a page of them.
+
+const longShell = (length: number) => ({ action: { type: "shell", command: "x".repeat(length) } }) as const;
+
+test("the total size of an owner's jobs is limited, and may always shrink", async (t) => {
+  await using world = await openWorld();
+  const writer = new JobWriter({ ...world, now: () => world.clock.nowMs });
+  const bounds = { jobs: 3, chars: 100 };
+  const put = (id: string, length: number): Promise<void> =>
+    writer.upsert(
+      { ownerUid: 1, id },
+      () => jobSpec(longShell(length)),
+      { createOnly: false, revision: "" },
+      bounds,
+    );
+  await put("a", 40);
+  await put("b", 40);
+  for (const [id, length] of [
+    ["c", 10],
+    ["b", 50],
+  ] as const) {
+    const error = await t.throwsAsync<SvcError>(put(id, length));
+    t.is(error.reason, "too_many");
+    t.regex(error.message, /characters exceed the limit of 100 per owner/);
+  }
+  await put("a", 10);
+  await put("c", 10);
+  t.is((await t.throwsAsync<SvcError>(put("d", 1))).message.split(" exceed")[0], "4 schedules");
+});
+
+test("a page contains as many jobs as fit, and the next one continues", async (t) => {
+  await using world = await openWorld();
+  for (let at = 0; at < 40; at += 1) {
+    await putJob(world, { ownerUid: 0, id: `j${String(at).padStart(2, "0")}` }, longShell(65_500));
+  }
+  const owners = new JobOwners({ selfUid: 0, lookUp: () => Promise.resolve("root") });
+  const schedules = schedulesOf(world, owners);
+  const sizes: number[] = [];
+  const ids: string[] = [];
+  for (let pageToken = ""; ;) {
+    const page = await schedules.list({ uid: 0, root: true }, { limit: 1_000, pageToken });
+    sizes.push(page.schedules.length);
+    ids.push(...page.schedules.map(({ id }) => id));
+    pageToken = page.nextPageToken;
+    if (pageToken === "") break;
+  }
+  t.deepEqual(sizes, [5, 5, 5, 5, 5, 5, 5, 5]);
+  t.is(new Set(ids).size, 40);
+});
+
+// A list of jobs in all time zones: the next firing takes milliseconds in each, seconds in total.
+
+const root = { uid: 0, root: true };
+
+test("the event loop is not blocked while a list of jobs in three hundred zones is created", async (t) => {
+  t.timeout(60_000);
+  const world = await openWorld();
+  const owners = new JobOwners({ selfUid: 0, lookUp: () => Promise.resolve("root") });
+  const schedules = schedulesOf(world, owners);
+  const zones = Intl.supportedValuesOf("timeZone").slice(0, 300);
+  for (const [at, timeZone] of zones.entries())
+    await putJob(world, { ownerUid: 0, id: `job-${at}` }, { timeZone });
+  const { result, turns } = await turnsDuring(schedules.list(root, { limit: 1_000, pageToken: "" }));
+  t.is(result.schedules.length, zones.length);
+  t.true(turns > 3, `${turns} turns of the loop`);
+});
+
+test("the event loop is not blocked while the firings of a hundred years are computed", async (t) => {
+  t.timeout(60_000);
+  const world = await openWorld();
+  const owners = new JobOwners({ selfUid: 0, lookUp: () => Promise.resolve("root") });
+  const request = create(PreviewScheduleRequestSchema, {
+    ...{ trigger: "0 0 1 1 *", timeZone: "Europe/Berlin", count: 100 },
+  });
+  const { result, turns } = await turnsDuring(
+    schedulesOf(world, owners).preview(request, root, new AbortController().signal),
+  );
+  t.is(result.firings.length, 100);
+  t.true(turns > 3, `${turns} turns of the loop`);
+});
+
+/** The number of event-loop turns until it was done. */
+async function turnsDuring<Value>(work: Promise<Value>): Promise<{ result: Value; turns: number }> {
+  const counting = new AbortController();
+  const done = work.finally(() => counting.abort());
+  let turns = 0;
+  while (!counting.signal.aborted) {
+    await turn();
+    turns++;
+  }
+  return { result: await done, turns };
 }

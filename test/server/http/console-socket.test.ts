@@ -1,13 +1,15 @@
 /** A console's WebSocket checks whether its client is still connected. */
 import { once } from "node:events";
 import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
+import { type AddressInfo, connect } from "node:net";
 import { create } from "@bufbuild/protobuf";
 import test from "ava";
 import WebSocket, { WebSocketServer } from "ws";
 import { ConsoleInputSchema } from "../../../gen/svc/v1/app_pb.ts";
 import { ConsoleSocket } from "../../../src/server/http/console-socket.ts";
 import { nextEvent } from "../../support/eventually.ts";
+import { rest } from "./support/clients.ts";
+import { openDoor } from "./support/door.ts";
 
 const intervalMs = 50;
 const patienceMs = 20_000;
@@ -86,3 +88,25 @@ test("a message retains only its own bytes", async (t) => {
   const { value } = await inputs.next();
   t.is(value?.data.buffer.byteLength, 1);
 });
+
+// Clients that request a console and disconnect before the response.
+
+const upgrade =
+  "GET /v1/apps/x/console?session=shell&token=unknown HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n" +
+  "Upgrade: websocket\r\nSec-WebSocket-Version: 13\r\nSec-WebSocket-Key: AAAAAAAAAAAAAAAAAAAAAA==\r\n\r\n";
+
+for (const place of ["unix", "TCP"]) {
+  // An error of a socket without a listener would end the daemon, and this test's process.
+  test(`${place}: a client that requests a console and disconnects affects nobody else`, async (t) => {
+    await using door = await openDoor({ consoleTokens: { consume: () => undefined } });
+    for (let round = 0; round < 50; round++) {
+      const socket = connect(
+        place === "unix" ? { path: door.socketPath } : { host: "127.0.0.1", port: door.port },
+      );
+      await once(socket, "connect");
+      socket.write(upgrade, () => (place === "unix" ? socket.destroy() : socket.resetAndDestroy()));
+      await nextEvent(socket, "close");
+    }
+    t.is((await rest(door, "/v1/status")).status, 200);
+  });
+}

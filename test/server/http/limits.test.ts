@@ -1,22 +1,26 @@
-/** Slow, greedy and broken clients. */
+/** Limits of slow, greedy and broken clients: connections, headers, streams and wrong tokens. */
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { connect as connectHttp2, constants } from "node:http2";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import { buffer } from "node:stream/consumers";
 import { promisify } from "node:util";
 import { gzip } from "node:zlib";
 import { ConnectError, createClient } from "@connectrpc/connect";
 import test from "ava";
 import { AppService } from "../../../gen/svc/v1/app_pb.ts";
+import { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
 import { createHttp2Acceptor } from "../../../src/server/http/http2-server.ts";
 import { defaultTransportLimits } from "../../../src/server/http/limits.ts";
-import { bindHealth, HealthState } from "../../../src/server/rpc/health.ts";
 import { svcErrorOf } from "../../../src/server/rpc/connect/connect-errors.ts";
+import { bindHealth, HealthState } from "../../../src/server/rpc/health.ts";
 import { eventually, nextEvent } from "../../support/eventually.ts";
-import { openAndReset, sessionStart } from "../../support/http2-frames.ts";
+import { openAndReset, sessionStart, openBadly } from "../../support/http2-frames.ts";
 import { protocols, rest, transportTo } from "./support/clients.ts";
 import { openDoor, type Door } from "./support/door.ts";
 import { fakeServices } from "./support/fake-services.ts";
+
+// Slow, greedy and broken clients.
 
 /** Opens a connection, sends `text` and resolves with the received text when the server closes it. */
 async function closedBy(door: Door, text: string | Buffer): Promise<string> {
@@ -370,4 +374,129 @@ test.serial("a public call whose body stalls ends within seconds", async (t) => 
   const tookMs = performance.now() - startMs;
   t.true(tookMs > 3_000 && tookMs < 15_000, `${tookMs} ms`);
   session.destroy();
+});
+
+// Limits of a request's headers, over both versions of HTTP.
+
+const headerLimits = { maxHeaderBytes: 2048, maxHeaderCount: 20 };
+
+/** Empty headers. */
+function many(count: number): Record<string, string> {
+  return Object.fromEntries(Array.from({ length: count }, (_unused, n) => [`x-${n}`, "y"]));
+}
+
+/** The status of a `GET /v1/status` over HTTP/2, or the code of its stream's reset. */
+async function getOverHttp2(
+  door: Door,
+  headers: Record<string, string>,
+): Promise<{ status?: number; reset?: number }> {
+  const session = connectHttp2(door.url);
+  // Frames are counted from here on.
+  await nextEvent(session, "remoteSettings");
+  return new Promise((resolve) => {
+    const authorization = `Bearer ${door.token}`;
+    const stream = session.request({ ":path": "/v1/status", authorization, ...headers });
+    stream.on("response", (received) => resolve({ status: Number(received[":status"]) }));
+    stream.on("error", () => undefined);
+    stream.on("close", () => {
+      resolve({ reset: stream.rstCode });
+      session.close();
+    });
+    stream.resume();
+  });
+}
+
+test("HTTP/1.1: headers above the size limit are 431", async (t) => {
+  await using door = await openDoor({ limits: headerLimits });
+  t.is((await rest(door, "/v1/status", { headers: { "x-a": "y".repeat(1000) } })).status, 200);
+  t.is((await rest(door, "/v1/status", { headers: { "x-a": "y".repeat(3000) } })).status, 431);
+});
+
+test("HTTP/1.1: headers above the count limit are 431", async (t) => {
+  await using door = await openDoor({ limits: headerLimits });
+  t.is((await rest(door, "/v1/status", { headers: many(10) })).status, 200);
+  t.is((await rest(door, "/v1/status", { headers: many(30) })).status, 431);
+});
+
+for (const [name, headers] of [
+  ["the bytes", { "x-a": "y".repeat(3000) }],
+  ["the number", many(30)],
+] as const) {
+  test(`HTTP/2: a stream with headers above ${name} is reset`, async (t) => {
+    await using door = await openDoor({ limits: headerLimits });
+    t.deepEqual(await getOverHttp2(door, { "x-a": "y".repeat(1000), ...many(10) }), { status: 200 });
+    t.deepEqual(await getOverHttp2(door, headers), { reset: constants.NGHTTP2_ENHANCE_YOUR_CALM });
+  });
+}
+
+test("HTTP/2: a session that keeps sending invalid requests is closed", async (t) => {
+  await using door = await openDoor({ limits: { headersTimeoutMs: 60_000 } });
+  const socket = connect(door.port, "127.0.0.1");
+  const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
+  socket.on("error", () => undefined).resume();
+  socket.write(sessionStart);
+  let sent = 0;
+  while (!socket.destroyed && sent < 2_000) {
+    socket.write(openBadly(sent++));
+    await new Promise((resolve) => setTimeout(resolve, 1));
+  }
+  t.true(sent < 1_100, String(sent));
+  await closed;
+  t.is((await rest(door, "/v1/status")).status, 200);
+});
+
+// Guessing tokens is slow, and affects nobody else.
+
+for (const protocol of protocols) {
+  test(`${protocol}: many wrong tokens are slowed down, and the right one is always accepted`, async (t) => {
+    await using door = await openDoor({ limits: { tokenFailureBudget: 3, tokenFailureRefillPerSec: 1 } });
+    const codes: number[] = [];
+    for (let n = 0; n < 6; n++) {
+      const client = createClient(DaemonService, transportTo(door, protocol, "TCP", { token: "svcp_wrong" }));
+      const error = await t.throwsAsync(client.getStatus({}), { instanceOf: ConnectError });
+      codes.push(error.code);
+    }
+    // unauthenticated, then resource_exhausted
+    t.deepEqual([codes[0], codes.at(-1)], [16, 8]);
+    const { version } = await createClient(DaemonService, transportTo(door, protocol, "TCP")).getStatus({});
+    t.is(version, "primary");
+  });
+}
+
+const tokenLimits = { tokenFailureBudget: 1, tokenFailureRefillPerSec: 1 };
+
+test("HTTP/1.1: above the budget a wrong token costs its connection", async (t) => {
+  await using door = await openDoor({ limits: tokenLimits });
+  const socket = connect(door.port, "127.0.0.1");
+  let answers = "";
+  socket.on("data", (chunk: Buffer) => {
+    answers += chunk.toString();
+    // A request on a closing connection gets no response.
+    if (answers.match(/HTTP\/1\.1 /g)?.length === 1) socket.write(request);
+  });
+  const request = "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer svcp_wrong\r\n\r\n";
+  socket.write(request);
+  await nextEvent(socket, "close");
+  t.deepEqual(
+    Array.from(answers.matchAll(/HTTP\/1\.1 (\d+)/g), (match) => match[1]),
+    ["401", "429"],
+  );
+});
+
+test("HTTP/2: above the budget a wrong token costs its session", async (t) => {
+  t.timeout(20_000);
+  await using door = await openDoor({ limits: tokenLimits });
+  const session = connectHttp2(door.url);
+  const closed = once(session, "close");
+  const ask = async (): Promise<number> => {
+    const stream = session.request({ ":path": "/v1/status", authorization: "Bearer svcp_wrong" });
+    const [headers] = (await nextEvent(stream, "response")) as [Record<string, unknown>];
+    await buffer(stream);
+    return Number(headers[":status"]);
+  };
+  t.is(await ask(), 401);
+  t.false(session.closed);
+  t.is(await ask(), 429);
+  await closed;
+  t.true(session.destroyed);
 });

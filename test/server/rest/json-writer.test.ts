@@ -1,3 +1,5 @@
+/** The JSON of responses: its values, absent keys, and responses that are written once. */
+import assert from "node:assert/strict";
 import {
   create,
   equals,
@@ -9,15 +11,28 @@ import {
   type JsonValue,
   type Message,
   ScalarType,
+  type MessageInitShape,
 } from "@bufbuild/protobuf";
-import { TimestampSchema, isWrapperDesc } from "@bufbuild/protobuf/wkt";
+import { TimestampSchema, isWrapperDesc, NullValue } from "@bufbuild/protobuf/wkt";
 import test from "ava";
 import fc from "fast-check";
-import assert from "node:assert/strict";
-import { GetMetricsHistoryResponseSchema } from "../../../gen/svc/v1/monitor_pb.ts";
+import { AppImageSchema, AppSettingsSchema, LogLineSchema } from "../../../gen/svc/v1/app_pb.ts";
+import { BackupStorageSchema, S3LocationSchema } from "../../../gen/svc/v1/backup_pb.ts";
+import { ContainerSchema, ImageSchema, VolumeSchema } from "../../../gen/svc/v1/docker_pb.ts";
+import { ErrorDetailSchema } from "../../../gen/svc/v1/error_pb.ts";
+import { GetMetricsHistoryResponseSchema, ListeningPortSchema } from "../../../gen/svc/v1/monitor_pb.ts";
+import { ProcessSchema } from "../../../gen/svc/v1/process_pb.ts";
+import { ScheduleRunSchema, ScheduleSchema } from "../../../gen/svc/v1/schedule_pb.ts";
+import { insertApp } from "../../../src/apps/records/app-record.ts";
+import { cacheable, isCacheable } from "../../../src/lib/freeze.ts";
 import { JsonWriter } from "../../../src/server/rest/json-writer.ts";
 import { timestampWriter } from "../../../src/server/rest/timestamp-text.ts";
+import { temporaryStore } from "../../store/support/temporary-store.ts";
+import { createViews, newApp, ToldRuntime } from "../../support/many-apps.ts";
 import { loadTestContract } from "./support/contract.ts";
+import { startRestServer } from "./support/rest-server.ts";
+
+const contract = await loadTestContract();
 
 const { kinds } = await loadTestContract();
 const writer = new JsonWriter();
@@ -246,4 +261,116 @@ test("the slices of a long message are small, and together are its JSON", (t) =>
   t.is(Buffer.concat([...writer.slices(type, short)]).toString(), writer.message(type, short));
   const empty = create(type);
   t.is(Buffer.concat([...writer.slices(type, empty)]).toString(), writer.message(type, empty));
+});
+
+// The JSON of a cacheable response is written once; any other response is written for each request.
+
+for (const [title, isCached] of [
+  ["a cacheable response is written once", true],
+  ["a response that is not cacheable is written for each request", false],
+] as const) {
+  test(title, async (t) => {
+    await using server = await startRestServer("HTTP/1.1", contract.routes);
+    // Bytes cannot be frozen, so changing them shows whether they are written again.
+    const data = Buffer.from([1, 2, 3]);
+    const response = create(contract.kinds, { data });
+    if (isCached) cacheable(response);
+    t.is(isCacheable(response), isCached);
+    server.pipeline.respond = () => response;
+    const readData = async (): Promise<string> =>
+      (
+        JSON.parse((await server.send({ method: "GET", path: "/v1/kinds" })).body.toString()) as {
+          data: string;
+        }
+      ).data;
+    t.is(await readData(), "AQID");
+    data.fill(0);
+    t.is(await readData(), isCached ? "AQID" : "AAAA");
+  });
+}
+
+test("a list of apps and everything in it is cacheable, and a changed app creates a new list", async (t) => {
+  await using temporary = await temporaryStore();
+  const { store } = temporary;
+  await store.write(["a", "b"].map((id) => insertApp(newApp(id, 0))));
+  const runtime = new ToldRuntime();
+  const views = createViews(store, runtime, () => Promise.resolve("root"));
+  const root = { uid: 0, root: true, ownerUid: 0 };
+  const list = () => views.list(root, { limit: 10, pageToken: "" });
+  const first = await list();
+  assertCacheable(t, first);
+  t.is(await list(), first);
+  runtime.tell("a", { state: "RUNNING", reason: "", health: "none", restarts: 1, lastLines: [] });
+  const second = await list();
+  t.not(second, first);
+  t.not(second.apps[0], first.apps[0]);
+  t.is(second.apps[1], first.apps[1]);
+  assertCacheable(t, second);
+});
+
+function assertCacheable(t: { true: (value: boolean) => void }, value: unknown): void {
+  if (typeof value !== "object" || value === null || ArrayBuffer.isView(value)) return;
+  t.true(isCacheable(value));
+  for (const held of Object.values(value)) assertCacheable(t, held);
+}
+
+test("an object that is cacheable already is not traversed again", (t) => {
+  const held = Object.freeze({ open: { a: 1 } });
+  cacheable({ held });
+  t.false(isCacheable(held.open));
+});
+
+// Responses that omit a key, or are an empty object, if the value does not exist or was not requested.
+
+const cases: [title: string, type: DescMessage, absent: string[]][] = [
+  ["a local storage of the operator", BackupStorageSchema, ["managed_by", "s3", "local"]],
+  ["an S3 storage, whose credentials are not listed", S3LocationSchema, ["access_key", "secret_key"]],
+  [
+    "an operator's job that never fires and never ran",
+    ScheduleSchema,
+    ["managed_by", "next_run_unix", "last_run", "keep"],
+  ],
+  ["a running run", ScheduleRunSchema, ["ended_at", "exit_code", "http_status"]],
+  ["a container without an app, listed without sizes", ContainerSchema, ["app_id", "size_bytes"]],
+  ["an image that no app uses", ImageSchema, ["protected_reason"]],
+  ["a volume that no app uses", VolumeSchema, ["protected_reason"]],
+  ["a process outside of containers and apps", ProcessSchema, ["container", "app_id"]],
+  ["a port whose process is unknown", ListeningPortSchema, ["pid", "process", "container", "app_id"]],
+  ["a log line without a timestamp", LogLineSchema, ["time"]],
+  [
+    "an error without a payload",
+    ErrorDetailSchema,
+    ["token_denied", "license_required", "ambiguous", "owned_by_app"],
+  ],
+];
+for (const [title, type, absent] of cases) {
+  test(`${title} has no ${absent.join(", ")}`, (t) => {
+    const json = JSON.parse(writer.message(type, create(type))) as Record<string, unknown>;
+    for (const name of absent) {
+      const field = type.fields.find((each) => each.name === name);
+      t.truthy(field, `${type.name} has a field ${name}`);
+      t.false(field!.jsonName in json, name);
+    }
+  });
+}
+
+test("the image of an app without one is an empty object, with each method of the writer", (t) => {
+  const image = create(AppImageSchema);
+  t.is(writer.message(AppImageSchema, image), "{}");
+  t.is(Buffer.concat(writer.bytes(AppImageSchema, image)).toString(), "{}");
+  t.is(Buffer.concat([...writer.slices(AppImageSchema, image)]).toString(), "{}");
+});
+
+test("only the image of a compose app has services", (t) => {
+  const keysOf = (image: MessageInitShape<typeof AppImageSchema>) =>
+    Object.keys(JSON.parse(writer.message(AppImageSchema, create(AppImageSchema, image))) as object);
+  t.deepEqual(keysOf({ reference: "web:1" }), ["reference"]);
+  t.deepEqual(keysOf({ services: [{ service: "db", image: { reference: "db:1" } }] }), ["services"]);
+});
+
+test("settings without a schema have a schema of null", (t) => {
+  const settings = create(AppSettingsSchema, {
+    schema: { kind: { case: "nullValue", value: NullValue.NULL_VALUE } },
+  });
+  t.is((JSON.parse(writer.message(AppSettingsSchema, settings)) as { schema: unknown }).schema, null);
 });

@@ -1,0 +1,266 @@
+/** Connections are read in turns of their user. */
+import assert from "node:assert/strict";
+import { once } from "node:events";
+import { constants, type ServerHttp2Stream } from "node:http2";
+import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import test, { type ExecutionContext } from "ava";
+import type { FairQueue } from "../../../src/lib/fair-queue.ts";
+import type { Origin } from "../../../src/server/http/caller-identity.ts";
+import { Connection } from "../../../src/server/http/connection.ts";
+import { createHttp2Acceptor } from "../../../src/server/http/http2-server.ts";
+import { defaultTransportLimits } from "../../../src/server/http/limits.ts";
+import { parseFairly } from "../../../src/server/http/paced-parsing.ts";
+import { PacedStream } from "../../../src/server/http/paced-stream.ts";
+import { eventually, nextEvent } from "../../support/eventually.ts";
+import { sessionStart } from "../../support/http2-frames.ts";
+
+// Node gives its parser to another connection as soon as one stops using HTTP: no pending bytes of the old one may
+// reach it then.
+
+const request = "GET / HTTP/1.1\r\n\r\n";
+
+interface PacedConnection {
+  readonly connection: Connection;
+  readonly parsed: readonly string[];
+  /** Pending bytes. */
+  readonly waiting: (() => void)[];
+}
+
+/** A connection that has sent `sent`. On the socket its first piece waits for a turn; over TCP it is parsed at once. */
+async function pacedConnection(
+  t: ExecutionContext,
+  { origin = { kind: "peer", uid: 1000 }, sent = request }: { origin?: Origin; sent?: string } = {},
+): Promise<PacedConnection> {
+  const listener = createServer().listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  const client = connect((listener.address() as AddressInfo).port, "127.0.0.1");
+  const [socket] = (await nextEvent(listener, "connection")) as [Socket];
+  t.teardown(() => {
+    client.destroy();
+    socket.destroy();
+    listener.close();
+  });
+  const parsed: string[] = [];
+  socket.on("data", (piece: Buffer) => void parsed.push(piece.toString()));
+  const connection = new Connection(socket, origin);
+  const waiting: (() => void)[] = [];
+  const turns: Pick<FairQueue, "run"> = { run: (_name, work) => void waiting.push(work) };
+  parseFairly(connection, turns as FairQueue);
+  client.write(sent);
+  await eventually(() => assert.equal(waiting.length, 1));
+  return { connection, parsed, waiting };
+}
+
+const ends: Readonly<Record<string, (connection: Connection) => void>> = {
+  "carries HTTP no longer": (connection) => {
+    connection.hold();
+  },
+  "is destroyed": ({ socket }) => {
+    socket.destroy();
+  },
+};
+for (const [what, end] of Object.entries(ends)) {
+  test(`pending bytes are not parsed once their connection ${what}`, async (t) => {
+    const { connection, parsed, waiting } = await pacedConnection(t);
+    end(connection);
+    waiting.shift()?.();
+    t.deepEqual(parsed, []);
+  });
+}
+
+test("pending bytes are parsed in their turn", async (t) => {
+  const { parsed, waiting } = await pacedConnection(t);
+  t.deepEqual(parsed, []);
+  waiting.shift()?.();
+  t.deepEqual(parsed, [request]);
+});
+
+test("a body of declared size is parsed as it arrived, and the following bytes separately", async (t) => {
+  const { connection, parsed, waiting } = await pacedConnection(t);
+  const body = `${"x".repeat(40_000)}\r\n\r\n`;
+  waiting.shift()?.();
+  connection.bodyLeftBytes = body.length;
+  connection.socket.unshift(Buffer.from(`${body}${request}${request}`));
+  await eventually(() => assert.equal(waiting.length, 1));
+  for (let turn = waiting.shift(); turn; turn = waiting.shift()) turn();
+  t.deepEqual(
+    parsed.map((text) => text.length),
+    [request, body, request, request].map((text) => text.length),
+  );
+  t.is(connection.bodyLeftBytes, 0);
+});
+
+const tcp: Origin = { kind: "tcp", address: "127.0.0.1" };
+
+test("blank lines are one piece however many they are, and more than the first of them wait for turns", async (t) => {
+  const blank = "\r\n".repeat(500_000);
+  const { parsed, waiting } = await pacedConnection(t, { origin: tcp, sent: blank });
+  t.true(parsed.join("").length <= 2 * 16_384, "what comes before its first turn");
+  await eventually(() => {
+    waiting.shift()?.();
+    assert.equal(parsed.join("").length, blank.length);
+  });
+  t.true(parsed.every((piece) => piece.length <= 16_384));
+  t.true(parsed.length < 500, `${parsed.length} pieces`);
+});
+
+for (const at of [1, 2, 3]) {
+  test(`a head whose end is cut after ${at} of its bytes ends its piece`, async (t) => {
+    const cut = request.length - 4 + at;
+    const { connection, parsed, waiting } = await pacedConnection(t, { sent: request.slice(0, cut) });
+    waiting.shift()?.();
+    connection.socket.unshift(Buffer.from(`${request.slice(cut)}\r\n${request}`));
+    await eventually(() => assert.equal(waiting.length, 1));
+    for (let turn = waiting.shift(); turn; turn = waiting.shift()) turn();
+    t.deepEqual(parsed, [request.slice(0, cut), request.slice(cut), `\r\n${request}`]);
+  });
+}
+
+// HTTP/2 and WebSockets read in turns of their user, and retain no more than what counts for their windows.
+
+interface PacedSocket {
+  readonly client: Socket;
+  readonly connection: Connection;
+  readonly stream: PacedStream;
+  /** What waits for its turn. */
+  readonly waiting: (() => void)[];
+}
+
+async function pacedStream(
+  t: ExecutionContext,
+  origin: Origin = { kind: "peer", uid: 1000 },
+): Promise<PacedSocket> {
+  const listener = createServer({ allowHalfOpen: true }).listen(0, "127.0.0.1");
+  await once(listener, "listening");
+  const client = connect((listener.address() as AddressInfo).port, "127.0.0.1");
+  const [socket] = (await nextEvent(listener, "connection")) as [Socket];
+  t.teardown(() => {
+    client.destroy();
+    socket.destroy();
+    listener.close();
+  });
+  const connection = new Connection(socket, origin);
+  const waiting: (() => void)[] = [];
+  const turns: Pick<FairQueue, "run"> = { run: (_name, work) => void waiting.push(work) };
+  return { client, connection, stream: new PacedStream(connection, turns as FairQueue), waiting };
+}
+
+const piece = 16 * 1024;
+
+test("each turn hands on one piece, and the socket reads no more before the last one", async (t) => {
+  const { client, connection, stream, waiting } = await pacedStream(t);
+  const sizes: number[] = [];
+  stream.on("data", (bytes: Buffer) => sizes.push(bytes.length));
+  const sent = Buffer.alloc(10 * piece);
+  client.write(sent);
+  await eventually(() => assert.equal(waiting.length, 1));
+  t.deepEqual(sizes, [], "nothing before its turn");
+  t.true(connection.isQueued);
+  t.true(connection.socket.isPaused());
+  await eventually(() => {
+    assert.ok(waiting.length <= 1, "one turn at a time");
+    waiting.shift()?.();
+    assert.equal(
+      sizes.reduce((sum, size) => sum + size, 0),
+      sent.length,
+    );
+  });
+  t.true(sizes.every((size) => size <= piece));
+});
+
+test("only the first piece of a client that has not named itself needs no turn", async (t) => {
+  const { client, stream, waiting } = await pacedStream(t, { kind: "tcp", address: "127.0.0.1" });
+  let received = 0;
+  stream.on("data", (bytes: Buffer) => (received += bytes.length));
+  client.write(Buffer.alloc(5 * piece));
+  await eventually(() => assert.equal(waiting.length, 1));
+  t.true(received > 0 && received < 2 * piece, String(received));
+});
+
+test("a reader that is behind holds the socket back, and gets all bytes and the end", async (t) => {
+  const { client, stream, waiting } = await pacedStream(t);
+  const sent = Buffer.alloc(20 * piece, "abc");
+  client.end(sent);
+  await eventually(() => {
+    waiting.shift()?.();
+    assert.ok(stream.readableLength >= stream.readableHighWaterMark);
+  });
+  t.deepEqual(waiting, []);
+  const pieces: Buffer[] = [];
+  const ended = once(stream, "end");
+  stream.on("data", (bytes: Buffer) => pieces.push(bytes));
+  await eventually(() => {
+    waiting.shift()?.();
+    assert.ok(stream.readableEnded);
+  });
+  await ended;
+  t.true(Buffer.concat(pieces).equals(sent));
+});
+
+test("what is written arrives, and either side ends the other", async (t) => {
+  const { client, connection, stream } = await pacedStream(t);
+  stream.cork();
+  for (const text of ["one ", "two ", "three"]) stream.write(text);
+  stream.uncork();
+  stream.end();
+  let received = "";
+  client.on("data", (bytes: Buffer) => (received += bytes.toString()));
+  await nextEvent(client, "end");
+  t.is(received, "one two three");
+  stream.destroy();
+  t.true(connection.socket.destroyed);
+  const other = await pacedStream(t);
+  other.stream.on("error", () => undefined);
+  other.client.resetAndDestroy();
+  await eventually(() => assert.ok(other.stream.destroyed));
+});
+
+function frame(type: number, flags: number, streamId: number, payload: Buffer): Buffer {
+  const head = Buffer.alloc(9);
+  head.writeUIntBE(payload.length, 0, 3);
+  head.writeUInt8(type, 3);
+  head.writeUInt8(flags, 4);
+  head.writeUInt32BE(streamId, 5);
+  return Buffer.concat([head, payload]);
+}
+
+/** A `POST` whose body follows. */
+const post = frame(1, 4, 1, Buffer.from("\x83\x86\x04\x0a/v1/status\x01\x09localhost", "latin1"));
+const oneByte = frame(0, 0, 1, Buffer.from("x"));
+const windowUpdate = frame(8, 0, 0, Buffer.from("00000001", "hex"));
+
+async function unreadStream(t: ExecutionContext, frames: readonly Buffer[]): Promise<ServerHttp2Stream> {
+  const front = createHttp2Acceptor(defaultTransportLimits, () => undefined);
+  const server = createServer((socket) => front.server.emit("connection", socket)).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const client = connect((server.address() as AddressInfo).port, "127.0.0.1");
+  client.on("error", () => undefined).resume();
+  t.teardown(() => {
+    client.destroy();
+    front.destroy();
+    server.close();
+  });
+  const opened = nextEvent(front.server, "stream");
+  client.write(Buffer.concat([sessionStart, post]));
+  const [stream] = (await opened) as [ServerHttp2Stream];
+  client.write(Buffer.concat(frames));
+  return stream;
+}
+
+test("a body retains nothing that was read along with it", async (t) => {
+  const padding = Array<Buffer>(1_000).fill(windowUpdate);
+  const stream = await unreadStream(t, Array.from({ length: 20 }, () => [oneByte, ...padding]).flat());
+  await eventually(() => assert.equal(stream.readableLength, 20));
+  const retained = new Set<ArrayBufferLike>();
+  stream.on("data", ({ buffer }: Buffer) => retained.add(buffer));
+  await eventually(() => assert.equal(stream.readableLength, 0));
+  const bytes = [...retained].reduce((sum, { byteLength }) => sum + byteLength, 0);
+  t.true(bytes < 1_000, `${bytes} bytes`);
+});
+
+test("a body that arrives byte by byte and is not read ends its stream", async (t) => {
+  const stream = await unreadStream(t, Array<Buffer>(5_000).fill(oneByte));
+  stream.on("error", () => undefined);
+  await eventually(() => assert.ok(stream.destroyed));
+  t.is(stream.rstCode, constants.NGHTTP2_ENHANCE_YOUR_CALM);
+});
