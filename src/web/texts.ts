@@ -176,7 +176,7 @@ export const texts = {
     cancelTitle: "Cancel this operation?",
     running: "Operations",
     /** The kind of an operation and its app. */
-    runningOf: (kind: string, app: string) => [kind, app].filter(Boolean).join(" "),
+    runningOf: (kind: string, app: string) => [kind.replaceAll("_", " "), app].filter(Boolean).join(" "),
     cancelled: "Canceled and undone.",
     steps: "Progress",
     /** Labels for the steps of the contract; other steps are shown unchanged. */

@@ -260,6 +260,9 @@ test("work on files is an operation only with detach", async (t) => {
     const { state, error, result } = await finished(clients, idOf(response));
     t.is(state, "SUCCEEDED", `${kind}: ${error?.message ?? ""}`);
     t.truthy(result?.["path"] ?? result?.["entry"], kind);
+    const { log } = await clients.operations.getOperation({ id: idOf(response) });
+    t.regex(log[0]?.text ?? "", /^"\/[^"]+" to "\/[^"]+"$/);
+    t.is(log.length, 1, "progress adds no line");
   }
   t.is(await readFile(at("copy"), "utf8"), "first");
   t.is(await readFile(at("all/again"), "utf8"), "first");

@@ -35,24 +35,28 @@ const defaultMatches = 1000;
 
 export function createFileService(files: Files, long: LongMethods): ServiceImpl<typeof FileService> {
   const move = detachable(long, {
-    ...{ kind: "move_files", output: FileEntrySchema },
+    ...{ kind: "move_files", output: FileEntrySchema, step: "move" },
+    paths: ({ from, to }: MovePathRequest) => ({ from: [from], to }),
     work: async (request: MovePathRequest, user, work) =>
       entryMessage(await files.move(request, fileCallerOf(user), work)),
   });
   const copy = detachable(long, {
-    ...{ kind: "copy_files", output: CopyPathResponseSchema },
+    ...{ kind: "copy_files", output: CopyPathResponseSchema, step: "copy" },
+    paths: ({ from, to }: CopyPathRequest) => ({ from: [from], to }),
     work: async (request: CopyPathRequest, user, work) => {
       const copied = await files.copy(request, fileCallerOf(user), work);
       return { entry: entryMessage(copied.entry), copiedBytes: BigInt(copied.copiedBytes) };
     },
   });
   const pack = detachable(long, {
-    ...{ kind: "create_archive", output: FileEntrySchema },
+    ...{ kind: "create_archive", output: FileEntrySchema, step: "pack" },
+    paths: ({ paths, target }: CreateArchiveRequest) => ({ from: paths, to: target }),
     work: async (request: CreateArchiveRequest, user, work) =>
       entryMessage(await files.pack(request, fileCallerOf(user), work)),
   });
   const unpack = detachable(long, {
-    ...{ kind: "extract_archive", output: ExtractArchiveResponseSchema },
+    ...{ kind: "extract_archive", output: ExtractArchiveResponseSchema, step: "unpack" },
+    paths: ({ path, target }: ExtractArchiveRequest) => ({ from: [path], to: target }),
     work: async (request: ExtractArchiveRequest, user, work) => {
       const wanted = { ...request, limits: limitsOf(request) };
       const { entry, entries, bytes } = await files.unpack(wanted, fileCallerOf(user), work);
@@ -166,15 +170,35 @@ function fileCallerOf(user: UserContext): FileCaller {
   return { uid: user.uid, root: user.root, isPeer, share: shareName(user) };
 }
 
+interface FileMethod<Request extends LongRequest, Output extends DescMessage> extends Pick<
+  LongMethod<Request, Output, "result">,
+  "kind" | "output" | "work"
+> {
+  /** The step in progress reports. */
+  readonly step: string;
+  /** The operation's message, as paths. */
+  readonly paths: (request: Request) => { readonly from: readonly string[]; readonly to: string };
+}
+
 /**
  * A long method that is an operation only with `detach`: most calls, such as a rename, take milliseconds, and would displace
  * the user's other stored operations.
  */
 function detachable<Request extends LongRequest, Output extends DescMessage>(
   long: LongMethods,
-  method: Pick<LongMethod<Request, Output, "result">, "kind" | "output" | "work">,
+  method: FileMethod<Request, Output>,
 ) {
-  const operation = long.define({ ...method, last: "result" });
+  const operation = long.define({
+    ...{ ...method, last: "result" },
+    work: (request: Request, user, work) => {
+      const { from, to } = method.paths(request);
+      const message = `${from.map((path) => JSON.stringify(path)).join(", ")} to ${JSON.stringify(to)}`;
+      // Counts of entries would fill the log.
+      const onProgress: OnProgress = (progress) => work.onProgress?.({ ...progress, message });
+      onProgress({ step: method.step });
+      return method.work(request, user, { ...work, onProgress });
+    },
+  });
   const attached = (request: Request, context: HandlerContext, onProgress?: OnProgress) =>
     method.work(request, userOf(context), workOf(context, onProgress));
   const stream = progressOf(attached);
