@@ -34,8 +34,8 @@ export function manPage({ manual, version, date }: ManPage): string {
     "These are valid before or after the name of every command.",
     ...manual.options.flatMap(entryLines),
     ".SH COMMANDS",
-    "Square brackets mark optional parts, and dots mark parts that can be repeated. svc start, stop, restart and logs " +
-      "are short forms of the same commands of svc app.",
+    "Square brackets mark optional parts, and dots mark parts that can be repeated. Commands of svc app that are also " +
+      "commands of svc, such as svc app start, are the same.",
     ...manual.commands.flatMap(commandLines),
     ".SH EXAMPLES",
     ...manual.commands.flatMap(exampleLines),

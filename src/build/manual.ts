@@ -49,7 +49,7 @@ export function manualOf(program: Command): Manual {
 function entriesOf(parent: Command, help: Help): CommandEntry[] {
   return help
     .visibleCommands(parent)
-    .filter((command) => command.name() !== "help")
+    .filter((command) => command.name() !== "help" && !isLongForm(command))
     .flatMap((command) => {
       const entry = commandEntry(command, help);
       const isShown =
@@ -57,6 +57,13 @@ function entriesOf(parent: Command, help: Help): CommandEntry[] {
         [entry.options, entry.notes, entry.examples].some((part) => part.length > 0);
       return [...(isShown ? [entry] : []), ...entriesOf(command, help)];
     });
+}
+
+/** `svc app start` is the same as `svc start`, which the manual describes. */
+export function isLongForm(command: Command): boolean {
+  const { parent } = command;
+  const top = parent?.name() === "app" ? (parent.parent?.commands ?? []) : [];
+  return top.some((each) => each.name() === command.name());
 }
 
 function commandEntry(command: Command, help: Help): CommandEntry {

@@ -10,13 +10,14 @@ import {
   globalOptions,
   lineOf,
   namedApp,
-  statusOfApp,
-  suggestion,
   withHelpAtItsPlace,
 } from "./program.ts";
 import { runAction } from "./run-action.ts";
 import type { CliDependencies, RunCommand } from "./run-command.ts";
 import { formatJson } from "./output/json.ts";
+import { findUnknownWord, isBackupOfApp, readingWords, suggestion, withCreate } from "./suggestion.ts";
+
+const unknownCommand = "commander.unknownCommand";
 
 /** @returns the exit code; never throws */
 export async function runCli(host: CliHost, dependencies: CliDependencies): Promise<number> {
@@ -46,20 +47,21 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
     if (shown !== undefined) return shown;
   }
   const program = await createProgram(host, run, dependencies.runDaemon, host.args);
-  const args = withHelpAtItsPlace(program, host.args);
+  let args = withHelpAtItsPlace(program, host.args);
   let hint: string | undefined;
   try {
     // Throws for a wrong option value, after printing where the command's help is.
-    hint = suggestion(program, program.parseOptions([...args]).operands[0]);
-    if (hint !== undefined) program.showSuggestionAfterError(false).showHelpAfterError(false);
+    const unknown = findUnknownWord(program, args);
+    if (unknown !== undefined && isBackupOfApp(unknown)) args = withCreate(args, unknown.word);
+    else if (unknown !== undefined) {
+      hint = suggestion(program, unknown);
+      if (hint !== undefined) unknown.group.showHelpAfterError(false);
+      if (hint !== undefined || readingWords.has(unknown.word)) unknown.group.showSuggestionAfterError(false);
+    }
     await program.parseAsync(args, { from: "user" });
   } catch (error) {
-    const code = error instanceof CommanderError ? error.code : "";
-    const hints: Partial<Record<string, string | undefined>> = {
-      "commander.unknownCommand": hint,
-      "commander.excessArguments": statusOfApp(program),
-    };
-    return (asksForJson(args) ? usageFailureJson : usageFailure)(host, error, hints[code]);
+    const shown = error instanceof CommanderError && error.code === unknownCommand ? hint : undefined;
+    return (asksForJson(args) ? usageFailureJson : usageFailure)(host, error, shown);
   }
   return exitCode;
 }

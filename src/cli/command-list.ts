@@ -11,7 +11,7 @@ interface ListedCommand {
   readonly summary: string;
   /** The arguments as help shows them. */
   readonly args?: string;
-  readonly alias?: string;
+  readonly aliases?: readonly string[];
   readonly load: LoadCommand;
 }
 
@@ -20,7 +20,7 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
   "Apps:": {
     ls: {
       summary: "list the installed apps",
-      alias: "list",
+      aliases: ["list", "ps"],
       load: async () => (await import("./commands/ls.ts")).addLsCommand,
     },
     search: {
@@ -33,6 +33,51 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
       args: "<spec>",
       load: async () => (await import("./commands/install.ts")).addInstallCommand,
     },
+    start: {
+      summary: "start apps; running ones are left as they are",
+      args: "[id...]",
+      load: loadLifecycle,
+    },
+    restart: {
+      summary: "restart apps; stopped ones are started",
+      args: "[id...]",
+      load: loadLifecycle,
+    },
+    stop: {
+      summary: "stop apps with all their processes",
+      args: "[id...]",
+      load: loadLifecycle,
+    },
+    open: {
+      summary: "open an app in a browser, or the web page without an ID, and print the address",
+      args: "[id]",
+      load: async () => (await import("./commands/open.ts")).addOpenCommand,
+    },
+    info: {
+      summary: "show an app: state, address, resource usage, version, backups and the next job",
+      args: "<id...>",
+      aliases: ["inspect"],
+      load: async () => (await import("./commands/app-info.ts")).addInfoCommand,
+    },
+    logs: {
+      summary: "show the last lines of the logs of apps",
+      args: "<id...>",
+      load: async () => (await import("./commands/app-logs.ts")).addLogsCommand,
+    },
+    shell: {
+      summary: "open a shell in an app, as its owner, in its directory or container",
+      args: "<id> [command...]",
+      load: loadShells,
+    },
+    exec: {
+      summary: "run a command in an app, as its owner, in its directory or container",
+      args: "<id> <command...>",
+      load: loadShells,
+    },
+    settings: {
+      summary: "show and change the settings of an app",
+      load: async () => (await import("./commands/app-settings.ts")).addSettingsCommand,
+    },
     outdated: {
       summary: "check sources and registries for updates of the installed apps and svc",
       load: async () => (await import("./commands/outdated.ts")).addOutdatedCommand,
@@ -40,19 +85,36 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
     upgrade: {
       summary: "upgrade apps to the newest version",
       args: "[id...]",
+      aliases: ["update"],
       load: async () => (await import("./commands/upgrade.ts")).addUpgradeCommand,
     },
-    app: {
-      summary: "start, stop, look at and change installed apps",
-      load: async () => (await import("./commands/app.ts")).addAppCommand,
+    clone: {
+      summary: "copy an app with its data; the copy is stopped",
+      args: "<id>",
+      load: async () => (await import("./commands/app-clone.ts")).addCloneCommand,
+    },
+    remove: {
+      summary: "stop apps and remove them with all their data (asks first; --yes does not)",
+      args: "<id...>",
+      aliases: ["rm", "uninstall"],
+      load: async () => (await import("./commands/app-remove.ts")).addRemoveCommand,
     },
     backup: {
       summary: "back up apps, and restore them",
       load: async () => (await import("./commands/backup/backup.ts")).addBackupCommand,
     },
+    restore: {
+      summary: "restore an app from an archive (asks before it replaces one; --yes does not)",
+      args: "<id> <name>",
+      load: async () => (await import("./commands/backup/restore.ts")).addRestoreCommand,
+    },
     schedule: {
       summary: "manage scheduled jobs",
       load: async () => (await import("./commands/schedule/schedule.ts")).addScheduleCommand,
+    },
+    app: {
+      summary: "inspect and manage installed apps",
+      load: async () => (await import("./commands/app.ts")).addAppCommand,
     },
     operations: {
       summary: "list, follow and cancel long work of the daemon",
@@ -130,7 +192,8 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
   },
   "The daemon:": {
     status: {
-      summary: "show the daemon and a summary of its apps",
+      summary: "show the daemon and a summary of its apps, or one app",
+      args: "[id]",
       load: async () => (await import("./commands/status.ts")).addStatusCommand,
     },
     web: {
@@ -171,24 +234,22 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
       summary: "run the daemon in the foreground, until SIGTERM or Ctrl-C",
       load: async () => (await import("./commands/daemon.ts")).addDaemonCommand,
     },
+    version: {
+      summary: "show the versions of this program and of the daemon",
+      load: async () => (await import("./commands/version.ts")).addVersionCommand,
+    },
   },
 };
 
-const hidden = { hidden: true };
-
-/** Commands that help does not list: the other side of `svc -H ssh://…`, and short forms of `svc app …`. */
+/** The other side of `svc -H ssh://…`, which help does not list. */
 export const hiddenCommands: Readonly<Record<string, LoadCommand>> = {
   "dial-stdio": async () => (await import("./commands/dial-stdio.ts")).addDialStdioCommand,
-  start: loadShortLifecycle,
-  stop: loadShortLifecycle,
-  restart: loadShortLifecycle,
-  logs: async () => {
-    const { addLogsCommand } = await import("./commands/app-logs.ts");
-    return (program, run) => addLogsCommand(program, run, hidden);
-  },
 };
 
-async function loadShortLifecycle(): Promise<AddCommand> {
-  const { addLifecycleCommands } = await import("./commands/app-lifecycle.ts");
-  return (program, run) => addLifecycleCommands(program, run, hidden);
+async function loadLifecycle(): Promise<AddCommand> {
+  return (await import("./commands/app-lifecycle.ts")).addLifecycleCommands;
+}
+
+async function loadShells(): Promise<AddCommand> {
+  return (await import("./commands/app-console.ts")).addShellCommands;
 }

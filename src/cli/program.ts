@@ -2,6 +2,7 @@
 import { Command, Help, InvalidArgumentError, Option } from "commander";
 import { commandGroups, hiddenCommands, type LoadCommand } from "./command-list.ts";
 import type { GlobalOptions } from "./context.ts";
+import { dailyHelp } from "./daily-help.ts";
 import { exitCodeHelp } from "./output/exit-codes.ts";
 import { helpHint } from "./output/failure.ts";
 import type { CliHost } from "./host.ts";
@@ -21,29 +22,32 @@ async function addCommands(
 
 function loadOf(name: string): LoadCommand | undefined {
   const listed = Object.values(commandGroups).flatMap((commands) => Object.entries(commands));
-  const named = listed.find(([each, { alias }]) => name === each || name === alias);
+  const named = listed.find(([each, { aliases = [] }]) => name === each || aliases.includes(name));
   return named?.[1].load ?? Object.entries(hiddenCommands).find(([each]) => name === each)?.[1];
 }
 
 async function addAllCommands(program: Command, run: RunCommand, runDaemon: RunDaemon): Promise<void> {
   const groups = Object.entries(commandGroups).map(
-    ([heading, commands]) => [heading, Object.values(commands).map(({ load }) => load)] as const,
+    ([heading, commands]) => [heading, [...new Set(Object.values(commands).map(({ load }) => load))]] as const,
   );
-  for (const [heading, loads] of [...groups, ["", [...new Set(Object.values(hiddenCommands))]] as const]) {
+  for (const [heading, loads] of [...groups, ["", Object.values(hiddenCommands)] as const]) {
     program.commandsGroup(heading);
     const adds = await Promise.all(loads.map((load) => load()));
     for (const add of adds) add(program, run, runDaemon);
   }
 }
 
+/** Whether `svc NAME` is a command; works although only some commands are loaded. */
+export function isCommandName(name: string): boolean {
+  return Object.values(commandGroups).some((commands) => Object.hasOwn(commands, name));
+}
+
 /** Adds what help and completion show of the commands, without loading their modules. */
 function addSummaries(program: Command): void {
   for (const [heading, commands] of Object.entries(commandGroups)) {
     program.commandsGroup(heading);
-    for (const [name, { args = "", alias, summary }] of Object.entries(commands)) {
-      const command = program.command(`${name} ${args}`).description(summary);
-      if (alias !== undefined) command.alias(alias);
-    }
+    for (const [name, { args = "", aliases = [], summary }] of Object.entries(commands))
+      program.command(`${name} ${args}`).description(summary).aliases(aliases);
   }
 }
 
@@ -65,12 +69,15 @@ export async function createProgram(
   args?: readonly string[],
 ): Promise<Command> {
   const program = new Command("svc")
-    .description("Runs the software on this machine.")
+    .description("Installs and runs apps on this machine.")
     .version(host.version, "-V, --version", "print the version")
     .helpOption("-h, --help", "show help")
     .enablePositionalOptions()
     .exitOverride()
-    .configureHelp({ formatHelp: formatCommandsFirst })
+    .configureHelp({
+      formatHelp: (command, help) =>
+        command.parent !== null || wantsFullHelp(args) ? formatCommandsFirst(command, help) : dailyHelp,
+    })
     .commandsGroup("Help:")
     .helpCommand("help [command]", "show the help of a command, or a page of the guide")
     .configureOutput({
@@ -89,8 +96,15 @@ export async function createProgram(
   else await addCommands(program, name, run, runDaemon);
   addGlobalOptions(program, options);
   nameHelp(program);
-  program.addHelpText("after", `${exitCodeHelp}\nsvc help topics lists the pages of the guide.`);
+  program.addHelpText("after", () =>
+    wantsFullHelp(args) ? `${exitCodeHelp}\nsvc help topics lists the pages of the guide.` : "",
+  );
   return program;
+}
+
+/** Whether the help of `svc` itself lists all commands. */
+function wantsFullHelp(args: readonly string[] | undefined): boolean {
+  return args?.includes("--all") ?? true;
 }
 
 /** Heading of the options that every command has. */
@@ -202,37 +216,8 @@ export function namedApp(command: Command): string | undefined {
   return typeof first === "string" ? first : undefined;
 }
 
-const isCalled = (command: Command, word: string): boolean =>
+export const isCalled = (command: Command, word: string): boolean =>
   [command.name(), ...command.aliases()].includes(word);
-
-/** Command names of other tools. */
-const otherNames: Readonly<Record<string, string>> = {
-  config: "app settings",
-  cron: "schedule",
-  delete: "app remove",
-  exec: "app shell",
-  ps: "ls",
-  uninstall: "app remove",
-  update: "upgrade",
-};
-
-/** The right command for a misplaced or unknown one: `svc info` is `svc app info`. Commander compares only letters. */
-export function suggestion(program: Command, word = ""): string | undefined {
-  if (program.commands.some((command) => isCalled(command, word))) return undefined;
-  if (Object.hasOwn(otherNames, word)) return `Did you mean: svc ${otherNames[word] ?? ""}`;
-  const known = program.commands.flatMap((group) =>
-    group.commands.filter((command) => isCalled(command, word)),
-  );
-  const ofApps = known.find(({ parent }) => parent?.name() === "app");
-  const lines = (ofApps === undefined ? known : [ofApps]).map(lineOf);
-  return lines.length === 0 ? undefined : `Did you mean: ${lines.join(", or ")}`;
-}
-
-/** The right command for `svc status ID`. Call after parsing the command line. */
-export function statusOfApp(program: Command): string | undefined {
-  const id = program.commands.find((command) => isCalled(command, "status"))?.args[0];
-  return id === undefined ? undefined : `For one app: svc app info ${id}`;
-}
 
 /** Whether `--json` is among the arguments; works for lines that could not be parsed. */
 export function asksForJson(args: readonly string[]): boolean {
@@ -253,6 +238,7 @@ export function withHelpAtItsPlace(program: Command, args: readonly string[]): r
       const isWord = (each: string): boolean => !each.startsWith("-");
       const at = args.findIndex((each, place) => place > index && isWord(each));
       const topic = args[at];
+      if (topic === undefined && wantsFullHelp(args)) return args.with(index, "--help");
       if (topic === undefined || topic === "help") return args;
       const about = find(parent, topic);
       if (about === undefined) return args.toSpliced(index, 1);

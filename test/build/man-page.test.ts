@@ -14,10 +14,15 @@ import { readPage } from "../support/docs.ts";
 const page = manPage({ manual: await commandManual(), version: "1.2.3", date: "2026-01-01" });
 const reference = await readPage("docs/reference/commands.md");
 
-/** The names of each command that help lists, groups before their commands. */
+const tree = await commandTree();
+/** `svc app start` is described as `svc start`. */
+const topNames = new Set(tree.commands.map(({ name }) => name));
+
+/** The names of each command that help lists, groups before their commands, without `svc app …` for a command of `svc`. */
 function pathsOf({ commands }: CommandTree, path: readonly string[] = []): string[][] {
   return commands
     .filter(({ name, hidden }) => !hidden && name !== "help")
+    .filter(({ name }) => path.join(" ") !== "app" || !topNames.has(name))
     .flatMap((command) => {
       const here = [...path, command.name];
       return [here, ...pathsOf(command, here)];
@@ -67,7 +72,7 @@ const partOf = (all: string, heading: string, next: string): string | undefined 
 
 test("man and the reference describe each command as its help does", async (t) => {
   let entryCount = 0;
-  for (const path of pathsOf(await commandTree())) {
+  for (const path of pathsOf(tree)) {
     const { usage, isGroup, entries } = await helpOf(path);
     if (isGroup) continue;
     const inMan = partOf(page, `.SS "${text(usage)}"`, "\n.S");
@@ -88,7 +93,7 @@ test("man and the reference describe each command as its help does", async (t) =
 test("common commands have examples, the same in help, man and the reference", async (t) => {
   const shown = new Map<string, readonly string[]>();
   const inMan = page.slice(page.indexOf("\n.SH EXAMPLES\n"), page.indexOf(".SH EXIT STATUS\n"));
-  for (const path of pathsOf(await commandTree())) {
+  for (const path of pathsOf(tree)) {
     const { examples, usage } = await helpOf(path);
     if (examples.length === 0) continue;
     shown.set(path.join(" "), examples);
@@ -98,7 +103,7 @@ test("common commands have examples, the same in help, man and the reference", a
     t.true(reference.includes(`\n\`\`\`sh\n${examples.join("\n")}\n\`\`\`\n`), `reference: ${usage}`);
   }
   for (const path of [
-    ...["install", "upgrade", "app logs", "app settings set", "source add", "token issue", "package init"],
+    ...["install", "upgrade", "logs", "settings set", "source add", "token issue", "package init"],
     ...["node add", "schedule add", "backup create", "backup restore"],
   ])
     t.true((shown.get(path)?.length ?? 0) >= 2, path);

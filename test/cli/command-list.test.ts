@@ -22,7 +22,8 @@ async function help(args?: readonly string[]): Promise<string> {
 test("the help without loaded commands is the help of all commands", async (t) => {
   const all = await help();
   t.regex(all, /install \[options\] <spec>/);
-  for (const args of [[], ["--help"], ["help"], ["--socket", "ls"]]) t.is(await help(args), all);
+  for (const args of [["--all"], ["--help", "--all"], ["help", "--all"], ["--socket", "ls", "--all"]])
+    t.is(await help(args), all);
 });
 
 test("a line loads only the command that it names", async (t) => {

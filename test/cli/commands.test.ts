@@ -7,7 +7,7 @@ import { text } from "node:stream/consumers";
 import { create } from "@bufbuild/protobuf";
 import { timestampFromDate } from "@bufbuild/protobuf/wkt";
 import test from "ava";
-import { AppBackupsSchema } from "../../gen/svc/v1/app_pb.ts";
+import { AppBackupsSchema, AppPortSchema } from "../../gen/svc/v1/app_pb.ts";
 import { describeFailure } from "../../src/cli/output/failure.ts";
 import { SvcError } from "../../src/errors.ts";
 import { checkRun, type CommandCase } from "./support/command-case.ts";
@@ -18,7 +18,10 @@ import { nextEvent } from "../support/eventually.ts";
 import { parseMoment } from "../../src/cli/input/option-values.ts";
 
 const apps = [
-  appOf({ id: "hello", name: "Hello \x1b[31m", state: "RUNNING" }),
+  appOf({
+    ...{ id: "hello", name: "Hello \x1b[31m", state: "RUNNING" },
+    ports: [create(AppPortSchema, { name: "http", protocol: "tcp", port: 8080 })],
+  }),
   appOf({ id: "idle" }),
   appOf({ id: "slow" }),
   appOf({
@@ -39,7 +42,7 @@ const cases: CommandCase[] = [
     stderr: /^Install it: svc app repull hello\n$/,
   },
   { args: ["app", "info", "hello"], stdout: /Installed: 1d ago/ },
-  { args: ["app", "start", "idle", "hello"], stdout: /^idle is RUNNING\nhello is RUNNING\n$/ },
+  { args: ["app", "start", "idle", "hello"], stdout: /^idle is RUNNING\nhello is RUNNING on port 8080\n$/ },
   {
     args: ["app", "start", "nope", "idle"],
     exitCode: 3,
@@ -311,12 +314,26 @@ const cases: CommandCase[] = [
   },
   { args: ["api", "--list"], stdout: /AppService\.ListApps +unary +user/ },
   { args: ["api", "AppService.InstallApp", "--describe"], stdout: /spec +string +yes/ },
+  { args: ["start", "idle", "hello"], stdout: /^idle is RUNNING\nhello is RUNNING on port 8080\n$/ },
+  { args: ["ps", "-q"], stdout: /^hello\nidle\nslow\nloop\n$/ },
+  { args: ["app", "ls", "-q"], stdout: /^hello\nidle\nslow\nloop\n$/ },
+  { args: ["app", "list", "-q"], stdout: /^hello\nidle\nslow\nloop\n$/ },
+  ...[["info"], ["inspect"], ["status"], ["app", "status"], ["app", "inspect"]].map(
+    (words): CommandCase => ({ args: [...words, "hello"], stdout: /^Id: +hello\n/ }),
+  ),
+  { args: ["version"], stdout: /^Program: svc 1\.2\.3\nDaemon: +svc 1\.2\.3 on test\n$/ },
+  { args: ["update", "hello"], stdout: /^hello is up to date/, stderr: /fetch/ },
+  { args: ["settings", "hello", "greeting"], stdout: /^hi\n$/ },
+  { args: ["clone", "idle"], stdout: /^Cloned idle to idle-2 /, stderr: /^idle was running/ },
+  { args: ["open", "hello"], stdout: /^http:\/\/127\.0\.0\.1:8080\n$/ },
+  { args: ["open", "hello", "--print", "--json"], stdout: /"url": "http:\/\/127\.0\.0\.1:8080"/ },
+  { args: ["open", "idle"], exitCode: 5, stderr: /not running; start it first: svc app start idle\n$/ },
+  { args: ["open", "loop"], exitCode: 5, stderr: /^svc: app "loop" is not running; start it first/ },
   {
-    args: ["status", "x"],
+    args: ["status", "x", "y"],
     exitCode: 2,
-    stderr: /too many arguments[^]*\nTry: svc status --help\nFor one app: svc app info x\n$/,
+    stderr: /too many arguments[^]*\nTry: svc status --help\n$/,
   },
-  { args: ["info", "x"], exitCode: 2, stderr: /Did you mean: svc app info/ },
   { args: ["app", "info", ""], exitCode: 2, stderr: /^svc: id must not be empty\n$/ },
   { args: ["app", "remove", "", "--yes"], exitCode: 2, stderr: /^svc: id must not be empty\n$/ },
   {
@@ -324,13 +341,17 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /^svc: unknown command 'reload'\nDid you mean: svc daemon reload\n$/,
   },
-  {
-    args: ["uninstall", "x"],
-    exitCode: 2,
-    stderr: /^svc: unknown command 'uninstall'\nDid you mean: svc app remove\n$/,
-  },
   { args: ["images"], exitCode: 2, stderr: /\nDid you mean: svc docker images\n$/ },
-  { args: ["rm", "x"], exitCode: 2, stderr: /\nDid you mean: svc app remove\n$/ },
+  { args: ["rm", "idle", "--yes"], stdout: /^Removed idle / },
+  { args: ["uninstall", "idle", "--yes"], stdout: /^Removed idle / },
+  { args: ["delete", "x"], exitCode: 2, stderr: /\nDid you mean: svc rm\n$/ },
+  { args: ["app", "open", "x"], exitCode: 2, stderr: /\nDid you mean: svc open\n$/ },
+  // Words that only read never lead to commands that change something.
+  { args: ["app", "show", "x"], exitCode: 2, stderr: /'show'\nDid you mean: svc app info\n$/ },
+  { args: ["app", "stat", "x"], exitCode: 2, stderr: /'stat'\nDid you mean: svc app info\n$/ },
+  { args: ["state", "x"], exitCode: 2, stderr: /'state'\nDid you mean: svc info\n$/ },
+  { args: ["stat"], exitCode: 2, stderr: /'stat'\nDid you mean: svc stats\n$/ },
+  { args: ["backup", "status", "x"], exitCode: 2, stderr: /'status'\nDid you mean: svc backup show\n$/ },
   { args: ["rotate"], exitCode: 2, stderr: /\nDid you mean: svc token rotate\n$/ },
   { args: ["enable", "--json"], exitCode: 2, stderr: /Did you mean: svc schedule enable/ },
   {
@@ -360,13 +381,14 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /^svc: unknown command 'frobnicate'\nTry: svc --help\n$/,
   },
-  { args: ["help", "info"], exitCode: 2, stderr: /unknown command 'info'[^]*Did you mean: svc app info/ },
+  { args: ["help", "info"], stdout: /^Usage: svc info\|inspect / },
   {
     args: ["app", "help", "frobnicate"],
     exitCode: 2,
     stderr: /^svc: unknown command 'frobnicate'\nTry: svc app --help\n$/,
   },
   { args: ["help", "ls"], stdout: /^Usage: svc ls\|list / },
+  { args: ["help", "uninstall"], stdout: /^Usage: svc remove\|rm / },
   { args: ["help", "app", "start"], stdout: /^Usage: svc app start / },
   { args: ["help", "backup", "storage", "add"], stdout: /^Usage: svc backup storage add / },
   {
@@ -399,7 +421,7 @@ const cases: CommandCase[] = [
     stderr: /^svc: option '--socket <path>'.*It must be a path\.\nTry: svc ls --help\n$/,
   },
   {
-    args: ["--help"],
+    args: ["--help", "--all"],
     stdout:
       /^Apps:\n {2}ls\|list [^]*\nThis machine:\n[^]*\nThe daemon:\n[^]*\nHelp:\n[^]*\nOptions:\n[^]*\nGlobal options:\n[^]*\nExit codes:[^]* 6 +something that is needed is unavailable[^]*130/m,
   },
@@ -509,8 +531,7 @@ test("--json prints an error in the shape of REST, on stderr", async (t) => {
 
 for (const [args, error] of [
   [["lss"], /^unknown command 'lss' \(Did you mean ls\?\)$/],
-  [["status", "x"], /^too many arguments .*; For one app: svc app info x$/],
-  [["info", "x"], /^unknown command 'info'.*; Did you mean: svc app info$/],
+  [["app", "show"], /^unknown command 'show'.*; Did you mean: svc app info$/],
   [["reload"], /^unknown command 'reload'; Did you mean: svc daemon reload$/],
   [["help", "frobnicate"], /^unknown command 'frobnicate'$/],
   [["app", "start"], /^missing required argument 'id'$/],

@@ -25,7 +25,7 @@ async function complete(words: readonly string[]): Promise<string[]> {
 }
 
 for (const [words, expected] of [
-  [["st"], ["stats", "stacks", "status"]],
+  [["st"], ["start", "stop", "stats", "stacks", "status"]],
   [
     ["help", "pa"],
     ["package", "packages"],
@@ -152,10 +152,13 @@ for (const { what, words, expected } of [
   });
 }
 
-test("hidden commands are not candidates, but their arguments are completed", async (t) => {
+test("short forms complete IDs; a hidden command is not a candidate, but its arguments are completed", async (t) => {
   await using daemon = await startFakeDaemon([appOf({ id: "hello" })]);
-  t.deepEqual(await complete(["res"]), []);
-  t.deepEqual(await complete(["restart", "--socket", daemon.socketPath, ""]), ["hello"]);
+  const socket = ["--socket", daemon.socketPath];
+  for (const verb of ["restart", "logs", "rm", "info", "status", "open", "exec", "settings", "update"])
+    t.deepEqual(await complete([verb, ...socket, "he"]), ["hello"], verb);
+  t.deepEqual(await complete(["app", "l"]), ["logs"]);
+  t.deepEqual(await complete(["app", "ls", "--own"]), ["--owner"]);
 });
 
 test("an unreachable daemon completes nothing, without delay", async (t) => {

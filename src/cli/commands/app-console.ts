@@ -1,6 +1,7 @@
 /** `svc app attach` and `svc app shell`: a terminal in an app. */
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import type { CommandContext } from "../context.ts";
+import { examples } from "../examples.ts";
 import { ReportedError } from "../output/failure.ts";
 import type { RunCommand } from "../run-command.ts";
 
@@ -11,7 +12,7 @@ interface ConsoleOptions {
 const serviceOption = ["--service <name>", "the service, in a compose project with several"] as const;
 const detachHelp = "\nCtrl-P Ctrl-Q detaches. The exit code is the program's.\n";
 
-export function addConsoleCommands(parent: Command, run: RunCommand): void {
+export function addAttachCommand(parent: Command, run: RunCommand): void {
   parent
     .command("attach")
     .description("open the terminal of an app, or the console that its package names")
@@ -19,6 +20,9 @@ export function addConsoleCommands(parent: Command, run: RunCommand): void {
     .option(...serviceOption)
     .addHelpText("after", detachHelp)
     .action(run((context, id: string, options: ConsoleOptions) => open(context, id, "attach", [], options)));
+}
+
+export function addShellCommands(parent: Command, run: RunCommand): void {
   parent
     .command("shell")
     .description("open a shell in an app, as its owner, in its directory or container")
@@ -31,7 +35,31 @@ export function addConsoleCommands(parent: Command, run: RunCommand): void {
         open(context, id, "shell", command, options),
       ),
     );
+  const exec = parent
+    .command("exec")
+    .description("run a command in an app, as its owner, in its directory or container")
+    .argument("<id>", "the app")
+    .argument("<command...>", "the command with its arguments")
+    .option(...serviceOption)
+    .addHelpText("after", execHelp)
+    .passThroughOptions()
+    .action(
+      run((context, id: string, command: string[], options: ConsoleOptions) =>
+        open(context, id, "shell", command[0] === "--" ? command.slice(1) : command, options),
+      ),
+    );
+  for (const flag of dockerFlags) exec.addOption(flag);
 }
+
+const execHelp = `
+Options of svc must come before the app. The exit code is the command's.
+${examples("svc exec hello ls -l", "svc exec --service db shop psql -U shop")}`;
+
+/** Flags of `docker exec`. A terminal is used if there is one. */
+const dockerFlags = [
+  new Option("-i, --interactive").hideHelp(),
+  new Option("-t, --tty").hideHelp(),
+];
 
 async function open(
   context: CommandContext,

@@ -18,6 +18,7 @@ import { calls, type App } from "../client/calls.ts";
 export function addInfoCommand(parent: Command, run: RunCommand): void {
   parent
     .command("info")
+    .aliases(["inspect", ...(parent.name() === "app" ? ["status"] : [])])
     .description("show everything about an app")
     .argument("<id>", "the app")
     .action(run((context, id: string) => showInfo(context, id)));

@@ -1,5 +1,5 @@
 /** `svc app start|stop|restart|cancel`. */
-import type { Command, CommandOptions } from "commander";
+import type { Command } from "commander";
 import { waitUntilUp, noWaitOption, waitOption, type WaitOptions } from "../wait-until-up.ts";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
@@ -12,11 +12,10 @@ const starts = [
   { name: "restart", call: calls.restartApp, description: "restart apps; stopped ones are started" },
 ] as const;
 
-/** @param options `hidden` for commands that help does not list */
-export function addLifecycleCommands(parent: Command, run: RunCommand, options: CommandOptions = {}): void {
+export function addLifecycleCommands(parent: Command, run: RunCommand): void {
   for (const { name, call, description } of starts) {
     parent
-      .command(name, options)
+      .command(name)
       .description(description)
       .argument("<id...>", "the apps")
       .option(...waitOption)
@@ -28,7 +27,7 @@ export function addLifecycleCommands(parent: Command, run: RunCommand, options: 
       );
   }
   parent
-    .command("stop", options)
+    .command("stop")
     .description("stop apps with all their processes")
     .argument("<id...>", "the apps")
     .action(run((context, ids: string[]) => stopApps(context, ids)));

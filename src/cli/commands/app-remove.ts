@@ -11,7 +11,7 @@ import { calls } from "../client/calls.ts";
 export function addRemoveCommand(parent: Command, run: RunCommand): void {
   parent
     .command("remove")
-    .alias("rm")
+    .aliases(["rm", "uninstall"])
     .description("stop apps and remove them with all their data (asks first; --yes does not)")
     .argument("<id...>", "the apps")
     .action(run((context, ids: string[]) => remove(context, ids)));

@@ -23,7 +23,7 @@ export function addSettingsCommand(parent: Command, run: RunCommand): void {
   const settings = parent.command("settings").description("show and change the settings of an app");
   settings
     .command("get", { isDefault: true })
-    .description("show the settings (also: svc app settings ID)")
+    .description("show the settings (also: svc settings ID)")
     .argument("<id>", "the app")
     .argument("[key]", "show only the value of this key")
     .action(run((context, id: string, key?: string) => showSettings(context, id, key)));
@@ -41,10 +41,10 @@ export function addSettingsCommand(parent: Command, run: RunCommand): void {
     .addHelpText(
       "after",
       examples(
-        "svc app settings set hello port=8081 greeting='Good morning'",
-        "svc app settings set hello password",
-        "svc app settings set hello --set-file motd=motd.txt",
-        "svc app settings set hello --file values.json",
+        "svc settings set hello port=8081 greeting='Good morning'",
+        "svc settings set hello password",
+        "svc settings set hello --set-file motd=motd.txt",
+        "svc settings set hello --file values.json",
       ),
     )
     .action(

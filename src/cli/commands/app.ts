@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { RunCommand } from "../run-command.ts";
 import { addCloneCommand } from "./app-clone.ts";
-import { addConsoleCommands } from "./app-console.ts";
+import { addAttachCommand, addShellCommands } from "./app-console.ts";
 import { addCopyCommand } from "./app-copy.ts";
 import { addExportCommand } from "./app-export.ts";
 import { addImageCommands } from "./app-image.ts";
@@ -13,13 +13,16 @@ import { addMoveCommand } from "./app-move.ts";
 import { addPlacementCommands } from "./app-place.ts";
 import { addRemoveCommand } from "./app-remove.ts";
 import { addSettingsCommand } from "./app-settings.ts";
+import { addLsCommand } from "./ls.ts";
 
 export function addAppCommand(parent: Command, run: RunCommand): void {
-  const app = parent.command("app").description("start, stop, look at and change installed apps");
+  const app = parent.command("app").description("inspect and manage installed apps");
+  addLsCommand(app, run);
   addLifecycleCommands(app, run);
   addCancelCommand(app, run);
   addLogsCommand(app, run);
-  addConsoleCommands(app, run);
+  addAttachCommand(app, run);
+  addShellCommands(app, run);
   addInfoCommand(app, run);
   addImageCommands(app, run);
   addSettingsCommand(app, run);

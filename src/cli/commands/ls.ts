@@ -8,10 +8,11 @@ import type { CommandContext } from "../context.ts";
 import { UsageError } from "../output/failure.ts";
 import { watchable, watchOption } from "../output/watched.ts";
 
+/** Help does not list `svc app ls`, which is the same as `svc ls`. */
 export function addLsCommand(parent: Command, run: RunCommand): void {
   parent
-    .command("ls")
-    .alias("list")
+    .command("ls", { hidden: parent.name() === "app" })
+    .aliases(["list", "ps"])
     .description("list the installed apps")
     .option(...watchOption)
     .option("--state <state>", "only apps in this state, such as running or failed")

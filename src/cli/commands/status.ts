@@ -6,13 +6,19 @@ import type { Field } from "../output/table.ts";
 import { formatAge } from "../output/units.ts";
 import { calls } from "../client/calls.ts";
 import { watchable, watchOption } from "../output/watched.ts";
+import { showInfo } from "./app-info.ts";
 
 export function addStatusCommand(parent: Command, run: RunCommand): void {
   parent
     .command("status")
-    .description("show the daemon and a summary of its apps")
+    .description("show the daemon and a summary of its apps, or one app")
+    .argument("[id]", "the app; the same as svc info ID")
     .option(...watchOption)
-    .action(run(watchable(showStatus)));
+    .action(
+      run(
+        watchable((context, id?: string) => (id === undefined ? showStatus(context) : showInfo(context, id))),
+      ),
+    );
 }
 
 /** Counters that do not count a state. */

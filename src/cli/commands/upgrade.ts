@@ -22,6 +22,7 @@ interface UpgradeOptions extends AcceptOptions, DetachOption {
 export function addUpgradeCommand(parent: Command, run: RunCommand): void {
   parent
     .command("upgrade")
+    .alias("update")
     .description("upgrade apps to the newest version")
     .argument("[id...]", "the apps")
     .option("--all", "upgrade every app")

@@ -32,11 +32,15 @@ export function addWebCommand(parent: Command, run: RunCommand): void {
         "For a remote machine: ssh -L 8420:127.0.0.1:8420 MACHINE, and open what svc web prints there.\n",
     )
     .action(
-      run((context, options: WebOptions) => (options.end === true ? end(context) : open(context, options))),
+      run((context, options: WebOptions) => (options.end === true ? end(context) : openWebPage(context, options))),
     );
 }
 
-async function open(context: CommandContext, { ttl, open: mayOpen }: WebOptions): Promise<void> {
+/** Prints the address of the page, and opens it if allowed. */
+export async function openWebPage(
+  context: CommandContext,
+  { ttl, open: mayOpen }: Pick<WebOptions, "ttl" | "open">,
+): Promise<void> {
   const grant = await context.call(calls.issueSessionCode, { ...(ttl !== undefined && { ttl_secs: ttl }) });
   if (context.json) return context.printJson(grant);
   const address = `${grant.page}#code=${grant.code}`;

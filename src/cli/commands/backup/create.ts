@@ -49,6 +49,8 @@ const examples = `
 Each app is read once for all storages. If an app or a storage fails, the others still get their backups, and the exit code is 1.
 With --keep…, older archives are deleted once the new one is complete on that storage.
 
+For one app without options, svc backup hello does the same.
+
 Examples:
   svc backup create hello
   svc backup create hello blog --storage local --storage far --keep 7
