@@ -1,37 +1,11 @@
-/** The address of an app for a browser. */
-import { isIPv6 } from "node:net";
+/** The address of an app for a browser, as its daemon knows it. */
 import { calls, type App } from "./client/calls.ts";
 import type { CommandContext } from "./context.ts";
+import { chooseNode } from "./nodes/choose-node.ts";
+import { portsText } from "./output/app-table.ts";
+import { urlAt, webPortOf } from "./output/web-address.ts";
 
-type Port = App["ports"][number];
 type Published = Pick<App, "id" | "runtime" | "state" | "ports">;
-
-const webPort = /^(https?|web|ui|www)/i;
-/** Names of ports that speak another protocol than HTTP. */
-const otherPort = /^(ssh|sftp|ftp|db|database|postgres|mysql|mariadb|redis|mongo|mqtt|amqp|smtp|imap|ldap|dns)/i;
-
-/** The first TCP port named for HTTP, else the first that is not named for another protocol. */
-export function webPortOf(ports: readonly Port[]): Port | undefined {
-  const tcp = ports.filter(({ protocol }) => protocol === "tcp");
-  return tcp.find(({ name }) => webPort.test(name)) ?? tcp.find(({ name }) => !otherPort.test(name));
-}
-
-/**
- * The address while the app runs; undefined if it has no port for a browser.
- * @param host the name of the app's machine
- */
-export function urlAt(host: string, app: Published, addresses: readonly string[] = []): string | undefined {
-  const port = webPortOf(app.ports);
-  if (app.state !== "RUNNING" || port === undefined) return undefined;
-  const scheme = /^https/i.test(port.name) ? "https" : "http";
-  const [only] = addresses.filter((address) => !isEverywhere(address));
-  const name = addresses.some(isEverywhere) || only === undefined ? host : only;
-  return `${scheme}://${isIPv6(name) ? `[${name}]` : name}:${port.port}`;
-}
-
-function isEverywhere(address: string): boolean {
-  return ["0.0.0.0", "::", "127.0.0.1"].includes(address);
-}
 
 /** As {@link urlAt}; asks the daemon at which address a container engine publishes the port. */
 export async function urlOf(context: CommandContext, app: Published): Promise<string | undefined> {
@@ -43,9 +17,16 @@ export async function urlOf(context: CommandContext, app: Published): Promise<st
   return urlAt(await machineOf(context), app, published?.addresses);
 }
 
+/** ` at http://127.0.0.1:8080` for an app that runs; ` on port 53/udp` without a port for a browser. */
+export async function whereText(context: CommandContext, app: Published): Promise<string> {
+  if (app.state !== "RUNNING" || app.ports.length === 0) return "";
+  const url = await urlOf(context, app);
+  if (url === undefined) return ` on port ${portsText(app.ports)}`;
+  return app.ports.length === 1 ? ` at ${url}` : ` at ${url}, ports ${portsText(app.ports)}`;
+}
+
 /** The name of the daemon's machine: this one is 127.0.0.1. */
 export async function machineOf({ host, options }: CommandContext): Promise<string> {
-  const { chooseNode } = await import("./nodes/choose-node.ts");
   const node = chooseNode(host, options);
   if (node === undefined) return "127.0.0.1";
   const { parseAddress } = await import("./nodes/address.ts");

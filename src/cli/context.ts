@@ -1,7 +1,7 @@
 /** The context of a running command: options, client and output. */
 import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
-import { chooseColumns } from "./output/choose-columns.ts";
+import { chooseColumns, sortRows } from "./output/choose-columns.ts";
 import { describeFailure, failureJson } from "./output/failure.ts";
 import type { CliHost, OutputStream } from "./host.ts";
 import { localNode } from "./nodes/node-file.ts";
@@ -18,6 +18,9 @@ import type { CallOptions, Client, Method, Requests } from "./client/client.ts";
 import { drained } from "./client/http.ts";
 import type { RestShape } from "./client/rest-shape.ts";
 
+export const outputFormats = ["json", "yaml", "wide", "name"] as const;
+type OutputFormat = (typeof outputFormats)[number];
+
 /** Options of every command. */
 export interface GlobalOptions {
   readonly socket?: string;
@@ -26,6 +29,11 @@ export interface GlobalOptions {
   /** The name of a node. */
   readonly node?: string;
   readonly json?: boolean;
+  readonly output?: OutputFormat;
+  /** A template for each entry of the output. */
+  readonly format?: string;
+  /** The column of a table to sort by, with `-` for descending order. */
+  readonly sort?: string;
   /** Seconds. */
   readonly timeout?: number;
   readonly color: boolean;
@@ -39,7 +47,7 @@ export interface GlobalOptions {
 export class CommandContext implements AsyncDisposable {
   readonly host: CliHost;
   readonly options: GlobalOptions;
-  /** Print JSON instead of text. */
+  /** Print data instead of text: as JSON, as YAML or by a template. */
   readonly json: boolean;
   /** Whether standard output supports colors. */
   readonly hasColor: boolean;
@@ -49,8 +57,9 @@ export class CommandContext implements AsyncDisposable {
 
   constructor(host: CliHost, options: GlobalOptions, openInProcess: () => Promise<Client>) {
     this.host = host;
-    this.options = options;
-    this.json = options.json ?? false;
+    const { output, json = output === "json" } = options;
+    this.options = { ...options, json, quiet: options.quiet === true || output === "name" };
+    this.json = json || output === "yaml" || options.format !== undefined;
     this.hasColor = wantsColor(host.env, host.stdout.isTTY ?? false, options.color);
     this.paint = createPaint(this.hasColor);
     this.#openInProcess = openInProcess;
@@ -166,7 +175,8 @@ export class CommandContext implements AsyncDisposable {
 
   get tableStyle(): TableStyle {
     const { stdout } = this.host;
-    return { paint: this.paint, columns: stdout.isTTY === true ? columnsOf(stdout) : undefined };
+    const isCut = stdout.isTTY === true && this.options.output !== "wide";
+    return { paint: this.paint, columns: isCut ? columnsOf(stdout) : undefined };
   }
 
   /** Writes to stdout; resolves when a slow reader has caught up. The caller must have escaped untrusted text. */
@@ -176,11 +186,16 @@ export class CommandContext implements AsyncDisposable {
   }
 
   /** Renders a table with the columns that the command line selects. @throws UsageError for an unknown column */
-  table<Row>(columns: readonly Column<Row>[], rows: readonly Row[]): string {
+  table<Row>(columns: readonly Column<Row>[], unsorted: readonly Row[]): string {
+    const rows = sortRows(columns, unsorted, this.options.sort);
     const first = columns.find(({ title }) => title !== "");
     if (this.options.quiet === true && first !== undefined)
       return rows.map((row) => `${escapeCell(first.value(row))}\n`).join("");
-    return renderTable(chooseColumns(columns, this.options.columns), rows, this.tableStyle);
+    return renderTable(
+      chooseColumns(columns, this.options.columns, this.options.output === "wide"),
+      rows,
+      this.tableStyle,
+    );
   }
 
   /** Prints a table, or JSON. @param none printed instead of an empty table */
@@ -202,13 +217,21 @@ export class CommandContext implements AsyncDisposable {
     return this.print(renderFields(fields, this.paint));
   }
 
-  printJson(value: unknown): Promise<void> {
-    return this.print(formatJson(value, 2));
+  async printJson(value: unknown): Promise<void> {
+    return this.print((await this.#formatted(value)) ?? formatJson(value, 2));
   }
 
   /** Prints one line of a JSON stream. */
-  printJsonLine(value: unknown): Promise<void> {
-    return this.print(formatJson(value, 0));
+  async printJsonLine(value: unknown): Promise<void> {
+    return this.print((await this.#formatted(value)) ?? formatJson(value, 0));
+  }
+
+  /** The value as `--format` or `-o yaml` prints it; undefined for JSON. */
+  async #formatted(value: unknown): Promise<string | undefined> {
+    const { format, output } = this.options;
+    if (format === undefined && output !== "yaml") return undefined;
+    const { formatYaml, formatEntries } = await import("./output/data-formats.ts");
+    return format === undefined ? formatYaml(value) : formatEntries(value, format);
   }
 
   /** Prints a line of text. Control characters are escaped. */
@@ -223,7 +246,15 @@ export class CommandContext implements AsyncDisposable {
 
   /** Prints a line of text to stderr. Control characters are escaped. */
   note(line: string): void {
-    this.host.stderr.write(`${escapeControls(line)}\n`);
+    const text = escapeControls(line);
+    const paint = createPaint(this.#hasErrorColor);
+    this.host.stderr.write(`${text.replace(/^warning:/, (word) => paint("yellow", word))}\n`);
+  }
+
+  /** Whether standard error supports colors. */
+  get #hasErrorColor(): boolean {
+    const { env, stderr } = this.host;
+    return wantsColor(env, stderr.isTTY ?? false, this.options.color);
   }
 
   /** As {@link note}, for several lines. */
@@ -236,11 +267,16 @@ export class CommandContext implements AsyncDisposable {
     // How to start a daemon for a custom socket is unknown.
     const start = this.options.socket === undefined ? daemonCommand(this.host) : undefined;
     const { exitCode, message, details } = describeFailure(error, app, start);
-    if (this.json) {
+    if (this.options.json === true) {
       if (message !== "") this.host.stderr.write(formatJson(failureJson(error), 0));
       return exitCode;
     }
     for (const line of details) this.note(`  | ${line}`);
+    if (this.#hasErrorColor && message !== "") {
+      const error = createPaint(true)("red", "error:");
+      this.host.stderr.write(`${error} ${escapeLines(message)}\n`);
+      return exitCode;
+    }
     // Error priority for the journal (sd-daemon(3)).
     const priority = this.host.isJournal === true ? "<3>" : "";
     if (message !== "") this.noteLines(`${priority}svc: ${message}`);

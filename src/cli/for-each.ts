@@ -7,7 +7,7 @@ export interface NamedWork<Result> {
   /** Resolves with undefined if everything is already printed. */
   readonly call: (name: string) => Promise<Result | undefined>;
   /** One line of text about the result. */
-  readonly text: (result: Result) => string;
+  readonly text: (result: Result) => string | Promise<string>;
   /** Advice for the command's errors. */
   readonly advice?: Advice;
 }
@@ -25,7 +25,7 @@ export function forEachName<Result>(
   const work = async (name: string): Promise<void> => {
     const result = await call(name);
     if (result === undefined) return;
-    if (!context.json) await context.printLine(text(result));
+    if (!context.json) await context.printLine(await text(result));
     else if (names.length === 1) await context.printJson(result);
     else await context.printJsonLine(result);
   };

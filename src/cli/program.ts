@@ -1,7 +1,7 @@
 /** The commands and options of `svc`. */
 import { Command, Help, InvalidArgumentError, Option } from "commander";
 import { commandGroups, hiddenCommands, type LoadCommand } from "./command-list.ts";
-import type { GlobalOptions } from "./context.ts";
+import { outputFormats, type GlobalOptions } from "./context.ts";
 import { dailyHelp } from "./daily-help.ts";
 import { exitCodeHelp } from "./output/exit-codes.ts";
 import { helpHint } from "./output/failure.ts";
@@ -130,7 +130,17 @@ function globalOptionList(): readonly Option[] {
     new Option("-N, --node <name>", "use a node added with svc node add; local: this machine").argParser(
       parseText,
     ),
-    new Option("--json", "print JSON, in the shape of the REST API"),
+    new Option("--json", "print JSON, in the shape of the REST API; the same as -o json"),
+    new Option("-o, --output <format>", "json; yaml; wide: more columns, not cut; name: as -q").choices(
+      outputFormats,
+    ),
+    new Option(
+      "--format <template>",
+      "print a line per entry: '{{.id}} {{.state}}', with the names of --json",
+    ).argParser(parseText),
+    new Option("--sort <column>", "sort a table by this column; -COLUMN: from last to first").argParser(
+      parseText,
+    ),
     new Option(
       "--columns <names>",
       "show only these columns, in this order: id,state (default: all that fit the terminal)",
@@ -219,10 +229,15 @@ export function namedApp(command: Command): string | undefined {
 export const isCalled = (command: Command, word: string): boolean =>
   [command.name(), ...command.aliases()].includes(word);
 
-/** Whether `--json` is among the arguments; works for lines that could not be parsed. */
+/** Whether `--json` or `-o json` is among the arguments; works for lines that could not be parsed. */
 export function asksForJson(args: readonly string[]): boolean {
   const end = args.indexOf("--");
-  return args.slice(0, end < 0 ? args.length : end).includes("--json");
+  const words = args.slice(0, end < 0 ? args.length : end);
+  return words.some(
+    (word, at) =>
+      ["--json", "-ojson", "--output=json"].includes(word) ||
+      (["-o", "--output"].includes(word) && words[at + 1] === "json"),
+  );
 }
 
 /**

@@ -25,6 +25,8 @@ export async function runAction(
   try {
     if (options.quiet === true && options.columns !== undefined)
       throw new UsageError("--quiet prints only the first column: use it or --columns");
+    if (options.sort !== undefined && context.json)
+      throw new UsageError("--sort sorts tables: it cannot be used with --json, --format or -o yaml");
     await action(context);
     return exitCodes.ok;
   } catch (error) {

@@ -42,7 +42,10 @@ const cases: CommandCase[] = [
     stderr: /^Install it: svc app repull hello\n$/,
   },
   { args: ["app", "info", "hello"], stdout: /Installed: 1d ago/ },
-  { args: ["app", "start", "idle", "hello"], stdout: /^idle is RUNNING\nhello is RUNNING on port 8080\n$/ },
+  {
+    args: ["app", "start", "idle", "hello"],
+    stdout: /^idle is RUNNING\nhello is RUNNING at http:\/\/127\.0\.0\.1:8080\n$/,
+  },
   {
     args: ["app", "start", "nope", "idle"],
     exitCode: 3,
@@ -314,13 +317,79 @@ const cases: CommandCase[] = [
   },
   { args: ["api", "--list"], stdout: /AppService\.ListApps +unary +user/ },
   { args: ["api", "AppService.InstallApp", "--describe"], stdout: /spec +string +yes/ },
-  { args: ["start", "idle", "hello"], stdout: /^idle is RUNNING\nhello is RUNNING on port 8080\n$/ },
+  {
+    args: ["start", "idle", "hello"],
+    stdout: /^idle is RUNNING\nhello is RUNNING at http:\/\/127\.0\.0\.1:8080\n$/,
+  },
   { args: ["ps", "-q"], stdout: /^hello\nidle\nslow\nloop\n$/ },
   { args: ["app", "ls", "-q"], stdout: /^hello\nidle\nslow\nloop\n$/ },
   { args: ["app", "list", "-q"], stdout: /^hello\nidle\nslow\nloop\n$/ },
-  ...[["info"], ["inspect"], ["status"], ["app", "status"], ["app", "inspect"]].map(
-    (words): CommandCase => ({ args: [...words, "hello"], stdout: /^Id: +hello\n/ }),
-  ),
+  ...[["info"], ["inspect"], ["status"], ["app", "status"], ["app", "inspect"]].map((words): CommandCase => ({
+    args: [...words, "hello"],
+    stdout: /^Id: +hello\n/,
+  })),
+  {
+    args: ["info", "idle", "hello"],
+    stdout:
+      /^Id: +idle\n[^]*\n\nId: +hello\n[^]*\nAddress: +http:\/\/127\.0\.0\.1:8080\n[^]*\nCPU: +12\.3%\nMemory: +1\.0 KiB\nDisk: +2\.0 KiB\n/,
+  },
+  { args: ["status", "--verbose"], stdout: /\nCapabilities: app\.upgrade\n/ },
+  { args: ["stop", "hello", "--all"], exitCode: 2, stderr: /^svc: name the apps, or pass --all\n$/ },
+  {
+    args: ["start", "--all", "--no-wait"],
+    stdout: /^hello is RUNNING[^]*\nidle is[^]*\nslow is[^]*\nloop is/,
+  },
+  { args: ["ls", "-o", "name"], stdout: /^hello\nidle\nslow\nloop\n$/ },
+  {
+    args: ["ls", "-o", "wide"],
+    stdout: /^ID.* URL +PACKAGE +DIRECTORY\nhello .* http:\/\/127\.0\.0\.1:8080 *\n/,
+  },
+  { args: ["ls", "-o", "yaml"], stdout: /^---\napps:\n {2}- id: hello\n {4}name: / },
+  { args: ["ls", "-o", "json"], stdout: /^\{\n {2}"apps": \[/ },
+  { args: ["ls", "-o", "xml"], exitCode: 2, stderr: /Allowed choices are json, yaml, wide, name\./ },
+  {
+    args: ["ls", "--format", "{{.id}}\\t{{ .state }}\\t{{.nope.x}}{{json .ports}}"],
+    stdout: /^hello\tRUNNING\t\[\{"name":"http"[^\n]*\}\]\nidle\tSTOPPED\t\[\]\n/,
+  },
+  { args: ["info", "idle", "--format", "{{.id}} {{.restarts}}"], stdout: /^idle 0\n$/ },
+  { args: ["info", "nope", "-o", "json"], exitCode: 3, stderr: /^\{"error":"no app/ },
+  { args: ["info", "nope", "-o", "yaml"], exitCode: 3, stderr: /^svc: no app "nope"/ },
+  { args: ["ls", "-q", "--sort", "id"], stdout: /^hello\nidle\nloop\nslow\n$/ },
+  { args: ["ls", "-q", "--sort", "-id"], stdout: /^slow\nloop\nidle\nhello\n$/ },
+  { args: ["ls", "--sort", "colour"], exitCode: 2, stderr: /unknown column "colour"; use: id, name/ },
+  { args: ["ls", "--sort", "id", "--json"], exitCode: 2, stderr: /--sort sorts tables/ },
+  { args: ["rm", "idle", "--dry-run"], stdout: /^Would remove idle and free 2\.0 KiB\n$/ },
+  { args: ["rm", "idel", "--dry-run"], exitCode: 3, stderr: /no app "idel"/ },
+  {
+    args: ["backup", "create", "idle", "--dry-run", "--storage", "nas"],
+    stdout: /^Would back up idle \(1\.0 KiB of data and volumes\) to nas\n$/,
+  },
+  { args: ["upgrade", "idle", "--dry-run"], stdout: /^idle is up to date at 1\.0\.0\n$/ },
+  {
+    args: ["upgrade", "idle", "--dry-run", "--version", "2.0"],
+    stdout: /^Would upgrade idle from 1\.0\.0 to 2\.0\n$/,
+  },
+  {
+    args: ["install", "main/web@1.0", "--dry-run"],
+    stdout: /^Package: +main\/web\n/,
+    stderr: /svc install main\/web/,
+  },
+  {
+    args: ["install", "./web", "--dry-run"],
+    exitCode: 2,
+    stderr: /check a directory with: svc package check DIR\n$/,
+  },
+  { args: ["logs", "hello", "--grep", "TWO"], stdout: /^$/ },
+  { args: ["logs", "hello", "--grep", "two|three"], stdout: /^two of hello\n$/ },
+  { args: ["logs", "hello", "--grep", "of", "-n", "1"], stdout: /^two of hello\n$/ },
+  { args: ["logs", "hello", "--grep", "("], exitCode: 2, stderr: /It must be a regular expression/ },
+  { args: ["logs", "hello", "--until", "2026-01-01T12:00:01Z"], stdout: /^one of 100000 [^\n]*\n$/ },
+  { args: ["logs", "hello", "-f", "--until", "1h"], exitCode: 2, stderr: /cannot be used with/ },
+  {
+    args: ["logs", "hello", "idle"],
+    stdout: /^hello \| one [^\n]*\nidle {2}\| one [^\n]*\nhello \| two of hello\nidle {2}\| two of idle\n$/,
+  },
+  { args: ["logs", "hello", "nope"], exitCode: 3, stderr: /no app "nope"/ },
   { args: ["version"], stdout: /^Program: svc 1\.2\.3\nDaemon: +svc 1\.2\.3 on test\n$/ },
   { args: ["update", "hello"], stdout: /^hello is up to date/, stderr: /fetch/ },
   { args: ["settings", "hello", "greeting"], stdout: /^hi\n$/ },
@@ -534,7 +603,8 @@ for (const [args, error] of [
   [["app", "show"], /^unknown command 'show'.*; Did you mean: svc app info$/],
   [["reload"], /^unknown command 'reload'; Did you mean: svc daemon reload$/],
   [["help", "frobnicate"], /^unknown command 'frobnicate'$/],
-  [["app", "start"], /^missing required argument 'id'$/],
+  [["app", "start"], /^name the apps, or pass --all$/],
+  [["restore"], /^missing required argument 'id'$/],
   [["app"], /^name a command; see them with --help$/],
   [["ls", "--timeout", "0"], /at most 86400\.$/],
 ] as const) {
@@ -564,7 +634,7 @@ test("a removal requires the full ID, although a read accepts a prefix", async (
   const args = ["app", "remove", "hell", "--socket", daemon.socketPath];
   const { exitCode, stderr } = await runSvc(args, { host: { stdin }, terminal: true });
   t.is(exitCode, 3);
-  t.regex(stderr, /^svc: no app "hell"/);
+  t.regex(stderr, /^\x1b\[31merror:\x1b\[39m no app "hell"/);
 });
 
 test("Ctrl-C ends a followed log with 130, and the daemon notices the disconnect", async (t) => {

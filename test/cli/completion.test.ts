@@ -37,7 +37,7 @@ for (const [words, expected] of [
     ["app", "re"],
     ["restart", "repull", "remove"],
   ],
-  [["app", "logs", "--fo"], ["--follow"]],
+  [["app", "logs", "--fol"], ["--follow"]],
   [["app", "logs", "--tail", ""], []],
   [
     ["completion", ""],
@@ -104,6 +104,14 @@ test("existing storages and sources are completed, but not names of new ones", a
   t.deepEqual(await complete(["backup", "storage", "rm", ...socket, "n"]), ["nas"]);
   t.deepEqual(await complete(["source", "remove", ...socket, ""]), ["main"]);
   t.deepEqual(await complete(["source", "add", ...socket, ""]), []);
+});
+
+test("packages of the sources and archives of an app are completed", async (t) => {
+  await using daemon = await startFakeDaemon([appOf({ id: "hello" })]);
+  const socket = ["--socket", daemon.socketPath];
+  t.deepEqual(await complete(["install", ...socket, "w"]), ["web"]);
+  t.deepEqual(await complete(["restore", ...socket, "hello", ""]), ["latest", "hello-1.tar.zst"]);
+  t.deepEqual(await complete(["backup", "verify", ...socket, "hello", "hello-"]), ["hello-1.tar.zst"]);
 });
 
 test("tags of the named app are completed if the daemon already knows them", async (t) => {

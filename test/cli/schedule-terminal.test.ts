@@ -60,7 +60,7 @@ terminalTest(
     const jobs = schedules();
     const run = await withEditor(`sed -i 's/^utc: false/utc: true/' "$1"`, ["push"], jobs);
     t.is(run.exitCode, 0, run.screen);
-    t.regex(run.screen, /warning: push is managed by "platform"/);
+    t.regex(run.screen, /warning:.* push is managed by "platform"/);
     t.like(jobs.upserts[0], {
       utc: true,
       managedBy: "platform",
@@ -106,7 +106,7 @@ terminalTest(`edit fails when the text is saved with the same mistake again${nee
   const jobs = schedules();
   const run = await withEditor(`sed -i 's/^trigger: .*/trigger: 61 * * * */' "$1"`, ["echo"], jobs);
   t.is(run.exitCode, 2, run.screen);
-  t.regex(run.screen, /svc: trigger: minute "61" must be 0 to 59/);
+  t.regex(run.screen, /error:.* trigger: minute "61" must be 0 to 59/);
   t.deepEqual([jobs.upserts.length, run.left], [0, []]);
 });
 
@@ -116,7 +116,7 @@ terminalTest(`edit keeps the text when somebody else has changed the job${needsS
   const jobs: FakeSchedules = { ...schedules(), meanwhile: [change] };
   const run = await withEditor(`sed -i 's/echo hi/echo ho/' "$1"`, ["echo"], jobs);
   t.is(run.exitCode, 5, run.screen);
-  t.regex(run.screen, /svc: schedule "echo" was changed since it was read/);
+  t.regex(run.screen, /error:.* schedule "echo" was changed since it was read/);
   t.deepEqual([jobs.upserts.length, run.left.length], [0, 1]);
   t.true(run.screen.includes(`Your text is saved in ${run.dir}/${run.left[0] ?? ""}/job.yaml`), run.screen);
   t.regex(run.leftText, /command: echo ho/);

@@ -395,7 +395,7 @@ for (const [name, id, args] of [
     t.is(run.code, 0, run.err);
     const port = (await apps.getApp({ id })).ports[0]?.port ?? 0;
     t.regex(run.err, new RegExp(`start ${id}: health · waiting for GET /healthz on port ${port}`));
-    t.regex(run.out, isInstall ? /^Running late-c 1\.0\.0/ : /^late-. is RUNNING on port/);
+    t.regex(run.out, isInstall ? /^Running late-c 1\.0\.0/ : /^late-. is RUNNING at http:/);
     t.is((await apps.getApp({ id })).health, "healthy");
     await apps.removeApp({ id });
   });

@@ -45,6 +45,7 @@ export type Source = ResponseOf<"upsertSource">;
 export type FoundPackages = ResponseOf<"searchPackages">;
 export type ListedPackage = FoundPackages["packages"][number];
 export type AppUpdate = ResponseOf<"listUpdates">["updates"][number];
+export type Listeners = ResponseOf<"getStatus">["listeners"];
 export type Operation = ResponseOf<"getOperation">;
 export type AuditRecord = ResponseOf<"listAudit">["records"][number];
 export type Schedule = ResponseOf<"getSchedule">;

@@ -1,6 +1,7 @@
 /** `svc app info`: everything about one app. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
+import { oneByOne } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
 import {
   ownerText,
@@ -12,22 +13,32 @@ import {
   tasksText,
 } from "../output/app-table.ts";
 import { escapeControls } from "../output/escape.ts";
-import { formatAge, formatBytes } from "../output/units.ts";
-import { calls, type App } from "../client/calls.ts";
+import { urlOf } from "../app-url.ts";
+import { relativeTo } from "../output/instant.ts";
+import { formatAge, formatBytes, formatPercent } from "../output/units.ts";
+import { calls, type App, type Schedule, type UnaryCall } from "../client/calls.ts";
 
 export function addInfoCommand(parent: Command, run: RunCommand): void {
   parent
     .command("info")
     .aliases(["inspect", ...(parent.name() === "app" ? ["status"] : [])])
-    .description("show everything about an app")
-    .argument("<id>", "the app")
-    .action(run((context, id: string) => showInfo(context, id)));
+    .description("show an app: state, address, resource usage, version, backups and the next job")
+    .argument("<id...>", "the apps")
+    .action(
+      run((context, ids: string[]) =>
+        oneByOne(context, ids, async (id) => {
+          if (!context.json && id !== ids[0]) await context.print("\n");
+          await showInfo(context, id);
+        }),
+      ),
+    );
 }
 
 export async function showInfo(context: CommandContext, id: string): Promise<void> {
   const app = await context.call(calls.getApp, { id });
   if (context.json) return context.printJson(app);
   const now = context.host.now();
+  const { url, stats, disk, jobs, lastLines } = await measured(context, app);
   await context.printFields([
     ["Id", app.id],
     ["Name", app.name],
@@ -35,8 +46,9 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
     ["State", stateText(app, now), stateColor(statusOf(app))],
     ["Reason", app.state_reason],
     ["Health", healthText(app)],
+    ["Address", url],
     ["Doing", operationText(app, now)],
-    ["Version", app.version],
+    ["Version", versionText(app)],
     ["Package", app.package_id],
     ["Runtime", app.runtime],
     ["Placement", placementText(app)],
@@ -46,6 +58,10 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
     ["Owner", ownerText(app)],
     ["Ports", app.ports.map((port) => `${port.name} ${port.port}/${port.protocol}`).join(", ")],
     ["Limits", app.limits.map(limitText).join(", ")],
+    ["CPU", stats?.cpu_percent === undefined ? undefined : formatPercent(stats.cpu_percent)],
+    ["Memory", stats?.memory_bytes === undefined ? undefined : formatBytes(stats.memory_bytes)],
+    ["Disk", disk === undefined || disk.unknown !== undefined ? undefined : formatBytes(disk.total_bytes)],
+    ["Next job", nextJobText(jobs, app.id, now)],
     ["Backed up", lastBackupText(app, now), app.backups?.overdue === true ? "red" : undefined],
     ["Installed", formatAge(app.created_at, now)],
     ["Started", formatAge(app.started_at, now)],
@@ -54,13 +70,54 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
     ["At boot", app.enabled ? "starts again" : "stays stopped"],
     ["Directory", app.directory],
   ]);
-  if (app.last_lines.length > 0) {
+  if (lastLines.length > 0) {
     await context.print(`${context.paint("bold", "Last lines:")}\n`);
-    await context.print(app.last_lines.map((line) => `  ${escapeControls(line)}\n`).join(""));
+    await context.print(lastLines.map((line) => `  ${escapeControls(line)}\n`).join(""));
   }
   if (app.restart_required) {
     context.note(`Settings have changed since the start. Apply them: svc app restart ${app.id}`);
   }
+}
+
+/** How long a value that is not essential may take, in milliseconds. */
+const measureLimitMs = 3_000;
+/** Lines of the log of an unhealthy app. */
+const lastLineCount = 5;
+
+/** What other calls know of the app; each part is undefined if the call fails or takes too long. */
+async function measured(context: CommandContext, app: App) {
+  const client = await context.client();
+  const signal = AbortSignal.any([context.host.interrupted, AbortSignal.timeout(measureLimitMs)]);
+  const ask = <Request, Response>(call: UnaryCall<Request, Response>, request: Request) =>
+    client.call(call, request, { signal }).catch(() => undefined);
+  const isRunning = app.state === "RUNNING";
+  const needsLog = statusOf(app) === "UNHEALTHY" && app.last_lines.length === 0;
+  const [url, stats, disk, jobs, log] = await Promise.all([
+    urlOf(context, app).catch(() => undefined),
+    isRunning ? ask(calls.getAppStats, { ids: [app.id] }) : undefined,
+    ask(calls.getAppDisk, { id: app.id }),
+    ask(calls.listSchedules, {}),
+    needsLog ? ask(calls.getAppLogs, { id: app.id, tail: lastLineCount }) : undefined,
+  ]);
+  const lastLines = log?.lines.map(({ text }) => text) ?? app.last_lines;
+  return { url, stats: stats?.stats[0], disk, jobs: jobs?.schedules ?? [], lastLines };
+}
+
+function versionText({ version, available_version: available }: App): string {
+  return available === undefined ? version : `${version} (available: ${available})`;
+}
+
+/** `backup nightly in 3h` for the job of the app that runs next. */
+function nextJobText(jobs: readonly Schedule[], appId: string, nowMs: number): string | undefined {
+  const [next] = jobs
+    .filter(({ action }) => action?.app === appId)
+    .flatMap(({ id, action, next_run_unix: atUnix }) =>
+      atUnix === undefined ? [] : [{ id, type: action?.type ?? "", atUnix }],
+    )
+    .toSorted((one, other) => one.atUnix - other.atUnix);
+  return next === undefined
+    ? undefined
+    : `${next.id} (${next.type}) ${relativeTo(nowMs)(next.atUnix * 1000)}`;
 }
 
 /** The health with the message of the last check, if there is one. */

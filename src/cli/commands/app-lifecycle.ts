@@ -1,10 +1,12 @@
 /** `svc app start|stop|restart|cancel`. */
 import type { Command } from "commander";
 import { waitUntilUp, noWaitOption, waitOption, type WaitOptions } from "../wait-until-up.ts";
+import { chosenIds, type AllOption } from "../chosen-apps.ts";
 import type { CommandContext } from "../context.ts";
 import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
-import { portsText, stateText } from "../output/app-table.ts";
+import { whereText } from "../app-url.ts";
+import { stateText } from "../output/app-table.ts";
 import { calls, type App } from "../client/calls.ts";
 
 const starts = [
@@ -17,20 +19,26 @@ export function addLifecycleCommands(parent: Command, run: RunCommand): void {
     parent
       .command(name)
       .description(description)
-      .argument("<id...>", "the apps")
+      .argument("[id...]", "the apps")
+      .option("--all", `${name} every app`)
       .option(...waitOption)
       .option(...noWaitOption)
       .action(
-        run((context, ids: string[], comeUpOptions: WaitOptions) =>
-          startApps(context, ids, call, comeUpOptions),
+        run(async (context, ids: string[], options: WaitOptions & AllOption) =>
+          startApps(context, await chosenIds(context, ids, options), call, options),
         ),
       );
   }
   parent
     .command("stop")
     .description("stop apps with all their processes")
-    .argument("<id...>", "the apps")
-    .action(run((context, ids: string[]) => stopApps(context, ids)));
+    .argument("[id...]", "the apps")
+    .option("--all", "stop every app")
+    .action(
+      run(async (context, ids: string[], options: AllOption) =>
+        stopApps(context, await chosenIds(context, ids, options)),
+      ),
+    );
 }
 
 export function addCancelCommand(parent: Command, run: RunCommand): void {
@@ -69,10 +77,9 @@ function forEach(
   ids: readonly string[],
   call: (id: string) => Promise<App>,
 ): Promise<void> {
-  return forEachName(context, ids, { call, text: (app) => outcome(app, context.host.now()) });
+  return forEachName(context, ids, { call, text: (app) => outcome(context, app) });
 }
 
-function outcome(app: App, nowMs: number): string {
-  const ports = app.state === "RUNNING" && app.ports.length > 0 ? ` on port ${portsText(app.ports)}` : "";
-  return `${app.id} is ${stateText(app, nowMs)}${ports}`;
+async function outcome(context: CommandContext, app: App): Promise<string> {
+  return `${app.id} is ${stateText(app, context.host.now())}${await whereText(context, app)}`;
 }

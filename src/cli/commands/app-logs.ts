@@ -9,16 +9,17 @@ import type { RunCommand } from "../run-command.ts";
 export function addLogsCommand(parent: Command, run: RunCommand): void {
   const command = parent
     .command("logs")
-    .description("show the last lines of an app's log")
-    .argument("<id>", "the app");
+    .description("show the last lines of the logs of apps")
+    .argument("<id...>", "the apps; lines of several apps begin with their ID");
   addLogsOptions(command, "Ctrl-C")
     .addHelpText(
       "after",
       examples(
         "svc logs hello --follow",
         "svc logs hello -n 1000 --timestamps",
-        "svc logs hello | grep -i error",
+        "svc logs hello --grep error --since 1h",
+        "svc logs hello blog --follow",
       ),
     )
-    .action(run((context, id: string, logsOptions: LogsOptions) => showAppLogs(context, id, logsOptions)));
+    .action(run((context, ids: string[], options: LogsOptions) => showAppLogs(context, ids, options)));
 }

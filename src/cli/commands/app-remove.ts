@@ -14,7 +14,12 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
     .aliases(["rm", "uninstall"])
     .description("stop apps and remove them with all their data (asks first; --yes does not)")
     .argument("<id...>", "the apps")
-    .action(run((context, ids: string[]) => remove(context, ids)));
+    .option("--dry-run", "show what would be removed, and change nothing")
+    .action(
+      run((context, ids: string[], { dryRun = false }: { dryRun?: boolean }) =>
+        dryRun ? showPlan(context, ids) : remove(context, ids),
+      ),
+    );
 }
 
 async function remove(context: CommandContext, ids: readonly string[]): Promise<void> {
@@ -29,6 +34,20 @@ async function remove(context: CommandContext, ids: readonly string[]): Promise<
     call: (id) => context.call(calls.removeApp, { id }),
     text: (removed) =>
       `Removed ${removed.id} and freed ${formatBytes(removed.freed_bytes)}${jobsText(removed)}`,
+  });
+}
+
+function showPlan(context: CommandContext, ids: readonly string[]): Promise<void> {
+  return forEachName(context, ids, {
+    call: async (id) => {
+      await requireApp(context, id);
+      const { total_bytes: sizeBytes } = await context.call(calls.getAppDisk, { id });
+      const { schedules } = await context.call(calls.listSchedules, {});
+      const jobs = schedules.filter(({ action }) => action?.app === id).map((job) => job.id);
+      return { id, size_bytes: sizeBytes, disabled_schedules: jobs };
+    },
+    text: (plan) =>
+      `Would remove ${plan.id} and free ${formatBytes(plan.size_bytes)}${jobsText(plan).replace("disabled", "disable")}`,
   });
 }
 

@@ -6,6 +6,7 @@ import { isIPv6 } from "node:net";
 import { resolve } from "node:path";
 import { SvcError, type ReasonPayloads } from "../../errors.ts";
 import { shellWord } from "../../lib/shell-word.ts";
+import { whereText } from "../app-url.ts";
 import { absoluteIfPath } from "../input/absolute-path.ts";
 import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../input/accept-license.ts";
 import { runWithAdvice } from "../output/advice.ts";
@@ -40,6 +41,7 @@ interface InstallOptions
   readonly tag?: string;
   readonly set?: readonly string[];
   readonly start?: boolean;
+  readonly dryRun?: boolean;
 }
 
 type InstallRequest = MessageInitShape<typeof InstallAppRequestSchema>;
@@ -63,6 +65,7 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .option(...setFileOption)
     .option(...setStdinOption)
     .addOption(new Option("--port-auto", "has no effect: every install picks free ports").hideHelp())
+    .option("--dry-run", "show the package of a source with its permissions, and change nothing")
     .option("--start", "start the app after installing")
     .option(...waitOption)
     .option(...noWaitOption)
@@ -88,6 +91,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     throw new UsageError(
       "--start cannot be used with --detach: start the app when the operation has finished",
     );
+  if (options.dryRun === true) return showPlan(context, spec, options.source);
   const placement = placementFrom(options);
   const absolute = absoluteIfPath(context, spec);
   const request = {
@@ -118,9 +122,22 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     app = await startInstalled(context, app.id, options);
   }
   if (context.json) return context.printJson(app);
-  const next = options.start === true ? `Logs: svc app logs ${app.id}` : `Start it: svc app start ${app.id}`;
-  const did = options.start === true ? "Running" : "Installed";
-  return context.printLine(`${did} ${app.id} ${app.version}${await wherePublished(context, app)}. ${next}`);
+  if (options.start === true) {
+    const where = await whereText(context, app);
+    return context.printLine(`Running ${app.id} ${app.version}${where} (logs: svc logs ${app.id})`);
+  }
+  const where = await wherePublished(context, app);
+  return context.printLine(`Installed ${app.id} ${app.version}${where}. Start it: svc app start ${app.id}`);
+}
+
+async function showPlan(context: CommandContext, spec: string, source: string | undefined): Promise<void> {
+  const id = /^(?:[^@:/.][^@:/]*\/)?[^@:/.][^@:/]*(?=@|$)/.exec(spec)?.[0];
+  if (id === undefined)
+    throw new UsageError(
+      "--dry-run needs a package of a source; check a directory with: svc package check DIR",
+    );
+  const { showSource } = await import("./search.ts");
+  return showSource(context, source === undefined || id.includes("/") ? id : `${source}/${id}`);
 }
 
 /** ` on port 8080`, or ` on 127.0.0.1:8080` for a port that the container engine publishes. */

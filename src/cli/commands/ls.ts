@@ -1,6 +1,7 @@
 /** `svc ls`: the apps that the caller may see. */
 import type { Command } from "commander";
 import type { RunCommand } from "../run-command.ts";
+import { machineOf } from "../app-url.ts";
 import { appColumns, statusOf } from "../output/app-table.ts";
 import { pagesOf } from "../pages.ts";
 import { calls, type App } from "../client/calls.ts";
@@ -76,7 +77,8 @@ export async function showApps(context: CommandContext, options: ListOptions = {
     all.length > 0
       ? "No installed app matches."
       : "No apps are installed. Find one: svc search; install it: svc install SPEC";
-  await context.printTable(appColumns(context.host.now(), apps), apps, none);
+  const machine = await machineOf(context);
+  await context.printTable(appColumns(context.host.now(), apps, machine), apps, none);
   if (quiet) return;
   const overdue = apps.filter(({ backups }) => backups?.overdue === true).map(({ id }) => id);
   if (overdue.length > 0) {

@@ -4,7 +4,7 @@ import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import type { Field } from "../output/table.ts";
 import { formatAge } from "../output/units.ts";
-import { calls } from "../client/calls.ts";
+import { calls, type Listeners } from "../client/calls.ts";
 import { watchable, watchOption } from "../output/watched.ts";
 import { showInfo } from "./app-info.ts";
 
@@ -14,9 +14,12 @@ export function addStatusCommand(parent: Command, run: RunCommand): void {
     .description("show the daemon and a summary of its apps, or one app")
     .argument("[id]", "the app; the same as svc info ID")
     .option(...watchOption)
+    .option("-v, --verbose", "also show the capabilities of the daemon")
     .action(
       run(
-        watchable((context, id?: string) => (id === undefined ? showStatus(context) : showInfo(context, id))),
+        watchable((context, id: string | undefined, options: StatusOptions) =>
+          id === undefined ? showStatus(context, options) : showInfo(context, id),
+        ),
       ),
     );
 }
@@ -24,7 +27,14 @@ export function addStatusCommand(parent: Command, run: RunCommand): void {
 /** Counters that do not count a state. */
 const notStates: ReadonlySet<string> = new Set(["total", "backups_overdue", "outdated"]);
 
-export async function showStatus(context: CommandContext): Promise<void> {
+interface StatusOptions {
+  readonly verbose?: boolean;
+}
+
+export async function showStatus(
+  context: CommandContext,
+  { verbose = false }: StatusOptions = {},
+): Promise<void> {
   const status = await context.call(calls.getStatus, {});
   if (context.json) return context.printJson(status);
   const { apps, caller } = status;
@@ -42,6 +52,7 @@ export async function showStatus(context: CommandContext): Promise<void> {
   return context.printFields([
     ["Daemon", isDaemon ? `${svc} on ${status.hostname}` : `none; ${svc} in this process`],
     ["Started", isDaemon ? formatAge(status.started_at, context.host.now()) : undefined],
+    ...(isDaemon ? listenerFields(status.listeners) : []),
     ...status.listeners
       .filter(({ state }) => state !== "LISTENING")
       .map(({ address, reason }): Field => [
@@ -58,6 +69,16 @@ export async function showStatus(context: CommandContext): Promise<void> {
       "red",
     ]),
     ["You", caller?.root === true ? `${user ?? ""}, sees all apps` : user],
-    ["Can", status.capabilities.join(", ")],
+    ["Capabilities", verbose ? status.capabilities.join(", ") : undefined],
   ]);
+}
+
+const listenerNames: Readonly<Record<string, string>> = { tcp: "TCP", socket: "Socket" };
+
+/** Where the daemon listens, and how to open its page. */
+function listenerFields(listeners: Listeners): readonly Field[] {
+  const fields = listeners
+    .filter(({ kind, state }) => state === "LISTENING" && Object.hasOwn(listenerNames, kind))
+    .map(({ kind, address }): Field => [listenerNames[kind] ?? kind, address]);
+  return [["Web page", fields.some(([name]) => name === "TCP") ? "svc open" : undefined], ...fields];
 }

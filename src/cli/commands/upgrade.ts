@@ -9,13 +9,14 @@ import { AdvisedError, asSvcError, UsageError } from "../output/failure.ts";
 import { followProgress } from "../output/follow-progress.ts";
 import type { RunCommand } from "../run-command.ts";
 import { stateText } from "../output/app-table.ts";
-import type { App } from "../client/calls.ts";
+import { calls, type App } from "../client/calls.ts";
 import { listAllApps } from "./ls.ts";
 
 interface UpgradeOptions extends AcceptOptions, DetachOption {
   readonly all?: boolean;
   readonly version?: string;
   readonly backup?: boolean;
+  readonly dryRun?: boolean;
   readonly restart?: boolean;
 }
 
@@ -30,6 +31,7 @@ export function addUpgradeCommand(parent: Command, run: RunCommand): void {
     // The default; older scripts pass it.
     .addOption(new Option("--restart").hideHelp())
     .option("--version <tag>", "upgrade to this tag instead of the newest")
+    .option("--dry-run", "show the versions to upgrade to, and change nothing")
     .option("--accept-license", "accept the licenses that the new version adds")
     .option("--accept-permissions", "grant the host permissions that the new version adds")
     .option("--backup", "back up each app first, by its policy (default: as the daemon is configured)")
@@ -53,14 +55,16 @@ async function upgrade(
   options: UpgradeOptions,
 ): Promise<void> {
   const all = options.all === true;
+  const { version = "" } = options;
   if (all === named.length > 0) throw new UsageError("name the apps to upgrade, or pass --all");
   if (all && options.version !== undefined)
     throw new UsageError("--version goes with one app, not with --all");
+  if (options.dryRun === true) return showPlan(context, named, version);
   const stopApp = options.restart !== false;
   const apps = new Map(all ? (await listAllApps(context)).map((app) => [app.id, app]) : []);
   const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
   const ids = all ? [...apps.keys()] : named;
-  const { version = "", backup } = options;
+  const { backup } = options;
   const shared = { version, stopApp, ...(backup !== undefined && { backup }) };
   if (options.detach === true) {
     return oneByOne(context, ids, (id) => {
@@ -88,6 +92,24 @@ async function upgrade(
       const done =
         from === to ? `Reinstalled ${id} ${to} from its source` : `Upgraded ${id} from ${from} to ${to}`;
       return `${done}${restarted ? ", and started it again" : ""}`;
+    },
+  });
+}
+
+/** @param named empty for all apps @param version empty for the newest */
+async function showPlan(context: CommandContext, named: readonly string[], version: string): Promise<void> {
+  const { updates } = await context.call(calls.listUpdates, {});
+  const ids = named.length === 0 ? updates.map(({ id }) => id) : named;
+  await forEachName(context, ids, {
+    call: async (id) => {
+      const app = await context.call(calls.getApp, { id });
+      const update = updates.find((each) => each.id === app.id);
+      const to = version === "" ? (update?.available_version ?? app.version) : version;
+      return { id: app.id, from: app.version, to, up_to_date: to === app.version, problem: update?.problem };
+    },
+    text: ({ id, from, to, up_to_date: upToDate, problem }) => {
+      if (problem !== undefined && version === "") return `Cannot check ${id}: ${problem}`;
+      return upToDate ? `${id} is up to date at ${to}` : `Would upgrade ${id} from ${from} to ${to}`;
     },
   });
 }

@@ -51,6 +51,17 @@ const sources = {
     const projects = new Set(answer?.containers.flatMap(({ composeProject }) => composeProject ?? []));
     return [...projects].map((name) => candidate(name, ""));
   },
+  package: async (ask: Ask) =>
+    (await ask(calls.searchPackages, { query: "", source: "", limit: 1_000 }))?.packages.map(
+      ({ id, summary }) => candidate(id, summary),
+    ),
+  archive: async (ask: Ask, [id = ""]: readonly string[]) => [
+    candidate("latest", "the newest archive"),
+    ...((await ask(calls.listBackups, { app_id: id, limit: 100 }))?.backups ?? []).map(
+      ({ name, storage, created_at: createdAt }) =>
+        candidate(name, `${storage} ${createdAt ?? ""}`.trimEnd()),
+    ),
+  ],
   storage: async (ask: Ask) =>
     (await ask(calls.listBackupStorages, {}))?.storages.map(({ name }) => candidate(name, "")),
   source: async (ask: Ask) =>

@@ -109,7 +109,9 @@ async function argumentCandidates(host: CliHost, place: CompletionPosition): Pro
   if (expected.choices !== undefined) return expected.choices.map((word) => ({ word, description: "" }));
   if (expected.name === "method") return listMethods();
   if (command.name === adding && expected.name === "name") return [];
-  const kind = kindOfArgument[expected.name === "name" ? `name of ${group.name}` : expected.name];
+  const isArchive = expected.name === "name" && command.args[0]?.name === "id";
+  const argument = expected.name === "name" ? `name of ${group.name}` : expected.name;
+  const kind = isArchive ? "archive" : kindOfArgument[argument];
   if (kind === undefined) return [];
   return (await names(host, place.target, kind, args)).filter(({ word }) => !args.includes(word));
 }
@@ -144,6 +146,7 @@ const kindOfArgument: Readonly<Record<string, Kind>> = {
   node: "node",
   key: "setting",
   "key=value": "assignment",
+  spec: "package",
   "name of storage": "storage",
   "name of source": "source",
 };

@@ -1,10 +1,29 @@
-/** The end of an app's log, and new lines when following. */
+/** The end of the logs of apps, and new lines when following. */
 import type { CommandContext } from "../context.ts";
-import { showLogs, type LogsOptions } from "./logs.ts";
+import type { Color } from "../output/color.ts";
+import { escapeCell } from "../output/escape.ts";
+import { lineText, readLogs, showLogs, withoutTime, type LogSource, type LogsOptions } from "./logs.ts";
 import { calls } from "../client/calls.ts";
 
-export function showAppLogs(context: CommandContext, id: string, options: LogsOptions): Promise<void> {
-  return showLogs(context, options, {
+/** Lines of several apps are merged by their times, and begin with the ID of their app. */
+export async function showAppLogs(
+  context: CommandContext,
+  ids: readonly string[],
+  options: LogsOptions,
+): Promise<void> {
+  const [id = ""] = ids;
+  if (ids.length === 1) return showLogs(context, options, sourceOf(context, id));
+  const prefixes = prefixesOf(context, ids);
+  if (options.follow !== true) return showMerged(context, prefixes, options);
+  // An unknown app is an error before anything is followed.
+  for (const each of ids) await context.call(calls.getApp, { id: each });
+  await Promise.all(
+    [...prefixes].map(([each, prefix]) => showLogs(context, options, sourceOf(context, each), prefix)),
+  );
+}
+
+function sourceOf(context: CommandContext, id: string): LogSource {
+  return {
     read: (asked) => context.call(calls.getAppLogs, { id, ...asked }),
     follow: async function* (request) {
       const { AppLogsSchema, AppService } = await import("../../../gen/svc/v1/app_pb.ts");
@@ -13,5 +32,45 @@ export function showAppLogs(context: CommandContext, id: string, options: LogsOp
       for await (const message of context.follow(method, () => ({ id, ...request() })))
         yield messageToRest(AppLogsSchema, message);
     },
-  });
+  };
+}
+
+async function showMerged(
+  context: CommandContext,
+  prefixes: ReadonlyMap<string, string>,
+  options: LogsOptions,
+): Promise<void> {
+  const { timestamps = false } = options;
+  const lines: { readonly atMs: number; readonly text: string }[] = [];
+  for (const [id, prefix] of prefixes) {
+    const logs = await readLogs(context, { ...options, timestamps: true }, sourceOf(context, id));
+    if (context.json) {
+      await context.printJsonLine({
+        id,
+        ...logs,
+        lines: timestamps ? logs.lines : logs.lines.map(withoutTime),
+      });
+      continue;
+    }
+    let atMs = 0;
+    for (const line of logs.lines) {
+      if (line.time !== undefined) atMs = Date.parse(line.time);
+      lines.push({ atMs, text: `${prefix}${lineText(context, timestamps ? line : withoutTime(line))}\n` });
+    }
+  }
+  const merged = lines.toSorted((one, other) => one.atMs - other.atMs);
+  await context.print(merged.map(({ text }) => text).join(""));
+}
+
+const prefixColors: readonly Color[] = ["cyan", "yellow", "green", "magenta", "blue"];
+
+/** `hello | `, with a color per app. */
+function prefixesOf({ paint }: CommandContext, ids: readonly string[]): ReadonlyMap<string, string> {
+  const width = Math.max(...ids.map((id) => id.length));
+  return new Map(
+    [...new Set(ids)].map((id, at) => [
+      id,
+      paint(prefixColors[at % prefixColors.length], `${escapeCell(id).padEnd(width)} | `),
+    ]),
+  );
 }

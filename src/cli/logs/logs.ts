@@ -9,21 +9,27 @@ export interface LogsOptions {
   readonly tail: number;
   /** All lines from this instant on, instead of a tail. */
   readonly since?: Moment;
+  /** Only lines until this instant. */
+  readonly until?: Moment;
+  /** Only lines that match. */
+  readonly grep?: RegExp;
   readonly follow?: boolean;
   readonly timestamps?: boolean;
 }
 
 /** Number of lines shown by default. */
 export const defaultTail = 100;
+/** The most lines that a request returns. */
+export const maxTail = 100_000;
 
-interface LogLine {
+export interface LogLine {
   /** RFC 3339. */
   readonly time?: string | undefined;
   readonly stream: string;
   readonly text: string;
 }
 
-interface Logs {
+export interface Logs {
   readonly lines: readonly LogLine[];
   readonly truncated: boolean;
   /** Only for apps. */
@@ -31,45 +37,78 @@ interface Logs {
 }
 
 /** How to request a log from the daemon, of an app or a container. */
-interface LogSource {
+export interface LogSource {
   /** Returns the existing lines, as in REST. */
   readonly read: (asked: { tail: number; timestamps: boolean; since?: string }) => Promise<Logs>;
   /** Returns existing and new lines. @param request returns the request for each subscription */
   readonly follow: (request: () => LogRequest) => AsyncIterable<Logs>;
 }
 
+/** @param prefix begins each line of text, such as the name of the app */
 export async function showLogs(
   context: CommandContext,
-  { tail, since, timestamps = false, follow = false }: LogsOptions,
+  options: LogsOptions,
   source: LogSource,
+  prefix = "",
 ): Promise<void> {
-  const sinceMs = since?.(context.host.now());
-  if (!follow) {
-    const moment = sinceMs === undefined ? {} : { since: new Date(sinceMs).toISOString() };
-    const logs = await source.read({ tail, timestamps, ...moment });
-    return context.json ? context.printJson(logs) : printLogs(context, logs);
+  if (options.follow !== true) {
+    const logs = await readLogs(context, options, source);
+    return context.json ? context.printJson(logs) : printLogs(context, logs, prefix);
   }
+  const { tail, since, timestamps = false, grep } = options;
+  const sinceMs = since?.(context.host.now());
   const { SeenLines } = await import("./seen-lines.ts");
   const seen = new SeenLines(context, { tail, sinceMs, timestamps });
   for await (const response of source.follow(() => seen.request())) {
     const logs = seen.withNewLines(response);
     if (logs === undefined) continue;
-    await (context.json ? context.printJsonLine(logs) : printLogs(context, logs));
+    const shown = { ...logs, lines: logs.lines.filter(({ text }) => grep?.test(text) ?? true) };
+    if (grep !== undefined && shown.lines.length === 0) continue;
+    await (context.json ? context.printJsonLine(shown) : printLogs(context, shown, prefix));
   }
 }
 
-async function printLogs(context: CommandContext, logs: Logs): Promise<void> {
-  const { truncated, missed_bytes: missedBytes = 0 } = logs;
-  const escape = context.hasColor ? escapeKeepingStyles : escapeControls;
-  const onTerminal = context.host.stdout.isTTY === true;
-  const lines = logs.lines.map(({ time, stream, text }) => {
-    const prefix = time === undefined ? "" : `${context.paint("dim", time)} `;
-    const shown = onTerminal ? escape(text) : text;
-    return `${prefix}${context.paint(stream === "svc" ? "cyan" : undefined, shown)}\n`;
+/** The existing lines that the options select. */
+export async function readLogs(
+  context: CommandContext,
+  { tail, since, until, timestamps = false, grep }: LogsOptions,
+  source: LogSource,
+): Promise<Logs> {
+  const nowMs = context.host.now();
+  const [sinceMs, untilMs] = [since?.(nowMs), until?.(nowMs)];
+  const isFiltered = grep !== undefined || untilMs !== undefined;
+  const logs = await source.read({
+    tail: isFiltered ? maxTail : tail,
+    timestamps: timestamps || untilMs !== undefined,
+    ...(sinceMs !== undefined && { since: new Date(sinceMs).toISOString() }),
   });
-  if (truncated) context.note("The log is longer; only its last 8 MiB are shown.");
+  if (!isFiltered) return logs;
+  const lines = logs.lines
+    .filter(({ text }) => grep?.test(text) ?? true)
+    .filter(({ time }) => untilMs === undefined || time === undefined || Date.parse(time) <= untilMs)
+    .map((line) => (timestamps ? line : withoutTime(line)));
+  return {
+    ...logs,
+    lines: sinceMs === undefined && tail < lines.length ? lines.slice(lines.length - tail) : lines,
+  };
+}
+
+export function withoutTime({ time: _time, ...line }: LogLine): LogLine {
+  return line;
+}
+
+export async function printLogs(context: CommandContext, logs: Logs, prefix = ""): Promise<void> {
+  const { truncated, missed_bytes: missedBytes = 0 } = logs;
+  if (truncated) context.note(`${prefix}The log is longer; only its last 8 MiB are shown.`);
   if (missedBytes > 0) {
-    context.note(`${formatBytes(missedBytes)} of the log were rotated before they could be read.`);
+    context.note(`${prefix}${formatBytes(missedBytes)} of the log were rotated before they could be read.`);
   }
-  await context.print(lines.join(""));
+  await context.print(logs.lines.map((line) => `${prefix}${lineText(context, line)}\n`).join(""));
+}
+
+export function lineText(context: CommandContext, { time, stream, text }: LogLine): string {
+  const escape = context.hasColor ? escapeKeepingStyles : escapeControls;
+  const clock = time === undefined ? "" : `${context.paint("dim", time)} `;
+  const shown = context.host.stdout.isTTY === true ? escape(text) : text;
+  return `${clock}${context.paint(stream === "svc" ? "cyan" : undefined, shown)}`;
 }

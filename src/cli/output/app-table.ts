@@ -4,6 +4,7 @@ import type { App } from "../client/calls.ts";
 import type { Color } from "./color.ts";
 import { relativeTo } from "./instant.ts";
 import type { Column } from "./table.ts";
+import { urlAt } from "./web-address.ts";
 import { formatAge, formatDuration } from "./units.ts";
 
 export function stateColor(state: string): Color | undefined {
@@ -64,8 +65,11 @@ function uptimeText(app: Pick<App, "state" | "started_at">, nowMs: number): stri
   return formatDuration(nowMs - Date.parse(app.started_at));
 }
 
-/** Shows owners only if there are several, and restarts only if there were any. */
-export function appColumns(nowMs: number, apps: readonly App[]): Column<App>[] {
+/**
+ * Shows owners only if there are several, and restarts only if there were any.
+ * @param machine the host of the apps' addresses
+ */
+export function appColumns(nowMs: number, apps: readonly App[], machine?: string): Column<App>[] {
   return [
     { title: "ID", value: (app) => app.id, isKey: true },
     { title: "NAME", value: (app) => app.name, shrinkTo: 8, dispensable: 3 },
@@ -91,6 +95,12 @@ export function appColumns(nowMs: number, apps: readonly App[]): Column<App>[] {
       shrinkTo: 6,
       isHidden: new Set(apps.map((app) => app.owner)).size <= 1,
     },
+    {
+      ...{ title: "URL", isHidden: true, isWide: machine !== undefined },
+      value: (app) => (machine === undefined ? "" : (urlAt(machine, app) ?? "")),
+    },
+    { ...{ title: "PACKAGE", isHidden: true, isWide: true }, value: (app) => app.package_id },
+    { ...{ title: "DIRECTORY", isHidden: true, isWide: true }, value: (app) => app.directory },
   ];
 }
 

@@ -1,11 +1,13 @@
 /** Color, if the output is a terminal that supports it. */
 
-export type Color = "red" | "green" | "yellow" | "cyan" | "bold" | "dim";
+export type Color = "red" | "green" | "yellow" | "blue" | "magenta" | "cyan" | "bold" | "dim";
 
 const sgr: Readonly<Record<Color, readonly [number, number]>> = {
   red: [31, 39],
   green: [32, 39],
   yellow: [33, 39],
+  blue: [34, 39],
+  magenta: [35, 39],
   cyan: [36, 39],
   bold: [1, 22],
   dim: [2, 22],

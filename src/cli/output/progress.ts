@@ -2,7 +2,7 @@
  * Progress of long work on stderr: one redrawn line on a terminal; elsewhere one line per step, except for
  * steps that count bytes.
  */
-import type { CliHost, OutputStream } from "../host.ts";
+import type { CliHost } from "../host.ts";
 import { escapeCell } from "./escape.ts";
 import { formatBytes, formatDuration } from "./units.ts";
 import { columnsOf, truncate } from "./width.ts";
@@ -19,6 +19,9 @@ export interface ProgressStep {
 /** Steps whose message is a result and stays on the terminal: chosen ports, and warnings. */
 const lastingSteps: ReadonlySet<string> = new Set(["ports", "warning"]);
 
+/** Shorter steps show no elapsed time. */
+const elapsedFromMs = 2_000;
+
 /** Milliseconds between redraws: bytes are counted faster than people read. */
 const redrawMs = 100;
 
@@ -29,6 +32,9 @@ export class ProgressLine implements Disposable {
   readonly #rates = new Map<string, TransferRate>();
   #shown = "";
   #drawn = { step: "", atMs: 0 };
+  /** The current step on a terminal, which is redrawn with its elapsed time. */
+  #current: { readonly step: string; readonly startMs: number; text: string } | undefined;
+  #clock: NodeJS.Timeout | undefined;
 
   /** @param host absent: show nothing @param label what the work is about, such as `install hello` */
   constructor(host: Pick<CliHost, "stderr" | "now"> | undefined, label: string) {
@@ -42,33 +48,48 @@ export class ProgressLine implements Disposable {
     if (lastingSteps.has(progress.step)) {
       this.clear();
       stderr.write(`${this.#label}: ${progressText(progress)}\n`);
-    } else if (stderr.isTTY === true) this.#draw(progress, stderr, now());
+    } else if (stderr.isTTY === true) this.#draw(progress, now);
     else if (progress.doneBytes === undefined && progress.step !== this.#shown) {
       this.#shown = progress.step;
       stderr.write(`${this.#label}: ${progressText(progress)}\n`);
     }
   }
 
-  #draw(progress: ProgressStep, stderr: OutputStream, atMs: number): void {
+  #draw(progress: ProgressStep, now: () => number): void {
+    const atMs = now();
     const { step, doneBytes } = progress;
     const bytesPerSec = this.#rateOf(progress, atMs);
     const isSoon = step === this.#drawn.step && Math.abs(atMs - this.#drawn.atMs) < redrawMs;
     if (doneBytes !== undefined && isSoon) return;
-    const text = `${this.#label}: ${progressText(progress, bytesPerSec)}`;
-    if (text === this.#shown) return;
-    this.#shown = text;
     this.#drawn = { step, atMs };
+    if (this.#current?.step !== step) this.#current = { step, startMs: atMs, text: "" };
+    this.#current.text = `${this.#label}: ${progressText(progress, bytesPerSec)}`;
+    this.#clock ??= setInterval(() => this.#redraw(now()), 1000).unref();
+    this.#redraw(atMs);
+  }
+
+  #redraw(atMs: number): void {
+    if (this.#host === undefined || this.#current === undefined) return;
+    const { stderr } = this.#host;
+    const { text, startMs } = this.#current;
+    const tookMs = atMs - startMs;
+    const elapsed = tookMs < elapsedFromMs ? "" : ` · ${formatDuration(tookMs)}`;
     // One column stays free: terminals wrap after the last one.
-    stderr.write(`\r\x1b[K${truncate(text, columnsOf(stderr) - 1)}`);
+    const line = `${truncate(text, columnsOf(stderr) - 1 - elapsed.length)}${elapsed}`;
+    if (line === this.#shown) return;
+    this.#shown = line;
+    stderr.write(`\r\x1b[K${line}`);
   }
 
   /** Erases the line, so that other output starts on an empty one. */
   clear(): void {
     if (this.#host?.stderr.isTTY === true && this.#shown !== "") this.#host.stderr.write("\r\x1b[K");
     this.#shown = "";
+    this.#current = undefined;
   }
 
   [Symbol.dispose](): void {
+    clearInterval(this.#clock);
     this.clear();
   }
 

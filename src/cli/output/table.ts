@@ -15,6 +15,8 @@ export interface Column<Row> {
   readonly isKey?: boolean;
   /** If not all columns fit, those with the highest value are dropped first, the rightmost first. Default: 0. */
   readonly dispensable?: number;
+  /** A hidden column that `-o wide` shows. */
+  readonly isWide?: boolean;
   /** Has no information in these rows: shown only if `--columns` names it. */
   readonly isHidden?: boolean;
 }

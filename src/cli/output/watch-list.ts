@@ -29,7 +29,9 @@ export async function watch(
       // Notes are redrawn with the list on a terminal, and printed once elsewhere.
       if (!inPlace && shown === undefined && notes.text !== "") context.host.stderr.write(notes.text);
       shown = inPlace ? text.text + cut(notes.text, stdout.columns) : text.text;
-      await context.print(context.json ? oneLine(shown) : live.next(shown));
+      await context.print(
+        context.json ? (context.options.json === true ? oneLine(shown) : shown) : live.next(shown),
+      );
     } catch (error) {
       // A restarting daemon is back soon. A daemon that never responded is an error at once.
       const last = shown;

@@ -40,7 +40,7 @@ export async function runPackage(
     await there.call(calls.startApp, { id: app.id });
     const ports = app.ports.length > 0 ? ` on port ${portsText(app.ports)}` : "";
     there.note(`${app.id} ${app.version} runs${ports}. Press Ctrl-C to stop and remove it.`);
-    await showAppLogs(there, app.id, { tail: defaultTail, follow: true });
+    await showAppLogs(there, [app.id], { tail: defaultTail, follow: true });
   } catch (error) {
     // Ctrl-C is the normal end.
     if (!context.host.interrupted.aborted) throw error;

@@ -1,6 +1,6 @@
 /** Handlers for apps with responses for the command line to show. */
 import { create, fromJson } from "@bufbuild/protobuf";
-import { ValueSchema } from "@bufbuild/protobuf/wkt";
+import { timestampFromMs, ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { ServiceImpl } from "@connectrpc/connect";
 import { AppPortSchema, type App, type AppService } from "../../../gen/svc/v1/app_pb.ts";
 import { invalidField, notFound, SvcError } from "../../../src/errors.ts";
@@ -56,13 +56,20 @@ export function fakeApps(
       return find(id);
     },
     removeApp: ({ id }) => ({ id: find(id).id, freedBytes: 3n * 1024n ** 3n }),
-    getAppLogs: ({ id, tail }) => ({
-      lines: [
-        { stream: "stdout", text: `one of ${tail ?? 100} \x1b]0;title\x07` },
-        { stream: "stderr", text: `two of ${find(id).id}` },
-        ...(id === "colorful" ? [{ stream: "stdout", text: "\x1b[1;31mred\x1b[2J" }] : []),
-      ],
-    }),
+    getAppDisk: ({ id }) => ({ id: find(id).id, dataBytes: 1024n, totalBytes: 2048n }),
+    getAppLogs: ({ id, tail, timestamps }) => {
+      const offsetSec = id === "idle" ? 1 : 0;
+      return {
+        lines: [
+          { stream: "stdout", text: `one of ${tail ?? 100} \x1b]0;title\x07` },
+          { stream: "stderr", text: `two of ${find(id).id}` },
+          ...(id === "colorful" ? [{ stream: "stdout", text: "\x1b[1;31mred\x1b[2J" }] : []),
+        ].map((line, at) => ({
+          ...line,
+          ...(timestamps && { time: timestampFromMs(Date.UTC(2026, 0, 1, 12, 0, 2 * at + offsetSec)) }),
+        })),
+      };
+    },
     async *streamAppLogs({ id }, { signal }) {
       yield { lines: [{ stream: "stdout", text: `first line of ${find(id).id}` }] };
       await new Promise((resolve) => signal.addEventListener("abort", resolve));

@@ -69,6 +69,7 @@ export function createFakePipeline(
     withOthers(DockerService, fakeDocker()),
     withOthers(ScheduleService, fakeSchedules(schedules, onLeft)),
     withOthers(BackupService, {
+      listBackups: ({ appId }) => ({ backups: [{ name: `${appId}-1.tar.zst`, storage: "local" }] }),
       listBackupStorages: () => ({ storages: [{ name: "local" }, { name: "nas" }] }),
     }),
     withOthers(FileService, { listSystemIdentities: () => ({ users: [{ name: "www", uid: 33 }] }) }),

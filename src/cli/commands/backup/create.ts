@@ -1,6 +1,8 @@
 /** `svc backup create`: one archive, to any number of storages. */
 import { type Command, Option } from "commander";
 import { CreateBackupRequestModes } from "../../../../gen/svc/v1/values.ts";
+import { chosenIds, type AllOption } from "../../chosen-apps.ts";
+import { calls } from "../../client/calls.ts";
 import type { CommandContext } from "../../context.ts";
 import { detach, detachOption, type DetachOption } from "../../detach.ts";
 import { ReportedError } from "../../output/failure.ts";
@@ -10,7 +12,8 @@ import { collect, parseCount } from "../../input/option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { formatBytes } from "../../output/units.ts";
 
-export interface CreateOptions extends DetachOption {
+export interface CreateOptions extends DetachOption, AllOption {
+  readonly dryRun?: boolean;
   readonly storage?: readonly string[];
   readonly keep?: number;
   readonly keepDaily?: number;
@@ -24,7 +27,8 @@ export function addCreateCommand(parent: Command, run: RunCommand): void {
   parent
     .command("create")
     .description("create backups of apps")
-    .argument("<id...>", "the apps")
+    .argument("[id...]", "the apps")
+    .option("--all", "back up every app")
     .option("--storage <name>", "target storage (repeatable; default: the package's, else local)", collect)
     .option("--keep <count>", "keep the newest N archives on each storage (default: all)", count)
     .option("--keep-daily <count>", "also keep one archive per day for N days", count)
@@ -36,11 +40,14 @@ export function addCreateCommand(parent: Command, run: RunCommand): void {
         "state of a running app during the backup (default: the package's, else live)",
       ).choices(CreateBackupRequestModes),
     )
+    .option("--dry-run", "show what would be backed up, and change nothing")
     .option(...detachOption)
     .addHelpText("after", examples)
     .action(
-      run((context, ids: string[], options: CreateOptions) =>
-        oneByOne(context, ids, (id) => create(context, id, options)),
+      run(async (context, ids: string[], options: CreateOptions) =>
+        oneByOne(context, await chosenIds(context, ids, options), (id) =>
+          (options.dryRun === true ? showPlan : create)(context, id, options),
+        ),
       ),
     );
 }
@@ -58,6 +65,16 @@ Examples:
   svc backup create hello --mode pause
   svc backup create hello --json
 `;
+
+async function showPlan(context: CommandContext, id: string, { storage }: CreateOptions): Promise<void> {
+  const app = await context.call(calls.getApp, { id });
+  const disk = await context.call(calls.getAppDisk, { id });
+  const bytes = disk.data_bytes + disk.volumes_bytes;
+  const storages = storage ?? app.backups?.storages ?? [];
+  if (context.json) return context.printJsonLine({ id: app.id, size_bytes: bytes, storages });
+  const to = storages.length === 0 ? "the default storage" : storages.join(", ");
+  return context.printLine(`Would back up ${app.id} (${formatBytes(bytes)} of data and volumes) to ${to}`);
+}
 
 /** @throws ReportedError if any storage failed */
 async function create(
