@@ -1,4 +1,4 @@
-/** Suggests the right command for an unknown one. Commander alone compares only letters. */
+/** Suggests the right command for an unknown one. Commander compares only letters. */
 import type { Command } from "commander";
 import { isCalled, isCommandName, lineOf } from "./program.ts";
 

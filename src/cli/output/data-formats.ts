@@ -42,9 +42,8 @@ function formatEntry(entry: unknown, template: string): string {
           entry,
         );
         if (field === undefined || field === null) return "";
-        return json !== undefined || typeof field === "object"
-          ? formatJson(field, 0).trimEnd()
-          : escapeCell(String(field));
+        const isPlain = json === undefined && typeof field === "string";
+        return isPlain ? escapeCell(field) : formatJson(field, 0).trimEnd();
       },
     );
 }

@@ -1,5 +1,5 @@
 /** The address of an app for a browser. */
-import { isIPv6 } from "node:net";
+import { isIP, isIPv6 } from "node:net";
 import type { App } from "../client/calls.ts";
 
 type Port = App["ports"][number];
@@ -27,7 +27,8 @@ export function urlAt(
   const port = webPortOf(app.ports);
   if (app.state !== "RUNNING" || port === undefined) return undefined;
   const scheme = /^https/i.test(port.name) ? "https" : "http";
-  const [only] = addresses.filter((address) => !isEverywhere(address));
+  // A remote daemon chooses them: anything but an IP address is ignored.
+  const [only] = addresses.filter((address) => isIP(address) !== 0 && !isEverywhere(address));
   const name = addresses.some(isEverywhere) || only === undefined ? host : only;
   return `${scheme}://${isIPv6(name) ? `[${name}]` : name}:${port.port}`;
 }
