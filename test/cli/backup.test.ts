@@ -292,7 +292,7 @@ test("a failed backup of one app does not prevent the others", async (t) => {
 test("lists show the age of archives, and name the app that has none", async (t) => {
   await using fake = await startFake();
   const all = (await fake.svc(["ls"])).stdout.split("\n").map((line) => line.split(/ {2,}/));
-  t.deepEqual(all[0], ["NAME", "APP", "STORAGE", "MADE", "SIZE", "PROVEN"]);
+  t.deepEqual(all[0], ["NAME", "APP", "STORAGE", "CREATED", "SIZE", "VERIFIED"]);
   t.is(all[1]?.[3], "1d ago");
   const [newest] = (await fake.svc(["ls", "-q"])).stdout.split("\n");
   t.is(newest, all[1]?.[0]);
@@ -302,7 +302,7 @@ test("lists show the age of archives, and name the app that has none", async (t)
   t.is(none.exitCode, 3);
   t.is(none.stderr, 'svc: no backup of app "new"; list the backups with: svc backup ls\n');
   const { stdout: policy } = await fake.svc(["policy", "hello"]);
-  t.regex(policy, /^Last: +1h ago to local, far; never proven; overdue$/m);
+  t.regex(policy, /^Last: +1h ago to local, far; never verified; overdue$/m);
 });
 
 test("a backup sends the retention options that are set, and no others", async (t) => {

@@ -120,7 +120,7 @@ const cases: CommandCase[] = [
   {
     args: ["app", "settings", "set", "hello", "wrong=1"],
     exitCode: 2,
-    stderr: /values\.wrong is not a setting/,
+    stderr: /^svc: wrong is not a setting/,
   },
   { args: ["app", "settings", "set", "hello", "=1"], exitCode: 2, stderr: /must be key=value/ },
   { args: ["app", "settings", "set", "hello"], exitCode: 2, stderr: /either key=value or --file/ },
@@ -517,7 +517,7 @@ test("the last backup of an app and overdue backups are shown", async (t) => {
   const svc = (...args: string[]) => runSvc([...args, "--socket", daemon.socketPath]);
   t.regex(
     (await svc("app", "info", "hello")).stdout,
-    /^Backed up: 2h ago to local, far; never proven; overdue$/m,
+    /^Backed up: 2h ago to local, far; never verified; overdue$/m,
   );
   t.notRegex((await svc("app", "info", "idle")).stdout, /Backed up/);
   t.is(

@@ -152,6 +152,9 @@ function isCommand(words: readonly string[]): boolean {
       command = child;
       options.push(...optionsOf(child));
       isNamed = command.commands.length > 0;
+    } else if (command.name === "exec" && !isValue(command, words, word)) {
+      // The command in the app follows.
+      break;
     } else if (isNamed && command !== settings && !isValue(command, words, word)) return false;
   }
   return command !== program;

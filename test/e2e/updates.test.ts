@@ -217,10 +217,10 @@ test("unknown and required settings of a package are reported with what to do", 
   await writePackage(join(daemon.dir, "wanting"), await freePort(), { id: "wanting", settings });
   const lacking = await install();
   t.is(lacking.exitCode, 2);
-  t.is(lacking.stderr, "svc: values.key is required; choose it: --set key=VALUE\n");
+  t.is(lacking.stderr, "svc: key is required; choose it: --set key=VALUE\n");
   t.regex(
     (await install("--set", "key=a", "--set", "kay=b")).stderr,
-    /^svc: values\.kay: the package has no setting "kay"; it has port, greeting, password, key\n$/,
+    /^svc: kay: the package has no setting "kay"; it has port, greeting, password, key\n$/,
   );
 });
 

@@ -263,7 +263,7 @@ const refused: [name: string, text: string, message: RegExp][] = [
   [
     "a default against its schema",
     settings(`a: {type: integer, default: x, env: A}`),
-    /line 7: the default of the setting "a" must be integer/,
+    /line 7: the default of the setting "a" must be a whole number/,
   ],
   [
     "a bad pattern",

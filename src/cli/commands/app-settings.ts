@@ -156,7 +156,7 @@ async function printSettings(context: CommandContext, id: string, settings: AppS
         ? []
         : [
             {
-              title: "RUNS WITH",
+              title: "ACTIVE",
               value: (key: string) => (changed.includes(key) ? valueText(running[key]) || "nothing" : ""),
               color: () => "yellow" as const,
               shrinkTo: 9,

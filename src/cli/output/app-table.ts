@@ -108,12 +108,12 @@ export function ownerText(app: Pick<App, "owner" | "owner_name">): string {
   return app.owner_name === "" ? String(app.owner) : app.owner_name;
 }
 
-/** `3m ago to local, far; proven 2m ago; overdue`. Undefined if the app has no backups and no policy. */
+/** `3m ago to local, far; verified 2m ago; overdue`. Undefined if the app has no backups and no policy. */
 export function lastBackupText({ backups }: Pick<App, "backups">, nowMs: number): string | undefined {
   if (backups === undefined) return undefined;
   const { last_backup_at: last, storages, last_proven_at: proven, overdue } = backups;
   const made = last === undefined ? "never" : `${formatAge(last, nowMs)} to ${storages.join(", ")}`;
-  const tried = proven === undefined ? "never proven" : `proven ${formatAge(proven, nowMs)}`;
+  const tried = proven === undefined ? "never verified" : `verified ${formatAge(proven, nowMs)}`;
   const isKnown = last !== undefined || proven !== undefined;
   return [made, ...(isKnown ? [tried] : []), ...(overdue ? ["overdue"] : [])].join("; ");
 }

@@ -10,7 +10,7 @@ import type { Column } from "./table.ts";
 export function chooseColumns<Row>(
   columns: readonly Column<Row>[],
   names: readonly string[] | undefined,
-  isWide: boolean,
+  isWide = false,
 ): readonly Column<Row>[] {
   if (names !== undefined)
     return names.map((name) => ({ ...findColumn(columns, name), isHidden: false, isKey: true }));

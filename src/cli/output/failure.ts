@@ -95,9 +95,14 @@ export function describeFailure(error: unknown, app?: string, start = "svc daemo
     return { exitCode: exitCodes.failed, message: escapeLines(message), details: [] };
   }
   const next = nextStep(known, app === undefined ? undefined : escapeControls(app), start);
-  const message = `${escapeControls(known.message)}${next}`;
+  const message = `${escapeControls(withSettingNames(known))}${next}`;
   const exitCode = known instanceof MisconfiguredError ? exitCodes.misconfigured : exitCodeOf(known.code);
   return { exitCode, message, details: lastLines(known).map(escapeControls) };
+}
+
+/** `port must be …` for a setting of the request's field `values.port`. */
+function withSettingNames({ reason, message }: SvcError): string {
+  return reason === "invalid_request" ? message.replaceAll(/(^|; )values\.(?=\S)/g, "$1") : message;
 }
 
 interface Advice {

@@ -165,6 +165,36 @@ function violationOf(error: SettingError, manifest: Manifest): FieldViolation {
     case "enum":
       return { field, description: `must be one of ${JSON.stringify(params["allowedValues"])}` };
     default:
-      return { field, description: error.message ?? "is not valid" };
+      return { field, description: plainProblem(error.keyword, params) ?? error.message ?? "is not valid" };
+  }
+}
+
+const typeNames: Readonly<Record<string, string>> = {
+  integer: "a whole number",
+  number: "a number",
+  boolean: "true or false",
+  string: "a text",
+  array: "a list",
+  object: "an object",
+};
+
+/** What the value must be, for the usual keywords of JSON Schema; undefined for the others. */
+function plainProblem(keyword: string, params: Readonly<Record<string, unknown>>): string | undefined {
+  const limit = String(params["limit"]);
+  switch (keyword) {
+    case "type": {
+      const types = [params["type"]].flat().map((type) => typeNames[String(type)] ?? String(type));
+      return `must be ${types.join(" or ")}`;
+    }
+    case "minLength":
+      return limit === "1" ? "must not be empty" : `must have at least ${limit} characters`;
+    case "maxLength":
+      return `must have at most ${limit} characters`;
+    case "minimum":
+      return `must be at least ${limit}`;
+    case "maximum":
+      return `must be at most ${limit}`;
+    default:
+      return undefined;
   }
 }

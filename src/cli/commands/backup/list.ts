@@ -37,7 +37,7 @@ export function addListCommands(parent: Command, run: RunCommand): void {
 }
 
 const listExamples = `
-PROVEN shows the last check by svc backup verify: checksums ("verified"), or a trial restore ("restored").
+VERIFIED shows the last check by svc backup verify: checksums ("verified"), or a trial restore ("restored").
 
 Examples:
   svc backup ls
@@ -62,9 +62,9 @@ function columnsAt(nowMs: number): readonly Column<BackupArchive>[] {
     { title: "NAME", value: ({ name }) => name, shrinkTo: 32 },
     { title: "APP", value: ({ app_id }) => app_id, dispensable: 2 },
     { title: "STORAGE", value: ({ storage }) => storage },
-    { title: "MADE", value: ({ created_at }) => formatAge(created_at, nowMs) },
+    { title: "CREATED", value: ({ created_at }) => formatAge(created_at, nowMs) },
     { title: "SIZE", value: ({ size_bytes }) => formatBytes(size_bytes), align: "right" },
-    { title: "PROVEN", value: provenText },
+    { title: "VERIFIED", value: provenText },
   ];
 }
 
