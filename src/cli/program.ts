@@ -28,7 +28,8 @@ function loadOf(name: string): LoadCommand | undefined {
 
 async function addAllCommands(program: Command, run: RunCommand, runDaemon: RunDaemon): Promise<void> {
   const groups = Object.entries(commandGroups).map(
-    ([heading, commands]) => [heading, [...new Set(Object.values(commands).map(({ load }) => load))]] as const,
+    ([heading, commands]) =>
+      [heading, [...new Set(Object.values(commands).map(({ load }) => load))]] as const,
   );
   for (const [heading, loads] of [...groups, ["", Object.values(hiddenCommands)] as const]) {
     program.commandsGroup(heading);

@@ -43,6 +43,8 @@ test("svc help --all and svc --help --all list every command", async (t) => {
 });
 
 test("the list of commands has the other names of each command", (t) => {
-  for (const [name, { aliases = [] }] of Object.values(commandGroups).flatMap((group) => Object.entries(group)))
+  for (const [name, { aliases = [] }] of Object.values(commandGroups).flatMap((group) =>
+    Object.entries(group),
+  ))
     t.deepEqual(commands.find((command) => command.name === name)?.aliases, aliases, name);
 });

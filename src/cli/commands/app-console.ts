@@ -56,10 +56,7 @@ Options of svc must come before the app. The exit code is the command's.
 ${examples("svc exec hello ls -l", "svc exec --service db shop psql -U shop")}`;
 
 /** Flags of `docker exec`. A terminal is used if there is one. */
-const dockerFlags = [
-  new Option("-i, --interactive").hideHelp(),
-  new Option("-t, --tty").hideHelp(),
-];
+const dockerFlags = [new Option("-i, --interactive").hideHelp(), new Option("-t, --tty").hideHelp()];
 
 async function open(
   context: CommandContext,

@@ -32,7 +32,9 @@ export function addWebCommand(parent: Command, run: RunCommand): void {
         "For a remote machine: ssh -L 8420:127.0.0.1:8420 MACHINE, and open what svc web prints there.\n",
     )
     .action(
-      run((context, options: WebOptions) => (options.end === true ? end(context) : openWebPage(context, options))),
+      run((context, options: WebOptions) =>
+        options.end === true ? end(context) : openWebPage(context, options),
+      ),
     );
 }
 
