@@ -178,7 +178,7 @@ const typeNames: Readonly<Record<string, string>> = {
   object: "an object",
 };
 
-/** What the value must be, for the usual keywords of JSON Schema; undefined for the others. */
+/** Describes the valid values for the usual keywords of JSON Schema; undefined for other keywords. */
 function plainProblem(keyword: string, params: Readonly<Record<string, unknown>>): string | undefined {
   const limit = String(params["limit"]);
   switch (keyword) {
