@@ -153,7 +153,7 @@ function createHost(): CliHost {
     uid,
     home: environment.home,
     root: "/",
-    // Node opens each stream at its first use, which most commands do not have for all three.
+    // Node opens a stream at its first use, and most commands do not use all three.
     get stdin() {
       return process.stdin;
     },

@@ -40,7 +40,7 @@ export interface Workload {
   readonly part?: string;
   /** Names by which the app's other containers find it. */
   readonly names: readonly string[];
-  /** Names of {@link ProjectNetwork}. */
+  /** Names of the project networks that it joins; see {@link ProjectNetwork}. */
   readonly networks: readonly string[];
   /** Workloads that it waits for before it starts. */
   readonly after: readonly Dependency[];

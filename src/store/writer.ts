@@ -88,7 +88,7 @@ export class Writer implements Disposable {
     try {
       this.#database.exec("PRAGMA wal_checkpoint(PASSIVE)");
     } catch {
-      // The database itself had to grow. Whether the write fits is seen when it is tried.
+      // The database file must grow. Only another attempt shows whether the write fits.
     }
   }
 
