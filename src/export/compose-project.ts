@@ -147,7 +147,7 @@ function workloadOf(all: Reading, key: string): Workload {
   const { app, document, project, names, networks } = all;
   const service = recordOf(recordOf(document["services"])[key]);
   const reading = { ...all, note: (text: string) => all.note(`service "${key}": ${text}`) };
-  tellRest(reading, service);
+  noteUnexported(reading, service);
   if (project.built.has(key))
     reading.note("its image is built from the package; build it, push it, and set it in the manifest");
   const text = (name: string): string | undefined => textOf(service[name]) || undefined;
@@ -201,7 +201,7 @@ function workloadOf(all: Reading, key: string): Workload {
 }
 
 /** Notes all keys that are not exported. */
-function tellRest({ app, note }: Reading, service: JsonObject): void {
+function noteUnexported({ app, note }: Reading, service: JsonObject): void {
   const deploy = recordOf(service["deploy"]);
   const security = textsOf(service["security_opt"]).filter((text) => !/^no-new-privileges\b/.test(text));
   const { limits, ...resources } = recordOf(deploy["resources"]);
@@ -274,17 +274,22 @@ function portsOf({ app, note }: Reading, key: string, service: JsonObject): Work
   });
 }
 
-interface Kept {
+interface ServiceStorage {
   readonly volumes: WorkloadVolume[];
   readonly mounts: { source: string; target: string; read_only?: boolean }[];
   readonly files: { path: string; content: string; isSecret: boolean }[];
   readonly inMemory: { path: string; sizeBytes: number | undefined }[];
 }
 
-function volumesOf(reading: Reading, service: JsonObject): Kept {
+function volumesOf(reading: Reading, service: JsonObject): ServiceStorage {
   const { app, note } = reading;
   const project = plainName(app.id);
-  const kept: Kept = { volumes: [], mounts: [], files: handedFiles(reading, service), inMemory: [] };
+  const kept: ServiceStorage = {
+    volumes: [],
+    mounts: [],
+    files: handedFiles(reading, service),
+    inMemory: [],
+  };
   const { volumes, mounts, files, inMemory } = kept;
   const addVolume = (name: string, path: string, readOnly: boolean): void => {
     const plain = plainName(name);
@@ -322,10 +327,10 @@ function fileOf({ project }: Reading, source: string): { content: string; isSecr
 }
 
 /** Configs and secrets of a service. */
-function handedFiles(reading: Reading, service: JsonObject): Kept["files"] {
+function handedFiles(reading: Reading, service: JsonObject): ServiceStorage["files"] {
   const { document, note } = reading;
   return (["configs", "secrets"] as const).flatMap((kind) =>
-    listOf(service[kind]).flatMap((value): Kept["files"] => {
+    listOf(service[kind]).flatMap((value): ServiceStorage["files"] => {
       const { source = value, target = null } = recordOf(value);
       const name = textOf(source);
       const { file, content } = recordOf(recordOf(document[kind])[name]);

@@ -220,11 +220,11 @@ export interface EngineRuntime {
    * Checks that the engine responds. Call before steps that cannot be rolled back.
    * @throws SvcError `unavailable`
    */
-  requireAnswer(app: RunnableApp): Promise<void>;
+  requireResponse(app: RunnableApp): Promise<void>;
 }
 
 /** For runtimes whose apps other programs can start. */
-export interface OpenRuntime {
+export interface ExternallyStartedRuntime {
   /** IDs of apps with running parts, whoever started them; from memory. */
   upNow(): ReadonlySet<string>;
 }

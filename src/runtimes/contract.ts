@@ -10,7 +10,7 @@ import type {
   PublishingRuntime,
   DataRuntime,
   EngineRuntime,
-  OpenRuntime,
+  ExternallyStartedRuntime,
   RollingRuntime,
   ScalingRuntime,
   ProjectRuntime,
@@ -84,7 +84,7 @@ export interface AppRuntime extends AsyncDisposable {
   readonly publishing?: PublishingRuntime;
   readonly data?: DataRuntime;
   readonly engine?: EngineRuntime;
-  readonly open?: OpenRuntime;
+  readonly external?: ExternallyStartedRuntime;
   readonly rolling?: RollingRuntime;
   readonly scaling?: ScalingRuntime;
   readonly projects?: ProjectRuntime;

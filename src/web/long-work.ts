@@ -25,7 +25,7 @@ export interface Accepted {
 }
 
 /** Starts the work with the given consents, and returns its operation. */
-export type Begin = (
+export type StartWork = (
   accepted: Accepted,
   signal: AbortSignal,
 ) => Promise<{ readonly detached?: Operation | undefined }>;
@@ -35,7 +35,7 @@ const nothing: Accepted = { licenseAck: false, permissionsAck: false };
 export class LongWork<S extends DescMessage = DescMessage> {
   readonly #operations: Operations;
   readonly #schema: S;
-  readonly #begin: Begin;
+  readonly #start: StartWork;
   readonly #onResult: (result: MessageShape<S>) => unknown;
   readonly #steps = signal<readonly Step[]>([]);
   /** In order; the last one is current while the work is busy. */
@@ -55,12 +55,12 @@ export class LongWork<S extends DescMessage = DescMessage> {
   constructor(
     operations: Operations,
     schema: S,
-    begin: Begin,
+    begin: StartWork,
     onResult: (result: MessageShape<S>) => unknown,
   ) {
     this.#operations = operations;
     this.#schema = schema;
-    this.#begin = begin;
+    this.#start = begin;
     this.#onResult = onResult;
   }
 
@@ -112,7 +112,7 @@ export class LongWork<S extends DescMessage = DescMessage> {
     this.#failure.value = "";
     this.#steps.value = [];
     try {
-      const response = await this.#begin(this.#accepted, over.signal);
+      const response = await this.#start(this.#accepted, over.signal);
       this.#operationId = response.detached?.id ?? "";
       const take = (step: Step): void => this.#take(step);
       const result = await this.#operations.finish(response, this.#schema, over.signal, take);
@@ -142,7 +142,7 @@ export class LongWork<S extends DescMessage = DescMessage> {
 export function useLongWork<S extends DescMessage>(
   operations: Operations,
   schema: S,
-  begin: Begin,
+  begin: StartWork,
   onResult: (result: MessageShape<S>) => unknown,
 ): LongWork<S> {
   const latest = useRef({ begin, onResult });

@@ -113,7 +113,8 @@ export const texts = {
     none: "No apps installed.",
     noneFound: "No matching apps.",
     counted: (number: number) => count(number, "app", "apps"),
-    someTasks: ({ running, wanted }: TaskCount) => `${String(running)} of ${count(wanted, "task", "tasks")}`,
+    someTasks: ({ running, desired }: TaskCount) =>
+      `${String(running)} of ${count(desired, "task", "tasks")}`,
     columns: { name: "Name", state: "State", version: "Version", owner: "Owner" },
   },
 

@@ -51,7 +51,7 @@ export function createUpload(credential: () => string, onUnanswered: () => void)
           resolve();
           return;
         }
-        const refusal = refusalOf(request.responseText);
+        const refusal = rejectionOf(request.responseText);
         if (refusal.reason === "") onUnanswered();
         reject(refusal);
       });
@@ -66,7 +66,7 @@ export function createUpload(credential: () => string, onUnanswered: () => void)
 }
 
 /** @param body a REST error as JSON */
-function refusalOf(body: string): UploadError {
+function rejectionOf(body: string): UploadError {
   try {
     const { error, reason } = JSON.parse(body) as { error?: unknown; reason?: unknown };
     if (typeof error === "string" && typeof reason === "string") return new UploadError(reason, error);

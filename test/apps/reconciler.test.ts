@@ -43,7 +43,7 @@ function createWorld() {
     },
   };
   const runtime = {
-    open: { upNow: () => new Set(world.isUp ? ["web"] : []) },
+    external: { upNow: () => new Set(world.isUp ? ["web"] : []) },
     status: () => world.status,
     onChange: (listener: (id: string) => void) => {
       world.say = listener;

@@ -201,7 +201,7 @@ test("a removal whose engine does not come back stays in progress, and nobody wa
   let asked = 0;
   const runtime = {
     // It stops when the removal has started.
-    engine: { requireAnswer: () => (asked++ === 0 ? Promise.resolve() : Promise.reject(away)) },
+    engine: { requireResponse: () => (asked++ === 0 ? Promise.resolve() : Promise.reject(away)) },
     stop: () => Promise.reject(away),
   } as unknown as AppRuntime;
   const context = {

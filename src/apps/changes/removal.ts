@@ -29,7 +29,7 @@ export class Remover {
    */
   async remove(app: AppRecord): Promise<number> {
     const { operations, runtimeOf, runnable, runUidOf } = this.#options;
-    await runtimeOf(app).engine?.requireAnswer(runnable(app));
+    await runtimeOf(app).engine?.requireResponse(runnable(app));
     const operation = await operations.begin({
       appId: app.id,
       kind: "remove",
@@ -118,7 +118,7 @@ export class Remover {
 
   async #engineBack(operation: Operation, app: AppRecord): Promise<void> {
     const { operations, runtimeOf, runnable } = this.#options;
-    await runtimeOf(app).engine?.requireAnswer(runnable(app));
+    await runtimeOf(app).engine?.requireResponse(runnable(app));
     delete operation.detail.awaitsEngine;
     await operations.enter(operation, operation.phase);
   }

@@ -110,7 +110,7 @@ export class Reconciler implements AsyncDisposable, OperationListener {
     try {
       const apps = registry.all();
       const up = new Map(
-        [...new Set(apps.map(runtimeOf))].map((runtime) => [runtime, runtime.open?.upNow()]),
+        [...new Set(apps.map(runtimeOf))].map((runtime) => [runtime, runtime.external?.upNow()]),
       );
       for (const app of apps) {
         if (app.desired === "running" || up.get(runtimeOf(app))?.has(app.id) !== true) continue;

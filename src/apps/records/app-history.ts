@@ -5,7 +5,7 @@ import type { AppStatsSchema } from "../../../gen/svc/v1/app_pb.ts";
 import {
   SampleRing,
   type History,
-  type HistoryAsker,
+  type HistoryCaller,
   type HistoryQuestion,
 } from "../../lib/samples/sample-ring.ts";
 import { pause, type Clock } from "../../lib/clock.ts";
@@ -72,7 +72,7 @@ export class AppHistory implements AsyncDisposable {
     id: string,
     question: HistoryQuestion,
     createdAtMs: number,
-    asker: HistoryAsker,
+    asker: HistoryCaller,
   ): Promise<History<MessageInitShape<typeof AppStatsSchema>>> {
     const { samples, intervalSecs } = await this.#ring.history(question, asker);
     return {

@@ -52,7 +52,7 @@ export function stateText(
   if (nextRestartAt !== undefined && again !== undefined)
     return `${state} (${again}${relativeTo(nowMs)(Date.parse(nextRestartAt))})`;
   const missing = missingTasks(app);
-  return missing === undefined ? state : `${state} (${missing.running} of ${missing.wanted} tasks)`;
+  return missing === undefined ? state : `${state} (${missing.running} of ${missing.desired} tasks)`;
 }
 
 export function portsText(ports: readonly Pick<App["ports"][number], "port" | "protocol">[]): string {
@@ -122,9 +122,9 @@ export function lastBackupText({ backups }: Pick<App, "backups">, nowMs: number)
 export function placementText(app: App): string | undefined {
   const count = taskCount(app);
   if (app.placement === undefined || count === undefined) return undefined;
-  const { running, wanted } = count;
+  const { running, desired } = count;
   const isPartial = missingTasks(app) === undefined ? "" : ` (${running} of them so far)`;
-  return `on a ${app.placement.on} in ${wanted} ${wanted === 1 ? "task" : "tasks"}${isPartial}`;
+  return `on a ${app.placement.on} in ${desired} ${desired === 1 ? "task" : "tasks"}${isPartial}`;
 }
 
 /** Each task with its node, and why it does not run. */

@@ -9,7 +9,7 @@ import { KernelReader, type KernelCounters } from "./kernel-counters.ts";
 import {
   SampleRing,
   type History,
-  type HistoryAsker,
+  type HistoryCaller,
   type HistoryQuestion,
 } from "../../lib/samples/sample-ring.ts";
 import type { Log } from "../../lib/log.ts";
@@ -76,7 +76,7 @@ export class HostMetrics implements AsyncDisposable {
     }
   }
 
-  async history(question: HistoryQuestion, asker: HistoryAsker): Promise<History<HostSample>> {
+  async history(question: HistoryQuestion, asker: HistoryCaller): Promise<History<HostSample>> {
     return this.#ring.history(question, asker);
   }
 

@@ -31,7 +31,7 @@ export interface HistoryQuestion {
 }
 
 /** The caller of a query. */
-export interface HistoryAsker {
+export interface HistoryCaller {
   /** Name of the share of the daemon's limits that the query uses. */
   readonly share: string;
   readonly signal: AbortSignal;
@@ -96,7 +96,7 @@ export class SampleRing<T extends Sample> {
    * One query at a time per share. Memory holds only one file, one step and the response: a month is about 100 MB of
    * objects.
    */
-  async history(question: HistoryQuestion, { share, signal }: HistoryAsker): Promise<History<T>> {
+  async history(question: HistoryQuestion, { share, signal }: HistoryCaller): Promise<History<T>> {
     return this.#asked.run(share, signal, () => this.#history(question, signal));
   }
 

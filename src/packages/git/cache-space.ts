@@ -23,7 +23,7 @@ export interface CacheSpaceOptions {
 /** Keeps a commit in the cache while it is used. */
 export interface CacheHold extends AsyncDisposable {
   /** Keeps a newly fetched commit for later use; otherwise it is removed when the hold ends. */
-  keep: () => void;
+  retain: () => void;
 }
 
 /** Content of the file beside a commit's objects. */
@@ -49,7 +49,7 @@ interface Entry {
 
 interface Holders {
   count: number;
-  keeps: boolean;
+  isRetained: boolean;
 }
 
 /** Limited, because small commits cost more directory entries than bytes. */
@@ -69,19 +69,19 @@ export class CacheSpace {
   /** @param isNew whether the commit was fetched for this work */
   hold(gitDir: string, { isNew }: { isNew: boolean }): CacheHold {
     // A commit that another new hold uses does not count as kept.
-    const holders = this.#held.get(gitDir) ?? { count: 0, keeps: !isNew };
+    const holders = this.#held.get(gitDir) ?? { count: 0, isRetained: !isNew };
     this.#held.set(gitDir, holders);
     holders.count += 1;
     let isOver = false;
     return {
-      keep: () => (holders.keeps = true),
+      retain: () => (holders.isRetained = true),
       [Symbol.asyncDispose]: async () => {
         if (isOver) return;
         isOver = true;
         holders.count -= 1;
         if (holders.count > 0) return;
         this.#held.delete(gitDir);
-        if (!holders.keeps) await rm(gitDir, { recursive: true, force: true });
+        if (!holders.isRetained) await rm(gitDir, { recursive: true, force: true });
       },
     };
   }

@@ -60,7 +60,7 @@ export async function openGitPackage(
       const userHelper = await userHelpers.as(uid);
       await userHelper.extractTar(root, path, checkout.exportTar(work.signal), { signal: work.signal });
     },
-    retain: () => checkout.keep(),
+    retain: () => checkout.retain(),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

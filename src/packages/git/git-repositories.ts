@@ -182,11 +182,11 @@ export class GitCheckout implements AsyncDisposable {
   }
 
   /** Keeps it in the cache for later use. */
-  keep(): void {
-    this.#commit.hold.keep();
+  retain(): void {
+    this.#commit.hold.retain();
   }
 
-  /** Releases it; it is removed unless {@link keep} was called. */
+  /** Releases it; it is removed unless {@link retain} was called. */
   [Symbol.asyncDispose](): Promise<void> {
     return Promise.resolve(this.#commit.hold[Symbol.asyncDispose]());
   }

@@ -111,7 +111,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
               throw error;
             },
           );
-    checkout.keep();
+    checkout.retain();
     return { text: brought.text, commit, cut: brought.cut };
   }
 

@@ -45,7 +45,7 @@ function killOnce(runIds) {
     if (newcomers.length === 0) break;
     for (const pid of newcomers) {
       seen.add(pid);
-      lookAt(pid, { runIds, found, buffer });
+      inspectProcess(pid, { runIds, found, buffer });
     }
   }
   return found;
@@ -55,7 +55,7 @@ function killOnce(runIds) {
  * @param {number} pid
  * @param {{ runIds: readonly string[], found: { killed: number, isUnsure: boolean }, buffer: Buffer }} look
  */
-function lookAt(pid, { runIds, found, buffer }) {
+function inspectProcess(pid, { runIds, found, buffer }) {
   try {
     const environment = readProcFile(`/proc/${pid}/environ`, buffer);
     if (environment.length === 0) {

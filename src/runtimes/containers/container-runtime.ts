@@ -31,7 +31,7 @@ import type {
   TerminalRuntime,
   PublishingRuntime,
   EngineRuntime,
-  OpenRuntime,
+  ExternallyStartedRuntime,
 } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
@@ -76,7 +76,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
   readonly terminals: TerminalRuntime = this;
   readonly publishing: PublishingRuntime = this;
   readonly engine: EngineRuntime = this;
-  readonly open: OpenRuntime = this;
+  readonly external: ExternallyStartedRuntime = this;
 
   abstract readonly images: ImageRuntime;
   /** Whether an app may have several containers. */
@@ -151,7 +151,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     return this.#whileAvailable(`app "${app.id}" was removed`, () => this.clear(app, keep));
   }
 
-  async requireAnswer({ id }: RunnableApp): Promise<void> {
+  async requireResponse({ id }: RunnableApp): Promise<void> {
     if (!this.isUntouched(id)) await this.#options.state.containers();
   }
 

@@ -31,18 +31,18 @@ export class SwarmApp extends ObservedApp {
   }
 
   /** Sets the desired state to running. */
-  want(app: RunnableApp): void {
+  setRunning(app: RunnableApp): void {
     this.#app = app;
   }
 
   /** Sets the desired state to stopped. */
-  release(): void {
+  setStopped(): void {
     this.#app = undefined;
     this.#endProbes(new Set());
   }
 
   detach(): void {
-    this.release();
+    this.setStopped();
   }
 
   /** @param services of the app @param tasks of the app */

@@ -18,7 +18,7 @@ import type {
   TerminalRuntime,
   PublishingRuntime,
   DataRuntime,
-  OpenRuntime,
+  ExternallyStartedRuntime,
   RollingRuntime,
   ScalingRuntime,
 } from "../capabilities.ts";
@@ -51,7 +51,7 @@ const goneTimeoutMs = 30_000;
 export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRuntime {
   readonly publishing: PublishingRuntime = this;
   readonly data: DataRuntime = this;
-  readonly open: OpenRuntime = this;
+  readonly external: ExternallyStartedRuntime = this;
   readonly rolling: RollingRuntime = this;
   readonly scaling: ScalingRuntime = this;
 
@@ -122,7 +122,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
       for (const step of plan.steps) {
         const launched: Launched[] = [];
         for (const service of step) launched.push(await this.#rollout.launch(app, watched, service));
-        watched.want(app);
+        watched.setRunning(app);
         waiting.push(...(await this.#rollout.untilUp(app, watched, launched, { mayWait: true })));
       }
       await this.#rollout.requireAnyPlaced(app, watched, plan, waiting);
@@ -192,9 +192,9 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const reason = error instanceof SvcError ? (error as SvcError).reason : undefined;
     if (reason === "unavailable") {
       // Once the swarm is reachable again, the app is found missing and started.
-      watched.want(app);
+      watched.setRunning(app);
       await this.#refresh().catch(() => undefined);
-    } else watched.release();
+    } else watched.setStopped();
     try {
       if (hasBegun && reason !== "unavailable") await this.stop(app);
       else await this.#api.removeTaskFiles(app.id);
@@ -221,7 +221,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     await this.#ensureNetworks(to, plan);
     // Those of replaced tasks: each roll creates new ones.
     await this.#api.removeTaskFiles(to.id);
-    watched.want(to);
+    watched.setRunning(to);
     for (const step of plan.steps) {
       for (const service of step) await this.#rollout.rollService(to, watched, service, how);
     }
@@ -239,7 +239,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
 
   async stop(app: RunnableApp): Promise<void> {
     const watched = this.#appOf(app.id);
-    watched.release();
+    watched.setStopped();
     if (!(await this.#api.isMember())) {
       watched.take([], []);
       return;
@@ -276,7 +276,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
 
   async adopt(app: RunnableApp): Promise<"running" | "lost"> {
     const watched = this.#appOf(app.id);
-    watched.want(app);
+    watched.setRunning(app);
     await this.#refresh().catch(() => undefined);
     return watched.status.isLost === true ? "lost" : "running";
   }

@@ -14,7 +14,7 @@ import type {
   RuntimeUsage,
   FreezingRuntime,
   UsageRuntime,
-  OpenRuntime,
+  ExternallyStartedRuntime,
 } from "../capabilities.ts";
 import { isUp } from "../runtime-status.ts";
 import type { RunnableApp } from "../runnable-app.ts";
@@ -67,7 +67,7 @@ const pattern = "svc-*.service";
 export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppRuntime {
   readonly freezing: FreezingRuntime = this;
   readonly usage: UsageRuntime = this;
-  readonly open: OpenRuntime = this;
+  readonly external: ExternallyStartedRuntime = this;
 
   readonly #options: ServiceRuntimeOptions;
   readonly #units: AppUnits;

@@ -134,12 +134,12 @@ function watchStream(stream: ServerHttp2Stream, session: ServerHttp2Session, idl
     }
     stream.setTimeout(idleMs, look);
     // An open bidirectional stream may be silent, as long as the peer responds to pings.
-    if (!isReceived) askForSign(session, idleMs);
+    if (!isReceived) requirePong(session, idleMs);
   };
   stream.setTimeout(idleMs, look);
 }
 
-function askForSign(session: ServerHttp2Session, waitMs: number): void {
+function requirePong(session: ServerHttp2Session, waitMs: number): void {
   const timer = setTimeout(() => session.destroy(), waitMs);
   const isAsked = session.ping(() => clearTimeout(timer));
   // Another ping is already pending.

@@ -101,10 +101,10 @@ export async function placeFile(syscalls, { overwrite, ifMatch, mode, temporary,
       await fill(file.handle, replaced);
       signal.throwIfAborted();
       const old = admitTarget(found, wanted);
-      keepAttributes(syscalls, file.handle.fd, found, old, mode);
+      copyAttributes(syscalls, file.handle.fd, found, old, mode);
       await file.handle.sync();
       signal.throwIfAborted();
-      giveName(syscalls, file, found, old, wanted, temporary);
+      linkName(syscalls, file, found, old, wanted, temporary);
     } catch (error) {
       if (file.isNamed) unlinkIfThere(parent, temporary);
       throw error;
@@ -152,7 +152,7 @@ function assertTag(stats, ifMatch) {
  * @param {BigIntStats | undefined} old
  * @param {number | null} mode
  */
-function keepAttributes(syscalls, fd, { parent, name }, old, mode) {
+function copyAttributes(syscalls, fd, { parent, name }, old, mode) {
   if (!old) {
     fchmodSync(fd, mode ?? defaultMode);
     return;
@@ -190,7 +190,7 @@ function tryChown(fd, uid, gid) {
  * @param {{ overwrite: boolean, ifMatch: string }} wanted
  * @param {string} temporary
  */
-function giveName(syscalls, file, { parent, name }, old, { overwrite, ifMatch }, temporary) {
+function linkName(syscalls, file, { parent, name }, old, { overwrite, ifMatch }, temporary) {
   if (!file.isNamed) {
     if (!exists(parent, name)) {
       try {
