@@ -16,7 +16,7 @@ export interface ComposeAsk {
   readonly sentence: string;
 }
 
-/** @param root the package's directory, whose mounts are no host access */
+/** @param root the package's directory; its mounts are not host access */
 export function composeAsks(
   resolved: JsonObject,
   root: string,

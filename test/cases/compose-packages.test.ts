@@ -115,7 +115,8 @@ const cases: readonly Case[] = [
       s_val: { ...inDotenv, secret: true, env: "S_VAL" },
       c_val: { ...inDotenv, env: "C_VAL" },
     },
-    classicError: /environment/,
+    classicError:
+      /(?:secrets\.s|configs\.c) value 'environment' .*; docker-compose 1\.29 does not support it: .*install compose 2$/,
   },
   {
     name: "a range of ports, and one fixed port",
@@ -188,13 +189,34 @@ const cases: readonly Case[] = [
     notes: /service "debug" runs privileged/,
   },
   {
+    name: "tags that replace a part of another file",
+    files: {
+      "compose.yaml": app('ports: ["18701:80"]\n    privileged: true'),
+      "compose.override.yaml":
+        'services: { app: { ports: !override ["18700:80"], privileged: !reset null } }\n',
+    },
+    ports: [{ name: "app", default: 18_700 }],
+    notes: /compose merges/,
+    classicError: /tag '!\w+'; docker-compose 1\.29 does not support it/,
+  },
+  {
+    name: "an optional dependency",
+    files: {
+      "compose.yaml": app(
+        "depends_on: { db: { condition: service_started, required: false } }",
+        "  db: { image: a, profiles: [bundled] }",
+      ),
+    },
+    classicError: /unsupported option: 'required'; docker-compose 1\.29 does not support it/,
+  },
+  {
     name: "a port in an included file",
     files: {
       "compose.yaml": `include: [sub/compose.yaml]\n${app("command: [sleep, '600']")}`,
       "sub/compose.yaml": 'services: { b: { image: a, ports: ["18702:80"] } }\n',
     },
     ports: [{ name: "b", default: 18_702 }],
-    classicError: /include/,
+    classicError: /'include' .*; docker-compose 1\.29 does not support it: .*install compose 2$/,
   },
 ];
 

@@ -13,11 +13,18 @@ export function reasonOf(lines: readonly string[]): string {
   return said ?? likely ?? telling.at(-1) ?? "compose failed";
 }
 
-/** Docker-compose 1.29 of Debian 12 does not support `name`, and complains about the format's version instead. */
+/** What docker-compose 1.29 of Debian 12 does not support, in its own words, which blame the format's version. */
+const unsupported =
+  /(?:The Compose file '.*?' is invalid because: )?(\S+ (?:value )?'\w+' does not match any of the regexes|\S+ contains unsupported option: '\w+'|Unsupported config option for \S+ '\w+'|\S+env_file contains .*? an invalid type|could not determine a constructor for the tag '!\w+')/;
+
+/** Why compose rejects a file, with what to do if only an old compose does. */
 export function configFailure(output: string): string {
-  return output.includes("'name' does not match any of the regexes")
-    ? 'this docker-compose is too old for "name" at the top: delete that line (svc names the project), or install compose 2'
-    : output || "compose rejects it";
+  if (output.includes("'name' does not match any of the regexes"))
+    return 'this docker-compose is too old for "name" at the top: delete that line (svc names the project), or install compose 2';
+  const [, said] = unsupported.exec(output) ?? [];
+  if (said !== undefined)
+    return `${said}; docker-compose 1.29 does not support it: leave it out, or install compose 2`;
+  return output || "compose rejects it";
 }
 
 export function lastLines(text: string): string[] {
