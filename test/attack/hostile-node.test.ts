@@ -19,7 +19,7 @@ interface Liar extends AsyncDisposable {
   readonly socketPath: string;
 }
 
-/** A daemon that sends the archive of another app than it was asked for. */
+/** A daemon that sends the archive of another app in place of the requested one. */
 async function startLiar(dir: string, daemonSocket: string, appId: string, name: string): Promise<Liar> {
   const socketPath = join(dir, "liar.sock");
   const answer = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
