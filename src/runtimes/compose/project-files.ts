@@ -42,11 +42,7 @@ export interface ProjectChoice {
  */
 export async function chooseProject(
   userHelper: Pick<UserHelper, "readFile" | "stat">,
-  {
-    root,
-    checkout,
-    section,
-  }: { root: string; checkout: string; section: ProjectSection },
+  { root, checkout, section }: { root: string; checkout: string; section: ProjectSection },
   readValues: (directory: string, names: Iterable<string>) => Promise<ReadonlyMap<string, string>>,
 ): Promise<ProjectChoice> {
   const { file, profiles } = section;

@@ -26,7 +26,10 @@ browserTest(
 
       await page.goto(`${base}/docs`);
       // The page adds the operations one section at a time.
-      await page.locator(".opblock").nth(routes.length - 1).waitFor();
+      await page
+        .locator(".opblock")
+        .nth(routes.length - 1)
+        .waitFor();
       const methods = await page.locator(".opblock-summary-method").allTextContents();
       const paths = await page.locator(".opblock-summary-path").allTextContents();
       // Long paths may break at zero-width spaces.
