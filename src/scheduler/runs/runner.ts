@@ -11,7 +11,7 @@ import { keyText } from "../jobs/job-key.ts";
 import { OutputWriter } from "./output-writer.ts";
 import { LiveOutput, nothing } from "./live-output.ts";
 import type { RunLog } from "./run-log.ts";
-import type { UserLimits, UserLimiter } from "../../lib/user-limiter.ts";
+import { UserLimiter, type UserLimits } from "../../lib/user-limiter.ts";
 import { RunStopped, outcomeOf, runStops, stopOf, type ActionEnd, type RunStop } from "./run-outcome.ts";
 import type { Run, RunCause, RunOutcome, StartedRun } from "./run.ts";
 import type { Log } from "../../lib/log.ts";
@@ -33,6 +33,8 @@ export interface RunnerOptions {
  * thousands, near the capacity of a host.
  */
 export const runBounds: UserLimits = { root: 2_000, users: 3_000, perUser: 1_000, guaranteed: 10 };
+/** Concurrent writes of outputs of running runs. A thousand runs could otherwise write 64 MiB per second to the store. */
+const outputWrites: UserLimits = { root: 128, users: 16, perUser: 1 };
 /** Milliseconds that a stop waits for runs: SIGTERM, 5 s, SIGKILL, and the record. */
 const stopMs = 15_000;
 /** Delays between attempts to record an outcome: doubling from the first to the second. */
@@ -58,9 +60,11 @@ export class Runner implements AsyncDisposable {
   /** Runs that are being opened; a stop also waits for these. */
   readonly #opening = new Set<Promise<StartedRun>>();
   readonly #stopping = new AbortController();
+  readonly #outputWrites: UserLimiter;
 
   constructor(options: RunnerOptions) {
     this.#options = options;
+    this.#outputWrites = new UserLimiter("writes", options.isRoot, outputWrites);
   }
 
   /**
@@ -190,7 +194,10 @@ export class Runner implements AsyncDisposable {
     await before?.ended;
     const output = new CappedOutput();
     const { clock, runs } = this.#options;
-    using kept = new OutputWriter(clock, () => runs.storeOutput(run.id, output.read().text));
+    using kept = new OutputWriter(clock, async () => {
+      using _slot = await this.#outputWrites.acquire(run.job.ownerUid);
+      await runs.storeOutput(run.id, output.read().text);
+    });
     const end = await this.#act(running, (piece) => {
       const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;
       output.push(bytes);

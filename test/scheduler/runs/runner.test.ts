@@ -67,6 +67,24 @@ test("a run uses its owner's share of the daemon, however it was started", async
   }
 });
 
+test("a user's running jobs store their output one after another, beside those of others", async (t) => {
+  await using world = await openRunWorld(async (_job, work) => {
+    work.write("one\n");
+    return untilAborted(work);
+  });
+  const waiting: (() => void)[] = [];
+  world.world.log.storeOutput = () => new Promise((resolve) => waiting.push(resolve));
+  for (const [id, ownerUid] of Object.entries({ a: 1001, b: 1001, c: 1001, d: 1002 }))
+    await world.runner.start(await world.addJob(id, {}, ownerUid), manual);
+  await nextTurn();
+  world.clock.pass(1_000);
+  for (const [written, expected] of [2, 3, 3, 4].entries()) {
+    await nextTurn();
+    t.is(waiting.length, expected, `${written} are written`);
+    waiting[written]?.();
+  }
+});
+
 test("an interrupted run has its output so far", async (t) => {
   await using world = await openRunWorld(async (_job, work) => {
     work.write("one\n");
