@@ -403,7 +403,7 @@ async function takeTour(t: ExecutionContext): Promise<void> {
   let port = "8080";
   for (const { line, shown } of tour) {
     const output = await type(daemon.dir, daemon.socketPath, line);
-    port = line.includes("app remove") ? port : await portOf("hello");
+    port = line.includes("rm hello") ? port : await portOf("hello");
     const copy = await portOf("hello-2");
     // The default in the settings is unchanged.
     const wanted = shown.replaceAll(/\b(8080|8081)\b(?! +TCP)/g, (shownPort) =>

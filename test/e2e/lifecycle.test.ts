@@ -407,7 +407,7 @@ test("--no-wait returns at once", async (t) => {
   await apps.installApp({ spec: await packageIn(daemon, "unasked") });
   const run = await svc(daemon, ["app", "start", "unasked", "--no-wait"]);
   t.like(run, { code: 0, err: "" });
-  t.regex(run.out, /^unasked is STARTING on port/);
+  t.regex(run.out, /^unasked is STARTING at http:/);
   await apps.removeApp({ id: "unasked" });
 });
 

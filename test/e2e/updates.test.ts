@@ -55,7 +55,7 @@ test("an available update is shown everywhere until the app is upgraded", async 
   t.regex(outdated.stdout, /^ID +VERSION +AVAILABLE +IMAGES\nweb +v1\.0\.0 +v1\.1\.0\n$/);
   t.regex(outdated.stderr, /Install it: svc upgrade web/);
   t.regex((await svc("ls")).stderr, /Updates are available for web: svc outdated/);
-  t.regex((await svc("status")).stdout, /^Updates: 1 outdated: svc outdated$/m);
+  t.regex((await svc("status")).stdout, /^Updates: +1 outdated: svc outdated$/m);
   t.is((await svc("ls", "--outdated", "-q")).stdout, "web\n");
 
   t.is((await apps.upgradeApp({ id: "web" })).to, "v1.1.0");
