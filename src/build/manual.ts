@@ -60,7 +60,7 @@ function entriesOf(parent: Command, help: Help): CommandEntry[] {
 }
 
 /** `svc app start` is the same as `svc start`, which the manual describes. */
-export function isLongForm(command: Command): boolean {
+function isLongForm(command: Command): boolean {
   const { parent } = command;
   const top = parent?.name() === "app" ? (parent.parent?.commands ?? []) : [];
   return top.some((each) => each.name() === command.name());

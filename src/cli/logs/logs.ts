@@ -22,14 +22,14 @@ export const defaultTail = 100;
 /** The most lines that a request returns. */
 export const maxTail = 100_000;
 
-export interface LogLine {
+interface LogLine {
   /** RFC 3339. */
   readonly time?: string | undefined;
   readonly stream: string;
   readonly text: string;
 }
 
-export interface Logs {
+interface Logs {
   readonly lines: readonly LogLine[];
   readonly truncated: boolean;
   /** Only for apps. */
@@ -97,7 +97,7 @@ export function withoutTime({ time: _time, ...line }: LogLine): LogLine {
   return line;
 }
 
-export async function printLogs(context: CommandContext, logs: Logs, prefix = ""): Promise<void> {
+async function printLogs(context: CommandContext, logs: Logs, prefix = ""): Promise<void> {
   const { truncated, missed_bytes: missedBytes = 0 } = logs;
   if (truncated) context.note(`${prefix}The log is longer; only its last 8 MiB are shown.`);
   if (missedBytes > 0) {
