@@ -245,7 +245,9 @@ test("work on files is an operation only with detach", async (t) => {
   const at = (name: string): string => join(daemon.dir, name);
   await writeFile(at("notes"), "first");
   await files.movePath({ from: at("notes"), to: at("moved") });
-  t.deepEqual((await clients.operations.listOperations({})).operations, []);
+  // Other tests leave operations in a shared daemon.
+  const { operations } = await clients.operations.listOperations({});
+  t.false(operations.some(({ kind }) => kind === "move_files"));
 
   const detach = true;
   const works = {
