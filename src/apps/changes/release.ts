@@ -41,7 +41,7 @@ async function exportRelease(
   resolved: ResolvedPackage,
   { signal, onProgress = () => undefined }: WorkOptions,
 ): Promise<void> {
-  onProgress({ step: "export", message: `Laying out ${resolved.manifest.name} ${resolved.version}` });
+  onProgress({ step: "export", message: `Unpacking ${resolved.manifest.name} ${resolved.version}` });
   const tree = await tools.userHelpers.tree(app.directory, app.uid);
   const checkout = checkoutOf(app);
   await tree.makeDirs([checkout]);
