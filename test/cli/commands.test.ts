@@ -640,14 +640,13 @@ test("a removal requires the full ID, although a read accepts a prefix", async (
 test("Ctrl-C ends a followed log with 130, and the daemon notices the disconnect", async (t) => {
   await using daemon = await startFakeDaemon(apps);
   const interrupt = new AbortController();
+  const stdout = Object.assign(new PassThrough({ encoding: "utf8" }), { isTTY: false });
   const running = runSvc(["app", "logs", "-f", "hello", "--socket", daemon.socketPath], {
-    host: { interrupted: interrupt.signal },
+    host: { interrupted: interrupt.signal, stdout },
   });
-  while (daemon.requests.length === 0) await new Promise(setImmediate);
-  setTimeout(() => interrupt.abort(), 100);
-  const { exitCode, stdout } = await running;
-  t.is(exitCode, 130);
-  t.is(stdout, "first line of hello\n");
+  t.deepEqual(await nextEvent(stdout, "data"), ["first line of hello\n"]);
+  interrupt.abort();
+  t.is((await running).exitCode, 130);
   for (let waited = 0; daemon.left() === 0 && waited < 5000; waited += 10) {
     await new Promise((resolve) => setTimeout(resolve, 10));
   }
