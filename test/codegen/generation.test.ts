@@ -9,7 +9,7 @@ import { createProtoModule, describeProtos, runBuf } from "../server/rest/suppor
 
 const root = join(import.meta.dirname, "../..");
 
-const generatedNames = ["routes", "words", "methods", "calls", "services"] as const;
+const generatedNames = ["routes", "values", "methods", "calls", "services"] as const;
 const options = ["target=ts", "import_extension=ts"];
 type GeneratedName = (typeof generatedNames)[number];
 
@@ -78,7 +78,7 @@ test("the generator writes each JSON call with its first binding, and every serv
 });
 
 test("the generator writes routes, policies and value lists", async (t) => {
-  const { routes, words, methods } = await generate(
+  const { routes, values, methods } = await generate(
     rpc('get: "/v1/things/{id}", additional_bindings {post: "/v1/things/{id}:get", body: "*"}') +
       'rpc Halt(Thing) returns (Thing) { option (svc.v1.access) = ACCESS_LEVEL_PRIMARY; option (svc.v1.capability) = "halt"; }',
   );
@@ -91,8 +91,8 @@ test("the generator writes routes, policies and value lists", async (t) => {
     /httpMethod: "POST",[^]*"verb":"get"[^]*get method\(\) \{ return ThingService\.method\.get; \},\s+body: "\*"/,
   );
   t.regex(methods, /"svc\.v1\.ThingService\/Halt": \{"access":"PRIMARY","capability":"halt"\}/);
-  t.regex(words, /export const ThingTags = \["one","two"\] as const;\nexport type ThingTag = /);
-  t.regex(words, /export const ThingStatuses = \["on","off"\] as const;\nexport type ThingStatus = /);
+  t.regex(values, /export const ThingTags = \["one","two"\] as const;\nexport type ThingTag = /);
+  t.regex(values, /export const ThingStatuses = \["on","off"\] as const;\nexport type ThingStatus = /);
 });
 
 const rejected: [name: string, methods: string, problem: RegExp][] = [
