@@ -51,7 +51,7 @@ function parseDirectory(path: string, request: PackageRequest, revision: Request
     tag: revision.tag,
   });
   if (path.split("/").includes("..")) throw invalidField("spec", `the path "${path}" contains ".."`);
-  return { kind: "directory", path: path.length > 1 ? path.replace(/\/+$/, "") : path };
+  return { kind: "directory", path: path.replace(/(?<=.)\/+$/, "") };
 }
 
 function parseUrl(spec: string, request: PackageRequest, revision: RequestedRevision): PackageSpec {

@@ -59,6 +59,7 @@ const accepted: [request: PackageRequest, spec: PackageSpec][] = [
     },
   ],
   [{ spec: "/srv/packages/hello/" }, { kind: "directory", path: "/srv/packages/hello" }],
+  [{ spec: "//" }, { kind: "directory", path: "/" }],
   [{ spec: "/srv/my packages/hello" }, { kind: "directory", path: "/srv/my packages/hello" }],
 ];
 
