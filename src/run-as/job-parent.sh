@@ -32,6 +32,11 @@ read -r began _ </proc/uptime
 # Reported first: a command that kills its parent at once has also started.
 echo begun >&3
 (
+  # Waits until the parent's second child exists, which ends the command if the command kills its parent.
+  second=
+  children=/proc/$$/task/$$/children
+  while [ -z "$second" ] && [ -r "$children" ]; do read -r _ second <"$children" || :; done
+  [ -d "/proc/$$" ] || exit
   export "SVC_RUN_ID=$run" "$@"
   exec setsid /bin/sh -c "$command"
 ) 3>&- 4<&- &
