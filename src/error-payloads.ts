@@ -1,4 +1,4 @@
-/** Which payload each reason carries: one table for Connect's and gRPC's details, REST's bodies and OpenAPI. */
+/** The payload of each reason: one table for Connect and gRPC details, REST bodies and OpenAPI. */
 import { create, type DescMessage, type Message } from "@bufbuild/protobuf";
 import {
   AmbiguousSchema,
@@ -16,13 +16,13 @@ import {
 import type { ErrorDetailReason } from "../gen/svc/v1/values.ts";
 
 interface PayloadKind {
-  /** The member of `ErrorDetail.payload` that it is. */
+  /** The matching member of `ErrorDetail.payload`. */
   readonly name: NonNullable<ErrorDetail["payload"]["case"]>;
-  /** Not before somebody asks: with it the descriptors of all payloads are decoded. */
+  /** Loaded on first use, because it decodes the descriptors of all payloads. */
   readonly schema: () => DescMessage;
 }
 
-/** A reason that is not here says everything by itself. */
+/** Reasons that are not listed have no payload. */
 export const payloadKinds = {
   token_denied: { name: "tokenDenied", schema: () => TokenDeniedSchema },
   not_found: { name: "notFound", schema: () => NotFoundErrorSchema },

@@ -1,6 +1,6 @@
 /**
- * The errors of the domain: a plain sentence for people, a reason for machines, which has one code in the contract, and
- * the payload that belongs to it. Only `rpc/` turns them into Connect errors and `rest/` into bodies.
+ * Errors of the domain: a plain sentence for people, a machine-readable reason, which has one code in the contract,
+ * and the reason's payload. Only `rpc/` converts them to Connect errors and `rest/` to bodies.
  */
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { FieldViolationSchema } from "../gen/svc/v1/error_pb.ts";
@@ -8,7 +8,7 @@ import { reasonRules } from "../gen/svc/v1/reasons.ts";
 import type { ErrorDetailReason } from "../gen/svc/v1/values.ts";
 import type { payloadKinds } from "./error-payloads.ts";
 
-/** What a code means when nobody gave a reason. */
+/** The reason that stands for a code if no reason was given. */
 const reasonByCode = {
   canceled: "canceled",
   invalid_argument: "invalid_request",
@@ -43,19 +43,19 @@ export function codeOf(reason: ErrorDetailReason): ErrorCode {
   return rules[reason].code;
 }
 
-/** The HTTP status of a reason; undefined when it is the one of its code. */
+/** The HTTP status of a reason; undefined if it is that of its code. */
 export function statusOf(reason: ErrorDetailReason): number | undefined {
   return rules[reason].status;
 }
 
-/** The reason that a daemon gave, which may be of another version, or the one that its code implies. */
+/** The reason that a daemon sent, possibly one of another version; without one, the reason that its code implies. */
 export function knownReason(reason: unknown, code: unknown): ErrorDetailReason {
   if (typeof reason === "string" && Object.hasOwn(rules, reason)) return reason as ErrorDetailReason;
   const isCode = typeof code === "string" && Object.hasOwn(reasonByCode, code);
   return isCode ? reasonByCode[code as ErrorCode] : "internal";
 }
 
-/** The payload that goes with reason `R`; `undefined` for a reason that says everything. */
+/** The payload of reason `R`; `undefined` for a reason without one. */
 export type ReasonPayload<R extends ErrorDetailReason> = R extends keyof ReasonPayloads
   ? ReasonPayloads[R]
   : undefined;
@@ -66,7 +66,7 @@ export type FieldViolation = MessageInitShape<typeof FieldViolationSchema>;
 export interface SvcErrorOptions<R extends ErrorDetailReason> {
   /** The payload of the reason. */
   payload?: ReasonPayload<R> | undefined;
-  /** What led to it: logged, never sent. */
+  /** The underlying error: logged, never sent. */
   cause?: unknown;
 }
 
@@ -85,7 +85,7 @@ export class SvcError<R extends ErrorDetailReason = ErrorDetailReason> extends E
   }
 }
 
-/** `not_found`: nothing of that name, or nothing that this caller may see. */
+/** `not_found`: no object has this name, or the caller may not see it. */
 export function notFound(
   kind: string,
   name: string,
@@ -95,12 +95,12 @@ export function notFound(
   return new SvcError("not_found", message, { payload: { kind, name }, cause });
 }
 
-/** How descriptions begin that go on with the field's name as their subject. */
+/** Descriptions that begin with one of these verbs have the field's name as their subject. */
 const predicate = /^(?:must|is|has|cannot|comes|looks|needs) /;
 
 /**
- * `invalid_argument` with one violation per field; the message joins them to a sentence that begins with what is wrong.
- * A description says it of the field (`must be …`, `is required`) or is a sentence of its own.
+ * `invalid_argument` with one violation per field. The message joins the violations. A description continues the
+ * field's name (`must be …`, `is required`) or is a complete sentence.
  */
 export function invalidRequest(violations: readonly FieldViolation[]): SvcError<"invalid_request"> {
   const message = violations.map(sentenceOf).join("; ");
@@ -117,23 +117,24 @@ export function invalidField(field: string, description: string): SvcError<"inva
   return invalidRequest([{ field, description }]);
 }
 
-/** Whether what was to be written found no room. */
+/** Whether a write failed because the disk is full. */
 export function isDiskFull(error: unknown): error is SvcError<"disk_full"> {
   return error instanceof SvcError && error.reason === "disk_full";
 }
 
-/** `canceled`: the other side is gone. */
+/** `canceled`: the client disconnected. */
 export function clientGone(): SvcError<"canceled"> {
   return new SvcError("canceled", "the client went away");
 }
 
 /**
- * Most that may be in what is parsed in one piece of those who are not root: brackets, commas, colons and quotes of JSON, or fields of a
- * binary message, those that are messages twice. As much takes some 20 ms, in which nobody else is served.
+ * Maximum structure of a message from a regular user that is parsed in one piece. Counts brackets, commas, colons and
+ * quotes of JSON, or fields of a binary message, where fields with messages count twice. Parsing this many takes
+ * about 20 ms, during which nobody else is served.
  */
 export const maxStructure = 64 * 1024;
 
-/** `resource_exhausted`: there are not too many bytes, but too much is in them. */
+/** `resource_exhausted`: the size of the body is allowed, but it contains too many elements. */
 export function tooMuchStructure(): SvcError<"body_too_large"> {
   return new SvcError(
     "body_too_large",

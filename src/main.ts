@@ -1,6 +1,6 @@
 /**
- * `svc`: from the process's arguments and environment to the command line, which runs everything else. The only reader
- * of `process.argv` and `process.env`, but for the helper programs.
+ * `svc`: passes the process's arguments and environment to the command line, which runs everything else. Only this
+ * file and the helper programs read `process.argv` and `process.env`.
  */
 import { fstatSync, openSync, statSync } from "node:fs";
 import { enableCompileCache } from "node:module";
@@ -20,16 +20,16 @@ import type { Programs } from "./daemon/programs.ts";
 const uid = process.getuid?.() ?? 0;
 const home = process.env["HOME"] || process.getBuiltinModule("node:os").homedir();
 const environment: PathEnvironment = { uid, home, env: process.env };
-/** Standard streams that were opened: what they still hold is lost with the process. */
+/** Opened standard streams. Their buffered output is lost when the process exits. */
 const opened = new Set<NodeJS.WriteStream>();
-/** A bundle has no `src/`. */
+/** A bundle has no `src/` directory. */
 const fromSources = import.meta.dirname.endsWith("/src");
-/** Where `npm start` of a checkout has its daemon; undefined for an installed program. */
+/** Directory of the daemon that `npm start` runs in a checkout; undefined for an installed program. */
 const checkoutDir = fromSources ? join(import.meta.dirname, "../.svc") : process.env["SVC_CHECKOUT"];
-/** Whether systemd has opened the daemon's socket (sd_listen_fds(3)). */
+/** Whether systemd passed the daemon's socket (sd_listen_fds(3)). */
 const isSocketHanded = process.env["LISTEN_PID"] === String(process.pid);
 const misconfiguredMs = 5_000;
-/** `O_PATH` of open(2): a handle on a place, with no right to read it. */
+/** `O_PATH` of open(2): a descriptor of a directory without the right to read it. */
 const placeOnly = 0o10000000;
 void main();
 
@@ -37,25 +37,28 @@ async function main(): Promise<void> {
   const cacheDir = compileCacheDir();
   if (cacheDir !== undefined) enableCompileCache(cacheDir);
   const host = createHost();
-  // Files are loaded when they are needed: an upgrade of the package sees by this that somebody still may.
+  // Modules load on demand. This open descriptor tells an upgrade of the package that the files are still in use.
   if (!fromSources) openSync(import.meta.dirname, placeOnly);
   process.exitCode = await runLine(host);
   if (isSocketHanded && process.exitCode === exitCodes.misconfigured) await outlastCaller(host.interrupted);
   if (host.args[0] === "daemon") return;
   // Write errors of a stream arrive in a later turn of the event loop.
   if (opened.size > 0) await new Promise(setImmediate);
-  // To take everything down in order takes longer than to leave.
+  // Exiting is faster than closing everything in order.
   if ([...opened].every((stream) => stream.writableLength === 0)) process.exit();
 }
 
-/** A client waiting at systemd's socket starts the next daemon at once, and systemd fails the socket after several starts. */
+/**
+ * Delays the exit after a configuration error: a client that waits at systemd's socket would restart the daemon at
+ * once, and systemd marks the socket as failed after several restarts.
+ */
 async function outlastCaller(interrupted: AbortSignal): Promise<void> {
   const { setTimeout: pause } = await import("node:timers/promises");
   await pause(misconfiguredMs, undefined, { signal: interrupted }).catch(() => undefined);
 }
 
 async function runLine(host: CliHost): Promise<number> {
-  // From here on Ctrl-C is for the command, or for the pager that it runs.
+  // From here on, the command or its pager handles Ctrl-C.
   if (host.interrupted.aborted) return exitCodes.interrupted;
   const { runCli } = await import("./cli/cli.ts");
   return runCli(host, { openInProcess, runDaemon });
@@ -98,7 +101,7 @@ async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<vo
     isJournal: isJournal(),
     listenFds: takeListenFds(process.env, process.pid),
   });
-  // Nobody else has asked for anything yet that could be wrong.
+  // No request has been handled yet, so `invalid_request` can only come from the configuration.
   await using daemon = await configured(starting, ["invalid_request"]);
   hangUps(() => void daemon.reload());
   if (!stop.aborted) await new Promise((resolve) => stop.addEventListener("abort", resolve));
@@ -115,7 +118,10 @@ async function configured<T>(part: Promise<T>, reasons: readonly ErrorDetailReas
   }
 }
 
-/** Whether the journal reads standard error (systemd.exec(5), JOURNAL_STREAM): another program's may have been redirected. */
+/**
+ * Whether the journal reads standard error (systemd.exec(5), JOURNAL_STREAM). Standard error may be redirected
+ * although a parent's is the journal.
+ */
 function isJournal(): boolean {
   const named = process.env["JOURNAL_STREAM"];
   if (named === undefined) return false;
@@ -194,22 +200,25 @@ function createHost(): CliHost {
   };
 }
 
-/** A single executable has no file beside it: Node names it twice. */
+/** In a single executable, Node passes the executable's own path as the file, too. */
 function programCommand(): readonly string[] {
   const [, file = ""] = process.argv;
   return file === process.execPath ? [file] : [process.execPath, file];
 }
 
-/** The files that svc starts as programs and threads of their own. */
+/** The files of svc that run as separate programs and threads. */
 async function programs(): Promise<Programs> {
   const { bundledPrograms, sourcePrograms } = await import("./daemon/programs.ts");
   return fromSources ? sourcePrograms() : bundledPrograms();
 }
 
-/** One Ctrl-C comes twice where npm or timeout(1) passes on what the terminal has told everybody. */
+/**
+ * Repeated signals within this time count as one: npm and timeout(1) forward a Ctrl-C that the terminal already sent
+ * to all processes.
+ */
 const sameSignalMs = 500;
 
-/** The first signal asks the command to end, which may have something to put in order; the second does not ask. */
+/** The first signal asks the command to stop, so that it can clean up; the second ends it at once. */
 function abortOnSignal(): AbortSignal {
   const controller = new AbortController();
   let askedAtMs = 0;

@@ -3,7 +3,10 @@ import { SvcError, invalidField } from "../errors.ts";
 import type { Users } from "../run-as/user.ts";
 import type { Config } from "./config.ts";
 
-/** @throws SvcError `invalid_request` when the host has no such account, before any app asks for it */
+/**
+ * @throws SvcError `invalid_request` if the host has no such account, so that the problem shows before an app needs
+ *   the account
+ */
 export async function checkAccounts({ apps, file }: Config, users: Pick<Users, "byName">): Promise<void> {
   if (apps.rootRunsAs === undefined) return;
   try {

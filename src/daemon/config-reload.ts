@@ -1,9 +1,9 @@
-/** Takes over what a changed configuration file says, as far as a running daemon can. */
+/** Applies a changed configuration file to a running daemon, as far as that is possible. */
 import { CoalescedRequests } from "../lib/coalesced-requests.ts";
 import { snakeCase } from "../lib/snake-case.ts";
 import type { Config } from "./config.ts";
 
-/** Keys of the configuration that a running daemon takes over, as the file spells them. */
+/** Keys that a running daemon can apply, as spelled in the file. */
 export type ReloadableKey = "alerts" | "sources" | "apps.backup_before_upgrade" | "log.level";
 
 export interface ConfigReloadOptions {
@@ -14,7 +14,7 @@ export interface ConfigReloadOptions {
   readonly apply: Readonly<Record<ReloadableKey, (config: Config) => void>>;
 }
 
-/** Keys that changed, as the file spells them, in their order. */
+/** Changed keys, as spelled in the file, in order. */
 export interface Reloaded {
   readonly applied: string[];
   readonly needsRestart: string[];
@@ -31,7 +31,11 @@ export class ConfigReload {
     this.#current = valuesOf(options.config);
   }
 
-  /** One after the other; who asks while one waits shares its answer, as it reads the file after all of them asked. @throws SvcError `invalid_request` for a file that is wrong; then nothing is taken over */
+  /**
+   * Reloads run one at a time. Callers that wait for the same reload share its result, because it reads the file
+   * after all of them called.
+   * @throws SvcError `invalid_request` for an invalid file; then nothing is applied
+   */
   reload(): Promise<Reloaded> {
     return this.#rounds.request(undefined);
   }
@@ -54,7 +58,7 @@ export class ConfigReload {
   }
 }
 
-/** Where the file spells a key in another way than its place in the configuration says. */
+/** Keys whose spelling in the file differs from their property path in the configuration. */
 const spellings: Readonly<Record<string, string>> = {
   "apps.back_up_before_upgrade": "apps.backup_before_upgrade",
 };
@@ -74,5 +78,5 @@ function valuesOf({ mode: _, file: __, tokenFile: ___, ...sections }: Config): M
   return values;
 }
 
-/** Objects that are one value of the file. */
+/** Objects that the file writes as one value. */
 const whole: ReadonlySet<string> = new Set(["api.listen", "apps.build_env"]);

@@ -1,4 +1,4 @@
-/** The configuration file as `svc setup` writes it: every key, commented out, with what it means and its default. */
+/** The configuration file that `svc setup` writes: every key, commented out, with its description and default. */
 import { alertKinds } from "../observability/alerts/alert-rules.ts";
 import type { LimitTable } from "../lib/limit-table.ts";
 import { snakeCase } from "../lib/snake-case.ts";
@@ -7,7 +7,7 @@ import { parseConfig } from "./config.ts";
 import type { PathEnvironment } from "./paths.ts";
 import { userLimits } from "./user-limits.ts";
 
-/** @param file where it will lie */
+/** @param file path at which the file will be written */
 export function configTemplate(file: string, environment: PathEnvironment): string {
   const { api, store, apps, docker, system, metrics, log } = parseConfig({}, file, environment);
   const sections: Readonly<Record<string, readonly Entry[]>> = {

@@ -1,4 +1,7 @@
-/** The configuration file: TOML, every key documented here, unknown keys refused, one frozen object. */
+/**
+ * The configuration file: TOML. Every key is documented here; unknown keys are rejected; the result is one frozen
+ * object.
+ */
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { dirname, isAbsolute, join, resolve } from "node:path";
@@ -15,65 +18,69 @@ import { userLimits, type UserLimits } from "./user-limits.ts";
 
 /** One index of packages. */
 export interface SourceConfig {
-  /** What `source/id` and `--source` call it: `[a-z0-9][a-z0-9._-]{0,63}`. */
+  /** Name in `source/id` and `--source`: `[a-z0-9][a-z0-9._-]{0,63}`. */
   readonly name: string;
-  /** A git repository, an https URL of an `index.yaml`, or a directory that holds one. */
+  /** A git repository, an https URL of an `index.yaml`, or a directory that contains one. */
   readonly url: string;
 }
 
 /** The configuration file with defaults. All paths are absolute. */
 export interface Config {
-  /** `system`: root, for all users. `user`: one user's own daemon. */
+  /** `system`: one daemon of root for all users. `user`: a per-user daemon. */
   readonly mode: "system" | "user";
   /** The configuration file; it may be missing. */
   readonly file: string;
-  /** The primary token's file, beside the configuration file. */
+  /** The file of the primary token, in the same directory as the configuration file. */
   readonly tokenFile: string;
   readonly api: {
-    /** TCP address, `host:port`. Default `127.0.0.1:8420`; port 0 takes a free one. */
+    /** TCP address, `host:port`. Default `127.0.0.1:8420`; port 0 chooses a free port. */
     readonly listen: { readonly host: string; readonly port: number };
     /** Path of the unix socket. */
     readonly socket: string;
-    /** Host names beside the loopback ones that TCP requests may carry, such as the tunnel's. Default none. */
+    /** Host names, in addition to loopback names, that TCP requests may have, such as a tunnel's. Default none. */
     readonly allowedHosts: readonly string[];
-    /** `[api.limits]`: what a client may take of connections, time and memory. */
+    /** `[api.limits]`: limits of a client for connections, time and memory. */
     readonly limits: TransportLimits;
   };
   readonly store: {
-    /** Where everything that the daemon writes lies. */
+    /** Directory of everything that the daemon writes. */
     readonly dir: string;
   };
   readonly sources: readonly SourceConfig[];
-  /** `[limits]`: what the users may have and do at a time. */
+  /** `[limits]`: what users may own, and how much they may run at a time. */
   readonly limits: UserLimits;
   readonly apps: {
-    /** The account that runs root-owned `process` apps; default root itself, with a warning at install. */
+    /** The account that runs `process` apps of root. Default: root, with a warning at install. */
     readonly rootRunsAs: string | undefined;
-    /** Whether an upgrade that does not say takes a backup first. Default false. */
+    /** Whether an upgrade creates a backup first, unless the request decides. Default false. */
     readonly backUpBeforeUpgrade: boolean;
-    /** Whether it is looked once a day for newer versions of apps. Default true. */
+    /** Whether the daemon checks once a day for updates of apps. Default true. */
     readonly checkUpdates: boolean;
     /**
-     * Directories in which apps and their build steps find programs. Default: in system mode the usual system
-     * directories, in user mode the PATH of the daemon.
+     * Directories in which apps and their build steps find programs. Default: the usual system directories in system
+     * mode, the daemon's PATH in user mode.
      */
     readonly path: readonly string[];
     /**
-     * Environment of build steps and of git, such as proxies and certificates. Default: what the daemon's own environment
-     * says of certificates, and in user mode of proxies too (whose URLs may hold a password that is not every user's).
+     * Environment of build steps and of git, such as proxies and certificates. Default: the certificate variables of
+     * the daemon's own environment. In user mode the proxy variables, too; in system mode not, because their URLs may
+     * contain a password that other users must not see.
      */
     readonly buildEnv: Readonly<Record<string, string>>;
   };
   readonly docker: {
-    /** Path of the container engine's socket. Default `DOCKER_HOST` where that names one, else `/var/run/docker.sock`. */
+    /**
+     * Path of the container engine's socket. Default: `DOCKER_HOST` if it is a unix socket, else
+     * `/var/run/docker.sock`.
+     */
     readonly socket: string;
-    /** Where ports of regular users' containers are published that name no address of the host. Default `127.0.0.1`. */
+    /** Host address for published ports of regular users' containers that specify no address. Default `127.0.0.1`. */
     readonly publishAddress: string;
-    /** Subnets of apps' networks are taken from it. Default `10.201.0.0/16`. */
+    /** Range from which the subnets of apps' networks are allocated. Default `10.201.0.0/16`. */
     readonly subnetPool: string;
-    /** Processes of a regular user's container, unless its compose file says otherwise. Default 4096. */
+    /** Maximum processes of a regular user's container, unless its compose file sets a limit. Default 4096. */
     readonly usersPidsLimit: number;
-    /** Network of image builds of regular users: one of their own, or none. Default `bridge`. */
+    /** Network of regular users' image builds: a separate one per user, or none. Default `bridge`. */
     readonly usersBuildNetwork: "bridge" | "none";
     /** Local images that apps of all users may use without asking a registry, such as `team/*`. Default none. */
     readonly sharedImages: readonly string[];
@@ -83,15 +90,15 @@ export interface Config {
     readonly rebootCommand: readonly string[];
   };
   readonly metrics: {
-    /** Seconds from one sample of the host to the next. Default 10. */
+    /** Interval between samples of the host, in seconds. Default 10. */
     readonly intervalSecs: number;
-    /** Seconds from one sample of what apps use to the next. Default 60. */
+    /** Interval between samples of apps' resource usage, in seconds. Default 60. */
     readonly appIntervalSecs: number;
   };
-  /** `[[alerts]]`: what the operator wants to hear of. */
+  /** `[[alerts]]`: rules for notifications to the operator. */
   readonly alerts: readonly AlertRule[];
   readonly log: {
-    /** Least severity that is logged. Default `info`. */
+    /** Lowest severity that is logged. Default `info`. */
     readonly level: LogLevel;
   };
 }
@@ -103,31 +110,31 @@ const logLevels = ["trace", "debug", "info", "warn", "error", "fatal", "silent"]
 export type LogLevel = (typeof logLevels)[number];
 
 export interface LoadConfigOptions {
-  /** The configuration file. Default: the mode's own, which may be missing. */
+  /** The configuration file. Default: that of the mode, which may be missing. */
   file?: string | undefined;
   environment: PathEnvironment;
 }
 
 /**
  * Reads and checks the configuration.
- * @throws SvcError `not_found` when a named file is missing; `invalid_request` with one violation per key, and for what is
- * no regular file.
+ * @throws SvcError `not_found` if a named file is missing; `invalid_request` with one violation per key, or if the
+ *   path is not a regular file
  */
 export async function loadConfig(options: LoadConfigOptions): Promise<Config> {
   const defaults = defaultPaths(options.environment);
   const file = options.file === undefined ? defaults.configFile : resolve(options.file);
   const text = await readConfigFile(file, options.file !== undefined);
-  // The parser is loaded only where there is something to parse: the in-process CLI often has nothing.
+  // Load the parser only if needed: the in-process CLI often has no configuration file.
   const document = text === "" ? {} : await parseToml(text, file);
   return parseConfig(document, file, options.environment);
 }
 
-/** Far more than anybody writes. */
+/** Far larger than any real configuration file. */
 const maxFileBytes = 4 << 20;
 
 async function readConfigFile(file: string, named: boolean): Promise<string> {
   try {
-    // NONBLOCK: a FIFO has nobody wait for its other end.
+    // NONBLOCK: opening a FIFO must not wait for a writer.
     await using handle = await open(file, constants.O_RDONLY | constants.O_NONBLOCK);
     const stats = await handle.stat();
     if (!stats.isFile()) throw new SvcError("invalid_request", `${file} is not a regular file`);
@@ -150,13 +157,13 @@ async function parseToml(text: string, file: string): Promise<Record<string, unk
     return parse(text);
   } catch (error) {
     const at = error instanceof TomlError ? `${file}, line ${error.line}` : file;
-    // The lines around it come behind.
+    // The parser appends the surrounding lines.
     const [why = ""] = String(error instanceof Error ? error.message : error).split("\n");
     throw new SvcError("invalid_request", `${at}: ${why}`, { cause: error });
   }
 }
 
-/** Checks a parsed document; `file` names it in messages and places the token file. */
+/** Checks a parsed document. `file` appears in messages and determines the path of the token file. */
 export function parseConfig(
   document: Record<string, unknown>,
   file: string,
@@ -230,7 +237,7 @@ export function parseConfig(
   return deepFreeze(config);
 }
 
-/** At most one of a command and a URL: two that are to hear of something are two rules. */
+/** Allows one command or one URL; two notifications need two rules. */
 function readAlert(table: TableReader): AlertRule {
   const when = table.word("when", alertKinds) ?? "filesystem";
   const [command, url] = [table.string("command"), table.string("url")];

@@ -1,4 +1,7 @@
-/** The host's container engine and the runtimes over it. Nothing is loaded or asked before the first app that needs it. */
+/**
+ * The host's container engine and its runtimes. Nothing is loaded or queried before the first app that needs the
+ * engine.
+ */
 import { join } from "node:path";
 import type { Credentials } from "../access/credentials.ts";
 import { SetOnce } from "../lib/set-once.ts";
@@ -51,7 +54,7 @@ export interface ContainerEngineOptions {
 }
 
 export interface ContainerEngine extends AsyncDisposable {
-  /** Gives the references of the images that installed apps run, by app ID. Registered once, before any app starts. */
+  /** Sets the source of image references that installed apps use, by app ID. Called once, before any app starts. */
   readonly imageNeeds: Pick<SetOnce<UserImagesOptions["needs"]>, "set">;
   readonly engine: DockerEngine;
   readonly events: EngineEvents;

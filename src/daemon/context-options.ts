@@ -28,6 +28,6 @@ export interface ContextOptions {
   pageAddress?: () => string | undefined;
   /** All configured listeners, open or not. Default: none. */
   listeners?: () => readonly ListenerStatus[];
-  /** True for the one daemon of the store, false for a command that works beside it. */
+  /** True for the daemon that owns the store, false for a command that runs in parallel to a daemon. */
   isDaemon?: boolean;
 }

@@ -1,4 +1,4 @@
-/** The daemon: every service behind its listeners, from start to a graceful stop. */
+/** The daemon: all services and their listeners, from start to graceful stop. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
 import type { Clock } from "../lib/clock.ts";
@@ -14,39 +14,43 @@ import { createMemoryRelease } from "./memory-release.ts";
 import type { InspectionAhead } from "../store/store.ts";
 import type { Programs } from "./programs.ts";
 
-/** For who asks a socket that is not there yet every few milliseconds, and for what has waited in it. */
+/**
+ * Delay before background work, so that clients that poll for the socket, or wait in its queue, get their responses
+ * first.
+ */
 const firstAnswersMs = 10;
 
 export interface DaemonOptions {
   config: Config;
-  /** Reads it again. */
+  /** Reads the configuration file again. */
   reloadConfig: () => Promise<Config>;
   version: string;
   programs: Programs;
   selfUid: number;
   /** The public pages. */
   pages: PageFiles;
-  /** What `inspectAhead` has begun of the store. */
+  /** The inspection of the store that `inspectAhead` started. */
   storeAhead?: InspectionAhead | undefined;
-  /** Whether systemd's journal reads standard error, and so the log. */
+  /** Whether systemd's journal reads the log from standard error. */
   isJournal?: boolean;
-  /** Sockets that are bound for it already. */
+  /** Descriptors of sockets that systemd has already bound. */
   listenFds?: readonly number[];
-  /** Default: the host's. */
+  /** Default: the host's clock. */
   clock?: Clock;
 }
 
 export interface Daemon extends AsyncDisposable {
-  /** What is listened on now. */
+  /** The addresses that the daemon listens on now. */
   readonly addresses: ListeningAddresses;
-  /** Takes over what the configuration says now; what is wrong with it is logged. */
+  /** Applies the changed configuration file; logs errors in it. */
   reload: () => Promise<void>;
 }
 
 /**
- * Starts the daemon; it answers when this resolves. Disposing it stops it gracefully: apps go on.
- * @throws SvcError `unavailable` when neither the TCP address nor the socket can be bound, or another daemon has the store; and
- *   what opening the store throws.
+ * Starts the daemon, and resolves when it responds to requests. Disposing it stops it gracefully: apps continue to
+ * run.
+ * @throws SvcError `unavailable` if neither the TCP address nor the socket can be bound, or another daemon uses the
+ *   store; errors of opening the store
  */
 export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   const { config, reloadConfig, version, programs, selfUid, pages, storeAhead, listenFds, clock } = options;
@@ -72,7 +76,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       isDaemon: true,
     }),
   );
-  // Before the services go, so that what still runs through them ends first.
+  // Disposed before the services, so that the calls that use them end first.
   resources.defer(() => {
     shutdown.abort(new SvcError("unavailable", "the daemon is stopping; try again in a moment"));
   });
@@ -98,7 +102,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   await sleep(firstAnswersMs);
   resources.use(createMemoryRelease());
   context.backgroundWork.startReconciling();
-  // Nobody waits for storages that may be far away.
+  // Not awaited, because a remote storage may take long.
   context.backups.settle().catch((error: unknown) => {
     log.error({ err: error }, "what earlier backups left could not be looked after");
   });
@@ -125,7 +129,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     },
     [Symbol.asyncDispose]: async () => {
       log.info({}, "svc is stopping");
-      // First, so that nothing begins that would have to end at once.
+      // First, so that no new call starts during the shutdown.
       const kept = context.backgroundWork.stopReconciling();
       await context.scheduler.stop();
       await kept;

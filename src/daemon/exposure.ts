@@ -1,8 +1,8 @@
-/** Whether others on the network can read the daemon's traffic. */
+/** Warns if others on the network can read the daemon's traffic. */
 import { addressText } from "../lib/tcp-address.ts";
 import type { Config } from "./config.ts";
 
-/** One sentence where the TCP address is more than this machine's own: svc speaks no TLS, and tokens act as root. */
+/** One sentence if the TCP address is not a loopback address: svc has no TLS, and tokens act as root. */
 export function exposureWarning({ api }: Pick<Config, "api">): string | undefined {
   const { host } = api.listen;
   const isLoopback = host === "localhost" || /^(::ffff:)?127\./i.test(host) || host === "::1";

@@ -1,9 +1,12 @@
-/** What systemd hands over to a service with a socket unit (sd_listen_fds(3)). */
+/** The sockets that systemd passes to a service with a socket unit (sd_listen_fds(3)). */
 
-/** The first one, as systemd numbers them. */
+/** The first descriptor that systemd passes. */
 const firstFd = 3;
 
-/** Takes what says so out of `env`: it is for nobody that the daemon starts. */
+/**
+ * Returns the descriptors, and removes their variables from `env` so that child processes do not inherit the
+ * variables.
+ */
 export function takeListenFds(env: NodeJS.ProcessEnv, pid: number): number[] {
   const { LISTEN_PID: forPid, LISTEN_FDS: count = "" } = env;
   delete env["LISTEN_PID"];

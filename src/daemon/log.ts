@@ -1,4 +1,4 @@
-/** The daemon's log: one JSON object per line on standard error, without anything secret. */
+/** The daemon's log: one JSON object per line on standard error, without secrets. */
 import { pino, type Logger } from "pino";
 import type { LogLevel } from "./config.ts";
 
@@ -15,7 +15,7 @@ const journalPrefixes: Readonly<Record<string, string>> = {
 };
 
 /**
- * Writes beside the event loop; what is still buffered is written when the process ends.
+ * Writes asynchronously; buffered lines are written when the process exits.
  * @param isJournal whether systemd's journal reads standard error
  */
 export function createLog(level: LogLevel, isJournal = false): DaemonLog {

@@ -1,6 +1,6 @@
 /**
- * Gives back to the kernel what native code has freed. Buffers of sockets, of zlib and of HTTP/2 are the C library's, and
- * it keeps their pages for next time: after a flood of requests 70 MiB and more of a daemon that needs 165.
+ * Returns freed native memory to the kernel. The C library retains the pages of freed buffers of sockets, zlib and
+ * HTTP/2: after a flood of requests more than 70 MiB of a daemon that needs 165.
  */
 import { loadMallocTrim } from "../sys/malloc-trim.mjs";
 import { Ticker } from "../lib/clock.ts";
@@ -9,16 +9,16 @@ export interface MemoryReleaseOptions {
   readonly intervalMs?: number;
   /** Resident memory of the process. */
   readonly residentBytes: () => number;
-  /** The share of the time since it was last asked, 0 to 1, in which the event loop had work. */
+  /** The share of time since the previous call, 0 to 1, in which the event loop was busy. */
   readonly load: () => number;
   /** Must not throw. */
   readonly release: () => Promise<unknown>;
 }
 
 const defaultIntervalMs = 5_000;
-/** It takes about 0.2 ms for each MiB, in which nobody gets new memory: not while anybody waits for an answer. */
+/** Higher load prevents a release: it takes about 0.2 ms per MiB, during which allocations wait. */
 const mostLoad = 0.1;
-/** Less than this above what the last release left is not worth another one. */
+/** Minimum growth since the last release. */
 const worthBytes = 4 * 1024 * 1024;
 
 export class MemoryRelease implements AsyncDisposable {
@@ -35,7 +35,7 @@ export class MemoryRelease implements AsyncDisposable {
     return this.#ticker[Symbol.asyncDispose]();
   }
 
-  /** Releases memory if the process is at rest and has grown. */
+  /** Releases memory if the event loop is idle and memory has grown. */
   async look(): Promise<void> {
     const { residentBytes, load, release } = this.#options;
     const isAtRest = load() <= mostLoad;
@@ -49,7 +49,7 @@ export class MemoryRelease implements AsyncDisposable {
   }
 }
 
-/** For this process; undefined where nothing can be released. */
+/** For this process; undefined if the platform cannot release memory. */
 export function createMemoryRelease(): MemoryRelease | undefined {
   const release = loadMallocTrim();
   if (release === undefined) return undefined;

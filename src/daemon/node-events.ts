@@ -16,7 +16,7 @@ export interface NodeEventsOptions extends EventLogOptions {
   engine: Pick<EngineState, "onChange">;
 }
 
-/** The interval of events in a storm of containers, and the maximum number of names in one. */
+/** The interval of container events, and the maximum number of them per interval; more become one event. */
 const containers = { everyMs: 500, most: 20 };
 
 export class NodeEvents implements AsyncDisposable {
@@ -32,7 +32,7 @@ export class NodeEvents implements AsyncDisposable {
     this.log = new EventLog(options);
   }
 
-  /** Tells of apps and containers from now on, as soon as it is known what runs. */
+  /** Publishes changes of apps and containers from now on. The first events wait until the running apps are known. */
   start(): void {
     this.#starting = this.#watch().catch(this.#options.onError);
   }
@@ -52,7 +52,7 @@ export class NodeEvents implements AsyncDisposable {
     );
   }
 
-  /** A run that begins, or one that has ended. */
+  /** A run started or ended. */
   readonly onRun = ({ job, outcome }: Run): void => {
     const of = { subject: job.id, owner: job.ownerUid };
     this.log.append(
@@ -62,7 +62,7 @@ export class NodeEvents implements AsyncDisposable {
     );
   };
 
-  /** A backup that was made, storage by storage, or came to nothing. */
+  /** A backup was stored on one storage, or failed. */
   readonly onBackup = ({ appId, ownerUid, storage, error }: BackupEnd): void => {
     const of = { appId, owner: ownerUid, subject: storage };
     this.log.append(
@@ -83,7 +83,7 @@ export class NodeEvents implements AsyncDisposable {
     });
   }
 
-  /** An alert that begins, or one that is over. */
+  /** An alert started or ended. */
   readonly onAlert = ({ rule, subject, message, resolvedAtMs }: Alert, isOfHost: boolean): void => {
     const kind = resolvedAtMs === undefined ? "alert.began" : "alert.ended";
     const owner = isOfHost ? undefined : this.#options.finder.ownerOf(subject);

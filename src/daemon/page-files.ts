@@ -3,7 +3,7 @@ import { readdirSync } from "node:fs";
 import { join } from "node:path";
 import type { PageFiles } from "../server/http/pages.ts";
 
-/** Where they lie when svc runs from its sources: in their packages; the page has to be built first, so there is none. */
+/** Paths when svc runs from its sources: in npm packages. The page must be built first, so it is absent. */
 export function sourcePages(): PageFiles {
   const root = join(import.meta.dirname, "../..");
   return pagesIn({
@@ -13,7 +13,7 @@ export function sourcePages(): PageFiles {
   });
 }
 
-/** Where they lie beside a bundle. */
+/** Paths in a bundle. */
 export function bundledPages(): PageFiles {
   const docs = join(import.meta.dirname, "docs");
   return {
@@ -22,7 +22,7 @@ export function bundledPages(): PageFiles {
   };
 }
 
-/** The page, as `build/web.ts` made it. */
+/** The page as built by `build/web.ts`. */
 function webPages(dir: string): PageFiles {
   const names = readdirSync(dir).filter((name) => /\.(js|css)$/.test(name));
   return {

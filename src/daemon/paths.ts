@@ -1,8 +1,8 @@
-/** Where svc keeps its things when the configuration does not say: system mode for root, XDG directories for anybody else. */
+/** Default paths: system directories for root, XDG directories for other users. */
 import { join } from "node:path";
 import { xdgDir } from "../lib/paths.ts";
 
-/** What the paths follow from. */
+/** The inputs of the default paths. */
 export interface PathEnvironment {
   uid: number;
   home: string;
@@ -13,12 +13,12 @@ export interface DefaultPaths {
   configFile: string;
   storeDir: string;
   socket: string;
-  /** The container engine's. */
+  /** The socket of the container engine. */
   engineSocket: string;
 }
 
 export function defaultPaths(environment: PathEnvironment): DefaultPaths {
-  // As the engine's own client has it; what is reached over the network is another host's engine.
+  // As the Docker CLI does. A network address belongs to another host's engine.
   const [, engineSocket = "/var/run/docker.sock"] =
     /^unix:\/\/(\/.+)$/.exec(environment.env["DOCKER_HOST"] ?? "") ?? [];
   if (environment.uid === 0) {
@@ -34,7 +34,7 @@ export function defaultPaths(environment: PathEnvironment): DefaultPaths {
   return {
     configFile: join(xdgDir(environment, "XDG_CONFIG_HOME", ".config"), "svc", "svc.toml"),
     storeDir,
-    // The state directory is private too, where the session gives no runtime directory.
+    // Without a runtime directory of the session, use the state directory, which is private too.
     socket:
       runtimeDir?.startsWith("/") === true ? join(runtimeDir, "svc", "svc.sock") : join(storeDir, "svc.sock"),
     engineSocket,

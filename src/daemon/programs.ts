@@ -1,19 +1,19 @@
-/** The programs and threads that svc starts from files of their own, and the packages that come with it. */
+/** The programs and threads that svc starts from separate files, and the packages that come with it. */
 import { basename, join } from "node:path";
 import { pathToFileURL } from "node:url";
 
 export interface Programs {
-  /** Absolute path of the program that works as a user. */
+  /** Absolute path of the helper program that runs as a user. */
   readonly userHelper: string;
   /** Absolute path of the app supervisor. */
   readonly supervisor: string;
   /** The store's writer thread. */
   readonly storeWorker: URL;
-  /** The thread that holds settings against their schema, and reads long YAML. */
+  /** The thread that validates settings against their schema, and parses long YAML. */
   readonly settingsThread: URL;
-  /** The thread that looks at the host's processes. */
+  /** The thread that reads the host's processes. */
   readonly hostThread: URL;
-  /** The thread that encrypts archives, and decrypts them. */
+  /** The thread that encrypts and decrypts archives. */
   readonly ageThread: URL;
   /** The thread that talks to S3 servers. */
   readonly s3Worker: URL;
@@ -21,18 +21,14 @@ export interface Programs {
   readonly packages: string;
 }
 
-/** Their files when svc runs from its sources. */
+/** Paths when svc runs from its sources. */
 export function sourcePrograms(): Programs {
   const dir = join(import.meta.dirname, "..");
   const thread = (path: string): URL => pathToFileURL(join(dir, `${path}.ts`));
   return { ...helperPrograms(dir, "mjs"), ...threads(thread), packages: join(dir, "../examples") };
 }
 
-/**
- * Their files in a bundle: the threads are among its chunks.
- *
- * @param dir of the bundle
- */
+/** Paths in a bundle; threads are among its chunks. @param dir directory of the bundle */
 export function bundledPrograms(dir = import.meta.dirname): Programs {
   const thread = (path: string): URL => pathToFileURL(join(dir, "chunks", `${basename(path)}.js`));
   return { ...helperPrograms(dir, "cjs"), ...threads(thread), packages: join(dir, "examples") };

@@ -1,4 +1,7 @@
-/** The check of the store's database goes on in its thread while the rest of the daemon loads: both take as long as Node's own start. */
+/**
+ * Starts the check of the database on a thread while the rest of the daemon loads: each takes as long as Node's own
+ * start.
+ */
 import { inspectAhead, type InspectionAhead } from "../store/store.ts";
 import type { Config } from "./config.ts";
 import type { Programs } from "./programs.ts";

@@ -1,4 +1,4 @@
-/** There is one daemon of a store: two would fire the same jobs, and each would undo what the other does with apps. */
+/** Allows one daemon per store: two would fire the same jobs, and undo each other's work on apps. */
 import { constants } from "node:fs";
 import { open } from "node:fs/promises";
 import { join } from "node:path";
@@ -6,14 +6,15 @@ import { setTimeout as wait } from "node:timers/promises";
 import { SvcError } from "../errors.ts";
 import { tryLock } from "../sys/file-lock.ts";
 
-/** For a daemon before that is about to end. */
+/** How long to wait for a previous daemon that is stopping. */
 const waitMs = 3_000;
 const retryMs = 50;
 
 /**
- * Locks a file that only the daemon's user can open: anyone who can read a directory can lock the directory (flock(2)), and
- * would keep the daemon from starting. Commands that work without the daemon go on beside it.
- * @throws SvcError `unavailable` where another daemon has it
+ * Locks a file that only the daemon's user can open. A lock on the directory is not enough: anyone who can read a
+ * directory can lock it (flock(2)), and could prevent the daemon's start. Commands that work without the daemon can
+ * still run.
+ * @throws SvcError `unavailable` if another daemon holds the lock
  */
 export async function claimStore(dir: string): Promise<AsyncDisposable> {
   await using opening = new AsyncDisposableStack();

@@ -1,4 +1,4 @@
-/** Which rows of the database cannot be read, in all of its tables, and what can be done about each. */
+/** Finds unreadable rows in all tables of the database, with the remedy for each. */
 import { alertRows } from "../observability/alerts/alert-store.ts";
 import { appRows } from "../apps/records/app-record.ts";
 import { operationRows } from "../apps/lifecycle/operations.ts";
@@ -45,7 +45,7 @@ export interface UnreadableThing {
   readonly remedy: string;
 }
 
-/** One after the other. @param path of the database, which has today's schema */
+/** Yields the rows one at a time. @param path of the database, which has the current schema */
 export function* unreadableRows(path: string): Generator<UnreadableThing> {
   using opened = openToInspect(path, lockWaitMs);
   const { database } = opened;
@@ -65,7 +65,10 @@ export function* unreadableRows(path: string): Generator<UnreadableThing> {
   }
 }
 
-/** The first problem in the chain of the audit trail; undefined if it holds. @param path of the database, which has today's schema */
+/**
+ * The first problem in the chain of the audit trail; undefined if it is intact.
+ * @param path of the database, which has the current schema
+ */
 export async function auditProblem(path: string): Promise<string | undefined> {
   using opened = openToInspect(path, lockWaitMs);
   const { database } = opened;

@@ -138,7 +138,7 @@ export class TableReader {
     return undefined;
   }
 
-  /** A URL as it is; `./…` and `../…` are relative to the configuration file. */
+  /** A URL, unchanged; `./…` and `../…` are relative to the configuration file. */
   location(key: string, baseDir: string): string {
     const value = this.required(key);
     return /^\.\.?(\/|$)/.test(value) ? resolve(baseDir, value) : value;
@@ -170,7 +170,7 @@ export class TableReader {
     return undefined;
   }
 
-  /** A range of IPv4 addresses that holds a network at least. */
+  /** A range of IPv4 addresses, large enough for one network. */
   subnet(key: string): string | undefined {
     const value = this.string(key);
     const { start, end } = (value === undefined ? undefined : parseSubnet(value)) ?? { start: 0, end: 0 };
@@ -179,7 +179,7 @@ export class TableReader {
     return undefined;
   }
 
-  /** The violations found in this table and those below it, unknown keys included. */
+  /** The violations in this table and its subtables, including unknown keys. */
   finish(): FieldViolation[] {
     for (const key of Object.keys(this.#values)) {
       if (!this.#asked.has(key)) this.#reject(key, "is not a setting of svc");

@@ -11,33 +11,36 @@ const size = { min: mib, max: 2 ** 40 };
  * Rejections are `too_many` and name the setting. Only the limit of backups can be disabled.
  */
 export const userLimits = {
-  /** Apps that a user owns, also those that are being installed. */
+  /** Apps that a user owns, including those that are being installed. */
   maxAppsPerUser: { default: 200, ...count },
-  /** Networks of the container engine that a user's apps have. */
+  /** Container networks of a user's apps. */
   maxNetworksPerUser: { default: 256, ...count },
-  /** Credentials that a user keeps. */
+  /** Stored credentials of a user. */
   maxCredentialsPerUser: { default: 100, ...count },
-  /** Console sessions of a user at a time, of all apps together. */
+  /** Concurrent console sessions of a user, for all apps together. */
   maxConsolesPerUser: { default: 64, ...count },
-  /** Containers of a user's apps, also those that are stopped. */
+  /** Containers of a user's apps, including stopped ones. */
   maxContainersPerUser: { default: 256, ...count },
   /** Ports of the host that a user's containers publish. */
   maxPublishedPortsPerUser: { default: 512, ...count },
-  /** Installs and upgrades of a user at a time; more of them wait. */
+  /** Concurrent installs and upgrades of a user; further ones wait. */
   maxInstallsPerUser: { default: 2, min: 1, max: 1000 },
-  /** Installs and upgrades of all regular users at a time; more of them wait. Root's do not count, nor those that take longer than 30 s. */
+  /**
+   * Concurrent installs and upgrades of all regular users; further ones wait. Those of root, and those that take
+   * longer than 30 s, do not count.
+   */
   maxInstalls: { default: 4, min: 1, max: 1000 },
-  /** Installs and upgrades of a user that wait. */
+  /** Waiting installs and upgrades of a user. */
   maxWaitingInstallsPerUser: { default: 16, min: 0, max: 1000 },
   /** Size of a commit with its files. */
   maxFetchBytes: { default: 2 * gib, ...size },
   /** Address space of each process of git. */
   maxGitMemoryBytes: { default: 512 * mib, min: 128 * mib, max: 2 ** 40 },
-  /** Fetched commits that are kept for a user; the longest unused ones go. */
+  /** Disk space of fetched commits per user; the least recently used ones are removed first. */
   maxCacheBytesPerUser: { default: 2 * gib, ...size },
-  /** Fetched commits that are kept for all. */
+  /** Disk space of the fetched commits of all users. */
   maxCacheBytes: { default: 8 * gib, ...size },
-  /** Image builds of a user at a time; more of them wait. */
+  /** Concurrent image builds of a user; further ones wait. */
   maxBuildsPerUser: { default: 1, min: 1, max: 100 },
   /** Memory of each image build of a user, without swap. */
   maxBuildMemoryBytes: { default: 2 * gib, min: 64 * mib, max: 2 ** 40 },

@@ -1,4 +1,4 @@
-/** The addresses at which the daemon is, or will be, reached. */
+/** The addresses at which the daemon can be reached, or will be once it runs. */
 import { createServer } from "node:net";
 import { exposureWarning } from "../daemon/exposure.ts";
 import { addressText, listenFailure } from "../lib/tcp-address.ts";
@@ -13,7 +13,7 @@ export const checkDaemon: Check = ({ config, servedAt }) =>
           "enable --now svc where systemd runs, else with svc daemon",
       );
 
-/** Whether the daemon has its TCP address, or a daemon that does not run could bind it. */
+/** Whether the daemon listens on its TCP address; if no daemon runs, whether the address is free. */
 export const checkPort: Check = async ({ config, servedAt, uid, listeners = [] }) => {
   const missing = listeners.filter(({ kind, state }) => kind === "tcp" && state !== "LISTENING");
   if (missing.length > 0) {

@@ -4,12 +4,12 @@ import { listenersAt } from "./listeners.ts";
 
 const needed = ["cpu", "memory", "pids"];
 
-/** Whether limits of apps can be enforced, and whether the daemon that runs has the subtree for it. */
+/** Whether the limits of apps can be enforced, and whether the running daemon has a cgroup subtree for them. */
 export const checkCgroups: Check = async ({ config, servedAt }) =>
-  // Of somebody else's daemon only they can see it.
+  // Other daemons are skipped: only their users and root can see the processes.
   cgroupFinding(servedAt === config.api.socket ? await listenersAt(servedAt) : []);
 
-/** @param daemonPids the daemon's, as far as they are known */
+/** @param daemonPids processes of the daemon, as far as they are known */
 export async function cgroupFinding(daemonPids: readonly number[], procDir = "/proc"): Promise<Finding> {
   const mounts = (await readFile(`${procDir}/self/mountinfo`, "utf8")).split("\n");
   const root = mounts.find((mount) => mount.includes(" - cgroup2 "))?.split(" ")[4];
@@ -31,7 +31,7 @@ export async function cgroupFinding(daemonPids: readonly number[], procDir = "/p
   const cgroups = await Promise.all(
     daemonPids.map((pid) => readFile(`${procDir}/${pid}/cgroup`, "utf8").catch(() => "")),
   );
-  // A daemon with a subtree has moved into a child of it, called so.
+  // A daemon with a subtree has moved itself into a child cgroup of this name.
   return cgroups.some((text) => /^0::.+\/daemon$/m.test(text))
     ? ok(`version 2 at ${root}, with a subtree of the daemon's own`)
     : warning(

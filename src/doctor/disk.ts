@@ -4,11 +4,11 @@ import { dirname } from "node:path";
 import { ok, problem, warning, type Check, type Finding } from "./finding.ts";
 
 const mib = 1024 ** 2;
-/** Below the first the store may not be written, below the second an install is likely to end in the middle. */
+/** Below the first value, writes of the store may fail; below the second, an install may run out of space. */
 const [leastBytes, fewBytes] = [64 * mib, 1024 * mib];
 const fewInodes = 10_000;
 
-/** Room where the store lies, or will lie. */
+/** Free disk space at the store's directory, or at its nearest existing parent. */
 export const checkDisk: Check = async ({ config }) => {
   const { dir } = config.store;
   return diskFinding(dir, await statsOf(dir));
@@ -22,7 +22,7 @@ export function diskFinding(
   const free = `${Math.floor(freeBytes / mib)} MiB are free for ${dir}`;
   if (freeBytes < leastBytes) return problem(`only ${free}: make room`);
   if (freeBytes < fewBytes) return warning(`only ${free}: make room before the next install`);
-  // Some file systems have no fixed number of them.
+  // Some file systems do not limit the number of inodes.
   if (files > 0 && ffree < fewInodes) return warning(`only ${ffree} inodes are free for ${dir}: make room`);
   return ok(free);
 }

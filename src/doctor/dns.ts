@@ -5,7 +5,7 @@ import { ok, warning, type Check } from "./finding.ts";
 
 const timeoutMs = 5_000;
 
-/** Whether the servers of the configured sources are known; where there are none, this host's own name. */
+/** Whether the servers of the configured sources can be resolved; without sources, this host's own name. */
 export const checkDns: Check = async ({ config }) => {
   const servers = config.sources.flatMap(({ url }) => (URL.canParse(url) ? [new URL(url).hostname] : []));
   const names = [...new Set(servers.filter((name) => name !== ""))];

@@ -5,7 +5,7 @@ import { ok, warning, type Check } from "./finding.ts";
 
 const timeoutMs = 3_000;
 
-/** Whether there is a container engine that svc can talk to. Everything but containers works without. */
+/** Whether svc can reach a container engine. Only containers need one. */
 export const checkEngine: Check = async ({ config }) => {
   const { socket } = config.docker;
   if ((await stat(socket).catch(() => undefined)) === undefined) {

@@ -1,4 +1,4 @@
-/** Holds each assumption that svc makes against this host (`svc doctor`). Changes nothing. */
+/** Checks each assumption of svc about this host (`svc doctor`). Changes nothing. */
 import { existsSync } from "node:fs";
 import { resolve } from "node:path";
 import { loadConfig, parseConfig, type Config } from "../daemon/config.ts";
@@ -19,16 +19,16 @@ export interface NamedFinding extends Finding {
 }
 
 export interface ExamineOptions {
-  /** Default: the mode's own. */
+  /** Default: that of the mode. */
   readonly configFile: string | undefined;
   readonly environment: PathEnvironment;
-  /** The first socket on which a daemon answers, the configured one before others that this user may use. */
+  /** The first socket on which a daemon responds: the configured one, then others that this user may use. */
   readonly findDaemon: (configured: string) => Promise<string | undefined>;
   /** What the daemon on a socket reports. Default: nothing. */
   readonly readListeners?: (socket: string) => Promise<readonly ServedListener[]>;
 }
 
-/** In the order in which they are shown. */
+/** In display order. */
 const checks: Readonly<Record<string, Check>> = {
   node: checkNode,
   git: checkGit,

@@ -3,21 +3,21 @@ import type { Config } from "../daemon/config.ts";
 import type { PathEnvironment } from "../daemon/paths.ts";
 
 export interface Finding {
-  /** `problem`: svc does not work as it should; `warning`: something of it does not; `ok`: nothing to do. */
+  /** `problem`: svc does not work; `warning`: a part of svc does not work; `ok`: nothing to do. */
   readonly state: "ok" | "warning" | "problem";
-  /** One sentence; what is not in order says what to do. */
+  /** One sentence, which includes the remedy unless the result is `ok`. */
   readonly text: string;
 }
 
 /** The host as a daemon with this configuration would find it. */
 export interface ExaminedHost {
   readonly config: Config;
-  /** Who runs the check, and would run the daemon. */
+  /** The user who runs the check and would run the daemon. */
   readonly uid: number;
   readonly env: PathEnvironment["env"];
-  /** The socket on which a daemon answers. */
+  /** The socket on which a daemon responds. */
   readonly servedAt: string | undefined;
-  /** The addresses that this daemon listens on, or should; empty unless the caller is root there. */
+  /** The addresses on which this daemon listens or should listen; empty unless the caller is root for that daemon. */
   readonly listeners?: readonly ServedListener[];
 }
 
@@ -28,7 +28,7 @@ export interface ServedListener {
   readonly reason: string;
 }
 
-/** One assumption of svc's. Throws for what it did not expect, which is a problem, too. */
+/** One check. An unexpected error counts as a problem. */
 export type Check = (place: ExaminedHost) => Promise<Finding> | Finding;
 
 export const ok = (text: string): Finding => ({ state: "ok", text });

@@ -1,11 +1,12 @@
 import { readFile, readdir, readlink } from "node:fs/promises";
 
-/** Of what listens; whoever is connected has no flags (`net/unix/af_unix.c`). */
+/** Flags of a listening socket; connected sockets have none (`net/unix/af_unix.c`). */
 const listening = "00010000";
 
 /**
- * The processes that listen on a unix socket, of those whose files this user may look at. Not systemd itself, which keeps the
- * sockets of its units. A daemon that makes its own binds it beside, and renames it (`transport/`): the kernel keeps the first name.
+ * PIDs of the processes that listen on a unix socket, if the user may read their file descriptors. systemd, which
+ * holds the sockets of its units, is excluded. A daemon binds its socket under a temporary name and renames the file,
+ * but the kernel still reports the temporary name.
  */
 export async function listenersAt(socketPath: string): Promise<number[]> {
   const lines = (await readFile("/proc/net/unix", "utf8")).split("\n").map((line) => line.split(/ +/));

@@ -1,4 +1,4 @@
-/** The programs that svc stands on: node itself, and what the system brings. */
+/** The programs that svc needs: node, and those of the system. */
 import { execFile } from "node:child_process";
 import { promisify } from "node:util";
 import { ok, problem, type Check, type Finding } from "./finding.ts";

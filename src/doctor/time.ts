@@ -1,10 +1,10 @@
-/** The clock and the time zone: jobs run by both, tokens and certificates expire by the first. */
+/** The clock and the time zone. Jobs need both; the expiry of tokens and certificates needs the clock. */
 import { stat } from "node:fs/promises";
 import { ok, problem, warning, type Check, type Finding } from "./finding.ts";
 
-/** svc was not there before. */
+/** svc did not exist before this time, so an earlier clock is wrong. */
 const earliest = Date.UTC(2025, 0, 1);
-/** Where systemd-timesyncd and chrony say that they have set the clock. */
+/** Files that show that systemd-timesyncd or chrony has set the clock. */
 const signs = ["/run/systemd/timesync/synchronized", "/run/chrony/chronyd.pid"];
 
 export const checkClock: Check = () => clockFinding(new Date());

@@ -11,33 +11,33 @@ export interface LogRecord {
 /** Lines of a log, oldest first. */
 export interface LogChunk {
   readonly lines: readonly LogRecord[];
-  /** True: fewer lines than asked for, because together they pass the byte bound. */
+  /** True: fewer lines than requested, because together they exceed the byte limit. */
   readonly truncated: boolean;
-  /** Bytes of the log that were rotated away before this reader got to them; the lines follow the gap. */
+  /** Bytes that were rotated away before this reader read them. The lines follow this gap. */
   readonly missedBytes: number;
-  /** Where in the log it ends, for {@link LogPosition}; absent where a runtime knows no such place. */
+  /** The position in the log after these lines, for {@link LogPosition}; absent if the runtime has no positions. */
   readonly position?: number;
 }
 
-/** How far a log was followed. */
+/** The position up to which a reader followed a log. */
 export interface LogPosition {
-  /** Of the last line, unix milliseconds. */
+  /** Time of the last line, unix milliseconds. */
   readonly timeMs: number;
   readonly position?: number | undefined;
 }
 
-/** Where a reader starts in a log. */
+/** The position at which a reader starts. */
 export interface LogStart {
-  /** How many of the last lines. */
+  /** The number of last lines. */
   readonly tail: number;
-  /** All lines from then on instead, unix milliseconds. */
+  /** Alternatively, the time of the first line, unix milliseconds. */
   readonly sinceMs?: number | undefined;
 }
 
-/** Of a log that is not followed. */
+/** The lines of a log that is not followed. */
 const maxLines = 100_000;
 
-/** @param read the last so many lines */
+/** @param read reads that many last lines */
 export async function readSince(
   { tail, sinceMs }: LogStart,
   read: (tail: number) => Promise<LogChunk>,

@@ -1,4 +1,6 @@
-/** Files that a host or a user needs beside the program (`svc setup`). Writes missing files and changes no existing ones. */
+/**
+ * Writes the files that a host or user needs in addition to the program (`svc setup`). Never changes existing files.
+ */
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
 import { readFile, writeFile } from "node:fs/promises";
@@ -16,22 +18,22 @@ import { unitText } from "../lib/unit-text.ts";
 
 export interface SetupOptions {
   readonly environment: PathEnvironment;
-  /** How a unit starts svc. */
+  /** The command line with which a unit starts svc. */
   readonly command: readonly string[];
-  /** Where the units lie that come with svc. */
+  /** Directory of the units that come with svc. */
   readonly unitsDir: string;
   readonly completions: Readonly<Record<"bash" | "zsh" | "fish", string>>;
   /** Default: the host's root. */
   readonly root?: string;
-  /** Default: that of the systemd that is here; undefined where none says. */
+  /** Default: the version of the installed systemd; undefined if there is none. */
   readonly systemdVersion?: number | undefined;
 }
 
 export interface SetupResult {
   readonly written: readonly string[];
-  /** What was there already. */
+  /** Paths that already existed. */
   readonly kept: readonly string[];
-  /** Commands that come next. */
+  /** Commands for the user to run next. */
   readonly next: readonly string[];
 }
 
@@ -42,7 +44,7 @@ const unitNames = ["svc.service", "svc.socket", tcpUnit];
 interface Piece {
   readonly path: string;
   readonly text: string;
-  /** Where a package of the system's would have it. */
+  /** Path of the same file if a system package installed it. */
   readonly packaged?: string;
 }
 
@@ -57,7 +59,7 @@ export async function setUp(options: SetupOptions): Promise<SetupResult> {
   }
   const has = (paths: readonly string[], name: string): boolean =>
     paths.some((path) => path.endsWith(`/${name}`));
-  // An earlier setup knew no unit for the port, and its service does not enable that one.
+  // An older setup had no unit for the port, so its service does not enable this unit.
   const isTcpAdded = has(written, tcpUnit) && has(kept, "svc.service");
   return { written, kept, next: isTcpAdded ? tcpSteps(options) : nextSteps(options) };
 }
@@ -84,7 +86,7 @@ function completionsOf({ environment, completions }: SetupOptions): Piece[] {
       text,
     }));
   }
-  // Zsh has no directory of a user's that it looks in by itself.
+  // Zsh searches no completion directory of the user by default.
   return [
     {
       path: join(xdgDir(environment, "XDG_DATA_HOME", ".local/share"), "bash-completion/completions/svc"),
@@ -119,8 +121,8 @@ async function unitsOf(options: SetupOptions): Promise<Piece[]> {
 }
 
 /**
- * The TCP address for systemd to hold, and the loopback address beside it; the default one if the configuration cannot be read or
- * takes any free port.
+ * The TCP addresses that systemd should hold: the configured one and the other loopback address. Uses the default
+ * address if the configuration cannot be read or has port 0.
  */
 async function configuredAddresses({ environment, root = "/" }: SetupOptions): Promise<string[]> {
   const file = join(root, defaultPaths(environment).configFile);
@@ -137,7 +139,7 @@ async function configuredAddresses({ environment, root = "/" }: SetupOptions): P
   return [address, ...(other === undefined ? [] : [other])].map(addressText);
 }
 
-/** @returns 0 where none says */
+/** @returns 0 if the version is unknown */
 async function systemdVersion(): Promise<number> {
   try {
     const { stdout } = await promisify(execFile)("systemctl", ["--version"], { timeout: systemctlMs });
@@ -154,13 +156,13 @@ function nextSteps({ environment, root = "/" }: SetupOptions): string[] {
   const { username } = userInfo();
   const lingers = existsSync(join(root, "var/lib/systemd/linger", username));
   return [
-    // Without it the user's daemon ends with the last session.
+    // Without lingering, the user's daemon stops at the end of the last session.
     ...(lingers ? [] : ["loginctl enable-linger"]),
     "systemctl --user enable --now svc",
   ];
 }
 
-/** systemd starts no socket while its service runs. */
+/** Stops the service first: systemd cannot start a socket while its service runs. */
 function tcpSteps({ environment }: SetupOptions): string[] {
   const systemctl = environment.uid === 0 ? "systemctl" : "systemctl --user";
   return [
@@ -175,13 +177,13 @@ function isUnderSystemd(root: string): boolean {
   return existsSync(join(root, "run/systemd/system"));
 }
 
-/** As systemd reads a word of a command line (systemd.service(5)). */
+/** Quotes a word of a command line for systemd (systemd.service(5)). */
 function quoted(word: string): string {
   const text = word.replaceAll("%", "%%").replaceAll("$", () => "$$");
   return /^[\w@%+=:,./$-]+$/.test(text) ? text : `"${text.replaceAll(/["\\]/g, "\\$&")}"`;
 }
 
-/** @returns whether there was none */
+/** @returns whether the file was created */
 async function writeNew(path: string, text: string): Promise<boolean> {
   await makeDirectory(dirname(path), 0o755);
   try {

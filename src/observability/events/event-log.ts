@@ -47,8 +47,9 @@ export interface EventStart {
 }
 
 /**
- * Events that are held of the host, of root, and of all other owners together. Of these the owner with the most events loses the
- * oldest one, so that a flood never pushes out the events of an owner who has fewer.
+ * Maximum retained events of each: the host, root, and all other owners together. If the other owners have too many,
+ * the owner with the most events loses the oldest one, so that a flood of one owner's events does not remove those of
+ * other owners.
  */
 export const maxEvents = 10_000;
 export const maxAgeMs = 3_600_000;
@@ -167,7 +168,7 @@ export class EventLog {
     }
   }
 
-  /** @param share of the owner who has one more event now */
+  /** @param share of the owner of the newest event */
   #dropExcess(owner: number | undefined, share: EventShare): void {
     const isRegular = (other: number | undefined): boolean => other !== undefined && other !== 0;
     if (!isRegular(owner)) {
