@@ -164,7 +164,11 @@ dockerTest(
     await user.client(AppService).stopApp({ id: "open" });
     await engineNow().images.tag(id, tag);
     await open.stop();
-    await user.client(AppService).startApp({ id: "open" });
+    try {
+      await user.client(AppService).startApp({ id: "open" });
+    } finally {
+      await open.start();
+    }
     const filters = encodeURIComponent(JSON.stringify({ label: ["svc.app=open"] }));
     const running = (await engineNow().request("GET", `/containers/json?filters=${filters}`)).expect(200) as {
       ImageID: string;
