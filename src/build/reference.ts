@@ -40,7 +40,7 @@ const pages = {
   "manifest.md": manifest(
     (await readJson(join(root, "src/packages/manifest/manifest.schema.json"))) as Schema,
   ),
-  "api.md": [...api((await readJson(openApiFile)) as ApiDocument), ...reasons(await readFile(descriptors))],
+  "methods.md": [...api((await readJson(openApiFile)) as ApiDocument), ...reasons(await readFile(descriptors))],
 };
 await mkdir(dir, { recursive: true });
 for (const [name, lines] of Object.entries(pages)) {
@@ -100,7 +100,7 @@ function configuration(): string[] {
     "# The configuration",
     "",
     "`/etc/svc/svc.toml` of the system-wide daemon, as `svc setup` writes it: every key with its default, or an example. `svc daemon --check` reports",
-    "problems of the file, and `svc daemon reload` applies it. [How to install](../install.md) lists the paths.",
+    "problems of the file, and `svc daemon reload` applies it. [How to install](../installing.md) lists the paths.",
     "",
     "```toml",
     template.trimEnd(),
@@ -126,7 +126,7 @@ function api({ tags, paths }: ApiDocument): string[] {
     "# The API",
     "",
     "Every method over REST, by service. Connect and gRPC call it `svc.v1.SERVICE/METHOD`. Fields and responses are in",
-    "[`openapi.json`](../../openapi/openapi.json), which the daemon serves at `/docs`. [The API](../api.md) shows how to call it.",
+    "[`openapi.json`](../../openapi/openapi.json), which the daemon serves at `/docs`. [The API](../rest-api.md) shows how to call it.",
     "",
     "Any identified caller may call `USER` methods for their own objects; `ROOT` requires root, or a bearer token that is not a regular",
     "user's session; `PRIMARY` the primary token, or root on the socket; `PEER` the socket; `CODE` a session's code.",

@@ -1,43 +1,67 @@
-/** `svc help TOPIC`: shows pages of `docs/`, which ship with svc. */
+/** `svc help TOPIC`: shows pages of `docs/`, which ship with svc. A topic has the name of its file. */
 import { readFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { exitCodes } from "./output/exit-codes.ts";
 import type { CliHost } from "./host.ts";
+import { createPaint, wantsColor } from "./output/color.ts";
+import { renderMarkdown } from "./output/markdown.ts";
 import { page } from "./output/pager.ts";
+import { columnsOf } from "./output/width.ts";
 
-/** No topic has the name of a command, since the command's help would take precedence. */
-const pages: Readonly<Record<string, readonly [file: string, about: string]>> = {
-  trying: ["try.md", "a tour: files, terminals and the web page"],
-  installing: ["install.md", "installing svc, its files, several machines"],
-  packages: ["packages.md", "packages, and how to write them"],
-  containers: ["containers.md", "apps in containers, and the host's containers"],
-  schedules: ["schedules-and-backups.md", "jobs, and backups of apps"],
-  monitoring: ["host.md", "the host's metrics and alerts"],
-  rest: ["api.md", "using the API from programs"],
-  platforms: ["platform.md", "platforms that manage many nodes"],
-  commands: ["reference/commands.md", "every command and option"],
-  configuration: ["reference/configuration.md", "every key of svc.toml"],
-  manifest: ["reference/manifest.md", "every key of svc.yaml"],
-  methods: ["reference/api.md", "every method and error reason"],
-  archives: ["backup-format.md", "the format of backups"],
-  threats: ["threat-model.md", "untrusted input and its limits"],
-};
+interface Topic {
+  readonly name: string;
+  /** Path below `docs/`. */
+  readonly file: string;
+  readonly title: string;
+}
+
+/** The pages that the index of `docs/` links to, by the headings of the index. */
+async function topicsByHeading(host: CliHost): Promise<readonly (readonly [heading: string, Topic[]])[]> {
+  const index = await readFile(join(host.program.docsDir, "README.md"), "utf8");
+  return index
+    .split(/^## /m)
+    .slice(1)
+    .map((section) => {
+      const links = [...section.matchAll(/\[([^\]]+)\]\(([^)#]+)\.md\)/g)];
+      const topics = links.map(([, title = "", path = ""]) => ({
+        name: basename(path),
+        file: `${path}.md`,
+        title,
+      }));
+      return [section.slice(0, section.indexOf("\n")), topics] as const;
+    });
+}
 
 /** Topics that `svc help` accepts in addition to command names. */
-export function topicsOf(): readonly { readonly word: string; readonly description: string }[] {
-  const all = Object.entries(pages).map(([word, [, about]]) => ({ word, description: about }));
-  return [...all, { word: "topics", description: "the list of these pages" }];
+export async function topicsOf(
+  host: CliHost,
+): Promise<readonly { readonly word: string; readonly description: string }[]> {
+  const topics = (await topicsByHeading(host)).flatMap(([, ofHeading]) => ofHeading);
+  return [
+    ...topics.map(({ name, title }) => ({ word: name, description: title })),
+    { word: "topics", description: "the list of these pages" },
+  ];
 }
 
 /** @returns the exit code; undefined if there is no such topic */
-export async function showTopic(host: CliHost, topic: string): Promise<number | undefined> {
-  if (topic === "topics") {
-    const lines = Object.entries(pages).map(([name, [, about]]) => `${name.padEnd(15)}${about}\n`);
-    await page(host, lines.join(""));
+export async function showTopic(host: CliHost, name: string): Promise<number | undefined> {
+  const groups = await topicsByHeading(host);
+  if (name === "topics") {
+    const all = groups.flatMap(([, topics]) => topics);
+    const width = Math.max(...all.map((topic) => topic.name.length)) + 2;
+    const lines = groups.map(([heading, topics]) => {
+      return `${heading}:\n${topics.map((topic) => `  ${topic.name.padEnd(width)}${topic.title}\n`).join("")}`;
+    });
+    await page(host, `${lines.join("\n")}\nShow a page: svc help NAME\n`);
     return exitCodes.ok;
   }
-  const [file] = Object.hasOwn(pages, topic) ? (pages[topic] ?? []) : [];
-  if (file === undefined) return undefined;
-  await page(host, await readFile(join(host.program.docsDir, file), "utf8"));
+  const topic = groups.flatMap(([, topics]) => topics).find((each) => each.name === name);
+  if (topic === undefined) return undefined;
+  const markdown = await readFile(join(host.program.docsDir, topic.file), "utf8");
+  await page(host, host.stdout.isTTY === true ? forTerminal(host, markdown) : markdown);
   return exitCodes.ok;
+}
+
+function forTerminal({ env, stdout }: CliHost, markdown: string): string {
+  return renderMarkdown(markdown, columnsOf(stdout), createPaint(wantsColor(env, true, true)));
 }

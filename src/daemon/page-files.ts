@@ -1,6 +1,7 @@
-/** The files of the static pages: the page, `openapi.json`, and the API page that renders it with Swagger UI. */
+/** The files of the static pages: the page, the guide, `openapi.json`, and the API page that renders it with Swagger UI. */
 import { readdirSync } from "node:fs";
 import { join } from "node:path";
+import { guidePathOf } from "../server/http/guide-page.ts";
 import type { PageFiles } from "../server/http/pages.ts";
 
 /** Paths when svc runs from its sources: in npm packages. The page must be built first, so it is absent. */
@@ -9,6 +10,7 @@ export function sourcePages(): PageFiles {
   return pagesIn({
     openapi: join(root, "openapi"),
     docs: join(root, "src/server/http/pages"),
+    guide: join(root, "docs"),
     swagger: join(root, "node_modules/swagger-ui-dist"),
   });
 }
@@ -18,7 +20,12 @@ export function bundledPages(): PageFiles {
   const docs = join(import.meta.dirname, "docs");
   return {
     ...webPages(join(import.meta.dirname, "web")),
-    ...pagesIn({ openapi: import.meta.dirname, docs, swagger: docs }),
+    ...pagesIn({
+      openapi: import.meta.dirname,
+      docs,
+      guide: join(import.meta.dirname, "guide"),
+      swagger: docs,
+    }),
   };
 }
 
@@ -31,8 +38,15 @@ function webPages(dir: string): PageFiles {
   };
 }
 
-function pagesIn({ openapi, docs, swagger }: Record<"openapi" | "docs" | "swagger", string>): PageFiles {
+type PageDirs = Record<"openapi" | "docs" | "guide" | "swagger", string>;
+
+function pagesIn({ openapi, docs, guide, swagger }: PageDirs): PageFiles {
+  const pages = readdirSync(guide, { recursive: true, encoding: "utf8" }).filter((name) =>
+    name.endsWith(".md"),
+  );
   return {
+    ...Object.fromEntries(pages.map((name) => [guidePathOf(name), join(guide, name)])),
+    "/docs/guide.css": join(docs, "guide.css"),
     "/v1/openapi.json": join(openapi, "openapi.json"),
     "/docs": join(docs, "docs.html"),
     "/docs/docs.js": join(docs, "docs.js"),

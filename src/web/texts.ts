@@ -31,6 +31,7 @@ const stepNames: Partial<Record<string, string>> = {
 export const texts = {
   skip: "Skip to content",
   mainNavigation: "Main",
+  guide: "Guide",
   signOut: "Sign out",
   you: (name: string, host: string) => `${name} on ${host}`,
   loading: "Loading …",

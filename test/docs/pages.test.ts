@@ -1,6 +1,6 @@
 /** The documentation: its links are valid, and its commands exist. */
 import { access, readdir } from "node:fs/promises";
-import { dirname, join } from "node:path";
+import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import packageJson from "../../package.json" with { type: "json" };
@@ -62,7 +62,7 @@ for (const page of pages) {
 }
 
 test("users without a checkout are first told how to install svc, with the packages' names", async (t) => {
-  const page = await readPage("docs/install.md");
+  const page = await readPage("docs/installing.md");
   const blocks = [...page.matchAll(/^```sh\n(.*?)^```$/gms)].map(([, block = ""]) => block);
   t.notRegex(blocks[0] ?? "", /npm run/);
   for (const [at, name] of [
@@ -86,10 +86,12 @@ test("each check of svc doctor has a section in the troubleshooting page", async
   );
 });
 
-test("svc help shows each page, and no command has its name", async (t) => {
-  const topics = (await runSvc(["help", "topics"])).stdout.trim().split("\n");
-  t.true(topics.length >= 13);
-  for (const topic of topics.map((line) => line.replace(/ .*/, ""))) {
+test("svc help shows each page by the name of its file, and no command has its name", async (t) => {
+  const { stdout: list } = await runSvc(["help", "topics"]);
+  const topics = [...list.matchAll(/^ {2}(\S+)/gm)].map(([, name = ""]) => name);
+  const files = written.filter((file) => file !== "README.md").map((file) => basename(file, ".md"));
+  t.deepEqual(topics.toSorted(), files.toSorted());
+  for (const topic of topics) {
     t.false(
       program.commands.some(({ name, aliases }) => name === topic || aliases.includes(topic)),
       topic,
@@ -98,6 +100,11 @@ test("svc help shows each page, and no command has its name", async (t) => {
     t.is(exitCode, 0, topic);
     t.regex(stdout, /^# /, topic);
   }
+  const atTerminal = await runSvc(["help", "restore-one-file"], {
+    terminal: true,
+    host: { env: { PAGER: "" } },
+  });
+  t.regex(atTerminal.stdout, /^\x1b\[1mRESTORE ONE FILE\x1b\[22m\n\n {4}\x1b\[36msvc backup ls hello/);
   t.regex((await runSvc(["help", "ls"])).stdout, /^Usage: svc ls/);
   t.is((await runSvc(["help", "nothing"])).exitCode, 2);
 });

@@ -412,7 +412,7 @@ async function watch(daemon: TestDaemon, line: string, pattern: RegExp): Promise
 
 (isRoot ? test : test.skip)(`the guide's tour of the host works as it is written${needsRoot}`, async (t) => {
   t.timeout(5 * 60_000);
-  const text = await readPage("docs/host.md");
+  const text = await readPage("docs/monitoring.md");
   const dir = await mkdtemp(join(tmpdir(), "svc-tour-"));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
   const rebooted = join(dir, "rebooted");
@@ -493,7 +493,7 @@ async function watch(daemon: TestDaemon, line: string, pattern: RegExp): Promise
     const [disk, told, mail] = [join(dir, "disk"), join(dir, "told"), join(dir, "mail")];
     await mkdir(disk);
     await writeFile(mail, `#!/bin/sh\n{ echo "$@"; cat; } >> ${told}\n`, { mode: 0o755 });
-    const alert = /^```toml\n(.*?)^```/ms.exec(await readPage("docs/host.md"))?.[1] ?? "";
+    const alert = /^```toml\n(.*?)^```/ms.exec(await readPage("docs/monitoring.md"))?.[1] ?? "";
     t.regex(alert, /^\[\[alerts\]\]\n/);
     const config = alert
       .replace(/^when = .*$/m, (line) => `${line}\npath = "${disk}"`)

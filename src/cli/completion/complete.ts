@@ -100,7 +100,7 @@ async function argumentCandidates(host: CliHost, place: CompletionPosition): Pro
   if (args[0] === "help" && args.length === 1 && command.commands.length > 0) {
     if (command !== group) return visible(command);
     const { topicsOf } = await import("../help-topics.ts");
-    return [...visible(command), ...topicsOf()];
+    return [...visible(command), ...(await topicsOf(host))];
   }
   // A group with a default command that takes an app: `svc app settings ID`.
   const taker = command.commands.find(({ name }) => name === "get") ?? command;

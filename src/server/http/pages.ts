@@ -5,6 +5,7 @@
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import { extname } from "node:path";
+import { guidePage } from "./guide-page.ts";
 import { pathOf, type HttpRequest, type HttpResponse } from "../rpc/http-request.ts";
 
 /** Absolute path of the file behind each path, such as `/docs`. */
@@ -39,6 +40,8 @@ const contentTypes: Readonly<Record<string, string>> = {
   ".html": "text/html; charset=utf-8",
   ".js": "text/javascript; charset=utf-8",
   ".json": "application/json",
+  // Pages of the guide, which are served as HTML.
+  ".md": "text/html; charset=utf-8",
 };
 
 /** Images in the pages' style sheets are data URLs. */
@@ -86,7 +89,7 @@ function createPage(path: string, file: string): Answering {
   };
   let loaded: Promise<readonly LoadedPage[]> | undefined;
   return async (request, response) => {
-    loaded ??= loadPage(file);
+    loaded ??= extname(file) === ".md" ? loadGuidePage(path, file) : loadPage(file);
     // Retry at the next request.
     loaded.catch(() => (loaded = undefined));
     const forms = await loaded;
@@ -113,6 +116,11 @@ async function loadPage(file: string): Promise<LoadedPage[]> {
   }
   const bytes = await readFile(file);
   return [...forms, { bytes, etag: etagOf(bytes) }];
+}
+
+async function loadGuidePage(path: string, file: string): Promise<LoadedPage[]> {
+  const bytes = Buffer.from(guidePage(path, await readFile(file, "utf8")));
+  return [{ bytes, etag: etagOf(bytes) }];
 }
 
 function etagOf(bytes: Uint8Array): string {

@@ -35,6 +35,7 @@ export function Frame({ node, children }: { node: NodeView; children: ComponentC
             <span class={`connection ${connection}`} role="status">
               {texts.connection[connection]}
             </span>
+            <a href="docs/guide">{texts.guide}</a>
             <button type="button" onClick={() => void signOut()}>
               {texts.signOut}
             </button>

@@ -7,7 +7,9 @@ import { openDoor } from "./support/door.ts";
 
 const files = sourcePages();
 
-for (const [path, file] of Object.entries(files)) {
+const exact = Object.entries(files).filter(([, file]) => !file.endsWith(".md"));
+
+for (const [path, file] of exact) {
   test(`${path} returns its exact content without a token, and is cached until it changes`, async (t) => {
     await using door = await openDoor();
     const answer = await fetch(door.url + path);
@@ -41,6 +43,33 @@ test("the API page allows nothing inline, nothing external and no frame", async 
   t.regex(policy, /default-src 'none'/);
   t.regex(policy, /frame-ancestors 'none'/);
   t.notRegex(policy, /unsafe|https?:|\*/);
+});
+
+test("every link of the guide leads to a page, and to an anchor of that page", async (t) => {
+  await using door = await openDoor();
+  const guide = Object.keys(files).filter((path) => path.startsWith("/docs/guide") && !path.endsWith(".css"));
+  t.true(guide.length > 40);
+  const pages = new Map<string, string>();
+  for (const path of guide) {
+    const answer = await fetch(door.url + path);
+    t.is(answer.headers.get("content-type"), "text/html; charset=utf-8");
+    t.regex(answer.headers.get("content-security-policy") ?? "", /require-trusted-types-for 'script'/);
+    pages.set(path, await answer.text());
+  }
+  const broken: string[] = [];
+  for (const [path, html] of pages) {
+    t.notRegex(html, /<script|style="/);
+    for (const [, href = ""] of html.matchAll(/href="([^"]+)"/g)) {
+      const { origin, pathname, hash } = new URL(href, door.url + path);
+      if (!href.startsWith("data:") && origin === door.url && pathname !== "/") {
+        const target = pages.get(pathname);
+        const isThere = target !== undefined || pathname in files;
+        const hasAnchor = hash === "" || target?.includes(` id="${decodeURIComponent(hash.slice(1))}"`);
+        if (!isThere || hasAnchor !== true) broken.push(`${path}: ${href}`);
+      }
+    }
+  }
+  t.deepEqual(broken, []);
 });
 
 test("pages check Host and Origin like everything else", async (t) => {
