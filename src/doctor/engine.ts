@@ -10,18 +10,18 @@ export const checkEngine: Check = async ({ config }) => {
   const { socket } = config.docker;
   if ((await stat(socket).catch(() => undefined)) === undefined) {
     return warning(
-      `there is none at ${socket}, so docker and compose packages cannot run: install one, or set [docker] socket`,
+      `not found at ${socket}, so container and compose apps cannot run: install Docker, or set [docker] socket`,
     );
   }
   try {
     return ok(`API version ${await negotiateApiVersion(socket, timeoutMs)} at ${socket}`);
   } catch (error) {
     if (error instanceof SvcError) return warning(error.message);
-    const { code = "it says nothing in time" } = error as NodeJS.ErrnoException;
+    const { code = "no response in time" } = error as NodeJS.ErrnoException;
     if (code === "EACCES")
       return warning(
-        `this user may not open ${socket}, so containers cannot be run: join the group that may`,
+        `this user may not open ${socket}, so containers cannot run: join the group that owns it, or use the daemon of root`,
       );
-    return warning(`nobody answers at ${socket} (${code}), so containers cannot be run: start the engine`);
+    return warning(`not responding at ${socket} (${code}), so containers cannot run: start the engine`);
   }
 };

@@ -42,7 +42,7 @@ export const checkPermissions: Check = async ({ config, uid }) => {
       );
   }
   return wrong.length === 0
-    ? ok("configuration, token and store are the daemon's own")
+    ? ok("only the daemon's user can change the configuration, the token and the store")
     : problem(wrong.join("; "));
 };
 
@@ -51,14 +51,14 @@ export const checkStore: Check = async ({ config }) => {
   const found = inspectDatabase(path, migrations.length, { maxBytes });
   switch (found.condition) {
     case "missing":
-      return ok(`there is none at ${path} yet; the first start makes it`);
+      return ok(`no database at ${path} yet; the first start creates it`);
     case "corrupt":
       return problem(
-        `${path} is damaged (${found.problem}): restart the daemon, which puts its last good copy in place`,
+        `${path} is damaged (${found.problem}): restart the daemon, which restores the last intact copy`,
       );
     case "sound":
       return found.version < migrations.length
-        ? warning(`${path} is sound and of an older svc: the next start of the daemon brings it up to date`)
+        ? warning(`${path} is intact, from an older svc: the next start of the daemon upgrades it`)
         : rowFinding(path);
   }
 };
@@ -82,6 +82,6 @@ async function rowFinding(path: string): Promise<Finding> {
 async function chainFinding(path: string): Promise<Finding> {
   const broken = await auditProblem(path);
   return broken === undefined
-    ? ok(`${path} is sound`)
+    ? ok(`${path} is intact`)
     : problem(`the audit trail in ${path} is not as it was written: ${broken}; see svc audit --verify`);
 }

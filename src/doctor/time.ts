@@ -16,7 +16,7 @@ export async function clockFinding(now: Date): Promise<Finding> {
   return ok(
     found.some((each) => each !== undefined)
       ? `${now.toISOString()}, kept by NTP`
-      : `${now.toISOString()}; whether anybody keeps it right is not known here`,
+      : `${now.toISOString()}; no sign of an NTP client`,
   );
 }
 
@@ -24,6 +24,6 @@ export const checkTimeZone: Check = ({ env }) => {
   const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();
   const { TZ } = env;
   return timeZone === ""
-    ? warning("there is none that is known: link /etc/localtime, or jobs run by UTC")
+    ? warning("unknown, so jobs run in UTC: link /etc/localtime to your time zone")
     : ok(TZ === undefined ? timeZone : `${timeZone}, by TZ of this shell`);
 };

@@ -48,7 +48,7 @@ test("a host with a daemon passes all checks", async (t) => {
   t.is(found.size, 15);
   for (const check of ["node", "git", "daemon", "port", "exposure", "permissions", "store", "configuration"])
     t.is(found.get(check)?.state, "ok", check);
-  t.regex(found.get("store")?.text ?? "", /is sound$/);
+  t.regex(found.get("store")?.text ?? "", /is intact$/);
   const { stdout, exitCode: again } = await examine(daemon.configFile);
   t.is(again, 0);
   t.regex(stdout, /^ok +git +git version /m);
@@ -61,7 +61,7 @@ test("in a checkout doctor reads the configuration that npm start has written", 
   );
   const sockets = { checkoutDir: directory, system: join(directory, "a"), user: join(directory, "b") };
   const { stdout } = await runSvc(["doctor"], { host: { uid, sockets } });
-  t.regex(stdout, new RegExp(`there is none at ${join(directory, "here.sock")}`), file);
+  t.regex(stdout, new RegExp(`not found at ${join(directory, "here.sock")}`), file);
 });
 
 test("problems are reported with a fix, and by the exit code", async (t) => {
@@ -109,7 +109,7 @@ test("a socket that is not a container engine, and a store that does not exist y
   const { found } = await findingsOf(file);
   t.is(found.get("engine")?.state, "warning");
   t.regex(found.get("engine")?.text ?? "", /is it a container engine\?/);
-  t.regex(found.get("store")?.text ?? "", /the first start makes it/);
+  t.regex(found.get("store")?.text ?? "", /the first start creates it/);
 });
 
 test("a user of the system's daemon needs no free port", async (t) => {
@@ -136,7 +136,7 @@ test("the daemon's cgroup subtree is checked", async (t) => {
   };
   t.regex(await finding(41), /^warning: the controllers memory are missing .*: enable them/);
   await writeFile(join(root, "cgroup.controllers"), "cpuset cpu io memory pids\n");
-  t.regex(await finding(41), /^ok: .* with a subtree of the daemon's own$/);
+  t.regex(await finding(41), /^ok: .* with a subtree for the daemon$/);
   t.regex(await finding(42), /^warning: the daemon has no subtree of its own, .* Delegate=yes/);
   t.regex(await finding(), /^ok: .* where the daemon's unit has Delegate=yes$/);
 });

@@ -191,9 +191,9 @@ test("a store of an older svc is reported", async (t) => {
   const ready = await place(t);
   const dir = join(ready.dir, "store");
   await (await openStore({ dir, migrations: migrations.slice(0, 1) }))[Symbol.asyncDispose]();
-  t.regex(said(await checkStore(ready)), /^warning: \S+svc\.db is sound and of an older svc: the next start/);
+  t.regex(said(await checkStore(ready)), /^warning: \S+svc\.db is intact, from an older svc: the next start/);
   await (await openStore({ dir }))[Symbol.asyncDispose]();
-  t.regex(said(await checkStore(ready)), /^ok: \S+svc\.db is sound$/);
+  t.regex(said(await checkStore(ready)), /^ok: \S+svc\.db is intact$/);
 });
 
 test("an engine that does not respond is reported", async (t) => {
@@ -202,7 +202,7 @@ test("an engine that does not respond is reported", async (t) => {
   await writeFile(path, "");
   t.regex(
     said(await checkEngine(ready)),
-    /^warning: nobody answers at \S+ \(ECONNREFUSED\).*: start the engine$/,
+    /^warning: not responding at \S+ \(ECONNREFUSED\).*: start the engine$/,
   );
 });
 
@@ -221,7 +221,7 @@ rootTest("an engine that this user may not use is not reported as off", async (t
     uid: 65_534,
     gid: 65_534,
   });
-  t.regex(stdout, /^this user may not open \S+engine\.sock, so .*: join the group that may$/m);
+  t.regex(stdout, /^this user may not open \S+engine\.sock, so .*: join the group that owns it, or use the daemon of root$/m);
 });
 
 test("missing or failing programs are reported", async (t) => {
