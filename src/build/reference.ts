@@ -40,7 +40,10 @@ const pages = {
   "manifest.md": manifest(
     (await readJson(join(root, "src/packages/manifest/manifest.schema.json"))) as Schema,
   ),
-  "methods.md": [...api((await readJson(openApiFile)) as ApiDocument), ...reasons(await readFile(descriptors))],
+  "methods.md": [
+    ...api((await readJson(openApiFile)) as ApiDocument),
+    ...reasons(await readFile(descriptors)),
+  ],
 };
 await mkdir(dir, { recursive: true });
 for (const [name, lines] of Object.entries(pages)) {

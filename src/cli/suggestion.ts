@@ -9,11 +9,14 @@ const otherNames: Readonly<Record<string, string>> = {
   delete: "rm",
   describe: "info",
   details: "info",
+  downgrade: "upgrade ID --version OLD",
   du: "disk",
   env: "settings",
   find: "search",
   get: "info",
   health: "info",
+  jobs: "schedule list",
+  rollback: "upgrade ID --version OLD",
   show: "info",
   ssh: "shell",
   stat: "stats",
@@ -26,7 +29,7 @@ const otherNames: Readonly<Record<string, string>> = {
 /** Words that ask for information. A suggestion for them never names a command that changes something. */
 export const readingWords: ReadonlySet<string> = new Set([
   ...["describe", "details", "du", "env", "find", "get", "health", "info", "inspect", "list", "log", "logs"],
-  ...["ls", "ps", "show", "stat", "state", "stats", "status", "tail", "url", "view"],
+  ...["jobs", "ls", "ps", "show", "stat", "state", "stats", "status", "tail", "url", "view"],
 ]);
 /** Commands of a group that list or show what is in it, the best suggestion first. */
 const readingCommands = ["info", "show", "status", "list", "ls", "get"];

@@ -84,9 +84,9 @@ export function parseInline(text: string): readonly Span[] {
   const spans: Span[] = [];
   let end = 0;
   for (const match of text.matchAll(inline)) {
-    const [all, code, bold, label, target, url] = match;
+    const [, code, bold, label, target, url] = match;
     if (match.index > end) spans.push({ kind: "text", text: text.slice(end, match.index) });
-    end = match.index + all.length;
+    end = match.index + match[0].length;
     if (code !== undefined) spans.push({ kind: "code", text: code });
     else if (bold !== undefined) spans.push({ kind: "bold", text: withoutMarks(bold) });
     else if (label !== undefined)

@@ -418,6 +418,8 @@ const cases: CommandCase[] = [
   // Words that only read never lead to commands that change something.
   { args: ["app", "show", "x"], exitCode: 2, stderr: /'show'\nDid you mean: svc app info\n$/ },
   { args: ["app", "stat", "x"], exitCode: 2, stderr: /'stat'\nDid you mean: svc app info\n$/ },
+  { args: ["rollback", "x"], exitCode: 2, stderr: /\nDid you mean: svc upgrade ID --version OLD\n$/ },
+  { args: ["jobs"], exitCode: 2, stderr: /\nDid you mean: svc schedule list\n$/ },
   { args: ["state", "x"], exitCode: 2, stderr: /'state'\nDid you mean: svc info\n$/ },
   { args: ["stat"], exitCode: 2, stderr: /'stat'\nDid you mean: svc stats\n$/ },
   { args: ["backup", "status", "x"], exitCode: 2, stderr: /'status'\nDid you mean: svc backup show\n$/ },

@@ -84,7 +84,7 @@ test("problems are reported with a fix, and by the exit code", async (t) => {
   const { exitCode, found } = await findingsOf(file);
   t.is(exitCode, 1);
   for (const [check, state, text] of [
-    ["engine", "warning", /engine\.sock, so docker and compose packages cannot run: install one/],
+    ["engine", "warning", /engine\.sock, so container and compose apps cannot run: install Docker/],
     ["dns", "warning", /^nowhere\.invalid cannot be resolved: see/],
     ["daemon", "warning", /svc\.sock: start it/],
     ["port", "problem", /\(EADDRINUSE\): another program listens there.*set \[api\] listen/],
@@ -138,7 +138,7 @@ test("the daemon's cgroup subtree is checked", async (t) => {
   await writeFile(join(root, "cgroup.controllers"), "cpuset cpu io memory pids\n");
   t.regex(await finding(41), /^ok: .* with a subtree for the daemon$/);
   t.regex(await finding(42), /^warning: the daemon has no subtree of its own, .* Delegate=yes/);
-  t.regex(await finding(), /^ok: .* where the daemon's unit has Delegate=yes$/);
+  t.regex(await finding(), /^ok: .* if the daemon's unit has Delegate=yes$/);
 });
 
 test("the daemon is found by its socket", async (t) => {

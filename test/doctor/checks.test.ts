@@ -221,7 +221,10 @@ rootTest("an engine that this user may not use is not reported as off", async (t
     uid: 65_534,
     gid: 65_534,
   });
-  t.regex(stdout, /^this user may not open \S+engine\.sock, so .*: join the group that owns it, or use the daemon of root$/m);
+  t.regex(
+    stdout,
+    /^this user may not open \S+engine\.sock, so .*: join the group that owns it, or use the daemon of root$/m,
+  );
 });
 
 test("missing or failing programs are reported", async (t) => {

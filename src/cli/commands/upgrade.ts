@@ -15,6 +15,7 @@ import { listAllApps } from "./ls.ts";
 interface UpgradeOptions extends AcceptOptions, DetachOption {
   readonly all?: boolean;
   readonly version?: string;
+  readonly tag?: string;
   readonly backup?: boolean;
   readonly dryRun?: boolean;
   readonly restart?: boolean;
@@ -31,11 +32,13 @@ export function addUpgradeCommand(parent: Command, run: RunCommand): void {
     // The default; older scripts pass it.
     .addOption(new Option("--restart").hideHelp())
     .option("--version <tag>", "upgrade to this tag instead of the newest")
+    // As svc install calls it.
+    .addOption(new Option("--tag <tag>").conflicts("version").hideHelp())
     .option("--dry-run", "show the versions to upgrade to, and change nothing")
     .option("--accept-license", "accept the licenses that the new version adds")
     .option("--accept-permissions", "grant the host permissions that the new version adds")
     .option("--backup", "back up each app first, by its policy (default: as the daemon is configured)")
-    .option("--no-backup", "do not")
+    .option("--no-backup", "do not back up first")
     .option(...detachOption)
     .addHelpText(
       "after",
@@ -55,10 +58,9 @@ async function upgrade(
   options: UpgradeOptions,
 ): Promise<void> {
   const all = options.all === true;
-  const { version = "" } = options;
+  const version = options.version ?? options.tag ?? "";
   if (all === named.length > 0) throw new UsageError("name the apps to upgrade, or pass --all");
-  if (all && options.version !== undefined)
-    throw new UsageError("--version goes with one app, not with --all");
+  if (all && version !== "") throw new UsageError("--version goes with one app, not with --all");
   if (options.dryRun === true) return showPlan(context, named, version);
   const stopApp = options.restart !== false;
   const apps = new Map(all ? (await listAllApps(context)).map((app) => [app.id, app]) : []);

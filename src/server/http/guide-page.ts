@@ -40,7 +40,7 @@ function bodyOf(blocks: readonly Block[], path: string): string {
   let html = "";
   let list: string | undefined;
   for (const block of blocks) {
-    const wanted = block.kind !== "item" ? undefined : block.marker.length > 1 ? "ol" : "ul";
+    const wanted = block.kind === "item" ? listOf(block.marker) : undefined;
     if (list !== wanted) {
       if (list !== undefined) html += `</${list}>\n`;
       if (wanted !== undefined) html += `<${wanted}>\n`;
@@ -49,6 +49,10 @@ function bodyOf(blocks: readonly Block[], path: string): string {
     html += `${htmlOf(block, path)}\n`;
   }
   return list === undefined ? html : `${html}</${list}>`;
+}
+
+function listOf(marker: string): "ol" | "ul" {
+  return marker.length > 1 ? "ol" : "ul";
 }
 
 function htmlOf(block: Block, path: string): string {
