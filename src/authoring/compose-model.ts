@@ -192,8 +192,9 @@ function standInsFor(
 }
 
 function onlyChosen(resolved: JsonObject, profiles: readonly string[]): JsonObject {
+  const chosen = new Set(profiles);
   const services = Object.entries(recordOf(resolved["services"])).filter(([, service]) =>
-    isChosen(recordOf(service), profiles),
+    isChosen(recordOf(service), chosen),
   );
   return { ...resolved, services: Object.fromEntries(services) };
 }

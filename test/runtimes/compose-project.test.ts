@@ -1,4 +1,5 @@
 /** A compose project from the checkout to its run: when the engine is probed, and when compose's output is used. */
+import { randomUUID } from "node:crypto";
 import { mkdir, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
@@ -7,10 +8,11 @@ import type { RunCommandOptions } from "../../src/run-as/user-helper-types.ts";
 import type { Runtime } from "../../src/packages/manifest/manifest.ts";
 import { YamlThread } from "../../src/packages/manifest/yaml-thread.ts";
 import { ComposeProjects, type ComposeProjectsOptions } from "../../src/runtimes/compose/compose-project.ts";
+import { ConfigCache } from "../../src/runtimes/compose/config-cache.ts";
 import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
 import { programs } from "../support/programs.ts";
-import { policyDirectory, type PolicyDirectory } from "./support/policy-app.ts";
+import { nobody, policyDirectory, type PolicyDirectory } from "./support/policy-app.ts";
 
 const rootTest = isRoot ? test : test.skip;
 
@@ -92,6 +94,103 @@ rootTest(`an error of an old compose about a name explains what to do${needsRoot
   await t.throwsAsync(projects.resolve(projectIn(place)), {
     message: /^compose\.yaml: this docker-compose is too old for "name" at the top: delete that line/,
   });
+});
+
+const many = (count: number): string[] => Array.from({ length: count }, (_, at) => `p${at}`);
+const each = (count: number, value: unknown): object =>
+  Object.fromEntries(many(count).map((name) => [name, value]));
+
+/** Projects with thousands of these blocked the daemon for minutes. */
+const tooMany: readonly [what: string, max: { user: number; root: number }, of: (count: number) => object][] =
+  [
+    ["services", { user: 128, root: 1_024 }, (count) => ({ services: each(count, { image: "a" }) })],
+    [
+      "mounts",
+      { user: 64, root: 512 },
+      (count) => ({
+        services: {
+          web: { image: "a", volumes: many(count - 1).map((name) => `/${name}`), configs: ["p0"] },
+        },
+        configs: { p0: { content: "" } },
+      }),
+    ],
+    [
+      "networks",
+      { user: 32, root: 1_024 },
+      (count) => ({ networks: { default: {}, ...each(count - 1, {}) } }),
+    ],
+    ["volumes", { user: 64, root: 1_024 }, (count) => ({ volumes: each(count, {}) })],
+    ["configs", { user: 1_024, root: 1_024 }, (count) => ({ configs: each(count, { content: "" }) })],
+    ["secrets", { user: 1_024, root: 1_024 }, (count) => ({ secrets: each(count, { content: "" }) })],
+  ];
+
+/** With a compose that always prints this project. */
+async function resolving(
+  place: PolicyDirectory,
+  yaml: YamlThread,
+  project: object,
+): Promise<ComposeProjects> {
+  await writeFile(join(place.dir, "repo/compose.yaml"), "services: { web: { image: a } }\n");
+  return new ComposeProjects({
+    userHelpers: { as: () => place.userHelper() },
+    events: { verify: () => Promise.resolve() },
+    command: {
+      run: () => Promise.resolve({ exitCode: 0, stdout: JSON.stringify(project), stderr: "" }),
+      isClassic: () => Promise.resolve(false),
+      fingerprint: () => Promise.resolve(randomUUID()),
+    },
+    images: { builtTag: () => "" },
+    ...{ yaml, engine: { socket: "/srv/docker.sock" } },
+    ownership: { projectOf: (id: string) => `svc-${id}` },
+    ...{ publishAddress: "127.0.0.1", usersPidsLimit: 100, maxUserProcesses: 1_000 },
+    composeDir: join(place.dir, "../compose"),
+  } as unknown as ComposeProjectsOptions);
+}
+
+for (const [what, max, of] of tooMany) {
+  for (const owner of ["user", "root"] as const) {
+    rootTest(`a project of ${owner} has at most ${max[owner]} ${what}${needsRoot}`, async (t) => {
+      await using place = await policyDirectory();
+      using yaml = new YamlThread({ threadUrl: programs.settingsThread });
+      const app = { ...projectIn(place), ownerUid: owner === "root" ? 0 : nobody };
+      const messageOf = async (count: number): Promise<string> => {
+        const document = { services: { web: { image: "a" } }, ...of(count) };
+        const projects = await resolving(place, yaml, document);
+        return projects.resolve(app).then(
+          () => "",
+          (error: unknown) => (error as Error).message,
+        );
+      };
+      t.notRegex(await messageOf(max[owner]), /more than/);
+      t.regex(await messageOf(max[owner] + 1), new RegExp(`${what}, more than ${max[owner]}\\b`));
+    });
+  }
+}
+
+for (const [name, max] of [
+  ["COMPOSE_FILE", 32],
+  ["COMPOSE_PROFILES", 256],
+] as const) {
+  rootTest(`${name} in .env lists at most ${max} names${needsRoot}`, async (t) => {
+    await using place = await policyDirectory();
+    using yaml = new YamlThread({ threadUrl: programs.settingsThread });
+    const text = many(max + 1).join(name === "COMPOSE_FILE" ? ":" : ",");
+    const values = { services: { values: { image: "none", environment: { [name]: text } } } };
+    const projects = await resolving(place, yaml, values);
+    await writeFile(join(place.dir, "repo/.env"), `${name}=${text}\n`);
+    await t.throwsAsync(projects.resolve(projectIn(place)), {
+      message: `.env: ${name} lists ${max + 1} names, more than ${max}; list fewer`,
+    });
+  });
+}
+
+test("large values of .env are not cached", async (t) => {
+  await using place = await policyDirectory();
+  const cache = new ConfigCache(join(place.dir, "../compose"));
+  await cache.store("web", { key: "k", text: "", values: { A: "a".repeat(60_000) } });
+  t.not(await cache.find("web", "k"), undefined);
+  await cache.store("web", { key: "l", text: "", values: { A: "a".repeat(70_000) } });
+  t.is(await cache.find("web", "l"), undefined);
 });
 
 rootTest(`compose runs again if and only if its output may change${needsRoot}`, async (t) => {

@@ -101,9 +101,11 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
   const builds: ServiceBuild[] = [];
   const pulls = new Set<string>();
   const services: Record<string, JsonObject> = {};
+  const profiles = new Set(options.profiles);
   const all = Object.entries(recordOf(document["services"])).filter(([, value]) =>
-    isChosen(recordOf(value), options.profiles),
+    isChosen(recordOf(value), profiles),
   );
+  const names = new Set(all.map(([name]) => name));
   const ownImages = builtImages(all, options);
   for (const [name, value] of all) {
     const { build, profiles: _, image, container_name: containerName, deploy, ...service } = recordOf(value);
@@ -119,7 +121,7 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
     const limited = pidsLimited(options, service, deployed);
     services[name] = {
       ...service,
-      ...withoutAbsent(service, new Set(all.map(([other]) => other))),
+      ...withoutAbsent(service, names),
       ...withAlias(service, textOf(containerName)),
       ...ownedBy(options.owner, service),
       // For a name without a value, compose would use the value in its own environment, which is root's.
@@ -147,9 +149,9 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
 }
 
 /** Whether a service runs with these profiles. */
-export function isChosen({ profiles }: JsonObject, chosen: readonly string[]): boolean {
+export function isChosen({ profiles }: JsonObject, chosen: ReadonlySet<string>): boolean {
   const own = textsOf(profiles);
-  return own.length === 0 || chosen.includes("*") || own.some((profile) => chosen.includes(profile));
+  return own.length === 0 || chosen.has("*") || own.some((profile) => chosen.has(profile));
 }
 
 /** The built image of each name that a service with `build` gives its image; the first of several services counts. */

@@ -61,6 +61,7 @@ import {
 import { withInlineFiles, withVariables, writeInlineFiles, type InlineFile } from "./inline-files.ts";
 import { recordOf } from "./compose-values.ts";
 import { projectClaims } from "./project-claims.ts";
+import { requireFewParts } from "./project-size.ts";
 import { withoutSubnets } from "./project-networks.ts";
 import { withAddresses } from "./service-ports.ts";
 import { configFailure, lastLines, reasonOf } from "./compose-failure.ts";
@@ -254,6 +255,7 @@ export class ComposeProjects {
     );
     const { text, values } = await this.#config(app, { section, choice, sources, readValues }, ended);
     const resolved = await readResolved(text, file, readYaml);
+    requireFewParts(resolved, file, app.ownerUid === 0);
     const variables = { ...values, ...environmentOf(app, section) };
     const project = runnableProject(withVariables(resolved, variables, file), {
       file,

@@ -13,7 +13,8 @@ import { entryType } from "../entry-type.ts";
 import { listOf, mergedRecord } from "./compose-values.ts";
 
 const bounds = { maxBytes: 512 * 1024, maxTokens: 20_000, maxDepth: 64, maxValues: 20_000 };
-const maxFiles = 32;
+/** The most files of a project, with those that they include. */
+export const maxFiles = 32;
 
 type Reader = Pick<UserHelper, "readFile" | "stat">;
 

@@ -11,7 +11,7 @@ export interface CachedConfig {
   readonly values: Readonly<Record<string, string>>;
 }
 
-/** Maximum size of a cached output in characters; most projects are far smaller. */
+/** Maximum size of a cached output with its values, in characters; most projects are far smaller. */
 const maxCachedConfig = 64 * 1024;
 
 export class ConfigCache {
@@ -33,7 +33,11 @@ export class ConfigCache {
   }
 
   async store(id: string, config: CachedConfig): Promise<void> {
-    if (config.text.length > maxCachedConfig) return;
+    const values = Object.entries(config.values).flat();
+    if (values.reduce((sum, { length }) => sum + length, config.text.length) > maxCachedConfig) {
+      this.#configs.delete(id);
+      return;
+    }
     this.#configs.set(id, config);
     const path = this.#path(id);
     try {

@@ -10,11 +10,12 @@ import {
 } from "../containers/container-policy.ts";
 import { externalName, isSet, unknownKeys, recordOf, textOf } from "./compose-values.ts";
 import { copiesOf } from "./project-networks.ts";
+import { userBounds } from "./project-size.ts";
 import { labelAsks, serviceClaims } from "./service-claims.ts";
 import { countPorts, documentPorts } from "./service-ports.ts";
 
 /** Limits of users' projects, because the engine runs processes for each of these. */
-const bounds = { services: 128, ports: 512, networks: 32, volumes: 64 };
+const bounds = { ...userBounds, ports: 512 };
 
 /** The claims of all parts of a project, services first. */
 export function projectClaims(document: JsonObject, project: string): ContainerClaims[] {

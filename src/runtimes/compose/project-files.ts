@@ -2,6 +2,7 @@
 import { posix } from "node:path";
 import type { UserHelper } from "../../run-as/user-helper.ts";
 import { entryType } from "../entry-type.ts";
+import { invalid, maxFiles } from "./compose-sources.ts";
 
 /** The names that compose looks for, in its order. */
 export const composeFileNames: readonly string[] = [
@@ -21,6 +22,9 @@ const overrideFileNames = [
 /** Variables by which `.env` chooses files and profiles. */
 export const choiceVariables = ["COMPOSE_FILE", "COMPOSE_PATH_SEPARATOR", "COMPOSE_PROFILES"] as const;
 
+/** The most profiles in `COMPOSE_PROFILES`: each is an argument of compose. */
+const maxProfiles = 256;
+
 /** What the manifest chooses. */
 interface ProjectSection {
   /** Path relative to the checkout. */
@@ -39,6 +43,7 @@ export interface ProjectChoice {
  * file is in it. Without profiles in the manifest, those of `COMPOSE_PROFILES`.
  * @param checkout path relative to `root`
  * @param readValues reads variables of the `.env` in a directory, which is relative to `root`
+ * @throws SvcError `package_invalid` if `.env` lists too many
  */
 export async function chooseProject(
   userHelper: Pick<UserHelper, "readFile" | "stat">,
@@ -56,20 +61,27 @@ export async function chooseProject(
   const override = isListed ? undefined : await overrideOf(userHelper, root, checkout, file);
   return {
     files: isListed ? [first, ...others] : [file, ...(override === undefined ? [] : [override])],
-    profiles: profiles.length > 0 ? profiles : listOf(values.get("COMPOSE_PROFILES"), ","),
+    profiles:
+      profiles.length > 0
+        ? profiles
+        : listOf("COMPOSE_PROFILES", values.get("COMPOSE_PROFILES"), ",", maxProfiles),
   };
 }
 
-/** The paths in `COMPOSE_FILE`. @param values of {@link choiceVariables} */
+/** The paths in `COMPOSE_FILE`. @param values of {@link choiceVariables} @throws SvcError `package_invalid` */
 export function listedFiles(values: ReadonlyMap<string, string>): string[] {
-  return listOf(values.get("COMPOSE_FILE"), values.get("COMPOSE_PATH_SEPARATOR") || ":");
+  const separator = values.get("COMPOSE_PATH_SEPARATOR") || ":";
+  return listOf("COMPOSE_FILE", values.get("COMPOSE_FILE"), separator, maxFiles);
 }
 
-function listOf(text: string | undefined, separator: string): string[] {
-  return (text ?? "")
+function listOf(name: string, text: string | undefined, separator: string, max: number): string[] {
+  const parts = (text ?? "")
     .split(separator)
     .map((part) => part.trim())
     .filter((part) => part !== "");
+  if (parts.length > max)
+    throw invalid(".env", `${name} lists ${parts.length} names, more than ${max}; list fewer`);
+  return parts;
 }
 
 /** Saves a run of compose for most files. A file that cannot be read here is left to compose. */

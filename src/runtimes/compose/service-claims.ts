@@ -36,6 +36,7 @@ import {
   textsOf,
 } from "./compose-values.ts";
 import { copiesOf } from "./project-networks.ts";
+import { countMounts } from "./project-size.ts";
 import { inMemoryWords } from "./service-mounts.ts";
 import { countPorts, readServicePort } from "./service-ports.ts";
 import {
@@ -295,8 +296,7 @@ export function serviceClaims(
     if (value !== undefined && isSet(value)) read?.(value, draft);
   }
   const { asks, binds, hostPorts, fileOwners, excess } = draft;
-  const mounts = ["volumes", "tmpfs", "configs", "secrets"].flatMap((key) => listOf(service[key]));
-  excess.push(...excessOfMounts(mounts.length, "mounts"));
+  excess.push(...excessOfMounts(countMounts(service), "mounts"));
   const ports = listOf(service["ports"]).reduce<number>(
     (sum, port) => sum + countPorts(readServicePort(port)),
     0,
@@ -412,9 +412,14 @@ function list(permission: HostAsk["permission"], verb: string): Reader {
   return (value, { asks }) => asks.push(...listAsks(textsOf(value), permission, verb));
 }
 
+/** Before the name of a service whose namespace another one uses. */
+const ofService = "service:";
+
 function namespace(kind: Parameters<typeof namespaceAsks>[0], own: readonly string[]): Reader {
+  const ownModes = new Set(own);
   return (value, { asks, services }) => {
-    const shared = [...services].map((service) => `service:${service}`);
-    asks.push(...namespaceAsks(kind, textOf(value), new Set([...own, ...shared])));
+    const mode = textOf(value);
+    const isShared = mode.startsWith(ofService) && services.has(mode.slice(ofService.length));
+    if (!isShared) asks.push(...namespaceAsks(kind, mode, ownModes));
   };
 }

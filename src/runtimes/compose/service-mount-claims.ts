@@ -87,7 +87,12 @@ function mountTargets(service: JsonObject): MountTargets {
 export function requireOneMountEach({ excess, service }: Draft): void {
   const { stored, inMemory } = mountTargets(service);
   const targets = [...stored, ...inMemory];
-  const twice = targets.find((target, index) => targets.indexOf(target) !== index);
+  const seen = new Set<string>();
+  const twice = targets.find((target) => {
+    const isSeen = seen.has(target);
+    seen.add(target);
+    return isSeen;
+  });
   if (twice !== undefined) excess.push(`mounts twice at ${twice}`);
 }
 

@@ -168,12 +168,7 @@ function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): v
       `${subject} gives ${given.file} to the user "${given.uid}:${given.gid}", but it must belong to the app's owner, "${ownerSpec(owner)}"; leave "uid" and "gid" out`,
     );
   }
-  const [most] = excess;
-  if (most !== undefined) {
-    throw denied(
-      `${subject} ${most}, which only root's own apps may do; lower it or leave it out, or have root install the app`,
-    );
-  }
+  requireNoExcess(subject, excess);
   // Without a group, the user would get the image's group or root's; the image decides what a user name means.
   if (user !== undefined && user !== ownerSpec(owner)) {
     const asWhom = user === "" ? "as the user of its image" : `as "${user}"`;
@@ -181,6 +176,14 @@ function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): v
       `${subject} runs ${asWhom}, but it must run as its owner, "${ownerSpec(owner)}"; leave "user" out`,
     );
   }
+}
+
+/** @param excess as in {@link ContainerClaims} @throws SvcError `denied` */
+export function requireNoExcess(subject: string, [most]: readonly string[]): void {
+  if (most === undefined) return;
+  throw denied(
+    `${subject} ${most}, which only root's own apps may do; lower it or leave it out, or have root install the app`,
+  );
 }
 
 const maxPort = 65_535;

@@ -1,0 +1,54 @@
+/**
+ * Limits of a resolved project, checked before all other work on it: some of that work compares every part with every
+ * other part, and thousands of parts would block the daemon for minutes.
+ */
+import type { JsonObject } from "../../lib/json.ts";
+import { requireNoExcess } from "../containers/container-policy.ts";
+import { invalid } from "./compose-sources.ts";
+import { listOf, recordOf } from "./compose-values.ts";
+
+/** Maximum numbers of parts of a project, and of mounts of a service. */
+interface ProjectBounds {
+  readonly services: number;
+  readonly networks: number;
+  readonly volumes: number;
+  readonly configs: number;
+  readonly secrets: number;
+  readonly mounts: number;
+}
+
+/** Limits of root's projects. */
+const rootBounds: ProjectBounds = {
+  ...{ services: 1_024, networks: 1_024, volumes: 1_024, configs: 1_024, secrets: 1_024 },
+  mounts: 512,
+};
+/** Limits of regular users' projects. The engine runs processes for services, networks and volumes. */
+export const userBounds: ProjectBounds = {
+  ...{ services: 128, networks: 32, volumes: 64, configs: 1_024, secrets: 1_024 },
+  mounts: 64,
+};
+
+/** @throws SvcError `denied` for a regular user's project, `package_invalid` for root's */
+export function requireFewParts(document: JsonObject, file: string, isRoots: boolean): void {
+  const { mounts: maxMounts, ...maxOf } = isRoots ? rootBounds : userBounds;
+  const requireFew = (subject: string, count: number, max: number, what: string): void => {
+    if (count <= max) return;
+    const excess = `has ${count} ${what}, more than ${max}`;
+    if (isRoots) throw invalid(file, `${subject} ${excess}; use fewer`);
+    requireNoExcess(subject, [excess]);
+  };
+  for (const [section, max] of Object.entries(maxOf)) {
+    requireFew("the compose file", Object.keys(recordOf(document[section])).length, max, section);
+  }
+  for (const [name, service] of Object.entries(recordOf(document["services"]))) {
+    requireFew(`service "${name}"`, countMounts(recordOf(service)), maxMounts, "mounts");
+  }
+}
+
+/** Mounts of a service, including its configs and secrets. */
+export function countMounts(service: JsonObject): number {
+  return ["volumes", "tmpfs", "configs", "secrets"].reduce(
+    (sum, key) => sum + listOf(service[key]).length,
+    0,
+  );
+}
