@@ -1,13 +1,15 @@
-/** Kills in the middle of writing operations: each file is unchanged or finished, and nothing else is left. */
+/**
+ * Kills in the middle of copies, uploads and unpacking: each file is either unchanged or finished, and nothing else is
+ * left.
+ */
 import assert from "node:assert/strict";
 import { execFileSync } from "node:child_process";
-import { existsSync, statSync } from "node:fs";
-import { chown, lstat, mkdir, readFile, readdir, rm, stat } from "node:fs/promises";
+import { readFile, readdir, stat } from "node:fs/promises";
 import { join } from "node:path";
-import { setTimeout as wait } from "node:timers/promises";
-import type { Client } from "@connectrpc/connect";
-import test, { type ExecutionContext } from "ava";
+import test from "ava";
 import { FileService } from "../../../gen/svc/v1/file_pb.ts";
+import { isRoot } from "../../support/daemon.ts";
+import { eventually } from "../../support/eventually.ts";
 import {
   failureOf,
   helperOf,
@@ -16,241 +18,12 @@ import {
   uploadingHelperOf,
   waitMs,
 } from "../../files/support/deaths.ts";
-import { ownerUid, type Ground } from "../../files/support/ground.ts";
+import { ownerUid } from "../../files/support/ground.ts";
 import { sharedGround } from "../../files/support/shared-ground.ts";
-import { isRoot } from "../../support/daemon.ts";
-import { eventually } from "../../support/eventually.ts";
-import { keepInMemory } from "../../support/in-memory.ts";
 
-// Kills in the middle of each writing operation: each file is either unchanged or finished, the operation can be
-// repeated, and nothing else is left.
-
-const rootTest = isRoot ? test.serial : test.skip;
+const rootTest = isRoot ? test : test.skip;
 const newGround = sharedGround();
-const zeroBytes = 200 << 20;
-const randomBytes = 16 << 20;
-/** Enough files that the operation rarely finishes before the kill; if it does, the kill is repeated. */
-const manyFiles = 8_000;
-/** Fewer files for those that must be on a disk, where creating and removing them is slower. */
-const fewerFiles = 2_400;
-/** The number of attempts to hit the middle. */
-const maxTries = 5;
-/** Deep enough that it takes a while: each level is resolved from the root. */
-const deepPath = "d/".repeat(400).slice(0, -1);
-
-interface Scene {
-  ground: Ground;
-  files: Client<typeof FileService>;
-  /** Both belong to the owner, one on a disk and one in memory. */
-  home: string;
-  away: string;
-}
-
-interface Verb {
-  /** Runs a shell as the owner, in their home. */
-  prepare: string;
-  /** On a disk, creating many files soon after removing many takes most of the test's time. */
-  isInMemory?: true;
-  work: (scene: Scene) => Promise<unknown>;
-  /** Throws or returns false while the operation has not started. */
-  isUnderWay: (scene: Scene) => boolean | Promise<boolean>;
-  /** Whether a short operation finished before the kill; then the kill is repeated. */
-  isOver?: (scene: Scene) => boolean | Promise<boolean>;
-  check: (t: ExecutionContext, scene: Scene) => Promise<void>;
-}
-
-const makeMany = (files: number): string =>
-  `mkdir -p many; cd many; mkdir $(seq 40); files=$(seq ${files / 40}); for n in $(seq 40); do for file in $files; do : > $n/$file; done; done; chmod -R u=rwX,go= .`;
-const many = makeMany(manyFiles);
-const bigOf = (source: string, bytes: number): string =>
-  `mkdir tree; head -c ${bytes} ${source} > tree/big; echo small > tree/small`;
-
-const modeOf = (path: string): number => statSync(path).mode & 0o777;
-
-async function entriesOf(dir: string): Promise<string[]> {
-  return (await readdir(dir, { recursive: true })).map((name) => join(dir, name));
-}
-
-async function modesIn(dir: string): Promise<number[]> {
-  return (await entriesOf(dir)).map(modeOf);
-}
-
-const verbs: Readonly<Record<string, Verb>> = {
-  "move to another file system": {
-    prepare: bigOf("/dev/zero", zeroBytes),
-    work: ({ files, home, away }) => files.movePath({ from: join(home, "tree"), to: join(away, "tree") }),
-    isUnderWay: async ({ away }) => {
-      const [stage] = await leftOvers(away);
-      return stage !== undefined && (await stat(join(away, stage, "new/big"))).size > 0;
-    },
-    isOver: ({ away }) => existsSync(join(away, "tree")),
-    check: async (t, { home, away, files }) => {
-      t.is((await stat(join(home, "tree/big"))).size, zeroBytes);
-      t.is(await readFile(join(home, "tree/small"), "utf8"), "small\n");
-      t.deepEqual(await readdir(away), []);
-      await files.movePath({ from: join(home, "tree"), to: join(away, "tree") });
-      t.deepEqual((await readdir(join(away, "tree"))).sort(), ["big", "small"]);
-      t.deepEqual(await readdir(home), []);
-    },
-  },
-  "removing half of a move to another file system": {
-    prepare: makeMany(fewerFiles),
-    work: ({ files, home, away }) => files.movePath({ from: join(home, "many"), to: join(away, "many") }),
-    isUnderWay: ({ home }) => !firstFiles(home).every((path) => existsSync(path)),
-    isOver: ({ home }) => !existsSync(join(home, "many")),
-    check: async (t, { home, away, files }) => {
-      const whole = await entriesOf(join(away, "many"));
-      t.is(whole.length, fewerFiles + 40);
-      for (const path of whole) assert.ok([0o600, 0o700].includes(modeOf(path)));
-      const left = await entriesOf(join(home, "many"));
-      t.true(left.length > 40 && left.length < fewerFiles + 40, `${left.length} left`);
-      t.deepEqual((await files.deletePaths({ paths: [join(home, "many")] })).failed, []);
-      t.deepEqual(await readdir(home), []);
-    },
-  },
-  archive: {
-    // An operation that takes long and cannot be made smaller.
-    prepare: `${bigOf("/dev/urandom", randomBytes)}; echo old > target.tar.gz`,
-    work: ({ files, home }) => files.createArchive(archiveOf(home)),
-    isUnderWay: async ({ ground, home }) => (await uploadingHelperOf(ground, home)) > 0,
-    isOver: ({ home }) => statSync(join(home, "target.tar.gz")).size > 10,
-    check: async (t, { home, files }) => {
-      t.is(await readFile(join(home, "target.tar.gz"), "utf8"), "old\n");
-      t.deepEqual((await readdir(home)).sort(), ["target.tar.gz", "tree"]);
-      await files.createArchive(archiveOf(home));
-      t.true((await stat(join(home, "target.tar.gz"))).size > randomBytes);
-    },
-  },
-  "change of modes": {
-    prepare: many,
-    isInMemory: true,
-    work: ({ files, home }) =>
-      files.setPathAttributes({ path: join(home, "many"), mode: "0755", recursive: true }),
-    isUnderWay: ({ home }) => firstFiles(home).some((path) => modeOf(path) === 0o755),
-    isOver: async ({ home }) => (await modesIn(join(home, "many"))).every((mode) => mode === 0o755),
-    check: async (t, { home, files }) => {
-      const modes = await modesIn(join(home, "many"));
-      t.is(modes.length, manyFiles + 40);
-      const changed = modes.filter((mode) => mode === 0o755).length;
-      const kept = modes.filter((mode) => mode === 0o600 || mode === 0o700).length;
-      t.is(changed + kept, modes.length);
-      t.true(changed > 0 && kept > 0, `${changed} changed, ${kept} kept`);
-      await files.setPathAttributes({ path: join(home, "many"), mode: "0755", recursive: true });
-      t.true((await modesIn(join(home, "many"))).every((mode) => mode === 0o755));
-    },
-  },
-  deletion: {
-    prepare: `${many}; echo mine > ../kept`,
-    isInMemory: true,
-    work: ({ files, home }) => files.deletePaths({ paths: [join(home, "many")] }),
-    isUnderWay: ({ home }) => !firstFiles(home).every((path) => existsSync(path)),
-    isOver: ({ home }) => !existsSync(join(home, "many")),
-    check: async (t, { home, files }) => {
-      const left = await entriesOf(join(home, "many"));
-      t.true(left.length > 40 && left.length < manyFiles + 40, `${left.length} left`);
-      for (const path of left) assert.ok([0o600, 0o700].includes(modeOf(path)));
-      t.deepEqual((await files.deletePaths({ paths: [join(home, "many")] })).failed, []);
-      t.deepEqual(await readdir(home), ["kept"]);
-    },
-  },
-  "making of directories": {
-    prepare: "true",
-    work: ({ files, home }) => files.createDirectory({ path: join(home, deepPath), parents: true }),
-    isUnderWay: ({ home }) => existsSync(join(home, "d/d/d")),
-    isOver: ({ home }) => existsSync(join(home, deepPath)),
-    check: async (t, { home, files }) => {
-      for (let dir = join(home, "d"); existsSync(dir); dir = join(dir, "d")) {
-        const { uid, mode } = await lstat(dir);
-        assert.deepEqual([uid, mode & 0o7777], [ownerUid, 0o755]);
-      }
-      await files.createDirectory({ path: join(home, deepPath), parents: true });
-      t.true(existsSync(join(home, deepPath)));
-    },
-  },
-};
-
-function archiveOf(home: string) {
-  return { paths: [join(home, "tree")], target: join(home, "target.tar.gz"), overwrite: true };
-}
-
-/** One file in each of many directories; in any order, the operation soon reaches one. */
-function firstFiles(home: string): string[] {
-  return Array.from({ length: 40 }, (_, index) => join(home, "many", String(index + 1), "1"));
-}
-
-/** Polls often, because some operations finish soon, perhaps between two polls. */
-async function untilUnderWay(scene: Scene, { isUnderWay, isOver }: Verb): Promise<void> {
-  const deadline = performance.now() + waitMs;
-  for (;;) {
-    // The polled files appear and disappear.
-    if (
-      await Promise.resolve(scene)
-        .then(isUnderWay)
-        .catch(() => false)
-    )
-      return;
-    if ((await isOver?.(scene)) === true) return;
-    assert.ok(performance.now() < deadline, "has not begun");
-    await wait(1);
-  }
-}
-
-for (const victim of ["helper", "daemon"] as const) {
-  for (const [name, verb] of Object.entries(verbs)) {
-    rootTest(`a ${victim} that is killed during ${name} leaves no partial result`, async (t) => {
-      t.timeout(testMs);
-      for (let tries = 0; !(await hasDied(t, victim, verb)); tries++)
-        assert.ok(tries < maxTries, "was over before each kill");
-    });
-  }
-}
-
-/** @returns false if the operation finished before the kill */
-async function hasDied(t: ExecutionContext, victim: "helper" | "daemon", verb: Verb): Promise<boolean> {
-  const { prepare, isInMemory, work, isOver, check } = verb;
-  const ground = await newGround();
-  const { home: onDisk, door, daemon, as } = ground;
-  const inMemory = `/dev/shm/svc-deaths-${process.pid}`;
-  const [home, away] = isInMemory === true ? [inMemory, onDisk] : [onDisk, inMemory];
-  await mkdir(inMemory);
-  try {
-    await chown(inMemory, ownerUid, 60);
-    await as(ownerUid, "sh", "-c", `cd ${home}; ${prepare}`);
-    const scene = { ground, home, away, files: door.client(FileService, "grpc") };
-    // So that there is a helper process to kill.
-    await scene.files.statPath({ path: home });
-    const helper = await helperOf(ground);
-    const working = work(scene);
-    working.catch(() => undefined);
-    await untilUnderWay(scene, verb);
-    if (victim === "helper") process.kill(helper, "SIGKILL");
-    else {
-      // On a busy host a daemon dies slowly, so its helper process could finish the operation.
-      process.kill(helper, "SIGSTOP");
-      await daemon.kill();
-      process.kill(helper, "SIGCONT");
-    }
-    if ((await isOver?.(scene)) === true) return false;
-    await failureOf(working);
-    if (victim === "daemon") await daemon.restart();
-    for (const dir of [home, away]) {
-      await eventually(async () => assert.deepEqual(await leftOvers(dir), []), waitMs);
-    }
-    // The helper process of a killed daemon runs until it notices the kill.
-    await eventually(() => assert.ok(!existsSync(`/proc/${helper}`)), waitMs);
-    if ((await isOver?.(scene)) === true) return false;
-    await check(t, { ...scene, files: door.client(FileService, "grpc") });
-    for (const dir of [home, away]) t.deepEqual(await leftOvers(dir), []);
-    return true;
-  } finally {
-    await rm(inMemory, { recursive: true, force: true });
-  }
-}
-
-// Kills in the middle of copies, uploads and unpacking: each file is either unchanged or finished, and nothing else is
-// left.
-
-const treeBytes = 400 << 20;
+const bigBytes = 400 << 20;
 for (const victim of ["helper", "daemon"] as const) {
   rootTest(`a ${victim} that is killed during a copy and an upload leaves only the old files`, async (t) => {
     t.timeout(testMs);
@@ -264,7 +37,7 @@ for (const victim of ["helper", "daemon"] as const) {
     );
     execFileSync("sh", [
       "-c",
-      `head -c ${treeBytes} /dev/zero > ${home}/tree/big; chown -R ${ownerUid}:60 ${home}`,
+      `head -c ${bigBytes} /dev/zero > ${home}/tree/big; chown -R ${ownerUid}:60 ${home}`,
     ]);
     const files = door.client(FileService, "grpc");
     const kill = async (helper: number): Promise<void> => {
@@ -314,7 +87,7 @@ for (const verb of ["copy", "unpack"] as const) {
       t.timeout(testMs);
       const ground = await newGround();
       const { home, door, daemon, as } = ground;
-      const script = `cd ${home}; mkdir tree into; echo mine > .svc-0123456789abcdef.tmp; head -c ${treeBytes} /dev/zero > tree/big; tar cf tree.tar tree`;
+      const script = `cd ${home}; mkdir tree into; echo mine > .svc-0123456789abcdef.tmp; head -c ${bigBytes} /dev/zero > tree/big; tar cf tree.tar tree`;
       await as(ownerUid, "sh", "-c", script);
       const files = door.client(FileService, "grpc");
       const path = join(home, "tree.tar");
@@ -336,195 +109,6 @@ for (const verb of ["copy", "unpack"] as const) {
       await eventually(async () => assert.deepEqual(await left(), []), waitMs);
       // The daemon does not touch directories that it did not record.
       t.deepEqual((await readdir(home)).sort(), [".svc-0123456789abcdef.tmp", "into", "tree", "tree.tar"]);
-    },
-  );
-}
-
-// Kills of the daemon and the helper process at random moments of each writing operation: each file is either unchanged
-// or finished, and nothing else is left. `SVC_LONG=1` takes ten of each.
-
-/** On another file system than the homes. */
-const farBase = keepInMemory() ? "/var/tmp" : "/dev/shm";
-const isLong = process.env["SVC_LONG"] === "1";
-const deaths = isLong ? 10 : 1;
-const randomFileBytes = 24 << 20;
-/** With the other fields, less than a message may contain. */
-const pieceBytes = 512 << 10;
-const smallFiles = 400;
-
-type Files = Client<typeof FileService>;
-
-interface RandomVerb {
-  /** Runs a shell as the owner in their home, where `tree` exists. */
-  prepare?: string;
-  work: (files: Files, home: string, away: string) => Promise<unknown>;
-  /** Shell commands in the home, with `$away`: whether everything is unchanged, and whether everything is finished. */
-  isOld: string;
-  isNew: string;
-  /** For operations with many steps: whether each file is either unchanged or finished. */
-  isBetween?: string;
-}
-
-/** The contents of a directory, compared with everything else. */
-const same = (one: string, other: string): string => `diff -r --no-dereference ${one} ${other} >/dev/null`;
-/** Asserts that each entry of a directory equals the other directory's entry. */
-const partOf = (one: string, other: string): string =>
-  `! diff -rq --no-dereference ${one} ${other} | grep -v '^Only in ${other}'`;
-const modeCheck = (pattern: string): string =>
-  `! find tree -mindepth 1 -printf '%m\\n' | grep -qvxE '${pattern}'`;
-
-const randomVerbs: Readonly<Record<string, RandomVerb>> = {
-  upload: {
-    prepare: "echo old > target",
-    work: (files, home) => files.writeFile(uploadOf(join(home, "target"))),
-    isOld: "[ $(cat target) = old ]",
-    isNew: `[ $(stat -c %s target) = ${randomFileBytes} ] && ! tr -d u < target | grep -q .`,
-  },
-  copy: {
-    work: (files, home) => files.copyPath({ from: join(home, "tree"), to: join(home, "to") }),
-    isOld: "! [ -e to ]",
-    isNew: same("to", "tree"),
-  },
-  "copy over another": {
-    prepare: "mkdir to; echo old > to/old",
-    work: (files, home) =>
-      files.copyPath({ from: join(home, "tree"), to: join(home, "to"), overwrite: true }),
-    isOld: "[ $(cat to/*) = old ]",
-    isNew: same("to", "tree"),
-  },
-  move: {
-    prepare: "cp -a tree same; mkdir to; echo old > to/old",
-    work: (files, home) =>
-      files.movePath({ from: join(home, "tree"), to: join(home, "to"), overwrite: true }),
-    isOld: `[ $(cat to/*) = old ] && ${same("tree", "same")}`,
-    isNew: `${same("to", "same")} && ! [ -e tree ]`,
-    // The old file is removed after the rename, so at least one of both always exists.
-    isBetween: `${same("to", "same")} || ${same("tree", "same")}`,
-  },
-  "move to another file system": {
-    prepare: "cp -a tree same",
-    work: (files, home, away) => files.movePath({ from: join(home, "tree"), to: join(away, "to") }),
-    isOld: `${same("tree", "same")} && ! [ -e "$away/to" ]`,
-    isNew: `${same('"$away/to"', "same")} && ! [ -e tree ]`,
-    isBetween: `${same('"$away/to"', "same")} && ${partOf("tree", "same")}`,
-  },
-  archive: {
-    prepare: "echo old > to.tar.gz",
-    work: (files, home) =>
-      files.createArchive({ paths: [join(home, "tree")], target: join(home, "to.tar.gz"), overwrite: true }),
-    isOld: "[ $(cat to.tar.gz) = old ]",
-    isNew: "tar -dzf to.tar.gz",
-  },
-  unpacking: {
-    prepare: "tar -cf tree.tar tree; mkdir to",
-    work: (files, home) => files.extractArchive({ path: join(home, "tree.tar"), target: join(home, "to") }),
-    isOld: '[ -z "$(ls -A to)" ]',
-    isNew: same("to/tree", "tree"),
-  },
-  "change of modes": {
-    prepare: "chmod -R u=rwX,go= tree",
-    work: (files, home) =>
-      files.setPathAttributes({ path: join(home, "tree"), mode: "0755", recursive: true }),
-    isOld: modeCheck("600|700"),
-    isNew: modeCheck("755"),
-    isBetween: modeCheck("600|700|755"),
-  },
-  deletion: {
-    prepare: "cp -a tree same",
-    work: (files, home) => files.deletePaths({ paths: [join(home, "tree")] }),
-    isOld: same("tree", "same"),
-    isNew: "! [ -e tree ]",
-    isBetween: partOf("tree", "same"),
-  },
-};
-
-async function* uploadOf(path: string) {
-  yield { path, overwrite: true, content: { contentType: "", data: Buffer.alloc(0) } };
-  const data = Buffer.alloc(pieceBytes, "u");
-  for (let sent = 0; sent < randomFileBytes; sent += data.length) {
-    yield { content: { contentType: "", data } };
-    await Promise.resolve();
-  }
-}
-
-/** Duration of each operation without a kill, in milliseconds. */
-const took = new Map<string, number>();
-
-for (const victim of ["helper", "daemon"] as const) {
-  rootTest(
-    `a ${victim} that is killed at a random moment of any operation leaves the old or the new state`,
-    async (t) => {
-      t.timeout(isLong ? 3_600_000 : 600_000);
-      const ground = await newGround();
-      const { home, door, daemon, as } = ground;
-      const away = `${farBase}/svc-random-deaths-${process.pid}`;
-      await mkdir(away);
-      await chown(away, ownerUid, 60);
-      t.not((await stat(away)).dev, (await stat(home)).dev);
-      await using _away = { [Symbol.asyncDispose]: () => rm(away, { recursive: true, force: true }) };
-      const shell = (script: string) => as(ownerUid, "sh", "-c", `away=${away}; cd ${home}; ${script}`);
-      const holds = (script: string) =>
-        shell(script).then(
-          () => true,
-          () => false,
-        );
-      const whole = `mkdir -p master/sub; head -c ${randomFileBytes} /dev/urandom > master/big; cd master/sub; seq ${smallFiles} | split -l 1 -a 4 -`;
-      await shell(whole);
-      const counts: Record<string, number> = { old: 0, new: 0, between: 0 };
-      for (const [name, verb] of Object.entries(randomVerbs)) {
-        const begin = async () => {
-          await shell(
-            `find . "$away" -mindepth 1 -maxdepth 1 ! -name master -exec rm -rf {} +; cp -a master tree; ${verb.prepare ?? ""}`,
-          );
-          const files = door.client(FileService, "grpc");
-          await files.statPath({ path: home });
-          return files;
-        };
-        let takesMs = took.get(name);
-        if (takesMs === undefined) {
-          const undisturbed = await begin();
-          const began = performance.now();
-          await verb.work(undisturbed, home, away);
-          took.set(name, (takesMs = performance.now() - began));
-          assert.ok(await holds(verb.isNew), `${name}: not done`);
-        }
-        for (let death = 0; death < deaths; death++) {
-          const files = await begin();
-          t.true(await holds(verb.isOld), `${name}: not prepared`);
-          const helper = await helperOf(ground);
-          const working = verb.work(files, home, away).then(
-            () => true,
-            () => false,
-          );
-          const afterMs = takesMs * Math.random();
-          await wait(afterMs);
-          if (victim === "helper") process.kill(helper, "SIGKILL");
-          else await daemon.kill();
-          const isDone = await working;
-          if (victim === "daemon") await daemon.restart();
-          const what = `${name}, killed after ${afterMs.toFixed(0)} of ${takesMs.toFixed(0)} ms`;
-          await eventually(async () => {
-            assert.deepEqual(
-              [
-                ...(await leftOvers(home)),
-                ...(await leftOvers(join(home, "to")).catch(() => [])),
-                ...(await leftOvers(away)),
-              ],
-              [],
-              what,
-            );
-          }, waitMs);
-          const found = (await holds(verb.isNew)) ? "new" : (await holds(verb.isOld)) ? "old" : "between";
-          counts[found] = (counts[found] ?? 0) + 1;
-          if (found === "between")
-            t.true(
-              verb.isBetween !== undefined && (await holds(verb.isBetween)),
-              `${what}: ${await shell("ls -laR . $away | grep -v x[a-z]*$ | head -60")}`,
-            );
-          if (isDone) t.is(found, "new", what);
-        }
-      }
-      t.log(`left by operations: ${JSON.stringify(counts)}`);
     },
   );
 }
