@@ -28,7 +28,7 @@ for (const [words, expected] of [
   [["st"], ["start", "stop", "stats", "stacks", "status"]],
   [
     ["help", "pa"],
-    ["package", "packages"],
+    ["package", "package-your-app", "packages"],
   ],
   [["help", "backup", "ve"], ["verify"]],
   [["backup", "help", "ve"], ["verify"]],
