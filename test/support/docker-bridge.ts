@@ -25,14 +25,16 @@ export async function reserveBridge(): Promise<TestBridge> {
     const own = `10.231.${slot}.0/24`;
     await ip("address", "add", own.replace(".0/", ".1/"), "dev", name);
     const pool = `10.${232 + Math.floor(slot / 16)}.${(slot % 16) * 16}.0/20`;
-    for (const range of [own, pool]) await acceptWithin(range);
+    for (const range of [own, pool]) await separateNetworks(range);
     return {
       name,
       pool,
       [Symbol.asyncDispose]: async () => {
         // Networks of an engine that was killed leave their bridges behind.
         for (const bridge of [...(await bridgesIn(pool)), name]) await tryIp("link", "delete", bridge);
-        for (const range of [own, pool]) await tryFirewall("--delete", range);
+        for (const range of [own, pool]) {
+          for (const rule of rulesOf(range)) await tryFirewall("--delete", rule);
+        }
       },
     };
   }
@@ -40,21 +42,33 @@ export async function reserveBridge(): Promise<TestBridge> {
 }
 
 /**
- * Lets containers of one network reach each other: if this is set, bridged packets pass the host's firewall, where
- * another engine's policy `FORWARD DROP` drops them.
+ * Lets containers of one network reach each other, and keeps networks apart. Bridged packets pass the host's firewall if
+ * this is set; another engine's policy `FORWARD DROP` drops them there, and its `ip_forward` connects the networks.
  */
-async function acceptWithin(range: string): Promise<void> {
+async function separateNetworks(range: string): Promise<void> {
   const filters = await readFile("/proc/sys/net/bridge/bridge-nf-call-iptables", "utf8").catch(() => "0");
   if (filters.trim() === "0") return;
-  // A test run that died may have left it.
-  if (await tryFirewall("--check", range)) return;
-  if (!(await tryFirewall("--insert", range)))
-    console.warn(`The host's firewall may drop packets between containers of ${range}: iptables failed.`);
+  for (const rule of rulesOf(range)) {
+    // A test run that died may have left it.
+    if (await tryFirewall("--check", rule)) continue;
+    if (!(await tryFirewall("--insert", rule)))
+      console.warn(`The host's firewall may affect containers of ${range}: iptables failed.`);
+  }
 }
 
-/** A rule for packets that stay on one bridge: networks stay apart if the host forwards packets between them. */
-function tryFirewall(command: "--check" | "--delete" | "--insert", range: string): Promise<boolean> {
-  const rule = ["-s", range, "-d", range, "-m", "physdev", "--physdev-is-bridged", "-j", "ACCEPT"];
+/** The first accepts packets that stay on one bridge; the second drops those between two. */
+function rulesOf(range: string): string[][] {
+  const within = ["-s", range, "-d", range, "-m", "physdev"];
+  return [
+    [...within, "--physdev-is-bridged", "-j", "ACCEPT"],
+    [...within, "!", "--physdev-is-bridged", "-j", "DROP"],
+  ];
+}
+
+function tryFirewall(
+  command: "--check" | "--delete" | "--insert",
+  rule: readonly string[],
+): Promise<boolean> {
   return succeeds(run("iptables", ["--wait", "10", command, "FORWARD", ...rule]));
 }
 
