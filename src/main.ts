@@ -234,7 +234,7 @@ function abortOnSignal(): AbortSignal {
   return controller.signal;
 }
 
-/** A reader that closes early (`svc ls | head -1`) is not an error; any other lost output is reported. */
+/** A reader that closes early (`svc ls | head -1`) is not an error; other write failures are reported. */
 function withErrorHandler<Stream extends NodeJS.WriteStream>(stream: Stream): Stream {
   opened.add(stream);
   if (stream.listenerCount("error") === 0) {

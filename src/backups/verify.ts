@@ -20,7 +20,7 @@ export interface VerifyOutcome {
 }
 
 export interface BackupVerifierOptions {
-  /** Of the temporary trees. */
+  /** Directory of the temporary trees. */
   testDir: string;
   finder: AppFinder;
   userHelpers: UserHelpers;

@@ -14,7 +14,7 @@ import { anyAddress, publishedPorts, type PublishOptions } from "../runtimes/con
 import type { RunnableApp } from "../runtimes/runnable-app.ts";
 import { secretTexts } from "../runtimes/secret-texts.ts";
 
-/** An app as containers. */
+/** The containers of an app, in a form that every export format can write. */
 export interface Project {
   /** A name that is valid for every engine: letters, digits and hyphens. */
   readonly name: string;

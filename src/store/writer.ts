@@ -101,7 +101,7 @@ export class Writer implements Disposable {
     }
   }
 
-  /** @throws the error that undid the transaction and so every request */
+  /** @throws the error that rolled back the transaction, and with it all requests */
   #commitTogether(requests: readonly WriteRequest[], outcomes: Map<WriteRequest, WriteOutcome>): void {
     try {
       const begun = this.#begin(requests, outcomes);

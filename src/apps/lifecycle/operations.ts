@@ -48,7 +48,7 @@ export interface OperationDetail {
   trees?: string[];
   /** The engine volumes that a restore swaps. */
   volumes?: string[];
-  /** Those of them whose previous content is stored. */
+  /** The trees and volumes whose previous content is stored. */
   kept?: string[];
   /** Whether the app ran, or was about to be started, when the restore or upgrade started. */
   restart?: boolean;

@@ -17,7 +17,7 @@ export interface NewId {
 
 type Holder = "nobody" | "visible" | "hidden";
 
-/** The bound of the contract on names. */
+/** Maximum length of a name in the contract. */
 const maxNameLength = 64;
 
 /**

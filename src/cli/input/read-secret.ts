@@ -13,7 +13,7 @@ interface SecretQuestion {
 }
 
 /**
- * Not from an argument, which every user on the host can read.
+ * Reads a secret from the terminal or stdin: other users on the host can read arguments.
  * @throws UsageError if nobody can type it, or it is empty
  */
 export async function readSecret(

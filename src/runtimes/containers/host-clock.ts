@@ -3,7 +3,7 @@ import { mayAccess } from "../../sys/may-access.ts";
 
 export const hostClock: ReadonlySet<string> = new Set(["/etc/localtime", "/etc/timezone"]);
 
-/** Those files that this host does not have: many projects mount both and work without them. */
+/** Time zone files that this host does not have: many projects mount both and work without them. */
 export async function missingClock(): Promise<ReadonlySet<string>> {
   const missing = new Set(hostClock);
   for (const path of hostClock) {

@@ -291,7 +291,7 @@ export class SwarmRollout {
     }
   }
 
-  /** Only of this task, because the other tasks' output does not explain its end. */
+  /** The output of this task only: other tasks' output does not explain its end. */
   #lastLines(taskId: string, isTerminal: boolean): Promise<string[]> {
     const options = { tail: 20, hasTerminal: isTerminal };
     return readTaskLog(this.#options.engine, taskId, options).catch(() => []);

@@ -31,7 +31,7 @@ const height = 140;
 const powersOfTwo = Array.from({ length: 60 }, (_, exponent) => 2 ** exponent);
 const daySecs = 86_400;
 const fewSamples = 30;
-/** Lines differ in more than color. */
+/** Dash patterns: the lines differ in more than their color. */
 const dashes = [[], [6, 4]];
 
 /** Values over time: a drawing, and a sentence for screen readers. */

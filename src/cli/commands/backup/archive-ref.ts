@@ -22,7 +22,7 @@ export interface IdentityOption {
 
 export const identityHelp = "identity file of age-keygen for an encrypted archive; - for stdin";
 
-/** Not from an argument, which every user on the host can read. Empty if none is given. */
+/** Reads the identity from a file or stdin: other users on the host can read arguments. Empty if none is given. */
 export async function readIdentity(context: CommandContext, { identity }: IdentityOption): Promise<string> {
   return identity === undefined ? "" : readInput(context.host, identity);
 }
