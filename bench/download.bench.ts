@@ -22,13 +22,13 @@ export const bench: Bench = {
     const dir = directory.path;
     const file = join(dir, "file.bin");
     await writeFile(file);
-    await using door = await ChildServer.start("gateway-server.ts", join(dir, "door.sock"), "1");
+    await using gateway = await ChildServer.start("gateway-server.ts", join(dir, "gateway.sock"), "1");
     await using bare = await ChildServer.start("bare-server.ts", join(dir, "bare.sock"), file, "stream");
     const path = `/v1/files/content?path=${encodeURIComponent(file)}`;
     const { measuredUs, yardstickUs } = await compareCpuUs(
       runs,
       1,
-      { pid: door.pid, work: () => sendRequests(door, path, 1) },
+      { pid: gateway.pid, work: () => sendRequests(gateway, path, 1) },
       { pid: bare.pid, work: () => sendRequests(bare, path, 1) },
     );
     return [

@@ -43,13 +43,13 @@ export const bench: Bench = {
     await using bare = await ChildServer.start("bare-connect.ts", join(directory.path, "bare.sock"), "2");
     const results = [await measureSimulated(directory.path, bare), ...(await measureReal(bare))];
     await using node = await startDaemon();
-    const { port, token } = await node.door();
-    const door = { port, token };
-    results.push(await measureVersions(node, door));
-    results.push(await measureEvents(node, door));
-    results.push(await measureSlow(node, door));
-    results.push(...(await measureReturn(node, door)));
-    results.push(await measureAway(node, door));
+    const { port, token } = await node.gateway();
+    const gateway = { port, token };
+    results.push(await measureVersions(node, gateway));
+    results.push(await measureEvents(node, gateway));
+    results.push(await measureSlow(node, gateway));
+    results.push(...(await measureReturn(node, gateway)));
+    results.push(await measureAway(node, gateway));
     return results;
   },
 };
@@ -95,8 +95,8 @@ async function measureReal(bare: ChildServer): Promise<Result[]> {
   await using stack = new AsyncDisposableStack();
   const daemons: BenchDaemon[] = [];
   for (let at = 0; at < real; at += 1) daemons.push(stack.use(await startDaemon()));
-  const doors = await Promise.all(daemons.map((daemon) => daemon.door()));
-  using links = linksTo(doors);
+  const gateways = await Promise.all(daemons.map((daemon) => daemon.gateway()));
+  using links = linksTo(gateways);
   const ended = new AbortController();
   for (const link of links.all) {
     await link.untilReady();
@@ -154,7 +154,7 @@ async function measureReal(bare: ChildServer): Promise<Result[]> {
 }
 
 /** The cost of one more follower for a node per event. */
-async function measureEvents(node: BenchDaemon, door: Door): Promise<Result> {
+async function measureEvents(node: BenchDaemon, gateway: Gateway): Promise<Result> {
   const change = await tellingApp(node, "told");
   const cost = async (): Promise<number> => {
     const before = await cpuUs(node.pid);
@@ -167,7 +167,7 @@ async function measureEvents(node: BenchDaemon, door: Door): Promise<Result> {
   let told = 0;
   for (let run = 0; run < runs; run += 1) {
     alone.push(await cost());
-    using links = linksTo(Array.from({ length: following }, () => door));
+    using links = linksTo(Array.from({ length: following }, () => gateway));
     const ended = new AbortController();
     await links.each((link) => link.follow(ended.signal));
     followed.push(await cost());
@@ -201,7 +201,7 @@ async function tellingApp(node: BenchDaemon, id: string): Promise<() => Promise<
 }
 
 /** A platform of the previous year, and a future one with unknown fields, compared with today's. */
-async function measureVersions(node: BenchDaemon, { port, token }: Door): Promise<Result> {
+async function measureVersions(node: BenchDaemon, { port, token }: Gateway): Promise<Result> {
   const files = createFileRegistry(
     fromBinary(FileDescriptorSetSchema, await readFile(join(root, "proto/svc-0.1.0.binpb"))),
   );
@@ -244,13 +244,13 @@ async function measureVersions(node: BenchDaemon, { port, token }: Door): Promis
   };
 }
 
-interface Door {
+interface Gateway {
   readonly port: number;
   readonly token: string;
 }
 
 /** It follows and does not read: what the node buffers for it is limited, and nobody else notices. */
-async function measureSlow(node: BenchDaemon, { port, token }: Door): Promise<Result> {
+async function measureSlow(node: BenchDaemon, { port, token }: Gateway): Promise<Result> {
   const follow = (): ClientRequest => {
     const headers = { authorization: `Bearer ${token}` };
     const asked = httpRequest({ host: "127.0.0.1", port, path: "/v1/events", headers });
@@ -285,7 +285,7 @@ async function measureSlow(node: BenchDaemon, { port, token }: Door): Promise<Re
 }
 
 /** The latency of another client of the node while a platform's links reconnect. */
-async function measureReturn(node: BenchDaemon, door: Door): Promise<Result[]> {
+async function measureReturn(node: BenchDaemon, gateway: Gateway): Promise<Result[]> {
   const during = async (work: Promise<unknown>): Promise<number> => {
     const waits: number[] = [];
     const ended = new AbortController();
@@ -301,8 +301,8 @@ async function measureReturn(node: BenchDaemon, door: Door): Promise<Result[]> {
     return percentile(waits, 0.99);
   };
   const alone = await during(sleep(spreadMs / 2));
-  const atOnce = await during(comeBack(door, returning, 0));
-  const jittered = await during(comeBack(door, returning, spreadMs));
+  const atOnce = await during(comeBack(gateway, returning, 0));
+  const jittered = await during(comeBack(gateway, returning, spreadMs));
   const row = (what: string, measuredMs: number, goal: number): Result => ({
     what: `p99 of another client's status while ${returning} links reconnect ${what}`,
     measured: amount(measuredMs, "ms"),
@@ -314,7 +314,7 @@ async function measureReturn(node: BenchDaemon, door: Door): Promise<Result[]> {
 }
 
 /** The work of a node for a platform that has disconnected, compared with the time before it connected. */
-async function measureAway(node: BenchDaemon, door: Door): Promise<Result> {
+async function measureAway(node: BenchDaemon, gateway: Gateway): Promise<Result> {
   const quiet = async (): Promise<number> => {
     const before = await threadsUs(node.pid);
     await sleep(quietMs);
@@ -324,7 +324,7 @@ async function measureAway(node: BenchDaemon, door: Door): Promise<Result> {
   };
   const before = await quiet();
   {
-    using links = linksTo(Array.from({ length: returning }, () => door));
+    using links = linksTo(Array.from({ length: returning }, () => gateway));
     const ended = new AbortController();
     await links.each((link) => link.follow(ended.signal));
   }

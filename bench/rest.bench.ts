@@ -25,17 +25,17 @@ export const bench: Bench = {
     for (const apps of listSizes) {
       const count = 100_000 / apps + 500;
       const what = `\`GET /v1/apps\`, ${apps.toLocaleString("en")} apps`;
-      const socket = join(directory.path, "door.sock");
-      await using door = await ChildServer.start("gateway-server.ts", socket, String(apps));
+      const socket = join(directory.path, "gateway.sock");
+      await using gateway = await ChildServer.start("gateway-server.ts", socket, String(apps));
       const same = { path: "/v1/apps", what, goal: 0.8, count };
-      results.push(await compare(door, directory.path, same));
+      results.push(await compare(gateway, directory.path, same));
       const changing = {
         path: "/v1/apps?limit=999",
         what: `${what}, one changed before each`,
         goal: 0.2,
         count,
       };
-      results.push(await compare(door, directory.path, changing));
+      results.push(await compare(gateway, directory.path, changing));
     }
     return results;
   },

@@ -23,7 +23,7 @@ export const bench: Bench = {
   async run() {
     await using directory = await temporaryDirectory();
     const dir = directory.path;
-    await using door = await ChildServer.start("gateway-server.ts", join(dir, "door.sock"), "1");
+    await using gateway = await ChildServer.start("gateway-server.ts", join(dir, "gateway.sock"), "1");
     const results: Result[] = [];
     for (const { protocol, name, httpVersion } of protocols) {
       await using bare = await ChildServer.start(
@@ -31,15 +31,15 @@ export const bench: Bench = {
         join(dir, `bare-${httpVersion}.sock`),
         httpVersion,
       );
-      const [callDoor, callBare] = [caller(door.socket, protocol), caller(bare.socket, protocol)];
+      const [callGateway, callBare] = [caller(gateway.socket, protocol), caller(bare.socket, protocol)];
       for (let round = 0; round < warmUpRounds; round += 1) {
-        await callDoor();
+        await callGateway();
         await callBare();
       }
       const { measuredUs, yardstickUs } = await compareCpuUs(
         runs,
         calls,
-        { pid: door.pid, work: callDoor },
+        { pid: gateway.pid, work: callGateway },
         { pid: bare.pid, work: callBare },
       );
       results.push({

@@ -29,7 +29,7 @@ export class BenchDaemon implements AsyncDisposable {
   }
 
   /** The port and token of its TCP listener. */
-  async door(): Promise<{ port: number; token: string }> {
+  async gateway(): Promise<{ port: number; token: string }> {
     const log = await readFile(join(this.dir, "daemon.log"), "utf8");
     const port = Number([...log.matchAll(/"port":(\d+)/g)].at(-1)?.[1]);
     return { port, token: (await readFile(join(this.dir, "api.token"), "utf8")).trim() };

@@ -9,11 +9,7 @@ import { isChosen, readResolved } from "../runtimes/compose/compose-document.ts"
 import { checkComposeSources, invalid, type YamlReader } from "../runtimes/compose/compose-sources.ts";
 import { listOf, mapTexts, mergedRecord, recordOf } from "../runtimes/compose/compose-values.ts";
 import { dotenvValues } from "../runtimes/compose/dotenv-values.ts";
-import {
-  chooseProject,
-  choiceVariables,
-  listedFiles as listedIn,
-} from "../runtimes/compose/project-files.ts";
+import { chooseProject, choiceVariables, composeFilesIn } from "../runtimes/compose/project-files.ts";
 import { composeAsks, type ComposeAsk } from "./compose-asks.ts";
 import { readComposeFile, variablesOf, withDefaults, type ComposeVariable } from "./compose-file.ts";
 import type { ComposeProgram } from "./compose-program.ts";
@@ -74,7 +70,7 @@ export async function readComposeModel(
 
 /** The paths in `COMPOSE_FILE` of the package's `.env`. */
 export async function listedFiles(files: PackageFiles, compose: ComposeProgram): Promise<string[]> {
-  return listedIn(await dotenvValues({ ...compose, readYaml: yaml }, files.root, choiceVariables));
+  return composeFilesIn(await dotenvValues({ ...compose, readYaml: yaml }, files.root, choiceVariables));
 }
 
 interface Project {

@@ -115,8 +115,8 @@ export const globalGroup = "Global options:";
 function formatCommandsFirst(command: Command, help: Help): string {
   const sections = Help.prototype.formatHelp.call(help, command, help).trimEnd().split("\n\n");
   const last = ["Options:", globalGroup];
-  const place = (section: string): number => last.indexOf(section.split("\n", 1).join(""));
-  return `${sections.toSorted((one, other) => place(one) - place(other)).join("\n\n")}\n`;
+  const rank = (section: string): number => last.indexOf(section.split("\n", 1).join(""));
+  return `${sections.toSorted((one, other) => rank(one) - rank(other)).join("\n\n")}\n`;
 }
 
 function globalOptionList(): readonly Option[] {
@@ -252,7 +252,7 @@ export function withHelpAtItsPlace(program: Command, args: readonly string[]): r
     if (word.startsWith("-")) continue;
     if (word === "help" && parent.commands.length > 0) {
       const isWord = (each: string): boolean => !each.startsWith("-");
-      const at = args.findIndex((each, place) => place > index && isWord(each));
+      const at = args.findIndex((each, position) => position > index && isWord(each));
       const topic = args[at];
       if (topic === undefined && wantsFullHelp(args)) return args.with(index, "--help");
       if (topic === undefined || topic === "help") return args;

@@ -103,3 +103,11 @@ export function withoutMarks(text: string): string {
     .map((span) => span.text)
     .join("");
 }
+
+/** As GitHub spells the anchor of a heading. */
+export function anchorOf(heading: string): string {
+  return heading
+    .toLowerCase()
+    .replaceAll(/[^\p{L}\p{N} _-]/gu, "")
+    .replaceAll(" ", "-");
+}

@@ -41,22 +41,27 @@ const attacker = 65_534;
 const victim = 5;
 const local = "local";
 
-type Door = Pick<TestDaemon, "client">;
+type Connection = Pick<TestDaemon, "client">;
 
-async function installFrom(daemon: TestDaemon, door: Door): Promise<void> {
+async function installFrom(daemon: TestDaemon, connection: Connection): Promise<void> {
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort());
-  await door.client(AppService).installApp({ spec: dir });
+  await connection.client(AppService).installApp({ spec: dir });
 }
 
-async function backUp(door: Door, keep?: number): Promise<{ name: string; removed: string[] }> {
+async function backUp(connection: Connection, keep?: number): Promise<{ name: string; removed: string[] }> {
   const request = { appId: "web", ...(keep !== undefined && { keep }) };
-  const { results } = await door.client(BackupService).createBackup(request);
+  const { results } = await connection.client(BackupService).createBackup(request);
   return { name: results[0]?.name ?? "", removed: results[0]?.removed ?? [] };
 }
 
-async function download(door: Door, name: string, appId = "web", storage = local): Promise<Buffer> {
-  const pieces = door.client(BackupService).downloadBackup({ appId, storage, name });
+async function download(
+  connection: Connection,
+  name: string,
+  appId = "web",
+  storage = local,
+): Promise<Buffer> {
+  const pieces = connection.client(BackupService).downloadBackup({ appId, storage, name });
   return Buffer.concat(await Array.fromAsync(pieces, ({ content }) => content?.data ?? new Uint8Array()));
 }
 
@@ -72,8 +77,8 @@ async function installRoots(daemon: TestDaemon, permissions: string): Promise<st
 const privileged = "It runs privileged: it can do everything that root can.";
 const fromElsewhere = /the app belongs to root here, and the archive is from another host/i;
 
-function upload(door: Door, archive: Buffer) {
-  return door.client(BackupService).uploadBackup(
+function upload(connection: Connection, archive: Buffer) {
+  return connection.client(BackupService).uploadBackup(
     (async function* () {
       yield { storage: local };
       yield { storage: local, content: { data: archive } };
@@ -128,9 +133,9 @@ rootTest(`an archive cannot choose the user who reads and unpacks it${needsRoot}
     t.like(await errorOf(upload(mine, bad)), { reason: "archive_damaged" });
     // An archive that was not created by the store.
     await writeFile(join(daemon.storeDir, "backups/web", name), bad);
-    for (const door of [mine, daemon]) {
+    for (const connection of [mine, daemon]) {
       const ref = { appId: "web", storage: local, name };
-      const refusal = await errorOf(door.client(BackupService).verifyBackup({ ...ref, deep: true }));
+      const refusal = await errorOf(connection.client(BackupService).verifyBackup({ ...ref, deep: true }));
       t.like(refusal, { reason: "archive_damaged" });
     }
   }

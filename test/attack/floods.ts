@@ -74,19 +74,19 @@ export async function flood(
   kinds: readonly string[],
   { forMs, scale, mostRootMs, mostOthersMs, mostMedianMs }: FloodScale,
 ): Promise<Finding> {
-  await using door = await daemon.as(attacker);
-  await using otherDoor = await daemon.as(other);
+  await using connection = await daemon.as(attacker);
+  await using otherConnection = await daemon.as(other);
   const spec = join(daemon.dir, "flooder");
   await writeFlooder(spec);
-  const { id } = await door.client(AppService).installApp({ spec });
-  if (kinds.some((kind) => ofRunningApp.has(kind))) await door.client(AppService).startApp({ id });
+  const { id } = await connection.client(AppService).installApp({ spec });
+  if (kinds.some((kind) => ofRunningApp.has(kind))) await connection.client(AppService).startApp({ id });
   const runDir = join(daemon.storeDir, "run", id);
   // A new connection waits to be accepted; all users except root share one queue.
   const watchers = await Promise.all([
     openWatcher("root", { socketPath: daemon.socketPath }),
     openWatcher("root, a new connection each time", { socketPath: rootSocketOf(daemon.socketPath) }, true),
-    openWatcher("another user", { socketPath: otherDoor.socketPath }),
-    openWatcher("another user, a new connection each time", { socketPath: otherDoor.socketPath }, true),
+    openWatcher("another user", { socketPath: otherConnection.socketPath }),
+    openWatcher("another user, a new connection each time", { socketPath: otherConnection.socketPath }, true),
     openWatcher("a token's holder", byToken(daemon)),
   ]);
   await using flooding = attackAs(attacker, "send-floods.mjs", {

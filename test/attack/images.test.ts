@@ -6,7 +6,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { CredentialService } from "../../gen/svc/v1/credential_pb.ts";
 import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
 import { composeGenerations } from "../support/compose-generations.ts";
-import { startDaemon, type TestDaemon, type UserDoor, isRoot, needsRoot } from "../support/daemon.ts";
+import { startDaemon, type TestDaemon, type UserConnection, isRoot, needsRoot } from "../support/daemon.ts";
 import { hostArchitecture } from "../support/docker-images.ts";
 import { registryUser, type TestRegistry } from "../support/docker-registry.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
@@ -34,10 +34,15 @@ if (whyNoDocker === undefined) {
   });
 }
 
-/** Installs a package of these files; the manifest gets its ID. */
+function registryNow(): TestRegistry {
+  if (shared.registry === undefined) throw new Error("the registry has not been started");
+  return shared.registry;
+}
+
+/** Installs a package with these files and this ID. */
 async function install(
   daemon: TestDaemon,
-  user: Pick<UserDoor, "client">,
+  user: Pick<UserConnection, "client">,
   id: string,
   runtime: string,
   files: Readonly<Record<string, string>> = {},
@@ -48,7 +53,7 @@ async function install(
   await user.client(AppService).installApp({ spec: dir });
 }
 
-async function addLogin(user: UserDoor, host: string): Promise<void> {
+async function addLogin(user: UserConnection, host: string): Promise<void> {
   const { name: username, password: secret } = registryUser;
   await user
     .client(CredentialService)
@@ -119,8 +124,7 @@ dockerTest(
 dockerTest(
   `an image pulled for one user starts without the registry, and is not found by another${needsDocker}`,
   async (t) => {
-    const { registry } = shared;
-    if (registry === undefined) throw new Error("there is no registry");
+    const registry = registryNow();
     const manifest = `docker: { image: "${registry.host}/secret:1" }`;
     await using daemon = await startDaemon({ config: engineNow().config });
     await using user = await daemon.as(reader);
@@ -144,8 +148,7 @@ dockerTest(
 dockerTest(
   `an image under a known name that was not pulled for the user is confirmed again${needsDocker}`,
   async (t) => {
-    const { registry, id = "" } = shared;
-    if (registry === undefined) throw new Error("there is no registry");
+    const { id = "" } = shared;
     const open = await engineNow().registry();
     const tag = `${open.host}/open:1`;
     await engineNow().images.tag("svc/base:1", tag);
@@ -184,8 +187,7 @@ dockerTest(
 dockerTest(
   `an app that an older svc installed starts without the registry, and no other app gets its image${needsDocker}`,
   async (t) => {
-    const { registry } = shared;
-    if (registry === undefined) throw new Error("there is no registry");
+    const registry = registryNow();
     const manifest = `docker: { image: "${registry.host}/secret:1" }`;
     await using daemon = await startDaemon({ config: engineNow().config });
     {

@@ -8,7 +8,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DockerService } from "../../gen/svc/v1/docker_pb.ts";
 import type { EngineOwnership } from "../../src/engine/ownership.ts";
 import { composeTest, hostSearchPath, needsCompose } from "../runtimes/support/compose-test.ts";
-import { startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
+import { startDaemon, type TestDaemon, type UserConnection } from "../support/daemon.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import type { TestEngine } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
@@ -49,7 +49,7 @@ async function exists(engine: TestEngine, id: string): Promise<boolean> {
 
 async function installProject(
   daemon: TestDaemon,
-  door: Pick<UserDoor, "client">,
+  connection: Pick<UserConnection, "client">,
   id: string,
   service: Readonly<Record<string, unknown>> = {},
 ): Promise<void> {
@@ -57,7 +57,7 @@ async function installProject(
   const script = `echo found: $(ls /state); ${sleeping}`;
   const more = { volumes: ["/state"], stop_grace_period: "0s", ...service };
   await writeFiles(dir, projectFiles({ id, script, volumes: {}, service: more }));
-  await door.client(AppService, "grpc").installApp({ spec: dir });
+  await connection.client(AppService, "grpc").installApp({ spec: dir });
 }
 
 async function startWith(dirs: readonly string[]): Promise<TestDaemon> {
@@ -75,12 +75,12 @@ for (const [which, dirs] of [
       await using daemon = await startWith(dirs);
       await using user = await daemon.as(victim);
       const engine = engineNow();
-      for (const [door, id] of [
+      for (const [connection, id] of [
         [user, "users"],
         [daemon, "roots"],
       ] as const) {
-        await installProject(daemon, door, id);
-        const apps = door.client(AppService, "grpc");
+        await installProject(daemon, connection, id);
+        const apps = connection.client(AppService, "grpc");
         const impostor = await impersonate(engine, claimsOf(ownershipOf(daemon), id));
         await daemon.client(DockerService).listContainers({});
         t.is((await apps.getApp({ id })).state, "STOPPED", "the container is not the app");

@@ -140,14 +140,16 @@ composeTest(`apps with the same joined name each start with their own volume${ne
     ["site", "db_data", "site_db", "data"],
     ["home.site", "data", `home-site-${sha256("home.site").slice(0, 8)}`, "data"],
   ] as const) {
-    for (const [door, id, volume] of [
+    for (const [connection, id, volume] of [
       [theirs, theirId, theirVolume],
       [mine, myId, myVolume],
     ] as const) {
-      await door.client(AppService, "grpc").installApp({ spec: await writeProject(daemon, id, volume) });
+      await connection
+        .client(AppService, "grpc")
+        .installApp({ spec: await writeProject(daemon, id, volume) });
     }
-    const said = async (door: Pick<TestDaemon, "client">, id: string): Promise<string[]> => {
-      const { lines } = await door.client(AppService, "grpc").getAppLogs({ id, tail: 1 });
+    const said = async (connection: Pick<TestDaemon, "client">, id: string): Promise<string[]> => {
+      const { lines } = await connection.client(AppService, "grpc").getAppLogs({ id, tail: 1 });
       return lines.map(({ text }) => text.replace(/^web +\| /, ""));
     };
     const apps = theirs.client(AppService, "grpc");

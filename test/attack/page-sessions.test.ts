@@ -191,9 +191,9 @@ test("sessions are listed and ended one by one, and only by their own user", asy
     [own?.id],
   );
   if (process.getuid?.() !== 0) return;
-  await using door = await daemon.as(4_002);
-  t.deepEqual((await door.client(SessionService).listSessions({})).sessions, []);
-  await t.throwsAsync(door.client(SessionService).endSession({ id: own?.id ?? "" }), {
+  await using connection = await daemon.as(4_002);
+  t.deepEqual((await connection.client(SessionService).listSessions({})).sessions, []);
+  await t.throwsAsync(connection.client(SessionService).endSession({ id: own?.id ?? "" }), {
     message: /no session/,
   });
   t.is((await ask(daemon, "GET", "/v1/status", headers)).status, 200);

@@ -202,8 +202,8 @@ rootTest(`a regular user sees the daemon's addresses, and no reasons${needsRoot}
   const port = await freePort();
   await using other = await listenAsRoot("127.0.0.1", port);
   await using daemon = await startDaemon({ listen: `127.0.0.1:${port}` });
-  const tcpSeenBy = async (door: Pick<TestDaemon, "client">) => {
-    const { listeners } = await door.client(DaemonService).getStatus({});
+  const tcpSeenBy = async (connection: Pick<TestDaemon, "client">) => {
+    const { listeners } = await connection.client(DaemonService).getStatus({});
     return listeners.find(({ kind }) => kind === "tcp");
   };
   await using user = await daemon.as(attacker);

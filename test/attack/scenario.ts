@@ -41,11 +41,11 @@ export async function attackAll(scale: Scale): Promise<Finding[]> {
   });
   // A separate token, because clients with the same token share one limit.
   const { token } = await daemon.client(TokenService).issueAccessToken({ label: "slow clients" });
-  const door = { port: daemon.port, token };
+  const target = { port: daemon.port, token };
   for (const [name, client] of Object.entries(slowClients)) {
     let left = 0;
     const p99Ms = await p99During(daemon, async () => {
-      left = await holdSlowClients(door, client, { count: connections, mostMs });
+      left = await holdSlowClients(target, client, { count: connections, mostMs });
     });
     findings.push({
       attack: `${connections} ${name}`,

@@ -17,7 +17,7 @@ import { mapBounded } from "../../src/lib/map-bounded.ts";
 import { rangesIn, SubordinateUids } from "../../src/server/http/subordinate-uids.ts";
 import { composeTest, needsCompose } from "../runtimes/support/compose-test.ts";
 import { openRunWorld } from "../scheduler/support/run-world.ts";
-import { isRoot, needsRoot, startDaemon, type UserDoor } from "../support/daemon.ts";
+import { isRoot, needsRoot, startDaemon, type UserConnection } from "../support/daemon.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { whyNoDocker } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
@@ -46,7 +46,7 @@ const networked = (count: number): string => {
   return `services: { s: { ${sleeping}, networks: [${names.join()}] } }\nnetworks: { ${names.map((name) => `${name}: {}`).join()} }\n`;
 };
 
-type Caller = Pick<UserDoor, "client">;
+type Caller = Pick<UserConnection, "client">;
 
 async function install(caller: Caller, dir: string, name: string, compose: string): Promise<string> {
   const spec = join(dir, name);
@@ -240,12 +240,12 @@ for (const [name, first] of [
         first,
       });
       t.is(await flood.said(), "held");
-      await using door = await daemon.as(other);
+      await using connection = await daemon.as(other);
       for (let round = 0; round < 3; round++) {
         for (const client of [
           daemon.client(DaemonService),
           daemon.tokenClient(DaemonService),
-          door.client(DaemonService),
+          connection.client(DaemonService),
         ])
           t.not((await client.getStatus({})).version, "");
         await wait(100);
@@ -269,10 +269,10 @@ rootTest(`a user with many subordinate uids takes no connections from others${ne
     ],
   });
   const ended = new AbortController();
-  await using doors = new AsyncDisposableStack();
+  await using connections = new AsyncDisposableStack();
   const streams: Promise<unknown>[] = [];
   for (let n = 0; n < 4; n++) {
-    const ann = doors.use(await daemon.as(annsFirst + n));
+    const ann = connections.use(await daemon.as(annsFirst + n));
     const events = ann.client(EventService).streamEvents({}, { signal: ended.signal });
     const iterator = events[Symbol.asyncIterator]();
     streams.push(
@@ -287,21 +287,21 @@ rootTest(`a user with many subordinate uids takes no connections from others${ne
       .catch(() => undefined);
   }
   t.deepEqual(await Promise.all(streams), ["rejected", "rejected", "rejected", "rejected"]);
-  const ben = doors.use(await daemon.as(otherUid));
+  const ben = connections.use(await daemon.as(otherUid));
   const answer = ben.client(AppService).listApps({});
   const outcome = await Promise.race([answer, sleep(20_000, "nothing", { ref: false })]);
   t.like(outcome, { apps: [] });
   ended.abort();
   t.truthy(
     await errorOf(
-      doors
+      connections
         .use(await daemon.as(annsFirst + 65_535))
         .client(AppService)
         .listApps({}),
     ),
   );
   t.like(
-    await doors
+    await connections
       .use(await daemon.as(annsFirst + 65_536))
       .client(AppService)
       .listApps({}),

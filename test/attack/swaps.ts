@@ -124,11 +124,12 @@ async function attackVerb(
   caller: "owner" | "root",
   forMs: number,
 ): Promise<SwapFinding> {
-  const { daemon, door } = ground;
+  const { daemon, connection } = ground;
   const work = verbs[verb];
   assert.ok(work);
   const uid = caller === "root" ? 0 : ownerUid;
-  const files = caller === "root" ? daemon.client(FileService, "grpc") : door.client(FileService, "grpc");
+  const files =
+    caller === "root" ? daemon.client(FileService, "grpc") : connection.client(FileService, "grpc");
   const place = join(daemon.dir, `swap-${caller}-${verb.replaceAll(" ", "-")}`);
   const outside = join(place, "outside");
   const shared = join(place, "shared");

@@ -17,7 +17,7 @@ import {
 import { notFound, SvcError } from "../../src/errors.ts";
 import { createProgram } from "../../src/cli/program.ts";
 import { unimplemented } from "../../src/server/rpc/bound-service.ts";
-import { openDoor, type Door } from "../server/http/support/door.ts";
+import { openGateway, type TestGateway } from "../server/http/support/gateway.ts";
 import { runSvc, type SvcOptions } from "./support/run-svc.ts";
 import { bindService } from "../support/bind-service.ts";
 
@@ -40,7 +40,7 @@ async function* slowly<R>(step: string, result: R) {
   yield { event: { case: "result", value: result } as const };
 }
 
-interface Fake extends Door {
+interface Fake extends TestGateway {
   readonly upserts: UpsertBackupStorageRequest[];
   readonly restored: string[];
   readonly created: CreateBackupRequest[];
@@ -115,7 +115,7 @@ async function startFake(): Promise<Fake> {
   };
   const rest = (service: typeof BackupService | typeof AppService) =>
     Object.fromEntries(service.methods.map(({ localName }) => [localName, unimplemented]));
-  const daemon = await openDoor({
+  const daemon = await openGateway({
     services: [
       bindService(BackupService, { ...rest(BackupService), ...backups } as never),
       bindService(AppService, { ...rest(AppService), ...apps } as never),

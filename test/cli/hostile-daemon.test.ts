@@ -17,7 +17,7 @@ import { services } from "../../gen/svc/v1/services.ts";
 import { createProgram } from "../../src/cli/program.ts";
 import { invalidField, SvcError } from "../../src/errors.ts";
 import type { BoundService } from "../../src/server/rpc/bound-service.ts";
-import { openDoor } from "../server/http/support/door.ts";
+import { openGateway } from "../server/http/support/gateway.ts";
 import { runSvc } from "./support/run-svc.ts";
 import { bindService } from "../support/bind-service.ts";
 
@@ -331,7 +331,7 @@ for (const [name, answer] of Object.entries(daemons)) {
     { form: "for a hostile ID on the command line", id: evil },
   ]) {
     test(`a terminal interprets nothing of what a hostile daemon ${name}, ${form}`, async (t) => {
-      await using daemon = await openDoor({ services: servicesThat(answer) });
+      await using daemon = await openGateway({ services: servicesThat(answer) });
       await writeFile(join(daemon.directory, "CRONTAB"), "0 3 * * * date\n");
       await writeFile(join(daemon.directory, "SECRET"), "secret\n", { mode: 0o600 });
       const config = join(daemon.directory, ".config/svc");

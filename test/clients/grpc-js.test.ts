@@ -25,15 +25,15 @@ const root = join(import.meta.dirname, "../..");
 
 type Call = (name: string, request: object) => Promise<Record<string, unknown>>;
 
-const doors: Record<string, (daemon: TestDaemon) => { address: string; token?: string }> = {
+const transports: Record<string, (daemon: TestDaemon) => { address: string; token?: string }> = {
   TCP: ({ port, token }) => ({ address: `127.0.0.1:${port}`, token }),
   "the unix socket": ({ socketPath }) => ({ address: `unix:${socketPath}` }),
 };
 
-for (const [name, door] of Object.entries(doors)) {
+for (const [name, transport] of Object.entries(transports)) {
   test(`grpc-js installs, runs and removes an app over ${name}`, async (t) => {
     await using daemon = await startDaemon();
-    const { address, token } = door(daemon);
+    const { address, token } = transport(daemon);
     using client = await openClient(address, token);
     const { call } = client;
     const files = { LICENSE: "Do as you like.\n" };

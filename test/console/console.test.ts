@@ -17,7 +17,7 @@ import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { Consoles, type ConsolesOptions } from "../../src/console/consoles.ts";
 import type { Terminal } from "../../src/lib/terminal.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
-import { needsRoot, isRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
+import { needsRoot, isRoot, startDaemon, type TestDaemon, type UserConnection } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
@@ -30,15 +30,22 @@ const nobody = 65534;
 const lateMs = 200;
 const rootTest = isRoot ? test : test.skip;
 
-async function installed(daemon: TestDaemon, door: Pick<UserDoor, "client"> = daemon): Promise<void> {
+async function installed(
+  daemon: TestDaemon,
+  connection: Pick<UserConnection, "client"> = daemon,
+): Promise<void> {
   const dir = join(daemon.dir, "package");
   // Not the user's own shell, which may run much at its start.
   await writePackage(dir, await freePort(), { manifest: "console: { exec: [sh, -i] }\n" });
-  await door.client(AppService).installApp({ spec: dir });
+  await connection.client(AppService).installApp({ spec: dir });
 }
 
-async function tokenFor(door: Pick<UserDoor, "client">, session: string, appId = "web"): Promise<string> {
-  return (await door.client(AppService).issueConsoleToken({ appId, session })).token;
+async function tokenFor(
+  connection: Pick<UserConnection, "client">,
+  session: string,
+  appId = "web",
+): Promise<string> {
+  return (await connection.client(AppService).issueConsoleToken({ appId, session })).token;
 }
 
 async function opened(
@@ -129,15 +136,15 @@ test("attach runs the package's command, logs shows the log and accepts no input
 test("a token opens one console, only of its app and session, and never for a page of another origin", async (t) => {
   const daemon = await emptyDaemon();
   await installed(daemon);
-  const door = { port: daemon.port };
+  const connection = { port: daemon.port };
   const token = await tokenFor(daemon, "logs");
   const request = { appId: "web", session: "logs", token };
-  t.is(await statusOf(door, { ...request, headers: { origin: "http://evil.example" } }), 403);
-  t.is(await statusOf(door, { ...request, headers: { host: "evil.example" } }), 403);
-  t.is(await statusOf(door, { ...request, session: "shell" }), 401);
-  t.is(await statusOf(door, { ...request, session: "nonsense" }), 400);
-  t.is(await statusOf(door, { ...request, appId: "other" }), 401);
-  const tries = await Promise.all(Array.from({ length: 50 }, () => statusOf(door, request)));
+  t.is(await statusOf(connection, { ...request, headers: { origin: "http://evil.example" } }), 403);
+  t.is(await statusOf(connection, { ...request, headers: { host: "evil.example" } }), 403);
+  t.is(await statusOf(connection, { ...request, session: "shell" }), 401);
+  t.is(await statusOf(connection, { ...request, session: "nonsense" }), 400);
+  t.is(await statusOf(connection, { ...request, appId: "other" }), 401);
+  const tries = await Promise.all(Array.from({ length: 50 }, () => statusOf(connection, request)));
   t.is(tries.filter((status) => status === 101).length, 1, "an earlier failure has not used it up");
   t.true(tries.every((status) => status === 101 || status === 401 || status === 429));
   t.is(daemon.log().includes(token), false);
@@ -146,13 +153,14 @@ test("a token opens one console, only of its app and session, and never for a pa
 test("a client that guesses tokens is soon throttled, and one with a valid token is not", async (t) => {
   await using daemon = await startDaemon();
   await installed(daemon);
-  const door = { port: daemon.port };
+  const connection = { port: daemon.port };
   const guess = { appId: "web", session: "logs", token: "svcc_nonsense" };
   const tries = [];
-  for (let count = 0; count < 200 && tries.at(-1) !== 429; count++) tries.push(await statusOf(door, guess));
+  for (let count = 0; count < 200 && tries.at(-1) !== 429; count++)
+    tries.push(await statusOf(connection, guess));
   t.is(tries[0], 401);
   t.is(tries.at(-1), 429);
-  t.is(await statusOf(door, { ...guess, token: await tokenFor(daemon, "logs") }), 101);
+  t.is(await statusOf(connection, { ...guess, token: await tokenFor(daemon, "logs") }), 101);
 });
 
 test("a console request without a WebSocket fails with how to connect", async (t) => {

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { setImmediate as turn } from "node:timers/promises";
 import test from "ava";
 import { AppService, type ConsoleOutput } from "../../gen/svc/v1/app_pb.ts";
-import { isRoot, needsRoot, startDaemon, type UserDoor } from "../support/daemon.ts";
+import { isRoot, needsRoot, startDaemon, type UserConnection } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
@@ -40,7 +40,7 @@ function replay({ events }: Cast): string {
 }
 
 async function hold(
-  door: Pick<UserDoor, "client">,
+  connection: Pick<UserConnection, "client">,
   session: string,
   command: string[] = [],
   withoutTerminal = false,
@@ -54,7 +54,7 @@ async function hold(
     await ended.promise;
   };
   try {
-    for await (const message of door.client(AppService, "grpc").attachConsole(inputs())) {
+    for await (const message of connection.client(AppService, "grpc").attachConsole(inputs())) {
       outputs.push(message);
       if (message.output.case === "exit") ended.resolve(undefined);
     }
@@ -71,9 +71,13 @@ async function hold(
   return { recording, shown: Buffer.concat(shown).toString("utf8"), code };
 }
 
-async function install(door: Pick<UserDoor, "client">, dir: string, manifest: string): Promise<void> {
+async function install(
+  connection: Pick<UserConnection, "client">,
+  dir: string,
+  manifest: string,
+): Promise<void> {
   await writePackage(join(dir, "package"), await freePort(), { manifest });
-  await door.client(AppService).installApp({ spec: join(dir, "package") });
+  await connection.client(AppService).installApp({ spec: join(dir, "package") });
 }
 
 rootTest(`a session's output is replayed from a file of the owner${needsRoot}`, async (t) => {

@@ -7,6 +7,7 @@ import packageJson from "../../package.json" with { type: "json" };
 import { commandTree } from "../../src/build/command-program.ts";
 import type { CommandTree } from "../../src/cli/completion/command-tree.ts";
 import { checkNames } from "../../src/doctor/examine.ts";
+import { anchorOf } from "../../src/lib/markdown.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
 import { readPage } from "../support/docs.ts";
 
@@ -21,14 +22,6 @@ const { version } = packageJson;
 const settings = program.commands
   .find(({ name }) => name === "app")
   ?.commands.find(({ name }) => name === "settings");
-
-/** As GitHub spells the anchor of a heading. */
-function anchorOf(heading: string): string {
-  return heading
-    .toLowerCase()
-    .replaceAll(/[^\p{L}\p{N} _-]/gu, "")
-    .replaceAll(" ", "-");
-}
 
 const withoutCode = (text: string): string => text.replaceAll(/^```.*?^```$/gms, "");
 

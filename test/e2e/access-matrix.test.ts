@@ -18,7 +18,7 @@ import { TokenService } from "../../gen/svc/v1/token_pb.ts";
 import { services } from "../../gen/svc/v1/services.ts";
 import { mapBounded } from "../../src/lib/map-bounded.ts";
 import { mintToken } from "../../src/access/tokens/token-digest.ts";
-import { isRoot, needsRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
+import { isRoot, needsRoot, startDaemon, type TestDaemon, type UserConnection } from "../support/daemon.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import {
   isCallable,
@@ -107,8 +107,8 @@ interface World extends AsyncDisposable {
 async function createWorld(): Promise<World> {
   const stack = new AsyncDisposableStack();
   const daemon = stack.use(await startDaemon({ config: manyFailures }));
-  const owner: UserDoor = stack.use(await daemon.as(ownerUid));
-  const stranger: UserDoor = stack.use(await daemon.as(strangerUid));
+  const owner: UserConnection = stack.use(await daemon.as(ownerUid));
+  const stranger: UserConnection = stack.use(await daemon.as(strangerUid));
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort());
   await owner.client(AppService).installApp({ spec: dir });
@@ -132,8 +132,8 @@ async function createWorld(): Promise<World> {
   };
   const overSocket = (socketPath: string): Target => ({ socketPath, headers: {}, agent });
   const badToken = mintToken("primary");
-  const session = async (door: Pick<UserDoor, "client">): Promise<Target> => {
-    const { code } = await door.client(SessionService).issueSessionCode({});
+  const session = async (connection: Pick<UserConnection, "client">): Promise<Target> => {
+    const { code } = await connection.client(SessionService).issueSessionCode({});
     return overTcp((await daemon.tokenClient(SessionService, "connect", code).openSession({})).token);
   };
   const sessions = { root: await session(daemon), user: await session(owner) };

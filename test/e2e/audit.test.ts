@@ -14,8 +14,7 @@ import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { routes } from "../../gen/svc/v1/routes.ts";
 import { SessionService } from "../../gen/svc/v1/session_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
-import { loadConfig } from "../../src/daemon/config.ts";
-import { checkStore } from "../../src/doctor/store.ts";
+import { storeCheck } from "../support/store-check.ts";
 import { Exchange, type ExchangeTarget, type FuzzAnswer } from "../fuzz/exchange.ts";
 import { Random } from "../fuzz/random.ts";
 import { randomRequest, type FuzzRequest } from "../fuzz/requests.ts";
@@ -331,14 +330,6 @@ interface Caller {
   readonly isRoot: boolean;
 }
 
-async function doctor(daemon: TestDaemon): Promise<string> {
-  const uid = process.getuid?.() ?? 0;
-  const environment = { uid, home: daemon.dir, env: {} };
-  const config = await loadConfig({ file: daemon.configFile, environment });
-  const { state, text } = await checkStore({ config, uid, env: {}, servedAt: undefined });
-  return `${state}: ${text}`;
-}
-
 /** A call over REST of a method that changes something, which names objects that do not exist. */
 function changingRequest(random: Random): FuzzRequest {
   const { httpMethod: method, template } = random.pick(changing);
@@ -402,9 +393,9 @@ async function callersOf(
       headers: { "x-svc-sudo-uid": "4001", "x-svc-sudo-gid": "4001" },
       isRoot: true,
     },
-    ...sockets.map(({ socketPath: door }, at) => ({
+    ...sockets.map(({ socketPath }, at) => ({
       name: `user ${users[at]}`,
-      target: { socketPath: door },
+      target: { socketPath },
       headers: {},
       isRoot: false,
     })),
@@ -429,7 +420,7 @@ rootTest(`doctor accepts the audit record of a call with a wrong token${needsRoo
     reason: "unauthenticated",
   });
   await daemon.stop();
-  t.regex(await doctor(daemon), /^ok: /);
+  t.regex(await storeCheck(daemon), /^ok: /);
 });
 
 rootTest(
@@ -467,9 +458,9 @@ rootTest(
       t.true((answers.get(expected) ?? 0) > 10, `answers with ${expected}`);
     t.deepEqual(daemon.log().match(/.*unexpected error in.*/g), null);
     t.like(await daemon.client(AuditService).verifyAudit({}), { valid: true, problem: "" });
-    t.regex(await doctor(daemon), /^ok: /);
+    t.regex(await storeCheck(daemon), /^ok: /);
     await daemon.stop();
-    t.regex(await doctor(daemon), /^ok: /, "counted calls are recorded when the daemon stops");
+    t.regex(await storeCheck(daemon), /^ok: /, "counted calls are recorded when the daemon stops");
   },
 );
 

@@ -311,7 +311,7 @@ async function run(...args: string[]): Promise<{ code: number | null; out: strin
   return { code, ...seen };
 }
 
-const doors: Record<string, (daemon: TestDaemon, ...args: string[]) => string[]> = {
+const listeners: Record<string, (daemon: TestDaemon, ...args: string[]) => string[]> = {
   "the TCP port with a token": (daemon, ...args) => [
     "-plaintext",
     "-H",
@@ -331,8 +331,8 @@ const doors: Record<string, (daemon: TestDaemon, ...args: string[]) => string[]>
   ],
 };
 
-for (const [door, argsOf] of Object.entries(doors)) {
-  grpcurlTest(`grpcurl lists, describes and calls everything on ${door}${why}`, async (t) => {
+for (const [listener, argsOf] of Object.entries(listeners)) {
+  grpcurlTest(`grpcurl lists, describes and calls everything on ${listener}${why}`, async (t) => {
     t.timeout(180_000);
     const daemon = await emptyDaemon();
     const ask = (...args: string[]) => run(...argsOf(daemon, ...args));

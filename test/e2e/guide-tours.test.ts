@@ -205,9 +205,9 @@ function typeAsUser(
 
 rootTest("the guide's tour of files works as written", async (t) => {
   await using daemon = await startDaemon();
-  await using door = await daemon.as(uid);
-  const apps = door.client(AppService);
-  const files = door.client(FileService);
+  await using connection = await daemon.as(uid);
+  const apps = connection.client(AppService);
+  const files = connection.client(FileService);
   const { directory } = await apps.installApp({ spec: "hello", settings: { port: await freePort() } });
   const notes = join(directory, "data/notes.txt");
   await writeFile(join(daemon.dir, "notes.txt"), "todo: remember the milk\n");
@@ -219,7 +219,7 @@ rootTest("the guide's tour of files works as written", async (t) => {
     // Nothing interrupts it here.
     const real = line.replace("ETAG", etag).replace("/PATH/notes.txt", notes).replace("tail -f", "tail");
     if (line.includes("ETAG")) await writeFile(join(daemon.dir, "notes.txt"), `todo: ${etag}\n`);
-    const { code, out, err } = await typeAsUser(daemon.dir, door.socketPath, real);
+    const { code, out, err } = await typeAsUser(daemon.dir, connection.socketPath, real);
     if (line.includes("/etc/shadow")) {
       t.is(code, 4, err);
       t.regex(err, /"\/etc\/shadow": permission denied/);
@@ -230,7 +230,7 @@ rootTest("the guide's tour of files works as written", async (t) => {
     if (line.startsWith("curl")) {
       t.regex(out, /"name":"notes\.txt"/);
       // A previously read version does not overwrite a newer one.
-      t.regex((await typeAsUser(daemon.dir, door.socketPath, real)).out, /"reason":"changed"/);
+      t.regex((await typeAsUser(daemon.dir, connection.socketPath, real)).out, /"reason":"changed"/);
     }
     if (line.includes(" untar ")) {
       t.is(await readFile(join(directory, "data/copy/notes.txt"), "utf8"), await readFile(notes, "utf8"));

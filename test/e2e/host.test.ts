@@ -317,9 +317,9 @@ rootTest(
     await writePackage(dir, port);
     await user.client(AppService).installApp({ spec: dir });
     await user.client(AppService).startApp({ id: "web" });
-    const holderFor = (door: typeof user) =>
+    const holderFor = (connection: typeof user) =>
       eventually(async () => {
-        const { ports } = await door.client(MonitorService).listListeningPorts({});
+        const { ports } = await connection.client(MonitorService).listListeningPorts({});
         const found = ports.find((each) => each.port === port);
         if (found === undefined) throw new Error("it does not listen yet");
         return found;

@@ -334,9 +334,9 @@ test("operations are listed newest first, by app and state, page by page", async
 
 testAsRoot(`another user's operation is not found${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
-  await using aliceDoor = await daemon.as(alice);
-  await using bobDoor = await daemon.as(bob);
-  const [ofAlice, ofBob, ofRoot] = [clientsOf(aliceDoor), clientsOf(bobDoor), clientsOf(daemon)];
+  await using asAlice = await daemon.as(alice);
+  await using asBob = await daemon.as(bob);
+  const [ofAlice, ofBob, ofRoot] = [clientsOf(asAlice), clientsOf(asBob), clientsOf(daemon)];
   const { spec, open } = await writeGated(t, daemon);
   const id = idOf(await ofAlice.apps.installApp({ spec, detach: true }));
   t.like(await errorOf(ofBob.operations.getOperation({ id })), { reason: "not_found" });
@@ -352,8 +352,8 @@ testAsRoot(`another user's operation is not found${needsRoot}`, async (t) => {
 
 testAsRoot(`an owner sees and cancels root's operations on their app${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
-  await using aliceDoor = await daemon.as(alice);
-  const [ofAlice, ofRoot] = [clientsOf(aliceDoor), clientsOf(daemon)];
+  await using asAlice = await daemon.as(alice);
+  const [ofAlice, ofRoot] = [clientsOf(asAlice), clientsOf(daemon)];
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort());
   await ofAlice.apps.installApp({ spec: dir });
@@ -371,8 +371,8 @@ testAsRoot(`a user has a limit of concurrent detached operations${needsRoot}`, a
   await using daemon = await startDaemon({
     config: "[api.limits]\nmax_calls_per_user = 2\n[limits]\nmax_installs_per_user = 8\n",
   });
-  await using door = await daemon.as(alice);
-  const clients = clientsOf(door);
+  await using connection = await daemon.as(alice);
+  const clients = clientsOf(connection);
   const ids: string[] = [];
   for (const name of ["one", "two"]) {
     const { spec } = await writeGated(t, daemon, name);
@@ -536,11 +536,11 @@ testAsRoot(
   async (t) => {
     t.timeout(120_000);
     await using daemon = await startDaemon();
-    await using aliceDoor = await daemon.as(alice);
-    await using bobDoor = await daemon.as(bob);
+    await using asAlice = await daemon.as(alice);
+    await using asBob = await daemon.as(bob);
     const package_ = join(daemon.dir, "package");
     await writePackage(package_, await freePort());
-    const [ofAlice, ofBob] = [clientsOf(aliceDoor), clientsOf(bobDoor)];
+    const [ofAlice, ofBob] = [clientsOf(asAlice), clientsOf(asBob)];
     await ofAlice.apps.installApp({ spec: package_ });
     const asRootFor = { headers: { "x-svc-sudo-uid": String(bob) } };
     await clientsOf(daemon).apps.cloneApp({ id: "web", name: "secret" }, asRootFor);

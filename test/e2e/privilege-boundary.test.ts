@@ -269,7 +269,7 @@ const launcher = [
 
 rootTest("a regular user sees only their own processes if /proc hides the others", async (t) => {
   await using daemon = await startDaemon({ launcher });
-  await using door = await daemon.as(uid);
+  await using connection = await daemon.as(uid);
   const sleeper = spawn("setpriv", [`--reuid=${uid}`, "--clear-groups", "sleep", "600"], {
     stdio: ["ignore", "ignore", "inherit"],
   });
@@ -279,7 +279,7 @@ rootTest("a regular user sees only their own processes if /proc hides the others
       const { processes } = await client.listProcesses({ limit: 10_000 });
       return processes.map(({ pid, user }) => ({ pid, user }));
     };
-    const own = await seenBy(door.client(ProcessService));
+    const own = await seenBy(connection.client(ProcessService));
     t.deepEqual([...new Set(own.map(({ user }) => user))], ["games"]);
     t.true(own.some(({ pid }) => pid === sleeper.pid));
     t.true((await seenBy()).some(({ pid }) => pid === daemon.pid));

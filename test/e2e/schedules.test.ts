@@ -411,18 +411,20 @@ test("a list is paged by owner and ID", async (t) => {
 
 rootTest(`users have their own jobs on their own apps, and see no others${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
-  await using door = await daemon.as(nobody);
-  await using otherDoor = await daemon.as(games);
+  await using connection = await daemon.as(nobody);
+  await using otherConnection = await daemon.as(games);
   const port = await freePort();
   const spec = join(daemon.dir, "web");
   await writePackage(spec, port);
-  await door.client(AppService).installApp({ spec, name: "nobodys" });
+  await connection.client(AppService).installApp({ spec, name: "nobodys" });
   await daemon.client(AppService).installApp({ spec, name: "roots" });
   const apps = (await daemon.client(AppService).listApps({})).apps;
   const [own, roots] = [nobody, 0].map((uid) => apps.find(({ owner }) => owner === uid)?.id ?? "");
 
   for (const each of protocols) {
-    const [root, user, other] = [daemon, door, otherDoor].map((one) => one.client(ScheduleService, each));
+    const [root, user, other] = [daemon, connection, otherConnection].map((one) =>
+      one.client(ScheduleService, each),
+    );
     if (root === undefined || user === undefined || other === undefined) return t.fail();
     await root.upsertSchedule(job("same", { comment: "root's" }));
     const made = await user.upsertSchedule(job("same", { action: { type: "app_start", app: own ?? "" } }));

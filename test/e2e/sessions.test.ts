@@ -18,7 +18,7 @@ import {
   startDaemon,
   type Protocol,
   type TestDaemon,
-  type UserDoor,
+  type UserConnection,
 } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
@@ -32,7 +32,7 @@ const benUid = 1;
 
 async function openSession(
   daemon: TestDaemon,
-  of: Pick<UserDoor, "client">,
+  of: Pick<UserConnection, "client">,
   protocol?: Protocol,
 ): Promise<string> {
   const { code } = await of.client(SessionService, protocol).issueSessionCode({});

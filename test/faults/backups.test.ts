@@ -193,7 +193,7 @@ test.before(async () => {
 });
 
 /** Root's client of a daemon, on this host or in an emulated machine. */
-type Door = Pick<TestDaemon, "client">;
+type Connection = Pick<TestDaemon, "client">;
 
 async function writeFiles(dir: string, runtime: string, files: Record<string, string> = {}): Promise<void> {
   await mkdir(dir, { recursive: true });
@@ -216,7 +216,7 @@ async function install(
 }
 
 /** @param directory the app's directory, as seen from here */
-async function begin(daemon: Door, directory: string): Promise<void> {
+async function begin(daemon: Connection, directory: string): Promise<void> {
   await writeFile(join(directory, "data/bulk"), randomBytes(bulkBytes));
   await daemon.client(AppService).startApp({ id: "ticks" });
 }
@@ -225,7 +225,7 @@ async function ticks(directory: string): Promise<number> {
   return (await stat(join(directory, "data/ticks"))).size;
 }
 
-async function requireThawed(daemon: Door): Promise<void> {
+async function requireThawed(daemon: Connection): Promise<void> {
   await eventually(async () => {
     const app = await daemon.client(AppService).getApp({ id: "ticks" });
     assert.equal(app.state, "RUNNING");
@@ -234,7 +234,7 @@ async function requireThawed(daemon: Door): Promise<void> {
 }
 
 /** Once the remains of an interrupted backup have been removed. */
-async function stop(daemon: Door): Promise<void> {
+async function stop(daemon: Connection): Promise<void> {
   await eventually(() => daemon.client(AppService).stopApp({ id: "ticks" }), 60_000);
 }
 
@@ -269,7 +269,7 @@ function stopReader(directory: string): number {
 }
 
 /** A backup that stops while it reads the paused app, until it may continue. */
-async function pausedBackup(daemon: Door, directory: string, options: { signal?: AbortSignal } = {}) {
+async function pausedBackup(daemon: Connection, directory: string, options: { signal?: AbortSignal } = {}) {
   for (let tries = 1; ; tries++) {
     const backup = daemon
       .client(BackupService)
@@ -297,7 +297,7 @@ async function requireGoesOn(directory: string): Promise<void> {
 }
 
 /** A backup that pauses the app, one that is rejected during it, and one that fails. */
-async function live(t: ExecutionContext, daemon: Door, directory: string): Promise<void> {
+async function live(t: ExecutionContext, daemon: Connection, directory: string): Promise<void> {
   const apps = daemon.client(AppService);
   const backups = daemon.client(BackupService);
   const { backup, goOn } = await pausedBackup(daemon, directory);

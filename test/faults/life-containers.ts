@@ -75,7 +75,7 @@ export async function installContainers(
       await client.installApp({ spec: directory });
       await client.startApp({ id });
       apps.push({
-        ...{ id, port, client, door: daemon, release, version: 0, isWanted: true, written: [] },
+        ...{ id, port, client, connection: daemon, release, version: 0, isWanted: true, written: [] },
         filesDir:
           kind === "docker"
             ? join(daemon.storeDir, "apps", id, "volumes/media")

@@ -8,7 +8,7 @@ import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { EventService } from "../../gen/svc/v1/event_pb.ts";
 import { OperationService, type Operation } from "../../gen/svc/v1/operation_pb.ts";
 import { SessionService } from "../../gen/svc/v1/session_pb.ts";
-import type { TestDaemon, UserDoor } from "../support/daemon.ts";
+import type { TestDaemon, UserConnection } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import type { LivingApp } from "./life.ts";
@@ -37,11 +37,11 @@ export class LifeOperations implements Disposable {
 
   constructor(options: LifeOperationsOptions) {
     this.#options = options;
-    const doors = new Set<Pick<UserDoor, "client">>([
+    const connections = new Set<Pick<UserConnection, "client">>([
       options.daemon,
-      ...options.apps.map(({ door }) => door),
+      ...options.apps.map(({ connection }) => connection),
     ]);
-    this.#pages = [...doors].map((door) => new Page(options.daemon, door));
+    this.#pages = [...connections].map((connection) => new Page(options.daemon, connection));
   }
 
   acts(): Record<string, () => Promise<void>> {
@@ -61,7 +61,7 @@ export class LifeOperations implements Disposable {
   async #detach(end: (() => Promise<void>) | undefined): Promise<void> {
     const { settleMs } = this.#options;
     const app = this.#pick(this.#options.apps);
-    const page = this.#pages.find(({ door }) => door === app.door);
+    const page = this.#pages.find(({ connection }) => connection === app.connection);
     await eventually(() => this.#requireIdle(app), settleMs);
     const [kind, begin] = this.#pick(Object.entries(this.#kinds(app)));
     // A new daemon may start the app first.
@@ -94,8 +94,8 @@ export class LifeOperations implements Disposable {
 
   #kinds(app: LivingApp): Record<string, () => Started> {
     const { daemon } = this.#options;
-    const { id, door } = app;
-    const [apps, backups] = [door.client(AppService), door.client(BackupService)];
+    const { id, connection } = app;
+    const [apps, backups] = [connection.client(AppService), connection.client(BackupService)];
     /** Later files would be missing from an older archive. */
     const archive = async () => {
       await backups.createBackup({ appId: id });
@@ -128,10 +128,10 @@ export class LifeOperations implements Disposable {
   }
 
   /** Follows until this many phases have started; resolves with the last one. */
-  async #pass({ door }: LivingApp, id: string, count: number): Promise<string> {
+  async #pass({ connection }: LivingApp, id: string, count: number): Promise<string> {
     const phases: string[] = [];
     if (count === 0) return "";
-    for await (const { event } of door.client(OperationService).streamOperation({ id })) {
+    for await (const { event } of connection.client(OperationService).streamOperation({ id })) {
       if (event.case !== "operation") continue;
       const { phase, state } = event.value;
       if (state !== "RUNNING") return "after its end";
@@ -141,8 +141,8 @@ export class LifeOperations implements Disposable {
     return phases.at(-1) ?? "";
   }
 
-  async #operation({ door }: LivingApp, id: string): Promise<Operation> {
-    return door.client(OperationService).getOperation({ id });
+  async #operation({ connection }: LivingApp, id: string): Promise<Operation> {
+    return connection.client(OperationService).getOperation({ id });
   }
 
   /** No operation is in progress, and the app has its desired state. */
@@ -201,16 +201,16 @@ function isBusy(error: Operation["error"]): boolean {
 
 /** A user's page: one session, whose event stream is closed whenever the page is reloaded. */
 class Page {
-  readonly door: Pick<UserDoor, "client">;
+  readonly connection: Pick<UserConnection, "client">;
   readonly #daemon: TestDaemon;
   #token = "";
   /** The daemon that opened the session; the next one does not have it. */
   #pid = 0;
   #over = new AbortController();
 
-  constructor(daemon: TestDaemon, door: Pick<UserDoor, "client">) {
+  constructor(daemon: TestDaemon, connection: Pick<UserConnection, "client">) {
     this.#daemon = daemon;
-    this.door = door;
+    this.connection = connection;
   }
 
   /** @throws ConnectError if a session of this daemon does not work any more */
@@ -247,7 +247,7 @@ class Page {
   async #signIn(): Promise<void> {
     const old = this.#token;
     const { pid } = this.#daemon;
-    const { code } = await this.door.client(SessionService).issueSessionCode({});
+    const { code } = await this.connection.client(SessionService).issueSessionCode({});
     const sessions = this.#daemon.tokenClient(SessionService, "connect", code);
     this.#token = (await sessions.openSession({})).token;
     this.#pid = pid;

@@ -14,7 +14,7 @@ import type { Client } from "@connectrpc/connect";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { makeBootId } from "../support/boot-id.ts";
-import { isRoot, startDaemon, type TestDaemon, type UserDoor } from "../support/daemon.ts";
+import { isRoot, startDaemon, type TestDaemon, type UserConnection } from "../support/daemon.ts";
 import { startEngine } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../support/packages.ts";
@@ -52,7 +52,7 @@ export interface LivingApp {
   readonly port: number;
   readonly client: Client<typeof AppService>;
   /** Of its owner. */
-  readonly door: Pick<UserDoor, "client">;
+  readonly connection: Pick<UserConnection, "client">;
   /** Publishes a version, if there are further ones. */
   readonly release?: (version: number) => Promise<unknown>;
   /** The directory of its files. */
@@ -246,19 +246,22 @@ async function installApps(
       addVersion(repository, port, { id, version: `1.0.${version}`, files });
     const client = daemon.client(AppService);
     await add(
-      { ...common, id, port, client, door: daemon, release, filesDir: filesDir(id), written: [] },
+      { ...common, id, port, client, connection: daemon, release, filesDir: filesDir(id), written: [] },
       spec,
     );
   }
   for (const uid of isRoot ? userUids : []) {
     const [id, port] = [`user-${uid}`, await freePort()];
-    const door = resources.use(await daemon.as(uid));
+    const connection = resources.use(await daemon.as(uid));
     const directory = join(daemon.dir, id);
     const release = (version: number): Promise<void> =>
       writePackage(directory, port, { id, version: `1.0.${version}`, files });
     await release(0);
-    const client = door.client(AppService);
-    await add({ ...common, id, port, client, door, release, filesDir: filesDir(id), written: [] }, directory);
+    const client = connection.client(AppService);
+    await add(
+      { ...common, id, port, client, connection, release, filesDir: filesDir(id), written: [] },
+      directory,
+    );
   }
   return apps;
 }

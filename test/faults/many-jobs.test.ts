@@ -154,8 +154,8 @@ rootTest(`${users * longPerUser} long jobs of ${users} users delay nobody${needs
   await addApps(daemon);
   const apps = daemon.client(AppService);
   const schedules = daemon.client(ScheduleService, "grpc");
-  await using door = await daemon.as(5);
-  const othersApps = door.client(AppService);
+  await using connection = await daemon.as(5);
+  const othersApps = connection.client(AppService);
   for (const [client, id] of [
     [apps, "roots"],
     [othersApps, "others"],

@@ -10,8 +10,7 @@ import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { TokenService } from "../../gen/svc/v1/token_pb.ts";
-import { loadConfig } from "../../src/daemon/config.ts";
-import { checkStore } from "../../src/doctor/store.ts";
+import { storeCheck } from "../support/store-check.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import type { TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
@@ -35,15 +34,6 @@ function read<T>({ storeDir }: TestDaemon, sql: string): T[] {
 async function install(daemon: TestDaemon): Promise<void> {
   await writePackage(join(daemon.dir, "package"), await freePort());
   assert.equal((await daemon.client(AppService).installApp({ spec: join(daemon.dir, "package") })).id, "web");
-}
-
-/** `svc doctor`'s messages about the store. */
-async function doctor(daemon: TestDaemon): Promise<string> {
-  const uid = process.getuid?.() ?? 0;
-  const environment = { uid, home: daemon.dir, env: {} };
-  const config = await loadConfig({ file: daemon.configFile, environment });
-  const { state, text } = await checkStore({ config, uid, env: {}, servedAt: undefined });
-  return `${state}: ${text}`;
 }
 
 /** How often the log reports something as unreadable. */
@@ -281,11 +271,11 @@ for (const { what, table, column, where, values, name, prepare, check } of cases
         read<Record<string, string>>(daemon, `SELECT ${column} FROM ${table} WHERE ${where}`)[0]?.[column],
         value,
       );
-      t.true((await doctor(daemon)).includes(`cannot be read of ${name}:`), await doctor(daemon));
+      t.true((await storeCheck(daemon)).includes(`cannot be read of ${name}:`), await storeCheck(daemon));
       await check(t, { daemon, seen: (look) => eventually(look) });
       // Once each time that it was damaged, however often it was read.
       t.true([1, 2].includes(timesTold(daemon.log().slice(before), name)), daemon.log());
-      t.regex(await doctor(daemon), /^ok: /);
+      t.regex(await storeCheck(daemon), /^ok: /);
     });
   }
 }
@@ -318,7 +308,7 @@ test("leftover processes are cleaned up despite unreadable rows", async (t) => {
     daemon,
     "INSERT INTO operations (app_id, kind, phase, detail, boot_id, pid, start_ticks, started_at) VALUES ('nobody', 'clone', 'copy', '{\"lockOnly\":7}', 'gone', 1, 1, 1)",
   );
-  const said = await doctor(daemon);
+  const said = await storeCheck(daemon);
   for (const name of [
     '("nobody" )?',
     ".svc-a",
@@ -337,7 +327,7 @@ test("leftover processes are cleaned up despite unreadable rows", async (t) => {
   t.is((await daemon.client(TokenService).getTokenStatus({})).graceUntil, undefined);
   // Their directories are not lost with their rows.
   t.true(daemon.log().includes('"name":".svc-c"'), daemon.log());
-  t.regex(await doctor(daemon), /^ok: /);
+  t.regex(await storeCheck(daemon), /^ok: /);
 });
 
 for (const [what, column, value] of [
@@ -364,7 +354,7 @@ for (const [what, column, value] of [
       runs.map(({ status, error }) => `${status} ${error}`),
       ["SUCCEEDED its stored data is damaged", "SUCCEEDED "],
     );
-    t.regex(await doctor(daemon), /cannot be read of run \d+ of a schedule/);
+    t.regex(await storeCheck(daemon), /cannot be read of run \d+ of a schedule/);
     t.true((await jobs.runSchedule({ id: "a" })).started);
   });
 }
@@ -387,7 +377,7 @@ for (const [what, kind, detail] of [
       kind,
       detail,
     );
-    t.regex(await doctor(daemon), /cannot be read of what is under way with app "web"/);
+    t.regex(await storeCheck(daemon), /cannot be read of what is under way with app "web"/);
     await daemon.restart();
     await eventually(async () => {
       const app = await apps.getApp({ id: "web" });
@@ -401,6 +391,6 @@ for (const [what, kind, detail] of [
     // Its kind is not lost with it.
     t.true(daemon.log().slice(before).includes(JSON.stringify({ kind, detail })), daemon.log());
     t.is((await apps.startApp({ id: "web" })).state, "RUNNING");
-    t.regex(await doctor(daemon), /^ok: /);
+    t.regex(await storeCheck(daemon), /^ok: /);
   });
 }

@@ -28,10 +28,10 @@ const mostCalls = 16;
 const waitMs = 30_000;
 
 rootTest("a user's concurrent file operations are limited, and nobody else waits for them", async (t) => {
-  const { home, door, daemon, as } = await newGround();
+  const { home, connection, daemon, as } = await newGround();
   const path = join(home, "log");
   await as(ownerUid, "sh", "-c", `echo line > ${path}`);
-  const files = door.client(FileService, "grpc");
+  const files = connection.client(FileService, "grpc");
   const left = Array.from({ length: mostCalls }, () => new AbortController());
   for (const { signal } of left) {
     const tail = files.tailFile({ path, lines: 1, follow: true }, { signal })[Symbol.asyncIterator]();
@@ -48,8 +48,8 @@ rootTest("a user's concurrent file operations are limited, and nobody else waits
 });
 
 rootTest("a canceled deletion leaves the rest, and so does a canceled mode change", async (t) => {
-  const { home, door, as } = await newGround();
-  const files = door.client(FileService, "grpc");
+  const { home, connection, as } = await newGround();
+  const files = connection.client(FileService, "grpc");
   const many = 60_000;
   await as(ownerUid, "sh", "-c", `mkdir ${home}/t; cd ${home}/t; seq ${many} | xargs touch`);
   const stop = new AbortController();

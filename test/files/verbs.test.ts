@@ -71,8 +71,8 @@ async function* pieces(path: string, ...texts: string[]) {
 for (const protocol of protocols) {
   rootTest(`every method works with its caller's identity (${protocol})`, async (t) => {
     const ground = await newGround();
-    const { home, door } = ground;
-    const files = door.client(FileService, protocol);
+    const { home, connection } = ground;
+    const files = connection.client(FileService, protocol);
     const made = await files.createDirectory({ path: `${home}/a/b`, parents: true, mode: "0770" });
     t.like(made, {
       name: "b",
@@ -155,7 +155,7 @@ rootTest("an operation that the kernel denies a user is denied, in every method"
     [secret, secret],
   );
   t.regex(failed[0]?.error ?? "", /permission denied/);
-  const upload = await rest(ground.door.socketPath, "PUT", contentPath(secret, { overwrite: "1" }), {
+  const upload = await rest(ground.connection.socketPath, "PUT", contentPath(secret, { overwrite: "1" }), {
     body: "x",
   });
   t.is(upload.status, 403);
@@ -167,13 +167,13 @@ rootTest("an operation that the kernel denies a user is denied, in every method"
 
 rootTest("downloads support ranges, entity tags, names and HEAD", async (t) => {
   const ground = await newGround();
-  const { home, door } = ground;
+  const { home, connection } = ground;
   const path = join(home, "ä b'.bin");
   const content = Buffer.from(Array.from({ length: 700_000 }, (_, index) => index % 251));
   await writeFile(path, content);
   await chmod(path, 0o644);
   const get = (headers: Record<string, string> = {}, query: Record<string, string> = {}) =>
-    rest(door.socketPath, "GET", contentPath(path, query), { headers });
+    rest(connection.socketPath, "GET", contentPath(path, query), { headers });
   const whole = await get();
   t.is(whole.status, 200);
   t.true(whole.body.equals(content));
@@ -199,7 +199,7 @@ rootTest("downloads support ranges, entity tags, names and HEAD", async (t) => {
   t.is((await get({ range: "bytes=1-2", "if-range": '"other"' })).body.length, 700_000);
   t.is((await get({}, { offset: "699990" })).body.length, 10);
   t.is((await get({}, { offset: "10", length: "7" })).body.length, 7);
-  const head = await rest(door.socketPath, "HEAD", contentPath(path));
+  const head = await rest(connection.socketPath, "HEAD", contentPath(path));
   t.deepEqual([head.status, head.headers["content-length"], head.headers["etag"]], [200, "700000", tag]);
   t.is((await get({}, { path: join(home, "nothing") })).status, 404);
   t.is((await get({}, { path: home })).status, 409);
@@ -211,10 +211,10 @@ rootTest(
   "an upload keeps the attributes of the replaced file, and never overwrites a concurrent change",
   async (t) => {
     const ground = await newGround();
-    const { home, door } = ground;
+    const { home, connection } = ground;
     const path = join(home, "page.html");
     const put = (body: string, headers: Record<string, string> = {}, query: Record<string, string> = {}) =>
-      rest(door.socketPath, "PUT", contentPath(path, query), { body, headers });
+      rest(connection.socketPath, "PUT", contentPath(path, query), { body, headers });
     const first = await put("one", {}, { mode: "0640" });
     t.is(first.status, 200);
     t.is((await stat(path)).mode & 0o7777, 0o640);
@@ -222,7 +222,7 @@ rootTest(
     await chmod(path, 0o604);
     execFileSync("setfattr", ["-n", "user.note", "-v", "kept", path]);
     const { etag } = JSON.parse(
-      (await rest(door.socketPath, "GET", `/v1/files/stat?path=${path}`)).body.toString(),
+      (await rest(connection.socketPath, "GET", `/v1/files/stat?path=${path}`)).body.toString(),
     ) as {
       etag: string;
     };
@@ -248,7 +248,7 @@ rootTest(
     t.deepEqual(await readdir(home), ["page.html"]);
     // Rejected before its content is sent.
     const early = await new Promise<number>((resolve, reject) => {
-      const asked = { socketPath: door.socketPath, method: "PUT", path: contentPath(path) };
+      const asked = { socketPath: connection.socketPath, method: "PUT", path: contentPath(path) };
       const sent = request({ ...asked, headers: { "content-length": "1000000" } }, (response) => {
         resolve(response.statusCode ?? 0);
         sent.destroy();
@@ -273,13 +273,13 @@ rootTest(
 
 rootTest("an interrupted upload leaves nothing", async (t) => {
   const ground = await newGround();
-  const { home, door } = ground;
+  const { home, connection } = ground;
   await writeFile(join(home, "kept"), "old");
   await chown(join(home, "kept"), ownerUid, 60);
   for (const name of ["new", "kept"]) {
     await new Promise<void>((resolve) => {
       const sent = request({
-        socketPath: door.socketPath,
+        socketPath: connection.socketPath,
         method: "PUT",
         path: contentPath(join(home, name), { overwrite: "1" }),
         headers: { "content-length": "1000000" },
@@ -288,7 +288,9 @@ rootTest("an interrupted upload leaves nothing", async (t) => {
       sent.write(Buffer.alloc(300_000), () => sent.destroy());
     });
   }
-  const { status } = await rest(door.socketPath, "PUT", contentPath(join(home, "after")), { body: "x" });
+  const { status } = await rest(connection.socketPath, "PUT", contentPath(join(home, "after")), {
+    body: "x",
+  });
   t.is(status, 200);
   t.deepEqual((await readdir(home)).sort(), ["after", "kept"]);
   t.is(await readFile(join(home, "kept"), "utf8"), "old");
@@ -404,7 +406,7 @@ rootTest(
   "reading follows the user's own links and root's, not other users'; writing follows none",
   async (t) => {
     const ground = await newGround();
-    const { home, files, door } = ground;
+    const { home, files, connection } = ground;
     const outside = join(ground.daemon.dir, "outside");
     await mkdir(outside);
     await writeFile(join(outside, "file"), "canary");
@@ -442,9 +444,14 @@ rootTest(
     t.like(await errorOf(files.setPathAttributes({ path: join(home, "own-file"), mode: "0777" })), {
       code: "FailedPrecondition",
     });
-    const put = await rest(door.socketPath, "PUT", contentPath(join(home, "own-file"), { overwrite: "1" }), {
-      body: "x",
-    });
+    const put = await rest(
+      connection.socketPath,
+      "PUT",
+      contentPath(join(home, "own-file"), { overwrite: "1" }),
+      {
+        body: "x",
+      },
+    );
     t.is(put.status, 409);
     t.regex(put.body.toString(), /symbolic link: write to what it points to/);
     await files.copyPath({ from: join(home, "foreign"), to: join(home, "link") });
@@ -691,7 +698,7 @@ rootTest("times outside of a timestamp's range are returned as the nearest one",
   for (const [name, seconds] of Object.entries({ far: "99999999999999", old: "-99999999999999" }))
     await promisify(execFile)("touch", ["-d", `@${seconds}`, join(memory.path, name)]);
   const { status, body } = await rest(
-    ground.door.socketPath,
+    ground.connection.socketPath,
     "GET",
     `/v1/files?path=${encodeURIComponent(memory.path)}`,
   );

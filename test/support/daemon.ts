@@ -74,7 +74,7 @@ export interface TestDaemon extends AsyncDisposable {
   /** A client with a bearer token, over TCP. */
   tokenClient<S extends DescService>(service: S, protocol?: Protocol, token?: string): Client<S>;
   /** Runs the test's calls as another user. Needs root. */
-  as(uid: number): Promise<UserDoor>;
+  as(uid: number): Promise<UserConnection>;
   /** Kills it, like a crash. */
   kill(): Promise<void>;
   /** Stops it like an operator. */
@@ -83,7 +83,7 @@ export interface TestDaemon extends AsyncDisposable {
   restart(): Promise<void>;
 }
 
-export interface UserDoor extends AsyncDisposable {
+export interface UserConnection extends AsyncDisposable {
   readonly socketPath: string;
   client<S extends DescService>(service: S, protocol?: Protocol): Client<S>;
 }
@@ -162,7 +162,7 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
     client: (service, protocol = "connect") => createClient(service, socketTransport(socketPath, protocol)),
     tokenClient: (service, protocol = "connect", presented = token) =>
       createClient(service, tokenTransport(state.port, protocol, presented)),
-    as: (uid) => openUserDoor(uid, socketPath),
+    as: (uid) => openUserConnection(uid, socketPath),
     kill: () => end("SIGKILL"),
     stop: () => end("SIGTERM"),
     restart: async () => {
@@ -249,10 +249,10 @@ async function readyPort(child: ChildProcess, onLine: (line: string) => void): P
   return promise.finally(() => clearTimeout(timer));
 }
 
-async function openUserDoor(uid: number, targetPath: string): Promise<UserDoor> {
-  const dir = await mkdtemp(join(tmpdir(), "svc-door-"));
+async function openUserConnection(uid: number, targetPath: string): Promise<UserConnection> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-connection-"));
   await chmod(dir, 0o777);
-  const socketPath = join(dir, "door.sock");
+  const socketPath = join(dir, "connection.sock");
   const child = spawn(
     "setpriv",
     [
@@ -267,15 +267,15 @@ async function openUserDoor(uid: number, targetPath: string): Promise<UserDoor> 
     ],
     { stdio: ["pipe", "pipe", "inherit"] },
   );
-  return doorOf(child, socketPath, dir);
+  return userConnection(child, socketPath, dir);
 }
 
 /** The socket listener that a child of this kind opens at the path, below a directory that is removed with it. */
-export async function doorOf(
+export async function userConnection(
   child: ChildProcessByStdio<Writable, Readable, null>,
   socketPath: string,
   dir: string,
-): Promise<UserDoor> {
+): Promise<UserConnection> {
   await nextEvent(child.stdout, "data");
   return {
     socketPath,

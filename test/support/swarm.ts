@@ -58,10 +58,10 @@ export async function startSwarm(size: number, managers = 1): Promise<TestSwarm>
   const hub = await startSwitch();
   made.defer(() => void hub.kill("SIGKILL"));
   const inside = [`--net=/proc/${hub.pid}/ns/net`];
-  const door = join(dir, "inside.sock");
-  const asking = await startAsking(door, inside);
+  const connection = join(dir, "inside.sock");
+  const asking = await startAsking(connection, inside);
   made.defer(() => void asking.kill("SIGKILL"));
-  const registry = await startRegistry(dir, inside, door);
+  const registry = await startRegistry(dir, inside, connection);
   made.defer(() => void registry.kill("SIGKILL"));
   const engines: TestEngine[] = [];
   for (let node = 1; node <= size; node++) {
@@ -81,7 +81,7 @@ export async function startSwarm(size: number, managers = 1): Promise<TestSwarm>
     manager,
     inside,
     registry: `${registryAddress}:5000`,
-    get: (node, port) => askInside(door, `${addressOf(node)}:${port}`),
+    get: (node, port) => askInside(connection, `${addressOf(node)}:${port}`),
     link: async (node, state) => {
       await run("nsenter", [...inside, "ip", "link", "set", `node${node}`, state]);
     },
@@ -90,17 +90,17 @@ export async function startSwarm(size: number, managers = 1): Promise<TestSwarm>
 }
 
 /** Uses a program that is already running, because it is polled repeatedly. */
-async function askInside(door: string, address: string): Promise<string> {
-  const { status, text } = await engineRequest(door, "GET", `/${address}`);
+async function askInside(connection: string, address: string): Promise<string> {
+  const { status, text } = await engineRequest(connection, "GET", `/${address}`);
   if (status === 502) throw new Error(`${address}: ${text}`);
   return text;
 }
 
 /** A request forwarder in the switch's network namespace. */
-async function startAsking(door: string, inside: readonly string[]): Promise<ChildProcess> {
+async function startAsking(connection: string, inside: readonly string[]): Promise<ChildProcess> {
   const child = spawn(
     "setpriv",
-    ["--pdeathsig=KILL", "nsenter", ...inside, process.execPath, passRequests, door],
+    ["--pdeathsig=KILL", "nsenter", ...inside, process.execPath, passRequests, connection],
     { stdio: ["ignore", "pipe", "inherit"], detached: true },
   );
   await nextEvent(child.stdout, "data");
@@ -153,7 +153,11 @@ async function connect(pid: number, node: number, hub: number): Promise<void> {
   await run(own[0], [...own.slice(1), "route", "add", "default", "via", registryAddress]);
 }
 
-async function startRegistry(dir: string, inside: readonly string[], door: string): Promise<ChildProcess> {
+async function startRegistry(
+  dir: string,
+  inside: readonly string[],
+  connection: string,
+): Promise<ChildProcess> {
   const config = {
     version: "0.1",
     log: { level: "error" },
@@ -172,7 +176,7 @@ async function startRegistry(dir: string, inside: readonly string[], door: strin
     },
   );
   child.unref();
-  await eventually(() => askInside(door, `${registryAddress}:5000`), 30_000);
+  await eventually(() => askInside(connection, `${registryAddress}:5000`), 30_000);
   return child;
 }
 

@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { createClient, type Client } from "@connectrpc/connect";
 import type { DescService } from "@bufbuild/protobuf";
-import { doorOf, socketTransport, type UserDoor } from "./daemon.ts";
+import { userConnection, socketTransport, type UserConnection } from "./daemon.ts";
 import { eventually, nextEvent } from "./eventually.ts";
 import { main } from "./svc-main.ts";
 
@@ -159,17 +159,17 @@ export class SystemdMachine implements AsyncDisposable {
   }
 
   /** A proxy to the daemon inside with the credentials of a user. */
-  async asUser(uid: number): Promise<UserDoor> {
-    const dir = join(this.dir, "etc", `door-${uid}`);
+  async asUser(uid: number): Promise<UserConnection> {
+    const dir = join(this.dir, "etc", `connection-${uid}`);
     await mkdir(dir);
     await chown(dir, uid, uid);
     const inside = `/etc/svc/${basename(dir)}/socket`;
     const identity = [`--reuid=${uid}`, `--regid=${uid}`, "--clear-groups"];
-    const door = [process.execPath, userSocket, inside, "/run/svc/svc.sock"];
-    const child = spawn("nsenter", [...this.#enter(), "setpriv", ...identity, "--", ...door], {
+    const connection = [process.execPath, userSocket, inside, "/run/svc/svc.sock"];
+    const child = spawn("nsenter", [...this.#enter(), "setpriv", ...identity, "--", ...connection], {
       stdio: ["pipe", "pipe", "inherit"],
     });
-    return doorOf(child, join(dir, "socket"), dir);
+    return userConnection(child, join(dir, "socket"), dir);
   }
 
   /** A client as root, over the socket of the daemon inside. */

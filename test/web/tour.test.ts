@@ -7,7 +7,7 @@ import type { ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { browserPath } from "../support/browser.ts";
-import { isRoot, type UserDoor } from "../support/daemon.ts";
+import { isRoot, type UserConnection } from "../support/daemon.ts";
 import { freePort, writePackage, writeRepository } from "../support/packages.ts";
 import { keyboard, mouse, type Hands } from "./support/hands.ts";
 import type { WatchedPage } from "./support/open-page.ts";
@@ -18,7 +18,7 @@ const node = shareNode(undefined, browserPath);
 const nobody = 65534;
 
 interface Tourist {
-  readonly user: Pick<UserDoor, "client">;
+  readonly user: Pick<UserConnection, "client">;
   readonly opened: WatchedPage;
   readonly hands: Hands;
   readonly uid: number;
@@ -154,8 +154,8 @@ browserTest(
   async (t) => {
     t.timeout(300_000);
     const { daemon, browser } = node;
-    await using door = isRoot ? await daemon.as(nobody) : undefined;
-    const user = door ?? daemon;
+    await using connection = isRoot ? await daemon.as(nobody) : undefined;
+    const user = connection ?? daemon;
     const dir = join(daemon.dir, "ofroot");
     await writePackage(dir, await freePort(), { id: "ofroot" });
     await daemon.client(AppService).installApp({ spec: dir });

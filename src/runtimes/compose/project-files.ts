@@ -56,7 +56,7 @@ export async function chooseProject(
   const values = (await mentionsChoices(userHelper, root, posix.join(directory, ".env")))
     ? await readValues(directory, choiceVariables)
     : new Map<string, string>();
-  const [first, ...others] = listedFiles(values).map((path) => posix.join(below, path));
+  const [first, ...others] = composeFilesIn(values).map((path) => posix.join(below, path));
   const isListed = first !== undefined && [first, ...others].includes(posix.normalize(file));
   const override = isListed ? undefined : await overrideOf(userHelper, root, checkout, file);
   return {
@@ -64,17 +64,17 @@ export async function chooseProject(
     profiles:
       profiles.length > 0
         ? profiles
-        : listOf("COMPOSE_PROFILES", values.get("COMPOSE_PROFILES"), ",", maxProfiles),
+        : namesIn("COMPOSE_PROFILES", values.get("COMPOSE_PROFILES"), ",", maxProfiles),
   };
 }
 
 /** The paths in `COMPOSE_FILE`. @param values of {@link choiceVariables} @throws SvcError `package_invalid` */
-export function listedFiles(values: ReadonlyMap<string, string>): string[] {
+export function composeFilesIn(values: ReadonlyMap<string, string>): string[] {
   const separator = values.get("COMPOSE_PATH_SEPARATOR") || ":";
-  return listOf("COMPOSE_FILE", values.get("COMPOSE_FILE"), separator, maxFiles);
+  return namesIn("COMPOSE_FILE", values.get("COMPOSE_FILE"), separator, maxFiles);
 }
 
-function listOf(name: string, text: string | undefined, separator: string, max: number): string[] {
+function namesIn(name: string, text: string | undefined, separator: string, max: number): string[] {
   const parts = (text ?? "")
     .split(separator)
     .map((part) => part.trim())

@@ -1,6 +1,6 @@
 /** The guide at `/docs/guide`: the pages of `docs/` as HTML. They contain no script. */
 import { posix } from "node:path";
-import { parseInline, parseMarkdown, withoutMarks, type Block } from "../../lib/markdown.ts";
+import { anchorOf, parseInline, parseMarkdown, withoutMarks, type Block } from "../../lib/markdown.ts";
 
 /** The path of the index; every other page is below it, under the path of its file without `.md`. */
 export const guidePath = "/docs/guide";
@@ -102,14 +102,6 @@ function hrefOf(target: string, path: string): string | undefined {
 /** Relative, because a reverse proxy may serve the daemon below a path of its own. */
 function relativeLink(from: string, to: string): string {
   return `${posix.relative(posix.dirname(from), posix.dirname(to)) || "."}/${posix.basename(to)}`;
-}
-
-/** As GitHub spells the anchor of a heading. */
-function anchorOf(heading: string): string {
-  return heading
-    .toLowerCase()
-    .replaceAll(/[^\p{L}\p{N} _-]/gu, "")
-    .replaceAll(" ", "-");
 }
 
 function escapeHtml(text: string): string {

@@ -17,7 +17,7 @@ export interface SocketConsole {
   shows(text: string | RegExp): Promise<void>;
 }
 
-export interface Door {
+export interface ListenerAddress {
   readonly port?: number;
   readonly socketPath?: string;
 }
@@ -32,21 +32,21 @@ export interface ConsoleRequest {
   readonly keptChars?: number;
 }
 
-export function connectConsole(door: Door, request: ConsoleRequest): WebSocket {
+export function connectConsole(address: ListenerAddress, request: ConsoleRequest): WebSocket {
   const { appId, session, token, tokenIn = "query", headers = {} } = request;
   const query = new URLSearchParams({ session, ...(tokenIn === "query" ? { token } : {}) });
   const path = `/v1/apps/${appId}/console?${query.toString()}`;
   const url =
-    door.socketPath === undefined
-      ? `ws://127.0.0.1:${door.port ?? 0}${path}`
-      : `ws+unix:${door.socketPath}:${path}`;
+    address.socketPath === undefined
+      ? `ws://127.0.0.1:${address.port ?? 0}${path}`
+      : `ws+unix:${address.socketPath}:${path}`;
   const protocols = tokenIn === "protocols" ? ["svc.console.v1", `svc.token.${token}`] : [];
   return new WebSocket(url, protocols, { headers });
 }
 
 /** @throws Error with the status of the rejection */
-export async function openConsole(door: Door, request: ConsoleRequest): Promise<SocketConsole> {
-  const socket = connectConsole(door, request);
+export async function openConsole(address: ListenerAddress, request: ConsoleRequest): Promise<SocketConsole> {
+  const socket = connectConsole(address, request);
   const { keptChars } = request;
   let shown = "";
   const said: Record<string, unknown>[] = [];
@@ -74,8 +74,8 @@ export async function openConsole(door: Door, request: ConsoleRequest): Promise<
 }
 
 /** The status of the rejection; 101 if it is accepted. */
-export async function statusOf(door: Door, request: ConsoleRequest): Promise<number> {
-  const socket = connectConsole(door, request);
+export async function statusOf(address: ListenerAddress, request: ConsoleRequest): Promise<number> {
+  const socket = connectConsole(address, request);
   const { promise, resolve } = Promise.withResolvers<number>();
   socket.on("open", () => resolve(101));
   socket.on("unexpected-response", (_request, response) => resolve(response.statusCode ?? 0));

@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import type { Client } from "@connectrpc/connect";
 import { FileService } from "../../../gen/svc/v1/file_pb.ts";
-import { startDaemon, type TestDaemon, type UserDoor } from "../../support/daemon.ts";
+import { startDaemon, type TestDaemon, type UserConnection } from "../../support/daemon.ts";
 
 /** `games` and `daemon`: accounts that every Debian has. */
 export const ownerUid = 5;
@@ -15,7 +15,7 @@ const run = promisify(execFile);
 
 export interface Ground extends AsyncDisposable {
   daemon: TestDaemon;
-  door: UserDoor;
+  connection: UserConnection;
   /** Belongs to the owner. */
   home: string;
   /** The owner's. */
@@ -26,9 +26,9 @@ export interface Ground extends AsyncDisposable {
 
 export async function openGround(): Promise<Ground> {
   const daemon = await startDaemon();
-  const door = await daemon.as(ownerUid);
-  return groundOf(daemon, door, async () => {
-    await door[Symbol.asyncDispose]();
+  const connection = await daemon.as(ownerUid);
+  return groundOf(daemon, connection, async () => {
+    await connection[Symbol.asyncDispose]();
     await daemon[Symbol.asyncDispose]();
   });
 }
@@ -36,7 +36,7 @@ export async function openGround(): Promise<Ground> {
 /** A new home on an existing daemon. */
 export async function groundOf(
   daemon: TestDaemon,
-  door: UserDoor,
+  connection: UserConnection,
   end: () => Promise<void>,
 ): Promise<Ground> {
   const home = join(daemon.dir, "home");
@@ -45,9 +45,9 @@ export async function groundOf(
   await chmod(home, 0o755);
   return {
     daemon,
-    door,
+    connection,
     home,
-    files: door.client(FileService),
+    files: connection.client(FileService),
     as: (uid, ...argv) => runAs(uid, ...argv),
     [Symbol.asyncDispose]: end,
   };

@@ -8,7 +8,7 @@ import { AppService, type ConsoleOutput } from "../../../gen/svc/v1/app_pb.ts";
 import { openConsole, type SocketConsole } from "../../console/support/socket-console.ts";
 import { linesAbout, typeLine } from "../../e2e/support/terminal-lines.ts";
 import { composeTest, needsCompose } from "../../runtimes/support/compose-test.ts";
-import { startDaemon, type UserDoor, type TestDaemon } from "../../support/daemon.ts";
+import { startDaemon, type UserConnection, type TestDaemon } from "../../support/daemon.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../../support/docker-test.ts";
 import { whyNoDocker } from "../../support/docker.ts";
 import { errorOf } from "../../support/errors.ts";
@@ -38,7 +38,7 @@ interface Shown {
  * appears.
  */
 async function talk(
-  door: Pick<UserDoor, "client">,
+  connection: Pick<UserConnection, "client">,
   first: {
     appId: string;
     session: string;
@@ -74,7 +74,7 @@ async function talk(
   }
   try {
     const options = { signal: left.signal };
-    for await (const output of door.client(AppService, "grpc").attachConsole(inputs(), options))
+    for await (const output of connection.client(AppService, "grpc").attachConsole(inputs(), options))
       outputs.push(output);
   } catch (error) {
     if (!left.signal.aborted) throw error;

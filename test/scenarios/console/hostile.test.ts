@@ -6,7 +6,13 @@ import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
 import { AppService } from "../../../gen/svc/v1/app_pb.ts";
 import { sharedDaemon } from "../../support/daemon-test.ts";
-import { isRoot, needsRoot, startDaemon, type TestDaemon, type UserDoor } from "../../support/daemon.ts";
+import {
+  isRoot,
+  needsRoot,
+  startDaemon,
+  type TestDaemon,
+  type UserConnection,
+} from "../../support/daemon.ts";
 import { eventually, nextEvent } from "../../support/eventually.ts";
 import { freePort, writePackage } from "../../support/packages.ts";
 import { connectConsole, openConsole, type SocketConsole } from "../../console/support/socket-console.ts";
@@ -184,7 +190,7 @@ rootTest(`the session limit of a user counts the sessions of all apps${needsRoot
   const dir = join(daemon.dir, "package");
   await writePackage(dir, await freePort());
   for (let app = 0; app < 2; app++) await user.client(AppService).installApp({ spec: dir });
-  const openAs = async (client: Pick<UserDoor, "client">, appId: string): Promise<SocketConsole> => {
+  const openAs = async (client: Pick<UserConnection, "client">, appId: string): Promise<SocketConsole> => {
     const { token } = await client.client(AppService).issueConsoleToken({ appId, session: "logs" });
     return openConsole({ socketPath: daemon.socketPath }, { appId, session: "logs", token });
   };

@@ -73,9 +73,9 @@ for (const owner of ["root", "a user"]) {
   rootTest(`an app of ${owner} is backed up, verified, browsed and restored${needsRoot}`, async (t) => {
     const daemon = await emptyDaemon();
     await using user = await daemon.as(nobody);
-    const door = owner === "root" ? daemon : user;
-    const apps = door.client(AppService);
-    const backups = door.client(BackupService);
+    const connection = owner === "root" ? daemon : user;
+    const apps = connection.client(AppService);
+    const backups = connection.client(BackupService);
     const { directory } = await install(daemon, apps);
     const data = join(directory, "data");
     const uid = owner === "root" ? 0 : nobody;

@@ -135,8 +135,8 @@ for (const uid of isRoot ? [nobody, 0] : [process.getuid?.() ?? 0]) {
     async (t) => {
       t.timeout(15 * 60_000);
       await using daemon = await startDaemon({ config: engineNow().config });
-      await using door = uid === nobody ? await daemon.as(nobody) : undefined;
-      const apps = (door ?? daemon).client(AppService);
+      await using connection = uid === nobody ? await daemon.as(nobody) : undefined;
+      const apps = (connection ?? daemon).client(AppService);
       const repository = join(daemon.dir, "shapes.git");
       await commit(repository, uid, "1.0.0", filesOf(shapes, "1.0.0"));
       const spec = `file://${repository}`;

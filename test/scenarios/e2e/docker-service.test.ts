@@ -90,9 +90,9 @@ async function stateOf(name: string): Promise<string> {
 }
 
 dockerTest(`a regular user is denied every method${needsDocker}`, async (t) => {
-  await using door = await shared.daemon!.as(65534);
+  await using connection = await shared.daemon!.as(65534);
   for (const protocol of protocols) {
-    const client = door.client(DockerService, protocol);
+    const client = connection.client(DockerService, protocol);
     const calls: [string, Promise<unknown> | AsyncIterable<unknown>][] = [
       ["containers", client.listContainers({ all: true })],
       ["stats", client.listContainerStats({})],
@@ -117,7 +117,7 @@ dockerTest(`a regular user is denied every method${needsDocker}`, async (t) => {
       );
     }
   }
-  const { status } = await sendRest({ socketPath: door.socketPath }, "GET", "/v1/docker/containers");
+  const { status } = await sendRest({ socketPath: connection.socketPath }, "GET", "/v1/docker/containers");
   t.is(status, 403);
 });
 

@@ -142,7 +142,7 @@ test(`no remote process is left when a command is killed${needsSsh}`, async (t) 
 });
 
 /** The sockets of a process that others could connect or send to, from the kernel's tables on its host. */
-function doorsOf(pid: string): string[] {
+function listenersOf(pid: string): string[] {
   const inodes = new Set(
     readdirSync(`/proc/${pid}/fd`).flatMap((fd) => {
       const [, inode] = /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/${pid}/fd/${fd}`)) ?? [];
@@ -188,9 +188,9 @@ test(`no port is opened, there or here, for a call${needsSsh}`, async (t) => {
     }
   });
   t.true(ssh.length > 0);
-  for (const pid of [...there, ...ssh, String(child.pid)]) t.deepEqual(doorsOf(pid), [], pid);
+  for (const pid of [...there, ...ssh, String(child.pid)]) t.deepEqual(listenersOf(pid), [], pid);
   // Only processes with readable tables are checked.
-  t.true(doorsOf(String(daemon.pid)).some((door) => door.startsWith("unix ")));
+  t.true(listenersOf(String(daemon.pid)).some((listener) => listener.startsWith("unix ")));
   child.kill("SIGKILL");
   await ended;
 });

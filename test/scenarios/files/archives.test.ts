@@ -39,8 +39,8 @@ for (const [index, protocol] of protocols.entries()) {
   const format = formats[index] ?? "zip";
   rootTest(`a tree survives ${format} unchanged (${protocol})`, async (t) => {
     const ground = await newGround();
-    const { home, door, as } = ground;
-    const files = door.client(FileService, protocol);
+    const { home, connection, as } = ground;
+    const files = connection.client(FileService, protocol);
     await as(ownerUid, "sh", "-c", `cd ${home}; ${treeScript}`);
     await as(ownerUid, "sh", "-c", `cd ${home}; echo two > two`);
     const target = `${home}/kept.${format}`;
@@ -256,8 +256,8 @@ rootTest("an archive may be of any size if its contents are within the limits", 
 
 rootTest("a canceled unpacking leaves nothing, and reports its progress", async (t) => {
   const ground = await newGround();
-  const { home, door, as } = ground;
-  const files = door.client(FileService, "grpc");
+  const { home, connection, as } = ground;
+  const files = connection.client(FileService, "grpc");
   await as(
     ownerUid,
     "sh",

@@ -207,14 +207,14 @@ for (const victim of ["helper", "daemon"] as const) {
 async function hasDied(t: ExecutionContext, victim: "helper" | "daemon", verb: Verb): Promise<boolean> {
   const { prepare, isInMemory, work, isOver, check } = verb;
   const ground = await newGround();
-  const { home: onDisk, door, daemon, as } = ground;
+  const { home: onDisk, connection, daemon, as } = ground;
   const inMemory = `/dev/shm/svc-deaths-${process.pid}`;
   const [home, away] = isInMemory === true ? [inMemory, onDisk] : [onDisk, inMemory];
   await mkdir(inMemory);
   try {
     await chown(inMemory, ownerUid, 60);
     await as(ownerUid, "sh", "-c", `cd ${home}; ${prepare}`);
-    const scene = { ground, home, away, files: door.client(FileService, "grpc") };
+    const scene = { ground, home, away, files: connection.client(FileService, "grpc") };
     // So that there is a helper process to kill.
     await scene.files.statPath({ path: home });
     const helper = await helperOf(ground);
@@ -237,7 +237,7 @@ async function hasDied(t: ExecutionContext, victim: "helper" | "daemon", verb: V
     // The helper process of a killed daemon runs until it notices the kill.
     await eventually(() => assert.ok(!existsSync(`/proc/${helper}`)), waitMs);
     if ((await isOver?.(scene)) === true) return false;
-    await check(t, { ...scene, files: door.client(FileService, "grpc") });
+    await check(t, { ...scene, files: connection.client(FileService, "grpc") });
     for (const dir of [home, away]) t.deepEqual(await leftOvers(dir), []);
     return true;
   } finally {

@@ -28,7 +28,7 @@ for (const victim of ["helper", "daemon"] as const) {
   rootTest(`a ${victim} that is killed during a copy and an upload leaves only the old files`, async (t) => {
     t.timeout(testMs);
     const ground = await newGround();
-    const { home, door, daemon, as } = ground;
+    const { home, connection, daemon, as } = ground;
     await as(
       ownerUid,
       "sh",
@@ -39,7 +39,7 @@ for (const victim of ["helper", "daemon"] as const) {
       "-c",
       `head -c ${bigBytes} /dev/zero > ${home}/tree/big; chown -R ${ownerUid}:60 ${home}`,
     ]);
-    const files = door.client(FileService, "grpc");
+    const files = connection.client(FileService, "grpc");
     const kill = async (helper: number): Promise<void> => {
       if (victim === "helper") process.kill(helper, "SIGKILL");
       else await daemon.kill();
@@ -58,7 +58,7 @@ for (const victim of ["helper", "daemon"] as const) {
     if (victim === "daemon") await daemon.restart();
 
     const { promise: goOn, resolve } = Promise.withResolvers<undefined>();
-    const again = door.client(FileService, "grpc");
+    const again = connection.client(FileService, "grpc");
     const uploading = again.writeFile(
       (async function* () {
         yield {
@@ -86,10 +86,10 @@ for (const verb of ["copy", "unpack"] as const) {
     async (t) => {
       t.timeout(testMs);
       const ground = await newGround();
-      const { home, door, daemon, as } = ground;
+      const { home, connection, daemon, as } = ground;
       const script = `cd ${home}; mkdir tree into; echo mine > .svc-0123456789abcdef.tmp; head -c ${bigBytes} /dev/zero > tree/big; tar cf tree.tar tree`;
       await as(ownerUid, "sh", "-c", script);
-      const files = door.client(FileService, "grpc");
+      const files = connection.client(FileService, "grpc");
       const path = join(home, "tree.tar");
       const working =
         verb === "copy"

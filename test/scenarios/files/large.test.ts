@@ -68,14 +68,14 @@ rootTest("a large file that is truncated during its download makes the download 
 
 rootTest("a chunk larger than a message is rejected by its size, over every protocol", async (t) => {
   await using ground = await openGround();
-  const { home, door } = ground;
+  const { home, connection } = ground;
   for (const protocol of ["connect", "grpc"] as const) {
     const pieces = (async function* () {
       yield { path: join(home, "sent"), content: { contentType: "", data: Buffer.from("first") } };
       await Promise.resolve();
       yield { content: { contentType: "", data: Buffer.alloc(1 << 20) } };
     })();
-    const { code, message } = await errorOf(door.client(FileService, protocol).writeFile(pieces));
+    const { code, message } = await errorOf(connection.client(FileService, protocol).writeFile(pieces));
     t.is(code, "ResourceExhausted", protocol);
     t.regex(message, /1048584 is larger than .* 1048576/, protocol);
     t.deepEqual(await readdir(home), [], protocol);

@@ -79,8 +79,8 @@ function quoted(text: string): string {
 rootTest("random operations have the same results and errors as coreutils", async (t) => {
   t.timeout(steps * mostStepMs);
   await using ground = await openGround();
-  const { home, door, as } = ground;
-  const files = door.client(FileService, "grpc");
+  const { home, connection, as } = ground;
+  const files = connection.client(FileService, "grpc");
   const [ours, theirs] = [join(home, "ours"), join(home, "theirs")];
   for (const root of [ours, theirs]) {
     await as(

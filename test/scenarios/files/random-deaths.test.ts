@@ -133,7 +133,7 @@ for (const victim of ["helper", "daemon"] as const) {
     async (t) => {
       t.timeout(isLong ? 3_600_000 : 600_000);
       const ground = await newGround();
-      const { home, door, daemon, as } = ground;
+      const { home, connection, daemon, as } = ground;
       const away = `${farBase}/svc-random-deaths-${process.pid}`;
       await mkdir(away);
       await chown(away, ownerUid, 60);
@@ -153,7 +153,7 @@ for (const victim of ["helper", "daemon"] as const) {
           await shell(
             `find . "$away" -mindepth 1 -maxdepth 1 ! -name master -exec rm -rf {} +; cp -a master tree; ${verb.prepare ?? ""}`,
           );
-          const files = door.client(FileService, "grpc");
+          const files = connection.client(FileService, "grpc");
           await files.statPath({ path: home });
           return files;
         };

@@ -55,25 +55,25 @@ userTest(
   async (t) => {
     t.timeout(120_000);
     const daemon = await daemonOf();
-    await using door = await daemon.as(somebody);
+    await using connection = await daemon.as(somebody);
     const { page } = await openPage(shared.browser);
     await signIn(page, daemon);
     const who = page.locator(".who");
     await who.getByText(/root/).waitFor();
 
-    await visit(page, await addressFor(door));
+    await visit(page, await addressFor(connection));
     await page.getByRole("heading", { name: `Sign in as ${somebody}?` }).waitFor();
     await page.getByRole("button", { name: "Stay root" }).click();
     await who.getByText(/root/).waitFor();
 
-    await visit(page, await addressFor(door));
+    await visit(page, await addressFor(connection));
     await page.getByRole("button", { name: `Switch to ${somebody}` }).click();
     await who.getByText(new RegExp(String(somebody))).waitFor();
     // The session of the former user has ended.
     t.deepEqual((await daemon.client(SessionService).listSessions({})).sessions, []);
     await page.reload();
     await who.getByText(new RegExp(String(somebody))).waitFor();
-    await door.client(SessionService).endSessions({});
+    await connection.client(SessionService).endSessions({});
   },
 );
 
@@ -82,10 +82,10 @@ userTest(
   async (t) => {
     t.timeout(120_000);
     const daemon = await daemonOf();
-    await using door = await daemon.as(somebody);
+    await using connection = await daemon.as(somebody);
     const { page } = await openPage(shared.browser);
-    const sessions = door.client(SessionService);
-    const address = await addressFor(door);
+    const sessions = connection.client(SessionService);
+    const address = await addressFor(connection);
     await visit(page, address);
     await page.getByRole("heading", { name: `Sign in as ${somebody}?` }).waitFor();
     t.deepEqual((await sessions.listSessions({})).sessions, []);

@@ -18,7 +18,7 @@ import { eventually } from "../../support/eventually.ts";
 import { isCallable, rawCall, rawProtocols } from "../../support/raw-call.ts";
 import { sampleMessage, type SampleValues } from "../../support/sample-message.ts";
 import { rest } from "./support/clients.ts";
-import { openDoor, type Door } from "./support/door.ts";
+import { openGateway, type TestGateway } from "./support/gateway.ts";
 
 // Bytes that are not a message are the caller's mistake over every protocol, and such a call is audited like any other.
 
@@ -32,7 +32,7 @@ interface Answer {
 const never = Infinity;
 
 async function post(
-  door: Door,
+  gateway: TestGateway,
   http: "1.1" | "2",
   path: string,
   sent: Record<string, string>,
@@ -47,11 +47,11 @@ async function post(
     stream.write(body.subarray(0, -1));
     if (lastByteAfterMs !== never) setTimeout(() => stream.end(body.subarray(-1)), lastByteAfterMs);
   };
-  const headers = { authorization: `Bearer ${door.token}`, ...sent };
+  const headers = { authorization: `Bearer ${gateway.token}`, ...sent };
   if (http === "1.1") {
     return new Promise((resolve, reject) => {
       const options = { method: "POST", headers, agent: false };
-      const sending = httpRequest(`${door.url}${path}`, options, (response) => {
+      const sending = httpRequest(`${gateway.url}${path}`, options, (response) => {
         void buffer(response).then((bytes) =>
           resolve({ status: response.statusCode ?? 0, headers: response.headers, body: bytes }),
         );
@@ -59,7 +59,7 @@ async function post(
       send(sending.on("error", reject));
     });
   }
-  const session = connectHttp2(door.url);
+  const session = connectHttp2(gateway.url);
   const stream = session.request({ ":method": "POST", ":path": path, te: "trailers", ...headers });
   let received: IncomingHttpHeaders = {};
   const take = (more: IncomingHttpHeaders): void => void (received = { ...received, ...more });
@@ -169,24 +169,24 @@ const bodies: Readonly<Record<string, { codec: string; data: Buffer; isPacked?: 
 for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.entries(ways)) {
   for (const [bodyName, { codec, data, isPacked = false }] of Object.entries(bodies)) {
     test(`${wayName}: ${bodyName} is an invalid request`, async (t) => {
-      await using door = await openDoor();
+      await using gateway = await openGateway();
       for (const path of paths) {
         const headers = { "content-type": type(codec), ...(isPacked && { [packing]: "gzip" }) };
-        const error = errorOf(await post(door, http, path, headers, wrap(data, isPacked ? 1 : 0)));
+        const error = errorOf(await post(gateway, http, path, headers, wrap(data, isPacked ? 1 : 0)));
         t.is(codeOf(error), "invalid_argument", error?.message);
         const [detail] = error?.findDetails(ErrorDetailSchema) ?? [];
         t.is(detail?.reason, "invalid_request", path);
         t.is(detail?.payload.case, "invalidRequest", path);
         await eventually(() => {
           const method = path.slice(1);
-          const counted = door.counts.splice(0).join();
+          const counted = gateway.counts.splice(0).join();
           if (counted !== `${method} invalid_argument`) throw new Error(`counted ${counted}`);
-          const [record, ...more] = door.audits.splice(0);
+          const [record, ...more] = gateway.audits.splice(0);
           if (record?.method !== method || more.length > 0) throw new Error("not exactly one record");
         });
       }
       t.deepEqual(
-        door.lines.filter(({ level }) => level === "error"),
+        gateway.lines.filter(({ level }) => level === "error"),
         [],
       );
     });
@@ -195,26 +195,26 @@ for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.en
 
 for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.entries(ways)) {
   test(`${wayName}: a message that arrives after the deadline is too late, valid or not`, async (t) => {
-    await using door = await openDoor();
+    await using gateway = await openGateway();
     const deadline: Record<string, string> = wayName.startsWith("gRPC")
       ? { "grpc-timeout": "30m" }
       : { "connect-timeout-ms": "30" };
     const calls = Object.values(bodies).flatMap((body) => paths.map((path) => ({ ...body, path })));
     const codes = calls.map(async ({ codec, data, isPacked = false, path }) => {
       const headers = { "content-type": type(codec), ...deadline, ...(isPacked && { [packing]: "gzip" }) };
-      const answer = await post(door, http, path, headers, wrap(data, isPacked ? 1 : 0), 4_000);
+      const answer = await post(gateway, http, path, headers, wrap(data, isPacked ? 1 : 0), 4_000);
       return `${path.slice(1)} ${codeOf(errorOf(answer))}`;
     });
     const expected = calls.map(({ path }) => `${path.slice(1)} deadline_exceeded`);
     t.deepEqual(await Promise.all(codes), expected);
-    await eventually(() => assert.deepEqual(door.counts.toSorted(), expected.toSorted()));
+    await eventually(() => assert.deepEqual(gateway.counts.toSorted(), expected.toSorted()));
   });
 }
 
 for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.entries(ways)) {
   test(`${wayName}: a body that never ends fails at its deadline, not at the listener's`, async (t) => {
     t.timeout(10_000);
-    await using door = await openDoor();
+    await using gateway = await openGateway();
     const deadline: Record<string, string> = wayName.startsWith("gRPC")
       ? { "grpc-timeout": "30m" }
       : { "connect-timeout-ms": "30" };
@@ -224,36 +224,36 @@ for (const [wayName, { http, type, packing, wrap, errorOf, paths }] of Object.en
     );
     const codes = calls.map(async ({ codec, data, isPacked = false, path }) => {
       const headers = { "content-type": type(codec), ...deadline, ...(isPacked && { [packing]: "gzip" }) };
-      const answer = await post(door, http, path, headers, wrap(data, isPacked ? 1 : 0), never);
+      const answer = await post(gateway, http, path, headers, wrap(data, isPacked ? 1 : 0), never);
       return `${path.slice(1)} ${codeOf(errorOf(answer))}`;
     });
     const expected = calls.map(({ path }) => `${path.slice(1)} deadline_exceeded`);
     t.deepEqual(await Promise.all(codes), expected);
-    await eventually(() => assert.deepEqual(door.counts.toSorted(), expected.toSorted()));
-    t.is(door.audits.length, expected.length);
+    await eventually(() => assert.deepEqual(gateway.counts.toSorted(), expected.toSorted()));
+    t.is(gateway.audits.length, expected.length);
   });
 }
 
 test("a message in the query that is not base64 is rejected as the caller's mistake", async (t) => {
-  await using door = await openDoor();
-  const url = `${door.url}/svc.v1.DaemonService/GetStatus?connect=v1&encoding=proto&base64=1&message=%25%25%21`;
-  const answer = await fetch(url, { headers: { authorization: `Bearer ${door.token}` } });
+  await using gateway = await openGateway();
+  const url = `${gateway.url}/svc.v1.DaemonService/GetStatus?connect=v1&encoding=proto&base64=1&message=%25%25%21`;
+  const answer = await fetch(url, { headers: { authorization: `Bearer ${gateway.token}` } });
   t.is(answer.status, 400);
   t.like(await answer.json(), {
     code: "invalid_argument",
     message: "message is not valid base64",
   });
-  t.deepEqual(door.counts, ["svc.v1.DaemonService/GetStatus invalid_argument"]);
+  t.deepEqual(gateway.counts, ["svc.v1.DaemonService/GetStatus invalid_argument"]);
 });
 
 test("a deadline of zero has passed before a byte is read, valid or not", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   for (const http of ["1.1", "2"] as const) {
     const headers = { "content-type": "application/proto", "connect-timeout-ms": "0" };
-    const answer = await post(door, http, startApp, headers, Buffer.from([0xff, 0xff]));
+    const answer = await post(gateway, http, startApp, headers, Buffer.from([0xff, 0xff]));
     t.is(answer.status, 504);
     t.like(JSON.parse(answer.body.toString()), { code: "deadline_exceeded" });
-    t.deepEqual(door.counts.splice(0), [`${startApp.slice(1)} deadline_exceeded`]);
+    t.deepEqual(gateway.counts.splice(0), [`${startApp.slice(1)} deadline_exceeded`]);
   }
 });
 
@@ -305,8 +305,8 @@ function throwing(way: (method: DescMethod) => unknown): BoundService[] {
 for (const [name, way] of Object.entries(failures)) {
   for (const protocol of rawProtocols) {
     test(`${protocol}: a handler that ${name} is one internal error, in every method`, async (t) => {
-      await using door = await openDoor({ services: throwing(way) });
-      const target = { port: door.port, headers: { authorization: `Bearer ${door.token}` } };
+      await using gateway = await openGateway({ services: throwing(way) });
+      const target = { port: gateway.port, headers: { authorization: `Bearer ${gateway.token}` } };
       let calls = 0;
       for (const method of services.flatMap((service) => service.methods)) {
         if (!isCallable(method, protocol) || !takesTokens(method)) continue;
@@ -325,13 +325,13 @@ for (const [name, way] of Object.entries(failures)) {
         calls++;
       }
       t.true(calls > 50, String(calls));
-      const errors = door.lines.filter(({ level }) => level === "error");
+      const errors = gateway.lines.filter(({ level }) => level === "error");
       t.is(errors.length, calls, "each is logged once");
       t.deepEqual(
-        door.counts.filter((count) => !count.endsWith(" internal")),
+        gateway.counts.filter((count) => !count.endsWith(" internal")),
         [],
       );
-      t.is((await rest(door, "/healthz", { token: "" })).status, 200);
+      t.is((await rest(gateway, "/healthz", { token: "" })).status, 200);
     });
   }
 }

@@ -6,7 +6,7 @@ import test from "ava";
 import { AppService, GetAppRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
 import { eventually } from "../../support/eventually.ts";
 import { listenersUnderTest, protocols, transportTo } from "./support/clients.ts";
-import { openDoor } from "./support/door.ts";
+import { openGateway } from "./support/gateway.ts";
 
 /** Messages of Connect's adapters about calls that they consider defects. */
 const printed: unknown[][] = [];
@@ -21,7 +21,7 @@ for (const protocol of protocols) {
   for (const listener of listenersUnderTest) {
     test(`${protocol} over ${listener}: clients that disconnect during a response are not errors`, async (t) => {
       let open = 0;
-      await using door = await openDoor({
+      await using gateway = await openGateway({
         handlers: {
           app: {
             async *streamAppLogs() {
@@ -35,7 +35,7 @@ for (const protocol of protocols) {
           },
         },
       });
-      const client = createClient(AppService, transportTo(door, protocol, listener));
+      const client = createClient(AppService, transportTo(gateway, protocol, listener));
       const leave = async (): Promise<void> => {
         const leaving = new AbortController();
         await t.throwsAsync(async () => {
@@ -46,9 +46,9 @@ for (const protocol of protocols) {
       await eventually(() => {
         if (open > 0) throw new Error(`${open} of them are still being written`);
       });
-      t.deepEqual(new Set(door.counts), new Set(["svc.v1.AppService/StreamAppLogs canceled"]));
+      t.deepEqual(new Set(gateway.counts), new Set(["svc.v1.AppService/StreamAppLogs canceled"]));
       t.deepEqual(
-        door.lines.filter(({ level }) => level === "error"),
+        gateway.lines.filter(({ level }) => level === "error"),
         [],
       );
     });
@@ -58,7 +58,7 @@ for (const protocol of protocols) {
 for (const protocol of ["Connect/h1", "gRPC-Web/h1"] as const) {
   for (const isEmpty of [false, true]) {
     test(`${protocol}: ${isEmpty ? "an empty stream" : "a stream"} whose headers cannot be sent is an internal error`, async (t) => {
-      await using door = await openDoor({
+      await using gateway = await openGateway({
         handlers: {
           app: {
             async *streamAppLogs(_request, { responseHeader }) {
@@ -68,7 +68,7 @@ for (const protocol of ["Connect/h1", "gRPC-Web/h1"] as const) {
           },
         },
       });
-      const client = createClient(AppService, transportTo(door, protocol, "TCP"));
+      const client = createClient(AppService, transportTo(gateway, protocol, "TCP"));
       const signal = AbortSignal.timeout(20_000);
       await t.throwsAsync(
         async () => {
@@ -76,13 +76,13 @@ for (const protocol of ["Connect/h1", "gRPC-Web/h1"] as const) {
         },
         { message: /^\[internal\]/ },
       );
-      t.like(door.lines, [{ level: "error", message: "unexpected error in a request" }]);
+      t.like(gateway.lines, [{ level: "error", message: "unexpected error in a request" }]);
     });
   }
 }
 
 test("Connect/h1: a compressed unary response whose headers cannot be sent is an internal error", async (t) => {
-  await using door = await openDoor({
+  await using gateway = await openGateway({
     handlers: {
       app: {
         getApp(_request, { responseHeader }) {
@@ -92,10 +92,10 @@ test("Connect/h1: a compressed unary response whose headers cannot be sent is an
       },
     },
   });
-  const answer = await fetch(`${door.url}/svc.v1.AppService/GetApp`, {
+  const answer = await fetch(`${gateway.url}/svc.v1.AppService/GetApp`, {
     method: "POST",
     headers: {
-      authorization: `Bearer ${door.token}`,
+      authorization: `Bearer ${gateway.token}`,
       "content-type": "application/proto",
       "content-encoding": "gzip",
     },

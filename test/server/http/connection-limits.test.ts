@@ -14,7 +14,7 @@ import { Connection } from "../../../src/server/http/connection.ts";
 import type { HttpResponse } from "../../../src/server/rpc/http-request.ts";
 import { eventually, nextEvent } from "../../support/eventually.ts";
 import { rest } from "./support/clients.ts";
-import { openDoor } from "./support/door.ts";
+import { openGateway } from "./support/gateway.ts";
 
 // A new connection is accepted in its user's own queue, however many connections of other users came before.
 
@@ -24,18 +24,20 @@ test("a new client waits only a few event-loop turns behind a thousand connectio
   t.timeout(60_000);
   const held = 1_000;
   let asked = 0;
-  await using door = await openDoor({
+  await using gateway = await openGateway({
     loadPeerUid: () => () => {
       return asked++ < held ? flooder : newcomer;
     },
   });
   // The kernel has queued all of them before the first turn of the event loop.
-  const sockets = Array.from({ length: held }, () => connect(door.socketPath).on("error", () => undefined));
+  const sockets = Array.from({ length: held }, () =>
+    connect(gateway.socketPath).on("error", () => undefined),
+  );
   t.teardown(() => {
     for (const socket of sockets) socket.destroy();
   });
   let turns = 0;
-  const answer = rest(door, "/v1/status", { listener: "unix" });
+  const answer = rest(gateway, "/v1/status", { listener: "unix" });
   const counting = new AbortController();
   const answered = answer.finally(() => counting.abort());
   while (!counting.signal.aborted) {

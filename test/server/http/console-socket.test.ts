@@ -9,7 +9,7 @@ import { ConsoleInputSchema } from "../../../gen/svc/v1/app_pb.ts";
 import { ConsoleSocket } from "../../../src/server/http/console-socket.ts";
 import { nextEvent } from "../../support/eventually.ts";
 import { rest } from "./support/clients.ts";
-import { openDoor } from "./support/door.ts";
+import { openGateway } from "./support/gateway.ts";
 
 const intervalMs = 50;
 const patienceMs = 20_000;
@@ -98,15 +98,15 @@ const upgrade =
 for (const place of ["unix", "TCP"]) {
   // An error of a socket without a listener would end the daemon, and this test's process.
   test(`${place}: a client that requests a console and disconnects affects nobody else`, async (t) => {
-    await using door = await openDoor({ consoleTokens: { consume: () => undefined } });
+    await using gateway = await openGateway({ consoleTokens: { consume: () => undefined } });
     for (let round = 0; round < 50; round++) {
       const socket = connect(
-        place === "unix" ? { path: door.socketPath } : { host: "127.0.0.1", port: door.port },
+        place === "unix" ? { path: gateway.socketPath } : { host: "127.0.0.1", port: gateway.port },
       );
       await once(socket, "connect");
       socket.write(upgrade, () => (place === "unix" ? socket.destroy() : socket.resetAndDestroy()));
       await nextEvent(socket, "close");
     }
-    t.is((await rest(door, "/v1/status")).status, 200);
+    t.is((await rest(gateway, "/v1/status")).status, 200);
   });
 }

@@ -17,14 +17,14 @@ import { bindHealth, HealthState } from "../../../src/server/rpc/health.ts";
 import { eventually, nextEvent } from "../../support/eventually.ts";
 import { openAndReset, sessionStart, openBadly } from "../../support/http2-frames.ts";
 import { protocols, rest, transportTo } from "./support/clients.ts";
-import { openDoor, type Door } from "./support/door.ts";
+import { openGateway, type TestGateway } from "./support/gateway.ts";
 import { fakeServices } from "./support/fake-services.ts";
 
 // Slow, greedy and broken clients.
 
 /** Opens a connection, sends `text` and resolves with the received text when the server closes it. */
-async function closedBy(door: Door, text: string | Buffer): Promise<string> {
-  const socket = connect(door.port, "127.0.0.1");
+async function closedBy(gateway: TestGateway, text: string | Buffer): Promise<string> {
+  const socket = connect(gateway.port, "127.0.0.1");
   let answer = "";
   socket.on("data", (chunk) => (answer += chunk.toString("latin1")));
   socket.on("error", () => undefined);
@@ -48,19 +48,19 @@ for (const [name, bytes] of [
   ["stops within its headers", "GET /v1/status HTTP/1.1\r\nHost: localhost\r\nX-A"],
 ] as const) {
   test.serial(`a connection that ${name} is closed in time`, async (t) => {
-    await using door = await openDoor({
+    await using gateway = await openGateway({
       limits: { firstBytesTimeoutMs: 200, headersTimeoutMs: 400, idleTimeoutMs: 500 },
     });
     const startMs = performance.now();
-    await closedBy(door, Buffer.from(bytes, "latin1"));
+    await closedBy(gateway, Buffer.from(bytes, "latin1"));
     t.true(performance.now() - startMs < 5000);
-    t.is((await rest(door, "/v1/status")).status, 200);
+    t.is((await rest(gateway, "/v1/status")).status, 200);
   });
 }
 
 test.serial("headers that arrive slowly are cut off, however they are split", async (t) => {
-  await using door = await openDoor({ limits: { headersTimeoutMs: 400 } });
-  const socket = connect(door.port, "127.0.0.1");
+  await using gateway = await openGateway({ limits: { headersTimeoutMs: 400 } });
+  const socket = connect(gateway.port, "127.0.0.1");
   socket.on("error", () => undefined);
   socket.write("GET /v1/status HTTP/1.1\r\nHost: localhost\r\n");
   const drip = setInterval(() => socket.write("X-A: b\r\n"), 50);
@@ -70,13 +70,13 @@ test.serial("headers that arrive slowly are cut off, however they are split", as
 });
 
 test.serial("a kept-alive connection without a request is closed", async (t) => {
-  await using door = await openDoor({ limits: { keepAliveTimeoutMs: 200 } });
-  const answer = await closedBy(door, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
+  await using gateway = await openGateway({ limits: { keepAliveTimeoutMs: 200 } });
+  const answer = await closedBy(gateway, "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n");
   t.regex(answer, /^HTTP\/1\.1 200 /);
 });
 
 test.serial("a handler may take longer than a connection may idle", async (t) => {
-  await using door = await openDoor({
+  await using gateway = await openGateway({
     limits: { idleTimeoutMs: 100, keepAliveTimeoutMs: 100, headersTimeoutMs: 100 },
     handlers: {
       app: {
@@ -84,29 +84,31 @@ test.serial("a handler may take longer than a connection may idle", async (t) =>
       },
     },
   });
-  t.is((await rest(door, "/v1/apps/hello/start", { method: "POST" })).status, 200);
+  t.is((await rest(gateway, "/v1/apps/hello/start", { method: "POST" })).status, 200);
   for (const protocol of ["Connect/h1", "gRPC/h2c"] as const) {
-    const client = createClient(AppService, transportTo(door, protocol, "TCP"));
+    const client = createClient(AppService, transportTo(gateway, protocol, "TCP"));
     t.is((await client.startApp({ id: "hello" })).id, "hello");
   }
 });
 
 test.serial("connections above the limits are closed at accept; others continue", async (t) => {
-  await using door = await openDoor({ limits: { maxConnectionsPerPeer: 5, firstBytesTimeoutMs: 60_000 } });
-  const sockets = Array.from({ length: 12 }, () => connect(door.port, "127.0.0.1"));
+  await using gateway = await openGateway({
+    limits: { maxConnectionsPerPeer: 5, firstBytesTimeoutMs: 60_000 },
+  });
+  const sockets = Array.from({ length: 12 }, () => connect(gateway.port, "127.0.0.1"));
   let closed = 0;
   for (const socket of sockets) socket.on("error", () => undefined).on("close", () => closed++);
   await eventually(() => assert.equal(closed, 7));
-  t.is((await rest(door, "/v1/status", { listener: "unix" })).status, 200);
+  t.is((await rest(gateway, "/v1/status", { listener: "unix" })).status, 200);
   for (const socket of sockets) socket.destroy();
   // The slots are free again.
-  await eventually(async () => assert.equal((await rest(door, "/v1/status")).status, 200));
+  await eventually(async () => assert.equal((await rest(gateway, "/v1/status")).status, 200));
   t.pass();
 });
 
 test.serial("a flood of resets closes its session, while another client is served", async (t) => {
-  await using door = await openDoor({ limits: { resetBudget: 50, resetRefillPerSec: 1 } });
-  const session = connectHttp2(door.url);
+  await using gateway = await openGateway({ limits: { resetBudget: 50, resetRefillPerSec: 1 } });
+  const session = connectHttp2(gateway.url);
   session.on("error", () => undefined);
   const ended = closed(session);
   let opened = 0;
@@ -114,17 +116,17 @@ test.serial("a flood of resets closes its session, while another client is serve
   const isOpen = (): boolean => !session.destroyed && !session.closed;
   while (isOpen() && opened < 100_000) {
     for (let n = 0; n < 50 && isOpen(); n++) {
-      const stream = session.request({ ":path": "/v1/status", authorization: `Bearer ${door.token}` });
+      const stream = session.request({ ":path": "/v1/status", authorization: `Bearer ${gateway.token}` });
       stream.on("error", () => undefined);
       stream.close(constants.NGHTTP2_CANCEL);
       opened++;
     }
     const startMs = performance.now();
-    t.is((await rest(door, "/v1/status", { listener: "unix" })).status, 200);
+    t.is((await rest(gateway, "/v1/status", { listener: "unix" })).status, 200);
     slowestMs = Math.max(slowestMs, performance.now() - startMs);
   }
   await ended;
-  const errors = door.lines.filter(({ level }) => level === "error");
+  const errors = gateway.lines.filter(({ level }) => level === "error");
   t.deepEqual(errors, [], "streams that are already closed are not errors of the daemon");
   t.log(
     `closed after ${opened} resets; the other client's slowest response took ${Math.round(slowestMs)} ms`,
@@ -152,8 +154,8 @@ test.serial("resets that arrive in one read use no more streams than the budget"
 });
 
 test.serial("a session has at most its limit of concurrent streams", async (t) => {
-  await using door = await openDoor({ limits: { maxStreamsPerSession: 7 } });
-  const session = connectHttp2(door.url);
+  await using gateway = await openGateway({ limits: { maxStreamsPerSession: 7 } });
+  const session = connectHttp2(gateway.url);
   const settings = await new Promise<{ maxConcurrentStreams?: number }>((resolve) =>
     session.once("remoteSettings", resolve),
   );
@@ -164,10 +166,10 @@ test.serial("a session has at most its limit of concurrent streams", async (t) =
 test.serial(
   "calls above the limit of a session are rejected one by one, and the session continues",
   async (t) => {
-    await using door = await openDoor({ limits: { maxStreamsPerSession: 7 } });
+    await using gateway = await openGateway({ limits: { maxStreamsPerSession: 7 } });
     // As a client that has not read the limit yet.
-    const session = connectHttp2(door.url, { peerMaxConcurrentStreams: 150 });
-    const headers = { ":path": "/v1/status", authorization: `Bearer ${door.token}` };
+    const session = connectHttp2(gateway.url, { peerMaxConcurrentStreams: 150 });
+    const headers = { ":path": "/v1/status", authorization: `Bearer ${gateway.token}` };
     const codes = Array.from({ length: 150 }, async () => {
       const stream = session.request(headers).resume();
       stream.on("error", () => undefined);
@@ -221,22 +223,22 @@ for (const [name, bytes] of [
   ["no host", Buffer.from("GET /healthz HTTP/1.1\r\n\r\n")],
 ] as const) {
   test.serial(`${name}: the daemon keeps running`, async (t) => {
-    await using door = await openDoor({ limits: { headersTimeoutMs: 500, idleTimeoutMs: 500 } });
-    await closedBy(door, bytes);
-    t.is((await rest(door, "/v1/status")).status, 200);
+    await using gateway = await openGateway({ limits: { headersTimeoutMs: 500, idleTimeoutMs: 500 } });
+    await closedBy(gateway, bytes);
+    t.is((await rest(gateway, "/v1/status")).status, 200);
   });
 }
 
 test.serial("resets at any point do not stop the daemon", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   const cut = async (bytes: string, path: string | undefined): Promise<void> => {
-    const socket: Socket = path === undefined ? connect(door.port, "127.0.0.1") : connect(path);
+    const socket: Socket = path === undefined ? connect(gateway.port, "127.0.0.1") : connect(path);
     socket.on("error", () => undefined);
     await once(socket, "connect");
     socket.write(bytes);
     socket.resetAndDestroy();
   };
-  const head = `POST /v1/apps/x/start HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\n`;
+  const head = `POST /v1/apps/x/start HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${gateway.token}\r\n`;
   for (const bytes of [
     "P",
     "PR",
@@ -249,14 +251,14 @@ test.serial("resets at any point do not stop the daemon", async (t) => {
   ]) {
     for (let n = 0; n < 20; n++) await cut(bytes, undefined);
   }
-  t.is((await rest(door, "/v1/status")).status, 200);
+  t.is((await rest(gateway, "/v1/status")).status, 200);
 });
 
 test.serial("a message that decompresses above the limit is rejected without being buffered", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   const bomb = await promisify(gzip)(Buffer.alloc(128 * 1024 * 1024, " "));
   const before = process.memoryUsage().rss;
-  const { status, json } = await rest(door, "/svc.v1.AppService/StartApp", {
+  const { status, json } = await rest(gateway, "/svc.v1.AppService/StartApp", {
     method: "POST",
     body: bomb,
     headers: { "content-encoding": "gzip" },
@@ -268,27 +270,28 @@ test.serial("a message that decompresses above the limit is rejected without bei
 });
 
 test.serial("a large gRPC message is resource_exhausted", async (t) => {
-  await using door = await openDoor({ limits: { maxMessageBytes: 1000 } });
-  const client = createClient(AppService, transportTo(door, "Connect/h1", "TCP"));
+  await using gateway = await openGateway({ limits: { maxMessageBytes: 1000 } });
+  const client = createClient(AppService, transportTo(gateway, "Connect/h1", "TCP"));
   const error = await t.throwsAsync(client.startApp({ id: "x".repeat(5000) }), { instanceOf: ConnectError });
   t.is(svcErrorOf(error).code, "resource_exhausted");
 });
 
 test.serial("many wrong tokens cost the connection; the right one is always accepted", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   const statuses: number[] = [];
-  for (let n = 0; n < 40; n++) statuses.push((await rest(door, "/v1/status", { token: `svcp_${n}` })).status);
+  for (let n = 0; n < 40; n++)
+    statuses.push((await rest(gateway, "/v1/status", { token: `svcp_${n}` })).status);
   t.is(statuses[0], 401);
   t.is(statuses.at(-1), 429);
-  t.is((await rest(door, "/v1/status")).status, 200);
+  t.is((await rest(gateway, "/v1/status")).status, 200);
 });
 
 test.serial("a deadline ends a call that ignores it", async (t) => {
-  await using door = await openDoor({
+  await using gateway = await openGateway({
     handlers: { app: { startApp: () => new Promise(() => undefined) } },
   });
   for (const protocol of ["Connect/h1", "gRPC/h2c", "gRPC-Web/h1"] as const) {
-    const client = createClient(AppService, transportTo(door, protocol, "TCP"));
+    const client = createClient(AppService, transportTo(gateway, protocol, "TCP"));
     const error = await t.throwsAsync(client.startApp({ id: "x" }, { timeoutMs: 100 }), {
       instanceOf: ConnectError,
     });
@@ -299,7 +302,7 @@ test.serial("a deadline ends a call that ignores it", async (t) => {
 for (const protocol of protocols) {
   test.serial(`${protocol}: a deadline above the maximum is rejected before any handler`, async (t) => {
     let calls = 0;
-    await using door = await openDoor({
+    await using gateway = await openGateway({
       limits: { maxTimeoutMs: 60_000 },
       handlers: {
         app: {
@@ -315,7 +318,7 @@ for (const protocol of protocols) {
         },
       },
     });
-    const client = createClient(AppService, transportTo(door, protocol, "TCP"));
+    const client = createClient(AppService, transportTo(gateway, protocol, "TCP"));
     t.is((await client.startApp({ id: "x" }, { timeoutMs: 60_000 })).id, "x");
     const tooLong = { timeoutMs: 60_001 };
     const tries = [
@@ -336,8 +339,8 @@ for (const protocol of protocols) {
 const publicServices = () => [...fakeServices(), bindHealth(new HealthState([]))];
 
 /** Calls of a public method over one session; their bodies never end. */
-async function holdPublicCalls(door: Door, count: number) {
-  const session = connectHttp2(door.url).on("error", () => undefined);
+async function holdPublicCalls(gateway: TestGateway, count: number) {
+  const session = connectHttp2(gateway.url).on("error", () => undefined);
   await nextEvent(session, "remoteSettings");
   const calls = Array.from({ length: count }, () => {
     const call = session.request({
@@ -355,10 +358,13 @@ async function holdPublicCalls(door: Door, count: number) {
 test.serial(
   "unfinished public calls of one connection do not reduce the public requests of others",
   async (t) => {
-    await using door = await openDoor({ services: publicServices(), limits: { maxRequestsPerUser: 20 } });
-    const other = await holdPublicCalls(door, 2);
-    const greedy = await holdPublicCalls(door, 18);
-    t.is((await fetch(`${door.url}/healthz`)).status, 200);
+    await using gateway = await openGateway({
+      services: publicServices(),
+      limits: { maxRequestsPerUser: 20 },
+    });
+    const other = await holdPublicCalls(gateway, 2);
+    const greedy = await holdPublicCalls(gateway, 18);
+    t.is((await fetch(`${gateway.url}/healthz`)).status, 200);
     await eventually(() => assert.ok(greedy.session.destroyed));
     t.false(other.session.destroyed);
     other.session.destroy();
@@ -367,8 +373,8 @@ test.serial(
 
 test.serial("a public call whose body stalls ends within seconds", async (t) => {
   t.timeout(30_000);
-  await using door = await openDoor({ services: publicServices() });
-  const { session, calls } = await holdPublicCalls(door, 1);
+  await using gateway = await openGateway({ services: publicServices() });
+  const { session, calls } = await holdPublicCalls(gateway, 1);
   const startMs = performance.now();
   await Promise.all(calls.map(closed));
   const tookMs = performance.now() - startMs;
@@ -387,14 +393,14 @@ function many(count: number): Record<string, string> {
 
 /** The status of a `GET /v1/status` over HTTP/2, or the code of its stream's reset. */
 async function getOverHttp2(
-  door: Door,
+  gateway: TestGateway,
   headers: Record<string, string>,
 ): Promise<{ status?: number; reset?: number }> {
-  const session = connectHttp2(door.url);
+  const session = connectHttp2(gateway.url);
   // Frames are counted from here on.
   await nextEvent(session, "remoteSettings");
   return new Promise((resolve) => {
-    const authorization = `Bearer ${door.token}`;
+    const authorization = `Bearer ${gateway.token}`;
     const stream = session.request({ ":path": "/v1/status", authorization, ...headers });
     stream.on("response", (received) => resolve({ status: Number(received[":status"]) }));
     stream.on("error", () => undefined);
@@ -407,15 +413,15 @@ async function getOverHttp2(
 }
 
 test("HTTP/1.1: headers above the size limit are 431", async (t) => {
-  await using door = await openDoor({ limits: headerLimits });
-  t.is((await rest(door, "/v1/status", { headers: { "x-a": "y".repeat(1000) } })).status, 200);
-  t.is((await rest(door, "/v1/status", { headers: { "x-a": "y".repeat(3000) } })).status, 431);
+  await using gateway = await openGateway({ limits: headerLimits });
+  t.is((await rest(gateway, "/v1/status", { headers: { "x-a": "y".repeat(1000) } })).status, 200);
+  t.is((await rest(gateway, "/v1/status", { headers: { "x-a": "y".repeat(3000) } })).status, 431);
 });
 
 test("HTTP/1.1: headers above the count limit are 431", async (t) => {
-  await using door = await openDoor({ limits: headerLimits });
-  t.is((await rest(door, "/v1/status", { headers: many(10) })).status, 200);
-  t.is((await rest(door, "/v1/status", { headers: many(30) })).status, 431);
+  await using gateway = await openGateway({ limits: headerLimits });
+  t.is((await rest(gateway, "/v1/status", { headers: many(10) })).status, 200);
+  t.is((await rest(gateway, "/v1/status", { headers: many(30) })).status, 431);
 });
 
 for (const [name, headers] of [
@@ -423,15 +429,15 @@ for (const [name, headers] of [
   ["the number", many(30)],
 ] as const) {
   test(`HTTP/2: a stream with headers above ${name} is reset`, async (t) => {
-    await using door = await openDoor({ limits: headerLimits });
-    t.deepEqual(await getOverHttp2(door, { "x-a": "y".repeat(1000), ...many(10) }), { status: 200 });
-    t.deepEqual(await getOverHttp2(door, headers), { reset: constants.NGHTTP2_ENHANCE_YOUR_CALM });
+    await using gateway = await openGateway({ limits: headerLimits });
+    t.deepEqual(await getOverHttp2(gateway, { "x-a": "y".repeat(1000), ...many(10) }), { status: 200 });
+    t.deepEqual(await getOverHttp2(gateway, headers), { reset: constants.NGHTTP2_ENHANCE_YOUR_CALM });
   });
 }
 
 test("HTTP/2: a session that keeps sending invalid requests is closed", async (t) => {
-  await using door = await openDoor({ limits: { headersTimeoutMs: 60_000 } });
-  const socket = connect(door.port, "127.0.0.1");
+  await using gateway = await openGateway({ limits: { headersTimeoutMs: 60_000 } });
+  const socket = connect(gateway.port, "127.0.0.1");
   const closed = new Promise<void>((resolve) => socket.once("close", () => resolve()));
   socket.on("error", () => undefined).resume();
   socket.write(sessionStart);
@@ -442,23 +448,30 @@ test("HTTP/2: a session that keeps sending invalid requests is closed", async (t
   }
   t.true(sent < 1_100, String(sent));
   await closed;
-  t.is((await rest(door, "/v1/status")).status, 200);
+  t.is((await rest(gateway, "/v1/status")).status, 200);
 });
 
 // Guessing tokens is slow, and affects nobody else.
 
 for (const protocol of protocols) {
   test(`${protocol}: many wrong tokens are slowed down, and the right one is always accepted`, async (t) => {
-    await using door = await openDoor({ limits: { tokenFailureBudget: 3, tokenFailureRefillPerSec: 1 } });
+    await using gateway = await openGateway({
+      limits: { tokenFailureBudget: 3, tokenFailureRefillPerSec: 1 },
+    });
     const codes: number[] = [];
     for (let n = 0; n < 6; n++) {
-      const client = createClient(DaemonService, transportTo(door, protocol, "TCP", { token: "svcp_wrong" }));
+      const client = createClient(
+        DaemonService,
+        transportTo(gateway, protocol, "TCP", { token: "svcp_wrong" }),
+      );
       const error = await t.throwsAsync(client.getStatus({}), { instanceOf: ConnectError });
       codes.push(error.code);
     }
     // unauthenticated, then resource_exhausted
     t.deepEqual([codes[0], codes.at(-1)], [16, 8]);
-    const { version } = await createClient(DaemonService, transportTo(door, protocol, "TCP")).getStatus({});
+    const { version } = await createClient(DaemonService, transportTo(gateway, protocol, "TCP")).getStatus(
+      {},
+    );
     t.is(version, "primary");
   });
 }
@@ -466,8 +479,8 @@ for (const protocol of protocols) {
 const tokenLimits = { tokenFailureBudget: 1, tokenFailureRefillPerSec: 1 };
 
 test("HTTP/1.1: above the budget a wrong token costs its connection", async (t) => {
-  await using door = await openDoor({ limits: tokenLimits });
-  const socket = connect(door.port, "127.0.0.1");
+  await using gateway = await openGateway({ limits: tokenLimits });
+  const socket = connect(gateway.port, "127.0.0.1");
   let answers = "";
   socket.on("data", (chunk: Buffer) => {
     answers += chunk.toString();
@@ -485,8 +498,8 @@ test("HTTP/1.1: above the budget a wrong token costs its connection", async (t) 
 
 test("HTTP/2: above the budget a wrong token costs its session", async (t) => {
   t.timeout(20_000);
-  await using door = await openDoor({ limits: tokenLimits });
-  const session = connectHttp2(door.url);
+  await using gateway = await openGateway({ limits: tokenLimits });
+  const session = connectHttp2(gateway.url);
   const closed = once(session, "close");
   const ask = async (): Promise<number> => {
     const stream = session.request({ ":path": "/v1/status", authorization: "Bearer svcp_wrong" });

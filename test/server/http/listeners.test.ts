@@ -13,7 +13,7 @@ import { svcErrorOf } from "../../../src/server/rpc/connect/connect-errors.ts";
 import { tryLock } from "../../../src/sys/file-lock.ts";
 import { nextEvent, eventually } from "../../support/eventually.ts";
 import { rest, protocols, transportTo } from "./support/clients.ts";
-import { openDoor, collectLog } from "./support/door.ts";
+import { openGateway, collectLog } from "./support/gateway.ts";
 import type { FakeHandlers } from "./support/fake-services.ts";
 
 // The file of the unix socket: stale files are replaced, live ones stay, and a daemon removes only its own.
@@ -33,9 +33,9 @@ test("the file of a dead daemon is replaced", async (t) => {
   await nextEvent(child, "exit");
   t.true((await lstat(path)).isSocket());
 
-  await using door = await openDoor({ socketPath: path });
-  t.is(door.socketPath, path);
-  t.is((await rest(door, "/v1/status", { listener: "unix" })).status, 200);
+  await using gateway = await openGateway({ socketPath: path });
+  t.is(gateway.socketPath, path);
+  t.is((await rest(gateway, "/v1/status", { listener: "unix" })).status, 200);
 });
 
 test("a live socket of another process is never replaced", async (t) => {
@@ -43,18 +43,18 @@ test("a live socket of another process is never replaced", async (t) => {
   const other = createServer().listen(path);
   await once(other, "listening");
   const { ino } = await lstat(path);
-  await using door = await openDoor({ socketPath: path });
-  t.is(door.socketPath, "");
-  t.true(door.lines.some(({ level }) => level === "warn"));
+  await using gateway = await openGateway({ socketPath: path });
+  t.is(gateway.socketPath, "");
+  t.true(gateway.lines.some(({ level }) => level === "warn"));
   t.is((await lstat(path)).ino, ino);
-  t.is((await rest(door, "/v1/status")).status, 200);
+  t.is((await rest(gateway, "/v1/status")).status, 200);
   other.close();
 });
 
 test("a second daemon does not touch the first one's socket, also when it exits", async (t) => {
   const path = join(await temporaryDirectory(t), "svc.sock");
-  await using first = await openDoor({ socketPath: path });
-  const second = await openDoor({ socketPath: path });
+  await using first = await openGateway({ socketPath: path });
+  const second = await openGateway({ socketPath: path });
   t.is(second.socketPath, "");
   await second[Symbol.asyncDispose]();
   t.is((await rest(first, "/v1/status", { listener: "unix" })).status, 200);
@@ -62,47 +62,47 @@ test("a second daemon does not touch the first one's socket, also when it exits"
 
 test("without TCP a socket in use fails the start", async (t) => {
   const path = join(await temporaryDirectory(t), "svc.sock");
-  await using _first = await openDoor({ socketPath: path });
-  await t.throwsAsync(openDoor({ socketPath: path, tcp: undefined }), {
+  await using _first = await openGateway({ socketPath: path });
+  await t.throwsAsync(openGateway({ socketPath: path, tcp: undefined }), {
     message: `another daemon serves ${path}`,
   });
 });
 
 test("two daemons that start concurrently get one socket", async (t) => {
   const path = join(await temporaryDirectory(t), "svc.sock");
-  const doors = await Promise.all([1, 2, 3, 4].map(() => openDoor({ socketPath: path })));
-  t.is(doors.filter((door) => door.socketPath === path).length, 1);
-  for (const door of doors) await door[Symbol.asyncDispose]();
+  const gateways = await Promise.all([1, 2, 3, 4].map(() => openGateway({ socketPath: path })));
+  t.is(gateways.filter((gateway) => gateway.socketPath === path).length, 1);
+  for (const gateway of gateways) await gateway[Symbol.asyncDispose]();
 });
 
 test("a socket path locked by another daemon is taken before it listens, and free after the lock is released", async (t) => {
   const path = join(await temporaryDirectory(t), "svc.sock");
   const held = await open(`${path}.lock`, "w");
   t.true(tryLock(held.fd));
-  const second = await openDoor({ socketPath: path });
+  const second = await openGateway({ socketPath: path });
   t.is(second.socketPath, "");
   await second[Symbol.asyncDispose]();
   await held.close();
-  await using third = await openDoor({ socketPath: path });
+  await using third = await openGateway({ socketPath: path });
   t.is(third.socketPath, path);
 });
 
 test("a file that is not a socket stays", async (t) => {
   const path = join(await temporaryDirectory(t), "svc.sock");
   await writeFile(path, "precious");
-  await using door = await openDoor({ socketPath: path });
-  t.is(door.socketPath, "");
+  await using gateway = await openGateway({ socketPath: path });
+  t.is(gateway.socketPath, "");
   t.is(await readFile(path, "utf8"), "precious");
 });
 
 test("a stop removes only the own file", async (t) => {
   const directory = await temporaryDirectory(t);
   const path = join(directory, "svc.sock");
-  const door = await openDoor({ socketPath: path });
-  await door[Symbol.asyncDispose]();
+  const gateway = await openGateway({ socketPath: path });
+  await gateway[Symbol.asyncDispose]();
   await t.throwsAsync(lstat(path), { code: "ENOENT" });
 
-  const robbed = await openDoor({ socketPath: path });
+  const robbed = await openGateway({ socketPath: path });
   await rm(path);
   const other = createServer().listen(path);
   await once(other, "listening");
@@ -113,26 +113,26 @@ test("a stop removes only the own file", async (t) => {
 
 test("a path that is too long for a socket is a warning", async (t) => {
   const path = join(await temporaryDirectory(t), "x".repeat(100));
-  await using door = await openDoor({ socketPath: path });
-  t.is(door.socketPath, "");
-  t.is((await rest(door, "/v1/status")).status, 200);
+  await using gateway = await openGateway({ socketPath: path });
+  t.is(gateway.socketPath, "");
+  t.is((await rest(gateway, "/v1/status")).status, 200);
 });
 
 test("a missing directory is created", async (t) => {
   const directory = join(await temporaryDirectory(t), "a", "b");
-  await using door = await openDoor({ socketPath: join(directory, "svc.sock"), mode: "user" });
+  await using gateway = await openGateway({ socketPath: join(directory, "svc.sock"), mode: "user" });
   t.is((await lstat(directory)).mode & 0o777, 0o700);
-  t.is((await rest(door, "/v1/status", { listener: "unix" })).status, 200);
+  t.is((await rest(gateway, "/v1/status", { listener: "unix" })).status, 200);
 });
 
 test("root has a separate socket that only root can reach, and that is removed with its daemon", async (t) => {
   const directory = await temporaryDirectory(t);
   const path = join(directory, "root/svc.sock");
   {
-    await using door = await openDoor({ socketPath: join(directory, "svc.sock") });
+    await using gateway = await openGateway({ socketPath: join(directory, "svc.sock") });
     t.is((await lstat(join(directory, "root"))).mode & 0o777, 0o700);
     t.is((await lstat(path)).mode & 0o777, 0o600);
-    t.is((await rest({ ...door, socketPath: path }, "/v1/status", { listener: "unix" })).status, 200);
+    t.is((await rest({ ...gateway, socketPath: path }, "/v1/status", { listener: "unix" })).status, 200);
   }
   await t.throwsAsync(lstat(path), { code: "ENOENT" });
 });
@@ -145,28 +145,28 @@ for (const [what, mode] of [
     const directory = await temporaryDirectory(t);
     await mkdir(join(directory, "root"));
     await chmod(join(directory, "root"), mode);
-    await using door = await openDoor({ socketPath: join(directory, "svc.sock") });
+    await using gateway = await openGateway({ socketPath: join(directory, "svc.sock") });
     await t.throwsAsync(lstat(join(directory, "root/svc.sock")), { code: "ENOENT" });
     t.true(
-      door.lines.some(
+      gateway.lines.some(
         ({ level, message }) =>
           level === "warn" && message.startsWith("failed to bind root's separate socket"),
       ),
     );
-    t.is((await rest(door, "/v1/status", { listener: "unix" })).status, 200);
+    t.is((await rest(gateway, "/v1/status", { listener: "unix" })).status, 200);
   });
 }
 
 test("the daemon of one user has one socket", async (t) => {
   const directory = await temporaryDirectory(t);
-  await using door = await openDoor({ socketPath: join(directory, "svc.sock"), mode: "user" });
-  t.not(door.socketPath, "");
+  await using gateway = await openGateway({ socketPath: join(directory, "svc.sock"), mode: "user" });
+  t.not(gateway.socketPath, "");
   await t.throwsAsync(lstat(join(directory, "root")), { code: "ENOENT" });
 });
 
 test("root is accepted before hundreds of earlier connections of others", async (t) => {
   const directory = await temporaryDirectory(t);
-  await using door = await openDoor({
+  await using gateway = await openGateway({
     socketPath: join(directory, "svc.sock"),
     limits: { maxRootConnections: 2_000 },
   });
@@ -177,7 +177,7 @@ test("root is accepted before hundreds of earlier connections of others", async 
       const socket = connect(socketPath).once("data", onAnswer).once("close", resolve).once("error", reject);
       socket.write("GET /healthz HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
     });
-  const all = Array.from({ length: others }, () => ask(door.socketPath, () => answered++));
+  const all = Array.from({ length: others }, () => ask(gateway.socketPath, () => answered++));
   let before = others;
   await ask(join(directory, "root/svc.sock"), () => (before = answered));
   await Promise.all(all);
@@ -200,15 +200,15 @@ async function takePort(): Promise<{
 test("a TCP address in use leaves the socket serving, and is reported with what to do", async (t) => {
   const { server, tcp } = await takePort();
   t.teardown(() => server.close());
-  await using door = await openDoor({ tcp });
-  t.is((await rest(door, "/v1/status", { listener: "unix" })).status, 200);
-  t.is(door.listeners.addresses.tcp, undefined);
-  const [status, socket] = door.listeners.statuses;
+  await using gateway = await openGateway({ tcp });
+  t.is((await rest(gateway, "/v1/status", { listener: "unix" })).status, 200);
+  t.is(gateway.listeners.addresses.tcp, undefined);
+  const [status, socket] = gateway.listeners.statuses;
   t.like(status, { kind: "tcp", address: `127.0.0.1:${tcp.port}`, state: "FAILED" });
   t.regex(status?.reason ?? "", new RegExp(`EADDRINUSE.*svc listening ${tcp.port}`));
   t.like(socket, { kind: "socket", state: "LISTENING", reason: "" });
   t.true(
-    door.lines.some(
+    gateway.lines.some(
       ({ level, message }) => level === "warn" && /failed to bind the TCP address/.test(message),
     ),
   );
@@ -216,17 +216,17 @@ test("a TCP address in use leaves the socket serving, and is reported with what 
 
 test("a TCP address is bound once the program that holds it stops", async (t) => {
   const { server, tcp } = await takePort();
-  await using door = await openDoor({ tcp, tcpRetryMs: { first: 20, longest: 50 } });
+  await using gateway = await openGateway({ tcp, tcpRetryMs: { first: 20, longest: 50 } });
   server.close();
-  await eventually(() => assert.equal(door.listeners.addresses.tcp?.port, tcp.port));
-  t.like(door.listeners.statuses[0], { state: "LISTENING", reason: "" });
-  t.is((await rest({ ...door, ...tcp, url: `http://127.0.0.1:${tcp.port}` }, "/healthz")).status, 200);
+  await eventually(() => assert.equal(gateway.listeners.addresses.tcp?.port, tcp.port));
+  t.like(gateway.listeners.statuses[0], { state: "LISTENING", reason: "" });
+  t.is((await rest({ ...gateway, ...tcp, url: `http://127.0.0.1:${tcp.port}` }, "/healthz")).status, 200);
 });
 
 test("a stopped daemon does not take the TCP address later", async (t) => {
   const { server, tcp } = await takePort();
   {
-    await using _door = await openDoor({ tcp, tcpRetryMs: { first: 20, longest: 20 } });
+    await using _gateway = await openGateway({ tcp, tcpRetryMs: { first: 20, longest: 20 } });
   }
   server.close();
   await nextEvent(server, "close");
@@ -238,12 +238,12 @@ test("a stopped daemon does not take the TCP address later", async (t) => {
 });
 
 test("the start fails when neither the TCP address nor the socket can be bound", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   const { log, lines } = collectLog();
-  const tcp = { host: "127.0.0.1", port: door.port };
-  await t.throwsAsync(openDoor({ tcp, socketPath: join(door.directory, "svc.sock"), log }), {
+  const tcp = { host: "127.0.0.1", port: gateway.port };
+  await t.throwsAsync(openGateway({ tcp, socketPath: join(gateway.directory, "svc.sock"), log }), {
     message: new RegExp(
-      `cannot listen on 127.0.0.1:${door.port} \\(EADDRINUSE\\): .*; the unix socket cannot be bound either: another daemon`,
+      `cannot listen on 127.0.0.1:${gateway.port} \\(EADDRINUSE\\): .*; the unix socket cannot be bound either: another daemon`,
     ),
   });
   t.deepEqual(lines, [], "the error names all causes");
@@ -277,11 +277,11 @@ function waiting() {
 
 test("a running call may finish", async (t) => {
   const { begun, goOn, handlers } = waiting();
-  await using door = await openDoor({ handlers });
-  const answer = rest(door, "/v1/apps/hello/start", { method: "POST" });
+  await using gateway = await openGateway({ handlers });
+  const answer = rest(gateway, "/v1/apps/hello/start", { method: "POST" });
   await begun;
-  const stopped = door.listeners.stop();
-  await t.throwsAsync(rest(door, "/v1/status"), { message: /ECONNREFUSED/ });
+  const stopped = gateway.listeners.stop();
+  await t.throwsAsync(rest(gateway, "/v1/status"), { message: /ECONNREFUSED/ });
   goOn();
   const { status, json, headers } = await answer;
   t.deepEqual([status, json.id, headers.connection], [200, "hello", "close"]);
@@ -290,25 +290,25 @@ test("a running call may finish", async (t) => {
 
 test("a call beyond the grace period is unavailable, and its handler is aborted", async (t) => {
   const { begun, goOn, aborted, handlers } = waiting();
-  await using door = await openDoor({ handlers, limits: { stopGraceMs: 50 } });
-  const answer = rest(door, "/v1/apps/hello/start", { method: "POST" });
+  await using gateway = await openGateway({ handlers, limits: { stopGraceMs: 50 } });
+  const answer = rest(gateway, "/v1/apps/hello/start", { method: "POST" });
   await begun;
-  await door.listeners.stop();
+  await gateway.listeners.stop();
   const { status, json } = await answer;
   t.deepEqual([status, json.reason], [503, "unavailable"]);
   t.like(await aborted, { code: "unavailable" });
-  t.deepEqual(door.audits, []);
+  t.deepEqual(gateway.audits, []);
   // The record has the handler's result, even without a client.
   goOn();
   await new Promise((resolve) => setImmediate(resolve));
-  t.is(door.audits[0]?.result, "ok");
+  t.is(gateway.audits[0]?.result, "ok");
 });
 
 for (const protocol of protocols) {
   test(`${protocol}: a stream that only watches ends at once as unavailable`, async (t) => {
     const { begun, goOn, handlers } = waiting();
-    await using door = await openDoor({ handlers, limits: { stopGraceMs: 20_000 } });
-    const client = createClient(AppService, transportTo(door, protocol, "TCP"));
+    await using gateway = await openGateway({ handlers, limits: { stopGraceMs: 20_000 } });
+    const client = createClient(AppService, transportTo(gateway, protocol, "TCP"));
     const stream = client.streamAppLogs({ id: "hello" })[Symbol.asyncIterator]();
     t.is((await stream.next()).done, false);
     const next = stream.next();
@@ -316,7 +316,7 @@ for (const protocol of protocols) {
     const startMs = performance.now();
     const [error] = await Promise.all([
       t.throwsAsync(next, { instanceOf: ConnectError }),
-      door.listeners.stop(),
+      gateway.listeners.stop(),
     ]);
     t.like(svcErrorOf(error), { code: "unavailable", message: "the daemon is stopping; try again" });
     t.true(performance.now() - startMs < 5000);
@@ -325,18 +325,18 @@ for (const protocol of protocols) {
 }
 
 test("idle and silent connections do not delay a stop", async (t) => {
-  await using door = await openDoor();
-  const silent = connect(door.port, "127.0.0.1");
+  await using gateway = await openGateway();
+  const silent = connect(gateway.port, "127.0.0.1");
   await once(silent, "connect");
   const closed = once(silent, "close");
   const startMs = performance.now();
-  await door.listeners.stop();
+  await gateway.listeners.stop();
   await closed;
   t.true(performance.now() - startMs < 4_000);
 });
 
 test("a second stop waits for the first", async (t) => {
-  await using door = await openDoor();
-  await Promise.all([door.listeners.stop(), door.listeners.stop()]);
+  await using gateway = await openGateway();
+  await Promise.all([gateway.listeners.stop(), gateway.listeners.stop()]);
   t.pass();
 });

@@ -35,7 +35,7 @@ import { SvcError } from "../../../src/errors.ts";
 import { svcErrorOf } from "../../../src/server/rpc/connect/connect-errors.ts";
 import { nextEvent } from "../../support/eventually.ts";
 import { listenersUnderTest, protocols, rest, transportTo } from "./support/clients.ts";
-import { openDoor, type Door } from "./support/door.ts";
+import { openGateway, type TestGateway } from "./support/gateway.ts";
 import type { FakeHandlers } from "./support/fake-services.ts";
 
 // The same calls over every protocol and both listeners reach the same handler in the same way.
@@ -73,16 +73,16 @@ for (const listener of listenersUnderTest) {
     const title = (what: string): string => `${protocol} on ${listener}: ${what}`;
 
     test(title("a unary call knows its caller"), async (t) => {
-      await using door = await openDoor({ handlers });
-      const client = createClient(DaemonService, transportTo(door, protocol, listener));
+      await using gateway = await openGateway({ handlers });
+      const client = createClient(DaemonService, transportTo(gateway, protocol, listener));
       const status = await client.getStatus({});
       t.is(status.version, listener === "TCP" ? "primary" : "peer");
       t.is(status.caller?.uid, process.getuid?.());
     });
 
     test(title("a stream arrives in order"), async (t) => {
-      await using door = await openDoor({ handlers });
-      const client = createClient(AppService, transportTo(door, protocol, listener));
+      await using gateway = await openGateway({ handlers });
+      const client = createClient(AppService, transportTo(gateway, protocol, listener));
       const texts: string[] = [];
       for await (const { lines } of client.streamAppLogs({ id: "hello", tail: 3 })) {
         texts.push(...lines.map((line) => line.text));
@@ -91,8 +91,8 @@ for (const listener of listenersUnderTest) {
     });
 
     test(title("a request stream arrives whole"), async (t) => {
-      await using door = await openDoor({ handlers });
-      const client = createClient(FileService, transportTo(door, protocol, listener));
+      await using gateway = await openGateway({ handlers });
+      const client = createClient(FileService, transportTo(gateway, protocol, listener));
       const entry = await client.writeFile(
         (async function* () {
           for (let n = 0; n < 10; n++) {
@@ -105,8 +105,8 @@ for (const listener of listenersUnderTest) {
     });
 
     test(title("a domain error keeps code, reason and payload"), async (t) => {
-      await using door = await openDoor({ handlers });
-      const client = createClient(AppService, transportTo(door, protocol, listener));
+      await using gateway = await openGateway({ handlers });
+      const client = createClient(AppService, transportTo(gateway, protocol, listener));
       const error = svcErrorOf(
         await t.throwsAsync(client.startApp({ id: "hello" }), { instanceOf: ConnectError }),
       );
@@ -115,29 +115,29 @@ for (const listener of listenersUnderTest) {
     });
 
     test(title("a defect answers with a request id and nothing of its own"), async (t) => {
-      await using door = await openDoor({ handlers });
-      const client = createClient(AppService, transportTo(door, protocol, listener));
+      await using gateway = await openGateway({ handlers });
+      const client = createClient(AppService, transportTo(gateway, protocol, listener));
       const error = svcErrorOf(
         await t.throwsAsync(client.stopApp({ id: "hello" }), { instanceOf: ConnectError }),
       );
       t.is(error.reason, "internal");
       t.notRegex(error.message, /secret|var/);
       const { requestId } = error.payload as { requestId: string };
-      const line = door.lines.find(({ level }) => level === "error");
+      const line = gateway.lines.find(({ level }) => level === "error");
       t.is(line?.details["requestId"], requestId);
       t.regex(String(line?.details["err"]), /secret/);
     });
 
     test(title("broken rules name their fields"), async (t) => {
-      await using door = await openDoor({ handlers });
-      const client = createClient(AppService, transportTo(door, protocol, listener));
+      await using gateway = await openGateway({ handlers });
+      const client = createClient(AppService, transportTo(gateway, protocol, listener));
       const error = svcErrorOf(await t.throwsAsync(client.startApp({}), { instanceOf: ConnectError }));
       t.like(error.payload, { violations: [{ field: "id", description: "is required" }] });
     });
 
     test(title("what comes later is unimplemented, after validation"), async (t) => {
-      await using door = await openDoor({ handlers });
-      const client = createClient(AppService, transportTo(door, protocol, listener));
+      await using gateway = await openGateway({ handlers });
+      const client = createClient(AppService, transportTo(gateway, protocol, listener));
       const later = svcErrorOf(
         await t.throwsAsync(client.removeApp({ id: "x" }), { instanceOf: ConnectError }),
       );
@@ -148,9 +148,9 @@ for (const listener of listenersUnderTest) {
 
     if (listener === "TCP") {
       test(title("an unknown token is unauthenticated"), async (t) => {
-        await using door = await openDoor({ handlers });
+        await using gateway = await openGateway({ handlers });
         for (const token of ["", "svcp_wrong"]) {
-          const client = createClient(AppService, transportTo(door, protocol, listener, { token }));
+          const client = createClient(AppService, transportTo(gateway, protocol, listener, { token }));
           const unary = svcErrorOf(
             await t.throwsAsync(client.startApp({ id: "x" }), { instanceOf: ConnectError }),
           );
@@ -160,7 +160,7 @@ for (const listener of listenersUnderTest) {
           t.like(streamed, { code: "unauthenticated", reason: "unauthenticated" });
         }
         t.deepEqual(
-          door.audits.map(({ method, user, result }) => [method, user.kind, result]),
+          gateway.audits.map(({ method, user, result }) => [method, user.kind, result]),
           Array.from({ length: 2 }, () => ["svc.v1.AppService/StartApp", "anonymous", "unauthenticated"]),
         );
       });
@@ -168,13 +168,13 @@ for (const listener of listenersUnderTest) {
   }
 
   test(`REST on ${listener}: the same calls`, async (t) => {
-    await using door = await openDoor({ handlers });
-    const status = await rest(door, "/v1/status", { listener });
+    await using gateway = await openGateway({ handlers });
+    const status = await rest(gateway, "/v1/status", { listener });
     t.is(status.status, 200);
     t.is(status.json.version, listener === "TCP" ? "primary" : "peer");
     t.regex(String(status.headers["x-request-id"]), /^[0-9a-f]{8}-/);
 
-    const owned = await rest(door, "/v1/apps/hello/start", { method: "POST", listener });
+    const owned = await rest(gateway, "/v1/apps/hello/start", { method: "POST", listener });
     t.is(owned.status, 409);
     t.deepEqual(owned.json, {
       error: "no",
@@ -183,15 +183,15 @@ for (const listener of listenersUnderTest) {
       owned_by_app: { app_id: "hello" },
     });
 
-    const defect = await rest(door, "/v1/apps/hello/stop", { method: "POST", listener });
+    const defect = await rest(gateway, "/v1/apps/hello/stop", { method: "POST", listener });
     t.is(defect.status, 500);
     t.is(defect.json.internal.request_id, defect.headers["x-request-id"]);
     t.notRegex(defect.text, /secret|var/);
 
-    const later = await rest(door, "/v1/apps/hello", { method: "DELETE", listener });
+    const later = await rest(gateway, "/v1/apps/hello", { method: "DELETE", listener });
     t.is(later.status, 501);
 
-    const upload = await rest(door, "/v1/files/content?path=/tmp/x", {
+    const upload = await rest(gateway, "/v1/files/content?path=/tmp/x", {
       method: "PUT",
       body: "x".repeat(1000),
       headers: { "content-type": "application/octet-stream" },
@@ -199,7 +199,7 @@ for (const listener of listenersUnderTest) {
     });
     t.is(upload.status, 200, upload.text);
     t.deepEqual(
-      door.audits.map(({ method, target, result }) => [method.split("/")[1], target, result]),
+      gateway.audits.map(({ method, target, result }) => [method.split("/")[1], target, result]),
       [
         ["StartApp", "hello", "failed_precondition"],
         ["StopApp", "hello", "internal"],
@@ -219,11 +219,11 @@ const request = create(StartAppRequestSchema, { id: "hello" });
 const path = "/svc.v1.AppService/StartApp";
 
 test("Connect: a compressed request is read, and its response is compressed if the client accepts it", async (t) => {
-  await using door = await openDoor({ handlers: starting });
-  const answer = await fetch(`${door.url}${path}`, {
+  await using gateway = await openGateway({ handlers: starting });
+  const answer = await fetch(`${gateway.url}${path}`, {
     method: "POST",
     headers: {
-      authorization: `Bearer ${door.token}`,
+      authorization: `Bearer ${gateway.token}`,
       "content-type": "application/json",
       "content-encoding": "gzip",
       "accept-encoding": "gzip",
@@ -237,13 +237,13 @@ test("Connect: a compressed request is read, and its response is compressed if t
 });
 
 test("Connect over the socket: a response is not compressed because it stays on this host", async (t) => {
-  await using door = await openDoor({ handlers: starting });
+  await using gateway = await openGateway({ handlers: starting });
   const headers = {
-    authorization: `Bearer ${door.token}`,
+    authorization: `Bearer ${gateway.token}`,
     "content-type": "application/json",
     "accept-encoding": "gzip",
   };
-  const sent = requestHttp({ socketPath: door.socketPath, method: "POST", path, headers });
+  const sent = requestHttp({ socketPath: gateway.socketPath, method: "POST", path, headers });
   sent.end(toJsonString(StartAppRequestSchema, request));
   const [response] = (await nextEvent(sent, "response")) as [IncomingMessage];
   const chunks = (await response.toArray()) as Buffer[];
@@ -255,16 +255,16 @@ for (const place of ["TCP", "the socket"]) {
   const isPacked = place === "TCP";
   const what = isPacked ? "compressed if the client accepts it" : "not packed: it stays on this machine";
   test(`gRPC over ${place}: a compressed request is read, and its response is ${what}`, async (t) => {
-    await using door = await openDoor({ handlers: starting });
+    await using gateway = await openGateway({ handlers: starting });
     const session = isPacked
-      ? connectHttp2(door.url)
-      : connectHttp2("http://localhost", { createConnection: () => connectSocket(door.socketPath) });
+      ? connectHttp2(gateway.url)
+      : connectHttp2("http://localhost", { createConnection: () => connectSocket(gateway.socketPath) });
     const stream = session.request({
       ":method": "POST",
       ":path": path,
       "content-type": "application/grpc",
       te: "trailers",
-      authorization: `Bearer ${door.token}`,
+      authorization: `Bearer ${gateway.token}`,
       "grpc-encoding": "gzip",
       "grpc-accept-encoding": "gzip",
     });
@@ -321,9 +321,9 @@ const messages = {
 };
 
 /** The request gateway of peers with this uid, and the number of jobs or settings in each accepted message. */
-async function openDoorOf(uid: number): Promise<Door & { readonly seen: number[] }> {
+async function openGatewayOf(uid: number): Promise<TestGateway & { readonly seen: number[] }> {
   const seen: number[] = [];
-  const door = await openDoor({
+  const gateway = await openGateway({
     loadPeerUid: () => () => uid,
     handlers: {
       app: {
@@ -341,7 +341,7 @@ async function openDoorOf(uid: number): Promise<Door & { readonly seen: number[]
       },
     },
   });
-  return Object.assign(door, { seen });
+  return Object.assign(gateway, { seen });
 }
 
 const packings = {
@@ -358,73 +358,73 @@ const transports = Object.entries(packings).flatMap(([packed, sendCompression]) 
       useBinaryFormat,
       ...(sendCompression && { sendCompression, compressMinBytes: 0 }),
     };
-    const http1 = ({ socketPath }: Door) => ({
+    const http1 = ({ socketPath }: TestGateway) => ({
       ...common,
       httpVersion: "1.1" as const,
       nodeOptions: { socketPath },
     });
-    const http2 = ({ socketPath }: Door) => ({
+    const http2 = ({ socketPath }: TestGateway) => ({
       ...common,
       idleConnectionTimeoutMs: 100,
       nodeOptions: { createConnection: () => connectSocket(socketPath) },
     });
     return [
-      [`Connect, ${what}`, (door: Door): Transport => createConnectTransport(http1(door))],
-      [`gRPC, ${what}`, (door: Door): Transport => createGrpcTransport(http2(door))],
-      [`gRPC-Web, ${what}`, (door: Door): Transport => createGrpcWebTransport(http1(door))],
+      [`Connect, ${what}`, (gateway: TestGateway): Transport => createConnectTransport(http1(gateway))],
+      [`gRPC, ${what}`, (gateway: TestGateway): Transport => createGrpcTransport(http2(gateway))],
+      [`gRPC-Web, ${what}`, (gateway: TestGateway): Transport => createGrpcWebTransport(http1(gateway))],
     ] as const;
   }),
 );
 
 for (const [form, open] of transports) {
   test(`${form}: a thousand settings are accepted, 100,000 empty lists are not`, async (t) => {
-    await using door = await openDoorOf(user);
-    const { installApp } = createClient(AppService, open(door));
+    await using gateway = await openGatewayOf(user);
+    const { installApp } = createClient(AppService, open(gateway));
     await installApp(messages.honest);
-    t.deepEqual(door.seen, [1_000]);
+    t.deepEqual(gateway.seen, [1_000]);
 
     const lists = installApp(messages.full);
     const error = svcErrorOf(await t.throwsAsync(lists, { instanceOf: ConnectError }));
     t.deepEqual([error.code, error.reason], ["resource_exhausted", "body_too_large"]);
     t.regex(error.message, /65536/);
-    t.deepEqual(door.seen, [1_000]);
+    t.deepEqual(gateway.seen, [1_000]);
   });
 
   test(`${form}: root pushes 10,000 jobs at once`, async (t) => {
-    await using door = await openDoorOf(0);
-    const { replaceManagedSchedules } = createClient(ScheduleService, open(door));
+    await using gateway = await openGatewayOf(0);
+    const { replaceManagedSchedules } = createClient(ScheduleService, open(gateway));
     await replaceManagedSchedules(messages.jobs);
-    t.deepEqual(door.seen, [10_000]);
+    t.deepEqual(gateway.seen, [10_000]);
   });
 }
 
-const send = (door: Door, method: string, path: string, body: JsonValue): ReturnType<typeof rest> =>
-  rest(door, path, { method, body: JSON.stringify(body), listener: "unix" });
+const send = (gateway: TestGateway, method: string, path: string, body: JsonValue): ReturnType<typeof rest> =>
+  rest(gateway, path, { method, body: JSON.stringify(body), listener: "unix" });
 
 test("REST: a thousand settings are accepted, 100,000 empty lists are not", async (t) => {
-  await using door = await openDoorOf(user);
-  t.is((await send(door, "POST", "/v1/apps", honest)).status, 200);
-  const answer = await send(door, "POST", "/v1/apps", full);
+  await using gateway = await openGatewayOf(user);
+  t.is((await send(gateway, "POST", "/v1/apps", honest)).status, 200);
+  const answer = await send(gateway, "POST", "/v1/apps", full);
   t.is(answer.status, 413);
   t.regex(answer.text, /"body_too_large"/);
-  t.deepEqual(door.seen, [1_000]);
+  t.deepEqual(gateway.seen, [1_000]);
 });
 
 test("REST: root pushes 10,000 jobs at once", async (t) => {
-  await using door = await openDoorOf(0);
-  t.is((await send(door, "PUT", "/v1/schedules/managed/platform", jobs)).status, 200);
-  t.deepEqual(door.seen, [10_000]);
+  await using gateway = await openGatewayOf(0);
+  t.is((await send(gateway, "PUT", "/v1/schedules/managed/platform", jobs)).status, 200);
+  t.deepEqual(gateway.seen, [10_000]);
 });
 
 test("a query with too many elements is rejected", async (t) => {
-  await using door = await openDoorOf(user);
+  await using gateway = await openGatewayOf(user);
   const ask = async (fields: number): Promise<IncomingMessage> => {
     // Unknown fields.
     const message = gzipSync(Buffer.from("f80100".repeat(fields), "hex"), { level: 9 }).toString("base64url");
     const query = `connect=v1&encoding=proto&compression=gzip&base64=1&message=${message}`;
     const path = `/svc.v1.DaemonService/GetStatus?${query}`;
     return new Promise((resolve, reject) => {
-      requestHttp({ socketPath: door.socketPath, path }, resolve).on("error", reject).end();
+      requestHttp({ socketPath: gateway.socketPath, path }, resolve).on("error", reject).end();
     });
   };
   const small = await ask(1_000);

@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { once } from "node:events";
 import { constants, type ServerHttp2Stream } from "node:http2";
-import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import { connect, createServer, type AddressInfo, type ServerOpts, type Socket } from "node:net";
 import test, { type ExecutionContext } from "ava";
 import type { FairQueue } from "../../../src/lib/fair-queue.ts";
 import type { Origin } from "../../../src/server/http/caller-identity.ts";
@@ -26,12 +26,9 @@ interface PacedConnection {
   readonly waiting: (() => void)[];
 }
 
-/** A connection that has sent `sent`. On the socket its first piece waits for a turn; over TCP it is parsed at once. */
-async function pacedConnection(
-  t: ExecutionContext,
-  { origin = { kind: "peer", uid: 1000 }, sent = request }: { origin?: Origin; sent?: string } = {},
-): Promise<PacedConnection> {
-  const listener = createServer().listen(0, "127.0.0.1");
+/** An accepted connection, and a queue whose turns the test calls itself. */
+async function connectionInTurns(t: ExecutionContext, origin: Origin, options: ServerOpts = {}) {
+  const listener = createServer(options).listen(0, "127.0.0.1");
   await once(listener, "listening");
   const client = connect((listener.address() as AddressInfo).port, "127.0.0.1");
   const [socket] = (await nextEvent(listener, "connection")) as [Socket];
@@ -40,12 +37,20 @@ async function pacedConnection(
     socket.destroy();
     listener.close();
   });
-  const parsed: string[] = [];
-  socket.on("data", (piece: Buffer) => void parsed.push(piece.toString()));
-  const connection = new Connection(socket, origin);
   const waiting: (() => void)[] = [];
   const turns: Pick<FairQueue, "run"> = { run: (_name, work) => void waiting.push(work) };
-  parseFairly(connection, turns as FairQueue);
+  return { client, connection: new Connection(socket, origin), waiting, turns: turns as FairQueue };
+}
+
+/** A connection that has sent `sent`. On the socket its first piece waits for a turn; over TCP it is parsed at once. */
+async function pacedConnection(
+  t: ExecutionContext,
+  { origin = { kind: "peer", uid: 1000 }, sent = request }: { origin?: Origin; sent?: string } = {},
+): Promise<PacedConnection> {
+  const { client, connection, waiting, turns } = await connectionInTurns(t, origin);
+  const parsed: string[] = [];
+  connection.socket.on("data", (piece: Buffer) => void parsed.push(piece.toString()));
+  parseFairly(connection, turns);
   client.write(sent);
   await eventually(() => assert.equal(waiting.length, 1));
   return { connection, parsed, waiting };
@@ -130,19 +135,8 @@ async function pacedStream(
   t: ExecutionContext,
   origin: Origin = { kind: "peer", uid: 1000 },
 ): Promise<PacedSocket> {
-  const listener = createServer({ allowHalfOpen: true }).listen(0, "127.0.0.1");
-  await once(listener, "listening");
-  const client = connect((listener.address() as AddressInfo).port, "127.0.0.1");
-  const [socket] = (await nextEvent(listener, "connection")) as [Socket];
-  t.teardown(() => {
-    client.destroy();
-    socket.destroy();
-    listener.close();
-  });
-  const connection = new Connection(socket, origin);
-  const waiting: (() => void)[] = [];
-  const turns: Pick<FairQueue, "run"> = { run: (_name, work) => void waiting.push(work) };
-  return { client, connection, stream: new PacedStream(connection, turns as FairQueue), waiting };
+  const { turns, ...accepted } = await connectionInTurns(t, origin, { allowHalfOpen: true });
+  return { ...accepted, stream: new PacedStream(accepted.connection, turns) };
 }
 
 const piece = 16 * 1024;

@@ -3,7 +3,7 @@ import { readFile } from "node:fs/promises";
 import { connect as connectHttp2 } from "node:http2";
 import test from "ava";
 import { sourcePages } from "../../../src/daemon/page-files.ts";
-import { openDoor } from "./support/door.ts";
+import { openGateway } from "./support/gateway.ts";
 
 const files = sourcePages();
 
@@ -11,32 +11,32 @@ const exact = Object.entries(files).filter(([, file]) => !file.endsWith(".md"));
 
 for (const [path, file] of exact) {
   test(`${path} returns its exact content without a token, and is cached until it changes`, async (t) => {
-    await using door = await openDoor();
-    const answer = await fetch(door.url + path);
+    await using gateway = await openGateway();
+    const answer = await fetch(gateway.url + path);
     t.is(answer.status, 200);
     t.deepEqual(Buffer.from(await answer.arrayBuffer()), await readFile(file));
 
     const etag = answer.headers.get("etag") ?? "";
     t.regex(etag, /^"[\w-]{43}"$/);
     for (const known of [etag, `"other", W/${etag}`, "*"]) {
-      const again = await fetch(door.url + path, { headers: { "if-none-match": known } });
+      const again = await fetch(gateway.url + path, { headers: { "if-none-match": known } });
       t.deepEqual([again.status, await again.text(), again.headers.get("etag")], [304, "", etag]);
     }
-    const other = await fetch(door.url + path, { headers: { "if-none-match": '"other"' } });
+    const other = await fetch(gateway.url + path, { headers: { "if-none-match": '"other"' } });
     t.is(other.status, 200);
 
-    const head = await fetch(door.url + path, { method: "HEAD" });
+    const head = await fetch(gateway.url + path, { method: "HEAD" });
     t.deepEqual(
       [head.status, head.headers.get("content-length"), await head.text()],
       [200, answer.headers.get("content-length"), ""],
     );
-    t.is((await fetch(door.url + path, { method: "POST" })).status, 401, "only reading is public");
+    t.is((await fetch(gateway.url + path, { method: "POST" })).status, 401, "only reading is public");
   });
 }
 
 test("the API page allows nothing inline, nothing external and no frame", async (t) => {
-  await using door = await openDoor();
-  const { headers } = await fetch(`${door.url}/docs`);
+  await using gateway = await openGateway();
+  const { headers } = await fetch(`${gateway.url}/docs`);
   t.is(headers.get("content-type"), "text/html; charset=utf-8");
   t.is(headers.get("x-content-type-options"), "nosniff");
   const policy = headers.get("content-security-policy") ?? "";
@@ -46,12 +46,12 @@ test("the API page allows nothing inline, nothing external and no frame", async 
 });
 
 test("every link of the guide leads to a page, and to an anchor of that page", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   const guide = Object.keys(files).filter((path) => path.startsWith("/docs/guide") && !path.endsWith(".css"));
   t.true(guide.length > 40);
   const pages = new Map<string, string>();
   for (const path of guide) {
-    const answer = await fetch(door.url + path);
+    const answer = await fetch(gateway.url + path);
     t.is(answer.headers.get("content-type"), "text/html; charset=utf-8");
     t.regex(answer.headers.get("content-security-policy") ?? "", /require-trusted-types-for 'script'/);
     pages.set(path, await answer.text());
@@ -60,8 +60,8 @@ test("every link of the guide leads to a page, and to an anchor of that page", a
   for (const [path, html] of pages) {
     t.notRegex(html, /<script|style="/);
     for (const [, href = ""] of html.matchAll(/href="([^"]+)"/g)) {
-      const { origin, pathname, hash } = new URL(href, door.url + path);
-      if (!href.startsWith("data:") && origin === door.url && pathname !== "/") {
+      const { origin, pathname, hash } = new URL(href, gateway.url + path);
+      if (!href.startsWith("data:") && origin === gateway.url && pathname !== "/") {
         const target = pages.get(pathname);
         const isThere = target !== undefined || pathname in files;
         const hasAnchor = hash === "" || target?.includes(` id="${decodeURIComponent(hash.slice(1))}"`);
@@ -73,13 +73,13 @@ test("every link of the guide leads to a page, and to an anchor of that page", a
 });
 
 test("pages check Host and Origin like everything else", async (t) => {
-  await using door = await openDoor();
-  t.is((await fetch(`${door.url}/docs`, { headers: { origin: "https://evil.example" } })).status, 403);
+  await using gateway = await openGateway();
+  t.is((await fetch(`${gateway.url}/docs`, { headers: { origin: "https://evil.example" } })).status, 403);
 });
 
 test("pages are served over HTTP/2, too", async (t) => {
-  await using door = await openDoor();
-  const session = connectHttp2(door.url);
+  await using gateway = await openGateway();
+  const session = connectHttp2(gateway.url);
   const stream = session.request({ ":path": "/docs" });
   const { promise, resolve } = Promise.withResolvers<unknown>();
   stream.on("response", (headers) => resolve(headers[":status"]));
@@ -89,11 +89,11 @@ test("pages are served over HTTP/2, too", async (t) => {
 });
 
 test("an unknown page needs a token, and a missing file affects only its page", async (t) => {
-  await using door = await openDoor({ pages: { "/docs": "/nowhere/docs.html" } });
-  t.is((await fetch(`${door.url}/docs/../../etc/passwd`)).status, 401);
-  t.is((await fetch(`${door.url}/constructor`)).status, 401);
-  const answer = await fetch(`${door.url}/docs`);
+  await using gateway = await openGateway({ pages: { "/docs": "/nowhere/docs.html" } });
+  t.is((await fetch(`${gateway.url}/docs/../../etc/passwd`)).status, 401);
+  t.is((await fetch(`${gateway.url}/constructor`)).status, 401);
+  const answer = await fetch(`${gateway.url}/docs`);
   t.is(answer.status, 500);
   t.notRegex(await answer.text(), /nowhere/);
-  t.is((await fetch(`${door.url}/healthz`)).status, 200);
+  t.is((await fetch(`${gateway.url}/healthz`)).status, 200);
 });

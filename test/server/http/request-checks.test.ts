@@ -6,13 +6,13 @@ import test from "ava";
 import { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
 import { nextEvent } from "../../support/eventually.ts";
 import { listenersUnderTest, rest, protocols, transportTo } from "./support/clients.ts";
-import { openDoor, type Door } from "./support/door.ts";
+import { openGateway, type TestGateway } from "./support/gateway.ts";
 import { isRoot, needsRoot } from "./support/peer.ts";
 
 /** Sends bytes unchanged and reads until the server closes. */
-function raw(door: Door, text: string): Promise<string> {
+function raw(gateway: TestGateway, text: string): Promise<string> {
   return new Promise((resolve, reject) => {
-    const socket = connect(door.port, "127.0.0.1", () => socket.end(text));
+    const socket = connect(gateway.port, "127.0.0.1", () => socket.end(text));
     let answer = "";
     socket.on("data", (chunk) => (answer += chunk.toString()));
     socket.on("close", () => resolve(answer));
@@ -21,12 +21,12 @@ function raw(door: Door, text: string): Promise<string> {
 }
 
 function http2(
-  door: Door,
+  gateway: TestGateway,
   headers: Record<string, string>,
   options: SecureClientSessionOptions = {},
 ): Promise<{ headers: Record<string, unknown>; text: string }> {
   return new Promise((resolve, reject) => {
-    const session = connectHttp2(door.url, options);
+    const session = connectHttp2(gateway.url, options);
     session.on("error", reject);
     const stream = session.request({ ":method": "POST", ...headers });
     let answer: Record<string, unknown> = {};
@@ -54,39 +54,39 @@ for (const path of [
   "/v1/status%zz",
 ]) {
   test(`the path ${path} is not canonical for any caller`, async (t) => {
-    await using door = await openDoor();
-    for (const token of ["", door.token]) t.is((await rest(door, path, { token })).status, 400);
+    await using gateway = await openGateway();
+    for (const token of ["", gateway.token]) t.is((await rest(gateway, path, { token })).status, 400);
   });
 }
 
 test("a path without its slash matches nothing", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   for (const line of ["POST svc.v1.AppService/StartApp", "GET http://localhost/v1/status"]) {
-    const answer = await raw(door, `${line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
+    const answer = await raw(gateway, `${line} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n`);
     t.regex(answer, /^HTTP\/1\.1 400 /, line);
   }
   // Either nghttp2 and node reject such a :path, or the daemon does.
-  const { headers } = await http2(door, {
+  const { headers } = await http2(gateway, {
     ":path": "svc.v1.AppService/StartApp",
-    authorization: `Bearer ${door.token}`,
+    authorization: `Bearer ${gateway.token}`,
   }).catch(() => ({ headers: { ":status": 400 } }));
   t.is(headers[":status"], 400);
 });
 
 test("a star is not a path", async (t) => {
-  await using door = await openDoor();
-  const answer = await raw(door, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
+  await using gateway = await openGateway();
+  const answer = await raw(gateway, "OPTIONS * HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n");
   t.regex(answer, /^HTTP\/1\.1 400 /);
 });
 
 test("paths are case-sensitive", async (t) => {
-  await using door = await openDoor();
-  const { status } = await rest(door, "/svc.v1.appservice/startapp", { method: "POST", body: "{}" });
+  await using gateway = await openGateway();
+  const { status } = await rest(gateway, "/svc.v1.appservice/startapp", { method: "POST", body: "{}" });
   t.is(status, 404);
 });
 
 test("401 comes before 404, 405, 403, 415, 413 and 400", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   for (const [method, path, body] of [
     ["GET", "/v1/nothing", undefined],
     ["GET", "/nothing", undefined],
@@ -96,7 +96,7 @@ test("401 comes before 404, 405, 403, 415, 413 and 400", async (t) => {
     ["POST", "/v1/apps", "x".repeat(2 * 1024 * 1024)],
     ["POST", "/svc.v1.AppService/StartApp", "{}"],
   ] as const) {
-    const { status, json, headers } = await rest(door, path, {
+    const { status, json, headers } = await rest(gateway, path, {
       method,
       token: "",
       ...(body === undefined ? {} : { body }),
@@ -112,13 +112,13 @@ test("401 comes before 404, 405, 403, 415, 413 and 400", async (t) => {
 });
 
 test("authenticated callers get 404, 405 and 415", async (t) => {
-  await using door = await openDoor();
-  t.is((await rest(door, "/v1/nothing")).status, 404);
-  t.is((await rest(door, "/nothing")).status, 404);
-  const verb = await rest(door, "/v1/apps", { method: "PATCH" });
+  await using gateway = await openGateway();
+  t.is((await rest(gateway, "/v1/nothing")).status, 404);
+  t.is((await rest(gateway, "/nothing")).status, 404);
+  const verb = await rest(gateway, "/v1/apps", { method: "PATCH" });
   t.is(verb.status, 405);
   t.regex(String(verb.headers["allow"]), /POST/);
-  const type = await rest(door, "/v1/apps", {
+  const type = await rest(gateway, "/v1/apps", {
     method: "POST",
     body: "{}",
     headers: { "content-type": "text/plain" },
@@ -126,7 +126,7 @@ test("authenticated callers get 404, 405 and 415", async (t) => {
   t.is(type.status, 415);
   t.is(
     (
-      await rest(door, "/svc.v1.AppService/StartApp", {
+      await rest(gateway, "/svc.v1.AppService/StartApp", {
         method: "POST",
         body: "id=x",
         headers: { "content-type": "application/x-www-form-urlencoded" },
@@ -148,25 +148,25 @@ for (const [name, header] of [
 ] as const) {
   test(`${name} is not recognized, and no handler runs`, async (t) => {
     let calls = 0;
-    await using door = await openDoor({
+    await using gateway = await openGateway({
       handlers: { daemon: { getStatus: () => ({ version: String(++calls) }) } },
     });
-    const authorization = typeof header === "function" ? header(door.token) : header;
+    const authorization = typeof header === "function" ? header(gateway.token) : header;
     const headers = authorization === undefined ? {} : { authorization };
-    t.is((await rest(door, "/v1/status", { token: "", headers })).status, 401);
+    t.is((await rest(gateway, "/v1/status", { token: "", headers })).status, 401);
     t.is(calls, 0);
   });
 }
 
 test("healthz and the API's description need no token and contain no data", async (t) => {
-  await using door = await openDoor();
-  const health = await rest(door, "/healthz", { token: "" });
+  await using gateway = await openGateway();
+  const health = await rest(gateway, "/healthz", { token: "" });
   t.deepEqual([health.status, health.text], [200, '{"status":"ok"}']);
-  const openapi = await rest(door, "/v1/openapi.json", { token: "" });
+  const openapi = await rest(gateway, "/v1/openapi.json", { token: "" });
   t.deepEqual([openapi.status, openapi.json.openapi], [200, "3.1.0"]);
-  const head = await rest(door, "/healthz", { token: "", method: "HEAD" });
+  const head = await rest(gateway, "/healthz", { token: "", method: "HEAD" });
   t.deepEqual([head.status, head.text], [200, ""]);
-  t.is((await rest(door, "/healthz", { token: "", method: "POST" })).status, 401);
+  t.is((await rest(gateway, "/healthz", { token: "", method: "POST" })).status, 401);
 });
 
 const hosts: [host: string, isTaken: boolean][] = [
@@ -186,13 +186,13 @@ const hosts: [host: string, isTaken: boolean][] = [
 ];
 for (const [host, isTaken] of hosts) {
   test(`TCP ${isTaken ? "accepts" : "rejects"} the host ${host}`, async (t) => {
-    await using door = await openDoor({ allowedHosts: ["node.example.com"] });
+    await using gateway = await openGateway({ allowedHosts: ["node.example.com"] });
     for (const path of ["/v1/status", "/healthz"]) {
-      const { status, json } = await rest(door, path, { headers: { host } });
+      const { status, json } = await rest(gateway, path, { headers: { host } });
       t.is(status, isTaken ? 200 : 403);
       if (!isTaken) t.is(json.reason, "host_denied");
     }
-    t.is((await rest(door, "/v1/status", { headers: { host }, listener: "unix" })).status, 200);
+    t.is((await rest(gateway, "/v1/status", { headers: { host }, listener: "unix" })).status, 200);
   });
 }
 
@@ -208,10 +208,10 @@ for (const listener of listenersUnderTest) {
     ["", false],
   ] as const) {
     test(`${listener} ${isTaken ? "accepts" : "rejects"} the origin "${origin}"`, async (t) => {
-      await using door = await openDoor();
+      await using gateway = await openGateway();
       const headers = { origin, host: "localhost:8420" };
       for (const path of ["/v1/status", "/svc.v1.DaemonService/GetStatus"]) {
-        const { status } = await rest(door, path, {
+        const { status } = await rest(gateway, path, {
           headers,
           listener,
           ...(path.startsWith("/svc") ? { method: "POST", body: "{}" } : {}),
@@ -223,50 +223,54 @@ for (const listener of listenersUnderTest) {
 }
 
 test("HTTP/2 keeps the same order", async (t) => {
-  await using door = await openDoor({ allowedHosts: [] });
-  const authorization = `Bearer ${door.token}`;
+  await using gateway = await openGateway({ allowedHosts: [] });
+  const authorization = `Bearer ${gateway.token}`;
   const path = "/svc.v1.DaemonService/GetStatus";
   const grpc = { "content-type": "application/grpc" };
 
-  const stranger = await http2(door, { ":path": path, ...grpc });
+  const stranger = await http2(gateway, { ":path": path, ...grpc });
   t.like(stranger.headers, { ":status": 200, "grpc-status": "16" });
-  const rebound = await http2(door, { ":path": path, ":authority": "evil.example", ...grpc });
+  const rebound = await http2(gateway, { ":path": path, ":authority": "evil.example", ...grpc });
   t.like(rebound.headers, { ":status": 200, "grpc-status": "7" });
-  const unknown = await http2(door, { ":path": "/svc.v1.Nope/Nope", authorization, ...grpc });
+  const unknown = await http2(gateway, { ":path": "/svc.v1.Nope/Nope", authorization, ...grpc });
   t.like(unknown.headers, { ":status": 200, "grpc-status": "12" });
-  const lost = await http2(door, { ":path": "/nothing", authorization, "content-type": "application/json" });
+  const lost = await http2(gateway, {
+    ":path": "/nothing",
+    authorization,
+    "content-type": "application/json",
+  });
   t.is(lost.headers[":status"], 404);
-  const strangerOnRest = await http2(door, { ":path": "/v1/nothing" });
+  const strangerOnRest = await http2(gateway, { ":path": "/v1/nothing" });
   t.is(strangerOnRest.headers[":status"], 401);
 });
 
 test("a host that is not valid in a URL is accepted: gRPC's C library sends a socket's path", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   const headers = {
     ":path": "/svc.v1.DaemonService/GetStatus",
     "content-type": "application/json",
-    authorization: `Bearer ${door.token}`,
+    authorization: `Bearer ${gateway.token}`,
   };
-  const onSocket = { createConnection: () => connect(door.socketPath) };
-  const named = await http2(door, { ...headers, ":authority": "tmp%2Fsvc.sock" }, onSocket);
+  const onSocket = { createConnection: () => connect(gateway.socketPath) };
+  const named = await http2(gateway, { ...headers, ":authority": "tmp%2Fsvc.sock" }, onSocket);
   t.is(named.headers[":status"], 200);
-  const badPort = await http2(door, { ...headers, ":authority": "localhost:99999" });
+  const badPort = await http2(gateway, { ...headers, ":authority": "localhost:99999" });
   t.is(badPort.headers[":status"], 200);
 });
 
 test("a client that waits for 100-continue is rejected at once", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   const answer = await raw(
-    door,
+    gateway,
     "POST /v1/apps HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Length: 5\r\nContent-Type: application/json\r\nConnection: close\r\n\r\n",
   );
   t.regex(answer, /^HTTP\/1\.1 401 /);
 });
 
 test("an unauthenticated upload is not read", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   const received = await new Promise<number>((resolve, reject) => {
-    const socket = connect(door.port, "127.0.0.1");
+    const socket = connect(gateway.port, "127.0.0.1");
     let sent = 0;
     socket.write(
       "PUT /v1/files/content?path=/tmp/x HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000000\r\n\r\n",
@@ -287,8 +291,8 @@ test("an unauthenticated upload is not read", async (t) => {
 // Ambiguous requests are rejected, and nothing after them is parsed as a request.
 
 /** The complete response to `text` until the daemon closes the connection. */
-async function answersTo(door: Door, text: string): Promise<string> {
-  const socket = connect(door.port, "127.0.0.1");
+async function answersTo(gateway: TestGateway, text: string): Promise<string> {
+  const socket = connect(gateway.port, "127.0.0.1");
   let answer = "";
   socket.on("data", (chunk) => (answer += chunk.toString("latin1")));
   socket.write(text);
@@ -314,9 +318,9 @@ for (const [name, headers, status] of [
   ],
 ] as const) {
   test(`HTTP/1.1 with ${name} is ${status}`, async (t) => {
-    await using door = await openDoor();
+    await using gateway = await openGateway();
     const lines = ["GET /v1/status HTTP/1.1", ...headers, "Connection: close", "", ""];
-    const answer = await answersTo(door, lines.join("\r\n").replace("TOKEN", door.token));
+    const answer = await answersTo(gateway, lines.join("\r\n").replace("TOKEN", gateway.token));
     t.deepEqual(statuses(answer), [`HTTP/1.1 ${status}`]);
     if (status === 400) t.regex(answer, /"reason":"invalid_request"/);
   });
@@ -327,10 +331,10 @@ for (const [name, host, status] of [
   ["another host", "localhost", 400],
 ] as const) {
   test(`HTTP/2 with ${name} beside its authority is ${status}`, async (t) => {
-    await using door = await openDoor();
-    const session = connectHttp2(door.url);
-    const authorization = `Bearer ${door.token}`;
-    const authority = new URL(door.url).host;
+    await using gateway = await openGateway();
+    const session = connectHttp2(gateway.url);
+    const authorization = `Bearer ${gateway.token}`;
+    const authority = new URL(gateway.url).host;
     const stream = session.request({
       ":path": "/v1/status",
       ":authority": authority,
@@ -344,10 +348,10 @@ for (const [name, host, status] of [
 }
 
 test("HTTP/1.0 with a transfer encoding is rejected, and the following bytes are not a request", async (t) => {
-  await using door = await openDoor();
-  const head = `Host: localhost\r\nAuthorization: Bearer ${door.token}\r\nConnection: keep-alive\r\n`;
+  await using gateway = await openGateway();
+  const head = `Host: localhost\r\nAuthorization: Bearer ${gateway.token}\r\nConnection: keep-alive\r\n`;
   const answer = await answersTo(
-    door,
+    gateway,
     `POST /v1/apps/hello/start HTTP/1.0\r\n${head}Transfer-Encoding: chunked\r\n\r\n0\r\n\r\n` +
       `GET /v1/status HTTP/1.1\r\n${head}\r\n`,
   );
@@ -361,16 +365,16 @@ const headers = { "x-svc-sudo-uid": "5" };
 
 for (const protocol of protocols) {
   test(`${protocol} on TCP: headers that claim an identity are ignored`, async (t) => {
-    await using door = await openDoor();
-    const client = createClient(DaemonService, transportTo(door, protocol, "TCP", { headers }));
+    await using gateway = await openGateway();
+    const client = createClient(DaemonService, transportTo(gateway, protocol, "TCP", { headers }));
     t.is((await client.getStatus({})).hostname, String(process.getuid?.()));
   });
 
   rootTest(
     `${protocol} on the socket: root's sudo headers set the owner, and nothing else${needsRoot}`,
     async (t) => {
-      await using door = await openDoor();
-      const client = createClient(DaemonService, transportTo(door, protocol, "unix", { headers }));
+      await using gateway = await openGateway();
+      const client = createClient(DaemonService, transportTo(gateway, protocol, "unix", { headers }));
       const { hostname, caller } = await client.getStatus({});
       t.is(hostname, "5");
       t.like(caller, { uid: 0, root: true });
@@ -387,7 +391,7 @@ for (const path of ["/v1/apps/hello/start", "/svc.v1.AppService/StartApp"]) {
   ]) {
     test(`POST ${path} as "${type}" is 415, and no handler runs`, async (t) => {
       let calls = 0;
-      await using door = await openDoor({
+      await using gateway = await openGateway({
         handlers: {
           app: {
             startApp: ({ id }) => {
@@ -397,7 +401,7 @@ for (const path of ["/v1/apps/hello/start", "/svc.v1.AppService/StartApp"]) {
           },
         },
       });
-      const answer = await rest(door, path, {
+      const answer = await rest(gateway, path, {
         method: "POST",
         body: '{"id":"hello"}',
         headers: { "content-type": type },
@@ -408,8 +412,8 @@ for (const path of ["/v1/apps/hello/start", "/svc.v1.AppService/StartApp"]) {
 }
 
 test("a GET request never reaches a changing method", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   const query = "?connect=v1&encoding=json&message=%7B%22id%22%3A%22hello%22%7D";
-  const { status } = await rest(door, `/svc.v1.AppService/StartApp${query}`);
+  const { status } = await rest(gateway, `/svc.v1.AppService/StartApp${query}`);
   t.is(status, 405);
 });

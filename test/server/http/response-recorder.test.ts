@@ -4,7 +4,7 @@ import { buffer } from "node:stream/consumers";
 import test from "ava";
 import { eventually } from "../../support/eventually.ts";
 import { rest, type RestRequestOptions } from "./support/clients.ts";
-import { openDoor, type Door } from "./support/door.ts";
+import { openGateway, type TestGateway } from "./support/gateway.ts";
 
 const startApp = "svc.v1.AppService/StartApp";
 const uid = process.getuid?.() ?? 0;
@@ -129,56 +129,56 @@ const cases: Readonly<Record<string, Case>> = {
 };
 
 /** Waits for the notes after the response; then asserts that no more arrive. */
-async function seen(door: Door): Promise<void> {
+async function seen(gateway: TestGateway): Promise<void> {
   await eventually(() => {
-    if (door.counts.length === 0) throw new Error("nothing was counted");
+    if (gateway.counts.length === 0) throw new Error("nothing was counted");
   });
   await new Promise((resolve) => setTimeout(resolve, 20));
 }
 
 for (const [name, { path, request, counted, tried }] of Object.entries(cases)) {
   test(`${name} counts once`, async (t) => {
-    await using door = await openDoor({ handlers: { app: { startApp: ({ id }) => ({ id }) } } });
-    await rest(door, path, request);
-    await seen(door);
-    t.deepEqual(door.counts, [counted]);
+    await using gateway = await openGateway({ handlers: { app: { startApp: ({ id }) => ({ id }) } } });
+    await rest(gateway, path, request);
+    await seen(gateway);
+    t.deepEqual(gateway.counts, [counted]);
     t.deepEqual(
-      door.audits.map(({ user }) => ({ kind: user.kind, uid: user.uid, from: user.address })),
+      gateway.audits.map(({ user }) => ({ kind: user.kind, uid: user.uid, from: user.address })),
       tried === undefined ? [] : [tried],
     );
-    t.true(door.audits.every(({ requestId }) => requestId !== ""));
+    t.true(gateway.audits.every(({ requestId }) => requestId !== ""));
   });
 }
 
 for (const path of ["/v1/system/reboot", "/svc.v1.SystemService/RebootSystem"]) {
   test(`a denied POST ${path} counts once`, async (t) => {
     const nobody = 65_534;
-    await using door = await openDoor({
+    await using gateway = await openGateway({
       loadPeerUid: () => () => nobody,
     });
-    const { status } = await rest(door, path, { ...asJson, listener: "unix" });
+    const { status } = await rest(gateway, path, { ...asJson, listener: "unix" });
     t.is(status, 403);
-    await seen(door);
-    t.deepEqual(door.counts, ["svc.v1.SystemService/RebootSystem permission_denied"]);
+    await seen(gateway);
+    t.deepEqual(gateway.counts, ["svc.v1.SystemService/RebootSystem permission_denied"]);
     t.deepEqual(
-      door.audits.map(({ user, result, reason }) => [user.uid, result, reason]),
+      gateway.audits.map(({ user, result, reason }) => [user.uid, result, reason]),
       [[nobody, "permission_denied", "root_required"]],
     );
   });
 }
 
 test("gRPC requests without a token, with an unknown method or with another content type count once", async (t) => {
-  await using door = await openDoor();
-  const session = connectHttp2(door.url);
+  await using gateway = await openGateway();
+  const session = connectHttp2(gateway.url);
   const call = async (path: string, headers: Record<string, string>) => {
     const stream = session.request({ ":method": "POST", ":path": path, te: "trailers", ...headers });
     stream.end();
     await buffer(stream);
-    await seen(door);
-    return [door.counts.splice(0), door.audits.splice(0).map(({ protocolName }) => protocolName)];
+    await seen(gateway);
+    return [gateway.counts.splice(0), gateway.audits.splice(0).map(({ protocolName }) => protocolName)];
   };
   const grpc = { "content-type": "application/grpc" };
-  const known = { ...grpc, authorization: `Bearer ${door.token}` };
+  const known = { ...grpc, authorization: `Bearer ${gateway.token}` };
   t.deepEqual(await call(`/${startApp}`, grpc), [[`${startApp} unauthenticated`], ["grpc"]]);
   t.deepEqual(await call("/svc.v1.AppService/Nope", known), [["unknown unimplemented"], []]);
   t.deepEqual(await call(`/${startApp}`, { ...known, "content-type": "application/grpc+xml" }), [
@@ -189,18 +189,18 @@ test("gRPC requests without a token, with an unknown method or with another cont
 });
 
 test("attempts of a throttled unknown caller are audited, too", async (t) => {
-  await using door = await openDoor({ limits: { tokenFailureBudget: 1 } });
-  for (let n = 0; n < 3; n++) await rest(door, "/v1/apps/web/start", { ...asJson, token: "" });
+  await using gateway = await openGateway({ limits: { tokenFailureBudget: 1 } });
+  for (let n = 0; n < 3; n++) await rest(gateway, "/v1/apps/web/start", { ...asJson, token: "" });
   await eventually(() => {
-    if (door.counts.length < 3) throw new Error("not yet");
+    if (gateway.counts.length < 3) throw new Error("not yet");
   });
-  t.deepEqual(door.counts, [
+  t.deepEqual(gateway.counts, [
     `${startApp} unauthenticated`,
     `${startApp} resource_exhausted`,
     `${startApp} resource_exhausted`,
   ]);
   t.deepEqual(
-    door.audits.map(({ user, result }) => [user.kind, result]),
+    gateway.audits.map(({ user, result }) => [user.kind, result]),
     [
       ["anonymous", "unauthenticated"],
       ["anonymous", "resource_exhausted"],
@@ -210,26 +210,26 @@ test("attempts of a throttled unknown caller are audited, too", async (t) => {
 });
 
 test("a request body whose client disconnects is a canceled call", async (t) => {
-  await using door = await openDoor();
-  const session = connectHttp2(door.url);
+  await using gateway = await openGateway();
+  const session = connectHttp2(gateway.url);
   const stream = session.request({
     ":method": "POST",
     ":path": "/v1/apps/web/start",
     "content-type": "application/json",
-    authorization: `Bearer ${door.token}`,
+    authorization: `Bearer ${gateway.token}`,
   });
   stream.on("error", () => undefined);
   stream.write("{");
   await new Promise((resolve) => setTimeout(resolve, 50));
   stream.destroy(new Error("gone"));
-  await seen(door);
-  t.deepEqual(door.counts, [`${startApp} canceled`]);
+  await seen(gateway);
+  t.deepEqual(gateway.counts, [`${startApp} canceled`]);
   session.close();
 });
 
 test("a stopping daemon counts the requests that it rejects", async (t) => {
   const { promise, resolve } = Promise.withResolvers<undefined>();
-  await using door = await openDoor({
+  await using gateway = await openGateway({
     handlers: {
       app: {
         startApp: async ({ id }) => {
@@ -239,21 +239,21 @@ test("a stopping daemon counts the requests that it rejects", async (t) => {
       },
     },
   });
-  const session = connectHttp2(door.url);
-  const headers = { authorization: `Bearer ${door.token}`, "content-type": "application/json" };
+  const session = connectHttp2(gateway.url);
+  const headers = { authorization: `Bearer ${gateway.token}`, "content-type": "application/json" };
   const post = () =>
     session.request({ ":method": "POST", ":path": "/v1/apps/web/start", ...headers }).end("{}");
   const first = post();
   await eventually(() => {
-    if (door.pipeline.callsInFlight === 0) throw new Error("not yet");
+    if (gateway.pipeline.callsInFlight === 0) throw new Error("not yet");
   });
-  const stopped = door.listeners.stop();
+  const stopped = gateway.listeners.stop();
   const late = post();
   await buffer(late);
-  t.deepEqual(door.counts, [`${startApp} unavailable`]);
+  t.deepEqual(gateway.counts, [`${startApp} unavailable`]);
   resolve(undefined);
   await buffer(first);
   session.close();
   await stopped;
-  t.deepEqual(door.counts, [`${startApp} unavailable`, `${startApp} ok`]);
+  t.deepEqual(gateway.counts, [`${startApp} unavailable`, `${startApp} ok`]);
 });

@@ -5,7 +5,7 @@ import test from "ava";
 import { AppService } from "../../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../../gen/svc/v1/daemon_pb.ts";
 import { createPipeline } from "../../../src/server/rpc/pipeline.ts";
-import { collectLog, openDoor } from "./support/door.ts";
+import { collectLog, openGateway } from "./support/gateway.ts";
 import { transportTo } from "./support/clients.ts";
 import { fakeServices } from "./support/fake-services.ts";
 
@@ -36,17 +36,17 @@ test("a method's handlers are created on first use, Express only for HTTP/1.1, a
       pipeline.routes(router, only);
     },
   };
-  await using door = await openDoor({ pipeline: counted });
+  await using gateway = await openGateway({ pipeline: counted });
   const madeFor = async (call: () => Promise<unknown>): Promise<number> => {
     const before = made.length;
     await call();
     return made.length - before;
   };
 
-  const http2 = transportTo(door, "gRPC/h2c", "TCP");
+  const http2 = transportTo(gateway, "gRPC/h2c", "TCP");
   const stream = (transport: typeof http2) => () =>
     Array.fromAsync(createClient(AppService, transport).streamAppLogs({ id: "hello" }));
-  const http1 = transportTo(door, "Connect/h1", "TCP");
+  const http1 = transportTo(gateway, "Connect/h1", "TCP");
   t.is(await madeFor(() => createClient(DaemonService, http2).getStatus({})), 0);
   t.is(await madeFor(stream(http2)), 1);
   t.is(await madeFor(stream(http2)), 0);

@@ -14,7 +14,7 @@ import { setTimeout as sleep } from "node:timers/promises";
 import test from "ava";
 import { nextEvent, eventually } from "../../support/eventually.ts";
 import { openStatus, sessionStart } from "../../support/http2-frames.ts";
-import { openDoor, type Door } from "./support/door.ts";
+import { openGateway, type TestGateway } from "./support/gateway.ts";
 import type { FakeHandlers } from "./support/fake-services.ts";
 
 // Peers that stop while sending or reading hold no resource for long.
@@ -24,24 +24,24 @@ const mostMs = 10_000;
 const logLines = "/svc.v1.AppService/StreamAppLogs";
 
 /** Starts a request over HTTP/1.1 and sends only `body`. */
-function beginHttp1(door: Door, line: string, headers: string, body: Buffer): Socket {
-  const socket = connect(door.port, "127.0.0.1");
+function beginHttp1(gateway: TestGateway, line: string, headers: string, body: Buffer): Socket {
+  const socket = connect(gateway.port, "127.0.0.1");
   socket.on("error", () => undefined);
   socket.write(
-    `${line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\n${headers}\r\n\r\n`,
+    `${line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${gateway.token}\r\n${headers}\r\n\r\n`,
   );
   socket.write(body);
   return socket;
 }
 
-function beginHttp2(door: Door): ClientHttp2Session {
-  const session = connectHttp2(door.url);
+function beginHttp2(gateway: TestGateway): ClientHttp2Session {
+  const session = connectHttp2(gateway.url);
   session.on("error", () => undefined);
   return session;
 }
 
-function requestOver(session: ClientHttp2Session, door: Door, headers: OutgoingHttpHeaders) {
-  const stream = session.request({ ":method": "POST", authorization: `Bearer ${door.token}`, ...headers });
+function requestOver(session: ClientHttp2Session, gateway: TestGateway, headers: OutgoingHttpHeaders) {
+  const stream = session.request({ ":method": "POST", authorization: `Bearer ${gateway.token}`, ...headers });
   stream.on("error", () => undefined);
   return stream;
 }
@@ -63,9 +63,9 @@ for (const [protocol, { path, type }] of Object.entries(bodies)) {
   if (protocol !== "gRPC") {
     test(`HTTP/1.1, ${protocol}: a body that arrives slowly costs its connection`, async (t) => {
       t.timeout(mostMs);
-      await using door = await openDoor({ limits });
+      await using gateway = await openGateway({ limits });
       const headers = `Content-Type: ${type}\r\nContent-Length: 1000000`;
-      const socket = beginHttp1(door, `POST ${path}`, headers, Buffer.from("{")).resume();
+      const socket = beginHttp1(gateway, `POST ${path}`, headers, Buffer.from("{")).resume();
       const drip = setInterval(() => socket.write(" "), 20);
       await closed(socket);
       clearInterval(drip);
@@ -75,9 +75,9 @@ for (const [protocol, { path, type }] of Object.entries(bodies)) {
 
   test(`HTTP/2, ${protocol}: a body that arrives slowly costs its stream`, async (t) => {
     t.timeout(mostMs);
-    await using door = await openDoor({ limits });
-    const session = beginHttp2(door);
-    const stream = requestOver(session, door, { ":path": path, "content-type": type, te: "trailers" });
+    await using gateway = await openGateway({ limits });
+    const session = beginHttp2(gateway);
+    const stream = requestOver(session, gateway, { ":path": path, "content-type": type, te: "trailers" });
     const drip = setInterval(() => stream.writable && stream.write("\0"), 20);
     await closed(stream.resume());
     clearInterval(drip);
@@ -88,9 +88,9 @@ for (const [protocol, { path, type }] of Object.entries(bodies)) {
 
 test("a body with a declared size above the limit is rejected before it arrives", async (t) => {
   t.timeout(mostMs);
-  await using door = await openDoor({ limits: { requestTimeoutMs: 60_000 } });
+  await using gateway = await openGateway({ limits: { requestTimeoutMs: 60_000 } });
   const headers = "Content-Type: application/json\r\nContent-Length: 1048577";
-  const socket = beginHttp1(door, "POST /v1/apps", headers, Buffer.from("{"));
+  const socket = beginHttp1(gateway, "POST /v1/apps", headers, Buffer.from("{"));
   const answer = await new Promise<string>((resolve) =>
     socket.once("data", (chunk) => resolve(String(chunk))),
   );
@@ -100,8 +100,8 @@ test("a body with a declared size above the limit is rejected before it arrives"
 
 test("a request that arrives byte by byte is parsed correctly", async (t) => {
   t.timeout(mostMs);
-  await using door = await openDoor();
-  const socket = connect(door.port, "127.0.0.1").setNoDelay();
+  await using gateway = await openGateway();
+  const socket = connect(gateway.port, "127.0.0.1").setNoDelay();
   const answer = new Promise<string>((resolve) => socket.once("data", (chunk) => resolve(String(chunk))));
   for (const byte of "PUT /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n") {
     socket.write(byte);
@@ -113,9 +113,9 @@ test("a request that arrives byte by byte is parsed correctly", async (t) => {
 
 test("a session without a call is closed, however often it pings", async (t) => {
   t.timeout(mostMs);
-  await using door = await openDoor({ limits: { idleTimeoutMs: 300, headersTimeoutMs: 60_000 } });
-  const session = beginHttp2(door);
-  const stream = requestOver(session, door, { ":method": "GET", ":path": "/v1/status" });
+  await using gateway = await openGateway({ limits: { idleTimeoutMs: 300, headersTimeoutMs: 60_000 } });
+  const session = beginHttp2(gateway);
+  const stream = requestOver(session, gateway, { ":method": "GET", ":path": "/v1/status" });
   await closed(stream.resume());
   const pings = setInterval(() => session.destroyed || session.ping(() => undefined), 20);
   await closed(session);
@@ -161,35 +161,35 @@ const idle = {
 };
 
 for (const [what, begin] of Object.entries({
-  "HTTP/1.1: an upload that stops": (door: Door) =>
+  "HTTP/1.1: an upload that stops": (gateway: TestGateway) =>
     beginHttp1(
-      door,
+      gateway,
       "PUT /v1/files/content?path=/tmp&name=x",
       "Content-Length: 1000000",
       Buffer.from("some"),
     ),
-  "HTTP/1.1: an answer that nobody reads": (door: Door) => {
+  "HTTP/1.1: an answer that nobody reads": (gateway: TestGateway) => {
     const headers = `Content-Type: application/connect+json\r\nContent-Length: ${envelope.length}`;
-    return beginHttp1(door, `POST ${logLines}`, headers, envelope).pause();
+    return beginHttp1(gateway, `POST ${logLines}`, headers, envelope).pause();
   },
-  "HTTP/2: an upload that stops": (door: Door) => {
-    const session = beginHttp2(door);
+  "HTTP/2: an upload that stops": (gateway: TestGateway) => {
+    const session = beginHttp2(gateway);
     const path = "/v1/files/content?path=/tmp&name=x";
-    requestOver(session, door, { ":method": "PUT", ":path": path }).write("some");
+    requestOver(session, gateway, { ":method": "PUT", ":path": path }).write("some");
     return session;
   },
-  "HTTP/2: an answer that nobody reads": (door: Door) => {
-    const session = beginHttp2(door);
+  "HTTP/2: an answer that nobody reads": (gateway: TestGateway) => {
+    const session = beginHttp2(gateway);
     const headers = { ":path": logLines, "content-type": "application/connect+json" };
-    requestOver(session, door, headers).pause().end(envelope);
+    requestOver(session, gateway, headers).pause().end(envelope);
     return session;
   },
 })) {
   test(`${what} is aborted after the idle time`, async (t) => {
     t.timeout(mostMs);
     const { handlers, left } = watched();
-    await using door = await openDoor({ handlers, limits: idle });
-    const connection = begin(door);
+    await using gateway = await openGateway({ handlers, limits: idle });
+    const connection = begin(gateway);
     await left;
     connection.destroy();
     t.pass();
@@ -199,10 +199,10 @@ for (const [what, begin] of Object.entries({
 test("HTTP/2: a client that pauses reading does not mistake the rest of a response for its end", async (t) => {
   t.timeout(mostMs);
   const { handlers, left } = watched();
-  await using door = await openDoor({ handlers, limits: idle });
-  const session = beginHttp2(door);
+  await using gateway = await openGateway({ handlers, limits: idle });
+  const session = beginHttp2(gateway);
   const headers = { ":path": logLines, "content-type": "application/connect+json" };
-  const stream = requestOver(session, door, headers).pause();
+  const stream = requestOver(session, gateway, headers).pause();
   stream.end(envelope);
   await left;
   await closed(stream.resume());
@@ -229,18 +229,18 @@ for (const isThere of [true, false]) {
       isWhole = !signal.aborted;
       yield { output: { case: "exit", value: {} } };
     };
-    await using door = await openDoor({ handlers: { app: { attachConsole } }, limits: idle });
+    await using gateway = await openGateway({ handlers: { app: { attachConsole } }, limits: idle });
     // A client that stops reading answers no ping, either.
-    const socket = connect(door.port, "127.0.0.1");
+    const socket = connect(gateway.port, "127.0.0.1");
     const relay = new Duplex({
       read: () => undefined,
       write: (bytes: Buffer, _encoding, done) => void socket.write(bytes, done),
     });
     let isOpen = true;
     socket.on("data", (bytes: Buffer) => isOpen && relay.push(bytes));
-    const session = connectHttp2(door.url, { createConnection: () => relay });
+    const session = connectHttp2(gateway.url, { createConnection: () => relay });
     session.on("error", () => undefined);
-    const stream = requestOver(session, door, {
+    const stream = requestOver(session, gateway, {
       ":path": "/svc.v1.AppService/AttachConsole",
       "content-type": "application/grpc",
       te: "trailers",
@@ -280,18 +280,18 @@ const slow: FakeHandlers = {
 const connectGet = "/svc.v1.DaemonService/GetStatus?connect=v1&encoding=json&message=%7B%7D";
 const requests = { "POST /v1/apps/a/start": "a", "GET /v1/status": "slow", [`GET ${connectGet}`]: "slow" };
 
-async function overHttp1(door: Door, line: string): Promise<string> {
-  const socket = connect(door.port, "127.0.0.1");
+async function overHttp1(gateway: TestGateway, line: string): Promise<string> {
+  const socket = connect(gateway.port, "127.0.0.1");
   socket.write(
-    `${line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\nConnection: close\r\n\r\n`,
+    `${line} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${gateway.token}\r\nConnection: close\r\n\r\n`,
   );
   return String(await buffer(socket));
 }
 
-async function overHttp2(door: Door, line: string): Promise<string> {
-  const session = connectHttp2(door.url);
+async function overHttp2(gateway: TestGateway, line: string): Promise<string> {
+  const session = connectHttp2(gateway.url);
   const [method, path] = line.split(" ");
-  const authorization = `Bearer ${door.token}`;
+  const authorization = `Bearer ${gateway.token}`;
   const stream = session.request({ ":method": method, ":path": path, authorization }, { endStream: true });
   const body = String(await buffer(stream));
   session.destroy();
@@ -301,14 +301,14 @@ async function overHttp2(door: Door, line: string): Promise<string> {
 for (const [line, expected] of Object.entries(requests)) {
   for (const [protocol, ask] of Object.entries({ "HTTP/1.1": overHttp1, "HTTP/2": overHttp2 })) {
     test(`${protocol}: ${line} gets its response, however long that takes`, async (t) => {
-      await using door = await openDoor({ limits, handlers: slow });
-      t.true((await ask(door, line)).includes(`"${expected}"`));
+      await using gateway = await openGateway({ limits, handlers: slow });
+      t.true((await ask(gateway, line)).includes(`"${expected}"`));
     });
   }
 }
 
 test("a response that cannot be sent does not delay later ones on its connection", async (t) => {
-  await using door = await openDoor({
+  await using gateway = await openGateway({
     handlers: {
       ...slow,
       app: {
@@ -319,9 +319,9 @@ test("a response that cannot be sent does not delay later ones on its connection
       },
     },
   });
-  const common = `Host: localhost\r\nAuthorization: Bearer ${door.token}\r\n`;
+  const common = `Host: localhost\r\nAuthorization: Bearer ${gateway.token}\r\n`;
   const envelope = Buffer.from([0, 0, 0, 0, 3, 0x0a, 1, 0x78]);
-  const socket = connect(door.port, "127.0.0.1");
+  const socket = connect(gateway.port, "127.0.0.1");
   socket.write(`GET /v1/status HTTP/1.1\r\n${common}\r\n`);
   socket.write(
     `POST /svc.v1.AppService/StreamAppLogs HTTP/1.1\r\n${common}Content-Type: application/connect+proto\r\n` +
@@ -345,10 +345,10 @@ test("pipelined requests wait unread for the responses before them", async (t) =
       },
     },
   };
-  await using door = await openDoor({ handlers: slowStart });
-  const common = `Host: localhost\r\nAuthorization: Bearer ${door.token}\r\n`;
+  await using gateway = await openGateway({ handlers: slowStart });
+  const common = `Host: localhost\r\nAuthorization: Bearer ${gateway.token}\r\n`;
   const start = `POST /v1/apps/a/start HTTP/1.1\r\n${common}`;
-  const socket = connect(door.port, "127.0.0.1");
+  const socket = connect(gateway.port, "127.0.0.1");
   // With a body whose bytes look like the end of a head.
   const bodied = `${start}Content-Type: application/json\r\nContent-Length: 8\r\n\r\n{}\r\n\r\n\r\n`;
   socket.write(`${start}\r\n${bodied}`.repeat(500));
@@ -360,20 +360,20 @@ test("pipelined requests wait unread for the responses before them", async (t) =
 });
 
 test("HTTP/2 sessions are opened in turns, however many streams arrive with each", async (t) => {
-  await using door = await openDoor();
+  await using gateway = await openGateway();
   const sessions = 40;
   const connected = await Promise.all(
     Array.from({ length: sessions }, async () => {
-      const socket = connect(door.socketPath);
+      const socket = connect(gateway.socketPath);
       await once(socket, "connect");
       return socket;
     }),
   );
   // They are accepted one after the other: the one served now came last.
-  const other = connect(door.port, "127.0.0.1");
+  const other = connect(gateway.port, "127.0.0.1");
   other.write(status);
   await nextEvent(other, "data");
-  await overUnix(door);
+  await overUnix(gateway);
   let open = 0;
   for (const socket of connected) socket.once("data", () => open++).on("error", () => undefined);
   const streams = Array.from({ length: 25 }, (_unused, index) => openStatus(index));
@@ -389,8 +389,8 @@ test("HTTP/2 sessions are opened in turns, however many streams arrive with each
 
 const status = "GET /healthz HTTP/1.1\r\nHost: localhost\r\n\r\n";
 
-async function overUnix(door: Door): Promise<void> {
-  const socket = connect(door.socketPath);
+async function overUnix(gateway: TestGateway): Promise<void> {
+  const socket = connect(gateway.socketPath);
   socket.write(status);
   await nextEvent(socket, "data");
   socket.destroy();

@@ -16,7 +16,7 @@ import { takeListenFds } from "../../../src/daemon/listen-fds.ts";
 import { loadLibc } from "../../../src/sys/libc.ts";
 import { systemdSockets } from "../../../src/server/http/systemd-sockets.ts";
 import { eventually, nextEvent } from "../../support/eventually.ts";
-import { openDoor } from "./support/door.ts";
+import { openGateway } from "./support/gateway.ts";
 
 interface Holder {
   readonly path: string;
@@ -115,14 +115,14 @@ test("a request while one daemon replaces another waits and gets a response", as
   }, 5);
   try {
     for (let round = 0; round < 4; round++) {
-      await using door = await openDoor({ socketPath: holder.path, listenFds: [holder.hand()] });
-      t.is(door.socketPath, holder.path);
+      await using gateway = await openGateway({ socketPath: holder.path, listenFds: [holder.hand()] });
+      t.is(gateway.socketPath, holder.path);
       t.is(await ask(holder.path), 200);
     }
     // No daemon serves it now: these requests wait for the last one.
     await pause(50);
     t.is((await lstat(holder.path)).ino, ino);
-    await using _door = await openDoor({ socketPath: holder.path, listenFds: [holder.hand()] });
+    await using _gateway = await openGateway({ socketPath: holder.path, listenFds: [holder.hand()] });
     clearInterval(asking);
     t.deepEqual(
       (await Promise.all(answers)).filter((answer) => answer !== 200),
@@ -155,7 +155,7 @@ for (const [what, answerMs] of [
       const statuses = Promise.all(sockets.map(ask));
       // They are in the kernel's queue before a daemon listens.
       await eventually(() => assert.ok(sockets.every(({ bytesWritten }) => bytesWritten > 0)));
-      await using _door = await openDoor({
+      await using _gateway = await openGateway({
         socketPath: holder.path,
         listenFds: [holder.hand()],
         loadPeerUid: asRoot,
@@ -180,7 +180,7 @@ test("silent connections from before the start do not take slots from clients wi
   });
   const asking = connect(holder.path);
   const status = askOn(asking);
-  await using _door = await openDoor({
+  await using _gateway = await openGateway({
     socketPath: holder.path,
     listenFds: [holder.hand()],
     loadPeerUid: asRoot,
@@ -192,11 +192,11 @@ test("silent connections from before the start do not take slots from clients wi
 
 test("the stopping daemon responds to a connection that has not sent its request yet", async (t) => {
   const holder = await hold(t);
-  const door = await openDoor({ socketPath: holder.path, listenFds: [holder.hand()] });
+  const gateway = await openGateway({ socketPath: holder.path, listenFds: [holder.hand()] });
   const socket = connect(holder.path);
   // A response shows that the daemon accepted the earlier connection.
   await ask(holder.path);
-  const stopped = door[Symbol.asyncDispose]();
+  const stopped = gateway[Symbol.asyncDispose]();
   // A client with little CPU time.
   await pause(700);
   socket.write("GET /v1/status HTTP/1.1\r\nHost: localhost\r\n\r\n");
@@ -213,16 +213,16 @@ for (const [protocol, ask] of [
 ] as const)
   test(`${protocol}: a pending request is not displaced by a newer connection of the same user`, async (t) => {
     const asUser = () => () => 4_711;
-    await using door = await openDoor({ loadPeerUid: asUser, limits: { maxConnectionsPerPeer: 2 } });
-    const { fairQueue } = door.pipeline;
+    await using gateway = await openGateway({ loadPeerUid: asUser, limits: { maxConnectionsPerPeer: 2 } });
+    const { fairQueue } = gateway.pipeline;
     const held: (() => void)[] = [];
     fairQueue.run = (_name, work) => void held.push(work);
-    const status = ask(connect(door.socketPath));
+    const status = ask(connect(gateway.socketPath));
     await eventually(() => assert.ok(held.length > 0));
     // Only connections that are a moment old are considered.
     const silent: Socket[] = [];
     for (let count = 0; count < 2; count++) {
-      silent.push(connect(door.socketPath));
+      silent.push(connect(gateway.socketPath));
       await pause(50);
     }
     Reflect.deleteProperty(fairQueue, "run");
@@ -237,26 +237,26 @@ test("a silent connection does not delay the daemon's exit", async (t) => {
   const holder = await hold(t);
   // Otherwise the daemon waits this long for its first bytes.
   const limits = { firstBytesTimeoutMs: 120_000, headersTimeoutMs: 120_000 };
-  const door = await openDoor({ socketPath: holder.path, listenFds: [holder.hand()], limits });
+  const gateway = await openGateway({ socketPath: holder.path, listenFds: [holder.hand()], limits });
   const socket = connect(holder.path);
   t.teardown(() => socket.destroy());
   await ask(holder.path);
   const began = performance.now();
-  await door[Symbol.asyncDispose]();
+  await gateway[Symbol.asyncDispose]();
   t.true(performance.now() - began < 60_000);
 });
 
 test("a socket that the configuration does not name is reported as unused", async (t) => {
   const holder = await hold(t);
-  await using door = await openDoor({ listenFds: [holder.hand()] });
-  t.not(door.socketPath, holder.path);
+  await using gateway = await openGateway({ listenFds: [holder.hand()] });
+  t.not(gateway.socketPath, holder.path);
   t.true(
-    door.lines.some(
+    gateway.lines.some(
       ({ message, details }) =>
         message.includes("from systemd is not used") && details["address"] === holder.path,
     ),
   );
-  t.like(door.listeners.statuses.at(-1), { kind: "socket", address: holder.path, state: "UNUSED" });
+  t.like(gateway.listeners.statuses.at(-1), { kind: "socket", address: holder.path, state: "UNUSED" });
 });
 
 for (const host of ["127.0.0.1", "::1"]) {
@@ -264,21 +264,21 @@ for (const host of ["127.0.0.1", "::1"]) {
     const holder = await holdTcp(t, host);
     const tcp = { host, port: holder.port };
     {
-      await using door = await openDoor({ tcp, listenFds: [holder.hand()] });
+      await using gateway = await openGateway({ tcp, listenFds: [holder.hand()] });
       t.is(await askOn(connect(tcp)), "401");
-      t.like(door.listeners.statuses[0], { kind: "tcp", state: "LISTENING", reason: "" });
+      t.like(gateway.listeners.statuses[0], { kind: "tcp", state: "LISTENING", reason: "" });
     }
     const waiting = askOn(connect(tcp));
-    await using _door = await openDoor({ tcp, listenFds: [holder.hand()] });
+    await using _gateway = await openGateway({ tcp, listenFds: [holder.hand()] });
     t.is(await waiting, "401");
   });
 }
 
 test("a TCP socket that systemd holds for another address is reported with the unit to change", async (t) => {
   const holder = await holdTcp(t, "127.0.0.1");
-  await using door = await openDoor({ listenFds: [holder.hand()] });
-  t.not(door.port, holder.port);
-  const unused = door.listeners.statuses.at(-1);
+  await using gateway = await openGateway({ listenFds: [holder.hand()] });
+  t.not(gateway.port, holder.port);
+  const unused = gateway.listeners.statuses.at(-1);
   t.like(unused, { kind: "tcp", address: `127.0.0.1:${holder.port}`, state: "UNUSED" });
   t.regex(unused?.reason ?? "", /\[api\] listen is 127\.0\.0\.1:0; .*systemctl edit svc-tcp\.socket$/);
 });

@@ -5,7 +5,7 @@ import { connect, type Socket } from "node:net";
 import { buffer } from "node:stream/consumers";
 import test, { type ExecutionContext } from "ava";
 import type { Tokens } from "../../../src/access/tokens/tokens.ts";
-import { openDoor } from "./support/door.ts";
+import { openGateway } from "./support/gateway.ts";
 import { nextEvent } from "../../support/eventually.ts";
 
 const messageBytes = 400_000;
@@ -18,11 +18,11 @@ function oversized(): Buffer {
 }
 
 test("HTTP/1.1: the rest of a rejected body does not block the next request", async (t) => {
-  await using door = await openDoor({ limits: { maxMessageBytes: 1024 } });
-  const socket = connect(door.port, "127.0.0.1");
+  await using gateway = await openGateway({ limits: { maxMessageBytes: 1024 } });
+  const socket = connect(gateway.port, "127.0.0.1");
   let answers = "";
   socket.on("data", (chunk) => (answers += chunk.toString("latin1")));
-  const head = `Host: localhost\r\nAuthorization: Bearer ${door.token}\r\n`;
+  const head = `Host: localhost\r\nAuthorization: Bearer ${gateway.token}\r\n`;
   socket.write(
     `POST /svc.v1.FileService/WriteFile HTTP/1.1\r\n${head}Content-Type: application/connect+proto\r\n` +
       `Content-Length: ${messageBytes + 5}\r\n\r\n`,
@@ -35,13 +35,13 @@ test("HTTP/1.1: the rest of a rejected body does not block the next request", as
 });
 
 test("HTTP/1.1: a body that continues after its response closes its connection", async (t) => {
-  await using door = await openDoor({ limits: { maxMessageBytes: 1024 } });
-  const socket = connect(door.port, "127.0.0.1");
+  await using gateway = await openGateway({ limits: { maxMessageBytes: 1024 } });
+  const socket = connect(gateway.port, "127.0.0.1");
   socket.on("error", () => undefined);
   let answer = "";
   socket.on("data", (chunk) => (answer += chunk.toString("latin1")));
   socket.write(
-    `POST /svc.v1.FileService/WriteFile HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\n` +
+    `POST /svc.v1.FileService/WriteFile HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${gateway.token}\r\n` +
       "Content-Type: application/connect+proto\r\nContent-Length: 999999999\r\n\r\n",
   );
   socket.write(oversized());
@@ -55,14 +55,14 @@ test("HTTP/1.1: a body that continues after its response closes its connection",
 
 for (const type of ["application/grpc", "application/connect+proto"]) {
   test(`HTTP/2, ${type}: a client that is still sending gets a reset after its response`, async (t) => {
-    await using door = await openDoor({ limits: { maxMessageBytes: 1024 } });
-    const session = connectHttp2(door.url);
+    await using gateway = await openGateway({ limits: { maxMessageBytes: 1024 } });
+    const session = connectHttp2(gateway.url);
     const stream = session.request({
       ":method": "POST",
       ":path": "/svc.v1.FileService/WriteFile",
       "content-type": type,
       te: "trailers",
-      authorization: `Bearer ${door.token}`,
+      authorization: `Bearer ${gateway.token}`,
     });
     let answer = "";
     stream.on("data", (chunk: Buffer) => (answer += chunk.toString()));
@@ -90,17 +90,17 @@ for (const [name, { path, type, isKnown }] of Object.entries(refused)) {
   for (const isWhole of [true, false]) {
     test(`HTTP/2: ${name}, ${isWhole ? "" : "not "}sent to its end, leaves nothing`, async (t) => {
       t.timeout(10_000);
-      await using door = await openDoor({
+      await using gateway = await openGateway({
         limits: { idleTimeoutMs: 300, maxBodyBytes: 1024, maxMessageBytes: 1024 },
       });
-      const session = connectHttp2(door.url);
+      const session = connectHttp2(gateway.url);
       const ended = once(session, "close");
       const stream = session.request({
         ":method": "POST",
         ":path": path,
         "content-type": type,
         te: "trailers",
-        ...(isKnown && { authorization: `Bearer ${door.token}` }),
+        ...(isKnown && { authorization: `Bearer ${gateway.token}` }),
       });
       const closed = once(stream.resume(), "close");
       // More than the window of a stream.
@@ -111,7 +111,7 @@ for (const [name, { path, type, isKnown }] of Object.entries(refused)) {
       // It has no stream any more.
       await ended;
       const startMs = performance.now();
-      await door.listeners.stop();
+      await gateway.listeners.stop();
       t.true(performance.now() - startMs < 4_000, "nothing is waited for");
     });
   }
@@ -136,12 +136,15 @@ for (const [name, { path, type, answer }] of Object.entries(refusedEarly)) {
   test(`${name}: a client that closes the connection after an early rejection of its upload gets the response`, async (t) => {
     t.timeout(60_000);
     const tokens: Tokens = { authenticate: () => ({ kind: "access", digest: "0123456789ab" }) };
-    await using door = await openDoor({ limits: { maxMessageBytes: 1024, maxBodyBytes: 1024 }, tokens });
+    await using gateway = await openGateway({
+      limits: { maxMessageBytes: 1024, maxBodyBytes: 1024 },
+      tokens,
+    });
     const body = Buffer.alloc(4 * 1024 * 1024, "x");
     for (let round = 0; round < 20; round++) {
-      const socket = connect(door.port, "127.0.0.1");
+      const socket = connect(gateway.port, "127.0.0.1");
       socket.write(
-        `POST ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${door.token}\r\nConnection: close\r\n` +
+        `POST ${path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer ${gateway.token}\r\nConnection: close\r\n` +
           `Content-Type: ${type}\r\nContent-Length: ${body.length}\r\n\r\n`,
       );
       socket.write(body);
@@ -158,7 +161,7 @@ const connections = 40;
 
 /** The number of open connections that read nothing, once all have their response. */
 async function heldBy(t: ExecutionContext, uid: number): Promise<number> {
-  const door = await openDoor({
+  const gateway = await openGateway({
     loadPeerUid: () => () => uid,
     handlers: {
       app: {
@@ -166,8 +169,8 @@ async function heldBy(t: ExecutionContext, uid: number): Promise<number> {
       },
     },
   });
-  t.teardown(() => door[Symbol.asyncDispose]());
-  const sockets = await Promise.all(Array.from({ length: connections }, () => ask(door.socketPath)));
+  t.teardown(() => gateway[Symbol.asyncDispose]());
+  const sockets = await Promise.all(Array.from({ length: connections }, () => ask(gateway.socketPath)));
   t.teardown(() => sockets.forEach((socket) => socket.destroy()));
   // Each has received the start of its response, or was closed.
   await Promise.all(sockets.map((socket) => once(socket, "readable")));

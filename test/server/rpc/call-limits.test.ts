@@ -7,7 +7,7 @@ import { createInMemoryTransport } from "./support/in-memory-transport.ts";
 import { createPipeline } from "../../../src/server/rpc/pipeline.ts";
 import { retainRequest } from "../../../src/server/rpc/request-memory.ts";
 import type { UserContext } from "../../../src/server/rpc/user-context.ts";
-import { collectLog } from "../http/support/door.ts";
+import { collectLog } from "../http/support/gateway.ts";
 import { eventually } from "../../support/eventually.ts";
 import { fakeServices } from "../http/support/fake-services.ts";
 

@@ -16,7 +16,7 @@ import { svcErrorOf } from "../../../src/server/rpc/connect/connect-errors.ts";
 import { createInMemoryTransport } from "./support/in-memory-transport.ts";
 import { createPipeline, type Pipeline, type PipelineOptions } from "../../../src/server/rpc/pipeline.ts";
 import { type UserContext, userOf } from "../../../src/server/rpc/user-context.ts";
-import { collectLog } from "../http/support/door.ts";
+import { collectLog } from "../http/support/gateway.ts";
 import { type FakeHandlers, fakeServices } from "../http/support/fake-services.ts";
 import { bindService } from "../../support/bind-service.ts";
 

@@ -4,7 +4,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import type { APIResponse, Browser, Page, Request, Route } from "playwright-core";
 import { SessionService } from "../../../gen/svc/v1/session_pb.ts";
-import type { UserDoor } from "../../support/daemon.ts";
+import type { UserConnection } from "../../support/daemon.ts";
 
 const root = join(import.meta.dirname, "../../..");
 
@@ -90,13 +90,13 @@ export async function visit(page: Page, address: string): Promise<void> {
 }
 
 /** The sign-in address that `svc web` prints. */
-export async function addressFor(user: Pick<UserDoor, "client">): Promise<string> {
+export async function addressFor(user: Pick<UserConnection, "client">): Promise<string> {
   const { page, code } = await user.client(SessionService).issueSessionCode({});
   return `${page}#code=${code}`;
 }
 
 /** Signs in to a page that is not signed in. */
-export async function signIn(page: Page, user: Pick<UserDoor, "client">): Promise<void> {
+export async function signIn(page: Page, user: Pick<UserConnection, "client">): Promise<void> {
   await visit(page, await addressFor(user));
   await confirmSignIn(page);
 }

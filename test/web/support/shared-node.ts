@@ -2,7 +2,7 @@
 import test from "ava";
 import type { Browser } from "playwright-core";
 import { browserPath, cheapBrowserPath } from "../../support/browser.ts";
-import { isRoot, startDaemon, type TestDaemon, type UserDoor } from "../../support/daemon.ts";
+import { isRoot, startDaemon, type TestDaemon, type UserConnection } from "../../support/daemon.ts";
 import { launchBrowser } from "../../support/launch-browser.ts";
 import { leavePages, takePage } from "./kept-page.ts";
 import { addressFor, bundledMain, confirmSignIn, visit, type WatchedPage } from "./open-page.ts";
@@ -64,7 +64,7 @@ function there<T>(part: T | undefined): T {
 /** A page that `user` has signed in to and that shows the view at `hash`, such as `#/schedules`. */
 export async function openView(
   browser: Browser,
-  user: Pick<UserDoor, "client">,
+  user: Pick<UserConnection, "client">,
   hash: string,
 ): Promise<WatchedPage> {
   const address = await addressFor(user);

@@ -13,7 +13,7 @@ import { SvcError } from "../../../../src/errors.ts";
 import { mintToken } from "../../../../src/access/tokens/token-digest.ts";
 import { eventually } from "../../../support/eventually.ts";
 import { sampleMessage } from "../../../support/sample-message.ts";
-import { openDoor, type Door } from "../../../server/http/support/door.ts";
+import { openGateway, type TestGateway } from "../../../server/http/support/gateway.ts";
 
 const method = "svc.v1.FileService/WriteFile";
 const message = toBinary<DescMessage>(WriteFileRequestSchema, sampleMessage(WriteFileRequestSchema, {}));
@@ -22,12 +22,12 @@ framed.writeUInt32BE(message.length, 1);
 framed.set(message, 5);
 
 /** A request that has sent a part of its body, and a function that abandons it. */
-type Begin = (door: Door, headers: Readonly<Record<string, string>>) => Promise<() => void>;
+type Begin = (gateway: TestGateway, headers: Readonly<Record<string, string>>) => Promise<() => void>;
 
 const overHttp1 =
   (line: string, type: string, body: Uint8Array): Begin =>
-  async (door, headers) => {
-    const socket: Socket = connect(door.port, "127.0.0.1").on("error", () => undefined);
+  async (gateway, headers) => {
+    const socket: Socket = connect(gateway.port, "127.0.0.1").on("error", () => undefined);
     const lines = { host: "localhost", "content-type": type, "content-length": "100", ...headers };
     const head = Object.entries(lines).map(([name, value]) => `${name}: ${value}\r\n`);
     socket.write(`${line} HTTP/1.1\r\n${head.join("")}\r\n`);
@@ -39,8 +39,8 @@ const overHttp1 =
 
 const overHttp2 =
   (verb: string, path: string, type: string, body: Uint8Array, resetCode?: number): Begin =>
-  async (door, headers) => {
-    const session = connectHttp2(door.url).on("error", () => undefined);
+  async (gateway, headers) => {
+    const session = connectHttp2(gateway.url).on("error", () => undefined);
     await once(session, "connect");
     const head = { ":method": verb, ":path": path, "content-type": type, te: "trailers" };
     const stream = session.request({ ...head, ...headers }).on("error", () => undefined);
@@ -87,7 +87,7 @@ for (const [way, begin] of Object.entries(ways)) {
     const outcome = Promise.withResolvers<string>();
     const token = mintToken("primary");
     const ended = new AbortController();
-    await using door = await openDoor({
+    await using gateway = await openGateway({
       tokens: {
         authenticate: (presented) =>
           presented === token ? { kind: "primary", digest: "0123456789ab", ended: ended.signal } : null,
@@ -107,14 +107,14 @@ for (const [way, begin] of Object.entries(ways)) {
         },
       },
     });
-    const leave = await begin(door, { authorization: `Bearer ${token}`, ...headers });
+    const leave = await begin(gateway, { authorization: `Bearer ${token}`, ...headers });
     await reading.promise;
     end(leave, ended);
     const came = await outcome.promise;
-    await eventually(() => assert.equal(door.counts.length, 1));
+    await eventually(() => assert.equal(gateway.counts.length, 1));
     leave();
-    const errors = door.lines.filter(({ level }) => level === "error");
-    return { came, count: door.counts[0], errors };
+    const errors = gateway.lines.filter(({ level }) => level === "error");
+    return { came, count: gateway.counts[0], errors };
   }
 
   test(`${way}: an upload whose client disconnects fails as interrupted, not as a defect`, async (t) => {
@@ -136,7 +136,7 @@ for (const [way, begin] of Object.entries(ways)) {
 
 test("gRPC over HTTP/2: an upload past its deadline is interrupted", async (t) => {
   const outcome = Promise.withResolvers<string>();
-  await using door = await openDoor({
+  await using gateway = await openGateway({
     handlers: {
       file: {
         async writeFile(requests) {
@@ -152,11 +152,11 @@ test("gRPC over HTTP/2: an upload past its deadline is interrupted", async (t) =
       },
     },
   });
-  const leave = await ways["gRPC over HTTP/2"]!(door, {
-    authorization: `Bearer ${door.token}`,
+  const leave = await ways["gRPC over HTTP/2"]!(gateway, {
+    authorization: `Bearer ${gateway.token}`,
     "grpc-timeout": "300m",
   });
   t.is(await outcome.promise, "cut");
-  await eventually(() => assert.deepEqual(door.counts, [`${method} deadline_exceeded`]));
+  await eventually(() => assert.deepEqual(gateway.counts, [`${method} deadline_exceeded`]));
   leave();
 });

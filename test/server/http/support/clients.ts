@@ -7,7 +7,7 @@ import {
   createGrpcWebTransport,
 } from "@connectrpc/connect-node";
 import { connect as netConnect } from "node:net";
-import type { Door } from "./door.ts";
+import type { TestGateway } from "./gateway.ts";
 
 export const protocols = ["Connect/h1", "Connect/h2c", "gRPC/h2c", "gRPC-Web/h1"] as const;
 export type Protocol = (typeof protocols)[number];
@@ -16,10 +16,10 @@ export type ListenerName = (typeof listenersUnderTest)[number];
 
 /** A client transport; its token is the gateway's unless another (or none, `""`) is given. */
 export function transportTo(
-  door: Door,
+  gateway: TestGateway,
   protocol: Protocol,
   listener: ListenerName,
-  { token = door.token, headers = {} }: { token?: string; headers?: Record<string, string> } = {},
+  { token = gateway.token, headers = {} }: { token?: string; headers?: Record<string, string> } = {},
 ): Transport {
   const stamp: Interceptor = (next) => (request) => {
     if (token !== "") request.header.set("authorization", `Bearer ${token}`);
@@ -27,8 +27,8 @@ export function transportTo(
     return next(request);
   };
   const interceptors = [stamp];
-  const baseUrl = door.url;
-  const socketPath = listener === "unix" ? door.socketPath : undefined;
+  const baseUrl = gateway.url;
+  const socketPath = listener === "unix" ? gateway.socketPath : undefined;
   const http1 = {
     httpVersion: "1.1" as const,
     baseUrl,
@@ -72,11 +72,15 @@ export interface RestRequestOptions {
 }
 
 /** One HTTP/1.1 request on a separate connection; the path is sent unchanged. */
-export function rest(door: Door, path: string, options: RestRequestOptions = {}): Promise<RestAnswer> {
-  const { method = "GET", body, headers = {}, token = door.token, listener = "TCP" } = options;
+export function rest(
+  gateway: TestGateway,
+  path: string,
+  options: RestRequestOptions = {},
+): Promise<RestAnswer> {
+  const { method = "GET", body, headers = {}, token = gateway.token, listener = "TCP" } = options;
   return new Promise((resolve, reject) => {
     const target =
-      listener === "unix" ? { socketPath: door.socketPath } : { host: "127.0.0.1", port: door.port };
+      listener === "unix" ? { socketPath: gateway.socketPath } : { host: "127.0.0.1", port: gateway.port };
     const request = httpRequest({
       ...target,
       method,

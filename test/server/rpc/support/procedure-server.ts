@@ -25,7 +25,7 @@ import { createGrpc } from "../../../../src/server/rpc/grpc-protocol.ts";
 import { createProcedures } from "../../../../src/server/rpc/procedures.ts";
 import type { UserContext } from "../../../../src/server/rpc/user-context.ts";
 import type { HttpRequest, HttpResponse } from "../../../../src/server/rpc/http-request.ts";
-import { collectLog } from "../../http/support/door.ts";
+import { collectLog } from "../../http/support/gateway.ts";
 import { fakeServices, type FakeHandlers } from "../../http/support/fake-services.ts";
 import { nextEvent } from "../../../support/eventually.ts";
 

@@ -17,7 +17,7 @@ export interface LogLine {
   readonly message: string;
 }
 
-export interface Door extends AsyncDisposable {
+export interface TestGateway extends AsyncDisposable {
   readonly token: string;
   readonly port: number;
   /** `http://127.0.0.1:PORT`. */
@@ -32,7 +32,7 @@ export interface Door extends AsyncDisposable {
   readonly counts: string[];
 }
 
-export interface DoorOptions extends Partial<ListenersOptions> {
+export interface TestGatewayOptions extends Partial<ListenersOptions> {
   readonly handlers?: FakeHandlers;
   /** Default: the contract's, with `handlers`. */
   readonly services?: readonly BoundService[];
@@ -45,8 +45,12 @@ export function collectLog(): { log: ListenersOptions["log"]; lines: LogLine[] }
   return { log: { info: at("info"), warn: at("warn"), error: at("error") }, lines };
 }
 
-export async function openDoor({ handlers, services, ...overrides }: DoorOptions = {}): Promise<Door> {
-  const directory = await mkdtemp(join(tmpdir(), "svc-door-"));
+export async function openGateway({
+  handlers,
+  services,
+  ...overrides
+}: TestGatewayOptions = {}): Promise<TestGateway> {
+  const directory = await mkdtemp(join(tmpdir(), "svc-gateway-"));
   // Other uids must reach the socket.
   await chmod(directory, 0o755);
   const { log, lines } = collectLog();

@@ -190,12 +190,12 @@ rootTest(
   "a file is followed through growth, truncation and rotation, until its caller disconnects",
   async (t) => {
     const ground = await newGround();
-    const { home, door, as, daemon } = ground;
+    const { home, connection, as, daemon } = ground;
     const path = join(home, "app.log");
     const lines = Array.from({ length: 50_000 }, (_, index) => `line ${index}`);
     await writeFile(path, `${lines.join("\n")}\n`);
     await chown(path, ownerUid, 60);
-    const files = door.client(FileService, "grpc");
+    const files = connection.client(FileService, "grpc");
     const last = async (count: number) =>
       Buffer.concat(
         (await Array.fromAsync(files.tailFile({ path, lines: count }))).map(
@@ -208,7 +208,7 @@ rootTest(
     t.is(await last(100_000), `${lines.join("\n")}\n`);
     const rest = await new Promise<string>((resolve, reject) => {
       const query = new URLSearchParams({ path, lines: "1" }).toString();
-      request({ socketPath: door.socketPath, path: `/v1/files/tail?${query}` }, (response) => {
+      request({ socketPath: connection.socketPath, path: `/v1/files/tail?${query}` }, (response) => {
         text(response).then(resolve, reject);
       })
         .on("error", reject)
