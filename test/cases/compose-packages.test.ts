@@ -1,4 +1,4 @@
-/** Compose files as people write them: what svc asks for before the install, with each compose that this host has. */
+/** Compose files as people write them: what svc plans before the install, with each version of compose. */
 import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { delimiter, dirname, join } from "node:path";
@@ -6,20 +6,9 @@ import test, { type ExecutionContext } from "ava";
 import { findCompose } from "../../src/authoring/compose-program.ts";
 import { planManifest, type Plan } from "../../src/authoring/derive.ts";
 import { PackageFiles } from "../../src/authoring/package-files.ts";
-import { systemDirs } from "../../src/run-as/launch.ts";
-import { hasCompose, searchPath } from "../support/search-path.ts";
+import { composeGenerations } from "../support/compose-generations.ts";
 
 type Files = Readonly<Record<string, string>>;
-
-const installed = [
-  {
-    compose: "compose v2",
-    dirs: searchPath,
-    isThere: searchPath.length > systemDirs.length,
-    isClassic: false,
-  },
-  { compose: "docker-compose 1.29", dirs: systemDirs, isThere: systemDirs.some(hasCompose), isClassic: true },
-];
 
 async function planned(t: ExecutionContext, files: Files, dirs: readonly string[]): Promise<Plan> {
   const root = await mkdtemp(join(tmpdir(), "svc-case-"));
@@ -220,9 +209,9 @@ const cases: readonly Case[] = [
   },
 ];
 
-for (const { compose, dirs, isThere, isClassic } of installed) {
+for (const { name: compose, dirs, isClassic, missing } of composeGenerations) {
   for (const { name, files, classicError, ...expected } of cases) {
-    (isThere ? test : test.skip)(`${name}: ${compose}`, async (t) => {
+    (missing === "" ? test : test.skip)(`${name}: ${compose}${missing}`, async (t) => {
       if (isClassic && classicError !== undefined) {
         const error = await t.throwsAsync(planned(t, files, dirs));
         t.regex(error.message, classicError);

@@ -1,4 +1,4 @@
-/** Compose files as people write them, on a real engine, with each compose that this host has. */
+/** Compose files as people write them, on a real engine, with each version of compose. */
 import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -7,31 +7,45 @@ import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
 import { forever, sharedFixture, startApp } from "../runtimes/support/container-tests.ts";
-import { composeTest, hostSearchPath, needsCompose } from "../runtimes/support/compose-test.ts";
 import { DockerFixture } from "../runtimes/support/docker-fixture.ts";
-import { searchPath } from "../support/search-path.ts";
+import { whyNoDocker } from "../support/docker.ts";
+import { dockerTest, needsDocker } from "../support/docker-test.ts";
+import { composeGenerations } from "../support/compose-generations.ts";
 
 const fixtureNow = sharedFixture();
-const host: { fixture?: DockerFixture } = {};
-if (needsCompose === "") {
+const fixtures = new Map<string, DockerFixture>();
+if (whyNoDocker === undefined) {
   test.before(async () => {
-    host.fixture = await DockerFixture.create(fixtureNow().engine, { dirs: hostSearchPath });
+    for (const { name, dirs, missing } of composeGenerations) {
+      if (missing === "") fixtures.set(name, await DockerFixture.create(fixtureNow().engine, { dirs }));
+    }
   });
-  test.after.always(() => host.fixture?.[Symbol.asyncDispose]());
+  test.after.always(async () => {
+    for (const fixture of fixtures.values()) await fixture[Symbol.asyncDispose]();
+  });
 }
 
-const generations: readonly (readonly [name: string, fixture: () => DockerFixture])[] = [
-  ["the second compose", fixtureNow],
-  [
-    "the host's compose",
-    () => {
-      assert.ok(host.fixture !== undefined);
-      return host.fixture;
-    },
-  ],
-];
+interface Generation {
+  readonly isClassic: boolean;
+  readonly name: string;
+  readonly runTest: typeof dockerTest;
+  /** Why the tests are skipped; empty if they are not. */
+  readonly skipped: string;
+  readonly fixtureOf: () => DockerFixture;
+}
+
+const generations = composeGenerations.map(({ name, isClassic, missing }): Generation => ({
+  ...{ name, isClassic, skipped: needsDocker || missing },
+  runTest: missing === "" ? dockerTest : test.skip,
+  fixtureOf: () => {
+    const fixture = fixtures.get(name);
+    assert.ok(fixture !== undefined);
+    return fixture;
+  },
+}));
 /** For what docker-compose 1.29 does not support. */
-const secondTest = hostSearchPath === searchPath ? test.skip : composeTest;
+const second = generations.find(({ isClassic }) => !isClassic)!;
+const preferred = generations.find(({ skipped }) => skipped === "") ?? second;
 
 const manifest = "compose: { file: compose.yaml }";
 const shell = (script: string): string => JSON.stringify(["/bin/sh", "-c", `${script}; ${forever}`]);
@@ -53,34 +67,31 @@ async function end({ compose }: DockerFixture, app: RunnableApp): Promise<void> 
   await compose.remove(app);
 }
 
-for (const [at, [generation, fixtureOf]] of generations.entries()) {
-  composeTest(
-    `.env is read as compose reads it, also after a change: ${generation}${needsCompose}`,
-    async (t) => {
-      const fixture = fixtureOf();
-      const app = await fixture.app(`dotenv-${at}`, manifest, {
-        files: {
-          ".env": "A=\nB=second\nT=\"two words\"  # text\nS='one'  # text\nexport COLOR=blue\nPATHISH=a#b\n",
-          "compose.yaml": `services:
+for (const [at, { name, runTest, skipped, fixtureOf }] of generations.entries()) {
+  runTest(`.env is read as compose reads it, also after a change: ${name}${skipped}`, async (t) => {
+    const fixture = fixtureOf();
+    const app = await fixture.app(`dotenv-${at}`, manifest, {
+      files: {
+        ".env": "A=\nB=second\nT=\"two words\"  # text\nS='one'  # text\nexport COLOR=blue\nPATHISH=a#b\n",
+        "compose.yaml": `services:
   app:
     image: svc/shell:1
     command: ${shell("echo a=[$$A] b=[$$B] t=[$$T] s=[$$S] c=[$$COLOR] p=[$$PATHISH]")}
     environment: { A: "\${A}", B: "\${B}", T: "\${T}", S: "\${S}", COLOR: "\${COLOR}", PATHISH: "\${PATHISH}" }
 `,
-        },
-      });
-      await startApp(fixture.compose, app);
-      await requireLines(fixture, app, ["app | a=[] b=[second] t=[two words] s=[one] c=[blue] p=[a#b]"]);
-      await fixture.compose.stop(app);
-      await writeFile(join(app.directory, "repo/.env"), "B=third\n");
-      await startApp(fixture.compose, app);
-      await requireLines(fixture, app, ["app | a=[] b=[third] t=[] s=[] c=[] p=[]"]);
-      await end(fixture, app);
-      t.pass();
-    },
-  );
+      },
+    });
+    await startApp(fixture.compose, app);
+    await requireLines(fixture, app, ["app | a=[] b=[second] t=[two words] s=[one] c=[blue] p=[a#b]"]);
+    await fixture.compose.stop(app);
+    await writeFile(join(app.directory, "repo/.env"), "B=third\n");
+    await startApp(fixture.compose, app);
+    await requireLines(fixture, app, ["app | a=[] b=[third] t=[] s=[] c=[] p=[]"]);
+    await end(fixture, app);
+    t.pass();
+  });
 
-  composeTest(`override files and the profiles of .env apply: ${generation}${needsCompose}`, async (t) => {
+  runTest(`override files and the profiles of .env apply: ${name}${skipped}`, async (t) => {
     const fixture = fixtureOf();
     const app = await fixture.app(`override-${at}`, manifest, {
       files: {
@@ -99,8 +110,8 @@ for (const [at, [generation, fixtureOf]] of generations.entries()) {
     t.pass();
   });
 
-  composeTest(
-    `an image that one service builds is used by the others and by their Dockerfiles: ${generation}${needsCompose}`,
+  runTest(
+    `an image that one service builds is used by the others and by their Dockerfiles: ${name}${skipped}`,
     async (t) => {
       const fixture = fixtureOf();
       const app = await fixture.app(`shared-${at}`, manifest, {
@@ -122,10 +133,10 @@ for (const [at, [generation, fixtureOf]] of generations.entries()) {
   );
 }
 
-secondTest(
-  `secrets and configs have the values that .env gives their variables, for a regular user${needsCompose}`,
+second.runTest(
+  `secrets and configs have the values that .env gives their variables, for a regular user${second.skipped}`,
   async (t) => {
-    const fixture = fixtureNow();
+    const fixture = second.fixtureOf();
     const app = await fixture.app("secret-env", manifest, {
       files: {
         ".env": 'S_VAL="one # not a comment"\nC_VAL=two\n',
@@ -147,29 +158,32 @@ configs: { c: { environment: C_VAL } }
   },
 );
 
-secondTest(`an optional dependency of another profile does not stop a start${needsCompose}`, async (t) => {
-  const fixture = fixtureNow();
-  const app = await fixture.app("optional", manifest, {
-    files: {
-      "compose.yaml": `services:
+second.runTest(
+  `an optional dependency of another profile does not stop a start${second.skipped}`,
+  async (t) => {
+    const fixture = second.fixtureOf();
+    const app = await fixture.app("optional", manifest, {
+      files: {
+        "compose.yaml": `services:
   app:
     image: svc/shell:1
     command: ${shell("echo alone")}
     depends_on: { db: { condition: service_started, required: false } }
   db: { image: svc/shell:1, command: ${shell("echo up")}, profiles: [bundled] }
 `,
-    },
-  });
-  await startApp(fixture.compose, app);
-  await requireLines(fixture, app, ["app | alone"]);
-  t.is((await fixture.compose.images.stacks([app]))[0]?.services.length, 1);
-  await end(fixture, app);
-});
+      },
+    });
+    await startApp(fixture.compose, app);
+    await requireLines(fixture, app, ["app | alone"]);
+    t.is((await fixture.compose.images.stacks([app]))[0]?.services.length, 1);
+    await end(fixture, app);
+  },
+);
 
-composeTest(
-  `a service that shares the network of another one is restarted after it${needsCompose}`,
+preferred.runTest(
+  `a service that shares the network of another one is restarted after it${preferred.skipped}`,
   async (t) => {
-    const fixture = fixtureNow();
+    const fixture = preferred.fixtureOf();
     const port = await freePort();
     const app = await fixture.app("tunnel", `${manifest}\nrestart: { policy: always, delay: 100ms }`, {
       files: {
