@@ -84,7 +84,7 @@ const measureLimitMs = 3_000;
 /** Lines of the log of an unhealthy app. */
 const lastLineCount = 5;
 
-/** What other calls know of the app; each part is undefined if the call fails or takes too long. */
+/** Values of other calls; each is undefined if its call fails or takes too long. */
 async function measured(context: CommandContext, app: App) {
   const client = await context.client();
   const signal = AbortSignal.any([context.host.interrupted, AbortSignal.timeout(measureLimitMs)]);
@@ -107,7 +107,7 @@ function versionText({ version, available_version: available }: App): string {
   return available === undefined ? version : `${version} (available: ${available})`;
 }
 
-/** `backup nightly in 3h` for the job of the app that runs next. */
+/** `nightly (backup) in 3h` for the job of the app that runs next. */
 function nextJobText(jobs: readonly Schedule[], appId: string, nowMs: number): string | undefined {
   const [next] = jobs
     .filter(({ action }) => action?.app === appId)
