@@ -25,6 +25,17 @@ export async function takePage(browser: Browser): Promise<WatchedPage> {
   return opened;
 }
 
+/** What the open pages show, for the report of a failed test. */
+export async function describePages(browser: Browser): Promise<string[]> {
+  const pages = browser.contexts().flatMap((context) => context.pages());
+  return Promise.all(
+    pages.map(async (page) => {
+      const text = await page.innerText("body", { timeout: 5_000 }).catch(String);
+      return `${page.url()} shows:\n${text.slice(0, 3_000)}`;
+    }),
+  );
+}
+
 /** Closes the pages that a test left open, because they would keep drawing live data, and empties the shared page. */
 export async function leavePages(browser: Browser, hasPassed: boolean): Promise<void> {
   const kept = keptPages.get(browser);

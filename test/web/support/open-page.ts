@@ -85,7 +85,8 @@ export async function visit(page: Page, address: string): Promise<void> {
   }
   if (broken.length === 0) return;
   console.log(`${changed}: the page is loaded once more`);
-  await page.goto("about:blank");
+  // Chromium may still be loading its error page, which interrupts the first navigation.
+  await page.goto("about:blank").catch(() => page.goto("about:blank"));
   await page.goto(address);
 }
 

@@ -4,7 +4,7 @@ import type { Browser } from "playwright-core";
 import { browserPath, cheapBrowserPath } from "../../support/browser.ts";
 import { isRoot, startDaemon, type TestDaemon, type UserConnection } from "../../support/daemon.ts";
 import { launchBrowser } from "../../support/launch-browser.ts";
-import { leavePages, takePage } from "./kept-page.ts";
+import { describePages, leavePages, takePage } from "./kept-page.ts";
 import { addressFor, bundledMain, confirmSignIn, visit, type WatchedPage } from "./open-page.ts";
 
 /** For titles of tests. */
@@ -46,7 +46,9 @@ export function shareBrowser(path = cheapBrowserPath): Pick<SharedNode, "browser
     if (browserPath !== undefined) parts.browser = await launchBrowser(path);
   });
   test.afterEach.always(async (t) => {
-    if (parts.browser !== undefined) await leavePages(parts.browser, t.passed);
+    if (parts.browser === undefined) return;
+    if (!t.passed) for (const shown of await describePages(parts.browser)) t.log(shown);
+    await leavePages(parts.browser, t.passed);
   });
   test.after.always(() => parts.browser?.close());
   return {
