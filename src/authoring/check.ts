@@ -149,7 +149,7 @@ async function dockerfileProblems(
   const file = posix.join(context, dockerfile);
   const text = await files.text(file);
   if (text === undefined) return [missingFile("docker", file, lines)];
-  return said(file, text, () => void requireNamedImages(text, args));
+  return remarksOf(file, text, () => void requireNamedImages(text, args));
 }
 
 interface ComposePackage extends ComposeRuntime {
@@ -166,7 +166,7 @@ async function composeProblems(
   if (text === undefined) return [missingFile("compose", file, lines)];
   const written = readComposeFile(text);
   if ("problems" in written) return written.problems.map((problem) => ({ file, ...problem }));
-  const problems = await said(file, text, async () => {
+  const problems = await remarksOf(file, text, async () => {
     await checkComposeSources(files, dirname(files.root), basename(files.root), [file], (source, bounds) => {
       const result = readYaml(source, bounds);
       return Promise.resolve("problems" in result ? result : { value: result.document.value });
@@ -179,7 +179,7 @@ async function composeProblems(
       env: variablesFor(manifest, env, files.root),
     };
     problems.push(
-      ...(await said(file, text, async () => {
+      ...(await remarksOf(file, text, async () => {
         const reading = await readComposeModel(files, file, options);
         if ("problems" in reading) return;
         for (const { permission, sentence, line } of reading.model.asks) {
@@ -235,9 +235,9 @@ function missingFile(key: string, file: string, lines: Lines): Remark {
 }
 
 /** The error of a check of a whole file, at the line that it quotes. */
-async function said(file: string, text: string, look: () => Promise<void> | void): Promise<Remark[]> {
+async function remarksOf(file: string, text: string, check: () => Promise<void> | void): Promise<Remark[]> {
   try {
-    await look();
+    await check();
     return [];
   } catch (error) {
     if (!(error instanceof SvcError)) throw error;

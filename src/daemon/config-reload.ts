@@ -24,7 +24,7 @@ export class ConfigReload {
   readonly #options: ConfigReloadOptions;
   /** The effective values by key, as JSON. */
   readonly #current: Map<string, string>;
-  readonly #rounds = new CoalescedRequests<undefined, Reloaded>(() => this.#reload());
+  readonly #reloads = new CoalescedRequests<undefined, Reloaded>(() => this.#reload());
 
   constructor(options: ConfigReloadOptions) {
     this.#options = options;
@@ -37,7 +37,7 @@ export class ConfigReload {
    * @throws SvcError `invalid_request` for an invalid file; then nothing is applied
    */
   reload(): Promise<Reloaded> {
-    return this.#rounds.request(undefined);
+    return this.#reloads.request(undefined);
   }
 
   async #reload(): Promise<Reloaded> {

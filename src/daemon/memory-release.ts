@@ -28,7 +28,7 @@ export class MemoryRelease implements AsyncDisposable {
 
   constructor(options: MemoryReleaseOptions) {
     this.#options = options;
-    this.#ticker = new Ticker(options.intervalMs ?? defaultIntervalMs, () => this.look());
+    this.#ticker = new Ticker(options.intervalMs ?? defaultIntervalMs, () => this.releaseIfIdle());
   }
 
   [Symbol.asyncDispose](): Promise<void> {
@@ -36,7 +36,7 @@ export class MemoryRelease implements AsyncDisposable {
   }
 
   /** Releases memory if the event loop is idle and memory has grown. */
-  async look(): Promise<void> {
+  async releaseIfIdle(): Promise<void> {
     const { residentBytes, load, release } = this.#options;
     const isAtRest = load() <= mostLoad;
     const bytes = residentBytes();

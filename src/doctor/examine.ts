@@ -61,9 +61,9 @@ export async function examine({
   const servedAt = await findDaemon(config.api.socket);
   const listeners = servedAt === undefined ? [] : await readListeners(servedAt);
   const place: ExaminedHost = { config, uid, env, servedAt, listeners };
-  const others = Object.entries(checks).map(async ([check, look]) => ({
-    check,
-    ...(await findingOf(look, place)),
+  const others = Object.entries(checks).map(async ([name, check]) => ({
+    check: name,
+    ...(await findingOf(check, place)),
   }));
   return [{ check: "configuration", ...finding }, ...(await Promise.all(others))];
 }
@@ -86,9 +86,9 @@ async function configurationAt(
   }
 }
 
-async function findingOf(look: Check, place: ExaminedHost): Promise<Finding> {
+async function findingOf(check: Check, place: ExaminedHost): Promise<Finding> {
   try {
-    return await look(place);
+    return await check(place);
   } catch (error) {
     return problem(`it cannot be checked: ${error instanceof Error ? error.message : String(error)}`);
   }

@@ -13,10 +13,10 @@ export interface ContainerSamplerOptions {
 }
 
 export class ContainerSampler {
-  readonly #rounds: CoalescedRequests<readonly string[], ReadonlyMap<string, ContainerUsage>>;
+  readonly #samples: CoalescedRequests<readonly string[], ReadonlyMap<string, ContainerUsage>>;
 
   constructor({ engine, state }: ContainerSamplerOptions) {
-    this.#rounds = new CoalescedRequests((asked, signal) =>
+    this.#samples = new CoalescedRequests((asked, signal) =>
       // Other users wait for the result too, so it must not use the slots of the first caller.
       onShareOf(rootShare, () =>
         sampleContainers(engine, [...new Set(asked.flat())], {
@@ -29,6 +29,6 @@ export class ContainerSampler {
 
   /** By ID; may include containers that other callers asked for. @throws as {@link sampleContainers} */
   async sample(ids: readonly string[], signal?: AbortSignal): Promise<ReadonlyMap<string, ContainerUsage>> {
-    return ids.length === 0 ? new Map() : this.#rounds.request(ids, signal);
+    return ids.length === 0 ? new Map() : this.#samples.request(ids, signal);
   }
 }

@@ -62,10 +62,10 @@ export interface DiskUsage {
 
 /** The engine rejects concurrent measurements, so each engine has one meter. */
 export class DiskMeter {
-  readonly #rounds: CoalescedRequests<undefined, DiskUsage>;
+  readonly #measurements: CoalescedRequests<undefined, DiskUsage>;
 
   constructor(engine: EngineOperations) {
-    this.#rounds = new CoalescedRequests(() => measureDisk(engine));
+    this.#measurements = new CoalescedRequests(() => measureDisk(engine));
   }
 
   /**
@@ -73,7 +73,7 @@ export class DiskMeter {
    * @throws SvcError `unavailable`; the signal's reason
    */
   measure(signal = AbortSignal.timeout(timeoutMs)): Promise<DiskUsage> {
-    return this.#rounds.request(undefined, signal);
+    return this.#measurements.request(undefined, signal);
   }
 }
 

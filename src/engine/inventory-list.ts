@@ -24,7 +24,7 @@ export class CachedInventory<T> {
   /**
    * Callers that arrive during a load share the next one: there is one load at a time, however many events arrive.
    */
-  readonly #rounds = new CoalescedRequests<undefined, InventoryList<T>>(() => this.#loadUnlessFresh());
+  readonly #loads = new CoalescedRequests<undefined, InventoryList<T>>(() => this.#loadUnlessFresh());
   #changes = 0;
 
   constructor(options: InventoryListOptions<T>) {
@@ -33,7 +33,7 @@ export class CachedInventory<T> {
 
   /** The list, at most a second old. @throws what `load` throws */
   async read(): Promise<InventoryList<T>> {
-    return this.#fresh() ?? this.#rounds.request(undefined);
+    return this.#fresh() ?? this.#loads.request(undefined);
   }
 
   #fresh(): InventoryList<T> | undefined {

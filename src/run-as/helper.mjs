@@ -97,7 +97,7 @@ class Service {
       output: (/** @type {Buffer} */ bytes, /** @type {(() => void) | undefined} */ onWritten) =>
         outbox.send(bytes, onWritten),
       outputFrom: async (/** @type {FilePipe} */ pipe, /** @type {number} */ bytes) => {
-        await outbox.takeRoom(bytes);
+        await outbox.waitForSpace(bytes);
         this.#sendFrom(pipe, { id, chunk: true }, bytes);
       },
     };

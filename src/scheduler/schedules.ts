@@ -256,11 +256,11 @@ export class Schedules {
   ): AsyncIterable<ScheduleRun> {
     const job = name.id === "" ? undefined : this.#find(name, caller);
     const ownerUid = name.owner === undefined ? undefined : this.#key(name, caller).ownerUid;
-    const isWanted = (key: JobKey): boolean => {
+    const matches = (key: JobKey): boolean => {
       if (job !== undefined) return compareKeys(key, job) === 0;
       return ownerUid === undefined ? caller.root || key.ownerUid === caller.uid : key.ownerUid === ownerUid;
     };
-    return followRuns(this.#options.runs, { isWanted, sinceMs, signal });
+    return followRuns(this.#options.runs, { matches, sinceMs, signal });
   }
 
   /** Previews a trigger's firings. @throws SvcError `invalid_request` for an invalid trigger or time zone */
@@ -316,13 +316,13 @@ function pageOf(
   jobs: readonly Job[],
   after: JobKey | undefined,
   limit: number,
-  isWanted: (job: Job) => boolean,
+  matches: (job: Job) => boolean,
 ): { jobs: readonly Job[]; isLast: boolean } {
   const page: Job[] = [];
   let left = maxPageChars;
   for (let at = after === undefined ? 0 : indexAfter(jobs, after); at < jobs.length; at += 1) {
     const job = jobs[at];
-    if (job === undefined || !isWanted(job)) continue;
+    if (job === undefined || !matches(job)) continue;
     if (page.length === limit || left <= 0) return { jobs: page, isLast: false };
     page.push(job);
     left -= textLength(job);

@@ -213,7 +213,7 @@ export const texts = {
       "Used as ID of the copy, which is stopped and gets free ports. The copy of a running app may be inconsistent.",
     share: "Share volumes that cannot be copied",
     copied: (name: string, bytes: string) => `Created ${name}: ${bytes} copied.`,
-    look: "Open copy",
+    openCopy: "Open copy",
     removing: (name: string) => `Remove ${name}?`,
     remove: "Remove",
     lost: (bytes: string) => `Deletes its files, settings and volumes: ${bytes}. This cannot be undone.`,

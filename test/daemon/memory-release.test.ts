@@ -55,7 +55,7 @@ for (const [title, moments] of Object.entries(stories)) {
       now = moment;
       residentMib = moment.residentMib;
       releases = 0;
-      await memory.look();
+      await memory.releaseIfIdle();
       t.is(releases, moment.leavesMib === undefined ? 0 : 1, `moment ${index}`);
     }
   });

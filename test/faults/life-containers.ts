@@ -75,7 +75,7 @@ export async function installContainers(
       await client.installApp({ spec: directory });
       await client.startApp({ id });
       apps.push({
-        ...{ id, port, client, connection: daemon, release, version: 0, isWanted: true, written: [] },
+        ...{ id, port, client, connection: daemon, release, version: 0, shouldRun: true, written: [] },
         filesDir:
           kind === "docker"
             ? join(daemon.storeDir, "apps", id, "volumes/media")
@@ -111,7 +111,7 @@ export async function expectContainers(engine: TestEngine, apps: readonly Living
   }[];
   const running = [...new Set(listed.map(({ Labels }) => Labels["svc.app"] ?? "of nobody's"))];
   const wanted = apps
-    .filter(({ id, isWanted }) => isWanted && /^(docker|compose)-/.test(id))
+    .filter(({ id, shouldRun }) => shouldRun && /^(docker|compose)-/.test(id))
     .map(({ id }) => id);
   assert.deepEqual(running.sort(), wanted.sort());
 }

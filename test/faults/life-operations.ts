@@ -146,7 +146,7 @@ export class LifeOperations implements Disposable {
   }
 
   /** No operation is in progress, and the app has its desired state. */
-  async #requireIdle({ id: appId, isWanted }: LivingApp): Promise<void> {
+  async #requireIdle({ id: appId, shouldRun }: LivingApp): Promise<void> {
     const { daemon } = this.#options;
     const { apps } = await daemon.client(AppService).listApps({});
     assert.deepEqual(
@@ -156,7 +156,7 @@ export class LifeOperations implements Disposable {
       [],
       "an app is locked",
     );
-    assert.equal(apps.find(({ id }) => id === appId)?.state, isWanted ? "RUNNING" : "STOPPED", appId);
+    assert.equal(apps.find(({ id }) => id === appId)?.state, shouldRun ? "RUNNING" : "STOPPED", appId);
     const { operations } = await daemon.client(OperationService).listOperations({ state: "RUNNING" });
     assert.deepEqual(
       operations.map(({ id, kind, appId }) => [id, kind, appId]),

@@ -60,7 +60,7 @@ export interface LivingApp {
   /** The URL to write a file, without that file's name. */
   readonly writePath: string;
   version: number;
-  isWanted: boolean;
+  shouldRun: boolean;
   readonly written: string[];
 }
 
@@ -128,9 +128,9 @@ export async function live(options: LifeOptions): Promise<string> {
   const acts: Record<string, () => Promise<void>> = {
     "stop or start": async () => {
       const app = pick(apps);
-      app.isWanted = !app.isWanted;
+      app.shouldRun = !app.shouldRun;
       await settled(() =>
-        app.isWanted ? app.client.startApp({ id: app.id }) : app.client.stopApp({ id: app.id }),
+        app.shouldRun ? app.client.startApp({ id: app.id }) : app.client.stopApp({ id: app.id }),
       );
     },
     write: async () => {
@@ -186,7 +186,7 @@ export async function live(options: LifeOptions): Promise<string> {
       await app.release?.(app.version);
       await settled(() => app.client.stopApp({ id: app.id }));
       await settled(() => app.client.upgradeApp({ id: app.id }));
-      if (app.isWanted) await settled(() => app.client.startApp({ id: app.id }));
+      if (app.shouldRun) await settled(() => app.client.startApp({ id: app.id }));
     },
     ...operations.acts(),
     ...(engine && engineFaults(engine, random)),
@@ -236,7 +236,7 @@ async function installApps(
     await app.client.startApp({ id: app.id });
     apps.push(app);
   };
-  const common = { version: 0, isWanted: true, writePath: "/?write=" };
+  const common = { version: 0, shouldRun: true, writePath: "/?write=" };
   const filesDir = (id: string): string => join(daemon.storeDir, "apps", id, "volumes/media");
   for (let index = 0; index < rootsApps; index += 1) {
     const [id, port] = [`root-${index}`, await freePort()];
@@ -287,17 +287,17 @@ async function settle(
   evidence: (app: LivingApp) => Promise<string>,
 ): Promise<void> {
   for (const app of apps) {
-    const { id, client, isWanted, port } = app;
+    const { id, client, shouldRun, port } = app;
     await eventually(async () => {
       const { state, stateReason } = await client.getApp({ id });
-      const wanted = isWanted ? "RUNNING" : "STOPPED";
+      const wanted = shouldRun ? "RUNNING" : "STOPPED";
       const serves = await fetch(`http://127.0.0.1:${port}`).then(
         ({ ok }) => ok,
         () => false,
       );
       assert.deepEqual(
-        { id, state, why: state === wanted && serves === isWanted ? "" : stateReason, serves },
-        { id, state: wanted, why: "", serves: isWanted },
+        { id, state, why: state === wanted && serves === shouldRun ? "" : stateReason, serves },
+        { id, state: wanted, why: "", serves: shouldRun },
       );
     }, settleMs).catch(async (error: unknown) => {
       throw new Error(`${String(error)}\n${await evidence(app)}`, { cause: error });

@@ -149,22 +149,22 @@ test("no work runs after a dispose", async (t) => {
 });
 
 /** Rounds that run until the test ends them, and return their requests. */
-function heldRounds() {
+function heldRequests() {
   const begun: { questions: readonly string[]; signal: AbortSignal; end: () => void }[] = [];
-  const rounds = new CoalescedRequests(async (questions: readonly string[], signal) => {
+  const requests = new CoalescedRequests(async (questions: readonly string[], signal) => {
     const { promise, resolve } = Promise.withResolvers<undefined>();
     begun.push({ questions, signal, end: () => resolve(undefined) });
     await promise;
     return questions.join(" ");
   });
-  return { begun, rounds };
+  return { begun, requests };
 }
 
 test("one round runs at a time, for all requests since the previous one started", async (t) => {
-  const { begun, rounds } = heldRounds();
-  const first = [rounds.request("a"), rounds.request("b")];
+  const { begun, requests } = heldRequests();
+  const first = [requests.request("a"), requests.request("b")];
   await nextTurn();
-  const second = [rounds.request("c"), rounds.request("d")];
+  const second = [requests.request("c"), requests.request("d")];
   await nextTurn();
   t.is(begun.length, 1);
   begun[0]!.end();
@@ -176,10 +176,10 @@ test("one round runs at a time, for all requests since the previous one started"
 });
 
 test("a participant can leave at once, and the last one to leave aborts the round", async (t) => {
-  const { begun, rounds } = heldRounds();
+  const { begun, requests } = heldRequests();
   const [one, other, late] = [new AbortController(), new AbortController(), new AbortController()];
-  const leaving = rounds.request("a", one.signal);
-  const staying = rounds.request("b", other.signal);
+  const leaving = requests.request("a", one.signal);
+  const staying = requests.request("b", other.signal);
   await nextTurn();
   one.abort(new Error("one has left"));
   await t.throwsAsync(leaving, { message: "one has left" });
@@ -188,11 +188,11 @@ test("a participant can leave at once, and the last one to leave aborts the roun
   await t.throwsAsync(staying, { message: "the other has left" });
   t.true(begun[0]!.signal.aborted);
 
-  const waiting = rounds.request("c", late.signal);
+  const waiting = requests.request("c", late.signal);
   late.abort(new Error("too late"));
   await t.throwsAsync(waiting, { message: "too late" });
-  await t.throwsAsync(rounds.request("d", late.signal), { message: "too late" });
-  const last = rounds.request("e");
+  await t.throwsAsync(requests.request("d", late.signal), { message: "too late" });
+  const last = requests.request("e");
   await nextTurn();
   t.is(begun.length, 1, "the next round waits until the work has ended");
   begun[0]!.end();
@@ -203,18 +203,18 @@ test("a participant can leave at once, and the last one to leave aborts the roun
 });
 
 test("a round without participants does no work", async (t) => {
-  const { begun, rounds } = heldRounds();
+  const { begun, requests } = heldRequests();
   const leaver = new AbortController();
-  const first = rounds.request("a");
+  const first = requests.request("a");
   await nextTurn();
-  const left = rounds.request("b", leaver.signal);
+  const left = requests.request("b", leaver.signal);
   leaver.abort(new Error("left"));
   await t.throwsAsync(left, { message: "left" });
   begun[0]!.end();
   await first;
   await nextTurn();
   t.is(begun.length, 1);
-  const next = rounds.request("c");
+  const next = requests.request("c");
   await nextTurn();
   begun[1]!.end();
   t.is(await next, "c");

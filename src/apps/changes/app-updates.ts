@@ -58,7 +58,7 @@ const maxUsers = 64;
 
 export class AppUpdates implements Disposable {
   readonly #options: AppUpdatesOptions;
-  readonly #rounds = new Map<string, CoalescedRequests<undefined, Updates>>();
+  readonly #checks = new Map<string, CoalescedRequests<undefined, Updates>>();
   readonly #stop = new AbortController();
   #timer: Disposable | undefined;
 
@@ -74,10 +74,10 @@ export class AppUpdates implements Disposable {
   /** Updates of the caller's apps, by ID, and of svc itself. */
   async check(caller: AppCaller, signal: AbortSignal): Promise<Updates> {
     const key = caller.root ? "root" : String(caller.uid);
-    let rounds = this.#rounds.get(key);
-    if (rounds === undefined) {
-      if (this.#rounds.size >= maxUsers) this.#rounds.clear();
-      rounds = new CoalescedRequests(async (_, ended) => {
+    let checks = this.#checks.get(key);
+    if (checks === undefined) {
+      if (this.#checks.size >= maxUsers) this.#checks.clear();
+      checks = new CoalescedRequests(async (_, ended) => {
         // A check fetches like an install, so it needs a slot.
         using _turn = await this.#options.installLimiter.take(caller, { signal: ended });
         const { packages, version } = this.#options;
@@ -88,9 +88,9 @@ export class AppUpdates implements Disposable {
         ]);
         return { apps, svc };
       });
-      this.#rounds.set(key, rounds);
+      this.#checks.set(key, checks);
     }
-    return rounds.request(undefined, signal);
+    return checks.request(undefined, signal);
   }
 
   #plan({ leastMs, mostMs }: typeof first): void {

@@ -50,13 +50,13 @@ async function untilRunning(
 ): Promise<void> {
   if (signal.aborted) return;
   const done = Promise.withResolvers<undefined>();
-  const look = (): void => {
+  const checkState = (): void => {
     if (runtime.status(id)?.state === "RUNNING" || !isInstalled()) done.resolve(undefined);
   };
-  using _subscription = runtime.onChange(look);
-  look();
+  using _subscription = runtime.onChange(checkState);
+  checkState();
   // A removed app has no further events.
-  const timer = setInterval(look, 1_000);
+  const timer = setInterval(checkState, 1_000);
   try {
     await Promise.race([done.promise, once(signal, "abort")]);
   } finally {

@@ -151,8 +151,8 @@ export class Reconciler implements AsyncDisposable, OperationListener {
     const { registry, runtimeOf, lifecycle, log } = this.#options;
     const app = registry.get(id);
     if (this.#hasEnded || this.#starts.has(id)) return;
-    const isWanted = app?.desired === "running" && isReadable(app);
-    if (!isWanted || isUp(runtimeOf(app).status(id)?.state)) {
+    const shouldRun = app?.desired === "running" && isReadable(app);
+    if (!shouldRun || isUp(runtimeOf(app).status(id)?.state)) {
       this.#retries.forget(id);
       return;
     }

@@ -94,8 +94,8 @@ export class BackupQuota {
       return new SvcError("too_many", message);
     };
     const storedThere = (isNew: boolean): Promise<Stored> => this.#storedInBucket(uid, storage, isNew);
-    const onGone = (bytes: number): void => this.#recordStored(uid, storage, bytes);
-    const bucket = { storedThere, rejectionThere: rejection, onGone };
+    const onRemoved = (bytes: number): void => this.#recordStored(uid, storage, bytes);
+    const bucket = { storedThere, rejectionThere: rejection, onRemoved };
     return new Holding({
       maxBytes,
       stored: () => Promise.resolve(nothing),
@@ -148,7 +148,7 @@ interface HoldingOptions {
     /** @param isNew whether to list the bucket again */
     storedThere: (isNew: boolean) => Promise<Stored>;
     rejectionThere: (stored: Stored) => SvcError;
-    onGone: (bytes: number) => void;
+    onRemoved: (bytes: number) => void;
   };
 }
 
@@ -184,7 +184,7 @@ class Holding {
 
   /** Ends a transfer, successful or not. */
   leave(bytes: number): void {
-    this.#options.bucket?.onGone(bytes);
+    this.#options.bucket?.onRemoved(bytes);
     this.#comingBytes -= bytes;
     this.#stored = undefined;
     this.#changes += 1;

@@ -26,7 +26,7 @@ async function remove(context: CommandContext, ids: readonly string[]): Promise<
   await confirmRemoval(context, {
     question: `Remove ${ids.join(", ")} with all data?`,
     loss: "removing an app destroys its data",
-    look: async () => {
+    checkTarget: async () => {
       for (const id of ids) await requireApp(context, id);
     },
   });

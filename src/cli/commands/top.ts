@@ -39,8 +39,8 @@ async function top(context: CommandContext, options: TopOptions): Promise<void> 
   const live = new LiveTable(context.host.stdout.isTTY === true);
   const outage = new LostConnection(context);
   for (let isFirst = true; ; isFirst = false) {
-    const look = () => busiest(context, options);
-    const shown = await (isFirst ? look() : outage.retry(look));
+    const readUsage = () => busiest(context, options);
+    const shown = await (isFirst ? readUsage() : outage.retry(readUsage));
     if (options.watch !== true) {
       if (context.json) return context.printJson(shown);
       const none = "No process of an app or a container runs; see all with: svc top --all";

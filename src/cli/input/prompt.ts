@@ -64,19 +64,19 @@ export interface Removal {
   /** What is lost, as the beginning of a sentence. */
   readonly loss: string;
   /** Checks that the target exists, before asking. */
-  readonly look?: () => Promise<unknown>;
+  readonly checkTarget?: () => Promise<unknown>;
 }
 
 /**
  * Asks before something is destroyed, unless `--yes` is set.
- * @throws errors of `look`; UsageError without a terminal; SvcError `not_possible` if the user declines
+ * @throws errors of `checkTarget`; UsageError without a terminal; SvcError `not_possible` if the user declines
  */
 export async function confirmRemoval(
   { host, options }: { readonly host: CliHost; readonly options: { readonly yes?: boolean } },
-  { question, loss, look }: Removal,
+  { question, loss, checkTarget }: Removal,
 ): Promise<void> {
   if (options.yes === true) return;
-  await look?.();
+  await checkTarget?.();
   if (!isInteractive(host)) throw new UsageError(`${loss}: confirm with --yes`);
   if (!(await confirm(host, question))) throw nothingChanged();
 }

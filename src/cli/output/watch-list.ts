@@ -13,7 +13,7 @@ const watchMs = 2_000;
 
 export async function watch(
   context: CommandContext,
-  look: (once: CommandContext) => Promise<void>,
+  printList: (once: CommandContext) => Promise<void>,
 ): Promise<void> {
   const { stdout } = context.host;
   const inPlace = stdout.isTTY === true && !context.json;
@@ -24,7 +24,7 @@ export async function watch(
   for (;;) {
     const [text, notes] = [new CapturedOutput(stdout), new CapturedOutput(stdout)];
     try {
-      await look(context.writingTo(text.stream, notes.stream));
+      await printList(context.writingTo(text.stream, notes.stream));
       outage.end();
       // Notes are redrawn with the list on a terminal, and printed once elsewhere.
       if (!inPlace && shown === undefined && notes.text !== "") context.host.stderr.write(notes.text);

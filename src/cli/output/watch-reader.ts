@@ -11,17 +11,17 @@ const intervalMs = 500;
 const gone = 0x008 | 0x010;
 
 /**
- * Calls `onGone` once when the last reader of a pipe or socket has gone, until disposed. Files and terminals
+ * Calls `onClosed` once when the last reader of a pipe or socket is closed, until disposed. Files and terminals
  * have no such reader. Without the native call, only the next write detects it.
  */
-export async function watchReader(fd: number, onGone: () => void): Promise<Disposable> {
+export async function watchReader(fd: number, onClosed: () => void): Promise<Disposable> {
   const stats = await promisify(fstat)(fd);
   const hasLeft = stats.isFIFO() || stats.isSocket() ? loadPoll(fd) : undefined;
   if (hasLeft === undefined) return { [Symbol.dispose]: () => undefined };
   const timer = setInterval(() => {
     if (!hasLeft()) return;
     clearInterval(timer);
-    onGone();
+    onClosed();
   }, intervalMs);
   return { [Symbol.dispose]: () => clearInterval(timer) };
 }

@@ -20,14 +20,14 @@ export class HostThread implements Disposable {
   /** As of now. */
   readonly #apps = new SetOnce<() => KnownApps>("the processes of apps");
   readonly #thread: TaskThread<HostQuestion, HostAnswers[Kind]>;
-  readonly #rounds = {
+  readonly #requests = {
     processes: new CoalescedRequests(() => this.#ask("processes")),
     sockets: new CoalescedRequests(() => this.#ask("sockets")),
   };
 
   constructor({ entry }: HostThreadOptions) {
     // Each kind of request runs at most once at a time.
-    const maxWaiting = Object.keys(this.#rounds).length;
+    const maxWaiting = Object.keys(this.#requests).length;
     this.#thread = new TaskThread({ url: entry, timeoutMs: answerMs, idleMs, maxWaiting });
   }
 
@@ -41,7 +41,7 @@ export class HostThread implements Disposable {
    * @throws SvcError `deadline_exceeded`, `internal`; the signal's reason
    */
   async ask<K extends Kind>(kind: K, signal: AbortSignal): Promise<HostAnswers[K]> {
-    return (await this.#rounds[kind].request(undefined, signal)) as HostAnswers[K];
+    return (await this.#requests[kind].request(undefined, signal)) as HostAnswers[K];
   }
 
   async #ask(kind: Kind): Promise<HostAnswers[Kind]> {

@@ -115,7 +115,7 @@ export class EventLog {
    */
   async *follow(
     start: EventStart,
-    isWanted: (event: NodeEvent) => boolean,
+    matches: (event: NodeEvent) => boolean,
     signal: AbortSignal,
     mayHearOf: (owner: number | undefined) => boolean = () => true,
   ): AsyncGenerator<HeldEvent, void> {
@@ -142,7 +142,7 @@ export class EventLog {
         yield this.#mark("reset", next);
       } else if (next < this.#next) {
         const event = this.#events.get(next++);
-        if (event !== undefined && isWanted(event)) yield event;
+        if (event !== undefined && matches(event)) yield event;
       } else await unlessAborted(this.#changed.promise, signal);
     }
   }

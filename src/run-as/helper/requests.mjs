@@ -212,12 +212,12 @@ async function runCommand({ cwd, ...args }, call) {
 async function runCommandIn({ input, output, lines, maxOutputBytes, ...program }, call) {
   const kept = { stdout: new LastBytes(maxOutputBytes), stderr: new LastBytes(maxOutputBytes) };
   const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() };
-  const tell = async (/** @type {"stdout" | "stderr"} */ stream, /** @type {string[]} */ texts) => {
+  const writeLines = async (/** @type {"stdout" | "stderr"} */ stream, /** @type {string[]} */ texts) => {
     if (lines && texts.length > 0) await call.emit({ stream, lines: texts });
   };
   const take = (/** @type {"stdout" | "stderr"} */ stream) => async (/** @type {Buffer} */ chunk) => {
     kept[stream].push(chunk);
-    if (lines) await tell(stream, splitters[stream].push(chunk));
+    if (lines) await writeLines(stream, splitters[stream].push(chunk));
   };
   const result = await runToEnd(
     program,
@@ -228,8 +228,8 @@ async function runCommandIn({ input, output, lines, maxOutputBytes, ...program }
     },
     call.signal,
   );
-  await tell("stdout", splitters.stdout.end());
-  await tell("stderr", splitters.stderr.end());
+  await writeLines("stdout", splitters.stdout.end());
+  await writeLines("stderr", splitters.stderr.end());
   const stdout = kept.stdout.bytes();
   const stderr = kept.stderr.bytes();
   return {

@@ -70,7 +70,7 @@ export class LogWriter {
 
   /** Finds the end of the log, so that `position` is known before the first record. Never rejects. */
   open() {
-    return this.#inTurn(async () => {
+    return this.#runAfterPrevious(async () => {
       this.#file ??= await this.#openLatest();
     });
   }
@@ -92,7 +92,7 @@ export class LogWriter {
    * @returns {Promise<void>}
    */
   write(source, chunk) {
-    return this.#inTurn(() => this.#append(source, chunk));
+    return this.#runAfterPrevious(() => this.#append(source, chunk));
   }
 
   /**
@@ -100,7 +100,7 @@ export class LogWriter {
    * @param {Source} source
    */
   finishLine(source) {
-    return this.#inTurn(async () => {
+    return this.#runAfterPrevious(async () => {
       if (this.#pending[source].length > 0) await this.#append(source, Buffer.from("\n"));
     });
   }
@@ -115,14 +115,14 @@ export class LogWriter {
 
   /** Resolves when everything passed before has been written or dropped. */
   close() {
-    return this.#inTurn(async () => {
+    return this.#runAfterPrevious(async () => {
       if (this.#file !== undefined) await closeFile(this.#file);
       this.#file = undefined;
     });
   }
 
   /** @param {() => Promise<void>} work */
-  #inTurn(work) {
+  #runAfterPrevious(work) {
     const turn = this.#turn.then(work);
     this.#turn = turn.catch(() => undefined);
     return this.#turn;

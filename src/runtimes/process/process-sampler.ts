@@ -33,7 +33,7 @@ export class ProcessSampler {
   readonly #windowMs: number;
   readonly #nowMs: () => number;
   /** Returns the usages by the {@link keyOf} of the requested runs. */
-  readonly #rounds = new CoalescedRequests((asked: readonly (readonly SampledRun[])[], signal) =>
+  readonly #samples = new CoalescedRequests((asked: readonly (readonly SampledRun[])[], signal) =>
     this.#measure(asked, signal),
   );
 
@@ -55,7 +55,7 @@ export class ProcessSampler {
    */
   async sample(runs: readonly SampledRun[], signal?: AbortSignal): Promise<Usages> {
     if (runs.length === 0) return new Map();
-    const usages = await this.#rounds.request(runs, signal);
+    const usages = await this.#samples.request(runs, signal);
     return usages.get(keyOf(runs)) ?? new Map<string, RuntimeUsage>();
   }
 

@@ -134,7 +134,7 @@ export class DueJobs implements Disposable {
     this.#coming.set(key, { job });
     // The job may have been changed or removed while it waited.
     const current = jobs.get(job);
-    if (current === undefined || !isWanted(current, job, cause) || this.#stopping.signal.aborted) {
+    if (current === undefined || !isStillDue(current, job, cause) || this.#stopping.signal.aborted) {
       this.#coming.delete(key);
       place[Symbol.dispose]();
       return;
@@ -199,7 +199,7 @@ export class DueJobs implements Disposable {
 }
 
 /** Whether the current version of a job should still perform the firing or the retry. */
-function isWanted(current: Job, job: Job, { attempt }: RunCause): boolean {
+function isStillDue(current: Job, job: Job, { attempt }: RunCause): boolean {
   if (!current.enabled) return false;
   if (attempt > 1) return current.revision === job.revision;
   return current.trigger.text === job.trigger.text && current.timeZone === job.timeZone;
@@ -215,8 +215,8 @@ function retryPauseMs({ attempt }: Run): number {
  * itself ends svc.
  */
 function isMadeUpFor({ retries, catchUp, action }: Job, { attempt, outcome }: Run): boolean {
-  const isWanted = attempt <= Math.max(retries, catchUp === "latest" ? 1 : 0);
-  return isWanted && outcome?.isCutShort === true && action.type !== "node_reboot";
+  const hasAttempts = attempt <= Math.max(retries, catchUp === "latest" ? 1 : 0);
+  return hasAttempts && outcome?.isCutShort === true && action.type !== "node_reboot";
 }
 
 function isWorthRetry({ retries }: Job, { attempt, outcome }: Run): boolean {

@@ -135,15 +135,15 @@ export class Evaluator implements AsyncDisposable {
     const counter = new MissedFiringCounter(stretch);
     for (const [job, zone] of this.#enabledJobs()) {
       const { count, lastMs, beforeMs } = yield* counter.count(job, zone, fromMs - minuteMs);
-      const isWanted =
+      const isCaughtUp =
         count > 0 &&
         job.catchUp === "latest" &&
         lastMs >= untilMs - catchUpMs &&
         !firesUntil(job, zone, lastMs, untilMs);
-      if (isWanted) due.fire(job, lastMs);
-      const skipped = isWanted ? count - 1 : count;
+      if (isCaughtUp) due.fire(job, lastMs);
+      const skipped = isCaughtUp ? count - 1 : count;
       // Not the firing that runs: skipped ones are settled, and count as run for the next daemon.
-      if (skipped > 0) skips.add(job, "late", isWanted ? beforeMs : lastMs, skipped);
+      if (skipped > 0) skips.add(job, "late", isCaughtUp ? beforeMs : lastMs, skipped);
       yield;
     }
   }

@@ -56,7 +56,7 @@ function isOfTheDaemon({ reason }: AbortSignal): boolean {
 }
 
 export interface FollowedRuns {
-  readonly isWanted: (job: JobKey) => boolean;
+  readonly matches: (job: JobKey) => boolean;
   /** Yields starts and ends since then, unix milliseconds; undefined: from the first `next` on. */
   readonly sinceMs: number | undefined;
   readonly signal: AbortSignal;
@@ -65,13 +65,13 @@ export interface FollowedRuns {
 /** Yields each selected run at its start and end. @throws the signal's reason; `too_many` */
 export async function* followRuns(
   runs: RunLog,
-  { isWanted, sinceMs, signal }: FollowedRuns,
+  { matches, sinceMs, signal }: FollowedRuns,
 ): AsyncGenerator<ScheduleRun> {
   const queue: Run[] = [];
   const state = { isBehind: false, wake: Promise.withResolvers<undefined>() };
   const wake = (): void => state.wake.resolve(undefined);
   using _listening = runs.onChange((run) => {
-    if (!isWanted(run.job)) return;
+    if (!matches(run.job)) return;
     if (queue.length < queueLimit) queue.push(run);
     else state.isBehind = true;
     wake();
@@ -83,7 +83,7 @@ export async function* followRuns(
     for (const { runId, hasEnded } of sinceMs === undefined ? [] : runs.since(sinceMs)) {
       signal.throwIfAborted();
       const run = runs.get(runId);
-      if (run === undefined || !isWanted(run.job)) continue;
+      if (run === undefined || !matches(run.job)) continue;
       const { outcome: _outcome, endedAtMs: _endedAtMs, ...started } = run;
       told.add(changesOf(hasEnded ? run : started));
       yield viewRun(hasEnded ? run : started);

@@ -34,15 +34,15 @@ export class RunWatch implements Disposable {
   }
 
   /**
-   * Calls `look` now and after each commit until it returns a result.
-   * @throws the signal's reason; errors of `look`
+   * Calls `find` now and after each commit until it returns a result.
+   * @throws the signal's reason; errors of `find`
    */
-  async until<T>(signal: AbortSignal, look: () => { run: T } | undefined): Promise<T> {
+  async until<T>(signal: AbortSignal, find: () => { run: T } | undefined): Promise<T> {
     signal.throwIfAborted();
     const { promise, resolve, reject } = Promise.withResolvers<T>();
     const attempt = (): void => {
       try {
-        const found = look();
+        const found = find();
         if (found !== undefined) resolve(found.run);
       } catch (error) {
         reject(error);

@@ -18,13 +18,13 @@ export function createEventService(log: EventLog): ServiceImpl<typeof EventServi
       const user = userOf(context);
       if (start.past && start.after !== "") throw invalidField("past", "cannot be combined with `after`");
       const chosen = new Set(kinds);
-      const isWanted = (event: NodeEvent): boolean =>
+      const matches = (event: NodeEvent): boolean =>
         maySee(event, user) &&
         (appId === "" || event.appId === appId) &&
         (chosen.size === 0 || chosen.has(event.kind) || chosen.has(event.kind.split(".", 1).join("")));
       const mayHearOf = (owner: number | undefined): boolean =>
         user.root || owner === undefined || owner === user.uid;
-      for await (const event of log.follow(start, isWanted, context.signal, mayHearOf)) yield view(event);
+      for await (const event of log.follow(start, matches, context.signal, mayHearOf)) yield view(event);
     },
   };
 }

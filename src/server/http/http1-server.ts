@@ -12,7 +12,7 @@ export type Http1Handler = (
 
 /** Handles requests to upgrade to another protocol. */
 export interface Upgrades {
-  readonly isWanted: (request: IncomingMessage) => boolean;
+  readonly accepts: (request: IncomingMessage) => boolean;
   readonly take: (request: IncomingMessage, socket: Duplex, head: Buffer) => void;
 }
 
@@ -37,7 +37,7 @@ export function createHttp1Server(
     connectionsCheckingInterval: Math.max(100, Math.min(5_000, limits.headersTimeoutMs / 4)),
     noDelay: true,
     // A declined upgrade gets a plain HTTP response.
-    shouldUpgradeCallback: upgrades.isWanted,
+    shouldUpgradeCallback: upgrades.accepts,
   });
   server.on("upgrade", (request, socket, head) => upgrades.take(request, socket, head));
   server.maxHeadersCount = limits.maxHeaderCount;

@@ -124,19 +124,19 @@ function boundUnread(stream: ServerHttp2Stream): void {
 
 /** As on HTTP/1.1, a handler may be silent, but a peer that should send or read may not. */
 function watchStream(stream: ServerHttp2Stream, session: ServerHttp2Session, idleMs: number): void {
-  const look = (): void => {
+  const checkProgress = (): void => {
     // Without a body, its end is never read.
     const isReceived = stream.readableEnded || stream.endAfterHeaders;
     if (stream.writableNeedDrain || !(isReceived || stream.headersSent)) {
-      // With NO_ERROR, Node's default, an incomplete response would look complete.
+      // With NO_ERROR, Node's default, an incomplete response would checkProgress complete.
       stream.close(constants.NGHTTP2_CANCEL);
       return;
     }
-    stream.setTimeout(idleMs, look);
+    stream.setTimeout(idleMs, checkProgress);
     // An open bidirectional stream may be silent, as long as the peer responds to pings.
     if (!isReceived) requirePong(session, idleMs);
   };
-  stream.setTimeout(idleMs, look);
+  stream.setTimeout(idleMs, checkProgress);
 }
 
 function requirePong(session: ServerHttp2Session, waitMs: number): void {

@@ -144,7 +144,7 @@ export class Listeners implements AsyncDisposable {
         this.#handle(request, response, request.socket, expectsContinue),
       (socket) => this.#connections.get(socket)?.isAtWork === true,
       {
-        isWanted: (request) => this.#consoles !== undefined && isConsoleRequest(request),
+        accepts: (request) => this.#consoles !== undefined && isConsoleRequest(request),
         take: (request, socket, head) => this.#openConsole(request, socket, head),
       },
     );

@@ -76,12 +76,12 @@ export class Exchange {
   /** Abort sources of the running calls. */
   readonly #live = new Map<OutgoingResponse, AbortSource>();
   /** One shared listener: one per response would cost more than routing. */
-  readonly #onGone: (this: OutgoingResponse) => void;
+  readonly #onClosed: (this: OutgoingResponse) => void;
 
   constructor(options: ExchangeOptions) {
     this.#options = options;
     const live = this.#live;
-    this.#onGone = function () {
+    this.#onClosed = function () {
       live.get(this)?.abort(clientGone());
     };
     const { shutdownSignal } = options;
@@ -130,7 +130,7 @@ export class Exchange {
     const { response, source } = call;
     this.#live.set(response, source);
     if (shutdownSignal?.aborted === true) source.abort(shutdownSignal.reason);
-    response.on("close", this.#onGone).on("error", this.#onGone);
+    response.on("close", this.#onClosed).on("error", this.#onClosed);
     try {
       let message: Message | undefined;
       if (method.methodKind === "unary") {

@@ -21,19 +21,19 @@ export class MethodIndex {
   /** @throws as {@link indexMethods}; so does {@link at} */
   entryOf(method: DescMethod): MethodEntry | undefined {
     const known = this.#entries.get(method);
-    if (known !== undefined || !this.#look(method.parent.typeName)) return known;
+    if (known !== undefined || !this.#addService(method.parent.typeName)) return known;
     return this.#entries.get(method);
   }
 
   /** The method of a Connect or gRPC path, such as `/svc.v1.AppService/ListApps`. */
   at(path: string): DescMethod | undefined {
     const known = this.#paths.get(path);
-    if (known !== undefined || !this.#look(path.slice(1, path.indexOf("/", 1)))) return known;
+    if (known !== undefined || !this.#addService(path.slice(1, path.indexOf("/", 1)))) return known;
     return this.#paths.get(path);
   }
 
   /** Indexes a service. @returns whether it was not indexed before */
-  #look(name: string): boolean {
+  #addService(name: string): boolean {
     const service = this.#untouched.get(name);
     if (service === undefined) return false;
     for (const [method, entry] of indexMethods(service, this.#policies)) {

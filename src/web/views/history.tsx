@@ -63,7 +63,7 @@ function History({ title, of, read }: HistoryProps) {
   useEffect(() => {
     const over = new AbortController();
     const { secs, step, everyMs } = spans[span.value];
-    const look = async (): Promise<void> => {
+    const load = async (): Promise<void> => {
       if (document.hidden) return;
       const to = Date.now() / 1_000;
       try {
@@ -74,8 +74,8 @@ function History({ title, of, read }: HistoryProps) {
         if (!over.signal.aborted) failure.value = describeError(error);
       }
     };
-    void look();
-    const timer = setInterval(() => void look(), everyMs);
+    void load();
+    const timer = setInterval(() => void load(), everyMs);
     return () => {
       clearInterval(timer);
       over.abort();

@@ -168,7 +168,8 @@ function Copy({ api, app: { id }, node }: Props) {
           <CancelWork of={work} />
           {copied.value !== undefined && (
             <span role="status">
-              <Text of={copied.value.message} /> <a href={pathTo("apps", copied.value.id)}>{manage.look}</a>
+              <Text of={copied.value.message} />{" "}
+              <a href={pathTo("apps", copied.value.id)}>{manage.openCopy}</a>
             </span>
           )}
         </div>

@@ -24,9 +24,9 @@ function world() {
   const append = (first: number, last = first): void => {
     for (let at = first; at <= last; at++) log.append({ kind: "run.began", subject: String(at) });
   };
-  const all = async (start: Partial<EventStart> = {}, isWanted = (_event: NodeEvent) => true) =>
+  const all = async (start: Partial<EventStart> = {}, matches = (_event: NodeEvent) => true) =>
     Array.fromAsync(
-      log.follow({ after: "", past: start.after === undefined, untilNow: true, ...start }, isWanted, never),
+      log.follow({ after: "", past: start.after === undefined, untilNow: true, ...start }, matches, never),
     );
   const read = async (...args: Parameters<typeof all>) =>
     (await all(...args)).filter(({ kind }) => kind !== "begin");

@@ -241,7 +241,8 @@ s3Test(
     refused.clear();
     await daemon.restart();
     await eventually(() => assert.match(daemon.log(), /"isWhole":true/), 60_000);
-    t.is((await make(1)).removed.length, 3);
+    const last = await make(1);
+    t.is(last.removed.length, 3, daemon.log());
   },
 );
 

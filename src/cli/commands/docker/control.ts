@@ -71,7 +71,7 @@ async function control(
     await confirmRemoval(context, {
       question: `Remove ${what}?`,
       loss: "removing a container destroys its data",
-      look: async () => {
+      checkTarget: async () => {
         for (const container of containers) await context.call(calls.inspectContainer, { container });
       },
     });

@@ -39,8 +39,8 @@ async function watchStats(context: CommandContext, ids: readonly string[]): Prom
   const live = new LiveTable(context.host.stdout.isTTY === true);
   const outage = new LostConnection(context);
   for (let isFirst = true; ; isFirst = false) {
-    const look = () => context.call(calls.listContainerStats, { ids });
-    const answer = await (isFirst ? look() : outage.retry(look));
+    const readUsage = () => context.call(calls.listContainerStats, { ids });
+    const answer = await (isFirst ? readUsage() : outage.retry(readUsage));
     await (context.json
       ? context.printJsonLine(answer)
       : context.print(live.next(context.table(containerStatsColumns, answer.stats))));

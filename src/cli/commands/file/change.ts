@@ -133,7 +133,7 @@ async function remove(context: CommandContext, places: readonly string[]): Promi
   await confirmRemoval(context, {
     question: `Delete ${paths.join(", ")}?`,
     loss: "deleted files cannot be recovered",
-    look: async () => {
+    checkTarget: async () => {
       for (const path of paths) await context.invokeOnce(FileService.method.statPath, [{ path }]);
     },
   });

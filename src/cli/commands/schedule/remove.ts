@@ -24,7 +24,7 @@ async function remove(context: CommandContext, ids: readonly string[], owner: Ow
   await confirmRemoval(context, {
     question: `Remove ${ids.join(", ")} with all recorded runs?`,
     loss: "removing a job removes its runs, too",
-    look: async () => {
+    checkTarget: async () => {
       for (const id of ids) await getJob(context, id, owner);
     },
   });

@@ -1,6 +1,6 @@
 /** Reads an archive without unpacking it: only its index, or the frames of one file. */
 import { toLatin1 } from "../directory.mjs";
-import { admittedEntries, EntryCheck, isWanted, takeTables } from "./archive-reader.mjs";
+import { admittedEntries, EntryCheck, isSelected, takeTables } from "./archive-reader.mjs";
 import { FrameCursor } from "./frame-cursor.mjs";
 import { SparseExpander } from "./sparse-expander.mjs";
 import { damaged } from "./tar-reader.mjs";
@@ -21,12 +21,12 @@ const maxLinks = 8;
  */
 export async function browse({ directory, after, limit, ...described }, source) {
   const { index } = await takeTables(described.sizes, source);
-  const wanted = toLatin1(directory);
+  const selected = toLatin1(directory);
   const entries = [];
-  let [seen, found] = [0, isAboveTrees(wanted, described.trees)];
+  let [seen, found] = [0, isAboveTrees(selected, described.trees)];
   for await (const { entry } of admittedEntries(index, described)) {
-    if (entry.path === wanted) found = entry.type === "directory";
-    if (!isChild(entry.path, wanted, described.trees)) continue;
+    if (entry.path === selected) found = entry.type === "directory";
+    if (!isChild(entry.path, selected, described.trees)) continue;
     seen++;
     if (seen > after && entries.length < limit) entries.push(shownEntry(entry));
   }
@@ -70,13 +70,13 @@ function isInside(path, directory) {
  */
 export async function locate({ paths, ...described }, source) {
   const { index, rows } = await takeTables(described.sizes, source);
-  const wanted = paths.map(toLatin1);
-  const missing = new Set(wanted);
+  const selected = paths.map(toLatin1);
+  const missing = new Set(selected);
   /** @type {Set<number>} */
   const frames = new Set();
   let [entries, contentBytes, row] = [0, 0, 0];
   for await (const { entry, end } of admittedEntries(index, described)) {
-    if (!isWanted(entry.path, wanted)) continue;
+    if (!isSelected(entry.path, selected)) continue;
     missing.delete(entry.path);
     entries++;
     contentBytes += entry.size;
@@ -105,17 +105,18 @@ export async function locateFile({ path, ...described }, source) {
   const { index, rows } = await takeTables(described.sizes, source);
   /** @type {Map<string, IndexedEntry>} */
   const links = new Map();
-  let wanted = toLatin1(path);
+  let selected = toLatin1(path);
   // A link comes after its target.
   for await (const { entry } of admittedEntries(index, described)) {
-    if (entry.type === "hardlink" || entry.path === wanted) links.set(entry.path, entry);
+    if (entry.type === "hardlink" || entry.path === selected) links.set(entry.path, entry);
   }
-  let found = links.get(wanted);
+  let found = links.get(selected);
   for (let steps = 0; found?.type === "hardlink" && steps < maxLinks; steps++) {
-    wanted = found.target;
-    found = links.get(wanted);
+    selected = found.target;
+    found = links.get(selected);
     if (found) continue;
-    for await (const { entry } of admittedEntries(index, described)) if (entry.path === wanted) found = entry;
+    for await (const { entry } of admittedEntries(index, described))
+      if (entry.path === selected) found = entry;
   }
   if (!found) throw Object.assign(new Error("no such file"), { code: "ENOENT" });
   if (found.type !== "file") throw Object.assign(new Error("is not a regular file"), { code: "WRONG_TYPE" });
@@ -133,10 +134,10 @@ export async function locateFile({ path, ...described }, source) {
  */
 export async function readFileOf({ path, frames, ...described }, source, output) {
   const { index, rows } = await takeTables(described.sizes, source);
-  const wanted = Buffer.from(path, "base64").toString("latin1");
+  const selected = Buffer.from(path, "base64").toString("latin1");
   /** @type {{ entry: IndexedEntry, end: number } | undefined} */
   let found;
-  for await (const each of admittedEntries(index, described)) if (each.entry.path === wanted) found = each;
+  for await (const each of admittedEntries(index, described)) if (each.entry.path === selected) found = each;
   if (!found) throw damaged("has no such file");
   const { entry, end } = found;
   const cursor = new FrameCursor(

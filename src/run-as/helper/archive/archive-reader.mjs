@@ -84,14 +84,14 @@ export async function* admittedEntries(index, { sizes, trees, uid }) {
 }
 
 /**
- * Whether a path equals a wanted path, is below one, or is a parent of one.
+ * Whether a path equals a selected path, is below one, or is a parent of one.
  * @param {string} path
- * @param {string[]} wanted
+ * @param {string[]} selected
  */
-export function isWanted(path, wanted) {
+export function isSelected(path, selected) {
   return (
-    wanted.length === 0 ||
-    wanted.some((each) => path === each || path.startsWith(`${each}/`) || each.startsWith(`${path}/`))
+    selected.length === 0 ||
+    selected.some((each) => path === each || path.startsWith(`${each}/`) || each.startsWith(`${path}/`))
   );
 }
 
@@ -147,11 +147,11 @@ export class ArchiveReader {
    */
   async #readEntries(index, cursor, sinkOf) {
     const { sizes, frames } = this.#args;
-    const wanted = this.#args.paths.map(toLatin1);
+    const selected = this.#args.paths.map(toLatin1);
     const check = new EntryCheck();
     for await (const { entry, tree, end } of admittedEntries(index, this.#args)) {
       this.#signal.throwIfAborted();
-      if (!isWanted(entry.path, wanted)) continue;
+      if (!isSelected(entry.path, selected)) continue;
       const sink = sinkOf(tree);
       if (entry.same) {
         sink?.keep(tree, entry);

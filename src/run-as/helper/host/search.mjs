@@ -29,11 +29,11 @@ const newline = 0x0a;
 /**
  * @param {import("./syscalls.mjs").Syscalls} syscalls
  * @param {import("./host-path.mjs").HostPlace & SearchArgs} args
- * @param {(record: object) => Promise<void>} tell
+ * @param {(record: object) => Promise<void>} report
  * @param {AbortSignal} signal
  */
-export async function searchFiles(syscalls, { hidden, limit, ...args }, tell, signal) {
-  const isWanted = nameMatcher(args);
+export async function searchFiles(syscalls, { hidden, limit, ...args }, report, signal) {
+  const matchesName = nameMatcher(args);
   const holds = lineMatcher(args);
   let [entries, matches, failed] = [0, 0, 0];
   const { path, guard } = args;
@@ -49,12 +49,12 @@ export async function searchFiles(syscalls, { hidden, limit, ...args }, tell, si
     for await (const entry of treeEntries(found.parent, found.name, signal, options)) {
       if (entry.isLeft) continue;
       entries++;
-      await tell({ entries });
+      await report({ entries });
       const { parent, name, stats } = entry;
-      if (!isWanted(spell(name)) || (entry.path.length === 1 && stats.isDirectory())) continue;
+      if (!matchesName(spell(name)) || (entry.path.length === 1 && stats.isDirectory())) continue;
       const where = entry.path.slice(1).map(spell).join("/");
       const match = async (/** @type {object} */ line) => {
-        await tell({ where, entry: describeEntry(parent, name, stats), ...line });
+        await report({ where, entry: describeEntry(parent, name, stats), ...line });
         return ++matches >= limit;
       };
       try {
@@ -70,7 +70,7 @@ export async function searchFiles(syscalls, { hidden, limit, ...args }, tell, si
       }
     }
   });
-  await tell({ end: { entries, matches, failed, truncated: matches >= limit } });
+  await report({ end: { entries, matches, failed, truncated: matches >= limit } });
 }
 
 /**

@@ -12,31 +12,31 @@ const maxLinked = 2_000_000;
 /**
  * @param {import("./syscalls.mjs").Syscalls} syscalls
  * @param {import("./host-path.mjs").HostPlace & { depth: number }} args
- * @param {(record: object) => Promise<void>} tell
+ * @param {(record: object) => Promise<void>} report
  * @param {AbortSignal} signal
  */
-export async function diskUsage(syscalls, { depth, ...place }, tell, signal) {
+export async function diskUsage(syscalls, { depth, ...place }, report, signal) {
   await inPlace(syscalls, place, { follow: true }, async ({ parent, name }) => {
     const sums = new Sums();
     const options = { stays: true, fail: () => sums.fail() };
     for await (const entry of treeEntries(parent, name, signal, options)) {
       if (entry.isLeft) continue;
-      for (const sum of sums.leaveTo(entry.path.length - 1)) await reportSum(sum, depth, tell);
+      for (const sum of sums.leaveTo(entry.path.length - 1)) await reportSum(sum, depth, report);
       sums.add(entry);
-      await tell({ entries: sums.entries });
+      await report({ entries: sums.entries });
     }
-    for (const sum of sums.leaveTo(0)) await reportSum(sum, depth, tell);
+    for (const sum of sums.leaveTo(0)) await reportSum(sum, depth, report);
   });
 }
 
 /**
  * @param {Sum} sum
  * @param {number} depth
- * @param {(record: object) => Promise<void>} tell
+ * @param {(record: object) => Promise<void>} report
  */
-async function reportSum({ path, ...sum }, depth, tell) {
+async function reportSum({ path, ...sum }, depth, report) {
   const level = path.length - 1;
-  if (level <= depth) await tell({ sum, level, path: path.slice(1).map(spell).join("/") });
+  if (level <= depth) await report({ sum, level, path: path.slice(1).map(spell).join("/") });
 }
 
 /** Running sums of the directories on the current path of the walk. */

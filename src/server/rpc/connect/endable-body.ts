@@ -29,7 +29,7 @@ export function endableBody(request: IncomingRequest, turn?: ScheduledBody): End
   let ended: Error | undefined;
   let stopWaiting: ((error: Error) => void) | undefined;
   request[Symbol.asyncIterator] = () => {
-    const whole = turn === undefined ? open() : inTurn(open(), turn);
+    const whole = turn === undefined ? open() : scheduledBy(open(), turn);
     const bytes: AsyncIterator<Uint8Array> = unlessCanceled(whole, request);
     const body = {
       [Symbol.asyncIterator]: (): unknown => body,
@@ -63,7 +63,10 @@ async function* unlessCanceled(
 }
 
 /** Connect parses a message as soon as it has read the end of the body. */
-async function* inTurn(bytes: AsyncIterable<Uint8Array>, turn: ScheduledBody): AsyncGenerator<Uint8Array> {
+async function* scheduledBy(
+  bytes: AsyncIterable<Uint8Array>,
+  turn: ScheduledBody,
+): AsyncGenerator<Uint8Array> {
   let sizeBytes = 0;
   try {
     for await (const chunk of bytes) {

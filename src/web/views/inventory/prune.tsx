@@ -29,8 +29,8 @@ export function Prune({ client, node, target, onDone }: Props) {
   const notice = useSignal("");
   const { busy, failure, perform } = useAction();
   const options = { target, danglingOnly: false };
-  const look = (): Promise<void> =>
-    perform("look", async (signal) => {
+  const loadPlan = (): Promise<void> =>
+    perform("plan", async (signal) => {
       notice.value = "";
       const found = await client.pruneDocker({ ...options, dryRun: true }, { signal });
       ticked.value = new Set();
@@ -40,7 +40,7 @@ export function Prune({ client, node, target, onDone }: Props) {
   const planned = plan.value;
   return (
     <div class="row">
-      <button type="button" aria-busy={busy === "look"} onClick={() => void look()}>
+      <button type="button" aria-busy={busy === "plan"} onClick={() => void loadPlan()}>
         {labels.plan[target]}
       </button>
       <span role="status">{notice.value}</span>
