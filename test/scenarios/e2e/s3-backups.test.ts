@@ -231,7 +231,7 @@ s3Test(
     t.not((await make(1)).error, "");
     t.is((await stored()).length, 3);
     const store = new DatabaseSync(join(daemon.storeDir, "svc.db"), { readOnly: true });
-    const left = store.prepare("SELECT executor FROM backup_archives WHERE is_whole = 0").all();
+    const left = store.prepare("SELECT name, executor FROM backup_archives WHERE is_whole = 0").all();
     store.close();
     t.deepEqual(
       left.map((row) => row["executor"]),
@@ -240,7 +240,9 @@ s3Test(
     );
     refused.clear();
     await daemon.restart();
-    await eventually(() => assert.match(daemon.log(), /"isWhole":true/), 60_000);
+    // The daemon is shared, so its log may name archives of other tests.
+    const settled = `"name":"${String(left[0]?.["name"])}","appId":"web","isWhole":true`;
+    await eventually(() => assert.ok(daemon.log().includes(settled)), 60_000);
     const last = await make(1);
     t.is(last.removed.length, 3, daemon.log());
   },
