@@ -11,8 +11,6 @@ import { createViews, newApp, ToldRuntime } from "../../test/support/many-apps.t
 import { temporaryStore } from "../../test/store/support/temporary-store.ts";
 import { fakeServices } from "../../test/server/http/support/fake-services.ts";
 
-/** A list request with this limit changes an app first. */
-const changingLimit = 999;
 /** Fewer chunks cost less. */
 const pieceBytes = 256 * 1024;
 const [, , socketPath, apps] = process.argv;
@@ -22,19 +20,14 @@ await using temporary = await temporaryStore();
 const { store } = temporary;
 const ids = Array.from({ length: Number(apps) }, (_, index) => `idle-${index + 1}`);
 await store.write(ids.map((id) => insertApp(newApp(id, 0))));
-const runtime = new ToldRuntime();
-const views = createViews(store, runtime, () => Promise.resolve("root"));
+const views = createViews(store, new ToldRuntime(), () => Promise.resolve("root"));
 const log = { info: () => undefined, warn: console.error, error: console.error };
-let changes = 0;
 
 const pipeline = createPipeline({
   log,
   services: fakeServices({
     app: {
-      listApps({ limit }, context) {
-        if (limit === changingLimit) changeOne();
-        return views.list(userOf(context), { limit: 1000, pageToken: "" });
-      },
+      listApps: (_request, context) => views.list(userOf(context), { limit: 1000, pageToken: "" }),
     },
     file: {
       async *readFile({ path }, { responseHeader }) {
@@ -49,13 +42,6 @@ const pipeline = createPipeline({
     },
   }),
 });
-/** A different one each time. */
-function changeOne(): void {
-  changes += 1;
-  const id = ids[changes % ids.length] ?? "";
-  runtime.tell(id, { state: "STOPPED", reason: "", health: "none", restarts: changes, lastLines: [] });
-}
-
 const listeners = new Listeners({
   pipeline,
   tokens: { authenticate: () => null },

@@ -8,7 +8,6 @@ import { dirname, isAbsolute, join, resolve } from "node:path";
 import { alertKinds, type AlertRule } from "../observability/alerts/alert-rules.ts";
 import { invalidRequest, SvcError, notFound } from "../errors.ts";
 import { systemDirs } from "../run-as/launch.ts";
-import { deepFreeze } from "../lib/freeze.ts";
 import type { LimitTable, LimitsIn } from "../lib/limit-table.ts";
 import { snakeCase } from "../lib/snake-case.ts";
 import { transportLimits, type TransportLimits } from "../server/http/limits.ts";
@@ -235,6 +234,13 @@ export function parseConfig(
     throw new SvcError("invalid_request", `${file}: ${message}`, { payload });
   }
   return deepFreeze(config);
+}
+
+/** Freezes a tree of values, except for bytes, which JavaScript cannot freeze. */
+function deepFreeze<T>(value: T): T {
+  if (typeof value !== "object" || value === null || ArrayBuffer.isView(value)) return value;
+  for (const held of Object.values(value)) if (typeof held === "object") deepFreeze(held);
+  return Object.freeze(value);
 }
 
 /** Allows one command or one URL; two notifications need two rules. */

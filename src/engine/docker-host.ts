@@ -13,7 +13,6 @@ import {
   type VolumeSchema,
 } from "../../gen/svc/v1/docker_pb.ts";
 import { SvcError } from "../errors.ts";
-import { cacheable } from "../lib/freeze.ts";
 import { unlessAborted } from "../lib/abort.ts";
 import { readSince, type LogChunk, type LogStart } from "../logs/log-chunk.ts";
 import { createAttribution, type Attribution, type EngineOwnership } from "./ownership.ts";
@@ -68,9 +67,8 @@ export class DockerHost {
   readonly #sampler: ContainerSampler;
   readonly #pruner: Pruner;
   readonly #control: ContainerControl;
-  /** By record: a changed container has a new record. */
-  readonly #views = new WeakMap<ContainerRecord, { appId: string | undefined; view: Container }>();
-  readonly #lists = new Map<boolean, { key: string; list: ListContainersResponse }>();
+  /** By whether stopped containers are included. */
+  readonly #lists = new Map<boolean, { revision: string; list: ListContainersResponse }>();
   #attribution: { revision: number; of: Attribution } | undefined;
 
   constructor(options: DockerHostOptions) {
@@ -101,9 +99,9 @@ export class DockerHost {
   ): Promise<ListContainersResponse> {
     const { state, apps } = this.#options;
     const { revision, containers } = await state.containers();
-    const key = `${revision} ${apps.revision}`;
-    const kept = this.#lists.get(all);
-    if (!size && kept?.key === key) return kept.list;
+    const listRevision = `${revision} ${apps.revision}`;
+    const cached = this.#lists.get(all);
+    if (!size && cached?.revision === listRevision) return cached.list;
     const shown = all ? containers : containers.filter((container) => isUpState(container.state));
     const list = create(ListContainersResponseSchema);
     list.containers = shown.map((record) => this.#view(record));
@@ -115,7 +113,7 @@ export class DockerHost {
       });
       return list;
     }
-    this.#lists.set(all, { key, list: cacheable(list) });
+    this.#lists.set(all, { revision: listRevision, list });
     return list;
   }
 
@@ -257,11 +255,7 @@ export class DockerHost {
 
   #view(record: ContainerRecord): Container {
     const appId = this.#owners()("container", namedObject(record));
-    const kept = this.#views.get(record);
-    if (kept !== undefined && kept.appId === appId) return kept.view;
-    const view = views.containerView(record, appId);
-    this.#views.set(record, { appId, view });
-    return view;
+    return views.containerView(record, appId);
   }
 
   #owners(): Attribution {

@@ -12,31 +12,28 @@ import {
   type NetworkSchema,
   type VolumeSchema,
 } from "../../gen/svc/v1/docker_pb.ts";
-import { cacheable } from "../lib/freeze.ts";
 import { shownLabels } from "./attribution.ts";
 import type { ContainerRecord } from "./container-record.ts";
 import type { ImageRecord, NetworkRecord, VolumeRecord } from "./engine-objects.ts";
 import type { EngineEvent } from "./event-stream.ts";
 import type { ContainerUsage } from "./stats-arithmetic.ts";
 
-/** Frozen, so that encoded results can be cached. @param appId the installed app that owns it */
+/** @param appId the installed app that owns it */
 export function containerView(record: ContainerRecord, appId: string | undefined): Container {
   const { id, name, image, imageId, state, status, createdAtMs, composeProject, composeService } = record;
-  return cacheable(
-    create(ContainerSchema, {
-      id,
-      name,
-      image,
-      imageId,
-      state,
-      status,
-      createdAt: timestampFromMs(createdAtMs),
-      ports: record.ports.map((port) => ({ ...port })),
-      ...(composeProject !== undefined && { composeProject }),
-      ...(composeService !== undefined && { composeService }),
-      ...(appId !== undefined && { appId }),
-    }),
-  );
+  return create(ContainerSchema, {
+    id,
+    name,
+    image,
+    imageId,
+    state,
+    status,
+    createdAt: timestampFromMs(createdAtMs),
+    ports: record.ports.map((port) => ({ ...port })),
+    ...(composeProject !== undefined && { composeProject }),
+    ...(composeService !== undefined && { composeService }),
+    ...(appId !== undefined && { appId }),
+  });
 }
 
 export function statsView(

@@ -64,7 +64,7 @@ export interface AppRuntime extends AsyncDisposable {
   adopt(app: RunnableApp, wasCut?: boolean): Promise<"running" | "ended" | "lost">;
   /** The status from memory. `undefined`: the runtime has neither started nor adopted the app. */
   status(id: string): RuntimeStatus | undefined;
-  /** Increases at once whenever the status of an app changes; an unchanged status stays the same object. */
+  /** Increases at once whenever the status of an app changes. */
   readonly revision: number;
   /** Calls `listener` with an app's ID soon after its status changed. */
   onChange(listener: (id: string) => void): Disposable;

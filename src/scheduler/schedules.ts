@@ -9,7 +9,6 @@ import {
   type ScheduleWait,
 } from "../../gen/svc/v1/schedule_pb.ts";
 import { SvcError } from "../errors.ts";
-import { cacheable } from "../lib/freeze.ts";
 import type { FairQueue } from "../lib/fair-queue.ts";
 import { decodePageToken, encodePageToken, invalidPageToken } from "../apps/records/page-token.ts";
 import type { Store } from "../store/store.ts";
@@ -103,16 +102,10 @@ export class Schedules {
    * A page of the caller's jobs, by owner and id.
    * @throws SvcError `invalid_request` for an invalid page token
    */
-  async list(caller: JobCaller, options: ListOptions): Promise<ListSchedulesResponse> {
-    const { page, areKept } = await this.#page(caller, options);
-    return areKept ? cacheable(page) : page;
-  }
-
-  /** @returns whether the views are cached and will be listed again */
-  async #page(
+  async list(
     caller: JobCaller,
     { managedBy, limit, pageToken }: ListOptions,
-  ): Promise<{ page: ListSchedulesResponse; areKept: boolean }> {
+  ): Promise<ListSchedulesResponse> {
     const after = pageToken === "" ? undefined : keyOfText(decodePageToken(pageToken));
     const { registry } = this.#options;
     await registry.fresh();
@@ -124,9 +117,8 @@ export class Schedules {
       nextPageToken: last === undefined || isLast ? "" : encodePageToken(keyText(last)),
     });
     // The views are messages already; `create` would check each of them again.
-    const { views, areKept } = await this.#views.many(jobs, shareOf(caller));
-    page.schedules = views;
-    return { page, areKept };
+    page.schedules = await this.#views.many(jobs, shareOf(caller));
+    return page;
   }
 
   async get(name: JobName, caller: JobCaller): Promise<Schedule> {
@@ -183,7 +175,7 @@ export class Schedules {
   ): Promise<ListSchedulesResponse> {
     const { selfUid } = this.#options;
     await this.#managed.replace(selfUid, managedBy, schedules, maxRootsJobs);
-    const { page } = await this.#page(caller, { managedBy, limit: maxPageSize, pageToken: "" });
+    const page = await this.list(caller, { managedBy, limit: maxPageSize, pageToken: "" });
     for (const { id, action } of schedules) {
       if (page.warnings.length === maxWarnings) break;
       const app = action?.app;

@@ -182,30 +182,6 @@ test("nobody gets a response that was cached for another user", async (t) => {
   }
 });
 
-test("unchanged entries are the same object, which is frozen", async (t) => {
-  await using temporary = await temporaryStore();
-  const world = new World(temporary.store);
-  using views = createViews(world.store, world.runtime, world.userName);
-  for (const id of ids) await world.apply({ kind: "install", id, ownerUid: 1000 });
-  const [root] = callers as [AppCaller];
-
-  const before = await views.list(root, everything);
-  t.is(await views.list(root, everything), before);
-  // A commit without changes to apps.
-  await world.store.write([{ sql: "INSERT INTO meta (key, value) VALUES ('a', 'b')" }]);
-  t.is(await views.list(root, everything), before);
-
-  await world.apply({ kind: "status", id: "bob", state: "RUNNING", restarts: 0 });
-  const after = await views.list(root, everything);
-  t.not(after, before);
-  t.deepEqual(
-    after.apps.map((app, at) => app === before.apps[at]),
-    [true, false, true, true, true],
-  );
-  t.throws(() => (after.apps[0] ?? t.fail()).ports.pop(), { instanceOf: TypeError });
-  t.throws(() => after.apps.pop(), { instanceOf: TypeError });
-});
-
 // Counts are cached until an app changes, separately for each caller.
 
 const root = { uid: 0, root: true, ownerUid: 0 };

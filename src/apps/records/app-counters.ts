@@ -15,7 +15,6 @@ export interface AppCountersOptions extends Pick<AppsContext, "registry" | "runt
   updates: Pick<FoundUpdates, "revision" | "of">;
 }
 
-/** Frozen; the same object until something changes. */
 export type AppCounts = Readonly<
   Record<"total" | "unhealthy" | "backupsOverdue" | "outdated" | Counter, number>
 >;
@@ -100,7 +99,7 @@ export class AppCounters {
       if (this.#options.backups.of(app)?.overdue === true) counts.backupsOverdue++;
       if (this.#options.updates.of(app) !== undefined) counts.outdated++;
     }
-    return Object.freeze(counts);
+    return counts;
   }
 }
 

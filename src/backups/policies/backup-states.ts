@@ -2,7 +2,6 @@
  * The backup states of apps: next and last backup, its storages, and verifications. Cached until the store
  * changes or a backup becomes due.
  */
-import { isDeepStrictEqual } from "node:util";
 import type { AppRecord } from "../../apps/records/app-record.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { nextFiring } from "../../triggers/next-firing.ts";
@@ -28,7 +27,6 @@ import { RowReader, type RowKind } from "../../store/row-reader.ts";
 import type { Store } from "../../store/store.ts";
 import { catchUpMs, packagePolicy, type BackupPolicySpec } from "./policy.ts";
 
-/** Frozen; the same object until a value changes. */
 export interface BackupState {
   readonly lastBackupAtMs: number | undefined;
   readonly storages: readonly string[];
@@ -224,7 +222,7 @@ export class BackupStates implements Disposable {
     const isOverdue = this.#options.clock.nowMs() >= (before === undefined ? 0 : overdueAtMs(before));
     const isSame =
       before?.app === app && before.row === row && (before.state?.overdue ?? false) === isOverdue;
-    const known = before !== undefined && isSame ? before : this.#judge(app, row, before);
+    const known = before !== undefined && isSame ? before : this.#judge(app, row);
     if (known.state?.overdue !== true)
       this.#nextOverdueMs = Math.min(this.#nextOverdueMs, overdueAtMs(known));
     if (known !== before) {
@@ -235,7 +233,7 @@ export class BackupStates implements Disposable {
     return known;
   }
 
-  #judge(app: AppRecord, row: ParsedPolicy | undefined, before: Known | undefined): Known {
+  #judge(app: AppRecord, row: ParsedPolicy | undefined): Known {
     const { zones, clock } = this.#options;
     const policy = this.#policy(app, row);
     const due = policy.trigger && nextFiring(policy.trigger, zones.local(), lastOf(app, row));
@@ -252,8 +250,7 @@ export class BackupStates implements Disposable {
       state.lastBackupAtMs !== undefined ||
       state.lastVerifiedAtMs !== undefined ||
       policy.trigger !== undefined;
-    const shown = isDeepStrictEqual(state, before?.state) ? before?.state : state;
-    return { app, row, policy, dueAtMs, state: isWorthIt ? shown : undefined };
+    return { app, row, policy, dueAtMs, state: isWorthIt ? state : undefined };
   }
 
   #policy({ manifest }: AppRecord, row: ParsedPolicy | undefined): AppPolicy {

@@ -20,8 +20,7 @@ import type { JobOwners } from "./job-owners.ts";
 import type { JobWait } from "../clock/due-jobs.ts";
 import { revisionText, type Job, type JobAction, type JobKey } from "./job.ts";
 import { keyText } from "./job-key.ts";
-import { CachedViews, type Shown } from "./cached-views.ts";
-import { RunSummaries, type JobSkip } from "../runs/run-summaries.ts";
+import { RunSummaries, type JobSkip, type RunSummary } from "../runs/run-summaries.ts";
 import type { Run } from "../runs/run.ts";
 import { nextFiring, rareStarts } from "../../triggers/next-firing.ts";
 import type { Trigger } from "../../triggers/trigger.ts";
@@ -35,6 +34,19 @@ export interface JobViewsOptions {
   waitOf: (key: JobKey) => JobWait | undefined;
   now: () => number;
   fairQueue: Pick<FairQueue, "wait">;
+}
+
+/** The visible values of a job. */
+interface Shown {
+  readonly job: Job;
+  readonly ownerName: string;
+  /** Why it does not run; empty if it can. */
+  readonly problem: string;
+  readonly nextMs: number | undefined;
+  /** The first firing after a year, if none is earlier. */
+  readonly laterMs: number | undefined;
+  readonly wait: JobWait | undefined;
+  readonly summary: RunSummary | undefined;
 }
 
 /** A trigger's next firing in a zone, and the time range for which it is valid. */
@@ -59,7 +71,6 @@ export class JobViews {
   readonly #revisions = new WeakMap<Job, string>();
   /** Cached by zone and trigger, which many jobs share and which stay the same across writes. */
   readonly #firings = new WeakMap<Zone, WeakMap<Trigger, KnownFiring>>();
-  readonly #cache = new CachedViews();
   readonly #summaries: RunSummaries;
 
   constructor(options: JobViewsOptions) {
@@ -67,32 +78,20 @@ export class JobViews {
     this.#summaries = new RunSummaries(options.store);
   }
 
-  /** A new view that the caller may modify. */
   async one(job: Job): Promise<Schedule> {
-    const [shown] = await this.#shown([job], "");
-    if (shown === undefined) throw new Error("a job has no view");
-    return this.#make(shown);
+    const [view] = await this.many([job], "");
+    if (view === undefined) throw new Error("a job has no view");
+    return view;
   }
 
   /**
-   * Immutable views; an unchanged job has the same view object as in the last listing.
    * @param jobs by owner and ID
    * @param share name of the share whose queue is used
    */
-  async many(jobs: readonly Job[], share: string): Promise<{ views: Schedule[]; areKept: boolean }> {
-    let areKept = true;
-    const views = (await this.#shown(jobs, share)).map((shown) => {
-      const kept = this.#cache.get(shown);
-      if (kept !== undefined) return kept;
-      areKept = false;
-      const view = this.#make(shown);
-      this.#cache.keep(shown, view);
-      return view;
-    });
-    return { views, areKept };
+  async many(jobs: readonly Job[], share: string): Promise<Schedule[]> {
+    return (await this.#shown(jobs, share)).map((shown) => this.#make(shown));
   }
 
-  /** @param jobs by owner and ID */
   async #shown(jobs: readonly Job[], share: string): Promise<Shown[]> {
     const { owners, waitOf, now, fairQueue } = this.#options;
     const uids = [...new Set(jobs.map(({ ownerUid }) => ownerUid))];

@@ -20,8 +20,6 @@ import {
   isWrapperDesc,
 } from "@bufbuild/protobuf/wkt";
 import { rules } from "../../../gen/svc/v1/rules_pb.ts";
-import { isCacheable } from "../../lib/freeze.ts";
-import { FrozenLists } from "./frozen-lists.ts";
 import { timestampWriter } from "./timestamp-text.ts";
 
 type WriteValue = (value: never) => string;
@@ -36,44 +34,18 @@ interface Member {
 }
 
 /** Number of messages from which a list is written in slices. */
-const longList = 100;
+const longList = 20;
 /** Length of a slice in characters; writing one takes a few milliseconds. */
 const sliceLength = 64 << 10;
 
 export class JsonWriter {
   readonly #writers = new Map<DescMessage, WriteMessage>();
-  /** Members of the types that were written as bytes. */
+  /** Members of the types that were written in slices. */
   readonly #members = new Map<DescMessage, readonly Member[]>();
-  readonly #frozenLists = new FrozenLists((type, item) => this.message(type, item));
 
   /** The JSON text of a message. */
   message(type: DescMessage, message: Message): string {
     return this.#writerOf(type)(message);
-  }
-
-  /**
-   * The JSON of a message as UTF-8 in chunks. The JSON of cacheable lists is cached as long as their messages exist, so that
-   * only new messages of a list are written.
-   */
-  bytes(type: DescMessage, message: Message): Buffer[] {
-    if (hasCustomJsonRepresentation(type)) return [Buffer.from(this.message(type, message))];
-    const chunks: Buffer[] = [];
-    const record = message as unknown as Readonly<Record<string, unknown>>;
-    let text = "{";
-    for (const { write, field, itemType } of this.#membersOf(type)) {
-      const items = itemType === undefined ? undefined : record[field.localName];
-      if (itemType !== undefined && Array.isArray(items) && items.length > 0 && isCacheable(items)) {
-        chunks.push(Buffer.from(`${text}${text === "{" ? "" : ","}${memberName(field)}[`));
-        this.#frozenLists.write(itemType, items as readonly Message[], chunks);
-        text = "]";
-      } else {
-        const member = write(record);
-        if (member !== "") text += text === "{" ? member : `,${member}`;
-      }
-    }
-    text += "}";
-    chunks.push(Buffer.from(text));
-    return chunks;
   }
 
   /** Whether a message has a list that should be written in slices. */

@@ -1,13 +1,11 @@
 /** Unary requests and responses of REST, for the exchange that all protocols share. */
 import type { Message } from "@bufbuild/protobuf";
 import { SvcError, invalidField, notFound } from "../../errors.ts";
-import { isCacheable } from "../../lib/freeze.ts";
 import type { FairQueue } from "../../lib/fair-queue.ts";
 import { declaredSize, mediaType, type IncomingRequest } from "../../lib/http-messages.ts";
 import type { Operation, UnaryProtocol } from "../rpc/exchange.ts";
 import type { HttpCall, HttpCaller } from "../rpc/http-call.ts";
 import type { CanonicalPath } from "../rpc/http-request.ts";
-import { CachedBody, TextBody, type ResponseBody } from "./response-body.ts";
 import { bindRequest, hasRawBody, withRawBody } from "./bind.ts";
 import {
   responseHeaders,
@@ -49,8 +47,8 @@ export class RestProtocol implements UnaryProtocol<RestOperation, RestCaller> {
   readonly #router: Router;
   readonly #writer: JsonWriter;
   readonly #fairQueue: Pick<FairQueue, "wait">;
-  /** Bodies of cacheable messages, which handlers return many times. */
-  readonly #cached = new WeakMap<Message, ResponseBody>();
+  /** The JSON of long messages. A handler that returns a message again has not changed the message since. */
+  readonly #longBodies = new WeakMap<Message, Buffer>();
 
   constructor(
     router: Router,
@@ -92,9 +90,9 @@ export class RestProtocol implements UnaryProtocol<RestOperation, RestCaller> {
     const headers = responseHeaders(call.requestId, call.responseHeader);
     if (!hasRawResponse(route)) {
       const { output } = route.method;
-      if (route.responseBody === "" && !isCacheable(message) && this.#writer.isLong(output, message))
-        return this.#sendInSlices(route, message, call, headers);
-      sendJson(call, 200, headers, this.#bodyOf(route, message));
+      if (route.responseBody === "" && this.#writer.isLong(output, message))
+        return this.#sendLong(route, message, call, headers);
+      sendJson(call, 200, headers, responseText(this.#writer, route, message));
       return undefined;
     }
     const raw = rawBodyOf(route, message);
@@ -103,7 +101,19 @@ export class RestProtocol implements UnaryProtocol<RestOperation, RestCaller> {
     return undefined;
   }
 
-  /** Sends a long response in slices, because a thousand messages would block the event loop for a tenth of a second. */
+  #sendLong(
+    route: Route,
+    message: Message,
+    call: HttpCall,
+    headers: ResponseHeaders,
+  ): Promise<void> | undefined {
+    const body = this.#longBodies.get(message);
+    if (body === undefined) return this.#sendInSlices(route, message, call, headers);
+    sendJson(call, 200, headers, body);
+    return undefined;
+  }
+
+  /** Writes a long response in slices, because a thousand messages would block the event loop for a tenth of a second. */
   async #sendInSlices(
     route: Route,
     message: Message,
@@ -117,23 +127,15 @@ export class RestProtocol implements UnaryProtocol<RestOperation, RestCaller> {
       // The client may have disconnected.
       call.source.signal.throwIfAborted();
     }
-    sendJson(call, 200, headers, new CachedBody(chunks));
+    const body = Buffer.concat(chunks);
+    this.#longBodies.set(message, body);
+    sendJson(call, 200, headers, body);
   }
 
   fail(call: HttpCall, error: SvcError): void {
     const allow = error instanceof MethodNotAllowed ? error.allow : undefined;
     const { status, headers, body } = errorResponse(this.#writer, error, allow);
-    sendJson(call, status, { ...responseHeaders(call.requestId), ...headers }, new TextBody(body));
-  }
-
-  #bodyOf(route: Route, message: Message): ResponseBody {
-    const cached = this.#cached.get(message);
-    if (cached !== undefined) return cached;
-    if (route.responseBody !== "" || !isCacheable(message))
-      return new TextBody(responseText(this.#writer, route, message));
-    const body = new CachedBody(this.#writer.bytes(route.method.output, message));
-    this.#cached.set(message, body);
-    return body;
+    sendJson(call, status, { ...responseHeaders(call.requestId), ...headers }, body);
   }
 }
 
@@ -166,11 +168,14 @@ function sendJson(
   { request, response }: HttpCall,
   status: number,
   headers: ResponseHeaders,
-  body: ResponseBody,
+  body: string | Buffer,
 ): void {
+  const sizeBytes = Buffer.byteLength(body);
   headers["content-type"] = "application/json";
-  headers["content-length"] = body.sizeBytes;
+  headers["content-length"] = sizeBytes;
   response.writeHead(status, headers);
   if (request.method === "HEAD") response.end();
-  else body.send(response);
+  // Most texts are ASCII, which needs no conversion to UTF-8.
+  else if (body.length === sizeBytes) response.end(body, "latin1");
+  else response.end(body);
 }

@@ -1,14 +1,12 @@
-/** Parts of handlers: statistics, status responses and uploads. */
+/** Parts of handlers: statistics and uploads. */
 import { setTimeout as wait } from "node:timers/promises";
 import { create } from "@bufbuild/protobuf";
 import { createContextValues, type HandlerContext } from "@connectrpc/connect";
 import test from "ava";
 import { StreamAppStatsRequestSchema } from "../../../gen/svc/v1/app_pb.ts";
 import { WriteFileRequestSchema, type WriteFileRequest } from "../../../gen/svc/v1/file_pb.ts";
-import type { AppCounts } from "../../../src/apps/records/app-counters.ts";
 import { createAppService } from "../../../src/server/handlers/app-service.ts";
 import { statsFrames } from "../../../src/server/handlers/stats-frames.ts";
-import { StatusResponses } from "../../../src/server/handlers/status-responses.ts";
 import { contentsOf, firstOf } from "../../../src/server/handlers/uploads.ts";
 import { peekFirst } from "../../../src/server/rpc/connect/first-message.ts";
 import { anonymous, userContextKey } from "../../../src/server/rpc/user-context.ts";
@@ -51,32 +49,6 @@ test("a client that constantly requests frames gets one per second", async (t) =
   // Timers may be a millisecond early.
   t.true(performance.now() - beganMs > 995, "one second apart");
   end.abort();
-});
-
-test("a status response is reused until the host name changes, which is read once per second", (t) => {
-  let asked = 0;
-  let nowMs = 0;
-  let name = "here";
-  const answers = new StatusResponses(
-    {
-      version: "1",
-      mode: "user",
-      startedAtMs: 0,
-      listeners: () => [],
-      userName: () => Promise.resolve(""),
-    },
-    { hostname: () => (asked++, name), now: () => nowMs },
-  );
-  const apps = { total: 0 } as AppCounts;
-  const first = answers.of(anonymous, "", apps, []);
-  t.is(first.hostname, "here");
-  name = "there";
-  nowMs = 999;
-  t.is(answers.of(anonymous, "", apps, []), first);
-  t.is(asked, 1);
-  nowMs = 1_000;
-  t.is(answers.of(anonymous, "", apps, []).hostname, "there");
-  t.is(asked, 2);
 });
 
 test("the buffered bytes of a stalled sender are released when the call ends", async (t) => {
