@@ -3,12 +3,13 @@
  * extended attributes and ACLs. tar(1) writes the same, but hashing and cutting its output takes longer than reading
  * the files.
  */
-import { constants, openSync, read, readlinkSync, readSync } from "node:fs";
+import { constants, openSync, readlinkSync } from "node:fs";
 import { at, held, namesIn, openPath, reopen } from "../directory.mjs";
 import { headers, padding } from "../host/archive/tar-bytes.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
 import { Trail } from "../trail.mjs";
 import { accessText } from "./access-text.mjs";
+import { blockBytes, dataRanges, rangesText, readContent } from "./file-content.mjs";
 
 const {
   O_DIRECTORY,
@@ -22,9 +23,6 @@ const {
   S_IFIFO,
   S_IFSOCK,
 } = constants;
-const blockBytes = 512;
-/** Files from this size are read on another thread while the previous bytes are hashed. */
-const largeBytes = 1 << 20;
 const second = 1_000_000_000n;
 /** tar(1) cannot extract longer paths: PATH_MAX includes the trailing slash and NUL. */
 const maxPathBytes = 4094;
@@ -39,22 +37,13 @@ const accessLists = new Map([
 /** @typedef {import("./tar-reader.mjs").TarEntry} TarEntry */
 /** @typedef {import("./tar-reader.mjs").EntryType} EntryType */
 /** @typedef {import("../host/syscalls.mjs").EntryStats} EntryStats */
-/** @typedef {{ start: number, end: number }} Stretch */
-/** @typedef {{ space: Buffer, bytes: number, error?: Error, done: Promise<void> }} Ahead A running read. */
 /**
  * @template T
- * @typedef {Generator<Promise<void> | undefined, T, void>} Steps
+ * @typedef {import("./file-content.mjs").Steps<T>} Steps
  */
 /** @typedef {Pick<TarEntry, "type"> & Partial<TarEntry> & { records?: [string, string][] }} Details */
 
-/**
- * @typedef {object} ContentReader
- * @property {(bytes: number) => Buffer} space returns memory for content, possibly less than requested
- * @property {(bytes: number) => void} filled called with the number of bytes read into it, which stay valid until the
- *   next turn of the event loop
- * @property {(piece: Buffer) => void} read called with each piece
- */
-/** @typedef {import("./volume-tar.mjs").VolumeHandler & ContentReader} TreeHandler */
+/** @typedef {import("./volume-tar.mjs").VolumeHandler & import("./file-content.mjs").ContentReader} TreeHandler */
 
 /**
  * @typedef {object} TreeOptions
@@ -237,15 +226,15 @@ export class TreeTar {
       }
       if (isKnown?.(path, fd)) return;
       const size = Number(stats.size);
-      const map = Number(stats.blocks) * blockBytes < size ? stretches(syscalls, fd, size) : undefined;
+      const ranges = Number(stats.blocks) * blockBytes < size ? dataRanges(syscalls, fd, size) : undefined;
       const records = this.#attributes(fd);
-      let left = 0;
-      if (map === undefined) {
+      let missing = 0;
+      if (ranges === undefined) {
         this.#begin(stats, { type: "file", path, records, size, stored: size });
-        left = yield* this.#content(fd, { start: 0, end: size });
+        missing = yield* readContent(fd, { start: 0, end: size }, this.#handler);
       } else {
-        const text = mapText(map);
-        const stored = map.reduce((sum, { start, end }) => sum + end - start, text.length);
+        const text = rangesText(ranges);
+        const stored = ranges.reduce((sum, { start, end }) => sum + end - start, text.length);
         const sparse = /** @type {[string, string][]} */ ([
           ["GNU.sparse.major", "1"],
           ["GNU.sparse.minor", "0"],
@@ -255,64 +244,19 @@ export class TreeTar {
         const details = { path, records: [...sparse, ...records], size, stored, sparse: true };
         this.#begin(stats, { type: "file", ...details });
         this.#handler.content(text);
-        for (const stretch of map) left += yield* this.#content(fd, stretch);
+        for (const range of ranges) missing += yield* readContent(fd, range, this.#handler);
         this.#handler.padding(padding(stored));
       }
-      if (map === undefined) this.#handler.padding(padding(size));
+      if (ranges === undefined) this.#handler.padding(padding(size));
       this.#handler.entryEnd();
       const { ctimeNs } = syscalls.statOf(fd);
-      if (left > 0) this.#warn(`${shown(path)}: file shrank by ${left} bytes; padded with zeros`);
+      if (missing > 0) this.#warn(`${shown(path)}: file shrank by ${missing} bytes; padded with zeros`);
       else if (ctimeNs !== stats.ctimeNs) this.#warnChanged(path);
       // By the opened file: another file may have had the name before.
       this.#note(stats, path);
     } catch (error) {
       throw about(path, error);
     }
-  }
-
-  /**
-   * @param {number} fd
-   * @param {Stretch} stretch
-   * @returns {Steps<number>} number of missing bytes at the end
-   */
-  *#content(fd, stretch) {
-    const { start, end } = stretch;
-    if (end - start >= largeBytes) return yield* this.#large(fd, stretch);
-    let missing = 0;
-    for (let position = start; position < end;) {
-      const space = this.#handler.space(end - position);
-      const bytes = readSync(fd, space, 0, space.length, position);
-      if (bytes === 0) missing += clear(space);
-      const piece = space.subarray(0, bytes || space.length);
-      this.#handler.filled(piece.length);
-      this.#handler.read(piece);
-      position += piece.length;
-      if (position < end) yield;
-    }
-    return missing;
-  }
-
-  /**
-   * @param {number} fd
-   * @param {Stretch} stretch
-   * @returns {Steps<number>}
-   */
-  *#large(fd, { start, end }) {
-    let missing = 0;
-    let ahead = readAhead(fd, this.#handler.space(end - start), start);
-    for (let position = start; position < end;) {
-      // If the steps are interrupted here, the read finishes in memory that is no longer used.
-      yield ahead.done;
-      if (ahead.error) throw ahead.error;
-      const { space, bytes } = ahead;
-      if (bytes === 0) missing += clear(space);
-      const piece = space.subarray(0, bytes || space.length);
-      this.#handler.filled(piece.length);
-      position += piece.length;
-      if (position < end) ahead = readAhead(fd, this.#handler.space(end - position), position);
-      this.#handler.read(piece);
-    }
-    return missing;
   }
 
   /**
@@ -412,67 +356,9 @@ export const typeFlags = {
   fifo: "6",
 };
 
-/**
- * Finds the data of a sparse file, in whole blocks as GNU tar does; undefined if it has no holes.
- * @param {import("../host/syscalls.mjs").Syscalls} syscalls
- * @param {number} fd
- * @param {number} size
- * @returns {Stretch[] | undefined}
- */
-function stretches(syscalls, fd, size) {
-  /** @type {Stretch[]} */
-  const map = [];
-  let end = 0;
-  for (let data = syscalls.nextData(fd, 0, size); data; data = syscalls.nextData(fd, end, size)) {
-    const start = Math.max(end, data.start - (data.start % blockBytes));
-    const stop = Math.min(size, Math.ceil(data.end / blockBytes) * blockBytes);
-    // Data was written beyond the end since.
-    if (stop <= start) break;
-    end = stop;
-    map.push({ start, end });
-    if (end === size) break;
-  }
-  if (map[0]?.start === 0 && map[0].end === size) return undefined;
-  // The end of the file.
-  if (end < size) map.push({ start: size, end: size });
-  return map;
-}
-
 /** @param {EntryStats} stats */
 function linkKey({ dev, ino, nlink }) {
   return nlink > 1 ? `${dev}-${ino}` : "";
-}
-
-/**
- * @param {number} fd
- * @param {Buffer} space
- * @param {number} position
- * @returns {Ahead}
- */
-function readAhead(fd, space, position) {
-  /** @type {PromiseWithResolvers<void>} */
-  const { promise, resolve } = Promise.withResolvers();
-  /** @type {Ahead} */
-  const ahead = { space, bytes: 0, done: promise };
-  read(fd, space, 0, space.length, position, (error, bytes) => {
-    ahead.bytes = bytes;
-    if (error) ahead.error = error;
-    resolve();
-  });
-  return ahead;
-}
-
-/** @param {Buffer} space @returns {number} number of cleared bytes */
-function clear(space) {
-  space.fill(0);
-  return space.length;
-}
-
-/** @param {Stretch[]} map */
-function mapText(map) {
-  const lines = [map.length, ...map.flatMap(({ start, end }) => [start, end - start])];
-  const text = Buffer.from(`${lines.join("\n")}\n`);
-  return Buffer.concat([text, padding(text.length)]);
 }
 
 /**
