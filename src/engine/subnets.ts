@@ -24,6 +24,26 @@ export function formatSubnet({ start, end }: Subnet): string {
   return `${bytes.join(".")}/${addressBits - Math.log2(end - start)}`;
 }
 
+/** The ranges for private networks (RFC 1918). */
+const privateRanges: readonly Subnet[] = [
+  { start: 10 * 2 ** 24, end: 11 * 2 ** 24 },
+  { start: 172 * 2 ** 24 + 16 * 2 ** 16, end: 172 * 2 ** 24 + 32 * 2 ** 16 },
+  { start: 192 * 2 ** 24 + 168 * 2 ** 16, end: 192 * 2 ** 24 + 169 * 2 ** 16 },
+];
+
+/** Whether a range is private: of RFC 1918, or unique local addresses of IPv6 (RFC 4193). */
+export function isPrivateSubnet(text: string): boolean {
+  const subnet = parseSubnet(text);
+  if (subnet === undefined)
+    return /^f[cd][0-9a-f]{2}:[0-9a-f:]*\/(?:[7-9]|[1-9]\d|1[01]\d|12[0-8])$/i.test(text);
+  return privateRanges.some((range) => isWithin(subnet, range));
+}
+
+/** False for an absent subnet. */
+export function isWithin(subnet: Subnet | undefined, range: Subnet): boolean {
+  return subnet !== undefined && subnet.start >= range.start && subnet.end <= range.end;
+}
+
 /** Smallest subnet for this many addresses besides those of the network, the host and broadcast; at least 16. */
 export function sizeFor(addresses: number): number {
   return Math.max(16, 2 ** Math.ceil(Math.log2(addresses + 3)));

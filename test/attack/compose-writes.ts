@@ -92,7 +92,24 @@ const attempts: readonly Attempt[] = [
   {
     attack: "a hook that runs as root",
     service: { post_start: [{ command: ["id"], user: "root", privileged: true }] },
-    refusal: /sets "post_start"/,
+    refusal: /runs a privileged command after its start|"post_start"/,
+  },
+  {
+    attack: "a hook that runs as root without privileges",
+    service: { post_start: [{ command: ["id"], user: "root" }] },
+    refusal: /runs a command after its start as "root"|"post_start"/,
+  },
+  {
+    attack: "content in a mount of another service",
+    service: { volumes_from: ["other"], configs: [{ source: "c", target: "/drop/x" }] },
+    rest: { ...content, services: { other: { image: "svc/attack:1", volumes: ["./drop:/drop"] } } },
+    refusal: /inside what it mounts at \/drop/,
+  },
+  {
+    attack: "a subnet behind which the host may have a server",
+    service: { networks: ["n"] },
+    rest: { networks: { n: { ipam: { config: [{ subnet: "10.0.0.0/24" }] } } } },
+    refusal: /sets the subnet "10.0.0.0\/24"/,
   },
   {
     attack: "a provider, which is a program of the host",
@@ -254,11 +271,12 @@ async function readInside(daemon: TestDaemon, name: string): Promise<Finding> {
 
 async function writePackage(daemon: TestDaemon, service: object, rest: object): Promise<string> {
   const dir = join(daemon.dir, "attack");
+  const { services = {}, ...sections } = rest as { services?: object };
   const web = { image: "svc/attack:1", stop_grace_period: "0s", ...service };
   await writeFiles(dir, {
     "svc.yaml":
       'id: attack\nname: Attack\nversion: "1.0.0"\ncompose: { file: compose.yaml, env: { TEXT: "from a setting" } }\nstop: { grace: 1s }\n',
-    "compose.yaml": stringify({ services: { web }, ...rest }),
+    "compose.yaml": stringify({ ...sections, services: { web, ...services } }),
   });
   await chmod(dir, 0o755);
   return dir;

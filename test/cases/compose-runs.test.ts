@@ -3,11 +3,12 @@ import assert from "node:assert/strict";
 import { writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
+import { formatSubnet, parseSubnet } from "../../src/engine/subnets.ts";
 import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
 import { forever, sharedFixture, startApp } from "../runtimes/support/container-tests.ts";
-import { DockerFixture } from "../runtimes/support/docker-fixture.ts";
+import { DockerFixture, nobody } from "../runtimes/support/docker-fixture.ts";
 import { whyNoDocker } from "../support/docker.ts";
 import { dockerTest, needsDocker } from "../support/docker-test.ts";
 import { composeGenerations } from "../support/compose-generations.ts";
@@ -131,6 +132,57 @@ for (const [at, { name, runTest, skipped, fixtureOf }] of generations.entries())
       t.pass();
     },
   );
+}
+
+for (const [at, { name, isClassic, runTest, skipped, fixtureOf }] of generations.entries()) {
+  runTest(`a regular user's project has what stays inside of it: ${name}${skipped}`, async (t) => {
+    const fixture = fixtureOf();
+    const pool = parseSubnet(fixture.engine.pool)!;
+    const subnet = { start: pool.end - 16, end: pool.end };
+    const address = formatSubnet({ start: pool.end - 6, end: pool.end - 5 }).replace("/32", "");
+    const writes = "id -u > /data/who";
+    const hook = `post_start: [{ command: ${JSON.stringify(["/bin/sh", "-c", writes])} }]`;
+    const networks = `networks: { default: { ipam: { config: [{ subnet: ${formatSubnet(subnet)} }] } } }`;
+    const print =
+      "echo $$(cat /proc/sys/net/core/somaxconn /proc/sys/kernel/msgmnb /proc/self/oom_score_adj /sys/class/net/eth0/address) $$(hostname -i)";
+    const app = await fixture.app(`inside-${at}`, manifest, {
+      files: {
+        "compose.yaml": `services:
+  db:
+    image: svc/shell:1
+    command: ${shell(isClassic ? writes : "true")}
+    volumes: ["data:/data"]
+    ${isClassic ? "" : hook}
+  app:
+    image: svc/shell:1
+    command: ${shell(`${print}; until cat /data/who 2>/dev/null; do sleep 0.2; done`)}
+    volumes_from: ["db:ro"]
+    cap_drop: [ALL]
+    cap_add: [CHOWN]
+    sysctls: { net.core.somaxconn: 1234, kernel.msgmnb: 32768 }
+    oom_score_adj: 321
+    mac_address: "02:42:0a:00:00:07"
+    networks: { default: { ipv4_address: ${address} } }
+volumes: { data: {} }
+${networks}
+`,
+      },
+    });
+    await startApp(fixture.compose, app);
+    await requireLines(fixture, app, [
+      `app | 1234 32768 321 02:42:0a:00:00:07 ${address}`,
+      `app | ${nobody}`,
+    ]);
+    const other = await fixture.app(`beside-${at}`, manifest, {
+      files: {
+        "compose.yaml": `services: { app: { image: svc/shell:1, command: ${shell("true")} } }\n${networks}\n`,
+      },
+    });
+    const error = await t.throwsAsync(startApp(fixture.compose, other));
+    t.regex(error.message, /its subnet \S+ overlaps \S+, which another network or a route of the host uses/);
+    await end(fixture, other);
+    await end(fixture, app);
+  });
 }
 
 second.runTest(

@@ -88,6 +88,56 @@ const allowed: [name: string, document: JsonObject][] = [
     service({ network_mode: "service:db", pid: "service:db", ipc: "service:db" }),
   ],
   [
+    "kernel parameters of its own namespaces",
+    service({
+      sysctls: {
+        ...{ "net.core.somaxconn": 1024, "net.ipv4.ip_forward": 1, "net.ipv4.tcp_keepalive_time": 60 },
+        ...{ "net.ipv4.conf.all.src_valid_mark": 1, "net.ipv6.conf.all.disable_ipv6": 0 },
+        ...{ "net.ipv4.ip_unprivileged_port_start": 0, "kernel.shmmax": 68_719_476_736 },
+        ...{ "kernel.msgmnb": 65_536, "kernel.sem": "250 32000 100 128", "fs.mqueue.msg_max": 10 },
+      },
+    }),
+  ],
+  ["kernel parameters as a list", service({ sysctls: ["net.core.somaxconn=1024"] })],
+  ["a worse OOM score", service({ oom_score_adj: 500 })],
+  [
+    "hardware addresses",
+    service({
+      mac_address: "02:42:ac:11:00:02",
+      networks: { default: { mac_address: "02:42:ac:11:00:02" } },
+    }),
+  ],
+  [
+    "capabilities of the engine's default set",
+    service({ cap_drop: ["ALL"], cap_add: ["CHOWN", "cap_kill"] }),
+  ],
+  [
+    "volumes of its own services",
+    {
+      services: {
+        web: { image: "a", volumes_from: ["api:ro"], configs: ["a"] },
+        api: { image: "a", volumes_from: ["db"], volumes: ["/y"] },
+        db: { image: "a", volumes: [`${place.dir}/data:/x`, "/y"] },
+      },
+    },
+  ],
+  [
+    "commands after the start",
+    service({
+      user: owner,
+      post_start: [
+        { command: ["id"], user: owner },
+        { command: "id", working_dir: "/" },
+      ],
+    }),
+  ],
+  [
+    "a subnet of the pool",
+    network({
+      ipam: { config: [{ subnet: "10.201.7.0/24", gateway: "10.201.7.1", ip_range: "10.201.7.128/25" }] },
+    }),
+  ],
+  [
     "limits",
     service({ mem_limit: "1g", deploy: { resources: { limits: { cpus: "1", memory: "1g", pids: 9 } } } }),
   ],
@@ -155,6 +205,26 @@ for (const [name, document] of allowed) {
     t.is(await verdict(document, 0), "allowed");
   });
 }
+
+for (const subnet of ["10.202.0.0/24", "10.200.0.0/15", "192.168.1.0/24", "fd00:1::/64", ""]) {
+  rootTest(`the private subnet "${subnet}" outside the pool is only for root${needsRoot}`, async (t) => {
+    const document = network({ ipam: { config: [{ subnet, gateway: "10.202.0.1" }] } });
+    t.regex(
+      await verdict(document, nobody),
+      /network "lan" sets the subnet ".*"; those of regular users are in 10\.201\.0\.0\/16/,
+    );
+    t.is(await verdict(document, 0), "allowed");
+  });
+}
+
+rootTest(
+  `a command after the start gets no variables from the environment of compose${needsRoot}`,
+  async (t) => {
+    const post_start = [{ command: "id", environment: { PATH: null, A: "1" } }];
+    const { web } = recordOf((await runnable(service({ post_start }), nobody))["services"]);
+    t.deepEqual(recordOf(web)["post_start"], [{ command: "id", environment: { A: "1" } }]);
+  },
+);
 
 for (const [name, document] of greedyFiles(place)) {
   rootTest(`too much of the host for others, not for root: ${name}${needsRoot}`, async (t) => {

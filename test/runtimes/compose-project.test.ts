@@ -3,6 +3,7 @@ import { randomUUID } from "node:crypto";
 import { mkdir, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
+import { parseSubnet } from "../../src/engine/subnets.ts";
 import { SvcError } from "../../src/errors.ts";
 import type { RunCommandOptions } from "../../src/run-as/user-helper-types.ts";
 import type { Runtime } from "../../src/packages/manifest/manifest.ts";
@@ -82,6 +83,7 @@ rootTest(`an error of an old compose about a name explains what to do${needsRoot
       fingerprint: () => Promise.resolve("1.29.2"),
     },
     ...{ yaml, images: { builtTag: () => "" }, engine: { socket: "/srv/docker.sock" } },
+    networks: { pool: parseSubnet("10.201.0.0/16") },
     ownership: { projectOf: (id: string) => `svc-${id}` },
     ...{
       portRules: { unprivilegedPortStart: 1024, daemonPort: 0 },
@@ -141,6 +143,7 @@ async function resolving(
     },
     images: { builtTag: () => "" },
     ...{ yaml, engine: { socket: "/srv/docker.sock" } },
+    networks: { pool: parseSubnet("10.201.0.0/16") },
     ownership: { projectOf: (id: string) => `svc-${id}` },
     ...{ publishAddress: "127.0.0.1", usersPidsLimit: 100, maxUserProcesses: 1_000 },
     composeDir: join(place.dir, "../compose"),
@@ -211,6 +214,7 @@ rootTest(`compose runs again if and only if its output may change${needsRoot}`, 
       fingerprint: () => Promise.resolve(version),
     },
     ...{ yaml, images: { builtTag: () => "" }, engine: { socket: "/srv/docker.sock" } },
+    networks: { pool: parseSubnet("10.201.0.0/16") },
     ownership: { projectOf: (id: string) => `svc-${id}` },
     ...{
       portRules: { unprivilegedPortStart: 1024, daemonPort: 0 },

@@ -43,7 +43,7 @@ const refused: [name: string, permission: Permission, options: object][] = [
   ["a device rule", "devices", host({ DeviceCgroupRules: ["a *:* rwm"] })],
   ["a capability", "capabilities", host({ CapAdd: ["SYS_ADMIN"] })],
   ["all capabilities", "capabilities", host({ CapAdd: ["ALL"] })],
-  ["a lower-case capability", "capabilities", host({ CapAdd: ["cap_net_raw"] })],
+  ["a lower-case capability", "capabilities", host({ CapAdd: ["cap_net_admin"] })],
   ["a capability as text", "capabilities", host({ CapAdd: "ALL" })],
   ["no AppArmor", "privileged", host({ SecurityOpt: ["apparmor=unconfined"] })],
   ["no AppArmor, by a colon", "privileged", host({ SecurityOpt: ["apparmor:unconfined"] })],

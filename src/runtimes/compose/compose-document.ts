@@ -127,6 +127,12 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
       // For a name without a value, compose would use the value in its own environment, which is root's.
       ...(options.owner !== undefined &&
         isSet(service["environment"]) && { environment: environmentPairs(service["environment"]) }),
+      ...(options.owner !== undefined &&
+        isSet(service["post_start"]) && {
+          post_start: listOf(service["post_start"])
+            .map(recordOf)
+            .map((hook) => ({ ...hook, environment: environmentPairs(hook["environment"]) })),
+        }),
       ...(isSet(service["volumes"]) && {
         volumes: listOf(service["volumes"])
           .map((volume) => longBind(volume, options.isClassic))

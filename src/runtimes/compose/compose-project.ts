@@ -20,6 +20,7 @@ import type { YamlThread } from "../../packages/manifest/yaml-thread.ts";
 import { rootShare } from "../../lib/share-owner.ts";
 import { appEnvironment, appExpander } from "../app-environment.ts";
 import { appTree, checkoutOf } from "../app-tree.ts";
+import type { AppNetworks } from "../containers/app-networks.ts";
 import { releaseLabel } from "../containers/blocked-containers.ts";
 import {
   ownerSpec,
@@ -79,6 +80,7 @@ export interface ComposeProjectsOptions extends PublishOptions {
   composeDir: string;
   engine: DockerEngine;
   events: Pick<EngineEvents, "verify" | "isUnresponsive">;
+  networks: Pick<AppNetworks, "pool">;
   yaml: YamlThread;
   portRules: HostPortRules;
   /** Default process limit of a regular user's service. */
@@ -321,9 +323,12 @@ export class ComposeProjects {
     claims: readonly ContainerClaims[],
     typeOf: PolicyOptions["typeOf"],
   ): Promise<void> {
-    const { userHelpers, engine, portRules } = this.#options;
+    const { userHelpers, engine, networks, portRules } = this.#options;
     const { user } = await userHelpers.as(app.uid);
-    await requireAllowed(app, claims, { user, typeOf, engineSockets: [engine.socket], ...portRules });
+    await requireAllowed(app, claims, {
+      ...{ user, typeOf, engineSockets: [engine.socket], subnetPool: networks.pool },
+      ...portRules,
+    });
   }
 
   /**

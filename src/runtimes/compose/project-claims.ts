@@ -1,5 +1,6 @@
 /** Determines the host access of a compose file's volumes, networks, secrets and configs. */
 import { descriptionBytes } from "../../engine/engine-objects.ts";
+import { isPrivateSubnet } from "../../engine/subnets.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import {
   bindOf,
@@ -9,7 +10,7 @@ import {
   type HostAsk,
 } from "../containers/container-policy.ts";
 import { externalName, isSet, unknownKeys, recordOf, textOf } from "./compose-values.ts";
-import { copiesOf } from "./project-networks.ts";
+import { copiesOf, rangesOf } from "./project-networks.ts";
 import { userBounds } from "./project-size.ts";
 import { labelAsks, serviceClaims } from "./service-claims.ts";
 import { countPorts, documentPorts } from "./service-ports.ts";
@@ -20,16 +21,14 @@ const bounds = { ...userBounds, ports: 512 };
 /** The claims of all parts of a project, services first. */
 export function projectClaims(document: JsonObject, project: string): ContainerClaims[] {
   const { services, volumes, networks, secrets, configs, version: _, name: __, ...rest } = document;
-  const names = new Set(Object.keys(recordOf(services)));
+  const all = recordOf(services);
   return [
-    ...Object.entries(recordOf(services)).map(([name, service]) =>
-      serviceClaims(name, recordOf(service), names),
-    ),
+    ...Object.entries(all).map(([name, service]) => serviceClaims(name, recordOf(service), all)),
     ...parts("volume", volumes, (volume, key) => volumeAsks(volume, `${project}_${key}`)),
-    ...parts("network", networks, (network, key) => networkAsks(network, key, `${project}_${key}`)),
+    ...networkClaims(recordOf(networks), project),
     ...fileParts("secret", secrets),
     ...fileParts("config", configs),
-    { ...claimsOf("the compose file", []), excess: excessOf(names.size, document) },
+    { ...claimsOf("the compose file", []), excess: excessOf(Object.keys(all).length, document) },
     ...unknownKeyAsks(rest, [], "privileged").map((ask) => claimsOf("the compose file", [ask])),
   ];
 }
@@ -77,6 +76,39 @@ function volumeAsks(volume: JsonObject, ownName: string): HostAsk[] {
 /** The engine's own networks: the host's, none, and the default bridge. */
 const engineNetworks = new Set(["host", "none", "bridge", "default"]);
 
+function networkClaims(networks: JsonObject, project: string): ContainerClaims[] {
+  return Object.entries(networks).map(([key, value]) => {
+    const network = recordOf(value);
+    const subnets = rangesOf(network).map(({ subnet = null }) => textOf(subnet));
+    return { ...claimsOf(`network "${key}"`, networkAsks(network, key, `${project}_${key}`)), subnets };
+  });
+}
+
+/** Keys of an address range, with their effect on the engine's network. */
+const rangeKeys: Readonly<Record<string, string>> = {
+  aux_addresses: "keeps addresses of the subnet from containers",
+  gateway: "is the host's address in the subnet",
+  ip_range: "chooses containers' addresses from a part of the subnet",
+  subnet: "is the range that the host routes to the network; judged",
+};
+
+/** Hosts of other networks become unreachable behind a public subnet. */
+function ipamAsks(network: JsonObject): HostAsk[] {
+  const { driver = null, config: _, ...rest } = recordOf(network["ipam"]);
+  const odd = [
+    ...unknownKeys(rest, []),
+    ...(["", "default"].includes(textOf(driver)) ? [] : ["driver"]),
+    ...rangesOf(network).flatMap((range) => unknownKeys(range, Object.keys(rangeKeys))),
+  ];
+  const subnets = rangesOf(network).map(({ subnet = null }) => textOf(subnet));
+  return [
+    ...odd.map((key) => ({ permission: "host_network", what: `sets "${key}" in "ipam"` }) as const),
+    ...subnets
+      .filter((subnet) => subnet !== "" && !isPrivateSubnet(subnet))
+      .map((subnet) => ({ permission: "host_network", what: `has the subnet "${subnet}"` }) as const),
+  ];
+}
+
 function networkAsks(network: JsonObject, key: string, ownName: string): HostAsk[] {
   const { driver, ...rest } = network;
   const isEngines = engineNetworks.has(externalName(network, key));
@@ -84,9 +116,10 @@ function networkAsks(network: JsonObject, key: string, ownName: string): HostAsk
     ...externalAsks(rest, ownName, isEngines ? "host_network" : "networks"),
     ...unknownKeyAsks(
       rest,
-      ["name", "external", "labels", "internal", "attachable", "enable_ipv6"],
+      ["name", "external", "labels", "internal", "attachable", "enable_ipv6", "ipam"],
       "host_network",
     ),
+    ...ipamAsks(network),
     ...labelAsks(network["labels"] ?? null),
   ];
   if (["", "bridge"].includes(textOf(driver))) return asks;

@@ -4,6 +4,7 @@ import { composeNetworkLabel } from "../../engine/attribution.ts";
 import { networkRecord } from "../../engine/engine-objects.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { labelsOf, type AppNetworks } from "../containers/app-networks.ts";
+import { isGranted } from "../../packages/manifest/permissions.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { externalName, isSet, listOf, pairsOf, recordOf, textOf } from "./compose-values.ts";
 
@@ -15,10 +16,13 @@ export interface PlacedDocument extends Disposable {
   readonly document: JsonObject;
 }
 
-/** Assigns a subnet to each network to be created. @throws SvcError `too_many`, see {@link AppNetworks.reserve} */
+/**
+ * Assigns a subnet to each network to be created without one.
+ * @throws SvcError `too_many`, `not_possible`, see {@link AppNetworks.reserve}
+ */
 export async function withSubnets(
   document: JsonObject,
-  app: Pick<RunnableApp, "id" | "ownerUid">,
+  app: Pick<RunnableApp, "id" | "ownerUid" | "manifest">,
   networks: AppNetworks,
 ): Promise<PlacedDocument> {
   const declared: JsonObject = { default: null, ...recordOf(document["networks"]) };
@@ -34,7 +38,19 @@ export async function withSubnets(
   );
   const missing = silent.filter((key) => !existing.has(key));
   const containers = containersOf(document);
-  const reserved = await networks.reserve(app, missing.length, containers);
+  const chosen = Object.keys(declared).flatMap((key) => {
+    const wanted = chosenSubnets(recordOf(declared[key]));
+    const found = existing.get(key);
+    const isThere = found !== undefined && wanted.join() === networkRecord(found).subnets.join();
+    return isThere || wanted.length === 0 ? [] : [{ subnets: wanted, replaces: found?.Id }];
+  });
+  // Root's package may replace a route of the host with this permission.
+  const isHostNetwork = isGranted(app.manifest.permissions, "host_network");
+  const reserved = await networks.reserve(app, {
+    count: missing.length,
+    containers,
+    chosen: isHostNetwork ? [] : chosen,
+  });
   for (const [at, subnet] of reserved.subnets.entries()) subnets.set(missing[at] ?? "", subnet);
   const placed = Object.entries(declared).map(([key, network]) => {
     const subnet = subnets.get(key);
@@ -67,9 +83,24 @@ export async function makeExternal(
   }
 }
 
-function mayBePlaced({ external, driver, ipam }: JsonObject): boolean {
-  if (isSet(external) || !["", "bridge"].includes(textOf(driver))) return false;
-  return !listOf(recordOf(ipam)["config"]).some((range) => isSet(range));
+function mayBePlaced(network: JsonObject): boolean {
+  return isOwnBridge(network) && rangesOf(network).length === 0;
+}
+
+function isOwnBridge({ external, driver }: JsonObject): boolean {
+  return !isSet(external) && ["", "bridge"].includes(textOf(driver));
+}
+
+/** The address ranges that a network sets. */
+export function rangesOf({ ipam }: JsonObject): JsonObject[] {
+  return listOf(recordOf(ipam)["config"])
+    .filter((range) => isSet(range))
+    .map(recordOf);
+}
+
+/** The subnets that a network of the project's own sets. */
+function chosenSubnets(network: JsonObject): string[] {
+  return isOwnBridge(network) ? rangesOf(network).map(({ subnet = null }) => textOf(subnet)) : [];
 }
 
 /** The label is not trusted, because the project's author may have written it. */

@@ -6,6 +6,7 @@ import { isReservedLabel } from "../../engine/attribution.ts";
 import { descriptionBytes } from "../../engine/engine-objects.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import {
+  capabilityAsks,
   deviceAsks,
   groupAsks,
   listAsks,
@@ -16,6 +17,7 @@ import {
   type ContainerClaims,
   type HostAsk,
 } from "../containers/container-policy.ts";
+import { excessOfKernelParameters, kernelParameterAsks } from "../containers/kernel-parameters.ts";
 import {
   excessOfExposed,
   excessOfHealth,
@@ -37,12 +39,13 @@ import {
 } from "./compose-values.ts";
 import { copiesOf } from "./project-networks.ts";
 import { countMounts } from "./project-size.ts";
-import { inMemoryWords } from "./service-mounts.ts";
+import { inMemoryWords, sharedMounts, volumesService } from "./service-mounts.ts";
 import { countPorts, readServicePort } from "./service-ports.ts";
 import {
   readFiles,
   readVolume,
   requireOneMountEach,
+  requireOneSharedMountEach,
   unknownKeyAsks,
   type Draft,
   type Reader,
@@ -80,7 +83,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   build: { up: "nothing with --no-build; svc builds by itself and removes the key" },
   cap_add: {
     up: "sets HostConfig.CapAdd",
-    read: list("capabilities", "adds the capability"),
+    read: (value, { asks }) => asks.push(...capabilityAsks(textsOf(value))),
   },
   cap_drop: { up: "sets HostConfig.CapDrop, which only takes capabilities away" },
   cgroup: { up: "sets HostConfig.CgroupnsMode", read: namespace("cgroup", ["private"]) },
@@ -165,6 +168,9 @@ const keys: Readonly<Record<string, ServiceKey>> = {
     up: "sets HostConfig.LogConfig, unread: the engine's drivers do as the options say",
     read: readLogging,
   },
+  mac_address: {
+    up: "sets MacAddress of the container's interface in its main network, which belongs to the project",
+  },
   mem_limit: { up: "sets HostConfig.Memory, a limit of the container" },
   mem_reservation: { up: "sets HostConfig.MemoryReservation, a limit of the container" },
   mem_swappiness: { up: "sets HostConfig.MemorySwappiness of the container's control group" },
@@ -184,6 +190,10 @@ const keys: Readonly<Record<string, ServiceKey>> = {
     up: "joins networks of the project; `driver_opts` and addresses reach their drivers",
     read: readNetworks,
   },
+  oom_score_adj: {
+    up: "sets HostConfig.OomScoreAdj; a positive value makes the kernel choose its processes first",
+    read: (value, { asks }) => asks.push(...oomScoreAsks(textOf(value))),
+  },
   pid: { up: "sets HostConfig.PidMode", read: namespace("pid", []) },
   pids_limit: { up: "sets HostConfig.PidsLimit; 0 and -1 mean unlimited", read: readProcesses },
   platform: { up: "asks the engine for the image of that platform" },
@@ -195,6 +205,10 @@ const keys: Readonly<Record<string, ServiceKey>> = {
         if (typeof port === "object") asks.push(...unknownKeyAsks(recordOf(port), portKeys));
       }
     },
+  },
+  post_start: {
+    up: "runs commands in the started container by exec, as the container's user unless `user` is set",
+    read: readHooks,
   },
   privileged: {
     up: "sets HostConfig.Privileged",
@@ -238,9 +252,12 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   },
   stop_signal: { up: "sets Config.StopSignal, which the engine sends to the container's first process" },
   sysctls: {
-    up: "sets HostConfig.Sysctls",
-    read: (value, { asks }) =>
-      asks.push(...listAsks(Object.keys(pairsOf(value)), "privileged", "sets the kernel parameter")),
+    up: "sets HostConfig.Sysctls, which the runtime writes as root in the container's namespaces",
+    read: (value, { asks, excess }) => {
+      const parameters = pairsOf(value);
+      asks.push(...kernelParameterAsks(Object.keys(parameters)));
+      excess.push(...excessOfKernelParameters(parameters));
+    },
   },
   tmpfs: {
     up: "sets HostConfig.Tmpfs: the engine mounts it inside with options that it does not bound",
@@ -273,8 +290,12 @@ const keys: Readonly<Record<string, ServiceKey>> = {
     },
   },
   volumes_from: {
-    up: "sets HostConfig.VolumesFrom",
-    read: list("host_mounts", "mounts the volumes of"),
+    up: "sets HostConfig.VolumesFrom to containers of the project, without `:ro`, or to any container after `container:`",
+    read: (value, draft) => {
+      const others = textsOf(value).filter((entry) => !Object.hasOwn(draft.services, volumesService(entry)));
+      draft.asks.push(...listAsks(others, "host_mounts", "mounts the volumes of"));
+      requireOneSharedMountEach(draft);
+    },
   },
   working_dir: { up: "sets Config.WorkingDir; the engine makes it inside where it is missing" },
 };
@@ -284,11 +305,7 @@ const portKeys = ["mode", "target", "published", "protocol", "host_ip", "name", 
 const sharedNetwork = namespace("network", ["none"]);
 
 /** @param services services of the project: what they share with each other stays within the app */
-export function serviceClaims(
-  name: string,
-  service: JsonObject,
-  services: ReadonlySet<string>,
-): ContainerClaims {
+export function serviceClaims(name: string, service: JsonObject, services: JsonObject): ContainerClaims {
   const draft: Draft = { asks: [], binds: [], hostPorts: [], fileOwners: [], excess: [], services, service };
   draft.asks.push(...unknownKeyAsks(service, Object.keys(keys)));
   for (const [key, { read }] of Object.entries(keys)) {
@@ -296,7 +313,7 @@ export function serviceClaims(
     if (value !== undefined && isSet(value)) read?.(value, draft);
   }
   const { asks, binds, hostPorts, fileOwners, excess } = draft;
-  excess.push(...excessOfMounts(countMounts(service), "mounts"));
+  excess.push(...excessOfMounts(countMounts(service) + sharedMounts(service, services).length, "mounts"));
   const ports = listOf(service["ports"]).reduce<number>(
     (sum, port) => sum + countPorts(readServicePort(port)),
     0,
@@ -386,6 +403,32 @@ function readHealth(value: JsonValue, { asks, excess }: Draft): void {
   );
 }
 
+/** A negative score would have the kernel end processes of others first. */
+function oomScoreAsks(score: string): HostAsk[] {
+  if (/^\d+$/.test(score)) return [];
+  return [{ permission: "privileged", what: `sets "oom_score_adj" to ${score}, less than 0` }];
+}
+
+/** Keys of a command that runs after the start, with their effect on its exec. */
+const hookKeys: Readonly<Record<string, string>> = {
+  command: "runs inside",
+  environment: "is the environment of the command; svc removes names without a value for users",
+  privileged: "gives the command all capabilities; judged",
+  user: "runs the command as this user; judged",
+  working_dir: "is the directory of the command",
+};
+
+function readHooks(value: JsonValue, { asks, excess, service }: Draft): void {
+  for (const hook of listOf(value).map(recordOf)) {
+    const { user = null, privileged = null } = hook;
+    asks.push(...unknownKeyAsks(hook, Object.keys(hookKeys)));
+    if (isSet(privileged) && textOf(privileged) !== "false")
+      asks.push({ permission: "privileged", what: "runs a privileged command after its start" });
+    if (isSet(user) && textOf(user) !== textOf(service["user"]))
+      excess.push(`runs a command after its start as "${textOf(user)}"`);
+  }
+}
+
 function readLogging(value: JsonValue, { asks, excess }: Draft): void {
   const { driver = null, options = null } = recordOf(value);
   asks.push(...unknownKeyAsks(recordOf(value), ["driver", "options"]), ...logDriverAsks(textOf(driver)));
@@ -398,6 +441,7 @@ const networkKeys: Readonly<Record<string, string>> = {
   gw_priority: "chooses the network of the default route",
   ipv4_address: "asks for an address of the network's subnet",
   ipv6_address: "asks for an address of the network's subnet",
+  mac_address: "sets the address of the container's interface in the network",
   priority: "orders the networks",
 };
 
@@ -419,7 +463,7 @@ function namespace(kind: Parameters<typeof namespaceAsks>[0], own: readonly stri
   const ownModes = new Set(own);
   return (value, { asks, services }) => {
     const mode = textOf(value);
-    const isShared = mode.startsWith(ofService) && services.has(mode.slice(ofService.length));
+    const isShared = mode.startsWith(ofService) && Object.hasOwn(services, mode.slice(ofService.length));
     if (!isShared) asks.push(...namespaceAsks(kind, mode, ownModes));
   };
 }

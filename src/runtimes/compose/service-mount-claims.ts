@@ -11,7 +11,7 @@ import {
   type HostAsk,
 } from "../containers/container-policy.ts";
 import { fileMode, isSet, listOf, unknownKeys, recordOf, textOf, textsOf } from "./compose-values.ts";
-import { readServiceMount, type ServiceMount } from "./service-mounts.ts";
+import { readServiceMount, sharedMounts, type ServiceMount } from "./service-mounts.ts";
 
 /** The claims of a service so far. */
 export interface Draft {
@@ -21,7 +21,7 @@ export interface Draft {
   fileOwners: FileOwner[];
   excess: string[];
   /** The services of the project. */
-  readonly services: ReadonlySet<string>;
+  readonly services: JsonObject;
   readonly service: JsonObject;
 }
 
@@ -43,8 +43,8 @@ export function unknownKeyAsks(
  * @param directory base of relative targets
  */
 export function readFiles(kind: "config" | "secret", directory: string): Reader {
-  return (value, { asks, excess, fileOwners, service }) => {
-    const { stored, inMemory } = mountTargets(service);
+  return (value, { asks, excess, fileOwners, service, services }) => {
+    const { stored, inMemory } = mountTargets(service, sharedMounts(service, services));
     for (const reference of listOf(value)) {
       const part = typeof reference === "string" ? { source: reference } : recordOf(reference);
       const { source = null, target = null, uid = null, gid = null, mode = null } = part;
@@ -69,8 +69,8 @@ interface MountTargets {
 }
 
 /** Absolute, normalized mount points of a service, without configs and secrets. */
-function mountTargets(service: JsonObject): MountTargets {
-  const mounts = listOf(service["volumes"]).map(readServiceMount);
+function mountTargets(service: JsonObject, shared: readonly ServiceMount[] = []): MountTargets {
+  const mounts = [...listOf(service["volumes"]).map(readServiceMount), ...shared];
   const pathsOf = (targets: readonly string[]): string[] =>
     targets.map((target) => posix.resolve("/", target));
   const isInMemory = ({ type }: ServiceMount): boolean => type === "tmpfs";
@@ -94,6 +94,17 @@ export function requireOneMountEach({ excess, service }: Draft): void {
     return isSeen;
   });
   if (twice !== undefined) excess.push(`mounts twice at ${twice}`);
+}
+
+/** The engine chooses between mounts of several services with the same target. */
+export function requireOneSharedMountEach({ excess, service, services }: Draft): void {
+  const { inMemory } = mountTargets(service);
+  const sources = new Map<string, string | undefined>(inMemory.map((target) => [target, undefined]));
+  for (const { source, target } of sharedMounts(service, services)) {
+    const path = posix.resolve("/", target);
+    if (sources.has(path) && sources.get(path) !== source) excess.push(`mounts twice at ${path}`);
+    sources.set(path, source);
+  }
 }
 
 const volumeName = /^[A-Za-z0-9][A-Za-z0-9_.-]*$/;

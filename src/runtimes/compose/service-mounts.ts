@@ -1,7 +1,8 @@
 /** Parses a service's mounts: `[SOURCE:]TARGET[:MODES]`, or the long form. */
+import { posix } from "node:path";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { bytesOf, isSet, listOf, recordOf, textOf, textsOf } from "./compose-values.ts";
-import { imagePaths, type ContainerPaths } from "../containers/mount-targets.ts";
+import { imagePaths, type ContainerPaths, type TargetedMount } from "../containers/mount-targets.ts";
 import type { AppImages } from "../docker/app-images.ts";
 
 export interface ServiceMount {
@@ -37,6 +38,39 @@ export function readServiceMount(volume: JsonValue): ServiceMount {
   };
 }
 
+/**
+ * The service in an entry of `volumes_from`, `SERVICE[:ro|rw]`; empty for a container outside the project. Compose v1
+ * prints `service:` before it.
+ */
+export function volumesService(entry: string): string {
+  const name = /^(?:service:)?([^:]+)(?::r[ow])?$/.exec(entry)?.[1] ?? "";
+  // `container:ro` may be the container `ro`.
+  return ["container", "service"].includes(name) ? "" : name;
+}
+
+/** The services whose mounts a service has by `volumes_from`, directly or through another one. */
+export function volumesServices(service: JsonObject, services: JsonObject): ReadonlySet<string> {
+  const namedBy = (part: JsonObject): string[] =>
+    textsOf(part["volumes_from"])
+      .map(volumesService)
+      .filter((name) => Object.hasOwn(services, name));
+  const found = new Set(namedBy(service));
+  for (const name of found) for (const next of namedBy(recordOf(services[name]))) found.add(next);
+  return found;
+}
+
+/** Mounts that a service has only by `volumes_from`, as their own services declare them. */
+export function sharedMounts(service: JsonObject, services: JsonObject): ServiceMount[] {
+  const own = new Set(mountsOf(service).map(({ target }) => posix.resolve("/", target)));
+  return [...volumesServices(service, services)]
+    .flatMap((name) => mountsOf(recordOf(services[name])))
+    .filter(({ target }) => !own.has(posix.resolve("/", target)));
+}
+
+function mountsOf(service: JsonObject): ServiceMount[] {
+  return listOf(service["volumes"]).map(readServiceMount);
+}
+
 /** Parses an entry of a service's `tmpfs`: `TARGET[:size=BYTES,…]`. */
 export function readInMemory(entry: string): { target: string; sizeBytes: number | undefined } {
   const [target = "", words = ""] = entry.split(":");
@@ -61,14 +95,18 @@ export function inMemoryWords(service: JsonObject): string[] {
 /** The paths of each service, including those of its image, if it exists here. */
 export async function containerPaths(images: AppImages, document: JsonObject): Promise<ContainerPaths[]> {
   const paths: ContainerPaths[] = [];
-  for (const service of Object.values(recordOf(document["services"])).map(recordOf)) {
-    const image = await images.inspect(textOf(service["image"]));
-    const inherited = imagePaths(image);
+  const services = recordOf(document["services"]);
+  for (const service of Object.values(services).map(recordOf)) {
+    const inherited = imagePaths(await images.inspect(textOf(service["image"])));
+    const shared: TargetedMount[] = sharedMounts(service, services);
+    for (const name of volumesServices(service, services)) {
+      shared.push(...imagePaths(await images.inspect(textOf(recordOf(services[name])["image"]))).mounts);
+    }
     const inMemory = textsOf(service["tmpfs"]).map((entry) => ({
       ...{ type: "tmpfs", source: "", target: readInMemory(entry).target, readOnly: false },
     }));
     paths.push({
-      mounts: [...listOf(service["volumes"]).map(readServiceMount), ...inMemory, ...inherited.mounts],
+      mounts: [...mountsOf(service), ...inMemory, ...shared, ...inherited.mounts],
       workingDir: textOf(service["working_dir"]) || inherited.workingDir,
     });
   }

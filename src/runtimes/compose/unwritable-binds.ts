@@ -24,7 +24,7 @@ export async function unwritableBinds(
   const owner = ownerSpec(userHelper.user);
   const sentences: string[] = [];
   for (const [service, described] of Object.entries(recordOf(services))) {
-    const { subject, user, binds } = serviceClaims(service, recordOf(described), new Set());
+    const { subject, user, binds } = serviceClaims(service, recordOf(described), {});
     const written = binds.filter(({ source, readOnly }) => !readOnly && isInside(app.directory, source));
     if (written.length === 0) continue;
     const whole = user || (await imageUser(service));

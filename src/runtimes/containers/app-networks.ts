@@ -9,6 +9,7 @@ import type { EngineOwnership } from "../../engine/ownership.ts";
 import {
   formatSubnet,
   freeSubnets,
+  isWithin,
   parseSubnet,
   routedSubnets,
   sizeFor,
@@ -36,11 +37,24 @@ export interface ReservedSubnets extends Disposable {
   readonly subnets: readonly string[];
 }
 
+/** The networks that are about to be created. */
+export interface WantedNetworks {
+  /** Number of networks that get a subnet of the pool. */
+  readonly count: number;
+  /** Containers per network; 0: count the networks only, because their addresses are not from the pool. */
+  readonly containers: number;
+  /** Networks with subnets of their own, and the ID of an earlier one that the engine removes for each. */
+  readonly chosen?: readonly { readonly subnets: readonly string[]; readonly replaces: string | undefined }[];
+}
+
 interface Reservation {
   readonly ownerUid: number;
   /** Networks that are about to be created. */
   readonly count: number;
+  /** All of them, with those that were chosen. */
   readonly subnets: readonly Subnet[];
+  /** Subnets of the pool for networks without one. */
+  readonly placed: readonly Subnet[];
 }
 
 /** The maximum part of the pool for one regular user, and for all of them together. */
@@ -63,6 +77,11 @@ export class AppNetworks {
 
   constructor(options: AppNetworksOptions) {
     this.#options = options;
+  }
+
+  /** Range of the subnets of regular users' networks. */
+  get pool(): Subnet {
+    return this.#options.pool;
   }
 
   /** Name of the network of a one-container app. */
@@ -110,7 +129,7 @@ export class AppNetworks {
       engine.call(`inspect the network ${name}`, (docker) => docker.getNetwork(name).inspect()),
     );
     if (found !== undefined) return found;
-    using reserved = await this.reserve(app, 1, containers);
+    using reserved = await this.reserve(app, { count: 1, containers });
     const [subnet] = reserved.subnets;
     await engine.call(`create the network ${name}`, (docker) =>
       docker.createNetwork({
@@ -146,37 +165,51 @@ export class AppNetworks {
 
   /**
    * Reserves subnets that neither the engine nor a route of the host uses.
-   * @param count number of networks to create
-   * @param containers number of containers per network; 0: count the networks only, because their addresses are not
-   *   from the pool
-   * @throws SvcError `too_many` when a regular user has too many networks or addresses
+   * @throws SvcError `too_many` when a regular user has too many networks or addresses; `not_possible` when a chosen
+   *   subnet is in use
    */
-  async reserve(app: NetworkOwner, count: number, containers: number): Promise<ReservedSubnets> {
+  async reserve(app: NetworkOwner, wanted: WantedNetworks): Promise<ReservedSubnets> {
     // One at a time, so that each call sees what earlier ones reserved or created.
-    const reserving = this.#turn.then(() => this.#reserve(app, count, containers));
+    const reserving = this.#turn.then(() => this.#reserve(app, wanted));
     this.#turn = reserving.catch(() => undefined);
     const reservation = await reserving;
     return {
-      subnets: reservation.subnets.map(formatSubnet),
+      subnets: reservation.placed.map(formatSubnet),
       [Symbol.dispose]: () => void this.#reserved.delete(reservation),
     };
   }
 
-  async #reserve({ id, ownerUid }: NetworkOwner, count: number, containers: number): Promise<Reservation> {
+  async #reserve(
+    { id, ownerUid }: NetworkOwner,
+    { count, containers, chosen = [] }: WantedNetworks,
+  ): Promise<Reservation> {
     const { engine, pool } = this.#options;
     const before = [...this.#reserved];
-    const networks = await engine.call("list the networks", (docker) => docker.listNetworks());
+    const all = await engine.call("list the networks", (docker) => docker.listNetworks());
     const others = [...new Set([...before, ...this.#reserved])];
+    const replaced = all.filter(({ Id }) => chosen.some(({ replaces }) => replaces === Id));
+    const networks = all.filter((network) => !replaced.includes(network));
     // Doubled, because an upgrade runs old and new containers side by side.
     const size = containers === 0 ? 0 : sizeFor(2 * containers);
-    if (ownerUid !== 0) this.#requireShare(id, ownerUid, { count, size }, networks, others);
-    if (size === 0) return this.#hold({ ownerUid, count, subnets: [] });
+    const own = chosen.flatMap(({ subnets }) => subnets.map(parseSubnet)).filter(isSubnet);
+    const wanted = { count: count + chosen.length, addresses: count * size + addressesOf(own) };
+    if (ownerUid !== 0) this.#requireShare(id, ownerUid, wanted, networks, others);
+    if (size === 0) return this.#hold({ ownerUid, count, subnets: [], placed: [] });
     // A host without IPv4 has no route table.
     const routes = routedSubnets(await readFile(routeTable, "latin1").catch(() => ""));
-    const taken = [...others.flatMap(({ subnets }) => subnets), ...routes, ...networks.flatMap(subnetsOf)];
-    const subnets = freeSubnets(pool, size, count, taken);
-    if (ownerUid !== 0 && subnets.length < count) throw poolUsedUp(id, pool);
-    return this.#hold({ ownerUid, count, subnets });
+    const gone = new Set(replaced.flatMap(subnetsOf).map(formatSubnet));
+    const taken = [
+      ...others.flatMap(({ subnets }) => subnets),
+      ...routes.filter((route) => !gone.has(formatSubnet(route))),
+      ...networks.flatMap(subnetsOf),
+    ];
+    for (const [at, subnet] of own.entries()) {
+      const other = [...taken, ...own.slice(0, at)].find((one) => overlap(one, subnet));
+      if (other !== undefined) throw subnetInUse(id, subnet, other);
+    }
+    const placed = freeSubnets(pool, size, count, [...taken, ...own]);
+    if (ownerUid !== 0 && placed.length < count) throw poolUsedUp(id, pool);
+    return this.#hold({ ownerUid, count: wanted.count, subnets: [...own, ...placed], placed });
   }
 
   #hold(reservation: Reservation): Reservation {
@@ -188,7 +221,7 @@ export class AppNetworks {
   #requireShare(
     appId: string,
     ownerUid: number,
-    wanted: { readonly count: number; readonly size: number },
+    wanted: { readonly count: number; readonly addresses: number },
     networks: readonly NetworkInspectInfo[],
     reserved: readonly Reservation[],
   ): void {
@@ -205,7 +238,7 @@ export class AppNetworks {
       throw new SvcError("too_many", message);
     }
     const poolSize = pool.end - pool.start;
-    const addresses = wanted.count * wanted.size;
+    const { addresses } = wanted;
     if (addressesIn(pool, own) + addresses > poolSize * userPart) {
       const message = `app "${appId}" cannot create its networks: yours would use more than a quarter of the addresses of ${formatSubnet(pool)} ([docker] subnet_pool); remove an app, or ask for a larger pool`;
       throw new SvcError("too_many", message);
@@ -256,15 +289,30 @@ export function labelsOf({ Labels: labels }: Pick<NetworkInspectInfo, "Labels">)
 }
 
 function subnetsOf(network: NetworkInspectInfo): Subnet[] {
-  return networkRecord(network)
-    .subnets.map(parseSubnet)
-    .filter((subnet) => subnet !== undefined);
+  return networkRecord(network).subnets.map(parseSubnet).filter(isSubnet);
 }
 
 function addressesIn(pool: Subnet, reservations: readonly Pick<Reservation, "subnets">[]): number {
   const subnets = reservations.flatMap((reservation) => reservation.subnets);
-  const inPool = subnets.filter(({ start, end }) => start >= pool.start && end <= pool.end);
-  return inPool.reduce((sum, { start, end }) => sum + end - start, 0);
+  return addressesOf(subnets.filter((subnet) => isWithin(subnet, pool)));
+}
+
+function addressesOf(subnets: readonly Subnet[]): number {
+  return subnets.reduce((sum, { start, end }) => sum + end - start, 0);
+}
+
+function overlap(one: Subnet, other: Subnet): boolean {
+  return one.start < other.end && other.start < one.end;
+}
+
+/** False for IPv6, whose subnets are not from the pool. */
+function isSubnet(subnet: Subnet | undefined): subnet is Subnet {
+  return subnet !== undefined;
+}
+
+function subnetInUse(appId: string, subnet: Subnet, other: Subnet): SvcError {
+  const message = `app "${appId}" cannot create its networks: its subnet ${formatSubnet(subnet)} overlaps ${formatSubnet(other)}, which another network or a route of the host uses; choose another subnet in the compose file`;
+  return new SvcError("not_possible", message);
 }
 
 function poolUsedUp(appId: string, pool: Subnet): SvcError {

@@ -7,6 +7,7 @@ import { isAbsolute, normalize, relative } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { EntryType } from "../../run-as/user-helper-types.ts";
 import type { User } from "../../run-as/user.ts";
+import { formatSubnet, isWithin, parseSubnet, type Subnet } from "../../engine/subnets.ts";
 import { isInside } from "../../lib/paths.ts";
 import { devicePermission, isGranted, type Permission } from "../../packages/manifest/permissions.ts";
 import { hostClock } from "./host-clock.ts";
@@ -51,6 +52,8 @@ export interface ContainerClaims {
   readonly binds: readonly Bind[];
   /** Published host ports: a number, a range such as `8000-8010`, or empty or `0` for any free port. */
   readonly hostPorts: readonly string[];
+  /** Subnets that it sets, as text. Absent if it is not a network. */
+  readonly subnets?: readonly string[];
   /** Owners of its configs and secrets. */
   readonly fileOwners?: readonly FileOwner[];
   /** Usage that counts toward its owner's limits. */
@@ -80,6 +83,8 @@ export interface PolicyOptions extends HostPortRules {
   readonly typeOf: (path: string) => Promise<EntryType | undefined>;
   /** Sockets that control the engine, as spelled in the daemon's configuration. */
   readonly engineSockets: readonly string[];
+  /** Range of the subnets of regular users. */
+  readonly subnetPool: Subnet;
 }
 
 /** Maximum number of containers of one kind in a regular user's app. */
@@ -151,12 +156,18 @@ function requireUnreserved({ subject, hostPorts }: ContainerClaims, { daemonPort
 }
 
 function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): void {
-  const { subject, user, hostPorts, fileOwners = [], excess = [] } = container;
-  const { unprivilegedPortStart, user: owner } = options;
+  const { subject, user, hostPorts, subnets = [], fileOwners = [], excess = [] } = container;
+  const { unprivilegedPortStart, user: owner, subnetPool } = options;
   const port = hostPorts.find((text) => !isForUsers(text, unprivilegedPortStart));
   if (port !== undefined) {
     throw denied(
       `${subject} publishes port ${port}; ports below ${unprivilegedPortStart} are for root's own apps; choose one from there up to ${maxPort}`,
+    );
+  }
+  const subnet = subnets.find((text) => !isWithin(parseSubnet(text), subnetPool));
+  if (subnet !== undefined) {
+    throw denied(
+      `${subject} sets the subnet "${subnet}"; those of regular users are in ${formatSubnet(subnetPool)} ([docker] subnet_pool); choose one there, leave "ipam" out, or have root install the app`,
     );
   }
   const { uid, gid } = owner;
@@ -303,6 +314,18 @@ export function securityOptAsks(options: readonly string[]): HostAsk[] {
 
 export function listAsks(values: readonly string[], permission: Permission, verb: string): HostAsk[] {
   return values.map((value) => ({ permission, what: `${verb} "${value}"` }));
+}
+
+/** The engine's default capabilities (oci/caps/defaults.go of github.com/moby/moby v28). */
+const defaultCapabilities = new Set([
+  ...["AUDIT_WRITE", "CHOWN", "DAC_OVERRIDE", "FOWNER", "FSETID", "KILL", "MKNOD", "NET_BIND_SERVICE"],
+  ...["NET_RAW", "SETFCAP", "SETGID", "SETPCAP", "SETUID", "SYS_CHROOT"],
+]);
+
+/** Capabilities that an ordinary container does not have. Those of the default set only undo `cap_drop`. */
+export function capabilityAsks(names: readonly string[]): HostAsk[] {
+  const added = names.filter((name) => !defaultCapabilities.has(name.toUpperCase().replace(/^CAP_/, "")));
+  return listAsks(added, "capabilities", "adds the capability");
 }
 
 /** Devices of the host, by path. */

@@ -88,9 +88,12 @@ export class ContainerConfigs {
     { options, network }: ContainerConfig,
     typeOf: PolicyOptions["typeOf"],
   ): Promise<void> {
-    const { userHelpers, engine, portRules } = this.#options;
+    const { userHelpers, engine, networks, portRules } = this.#options;
     const { user } = await userHelpers.as(app.uid);
     const claims = [createClaims(options, network)];
-    await requireAllowed(app, claims, { user, typeOf, engineSockets: [engine.socket], ...portRules });
+    await requireAllowed(app, claims, {
+      ...{ user, typeOf, engineSockets: [engine.socket], subnetPool: networks.pool },
+      ...portRules,
+    });
   }
 }

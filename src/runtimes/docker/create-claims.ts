@@ -4,6 +4,7 @@ import { descriptionBytes } from "../../engine/engine-objects.ts";
 import { mapValues } from "../../lib/map-values.ts";
 import {
   bindOf,
+  capabilityAsks,
   deviceAsks,
   groupAsks,
   listAsks,
@@ -86,7 +87,7 @@ const readers: Readonly<Record<string, Reader>> = {
     asks.push(...deviceAsks(records(value).map(({ PathOnHost }) => text(PathOnHost)))),
   DeviceRequests: some("devices", "requests devices"),
   DeviceCgroupRules: list("devices", "sets the device rule"),
-  CapAdd: list("capabilities", "adds the capability"),
+  CapAdd: (value, { asks }) => asks.push(...capabilityAsks(texts(value))),
   GroupAdd: (value, { asks }) => asks.push(...groupAsks(texts(value))),
   SecurityOpt: (value, { asks }) => asks.push(...securityOptAsks(texts(value))),
   // An empty list uncovers what is hidden by default.

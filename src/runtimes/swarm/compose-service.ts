@@ -159,9 +159,13 @@ function containerSpec(app: RunnableApp, service: JsonObject, image: string): ob
     Ulimits: ulimitsOf(service["ulimits"]),
     // Ignored by engines with an API before 1.44.
     Privileges: { NoNewPrivileges: true },
-    CapabilityAdd: isSet(service["cap_add"]) ? textsOf(service["cap_add"]).map(capability) : undefined,
-    // No capabilities that a user's program could gain, whatever its image sets.
-    CapabilityDrop: app.ownerUid === 0 ? textsOf(service["cap_drop"]).map(capability) : ["ALL"],
+    // No capabilities that a user's program could gain, whatever its image and its service set.
+    ...(app.ownerUid === 0
+      ? {
+          CapabilityAdd: isSet(service["cap_add"]) ? textsOf(service["cap_add"]).map(capability) : undefined,
+          CapabilityDrop: textsOf(service["cap_drop"]).map(capability),
+        }
+      : { CapabilityDrop: ["ALL"] }),
   };
 }
 

@@ -163,7 +163,10 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const { networks } = this.#options;
     const existing = new Set((await networks.of(app.id)).map(({ Name: name }) => name));
     const missing = plan.networks.filter(({ name }) => !existing.has(name));
-    using _counted = missing.length === 0 ? undefined : await networks.reserve(app, missing.length, 0);
+    using _counted =
+      missing.length === 0
+        ? undefined
+        : await networks.reserve(app, { count: missing.length, containers: 0 });
     for (const { name, isInternal } of plan.networks) await this.#api.ensureNetwork(app.id, name, isInternal);
   }
 

@@ -89,8 +89,23 @@ export function askingFiles(place: Place): [name: string, permission: Permission
     ["no SELinux", "privileged", service({ security_opt: ["label:disable"] })],
     ["the kernel's paths", "privileged", service({ security_opt: ["systempaths=unconfined"] })],
     ["new privileges", "privileged", service({ security_opt: ["no-new-privileges:false"] })],
-    ["kernel parameters", "privileged", service({ sysctls: { "net.core.somaxconn": 1024 } })],
-    ["kernel parameters as a list", "privileged", service({ sysctls: ["net.core.somaxconn=1024"] })],
+    ["kernel parameters of the host", "privileged", service({ sysctls: { "kernel.panic": 1 } })],
+    ["kernel parameters as a list", "privileged", service({ sysctls: ["vm.overcommit_memory=1"] })],
+    [
+      "a kernel parameter that loads a module",
+      "privileged",
+      service({ sysctls: { "net.ipv4.tcp_congestion_control": "bbr" } }),
+    ],
+    [
+      "a kernel parameter of all connections of the host",
+      "privileged",
+      service({ sysctls: { "net.netfilter.nf_conntrack_max": 1 } }),
+    ],
+    [
+      "a path in the name of a kernel parameter",
+      "privileged",
+      service({ sysctls: { "net.ipv4.conf./../../../kernel.panic": 1 } }),
+    ],
     ["another runtime", "privileged", service({ runtime: "sysbox" })],
     ["a group of the image", "privileged", service({ group_add: ["docker"] })],
     ["a group of the host", "groups", service({ group_add: [44] })],
@@ -102,11 +117,15 @@ export function askingFiles(place: Place): [name: string, permission: Permission
       service({ blkio_config: { device_read_bps: [{ path: "/dev/sda" }] } }),
     ],
     ["storage options", "privileged", service({ storage_opt: { size: "100G" } })],
-    ["a hardware address", "privileged", service({ mac_address: "02:42:ac:11:00:02" })],
     [
-      "commands after the start",
+      "privileged commands after the start",
       "privileged",
-      service({ post_start: [{ command: "id", privileged: true }] }),
+      service({ post_start: [{ command: "id" }, { command: "id", privileged: true }] }),
+    ],
+    [
+      "an unknown key of a command after the start",
+      "privileged",
+      service({ post_start: [{ command: "id", host_access: true }] }),
     ],
     ["a program of the host", "privileged", service({ provider: { type: "sh" } })],
     ["an unknown key", "privileged", service({ host_access: true })],
@@ -212,7 +231,18 @@ export function askingFiles(place: Place): [name: string, permission: Permission
     ["the engine by a key", "engine_socket", service({ use_api_socket: true })],
     ["a link to another's container", "host_network", service({ external_links: ["other:db"] })],
     ["another container's volumes", "host_mounts", service({ volumes_from: ["container:other"] })],
-    ["another service's volumes", "host_mounts", service({ volumes_from: ["db:ro"] })],
+    ["a stranger service's volumes", "host_mounts", service({ volumes_from: ["stranger"] })],
+    [
+      "another container's volumes, named like a mode",
+      "host_mounts",
+      {
+        services: {
+          web: { image: "a", volumes_from: ["container:ro"] },
+          container: { image: "a" },
+        },
+      },
+    ],
+    ["a service's volumes in an unknown mode", "host_mounts", service({ volumes_from: ["db:z"] })],
     ["another's volume", "host_mounts", volume({ external: true })],
     ["another's volume by the old key", "host_mounts", volume({ external: { name: "other_data" } })],
     ["another's volume by its name", "host_mounts", volume({ name: "svc-other_data" })],
@@ -234,7 +264,21 @@ export function askingFiles(place: Place): [name: string, permission: Permission
       "host_network",
       network({ driver_opts: { "com.docker.network.bridge.name": "br0" } }),
     ],
-    ["addresses of the host's", "host_network", network({ ipam: { config: [{ subnet: "10.0.0.0/8" }] } })],
+    ["a public subnet", "host_network", network({ ipam: { config: [{ subnet: "8.8.8.0/24" }] } })],
+    [
+      "the subnet of link-local addresses",
+      "host_network",
+      network({ ipam: { config: [{ subnet: "169.254.0.0/16" }] } }),
+    ],
+    ["a public subnet of IPv6", "host_network", network({ ipam: { config: [{ subnet: "2001:db8::/64" }] } })],
+    ["all of IPv6 as a subnet", "host_network", network({ ipam: { config: [{ subnet: "fd00::/0" }] } })],
+    ["a driver of addresses", "host_network", network({ ipam: { driver: "dhcp" } })],
+    ["options of addresses", "host_network", network({ ipam: { options: { a: "b" } } })],
+    [
+      "an unknown key of an address range",
+      "host_network",
+      network({ ipam: { config: [{ subnet: "10.201.0.0/24", host_access: true }] } }),
+    ],
     [
       "options of a network in a service",
       "host_network",
@@ -368,6 +412,42 @@ export function greedyFiles(place: Place): [name: string, document: JsonObject][
     ["labels in its log", service({ logging: { options: { labels: "svc.app" } } })],
     ["variables in its log", service({ logging: { options: { "env-regex": ".*" } } })],
     ["another driver's log options", service({ logging: { driver: "local", options: { tag: "x" } } })],
+    ["message queues of the kernel", service({ sysctls: { "kernel.msgmnb": 65_537 } })],
+    ["message queues that nobody can read", service({ sysctls: ["kernel.msgmni=1e9"] })],
+    [
+      "a command after the start that runs as root",
+      service({ user: `${nobody}:${nobody}`, post_start: [{ command: "id", user: "root" }] }),
+    ],
+    [
+      "a config in a mount of another service",
+      {
+        services: {
+          web: { image: "a", volumes_from: ["api"], configs: [{ source: "a", target: "/x/a" }] },
+          api: { image: "a", volumes_from: ["db"] },
+          db: { image: "a", volumes: [`${place.dir}/data:/x`] },
+        },
+      },
+    ],
+    [
+      "mounts of two services in one place",
+      {
+        services: {
+          web: { image: "a", volumes_from: ["api", "db:ro"] },
+          api: { image: "a", volumes: [`${place.dir}/data:/x`] },
+          db: { image: "a", volumes: [`${place.dir}/repo:/x/`] },
+        },
+      },
+    ],
+    [
+      "mounts of other services",
+      {
+        services: {
+          web: { image: "a", volumes_from: ["api", "db"] },
+          api: { image: "a", volumes: Array.from({ length: 33 }, (_, n) => `/a${n}`) },
+          db: { image: "a", volumes: Array.from({ length: 33 }, (_, n) => `/b${n}`) },
+        },
+      },
+    ],
     ["health checks", service({ healthcheck: { test: "true", interval: "999ms" } })],
     ["health checks as the image says", service({ healthcheck: { test: "true", interval: "0s" } })],
     ["health checks in microseconds", service({ healthcheck: { test: "true", interval: "900us" } })],

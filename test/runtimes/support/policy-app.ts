@@ -2,6 +2,7 @@
 import { chown, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { parseSubnet } from "../../../src/engine/subnets.ts";
 import { SvcError } from "../../../src/errors.ts";
 import type { UserHelper } from "../../../src/run-as/user-helper.ts";
 import { createUserHelpers } from "../../../src/run-as/user-helpers.ts";
@@ -67,6 +68,7 @@ export async function policyDirectory(): Promise<PolicyDirectory> {
           user: owner.user,
           typeOf: (path) => entryType(owner, dir, path),
           engineSockets: [engineSocket],
+          subnetPool: parseSubnet("10.201.0.0/16")!,
           unprivilegedPortStart: 1024,
           daemonPort: 8420,
         });
