@@ -1,12 +1,15 @@
 /** Compose files as people write them, on a real engine, with each version of compose. */
 import assert from "node:assert/strict";
-import { writeFile } from "node:fs/promises";
+import { readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import { formatSubnet, parseSubnet } from "../../src/engine/subnets.ts";
 import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
+import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { startDaemon } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
-import { freePort } from "../support/packages.ts";
+import { freePort, writeFiles } from "../support/packages.ts";
 import { forever, sharedFixture, startApp } from "../runtimes/support/container-tests.ts";
 import { DockerFixture, nobody } from "../runtimes/support/docker-fixture.ts";
 import { whyNoDocker } from "../support/docker.ts";
@@ -185,6 +188,38 @@ ${networks}
   });
 }
 
+for (const [at, { name, runTest, skipped, fixtureOf }] of generations.entries()) {
+  runTest(`a retry of a failed start does not repeat a completed migration: ${name}${skipped}`, async (t) => {
+    const fixture = fixtureOf();
+    const app = await fixture.app(`retry-${at}`, manifest, {
+      files: {
+        "compose.yaml": `services:
+  migrate:
+    image: svc/shell:1
+    command: [/bin/sh, -c, "echo run >> /data/runs"]
+    volumes: ["./data:/data"]
+  app:
+    image: svc/shell:1
+    command: ${shell("test -e /data/ready || exit 3")}
+    volumes: ["./data:/data"]
+    depends_on: { migrate: { condition: service_completed_successfully } }
+`,
+      },
+    });
+    const runs = async (): Promise<string> => readFile(join(app.directory, "data/data/runs"), "utf8");
+    const error = await t.throwsAsync(startApp(fixture.compose, app));
+    t.like(error, { reason: "start_failed" });
+    t.is(await runs(), "run\n");
+    await writeFile(join(app.directory, "data/data/ready"), "");
+    await fixture.compose.start(app);
+    t.is(await runs(), "run\n");
+    await fixture.compose.stop(app);
+    await fixture.compose.start(app);
+    t.is(await runs(), "run\nrun\n");
+    await end(fixture, app);
+  });
+}
+
 second.runTest(
   `secrets and configs have the values that .env gives their variables, for a regular user${second.skipped}`,
   async (t) => {
@@ -256,6 +291,73 @@ preferred.runTest(
     });
     await end(fixture, app);
     t.pass();
+  },
+);
+
+second.runTest(
+  `a service that depends on another one with "restart: true" is restarted after it${second.skipped}`,
+  async (t) => {
+    const fixture = second.fixtureOf();
+    const app = await fixture.app("dependent", `${manifest}\nrestart: { policy: always, delay: 100ms }`, {
+      files: {
+        "compose.yaml": `services:
+  db: { image: svc/shell:1, command: ${shell("true")} }
+  app:
+    image: svc/shell:1
+    command: ${shell("true")}
+    depends_on: { db: { condition: service_started, restart: true } }
+  other: { image: svc/shell:1, command: ${shell("true")}, depends_on: [db] }
+`,
+      },
+    });
+    await startApp(fixture.compose, app);
+    const now = async (service: string): Promise<string> =>
+      (await firstProcess(fixture, "dependent", service)).startedAt;
+    const [before, beside] = [await now("app"), await now("other")];
+    process.kill((await firstProcess(fixture, "dependent", "db")).pid, "SIGKILL");
+    await eventually(async () => assert.notEqual(await now("app"), before));
+    t.is(await now("other"), beside);
+    await end(fixture, app);
+  },
+);
+
+preferred.runTest(
+  `a start that waits for a service ends by a stop, a cancel or a removal${preferred.skipped}`,
+  async (t) => {
+    const { engine } = fixtureNow();
+    const dirs = composeGenerations.find(({ missing }) => missing === "")?.dirs ?? [];
+    const config = `${engine.config}\n[apps]\npath = ${JSON.stringify(dirs)}\n`;
+    await using daemon = await startDaemon({ config });
+    const apps = daemon.client(AppService);
+    const dir = join(daemon.dir, "waits");
+    await writeFiles(dir, {
+      "svc.yaml": `id: waits\nname: Waits\nversion: "1"\n${manifest}\nstop: { grace: 1s }\n`,
+      "compose.yaml": `services:
+  db:
+    image: svc/shell:1
+    command: ${shell("true")}
+    healthcheck: { test: ["CMD", "/bin/sh", "-c", "exit 1"], interval: 10s, retries: 30 }
+  app: { image: svc/shell:1, command: ${shell("true")}, depends_on: { db: { condition: service_healthy } } }
+`,
+    });
+    const id = "waits";
+    await apps.installApp({ spec: dir });
+    for (const call of [apps.stopApp, apps.cancelAppOperation, apps.removeApp] as const) {
+      const start = errorOf(apps.startApp({ id }));
+      await eventually(async () => {
+        const [stack] = (await apps.listStacks({})).stacks.filter(({ appId }) => appId === id);
+        assert.ok(stack?.services.some(({ name, state }) => name === "db" && state === "running"));
+      }, 60_000);
+      t.is((await apps.getApp({ id })).state, "STARTING");
+      await call({ id });
+      t.like(await start, { reason: "canceled" });
+      const { apps: left } = await apps.listApps({});
+      if (call === apps.removeApp) t.deepEqual(left, []);
+      else t.is(left[0]?.state, "STOPPED");
+      const { stacks } = await apps.listStacks({});
+      const states = stacks.filter(({ appId }) => appId === id).flatMap(({ services }) => services);
+      t.false(states.some(({ state }) => state === "running"));
+    }
   },
 );
 

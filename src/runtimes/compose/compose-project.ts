@@ -374,16 +374,19 @@ export class ComposeProjects {
   /**
    * Makes compose create and start the project's containers.
    * @param how `--no-start` to only create them
+   * @param completed services that are not started again
    * @throws SvcError `start_failed` with compose's last output; the signal's reason
    */
   async up(
     app: RunnableApp,
     { document }: RunnableProject,
     how: "--detach" | "--no-start",
-    signal?: AbortSignal,
+    { completed, signal }: { completed?: ReadonlySet<string>; signal?: AbortSignal | undefined },
   ): Promise<void> {
     await this.write(app, document);
-    await this.#up(app, [how, "--remove-orphans"], signal);
+    const names = Object.keys(recordOf(document["services"])).filter((name) => !completed?.has(name));
+    const isPart = completed !== undefined && completed.size > 0 && names.length > 0;
+    await this.#up(app, [how, "--remove-orphans", ...(isPart ? ["--no-deps", ...names] : [])], signal);
   }
 
   /** As {@link up}, for one service of the last started project, whose container is replaced. */

@@ -28,10 +28,16 @@ import type {
 import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { ComposeCommand } from "./compose-command.ts";
-import type { RunnableProject } from "./compose-document.ts";
+import { printDocument, type RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
 import { composeRelease, ComposeProjects } from "./compose-project.ts";
-import { dependencyDepths, imagesOf, referencesOf, restartedWith } from "./document-services.ts";
+import {
+  dependencyDepths,
+  imagesOf,
+  oneShotServices,
+  referencesOf,
+  restartedWith,
+} from "./document-services.ts";
 import { recordOf } from "./compose-values.ts";
 import { containerPaths } from "./service-mounts.ts";
 import { requireOwnedParts } from "./project-ownership.ts";
@@ -58,6 +64,12 @@ export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
   portRules: HostPortRules;
 }
 
+interface CompletedServices {
+  /** The project of the start: after a change, all its services run again. */
+  readonly text: string;
+  readonly services: ReadonlySet<string>;
+}
+
 /** Compose is not searched for before the first app. */
 export class ComposeRuntime extends ContainerRuntime {
   readonly data: DataRuntime = this;
@@ -69,6 +81,8 @@ export class ComposeRuntime extends ContainerRuntime {
   readonly #options: ComposeRuntimeOptions;
   readonly #images: AppImages;
   readonly #projects: ComposeProjects;
+  /** By app whose last start failed: the one-shot services that had completed, which a retry does not repeat. */
+  readonly #completed = new Map<string, CompletedServices>();
 
   constructor(options: ComposeRuntimeOptions) {
     super(options);
@@ -97,6 +111,7 @@ export class ComposeRuntime extends ContainerRuntime {
 
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
     this.begin(app);
+    this.#completed.delete(app.id);
     const project = await this.#projects.resolve(app, work.signal);
     await this.reach(app.id);
     await buildProject(this.#images, app, project, work);
@@ -175,23 +190,56 @@ export class ComposeRuntime extends ContainerRuntime {
     await requireOwnedParts(this.#options, app, project.document);
     const watched = this.appOf(app.id);
     const before = await watched.containers.all();
+    const completed = this.#completedOf(app, checked);
     try {
       await watched.start(app, composeRelease, async () => {
         if (app.ownerUid !== 0 && (await this.#hasNew(app, project))) {
-          await this.#projects.up(app, project, "--no-start", signal);
+          await this.#projects.up(app, project, "--no-start", { signal });
           // The app's parts may have changed meanwhile; from here on volumes are given to the app's owner.
           await requireOwnedParts(this.#options, app, project.document);
           await this.#changeVolumeOwner(app);
         }
-        await this.#up(app, project, signal);
+        const startedAtMs = Date.now();
+        try {
+          await this.#up(app, project, { completed: completed.services, signal });
+        } finally {
+          // Before a failed start ends its containers, which may also exit with code 0.
+          await this.#noteCompleted(app, checked, completed, startedAtMs).catch(() => undefined);
+        }
         return watched.containers.listed("all");
       });
+      this.#completed.delete(app.id);
     } finally {
       await this.#removeNamelessVolumes(app, before);
     }
     await this.#images.removeNameless(before).catch((error: unknown) => {
       this.#options.log.warn({ app: app.id, err: error }, "failed to remove earlier images of a project");
     });
+  }
+
+  #completedOf({ id }: RunnableApp, { document }: RunnableProject): CompletedServices {
+    const text = printDocument(document);
+    const known = this.#completed.get(id);
+    return known?.text === text ? known : { text, services: new Set() };
+  }
+
+  async #noteCompleted(
+    { id }: RunnableApp,
+    { document }: RunnableProject,
+    { text, services }: CompletedServices,
+    startedAtMs: number,
+  ): Promise<void> {
+    const oneShots = oneShotServices(document);
+    if (oneShots.size === 0) return;
+    const containers = await this.appOf(id).containers.all();
+    const isComplete = (service: string): boolean => {
+      const own = containers.filter(({ composeService }) => composeService === service);
+      const hasEnded = ({ state, exitCode, finishedAtMs = 0 }: ContainerRecord): boolean =>
+        state === "exited" && exitCode === 0 && finishedAtMs >= startedAtMs;
+      return own.length > 0 && own.every(hasEnded);
+    };
+    const ended = [...oneShots].filter((service) => services.has(service) || isComplete(service));
+    this.#completed.set(id, { text, services: new Set(ended) });
   }
 
   /**
@@ -229,18 +277,22 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   /** Replaces containers that the engine cannot start any more; the new ones get their volumes. */
-  async #up(app: RunnableApp, project: RunnableProject, signal: AbortSignal | undefined): Promise<void> {
+  async #up(
+    app: RunnableApp,
+    project: RunnableProject,
+    options: { completed: ReadonlySet<string>; signal: AbortSignal | undefined },
+  ): Promise<void> {
     const replaced = new Set<string>();
     for (;;) {
       try {
-        await this.#projects.up(app, project, "--detach", signal);
+        await this.#projects.up(app, project, "--detach", options);
         return;
       } catch (error) {
         const id = blockedContainer(error);
         const service = id && (await this.#options.state.refreshContainer(id))?.composeService;
         if (service === undefined || replaced.has(service)) throw error;
         replaced.add(service);
-        await this.#projects.recreate(app, service, "--no-start", signal);
+        await this.#projects.recreate(app, service, "--no-start", options.signal);
       }
     }
   }
@@ -293,6 +345,7 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   protected async end(app: RunnableApp): Promise<void> {
+    this.#completed.delete(app.id);
     const depths = dependencyDepths((await this.#projects.kept(app.id)) ?? {});
     await this.appOf(app.id).stop(app, (service) => depths.get(service) ?? 0);
   }
@@ -300,6 +353,7 @@ export class ComposeRuntime extends ContainerRuntime {
   protected async clear(app: RunnableApp, keep?: "volumes"): Promise<number> {
     const freed = this.isUntouched(app.id) ? 0 : await this.#removeFromEngine(app, keep);
     await this.#projects.forget(app.id);
+    this.#completed.delete(app.id);
     this.forget(app.id);
     return freed;
   }

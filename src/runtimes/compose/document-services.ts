@@ -19,6 +19,16 @@ export function imagesOf(document: JsonObject): string[] {
   return [...new Set(referencesOf(document).values())];
 }
 
+/** The services whose successful end other services wait for, such as migrations. */
+export function oneShotServices(document: JsonObject): ReadonlySet<string> {
+  const needed = Object.values(recordOf(document["services"])).flatMap((service) =>
+    namedParts(recordOf(service)["depends_on"]),
+  );
+  return new Set(
+    needed.flatMap(([name, how]) => (how["condition"] === "service_completed_successfully" ? [name] : [])),
+  );
+}
+
 /** The length of each service's dependency chain; 0 for a service without dependencies. */
 export function dependencyDepths(document: JsonObject): ReadonlyMap<string, number> {
   const services = recordOf(document["services"]);
