@@ -374,7 +374,7 @@ export class ComposeProjects {
   /**
    * Makes compose create and start the project's containers.
    * @param how `--no-start` to only create them
-   * @param completed services that are not started again
+   * @param completed services that are not started again; compose v1 starts them
    * @throws SvcError `start_failed` with compose's last output; the signal's reason
    */
   async up(
@@ -385,7 +385,8 @@ export class ComposeProjects {
   ): Promise<void> {
     await this.write(app, document);
     const names = Object.keys(recordOf(document["services"])).filter((name) => !completed?.has(name));
-    const isPart = completed !== undefined && completed.size > 0 && names.length > 0;
+    const isSubset = completed !== undefined && completed.size > 0 && names.length > 0;
+    const isPart = isSubset && !(await this.#options.command.isClassic());
     await this.#up(app, [how, "--remove-orphans", ...(isPart ? ["--no-deps", ...names] : [])], signal);
   }
 
