@@ -49,7 +49,7 @@ export function volumesService(entry: string): string {
 }
 
 /** The services whose mounts a service has by `volumes_from`, directly or through another one. */
-export function volumesServices(service: JsonObject, services: JsonObject): ReadonlySet<string> {
+function volumesServices(service: JsonObject, services: JsonObject): ReadonlySet<string> {
   const namedBy = (part: JsonObject): string[] =>
     textsOf(part["volumes_from"])
       .map(volumesService)

@@ -38,7 +38,7 @@ export interface ReservedSubnets extends Disposable {
 }
 
 /** The networks that are about to be created. */
-export interface WantedNetworks {
+interface WantedNetworks {
   /** Number of networks that get a subnet of the pool. */
   readonly count: number;
   /** Containers per network; 0: count the networks only, because their addresses are not from the pool. */
