@@ -4,14 +4,16 @@
  * git's check of the repository's owner applies.
  */
 import { createReadStream, createWriteStream } from "node:fs";
-import { readdir, rm, stat } from "node:fs/promises";
+import { rm } from "node:fs/promises";
 import { join } from "node:path";
 import { pipeline } from "node:stream/promises";
+import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
 import type { UserHelper } from "../../run-as/user-helper.ts";
 import type { RunCommandOptions } from "../../run-as/user-helper-types.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import { byteLimit } from "../../lib/byte-streams.ts";
+import { allocatedBytes } from "./cache-space.ts";
 import {
   listRefsArgs,
   localGitCommand,
@@ -29,7 +31,7 @@ export interface GitLimits {
   listTimeoutMs: number;
   /** Timeout of a fetch or an export, in milliseconds. */
   fetchTimeoutMs: number;
-  /** Maximum bytes of packs of a commit with its files. */
+  /** Maximum disk space of the objects of a commit with its files. */
   maxFetchBytes: number;
   /** Maximum size of a commit's files as a tar archive. */
   maxExportBytes: number;
@@ -50,6 +52,7 @@ export const defaultGitLimits: GitLimits = {
 
 export type FetchOptions = Pick<GitRunOptions, "signal" | "onStderrLine">;
 
+const measureEveryMs = 250;
 /** About 35,000 refs. */
 const maxRefsBytes = 2 * 2 ** 20;
 
@@ -152,7 +155,10 @@ async function resolveHead(
   return { commit, tree };
 }
 
-/** Runs a fetch and cancels it when the packs in `gitDir` reach `maxBytes`: git itself only limits single files. */
+/**
+ * Runs a fetch and cancels it when `gitDir` reaches `maxBytes`: git itself only limits single files. A plain file server
+ * sends single objects besides packs.
+ */
 async function watchSize<T>(
   gitDir: string,
   maxBytes: number,
@@ -161,20 +167,31 @@ async function watchSize<T>(
   work: (signal: AbortSignal) => Promise<T>,
 ): Promise<T> {
   const tooLarge = new AbortController();
-  const watch = async (): Promise<void> => {
+  const finished = new AbortController();
+  const measure = async (): Promise<void> => {
     // A single file stops at the limit, because git cannot write more.
-    if ((await sizeOfPacks(gitDir)) >= maxBytes) tooLarge.abort();
+    if ((await allocatedBytes(join(gitDir, "objects"))) >= maxBytes) tooLarge.abort();
   };
-  const timer = setInterval(() => void watch(), 250);
+  const watch = async (): Promise<void> => {
+    while (!tooLarge.signal.aborted) {
+      const startMs = performance.now();
+      await measure();
+      // Measuring many objects takes at most a tenth of the time.
+      const pauseMs = Math.max(measureEveryMs, 10 * (performance.now() - startMs));
+      await sleep(pauseMs, undefined, { signal: finished.signal });
+    }
+  };
+  const watching = watch().catch(() => undefined);
   try {
     const result = await work(signal ? AbortSignal.any([signal, tooLarge.signal]) : tooLarge.signal);
-    await watch();
+    await measure();
     if (!tooLarge.signal.aborted) return result;
   } catch (error) {
-    await watch();
+    await measure();
     if (!tooLarge.signal.aborted) throw error;
   } finally {
-    clearInterval(timer);
+    finished.abort();
+    await watching;
   }
   throw tooLargeError(subject, maxBytes);
 }
@@ -185,20 +202,6 @@ function tooMuchSaid(subject: string): SvcError<"git_failed"> {
 
 function tooLargeError(subject: string, maxBytes: number): SvcError<"git_failed"> {
   return new SvcError("git_failed", `${subject} is too large (limit ${maxBytes} bytes)`);
-}
-
-async function sizeOfPacks(gitDir: string): Promise<number> {
-  const directory = join(gitDir, "objects", "pack");
-  const names = await readdir(directory).catch((): string[] => []);
-  const sizes = await Promise.all(
-    names.map((name) =>
-      stat(join(directory, name)).then(
-        ({ size }) => size,
-        () => 0,
-      ),
-    ),
-  );
-  return sizes.reduce((sum, size) => sum + size, 0);
 }
 
 export interface LocalRemoteOptions {

@@ -1,6 +1,10 @@
 /** Limits on the memory and disk space of a repository. */
 import { execFile, spawn } from "node:child_process";
+import { randomBytes } from "node:crypto";
 import { once } from "node:events";
+import { createReadStream } from "node:fs";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { mkdir, readdir, rm, symlink, utimes, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { Readable } from "node:stream";
@@ -80,6 +84,36 @@ test("an object that must be unpacked in memory is rejected above git's limit", 
   const error = await t.throwsAsync(work, { instanceOf: SvcError });
   t.like(error, { reason: "git_failed" });
   t.regex(error.message, /more memory than the limit for git/);
+  t.deepEqual(await cached(world), [], "nothing of it is left");
+});
+
+test("the objects of a plain file server count toward the size limit during the fetch", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("git", "plain"));
+  const files = Array.from({ length: 40 }, (_, n): [string, string] => [
+    `f${n}`,
+    randomBytes(64 * 1024).toString("hex"),
+  ]);
+  await repository.commit({ "svc.yaml": minimalManifest("plain", "1"), ...Object.fromEntries(files) });
+  await repository.git("update-server-info");
+  let objects = 0;
+  // After half of the objects it stops responding, so only the limit ends the fetch.
+  const server = createServer((request, response) => {
+    const pathname = /^\/plain(\/[^?]*)/.exec(request.url ?? "")?.[1] ?? "/";
+    if (/\/objects\/..\//.test(pathname) && ++objects > 20) return;
+    createReadStream(join(repository.path, ".git", pathname))
+      .on("error", () => response.writeHead(404).end())
+      .pipe(response);
+  }).listen(0, "127.0.0.1");
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  await once(server, "listening");
+  const spec = `http://127.0.0.1:${(server.address() as AddressInfo).port}/plain`;
+  const resolver = world.resolver({ git: { limits: { maxFetchBytes: mib / 2 } } });
+  const error = await t.throwsAsync(resolver.resolve({ spec }, selfUid), { instanceOf: SvcError });
+  t.regex(error.message, /is too large \(limit 524288 bytes\)/);
   t.deepEqual(await cached(world), [], "nothing of it is left");
 });
 
