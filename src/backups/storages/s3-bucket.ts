@@ -2,6 +2,7 @@
  * A bucket of an S3 server, through Amazon's client, which is large and therefore runs in a separate thread.
  */
 import { open, type FileHandle } from "node:fs/promises";
+import { Readable } from "node:stream";
 import { setTimeout as wait } from "node:timers/promises";
 import { rootCertificates } from "node:tls";
 import {
@@ -19,7 +20,7 @@ import {
   type CompletedPart,
 } from "@aws-sdk/client-s3";
 import { SvcError } from "../../errors.ts";
-import { BytePacer } from "../../lib/byte-streams.ts";
+import { BytePacer, limitBytes } from "../../lib/byte-streams.ts";
 import type { FileHashes, PartHashes } from "./part-hashes.ts";
 import type { S3Object, S3Operations, S3Connection } from "./s3-calls.ts";
 
@@ -38,6 +39,8 @@ const maxAborts = 5;
 const abortAgainMs = 250;
 /** Limit for one listing: a bucket may contain other data. */
 const maxObjects = 100_000;
+/** Limit for a response that is parsed as a whole. A page of a listing has at most 1,000 keys of 1 KiB. */
+const maxResponseBytes = 16 << 20;
 /** Encrypted archives have no specific type. */
 const contentTypeOf = (key: string): string =>
   key.endsWith(".age") ? "application/octet-stream" : "application/zstd";
@@ -86,6 +89,7 @@ export class S3Bucket implements Disposable {
         httpsAgent: { keepAlive: true, ...(ca !== "" && { ca: [...rootCertificates, ca] }) },
       },
     });
+    limitResponses(this.#client);
   }
 
   /** All objects whose keys have this prefix. */
@@ -312,6 +316,30 @@ function signWith(part: UploadPartCommand, sha256: string): void {
     },
     { step: "build", name: "signWith" },
   );
+}
+
+/** The client reads responses into memory, except the content of an object. */
+function limitResponses(client: S3Client): void {
+  client.middlewareStack.add(
+    (next, { commandName }) =>
+      async (args) => {
+        const result = await next(args);
+        const response = result.response as { statusCode: number; body?: unknown };
+        const isContent = commandName === "GetObjectCommand" && response.statusCode < 300;
+        if (!isContent && response.body instanceof Readable)
+          response.body = limitBytes(response.body, maxResponseBytes, responseTooLarge);
+        return result;
+      },
+    // Before the response is parsed.
+    { step: "deserialize", priority: "low", name: "limitResponses" },
+  );
+}
+
+/** The client changes the message, but not the name. */
+function responseTooLarge(): Error {
+  return Object.assign(new Error(`a response of more than ${maxResponseBytes} bytes`), {
+    name: "ResponseTooLarge",
+  });
 }
 
 type BodyStream = AsyncIterable<Uint8Array> & { destroy(error?: Error): void };

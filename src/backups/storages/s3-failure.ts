@@ -47,6 +47,8 @@ function explain(error: unknown, connection: S3Connection): S3Failure {
         reason: "deadline_exceeded",
         message: `the S3 server did not respond in time`,
       };
+    case "ResponseTooLarge":
+      return unavailable("the S3 server sent a response that is too large");
     default:
   }
   if (status === 401 || status === 403)

@@ -391,3 +391,36 @@ test("a bucket with too many objects is rejected, even if the server never ends 
   });
   t.is(pages, 101);
 });
+
+for (const status of [200, 400]) {
+  test(`a response that never ends is rejected (status ${status})`, async (t) => {
+    t.timeout(60_000);
+    const sentBytes = { total: 0 };
+    const chunk = Buffer.alloc(mib, "a");
+    const server = createServer((_request, response) => {
+      response.writeHead(status, { "Content-Type": "application/xml" });
+      response.write("<ListBucketResult><Prefix>");
+      const send = (): void => {
+        while (!response.destroyed && response.write(chunk)) sentBytes.total += chunk.length;
+      };
+      response.on("drain", send);
+      send();
+    }).listen(0, "127.0.0.1");
+    t.teardown(() => {
+      server.closeAllConnections();
+      server.close();
+    });
+    await once(server, "listening");
+    const endpoint = `http://127.0.0.1:${(server.address() as AddressInfo).port}`;
+    await using thread = new S3Thread(programs.s3Worker);
+    const place: S3Connection = {
+      ...{ endpoint, bucket: "shared", accessKey: "AKTEST0123456789", secretKey: "none-of-the-words" },
+      ...{ region: "", pathStyle: true, ca: "", maxBytesPerSec: undefined, silenceMs: 4_000 },
+    };
+    const storage = new S3Storage(thread, place, prefix);
+    await t.throwsAsync(storage.list(undefined, AbortSignal.timeout(50_000)), {
+      message: "the S3 server sent a response that is too large",
+    });
+    t.true(sentBytes.total < 64 * mib, `the server sent ${sentBytes.total} bytes`);
+  });
+}
