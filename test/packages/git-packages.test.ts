@@ -27,7 +27,7 @@ import {
 } from "../../src/packages/git/git-command.ts";
 import { gitFailure } from "../../src/packages/git/git-failure.ts";
 import { readRefs } from "../../src/packages/git/git-refs.ts";
-import { GitServer } from "../support/git-server.ts";
+import { GitServer, redirectingTo } from "../support/git-server.ts";
 import { keepInMemory } from "../support/in-memory.ts";
 import { minimalManifest, TestRepository } from "./support/repository.ts";
 import { installedOf, World } from "./support/world.ts";
@@ -219,6 +219,17 @@ test("many concurrent fetches by two daemons that share a cache succeed", async 
     ),
   );
   t.true(all.every((resolved) => resolved.version === "v1.10.0"));
+});
+
+test("a git server on this host redirects nowhere, because the daemon would send the requests as root", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("git", "hello"));
+  await repository.commit({ "svc.yaml": minimalManifest("hello", "1.0.0") });
+  await using target = await GitServer.start(world.path("git"));
+  await using server = await GitServer.start(world.path("git"), redirectingTo(target.url));
+  const work = world.resolver().resolve({ spec: `${server.url}/hello/.git` }, selfUid);
+  await fails(t, work, "failed_precondition", /returned error: 302/);
+  t.deepEqual(target.requests, []);
 });
 
 test("a repository above the size limit is not fetched completely", async (t) => {

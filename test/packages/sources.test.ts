@@ -1,11 +1,17 @@
-import { mkdir, readdir, utimes, writeFile } from "node:fs/promises";
+import { once } from "node:events";
+import { mkdir, readFile, readdir, utimes, writeFile } from "node:fs/promises";
+import { createServer } from "node:https";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { getCACertificates, setDefaultCACertificates } from "node:tls";
 import test from "ava";
 import { SvcError } from "../../src/errors.ts";
 import { GitServer } from "../support/git-server.ts";
 import { minimalManifest, TestRepository } from "./support/repository.ts";
 import { installedOf, World } from "./support/world.ts";
 import { keepInMemory } from "../support/in-memory.ts";
+import { writeCertificate } from "../support/s3-server.ts";
+import { fetchIndex } from "../../src/packages/sources/fetch-index.ts";
 import { removeOldest } from "../../src/packages/sources/source-index-loader.ts";
 
 keepInMemory();
@@ -131,6 +137,30 @@ test("an http source is cached, and its last valid index is used when it is unre
     "also after a restart",
   );
   t.true(warnings.length >= 2);
+});
+
+test("an https source redirects to no server of this host", async (t) => {
+  await using world = await World.create();
+  await using local = await GitServer.start(world.path());
+  local.override = (_request, response) => {
+    response.end("packages: {}");
+    return true;
+  };
+  const cert = await writeCertificate(world.path());
+  const trusted = getCACertificates("default");
+  setDefaultCACertificates([...trusted, cert]);
+  t.teardown(() => setDefaultCACertificates(trusted));
+  const location = `${local.url}/index.yaml`;
+  const key = await readFile(world.path("key.pem"));
+  const remote = createServer({ cert, key }, (_request, response) => {
+    response.writeHead(302, { location }).end();
+  }).listen(0, "127.0.0.1");
+  t.teardown(() => remote.close());
+  await once(remote, "listening");
+  const url = `https://127.0.0.1:${(remote.address() as AddressInfo).port}/index.yaml`;
+  await t.throwsAsync(fetchIndex(url, 30_000), { instanceOf: SvcError, message: /does not use https/ });
+  t.deepEqual(local.requests, []);
+  t.is(await fetchIndex(location, 30_000), "packages: {}");
 });
 
 test("an http source may not redirect, and its response has a size limit", async (t) => {

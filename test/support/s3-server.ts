@@ -80,7 +80,8 @@ export async function startS3Server({ tls = false }: S3ServerOptions = {}): Prom
   };
 }
 
-async function writeCertificate(dir: string): Promise<string> {
+/** Writes a self-signed certificate for 127.0.0.1 to `cert.pem` and its key to `key.pem`; returns the certificate. */
+export async function writeCertificate(dir: string): Promise<string> {
   await promisify(execFile)("openssl", [
     ...["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:prime256v1", "-nodes", "-days", "2"],
     ...["-keyout", join(dir, "key.pem"), "-out", join(dir, "cert.pem")],

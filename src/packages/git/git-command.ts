@@ -66,7 +66,7 @@ const ssh = [
 /** Protocols that git may use for a URL; they also apply to redirects. */
 const protocols: Readonly<Record<GitTransport, string>> = {
   https: "https",
-  http: "http:https",
+  http: "http",
   ssh: "ssh",
   file: "file",
 };
@@ -77,14 +77,19 @@ export interface GitLogin {
   secret: string;
 }
 
-/** A call of git; `transport` is omitted for work on local objects. */
+/**
+ * A call of git; `transport` is omitted for work on local objects. Redirects of an http server, which any user can
+ * start, are not followed: git runs as root, and would send requests to any address.
+ */
 export function gitCommand(
   args: readonly string[],
   environment: GitSurroundings,
   transport?: GitTransport,
 ): GitCommand {
   const settings =
-    transport === "file" ? configuration.filter((line) => !line.startsWith("protocol.file.")) : configuration;
+    transport === "file"
+      ? configuration.filter((line) => !line.startsWith("protocol.file."))
+      : [...configuration, ...(transport === "http" ? ["http.followRedirects=false"] : [])];
   return {
     argv: [
       ...limited(environment),

@@ -30,11 +30,12 @@ export async function fetchIndex(url: string, timeoutMs: number, signal?: AbortS
   }
 }
 
-/** Follows redirects itself: each target must be as safe as the first. */
+/** Follows redirects itself: each target must be as safe as the first. Only a source on this host leads to this host. */
 async function follow(url: string, signal: AbortSignal): Promise<Response> {
   let target = new URL(url);
+  const isHere = target.protocol === "http:";
   for (let hop = 0; hop <= maxRedirects; hop++) {
-    if (target.protocol !== "https:" && !(target.protocol === "http:" && isLoopback(target.hostname))) {
+    if (target.protocol !== "https:" && !(isHere && isLocalHttp(target))) {
       throw failed(`${target.origin} does not use https`);
     }
     const response = await fetch(target, {
@@ -52,6 +53,10 @@ async function follow(url: string, signal: AbortSignal): Promise<Response> {
     target = new URL(location, target);
   }
   throw failed(`${url} redirects more than ${maxRedirects} times`);
+}
+
+function isLocalHttp({ protocol, hostname }: URL): boolean {
+  return protocol === "http:" && isLoopback(hostname);
 }
 
 async function readText({ body }: Response): Promise<string> {
