@@ -1,13 +1,18 @@
-/** Lets a person at a terminal abbreviate app IDs. Scripts must pass the whole ID: a later app may share the prefix. */
+/**
+ * Lets a person at a terminal abbreviate the IDs of their own apps. Scripts must pass the whole ID: a later app may
+ * share the prefix.
+ */
 import { SvcError } from "../errors.ts";
 import type { CommandContext } from "./context.ts";
+import { sudoUid } from "./client/routing.ts";
 import { asSvcError } from "./output/failure.ts";
 import { pagesOf } from "./pages.ts";
 import { calls, type UnaryCall } from "./client/calls.ts";
 
 /**
- * Repeats a request that failed with `not_found`, with the full ID of the only app that has the given prefix.
- * @returns undefined if the request failed for another reason, or no app has this prefix
+ * Repeats a request that failed with `not_found`, with the full ID of the caller's only app that has the given
+ * prefix. Other users choose the IDs of theirs, so that root could send them a secret or type in their shell.
+ * @returns undefined if the request failed for another reason, or no app of the caller has this prefix
  * @throws SvcError if several apps have it
  */
 export async function unabbreviated<Request>(
@@ -19,9 +24,12 @@ export async function unabbreviated<Request>(
   if (known === undefined || typeof id !== "string" || id === "" || !mayAbbreviate(call)) return undefined;
   const missing = known.payload as { readonly kind?: string; readonly name?: string } | undefined;
   if (known.reason !== "not_found" || missing?.kind !== "app" || missing.name !== id) return undefined;
+  const { caller } = await context.call(calls.getStatus, {});
+  const owners = [caller?.uid, sudoUid(context.host)];
   const fitting: string[] = [];
   for await (const { apps } of pagesOf(context, calls.listApps, {})) {
-    fitting.push(...apps.map((app) => app.id).filter((each) => each.startsWith(id)));
+    const own = apps.filter((app) => app.id.startsWith(id) && owners.includes(app.owner));
+    fitting.push(...own.map((app) => app.id));
   }
   const [only] = fitting;
   if (fitting.length > 1) {

@@ -4,14 +4,21 @@ import test from "ava";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
 import { runSvc, type SvcRun } from "./support/run-svc.ts";
 
-const apps = ["hello", "web", "web-2", "wiki"].map((id) => appOf({ id }));
+const apps = [
+  ...["hello", "web", "web-2", "wiki"].map((id) => appOf({ id })),
+  ...["help", "other"].map((id) => appOf({ id, owner: 1001 })),
+];
 
-async function svc(line: string, terminal: boolean): Promise<SvcRun> {
+async function svc(
+  line: string,
+  terminal: boolean,
+  host: { readonly uid?: number; readonly env?: Record<string, string> } = {},
+): Promise<SvcRun> {
   await using daemon = await startFakeDaemon(apps);
   const args = ["--socket", daemon.socketPath, ...line.split(" ")];
   const stdin = Object.assign(new PassThrough(), { isTTY: terminal });
   stdin.end("y\n");
-  const options = { terminal, host: { stdin } };
+  const options = { terminal, host: { ...host, stdin } };
   return await runSvc(args, options);
 }
 
@@ -37,6 +44,14 @@ test("a prefix of several apps fails with their names from all pages", async (t)
   const run = await svc("app info w", true);
   t.is(run.exitCode, 3);
   t.regex(run.stderr, /no app "w"; several IDs have this prefix: web, web-2, wiki/);
+});
+
+test("a prefix of another user's app finds nothing, except for root on behalf of that user", async (t) => {
+  const run = await svc("app info ot", true);
+  t.is(run.exitCode, 3);
+  t.regex(run.stderr, /no app "ot"/);
+  const sudo = await svc("app info ot", true, { uid: 0, env: { SUDO_UID: "1001" } });
+  t.regex(sudo.stdout, /Id:\S* +other\n/);
 });
 
 test("removing an app requires its full ID", async (t) => {
