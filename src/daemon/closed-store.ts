@@ -1,6 +1,6 @@
 /** Checks that only the daemon's user and root can replace the store. */
 import { SvcError } from "../errors.ts";
-import { findReplaceable } from "../lib/replaceable-path.ts";
+import { findReplaceable } from "../sys/replaceable-path.ts";
 
 /**
  * A user who can replace the store's directory could choose what root runs.

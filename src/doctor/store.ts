@@ -2,7 +2,7 @@
 import { existsSync } from "node:fs";
 import { lstat } from "node:fs/promises";
 import { dirname, join } from "node:path";
-import { findReplaceable } from "../lib/replaceable-path.ts";
+import { findReplaceable } from "../sys/replaceable-path.ts";
 import { inspectDatabase } from "../store/inspection.ts";
 import { migrations } from "../store/migrations.ts";
 import { storeFiles } from "../store/store-files.ts";

@@ -27,7 +27,7 @@ const rooms: Record<string, string[]> = {
     "work",
   ],
   authoring: ["errors.ts", "lib", "packages", "run-as", "runtimes"],
-  backups: ["apps", "errors.ts", "lib", "packages", "run-as", "runtimes", "store", "triggers", "work"],
+  backups: ["apps", "errors.ts", "lib", "packages", "run-as", "runtimes", "store", "sys", "triggers", "work"],
   build: [
     "cli",
     "codegen",

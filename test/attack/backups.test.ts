@@ -423,6 +423,15 @@ rootTest(`root uses no storage below a directory that another user can change${n
   const linked = await backups.createBackup({ appId: "web", storages: ["link"] });
   t.regex(linked.results[0]?.error ?? "", /other users can replace the directory of the storage "link":/);
   t.deepEqual(await readdir(secret), []);
+
+  // The access of a user by an access control list is not part of the mode.
+  const shared = join(daemon.dir, "shared");
+  await mkdir(shared);
+  await promisify(execFile)("setfacl", ["--modify", `user:${attacker}:rwx`, shared]);
+  const granted = { dir: join(shared, "backups") };
+  await backups.upsertBackupStorage({ name: "shared", location: { case: "local", value: granted } });
+  const there = await backups.createBackup({ appId: "web", storages: ["shared"] });
+  t.regex(there.results[0]?.error ?? "", /other users can replace the directory of the storage "shared":/);
 });
 
 rootTest(`no access to a storage follows a link of another user${needsRoot}`, async (t) => {

@@ -16,7 +16,7 @@ import { join } from "node:path";
 import { notFound, SvcError } from "../../errors.ts";
 import { hasCode } from "../../run-as/helper/request-error.mjs";
 import { syncDirectory } from "../../run-as/owned-dir.ts";
-import { findReplaceable } from "../../lib/replaceable-path.ts";
+import { findReplaceable } from "../../sys/replaceable-path.ts";
 import type { BytePacer } from "../../lib/byte-streams.ts";
 import { parseArchiveName } from "../archives/archive-name.ts";
 import type { ArchiveKey, Storage, StoredArchive, StoredFile, TransferOptions } from "./storage.ts";

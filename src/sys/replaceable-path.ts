@@ -2,6 +2,7 @@
 import type { Stats } from "node:fs";
 import { lstat, readlink } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
+import { hasAccessList } from "./access-list.ts";
 
 /**
  * Returns the first entry on a path, including link targets, that another user could rename or replace. Root and the group of
@@ -11,15 +12,17 @@ import { dirname, resolve } from "node:path";
  */
 export async function findReplaceable(path: string, ownerUid: number): Promise<string | undefined> {
   for await (const [entry, status] of entriesOn(path, new Set()))
-    if (![ownerUid, 0].includes(status.uid) || isWritableByOthers(status)) return entry;
+    if (![ownerUid, 0].includes(status.uid) || (await isWritableByOthers(entry, status))) return entry;
   return undefined;
 }
 
 /** With the sticky bit, others can rename only their own entries. */
-function isWritableByOthers(status: Stats): boolean {
-  if (!status.isDirectory() || (status.mode & 0o1000) !== 0) return false;
+async function isWritableByOthers(entry: string, status: Stats): Promise<boolean> {
+  if (!status.isDirectory() || (status.mode & 0o1000) !== 0 || (status.mode & 0o022) === 0) return false;
   const ownGid = process.getegid?.() ?? 0;
-  return (status.mode & (status.gid === ownGid ? 0o002 : 0o022)) !== 0;
+  if (status.gid !== ownGid || (status.mode & 0o002) !== 0) return true;
+  // With an access control list, the group's bits are its mask, which others may have, too (acl(5)).
+  return hasAccessList(entry);
 }
 
 async function* entriesOn(path: string, seen: Set<string>): AsyncGenerator<[string, Stats]> {
