@@ -34,6 +34,8 @@ export interface OperationHistoryOptions {
 
 export const retentionMs = 86_400_000;
 export const maxRetained = { user: 100, root: 500 };
+/** Listings read all of them at once; an error may contain the texts of a package's licenses. */
+export const maxRetainedBytes = 4 * 1024 * 1024;
 
 export class OperationHistory {
   readonly #options: Omit<OperationHistoryOptions, "log">;
@@ -132,11 +134,15 @@ export function removeExpired(nowMs: number): Statement {
   return { sql: "DELETE FROM operation_records WHERE ended_at <= ?", params: [nowMs - retentionMs] };
 }
 
+/** Removes the oldest finished operations of a user above the number and the size that are retained. */
 export function removeSurplus(ownerUid: number): Statement {
   return {
     sql: `DELETE FROM operation_records WHERE id IN (
-            SELECT id FROM operation_records WHERE owner_uid = ? AND state <> 'RUNNING'
-            ORDER BY started_at DESC, id DESC LIMIT -1 OFFSET ?)`,
-    params: [ownerUid, ownerUid === 0 ? maxRetained.root : maxRetained.user],
+            SELECT id FROM (
+              SELECT id, row_number() OVER newest AS number, sum(octet_length(document)) OVER newest AS size_bytes
+              FROM operation_records WHERE owner_uid = ? AND state <> 'RUNNING'
+              WINDOW newest AS (ORDER BY started_at DESC, id DESC))
+            WHERE number > ? OR (number > 1 AND size_bytes > ?))`,
+    params: [ownerUid, ownerUid === 0 ? maxRetained.root : maxRetained.user, maxRetainedBytes],
   };
 }

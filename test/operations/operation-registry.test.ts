@@ -1,10 +1,11 @@
 /** Limits of the age, the number and the log sizes of finished operations. */
 import assert from "node:assert/strict";
 import test, { type ExecutionContext } from "ava";
+import type { JsonObject } from "../../src/lib/json.ts";
 import { noLog } from "../../src/lib/log.ts";
 import { cutToBytes, maxLineBytes, maxLines, report } from "../../src/operations/operation-log.ts";
 import type { OperationRecord } from "../../src/operations/operation-record.ts";
-import { maxRetained, retentionMs } from "../../src/operations/operation-history.ts";
+import { maxRetained, maxRetainedBytes, retentionMs } from "../../src/operations/operation-history.ts";
 import { OperationRegistry } from "../../src/operations/operation-registry.ts";
 import { eventually } from "../support/eventually.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";
@@ -22,14 +23,18 @@ async function startRegistry(t: ExecutionContext) {
     ...{ maxRunningPerUser: 8, shutdownSignal: shutdown.signal },
     ...{ onStart: () => undefined, onFinish: () => undefined },
   });
-  const start = (ownerUid: number, work = (): Promise<string> => Promise.resolve("done")) =>
+  const start = (
+    ownerUid: number,
+    work = (): Promise<string> => Promise.resolve("done"),
+    detail: JsonObject = {},
+  ) =>
     registry.run(
       {
         ...{ kind: "verify", appId: "web", ownerUid, callerUid: ownerUid, share: undefined },
         ...{ detached: false, signal: new AbortController().signal },
       },
       work,
-      { result: () => ({}), failure: () => ({ message: "failed", code: "internal", detail: {} }) },
+      { result: () => ({}), failure: () => ({ message: "failed", code: "internal", detail }) },
     );
   const count = (uid: number): number =>
     registry.list(everything, { uid, root: uid === root }).records.filter((each) => each.ownerUid === uid)
@@ -52,6 +57,23 @@ for (const [name, uid, most] of [
     t.is(newest?.startedAtMs, clock.nowMs);
   });
 }
+
+test("only the newest finished operations of a user with 4 MiB of errors and results are kept", async (t) => {
+  const { clock, start, count, registry } = await startRegistry(t);
+  const fail = async (ownerUid: number, sizeBytes: number): Promise<void> => {
+    clock.nowMs++;
+    const { finished } = start(ownerUid, () => Promise.reject(new Error("failed")), {
+      text: "a".repeat(sizeBytes),
+    });
+    await t.throwsAsync(finished);
+  };
+  await fail(root, maxRetainedBytes / 2);
+  for (let at = 0; at < 12; at++) await fail(ann, 1_000_000);
+  await eventually(() => assert.equal(count(ann), 4));
+  const [newest] = registry.list(everything, { uid: ann, root: false }).records;
+  t.is(newest?.startedAtMs, clock.nowMs);
+  t.is(count(root), 1);
+});
 
 test("a finished operation is kept for a day", async (t) => {
   const { registry, clock, start } = await startRegistry(t);

@@ -421,9 +421,9 @@ export const CancelOperationRequestSchema: GenMessage<CancelOperationRequest> = 
  * Regular users see operations on their own apps and operations that they started; root sees all. Another user's
  * operation is `not_found`.
  *
- * The daemon stores finished operations for a day: the newest 100 per user, and the newest 500 of root. They survive a
- * restart. If the daemon stops, it cancels running operations like any other call: their work is undone, and they are
- * INTERRUPTED.
+ * The daemon stores finished operations for a day: the newest 100 per user, and the newest 500 of root, with at most
+ * 4 MiB of errors and results. They survive a restart. If the daemon stops, it cancels running operations like any other
+ * call: their work is undone, and they are INTERRUPTED.
  *
  * @generated from service svc.v1.OperationService
  */
