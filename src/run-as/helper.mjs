@@ -15,17 +15,15 @@ import { readFileSync } from "node:fs";
 import { Socket } from "node:net";
 import { ChunkInbox, ChunkOutbox } from "./helper/chunk-flow.mjs";
 import { closeInheritedDescriptors } from "./helper/descriptors.mjs";
-import { FrameDecoder, writeFrame, writeFront } from "./helper/frames.mjs";
+import { FrameDecoder, writeFrame } from "./helper/frames.mjs";
 import { RequestError, hasCode } from "./helper/request-error.mjs";
 import { operations } from "./helper/requests.mjs";
 import { credentialsMismatch } from "./helper/verify.mjs";
 
-const outputFd = 1;
 /** Exit status if the process does not run as the expected user (EX_NOPERM of sysexits.h). */
 const wrongCredentials = 77;
 
 /** @typedef {import("./helper/frames.mjs").Header} Header */
-/** @typedef {import("./helper/file-pipe.mjs").FilePipe} FilePipe */
 /** @typedef {import("./helper/requests.mjs").Call} Call */
 /** @typedef {(args: unknown, call: Call) => Promise<import("./helper/requests.mjs").Answer>} Operation */
 /** @typedef {{ stop: AbortController, inbox: ChunkInbox, outbox: ChunkOutbox, done: Promise<void> }} Work */
@@ -33,7 +31,7 @@ const wrongCredentials = 77;
 /** One connection to the daemon. */
 class Service {
   // Not `process.stdout`, whose writes to a pipe are synchronous: a slow daemon would stop all work.
-  #out = new Socket({ fd: outputFd, readable: false, writable: true });
+  #out = new Socket({ fd: 1, readable: false, writable: true });
   #decoder = new FrameDecoder();
   /** @type {Map<number, Work>} */
   #work = new Map();
@@ -96,10 +94,6 @@ class Service {
       emit: async (/** @type {Record<string, unknown>} */ event) => this.#sendWithRoom({ id, event }),
       output: (/** @type {Buffer} */ bytes, /** @type {(() => void) | undefined} */ onWritten) =>
         outbox.send(bytes, onWritten),
-      outputFrom: async (/** @type {FilePipe} */ pipe, /** @type {number} */ bytes) => {
-        await outbox.waitForSpace(bytes);
-        this.#sendFrom(pipe, { id, chunk: true }, bytes);
-      },
     };
     const done = this.#answer(id, op, args, call).finally(() => this.#work.delete(id));
     this.#work.set(id, { stop, inbox, outbox, done });
@@ -139,19 +133,6 @@ class Service {
    */
   #send(header, data, onWritten) {
     return this.#out.destroyed || writeFrame(this.#out, header, data, onWritten);
-  }
-
-  /**
-   * Sends by reference if no other message waits to be written, which would come in between.
-   * @param {FilePipe} pipe
-   * @param {Header} header
-   * @param {number} bytes in the pipe
-   */
-  #sendFrom(pipe, header, bytes) {
-    if (this.#out.destroyed) return;
-    writeFront(this.#out, header, bytes);
-    const moved = this.#out.writableLength === 0 ? pipe.moveTo(outputFd, bytes) : 0;
-    if (moved < bytes) this.#out.write(pipe.read(bytes - moved));
   }
 
   /** @param {string} why continues "the helper process …" */

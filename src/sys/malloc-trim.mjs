@@ -1,4 +1,7 @@
-/** malloc_trim(3): returns freed native memory from the C library to the kernel. */
+/**
+ * malloc_trim(3): returns freed native memory from the C library to the kernel. Without it, a process keeps the memory of its
+ * largest task.
+ */
 import { promisify } from "node:util";
 import { loadKoffi } from "./koffi.mjs";
 

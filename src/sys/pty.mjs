@@ -1,4 +1,4 @@
-/** Pseudo terminals: pty(7), ioctl_tty(2). */
+/** Pseudo terminals: pty(7), ioctl_tty(2). Node cannot open one or set its size. */
 import { closeSync, constants, fchmodSync, fchownSync, openSync, writeSync } from "node:fs";
 import { setTimeout as wait } from "node:timers/promises";
 import { ReadStream } from "node:tty";
@@ -51,6 +51,7 @@ export function loadPtys() {
       if (call(fd, request, argument) !== 0) throw new Error(`ioctl ${request}: errno ${koffi.errno()}`);
     };
   };
+  // `readSync` creates an error for each read from an empty terminal, which slows down a flood of output.
   /** @type {Calls["read"]} */
   const read = libc.func("intptr_t read(int fd, void *room, size_t bytes)");
   const calls = { ofInt: ioctl("_Inout_ int"), ofWindow: ioctl("_In_ uint16_t"), read };

@@ -13,7 +13,7 @@ type ReadLinkAt = (dir: number, path: string, target: Buffer, length: number) =>
 const prefix = Buffer.from("socket:[");
 const maxLinkBytes = 64;
 
-/** Uses system calls with one buffer, or Node's calls if koffi cannot be loaded. */
+/** Uses a system call with one buffer, or Node's call, which takes over twice as long, if koffi cannot be loaded. */
 export function createSocketAt(): SocketAt {
   try {
     return nativeSocketAt();

@@ -39,7 +39,7 @@ export class ChunkOutbox {
   async send(bytes, onWritten) {
     for (let start = 0; start < bytes.length; start += maxChunkBytes) {
       const chunk = bytes.subarray(start, start + maxChunkBytes);
-      await this.waitForSpace(chunk.length);
+      await this.#waitForSpace(chunk.length);
       this.#sendChunk(chunk, start + chunk.length === bytes.length ? onWritten : undefined);
     }
   }
@@ -48,7 +48,7 @@ export class ChunkOutbox {
    * Waits for space in the window, then counts the bytes as sent. One call at a time.
    * @param {number} bytes of one chunk
    */
-  async waitForSpace(bytes) {
+  async #waitForSpace(bytes) {
     while (this.#underWay + bytes > windowBytes) {
       this.#signal.throwIfAborted();
       this.#room = Promise.withResolvers();

@@ -43,20 +43,6 @@ export function encodeFrame(header, data = noData) {
 }
 
 /**
- * Writes the start of a message whose data is sent separately.
- * @param {import("node:stream").Writable} out
- * @param {Header} header
- * @param {number} dataBytes
- */
-export function writeFront(out, header, dataBytes) {
-  const json = Buffer.from(JSON.stringify(header));
-  const front = Buffer.allocUnsafe(prefixBytes);
-  front.writeUInt32BE(json.length, 0);
-  front.writeUInt32BE(dataBytes, 4);
-  out.write(Buffer.concat([front, json]));
-}
-
-/**
  * Writes a message, with one system call if there is space.
  * @param {import("node:stream").Writable} out
  * @param {Header} header

@@ -45,8 +45,6 @@ function placesOf(frames) {
  * @property {(bytes: Buffer, onWritten?: () => void) => Promise<void>} output streams bytes to the daemon; resolves
  *   when there is space for more. `onWritten` is called once the kernel has copied them and their memory is free; it
  *   may never be called
- * @property {(pipe: import("./file-pipe.mjs").FilePipe, bytes: number) => Promise<void>} outputFrom streams bytes from
- *   the pipe to the daemon, at most one chunk
  * @property {AbortSignal} signal
  */
 

@@ -4,11 +4,11 @@
  */
 import { closeSync } from "node:fs";
 import { Socket } from "node:net";
-import { pipeCalls } from "./pipe-calls.mjs";
+import { loadKoffi } from "../../sys/koffi.mjs";
+import { loadPipeEnds } from "../../sys/pipe-ends.mjs";
 
 /** The default maximum on Linux. */
 const pipeBytes = 1 << 20;
-const closeOnExec = 0o2000000;
 const setPipeSize = 1031;
 
 /**
@@ -75,13 +75,18 @@ export class WidePipe {
   }
 }
 
+/** @type {{ openPipe: import("../../sys/pipe-ends.mjs").OpenPipe, fcntl: (...args: number[]) => number } | undefined} */
+let calls;
+
 /** @returns {WidePipe | undefined} undefined without native calls, or with too many open descriptors */
 export function openWidePipe() {
-  const calls = pipeCalls();
-  const fds = new Int32Array(2);
-  if (calls === undefined || calls.pipe2(fds, closeOnExec) !== 0) return undefined;
-  const [readFd = -1, writeFd = -1] = fds;
-  // Fails if the user's pipes use too much memory: the smaller pipe is slower, but works.
-  calls.fcntl(writeFd, setPipeSize, pipeBytes);
-  return new WidePipe(readFd, writeFd);
+  try {
+    calls ??= { openPipe: loadPipeEnds(), fcntl: loadKoffi().load(null).func("int fcntl(int, int, int)") };
+    const { readFd, writeFd } = calls.openPipe();
+    // Fails if the user's pipes use too much memory: the smaller pipe is slower, but works.
+    calls.fcntl(writeFd, setPipeSize, pipeBytes);
+    return new WidePipe(readFd, writeFd);
+  } catch {
+    return undefined;
+  }
 }

@@ -1,6 +1,6 @@
 /**
  * Sockets that systemd has bound for the daemon and keeps open, so that clients can connect while the daemon
- * restarts.
+ * restarts. Only getsockname(2) tells which address a socket is bound to; Node has no API for it.
  */
 import { addressText } from "../../lib/tcp-address.ts";
 import { loadLibc, nativeError } from "../../sys/libc.ts";

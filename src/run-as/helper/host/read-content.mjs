@@ -1,13 +1,10 @@
 /** Sends the content of a file. */
-import { filePipeBytes, openFilePipe } from "../file-pipe.mjs";
 import { openForReading } from "../directory.mjs";
 import { RequestError } from "../request-error.mjs";
 import { describeEntry, tagOf } from "./entries.mjs";
 import { inPlace, opened } from "./host-path.mjs";
 
 const blockBytes = 256 << 10;
-/** From this size, bytes are sent by reference, which needs a pipe. */
-const pipedBytes = 1 << 20;
 const whole = { offset: 0, length: null, fromEnd: false };
 
 /** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
@@ -45,31 +42,10 @@ export async function readContent(syscalls, { ifTag, ...args }, call) {
       await call.emit({ entry, start, length: left });
       const sent = Math.min(bytesRead, left);
       if (sent > 0) await call.output(first.subarray(0, sent));
-      const piped = await sendPiped(file, start + sent, left - sent, call);
-      await sendBlocks(file, start + sent + piped, left - sent - piped, call);
+      await sendBlocks(file, start + sent, left - sent, call);
       return {};
     }),
   );
-}
-
-/**
- * Sends bytes of a large file by reference, as far as its file system supports it.
- * @param {FileHandle} file
- * @param {number} start
- * @param {number} bytes
- * @param {Call} call
- * @returns {Promise<number>} number of sent bytes
- */
-async function sendPiped(file, start, bytes, call) {
-  using pipe = bytes < pipedBytes ? undefined : openFilePipe();
-  let sent = 0;
-  while (pipe && sent < bytes) {
-    const taken = await pipe.take(file.fd, start + sent, Math.min(filePipeBytes, bytes - sent));
-    if (taken === 0) break;
-    await call.outputFrom(pipe, taken);
-    sent += taken;
-  }
-  return sent;
 }
 
 /**
