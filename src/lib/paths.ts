@@ -6,6 +6,11 @@ export function isInside(directory: string, path: string): boolean {
   return below !== ".." && !below.startsWith("../") && !isAbsolute(below);
 }
 
+/** As {@link isInside}, for absolute and normalized paths. Faster, for loops over many paths. */
+export function isBelow(directory: string, path: string): boolean {
+  return path === directory || path.startsWith(directory.endsWith("/") ? directory : `${directory}/`);
+}
+
 /**
  * The base directory in `variable`, or else `fallback` below the home directory. A relative value counts as unset (XDG
  * Base Directory Specification).

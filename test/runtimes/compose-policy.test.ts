@@ -381,6 +381,24 @@ const escapes: [name: string, document: object, message: RegExp][] = [
     /not a file/,
   ],
   ["a build from above", { services: { a: { build: { context: "../.." } } } }, /is outside the package/],
+  // Compose ignores the case of these keys.
+  [
+    "an include with a key in capitals",
+    { include: [{ PATH: "/etc/passwd" }] },
+    /use only path, project_directory/,
+  ],
+  [
+    "an include from a directory that does not exist",
+    { include: [{ path: "compose.yaml", project_directory: "none" }] },
+    /is not a directory of the package; create it$/,
+  ],
+  // An older compose reads it as text, and this one as a number.
+  ["an environment by a number", { services: { a: { env_file: 1000 } } }, /is not text; write it in quotes$/],
+  [
+    "a directory that compose replaces by the home directory",
+    { services: { a: { env_file: "./~/a.env" } } },
+    /has a part that starts with "~"; rename it$/,
+  ],
 ];
 for (const [name, document, message] of escapes) {
   rootTest(`${name} is rejected before compose reads it${needsRoot}`, async (t) => {
@@ -407,6 +425,26 @@ const texts: [name: string, text: string, message: RegExp][] = [
     /values, aliases expanded/,
   ],
   ["invalid YAML", "services: [", /line 1/],
+  ...["\u0085", "\u2028", "\u2029", "\r"].map((end): [string, string, RegExp] => [
+    `a line that ends with U+${end.charCodeAt(0).toString(16)}`,
+    `services: {}\n# a comment${end}include: [/etc/passwd]\n`,
+    /^compose.yaml: line 2: it contains the character U\+[0-9A-F]{4}, which ends a line; use line feeds$/,
+  ]),
+  [
+    "an alias of an anchor that is set again on a key",
+    "x-a: &a own.env\nx-b: {&a /etc/environment: 1}\nservices: {web: {image: a, env_file: *a}}",
+    /is outside the package/,
+  ],
+  [
+    "an alias of an anchor that another alias contains",
+    "x-a: &b {c: &a own.env}\nx-d: &a /etc/environment\nx-e: *b\nservices: {web: {image: a, env_file: *a}}",
+    /is outside the package/,
+  ],
+  [
+    "an alias whose anchor is set again later",
+    "x-a: &a /etc/environment\nx-b: &b {image: a, env_file: *a}\nx-c: &a own.env\nservices: {web: *b}",
+    /is outside the package/,
+  ],
   ["a file of more than 512 KiB", `# ${"x".repeat(512 * 1024)}\nservices: {}`, /524288/],
   ["a file of more than 20,000 tokens", `a: [${"x,".repeat(10_000)}]`, /tokens|20000/],
 ];

@@ -5,11 +5,19 @@ import { join } from "node:path";
 import test from "ava";
 import { parseSubnet } from "../../src/engine/subnets.ts";
 import { SvcError } from "../../src/errors.ts";
+import type { JsonObject } from "../../src/lib/json.ts";
+import type { UserHelpers } from "../../src/run-as/user-helpers.ts";
 import type { RunCommandOptions } from "../../src/run-as/user-helper-types.ts";
 import type { Runtime } from "../../src/packages/manifest/manifest.ts";
 import { YamlThread } from "../../src/packages/manifest/yaml-thread.ts";
 import { ComposeProjects, type ComposeProjectsOptions } from "../../src/runtimes/compose/compose-project.ts";
+import { durationSecs } from "../../src/runtimes/compose/compose-values.ts";
 import { ConfigCache } from "../../src/runtimes/compose/config-cache.ts";
+import { withInlineFiles } from "../../src/runtimes/compose/inline-files.ts";
+import { projectClaims } from "../../src/runtimes/compose/project-claims.ts";
+import type { Bind } from "../../src/runtimes/containers/container-policy.ts";
+import { holdMounts } from "../../src/runtimes/containers/mount-points.ts";
+import { makeMountTargets } from "../../src/runtimes/containers/mount-targets.ts";
 import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
 import { programs } from "../support/programs.ts";
@@ -169,6 +177,99 @@ for (const [what, max, of] of tooMany) {
     });
   }
 }
+
+const placeOf = (path: string): string => `/srv/apps/web/data/${path}`;
+const ofUser = { id: "web", directory: "/srv/apps/web", ownerUid: 1_000, uid: 1_000 };
+const heldTrees = {
+  tree: () =>
+    Promise.resolve({ hold: () => Promise.resolve(), heldType: () => Promise.resolve("directory") }),
+  ...{ as: () => Promise.resolve({}), selfUid: 0 },
+} as unknown as UserHelpers;
+const servicesOf = (count: number, service: object): Record<string, object> =>
+  Object.fromEntries(many(count).map((name) => [name, service]));
+
+/** The largest projects of users. Each of these blocked the daemon for 250 ms or longer. */
+const large: readonly [what: string, work: () => unknown][] = [
+  [
+    "8,192 references to configs",
+    () =>
+      withInlineFiles(
+        {
+          services: servicesOf(128, { configs: many(64).map((source) => ({ source, mode: 0o444 })) }),
+          configs: servicesOf(1_024, { content: "" }),
+        } as unknown as JsonObject,
+        { directory: ofUser.directory, isRoots: false },
+      ),
+  ],
+  [
+    "secrets and mounts with long targets",
+    () =>
+      projectClaims(
+        {
+          services: servicesOf(128, {
+            secrets: many(32),
+            volumes: many(32).map((name) => ({
+              ...{ type: "volume", source: name },
+              target: `${"/x".repeat(120)}${name}`,
+            })),
+          }),
+        } as unknown as JsonObject,
+        "web",
+      ),
+  ],
+  ["a long duration", () => durationSecs("1h".repeat(900_000))],
+  [
+    "4,000 mounts",
+    () =>
+      holdMounts(
+        heldTrees,
+        ofUser,
+        many(4_000).map((name) => ({ source: placeOf(name), readOnly: false })),
+      ),
+  ],
+  [
+    "128 mount targets of each of 128 containers",
+    () =>
+      makeMountTargets(
+        heldTrees,
+        ofUser,
+        Array.from({ length: 128 }, () => ({
+          workingDir: "/",
+          mounts: many(128).map((name) => ({
+            ...{ type: "tmpfs", source: "", target: `/${name}`, readOnly: false },
+          })),
+        })),
+      ),
+  ],
+];
+for (const [what, work] of large) {
+  test(`a project with ${what} does not block the daemon`, async (t) => {
+    const before = process.threadCpuUsage();
+    await work();
+    const { user, system } = process.threadCpuUsage(before);
+    t.true((user + system) / 1_000 < 250, `${(user + system) / 1_000} ms`);
+  });
+}
+
+for (const [what, path, message] of [
+  ["deeper than 64 directories", "a/".repeat(100), /is more than 64 directories deep; use a shorter path$/],
+  ["longer than a path can be", "a".repeat(5_000), /characters long, more than 4095; use a shorter path$/],
+] as const) {
+  test(`a mount source ${what} is rejected before its parents are listed`, async (t) => {
+    await t.throwsAsync(holdMounts(heldTrees, ofUser, [{ source: placeOf(path), readOnly: true }]), {
+      message,
+    });
+  });
+}
+
+test("a mount inside a writable one is rejected, also behind names that sort between them", async (t) => {
+  const bind = (path: string, readOnly: boolean): Bind => ({ source: placeOf(path), readOnly });
+  const others = [bind("a-b", true), bind("a!", true), bind("a0", false)];
+  await t.throwsAsync(holdMounts(heldTrees, ofUser, [...others, bind("a/b/c", true), bind("a", false)]), {
+    message: /^data\/a\/b\/c is a mount inside data\/a, which is mounted writable;/,
+  });
+  await t.notThrowsAsync(holdMounts(heldTrees, ofUser, [...others, bind("a/b/c", false), bind("a", true)]));
+});
 
 for (const [name, max] of [
   ["COMPOSE_FILE", 32],

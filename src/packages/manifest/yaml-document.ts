@@ -10,6 +10,7 @@ import {
   Lexer,
   LineCounter,
   parseDocument,
+  type Alias,
   type Node,
   type Pair,
   type ParsedNode,
@@ -109,7 +110,12 @@ class NodeReader {
   readonly problems: Problem[] = [];
   readonly #bounds: YamlBounds;
   readonly #lineAt: (offset: number | undefined) => number;
+  /** The anchors so far: a name may be used again for another node. */
   readonly #anchors = new Map<string, ParsedNode>();
+  /** The node of each alias, as determined where the alias is written. */
+  readonly #targets = new Map<ParsedNode, ParsedNode | undefined>();
+  /** Number of aliases that are being expanded. */
+  #expanding = 0;
   #values = 0;
 
   constructor(bounds: YamlBounds, lineAt: (offset: number | undefined) => number) {
@@ -126,23 +132,35 @@ class NodeReader {
     if (depth > this.#bounds.maxDepth) {
       return this.#problem(node, `nested deeper than ${this.#bounds.maxDepth} levels`);
     }
-    if (isAlias(node)) {
-      const target = this.#anchors.get(node.source);
-      if (target === undefined)
-        return this.#problem(node, `the alias *${node.source} has no anchor above it`);
-      return this.read(target, depth + 1);
-    }
-    if (node.anchor !== undefined) this.#anchors.set(node.anchor, node);
+    if (isAlias(node)) return this.#expand(node, depth);
+    this.#remember(node);
     if (isMap(node)) return this.#readMap(node.items, depth);
     if (isSeq(node)) return node.items.map((item) => this.read(item, depth + 1));
     return this.#readScalar(node);
+  }
+
+  #expand(alias: Alias.Parsed, depth: number): JsonValue {
+    if (!this.#targets.has(alias)) this.#targets.set(alias, this.#anchors.get(alias.source));
+    const target = this.#targets.get(alias);
+    if (target === undefined)
+      return this.#problem(alias, `the alias *${alias.source} has no anchor above it`);
+    this.#expanding += 1;
+    const value = this.read(target, depth + 1);
+    this.#expanding -= 1;
+    return value;
+  }
+
+  #remember(node: Exclude<ParsedNode, Alias.Parsed>): void {
+    if (node.anchor !== undefined && this.#expanding === 0) this.#anchors.set(node.anchor, node);
   }
 
   #readMap(pairs: readonly Pair<ParsedNode, ParsedNode | null>[], depth: number): JsonValue {
     const entries = new Map<string, JsonValue>();
     for (const { key, value } of pairs) {
       const name = keyText(key);
-      if (name?.isWellFormed() !== true) return this.#problem(key, "keys must be plain text");
+      if (!isScalar(key) || name?.isWellFormed() !== true)
+        return this.#problem(key, "keys must be plain text");
+      this.#remember(key);
       if (keysThatConfuseJavaScript.has(name)) return this.#problem(key, `the key "${name}" is reserved`);
       if (entries.has(name)) return this.#problem(key, `the key "${name}" appears twice`);
       entries.set(name, this.read(value, depth + 1));

@@ -25,6 +25,7 @@ import { releaseLabel } from "../containers/blocked-containers.ts";
 import {
   ownerSpec,
   requireAllowed,
+  requireModest,
   type Bind,
   type ContainerClaims,
   type HostPortRules,
@@ -287,6 +288,7 @@ export class ComposeProjects {
     const isRoots = app.ownerUid === 0;
     const { document: placed, files } = withInlineFiles(document, { directory: app.directory, isRoots });
     const claims = projectClaims(placed, this.#nameOf(app));
+    requireModest(app, claims);
     return { project: { ...project, document }, placed, files, claims, data };
   }
 

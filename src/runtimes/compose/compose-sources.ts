@@ -1,12 +1,14 @@
 /**
  * Checks the files that a compose file refers to before compose reads them: nothing from the network, nothing outside
- * the checkout.
+ * the checkout. Compose reads files of root's packages as root, so a file that svc and compose may read differently is
+ * rejected.
  */
+import { isUtf8 } from "node:buffer";
 import { createHash, randomUUID } from "node:crypto";
 import { posix } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { UserHelper } from "../../run-as/user-helper.ts";
-import type { JsonValue } from "../../lib/json.ts";
+import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import type { YamlBounds } from "../../packages/manifest/yaml-document.ts";
 import type { YamlReading } from "../../packages/manifest/yaml-thread.ts";
 import { entryType } from "../entry-type.ts";
@@ -52,21 +54,26 @@ export async function checkComposeSources(
   };
   const seen = new Set<string>();
   // Compose resolves the paths in all of these files from the directory of the first.
-  const waiting = files.map((path) => ({
+  const waiting: SourceFile[] = files.map((path) => ({
     path: insideCheckout(".env", path, "compose file", checkout, checkout),
-    from: base,
+    ...{ from: base, isIncluded: false },
   }));
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
-    if (seen.has(next.path)) continue;
-    seen.add(next.path);
+    // The same text refers to other files from another directory.
+    const place = `${next.path}\0${next.from}`;
+    if (seen.has(place)) continue;
+    seen.add(place);
     if (seen.size > maxFiles) throw invalid(file, `it includes more than ${maxFiles} files`);
     const name = posix.relative(checkout, next.path);
     const { bytes, document } = await readDocument(userHelper, root, next.path, name, readYaml);
     add(name, bytes);
     documents.push(document);
     // Compose reads `.env` if it exists, which may be a symlink out of the checkout.
-    const references = [...referencesOf(document), { kind: "env_file", text: ".env" } as const];
-    for (const { text, kind } of references) {
+    const references: Reference[] = [
+      ...referencesOf(name, document, next.isIncluded),
+      { kind: "env_file", text: ".env" },
+    ];
+    for (const { text, kind, directory } of references) {
       const path = insideCheckout(name, text, kind, checkout, next.from);
       // A symlink could lead anywhere, so the helper does not follow any.
       const type = await entryType(userHelper, root, path);
@@ -74,7 +81,17 @@ export async function checkComposeSources(
         throw invalid(name, `${kind} "${text}" is a symlink, or a parent of it is; use the file itself`);
       }
       add(kind, path, type ?? "");
-      if (kind === "include" || kind === "extends") waiting.push({ path, from: posix.dirname(path) });
+      if (kind === "include" || kind === "extends") {
+        const isIncluded = next.isIncluded || kind === "include";
+        const from =
+          directory === undefined
+            ? posix.dirname(path)
+            : insideCheckout(name, directory, "directory", checkout, next.from);
+        waiting.push({ path, from, isIncluded });
+      }
+      // Compose would use the parent of a directory that does not exist.
+      if (kind === "directory" && type !== "directory")
+        throw invalid(name, `project_directory "${text}" is not a directory of the package; create it`);
       if (type === "file" && (kind === "env_file" || kind === "label_file")) {
         // Compose decides whether it can be read; until then assume a change.
         add(await readText(userHelper, root, path, name).catch(() => randomUUID()));
@@ -99,6 +116,16 @@ export function* contentVariablesOf(
   }
 }
 
+/** A compose file, and how compose reads it. */
+interface SourceFile {
+  /** As `from`, relative to the app's directory. */
+  readonly path: string;
+  /** The directory from which compose resolves its paths. */
+  readonly from: string;
+  /** Whether another file includes it. */
+  readonly isIncluded: boolean;
+}
+
 async function readDocument(
   userHelper: Reader,
   root: string,
@@ -107,9 +134,24 @@ async function readDocument(
   readYaml: YamlReader,
 ): Promise<{ bytes: Buffer; document: JsonValue }> {
   const bytes = await readText(userHelper, root, path, name);
+  requireClearText(bytes, name);
   const result = await readYaml(bytes.toString(), bounds);
   if ("value" in result) return { bytes, document: result.value };
   throw invalid(name, result.problems.map(({ line, message }) => `line ${line}: ${message}`).join("; "));
+}
+
+/**
+ * Compose parses YAML 1.1, where these characters end a line, also that of a comment, and UTF-16 by its byte order mark.
+ * @throws SvcError `package_invalid`
+ */
+function requireClearText(bytes: Buffer, name: string): void {
+  if (!isUtf8(bytes)) throw invalid(name, "it is not UTF-8 text; save it as UTF-8");
+  const text = bytes.toString();
+  const found = /\r(?!\n)|[\u0085\u2028\u2029]/.exec(text);
+  if (found === null) return;
+  const code = found[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
+  const line = text.slice(0, found.index).split("\n").length;
+  throw invalid(name, `line ${line}: it contains the character U+${code}, which ends a line; use line feeds`);
 }
 
 async function readText(userHelper: Reader, root: string, path: string, name: string): Promise<Buffer> {
@@ -135,13 +177,25 @@ type ReferenceKind =
 interface Reference {
   readonly kind: ReferenceKind;
   readonly text: string;
+  /** The directory from which compose resolves the paths in it, if that is not its own. */
+  readonly directory?: string;
 }
 
-function* referencesOf(document: JsonValue): Generator<Reference> {
+function* referencesOf(name: string, document: JsonValue, isIncluded: boolean): Generator<Reference> {
   const root = mergedRecord(document);
+  const texts = function* (kind: ReferenceKind, value: JsonValue | undefined): Generator<Reference> {
+    for (const text of pathsIn(name, kind, value)) yield { kind, text };
+  };
   for (const include of listOf(root["include"])) {
     const entry = typeof include === "string" ? { path: include } : mergedRecord(include);
-    yield* texts("include", entry["path"]);
+    requireKnownKeys(name, entry, isIncluded);
+    const paths = pathsIn(name, "include", entry["path"]);
+    const [directory] = pathsIn(
+      name,
+      "directory",
+      entry["project_directory"] ?? posix.dirname(paths[0] ?? ""),
+    );
+    for (const text of paths) yield { kind: "include", text, ...(directory !== undefined && { directory }) };
     yield* texts("directory", entry["project_directory"]);
     yield* texts("env_file", entry["env_file"]);
   }
@@ -149,7 +203,7 @@ function* referencesOf(document: JsonValue): Generator<Reference> {
     const { file } = mergedRecord(service["extends"]);
     yield* texts("extends", file);
     for (const entry of listOf(service["env_file"])) {
-      yield* texts("env_file", typeof entry === "string" ? entry : mergedRecord(entry)["path"]);
+      yield* texts("env_file", isMapping(entry) ? mergedRecord(entry)["path"] : entry);
     }
     yield* texts("label_file", service["label_file"]);
     const { build } = service;
@@ -161,8 +215,33 @@ function* referencesOf(document: JsonValue): Generator<Reference> {
     yield* texts("config", file);
 }
 
-function* texts(kind: ReferenceKind, value: JsonValue | undefined): Generator<Reference> {
-  for (const item of listOf(value)) if (typeof item === "string") yield { kind, text: item };
+/** Keys of an include, in the only spelling that is accepted: compose ignores their case. */
+const includeKeys = new Set(["path", "project_directory", "env_file"]);
+
+function requireKnownKeys(name: string, entry: JsonObject, isIncluded: boolean): void {
+  const odd = Object.keys(entry).find((key) => !includeKeys.has(key));
+  if (odd !== undefined)
+    throw invalid(name, `include has the key "${odd}"; use only ${[...includeKeys].join(", ")}`);
+  // Compose resolves these from the working directory of its process.
+  const moved = ["project_directory", "env_file"].find((key) => (entry[key] ?? null) !== null);
+  if (isIncluded && moved !== undefined)
+    throw invalid(
+      name,
+      `include has "${moved}" in an included file; include that file from the compose file`,
+    );
+}
+
+/** @throws SvcError `package_invalid` for a number, which an older compose may read as text, and for other values */
+function pathsIn(name: string, kind: ReferenceKind, value: JsonValue | undefined): string[] {
+  return listOf(value).flatMap((item) => {
+    if (typeof item === "string") return [item];
+    if (item === null) return [];
+    throw invalid(name, `${kind} ${JSON.stringify(item)} is not text; write it in quotes`);
+  });
+}
+
+function isMapping(value: JsonValue): boolean {
+  return typeof value === "object" && value !== null && !Array.isArray(value);
 }
 
 /**
@@ -185,6 +264,9 @@ function insideCheckout(
   if (text.startsWith("/") || text.startsWith("~") || !isInside) {
     throw invalid(file, `${kind} "${text}" is outside the package; move it into the package`);
   }
+  // Compose joins the paths of nested files, and then replaces a leading `~` by the home directory.
+  if (/(?:^|\/)~/.test(posix.relative(checkout, path)))
+    throw invalid(file, `${kind} "${text}" has a part that starts with "~"; rename it`);
   return path;
 }
 

@@ -92,6 +92,8 @@ export function fileMode(value: JsonValue): number {
 
 /** Seconds of a duration in Go's format, such as `1m30s`; NaN for other text. */
 export function durationSecs(text: string): number {
+  // No duration that compose prints is as long.
+  if (text.length > 64) return Number.NaN;
   if (!/^([0-9.]+(h|ms|m|s|us|µs|ns))+$/.test(text)) return text === "0" ? 0 : Number.NaN;
   const secs: Readonly<Record<string, number>> = {
     ...{ h: 3_600, m: 60, s: 1, ms: 1e-3 },

@@ -32,7 +32,7 @@ export async function dotenvValues(
   );
   if (Object.keys(environment).length === 0) return new Map();
   const project = JSON.stringify({ services: { values: { image: "none", environment } } });
-  const { exitCode, stdout, stderr } = await command.run(
+  const { exitCode, stdout, stderr, truncated } = await command.run(
     runner,
     ["--file", "-", "--project-directory", directory, "config"],
     {
@@ -41,6 +41,7 @@ export async function dotenvValues(
     },
   );
   if (exitCode !== 0) throw invalid(".env", configFailure(lastLines(stderr).join(" ")));
+  if (truncated) throw invalid(".env", "the values that the compose file uses are too long; shorten them");
   const { services } = await readResolved(stdout, ".env", readYaml);
   const values = pairsOf(recordOf(recordOf(services)["values"])["environment"]);
   return new Map(Object.entries(values).filter(([, value]) => value !== unset));

@@ -56,12 +56,13 @@ export function withInlineFiles(
   { directory, isRoots }: { directory: string; isRoots: boolean },
 ): { document: JsonObject; files: InlineFile[] } {
   const files: InlineFile[] = [];
+  const modes = { configs: modesOf(document, "configs"), secrets: modesOf(document, "secrets") };
   const placed = mapFiles(document, (part, key, kind) => {
     const { content = null, ...rest } = part;
     // Compose v2 does not support inline secrets, whoever declares them.
     if (typeof content !== "string" || (isRoots && kind === "configs")) return part;
     const path = posix.join(appTree.inline, `${kind}-${encodeURIComponent(key)}`);
-    files.push({ path, content, mode: modeOf(document, kind, key) });
+    files.push({ path, content, mode: modes[kind].get(key) ?? 0o444 });
     return { ...rest, file: posix.join(directory, path) };
   });
   return { document: placed, files };
@@ -72,15 +73,18 @@ export async function writeInlineFiles(tree: OwnedTree, files: readonly InlineFi
   for (const { path, content, mode } of files) await tree.writeFile(path, content, mode);
 }
 
-/** The union of the modes that services set, without special bits. */
-function modeOf(document: JsonObject, kind: Kind, key: string): number {
-  const modes = Object.values(recordOf(document["services"])).flatMap((service) =>
-    listOf(recordOf(service)[kind]).flatMap((value) => {
-      const { source = null, mode = null } = recordOf(value);
-      return textOf(source) === key && mode !== null ? [fileMode(mode)] : [];
-    }),
-  );
-  return modes.length === 0 ? 0o444 : modes.reduce((all, mode) => all | (mode & 0o777), 0o400);
+/** By name: the union of the modes that services set, without special bits. */
+function modesOf(document: JsonObject, kind: Kind): ReadonlyMap<string, number> {
+  const modes = new Map<string, number>();
+  for (const service of Object.values(recordOf(document["services"]))) {
+    for (const reference of listOf(recordOf(service)[kind])) {
+      const { source = null, mode = null } = recordOf(reference);
+      if (mode === null) continue;
+      const key = textOf(source);
+      modes.set(key, (modes.get(key) ?? 0o400) | (fileMode(mode) & 0o777));
+    }
+  }
+  return modes;
 }
 
 function mapFiles(

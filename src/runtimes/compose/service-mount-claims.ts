@@ -1,6 +1,6 @@
 /** Determines what the mounts, configs and secrets of a service request from the host. */
 import { posix } from "node:path";
-import { isInside } from "../../lib/paths.ts";
+import { isBelow } from "../../lib/paths.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import {
   bindOf,
@@ -55,7 +55,7 @@ export function readFiles(kind: "config" | "secret", directory: string): Reader 
         asks.push({ permission: "privileged", what: `gives ${file} the special mode ${textOf(mode)}` });
       }
       const path = posix.resolve("/", directory, textOf(target) || textOf(source));
-      const mount = stored.find((outer) => isInside(outer, path)) ?? inMemory.find((same) => same === path);
+      const mount = stored.find((outer) => isBelow(outer, path)) ?? inMemory.find((same) => same === path);
       if (mount !== undefined) excess.push(`has ${file} at ${path}, inside what it mounts at ${mount}`);
     }
   };

@@ -5,7 +5,7 @@
 import { join, relative, resolve } from "node:path";
 import type { ImageInspectInfo } from "dockerode";
 import { SvcError } from "../../errors.ts";
-import { isInside } from "../../lib/paths.ts";
+import { isBelow, isInside } from "../../lib/paths.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import type { OwnedTree } from "../../run-as/owned-tree.ts";
 import type { RunnableApp } from "../runnable-app.ts";
@@ -64,7 +64,8 @@ export async function makeMountTargets(
     const isOwn = type === "bind" && isInside(app.directory, source);
     return type === "file" || (isOwn && (await tree.heldType(relative(app.directory, source))) === "file");
   };
-  for (const { mounts, workingDir } of containers) {
+  for (const { mounts: written, workingDir } of containers) {
+    const mounts = written.map((mount) => ({ ...mount, target: resolve("/", mount.target) }));
     const inBind = (inside: string): string | undefined => pathInBind(app.directory, mounts, inside);
     const ownDir = inBind(workingDir);
     if (ownDir !== undefined) await makePath(tree, ownDir, false);
@@ -75,12 +76,14 @@ export async function makeMountTargets(
   }
 }
 
-/** The path in the app's directory for a path of a container; `undefined` if it is not below a writable bind. */
+/**
+ * The path in the app's directory for a path of a container; `undefined` if it is not below a writable bind.
+ * @param mounts with absolute, normalized targets
+ */
 function pathInBind(directory: string, mounts: readonly TargetedMount[], inside: string): string | undefined {
   const path = resolve("/", inside);
   const outer = mounts
-    .map((mount) => ({ ...mount, target: resolve("/", mount.target) }))
-    .filter(({ target }) => target !== path && isInside(target, path))
+    .filter(({ target }) => target !== path && isBelow(target, path))
     .reduce<TargetedMount | undefined>(
       (deepest, mount) => (mount.target.length > (deepest?.target.length ?? 0) ? mount : deepest),
       undefined,
