@@ -271,6 +271,20 @@ test("a mount inside a writable one is rejected, also behind names that sort bet
   await t.notThrowsAsync(holdMounts(heldTrees, ofUser, [...others, bind("a/b/c", false), bind("a", true)]));
 });
 
+rootTest(
+  `a user's project that is too long is rejected before its mounts are held${needsRoot}`,
+  async (t) => {
+    await using place = await policyDirectory();
+    using yaml = new YamlThread({ threadUrl: programs.settingsThread });
+    const document = { services: { web: { image: "a", command: ["x".repeat(200_000)] } } };
+    // Its user helpers hold no directories.
+    const projects = await resolving(place, yaml, document);
+    await t.throwsAsync(projects.prepareFiles({ ...projectIn(place), ownerUid: nobody }), {
+      message: /^the compose file is \d+ bytes long, more than 131072,/,
+    });
+  },
+);
+
 for (const [name, max] of [
   ["COMPOSE_FILE", 32],
   ["COMPOSE_PROFILES", 256],

@@ -190,12 +190,9 @@ function* referencesOf(name: string, document: JsonValue, isIncluded: boolean): 
     const entry = typeof include === "string" ? { path: include } : mergedRecord(include);
     requireKnownKeys(name, entry, isIncluded);
     const paths = pathsIn(name, "include", entry["path"]);
-    const [directory] = pathsIn(
-      name,
-      "directory",
-      entry["project_directory"] ?? posix.dirname(paths[0] ?? ""),
-    );
-    for (const text of paths) yield { kind: "include", text, ...(directory !== undefined && { directory }) };
+    const [chosen = ""] = pathsIn(name, "directory", entry["project_directory"]);
+    const directory = chosen || posix.dirname(paths[0] ?? "");
+    for (const text of paths) yield { kind: "include", text, directory };
     yield* texts("directory", entry["project_directory"]);
     yield* texts("env_file", entry["env_file"]);
   }
