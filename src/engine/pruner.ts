@@ -2,6 +2,8 @@
 import { promisify } from "node:util";
 import type Dockerode from "dockerode";
 import { SvcError } from "../errors.ts";
+import { Limiter } from "../lib/limiter.ts";
+import { shareOwner } from "../lib/share-owner.ts";
 import type { OnProgress } from "../work/progress.ts";
 import type { PruneDockerRequestTarget } from "../../gen/svc/v1/values.ts";
 import type { DiskMeter, DiskUsage } from "./disk-usage.ts";
@@ -37,7 +39,8 @@ const listTimeoutMs = 60_000;
 
 export class Pruner {
   readonly #options: PrunerOptions;
-  #last: Promise<unknown> = Promise.resolve();
+  /** By the share of the caller. Concurrent prunes would fail on each other's items. */
+  readonly #slots = new Limiter<number>({ total: 1, perKey: 1 });
 
   constructor(options: PrunerOptions) {
     this.#options = options;
@@ -46,20 +49,14 @@ export class Pruner {
   /**
    * Removes unused objects, never by force: an object that came into use meanwhile is skipped with the engine's
    * message.
-   * @throws SvcError `unavailable`; the signal's reason between two items
+   * @throws SvcError `unavailable`; the signal's reason while it waits and between two items
    */
-  async prune(request: PruneRequest, signal: AbortSignal, onProgress?: OnProgress): Promise<PruneResult> {
-    // One prune at a time: concurrent ones would fail on each other's items.
-    const turn = this.#last.catch(() => undefined).then(() => this.#prune(request, signal, onProgress));
-    this.#last = turn;
-    return turn;
-  }
-
-  async #prune(
+  async prune(
     request: PruneRequest,
     signal: AbortSignal,
     onProgress: OnProgress = () => undefined,
   ): Promise<PruneResult> {
+    using _slot = await this.#slots.acquire(shareOwner(), signal);
     const { target, dryRun, ids = [] } = request;
     const currentPlan = this.#planner(request, await this.#options.disk.measure(signal));
     const plan = await currentPlan();

@@ -3,21 +3,22 @@
  * is round-robin by user.
  */
 import type { FairQueue } from "./fair-queue.ts";
+import { oneAtATime, type Limiter } from "./limiter.ts";
 
 /** Bytes of a body that are read at once, whatever else its user sends. */
 export const smallBodyBytes = 64 * 1024;
 
 export class BodyScheduler {
   readonly #fairQueue: FairQueue;
-  /** By user name: bodies that wait while a large body of the user is read. */
-  readonly #queues = new Map<string, (() => void)[]>();
+  /** Large bodies, by user name. */
+  readonly #large = oneAtATime<string>();
 
   constructor(fairQueue: FairQueue) {
     this.#fairQueue = fairQueue;
   }
 
   open(name: string): ScheduledBody {
-    return new ScheduledBody(name, this.#fairQueue, this.#queues);
+    return new ScheduledBody(name, this.#fairQueue, this.#large);
   }
 }
 
@@ -25,13 +26,15 @@ export class BodyScheduler {
 export class ScheduledBody implements Disposable {
   readonly #name: string;
   readonly #fairQueue: FairQueue;
-  readonly #queues: Map<string, (() => void)[]>;
-  #state: "small" | "waiting" | "large" | "done" = "small";
+  readonly #large: Limiter<string>;
+  #isLarge = false;
+  #isDone = false;
+  #slot: Disposable | undefined;
 
-  constructor(name: string, fairQueue: FairQueue, queues: Map<string, (() => void)[]>) {
+  constructor(name: string, fairQueue: FairQueue, large: Limiter<string>) {
     this.#name = name;
     this.#fairQueue = fairQueue;
-    this.#queues = queues;
+    this.#large = large;
   }
 
   /**
@@ -39,21 +42,10 @@ export class ScheduledBody implements Disposable {
    * for when it may.
    */
   large(): Promise<void> | undefined {
-    if (this.#state !== "small") return undefined;
-    const waiting = this.#queues.get(this.#name);
-    if (waiting === undefined) {
-      this.#queues.set(this.#name, []);
-      this.#state = "large";
-      return undefined;
-    }
-    this.#state = "waiting";
-    return new Promise((resolve) => {
-      waiting.push(() => {
-        resolve();
-        if (this.#state === "done") this.#next();
-        else this.#state = "large";
-      });
-    });
+    if (this.#isLarge) return undefined;
+    this.#isLarge = true;
+    this.#slot = this.#large.tryAcquire(this.#name);
+    return this.#slot === undefined ? this.#waitForSlot() : undefined;
   }
 
   /** Call this when the body is complete. Returns undefined if it may be parsed now, else a promise for when it may. */
@@ -61,17 +53,15 @@ export class ScheduledBody implements Disposable {
     return this.#fairQueue.wait(this.#name);
   }
 
-  /** Call this when the body is parsed or no longer needed. */
-  [Symbol.dispose](): void {
-    const wasLarge = this.#state === "large";
-    this.#state = "done";
-    if (wasLarge) this.#next();
+  async #waitForSlot(): Promise<void> {
+    const slot = await this.#large.acquire(this.#name);
+    if (this.#isDone) slot[Symbol.dispose]();
+    else this.#slot = slot;
   }
 
-  #next(): void {
-    const waiting = this.#queues.get(this.#name);
-    const next = waiting?.shift();
-    if (next === undefined) this.#queues.delete(this.#name);
-    else next();
+  /** Call this when the body is parsed or no longer needed. */
+  [Symbol.dispose](): void {
+    this.#isDone = true;
+    this.#slot?.[Symbol.dispose]();
   }
 }

@@ -15,22 +15,37 @@ export interface LimiterOptions<K> {
   readonly total: number;
   /** Slots of one key. */
   readonly perKey: number;
+  /** Slots that a key without reserved slots gets even if others use all. Default 0. */
+  readonly guaranteed?: number;
   /** Slots of `total` that only reserved keys get. Default 0. */
   readonly reserved?: number;
   /** Which keys are reserved. Default: none. */
   readonly isReserved?: (key: K) => boolean;
-  /** Waiters of one key; further ones are rejected. */
-  readonly maxWaiting: number;
+  /** Waiters of one key; further ones are rejected. Default: the caller limits them. */
+  readonly maxWaiting?: number;
   /** The error for a key that has too many waiters. */
-  readonly tooMany: (counts: { readonly running: number; readonly waiting: number }) => Error;
+  readonly tooMany?: (counts: { readonly running: number; readonly waiting: number }) => Error;
+  /**
+   * Which waiter of a key is first. Default: the oldest. `newest` is for short work, where one more must not wait for
+   * hundreds that the same user requested before; those wait as long as newer ones arrive.
+   */
+  readonly first?: "oldest" | "newest";
 }
+
+type Waiter = (slot: Disposable) => void;
 
 interface Share {
   readonly isReserved: boolean;
   running: number;
-  /** In order of arrival. */
-  readonly waiting: Set<(slot: Disposable) => void>;
+  /** In order of arrival, starting at index `head`: shifting an array of 100,000 is slow. */
+  waiting: Waiter[];
+  head: number;
 }
+
+const defaults: Required<Omit<LimiterOptions<unknown>, "total" | "perKey">> = {
+  ...{ guaranteed: 0, reserved: 0, isReserved: () => false, first: "oldest" },
+  ...{ maxWaiting: Number.POSITIVE_INFINITY, tooMany: () => new Error("too many are waiting") },
+};
 
 export class Limiter<K> {
   readonly #options: Required<LimiterOptions<K>>;
@@ -41,7 +56,7 @@ export class Limiter<K> {
   #reservedRunning = 0;
 
   constructor(options: LimiterOptions<K>) {
-    this.#options = { reserved: 0, isReserved: () => false, ...options };
+    this.#options = { ...defaults, ...options };
   }
 
   /** Slots in use. */
@@ -49,15 +64,31 @@ export class Limiter<K> {
     return this.#running;
   }
 
+  /** The slots that this key uses. */
+  runningOf(key: K): number {
+    return this.#shares.get(key)?.running ?? 0;
+  }
+
   /** The number of waiters of this key. */
   waitingOf(key: K): number {
-    return this.#shares.get(key)?.waiting.size ?? 0;
+    return waitingIn(this.#shareOf(key));
+  }
+
+  /** The number of waiters of all keys. */
+  get waiting(): number {
+    return this.#shares.values().reduce((sum, share) => sum + waitingIn(share), 0);
+  }
+
+  /** Which limit is reached for this key; undefined if a slot is free. */
+  reachedLimit(key: K): "perKey" | "total" | undefined {
+    return this.#reachedLimit(this.#shareOf(key));
   }
 
   /** Returns a slot, to be disposed when the work has ended; undefined if none is free. */
   tryAcquire(key: K): Disposable | undefined {
     const share = this.#shareOf(key);
-    return share.waiting.size === 0 && this.#isFree(share) ? this.#grant(key, share) : undefined;
+    const isFree = waitingIn(share) === 0 && this.#reachedLimit(share) === undefined;
+    return isFree ? this.#grant(key, share) : undefined;
   }
 
   /**
@@ -72,13 +103,15 @@ export class Limiter<K> {
     this.#requireFewWaiting(share);
     const { promise, resolve, reject } = Promise.withResolvers<Disposable>();
     const leave = (): void => {
+      const at = share.waiting.indexOf(resolve, share.head);
       // A slot that was granted at the same moment stays with its holder, who disposes it.
-      if (!share.waiting.delete(resolve)) return;
+      if (at < 0) return;
+      share.waiting.splice(at, 1);
       this.#forgetIfIdle(key, share);
       reject(signal?.reason);
     };
     this.#shares.set(key, share);
-    share.waiting.add(resolve);
+    share.waiting.push(resolve);
     signal?.addEventListener("abort", leave, { once: true });
     try {
       return await promise;
@@ -88,16 +121,18 @@ export class Limiter<K> {
   }
 
   #shareOf(key: K): Share {
-    const isReserved = (): boolean => this.#options.isReserved(key);
-    return this.#shares.get(key) ?? { isReserved: isReserved(), running: 0, waiting: new Set() };
+    const { isReserved } = this.#options;
+    return this.#shares.get(key) ?? { isReserved: isReserved(key), running: 0, waiting: [], head: 0 };
   }
 
-  #isFree(share: Share): boolean {
-    const { total, perKey, reserved } = this.#options;
-    if (share.isReserved && this.#reservedRunning < reserved) return true;
+  #reachedLimit(share: Share): "perKey" | "total" | undefined {
+    const { total, perKey, guaranteed, reserved } = this.#options;
+    if (share.isReserved && this.#reservedRunning < reserved) return undefined;
     const own = share.isReserved ? this.#reservedRunning - reserved : share.running;
+    if (own >= perKey) return "perKey";
+    const isGuaranteed = !share.isReserved && own < guaranteed;
     const shared = this.#running - Math.min(this.#reservedRunning, reserved);
-    return own < perKey && shared < total - reserved;
+    return isGuaranteed || shared < total - reserved ? undefined : "total";
   }
 
   #grant(key: K, share: Share): Disposable {
@@ -122,23 +157,43 @@ export class Limiter<K> {
   }
 
   #forgetIfIdle(key: K, share: Share): void {
-    if (share.running === 0 && share.waiting.size === 0) this.#shares.delete(key);
+    if (share.running === 0 && waitingIn(share) === 0) this.#shares.delete(key);
   }
 
   #serveNext(): void {
     for (const [key, share] of this.#shares) {
-      const [first] = share.waiting;
-      if (first === undefined || !this.#isFree(share)) continue;
-      share.waiting.delete(first);
+      if (waitingIn(share) === 0 || this.#reachedLimit(share) !== undefined) continue;
+      const waiter = this.#takeWaiter(share);
       // Moves this key behind the others.
       this.#shares.delete(key);
-      first(this.#grant(key, share));
+      waiter?.(this.#grant(key, share));
       return;
     }
   }
 
-  #requireFewWaiting({ waiting, running }: Share): void {
-    const { maxWaiting, tooMany } = this.#options;
-    if (waiting.size >= maxWaiting) throw tooMany({ running, waiting: waiting.size });
+  #takeWaiter(share: Share): Waiter | undefined {
+    if (this.#options.first === "newest") return share.waiting.pop();
+    const oldest = share.waiting[share.head];
+    share.head += 1;
+    if (share.head > share.waiting.length / 2) {
+      share.waiting = share.waiting.slice(share.head);
+      share.head = 0;
+    }
+    return oldest;
   }
+
+  #requireFewWaiting(share: Share): void {
+    const { maxWaiting, tooMany } = this.#options;
+    const waiting = waitingIn(share);
+    if (waiting >= maxWaiting) throw tooMany({ running: share.running, waiting });
+  }
+}
+
+function waitingIn({ waiting, head }: Share): number {
+  return waiting.length - head;
+}
+
+/** Limits each key to one piece of work at a time, in order of arrival. */
+export function oneAtATime<K>(): Limiter<K> {
+  return new Limiter({ total: Number.POSITIVE_INFINITY, perKey: 1 });
 }

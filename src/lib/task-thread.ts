@@ -4,6 +4,7 @@
  * the thread may have to wait for the CPU.
  */
 import { Worker } from "node:worker_threads";
+import { Limiter } from "./limiter.ts";
 
 export interface TaskThreadOptions {
   /** The thread's entry point. It answers each message with one. */
@@ -43,13 +44,9 @@ export interface RunOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
-interface Waiting {
-  readonly task: unknown;
-  readonly transfer: readonly ArrayBuffer[];
+interface Current {
   readonly resolve: (result: never) => void;
   readonly reject: (error: unknown) => void;
-  /** Removes the listener of the caller's signal. */
-  readonly ignoreSignal: () => void;
 }
 
 /** A running task. */
@@ -66,13 +63,10 @@ export class TaskThread<Task, Result> implements Disposable {
   readonly #options: Omit<TaskThreadOptions, "reservedName">;
   /** Names with their own thread. */
   readonly #reserved = new Map<string, TaskThread<Task, Result>>();
-  /** By name; the next name comes first. */
-  readonly #waiting = new Map<string, Waiting[]>();
-  /** Waiting tasks of all names. */
-  #count = 0;
+  readonly #slots = new Limiter<string>({ total: 1, perKey: 1 });
   #worker: Worker | undefined;
   #isStarted = false;
-  #current: Waiting | undefined;
+  #current: Current | undefined;
   #timer: NodeJS.Timeout | undefined;
 
   constructor({ reservedName, ...options }: TaskThreadOptions) {
@@ -88,24 +82,16 @@ export class TaskThread<Task, Result> implements Disposable {
   }
 
   async #run(name: string, task: Task, { transfer = [], signal }: RunOptions): Promise<Result> {
-    signal?.throwIfAborted();
-    const queue = this.#waiting.get(name) ?? [];
-    if (this.#isFull(queue)) throw new TaskError("too_many");
-    const { promise, resolve, reject } = Promise.withResolvers<Result>();
-    const leave = (): void => {
-      queue.splice(queue.indexOf(waiting), 1);
-      if (queue.length === 0) this.#waiting.delete(name);
-      this.#count--;
-      reject(signal?.reason);
-    };
-    const ignoreSignal = (): void => signal?.removeEventListener("abort", leave);
-    const waiting: Waiting = { task, transfer, resolve, reject, ignoreSignal };
-    signal?.addEventListener("abort", leave, { once: true });
-    this.#waiting.set(name, queue);
-    queue.push(waiting);
-    this.#count++;
-    this.#next();
-    return promise;
+    if (this.#isFull(name)) throw new TaskError("too_many");
+    using _slot = await this.#slots.acquire(name, signal);
+    clearTimeout(this.#timer);
+    try {
+      return await this.#execute(task, transfer);
+    } finally {
+      clearTimeout(this.#timer);
+      this.#timer = setTimeout(() => this.#end(), this.#options.idleMs).unref();
+      this.#worker?.unref();
+    }
   }
 
   [Symbol.dispose](): void {
@@ -113,27 +99,16 @@ export class TaskThread<Task, Result> implements Disposable {
     this.#end();
   }
 
-  #isFull({ length }: readonly Waiting[]): boolean {
+  #isFull(name: string): boolean {
     const { maxWaiting, maxWaitingPerName = maxWaiting } = this.#options;
-    return length >= maxWaitingPerName || (this.#count >= maxWaiting && length > 0);
+    const own = this.#slots.waitingOf(name);
+    return own >= maxWaitingPerName || (own > 0 && this.#slots.waiting >= maxWaiting);
   }
 
-  #next(): void {
-    if (this.#current !== undefined) return;
-    clearTimeout(this.#timer);
-    const [first] = this.#waiting;
-    if (first === undefined) {
-      this.#timer = setTimeout(() => this.#end(), this.#options.idleMs).unref();
-      this.#worker?.unref();
-      return;
-    }
-    const [name, queue] = first;
-    this.#waiting.delete(name);
-    const current = queue.shift();
+  async #execute(task: Task, transfer: readonly ArrayBuffer[]): Promise<Result> {
+    const { promise, resolve, reject } = Promise.withResolvers<Result>();
+    const current: Current = { resolve, reject };
     this.#current = current;
-    if (queue.length > 0) this.#waiting.set(name, queue);
-    this.#count--;
-    current?.ignoreSignal();
     const worker = (this.#worker ??= this.#start());
     worker.ref();
     const timeoutMs = this.#isStarted ? this.#options.timeoutMs : 2 * this.#options.timeoutMs;
@@ -141,15 +116,16 @@ export class TaskThread<Task, Result> implements Disposable {
     const usedBeforeMs = this.#isStarted ? usedMs(worker) : Promise.resolve(0);
     const running = { worker, timeoutMs, giveUpAtMs: performance.now() + waitMs, usedBeforeMs };
     this.#pollIn(timeoutMs, current, running);
-    worker.postMessage(current?.task, current?.transfer);
+    worker.postMessage(task, transfer);
+    return promise;
   }
 
-  #pollIn(delayMs: number, task: Waiting | undefined, running: Running): void {
+  #pollIn(delayMs: number, task: Current | undefined, running: Running): void {
     this.#timer = setTimeout(() => void this.#poll(task, running), Math.max(minPollMs, delayMs));
   }
 
   /** Terminates a task that has used up its CPU time, and waits further for one that has not. */
-  async #poll(task: Waiting | undefined, running: Running): Promise<void> {
+  async #poll(task: Current | undefined, running: Running): Promise<void> {
     const { worker, timeoutMs, giveUpAtMs, usedBeforeMs } = running;
     const isAtWork = (): boolean => worker === this.#worker && task === this.#current;
     // A thread that does not report its CPU time is not waited for.
@@ -169,7 +145,6 @@ export class TaskThread<Task, Result> implements Disposable {
       const done = this.#current;
       this.#current = undefined;
       done?.resolve(result as never);
-      this.#next();
     });
     worker.on("error", (error) => {
       if (worker === this.#worker) this.#fail("broken", error);
@@ -182,7 +157,6 @@ export class TaskThread<Task, Result> implements Disposable {
     this.#current = undefined;
     this.#end();
     failed?.reject(new TaskError(why, cause));
-    this.#next();
   }
 
   #end(): void {

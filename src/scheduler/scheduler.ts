@@ -6,7 +6,7 @@ import type { Backups } from "../backups/backups.ts";
 import type { PolicyPass } from "../backups/policies/policy-pass.ts";
 import type { UserHelpers } from "../run-as/user-helpers.ts";
 import type { Clock } from "../lib/clock.ts";
-import { UserLimiter } from "../lib/user-limiter.ts";
+import { Limiter } from "../lib/limiter.ts";
 import { storeIdOf } from "../store/store-id.ts";
 import type { Store } from "../store/store.ts";
 import { createAppUpdateAction } from "./actions/app-update.ts";
@@ -58,7 +58,7 @@ export class Scheduler implements AsyncDisposable {
   readonly #options: SchedulerOptions;
   readonly #evaluation = new AsyncDisposableStack();
   readonly #subscription: Disposable;
-  readonly #slots: UserLimiter;
+  readonly #slots: Limiter<number>;
   /** The daemon's uid counts as root. */
   readonly #isRoot: (ownerUid: number) => boolean;
   #due: DueJobs | undefined;
@@ -72,11 +72,11 @@ export class Scheduler implements AsyncDisposable {
       shell: createShellAction({
         userHelpers,
         finder,
-        starts: new UserLimiter("starts", isRoot, startBounds),
+        starts: new Limiter({ ...startBounds, isReserved: isRoot }),
       }),
       http: createHttpAction({ lookup }),
     };
-    this.#slots = new UserLimiter("runs", isRoot, runBounds);
+    this.#slots = new Limiter({ ...runBounds, isReserved: isRoot });
     this.runner = new Runner({
       jobs,
       owners,

@@ -159,7 +159,7 @@ dockerTest(
         await start(hanging, signal);
         return {};
       },
-      { root: 100, users: 100, perUser: 100 },
+      { total: 200, reserved: 100, perKey: 100 },
     );
     const action = { type: "app_start", app: "web" } as const;
     for (let n = 0; n < 64; n++) {

@@ -1,6 +1,7 @@
 /** The primary token and its rotation. During the grace period of a rotation the replaced token is valid, too. */
 import { SvcError } from "../../errors.ts";
 import type { Clock } from "../../lib/clock.ts";
+import { Limiter } from "../../lib/limiter.ts";
 import type { Store } from "../../store/store.ts";
 import { LiveToken } from "./live-token.ts";
 import { RotationRecord, type RotationWindow } from "./rotation-record.ts";
@@ -12,7 +13,7 @@ import type { Log } from "../../lib/log.ts";
 /** Longest grace period; a clock that was set back while the daemon was down cannot extend it. */
 const maxGraceSecs = 86_400;
 /** Maximum number of queued changes. */
-const maxWaiting = 16;
+const maxWaiting = 15;
 
 export interface PrimaryTokenOptions {
   /** `api.token`. */
@@ -47,9 +48,11 @@ export class PrimaryToken implements Disposable {
   #opened: Promise<void> | undefined;
   #current: LiveToken | undefined;
   #replaced: Replaced | undefined;
-  /** Settles when the last change has ended; changes run one at a time. */
-  #last: Promise<unknown> = Promise.resolve();
-  #waiting = 0;
+  /** Changes run one at a time. */
+  readonly #changes = new Limiter<"token">({
+    ...{ total: 1, perKey: 1, maxWaiting },
+    tooMany: () => new SvcError("too_many", "too many rotations wait; try again in a moment"),
+  });
 
   constructor(options: PrimaryTokenOptions) {
     this.#options = options;
@@ -247,17 +250,8 @@ export class PrimaryToken implements Disposable {
   }
 
   async #exclusively<T>(work: () => Promise<T>): Promise<T> {
-    if (this.#waiting >= maxWaiting) {
-      throw new SvcError("too_many", "too many rotations wait; try again in a moment");
-    }
-    this.#waiting++;
-    const turn = this.#last.then(work, work);
-    this.#last = turn.catch(() => undefined);
-    try {
-      return await turn;
-    } finally {
-      this.#waiting--;
-    }
+    using _slot = await this.#changes.acquire("token");
+    return await work();
   }
 }
 

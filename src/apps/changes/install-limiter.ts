@@ -1,6 +1,7 @@
 /** Limits how many installs and upgrades, which fetch and unpack packages, run at a time. */
 import { SvcError } from "../../errors.ts";
-import { Limiter } from "../../lib/limiter.ts";
+import { LongWorkLimiter } from "../../lib/long-work-limiter.ts";
+import { rootShare } from "../../lib/share-owner.ts";
 import type { AppCaller } from "../records/app-registry.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 
@@ -12,34 +13,15 @@ export interface InstallLimits {
   maxWaitingInstallsPerUser: number;
 }
 
-const rootUid = 0;
-/** After so long an install counts for its user only: users with slow registries must not hold all slots. */
-const sharedMs = 30_000;
-
 export class InstallLimiter {
   readonly #limits: InstallLimits;
-  /** Holds a slot for the whole install; only the bound of a user counts. */
-  readonly #own: Limiter<number>;
-  /** Holds a slot for the first {@link sharedMs}. Root's slots are reserved. */
-  readonly #shared: Limiter<number>;
-  readonly #sharedMs: number;
+  readonly #slots: LongWorkLimiter;
 
-  constructor(limits: InstallLimits, shared: number = sharedMs) {
-    const { maxInstalls, maxInstallsPerUser: perKey, maxWaitingInstallsPerUser: maxWaiting } = limits;
+  constructor(limits: InstallLimits, sharedMs?: number) {
+    const { maxInstalls: users, maxInstallsPerUser: perUser, maxWaitingInstallsPerUser: maxWaiting } = limits;
     this.#limits = limits;
-    this.#sharedMs = shared;
-    this.#own = new Limiter({
-      total: Number.POSITIVE_INFINITY,
-      perKey,
-      maxWaiting,
-      tooMany: ({ waiting }) => tooMany(waiting, maxWaiting),
-    });
-    this.#shared = new Limiter({
-      total: maxInstalls + perKey,
-      perKey,
-      reserved: perKey,
-      isReserved: (uid) => uid === rootUid,
-      maxWaiting,
+    this.#slots = new LongWorkLimiter({
+      ...{ perUser, root: perUser, users, sharedMs, maxWaiting },
       tooMany: ({ waiting }) => tooMany(waiting, maxWaiting),
     });
   }
@@ -49,22 +31,10 @@ export class InstallLimiter {
    * @throws SvcError `too_many` when too many of the caller wait already, `canceled`
    */
   async take({ root, uid }: AppCaller, { signal, onProgress }: WorkOptions): Promise<Disposable> {
-    const user = root ? rootUid : uid;
-    const slots = new DisposableStack();
-    const waitIn = (limiter: Limiter<number>): Promise<Disposable> => {
-      const slot = limiter.acquire(user, signal);
-      onProgress?.({ step: "wait", message: this.#explain() });
-      return slot;
-    };
+    const onWait = (): void => onProgress?.({ step: "wait", message: this.#explain() });
     try {
-      signal?.throwIfAborted();
-      slots.use(this.#own.tryAcquire(user) ?? (await waitIn(this.#own)));
-      const shared = slots.use(this.#shared.tryAcquire(user) ?? (await waitIn(this.#shared)));
-      const timer = setTimeout(() => shared[Symbol.dispose](), this.#sharedMs);
-      slots.defer(() => clearTimeout(timer));
-      return slots;
+      return await this.#slots.acquire(root ? rootShare : uid, signal, onWait);
     } catch (error) {
-      slots.dispose();
       if (error instanceof SvcError) throw error;
       throw new SvcError("canceled", "canceled while waiting for other installs", { cause: error });
     }

@@ -2,7 +2,7 @@
 import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
-import { KeyedQueue } from "../../lib/keyed-queue.ts";
+import { oneAtATime } from "../../lib/limiter.ts";
 import type { Placement, RunnableApp } from "../../runtimes/runnable-app.ts";
 import { StoreConflict } from "../../store/store.ts";
 import {
@@ -63,7 +63,7 @@ export interface CreationPlan {
 export class Installer {
   readonly #options: InstallerOptions;
   /** By owner. */
-  readonly #reservations = new KeyedQueue();
+  readonly #reservations = oneAtATime<number>();
 
   constructor(options: InstallerOptions) {
     this.#options = options;
@@ -145,10 +145,7 @@ export class Installer {
     work: WorkOptions,
   ): Promise<NewApp> {
     const { operations, userHelpers, paths, runnable, runtimeOf } = this.#options;
-    // One at a time per owner, so that the count of their apps stays valid until the new app is written.
-    const { operation, app } = await this.#reservations.run(String(plan.ownerUid), work.signal, () =>
-      this.#reserve(plan, work),
-    );
+    const { operation, app } = await this.#reserve(plan, work);
     const { id } = app;
     work.onCreate?.(id);
     try {
@@ -185,10 +182,12 @@ export class Installer {
   /** Writes the app under the first free ID. @throws SvcError `too_many` if the owner has the maximum number of apps */
   async #reserve(
     plan: CreationPlan,
-    { cancel }: WorkOptions,
+    { cancel, signal }: WorkOptions,
   ): Promise<{ operation: Operation; app: NewApp }> {
     const { operations, registry, maxAppsPerUser } = this.#options;
     const { caller, ownerUid, kind, describe } = plan;
+    // So that the count of the owner's apps stays valid until the new app is written.
+    using _slot = await this.#reservations.acquire(ownerUid, signal);
     for (;;) {
       // Writes of other processes are noticed with a delay, so read again.
       registry.invalidate();

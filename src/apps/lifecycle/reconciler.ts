@@ -24,7 +24,7 @@ export interface ReconcilerOptions extends Pick<AppsContext, "registry" | "runti
 /**
  * Maximum parallel starts at the daemon's start, because each uses a core for a moment. Root has reserved slots; one user gets half of the rest.
  */
-const initialStartLimits = { total: 8, perKey: 3, reserved: 2, maxWaiting: Number.POSITIVE_INFINITY };
+const initialStartLimits = { total: 8, perKey: 3, reserved: 2 };
 /** After this time a start counts as waiting, such as for a health check, and the next one starts. */
 const busyStartMs = 10_000;
 const sweepIntervalMs = 5_000;
@@ -50,7 +50,6 @@ export class Reconciler implements AsyncDisposable, OperationListener {
   readonly #initialStarts = new Limiter<number>({
     ...initialStartLimits,
     isReserved: (uid) => uid === rootShare,
-    tooMany: () => new Error("any number of starts may wait"),
   });
   #hasEnded = false;
   #sweeper: Ticker | undefined;

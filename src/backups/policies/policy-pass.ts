@@ -2,16 +2,14 @@
 import type { AppRecord } from "../../apps/records/app-record.ts";
 import type { AppCaller } from "../../apps/records/app-registry.ts";
 import { SvcError } from "../../errors.ts";
-import { UserLimiter } from "../../lib/user-limiter.ts";
+import { LongWorkLimiter } from "../../lib/long-work-limiter.ts";
 import { isDue, viewMinute } from "../../triggers/matcher.ts";
 import type { Zones } from "../../triggers/zone.ts";
 import { onShareOf, rootShare } from "../../lib/share-owner.ts";
 import type { BackupStates } from "./backup-states.ts";
 
 /** More backups at a time would only compete for disk and CPU. */
-const bounds = { root: 2, users: 2, perUser: 1 };
-/** After this long a backup counts for its user only: users with slow dumps must not hold all slots. */
-const defaultSharedMs = 30_000;
+const limits = { root: 2, users: 2, perUser: 1 };
 const minutesPerHour = 60;
 
 export interface PolicyPassOptions {
@@ -41,13 +39,11 @@ export class PolicyPass {
   readonly #options: PolicyPassOptions;
   /** Apps with a running or waiting backup, which is not started again. */
   readonly #pending = new Set<string>();
-  /** One slot of each user for the whole backup. */
-  readonly #own = new UserLimiter("backups", isRoot, { ...bounds, users: Number.POSITIVE_INFINITY });
-  /** One of the slots that users share, for the first {@link defaultSharedMs}. */
-  readonly #shared = new UserLimiter("backups", isRoot, bounds);
+  readonly #slots: LongWorkLimiter;
 
   constructor(options: PolicyPassOptions) {
     this.#options = options;
+    this.#slots = new LongWorkLimiter({ ...limits, sharedMs: options.sharedMs });
   }
 
   /**
@@ -76,7 +72,7 @@ export class PolicyPass {
     try {
       const { root, uid } = this.#options.callerOf(app);
       const share = root ? rootShare : uid;
-      using _slots = await this.#acquire(share, signal);
+      using _slot = await this.#slots.acquire(share, signal);
       signal.throwIfAborted();
       await onShareOf(share, () => this.#make(app, signal));
       return [];
@@ -85,17 +81,6 @@ export class PolicyPass {
     } finally {
       this.#pending.delete(app.id);
     }
-  }
-
-  async #acquire(uid: number, signal: AbortSignal): Promise<Disposable> {
-    using slots = new DisposableStack();
-    slots.use(await this.#own.acquire(uid, signal));
-    const shared = slots.use(await this.#shared.acquire(uid, signal));
-    if (uid !== rootShare) {
-      const timer = setTimeout(() => shared[Symbol.dispose](), this.#options.sharedMs ?? defaultSharedMs);
-      slots.defer(() => clearTimeout(timer));
-    }
-    return slots.move();
   }
 
   /** Recorded before the start: a backup that crashes the daemon must not do so at each start. */
@@ -111,8 +96,4 @@ export class PolicyPass {
       throw error;
     }
   }
-}
-
-function isRoot(uid: number): boolean {
-  return uid === rootShare;
 }

@@ -1,6 +1,6 @@
 /** Stores samples over time on disk: all samples of a day, and one per five minutes of a month. */
 import type { Clock } from "../clock.ts";
-import { KeyedQueue } from "../keyed-queue.ts";
+import { oneAtATime } from "../limiter.ts";
 import { SampleFiles, type Sample } from "./sample-files.ts";
 import type { Log } from "../log.ts";
 
@@ -61,7 +61,7 @@ export class SampleRing<T extends Sample> {
   #savedAtMs = 0;
   /** Samples of the current five minutes, oldest first. */
   #current: T[] = [];
-  readonly #asked = new KeyedQueue();
+  readonly #asked = oneAtATime<string>();
   /** Operations that failed the last time. */
   readonly #failing = new Set<string>();
 
@@ -97,7 +97,8 @@ export class SampleRing<T extends Sample> {
    * objects.
    */
   async history(question: HistoryQuestion, { share, signal }: HistoryCaller): Promise<History<T>> {
-    return this.#asked.run(share, signal, () => this.#history(question, signal));
+    using _slot = await this.#asked.acquire(share, signal);
+    return await this.#history(question, signal);
   }
 
   async #history(

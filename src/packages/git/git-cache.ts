@@ -23,7 +23,7 @@ import type { GitRemote } from "./git-remote.ts";
 import type { GitProcess } from "./git-process.ts";
 import type { Revision } from "./git-refs.ts";
 import { forwardGitProgress } from "./git-progress.ts";
-import { KeyedQueue } from "../../lib/keyed-queue.ts";
+import { oneAtATime } from "../../lib/limiter.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 
 /** A commit that stays in the cache until it is disposed of. */
@@ -46,7 +46,7 @@ const attributes = "* -export-ignore -export-subst -filter\n";
 export class GitCache {
   readonly #options: GitCacheOptions;
   readonly #space: CacheSpace;
-  readonly #queue = new KeyedQueue();
+  readonly #commits = oneAtATime<string>();
 
   constructor(options: GitCacheOptions) {
     const { directory, bounds, now } = options;
@@ -61,15 +61,14 @@ export class GitCache {
 
   /** The commit of a revision, from the cache of `uid` or from the remote. */
   async commit(remote: GitRemote, uid: number, revision: Revision, work: WorkOptions): Promise<HeldCommit> {
-    return this.#queue.run(`${uid} ${revision.commit}`, work.signal, async () => {
-      const directory = join(this.#options.directory, String(uid));
-      await mkdir(directory, { recursive: true, mode: 0o700 });
-      const found = await this.#find(directory, revision.commit, remote.gitUrl.url, work.signal);
-      if (found !== undefined) return found;
-      const fetched = await this.#fetch(directory, remote, revision, work);
-      await this.#space.freeSpace();
-      return fetched;
-    });
+    using _slot = await this.#commits.acquire(`${uid} ${revision.commit}`, work.signal);
+    const directory = join(this.#options.directory, String(uid));
+    await mkdir(directory, { recursive: true, mode: 0o700 });
+    const found = await this.#find(directory, revision.commit, remote.gitUrl.url, work.signal);
+    if (found !== undefined) return found;
+    const fetched = await this.#fetch(directory, remote, revision, work);
+    await this.#space.freeSpace();
+    return fetched;
   }
 
   /** Returns the commit if it exists and can be read; removes one that cannot be read. */

@@ -16,6 +16,7 @@ import {
   type Subnet,
 } from "../../engine/subnets.ts";
 import { SvcError } from "../../errors.ts";
+import { Limiter } from "../../lib/limiter.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 
 export interface AppNetworksOptions {
@@ -73,7 +74,8 @@ const routeTable = "/proc/net/route";
 export class AppNetworks {
   readonly #options: AppNetworksOptions;
   readonly #reserved = new Set<Reservation>();
-  #turn: Promise<unknown> = Promise.resolve();
+  /** By owner, so that each reservation sees what earlier ones reserved or created. */
+  readonly #slots = new Limiter<number>({ total: 1, perKey: 1 });
 
   constructor(options: AppNetworksOptions) {
     this.#options = options;
@@ -169,10 +171,7 @@ export class AppNetworks {
    *   subnet is in use
    */
   async reserve(app: NetworkOwner, wanted: WantedNetworks): Promise<ReservedSubnets> {
-    // One at a time, so that each call sees what earlier ones reserved or created.
-    const reserving = this.#turn.then(() => this.#reserve(app, wanted));
-    this.#turn = reserving.catch(() => undefined);
-    const reservation = await reserving;
+    const reservation = await this.#reserve(app, wanted);
     return {
       subnets: reservation.placed.map(formatSubnet),
       [Symbol.dispose]: () => void this.#reserved.delete(reservation),
@@ -183,6 +182,7 @@ export class AppNetworks {
     { id, ownerUid }: NetworkOwner,
     { count, containers, chosen = [] }: WantedNetworks,
   ): Promise<Reservation> {
+    using _slot = await this.#slots.acquire(ownerUid);
     const { engine, pool } = this.#options;
     const before = [...this.#reserved];
     const all = await engine.call("list the networks", (docker) => docker.listNetworks());

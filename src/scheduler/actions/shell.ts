@@ -9,7 +9,7 @@ import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import type { JobEnd } from "../../run-as/job-processes.ts";
 import { systemClock } from "../../lib/clock.ts";
 import type { Job } from "../jobs/job.ts";
-import type { UserLimiter, UserLimits } from "../../lib/user-limiter.ts";
+import type { Limiter } from "../../lib/limiter.ts";
 import type { ActionResult, ActionWork, PlainAction } from "./action.ts";
 import { callerOf } from "./job-app.ts";
 
@@ -17,14 +17,14 @@ export interface ShellOptions {
   userHelpers: Pick<UserHelpers, "selfUid" | "runJob">;
   finder: Pick<AppFinder, "place">;
   /** Limits concurrent starts of commands. */
-  starts: Pick<UserLimiter, "acquire">;
+  starts: Pick<Limiter<number>, "acquire">;
 }
 
 /**
  * Concurrent starts of commands: enough to keep the CPUs busy, so that a quick job does not compete with all
  * jobs of a minute. For the same reason a user's newest command starts first.
  */
-export const startBounds: UserLimits = { root: 8, users: 16, perUser: 2, first: "newest" };
+export const startBounds = { total: 24, reserved: 8, perKey: 2, first: "newest" } as const;
 /** After this time a start releases its slot, for example if its directory hangs. */
 const maxStartMs = 200;
 

@@ -9,7 +9,7 @@ import { keyText } from "../jobs/job-key.ts";
 import type { JobOwners } from "../jobs/job-owners.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
 import type { Job, JobKey } from "../jobs/job.ts";
-import type { UserLimiter } from "../../lib/user-limiter.ts";
+import type { Limiter } from "../../lib/limiter.ts";
 import type { Run, RunCause } from "../runs/run.ts";
 import type { Runner } from "../runs/runner.ts";
 import type { SkipCounts } from "../runs/skip-counts.ts";
@@ -19,7 +19,7 @@ export interface DueJobsOptions {
   jobs: Pick<JobRegistry, "get">;
   owners: Pick<JobOwners, "problemOf">;
   runner: Pick<Runner, "start" | "isRunning" | "ended">;
-  room: Pick<UserLimiter, "acquire" | "isAvailable">;
+  room: Pick<Limiter<number>, "acquire" | "reachedLimit">;
   skips: Pick<SkipCounts, "add">;
   clock: Clock;
   jitter: Jitter;
@@ -128,7 +128,7 @@ export class DueJobs implements Disposable {
       skips.add(job, "owner", scheduledAtMs);
       return;
     }
-    const isFull = !room.isAvailable(job.ownerUid);
+    const isFull = room.reachedLimit(job.ownerUid) !== undefined;
     this.#coming.set(key, { job, ...(isFull && { wait: { reason: "room", scheduledAtMs } }) });
     const place = await room.acquire(job.ownerUid);
     this.#coming.set(key, { job });

@@ -11,7 +11,7 @@ import { keyText } from "../jobs/job-key.ts";
 import { OutputWriter } from "./output-writer.ts";
 import { LiveOutput, nothing } from "./live-output.ts";
 import type { RunLog } from "./run-log.ts";
-import { UserLimiter, type UserLimits } from "../../lib/user-limiter.ts";
+import { Limiter } from "../../lib/limiter.ts";
 import { RunStopped, outcomeOf, runStops, stopOf, type ActionEnd, type RunStop } from "./run-outcome.ts";
 import type { Run, RunCause, RunOutcome, StartedRun } from "./run.ts";
 import type { Log } from "../../lib/log.ts";
@@ -21,7 +21,7 @@ export interface RunnerOptions {
   owners: Pick<JobOwners, "problemOf">;
   runs: Pick<RunLog, "open" | "close" | "amend" | "has" | "storeOutput">;
   actions: Actions;
-  slots: Pick<UserLimiter, "tryAcquire" | "reachedLimit">;
+  slots: Pick<Limiter<number>, "tryAcquire" | "reachedLimit" | "running" | "runningOf">;
   clock: Clock;
   /** Whether the owner of a job is root. */
   isRoot: (ownerUid: number) => boolean;
@@ -32,9 +32,9 @@ export interface RunnerOptions {
  * Maximum concurrent runs, scheduled and manual. Due jobs start independently, so the limits are in the
  * thousands, near the capacity of a host.
  */
-export const runBounds: UserLimits = { root: 2_000, users: 3_000, perUser: 1_000, guaranteed: 10 };
+export const runBounds = { total: 5_000, reserved: 2_000, perKey: 1_000, guaranteed: 10 };
 /** Concurrent writes of outputs of running runs. A thousand runs could otherwise write 64 MiB per second to the store. */
-const outputWrites: UserLimits = { root: 128, users: 16, perUser: 1 };
+const outputWrites = { total: 144, reserved: 128, perKey: 1 };
 /** Milliseconds that a stop waits for runs: SIGTERM, 5 s, SIGKILL, and the record. */
 const stopMs = 15_000;
 /** Delays between attempts to record an outcome: doubling from the first to the second. */
@@ -60,11 +60,11 @@ export class Runner implements AsyncDisposable {
   /** Runs that are being opened; a stop also waits for these. */
   readonly #opening = new Set<Promise<StartedRun>>();
   readonly #stopping = new AbortController();
-  readonly #outputWrites: UserLimiter;
+  readonly #outputWrites: Limiter<number>;
 
   constructor(options: RunnerOptions) {
     this.#options = options;
-    this.#outputWrites = new UserLimiter("writes", options.isRoot, outputWrites);
+    this.#outputWrites = new Limiter({ ...outputWrites, isReserved: options.isRoot });
   }
 
   /**
@@ -159,8 +159,12 @@ export class Runner implements AsyncDisposable {
   #takeSlot(uid: number): Disposable {
     const { slots } = this.#options;
     const slot = slots.tryAcquire(uid);
-    if (slot === undefined) throw new SvcError("too_many", `${slots.reachedLimit(uid)}; try again later`);
-    return slot;
+    if (slot !== undefined) return slot;
+    const count =
+      slots.reachedLimit(uid) === "perKey"
+        ? `${slots.runningOf(uid)} runs of yours`
+        : `${slots.running} runs of all users`;
+    throw new SvcError("too_many", `${count} are running; try again later`);
   }
 
   #begin(job: Job, run: Run, slot: Disposable): void {

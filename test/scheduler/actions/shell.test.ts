@@ -13,7 +13,7 @@ import { SvcError } from "../../../src/errors.ts";
 import { createUserHelpers, type UserHelpers } from "../../../src/run-as/user-helpers.ts";
 import { createUsers } from "../../../src/run-as/user.ts";
 import { createShellAction, startBounds } from "../../../src/scheduler/actions/shell.ts";
-import { UserLimiter } from "../../../src/lib/user-limiter.ts";
+import { Limiter } from "../../../src/lib/limiter.ts";
 import type { Action } from "../../../src/scheduler/actions/action.ts";
 import { isRoot, needsRoot } from "../../support/daemon.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -46,7 +46,7 @@ async function createWorld(passwdFile?: string): Promise<World> {
   const action = createShellAction({
     userHelpers,
     finder,
-    starts: new UserLimiter("starts", (uid) => uid === 0, startBounds),
+    starts: new Limiter({ ...startBounds, isReserved: (uid) => uid === 0 }),
   });
   const asOwner = { ownerUid, isRoot: false };
   return {

@@ -4,7 +4,7 @@ import test from "ava";
 import type { Job } from "../../../src/scheduler/jobs/job.ts";
 import { keyText } from "../../../src/scheduler/jobs/job-key.ts";
 import { readSummaries, type JobSkip } from "../../../src/scheduler/runs/run-summaries.ts";
-import { UserLimiter } from "../../../src/lib/user-limiter.ts";
+import { Limiter } from "../../../src/lib/limiter.ts";
 import { parseTrigger } from "../support/parse-trigger.ts";
 import { eventually } from "../../support/eventually.ts";
 import type { Action } from "../../../src/scheduler/actions/action.ts";
@@ -152,7 +152,7 @@ test("a late start is caught up on if the job wants that", async (t) => {
 test("a due job waits until manually started runs leave a slot", async (t) => {
   await using world = await openRunWorld(
     (job, work) => (job.id.startsWith("hand") ? untilAborted(work) : Promise.resolve({})),
-    { root: 2, users: 10, perUser: 3 },
+    { total: 10, perKey: 3 },
   );
   const byHand: number[] = [];
   for (let count = 0; count < 3; count++) {
@@ -176,11 +176,7 @@ test("a due job waits until manually started runs leave a slot", async (t) => {
 });
 
 test("starts that wait for a slot when the daemon stops are counted, unless the next daemon catches up", async (t) => {
-  await using world = await openRunWorld((_job, work) => untilAborted(work), {
-    root: 1,
-    users: 1,
-    perUser: 1,
-  });
+  await using world = await openRunWorld((_job, work) => untilAborted(work), { total: 1, perKey: 1 });
   const [running, lost, kept] = await Promise.all([
     world.addJob("running"),
     world.addJob("lost"),
@@ -341,7 +337,7 @@ test("jobs of one minute do not wait for a long one, and the number of concurren
     running -= 1;
     return {};
   };
-  await using world = await openRunWorld(act, { root: 9, users: 1, perUser: 1 });
+  await using world = await openRunWorld(act, { total: 10, reserved: 8, perKey: 1 });
   const long = await world.addJob("long");
   const many = await Promise.all(Array.from({ length: 100 }, (_, at) => world.addJob(`job${at}`)));
   const other = await world.addJob("other", {}, 5);
@@ -356,7 +352,7 @@ test("jobs of one minute do not wait for a long one, and the number of concurren
 });
 
 test("slots are assigned to users in turn", async (t) => {
-  const room = new UserLimiter("runs", () => false, { root: 1, users: 2, perUser: 2 });
+  const room = new Limiter<number>({ total: 2, perKey: 2 });
   const order: number[] = [];
   const held: Disposable[] = [];
   const wanted = [1, 1, 1, 1, 2, 2, 3].map(async (owner) => {

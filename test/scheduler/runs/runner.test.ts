@@ -221,7 +221,7 @@ test("a run whose job is removed is canceled", async (t) => {
 });
 
 test("no user's runs prevent those of others or of root", async (t) => {
-  const bounds = { root: 1, users: 4, perUser: 3 };
+  const bounds = { total: 5, reserved: 1, perKey: 3 };
   await using world = await openRunWorld((_job, work) => untilAborted(work), bounds);
   const [greedy, other] = [1001, 1002];
   for (let index = 0; index < 3; index += 1) {

@@ -5,7 +5,7 @@ import { DueJobs } from "../../../src/scheduler/clock/due-jobs.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { insertJob, updateJob } from "../../../src/scheduler/jobs/job-row.ts";
 import type { Job, JobKey, JobSpec } from "../../../src/scheduler/jobs/job.ts";
-import { UserLimiter, type UserLimits } from "../../../src/lib/user-limiter.ts";
+import { Limiter, type LimiterOptions } from "../../../src/lib/limiter.ts";
 import { runBounds, Runner } from "../../../src/scheduler/runs/runner.ts";
 import { SkipCounts } from "../../../src/scheduler/runs/skip-counts.ts";
 import { ScheduleActionTypes } from "../../../gen/svc/v1/values.ts";
@@ -27,7 +27,7 @@ export interface RunWorld extends AsyncDisposable {
 /** @param names of users by their uids; "alice" for all others */
 export async function openRunWorld(
   act: Action,
-  bounds: UserLimits = runBounds,
+  bounds: LimiterOptions<number> = runBounds,
   names: ReadonlyMap<number, string | undefined> = new Map(),
 ): Promise<RunWorld> {
   const world = await openWorld();
@@ -38,7 +38,7 @@ export async function openRunWorld(
   const actions = Object.fromEntries(ScheduleActionTypes.map((type) => [type, act])) as Actions;
   const { registry, log: runs, store } = world;
   const isRoot = (uid: number): boolean => uid === 0;
-  const room = new UserLimiter("runs", isRoot, bounds);
+  const room = new Limiter({ ...bounds, isReserved: isRoot });
   const owners = new JobOwners({
     selfUid: 0,
     lookUp: async (uid) => {
