@@ -226,9 +226,14 @@ export class AppNetworks {
     reserved: readonly Reservation[],
   ): void {
     const { pool, maxPerUser } = this.#options;
+    // Created a moment ago, so that its reservation still counts.
+    const held = new Set(reserved.flatMap(({ subnets }) => subnets.map(formatSubnet)));
     const usersNetworks = networks.flatMap((network) => {
       const uid = this.#ownerOf(network);
-      return uid === undefined || uid === 0 ? [] : [{ ownerUid: uid, count: 1, subnets: subnetsOf(network) }];
+      const subnets = subnetsOf(network);
+      if (uid === undefined || uid === 0 || subnets.some((subnet) => held.has(formatSubnet(subnet))))
+        return [];
+      return [{ ownerUid: uid, count: 1, subnets }];
     });
     const all = [...usersNetworks, ...reserved.filter((reservation) => reservation.ownerUid !== 0)];
     const own = all.filter((reservation) => reservation.ownerUid === ownerUid);
