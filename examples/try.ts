@@ -155,7 +155,7 @@ ${page === "" ? "" : `  web page             ${page}\n                       (wi
 
 Try in another terminal, in this directory:
   npm run -s svc -- install hello
-  npm run -s svc -- app start hello
+  npm run -s svc -- start hello
   curl http://127.0.0.1:$(npm run -s svc -- ports hello -q)
 
 hello is also a git repository, with the tags v1.0.0 and v1.1.0 to upgrade between:

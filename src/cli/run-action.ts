@@ -7,7 +7,7 @@ import type { Client } from "./client/client.ts";
 
 export interface ActionRun {
   readonly options: GlobalOptions;
-  /** The full name of the command: `svc app logs`. */
+  /** The full name of the command: `svc logs`. */
   readonly line: string;
   /** The first app on the command line, for the command that an error suggests. */
   readonly app: string | undefined;

@@ -79,8 +79,10 @@ function suggestedLines(program: Command, group: Command, word: string): readonl
     const ofApps = known.find(({ parent }) => parent?.name() === "app");
     return (ofApps === undefined ? known : [ofApps]).map(lineOf);
   }
-  if (lineOf(group) === "svc app" && isCommandName(word)) return [`svc ${word}`];
+  const isOfApps = lineOf(group) === "svc app";
+  if (isOfApps && isCommandName(word)) return [`svc ${word}`];
   if (!readingWords.has(word)) return [];
   const reading = readingCommands.find((name) => group.commands.some((each) => isCalled(each, name)));
-  return reading === undefined ? [] : [`${lineOf(group)} ${reading}`];
+  if (reading === undefined) return [];
+  return [isOfApps && isCommandName(reading) ? `svc ${reading}` : `${lineOf(group)} ${reading}`];
 }

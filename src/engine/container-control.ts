@@ -124,7 +124,7 @@ export class ContainerControl {
       if (appId === undefined) continue;
       throw new SvcError(
         "owned_by_app",
-        `container "${name}" belongs to the app "${appId}": use svc app start|stop|restart|remove ${appId}`,
+        `container "${name}" belongs to the app "${appId}": use svc start|stop|restart|remove ${appId}`,
         { payload: { appId } },
       );
     }

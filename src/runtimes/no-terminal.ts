@@ -12,6 +12,6 @@ export function noTerminal(id: string, service = ""): SvcError {
         ];
   return new SvcError(
     "not_possible",
-    `${what} has no terminal: ${why}; open a shell instead: svc app shell ${id}${option}`,
+    `${what} has no terminal: ${why}; open a shell instead: svc shell ${id}${option}`,
   );
 }

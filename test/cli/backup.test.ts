@@ -271,7 +271,7 @@ test("a restore prints what it restored; for a running app it advises a stop, un
   t.is(running.exitCode, 5);
   t.is(
     running.stderr,
-    'svc: app "runs" is running; stop it before restoring it: svc app stop runs; or pass --stop\n',
+    'svc: app "runs" is running; stop it before restoring it: svc stop runs; or pass --stop\n',
   );
   t.is((await restore("runs", name, "--dry-run")).exitCode, 0);
   t.is((await restore("runs", name, "--stop")).exitCode, 0);

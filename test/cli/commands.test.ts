@@ -110,12 +110,12 @@ const cases: CommandCase[] = [
   {
     args: ["app", "settings", "hello", "nope"],
     exitCode: 3,
-    stderr: /see all with: svc app settings hello\n$/,
+    stderr: /see all with: svc settings hello\n$/,
   },
   {
     args: ["app", "settings", "set", "hello", "port=9090"],
     stdout: /port +9090/,
-    stderr: /svc app restart hello/,
+    stderr: /svc restart hello/,
   },
   {
     args: ["app", "settings", "set", "hello", "wrong=1"],
@@ -134,7 +134,7 @@ const cases: CommandCase[] = [
   {
     args: ["install", "closed"],
     stdout:
-      /^Installed closed 1\.0\.0 on 127\.0\.0\.1:8080, 127\.0\.0\.1:9000\/udp\. Start it: svc app start closed\n$/,
+      /^Installed closed 1\.0\.0 on 127\.0\.0\.1:8080, 127\.0\.0\.1:9000\/udp\. Start it: svc start closed\n$/,
     stderr: /^install closed: fetch/,
   },
   {
@@ -144,13 +144,13 @@ const cases: CommandCase[] = [
   },
   {
     args: ["install", "web"],
-    stdout: /^Installed web 1\.0\.0\. Start it: svc app start web\n$/,
+    stdout: /^Installed web 1\.0\.0\. Start it: svc start web\n$/,
     stderr: /^install web: fetch · main\n$/,
   },
   {
     args: ["install", "./luckless", "--start"],
     exitCode: 5,
-    stderr: /did not start: it exited with code 1; see what it printed with: svc app logs luckless\n$/,
+    stderr: /did not start: it exited with code 1; see what it printed with: svc logs luckless\n$/,
   },
   {
     args: ["install", "licensed"],
@@ -220,12 +220,12 @@ const cases: CommandCase[] = [
     args: ["upgrade", "hello", "--no-restart"],
     exitCode: 5,
     stderr:
-      /^svc: app "hello" is running; stop it before upgrading it: svc app stop hello; or omit --no-restart\n$/,
+      /^svc: app "hello" is running; stop it before upgrading it: svc stop hello; or omit --no-restart\n$/,
   },
   {
     args: ["app", "start", "crowded"],
     exitCode: 5,
-    stderr: /is in use by app "hello"; use another one: svc app settings set crowded port=8081\n$/,
+    stderr: /is in use by app "hello"; use another one: svc settings set crowded port=8081\n$/,
   },
   { args: ["source", "show", "web"], stdout: /^Package: +main\/web\n/, stderr: /svc install main\/web/ },
   { args: ["source", "show", "main/web"], stdout: /^Package: +main\/web\n/, stderr: /svc install main\/web/ },
@@ -239,7 +239,7 @@ const cases: CommandCase[] = [
     args: ["app", "stop", "busy"],
     exitCode: 5,
     stderr:
-      /^svc: app "busy" is being copied; try again when that has ended; see its progress with: svc app info busy\n$/,
+      /^svc: app "busy" is being copied; try again when that has ended; see its progress with: svc info busy\n$/,
   },
   {
     args: ["upgrade", "--all", "--no-restart"],
@@ -396,7 +396,7 @@ const cases: CommandCase[] = [
   { args: ["clone", "idle"], stdout: /^Cloned idle to idle-2 /, stderr: /^idle was running/ },
   { args: ["open", "hello"], stdout: /^http:\/\/127\.0\.0\.1:8080\n$/ },
   { args: ["open", "hello", "--print", "--json"], stdout: /"url": "http:\/\/127\.0\.0\.1:8080"/ },
-  { args: ["open", "idle"], exitCode: 5, stderr: /not running; start it first: svc app start idle\n$/ },
+  { args: ["open", "idle"], exitCode: 5, stderr: /not running; start it first: svc start idle\n$/ },
   { args: ["open", "loop"], exitCode: 5, stderr: /^svc: app "loop" is not running; start it first/ },
   {
     args: ["status", "x", "y"],
@@ -416,8 +416,8 @@ const cases: CommandCase[] = [
   { args: ["delete", "x"], exitCode: 2, stderr: /\nDid you mean: svc rm\n$/ },
   { args: ["app", "open", "x"], exitCode: 2, stderr: /\nDid you mean: svc open\n$/ },
   // Words that only read never lead to commands that change something.
-  { args: ["app", "show", "x"], exitCode: 2, stderr: /'show'\nDid you mean: svc app info\n$/ },
-  { args: ["app", "stat", "x"], exitCode: 2, stderr: /'stat'\nDid you mean: svc app info\n$/ },
+  { args: ["app", "show", "x"], exitCode: 2, stderr: /'show'\nDid you mean: svc info\n$/ },
+  { args: ["app", "stat", "x"], exitCode: 2, stderr: /'stat'\nDid you mean: svc info\n$/ },
   { args: ["rollback", "x"], exitCode: 2, stderr: /\nDid you mean: svc upgrade ID --version OLD\n$/ },
   { args: ["jobs"], exitCode: 2, stderr: /\nDid you mean: svc schedule list\n$/ },
   { args: ["state", "x"], exitCode: 2, stderr: /'state'\nDid you mean: svc info\n$/ },
@@ -586,7 +586,7 @@ for (const [args, path] of [
 test("an error without a known app suggests no command that needs an ID", (t) => {
   const error = new SvcError("start_failed", 'app "a" did not start: it ended');
   t.is(describeFailure(error).message, error.message);
-  t.regex(describeFailure(error, "a").message, /: svc app logs a$/);
+  t.regex(describeFailure(error, "a").message, /: svc logs a$/);
 });
 
 test("--json prints an error in the shape of REST, on stderr", async (t) => {
@@ -602,7 +602,7 @@ test("--json prints an error in the shape of REST, on stderr", async (t) => {
 
 for (const [args, error] of [
   [["lss"], /^unknown command 'lss' \(Did you mean ls\?\)$/],
-  [["app", "show"], /^unknown command 'show'.*; Did you mean: svc app info$/],
+  [["app", "show"], /^unknown command 'show'.*; Did you mean: svc info$/],
   [["reload"], /^unknown command 'reload'; Did you mean: svc daemon reload$/],
   [["help", "frobnicate"], /^unknown command 'frobnicate'$/],
   [["app", "start"], /^name the apps, or pass --all$/],

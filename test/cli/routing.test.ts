@@ -145,7 +145,7 @@ test("without a socket a command opens the service layer in this process, and cl
   const list = await runSvc(["ls", "--json"], { dependencies });
   t.like(JSON.parse(list.stdout), { apps: [{ id: "inside", state: "RUNNING", owner: 1000 }] });
   const upgrade = await runSvc(["upgrade", "inside", "--no-restart"], { dependencies });
-  t.regex(upgrade.stderr, /app "inside" is running; stop it before upgrading it: svc app stop inside/);
+  t.regex(upgrade.stderr, /app "inside" is running; stop it before upgrading it: svc stop inside/);
   t.is(upgrade.exitCode, 5);
   t.deepEqual(counts(), [2, 2]);
 });

@@ -1,4 +1,4 @@
-/** `svc app shell` and `svc app attach`, in pipes and at a real terminal. */
+/** `svc shell` and `svc app attach`, in pipes and at a real terminal. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";

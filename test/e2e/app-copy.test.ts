@@ -47,7 +47,7 @@ sshTest(`an app is copied from one node to another, over ssh, with its data${nee
   const accepts = "--accept-permissions";
   const copied = await svc("app", "copy", "web", "--to", "attic", accepts);
   t.is(copied.exitCode, 0, copied.stderr);
-  t.regex(copied.stdout, /^Copied web to attic as web \(.*\)\. Start it: svc -N attic app start web$/m);
+  t.regex(copied.stdout, /^Copied web to attic as web \(.*\)\. Start it: svc -N attic start web$/m);
   t.is((await apps.getApp({ id: "web" })).state, "RUNNING");
   t.is((await there.client(AppService).getApp({ id: "web" })).state, "STOPPED");
   t.is((await svc("-N", "attic", "file", "cat", "web:data/notes.txt")).stdout, "precious\n");
@@ -63,7 +63,7 @@ sshTest(`an app is copied from one node to another, over ssh, with its data${nee
   }
   t.regex(
     (await svc("app", "copy", "web", "--to", "near")).stderr,
-    /web is already on near; .* svc app clone web/,
+    /web is already on near; .* svc clone web/,
   );
   t.regex(
     (await svc("app", "copy", "web", "--to", "nobody")).stderr,

@@ -110,7 +110,7 @@ dockerTest(`the tour of the host's containers${needsDocker}`, async (t) => {
   const own = containers.find(({ appId }) => appId === "site")?.name ?? "";
   const refused = await svc(["stop", own]);
   t.is(refused.code, 5);
-  t.regex(refused.err, /belongs to the app "site": use svc app start\|stop\|restart\|remove site\n$/);
+  t.regex(refused.err, /belongs to the app "site": use svc start\|stop\|restart\|remove site\n$/);
 });
 
 dockerTest(`logs, events and statistics are followed until Ctrl-C${needsDocker}`, async (t) => {

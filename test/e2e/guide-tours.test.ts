@@ -39,7 +39,7 @@ interface Ended {
 
 /** In a shell in the daemon's directory. Questions are confirmed. */
 function typeInDaemon(daemon: TestDaemon, line: string): Promise<Ended> {
-  const asks = /^svc (?:backup restore|app remove) /.test(line) ? " --yes" : "";
+  const asks = /^svc (?:backup restore|remove) /.test(line) ? " --yes" : "";
   const script = `svc() { "${process.execPath}" "${main}" "$@" --socket "${daemon.socketPath}"; }\n`;
   return new Promise((resolve) => {
     const options = { cwd: daemon.dir, env: { PATH: process.env["PATH"] ?? "", HOME: daemon.dir } };
@@ -330,7 +330,7 @@ async function serviceLines(): Promise<string[]> {
     // In the machine's persistent directory. Questions are confirmed.
     const type = (line: string): Promise<string> => {
       const svc = `svc() { "${process.execPath}" "${main}" "$@"; }; cd /etc/svc;`;
-      const command = line.replaceAll("sudo ", "").replace("app remove", "app remove --yes");
+      const command = line.replaceAll("sudo ", "").replace("svc remove", "svc remove --yes");
       return machine.run("sh", "-c", `${svc} ${command}`);
     };
 
@@ -348,10 +348,10 @@ async function serviceLines(): Promise<string[]> {
         }, deadlineMs);
         restarts++;
       }
-      if (line.includes("app info")) t.regex(out, /beat/);
-      if (line.includes("app logs")) t.regex(out, /^.*beat$/m);
+      if (line.includes("svc info")) t.regex(out, /beat/);
+      if (line.includes("svc logs")) t.regex(out, /^.*beat$/m);
       if (line.includes("upgrade")) {
-        await eventually(async () => assert.match(await type("svc app logs beat"), /louder/), deadlineMs);
+        await eventually(async () => assert.match(await type("svc logs beat"), /louder/), deadlineMs);
       }
     }
     t.is(restarts, 1);

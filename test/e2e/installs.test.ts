@@ -336,7 +336,7 @@ test("the CLI installs, shows and clones by name", async (t) => {
   const { daemon, spec } = await daemonWithPackage();
   const svc = (...args: string[]) => runSvc(["--socket", daemon.socketPath, ...args]);
   const installed = await svc("install", spec, "--name", "blog");
-  t.regex(installed.stdout, /^Installed blog 1\.0\.0 on port \d+\. Start it: svc app start blog\n$/);
+  t.regex(installed.stdout, /^Installed blog 1\.0\.0 on port \d+\. Start it: svc start blog\n$/);
   t.regex((await svc("app", "info", "blog")).stdout, /blog/);
   t.regex((await svc("app", "clone", "blog", "--name", "blog-test")).stdout, /^Cloned blog to blog-test /);
   const again = await svc("install", spec, "--name", "blog");

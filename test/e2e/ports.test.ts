@@ -34,8 +34,8 @@ test("a start at a port that another app or process uses names the holder and th
   const refused = await errorOf(apps.startApp({ id: "web-2" }));
   const wayOut = async (id: string): Promise<string> => {
     const { stateReason } = await apps.getApp({ id });
-    const [command = ""] = /svc app settings set .*/.exec(stateReason) ?? [];
-    t.regex(command, new RegExp(`^svc app settings set ${id} port=\\d+$`));
+    const [command = ""] = /svc settings set .*/.exec(stateReason) ?? [];
+    t.regex(command, new RegExp(`^svc settings set ${id} port=\\d+$`));
     return `; use another one: ${command}`;
   };
   const reason = `port ${port} is in use by app "web"${await wayOut("web-2")}`;

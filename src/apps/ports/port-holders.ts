@@ -147,7 +147,7 @@ export class PortHolders {
     const inUse = await this.inUse();
     const free = nextFree(movable, (key) => inUse.has(key));
     const value = free === undefined ? "PORT" : String(free);
-    return `use another one: svc app settings set ${id} ${shellWord(movable.setting)}=${value}`;
+    return `use another one: svc settings set ${id} ${shellWord(movable.setting)}=${value}`;
   }
 
   /** `app "web"`, `app "web" of alice`, `process 12 (node)` or `alice`: no more than the viewer may see. */

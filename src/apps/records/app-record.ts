@@ -188,7 +188,7 @@ export const appRows: RowKind<AppRow, AppRecord> = {
   columns,
   nameOf: ({ id }) => `app "${id}"`,
   remedy: ({ id }) =>
-    `svc backup restore ${id} latest --as-new makes a new app of its last backup, svc app remove ${id} removes it`,
+    `svc backup restore ${id} latest --as-new makes a new app of its last backup, svc remove ${id} removes it`,
   read: recordOfRow,
 };
 

@@ -1,4 +1,4 @@
-/** `svc app clone`: a full copy under a new ID. */
+/** `svc clone`: a full copy under a new ID. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { detach, detachOption, type DetachOption } from "../detach.ts";
@@ -50,7 +50,7 @@ async function clone(
   }
   const ports = copy.ports.length === 0 ? "" : ` on port ${portsText(copy.ports)}`;
   const text = `Cloned ${id} to ${copy.id} (${formatBytes(copy.copied_bytes)})${ports}`;
-  return context.printLine(`${text}. Start it: svc app start ${copy.id}`);
+  return context.printLine(`${text}. Start it: svc start ${copy.id}`);
 }
 
 /** Asks whether to share volumes. @throws the given error unless the user agrees */

@@ -1,4 +1,4 @@
-/** `svc app attach` and `svc app shell`: a terminal in an app. */
+/** `svc app attach` and `svc shell`: a terminal in an app. */
 import { Option, type Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";

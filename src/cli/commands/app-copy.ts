@@ -47,7 +47,7 @@ async function copy(
 ): Promise<void> {
   const from = chooseNode(context.host, context.options)?.name ?? localNode;
   if (from === name)
-    throw new UsageError(`${id} is already on ${name}; to copy it on the same node: svc app clone ${id}`);
+    throw new UsageError(`${id} is already on ${name}; to copy it on the same node: svc clone ${id}`);
   await using to = context.at(name);
   const plan = await planTransfer(context, to, id);
   if (dryRun) {

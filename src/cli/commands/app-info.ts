@@ -1,4 +1,4 @@
-/** `svc app info`: everything about one app. */
+/** `svc info`: everything about one app. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { oneByOne } from "../for-each.ts";
@@ -75,7 +75,7 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
     await context.print(lastLines.map((line) => `  ${escapeControls(line)}\n`).join(""));
   }
   if (app.restart_required) {
-    context.note(`Settings have changed since the start. Apply them: svc app restart ${app.id}`);
+    context.note(`Settings have changed since the start. Apply them: svc restart ${app.id}`);
   }
 }
 

@@ -1,4 +1,4 @@
-/** `svc app start|stop|restart|cancel`. */
+/** `svc start|stop|restart|cancel`. */
 import type { Command } from "commander";
 import { waitUntilUp, noWaitOption, waitOption, type WaitOptions } from "../wait-until-up.ts";
 import { chosenIds, type AllOption } from "../chosen-apps.ts";

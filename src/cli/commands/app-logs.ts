@@ -1,4 +1,4 @@
-/** `svc app logs`: the end of a log, and new lines with `--follow`. */
+/** `svc logs`: the end of a log, and new lines with `--follow`. */
 import type { Command } from "commander";
 import { showAppLogs } from "../logs/app-logs.ts";
 import { examples } from "../examples.ts";

@@ -147,7 +147,7 @@ function printMoved(
   }
   for (const warning of warnings) context.note(`warning: ${warning}`);
   const paused = `downtime ${(pausedMs / 1_000).toFixed(1)} s`;
-  const rest = isRemoved ? "" : ` On ${from} it is stopped; remove it there with: svc app remove ${id}`;
+  const rest = isRemoved ? "" : ` On ${from} it is stopped; remove it there with: svc remove ${id}`;
   const done = `Moved ${id} to ${name} (${formatBytes(bytes)}; ${paused}).${rest}`;
   return context.printLine(done);
 }

@@ -69,7 +69,7 @@ async function place(context: CommandContext, id: string, options: PlaceOptions)
   }
   const app = await context.call(calls.placeApp, { id, placement });
   const text = `${app.id} will run ${placementText(app) ?? "on this machine"} after its next start`;
-  await context.printResult(app, `${text}. Start it: svc app start ${app.id}`);
+  await context.printResult(app, `${text}. Start it: svc start ${app.id}`);
 }
 
 async function scale(context: CommandContext, id: string, replicas: number): Promise<void> {

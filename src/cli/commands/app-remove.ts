@@ -1,4 +1,4 @@
-/** `svc app remove`: removes apps and all their data. */
+/** `svc remove`: removes apps and all their data. */
 import type { Command } from "commander";
 import { notFound } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";

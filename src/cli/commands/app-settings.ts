@@ -1,4 +1,4 @@
-/** `svc app settings`: the settings of an app. */
+/** `svc settings`: the settings of an app. */
 import type { Command } from "commander";
 import { notFound } from "../../errors.ts";
 import {
@@ -65,7 +65,7 @@ async function showSettings(context: CommandContext, id: string, key: string | u
   if (key === undefined) return printSettings(context, id, settings);
   const value = settings.values?.[key];
   if (value === undefined) {
-    const message = `${id} has no value for "${key}"; see all with: svc app settings ${id}`;
+    const message = `${id} has no value for "${key}"; see all with: svc settings ${id}`;
     throw new AdvisedError(notFound("setting", key), message);
   }
   return context.json
@@ -181,7 +181,7 @@ async function printSettings(context: CommandContext, id: string, settings: AppS
     keys,
   );
   if (settings.restart_required) {
-    context.note(`Restart to apply the new settings: svc app restart ${id}`);
+    context.note(`Restart to apply the new settings: svc restart ${id}`);
   }
 }
 

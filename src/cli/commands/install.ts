@@ -127,7 +127,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     return context.printLine(`Running ${app.id} ${app.version}${where} (logs: svc logs ${app.id})`);
   }
   const where = await wherePublished(context, app);
-  return context.printLine(`Installed ${app.id} ${app.version}${where}. Start it: svc app start ${app.id}`);
+  return context.printLine(`Installed ${app.id} ${app.version}${where}. Start it: svc start ${app.id}`);
 }
 
 async function showPlan(context: CommandContext, spec: string, source: string | undefined): Promise<void> {

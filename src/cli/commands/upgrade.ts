@@ -119,7 +119,7 @@ async function showPlan(context: CommandContext, named: readonly string[], versi
 function withoutNoRestart(error: unknown, id: string): unknown {
   const known = asSvcError(error);
   if (known?.reason !== "app_running") return error;
-  return new AdvisedError(known, `${known.message}: svc app stop ${id}; or omit --no-restart`);
+  return new AdvisedError(known, `${known.message}: svc stop ${id}; or omit --no-restart`);
 }
 
 function noteSkipped(context: CommandContext, app: App): void {

@@ -1,4 +1,4 @@
-/** Options that `svc app logs` and `svc docker logs` share. */
+/** Options that `svc logs` and `svc docker logs` share. */
 import { InvalidArgumentError, Option, type Command } from "commander";
 import { defaultTail, maxTail } from "../logs/logs.ts";
 import { parseCount, parseMoment } from "./option-values.ts";

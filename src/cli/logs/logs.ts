@@ -1,4 +1,4 @@
-/** Prints the lines of a log, for `svc app logs` and `svc docker logs`. */
+/** Prints the lines of a log, for `svc logs` and `svc docker logs`. */
 import type { CommandContext } from "../context.ts";
 import { escapeControls, escapeKeepingStyles } from "../output/escape.ts";
 import type { Moment } from "../input/option-values.ts";

@@ -16,7 +16,7 @@ export class UsageError extends Error {
 /** A file on the command line cannot be used. The command's help would not explain that. */
 export class UnusableFileError extends UsageError {}
 
-/** Printed after usage errors. @param command such as `svc app logs` */
+/** Printed after usage errors. @param command such as `svc logs` */
 export function helpHint(command: string): string {
   return `Try: ${command} --help`;
 }
@@ -116,11 +116,11 @@ interface Advice {
 /** The next step by the error's reason; for `not_found`, also by the kind. */
 const advice: Readonly<Record<string, Advice>> = {
   // The message already says to stop the app; only the command is missing.
-  app_running: { words: ": ", command: "svc app stop", takesApp: true },
-  app_not_running: { words: "; start it first: ", command: "svc app start", takesApp: true },
+  app_running: { words: ": ", command: "svc stop", takesApp: true },
+  app_not_running: { words: "; start it first: ", command: "svc start", takesApp: true },
   // The message already says to wait.
-  app_busy: { words: "; see its progress with: ", command: "svc app info", takesApp: true },
-  start_failed: { words: "; see what it printed with: ", command: "svc app logs", takesApp: true },
+  app_busy: { words: "; see its progress with: ", command: "svc info", takesApp: true },
+  start_failed: { words: "; see what it printed with: ", command: "svc logs", takesApp: true },
   root_required: { words: "; run it with ", command: "sudo" },
   "not_found app": { words: "; list installed apps with: ", command: "svc ls" },
   "not_found schedule": { words: "; see the jobs with: ", command: "svc schedule list" },
@@ -139,7 +139,7 @@ const fixedPort = "its package fixes the number";
 /** An app that was not started has no output to look at. */
 const otherPort: Advice = {
   words: "; choose another port in its settings: ",
-  command: "svc app settings get",
+  command: "svc settings get",
   takesApp: true,
 };
 

@@ -51,7 +51,7 @@ export class ProcessSignals {
       if (found.isKernelThread) throw denied(`process ${pid} is a thread of the kernel's`);
       if (found.ppid === this.#options.selfPid) throw denied(`process ${pid} is a helper of svc's daemon`);
       if (this.#isSupervisor(pid)) {
-        throw denied(`process ${pid} is the supervisor of an app: use svc app stop`);
+        throw denied(`process ${pid} is the supervisor of an app: use svc stop`);
       }
       handle.signal(numberOf(signal));
     } catch (error) {

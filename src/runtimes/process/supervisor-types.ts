@@ -127,7 +127,7 @@ export interface SupervisorState {
   settled: boolean;
   /** The main process, null while there is none. */
   app: (ProcessIdentity & { startedAt: string }) | null;
-  /** Restarts since `svc app start`. */
+  /** Restarts since `svc start`. */
   restarts: number;
   /** Null without a health check. */
   health: HealthState | null;

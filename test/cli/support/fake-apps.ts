@@ -44,7 +44,7 @@ export function fakeApps(
       if (id === "crowded")
         throw new SvcError(
           "start_failed",
-          'app "crowded" did not start: port 8080 is in use by app "hello"; use another one: svc app settings set crowded port=8081',
+          'app "crowded" did not start: port 8080 is in use by app "hello"; use another one: svc settings set crowded port=8081',
         );
       return appOf({ ...find(id), state: "RUNNING" });
     },

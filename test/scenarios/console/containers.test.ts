@@ -318,7 +318,7 @@ composeTest(`services of a compose project have shells and their own terminals${
   const attach = { appId: "pair", session: "attach" };
   const noTerminal = await errorOf(talk(user, { ...attach, service: "plain" }, []));
   t.like(noTerminal, { reason: "not_possible" });
-  t.regex(noTerminal.message, /service "plain" .*`tty: true`.*svc app shell pair --service plain/);
+  t.regex(noTerminal.message, /service "plain" .*`tty: true`.*svc shell pair --service plain/);
   const talked = await talk(user, { ...attach, service: "talks" }, [
     [/^/, "hello\n"],
     [/got hello/, "end\n"],

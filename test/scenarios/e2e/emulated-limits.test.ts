@@ -84,17 +84,17 @@ const script = `
 svc() { ${process.execPath} ${main} "$@"; }
 for n in $(seq 300); do [ -S /run/svc/root/svc.sock ] && break; sleep 1; done
 svc install /etc/svc/burner > /dev/null; svc install /etc/svc/eater > /dev/null
-svc app start burner > /dev/null
+svc start burner > /dev/null
 group=/sys/fs/cgroup$(systemctl show --property=ControlGroup --value svc-burner)
 echo "limits: $(cat $group/memory.max $group/cpu.max | tr '\\n' ' ')"
 used() { sed -n 's/^usage_usec //p' $group/cpu.stat; }
 before=$(used); began=$(cut -d' ' -f1 /proc/uptime); sleep 20; after=$(used); ended=$(cut -d' ' -f1 /proc/uptime)
 echo "used: $before $after $began $ended"
 echo "throttled: $(sed -n 's/^nr_throttled //p' $group/cpu.stat)"
-svc app stop burner > /dev/null
-svc app start eater 2>&1 | sed 's/^/started: /'
+svc stop burner > /dev/null
+svc start eater 2>&1 | sed 's/^/started: /'
 for n in $(seq 60); do [ "$(systemctl show --property=Result --value svc-eater)" = success ] || break; sleep 1; done
-svc app info eater --json | tr -d '\\n' | sed 's/^/eater: /'; echo
+svc info eater --json | tr -d '\\n' | sed 's/^/eater: /'; echo
 svc status --json | tr -d '\\n' | sed 's/^/status: /'; echo
 `;
 

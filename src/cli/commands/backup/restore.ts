@@ -101,7 +101,7 @@ async function restore(
       `The archive can be restored: ${amount}. Its owner would be ${ownerText(answer)}`,
     );
   }
-  const next = answer.restarted ? "The app was started again." : `Start it: svc app start ${answer.app_id}`;
+  const next = answer.restarted ? "The app was started again." : `Start it: svc start ${answer.app_id}`;
   const what = paths.length === 0 ? answer.app_id : `${paths.join(", ")} of ${answer.app_id}`;
   return context.printLine(`Restored ${what} (${amount}). ${next}`);
 }
@@ -121,5 +121,5 @@ function ownerText({
 function withStop(error: unknown, id: string): unknown {
   const known = asSvcError(error);
   if (known?.reason !== "app_running") return error;
-  return new AdvisedError(known, `${known.message}: svc app stop ${id}; or pass --stop`);
+  return new AdvisedError(known, `${known.message}: svc stop ${id}; or pass --stop`);
 }

@@ -53,7 +53,7 @@ export function addControlCommands(parent: Command, run: RunCommand): void {
 
 const help = `
 In a project, the oldest container is started first and stopped last; containers already in the requested state are skipped.
-Containers of installed apps are rejected: use svc app.
+Containers of installed apps are rejected: use svc start, stop, restart or remove.
 `;
 
 async function control(

@@ -32,7 +32,7 @@ export function addDockerCommand(parent: Command, run: RunCommand): void {
 }
 
 const examples = `
-Objects of installed apps are shown, but can be changed only with svc app, and are never pruned.
+Objects of installed apps are listed, but never changed or pruned here: use svc start, stop, restart and remove.
 
 Examples:
   svc docker ps --all
