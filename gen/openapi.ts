@@ -410,6 +410,28 @@ export interface paths {
         patch?: never;
         trace?: never;
     };
+    "/v1/apps/{id}/rename": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Rename an app
+         * @description Changes the display name; the ID stays. Fails with `already_exists` if another app of the owner has the name, or has it as its ID.
+         *
+         *     Access: `USER`. Capability: `app.rename`.
+         */
+        post: operations["renameApp"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
     "/v1/apps/{id}/cancel": {
         parameters: {
             query?: never;
@@ -2360,7 +2382,7 @@ export interface components {
         App: {
             /** @description Unique on the host: the name chosen at install, or the package's ID, with `-2`, `-3`, … for further installs and clones. An app never changes its ID. If an app that the installer cannot see has the ID, the installer's user name is added (`hello-ann`, `hello-ann-2`, …), so that the number does not reveal other users' apps. */
             id: string;
-            /** @description Display name: the name chosen at install, or the package's name. Unique among the apps of an owner. */
+            /** @description Display name: the name chosen at install or by RenameApp, or the package's name. Unique among the apps of an owner. */
             name: string;
             /** @description ID of the package that the app was installed from. */
             package_id: string;
@@ -3106,6 +3128,16 @@ export interface components {
                 [key: string]: unknown;
             };
         };
+        /** @description The container engine, as of at most ten seconds ago. */
+        ContainerEngine: {
+            /** @description Path of the engine's socket. */
+            socket: string;
+            /**
+             * @description `AVAILABLE`: the engine accepts connections. `MISSING`: there is no such socket. `DENIED`: the daemon's user may not open it. `UNAVAILABLE`: it does not accept connections.
+             * @enum {string}
+             */
+            state: "AVAILABLE" | "MISSING" | "DENIED" | "UNAVAILABLE";
+        };
         /** @description A line of a container's log. */
         ContainerLogLine: {
             /**
@@ -3754,6 +3786,16 @@ export interface components {
             alerts: components["schemas"]["Alert"][];
             /** @description Configured listeners of the daemon. */
             listeners: components["schemas"]["Listener"][];
+            /** @description Path of the configuration file. The file may be missing if the daemon uses its defaults. */
+            config_file: string;
+            /** @description Directory of everything that the daemon writes: apps, database, fetched packages. */
+            store_directory: string;
+            /** @description Destination of the daemon's log: `journal`, or the path of a file. Empty for a terminal or a pipe. */
+            log: string;
+            /** @description Container engine that the daemon uses. */
+            engine?: components["schemas"]["ContainerEngine"];
+            /** @description Limits of apps that run as processes and that this host enforces with cgroups, sorted: `cpus`, `memory`. Empty if the daemon has no cgroup subtree. */
+            enforced_limits: string[];
         };
         /** @description An image of the host. */
         Image: {
@@ -6119,6 +6161,49 @@ export interface operations {
                 "application/json": {
                     /** @description Number of tasks. */
                     replicas: number;
+                };
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["App"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            431: components["responses"]["HeadTooLarge"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    renameApp: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path: {
+                /** @description ID of the app. */
+                id: string;
+            };
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": {
+                    /** @description New display name: one line, without spaces at its ends. */
+                    name: string;
                 };
             };
         };
@@ -8821,6 +8906,8 @@ export interface operations {
                 limit?: number;
                 /** @description `next_page_token` of the previous page. */
                 page_token?: string;
+                /** @description Only jobs that act on the app with this ID; all jobs if empty. */
+                app?: string;
             };
             header?: never;
             path?: never;

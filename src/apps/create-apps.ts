@@ -10,6 +10,7 @@ import { InstallLimiter, type InstallLimits } from "./changes/install-limiter.ts
 import { PackageSearch } from "./changes/package-search.ts";
 import { Placer } from "./changes/placement.ts";
 import { Remover } from "./changes/removal.ts";
+import { Renamer } from "./changes/rename.ts";
 import { Repuller } from "./changes/repull.ts";
 import { Restorer } from "./changes/restore.ts";
 import { Upgrader } from "./changes/upgrade.ts";
@@ -108,6 +109,7 @@ export function createApps(options: AppsOptions, resources: AsyncDisposableStack
     },
     ...{ changes, backgroundWork, operations: shared.operations, runtimes: base.runtimes },
     placer: new Placer({ ...shared, finder, installLimiter }),
+    renamer: new Renamer(shared),
     repuller: new Repuller({ ...shared, lifecycle }),
     cloner: new Cloner({ ...shared, installer, freePorts }),
     packageSearch: new PackageSearch({ ...shared, installLimiter }),

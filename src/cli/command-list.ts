@@ -88,13 +88,18 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
       aliases: ["update"],
       load: async () => (await import("./commands/upgrade.ts")).addUpgradeCommand,
     },
+    rename: {
+      summary: "change the display name of an app; its ID stays",
+      args: "<id> <name>",
+      load: async () => (await import("./commands/app-rename.ts")).addRenameCommand,
+    },
     clone: {
       summary: "copy an app with its data; the copy is stopped",
       args: "<id>",
       load: async () => (await import("./commands/app-clone.ts")).addCloneCommand,
     },
     remove: {
-      summary: "stop apps and remove them with all their data (asks first; --yes does not)",
+      summary: "stop apps and remove them with all their data (asks for confirmation; skip with --yes)",
       args: "<id...>",
       aliases: ["rm", "uninstall"],
       load: async () => (await import("./commands/app-remove.ts")).addRemoveCommand,
@@ -104,7 +109,7 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
       load: async () => (await import("./commands/backup/backup.ts")).addBackupCommand,
     },
     restore: {
-      summary: "restore an app from an archive (asks before it replaces one; --yes does not)",
+      summary: "restore an app from an archive (asks for confirmation before it replaces one; skip with --yes)",
       args: "<id> <name>",
       load: async () => (await import("./commands/backup/restore.ts")).addRestoreCommand,
     },
@@ -186,7 +191,7 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
       load: async () => (await import("./commands/kill.ts")).addKillCommand,
     },
     reboot: {
-      summary: "reboot this machine (asks first; --yes does not); running apps start again afterwards",
+      summary: "reboot this machine (asks for confirmation; skip with --yes); running apps start again afterwards",
       load: async () => (await import("./commands/reboot.ts")).addRebootCommand,
     },
   },

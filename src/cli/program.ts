@@ -149,7 +149,7 @@ function globalOptionList(): readonly Option[] {
     new Option("-q, --quiet", "print only the first column, without headings"),
     new Option("--timeout <seconds>", "fail after this time").argParser(parseSeconds),
     new Option("--no-color", "no colors, as with NO_COLOR=1 or in a pipe"),
-    new Option("-y, --yes", "do not ask before something is destroyed"),
+    new Option("-y, --yes", "skip confirmation prompts"),
   ].map((option) => option.helpGroup(globalGroup));
 }
 

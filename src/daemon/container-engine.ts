@@ -8,6 +8,7 @@ import { SetOnce } from "../lib/set-once.ts";
 import { ContainerPrograms } from "../engine/container-programs.ts";
 import { DiskMeter } from "../engine/disk-usage.ts";
 import { EngineEvents } from "../engine/events.ts";
+import { EngineProbe } from "../engine/engine-probe.ts";
 import { EngineState } from "../engine/engine-state.ts";
 import { createDockerEngine, type DockerEngine } from "../engine/engine.ts";
 import { parseImageReference } from "../engine/image-reference.ts";
@@ -57,6 +58,7 @@ export interface ContainerEngine extends AsyncDisposable {
   /** Sets the source of image references that installed apps use, by app ID. Called once, before any app starts. */
   readonly imageNeeds: Pick<SetOnce<UserImagesOptions["needs"]>, "set">;
   readonly engine: DockerEngine;
+  readonly probe: EngineProbe;
   readonly events: EngineEvents;
   readonly state: EngineState;
   readonly disk: DiskMeter;
@@ -136,6 +138,7 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
   const swarm = resources.use(new SwarmRuntime(forProjects));
   const owned = resources.move();
   return {
+    probe: new EngineProbe(config.docker.socket),
     ...{ imageNeeds, engine, events, state, disk, ownership },
     runtimes: new Map<string, AppRuntime>([
       ["docker", docker],

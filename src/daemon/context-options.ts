@@ -28,6 +28,8 @@ export interface ContextOptions {
   pageAddress?: () => string | undefined;
   /** All configured listeners, open or not. Default: none. */
   listeners?: () => readonly ListenerStatus[];
+  /** Where the log goes: `journal`, the path of a file, or empty. Default: empty. */
+  logDestination?: string;
   /** True for the daemon that owns the store, false for a command that runs in parallel to a daemon. */
   isDaemon?: boolean;
 }

@@ -9,7 +9,7 @@ import { loadPeerUid } from "../server/http/peer-uid.ts";
 import type { Config } from "./config.ts";
 import { createContext } from "./context.ts";
 import { exposureWarning } from "./exposure.ts";
-import { createLog } from "./log.ts";
+import { createLog, logDestination } from "./log.ts";
 import { createMemoryRelease } from "./memory-release.ts";
 import type { InspectionAhead } from "../store/store.ts";
 import type { Programs } from "./programs.ts";
@@ -73,6 +73,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       peerUid: loadPeerUid(),
       ...(clock !== undefined && { clock }),
       shutdownSignal: shutdown.signal,
+      logDestination: logDestination(isJournal),
       isDaemon: true,
     }),
   );
@@ -104,7 +105,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   context.backgroundWork.startReconciling();
   // Not awaited, because a remote storage may take long.
   context.backups.settle().catch((error: unknown) => {
-    log.error({ err: error }, "what earlier backups left could not be looked after");
+    log.error({ err: error }, "failed to clean up after earlier backups");
   });
   await context.scheduler.start();
   context.hostMetrics.start();
@@ -124,7 +125,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       try {
         log.info(await context.configReload.reload(), "svc has read its configuration again");
       } catch (error) {
-        log.error({ err: error }, "the configuration cannot be taken over, and the one before goes on");
+        log.error({ err: error }, "failed to reload the configuration; the previous one stays in use");
       }
     },
     [Symbol.asyncDispose]: async () => {

@@ -1,4 +1,5 @@
 /** The daemon's log: one JSON object per line on standard error, without secrets. */
+import { fstatSync, readlinkSync } from "node:fs";
 import { pino, type Logger } from "pino";
 import type { LogLevel } from "./config.ts";
 
@@ -22,6 +23,16 @@ export function createLog(level: LogLevel, isJournal = false): DaemonLog {
   const destination = pino.destination({ fd: 2, sync: false });
   const hooks = isJournal ? { streamWrite: withPriority } : {};
   return pino({ level, base: null, timestamp: pino.stdTimeFunctions.isoTime, hooks }, destination);
+}
+
+/** Where {@link createLog} writes: `journal`, the path of a file, or empty for a terminal or a pipe. */
+export function logDestination(isJournal = false): string {
+  if (isJournal) return "journal";
+  try {
+    return fstatSync(2).isFile() ? readlinkSync("/proc/self/fd/2") : "";
+  } catch {
+    return "";
+  }
 }
 
 function withPriority(line: string): string {

@@ -72,10 +72,10 @@ async function rowFinding(path: string): Promise<Finding> {
     else more += 1;
   }
   if (things.length === 0) return chainFinding(path);
-  const others = more === 0 ? "" : `; and of ${more} more`;
+  const others = more === 0 ? "" : `; and ${more} more`;
   const { wholeSnapshot } = storeFiles(dirname(path));
-  const copy = existsSync(wholeSnapshot) ? `; what they were is in ${wholeSnapshot}` : "";
-  return problem(`${path} has what cannot be read of ${things.join("; of ")}${others}${copy}`);
+  const copy = existsSync(wholeSnapshot) ? `; the last intact copy of the store is ${wholeSnapshot}` : "";
+  return problem(`${path} has unreadable rows: ${things.join("; ")}${others}${copy}`);
 }
 
 /** As `svc audit --verify`. */

@@ -50,6 +50,8 @@ export interface SchedulesOptions {
 export interface ListOptions {
   /** Only jobs of this manager; empty for the operator, absent for all. */
   managedBy?: string | undefined;
+  /** Only jobs that act on the app with this ID; empty for all. */
+  app?: string;
   /** 1 to 1000. */
   limit: number;
   /** Empty for the first page. */
@@ -104,13 +106,17 @@ export class Schedules {
    */
   async list(
     caller: JobCaller,
-    { managedBy, limit, pageToken }: ListOptions,
+    { managedBy, app = "", limit, pageToken }: ListOptions,
   ): Promise<ListSchedulesResponse> {
     const after = pageToken === "" ? undefined : keyOfText(decodePageToken(pageToken));
     const { registry } = this.#options;
     await registry.fresh();
-    const { jobs, isLast } = pageOf(registry.visible(caller), after, limit, (job) =>
-      managedBy === undefined ? true : job.managedBy === managedBy,
+    const { jobs, isLast } = pageOf(
+      registry.visible(caller),
+      after,
+      limit,
+      (job) =>
+        (managedBy === undefined || job.managedBy === managedBy) && (app === "" || job.action.app === app),
     );
     const last = jobs.at(-1);
     const page = create(ListSchedulesResponseSchema, {

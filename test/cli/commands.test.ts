@@ -35,7 +35,20 @@ const cases: CommandCase[] = [
     args: ["ls"],
     stdout: /^ID +NAME.* RESTARTS\nhello +Hello \\x1b\[31m +RUNNING[^]*\nidle[^]*\nslow[^]*\nloop .* 3 *\n/,
   },
-  { args: ["status"], stdout: /Daemon: svc 1\.2\.3 \(user\)[^]*4 installed, 1 running/ },
+  {
+    args: ["status"],
+    stdout: new RegExp(
+      [
+        "Daemon: +svc 1\\.2\\.3 \\(user\\)[^]*",
+        "Configuration: /etc/svc/svc.toml",
+        "Data: +/var/lib/svc",
+        "Log: +systemd journal: journalctl -u svc",
+        "Engine: +not responding \\(/var/run/docker.sock\\), so containers cannot run",
+        "App limits: +cpus, memory \\(by cgroups\\)",
+        "Apps: +4 installed, 1 running",
+      ].join("\n"),
+    ),
+  },
   {
     args: ["outdated"],
     stdout: /^ID +VERSION +AVAILABLE +IMAGES\nhello +1\.0\.0 +example\/hello:1, example\/db:2\n$/,

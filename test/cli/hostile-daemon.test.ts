@@ -173,6 +173,7 @@ const lines: readonly string[] = [
   "app settings set x --set-file a=SECRET",
   "app settings unset x a",
   "app clone x --share-volumes",
+  "app rename x y",
   "app copy x --to far",
   "app move x --to far",
   "app remove x",

@@ -288,6 +288,28 @@ test("a clone and a restore as a new app have the name that is chosen as their I
   t.like(await apps.getApp({ id: "old" }), { name: "old" });
 });
 
+test("an app is renamed, and its ID stays", async (t) => {
+  const { daemon, spec, apps } = await daemonWithPackage();
+  await apps.installApp({ spec });
+  await apps.installApp({ spec, name: "blog" });
+  t.like(await apps.renameApp({ id: "web", name: "Front page" }), { id: "web", name: "Front page" });
+  t.like(await apps.getApp({ id: "web" }), { id: "web", name: "Front page" });
+  // The same name again, and the app's own ID, are free for it.
+  t.like(await apps.renameApp({ id: "web", name: "Front page" }), { name: "Front page" });
+  t.like(await apps.renameApp({ id: "web", name: "web" }), { name: "web" });
+  t.like(await errorOf(apps.renameApp({ id: "web", name: "blog" })), {
+    reason: "already_exists",
+    message: 'name "blog" is taken by app "blog"; choose another one',
+  });
+  for (const name of ["", " web", "web ", "two\nlines", "x".repeat(65)])
+    t.like(await errorOf(apps.renameApp({ id: "web", name })), { reason: "invalid_request" }, name);
+  t.like(await errorOf(apps.renameApp({ id: "nothing", name: "x" })), { reason: "not_found" });
+
+  const svc = (...args: string[]) => runSvc(["--socket", daemon.socketPath, ...args]);
+  t.is((await svc("rename", "web", "Home")).stdout, 'web is now named "Home". Its ID stays web.\n');
+  t.regex((await svc("ls", "--columns", "id,name")).stdout, /^web +Home$/m);
+});
+
 test("two concurrent installs with one name create one app", async (t) => {
   const { spec, apps } = await daemonWithPackage();
   const results = await Promise.allSettled(

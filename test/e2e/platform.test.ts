@@ -1,6 +1,9 @@
 /** The promises of docs/platform.md to platforms, over TCP with a token. */
 import assert from "node:assert/strict";
-import { readFile } from "node:fs/promises";
+import { once } from "node:events";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { createFileRegistry, fromBinary, toBinary, create } from "@bufbuild/protobuf";
@@ -68,6 +71,29 @@ test.serial("capabilities are listed, and a missing one is unimplemented", async
     {},
   );
   t.like(await errorOf(calling), { code: "Unimplemented" });
+});
+
+test.serial("the status has the paths of the daemon and the condition of the container engine", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-engine-"));
+  const socket = join(dir, "docker.sock");
+  const engine = createServer().listen(socket);
+  await once(engine, "listening");
+  await using daemon = await startDaemon({ config: `[docker]\nsocket = "${socket}"` });
+  t.like(await daemon.client(DaemonService).getStatus({}), {
+    configFile: join(daemon.dir, "svc.toml"),
+    storeDirectory: daemon.storeDir,
+    // The log of a test's daemon goes to a pipe.
+    log: "",
+    engine: { socket, state: "AVAILABLE" },
+  });
+  engine.close();
+  await once(engine, "close");
+  await using other = await startDaemon({ config: `[docker]\nsocket = "${socket}"` });
+  t.is((await other.client(DaemonService).getStatus({})).engine?.state, "MISSING");
+  await writeFile(socket, "");
+  await using third = await startDaemon({ config: `[docker]\nsocket = "${socket}"` });
+  t.is((await third.client(DaemonService).getStatus({})).engine?.state, "UNAVAILABLE");
+  await rm(dir, { recursive: true });
 });
 
 test.serial("fields of a newer platform are ignored, and an older one reads today's responses", async (t) => {

@@ -51,6 +51,29 @@ async function idsOf(schedules: Schedules, managedBy?: string): Promise<string[]
   return jobs.map(({ id }) => id);
 }
 
+test("jobs are listed by the app that they act on", async (t) => {
+  const daemon = await emptyDaemon();
+  const schedules = daemon.client(ScheduleService, protocol);
+  const dir = join(daemon.dir, "web");
+  await writePackage(dir, await freePort());
+  const { id: app } = await daemon.client(AppService).installApp({ spec: dir });
+  await schedules.upsertSchedule(job("a-shell"));
+  await schedules.upsertSchedule(job("b-stop", { action: { type: "app_stop", app } }));
+  await schedules.upsertSchedule(job("c-shell", { action: { ...shell, app } }));
+  const first = await schedules.listSchedules({ app, limit: 1 });
+  t.deepEqual(
+    first.schedules.map(({ id }) => id),
+    ["b-stop"],
+  );
+  const second = await schedules.listSchedules({ app, limit: 1, pageToken: first.nextPageToken });
+  t.deepEqual(
+    second.schedules.map(({ id }) => id),
+    ["c-shell"],
+  );
+  t.is(second.nextPageToken, "");
+  t.deepEqual((await schedules.listSchedules({ app: "nothing" })).schedules, []);
+});
+
 test("the life of a schedule", async (t) => {
   const daemon = await emptyDaemon();
   const schedules = daemon.client(ScheduleService, protocol);

@@ -271,7 +271,7 @@ for (const { what, table, column, where, values, name, prepare, check } of cases
         read<Record<string, string>>(daemon, `SELECT ${column} FROM ${table} WHERE ${where}`)[0]?.[column],
         value,
       );
-      t.true((await storeCheck(daemon)).includes(`cannot be read of ${name}:`), await storeCheck(daemon));
+      t.true((await storeCheck(daemon)).includes(`unreadable rows: ${name}:`), await storeCheck(daemon));
       await check(t, { daemon, seen: (look) => eventually(look) });
       // Once each time that it was damaged, however often it was read.
       t.true([1, 2].includes(timesTold(daemon.log().slice(before), name)), daemon.log());
@@ -354,7 +354,7 @@ for (const [what, column, value] of [
       runs.map(({ status, error }) => `${status} ${error}`),
       ["SUCCEEDED its stored data is damaged", "SUCCEEDED "],
     );
-    t.regex(await storeCheck(daemon), /cannot be read of run \d+ of a schedule/);
+    t.regex(await storeCheck(daemon), /unreadable rows: run \d+ of a schedule/);
     t.true((await jobs.runSchedule({ id: "a" })).started);
   });
 }
@@ -377,7 +377,7 @@ for (const [what, kind, detail] of [
       kind,
       detail,
     );
-    t.regex(await storeCheck(daemon), /cannot be read of what is under way with app "web"/);
+    t.regex(await storeCheck(daemon), /unreadable rows: what is under way with app "web"/);
     await daemon.restart();
     await eventually(async () => {
       const app = await apps.getApp({ id: "web" });

@@ -152,6 +152,24 @@ for (const [name, values, fields] of invalid) {
   });
 }
 
+const messages: [name: string, values: JsonObject, description: string][] = [
+  ["a wrong type", { name: "a", port: "abc" }, 'must be a whole number, got "abc"'],
+  ["a choice", { name: "a", theme: "pink" }, 'must be one of ["dark","light"], got "pink"'],
+  ["an entry of a list", { name: "a", allow: [7] }, "must be a text, got 7"],
+  ["a long value", { name: "a", port: "x".repeat(100) }, `must be a whole number, got "${"x".repeat(59)}…`],
+  ["an empty text", { name: "" }, "must not be empty"],
+  ["a secret", { name: "a", password: 7 }, "must be a text"],
+];
+
+for (const [name, values, description] of messages) {
+  test(`the message has the rejected value: ${name}`, async (t) => {
+    t.deepEqual(
+      (await violationsOf(example, values)).map((violation) => violation.description),
+      [description],
+    );
+  });
+}
+
 test("valid values are accepted", async (t) => {
   t.deepEqual(await violationsOf(example, { name: "a", port: 1, allow: ["a"], limits: { cpu: 2 } }), []);
 });

@@ -37,6 +37,7 @@ export const restCalls = {
   restartApp: {"service":"svc.v1.AppService","method":"restartApp","httpMethod":"POST","path":"/v1/apps/{id}/restart","body":"*"},
   placeApp: {"service":"svc.v1.AppService","method":"placeApp","httpMethod":"POST","path":"/v1/apps/{id}/place","body":"*"},
   scaleApp: {"service":"svc.v1.AppService","method":"scaleApp","httpMethod":"POST","path":"/v1/apps/{id}/scale","body":"*"},
+  renameApp: {"service":"svc.v1.AppService","method":"renameApp","httpMethod":"POST","path":"/v1/apps/{id}/rename","body":"*"},
   cancelAppOperation: {"service":"svc.v1.AppService","method":"cancelAppOperation","httpMethod":"POST","path":"/v1/apps/{id}/cancel","body":"*"},
   exportApp: {"service":"svc.v1.AppService","method":"exportApp","httpMethod":"GET","path":"/v1/apps/{id}/export","body":""},
   getAppLogs: {"service":"svc.v1.AppService","method":"getAppLogs","httpMethod":"GET","path":"/v1/apps/{id}/logs","body":""},
@@ -140,6 +141,7 @@ export interface RestMethods {
   restartApp: { method: (typeof AppService)["method"]["restartApp"]; naming: "snake" };
   placeApp: { method: (typeof AppService)["method"]["placeApp"]; naming: "snake" };
   scaleApp: { method: (typeof AppService)["method"]["scaleApp"]; naming: "snake" };
+  renameApp: { method: (typeof AppService)["method"]["renameApp"]; naming: "snake" };
   cancelAppOperation: { method: (typeof AppService)["method"]["cancelAppOperation"]; naming: "snake" };
   exportApp: { method: (typeof AppService)["method"]["exportApp"]; naming: "snake" };
   getAppLogs: { method: (typeof AppService)["method"]["getAppLogs"]; naming: "snake" };

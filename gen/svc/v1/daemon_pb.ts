@@ -19,7 +19,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/daemon.proto.
  */
 export const file_svc_v1_daemon: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvZGFlbW9uLnByb3RvEgZzdmMudjEiEgoQR2V0U3RhdHVzUmVxdWVzdCIZChdHZXREYWVtb25NZXRyaWNzUmVxdWVzdCIVChNSZWxvYWRDb25maWdSZXF1ZXN0Ik0KFFJlbG9hZENvbmZpZ1Jlc3BvbnNlEg8KB2FwcGxpZWQYASADKAkSJAoNbmVlZHNfcmVzdGFydBgCIAMoCVINbmVlZHNfcmVzdGFydCKxAgoRR2V0U3RhdHVzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxjYXBhYmlsaXRpZXMYAiADKAkSIQoEYXBwcxgDIAEoCzITLnN2Yy52MS5BcHBDb3VudGVycxIgCgRtb2RlGAQgASgJQhKatRgOMgZzeXN0ZW0yBHVzZXISEAoIaG9zdG5hbWUYBSABKAkSOgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSHgoGY2FsbGVyGAcgASgLMg4uc3ZjLnYxLkNhbGxlchIdCgZhbGVydHMYCCADKAsyDS5zdmMudjEuQWxlcnQSIwoJbGlzdGVuZXJzGAkgAygLMhAuc3ZjLnYxLkxpc3RlbmVyIokBCghMaXN0ZW5lchIsCgRraW5kGAEgASgJQh6atRgaMgN0Y3AyBnNvY2tldDILcm9vdF9zb2NrZXQSDwoHYWRkcmVzcxgCIAEoCRIuCgVzdGF0ZRgDIAEoCUIfmrUYGzIJTElTVEVOSU5HMgZGQUlMRUQyBlVOVVNFRBIOCgZyZWFzb24YBCABKAkiYgoFQWxlcnQSDAoEbmFtZRgBIAEoCRIPCgdzdWJqZWN0GAIgASgJEg8KB21lc3NhZ2UYAyABKAkSKQoFc2luY2UYBCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIjEKBkNhbGxlchILCgN1aWQYASABKA0SDAoEdXNlchgCIAEoCRIMCgRyb290GAMgASgIIrwBCgtBcHBDb3VudGVycxINCgV0b3RhbBgBIAEoDRIPCgdydW5uaW5nGAIgASgNEg8KB3N0b3BwZWQYAyABKA0SDgoGZmFpbGVkGAQgASgNEgwKBGJ1c3kYBSABKA0SDwoHdW5rbm93bhgGIAEoDRIoCg9iYWNrdXBzX292ZXJkdWUYByABKA1SD2JhY2t1cHNfb3ZlcmR1ZRIQCghvdXRkYXRlZBgIIAEoDRIRCgl1bmhlYWx0aHkYCSABKA0y4AIKDURhZW1vblNlcnZpY2USWwoJR2V0U3RhdHVzEhguc3ZjLnYxLkdldFN0YXR1c1JlcXVlc3QaGS5zdmMudjEuR2V0U3RhdHVzUmVzcG9uc2UiGZACAYi1GAGC0+STAgwSCi92MS9zdGF0dXMSdAoQR2V0RGFlbW9uTWV0cmljcxIfLnN2Yy52MS5HZXREYWVtb25NZXRyaWNzUmVxdWVzdBoULmdvb2dsZS5hcGkuSHR0cEJvZHkiKZACAYi1GAKStRgObWV0cmljcy5kYWVtb26C0+STAgoSCC9tZXRyaWNzEnwKDFJlbG9hZENvbmZpZxIbLnN2Yy52MS5SZWxvYWRDb25maWdSZXF1ZXN0Ghwuc3ZjLnYxLlJlbG9hZENvbmZpZ1Jlc3BvbnNlIjGItRgCkrUYDWNvbmZpZy5yZWxvYWSC0+STAhY6ASoiES92MS9jb25maWcvcmVsb2FkYgZwcm90bzM", [file_google_api_annotations, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvZGFlbW9uLnByb3RvEgZzdmMudjEiEgoQR2V0U3RhdHVzUmVxdWVzdCIZChdHZXREYWVtb25NZXRyaWNzUmVxdWVzdCIVChNSZWxvYWRDb25maWdSZXF1ZXN0Ik0KFFJlbG9hZENvbmZpZ1Jlc3BvbnNlEg8KB2FwcGxpZWQYASADKAkSJAoNbmVlZHNfcmVzdGFydBgCIAMoCVINbmVlZHNfcmVzdGFydCLdAwoRR2V0U3RhdHVzUmVzcG9uc2USDwoHdmVyc2lvbhgBIAEoCRIUCgxjYXBhYmlsaXRpZXMYAiADKAkSIQoEYXBwcxgDIAEoCzITLnN2Yy52MS5BcHBDb3VudGVycxIgCgRtb2RlGAQgASgJQhKatRgOMgZzeXN0ZW0yBHVzZXISEAoIaG9zdG5hbWUYBSABKAkSOgoKc3RhcnRlZF9hdBgGIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSHgoGY2FsbGVyGAcgASgLMg4uc3ZjLnYxLkNhbGxlchIdCgZhbGVydHMYCCADKAsyDS5zdmMudjEuQWxlcnQSIwoJbGlzdGVuZXJzGAkgAygLMhAuc3ZjLnYxLkxpc3RlbmVyEiAKC2NvbmZpZ19maWxlGAogASgJUgtjb25maWdfZmlsZRIoCg9zdG9yZV9kaXJlY3RvcnkYCyABKAlSD3N0b3JlX2RpcmVjdG9yeRILCgNsb2cYDCABKAkSJwoGZW5naW5lGA0gASgLMhcuc3ZjLnYxLkNvbnRhaW5lckVuZ2luZRIoCg9lbmZvcmNlZF9saW1pdHMYDiADKAlSD2VuZm9yY2VkX2xpbWl0cyJfCg9Db250YWluZXJFbmdpbmUSDgoGc29ja2V0GAEgASgJEjwKBXN0YXRlGAIgASgJQi2atRgpMglBVkFJTEFCTEUyB01JU1NJTkcyBkRFTklFRDILVU5BVkFJTEFCTEUiiQEKCExpc3RlbmVyEiwKBGtpbmQYASABKAlCHpq1GBoyA3RjcDIGc29ja2V0Mgtyb290X3NvY2tldBIPCgdhZGRyZXNzGAIgASgJEi4KBXN0YXRlGAMgASgJQh+atRgbMglMSVNURU5JTkcyBkZBSUxFRDIGVU5VU0VEEg4KBnJlYXNvbhgEIAEoCSJiCgVBbGVydBIMCgRuYW1lGAEgASgJEg8KB3N1YmplY3QYAiABKAkSDwoHbWVzc2FnZRgDIAEoCRIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXAiMQoGQ2FsbGVyEgsKA3VpZBgBIAEoDRIMCgR1c2VyGAIgASgJEgwKBHJvb3QYAyABKAgivAEKC0FwcENvdW50ZXJzEg0KBXRvdGFsGAEgASgNEg8KB3J1bm5pbmcYAiABKA0SDwoHc3RvcHBlZBgDIAEoDRIOCgZmYWlsZWQYBCABKA0SDAoEYnVzeRgFIAEoDRIPCgd1bmtub3duGAYgASgNEigKD2JhY2t1cHNfb3ZlcmR1ZRgHIAEoDVIPYmFja3Vwc19vdmVyZHVlEhAKCG91dGRhdGVkGAggASgNEhEKCXVuaGVhbHRoeRgJIAEoDTLgAgoNRGFlbW9uU2VydmljZRJbCglHZXRTdGF0dXMSGC5zdmMudjEuR2V0U3RhdHVzUmVxdWVzdBoZLnN2Yy52MS5HZXRTdGF0dXNSZXNwb25zZSIZkAIBiLUYAYLT5JMCDBIKL3YxL3N0YXR1cxJ0ChBHZXREYWVtb25NZXRyaWNzEh8uc3ZjLnYxLkdldERhZW1vbk1ldHJpY3NSZXF1ZXN0GhQuZ29vZ2xlLmFwaS5IdHRwQm9keSIpkAIBiLUYApK1GA5tZXRyaWNzLmRhZW1vboLT5JMCChIIL21ldHJpY3MSfAoMUmVsb2FkQ29uZmlnEhsuc3ZjLnYxLlJlbG9hZENvbmZpZ1JlcXVlc3QaHC5zdmMudjEuUmVsb2FkQ29uZmlnUmVzcG9uc2UiMYi1GAKStRgNY29uZmlnLnJlbG9hZILT5JMCFjoBKiIRL3YxL2NvbmZpZy9yZWxvYWRiBnByb3RvMw", [file_google_api_annotations, file_google_api_httpbody, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_rules]);
 
 /**
  * Empty.
@@ -164,6 +164,42 @@ export type GetStatusResponse = Message<"svc.v1.GetStatusResponse"> & {
    * @generated from field: repeated svc.v1.Listener listeners = 9;
    */
   listeners: Listener[];
+
+  /**
+   * Path of the configuration file. The file may be missing if the daemon uses its defaults.
+   *
+   * @generated from field: string config_file = 10 [json_name = "config_file"];
+   */
+  configFile: string;
+
+  /**
+   * Directory of everything that the daemon writes: apps, database, fetched packages.
+   *
+   * @generated from field: string store_directory = 11 [json_name = "store_directory"];
+   */
+  storeDirectory: string;
+
+  /**
+   * Destination of the daemon's log: `journal`, or the path of a file. Empty for a terminal or a pipe.
+   *
+   * @generated from field: string log = 12;
+   */
+  log: string;
+
+  /**
+   * Container engine that the daemon uses.
+   *
+   * @generated from field: svc.v1.ContainerEngine engine = 13;
+   */
+  engine?: ContainerEngine | undefined;
+
+  /**
+   * Limits of apps that run as processes and that this host enforces with cgroups, sorted: `cpus`, `memory`. Empty if
+   * the daemon has no cgroup subtree.
+   *
+   * @generated from field: repeated string enforced_limits = 14 [json_name = "enforced_limits"];
+   */
+  enforcedLimits: string[];
 };
 
 /**
@@ -172,6 +208,35 @@ export type GetStatusResponse = Message<"svc.v1.GetStatusResponse"> & {
  */
 export const GetStatusResponseSchema: GenMessage<GetStatusResponse> = /*@__PURE__*/
   messageDesc(file_svc_v1_daemon, 4);
+
+/**
+ * The container engine, as of at most ten seconds ago.
+ *
+ * @generated from message svc.v1.ContainerEngine
+ */
+export type ContainerEngine = Message<"svc.v1.ContainerEngine"> & {
+  /**
+   * Path of the engine's socket.
+   *
+   * @generated from field: string socket = 1;
+   */
+  socket: string;
+
+  /**
+   * `AVAILABLE`: the engine accepts connections. `MISSING`: there is no such socket. `DENIED`: the daemon's user may not
+   * open it. `UNAVAILABLE`: it does not accept connections.
+   *
+   * @generated from field: string state = 2;
+   */
+  state: string;
+};
+
+/**
+ * Describes the message svc.v1.ContainerEngine.
+ * Use `create(ContainerEngineSchema)` to create a new message.
+ */
+export const ContainerEngineSchema: GenMessage<ContainerEngine> = /*@__PURE__*/
+  messageDesc(file_svc_v1_daemon, 5);
 
 /**
  * A configured listener of the daemon.
@@ -214,7 +279,7 @@ export type Listener = Message<"svc.v1.Listener"> & {
  * Use `create(ListenerSchema)` to create a new message.
  */
 export const ListenerSchema: GenMessage<Listener> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 5);
+  messageDesc(file_svc_v1_daemon, 6);
 
 /**
  * An active alert of an operator's rule.
@@ -256,7 +321,7 @@ export type Alert = Message<"svc.v1.Alert"> & {
  * Use `create(AlertSchema)` to create a new message.
  */
 export const AlertSchema: GenMessage<Alert> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 6);
+  messageDesc(file_svc_v1_daemon, 7);
 
 /**
  * Identity of a caller.
@@ -291,7 +356,7 @@ export type Caller = Message<"svc.v1.Caller"> & {
  * Use `create(CallerSchema)` to create a new message.
  */
 export const CallerSchema: GenMessage<Caller> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 7);
+  messageDesc(file_svc_v1_daemon, 8);
 
 /**
  * Number of apps by condition.
@@ -368,7 +433,7 @@ export type AppCounters = Message<"svc.v1.AppCounters"> & {
  * Use `create(AppCountersSchema)` to create a new message.
  */
 export const AppCountersSchema: GenMessage<AppCounters> = /*@__PURE__*/
-  messageDesc(file_svc_v1_daemon, 8);
+  messageDesc(file_svc_v1_daemon, 9);
 
 /**
  * Status, metrics and configuration of the daemon.

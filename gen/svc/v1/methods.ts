@@ -31,6 +31,7 @@ export const methodPolicies = {
   "svc.v1.AppService/RestartApp": {"access":"USER","capability":""},
   "svc.v1.AppService/PlaceApp": {"access":"USER","capability":"app.swarm"},
   "svc.v1.AppService/ScaleApp": {"access":"USER","capability":"app.swarm"},
+  "svc.v1.AppService/RenameApp": {"access":"USER","capability":"app.rename"},
   "svc.v1.AppService/CancelAppOperation": {"access":"USER","capability":"app.cancel"},
   "svc.v1.AppService/ExportApp": {"access":"USER","capability":"app.export"},
   "svc.v1.AppService/AwaitAppStream": {"access":"USER","capability":""},

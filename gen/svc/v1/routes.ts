@@ -162,6 +162,13 @@ export const routes: readonly Route[] = [
   },
   {
     httpMethod: "POST",
+    template: {"source":"/v1/apps/{id}/rename","segments":["v1","apps","*","rename"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
+    get method() { return AppService.method.renameApp; },
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
     template: {"source":"/v1/apps/{id}/cancel","segments":["v1","apps","*","cancel"],"verb":"","variables":[{"fieldPath":["id"],"start":2,"end":3,"rest":false,"multi":false}]},
     get method() { return AppService.method.cancelAppOperation; },
     body: "*",

@@ -124,6 +124,10 @@ export type UpsertCredentialRequestKind = (typeof UpsertCredentialRequestKinds)[
 export const GetStatusResponseModes = ["system","user"] as const;
 export type GetStatusResponseMode = (typeof GetStatusResponseModes)[number];
 
+/** Values of `svc.v1.ContainerEngine.state`. */
+export const ContainerEngineStates = ["AVAILABLE","MISSING","DENIED","UNAVAILABLE"] as const;
+export type ContainerEngineState = (typeof ContainerEngineStates)[number];
+
 /** Values of `svc.v1.Listener.kind`. */
 export const ListenerKinds = ["tcp","socket","root_socket"] as const;
 export type ListenerKind = (typeof ListenerKinds)[number];

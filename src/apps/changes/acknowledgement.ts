@@ -83,7 +83,7 @@ export function requireConsent(
   if (licenses.length === 0 && permissions.length === 0) return;
   const what = [
     ...(licenses.length > 0 ? [`ships ${licenses.map((license) => license.name).join(", ")}`] : []),
-    ...(permissions.length > 0 ? ["asks for permissions on the host"] : []),
+    ...(permissions.length > 0 ? ["needs permissions on the host"] : []),
   ].join(" and ");
   const fields = [
     ...(licenses.length > 0 ? ["license_ack"] : []),

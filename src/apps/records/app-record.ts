@@ -246,10 +246,11 @@ export function insertApp(app: NewApp): Statement {
 }
 
 export type AppPatch = Partial<
-  Pick<AppColumns, "settings" | "desired" | "state" | "stateReason"> & Omit<AppDocument, "runUid">
+  Pick<AppColumns, "name" | "settings" | "desired" | "state" | "stateReason"> & Omit<AppDocument, "runUid">
 >;
 
 const patchedColumns: Readonly<Record<string, string>> = {
+  name: "name",
   settings: "settings",
   desired: "desired",
   state: "state",

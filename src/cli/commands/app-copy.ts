@@ -72,5 +72,5 @@ function printCopied(
   }
   for (const warning of warnings) context.note(`warning: ${warning}`);
   const done = `Copied ${id} to ${name} as ${copied.id} (${formatBytes(copied.bytes)})`;
-  return context.printLine(`${done}. Start it: svc -N ${name} app start ${copied.id}`);
+  return context.printLine(`${done}. Start it: svc -N ${name} start ${copied.id}`);
 }

@@ -96,7 +96,7 @@ async function measured(context: CommandContext, app: App) {
     urlOf(context, app).catch(() => undefined),
     isRunning ? ask(calls.getAppStats, { ids: [app.id] }) : undefined,
     ask(calls.getAppDisk, { id: app.id }),
-    ask(calls.listSchedules, {}),
+    ask(calls.listSchedules, { app: app.id }),
     needsLog ? ask(calls.getAppLogs, { id: app.id, tail: lastLineCount }) : undefined,
   ]);
   const lastLines = log?.lines.map(({ text }) => text) ?? app.last_lines;

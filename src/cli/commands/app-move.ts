@@ -22,7 +22,10 @@ export function addMoveCommand(parent: Command, run: RunCommand): void {
     .argument("<id>", "the app to move")
     .option("--to <node>", "the target node; see svc node list")
     .option("--dry-run", "show what would be moved, and change nothing")
-    .option("--remove", "afterwards, remove the app here with all its data (asks first; --yes does not)")
+    .option(
+      "--remove",
+      "afterwards, remove the app here with all its data (asks for confirmation; skip with --yes)",
+    )
     .option("--abort", "after an interruption: keep the app here and start it again")
     .option("--identity <file>", identityHelp)
     .option(...acceptRestoredOptions[0])
@@ -90,7 +93,7 @@ async function move(context: CommandContext, given: string, options: MoveOptions
   }
   if (remove) {
     const question = `Remove ${id} here with all data, once it runs on ${name}?`;
-    await confirmRemoval(context, { question, loss: "removing an app destroys its data" });
+    await confirmRemoval(context, { question, loss: "this deletes the app and its data" });
   }
   const begun: Move =
     left === undefined

@@ -12,7 +12,7 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
   parent
     .command("remove")
     .aliases(["rm", "uninstall"])
-    .description("stop apps and remove them with all their data (asks first; --yes does not)")
+    .description("stop apps and remove them with all their data (asks for confirmation; skip with --yes)")
     .argument("<id...>", "the apps")
     .option("--dry-run", "show what would be removed, and change nothing")
     .action(
@@ -25,7 +25,7 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
 async function remove(context: CommandContext, ids: readonly string[]): Promise<void> {
   await confirmRemoval(context, {
     question: `Remove ${ids.join(", ")} with all data?`,
-    loss: "removing an app destroys its data",
+    loss: "this deletes the app and its data",
     checkTarget: async () => {
       for (const id of ids) await requireApp(context, id);
     },

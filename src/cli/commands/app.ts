@@ -12,6 +12,7 @@ import { addLogsCommand } from "./app-logs.ts";
 import { addMoveCommand } from "./app-move.ts";
 import { addPlacementCommands } from "./app-place.ts";
 import { addRemoveCommand } from "./app-remove.ts";
+import { addRenameCommand } from "./app-rename.ts";
 import { addSettingsCommand } from "./app-settings.ts";
 import { addLsCommand } from "./ls.ts";
 
@@ -26,6 +27,7 @@ export function addAppCommand(parent: Command, run: RunCommand): void {
   addInfoCommand(app, run);
   addImageCommands(app, run);
   addSettingsCommand(app, run);
+  addRenameCommand(app, run);
   addCloneCommand(app, run);
   addCopyCommand(app, run);
   addMoveCommand(app, run);

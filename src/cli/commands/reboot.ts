@@ -10,7 +10,9 @@ import { calls } from "../client/calls.ts";
 export function addRebootCommand(parent: Command, run: RunCommand): void {
   parent
     .command("reboot")
-    .description("reboot this machine (asks first; --yes does not); running apps start again afterwards")
+    .description(
+      "reboot this machine (asks for confirmation; skip with --yes); running apps start again afterwards",
+    )
     .action(run((context) => reboot(context)));
 }
 

@@ -42,7 +42,7 @@ async function search(
   await showPackages(
     context,
     answer,
-    `No package has ${query === "" ? "been found" : `"${query}"`}${where}.`,
+    query === "" ? `No packages${where}.` : `No packages match "${query}"${where}.`,
   );
 }
 

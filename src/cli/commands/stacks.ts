@@ -27,6 +27,6 @@ async function listStacks(context: CommandContext): Promise<void> {
       },
     ],
     answer.stacks,
-    "No app is a compose project.",
+    "No compose apps installed.",
   );
 }

@@ -4,7 +4,7 @@ import type { CommandContext } from "../context.ts";
 import type { RunCommand } from "../run-command.ts";
 import type { Field } from "../output/table.ts";
 import { formatAge } from "../output/units.ts";
-import { calls, type Listeners } from "../client/calls.ts";
+import { calls, type Listeners, type Status } from "../client/calls.ts";
 import { watchable, watchOption } from "../output/watched.ts";
 import { showInfo } from "./app-info.ts";
 
@@ -60,6 +60,11 @@ export async function showStatus(
         `${address} is not served${reason === "" ? "" : `: ${reason}`}`,
         "red",
       ]),
+    ["Configuration", status.config_file],
+    ["Data", status.store_directory],
+    ["Log", logText(status.log)],
+    ["Engine", engineText(status.engine)],
+    ["App limits", limitsText(status.enforced_limits)],
     ["Apps", summary, (apps?.failed ?? 0) + unhealthy > 0 ? "red" : undefined],
     ["Backups", overdue > 0 ? `${overdue} overdue: svc ls` : undefined, "red"],
     ["Updates", outdated > 0 ? `${outdated} outdated: svc outdated` : undefined],
@@ -74,6 +79,28 @@ export async function showStatus(
 }
 
 const listenerNames: Readonly<Record<string, string>> = { tcp: "TCP", socket: "Socket" };
+
+/** The command that shows the log, or its path. */
+function logText(log: string): string {
+  return log === "journal" ? "systemd journal: journalctl -u svc" : log;
+}
+
+const engineProblems: Readonly<Record<string, string>> = {
+  MISSING: "none",
+  DENIED: "no permission to open",
+  UNAVAILABLE: "not responding",
+};
+
+/** The container engine; a daemon of an older version reports none. */
+function engineText(engine: Status["engine"]): string | undefined {
+  if (engine === undefined) return undefined;
+  const problem = engineProblems[engine.state];
+  return problem === undefined ? engine.socket : `${problem} (${engine.socket}), so containers cannot run`;
+}
+
+function limitsText(names: readonly string[]): string {
+  return names.length === 0 ? "not enforced: svc doctor" : `${names.join(", ")} (by cgroups)`;
+}
 
 /** Where the daemon listens, and how to open its page. */
 function listenerFields(listeners: Listeners): readonly Field[] {

@@ -27,8 +27,8 @@ Exit codes:
   2    the command line or a value in it is wrong
   3    not found
   4    not allowed
-  5    the state does not allow it: busy, running, exists already, needs a confirmation
-  6    something that is needed is unavailable: the daemon, the container engine, a server
+  5    conflict: the app is busy or running, the name exists already, or a confirmation is missing
+  6    unavailable: the daemon, the container engine or a server
   7    took longer than --timeout
   78   the configuration of svc daemon is wrong
   124  the job that svc schedule run ran took longer than its own timeout

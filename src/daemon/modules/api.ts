@@ -35,6 +35,9 @@ export interface ApiParts {
   configReload: ConfigReload;
 }
 
+/** Limits that need cgroups, sorted. */
+const limitNames = ["cpus", "memory"] as const;
+
 /** Each operation keeps the request that started it in memory. */
 const maxDetachedPerUser = 32;
 
@@ -58,7 +61,13 @@ export function createApi(parts: ApiParts, resources: AsyncDisposableStack) {
   installed.recovery.onRecovered(operations.onRecovered);
   const jsonWriter = new JsonWriter();
   const consoleTokens = new ConsoleTokens<UserContext>(clock);
-  const facts = { version, mode: config.mode, startedAtMs, userName, listeners };
+  const { cgroups, containers } = runtimes;
+  const facts = {
+    ...{ version, mode: config.mode, startedAtMs, userName, listeners },
+    ...{ configFile: config.file, storeDirectory: config.store.dir, log: platform.logDestination },
+    engine: containers.probe,
+    enforcedLimits: limitNames.filter((name) => cgroups?.enforces[name] === true),
+  };
   const status = new StatusResponses(facts);
   const services = bindServices({
     ...{

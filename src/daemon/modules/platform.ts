@@ -23,7 +23,7 @@ const settleMs = 1_000;
 /** @throws errors of opening the store; SvcError `unavailable` if another daemon uses it, `invalid_request` if other users can replace it */
 export async function createPlatform(options: ContextOptions, resources: AsyncDisposableStack) {
   const { config, version, programs, selfUid, log, clock = systemClock(), listeners = () => [] } = options;
-  const { isDaemon = false, pageAddress = () => undefined } = options;
+  const { isDaemon = false, pageAddress = () => undefined, logDestination = "" } = options;
   const now = (): number => clock.nowMs();
   const startedAtMs = now();
   if (config.mode === "system") await requireClosedStore(config.store.dir, selfUid);
@@ -61,7 +61,18 @@ export async function createPlatform(options: ContextOptions, resources: AsyncDi
   );
   return {
     ...options,
-    ...{ clock, now, startedAtMs, listeners, pageAddress, isDaemon, paths, searchPath, settleMs },
+    ...{
+      clock,
+      now,
+      startedAtMs,
+      listeners,
+      pageAddress,
+      logDestination,
+      isDaemon,
+      paths,
+      searchPath,
+      settleMs,
+    },
     ...{ metrics, store, users, userName, audit, userHelpers },
     executor: await currentExecutor(),
     fairQueue,

@@ -56,5 +56,5 @@ export async function createRuntimes(
     ["service", units],
     ...containers.runtimes,
   ]);
-  return { process: processRuntime, units, containers, hostThread, byName };
+  return { process: processRuntime, cgroups, units, containers, hostThread, byName };
 }

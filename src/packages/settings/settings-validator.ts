@@ -6,7 +6,7 @@ import { invalidRequest, maxStructure, SvcError, type FieldViolation } from "../
 import { hasMoreStructure, type JsonObject } from "../../lib/json.ts";
 import { TaskError, TaskThread } from "../../lib/task-thread.ts";
 import { portViolations, explainMissingPort } from "./chosen-ports.ts";
-import { fieldStep } from "../manifest/rule-problem.ts";
+import { fieldStep, pointerKey } from "../manifest/rule-problem.ts";
 import { settingsOf, type Manifest } from "../manifest/manifest.ts";
 import type { SettingError, SettingsFinding } from "./settings-check.ts";
 import { expandedLength } from "./settings.ts";
@@ -72,7 +72,7 @@ export function createSettingsValidator(options: SettingsValidatorOptions = {}):
       // Without settings no thread needs to start.
       const errors =
         schema === null ? unknownKeys(values) : await errorsOf(schema, values, manifest.id, uid, signal);
-      const violations = violationsOf(errors, manifest);
+      const violations = violationsOf(errors, manifest, values);
       const refused = new Set(violations.map(({ field }) => field));
       const ports = portViolations(manifest, values, explainMissingPort).filter(
         ({ field }) => !refused.has(field),
@@ -139,10 +139,14 @@ function taskFailed(error: TaskError, id: string, timeoutMs: number): SvcError {
 }
 
 /** One violation per field: the first that ajv reports. */
-function violationsOf(errors: readonly SettingError[], manifest: Manifest): FieldViolation[] {
+function violationsOf(
+  errors: readonly SettingError[],
+  manifest: Manifest,
+  values: JsonObject,
+): FieldViolation[] {
   const byField = new Map<string, FieldViolation>();
   for (const error of errors) {
-    const violation = violationOf(error, manifest);
+    const violation = violationOf(error, manifest, values);
     const field = violation.field ?? "";
     if (!byField.has(field)) byField.set(field, violation);
     if (byField.size >= maxViolations) break;
@@ -150,8 +154,10 @@ function violationsOf(errors: readonly SettingError[], manifest: Manifest): Fiel
   return [...byField.values()];
 }
 
-function violationOf(error: SettingError, manifest: Manifest): FieldViolation {
-  const field = `values${error.instancePath.split("/").slice(1).map(fieldStep).join("")}`;
+function violationOf(error: SettingError, manifest: Manifest, values: JsonObject): FieldViolation {
+  const steps = error.instancePath.split("/").slice(1);
+  const field = `values${steps.map(fieldStep).join("")}`;
+  const got = gotText(manifest, values, steps.map(pointerKey));
   const params = error.params as Record<string, unknown>;
   switch (error.keyword) {
     case "additionalProperties": {
@@ -163,10 +169,26 @@ function violationOf(error: SettingError, manifest: Manifest): FieldViolation {
     case "required":
       return { field: field + fieldStep(String(params["missingProperty"])), description: "is required" };
     case "enum":
-      return { field, description: `must be one of ${JSON.stringify(params["allowedValues"])}` };
-    default:
-      return { field, description: plainProblem(error.keyword, params) ?? error.message ?? "is not valid" };
+      return { field, description: `must be one of ${JSON.stringify(params["allowedValues"])}${got}` };
+    default: {
+      const problem = plainProblem(error.keyword, params) ?? error.message ?? "is not valid";
+      return { field, description: `${problem}${got}` };
+    }
   }
+}
+
+/** Longer values are cut in messages. */
+const maxShownLength = 60;
+
+/** `, got "abc"`: the rejected value; empty for secrets, which messages and logs must not contain. */
+function gotText(manifest: Manifest, values: JsonObject, path: readonly string[]): string {
+  const [name = ""] = path;
+  if (settingsOf(manifest).some(([each, { secret }]) => each === name && secret === true)) return "";
+  let value: unknown = values;
+  for (const key of path) value = (value as Readonly<Record<string, unknown>> | undefined)?.[key];
+  const text = JSON.stringify(value) as string | undefined;
+  if (text === undefined || text === `""` || path.length === 0) return "";
+  return `, got ${text.length > maxShownLength ? `${text.slice(0, maxShownLength)}…` : text}`;
 }
 
 const typeNames: Readonly<Record<string, string>> = {

@@ -226,7 +226,7 @@ function probeExec(spec, [program = "", ...args], timeoutMs) {
     });
     const timer = setTimeout(() => {
       if (child.pid === undefined || child.exitCode !== null) return;
-      resolve(`${program} did not exit within ${timeoutMs} ms`);
+      resolve(`the health check "${program}" did not exit within ${timeoutMs} ms`);
       try {
         process.kill(-child.pid, "SIGKILL");
       } catch {
@@ -242,7 +242,7 @@ function probeExec(spec, [program = "", ...args], timeoutMs) {
       resolve(
         code === 0
           ? undefined
-          : `${program} ${code === null ? `was killed by ${signal}` : `exited with code ${code}`}`,
+          : `the health check "${program}" ${code === null ? `was killed by ${signal}` : `exited with code ${code}`}`,
       );
     });
   });

@@ -51,6 +51,7 @@ export type InstalledParts = Pick<
   | "placer"
   | "remover"
   | "reports"
+  | "renamer"
   | "repuller"
   | "settings"
   | "upgrader"
@@ -166,6 +167,12 @@ export function createAppService(
     scaleApp: async ({ id, replicas }, context) => {
       const user = userOf(context);
       await apps.placer.scale(await finder.find(id, user), replicas);
+      return views.get(id, user);
+    },
+
+    renameApp: async ({ id, name }, context) => {
+      const user = userOf(context);
+      await apps.renamer.rename(await finder.find(id, user), name);
       return views.get(id, user);
     },
 

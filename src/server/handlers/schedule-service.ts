@@ -9,8 +9,8 @@ const defaultPageSize = 1000;
 
 export function createScheduleService(schedules: Schedules): ServiceImpl<typeof ScheduleService> {
   return {
-    listSchedules: ({ managedBy, limit = defaultPageSize, pageToken }, context) =>
-      schedules.list(userOf(context), { managedBy, limit, pageToken }),
+    listSchedules: ({ managedBy, app, limit = defaultPageSize, pageToken }, context) =>
+      schedules.list(userOf(context), { managedBy, app, limit, pageToken }),
 
     getSchedule: (name, context) => schedules.get(name, userOf(context)),
 

@@ -4,6 +4,7 @@ import type { MessageInitShape } from "@bufbuild/protobuf";
 import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import type { GetStatusResponseSchema, Listener } from "../../../gen/svc/v1/daemon_pb.ts";
 import type { Alert } from "../../observability/alerts/alert-store.ts";
+import type { EngineCondition } from "../../engine/engine-probe.ts";
 import type { AppCounts } from "../../apps/records/app-counters.ts";
 import type { UserContext } from "../rpc/user-context.ts";
 
@@ -13,6 +14,13 @@ export interface DaemonFacts {
   /** The name of a uid; empty for none. Never rejects. */
   userName: (uid: number) => Promise<string>;
   startedAtMs: number;
+  configFile: string;
+  storeDirectory: string;
+  /** `journal`, the path of a file, or empty. */
+  log: string;
+  engine: { readonly socket: string; condition: () => Promise<EngineCondition> };
+  /** Sorted. */
+  enforcedLimits: readonly string[];
   /** Only root sees the reasons. */
   listeners: () => readonly Omit<Listener, "$typeName">[];
 }
@@ -35,13 +43,14 @@ export class StatusResponses {
    * @param user the name of the caller
    * @param alerts those visible to the caller
    */
-  of(
+  async of(
     { uid, root }: UserContext,
     user: string,
     apps: AppCounts,
     alerts: readonly Alert[],
-  ): MessageInitShape<typeof GetStatusResponseSchema> {
-    const { version, mode, startedAtMs, listeners } = this.#facts;
+  ): Promise<MessageInitShape<typeof GetStatusResponseSchema>> {
+    const { version, mode, startedAtMs, listeners, configFile, storeDirectory, log, engine, enforcedLimits } =
+      this.#facts;
     return {
       version,
       capabilities: [...this.#capabilities],
@@ -55,6 +64,8 @@ export class StatusResponses {
         since: timestampFromMs(firedAtMs),
       })),
       listeners: listeners().map((listener) => (root ? listener : { ...listener, reason: "" })),
+      ...{ configFile, storeDirectory, log, enforcedLimits: [...enforcedLimits] },
+      engine: { socket: engine.socket, state: await engine.condition() },
     };
   }
 }

@@ -22,6 +22,39 @@ export function pageAt(pages: Pages, request: HttpRequest): Page | undefined {
   return request.method === "GET" || request.method === "HEAD" ? pages.get(pathOf(request)) : undefined;
 }
 
+/** Whether a browser opens this address, unlike a program that reads data. */
+export function isVisit({ method, headers }: HttpRequest): boolean {
+  return (method === "GET" || method === "HEAD") && headers.accept?.includes("text/html") === true;
+}
+
+/** Responds to a visit of an address without a page. */
+export function sendMissingPage(request: HttpRequest, response: HttpResponse): void {
+  response.statusCode = 404;
+  const sent = { ...headersOf("/"), "content-type": "text/html; charset=utf-8" };
+  for (const [name, value] of Object.entries(sent)) response.setHeader(name, value);
+  response.setHeader("content-length", Buffer.byteLength(missingPage));
+  if (request.method === "HEAD") response.end();
+  else response.end(missingPage);
+}
+
+const missingPage = `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>Not found · svc</title>
+<link rel="icon" href="data:,">
+<link rel="stylesheet" href="/docs/guide.css">
+</head>
+<body>
+<main>
+<h1>Not found</h1>
+<p>There is no page at this address. <a href="/">Open svc</a>, or read <a href="/docs/guide">the guide</a>.</p>
+</main>
+</body>
+</html>
+`;
+
 type Answering = (...to: Parameters<Page>) => Promise<void> | void;
 
 interface LoadedPage {

@@ -7,6 +7,7 @@ import { ServerResponse } from "node:http";
 import { SvcError, invalidField, notFound } from "../../errors.ts";
 import type { BodyScheduler } from "../../lib/body-scheduler.ts";
 import { declaredSize, mediaType } from "../../lib/http-messages.ts";
+import { dropUnread } from "../../lib/request-body.ts";
 import { Tally } from "../../lib/tally.ts";
 import { JsonWriter } from "../rest/json-writer.ts";
 import { canonicalPath } from "../rest/path.ts";
@@ -35,7 +36,7 @@ import {
 } from "../rpc/http-request.ts";
 import type { IdentityResolver, Origin } from "./caller-identity.ts";
 import type { TransportLimits } from "./limits.ts";
-import { pageAt, type Pages } from "./pages.ts";
+import { isVisit, pageAt, sendMissingPage, type Pages } from "./pages.ts";
 import { reject } from "./reject-request.ts";
 import { checkForm, isBodyEndAmbiguous } from "./request-form.ts";
 import { createRpcDispatcher, type RpcDispatcher, type RpcDispatcherOptions } from "./rpc-dispatcher.ts";
@@ -226,6 +227,13 @@ export class RequestGateway {
 
     rejectPlainConsole(request, response);
     const isPage = pageAt(pages, request) !== undefined;
+    if (!isPage && isVisit(request) && !rest.has(path) && pipeline.methodAt(path) === undefined) {
+      this.#options.responses.record(request, { error: notFound("page", path), requestId, origin });
+      response.setHeader("x-request-id", requestId);
+      dropUnread(request, response);
+      sendMissingPage(request, response);
+      return;
+    }
     const isPublic = isPage || pipeline.isPublic(path);
     const user = isPublic ? anonymousFrom(origin) : identity.identify(origin, request.headers);
     const caller = { user, requestId, response, path, isRecorded: false, admittedTo: undefined };

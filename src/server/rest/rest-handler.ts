@@ -22,11 +22,11 @@ export interface RestHandlerOptions extends RestLimits {
 }
 
 /** Handles a request, or returns false if its path does not belong to REST. */
-export type RestHandler = (
-  request: IncomingRequest,
-  response: OutgoingResponse,
-  caller: RestCaller,
-) => boolean;
+export interface RestHandler {
+  (request: IncomingRequest, response: OutgoingResponse, caller: RestCaller): boolean;
+  /** Whether the path belongs to REST. */
+  readonly has: (path: string) => boolean;
+}
 
 /** Creates a REST handler for HTTP/1.1 and HTTP/2 servers. */
 export function createRestHandler(options: RestHandlerOptions): RestHandler {
@@ -57,8 +57,8 @@ export function createRestHandler(options: RestHandlerOptions): RestHandler {
     await sendStream({ route, response, headers, writer }, messages, request.method === "HEAD");
   }
 
-  return (request, response, caller) => {
-    const isRest = caller.path.startsWith(prefix) || outside.has(caller.path);
-    return isRest && exchange.serve(protocol, request, response, caller, stream);
-  };
+  const has = (path: string): boolean => path.startsWith(prefix) || outside.has(path);
+  const handle = (request: IncomingRequest, response: OutgoingResponse, caller: RestCaller): boolean =>
+    has(caller.path) && exchange.serve(protocol, request, response, caller, stream);
+  return Object.assign(handle, { has });
 }

@@ -10,7 +10,7 @@ export const backupTexts = {
   columns: {
     app: "App",
     newest: "Newest backup",
-    proven: "Last restored",
+    proven: "Last test restore",
     count: "Backups",
     made: "Created",
     storage: "Storage",

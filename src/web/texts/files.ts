@@ -30,13 +30,13 @@ export const fileTexts = {
   rename: "Rename",
   copy: "Copy",
   copyOf: (name: string) => `Copy of ${name}`,
-  pack: "Pack",
-  unpack: "Unpack",
+  pack: "Compress",
+  unpack: "Extract",
   titles: {
     rename: (name: string) => `Rename or move ${name}`,
     copy: (name: string) => `Copy ${name}`,
-    pack: (name: string) => `Pack ${name}`,
-    unpack: (name: string) => `Unpack ${name}`,
+    pack: (name: string) => `Compress ${name}`,
+    unpack: (name: string) => `Extract ${name}`,
   },
   labels: {
     rename: "New name",

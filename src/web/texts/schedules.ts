@@ -27,7 +27,7 @@ export const scheduleTexts = {
   removeLoses: "Cancels a current run and deletes the output of all runs.",
   wentAlready: "A run is already in progress.",
   began: "Run started.",
-  watch: "Run and watch",
+  watch: "Run with live output",
   watchHint: "Shows output as it arrives. A run that you start here is canceled when you leave the page.",
   watchCancel: "Cancel run",
   watchLeave: "Stop watching",

@@ -41,6 +41,8 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
       </>
     );
   }
+  // Such an operation is shown with its steps instead.
+  const isListed = node.operations.running.value.some(({ appId }) => appId === id);
   return (
     <>
       <a class="back" href={pathTo("apps")}>
@@ -58,7 +60,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
           <Text of={reasonOf(app)} />
         </p>
       )}
-      {app.operation !== undefined && (
+      {app.operation !== undefined && !isListed && (
         <div class="notice row">
           <span role="status">
             <Text of={texts.app.underWay(app.operation.kind, app.operation.phase)} />

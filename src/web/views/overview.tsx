@@ -31,7 +31,7 @@ export function OverviewView({ api, node }: { api: Api; node: NodeView }) {
         <div class="cards">
           <States apps={[...apps.values()]} />
           <Attention api={api} node={node} />
-          <UnderWay api={api} apps={[...apps.values()]} />
+          <UnderWay api={api} node={node} apps={[...apps.values()]} />
           <RunningOperations node={node} />
           <Host api={api} />
         </div>
@@ -66,8 +66,10 @@ function States({ apps }: { apps: readonly App[] }) {
   );
 }
 
-function UnderWay({ api, apps }: { api: Api; apps: readonly App[] }) {
-  const busy = apps.filter(({ operation }) => operation !== undefined);
+/** Apps with an operation that {@link RunningOperations} does not list, such as a start. */
+function UnderWay({ api, node, apps }: { api: Api; node: NodeView; apps: readonly App[] }) {
+  const listed = new Set(node.operations.running.value.map(({ appId }) => appId));
+  const busy = apps.filter(({ id, operation }) => operation !== undefined && !listed.has(id));
   if (busy.length === 0) return undefined;
   return (
     <section class="card" aria-labelledby="under-way">

@@ -78,7 +78,7 @@ export function fakeApps(
     async *installAppStream({ spec, licenseAck, permissionsAck, settings, name }) {
       yield { event: { case: "progress", value: { step: "fetch", message: "main" } } };
       if (spec === "licensed" && !(licenseAck && permissionsAck)) {
-        const asked = "Licensed 1.0.0 ships LICENSE and asks for permissions on the host: read it, and";
+        const asked = "Licensed 1.0.0 ships LICENSE and needs permissions on the host: read it, and";
         throw new SvcError(
           "license_required",
           `${asked} install again with license_ack and permissions_ack true to accept`,

@@ -90,6 +90,9 @@ export function createFakePipeline(
         apps: { total: apps.length, running: 1 },
         caller: localUser,
         capabilities: ["app.upgrade"],
+        ...{ configFile: "/etc/svc/svc.toml", storeDirectory: "/var/lib/svc", log: "journal" },
+        engine: { socket: "/var/run/docker.sock", state: "UNAVAILABLE" },
+        enforcedLimits: ["cpus", "memory"],
       }),
     }),
   ];

@@ -88,7 +88,7 @@ browserTest(`an app is backed up, broken and restored from the page${needsBrowse
   await page.getByText(/^Restored: \d+ entries/).waitFor();
   t.is(await page.getByRole("link", { name: "Open app" }).getAttribute("href"), "#/apps/web");
   // The page shows it without a reload.
-  await page.locator(".facts > div").filter({ hasText: "Last restored" }).locator("time").waitFor();
+  await page.locator(".facts > div").filter({ hasText: "Last test restore" }).locator("time").waitFor();
   await t.throwsAsync(readFile(join(data, "later.txt"), "utf8"), { code: "ENOENT" });
 
   await page.getByRole("button", { name: "Restore as new app" }).click();

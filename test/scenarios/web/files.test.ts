@@ -337,13 +337,13 @@ browserTest(`files are copied, packed, unpacked and found${needsBrowser}`, async
   t.is(await dialog.getByLabel("Name of the copy").inputValue(), "Copy of tree");
   await page.keyboard.press("Enter");
   await rowOf("Copy of tree").waitFor();
-  await rowOf("tree").getByRole("button", { name: "Pack" }).click();
+  await rowOf("tree").getByRole("button", { name: "Compress" }).click();
   await dialog.getByLabel("Archive name").fill("no-archive");
   await page.keyboard.press("Enter");
   await dialog.getByRole("alert").waitFor();
   await dialog.getByLabel("Archive name").fill("tree.tar.gz");
   await page.keyboard.press("Enter");
-  await rowOf("tree.tar.gz").getByRole("button", { name: "Unpack" }).click();
+  await rowOf("tree.tar.gz").getByRole("button", { name: "Extract" }).click();
   await dialog.getByLabel("Target folder").fill(join(dir, "elsewhere"));
   await page.keyboard.press("Enter");
   await rowOf("elsewhere").waitFor();

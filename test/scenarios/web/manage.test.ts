@@ -233,15 +233,15 @@ browserTest(
     await moody.waitFor({ state: "detached" });
 
     const upgrade = errorOf(apps.upgradeApp({ id: "slow" }));
-    const underWay = page.getByRole("region", { name: "Running operations" });
+    const underWay = page.getByRole("region", { name: "Operations", exact: true });
     const dialog = page.getByRole("dialog");
-    await underWay.getByRole("button", { name: "Cancel operation" }).click();
-    await dialog.getByText("Cancel upgrade of Test web server?").waitFor();
+    await underWay.getByRole("button", { name: "Cancel" }).click();
+    await dialog.getByText("Cancel this operation?").waitFor();
     await isForEverybody(t, page, "a question about what is under way");
     await dialog.getByRole("button", { name: "Go back" }).click();
     t.is((await apps.getApp({ id: "slow" })).state, "UPGRADING", "an open dialog is not an answer");
-    await underWay.getByRole("button", { name: "Cancel operation" }).click();
-    await dialog.getByRole("button", { name: "Cancel operation" }).click();
+    await underWay.getByRole("button", { name: "Cancel" }).click();
+    await dialog.getByRole("button", { name: "Cancel", exact: true }).click();
     t.like(await upgrade, { reason: "canceled" });
     await underWay.waitFor({ state: "detached" });
     t.like(await apps.getApp({ id: "slow" }), { version: "v1.0.0", state: "STOPPED", operation: undefined });
@@ -315,6 +315,8 @@ browserTest(`an operation is canceled from the page, which asks first${needsBrow
   const { page } = await openView(browser, daemon, "#/overview");
   const card = page.getByRole("region", { name: "Operations", exact: true });
   await card.getByText("install canceled").waitFor();
+  await page.getByRole("region", { name: "Apps", exact: true }).getByText("Installing").waitFor();
+  t.is(await page.getByRole("main").getByRole("button", { name: /^Cancel/ }).count(), 1);
   await card.getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Cancel", exact: true }).click();
   await eventually(async () => {

@@ -258,7 +258,7 @@ browserTest(`a run's output is shown as it arrives, with the coming week${needsB
     action: { type: "shell", command },
   });
   const { page, complaints } = await openView(browser, daemon, `#/schedules/${owner}/${id}`);
-  await page.getByRole("button", { name: "Run and watch" }).click();
+  await page.getByRole("button", { name: "Run with live output" }).click();
   const watched = page.getByRole("region", { name: "Watched run" });
   await watched.locator("pre").filter({ hasText: "<img src=x onerror=alert(1)>" }).waitFor();
   t.is(
@@ -272,11 +272,11 @@ browserTest(`a run's output is shown as it arrives, with the coming week${needsB
   await watched.locator('[data-run="SUCCEEDED"]').waitFor();
 
   await rm(go);
-  await page.getByRole("button", { name: "Run and watch" }).click();
+  await page.getByRole("button", { name: "Run with live output" }).click();
   await watched.locator('[data-run="RUNNING"]').waitFor();
   await page.getByRole("button", { name: "Cancel run" }).last().click();
   await watched.locator('[data-run="CANCELED"]').waitFor();
-  await page.getByRole("button", { name: "Run and watch" }).click();
+  await page.getByRole("button", { name: "Run with live output" }).click();
   await watched.locator('[data-run="RUNNING"]').waitFor();
   await page.getByRole("link", { name: "All schedules" }).click();
   await eventually(async () => {

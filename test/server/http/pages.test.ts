@@ -45,6 +45,24 @@ test("the API page allows nothing inline, nothing external and no frame", async 
   t.notRegex(policy, /unsafe|https?:|\*/);
 });
 
+test("a browser gets a page for an unknown address, and a program an error", async (t) => {
+  await using gateway = await openGateway();
+  const visit = { headers: { accept: "text/html,application/xhtml+xml,*/*;q=0.8" } };
+  const missing = await fetch(`${gateway.url}/nothing/here`, visit);
+  t.is(missing.status, 404);
+  t.is(missing.headers.get("content-type"), "text/html; charset=utf-8");
+  t.regex(missing.headers.get("content-security-policy") ?? "", /default-src 'none'/);
+  t.regex(await missing.text(), /There is no page at this address\. <a href="\/">Open svc<\/a>/);
+  const head = await fetch(`${gateway.url}/nothing`, { ...visit, method: "HEAD" });
+  t.deepEqual([head.status, await head.text()], [404, ""]);
+  t.is((await fetch(`${gateway.url}/nothing`)).status, 401);
+  t.is((await fetch(`${gateway.url}/nothing`, { ...visit, method: "POST" })).status, 401);
+  for (const path of ["/v1/apps", "/v1/nothing", "/metrics"]) {
+    const { status, headers } = await fetch(gateway.url + path, visit);
+    t.deepEqual([status, headers.get("content-type")], [401, "application/json"], path);
+  }
+});
+
 test("every link of the guide leads to a page, and to an anchor of that page", async (t) => {
   await using gateway = await openGateway();
   const guide = Object.keys(files).filter((path) => path.startsWith("/docs/guide") && !path.endsWith(".css"));

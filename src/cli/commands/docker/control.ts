@@ -30,7 +30,7 @@ const verbs: readonly Verb[] = [
     name: "rm",
     action: "remove",
     did: "Removed",
-    description: "remove stopped containers with their data (asks first; --yes does not)",
+    description: "remove stopped containers with their data (asks for confirmation; skip with --yes)",
   },
 ];
 

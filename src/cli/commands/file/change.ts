@@ -43,7 +43,7 @@ export function addChangeCommands(parent: Command, run: RunCommand): void {
   parent
     .command("rm")
     .alias("remove")
-    .description("delete files, and directories with their content (asks first; --yes does not)")
+    .description("delete files, and directories with their content (asks for confirmation; skip with --yes)")
     .argument("<path...>", pathHelp)
     .action(run(remove));
   parent
