@@ -109,7 +109,8 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
       load: async () => (await import("./commands/backup/backup.ts")).addBackupCommand,
     },
     restore: {
-      summary: "restore an app from an archive (asks for confirmation before it replaces one; skip with --yes)",
+      summary:
+        "restore an app from an archive (asks for confirmation before it replaces one; skip with --yes)",
       args: "<id> <name>",
       load: async () => (await import("./commands/backup/restore.ts")).addRestoreCommand,
     },
@@ -191,7 +192,8 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
       load: async () => (await import("./commands/kill.ts")).addKillCommand,
     },
     reboot: {
-      summary: "reboot this machine (asks for confirmation; skip with --yes); running apps start again afterwards",
+      summary:
+        "reboot this machine (asks for confirmation; skip with --yes); running apps start again afterwards",
       load: async () => (await import("./commands/reboot.ts")).addRebootCommand,
     },
   },

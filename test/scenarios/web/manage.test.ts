@@ -316,7 +316,13 @@ browserTest(`an operation is canceled from the page, which asks first${needsBrow
   const card = page.getByRole("region", { name: "Operations", exact: true });
   await card.getByText("install canceled").waitFor();
   await page.getByRole("region", { name: "Apps", exact: true }).getByText("Installing").waitFor();
-  t.is(await page.getByRole("main").getByRole("button", { name: /^Cancel/ }).count(), 1);
+  t.is(
+    await page
+      .getByRole("main")
+      .getByRole("button", { name: /^Cancel/ })
+      .count(),
+    1,
+  );
   await card.getByRole("button", { name: "Cancel" }).click();
   await page.getByRole("dialog").getByRole("button", { name: "Cancel", exact: true }).click();
   await eventually(async () => {

@@ -31,7 +31,8 @@ interface RestoreOptions extends StorageOption, IdentityOption, DetachOption, Ac
 }
 
 export function addRestoreCommand(parent: Command, run: RunCommand): void {
-  const description = "restore an app from an archive (asks for confirmation before it replaces one; skip with --yes)";
+  const description =
+    "restore an app from an archive (asks for confirmation before it replaces one; skip with --yes)";
   openingCommand(parent, "restore", description, "the app that was backed up")
     .option("--stop", "stop a running app, and start it again afterwards")
     .option("--as-new", "restore as a new app, and leave the existing app unchanged")

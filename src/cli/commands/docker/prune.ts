@@ -22,7 +22,9 @@ interface PruneOptions extends DetachOption {
 export function addPruneCommand(parent: Command, run: RunCommand): void {
   parent
     .command("prune")
-    .description("remove unused images, volumes or build cache (shows a plan and asks for confirmation; skip with --yes)")
+    .description(
+      "remove unused images, volumes or build cache (shows a plan and asks for confirmation; skip with --yes)",
+    )
     .addArgument(new Argument("<what>", "what to remove").choices(Object.keys(targets)))
     .option("-n, --dry-run", "only show what would be removed")
     .addOption(

@@ -14,7 +14,9 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
   parent
     .command("remove")
     .alias("rm")
-    .description("remove jobs and their runs, and cancel current runs (asks for confirmation; skip with --yes)")
+    .description(
+      "remove jobs and their runs, and cancel current runs (asks for confirmation; skip with --yes)",
+    )
     .argument("<job...>", "their ids")
     .addOption(ownerOption())
     .action(run((context, ids: string[], options: OwnerOption) => remove(context, ids, options)));
