@@ -346,7 +346,7 @@ const cases: CommandCase[] = [
     stdout:
       /^Id: +idle\n[^]*\n\nId: +hello\n[^]*\nAddress: +http:\/\/127\.0\.0\.1:8080\n[^]*\nCPU: +12\.3%\nMemory: +1\.0 KiB\nDisk: +2\.0 KiB\n/,
   },
-  { args: ["status", "--verbose"], stdout: /\nCapabilities: app\.upgrade\n/ },
+  { args: ["status", "--verbose"], stdout: /\nCapabilities: +app\.upgrade\n/ },
   { args: ["stop", "hello", "--all"], exitCode: 2, stderr: /^svc: name the apps, or pass --all\n$/ },
   {
     args: ["start", "--all", "--no-wait"],
@@ -507,7 +507,7 @@ const cases: CommandCase[] = [
   {
     args: ["--help", "--all"],
     stdout:
-      /^Apps:\n {2}ls\|list [^]*\nThis machine:\n[^]*\nThe daemon:\n[^]*\nHelp:\n[^]*\nOptions:\n[^]*\nGlobal options:\n[^]*\nExit codes:[^]* 6 +something that is needed is unavailable[^]*130/m,
+      /^Apps:\n {2}ls\|list [^]*\nThis machine:\n[^]*\nThe daemon:\n[^]*\nHelp:\n[^]*\nOptions:\n[^]*\nGlobal options:\n[^]*\nExit codes:[^]* 6 +unavailable: the daemon[^]*130/m,
   },
   {
     args: ["schedule", "--help"],

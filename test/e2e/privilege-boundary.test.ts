@@ -65,6 +65,7 @@ rootTest(`another user's app does not exist for a user${needsRoot}`, async (t) =
     placeApp: () => foreign.placeApp({ id, placement: { on: "machine" } }),
     exportApp: () => foreign.exportApp({ id, to: "compose" }),
     scaleApp: () => foreign.scaleApp({ id, replicas: 2 }),
+    renameApp: () => foreign.renameApp({ id, name: "other" }),
     cancelAppOperation: () => foreign.cancelAppOperation({ id }),
   };
   for (const [name, call] of Object.entries(calls)) {

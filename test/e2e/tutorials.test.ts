@@ -101,7 +101,7 @@ async function addSetting(t: ExecutionContext, file: string): Promise<void> {
   const [, setting = ""] =
     /^```yaml\n(.*?)^```/ms.exec(await readPage("docs/tutorials/package-your-app.md")) ?? [];
   const before = await readFile(file, "utf8");
-  const after = before.replace(/^  properties:\n/m, (line) => line + setting);
+  const after = before.replace(/^ {2}properties:\n/m, (line) => line + setting);
   t.not(after, before, before);
   await writeFile(file, after);
 }
@@ -117,6 +117,8 @@ test("the commands of the tutorial about backups work, on two machines", async (
   const moved = commands.findIndex((command) => command.startsWith("svc backup upload"));
   t.true(moved > 0);
   for (const command of commands.slice(0, moved)) await here.type(command);
+  // Both machines are this one, and the archive has the port.
+  await here.type("svc stop hello");
   await there.type(`cp "${first.dir}/hello.tar.zst" .`);
   for (const command of commands.slice(moved)) await there.type(command);
   t.regex(await there.type("svc ls"), /^hello +.*RUNNING/m);
@@ -126,7 +128,10 @@ test("the commands of the tutorial about backups work, on two machines", async (
 const guides: readonly { page: string; skip?: RegExp; prepare?: string }[] = [
   // The compose file is the reader's.
   { page: "change-a-port", skip: /stack/ },
-  { page: "restore-one-file", prepare: "svc backup create hello" },
+  {
+    page: "restore-one-file",
+    prepare: "svc file put notes.txt hello:data/notes.txt && svc backup create hello",
+  },
   { page: "manage-files", prepare: "svc file put notes.txt hello:data/app.log" },
   // Compose needs a container engine.
   { page: "open-a-terminal", skip: /team/ },
@@ -144,7 +149,6 @@ for (const { page, skip, prepare } of guides) {
     const reader = await readerOn(daemon);
     await writeFile(join(daemon.dir, "notes.txt"), "todo: water the plants\n");
     await reader.type("svc install hello --start");
-    await reader.type("svc file put notes.txt hello:data/notes.txt");
     if (prepare !== undefined) await reader.type(prepare);
     if (page === "find-a-failing-job")
       await eventually(async () => {
