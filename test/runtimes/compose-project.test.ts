@@ -11,6 +11,7 @@ import type { RunCommandOptions } from "../../src/run-as/user-helper-types.ts";
 import type { Runtime } from "../../src/packages/manifest/manifest.ts";
 import { YamlThread } from "../../src/packages/manifest/yaml-thread.ts";
 import { ComposeProjects, type ComposeProjectsOptions } from "../../src/runtimes/compose/compose-project.ts";
+import { readResolved } from "../../src/runtimes/compose/compose-document.ts";
 import { durationSecs } from "../../src/runtimes/compose/compose-values.ts";
 import { ConfigCache } from "../../src/runtimes/compose/config-cache.ts";
 import { withInlineFiles } from "../../src/runtimes/compose/inline-files.ts";
@@ -216,6 +217,13 @@ const large: readonly [what: string, work: () => unknown][] = [
         } as unknown as JsonObject,
         "web",
       ),
+  ],
+  [
+    "2 MiB of dollar signs",
+    () => {
+      const value = { services: { web: { command: "$".repeat(2 ** 21) } } };
+      return readResolved("", "compose.yaml", () => Promise.resolve({ value }));
+    },
   ],
   ["a long duration", () => durationSecs("1h".repeat(900_000))],
   [
