@@ -2635,6 +2635,8 @@ export interface components {
             tag: string;
             /** @description Installed commit; empty for a directory. */
             commit: string;
+            /** @description Directory of the package in the repository; empty for its root. */
+            directory: string;
         };
         /** @description Where an app runs. */
         AppPlacement: {
@@ -2853,6 +2855,10 @@ export interface components {
             restored_at?: string;
             /** @description Whether the archive is encrypted with age. Without an identity, an encrypted archive can be listed, downloaded and deleted, but only its name, its size and the app's owner are visible. */
             encrypted: boolean;
+            /** @description First 8 hexadecimal digits of the ID of the node that created the archive. */
+            node: string;
+            /** @description Whether this node created the archive. Several nodes can use one storage. */
+            from_this_node: boolean;
         };
         /** @description Metadata of an archive. */
         BackupDetails: {
@@ -3826,7 +3832,7 @@ export interface components {
         };
         /** @description Package to install, and its options. */
         InstallAppRequest: {
-            /** @description Package: an ID or `source/id`, each optionally with `@tag`; a git URL (https, ssh, file); or the absolute path of a package directory. */
+            /** @description Package: an ID or `source/id`, each optionally with `@tag`; a git URL (https, ssh, file), optionally with a branch or tag and a directory (`URL#ref:dir`); or the absolute path of a package directory. */
             spec: string;
             /** @description Source to search; all sources if empty. */
             source?: string;
@@ -3834,7 +3840,7 @@ export interface components {
             name?: string;
             /** @description Branch to install and track. Excludes `tag`. */
             branch?: string;
-            /** @description Tag to install. If neither `tag` nor `branch` is set, the newest semantic version that is not a pre-release. */
+            /** @description Tag to install. If neither `tag` nor `branch` is set, the newest tag that is a version and not a pre-release, such as `v1.2.0`, `v1.0`, `release-1.2.3` or `2025.09.30`. Without such tags, or if they have several prefixes and none is the name of the package's directory, the default branch. */
             tag?: string;
             /** @description If true, the caller accepts the licenses that `license_required` listed. */
             license_ack?: boolean;

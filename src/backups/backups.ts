@@ -22,7 +22,7 @@ import type { Store } from "../store/store.ts";
 import type { Age } from "./encryption/age.ts";
 import type { Archive } from "./archives/archive.ts";
 import type { ArchiveFooter } from "./archives/archive-footer.ts";
-import { parseArchiveName } from "./archives/archive-name.ts";
+import { hostOf, parseArchiveName } from "./archives/archive-name.ts";
 import { listArchives, type ListedArchives, type ListRequest } from "./archives/archive-list.ts";
 import type { AppPolicy, BackupStates } from "./policies/backup-states.ts";
 import { BackupQuota } from "./policies/backup-quota.ts";
@@ -135,6 +135,11 @@ export class Backups {
     this.#access = access;
     this.restorer = new BackupRestorer({ ...options, access, catalog });
     this.verifier = new BackupVerifier({ ...options, access, catalog, testDir: join(dir, "trials") });
+  }
+
+  /** Identifies this node in the names of archives. */
+  get nodeId(): string {
+    return hostOf(storeIdOf(this.#options.store));
   }
 
   /** Settles backups of processes that died. */

@@ -11,6 +11,7 @@ import { promisify } from "node:util";
 import { parse } from "yaml";
 import { finishOpenApi } from "./finish-openapi.ts";
 import { manifestTypes, type ManifestSchema } from "./manifest-types.ts";
+import { toOpenApi30 } from "./openapi-30.ts";
 import type { BaseDocument } from "./openapi-document.ts";
 
 interface BufTemplate {
@@ -66,6 +67,8 @@ async function generate(outDir: string): Promise<void> {
   const base = JSON.parse(await readFile(join(outDir, "openapi/base.json"), "utf8")) as BaseDocument;
   const document = finishOpenApi(base, await readFile(descriptors));
   await writeFile(join(outDir, "openapi/openapi.json"), `${JSON.stringify(document, undefined, 2)}\n`);
+  const older = toOpenApi30(document);
+  await writeFile(join(outDir, "openapi/openapi-3.0.json"), `${JSON.stringify(older, undefined, 2)}\n`);
   await run("openapi-typescript", [
     join(outDir, "openapi/openapi.json"),
     "--output",

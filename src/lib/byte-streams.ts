@@ -14,9 +14,15 @@ export function byteLimit(maxBytes: number, error: () => Error): Transform {
   });
 }
 
-/** Passes `source` through {@link byteLimit}. Either stream is destroyed when the other fails. */
+/**
+ * Passes `source` through {@link byteLimit}. Either stream is destroyed when the other fails. A reader that starts
+ * later receives an earlier error.
+ */
 export function limitBytes(source: Readable, maxBytes: number, error: () => Error): Readable {
   const limit = byteLimit(maxBytes, error);
+  // Without a listener, an error before the first read would end the process.
+  limit.on("error", () => undefined);
+  if (source.errored !== null) return limit.destroy(source.errored);
   source.once("error", (cause) => limit.destroy(cause));
   limit.once("close", () => source.destroy());
   return source.pipe(limit);

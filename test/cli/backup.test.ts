@@ -25,6 +25,19 @@ const name = "20260102T033000000Z-hello-u0-0a1b2c3d-4e5f60.tar.zst";
 const archive = {
   ...{ name, storage: "local", appId: "hello", sizeBytes: BigInt(6 << 20), owner: 0 },
   createdAt: timestampFromMs(-86_400_000),
+  ...{ node: "0a1b2c3d", fromThisNode: true },
+};
+/** Newer archives, of two other nodes that use the same storage. */
+const theirs = ["aaaaaaaa", "bbbbbbbb"].map((node) => ({
+  ...archive,
+  ...{ name: name.replace("2026", "2027").replace("0a1b2c3d", node), node, fromThisNode: false },
+}));
+const listed: Readonly<Record<string, readonly (typeof archive)[]>> = {
+  new: [],
+  runs: [...theirs, archive],
+  hello: [...theirs.slice(0, 1), archive],
+  lost: theirs.slice(0, 1),
+  unclear: theirs,
 };
 const mebibyte = 1 << 20;
 /** In the format of age-keygen. */
@@ -43,6 +56,8 @@ async function* slowly<R>(step: string, result: R) {
 interface Fake extends TestGateway {
   readonly upserts: UpsertBackupStorageRequest[];
   readonly restored: string[];
+  /** The archives of all restores. */
+  readonly archives: string[];
   readonly created: CreateBackupRequest[];
   svc(args: readonly string[], options?: SvcOptions): ReturnType<typeof runSvc>;
 }
@@ -50,6 +65,7 @@ interface Fake extends TestGateway {
 async function startFake(): Promise<Fake> {
   const upserts: UpsertBackupStorageRequest[] = [];
   const restored: string[] = [];
+  const archives: string[] = [];
   const created: CreateBackupRequest[] = [];
   const far = {
     case: "s3",
@@ -62,7 +78,7 @@ async function startFake(): Promise<Fake> {
     { name: "vault", recipients: [mine], location: { case: "local", value: { dir: "/srv/v" } } as const },
   ].map((each) => create(BackupStorageSchema, each));
   const backups: Partial<ServiceImpl<typeof BackupService>> = {
-    listBackups: ({ appId }) => ({ backups: appId === "new" ? [] : [archive] }),
+    listBackups: ({ appId }) => ({ backups: [...(listed[appId] ?? [archive])] }),
     getBackup: () => ({ archive }),
     deleteBackup: () => ({ name }),
     browseBackup: () => ({ entries: [{ path: "data", type: "directory", mode: "0755" }] }),
@@ -72,7 +88,8 @@ async function startFake(): Promise<Fake> {
       return slowly("read", { results: [{ storage: "local", name }] });
     },
     verifyBackupStream: () => slowly("verify", { name }),
-    restoreBackupStream: ({ appId, stopApp }) => {
+    restoreBackupStream: ({ appId, stopApp, name: chosen }) => {
+      archives.push(chosen);
       if (appId === "runs" && !stopApp)
         throw new SvcError("app_running", 'app "runs" is running; stop it before restoring it');
       restored.push(appId);
@@ -129,7 +146,7 @@ async function startFake(): Promise<Fake> {
       ...options,
       host: { now, ...options.host },
     });
-  return Object.assign(daemon, { upserts, restored, created, svc });
+  return Object.assign(daemon, { upserts, restored, archives, created, svc });
 }
 
 function leaves(command: Command): Command[] {
@@ -292,8 +309,8 @@ test("a failed backup of one app does not prevent the others", async (t) => {
 test("lists show the age of archives, and name the app that has none", async (t) => {
   await using fake = await startFake();
   const all = (await fake.svc(["ls"])).stdout.split("\n").map((line) => line.split(/ {2,}/));
-  t.deepEqual(all[0], ["NAME", "APP", "STORAGE", "CREATED", "SIZE", "VERIFIED"]);
-  t.is(all[1]?.[3], "1d ago");
+  t.deepEqual(all[0], ["NAME", "APP", "STORAGE", "NODE", "CREATED", "SIZE", "VERIFIED"]);
+  t.deepEqual(all[1]?.slice(3, 5), ["this one", "1d ago"]);
   const [newest] = (await fake.svc(["ls", "-q"])).stdout.split("\n");
   t.is(newest, all[1]?.[0]);
   t.is((await fake.svc(["show", "hello", newest ?? ""])).exitCode, 0, "a listed name is accepted");
@@ -303,6 +320,31 @@ test("lists show the age of archives, and name the app that has none", async (t)
   t.is(none.stderr, 'svc: no backup of app "new"; list the backups with: svc backup ls\n');
   const { stdout: policy } = await fake.svc(["policy", "hello"]);
   t.regex(policy, /^Last: +1h ago to local, far; never verified; overdue$/m);
+});
+
+test("the latest archive is one of this node, unless only one other node has the app", async (t) => {
+  await using fake = await startFake();
+  const restore = (app: string) => fake.svc(["restore", app, "latest", "--stop", "--yes"]);
+  t.is((await restore("hello")).exitCode, 0);
+  t.is((await restore("runs")).exitCode, 0);
+  const lost = await restore("lost");
+  t.is(lost.exitCode, 0);
+  t.regex(lost.stderr, /^This node has no backup of lost; using the newest one of node aaaaaaaa\.$/m);
+  t.deepEqual(fake.archives, [name, name, theirs[0]?.name]);
+  const unclear = await restore("unclear");
+  t.is(unclear.exitCode, 2);
+  t.regex(
+    unclear.stderr,
+    /"unclear" has backups of several other nodes \(aaaaaaaa, bbbbbbbb\): pass the name of an archive/,
+  );
+  const { stdout } = await fake.svc(["ls", "hello"]);
+  t.deepEqual(
+    stdout
+      .split("\n")
+      .slice(1, 3)
+      .map((line) => line.split(/ {2,}/)[3]),
+    ["aaaaaaaa", "this one"],
+  );
 });
 
 test("a backup sends the retention options that are set, and no others", async (t) => {

@@ -109,7 +109,20 @@ const cases: LineCase[] = [
   { title: "an odd shell", text: "SHELL=a b\n* * * * * x", command: "'a b' -c 'x'", note: /^SHELL is/ },
   { title: "CRON_TZ", text: "CRON_TZ=Europe/Berlin\n* * * * * x", timeZone: "Europe/Berlin", command: "x" },
   { title: "CRON_TZ that ends", text: "CRON_TZ=Asia/Kolkata\nCRON_TZ=\n* * * * * x", timeZone: "" },
-  { title: "TZ", text: "TZ=:UTC\n* * * * * x", timeZone: "UTC", command: "export TZ=':UTC'; x" },
+  {
+    title: "TZ, which does not move the times",
+    text: "TZ=:UTC\n* * * * * x",
+    timeZone: "",
+    command: "export TZ=':UTC'; x",
+    note: /^TZ applies to the commands/,
+  },
+  {
+    title: "CRON_TZ above TZ",
+    text: "CRON_TZ=Europe/Berlin\nTZ=UTC\n0 3 * * * x",
+    timeZone: "Europe/Berlin",
+    command: "export TZ='UTC'; x",
+    note: /^TZ applies/,
+  },
   { title: "an escaped percent", text: "* * * * * date +\\%F", command: "date +%F" },
   {
     title: "standard input",

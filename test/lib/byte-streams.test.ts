@@ -22,6 +22,18 @@ test("the allowed bytes pass; one more fails and destroys the source", async (t)
   t.true(source.destroyed);
 });
 
+test("an error before the first read reaches the reader, and does not end the process", async (t) => {
+  const broken = new PassThrough();
+  broken.on("error", () => undefined).destroy(new Error("broken"));
+  const large = limitBytes(Readable.from([Buffer.from("abcde")]), 4, tooMuch);
+  await turn();
+  await turn();
+  const late = limitBytes(broken, 4, tooMuch);
+  await turn();
+  await t.throwsAsync(buffer(large), { message: "too much" });
+  await t.throwsAsync(buffer(late), { message: "broken" });
+});
+
 test("an error of the source fails the limited stream", async (t) => {
   const source = new PassThrough();
   const read = buffer(limitBytes(source, 4, tooMuch));

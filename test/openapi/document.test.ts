@@ -26,6 +26,24 @@ test("the document is valid OpenAPI 3.1", async (t) => {
   t.false((await new Validator().validate(broken)).valid, "a broken document is not valid");
 });
 
+test("the document for generators without 3.1 is valid OpenAPI 3.0 with the same operations", async (t) => {
+  const url = new URL("../../openapi/openapi-3.0.json", import.meta.url);
+  const older = await readFile(url, "utf8");
+  const validator = new Validator();
+  const { valid, errors } = await validator.validate(JSON.parse(older) as Record<string, unknown>);
+  t.deepEqual([validator.version, valid, errors], ["3.0", true, undefined]);
+  const { paths, components } = JSON.parse(older) as Document;
+  const idsOf = (each: Document["paths"]) =>
+    Object.values(each).flatMap((byMethod) => Object.values(byMethod).map(({ operationId }) => operationId));
+  t.deepEqual(idsOf(paths), idsOf(document.paths));
+  t.deepEqual(Object.keys(components.schemas), Object.keys(document.components.schemas));
+  // Keywords beside a reference are ignored, and the conditions of errors do not exist.
+  t.notRegex(older, /"\$ref": "[^"]*",|"const":|"if":|"propertyNames":/);
+  const { origin } = components.schemas["App"]?.properties ?? {};
+  t.deepEqual(origin?.allOf, [{ $ref: "#/components/schemas/AppOrigin" }]);
+  t.truthy(origin?.description);
+});
+
 test("schemas and responses have different names, as the Go generator requires", (t) => {
   const { schemas, responses } = document.components;
   t.deepEqual(

@@ -95,20 +95,28 @@ export class S3Bucket implements Disposable {
   /** All objects whose keys have this prefix. */
   async list({ prefix }: S3Operations["list"]["request"], signal: AbortSignal): Promise<S3Object[]> {
     const objects: S3Object[] = [];
-    for (let token: string | undefined; ;) {
+    for (let next: { ContinuationToken?: string; StartAfter?: string } = {}; ;) {
       const page = await this.#client.send(
-        new ListObjectsV2Command({ Bucket: this.#bucket, Prefix: prefix, ContinuationToken: token }),
+        new ListObjectsV2Command({ Bucket: this.#bucket, Prefix: prefix, ...next }),
         { abortSignal: signal },
       );
-      for (const { Key, Size } of page.Contents ?? []) {
+      const last = objects.at(-1)?.key ?? "";
+      const keys = page.Contents ?? [];
+      if (next.StartAfter !== undefined && !keys.every(({ Key = "" }) => isAfter(Key, last)))
+        throw new SvcError("unavailable", "the server lists only the first page of the objects");
+      for (const { Key, Size } of keys) {
         if (Key !== undefined) objects.push({ key: Key, sizeBytes: Size ?? 0 });
       }
       if (objects.length > maxObjects) {
         const message = `the bucket has more than ${maxObjects} objects with this prefix; use a separate prefix for the storage`;
         throw new SvcError("too_many", message);
       }
-      if (page.IsTruncated !== true || page.NextContinuationToken === undefined) return objects;
-      token = page.NextContinuationToken;
+      if (page.IsTruncated !== true) return objects;
+      const StartAfter = objects.at(-1)?.key;
+      if (page.NextContinuationToken !== undefined) next = { ContinuationToken: page.NextContinuationToken };
+      // Some servers have only the tokens of the first version of this call.
+      else if (StartAfter !== undefined && keys.length > 0) next = { StartAfter };
+      else throw new SvcError("unavailable", "the server's list of objects is incomplete");
     }
   }
 
@@ -163,7 +171,7 @@ export class S3Bucket implements Disposable {
   ): Promise<void> {
     let failures = 0;
     for (let position = start; position < end;) {
-      const { Body: body } = await this.#client.send(
+      const { Body: body, ContentRange: range } = await this.#client.send(
         new GetObjectCommand({
           Bucket: this.#bucket,
           Key: key,
@@ -172,6 +180,11 @@ export class S3Bucket implements Disposable {
         }),
         { abortSignal: signal },
       );
+      if (range === undefined && position > 0) {
+        (body as BodyStream).destroy();
+        const message = "the server ignores ranges, so parts of an archive cannot be read";
+        throw new SvcError("not_possible", message);
+      }
       try {
         for await (const bytes of withSilence(body as BodyStream, this.#silenceMs, signal)) {
           const wanted = bytes.subarray(0, end - position);
@@ -374,6 +387,11 @@ async function readPart(source: FileHandle, buffer: Buffer, at: number, length: 
     done += bytesRead;
   }
   return buffer.subarray(0, length);
+}
+
+/** In the order of S3: of the bytes. */
+function isAfter(key: string, other: string): boolean {
+  return Buffer.compare(Buffer.from(key), Buffer.from(other)) > 0;
 }
 
 function nameOf(error: unknown): string {

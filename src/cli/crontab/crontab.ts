@@ -7,7 +7,7 @@ export interface CrontabEntry {
   /** Counted from 1. */
   readonly line: number;
   readonly trigger: string;
-  /** From `CRON_TZ` or `TZ` above the line; empty for local time. */
+  /** From `CRON_TZ` above the line; empty for local time. */
   readonly timeZone: string;
   /** For `/bin/sh -c`. */
   readonly command: string;
@@ -89,7 +89,7 @@ class CrontabReader implements Crontab {
         this.#timeZone = value.replace(/^:/, "");
         return;
       case "TZ":
-        this.#timeZone = value.replace(/^:/, "");
+        this.#note(line, "TZ applies to the commands, not to their times; for those, cron has CRON_TZ");
         break;
       case "PATH":
         this.#note(line, "PATH is set in the command of each job below");

@@ -16,6 +16,7 @@ import {
 } from "../../../gen/svc/v1/backup_pb.ts";
 import type { MessageInitShape } from "@bufbuild/protobuf";
 import type { BackupMode } from "../../apps/lifecycle/backup-hold.ts";
+import { hostOf } from "../../backups/archives/archive-name.ts";
 import type { ListedArchive } from "../../backups/archives/archive-list.ts";
 import type { AppPolicy } from "../../backups/policies/backup-states.ts";
 import type { BackupPolicySpec } from "../../backups/policies/policy.ts";
@@ -71,7 +72,8 @@ export function createBackupService(backups: Backups, long: LongMethods): Servic
     listBackups: async ({ appId, storage, limit = defaultPageSize, pageToken }, context) => {
       const listed = await backups.list({ appId, storage, limit, pageToken }, userOf(context));
       const { errors, nextPageToken } = listed;
-      return { backups: listed.archives.map(archiveMessage), errors, nextPageToken };
+      const messages = listed.archives.map((archive) => archiveMessage(archive, backups.nodeId));
+      return { backups: messages, errors, nextPageToken };
     },
 
     listBackupStorages: (_request, context) => {
@@ -108,6 +110,8 @@ export function createBackupService(backups: Backups, long: LongMethods): Servic
           owner: app.owner_uid,
           createdAt: timestampFromDate(new Date(footer.created_at)),
           encrypted: isEncrypted,
+          node: hostOf(footer.host),
+          fromThisNode: hostOf(footer.host) === backups.nodeId,
           ...verifiedMessage(known),
         },
         appName: app.name,
@@ -183,7 +187,8 @@ export function createBackupService(backups: Backups, long: LongMethods): Servic
       const { storage, identity } = first;
       const wanted = { storage, identity };
       const archive = await backups.upload(wanted, contentsOf(all), userOf(context), workOf(context));
-      return archiveMessage({ ...archive, storage, verifiedAtMs: undefined, restoredAtMs: undefined });
+      const listed = { ...archive, storage, verifiedAtMs: undefined, restoredAtMs: undefined };
+      return archiveMessage(listed, backups.nodeId);
     },
   };
 }
@@ -196,14 +201,16 @@ function openableOf(request: OpenableRef): OpenableRef {
   return { ...refOf(request), identity: request.identity };
 }
 
-function archiveMessage(archive: ListedArchive) {
-  const { name, storage, appId, ownerUid, sizeBytes, createdAtMs, isEncrypted } = archive;
+function archiveMessage(archive: ListedArchive, nodeId: string) {
+  const { name, storage, appId, ownerUid, sizeBytes, createdAtMs, isEncrypted, host } = archive;
   return {
     ...{ name, storage, appId },
     owner: ownerUid,
     sizeBytes: BigInt(sizeBytes),
     createdAt: timestampFromMs(createdAtMs),
     encrypted: isEncrypted,
+    node: host,
+    fromThisNode: host === nodeId,
     ...verifiedMessage(archive),
   };
 }

@@ -324,6 +324,13 @@ test("rotation does not remove another host's archives of an app with the same I
   const theirs = [(await make(first)).name, (await make(first)).name];
   const own = await make(second);
   t.deepEqual((await make(second, 1)).removed, [own.name]);
+  const { backups } = await second.client(BackupService).listBackups({ appId: "web", storage: "shared" });
+  const nodes = new Map(backups.map((each) => [each.name, each]));
+  t.deepEqual(
+    [...nodes.values()].map((each) => each.fromThisNode),
+    [true, false, false],
+  );
+  t.is(nodes.get(theirs[0] ?? "")?.node, /-([0-9a-f]{8})-[0-9a-f]{6}\.tar/.exec(theirs[0] ?? "")?.[1]);
 
   // The next daemon also recognizes an archive of an interrupted upload from elsewhere.
   await second.stop();

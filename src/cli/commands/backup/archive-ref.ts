@@ -4,7 +4,7 @@ import { invalidField, notFound } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { ifFound } from "../../output/failure.ts";
 import { readInput } from "../../input/read-input.ts";
-import { calls } from "../../client/calls.ts";
+import { calls, type BackupArchive } from "../../client/calls.ts";
 
 export interface ArchiveRef {
   readonly appId: string;
@@ -54,8 +54,8 @@ export async function findArchive(
   if (storage !== "" && name !== latest) return { appId, storage, name };
   const { backups, errors } = await context.call(calls.listBackups, { app_id: appId, storage });
   for (const { storage: which, error } of errors) context.note(`warning: storage ${which}: ${error}`);
-  const owner = name === latest ? await ownerOf(context, appId, backups) : undefined;
-  const found = backups.find((each) => (name === latest ? each.owner === owner : each.name === name));
+  const found =
+    name === latest ? await newestOf(context, appId, backups) : backups.find((each) => each.name === name);
   if (found !== undefined) return { appId, storage: found.storage, name: found.name };
   const place = storage === "" ? "" : ` on ${storage}`;
   const what = name === latest ? "backup" : `backup "${name}"`;
@@ -67,17 +67,29 @@ export async function findArchive(
 }
 
 /**
- * The owner of the archives: the app's owner.
- * @throws SvcError `invalid_request` if the app is gone and several users have archives of it
+ * The newest archive that this node made for the app's owner. If the app is gone, another node's archive is used, too:
+ * it may have been the app's node.
+ * @throws SvcError `invalid_request` if the archives belong to several users or other nodes
  */
-async function ownerOf(
+async function newestOf(
   context: CommandContext,
   appId: string,
-  backups: readonly { owner: number }[],
-): Promise<number | undefined> {
-  const [owner, ...others] = new Set(backups.map((each) => each.owner));
-  if (others.length === 0) return owner;
+  backups: readonly BackupArchive[],
+): Promise<BackupArchive | undefined> {
+  const own = backups.filter((each) => each.from_this_node);
+  const candidates = own.length > 0 ? own : backups;
+  const several = (what: string) =>
+    invalidField("name", `"${appId}" has backups of ${what}: pass the name of an archive`);
+  const [owner, ...owners] = new Set(candidates.map((each) => each.owner));
+  const isOtherNode = own.length === 0 && candidates.length > 0;
+  if (owners.length === 0 && !isOtherNode) return candidates[0];
   const app = await ifFound(context.call(calls.getApp, { id: appId }));
-  if (app !== undefined) return app.owner;
-  throw invalidField("name", `"${appId}" has backups of several owners: pass the name of an archive`);
+  if (app === undefined && owners.length > 0) throw several("several owners");
+  if (isOtherNode) {
+    const nodes = new Set(candidates.map((each) => each.node));
+    if (app !== undefined || nodes.size > 1)
+      throw several(nodes.size > 1 ? `several other nodes (${[...nodes].join(", ")})` : "another node only");
+    context.note(`This node has no backup of ${appId}; using the newest one of node ${[...nodes].join()}.`);
+  }
+  return candidates.find((each) => each.owner === (app?.owner ?? owner));
 }

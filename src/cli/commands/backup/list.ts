@@ -37,6 +37,7 @@ export function addListCommands(parent: Command, run: RunCommand): void {
 }
 
 const listExamples = `
+NODE shows which node created the archive, since nodes can share a storage: this one, or the start of another node's ID.
 VERIFIED shows the last check by svc backup verify: checksums ("verified"), or a trial restore ("restored").
 
 Examples:
@@ -62,6 +63,11 @@ function columnsAt(nowMs: number): readonly Column<BackupArchive>[] {
     { title: "NAME", value: ({ name }) => name, shrinkTo: 32 },
     { title: "APP", value: ({ app_id }) => app_id, dispensable: 2 },
     { title: "STORAGE", value: ({ storage }) => storage },
+    {
+      title: "NODE",
+      value: ({ node, from_this_node: isOwn }) => (isOwn ? "this one" : node),
+      dispensable: 1,
+    },
     { title: "CREATED", value: ({ created_at }) => formatAge(created_at, nowMs) },
     { title: "SIZE", value: ({ size_bytes }) => formatBytes(size_bytes), align: "right" },
     { title: "VERIFIED", value: provenText },
@@ -106,6 +112,7 @@ async function show(
   const rows: [string, string][] = [
     ["Name", ref.name],
     ["Storage", ref.storage],
+    ["Node", details.archive?.from_this_node === true ? "this one" : (details.archive?.node ?? "")],
     ["App", `${id} (${details.package_id} ${details.version}, ${details.runtime})`],
     ["Owner", details.owner_name],
     ["Made", `${details.archive?.created_at ?? ""} by svc ${details.svc_version}, ${details.mode}`],

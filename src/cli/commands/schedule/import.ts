@@ -1,4 +1,5 @@
 /** `svc schedule import`: turns a crontab into shell jobs; either all of its lines or none. */
+import { readFile } from "node:fs/promises";
 import type { Command } from "commander";
 import { SvcError } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
@@ -47,7 +48,7 @@ export function addImportCommand(parent: Command, run: RunCommand): void {
 
 const help = `
 All lines are checked first, and problems are listed by line. Lines that already have a job (same time and command) are skipped, so
-an import can be repeated. Variables are set in the commands; CRON_TZ and TZ become the jobs' time zone; comments right above a line
+an import can be repeated. Variables are set in the commands; CRON_TZ becomes the jobs' time zone; comments right above a line
 become its comment. Commands start in / or in the app's directory, not in a home directory. Remove the lines from cron afterwards, or
 both will run them.
 
@@ -63,6 +64,7 @@ async function importCrontab(context: CommandContext, file: string, options: Imp
   if (system && context.host.uid !== 0)
     throw new UsageError("--system creates root's jobs: run it with sudo");
   const crontab = readCrontab(await readInput(context.host, file), { withUsers: system, ownUser: "root" });
+  if (!system) await noteUserColumn(context, file, crontab.entries);
   for (const { line, text } of crontab.notes) context.note(`line ${line}: ${text}`);
   const checked = await checkEntries(context, crontab.entries);
   const problems = [...crontab.problems, ...checked.problems].toSorted((a, b) => a.line - b.line);
@@ -76,6 +78,20 @@ async function importCrontab(context: CommandContext, file: string, options: Imp
   }
   const written = options.dryRun === true ? jobs.map(({ job }) => job) : await write(context, jobs, options);
   return report(context, written, options);
+}
+
+/** A system crontab has a column for users, which would be run as commands. */
+async function noteUserColumn(
+  context: CommandContext,
+  file: string,
+  entries: readonly CrontabEntry[],
+): Promise<void> {
+  const users = new Set((await readFile("/etc/passwd", "utf8").catch(() => "")).split(/:.*\n?/));
+  const first = entries.map(({ line, written }) => ({ line, word: written.split(/\s/, 1)[0] ?? "" }));
+  const found = first.find(({ word }) => word !== "" && users.has(word));
+  if (found === undefined) return;
+  const what = `line ${found.line}: "${found.word}" is a user of this host, and is run as a command`;
+  context.note(`${what}; if each line of ${file} has a user, as in /etc/crontab, pass --system`);
 }
 
 /** Checks each distinct time with the daemon, once. */

@@ -1,0 +1,132 @@
+/** S3 servers that differ from Amazon's: lists without tokens for the next page, and reads without ranges. */
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { once } from "node:events";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { buffer } from "node:stream/consumers";
+import test, { type ExecutionContext } from "ava";
+import { S3Bucket } from "../../src/backups/storages/s3-bucket.ts";
+import { PartHashes } from "../../src/backups/storages/part-hashes.ts";
+
+interface Quirks {
+  /** Lists have only the tokens of the first version of the call. */
+  readonly hasOldTokens?: boolean;
+  /** Lists start at the beginning, whatever the request asks for. */
+  readonly repeatsFirstPage?: boolean;
+  readonly ignoresRanges?: boolean;
+}
+
+const pageSize = 2;
+
+/** A bucket in memory that accepts every signature. */
+async function startServer(t: ExecutionContext, quirks: Quirks): Promise<S3Bucket> {
+  const objects = new Map<string, Buffer>();
+  const respond = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
+    const { pathname, searchParams } = new URL(request.url ?? "/", "http://localhost");
+    const key = decodeURIComponent(pathname.slice("/bucket/".length));
+    const object = objects.get(key);
+    if (request.method === "PUT") {
+      objects.set(key, await buffer(request));
+      response.end();
+    } else if (searchParams.has("list-type")) {
+      response.end(listing([...objects.keys()].toSorted(), searchParams, quirks));
+    } else if (object === undefined) {
+      response.writeHead(404).end();
+    } else {
+      const [, start, end] = /^bytes=(\d+)-(\d+)$/.exec(request.headers.range ?? "") ?? [];
+      const isPart = start !== undefined && quirks.ignoresRanges !== true;
+      const body = isPart ? object.subarray(Number(start), Number(end) + 1) : object;
+      response.writeHead(isPart ? 206 : 200, {
+        "content-length": body.length,
+        ...(isPart && { "content-range": `bytes ${start}-${end}/${object.length}` }),
+      });
+      response.end(request.method === "HEAD" ? undefined : body);
+    }
+  };
+  const server = createServer((request, response) => void respond(request, response));
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const bucket = new S3Bucket(
+    {
+      endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+      ...{ region: "", bucket: "bucket", accessKey: "a", secretKey: "b", pathStyle: true, ca: "" },
+      ...{ maxBytesPerSec: undefined, silenceMs: 10_000 },
+    },
+    new PartHashes(),
+  );
+  t.teardown(() => {
+    bucket[Symbol.dispose]();
+    server.closeAllConnections();
+    server.close();
+  });
+  return bucket;
+}
+
+function listing(keys: readonly string[], parameters: URLSearchParams, quirks: Quirks): string {
+  const after =
+    quirks.repeatsFirstPage === true
+      ? ""
+      : (parameters.get("continuation-token") ?? parameters.get("start-after") ?? "");
+  const rest = keys.filter((key) => key > after);
+  const page = rest.slice(0, pageSize);
+  const isCut = rest.length > page.length;
+  const hasToken = isCut && quirks.hasOldTokens !== true && quirks.repeatsFirstPage !== true;
+  const token = hasToken ? `<NextContinuationToken>${page.at(-1)}</NextContinuationToken>` : "";
+  const contents = page.map((key) => `<Contents><Key>${key}</Key><Size>1</Size></Contents>`).join("");
+  return `<ListBucketResult><IsTruncated>${isCut}</IsTruncated>${token}${contents}</ListBucketResult>`;
+}
+
+async function put(t: ExecutionContext, bucket: S3Bucket, key: string, content: string): Promise<void> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-s3-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  await writeFile(join(dir, "file"), content);
+  await bucket.put({ key, file: join(dir, "file") }, t.context as AbortSignal, () => undefined);
+}
+
+test.beforeEach((t) => {
+  t.context = AbortSignal.timeout(60_000);
+});
+
+for (const [title, quirks] of [
+  ["with tokens for the next page", {}],
+  ["with tokens of the first version only", { hasOldTokens: true }],
+] as const) {
+  test(`a server ${title} lists all objects`, async (t) => {
+    const bucket = await startServer(t, quirks);
+    for (const key of ["a/1", "a/2", "a/3", "a/4", "a/5"]) await put(t, bucket, key, "x");
+    const objects = await bucket.list({ prefix: "" }, t.context as AbortSignal);
+    t.deepEqual(
+      objects.map(({ key }) => key),
+      ["a/1", "a/2", "a/3", "a/4", "a/5"],
+    );
+  });
+}
+
+test("the list of a server that repeats its first page fails instead of being incomplete", async (t) => {
+  const bucket = await startServer(t, { repeatsFirstPage: true });
+  for (const key of ["a/1", "a/2", "a/3"]) await put(t, bucket, key, "x");
+  await t.throwsAsync(bucket.list({ prefix: "" }, t.context as AbortSignal), {
+    message: "the server lists only the first page of the objects",
+  });
+});
+
+for (const ignoresRanges of [false, true]) {
+  test(`a part of an object is ${ignoresRanges ? "not read from a server that ignores ranges" : "read"}`, async (t) => {
+    const bucket = await startServer(t, { ignoresRanges });
+    await put(t, bucket, "a", "0123456789");
+    const pieces: Uint8Array[] = [];
+    const read = bucket.read(
+      { key: "a", etag: "", start: 3, end: 6 },
+      t.context as AbortSignal,
+      async (bytes) => void pieces.push(bytes),
+    );
+    if (ignoresRanges) {
+      await t.throwsAsync(read, { message: /^the server ignores ranges/ });
+      return;
+    }
+    await read;
+    t.is(Buffer.concat(pieces).toString(), "345");
+  });
+}
