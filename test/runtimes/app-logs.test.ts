@@ -81,6 +81,27 @@ test("a record has its time, its source and the bytes as they came", async (t) =
   t.deepEqual(log.lastLines.slice(1), ["other", "half line", "", "no newline"]);
 });
 
+test("the start of a line without a line feed is written, such as a prompt, and the rest of the line at its end", async (t) => {
+  const directory = await temporaryDirectory(t);
+  const options = { directory, maxBytes: 2 ** 20, maxFiles: 2, unfinishedMs: 20 };
+  const writer = new LogWriter(options);
+  const texts = async (): Promise<string[]> =>
+    parseRecords((await wholeLog(directory)).toString()).map(({ text }) => text);
+  await writer.write("o", Buffer.from("ready\nname? "));
+  const hasLast = (text: string): Promise<boolean> =>
+    eventually(`the line "${text}"`, async () => (await texts()).at(-1) === text);
+  await hasLast("name? ");
+  await writer.write("o", Buffer.from("\nhello\nDownloading "));
+  await hasLast("Downloading ");
+  for (const dot of [".", ".", "."]) {
+    await writer.write("o", Buffer.from(dot));
+    await wait(40);
+  }
+  await writer.write("o", Buffer.from(" done\n\nbye\n"));
+  await writer.close();
+  t.deepEqual(await texts(), ["ready", "name? ", "hello", "Downloading ", "... done", "", "bye"]);
+});
+
 test("long lines are split into marked pieces, for any chunk sizes", async (t) => {
   for (const size of [1, 1000, 65_536, 100_000]) {
     const directory = await temporaryDirectory(t);

@@ -3,7 +3,8 @@
  *
  * A record is one line, `2026-11-21T10:00:00.000Z o text`: when the line was read, its source (`o` stdout, `e`
  * stderr, `s` the supervisor), a space, and the bytes that the app wrote. A capital letter (`O`, `E`) marks a piece
- * of an overlong line, which continues in the next record of the same letter.
+ * of an overlong line, which continues in the next record of the same letter, or the start of a line without a line
+ * feed so far.
  *
  * A *position* counts the bytes of all records since the app's first start. The file `000000000123456.log` begins at
  * position 123456, so nothing is ever renamed, and a position is valid as long as its file exists.

@@ -18,6 +18,8 @@ const [closeFile, statFile, truncateFile, makeDirectory, openFile, readFile, rem
 
 const newlineByte = 10;
 const bufferBytes = 4 * maxRecordBytes;
+/** Milliseconds until the start of an unfinished line is written, such as a prompt. */
+const defaultUnfinishedMs = 2_000;
 const maxRecentLines = 20;
 const lastLineChars = 1024;
 
@@ -36,6 +38,11 @@ export class LogWriter {
   #droppedRecords = 0;
   /** Unfinished lines by source. @type {Record<Source, Buffer>} */
   #pending = { o: Buffer.alloc(0), e: Buffer.alloc(0), s: Buffer.alloc(0) };
+  /** Sources of unfinished lines whose start is written. @type {Set<Source>} */
+  #started = new Set();
+  /** @type {Map<Source, NodeJS.Timeout>} */
+  #timers = new Map();
+  #unfinishedMs;
   /** @type {Promise<void>} */
   #turn = Promise.resolve();
   /** @type {number | undefined} */
@@ -51,12 +58,20 @@ export class LogWriter {
    * @param {number} options.maxBytes limit of one file
    * @param {number} options.maxFiles number of files, the current one included
    * @param {() => void} [options.onAdvance] called whenever `position` has increased
+   * @param {number} [options.unfinishedMs] milliseconds until the start of an unfinished line is written
    */
-  constructor({ directory, maxBytes, maxFiles, onAdvance = () => undefined }) {
+  constructor({
+    directory,
+    maxBytes,
+    maxFiles,
+    onAdvance = () => undefined,
+    unfinishedMs = defaultUnfinishedMs,
+  }) {
     this.#directory = directory;
     this.#maxBytes = maxBytes;
     this.#maxFiles = maxFiles;
     this.#onAdvance = onAdvance;
+    this.#unfinishedMs = unfinishedMs;
   }
 
   get directory() {
@@ -115,6 +130,7 @@ export class LogWriter {
 
   /** Resolves when everything passed before has been written or dropped. */
   close() {
+    for (const timer of this.#timers.values()) clearTimeout(timer);
     return this.#runAfterPrevious(async () => {
       if (this.#file !== undefined) await closeFile(this.#file);
       this.#file = undefined;
@@ -133,7 +149,9 @@ export class LogWriter {
    * @param {Buffer} chunk
    */
   async #append(source, chunk) {
-    const prefix = Buffer.from(`${new Date().toISOString()} ${source} `, "latin1");
+    clearTimeout(this.#timers.get(source));
+    this.#timers.delete(source);
+    const prefix = prefixOf(source);
     const pieceLetter = source.toUpperCase().charCodeAt(0);
     let from = 0;
     while (from < chunk.length) {
@@ -143,7 +161,14 @@ export class LogWriter {
       const whole = end === newline;
       if (!whole && pending.length + end - from < maxLineBytes) {
         this.#pending[source] = Buffer.concat([pending, chunk.subarray(from, end)]);
+        this.#writeStartLater(source);
         break;
+      }
+      const isEmptyRest = whole && pending.length === 0 && end === from && this.#started.has(source);
+      if (whole) this.#started.delete(source);
+      if (isEmptyRest) {
+        from = end + 1;
+        continue;
       }
       if (this.#used + maxRecordBytes > bufferBytes) await this.#flush();
       prefix.copy(this.#buffer, this.#used);
@@ -157,6 +182,30 @@ export class LogWriter {
       from = whole ? end + 1 : end;
     }
     await this.#flush();
+  }
+
+  /**
+   * A line that never ends, such as a prompt, is not read otherwise. Only its start: the rest of a line that grows
+   * slowly, such as a row of dots, stays together.
+   * @param {Source} source
+   */
+  #writeStartLater(source) {
+    if (this.#started.has(source)) return;
+    const timer = setTimeout(() => {
+      void this.#runAfterPrevious(async () => {
+        const pending = this.#pending[source];
+        if (this.#timers.get(source) !== timer || pending.length === 0) return;
+        this.#timers.delete(source);
+        this.#started.add(source);
+        this.#pending[source] = Buffer.alloc(0);
+        this.#used = prefixOf(source.toUpperCase()).copy(this.#buffer);
+        this.#used += pending.copy(this.#buffer, this.#used);
+        this.#buffer[this.#used++] = newlineByte;
+        this.#records = 1;
+        await this.#flush();
+      });
+    }, this.#unfinishedMs);
+    this.#timers.set(source, timer.unref());
   }
 
   async #flush() {
@@ -240,6 +289,11 @@ export class LogWriter {
     }
     this.#lastLines = [...this.#lastLines, ...lines].slice(-maxRecentLines);
   }
+}
+
+/** @param {string} letter of the source, or of a piece */
+function prefixOf(letter) {
+  return Buffer.from(`${new Date().toISOString()} ${letter} `, "latin1");
 }
 
 /**

@@ -14,6 +14,9 @@ export function createPageHost(): string {
   return `${randomBytes(16).toString("hex")}.localhost`;
 }
 
+/** DNS names have at most 253 characters. */
+const maxShownHost = 253;
+
 export class HostCheck {
   readonly #allowed: ReadonlySet<string>;
 
@@ -26,7 +29,11 @@ export class HostCheck {
   checkHost(host: string | undefined): void {
     const name = host === undefined ? undefined : hostName(host);
     if (name !== undefined && (isLoopback(name) || this.#allowed.has(name))) return;
-    throw new SvcError("host_denied", "the request's Host is not allowed; add it to [api] allowed_hosts");
+    const told = name === undefined || name.length > maxShownHost ? "" : ` "${name}"`;
+    throw new SvcError(
+      "host_denied",
+      `the header Host${told} is not allowed; add the name to [api] allowed_hosts in the configuration`,
+    );
   }
 
   /**
@@ -36,9 +43,11 @@ export class HostCheck {
   checkOrigin(origin: string | undefined, host: string | undefined): void {
     if (origin === undefined) return;
     // Including the port: another port may be another user's page.
-    if (host !== undefined && /^https?:\/\//.test(origin) && originHost(origin) === host.toLowerCase())
-      return;
-    throw new SvcError("origin_denied", "pages of other origins may not call this daemon");
+    if (host !== undefined && isSameHost(origin, host.toLowerCase())) return;
+    throw new SvcError(
+      "origin_denied",
+      "the header Origin differs from Host, and pages of other origins may not call this daemon; a reverse proxy must pass Host unchanged, with its port",
+    );
   }
 }
 
@@ -48,8 +57,11 @@ function hostName(host: string): string | undefined {
   return match?.[1]?.toLowerCase().replace(/\.$/, "");
 }
 
-function originHost(origin: string): string {
-  return origin.slice(origin.indexOf("//") + 2).toLowerCase();
+/** Browsers leave out the default port of an origin, and some proxies add it to `Host`. */
+function isSameHost(origin: string, host: string): boolean {
+  const [, scheme, name] = /^(https?):\/\/(.*)$/.exec(origin.toLowerCase()) ?? [];
+  if (scheme === undefined || name === undefined) return false;
+  return name === host || `${name}:${scheme === "https" ? 443 : 80}` === host;
 }
 
 function isLoopback(name: string): boolean {

@@ -222,6 +222,39 @@ for (const listener of listenersUnderTest) {
   }
 }
 
+for (const [origin, host, isTaken] of [
+  ["https://node.example.com", "node.example.com", true],
+  ["https://node.example.com", "node.example.com:443", true],
+  ["http://node.example.com", "node.example.com:80", true],
+  ["https://node.example.com:8443", "node.example.com:8443", true],
+  ["https://node.example.com", "node.example.com:8443", false],
+  ["https://node.example.com:8443", "node.example.com", false],
+  ["http://node.example.com", "node.example.com:443", false],
+] as const) {
+  test(`behind a proxy, the origin ${origin} is ${isTaken ? "accepted" : "rejected"} with the host ${host}`, async (t) => {
+    await using gateway = await openGateway({ allowedHosts: ["node.example.com"] });
+    const { status, json } = await rest(gateway, "/v1/status", { headers: { origin, host } });
+    t.is(status, isTaken ? 200 : 403);
+    if (isTaken) return;
+    t.is(json.reason, "origin_denied");
+    t.regex(
+      String(json.error),
+      /^the header Origin differs from Host, .*; a reverse proxy must pass Host unchanged/,
+    );
+  });
+}
+
+test("a rejected host is named with the setting that allows it", async (t) => {
+  await using gateway = await openGateway({ allowedHosts: [] });
+  const { json } = await rest(gateway, "/v1/status", { headers: { host: "Node.Example.com:8443" } });
+  t.is(
+    json.error,
+    'the header Host "node.example.com" is not allowed; add the name to [api] allowed_hosts in the configuration',
+  );
+  const invalid = await rest(gateway, "/v1/status", { headers: { host: "a<b>" } });
+  t.regex(String(invalid.json.error), /^the header Host is not allowed;/);
+});
+
 test("HTTP/2 keeps the same order", async (t) => {
   await using gateway = await openGateway({ allowedHosts: [] });
   const authorization = `Bearer ${gateway.token}`;
