@@ -4,8 +4,9 @@ import type { UserHelpers } from "../run-as/user-helpers.ts";
 import { openDirectory, readManifest, type DirectoryLocation } from "./directory-package.ts";
 import { openGitPackage, versionOf, type GitLocation } from "./git/git-package.ts";
 import type { GitCheckout, GitRepositories } from "./git/git-repositories.ts";
-import { isNewerTag, pickRevision, type RemoteRefs, type Revision } from "./git/git-refs.ts";
+import { newestLike, pickRevision, type RemoteRefs, type Revision } from "./git/git-refs.ts";
 import { parseGitUrl, type GitUrl } from "./git/git-url.ts";
+import { isNewerTag, NewestTags } from "./git/version-tags.ts";
 import type { ManifestParser } from "./manifest/manifest-parser.ts";
 import type { WorkOptions } from "../work/progress.ts";
 import type { SvcRelease } from "./sources/source-index.ts";
@@ -49,8 +50,11 @@ export class PackageResolver {
   async resolve(request: PackageRequest, uid: number, work: WorkOptions = {}): Promise<ResolvedPackage> {
     const spec = parseSpec(request);
     if (spec.kind === "directory") return this.#directory(spec.path, "", uid, work);
-    if (spec.kind === "git")
-      return this.#fromGit({ gitUrl: spec.gitUrl, source: "" }, spec.revision, uid, work);
+    if (spec.kind === "git") {
+      const { gitUrl, directory } = spec;
+      const place = { gitUrl, source: "", ...(directory !== undefined && { directory }) };
+      return this.#fromGit(place, spec.revision, uid, work);
+    }
     const listed = await this.#parts.sources.find(spec.name, spec.source, uid, work);
     const { place, source } = listed;
     if (place.kind === "directory") {
@@ -95,18 +99,24 @@ export class PackageResolver {
   ): Promise<ResolvedPackage> {
     const origin = await this.#originNow(installed, uid, work);
     const { source, directory } = origin;
-    if (origin.kind === "directory" || directory !== undefined) {
+    if (origin.kind === "directory" || isListedDirectory(origin)) {
       if (version !== "") throw invalidField("version", `"${version}": a directory has no versions`);
     } else if (version !== "" && !isRefName(version)) {
       throw invalidField("version", `${JSON.stringify(version)} is not a valid tag name`);
     }
     if (origin.kind === "directory") return this.#directory(origin.url, source, uid, work);
     const gitUrl = storedUrl(origin);
-    if (directory !== undefined) return this.#gitDirectory({ gitUrl, source, directory }, uid, work);
+    if (directory !== undefined && isListedDirectory(origin))
+      return this.#gitDirectory({ gitUrl, source, directory }, uid, work);
     const repository = this.#parts.git.open(gitUrl, uid);
     const refs = await repository.listRefs(work);
-    const revision = upgradeRevision(refs, origin, version);
-    return this.#open(await repository.checkoutRevision(revision, work), { gitUrl, source }, uid, work);
+    const checkout = await repository.checkoutRevision(
+      upgradeRevision(refs, origin, version),
+      work,
+      directory,
+    );
+    const place = { gitUrl, source, ...(directory !== undefined && { directory }) };
+    return this.#open(checkout, place, uid, work);
   }
 
   /** The version that an upgrade would install; undefined if nothing is newer. */
@@ -122,8 +132,9 @@ export class PackageResolver {
       return isNewer ? version : undefined;
     }
     const refs = await this.#parts.git.open(storedUrl(origin), uid).listRefs(work);
-    const revision =
-      origin.directory === undefined ? upgradeRevision(refs, origin, "") : trackedRevision(refs, origin.url);
+    const revision = isListedDirectory(origin)
+      ? trackedRevision(refs, origin.url)
+      : upgradeRevision(refs, origin, "");
     return revision.commit === origin.commit ? undefined : versionOf(revision);
   }
 
@@ -142,13 +153,13 @@ export class PackageResolver {
   }
 
   async #fromGit(
-    place: { gitUrl: GitUrl; source: string },
+    place: { gitUrl: GitUrl; source: string; directory?: string },
     wish: RequestedRevision,
     uid: number,
     work: WorkOptions,
   ): Promise<ResolvedPackage> {
     const repository = this.#parts.git.open(place.gitUrl, uid);
-    return this.#open(await repository.checkout(wish, work), place, uid, work);
+    return this.#open(await repository.checkout(wish, work, place.directory), place, uid, work);
   }
 
   async #gitDirectory(
@@ -189,19 +200,25 @@ function rejectRevision({ branch, tag }: RequestedRevision, id: string): void {
   throw invalidField(field, `"${name}": the package "${id}" is a directory without versions`);
 }
 
-/** An upgrade never selects an older tag by itself. */
-function upgradeRevision(refs: RemoteRefs, { url, branch, tag }: PackageOrigin, version: string): Revision {
+function upgradeRevision(
+  refs: RemoteRefs,
+  { url, branch, tag, directory }: PackageOrigin,
+  version: string,
+): Revision {
   if (version !== "") return pickRevision(refs, { tag: version }, url);
   if (branch !== "") return pickRevision(refs, { branch }, url);
-  const { newestTag } = refs;
-  const stays =
-    tag !== "" && refs.tags.has(tag) && (newestTag === undefined || isNewerTag(tag, newestTag) === true);
-  return pickRevision(refs, stays ? { tag } : {}, url);
+  const newest = tag === "" ? undefined : newestLike(refs, tag);
+  return pickRevision(refs, newest === undefined ? {} : { tag: newest }, url, directory);
+}
+
+/** Whether the index of a source lists a directory of its repository. */
+function isListedDirectory({ source, directory }: PackageOrigin): boolean {
+  return directory !== undefined && source !== "";
 }
 
 /** A package in a directory of a source's repository has no tags of its own: the default branch is tracked. */
-function trackedRevision({ newestTag: _, ...refs }: RemoteRefs, url: string): Revision {
-  return pickRevision({ ...refs, tags: new Map() }, {}, url);
+function trackedRevision(refs: RemoteRefs, url: string): Revision {
+  return pickRevision({ ...refs, newestTags: new NewestTags() }, {}, url);
 }
 
 function storedUrl({ url }: PackageOrigin): GitUrl {

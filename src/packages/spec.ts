@@ -1,25 +1,27 @@
 /** Parses `spec`, `source`, `branch` and `tag` of an install request. */
 import { invalidField, invalidRequest, type FieldViolation } from "../errors.ts";
-import { looksLikeGitUrl, parseGitUrl, redactUrls, type GitUrl } from "./git/git-url.ts";
+import { looksLikeGitUrl, parseGitUrl, redactUrls, splitFragment, type GitUrl } from "./git/git-url.ts";
 
 /** The request fields that select a package. Empty text counts as absent. */
 export interface PackageRequest {
-  /** `id`, `source/id`, either with `@tag`; a git URL; the absolute path of a directory. */
+  /** `id`, `source/id`, either with `@tag`; a git URL, also `URL#ref:dir`; the absolute path of a directory. */
   spec: string;
   source?: string;
   branch?: string;
   tag?: string;
 }
 
-/** Requested version of a repository; neither field means the newest. */
+/** Requested version of a repository; no field means the newest. */
 export interface RequestedRevision {
   branch?: string;
   tag?: string;
+  /** A tag or a branch. */
+  ref?: string;
 }
 
 export type PackageSpec =
   | { kind: "listed"; name: string; source?: string; revision: RequestedRevision }
-  | { kind: "git"; gitUrl: GitUrl; revision: RequestedRevision }
+  | { kind: "git"; gitUrl: GitUrl; revision: RequestedRevision; directory?: string }
   | { kind: "directory"; path: string };
 
 const sourceName = /^[A-Za-z0-9][A-Za-z0-9._-]{0,62}$/;
@@ -56,9 +58,21 @@ function parseDirectory(path: string, request: PackageRequest, revision: Request
 
 function parseUrl(spec: string, request: PackageRequest, revision: RequestedRevision): PackageSpec {
   rejectFields("a git URL does not belong to a source", { source: request.source });
-  const result = parseGitUrl(spec);
+  const { url, ref, directory } = splitFragment(spec);
+  const result = parseGitUrl(url);
   if ("problem" in result) throw invalidField("spec", `"${redactUrls(spec)}" ${result.problem}`);
-  return { kind: "git", gitUrl: result.gitUrl, revision };
+  if (ref !== "") {
+    rejectFields(`the spec already names "#${ref}"`, { branch: revision.branch, tag: revision.tag });
+    if (!isRefName(ref)) throw invalidField("spec", `"${ref}" is not a valid branch or tag name`);
+  }
+  if (/(?:^|\/)\.\.?(?:\/|$)/.test(directory))
+    throw invalidField("spec", `the directory "${directory}" contains "." or ".."`);
+  return {
+    kind: "git",
+    gitUrl: result.gitUrl,
+    revision: ref === "" ? revision : { ref },
+    ...(directory !== "" && { directory }),
+  };
 }
 
 function parseListed(spec: string, request: PackageRequest, revision: RequestedRevision): PackageSpec {
@@ -104,13 +118,17 @@ function revisionOf(request: PackageRequest): RequestedRevision {
 }
 
 /**
- * Whether `name` is a valid branch or tag: the rules of git-check-ref-format(1), with an allow-list of characters,
- * and nothing that looks like an option.
+ * Whether `name` is a valid branch or tag: the rules of git-check-ref-format(1), and nothing that looks like an option.
  */
 export function isRefName(name: string): boolean {
   return (
-    /^[A-Za-z0-9_][A-Za-z0-9._/+#=,@-]{0,254}$/.test(name) &&
-    !/\.\.|\/\/|\/\.|@\{|\.$|\/$|\.lock(\/|$)/.test(name)
+    name.length <= 255 &&
+    name.isWellFormed() &&
+    /^[^-]/.test(name) &&
+    name !== "@" &&
+    !/[\p{Cc} ~^:?*[\\]|@\{|\.\./u.test(name) &&
+    name.split("/").every((part) => /^[^.]/.test(part) && !part.endsWith(".lock")) &&
+    !name.endsWith(".")
   );
 }
 

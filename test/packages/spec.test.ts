@@ -58,6 +58,44 @@ const accepted: [request: PackageRequest, spec: PackageSpec][] = [
       revision: {},
     },
   ],
+  [
+    { spec: "[git@host.example:2222]:a/b.git" },
+    { kind: "git", gitUrl: { transport: "ssh", url: "[git@host.example:2222]:a/b.git" }, revision: {} },
+  ],
+  [
+    { spec: "git@[::1]:a/b.git" },
+    { kind: "git", gitUrl: { transport: "ssh", url: "git@[::1]:a/b.git" }, revision: {} },
+  ],
+  [
+    { spec: "https://host/a.git#v1.0:docker/web/" },
+    {
+      kind: "git",
+      gitUrl: { transport: "https", url: "https://host/a.git" },
+      revision: { ref: "v1.0" },
+      directory: "docker/web",
+    },
+  ],
+  [
+    { spec: "git@host:a/b.git#:web", tag: "web-v1.0" },
+    {
+      kind: "git",
+      gitUrl: { transport: "ssh", url: "git@host:a/b.git" },
+      revision: { tag: "web-v1.0" },
+      directory: "web",
+    },
+  ],
+  [
+    { spec: "file:///srv/a%23b##12-fix" },
+    {
+      kind: "git",
+      gitUrl: { transport: "file", url: "file:///srv/a%23b", path: "/srv/a#b" },
+      revision: { ref: "#12-fix" },
+    },
+  ],
+  [
+    { spec: "hello", tag: "@acme/web@1.4.0" },
+    { kind: "listed", name: "hello", revision: { tag: "@acme/web@1.4.0" } },
+  ],
   [{ spec: "/srv/packages/hello/" }, { kind: "directory", path: "/srv/packages/hello" }],
   [{ spec: "//" }, { kind: "directory", path: "/" }],
   [{ spec: "/srv/my packages/hello" }, { kind: "directory", path: "/srv/my packages/hello" }],
@@ -83,6 +121,13 @@ const refused: [request: PackageRequest, field: string, message: RegExp][] = [
   [{ spec: "ssh://-oProxyCommand=x@host/a" }, "spec", /username/],
   [{ spec: "-oProxyCommand=x:a" }, "spec", /option/],
   [{ spec: "git@-oProxyCommand:a" }, "spec", /no valid host/],
+  [{ spec: "git@host:2222/a/b" }, "spec", /for the port 2222 write ssh:\/\/git@host:2222\/a\/b;/],
+  [{ spec: "[git@host:99999]:a/b" }, "spec", /the port 99999/],
+  [{ spec: "[-oProxyCommand=x:22]:a/b" }, "spec", /no valid host/],
+  [{ spec: "[git@host:22]:-a" }, "spec", /looks like an option/],
+  [{ spec: "https://host/a#v1", branch: "main" }, "branch", /already names "#v1"/],
+  [{ spec: "https://host/a#--output=x" }, "spec", /is not a valid branch or tag name/],
+  [{ spec: "https://host/a#main:../b" }, "spec", /contains "\." or "\.\."/],
   [{ spec: "git@host:-a" }, "spec", /looks like an option/],
   [{ spec: "git@host:a;b" }, "spec", /characters/],
   [{ spec: "https://host/$(id)" }, "spec", /characters/],

@@ -135,7 +135,8 @@ function originText({ origin }: App): string | undefined {
   if (origin === undefined) return undefined;
   const at = origin.tag === "" ? origin.branch : origin.tag;
   const commit = origin.commit === "" ? "" : ` (${origin.commit.slice(0, 12)})`;
-  return `${origin.url}${at === "" ? "" : ` at ${at}`}${commit}`;
+  const url = origin.directory === "" ? origin.url : `${origin.directory} of ${origin.url}`;
+  return `${url}${at === "" ? "" : ` at ${at}`}${commit}`;
 }
 
 function limitText({ name, value, enforced }: App["limits"][number]): string {

@@ -18,6 +18,7 @@ import { AdvisedError, asSvcError, ReportedError, UsageError } from "../output/f
 import { examples } from "../examples.ts";
 import { exists } from "../exists.ts";
 import { readsFilesHere } from "../nodes/choose-node.ts";
+import { splitFragment } from "../../packages/git/git-url.ts";
 import { collect } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { choose, isInteractive } from "../input/prompt.ts";
@@ -50,7 +51,10 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
   const command = parent
     .command("install")
     .description("install an app from a source, a git URL or a directory")
-    .argument("<spec>", "package id, source/id, either with @tag; a git URL; a directory; or a compose file")
+    .argument(
+      "<spec>",
+      "package id, source/id, either with @tag; a git URL, also URL#ref:dir; a directory; or a compose file",
+    )
     .option("--source <name>", "look in this source only")
     .option("--name <name>", "name and ID of the app (default: the package's ID)")
     .option("--branch <branch>", "install and track a branch")
@@ -79,6 +83,7 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
         "svc install svc/forgejo --start",
         "svc install hello@1.1.0 --set port=8081 --set-file motd=motd.txt",
         "svc install https://git.example.org/blog.git --branch main --start",
+        "svc install 'https://git.example.org/tools.git#v1.0:blog'",
         "svc install ./blog --name team-blog --start",
         "svc install ./compose.yaml",
       ),
@@ -112,11 +117,12 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     const { cloneWithoutManifest } = await import("../packages/clone-repository.ts");
     const dir = await cloneWithoutManifest(
       context,
-      request.branch || request.tag,
+      request.branch || request.tag || splitFragment(spec).ref,
       explainLocalPath(context, absolute, error),
     );
     return installWithQuestions(context, { ...request, spec: dir, source: "", branch: "", tag: "" });
   });
+  noteBranch(context, request, app);
   if (options.start === true) {
     if (!context.json) context.note(`Installed ${app.id} ${app.version}; starting it.`);
     app = await startInstalled(context, app.id, options);
@@ -128,6 +134,15 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   }
   const where = await wherePublished(context, app);
   return context.printLine(`Installed ${app.id} ${app.version}${where}. Start it: svc start ${app.id}`);
+}
+
+/** Names the branch that an app tracks because no tag is a version. */
+function noteBranch(context: CommandContext, { spec, branch }: InstallRequest, { origin }: App): void {
+  if (context.json || origin === undefined || origin.branch === "" || origin.source !== "") return;
+  if (branch !== "" || splitFragment(spec ?? "").ref !== "") return;
+  context.note(
+    `No tag of ${origin.url} is chosen as the newest version, so upgrades follow its branch ${origin.branch}. To install a tag, pass --tag.`,
+  );
 }
 
 async function showPlan(context: CommandContext, spec: string, source: string | undefined): Promise<void> {

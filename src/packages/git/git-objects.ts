@@ -1,10 +1,10 @@
 /** Reads commits of the cache: entries, files, and archives. */
-import { Readable } from "node:stream";
+import { Readable, Writable } from "node:stream";
 import { SvcError, notFound } from "../../errors.ts";
 import { limitBytes } from "../../lib/byte-streams.ts";
 import type { GitProcess } from "./git-process.ts";
 import type { GitLimits } from "./git-remote.ts";
-import { tarEntryLimit } from "./tar-entries.ts";
+import { tarEntryLimit, type ExportedSize } from "./tar-entries.ts";
 
 /** A commit in the cache. */
 export interface CachedCommit {
@@ -16,7 +16,7 @@ export interface CachedCommit {
 
 export interface TreeEntry {
   name: string;
-  /** `symlink` and `commit` (a submodule) are never followed. */
+  /** `symlink` and `commit` (a submodule) are not followed. */
   type: "file" | "directory" | "symlink" | "commit";
   oid: string;
   /** Size of a file. */
@@ -27,6 +27,15 @@ export interface TreeEntry {
 const maxListBytes = 2 * 2 ** 20;
 /** Total size of files that are read in one batch. */
 const maxBatchBytes = 16 * 2 ** 20;
+
+/** The small files that Git LFS commits instead of the content; its specification allows fewer than 1024 bytes. */
+const lfsPointer = {
+  minBytes: 100,
+  maxBytes: 1023,
+  start: "version https://git-lfs.github.com/spec/",
+} as const;
+/** Limit of small files that are searched for pointers. */
+const maxPointerCandidates = 10_000;
 
 /** Selects files to read. */
 export interface FileSelection {
@@ -58,14 +67,18 @@ export class GitObjects {
     return tree;
   }
 
-  /** The entries of one directory, without subdirectories' entries. */
+  /**
+   * The entries of one directory, without subdirectories' entries.
+   * @param paths relative to the directory: returns the entries with these paths instead
+   */
   async entries(
     { gitDir }: CachedCommit,
     tree: string,
     subject: string,
     signal?: AbortSignal,
+    paths: readonly string[] = [],
   ): Promise<TreeEntry[]> {
-    const args = ["ls-tree", "-z", "--long", "--end-of-options", tree];
+    const args = ["ls-tree", "-z", "--long", "--end-of-options", tree, ...paths];
     return readEntries(await this.#read(gitDir, args, subject, maxListBytes, signal));
   }
 
@@ -85,7 +98,60 @@ export class GitObjects {
     const found = all.filter(
       ({ type, name, sizeBytes }) => type === "file" && sizeBytes <= maxFileBytes && wanted(name),
     );
-    const entries = found.slice(0, maxFiles);
+    const files = await this.#readFiles(gitDir, found.slice(0, maxFiles), subject, signal);
+    return { files, total: found.length };
+  }
+
+  /** Paths of the files of a tree whose content is in Git LFS, so that the repository has only pointers to them. */
+  async lfsPointers(
+    { gitDir }: CachedCommit,
+    tree: string,
+    subject: string,
+    signal?: AbortSignal,
+  ): Promise<string[]> {
+    const candidates: TreeEntry[] = [];
+    let rest = "";
+    // Large repositories have megabytes of names.
+    const stdout = new Writable({
+      write(chunk: Buffer, _encoding, done) {
+        const text = rest + chunk.toString("latin1");
+        const end = text.lastIndexOf("\0") + 1;
+        rest = text.slice(end);
+        const small = readEntries(Buffer.from(text.slice(0, end), "latin1")).filter(
+          ({ type, sizeBytes }) =>
+            type === "file" && sizeBytes >= lfsPointer.minBytes && sizeBytes <= lfsPointer.maxBytes,
+        );
+        candidates.push(...small.slice(0, maxPointerCandidates - candidates.length));
+        done();
+      },
+    });
+    const args = ["-C", gitDir, "ls-tree", "-r", "-z", "--long", "--end-of-options", tree];
+    await this.#git.run(args, { subject, timeoutMs: 60_000, stdout, signal });
+    const files = await this.#readFiles(gitDir, candidates, subject, signal);
+    return [...files].filter(([, text]) => text.startsWith(lfsPointer.start)).map(([path]) => path);
+  }
+
+  /** The values of a git configuration file, by key; of several values of one key, the last one. */
+  async configuration(
+    { gitDir }: CachedCommit,
+    oid: string,
+    subject: string,
+    signal?: AbortSignal,
+  ): Promise<Map<string, string>> {
+    const args = ["config", "--blob", oid, "--null", "--list"];
+    const output = await this.#read(gitDir, args, subject, maxListBytes, signal);
+    const lines = output.toString().split("\0").slice(0, -1);
+    return new Map(lines.map((line) => [line.split("\n", 1)[0] ?? "", line.slice(line.indexOf("\n") + 1)]));
+  }
+
+  async #readFiles(
+    gitDir: string,
+    entries: readonly TreeEntry[],
+    subject: string,
+    signal: AbortSignal | undefined,
+  ): Promise<Map<string, string>> {
+    const files = new Map<string, string>();
+    if (entries.length === 0) return files;
     const output = await this.#git.run(["-C", gitDir, "cat-file", "--batch"], {
       subject,
       timeoutMs: 60_000,
@@ -93,7 +159,6 @@ export class GitObjects {
       stdin: Readable.from(entries.map(({ oid }) => `${oid}\n`)),
       signal,
     });
-    const files = new Map<string, string>();
     let at = 0;
     for (const { name, sizeBytes } of entries) {
       // Each file has a header line, its bytes, and a line feed.
@@ -101,7 +166,7 @@ export class GitObjects {
       files.set(name, output.toString("utf8", from, from + sizeBytes));
       at = from + sizeBytes + 1;
     }
-    return { files, total: found.length };
+    return files;
   }
 
   /** Content of a file that is known to have at most `maxBytes`. */
@@ -118,10 +183,18 @@ export class GitObjects {
   /**
    * The files of a tree as an uncompressed tar archive. The stream fails if git fails, so its end means that it is
    * complete.
+   * @param before what was exported before it: the limits apply to the sum, and its size is added
    */
-  exportTar({ gitDir }: CachedCommit, tree: string, subject: string, signal?: AbortSignal): Readable {
+  exportTar(
+    { gitDir }: CachedCommit,
+    tree: string,
+    subject: string,
+    before: ExportedSize,
+    signal?: AbortSignal,
+  ): Readable {
     const { maxExportBytes, maxExportEntries, fetchTimeoutMs } = this.#limits;
-    const output = tarEntryLimit(maxExportEntries, () =>
+    const maxBytes = maxExportBytes - before.bytes;
+    const output = tarEntryLimit(maxExportEntries, before, () =>
       exportTooLarge(`${subject} has more than ${maxExportEntries} files and directories`),
     );
     // `run` destroys its output on a failure, so the reader gets the error.
@@ -133,7 +206,7 @@ export class GitObjects {
         signal,
       })
       .catch(() => undefined);
-    return limitBytes(output, maxExportBytes, () =>
+    return limitBytes(output, maxBytes, () =>
       exportTooLarge(`the files of ${subject} are too large (limit ${maxExportBytes} bytes)`),
     );
   }

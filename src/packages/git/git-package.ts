@@ -1,4 +1,5 @@
 /** A package in a git repository. */
+import { posix } from "node:path";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import type { GitCheckout } from "./git-repositories.ts";
 import type { Revision } from "./git-refs.ts";
@@ -30,14 +31,15 @@ export interface GitLocation {
 }
 
 /**
- * Reads the manifest and the licenses of a checkout; the package owns the checkout. @throws SvcError
- * `package_invalid`
+ * Reads the manifest and the licenses of a checkout, and fetches its submodules; the package owns the checkout.
+ * @throws SvcError `package_invalid`
  */
 export async function openGitPackage(
   checkout: GitCheckout,
   { gitUrl, source, directory, callerUid, userHelpers, manifests }: GitLocation,
-  { signal }: WorkOptions,
+  work: WorkOptions,
 ): Promise<ResolvedPackage> {
+  const { signal } = work;
   await using resources = new AsyncDisposableStack();
   resources.use(checkout);
   const { url } = gitUrl;
@@ -49,6 +51,7 @@ export async function openGitPackage(
   const licenses = await collectLicenses(await checkout.entries(signal), (name) =>
     checkout.readFile(name, maxLicenseBytes, signal),
   );
+  await checkout.fetchSubmodules(work);
   const owned = resources.move();
   const origin = { kind: "git", url, source, branch, tag, commit } as const;
   return {
@@ -56,9 +59,10 @@ export async function openGitPackage(
     origin: { ...origin, ...(directory !== undefined && { directory }) },
     version: versionOf(checkout.revision),
     licenses,
-    async exportTo(uid, root, path, work = {}) {
+    async exportTo(uid, root, path, exportWork = {}) {
       const userHelper = await userHelpers.as(uid);
-      await userHelper.extractTar(root, path, checkout.exportTar(work.signal), { signal: work.signal });
+      for (const { path: below, tar } of checkout.exportTars(exportWork.signal))
+        await userHelper.extractTar(root, posix.join(path, below), tar, { signal: exportWork.signal });
     },
     retain: () => checkout.retain(),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),

@@ -1,8 +1,8 @@
 /** Parses the branches and tags of a repository, and selects one. */
 import { setImmediate as breathe } from "node:timers/promises";
-import semver from "semver";
 import { notFound } from "../../errors.ts";
 import type { RequestedRevision } from "../spec.ts";
+import { isNewerTag, NewestTags } from "./version-tags.ts";
 
 /** Output of `git ls-remote --symref`. */
 export interface RemoteRefs {
@@ -12,11 +12,10 @@ export interface RemoteRefs {
   branches: ReadonlyMap<string, string>;
   /** Tag name → peeled object: the commit. */
   tags: ReadonlyMap<string, string>;
-  /** The tag with the highest semantic version, if any. */
-  newestTag?: string;
+  newestTags: NewestTags;
 }
 
-/** A version of a repository: a tracked branch or an installed tag. */
+/** A version of a repository: a tracked branch, an installed tag, or the commit of a submodule. */
 export interface Revision {
   branch: string;
   tag: string;
@@ -31,58 +30,45 @@ const linesPerTurn = 500;
 export async function readRefs(output: string): Promise<RemoteRefs> {
   const branches = new Map<string, string>();
   const tags = new Map<string, string>();
-  const newest = new NewestVersion();
+  const newestTags = new NewestTags();
   let defaultBranch: string | undefined;
   for (const [index, line] of output.split("\n").entries()) {
     if (index % linesPerTurn === 0) await breathe();
-    const head = /^ref: refs\/heads\/(\S+)\tHEAD$/.exec(line)?.[1];
+    const head = /^ref: refs\/heads\/(.+)\tHEAD$/.exec(line)?.[1];
     if (head !== undefined) defaultBranch = head;
-    const [, oid, kind, name] = /^([0-9a-f]{40}|[0-9a-f]{64})\trefs\/(heads|tags)\/(\S+)$/.exec(line) ?? [];
+    const [, oid, kind, name] = /^([0-9a-f]{40}|[0-9a-f]{64})\trefs\/(heads|tags)\/(.+)$/.exec(line) ?? [];
     if (oid === undefined || name === undefined) continue;
     if (kind === "tags") {
       // The peeled line of an annotated tag comes second and wins.
       const tag = name.replace(/\^\{\}$/, "");
-      if (!tags.has(tag)) newest.consider(tag);
+      if (!tags.has(tag)) newestTags.consider(tag);
       tags.set(tag, oid);
     } else branches.set(name, oid);
   }
   return {
     branches,
     tags,
+    newestTags,
     ...(defaultBranch !== undefined && { defaultBranch }),
-    ...(newest.tag !== undefined && { newestTag: newest.tag }),
   };
-}
-
-/**
- * Finds the tag with the highest semantic version, with or without a leading `v`; ignores pre-releases and other
- * tags.
- */
-class NewestVersion {
-  tag: string | undefined;
-  #version: semver.SemVer | undefined;
-
-  consider(tag: string): void {
-    const version = semver.parse(tag);
-    if (version === null || version.prerelease.length > 0) return;
-    if (this.#version !== undefined && version.compare(this.#version) <= 0) return;
-    this.#version = version;
-    this.tag = tag;
-  }
-}
-
-/** Whether tag `a` is a higher semantic version than tag `b`; `undefined` unless both are versions. */
-export function isNewerTag(a: string, b: string): boolean | undefined {
-  const [versionA, versionB] = [semver.parse(a), semver.parse(b)];
-  return versionA === null || versionB === null ? undefined : versionA.compare(versionB) > 0;
 }
 
 /**
  * Selects the requested revision; without a request, the newest tag, else the default branch. Tags match with or
  * without a leading `v`.
+ * @param directory of the package; `.` for the root
  * @throws SvcError `not_found` with the repository and the missing name.
  */
-export function pickRevision(refs: RemoteRefs, wish: RequestedRevision, url: string): Revision {
+export function pickRevision(
+  refs: RemoteRefs,
+  wish: RequestedRevision,
+  url: string,
+  directory = ".",
+): Revision {
+  if (wish.ref !== undefined) {
+    const isTag = refs.tags.has(wish.ref) || !refs.branches.has(wish.ref);
+    return pickRevision(refs, isTag ? { tag: wish.ref } : { branch: wish.ref }, url);
+  }
   if (wish.branch !== undefined) return branchRevision(refs, wish.branch, url);
   if (wish.tag !== undefined) {
     const tag = [wish.tag, `v${wish.tag}`].find((name) => refs.tags.has(name));
@@ -90,7 +76,7 @@ export function pickRevision(refs: RemoteRefs, wish: RequestedRevision, url: str
       throw notFound("tag", wish.tag, `no tag "${wish.tag}" in ${url}${known("tags", refs.tags)}`);
     return { branch: "", tag, commit: refs.tags.get(tag) ?? "" };
   }
-  const tag = refs.newestTag;
+  const tag = refs.newestTags.of(directory);
   if (tag !== undefined) return { branch: "", tag, commit: refs.tags.get(tag) ?? "" };
   const [only] = refs.branches.size === 1 ? refs.branches.keys() : [];
   const branch = refs.defaultBranch ?? only;
@@ -114,4 +100,11 @@ function known(kind: string, refs: ReadonlyMap<string, string>): string {
   const names = [...refs.keys()];
   if (names.length === 0) return `; it has no ${kind}`;
   return `; its ${kind}: ${names.slice(-5).join(", ")}${names.length > 5 ? ", …" : ""}`;
+}
+
+/** An upgrade never selects an older tag by itself, or one with another prefix. */
+export function newestLike(refs: RemoteRefs, tag: string): string | undefined {
+  const newest = refs.newestTags.like(tag);
+  const stays = refs.tags.has(tag) && (newest === undefined || isNewerTag(tag, newest) === true);
+  return stays ? tag : newest;
 }

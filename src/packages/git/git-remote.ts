@@ -97,7 +97,7 @@ export function networkRemote(
       return readRefs(output.toString());
     },
     async fetch(revision, gitDir, options) {
-      const name = revision.tag === "" ? `refs/heads/${revision.branch}` : `refs/tags/${revision.tag}`;
+      const name = refNameOf(revision);
       const fetchRef = (depth: readonly string[]) =>
         watchSize(gitDir, limits.maxFetchBytes, subject, options.signal, (signal) =>
           git.run(
@@ -132,6 +132,12 @@ export function networkRemote(
       return resolveHead(git, gitDir, subject, options.signal);
     },
   };
+}
+
+/** What to fetch: a submodule is only a commit. */
+function refNameOf({ branch, tag, commit }: Revision): string {
+  if (tag !== "") return `refs/tags/${tag}`;
+  return branch === "" ? commit : `refs/heads/${branch}`;
 }
 
 /** A plain file server does not support shallow fetches. */

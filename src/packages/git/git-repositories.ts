@@ -1,9 +1,10 @@
 /** Git repositories as used by packages and sources: select a version, read it, export it. */
+import { posix } from "node:path";
 import type { Readable } from "node:stream";
 import { SvcError, notFound } from "../../errors.ts";
 import type { FindLogin } from "../../access/credentials.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
-import type { CacheBounds } from "./cache-space.ts";
+import { allocatedBytes, type CacheBounds } from "./cache-space.ts";
 import { GitCache, type HeldCommit } from "./git-cache.ts";
 import type { GitEnvironment, GitSurroundings } from "./git-command.ts";
 import { GitObjects, type TreeEntry, type FileSelection } from "./git-objects.ts";
@@ -16,7 +17,9 @@ import {
   type GitLimits,
   type GitRemote,
 } from "./git-remote.ts";
+import { findSubmodules, requireNoLfsFiles, type CheckoutPlace } from "./git-submodules.ts";
 import type { GitUrl } from "./git-url.ts";
+import type { ExportedSize } from "./tar-entries.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 import type { RequestedRevision } from "../spec.ts";
 
@@ -71,12 +74,19 @@ export class GitRepositories {
    *   both are cached only for this user.
    */
   open(gitUrl: GitUrl, uid: number): GitRepository {
+    const parts = {
+      uid,
+      cache: this.#cache,
+      objects: this.#objects,
+      maxBytes: this.#limits.maxFetchBytes,
+      open: (other: GitUrl) => this.open(other, uid),
+    };
     const { path } = gitUrl;
     if (path === undefined) {
       const { transport, url } = gitUrl;
       const login = transport === "ssh" ? undefined : this.#options.login?.(new URL(url).host, uid);
       const remote = networkRemote(gitUrl, this.#git, this.#limits, login);
-      return new GitRepository(remote, login?.scope ?? "network", uid, this.#cache, this.#objects);
+      return new GitRepository(remote, login?.scope ?? "network", parts);
     }
     const remote = localRemote(
       { ...gitUrl, path },
@@ -88,24 +98,33 @@ export class GitRepositories {
         limits: this.#limits,
       },
     );
-    return new GitRepository(remote, `uid ${uid}`, uid, this.#cache, this.#objects);
+    return new GitRepository(remote, `uid ${uid}`, parts);
   }
 }
+
+interface RepositoryParts {
+  readonly uid: number;
+  readonly cache: GitCache;
+  readonly objects: GitObjects;
+  /** Limit for a commit with its submodules. */
+  readonly maxBytes: number;
+  /** Opens another repository as the same user. */
+  readonly open: (gitUrl: GitUrl) => GitRepository;
+}
+
+/** Limits of a package's submodules, which may have submodules. */
+const maxSubmodules = 20;
 
 export class GitRepository {
   /** Identifies who may see the results: equal for all users with the same access. */
   readonly scope: string;
   readonly #remote: GitRemote;
-  readonly #uid: number;
-  readonly #cache: GitCache;
-  readonly #objects: GitObjects;
+  readonly #parts: RepositoryParts;
 
-  constructor(remote: GitRemote, scope: string, uid: number, cache: GitCache, objects: GitObjects) {
+  constructor(remote: GitRemote, scope: string, parts: RepositoryParts) {
     this.#remote = remote;
     this.scope = scope;
-    this.#uid = uid;
-    this.#cache = cache;
-    this.#objects = objects;
+    this.#parts = parts;
   }
 
   get url(): string {
@@ -121,37 +140,81 @@ export class GitRepository {
   /** The files of the requested revision; of the newest version without a request. */
   async checkout(wish: RequestedRevision, work: WorkOptions, directory = "."): Promise<GitCheckout> {
     const refs = await this.listRefs(work);
-    return this.checkoutRevision(pickRevision(refs, wish, this.url), work, directory);
+    return this.checkoutRevision(pickRevision(refs, wish, this.url, directory), work, directory);
   }
 
   async checkoutRevision(revision: Revision, work: WorkOptions, directory = "."): Promise<GitCheckout> {
     work.onProgress?.({
       step: "fetch",
-      message: `Fetching ${revision.tag || revision.branch} of ${this.url}`,
+      message: `Fetching ${revision.tag || revision.branch || revision.commit} of ${this.url}`,
     });
+    const { cache, uid, objects } = this.#parts;
     await using resources = new AsyncDisposableStack();
-    const commit = await this.#cache.commit(this.#remote, this.#uid, revision, work);
+    const commit = await cache.commit(this.#remote, uid, revision, work);
     resources.use(commit.hold);
-    const tree = await this.#objects.subtree(commit, directory, this.url, work.signal);
+    const tree = await objects.subtree(commit, directory, this.url, work.signal);
     resources.move();
-    return new GitCheckout(this.#objects, commit, tree, { ...revision, commit: commit.commit }, this.url);
+    const { gitUrl } = this.#remote;
+    const place = { gitUrl, directory, tree };
+    return new GitCheckout(this.#parts, commit, place, { ...revision, commit: commit.commit });
   }
 }
 
 /** The files of one revision, or of a directory in it, read from the daemon's cache. */
 export class GitCheckout implements AsyncDisposable {
   readonly revision: Revision;
-  readonly #objects: GitObjects;
+  readonly #parts: RepositoryParts;
   readonly #commit: HeldCommit;
-  readonly #tree: string;
-  readonly #url: string;
+  readonly #place: CheckoutPlace;
+  readonly #submodules: { path: string; checkout: GitCheckout }[] = [];
 
-  constructor(objects: GitObjects, commit: HeldCommit, tree: string, revision: Revision, url: string) {
-    this.#objects = objects;
+  constructor(parts: RepositoryParts, commit: HeldCommit, place: CheckoutPlace, revision: Revision) {
+    this.#parts = parts;
     this.#commit = commit;
-    this.#tree = tree;
-    this.#url = url;
+    this.#place = place;
     this.revision = revision;
+  }
+
+  get #objects(): GitObjects {
+    return this.#parts.objects;
+  }
+
+  get #tree(): string {
+    return this.#place.tree;
+  }
+
+  get #url(): string {
+    return this.#place.gitUrl.url;
+  }
+
+  /**
+   * Fetches the submodules with their submodules, as the user of this checkout.
+   * @throws SvcError `package_invalid` for files in Git LFS, which are not fetched
+   */
+  async fetchSubmodules(work: WorkOptions, fetched = { count: 0, bytes: 0 }): Promise<void> {
+    const { open, maxBytes } = this.#parts;
+    const { signal } = work;
+    await requireNoLfsFiles(this.#objects, this.#commit, this.#place, signal);
+    fetched.bytes += await allocatedBytes(this.#commit.gitDir);
+    if (fetched.bytes > maxBytes) {
+      const message = `${this.#url} and its submodules are too large (limit ${maxBytes} bytes)`;
+      throw new SvcError("git_failed", message);
+    }
+    for (const { path, gitUrl, commit } of await findSubmodules(
+      this.#objects,
+      this.#commit,
+      this.#place,
+      signal,
+    )) {
+      fetched.count += 1;
+      if (fetched.count > maxSubmodules) {
+        const message = `${this.#url} has more than ${maxSubmodules} submodules`;
+        throw new SvcError("package_invalid", message);
+      }
+      const checkout = await open(gitUrl).checkoutRevision({ branch: "", tag: "", commit }, work);
+      this.#submodules.push({ path, checkout });
+      await checkout.fetchSubmodules(work, fetched);
+    }
   }
 
   /** Entries of the root directory. */
@@ -184,15 +247,27 @@ export class GitCheckout implements AsyncDisposable {
   /** Keeps it in the cache for later use. */
   retain(): void {
     this.#commit.hold.retain();
+    for (const { checkout } of this.#submodules) checkout.retain();
   }
 
   /** Releases it; it is removed unless {@link retain} was called. */
-  [Symbol.asyncDispose](): Promise<void> {
-    return Promise.resolve(this.#commit.hold[Symbol.asyncDispose]());
+  async [Symbol.asyncDispose](): Promise<void> {
+    for (const { checkout } of this.#submodules) await checkout[Symbol.asyncDispose]();
+    await this.#commit.hold[Symbol.asyncDispose]();
   }
 
-  /** All files as an uncompressed tar archive. */
-  exportTar(signal?: AbortSignal): Readable {
-    return this.#objects.exportTar(this.#commit, this.#tree, this.#url, signal);
+  /**
+   * All files as uncompressed tar archives, each with the path of its directory. Each archive must be read before the
+   * next one is requested.
+   */
+  *exportTars(
+    signal?: AbortSignal,
+    before: ExportedSize = { bytes: 0, entries: 0 },
+  ): Generator<{ path: string; tar: Readable }> {
+    yield { path: "", tar: this.#objects.exportTar(this.#commit, this.#tree, this.#url, before, signal) };
+    for (const { path, checkout } of this.#submodules) {
+      for (const part of checkout.exportTars(signal, before))
+        yield { ...part, path: posix.join(path, part.path) };
+    }
   }
 }

@@ -25,7 +25,9 @@ export function looksLikeGitUrl(text: string): boolean {
   return /^[A-Za-z][A-Za-z0-9+.-]*:/.test(text) || /^[^/]*:/.test(text);
 }
 
-/** Parses `https://`, `ssh://`, `file://`, `[user@]host:path`, and `http://` for this host. */
+/**
+ * Parses `https://`, `ssh://`, `file://`, `[user@]host:path`, `[user@host:port]:path`, and `http://` for this host.
+ */
 export function parseGitUrl(text: string): GitUrlResult {
   if (/[\s\u0000-\u001f\u007f]/.test(text)) return { problem: "has white space or control characters" };
   if (text.length > 2048) return { problem: "is longer than 2048 characters" };
@@ -65,17 +67,49 @@ function parseNetworkUrl(text: string, transport: "https" | "http" | "ssh"): Git
   return { gitUrl: { transport, url: `${transport}://${authority}${path}` } };
 }
 
-/** `[user@]host:path` as in ssh and scp. */
+/** `[user@]host:path` as in ssh and scp; with a port, `[user@host:port]:path` as in git. */
 function parseScpLike(text: string): GitUrlResult {
-  const parts = /^(?:([^@:/]+)@)?([^:/@]+):(.+)$/.exec(text);
+  const bracketed = /^\[(?:([^@:/[\]]+)@)?([^:/@[\]]+):(\d{1,5})\]:(.+)$/.exec(text);
+  if (bracketed !== null) {
+    const [, user, name = "", port = "", path = ""] = bracketed;
+    const address = `${user === undefined ? "" : `${user}@`}${name}`;
+    const result = parseNetworkUrl(`ssh://${address}:${port}/${path}`, "ssh");
+    return "problem" in result
+      ? result
+      : { gitUrl: { transport: "ssh", url: `[${address}:${port}]:${path}` } };
+  }
+  const parts = /^(?:([^@:/]+)@)?(\[[0-9A-Fa-f:.]+\]|[^:/@]+):(.+)$/.exec(text);
   if (parts === null) return { problem: "is not scheme://host/path or user@host:path" };
   const [, user, name = "", path = ""] = parts;
+  const [, port, rest] = /^(\d{1,5})\/(.+)$/.exec(path) ?? [];
+  if (port !== undefined && host.test(name)) {
+    const address = `ssh://${user === undefined ? "" : `${user}@`}${name}`;
+    return {
+      problem: `is ambiguous: for the port ${port} write ${address}:${port}/${rest}; for the directory ${port} write ${address}/${path}`,
+    };
+  }
   if (user !== undefined && !userName.test(user))
     return { problem: "has a username with characters that are not allowed" };
   if (!host.test(name)) return { problem: "has no valid host" };
-  const problem = text.includes("::") ? "names a helper program" : pathProblem(path);
+  const problem = text.replace(/\[[^\]]*\]/, "").includes("::")
+    ? "names a helper program"
+    : pathProblem(path);
   if (problem !== undefined) return { problem };
   return { gitUrl: { transport: "ssh", url: `${user === undefined ? "" : `${user}@`}${name}:${path}` } };
+}
+
+/** Resolves a submodule's URL, which may be relative to its repository's, as gitmodules(5) specifies. */
+export function parseSubmoduleUrl(text: string, parent: GitUrl): GitUrlResult {
+  if (!/^\.\.?(?:\/|$)/.test(text)) return parseGitUrl(text);
+  const [, root = "", path = ""] =
+    /^([A-Za-z]+:\/\/[^/]*\/|[^/]*:)(.*)$/.exec(parent.url.replace(/\/+$/, "")) ?? [];
+  const names = path.split("/");
+  for (const name of text.split("/")) {
+    if (name === "..") {
+      if (names.pop() === undefined) return { problem: "is above the host of its repository" };
+    } else if (name !== "." && name !== "") names.push(name);
+  }
+  return parseGitUrl(`${root}${names.join("/")}`);
 }
 
 function parseFileUrl(text: string): GitUrlResult {
@@ -90,7 +124,8 @@ function parseFileUrl(text: string): GitUrlResult {
 
   if (/[\u0000-\u001f\u007f]/.test(path)) return { problem: "has control characters" };
   if (path.split("/").includes("..")) return { problem: `has ".." in its path` };
-  return { gitUrl: { transport: "file", url: `file://${encodeURI(path)}`, path } };
+  // `#` would start the branch and the directory.
+  return { gitUrl: { transport: "file", url: `file://${encodeURI(path).replaceAll("#", "%23")}`, path } };
 }
 
 function pathProblem(path: string): string | undefined {
@@ -102,9 +137,25 @@ function pathProblem(path: string): string | undefined {
   return path.split("/").includes("..") ? `has ".." in its path` : undefined;
 }
 
+/** Splits `URL#ref:dir`, as `docker build` does; absent parts are empty. */
+export function splitFragment(spec: string): { url: string; ref: string; directory: string } {
+  const [, url = spec, ref = "", directory = ""] = /^([^#]*)#([^:]*)(?::(.*))?$/.exec(spec) ?? [];
+  return { url, ref, directory: directory.replaceAll(/^\/+|\/+$/g, "").replaceAll(/\/{2,}/g, "/") };
+}
+
 /** Whether a URL's host is this host. */
 export function isLoopback(name: string): boolean {
   return /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/i.test(name);
+}
+
+/** Whether a repository is in a directory or at a port of this host; empty for another host. */
+export function localPlaceOf({ transport, url }: GitUrl): "directory" | "port" | "" {
+  if (transport === "file") return "directory";
+  const [address = ""] = url.replace(/^[a-z]+:\/\//, "").split("/", 1);
+  // `[user@host:port]:path` without its brackets.
+  const plain = address.replace(/^\[([^:\]]+:\d+)\]/, "$1").replace(/^[^@]*@/, "");
+  const name = /^(?:\[[^\]]+\]|[^:]+)/.exec(plain)?.[0] ?? "";
+  return isLoopback(name) ? "port" : "";
 }
 
 /** Replaces possible secrets in `text` (user and password, query), for messages and logs. */

@@ -6,9 +6,18 @@ import { Transform } from "node:stream";
 
 const blockBytes = 512;
 
-/** Passes on a tar archive of files under 8 GiB; fails with `error()` when it has more than `maxEntries` headers. */
-export function tarEntryLimit(maxEntries: number, error: () => Error): Transform {
-  let entries = 0;
+/** Size of tar archives. */
+export interface ExportedSize {
+  bytes: number;
+  /** Number of headers. */
+  entries: number;
+}
+
+/**
+ * Passes on a tar archive of files under 8 GiB, and adds its size to `total`; fails with `error()` when `total` has
+ * more than `maxEntries`.
+ */
+export function tarEntryLimit(maxEntries: number, total: ExportedSize, error: () => Error): Transform {
   /** Bytes of content and padding until the next header. */
   let contentBytes = 0;
   let header: Buffer = Buffer.alloc(0);
@@ -24,8 +33,8 @@ export function tarEntryLimit(maxEntries: number, error: () => Error): Transform
       header = header.length === 0 ? piece : Buffer.concat([header, piece]);
       if (header.length < blockBytes) continue;
       // Blocks of zeros end the archive.
-      if (header[0] !== 0) entries += 1;
-      if (entries > maxEntries) return false;
+      if (header[0] !== 0) total.entries += 1;
+      if (total.entries > maxEntries) return false;
       contentBytes = Math.ceil(sizeOf(header) / blockBytes) * blockBytes;
       header = Buffer.alloc(0);
     }
@@ -34,6 +43,7 @@ export function tarEntryLimit(maxEntries: number, error: () => Error): Transform
 
   return new Transform({
     transform(chunk: Buffer, _encoding, done) {
+      total.bytes += chunk.length;
       if (count(chunk)) done(null, chunk);
       else done(error());
     },

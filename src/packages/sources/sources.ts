@@ -2,7 +2,7 @@
 import { join } from "node:path";
 import { invalidField, SvcError, notFound } from "../../errors.ts";
 import type { GitUrl } from "../git/git-url.ts";
-import { isNewerTag } from "../git/git-refs.ts";
+import { isNewerTag } from "../git/version-tags.ts";
 import type { IndexedPackage, SvcRelease } from "./source-index.ts";
 import type { LoadedIndex, SourceIndexLoader } from "./source-index-loader.ts";
 import type { WorkOptions } from "../../work/progress.ts";
