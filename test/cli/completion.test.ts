@@ -35,7 +35,7 @@ for (const [words, expected] of [
   [["backup", "help", "pa"], []],
   [
     ["app", "re"],
-    ["restart", "repull", "remove"],
+    ["restart", "repull", "rename", "remove"],
   ],
   [["app", "logs", "--fol"], ["--follow"]],
   [["app", "logs", "--tail", ""], []],

@@ -201,7 +201,7 @@ test("an empty list says so", async (t) => {
   const daemon = await emptyDaemon();
   for (const [line, said] of [
     ["ports", "No app has a port.\n"],
-    ["stacks", "No app is a compose project.\n"],
+    ["stacks", "No compose apps installed.\n"],
     ["stats", "No app is running.\n"],
   ] as const) {
     const { exitCode, stdout, stderr } = await runSvc([line, "--socket", daemon.socketPath]);
