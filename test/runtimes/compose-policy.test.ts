@@ -431,6 +431,16 @@ const texts: [name: string, text: string, message: RegExp][] = [
     /^compose.yaml: line 2: it contains the character U\+[0-9A-F]{4}, which ends a line; use line feeds$/,
   ]),
   [
+    "a byte order mark at the start of a line",
+    "\ufeff\ufeffservices:\n    web:\n        image: a\n        env_file: /etc/environment\n",
+    /^compose.yaml: line 1: it contains the character U\+FEFF, which is a byte order mark; remove it$/,
+  ],
+  ...["env_file: !reset []", "env_file: !%72eset []", "env_file: *r"].map((line): [string, string, RegExp] => [
+    `a merged value behind the reset value "${line}"`,
+    `x-r: &r !reset []\nservices: {web: {image: a, <<: {env_file: /etc/environment}, ${line}}}`,
+    /tags such as !reset are not allowed in a file with the key "<<"$/,
+  ]),
+  [
     "an alias of an anchor that is set again on a key",
     "x-a: &a own.env\nx-b: {&a /etc/environment: 1}\nservices: {web: {image: a, env_file: *a}}",
     /is outside the package/,

@@ -105,6 +105,8 @@ function hasMoreTokens(text: string, max: number): boolean {
   return false;
 }
 
+const plainTag = /^(?:!|!override|tag:yaml\.org,2002:.*)?$/;
+
 /** Converts nodes to JSON values; stops at the first exceeded limit. */
 class NodeReader {
   readonly problems: Problem[] = [];
@@ -116,6 +118,9 @@ class NodeReader {
   readonly #targets = new Map<ParsedNode, ParsedNode | undefined>();
   /** Number of aliases that are being expanded. */
   #expanding = 0;
+  #hasMergeKey = false;
+  /** The first node with a tag that may be compose's `!reset`, which has several spellings. */
+  #reset: ParsedNode | undefined;
   #values = 0;
 
   constructor(bounds: YamlBounds, lineAt: (offset: number | undefined) => number) {
@@ -134,6 +139,7 @@ class NodeReader {
     }
     if (isAlias(node)) return this.#expand(node, depth);
     this.#remember(node);
+    if (!plainTag.test(node.tag ?? "")) this.#reset ??= node;
     if (isMap(node)) return this.#readMap(node.items, depth);
     if (isSeq(node)) return node.items.map((item) => this.read(item, depth + 1));
     return this.#readScalar(node);
@@ -163,8 +169,12 @@ class NodeReader {
       this.#remember(key);
       if (keysThatConfuseJavaScript.has(name)) return this.#problem(key, `the key "${name}" is reserved`);
       if (entries.has(name)) return this.#problem(key, `the key "${name}" appears twice`);
+      if (name === "<<") this.#hasMergeKey = true;
       entries.set(name, this.read(value, depth + 1));
     }
+    // Compose removes these values before it merges, and then uses the merged ones.
+    if (this.#hasMergeKey && this.#reset !== undefined)
+      return this.#problem(this.#reset, 'tags such as !reset are not allowed in a file with the key "<<"');
     return Object.fromEntries(entries);
   }
 

@@ -142,16 +142,18 @@ async function readDocument(
 
 /**
  * Compose parses YAML 1.1, where these characters end a line, also that of a comment, and UTF-16 by its byte order mark.
+ * It ignores a byte order mark at the start of each line.
  * @throws SvcError `package_invalid`
  */
 function requireClearText(bytes: Buffer, name: string): void {
   if (!isUtf8(bytes)) throw invalid(name, "it is not UTF-8 text; save it as UTF-8");
   const text = bytes.toString();
-  const found = /\r(?!\n)|[\u0085\u2028\u2029]/.exec(text);
+  const found = /\r(?!\n)|[\u0085\u2028\u2029]|(?<!^)\ufeff/.exec(text);
   if (found === null) return;
   const code = found[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
   const line = text.slice(0, found.index).split("\n").length;
-  throw invalid(name, `line ${line}: it contains the character U+${code}, which ends a line; use line feeds`);
+  const problem = code === "FEFF" ? "is a byte order mark; remove it" : "ends a line; use line feeds";
+  throw invalid(name, `line ${line}: it contains the character U+${code}, which ${problem}`);
 }
 
 async function readText(userHelper: Reader, root: string, path: string, name: string): Promise<Buffer> {
