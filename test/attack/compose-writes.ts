@@ -106,6 +106,15 @@ const attempts: readonly Attempt[] = [
     refusal: /inside what it mounts at \/drop/,
   },
   {
+    attack: "a config of another service in a mount",
+    service: { ...drop, volumes_from: ["other"] },
+    rest: {
+      ...content,
+      services: { other: { image: "svc/attack:1", configs: [{ source: "c", target: "/drop/x" }] } },
+    },
+    refusal: /inside what it mounts at \/drop/,
+  },
+  {
     attack: "a subnet behind which the host may have a server",
     service: { networks: ["n"] },
     rest: { networks: { n: { ipam: { config: [{ subnet: "10.0.0.0/24" }] } } } },

@@ -226,20 +226,53 @@ test("a submodule at a port of this host is rejected in a repository from elsewh
     /theme of file:.* its URL "http:\/\/127\.0\.0\.1:1\/x\.git" is a repository of this host$/,
   );
   for (const [url, place] of [
-    ["https://127.0.0.1/x", "port"],
-    ["ssh://git@localhost:22/x", "port"],
-    ["git@localhost:x", "port"],
-    ["git@[::1]:x", "port"],
-    ["[git@127.0.0.1:22]:x", "port"],
-    ["[localhost:22]:x", "port"],
-    ["https://[::1]:8/x", "port"],
+    ["https://127.0.0.1/x", "https 127.0.0.1 "],
+    ["https://127.1:81/x", "https 127.1 81"],
+    ["https://0x7f.1/x", "https 0x7f.1 "],
+    ["https://2130706433/x", "https 2130706433 "],
+    ["https://0.0.0.0/x", "https 0.0.0.0 "],
+    ["https://[::]/x", "https [::] "],
+    ["https://[::ffff:127.0.0.1]/x", "https [::ffff:127.0.0.1] "],
+    ["https://[0:0::1]/x", "https [0:0::1] "],
+    ["https://a.localhost/x", "https a.localhost "],
+    ["https://ip6-localhost/x", "https ip6-localhost "],
+    ["ssh://git@localhost:22/x", "ssh localhost 22"],
+    ["git@localhost:x", "ssh localhost "],
+    ["git@[::1]:x", "ssh [::1] "],
+    ["[git@127.0.0.1:22]:x", "ssh 127.0.0.1 22"],
+    ["[localhost:22]:x", "ssh localhost 22"],
+    ["https://[::1]:8/x", "https [::1] 8"],
     ["file:///x", "directory"],
     ["https://example.org/localhost", ""],
+    ["https://127.0.0.1.example.org/x", ""],
+    ["https://[2001:db8::1]/x", ""],
     ["git@example.org:localhost", ""],
   ] as const) {
     const parsed = parseGitUrl(url);
     t.is("gitUrl" in parsed ? localPlaceOf(parsed.gitUrl) : parsed.problem, place, url);
   }
+});
+
+test("a submodule at another port of this host is rejected in a repository of this host", async (t) => {
+  await using world = await World.create();
+  const outer = await TestRepository.create(world.path("git", "outer"));
+  await outer.commit({ "svc.yaml": minimalManifest("outer", "1") });
+  await addSubmodule(outer, "http://127.0.0.1:1/x.git", "theme", outer);
+  await using server = await GitServer.start(world.path("git"));
+  const { message } = await rejection(t, world, `${server.url}/outer/.git`);
+  t.regex(message, /its URL "http:\/\/127\.0\.0\.1:1\/x\.git" is a repository of this host$/);
+});
+
+test("a path of 100,000 bytes in a package with files in Git LFS is rejected", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("outer"));
+  await repository.commit({ "svc.yaml": minimalManifest("outer", "1"), ".gitattributes": "*.bin filter=lfs\n" });
+  const file = await repository.git("rev-parse", "HEAD:svc.yaml");
+  await repository.git("update-index", "--add", "--cacheinfo", `100644,${file},${"x".repeat(100_000)}`);
+  await repository.git("commit", "--quiet", "--message", "long");
+  const { message } = await rejection(t, world, repository.fileUrl);
+  // Git 2.45 and later reject it themselves.
+  t.regex(message, /has a file whose path is longer than 65536 bytes$|largePathname/);
 });
 
 test("the limit of submodules counts submodules of submodules", async (t) => {

@@ -1,4 +1,5 @@
 /** A compose project from the checkout to its run: when the engine is probed, and when compose's output is used. */
+import { throws } from "node:assert/strict";
 import { randomUUID } from "node:crypto";
 import { mkdir, rm, stat, truncate, writeFile } from "node:fs/promises";
 import { join } from "node:path";
@@ -16,6 +17,7 @@ import { durationSecs } from "../../src/runtimes/compose/compose-values.ts";
 import { ConfigCache } from "../../src/runtimes/compose/config-cache.ts";
 import { withInlineFiles } from "../../src/runtimes/compose/inline-files.ts";
 import { projectClaims } from "../../src/runtimes/compose/project-claims.ts";
+import { requireFewParts } from "../../src/runtimes/compose/project-size.ts";
 import type { Bind } from "../../src/runtimes/containers/container-policy.ts";
 import { holdMounts } from "../../src/runtimes/containers/mount-points.ts";
 import { makeMountTargets } from "../../src/runtimes/containers/mount-targets.ts";
@@ -225,6 +227,48 @@ const large: readonly [what: string, work: () => unknown][] = [
       return readResolved("", "compose.yaml", () => Promise.resolve({ value }));
     },
   ],
+  [
+    "127 services that have the mounts of another one",
+    () => {
+      const document = {
+        services: {
+          ...servicesOf(127, { image: "a", volumes_from: ["db"], configs: ["a"] }),
+          db: { image: "a", volumes: many(62).map((name) => `${name}:/${name}`) },
+        },
+      } as unknown as JsonObject;
+      requireFewParts(document, "compose.yaml", false);
+      projectClaims(document, "web");
+    },
+  ],
+  ...[true, false].flatMap((isRoots): [what: string, work: () => unknown][] => [
+    [
+      `128 services of ${isRoots ? "root" : "a user"} that each have the mounts of all`,
+      () => {
+        const services = many(128).map((name, at) => [
+          name,
+          { volumes_from: [`p${(at + 1) % 128}`], volumes: many(60).map((path) => `/${name}/${path}`) },
+        ]);
+        const document = { services: Object.fromEntries(services) as JsonObject };
+        throws(() => requireFewParts(document, "compose.yaml", isRoots), / mounts, more than /);
+      },
+    ],
+    [
+      `1,000 services of ${isRoots ? "root" : "a user"} that each have 500 mounts of another one`,
+      () => {
+        const volumes = many(500).map((name) => `/${name}`);
+        const services = { ...servicesOf(1_000, { volumes_from: ["db"] }), db: { volumes } };
+        const document = { services } as unknown as JsonObject;
+        throws(() => requireFewParts(document, "compose.yaml", isRoots), /more than /);
+      },
+    ],
+    [
+      `1,000 services of ${isRoots ? "root" : "a user"} that each name 1,000 in volumes_from`,
+      () => {
+        const document = { services: servicesOf(1_000, { volumes_from: many(1_000) }) };
+        throws(() => requireFewParts(document as unknown as JsonObject, "compose.yaml", isRoots), /more than /);
+      },
+    ],
+  ]),
   ["a long duration", () => durationSecs("1h".repeat(900_000))],
   [
     "4,000 mounts",

@@ -37,6 +37,9 @@ const lfsPointer = {
 /** Limit of small files that are searched for pointers. */
 const maxPointerCandidates = 10_000;
 
+/** Limit of one line of `git ls-tree`. No file system has a path as long. */
+const maxEntryLength = 64 * 1024;
+
 /** Selects files to read. */
 export interface FileSelection {
   readonly wanted: (path: string) => boolean;
@@ -117,6 +120,11 @@ export class GitObjects {
         const text = rest + chunk.toString("latin1");
         const end = text.lastIndexOf("\0") + 1;
         rest = text.slice(end);
+        if (rest.length > maxEntryLength) {
+          const message = `${subject} has a file whose path is longer than ${maxEntryLength} bytes`;
+          done(new SvcError("package_invalid", message));
+          return;
+        }
         const small = readEntries(Buffer.from(text.slice(0, end), "latin1")).filter(
           ({ type, sizeBytes }) =>
             type === "file" && sizeBytes >= lfsPointer.minBytes && sizeBytes <= lfsPointer.maxBytes,

@@ -148,14 +148,27 @@ export function isLoopback(name: string): boolean {
   return /^(localhost|127(\.\d{1,3}){3}|\[::1\])$/i.test(name);
 }
 
-/** Whether a repository is in a directory or at a port of this host; empty for another host. */
-export function localPlaceOf({ transport, url }: GitUrl): "directory" | "port" | "" {
+/**
+ * The place of a repository on this host: `directory`, or its protocol, host and port. Empty for another host, unless its
+ * name server says otherwise.
+ */
+export function localPlaceOf({ transport, url }: GitUrl): string {
   if (transport === "file") return "directory";
   const [address = ""] = url.replace(/^[a-z]+:\/\//, "").split("/", 1);
   // `[user@host:port]:path` without its brackets.
   const plain = address.replace(/^\[([^:\]]+:\d+)\]/, "$1").replace(/^[^@]*@/, "");
-  const name = /^(?:\[[^\]]+\]|[^:]+)/.exec(plain)?.[0] ?? "";
-  return isLoopback(name) ? "port" : "";
+  const [, name = "", port = ""] = /^(\[[^\]]+\]|[^:]+)(?::(\d+))?/.exec(plain) ?? [];
+  return isThisHost(name) ? `${transport} ${name} ${port}` : "";
+}
+
+/** Whether a name or an address in any of its spellings, such as `127.1` and `[::ffff:7f00:1]`, leads to this host. */
+function isThisHost(name: string): boolean {
+  const { hostname = name.toLowerCase() } = URL.parse(`http://${name}`) ?? {};
+  return (
+    /^(?:(?:.+\.)?localhost(?:\.localdomain)?|ip6-(?:localhost|loopback))$/.test(hostname) ||
+    /^(?:127|0)(?:\.\d+){3}$/.test(hostname) ||
+    /^\[::(?:1|(?:ffff:)?(?:7f[0-9a-f]{2}|0):[0-9a-f]{1,4})?\]$/.test(hostname)
+  );
 }
 
 /** Replaces possible secrets in `text` (user and password, query), for messages and logs. */

@@ -6,6 +6,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import { requireNoExcess } from "../containers/container-policy.ts";
 import { invalid } from "./compose-sources.ts";
 import { listOf, recordOf } from "./compose-values.ts";
+import { volumesServices } from "./service-mounts.ts";
 
 /** Maximum numbers of parts of a project, and of mounts of a service. */
 interface ProjectBounds {
@@ -28,6 +29,10 @@ export const userBounds: ProjectBounds = {
   mounts: 64,
 };
 
+/** Maximum number of entries in `volumes_from` of a service, and of mounts that all services have by it together. */
+const maxSources = 64;
+const maxShared = 8_192;
+
 /** @throws SvcError `denied` for a regular user's project, `package_invalid` for root's */
 export function requireFewParts(document: JsonObject, file: string, isRoots: boolean): void {
   const { mounts: maxMounts, ...maxOf } = isRoots ? rootBounds : userBounds;
@@ -40,9 +45,28 @@ export function requireFewParts(document: JsonObject, file: string, isRoots: boo
   for (const [section, max] of Object.entries(maxOf)) {
     requireFew("the compose file", Object.keys(recordOf(document[section])).length, max, section);
   }
-  for (const [name, service] of Object.entries(recordOf(document["services"]))) {
-    requireFew(`service "${name}"`, countMounts(recordOf(service)), maxMounts, "mounts");
+  const services = recordOf(document["services"]);
+  for (const [name, service] of Object.entries(services).map(([key, value]) => [key, recordOf(value)] as const)) {
+    requireFew(`service "${name}"`, countMounts(service), maxMounts, "mounts");
+    requireFew(`service "${name}"`, listOf(service["volumes_from"]).length, maxSources, "entries in volumes_from");
   }
+  let shared = 0;
+  for (const [name, service] of Object.entries(services)) {
+    const mounts = countWithShared(recordOf(service), services, maxMounts);
+    requireFew(`service "${name}"`, mounts, maxMounts, "mounts");
+    shared += mounts - countMounts(recordOf(service));
+    requireFew("the compose file", shared, maxShared, "mounts by volumes_from");
+  }
+}
+
+/** Counts at least one for each service in `volumes_from`; stops above `max`. */
+function countWithShared(service: JsonObject, services: JsonObject, max: number): number {
+  let count = countMounts(service);
+  for (const name of volumesServices(service, services)) {
+    count += Math.max(1, countMounts(recordOf(services[name])));
+    if (count > max) break;
+  }
+  return count;
 }
 
 /** Mounts of a service, including its configs and secrets. */

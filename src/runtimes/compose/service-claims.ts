@@ -46,6 +46,7 @@ import {
   readVolume,
   requireOneMountEach,
   requireOneSharedMountEach,
+  requireSharedFilesApart,
   unknownKeyAsks,
   type Draft,
   type Reader,
@@ -94,7 +95,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   command: { up: "sets Config.Cmd, which runs inside" },
   configs: {
     up: "mounts `file` read-only, and copies `content` as root through the container's mounts, with `uid`, `gid` and `mode`",
-    read: readFiles("config", "/"),
+    read: readFiles("config"),
   },
   container_name: { up: "names the container; svc makes it an alias instead" },
   cpu_count: { up: "sets HostConfig.CpuCount, which engines on Windows read" },
@@ -231,7 +232,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   scale: { up: "makes so many containers", read: atMost("containers", bounds.containers) },
   secrets: {
     up: "mounts `file` read-only, and copies the value of `environment` as root through the container's mounts, with `uid`, `gid` and `mode`",
-    read: readFiles("secret", "/run/secrets/"),
+    read: readFiles("secret"),
   },
   security_opt: {
     up: "sets HostConfig.SecurityOpt; reads seccomp profiles from the host, as root",
@@ -295,6 +296,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
       const others = textsOf(value).filter((entry) => !Object.hasOwn(draft.services, volumesService(entry)));
       draft.asks.push(...listAsks(others, "host_mounts", "mounts the volumes of"));
       requireOneSharedMountEach(draft);
+      requireSharedFilesApart(draft);
     },
   },
   working_dir: { up: "sets Config.WorkingDir; the engine makes it inside where it is missing" },

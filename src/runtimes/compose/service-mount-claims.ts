@@ -11,7 +11,7 @@ import {
   type HostAsk,
 } from "../containers/container-policy.ts";
 import { fileMode, isSet, listOf, unknownKeys, recordOf, textOf, textsOf } from "./compose-values.ts";
-import { readServiceMount, sharedMounts, type ServiceMount } from "./service-mounts.ts";
+import { readServiceMount, sharedMounts, volumesServices, type ServiceMount } from "./service-mounts.ts";
 
 /** The claims of a service so far. */
 export interface Draft {
@@ -37,28 +37,55 @@ export function unknownKeyAsks(
   return unknownKeys(part, known).map((key) => ({ permission, what: `sets "${key}"` }));
 }
 
+/** The directories of files with a relative target. */
+const fileDirectories = { config: "/", secret: "/run/secrets/" } as const;
+
+type FileKind = keyof typeof fileDirectories;
+
 /**
  * Configs and secrets of a service, which are mounted as files. The engine creates missing mount points as root, even
  * inside mounted directories of the host. An in-memory file system is empty and is removed with its container.
- * @param directory base of relative targets
  */
-export function readFiles(kind: "config" | "secret", directory: string): Reader {
+export function readFiles(kind: FileKind): Reader {
   return (value, { asks, excess, fileOwners, service, services }) => {
-    const { stored, inMemory } = mountTargets(service, sharedMounts(service, services));
-    for (const reference of listOf(value)) {
-      const part = typeof reference === "string" ? { source: reference } : recordOf(reference);
-      const { source = null, target = null, uid = null, gid = null, mode = null } = part;
+    const targets = mountTargets(service, sharedMounts(service, services));
+    for (const part of listOf(value).map(fileReference)) {
+      const { source = null, uid = null, gid = null, mode = null } = part;
       const file = `${kind} "${textOf(source)}"`;
       asks.push(...unknownKeyAsks(part, ["source", "target", "uid", "gid", "mode"]));
       fileOwners.push({ file, uid: textOf(uid), gid: textOf(gid) });
       if (mode !== null && !(fileMode(mode) <= 0o777)) {
         asks.push({ permission: "privileged", what: `gives ${file} the special mode ${textOf(mode)}` });
       }
-      const path = posix.resolve("/", directory, textOf(target) || textOf(source));
-      const mount = stored.find((outer) => isBelow(outer, path)) ?? inMemory.find((same) => same === path);
-      if (mount !== undefined) excess.push(`has ${file} at ${path}, inside what it mounts at ${mount}`);
+      excess.push(...excessOfFile(kind, part, targets));
     }
   };
+}
+
+/** Configs and secrets that a service has by `volumes_from`: the engine mounts them as those of the service itself. */
+export function requireSharedFilesApart({ excess, service, services }: Draft): void {
+  const targets = mountTargets(service, sharedMounts(service, services));
+  for (const name of volumesServices(service, services)) {
+    const { configs, secrets } = recordOf(services[name]);
+    for (const part of listOf(configs).map(fileReference)) excess.push(...excessOfFile("config", part, targets));
+    for (const part of listOf(secrets).map(fileReference)) excess.push(...excessOfFile("secret", part, targets));
+  }
+}
+
+function fileReference(reference: JsonValue): JsonObject {
+  return typeof reference === "string" ? { source: reference } : recordOf(reference);
+}
+
+function excessOfFile(
+  kind: FileKind,
+  { source = null, target = null }: JsonObject,
+  { stored, inMemory }: MountTargets,
+): string[] {
+  const path = posix.resolve("/", fileDirectories[kind], textOf(target) || textOf(source));
+  const mount = stored.find((outer) => isBelow(outer, path)) ?? inMemory.find((same) => same === path);
+  return mount === undefined
+    ? []
+    : [`has ${kind} "${textOf(source)}" at ${path}, inside what it mounts at ${mount}`];
 }
 
 interface MountTargets {

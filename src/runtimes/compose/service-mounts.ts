@@ -49,14 +49,17 @@ export function volumesService(entry: string): string {
 }
 
 /** The services whose mounts a service has by `volumes_from`, directly or through another one. */
-function volumesServices(service: JsonObject, services: JsonObject): ReadonlySet<string> {
-  const namedBy = (part: JsonObject): string[] =>
-    textsOf(part["volumes_from"])
-      .map(volumesService)
-      .filter((name) => Object.hasOwn(services, name));
-  const found = new Set(namedBy(service));
-  for (const name of found) for (const next of namedBy(recordOf(services[name]))) found.add(next);
-  return found;
+export function* volumesServices(service: JsonObject, services: JsonObject): Generator<string> {
+  const found = new Set<string>();
+  const waiting = [service];
+  for (const part of waiting) {
+    for (const name of textsOf(part["volumes_from"]).map(volumesService)) {
+      if (found.has(name) || !Object.hasOwn(services, name)) continue;
+      found.add(name);
+      waiting.push(recordOf(services[name]));
+      yield name;
+    }
+  }
 }
 
 /** Mounts that a service has only by `volumes_from`, as their own services declare them. */

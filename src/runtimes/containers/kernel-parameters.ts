@@ -26,11 +26,16 @@ const shared: Readonly<Record<string, string>> = {
   "net.ipv4.udp_child_hash_entries": "uses memory of the kernel",
 };
 
-/** Maximum values for users: before Linux 5.15, no memory limit of a container includes its message queues. */
+/**
+ * Maximum values for users. No memory limit of a container includes its closed connections (TIME_WAIT), nor, before Linux
+ * 5.15, its message queues.
+ */
 const bounds: Readonly<Record<string, number>> = {
   "kernel.msgmax": 65_536,
   "kernel.msgmnb": 65_536,
   "kernel.msgmni": 32_768,
+  // The highest default.
+  "net.ipv4.tcp_max_tw_buckets": 262_144,
 };
 
 /** Parameters that are shared with the host. */

@@ -413,6 +413,7 @@ export function greedyFiles(place: Place): [name: string, document: JsonObject][
     ["variables in its log", service({ logging: { options: { "env-regex": ".*" } } })],
     ["another driver's log options", service({ logging: { driver: "local", options: { tag: "x" } } })],
     ["message queues of the kernel", service({ sysctls: { "kernel.msgmnb": 65_537 } })],
+    ["closed connections", service({ sysctls: { "net.ipv4.tcp_max_tw_buckets": 1_000_000 } })],
     ["message queues that nobody can read", service({ sysctls: ["kernel.msgmni=1e9"] })],
     [
       "a command after the start that runs as root",
@@ -425,6 +426,16 @@ export function greedyFiles(place: Place): [name: string, document: JsonObject][
           web: { image: "a", volumes_from: ["api"], configs: [{ source: "a", target: "/x/a" }] },
           api: { image: "a", volumes_from: ["db"] },
           db: { image: "a", volumes: [`${place.dir}/data:/x`] },
+        },
+      },
+    ],
+    [
+      "a secret of another service in a mount",
+      {
+        services: {
+          web: { image: "a", volumes_from: ["api"], volumes: [`${place.dir}/data:/run/secrets`] },
+          api: { image: "a", volumes_from: ["db"] },
+          db: { image: "a", secrets: ["a"] },
         },
       },
     ],
