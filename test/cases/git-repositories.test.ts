@@ -266,7 +266,10 @@ test("a submodule at another port of this host is rejected in a repository of th
 test("a path of 100,000 bytes in a package with files in Git LFS is rejected", async (t) => {
   await using world = await World.create();
   const repository = await TestRepository.create(world.path("outer"));
-  await repository.commit({ "svc.yaml": minimalManifest("outer", "1"), ".gitattributes": "*.bin filter=lfs\n" });
+  await repository.commit({
+    "svc.yaml": minimalManifest("outer", "1"),
+    ".gitattributes": "*.bin filter=lfs\n",
+  });
   const file = await repository.git("rev-parse", "HEAD:svc.yaml");
   await repository.git("update-index", "--add", "--cacheinfo", `100644,${file},${"x".repeat(100_000)}`);
   await repository.git("commit", "--quiet", "--message", "long");

@@ -435,11 +435,13 @@ const texts: [name: string, text: string, message: RegExp][] = [
     "\ufeff\ufeffservices:\n    web:\n        image: a\n        env_file: /etc/environment\n",
     /^compose.yaml: line 1: it contains the character U\+FEFF, which is a byte order mark; remove it$/,
   ],
-  ...["env_file: !reset []", "env_file: !%72eset []", "env_file: *r"].map((line): [string, string, RegExp] => [
-    `a merged value behind the reset value "${line}"`,
-    `x-r: &r !reset []\nservices: {web: {image: a, <<: {env_file: /etc/environment}, ${line}}}`,
-    /tags such as !reset are not allowed in a file with the key "<<"$/,
-  ]),
+  ...["env_file: !reset []", "env_file: !%72eset []", "env_file: *r"].map(
+    (line): [string, string, RegExp] => [
+      `a merged value behind the reset value "${line}"`,
+      `x-r: &r !reset []\nservices: {web: {image: a, <<: {env_file: /etc/environment}, ${line}}}`,
+      /tags such as !reset are not allowed in a file with the key "<<"$/,
+    ],
+  ),
   [
     "an alias of an anchor that is set again on a key",
     "x-a: &a own.env\nx-b: {&a /etc/environment: 1}\nservices: {web: {image: a, env_file: *a}}",

@@ -265,7 +265,10 @@ const large: readonly [what: string, work: () => unknown][] = [
       `1,000 services of ${isRoots ? "root" : "a user"} that each name 1,000 in volumes_from`,
       () => {
         const document = { services: servicesOf(1_000, { volumes_from: many(1_000) }) };
-        throws(() => requireFewParts(document as unknown as JsonObject, "compose.yaml", isRoots), /more than /);
+        throws(
+          () => requireFewParts(document as unknown as JsonObject, "compose.yaml", isRoots),
+          /more than /,
+        );
       },
     ],
   ]),

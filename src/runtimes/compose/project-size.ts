@@ -46,9 +46,16 @@ export function requireFewParts(document: JsonObject, file: string, isRoots: boo
     requireFew("the compose file", Object.keys(recordOf(document[section])).length, max, section);
   }
   const services = recordOf(document["services"]);
-  for (const [name, service] of Object.entries(services).map(([key, value]) => [key, recordOf(value)] as const)) {
+  for (const [name, service] of Object.entries(services).map(
+    ([key, value]) => [key, recordOf(value)] as const,
+  )) {
     requireFew(`service "${name}"`, countMounts(service), maxMounts, "mounts");
-    requireFew(`service "${name}"`, listOf(service["volumes_from"]).length, maxSources, "entries in volumes_from");
+    requireFew(
+      `service "${name}"`,
+      listOf(service["volumes_from"]).length,
+      maxSources,
+      "entries in volumes_from",
+    );
   }
   let shared = 0;
   for (const [name, service] of Object.entries(services)) {

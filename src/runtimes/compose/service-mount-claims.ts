@@ -67,8 +67,10 @@ export function requireSharedFilesApart({ excess, service, services }: Draft): v
   const targets = mountTargets(service, sharedMounts(service, services));
   for (const name of volumesServices(service, services)) {
     const { configs, secrets } = recordOf(services[name]);
-    for (const part of listOf(configs).map(fileReference)) excess.push(...excessOfFile("config", part, targets));
-    for (const part of listOf(secrets).map(fileReference)) excess.push(...excessOfFile("secret", part, targets));
+    for (const part of listOf(configs).map(fileReference))
+      excess.push(...excessOfFile("config", part, targets));
+    for (const part of listOf(secrets).map(fileReference))
+      excess.push(...excessOfFile("secret", part, targets));
   }
 }
 
