@@ -294,6 +294,7 @@ function ofOne(apps: Apps, daemon: TestDaemon, id: string): Record<string, Call>
     startApp: () => apps.startApp({ id }),
     upgradeApp: () => apps.upgradeApp({ id }),
     installApp: () => apps.installApp({ spec: join(daemon.dir, id) }),
+    renameApp: () => apps.renameApp({ id, name: `${id} renamed` }),
     removeApp: () => apps.removeApp({ id }),
   };
 }
