@@ -182,7 +182,7 @@ async function composeProblems(
       ...(await remarksOf(file, text, async () => {
         const reading = await readComposeModel(files, file, options);
         if ("problems" in reading) return;
-        for (const { permission, sentence, line } of reading.model.asks) {
+        for (const { permission, sentence, line } of reading.model.requirements) {
           if (isGranted(manifest.permissions, permission)) continue;
           const message = `${sentence}; add "${permission}" to permissions in ${manifestFileName}`;
           problems.push({ file, line, message });

@@ -10,7 +10,7 @@ import { checkComposeSources, invalid, type YamlReader } from "../runtimes/compo
 import { listOf, mapTexts, mergedRecord, recordOf } from "../runtimes/compose/compose-values.ts";
 import { dotenvValues } from "../runtimes/compose/dotenv-values.ts";
 import { chooseProject, choiceVariables, composeFilesIn } from "../runtimes/compose/project-files.ts";
-import { composeAsks, type ComposeAsk } from "./compose-asks.ts";
+import { composeRequirements, type ComposeRequirement } from "./compose-requirements.ts";
 import { readComposeFile, variablesOf, withDefaults, type ComposeVariable } from "./compose-file.ts";
 import type { ComposeProgram } from "./compose-program.ts";
 import { publishedVariables } from "./compose-ports.ts";
@@ -30,7 +30,7 @@ export interface ComposeModel {
   readonly dotenv: ReadonlyMap<string, string>;
   /** The values with which {@link resolved} was resolved. */
   readonly values: ReadonlyMap<string, string>;
-  readonly asks: readonly ComposeAsk[];
+  readonly requirements: readonly ComposeRequirement[];
   readonly lineOf: YamlDocument["lineOf"];
 }
 
@@ -64,8 +64,8 @@ export async function readComposeModel(
   const { document, lineOf } = reading.file;
   const project: Project = { files, name, text, document, section: { file: name, profiles }, env };
   const parts = compose === undefined ? withoutCompose(project) : await withCompose(project, compose);
-  const asks = composeAsks(parts.resolved, files.root, lineOf);
-  return { model: { document, lineOf, asks, ...parts } };
+  const requirements = composeRequirements(parts.resolved, files.root, lineOf);
+  return { model: { document, lineOf, requirements, ...parts } };
 }
 
 /** The paths in `COMPOSE_FILE` of the package's `.env`. */

@@ -45,7 +45,7 @@ export async function fromCompose(
     settings[key] = setting;
     if (isRequired) required.push(key);
   }
-  for (const { sentence, permission } of model.asks)
+  for (const { sentence, permission } of model.requirements)
     notes.push(`${sentence}, which only root's own apps may do, with the permission "${permission}"`);
   return {
     from: name,
@@ -57,7 +57,9 @@ export async function fromCompose(
         settings: { ...(required.length > 0 && { required }), properties: settings },
       }),
       ...(ports.length > 0 && { ports }),
-      ...(model.asks.length > 0 && { permissions: unique(model.asks.map(({ permission }) => permission)) }),
+      ...(model.requirements.length > 0 && {
+        permissions: unique(model.requirements.map(({ permission }) => permission)),
+      }),
     },
   };
 }

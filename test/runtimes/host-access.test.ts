@@ -24,11 +24,11 @@ import { nobody, policyDirectory } from "./support/policy-app.ts";
 const fixtureNow = sharedFixture();
 
 const claims = (name: string, more: Partial<ContainerClaims>): ContainerClaims => ({
-  ...{ subject: `service "${name}"`, asks: [], binds: [], hostPorts: [] },
+  ...{ subject: `service "${name}"`, requirements: [], binds: [], hostPorts: [] },
   ...more,
 });
 const greedy = [
-  claims("a", { asks: [{ permission: "privileged", what: "runs privileged" }] }),
+  claims("a", { requirements: [{ permission: "privileged", what: "runs privileged" }] }),
   claims("b", { binds: [{ source: "/srv/media", readOnly: true }] }),
 ];
 
@@ -65,9 +65,9 @@ test("a permission includes narrower ones", async (t) => {
     ["groups", "privileged"],
     ["networks", "host_network"],
   ] as const) {
-    const asking = [claims("a", { asks: [{ permission: narrow, what: "asks" }] })];
+    const asking = [claims("a", { requirements: [{ permission: narrow, what: "asks" }] })];
     t.is(await place.verdict(asking, 0, [wide]), "allowed");
-    const asksMore = [claims("a", { asks: [{ permission: wide, what: "asks" }] })];
+    const asksMore = [claims("a", { requirements: [{ permission: wide, what: "asks" }] })];
     t.not(await place.verdict(asksMore, 0, [narrow]), "allowed");
   }
 });

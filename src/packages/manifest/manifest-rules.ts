@@ -214,10 +214,11 @@ function placeholderProblems(manifest: ManifestDocument): RuleProblem[] {
 
 function permissionProblems(manifest: ManifestDocument): RuleProblem[] {
   const granted = manifest.permissions ?? [];
-  const service: Ask[] = manifest.service?.user === undefined ? [] : [{ key: "user", needs: ["privileged"] }];
-  const asks = manifest.docker ? dockerAsks(manifest.docker) : service;
+  const service: RestrictedKey[] =
+    manifest.service?.user === undefined ? [] : [{ key: "user", needs: ["privileged"] }];
+  const keys = manifest.docker ? restrictedDockerKeys(manifest.docker) : service;
   const runtime = manifest.docker ? "docker" : "service";
-  return asks
+  return keys
     .filter(({ needs }) => !needs.some((permission) => isGranted(granted, permission)))
     .map(({ key, needs }) => ({
       path: [runtime, key],
@@ -225,7 +226,8 @@ function permissionProblems(manifest: ManifestDocument): RuleProblem[] {
     }));
 }
 
-interface Ask {
+/** A key whose value needs one of these permissions. */
+interface RestrictedKey {
   key: string;
   needs: Permission[];
 }
@@ -235,8 +237,8 @@ function isHostClock({ source, read_only: readOnly = false }: MountDocument): bo
   return readOnly && ["/etc/localtime", "/etc/timezone"].includes(source);
 }
 
-function dockerAsks(docker: DockerDocument): Ask[] {
-  const asks: [boolean, string, Permission[]][] = [
+function restrictedDockerKeys(docker: DockerDocument): RestrictedKey[] {
+  const keys: [boolean, string, Permission[]][] = [
     [docker.privileged === true, "privileged", ["privileged"]],
     [docker.network === "host", "network", ["host_network"]],
     [docker.pid === "host", "pid", ["host_pid"]],
@@ -250,7 +252,7 @@ function dockerAsks(docker: DockerDocument): Ask[] {
     [(docker.capabilities ?? []).length > 0, "capabilities", ["capabilities"]],
     [(docker.mounts ?? []).some((mount) => !isHostClock(mount)), "mounts", ["host_mounts", "engine_socket"]],
   ];
-  return asks.flatMap(([asked, key, needs]) => (asked ? [{ key, needs }] : []));
+  return keys.flatMap(([isSet, key, needs]) => (isSet ? [{ key, needs }] : []));
 }
 
 function own<T>(record: Readonly<Record<string, T>> | undefined, key: string): T | undefined {

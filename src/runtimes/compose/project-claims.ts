@@ -5,14 +5,14 @@ import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import {
   bindOf,
   tooLong,
-  volumeDriverAsks,
+  volumeDriverRequirements,
   type ContainerClaims,
-  type HostAsk,
+  type HostRequirement,
 } from "../containers/container-policy.ts";
 import { externalName, isSet, unknownKeys, recordOf, textOf } from "./compose-values.ts";
 import { copiesOf, rangesOf } from "./project-networks.ts";
 import { userBounds } from "./project-size.ts";
-import { labelAsks, serviceClaims } from "./service-claims.ts";
+import { labelRequirements, serviceClaims } from "./service-claims.ts";
 import { countPorts, documentPorts } from "./service-ports.ts";
 
 /** Limits of users' projects, because the engine runs processes for each of these. */
@@ -24,12 +24,14 @@ export function projectClaims(document: JsonObject, project: string): ContainerC
   const all = recordOf(services);
   return [
     ...Object.entries(all).map(([name, service]) => serviceClaims(name, recordOf(service), all)),
-    ...parts("volume", volumes, (volume, key) => volumeAsks(volume, `${project}_${key}`)),
+    ...parts("volume", volumes, (volume, key) => volumeRequirements(volume, `${project}_${key}`)),
     ...networkClaims(recordOf(networks), project),
     ...fileParts("secret", secrets),
     ...fileParts("config", configs),
     { ...claimsOf("the compose file", []), excess: excessOf(Object.keys(all).length, document) },
-    ...unknownKeyAsks(rest, [], "privileged").map((ask) => claimsOf("the compose file", [ask])),
+    ...unknownKeyRequirements(rest, [], "privileged").map((requirement) =>
+      claimsOf("the compose file", [requirement]),
+    ),
   ];
 }
 
@@ -56,20 +58,20 @@ function bytesOfProject({ services, ...rest }: JsonObject): number {
 function parts(
   kind: string,
   value: JsonValue | undefined,
-  asksOf: (part: JsonObject, key: string) => HostAsk[],
+  requirementsOf: (part: JsonObject, key: string) => HostRequirement[],
 ): ContainerClaims[] {
   return Object.entries(recordOf(value)).map(([key, part]) =>
-    claimsOf(`${kind} "${key}"`, asksOf(recordOf(part), key)),
+    claimsOf(`${kind} "${key}"`, requirementsOf(recordOf(part), key)),
   );
 }
 
-function volumeAsks(volume: JsonObject, ownName: string): HostAsk[] {
+function volumeRequirements(volume: JsonObject, ownName: string): HostRequirement[] {
   const { driver, driver_opts: options, ...rest } = volume;
   return [
-    ...externalAsks(rest, ownName, "host_mounts"),
-    ...volumeDriverAsks(textOf(driver), recordOf(options)),
-    ...unknownKeyAsks(rest, ["name", "external", "labels"], "host_mounts"),
-    ...labelAsks(volume["labels"] ?? null),
+    ...externalRequirements(rest, ownName, "host_mounts"),
+    ...volumeDriverRequirements(textOf(driver), recordOf(options)),
+    ...unknownKeyRequirements(rest, ["name", "external", "labels"], "host_mounts"),
+    ...labelRequirements(volume["labels"] ?? null),
   ];
 }
 
@@ -80,7 +82,10 @@ function networkClaims(networks: JsonObject, project: string): ContainerClaims[]
   return Object.entries(networks).map(([key, value]) => {
     const network = recordOf(value);
     const subnets = rangesOf(network).map(({ subnet = null }) => textOf(subnet));
-    return { ...claimsOf(`network "${key}"`, networkAsks(network, key, `${project}_${key}`)), subnets };
+    return {
+      ...claimsOf(`network "${key}"`, networkRequirements(network, key, `${project}_${key}`)),
+      subnets,
+    };
   });
 }
 
@@ -93,7 +98,7 @@ const rangeKeys: Readonly<Record<string, string>> = {
 };
 
 /** Hosts of other networks become unreachable behind a public subnet. */
-function ipamAsks(network: JsonObject): HostAsk[] {
+function ipamRequirements(network: JsonObject): HostRequirement[] {
   const { driver = null, config: _, ...rest } = recordOf(network["ipam"]);
   const odd = [
     ...unknownKeys(rest, []),
@@ -109,35 +114,39 @@ function ipamAsks(network: JsonObject): HostAsk[] {
   ];
 }
 
-function networkAsks(network: JsonObject, key: string, ownName: string): HostAsk[] {
+function networkRequirements(network: JsonObject, key: string, ownName: string): HostRequirement[] {
   const { driver, ...rest } = network;
   const isEngines = engineNetworks.has(externalName(network, key));
-  const asks = [
-    ...externalAsks(rest, ownName, isEngines ? "host_network" : "networks"),
-    ...unknownKeyAsks(
+  const requirements = [
+    ...externalRequirements(rest, ownName, isEngines ? "host_network" : "networks"),
+    ...unknownKeyRequirements(
       rest,
       ["name", "external", "labels", "internal", "attachable", "enable_ipv6", "ipam"],
       "host_network",
     ),
-    ...ipamAsks(network),
-    ...labelAsks(network["labels"] ?? null),
+    ...ipamRequirements(network),
+    ...labelRequirements(network["labels"] ?? null),
   ];
-  if (["", "bridge"].includes(textOf(driver))) return asks;
-  return [...asks, { permission: "host_network", what: `has the driver "${textOf(driver)}"` }];
+  if (["", "bridge"].includes(textOf(driver))) return requirements;
+  return [...requirements, { permission: "host_network", what: `has the driver "${textOf(driver)}"` }];
 }
 
 /** A name other than compose's default may belong to another app. */
-function externalAsks(part: JsonObject, ownName: string, permission: HostAsk["permission"]): HostAsk[] {
+function externalRequirements(
+  part: JsonObject,
+  ownName: string,
+  permission: HostRequirement["permission"],
+): HostRequirement[] {
   const name = textOf(part["name"]);
   if (isSet(part["external"])) return [{ permission, what: "is not the app's own" }];
   return name === "" || name === ownName ? [] : [{ permission, what: `has the name "${name}"` }];
 }
 
-function unknownKeyAsks(
+function unknownKeyRequirements(
   part: JsonObject,
   known: readonly string[],
-  permission: HostAsk["permission"],
-): HostAsk[] {
+  permission: HostRequirement["permission"],
+): HostRequirement[] {
   return unknownKeys(part, known).map((key) => ({ permission, what: `sets "${key}"` }));
 }
 
@@ -147,10 +156,14 @@ function fileParts(kind: string, value: JsonValue | undefined): ContainerClaims[
     const { file, name: _, content = null, ...rest } = recordOf(part);
     const binds = file === undefined ? [] : [bindOf(textOf(file), true)];
     const excess = isSet(content) ? ["has content that root would write into containers"] : [];
-    return { ...claimsOf(`${kind} "${key}"`, unknownKeyAsks(rest, [], "host_mounts")), binds, excess };
+    return {
+      ...claimsOf(`${kind} "${key}"`, unknownKeyRequirements(rest, [], "host_mounts")),
+      binds,
+      excess,
+    };
   });
 }
 
-function claimsOf(subject: string, asks: readonly HostAsk[]): ContainerClaims {
-  return { subject, asks, binds: [], hostPorts: [] };
+function claimsOf(subject: string, requirements: readonly HostRequirement[]): ContainerClaims {
+  return { subject, requirements, binds: [], hostPorts: [] };
 }

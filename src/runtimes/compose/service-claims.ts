@@ -6,18 +6,18 @@ import { isReservedLabel } from "../../engine/attribution.ts";
 import { descriptionBytes } from "../../engine/engine-objects.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import {
-  capabilityAsks,
-  deviceAsks,
-  groupAsks,
-  listAsks,
-  logDriverAsks,
-  namespaceAsks,
-  securityOptAsks,
+  capabilityRequirements,
+  deviceRequirements,
+  groupRequirements,
+  listRequirements,
+  logDriverRequirements,
+  namespaceRequirements,
+  securityOptRequirements,
   usersContainers,
   type ContainerClaims,
-  type HostAsk,
+  type HostRequirement,
 } from "../containers/container-policy.ts";
-import { excessOfKernelParameters, kernelParameterAsks } from "../containers/kernel-parameters.ts";
+import { excessOfKernelParameters, kernelParameterRequirements } from "../containers/kernel-parameters.ts";
 import {
   excessOfExposed,
   excessOfHealth,
@@ -47,7 +47,7 @@ import {
   requireOneMountEach,
   requireOneSharedMountEach,
   requireSharedFilesApart,
-  unknownKeyAsks,
+  unknownKeyRequirements,
   type Draft,
   type Reader,
 } from "./service-mount-claims.ts";
@@ -84,7 +84,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   build: { up: "nothing with --no-build; svc builds by itself and removes the key" },
   cap_add: {
     up: "sets HostConfig.CapAdd",
-    read: (value, { asks }) => asks.push(...capabilityAsks(textsOf(value))),
+    read: (value, { requirements }) => requirements.push(...capabilityRequirements(textsOf(value))),
   },
   cap_drop: { up: "sets HostConfig.CapDrop, which only takes capabilities away" },
   cgroup: { up: "sets HostConfig.CgroupnsMode", read: namespace("cgroup", ["private"]) },
@@ -110,9 +110,11 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   cpuset: { up: "sets HostConfig.CpusetCpus, which only takes CPUs away" },
   depends_on: {
     up: "orders the start, waits for conditions, and writes the names into a label of compose's own",
-    read: (value, { asks }) => {
+    read: (value, { requirements }) => {
       const parts = Object.values(Array.isArray(value) ? {} : recordOf(value)).map(recordOf);
-      asks.push(...parts.flatMap((part) => unknownKeyAsks(part, ["condition", "restart", "required"])));
+      requirements.push(
+        ...parts.flatMap((part) => unknownKeyRequirements(part, ["condition", "restart", "required"])),
+      );
     },
   },
   deploy: {
@@ -126,7 +128,8 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   },
   devices: {
     up: "sets HostConfig.Devices, or DeviceRequests for names of CDI",
-    read: (value, { asks }) => asks.push(...deviceAsks(listOf(value).map(deviceSource))),
+    read: (value, { requirements }) =>
+      requirements.push(...deviceRequirements(listOf(value).map(deviceSource))),
   },
   dns: { up: "sets HostConfig.Dns, which the engine asks from the container's network namespace" },
   dns_opt: { up: "sets HostConfig.DnsOptions, lines of the container's own resolv.conf" },
@@ -150,7 +153,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   gpus: { up: "sets HostConfig.DeviceRequests", read: list("gpu", "uses the graphics processors") },
   group_add: {
     up: "sets HostConfig.GroupAdd",
-    read: (value, { asks }) => asks.push(...groupAsks(textsOf(value))),
+    read: (value, { requirements }) => requirements.push(...groupRequirements(textsOf(value))),
   },
   healthcheck: {
     up: "sets Config.Healthcheck: the engine runs it inside as the container's user, and takes what is missing from the image",
@@ -162,7 +165,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   ipc: { up: "sets HostConfig.IpcMode", read: namespace("ipc", ["none", "private", "shareable"]) },
   labels: {
     up: "sets Config.Labels; those of compose's own come last",
-    read: (value, { asks }) => asks.push(...labelAsks(value)),
+    read: (value, { requirements }) => requirements.push(...labelRequirements(value)),
   },
   links: { up: "sets HostConfig.Links to containers of the same project" },
   logging: {
@@ -193,17 +196,17 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   },
   oom_score_adj: {
     up: "sets HostConfig.OomScoreAdj; a positive value makes the kernel choose its processes first",
-    read: (value, { asks }) => asks.push(...oomScoreAsks(textOf(value))),
+    read: (value, { requirements }) => requirements.push(...oomScoreRequirements(textOf(value))),
   },
   pid: { up: "sets HostConfig.PidMode", read: namespace("pid", []) },
   pids_limit: { up: "sets HostConfig.PidsLimit; 0 and -1 mean unlimited", read: readProcesses },
   platform: { up: "asks the engine for the image of that platform" },
   ports: {
     up: "sets HostConfig.PortBindings: the engine listens on them, as root",
-    read: (value, { asks, hostPorts }) => {
+    read: (value, { requirements, hostPorts }) => {
       for (const port of listOf(value)) {
         hostPorts.push(readServicePort(port).published);
-        if (typeof port === "object") asks.push(...unknownKeyAsks(recordOf(port), portKeys));
+        if (typeof port === "object") requirements.push(...unknownKeyRequirements(recordOf(port), portKeys));
       }
     },
   },
@@ -213,8 +216,8 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   },
   privileged: {
     up: "sets HostConfig.Privileged",
-    read: (value, { asks }) => {
-      if (value !== "false") asks.push({ permission: "privileged", what: "runs privileged" });
+    read: (value, { requirements }) => {
+      if (value !== "false") requirements.push({ permission: "privileged", what: "runs privileged" });
     },
   },
   profiles: {
@@ -236,7 +239,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   },
   security_opt: {
     up: "sets HostConfig.SecurityOpt; reads seccomp profiles from the host, as root",
-    read: (value, { asks }) => asks.push(...securityOptAsks(textsOf(value))),
+    read: (value, { requirements }) => requirements.push(...securityOptRequirements(textsOf(value))),
   },
   shm_size: {
     up: "sets HostConfig.ShmSize, the size of /dev/shm",
@@ -254,9 +257,9 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   stop_signal: { up: "sets Config.StopSignal, which the engine sends to the container's first process" },
   sysctls: {
     up: "sets HostConfig.Sysctls, which the runtime writes as root in the container's namespaces",
-    read: (value, { asks, excess }) => {
+    read: (value, { requirements, excess }) => {
       const parameters = pairsOf(value);
-      asks.push(...kernelParameterAsks(Object.keys(parameters)));
+      requirements.push(...kernelParameterRequirements(Object.keys(parameters)));
       excess.push(...excessOfKernelParameters(parameters));
     },
   },
@@ -276,7 +279,8 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   },
   use_api_socket: {
     up: "mounts the engine's socket and copies credentials into the container",
-    read: (_value, { asks }) => asks.push({ permission: "engine_socket", what: "uses the container engine" }),
+    read: (_value, { requirements }) =>
+      requirements.push({ permission: "engine_socket", what: "uses the container engine" }),
   },
   user: { up: "sets Config.User; the policy compares it with the owner" },
   userns_mode: { up: "sets HostConfig.UsernsMode", read: namespace("userns", []) },
@@ -294,7 +298,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
     up: "sets HostConfig.VolumesFrom to containers of the project, without `:ro`, or to any container after `container:`",
     read: (value, draft) => {
       const others = textsOf(value).filter((entry) => !Object.hasOwn(draft.services, volumesService(entry)));
-      draft.asks.push(...listAsks(others, "host_mounts", "mounts the volumes of"));
+      draft.requirements.push(...listRequirements(others, "host_mounts", "mounts the volumes of"));
       requireOneSharedMountEach(draft);
       requireSharedFilesApart(draft);
     },
@@ -308,13 +312,21 @@ const sharedNetwork = namespace("network", ["none"]);
 
 /** @param services services of the project: what they share with each other stays within the app */
 export function serviceClaims(name: string, service: JsonObject, services: JsonObject): ContainerClaims {
-  const draft: Draft = { asks: [], binds: [], hostPorts: [], fileOwners: [], excess: [], services, service };
-  draft.asks.push(...unknownKeyAsks(service, Object.keys(keys)));
+  const draft: Draft = {
+    requirements: [],
+    binds: [],
+    hostPorts: [],
+    fileOwners: [],
+    excess: [],
+    services,
+    service,
+  };
+  draft.requirements.push(...unknownKeyRequirements(service, Object.keys(keys)));
   for (const [key, { read }] of Object.entries(keys)) {
     const value = service[key];
     if (value !== undefined && isSet(value)) read?.(value, draft);
   }
-  const { asks, binds, hostPorts, fileOwners, excess } = draft;
+  const { requirements, binds, hostPorts, fileOwners, excess } = draft;
   excess.push(...excessOfMounts(countMounts(service) + sharedMounts(service, services).length, "mounts"));
   const ports = listOf(service["ports"]).reduce<number>(
     (sum, port) => sum + countPorts(readServicePort(port)),
@@ -323,7 +335,7 @@ export function serviceClaims(name: string, service: JsonObject, services: JsonO
   const copies = copiesOf(service);
   return {
     ...{ subject: `service "${name}"`, user: textOf(service["user"]) },
-    ...{ asks, binds, hostPorts, fileOwners, excess },
+    ...{ requirements, binds, hostPorts, fileOwners, excess },
     uses: {
       containers: copies,
       ports: ports * copies,
@@ -333,9 +345,9 @@ export function serviceClaims(name: string, service: JsonObject, services: JsonO
 }
 
 /** Labels by which svc, compose and the swarm identify the owner of a container, volume or network. */
-export function labelAsks(labels: JsonValue): HostAsk[] {
+export function labelRequirements(labels: JsonValue): HostRequirement[] {
   const spoofed = Object.keys(pairsOf(labels)).filter(isReservedLabel);
-  return listAsks(spoofed, "privileged", "sets the label");
+  return listRequirements(spoofed, "privileged", "sets the label");
 }
 
 function atMost(what: string, most: number): Reader {
@@ -358,17 +370,19 @@ function readProcesses(value: JsonValue, { excess }: Draft): void {
 const swarmKeys = ["mode", "labels", "update_config", "rollback_config", "placement", "endpoint_mode"];
 
 function readDeploy(value: JsonValue, draft: Draft): void {
-  const { asks, excess } = draft;
+  const { requirements, excess } = draft;
   const { replicas = null, resources = null } = recordOf(value);
-  asks.push(...unknownKeyAsks(recordOf(value), ["replicas", "resources", "restart_policy", ...swarmKeys]));
+  requirements.push(
+    ...unknownKeyRequirements(recordOf(value), ["replicas", "resources", "restart_policy", ...swarmKeys]),
+  );
   if (isSet(replicas)) excess.push(...tooMuch("containers", replicas, bounds.containers));
-  asks.push(...unknownKeyAsks(recordOf(resources), ["limits", "reservations"]));
+  requirements.push(...unknownKeyRequirements(recordOf(resources), ["limits", "reservations"]));
   for (const [part, amounts] of Object.entries(recordOf(resources))) {
     for (const [resource, amount] of Object.entries(recordOf(amounts))) {
       if (resource === "pids" && isSet(amount)) readProcesses(amount, draft);
       if (["cpus", "memory", "pids"].includes(resource) || !isSet(amount)) continue;
       const permission = resource === "devices" && areGpus(amount) ? "gpu" : "devices";
-      asks.push({ permission, what: `has ${part} of ${resource}` });
+      requirements.push({ permission, what: `has ${part} of ${resource}` });
     }
   }
 }
@@ -384,14 +398,14 @@ function areGpus(devices: JsonValue): boolean {
 
 const healthKeys = ["test", "interval", "timeout", "retries", "start_period", "start_interval", "disable"];
 
-function readHealth(value: JsonValue, { asks, excess }: Draft): void {
+function readHealth(value: JsonValue, { requirements, excess }: Draft): void {
   const health = recordOf(value);
-  asks.push(...unknownKeyAsks(health, healthKeys));
+  requirements.push(...unknownKeyRequirements(health, healthKeys));
   const { test = null, retries } = health;
   // A text is a shell command.
   const [kind] = Array.isArray(test) ? textsOf(test) : [];
   if (kind !== undefined && !["CMD", "CMD-SHELL", "NONE"].includes(kind)) {
-    asks.push({ permission: "privileged", what: `has a health check of the kind "${kind}"` });
+    requirements.push({ permission: "privileged", what: `has a health check of the kind "${kind}"` });
   }
   const secs = (key: string): number | undefined =>
     health[key] === undefined || health[key] === null ? undefined : durationSecs(textOf(health[key]));
@@ -406,7 +420,7 @@ function readHealth(value: JsonValue, { asks, excess }: Draft): void {
 }
 
 /** A negative score would have the kernel end processes of others first. */
-function oomScoreAsks(score: string): HostAsk[] {
+function oomScoreRequirements(score: string): HostRequirement[] {
   if (/^\d+$/.test(score)) return [];
   return [{ permission: "privileged", what: `sets "oom_score_adj" to ${score}, less than 0` }];
 }
@@ -420,21 +434,24 @@ const hookKeys: Readonly<Record<string, string>> = {
   working_dir: "is the directory of the command",
 };
 
-function readHooks(value: JsonValue, { asks, excess, service }: Draft): void {
+function readHooks(value: JsonValue, { requirements, excess, service }: Draft): void {
   for (const hook of listOf(value).map(recordOf)) {
     const { user = null, privileged = null } = hook;
-    asks.push(...unknownKeyAsks(hook, Object.keys(hookKeys)));
+    requirements.push(...unknownKeyRequirements(hook, Object.keys(hookKeys)));
     if (isSet(privileged) && textOf(privileged) !== "false")
-      asks.push({ permission: "privileged", what: "runs a privileged command after its start" });
+      requirements.push({ permission: "privileged", what: "runs a privileged command after its start" });
     if (isSet(user) && textOf(user) !== textOf(service["user"]))
       excess.push(`runs a command after its start as "${textOf(user)}"`);
   }
 }
 
-function readLogging(value: JsonValue, { asks, excess }: Draft): void {
+function readLogging(value: JsonValue, { requirements, excess }: Draft): void {
   const { driver = null, options = null } = recordOf(value);
-  asks.push(...unknownKeyAsks(recordOf(value), ["driver", "options"]), ...logDriverAsks(textOf(driver)));
-  if (logDriverAsks(textOf(driver)).length === 0) excess.push(...excessOfLog(pairsOf(options)));
+  requirements.push(
+    ...unknownKeyRequirements(recordOf(value), ["driver", "options"]),
+    ...logDriverRequirements(textOf(driver)),
+  );
+  if (logDriverRequirements(textOf(driver)).length === 0) excess.push(...excessOfLog(pairsOf(options)));
 }
 
 /** Settings of a service's network, with their effect on the engine. */
@@ -447,25 +464,26 @@ const networkKeys: Readonly<Record<string, string>> = {
   priority: "orders the networks",
 };
 
-function readNetworks(value: JsonValue, { asks }: Draft): void {
+function readNetworks(value: JsonValue, { requirements }: Draft): void {
   const settings = Array.isArray(value) ? [] : Object.values(recordOf(value)).map(recordOf);
   for (const key of settings.flatMap((network) => unknownKeys(network, Object.keys(networkKeys)))) {
-    asks.push({ permission: "host_network", what: `sets "${key}" of a network` });
+    requirements.push({ permission: "host_network", what: `sets "${key}" of a network` });
   }
 }
 
-function list(permission: HostAsk["permission"], verb: string): Reader {
-  return (value, { asks }) => asks.push(...listAsks(textsOf(value), permission, verb));
+function list(permission: HostRequirement["permission"], verb: string): Reader {
+  return (value, { requirements }) =>
+    requirements.push(...listRequirements(textsOf(value), permission, verb));
 }
 
 /** Before the name of a service whose namespace another one uses. */
 const ofService = "service:";
 
-function namespace(kind: Parameters<typeof namespaceAsks>[0], own: readonly string[]): Reader {
+function namespace(kind: Parameters<typeof namespaceRequirements>[0], own: readonly string[]): Reader {
   const ownModes = new Set(own);
-  return (value, { asks, services }) => {
+  return (value, { requirements, services }) => {
     const mode = textOf(value);
     const isShared = mode.startsWith(ofService) && Object.hasOwn(services, mode.slice(ofService.length));
-    if (!isShared) asks.push(...namespaceAsks(kind, mode, ownModes));
+    if (!isShared) requirements.push(...namespaceRequirements(kind, mode, ownModes));
   };
 }

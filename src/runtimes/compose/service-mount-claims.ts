@@ -4,18 +4,18 @@ import { isBelow } from "../../lib/paths.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import {
   bindOf,
-  listAsks,
-  propagationAsks,
+  listRequirements,
+  propagationRequirements,
   type Bind,
   type FileOwner,
-  type HostAsk,
+  type HostRequirement,
 } from "../containers/container-policy.ts";
 import { fileMode, isSet, listOf, unknownKeys, recordOf, textOf, textsOf } from "./compose-values.ts";
 import { readServiceMount, sharedMounts, volumesServices, type ServiceMount } from "./service-mounts.ts";
 
 /** The claims of a service so far. */
 export interface Draft {
-  asks: HostAsk[];
+  requirements: HostRequirement[];
   binds: Bind[];
   hostPorts: string[];
   fileOwners: FileOwner[];
@@ -29,11 +29,11 @@ export interface Draft {
 export type Reader = (value: JsonValue, draft: Draft) => void;
 
 /** Keys that are not in the table of a section. */
-export function unknownKeyAsks(
+export function unknownKeyRequirements(
   part: JsonObject,
   known: readonly string[],
-  permission: HostAsk["permission"] = "privileged",
-): HostAsk[] {
+  permission: HostRequirement["permission"] = "privileged",
+): HostRequirement[] {
   return unknownKeys(part, known).map((key) => ({ permission, what: `sets "${key}"` }));
 }
 
@@ -47,15 +47,18 @@ type FileKind = keyof typeof fileDirectories;
  * inside mounted directories of the host. An in-memory file system is empty and is removed with its container.
  */
 export function readFiles(kind: FileKind): Reader {
-  return (value, { asks, excess, fileOwners, service, services }) => {
+  return (value, { requirements, excess, fileOwners, service, services }) => {
     const targets = mountTargets(service, sharedMounts(service, services));
     for (const part of listOf(value).map(fileReference)) {
       const { source = null, uid = null, gid = null, mode = null } = part;
       const file = `${kind} "${textOf(source)}"`;
-      asks.push(...unknownKeyAsks(part, ["source", "target", "uid", "gid", "mode"]));
+      requirements.push(...unknownKeyRequirements(part, ["source", "target", "uid", "gid", "mode"]));
       fileOwners.push({ file, uid: textOf(uid), gid: textOf(gid) });
       if (mode !== null && !(fileMode(mode) <= 0o777)) {
-        asks.push({ permission: "privileged", what: `gives ${file} the special mode ${textOf(mode)}` });
+        requirements.push({
+          permission: "privileged",
+          what: `gives ${file} the special mode ${textOf(mode)}`,
+        });
       }
       excess.push(...excessOfFile(kind, part, targets));
     }
@@ -145,7 +148,7 @@ export function readVolume(volume: JsonValue, draft: Draft): void {
   else readLongVolume(recordOf(volume), draft);
 }
 
-function readShortVolume(volume: string, { asks, binds, excess }: Draft): void {
+function readShortVolume(volume: string, { requirements, binds, excess }: Draft): void {
   const parts = volume.split(":");
   const [source = "", target, mode = ""] = parts;
   // A path without a source: an anonymous volume.
@@ -153,9 +156,10 @@ function readShortVolume(volume: string, { asks, binds, excess }: Draft): void {
   const modes = mode.split(",");
   for (const word of modes) {
     if (selinuxModes.has(word) && !volumeName.test(source)) excess.push(relabels(source, word));
-    else if (!plainModes.has(word) && !selinuxModes.has(word)) asks.push(...propagationAsks(word));
+    else if (!plainModes.has(word) && !selinuxModes.has(word))
+      requirements.push(...propagationRequirements(word));
   }
-  if (parts.length > 3) asks.push({ permission: "host_mounts", what: `mounts "${volume}"` });
+  if (parts.length > 3) requirements.push({ permission: "host_mounts", what: `mounts "${volume}"` });
   if (!volumeName.test(source)) binds.push(bindOf(source, modes.includes("ro")));
 }
 
@@ -179,7 +183,7 @@ const mountKeys: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   tmpfs: { mode: "sets the mode of its root inside", size: "bounds it; judged" },
 };
 
-function readLongVolume(volume: JsonObject, { asks, binds, excess }: Draft): void {
+function readLongVolume(volume: JsonObject, { requirements, binds, excess }: Draft): void {
   const { type, source, bind, read_only: readOnly } = volume;
   const kind = textOf(type);
   // Options of another kind are not ignored: with those of a bind, compose mounts differently.
@@ -189,7 +193,7 @@ function readLongVolume(volume: JsonObject, { asks, binds, excess }: Draft): voi
     ...unknownKeys(volume, known),
     ...unknownKeys(options, Object.keys(mountKeys[kind] ?? {})).map((key) => `${kind}.${key}`),
   ];
-  asks.push(...listAsks(odd, "host_mounts", "mounts something with"));
+  requirements.push(...listRequirements(odd, "host_mounts", "mounts something with"));
   const path = textOf(source);
   switch (type) {
     case "tmpfs":
@@ -199,12 +203,12 @@ function readLongVolume(volume: JsonObject, { asks, binds, excess }: Draft): voi
       return;
     case "bind": {
       const { propagation = null, selinux = null } = recordOf(bind);
-      asks.push(...propagationAsks(textOf(propagation)));
+      requirements.push(...propagationRequirements(textOf(propagation)));
       if (isSet(selinux)) excess.push(relabels(path, textOf(selinux)));
       binds.push(bindOf(path, readOnly === true));
       return;
     }
     default:
-      asks.push({ permission: "host_mounts", what: `mounts "${path}" as ${kind}` });
+      requirements.push({ permission: "host_mounts", what: `mounts "${path}" as ${kind}` });
   }
 }

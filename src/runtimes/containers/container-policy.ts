@@ -14,7 +14,7 @@ import { hostClock } from "./host-clock.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 
 /** Access beyond that of every container, and the manifest permission that grants it to root's own apps. */
-export interface HostAsk {
+export interface HostRequirement {
   readonly permission: Permission;
   /** Completes "the container …" or `service "web" …`. */
   readonly what: string;
@@ -48,7 +48,7 @@ export interface ContainerClaims {
   readonly subject: string;
   /** The configured user; empty for the image's user. Absent if it is not a container. */
   readonly user?: string;
-  readonly asks: readonly HostAsk[];
+  readonly requirements: readonly HostRequirement[];
   readonly binds: readonly Bind[];
   /** Published host ports: a number, a range such as `8000-8010`, or empty or `0` for any free port. */
   readonly hostPorts: readonly string[];
@@ -58,7 +58,7 @@ export interface ContainerClaims {
   readonly fileOwners?: readonly FileOwner[];
   /** Usage that counts toward its owner's limits. */
   readonly uses?: Usage;
-  /** Resources beyond the limits of a user's container; completes a sentence as {@link HostAsk.what} does. */
+  /** Resources beyond the limits of a user's container; completes a sentence as {@link HostRequirement.what} does. */
   readonly excess?: readonly string[];
 }
 
@@ -120,8 +120,8 @@ export async function requireAllowed(
   options: PolicyOptions,
 ): Promise<void> {
   const missing: { permission: Permission; sentence: string }[] = [];
-  for (const { subject, binds, asks } of claims) {
-    for (const { permission, what } of [...asks, ...(await bindAsks(app, binds, options))]) {
+  for (const { subject, binds, requirements } of claims) {
+    for (const { permission, what } of [...requirements, ...(await bindRequirements(app, binds, options))]) {
       if (app.ownerUid === 0 && isGranted(app.manifest.permissions, permission)) continue;
       missing.push({ permission, sentence: `${subject} ${what}` });
     }
@@ -231,17 +231,17 @@ export function ownerSpec({ uid, gid }: { uid: number; gid: number }): string {
 }
 
 /** Host access of binds: none for plain paths in the app's own directory. */
-async function bindAsks(
+async function bindRequirements(
   app: RunnableApp,
   binds: readonly Bind[],
   { typeOf, engineSockets }: PolicyOptions,
-): Promise<HostAsk[]> {
+): Promise<HostRequirement[]> {
   if (binds.length === 0) return [];
   // Root controls the path down to the app's directory, so only the store's location may contain symlinks.
   const roots = [app.directory, await realpath(app.directory).catch(() => app.directory)];
   const sockets = new Set([...wellKnownSockets, ...engineSockets]);
   for (const socket of [...sockets]) sockets.add(await realpath(socket).catch(() => socket));
-  const asks: HostAsk[] = [];
+  const requirements: HostRequirement[] = [];
   for (const { source, readOnly } of binds) {
     if (readOnly && hostClock.has(source)) continue;
     const root = roots.find((directory) => isInside(directory, source));
@@ -252,16 +252,16 @@ async function bindAsks(
     const real = app.ownerUid === 0 ? await realpath(source).catch(() => source) : source;
     const holdsSocket = [...sockets].some((socket) => [source, real].some((path) => isInside(path, socket)));
     if (holdsSocket) {
-      asks.push({
+      requirements.push({
         permission: "engine_socket",
         what: `mounts ${source}, which gives it control of the container engine`,
       });
     } else {
       const why = hostClock.has(source) ? "not read-only" : "which is outside the app's directory";
-      asks.push({ permission: "host_mounts", what: `mounts ${source}, ${why}` });
+      requirements.push({ permission: "host_mounts", what: `mounts ${source}, ${why}` });
     }
   }
-  return asks;
+  return requirements;
 }
 
 /** The engine follows symlinks as root, so the path must contain none of the owner's. */
@@ -295,11 +295,11 @@ const namespaces = {
 } as const satisfies Record<string, { permission: Permission; name: string }>;
 
 /** Host access of a namespace mode; `own` modes stay within the app. */
-export function namespaceAsks(
+export function namespaceRequirements(
   kind: keyof typeof namespaces,
   mode: string,
   own: ReadonlySet<string>,
-): HostAsk[] {
+): HostRequirement[] {
   if (mode === "" || own.has(mode)) return [];
   const { permission, name } = namespaces[kind];
   return [
@@ -311,14 +311,18 @@ export function namespaceAsks(
 }
 
 /** Security options other than those that only restrict. */
-export function securityOptAsks(options: readonly string[]): HostAsk[] {
+export function securityOptRequirements(options: readonly string[]): HostRequirement[] {
   const harmless = /^no-new-privileges([:=]true)?$/;
   return options
     .filter((option) => !harmless.test(option))
     .map((option) => ({ permission: "privileged", what: `sets the security option "${option}"` }));
 }
 
-export function listAsks(values: readonly string[], permission: Permission, verb: string): HostAsk[] {
+export function listRequirements(
+  values: readonly string[],
+  permission: Permission,
+  verb: string,
+): HostRequirement[] {
   return values.map((value) => ({ permission, what: `${verb} "${value}"` }));
 }
 
@@ -329,18 +333,18 @@ const defaultCapabilities = new Set([
 ]);
 
 /** Capabilities that an ordinary container does not have. Those of the default set only undo `cap_drop`. */
-export function capabilityAsks(names: readonly string[]): HostAsk[] {
+export function capabilityRequirements(names: readonly string[]): HostRequirement[] {
   const added = names.filter((name) => !defaultCapabilities.has(name.toUpperCase().replace(/^CAP_/, "")));
-  return listAsks(added, "capabilities", "adds the capability");
+  return listRequirements(added, "capabilities", "adds the capability");
 }
 
 /** Devices of the host, by path. */
-export function deviceAsks(paths: readonly string[]): HostAsk[] {
+export function deviceRequirements(paths: readonly string[]): HostRequirement[] {
   return paths.map((path) => ({ permission: devicePermission(path), what: `uses the device "${path}"` }));
 }
 
 /** Supplementary groups: the image decides what a group name means, so the access is unknown. */
-export function groupAsks(groups: readonly string[]): HostAsk[] {
+export function groupRequirements(groups: readonly string[]): HostRequirement[] {
   return groups.map((group) =>
     /^\d+$/.test(group)
       ? { permission: "groups", what: `joins the group ${group}` }
@@ -352,32 +356,32 @@ export function groupAsks(groups: readonly string[]): HostAsk[] {
 }
 
 /** Mount propagation between container and host. */
-export function propagationAsks(propagation: string): HostAsk[] {
+export function propagationRequirements(propagation: string): HostRequirement[] {
   if (["", "private", "rprivate"].includes(propagation)) return [];
   return [{ permission: "host_mounts", what: `mounts with the propagation "${propagation}"` }];
 }
 
 /** Drivers and options of volumes; options of the local driver can mount any directory or device of the host. */
-export function volumeDriverAsks(
+export function volumeDriverRequirements(
   driver: string,
   options: Readonly<Record<string, unknown>> | undefined,
-): HostAsk[] {
-  const asks: HostAsk[] = [];
+): HostRequirement[] {
+  const requirements: HostRequirement[] = [];
   if (!["", "local"].includes(driver)) {
-    asks.push({ permission: "host_mounts", what: `keeps a volume with the driver "${driver}"` });
+    requirements.push({ permission: "host_mounts", what: `keeps a volume with the driver "${driver}"` });
   }
   const names = Object.keys(options ?? {});
   if (names.length > 0) {
-    asks.push({
+    requirements.push({
       permission: "host_mounts",
       what: `gives a volume driver the options ${names.join(", ")}`,
     });
   }
-  return asks;
+  return requirements;
 }
 
 /** Log drivers that send logs to a service of the host or the network. */
-export function logDriverAsks(driver: string): HostAsk[] {
+export function logDriverRequirements(driver: string): HostRequirement[] {
   if (["", "json-file", "local", "none"].includes(driver)) return [];
   return [{ permission: "privileged", what: `sends its log to the driver "${driver}"` }];
 }

@@ -2,7 +2,7 @@
  * Kernel parameters of containers. The kernel keeps the ones listed here separately for each network or IPC namespace
  * (Documentation/admin-guide/sysctl/net.rst, ipc_namespaces(7)); all others are shared with the host.
  */
-import { listAsks, type HostAsk } from "./container-policy.ts";
+import { listRequirements, type HostRequirement } from "./container-policy.ts";
 
 /** The engine replaces every dot by a slash, so that a name with only these characters cannot leave its directory. */
 const namespaced: readonly RegExp[] = [
@@ -39,11 +39,11 @@ const bounds: Readonly<Record<string, number>> = {
 };
 
 /** Parameters that are shared with the host. */
-export function kernelParameterAsks(names: readonly string[]): HostAsk[] {
+export function kernelParameterRequirements(names: readonly string[]): HostRequirement[] {
   const others = names.filter(
     (name) => Object.hasOwn(shared, name) || !namespaced.some((pattern) => pattern.test(name)),
   );
-  return listAsks(others, "privileged", "sets the kernel parameter");
+  return listRequirements(others, "privileged", "sets the kernel parameter");
 }
 
 /** @param parameters values by name */

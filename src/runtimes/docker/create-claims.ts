@@ -4,19 +4,19 @@ import { descriptionBytes } from "../../engine/engine-objects.ts";
 import { mapValues } from "../../lib/map-values.ts";
 import {
   bindOf,
-  capabilityAsks,
-  deviceAsks,
-  groupAsks,
-  listAsks,
-  logDriverAsks,
-  namespaceAsks,
-  propagationAsks,
-  securityOptAsks,
+  capabilityRequirements,
+  deviceRequirements,
+  groupRequirements,
+  listRequirements,
+  logDriverRequirements,
+  namespaceRequirements,
+  propagationRequirements,
+  securityOptRequirements,
   tooLong,
-  volumeDriverAsks,
+  volumeDriverRequirements,
   type Bind,
   type ContainerClaims,
-  type HostAsk,
+  type HostRequirement,
 } from "../containers/container-policy.ts";
 import { excessOfHealth, excessOfInMemory, excessOfLimit, excessOfLog } from "../containers/user-bounds.ts";
 
@@ -74,22 +74,25 @@ type Reader = (value: unknown, claims: Draft) => void;
 
 /** Options that have a meaning for the host, and how to read it. */
 const readers: Readonly<Record<string, Reader>> = {
-  Privileged: (_value, { asks }) => asks.push({ permission: "privileged", what: "runs privileged" }),
-  NetworkMode: (value, { asks, network }) =>
-    asks.push(...namespaceAsks("network", text(value), new Set(["default", "bridge", "none", network]))),
+  Privileged: (_value, { requirements }) =>
+    requirements.push({ permission: "privileged", what: "runs privileged" }),
+  NetworkMode: (value, { requirements, network }) =>
+    requirements.push(
+      ...namespaceRequirements("network", text(value), new Set(["default", "bridge", "none", network])),
+    ),
   PidMode: namespace("pid", []),
   IpcMode: namespace("ipc", ["none", "private", "shareable"]),
   UTSMode: namespace("uts", []),
   UsernsMode: namespace("userns", []),
   CgroupnsMode: namespace("cgroup", ["private"]),
   Cgroup: namespace("cgroup", []),
-  Devices: (value, { asks }) =>
-    asks.push(...deviceAsks(records(value).map(({ PathOnHost }) => text(PathOnHost)))),
+  Devices: (value, { requirements }) =>
+    requirements.push(...deviceRequirements(records(value).map(({ PathOnHost }) => text(PathOnHost)))),
   DeviceRequests: some("devices", "requests devices"),
   DeviceCgroupRules: list("devices", "sets the device rule"),
-  CapAdd: (value, { asks }) => asks.push(...capabilityAsks(texts(value))),
-  GroupAdd: (value, { asks }) => asks.push(...groupAsks(texts(value))),
-  SecurityOpt: (value, { asks }) => asks.push(...securityOptAsks(texts(value))),
+  CapAdd: (value, { requirements }) => requirements.push(...capabilityRequirements(texts(value))),
+  GroupAdd: (value, { requirements }) => requirements.push(...groupRequirements(texts(value))),
+  SecurityOpt: (value, { requirements }) => requirements.push(...securityOptRequirements(texts(value))),
   // An empty list uncovers what is hidden by default.
   MaskedPaths: uncovered,
   ReadonlyPaths: uncovered,
@@ -97,19 +100,20 @@ const readers: Readonly<Record<string, Reader>> = {
   Runtime: list("privileged", "runs under"),
   CgroupParent: list("privileged", "joins the cgroup"),
   VolumesFrom: list("host_mounts", "mounts the volumes of the container"),
-  VolumeDriver: (value, { asks }) => asks.push(...volumeDriverAsks(text(value), undefined)),
+  VolumeDriver: (value, { requirements }) =>
+    requirements.push(...volumeDriverRequirements(text(value), undefined)),
   Links: list("host_network", "links to the container"),
-  LogConfig: (value, { asks, excess }) => {
+  LogConfig: (value, { requirements, excess }) => {
     const { Type: type, Config: config } = record(value);
-    asks.push(...logDriverAsks(text(type)));
+    requirements.push(...logDriverRequirements(text(type)));
     excess.push(...excessOfLog(mapValues(record(config), shown)));
   },
-  Healthcheck: (value, { asks, excess }) => {
+  Healthcheck: (value, { requirements, excess }) => {
     const { Test: test, Interval, StartInterval, Timeout, StartPeriod, Retries, ...rest } = record(value);
-    asks.push(...Object.keys(rest).map(unknownOption));
+    requirements.push(...Object.keys(rest).map(unknownOption));
     const [kind = ""] = texts(test ?? []);
     if (!["", "NONE", "CMD", "CMD-SHELL"].includes(kind))
-      asks.push(unknownOption(`a health check of ${kind}`));
+      requirements.push(unknownOption(`a health check of ${kind}`));
     excess.push(
       ...excessOfHealth({
         ...{ interval: secs(Interval), startInterval: secs(StartInterval) },
@@ -143,7 +147,7 @@ const readers: Readonly<Record<string, Reader>> = {
 };
 
 interface Draft {
-  asks: HostAsk[];
+  requirements: HostRequirement[];
   binds: Bind[];
   hostPorts: string[];
   excess: string[];
@@ -159,24 +163,24 @@ export function createClaims(
   network: string,
 ): ContainerClaims {
   const { HostConfig: hostConfig = {}, User: user = "", NetworkingConfig: networking, ...rest } = options;
-  const draft: Draft = { asks: [], binds: [], hostPorts: [], excess: [], inMemory: [], network };
+  const draft: Draft = { requirements: [], binds: [], hostPorts: [], excess: [], inMemory: [], network };
   readOptions(rest, harmless, draft);
   for (const network of Object.keys(networking?.EndpointsConfig ?? {})) {
-    draft.asks.push(...namespaceAsks("network", network, new Set(["bridge"])));
+    draft.requirements.push(...namespaceRequirements("network", network, new Set(["bridge"])));
   }
   readOptions(hostConfig, harmlessOnHost, draft);
-  const { asks, binds, hostPorts, inMemory } = draft;
+  const { requirements, binds, hostPorts, inMemory } = draft;
   const described = descriptionBytes(options);
   const excess = [...draft.excess, ...excessOfInMemory(inMemory), ...tooLong(described)];
   const uses = { containers: 1, ports: hostPorts.length, descriptionBytes: described };
-  return { subject: "the container", user, asks, binds, hostPorts, excess, uses };
+  return { subject: "the container", user, requirements, binds, hostPorts, excess, uses };
 }
 
 function readOptions(options: object, known: Readonly<Record<string, string>>, draft: Draft): void {
   for (const [key, value] of Object.entries(options)) {
     if (Object.hasOwn(known, key) || !isSet(value)) continue;
     const read = Object.hasOwn(readers, key) ? readers[key] : undefined;
-    if (read === undefined) draft.asks.push(unknownOption(key));
+    if (read === undefined) draft.requirements.push(unknownOption(key));
     else read(value, draft);
   }
 }
@@ -194,27 +198,27 @@ function secs(value: unknown): number | undefined {
   return isSet(value) ? Number(value) / nanosecondsPerSec : undefined;
 }
 
-function unknownOption(key: string): HostAsk {
+function unknownOption(key: string): HostRequirement {
   return { permission: "privileged", what: `sets ${key}` };
 }
 
-function readBind(bind: string, { asks, binds, excess }: Draft): void {
+function readBind(bind: string, { requirements, binds, excess }: Draft): void {
   const [source = "", , options = ""] = bind.split(":");
   // A name is a volume of the engine, which another app may have.
   if (!source.startsWith("/")) {
-    asks.push({ permission: "host_mounts", what: `mounts the volume "${source}"` });
+    requirements.push({ permission: "host_mounts", what: `mounts the volume "${source}"` });
     return;
   }
   const words = options.split(",");
   for (const word of words) {
-    if (/(shared|slave|private)$/.test(word)) asks.push(...propagationAsks(word));
+    if (/(shared|slave|private)$/.test(word)) requirements.push(...propagationRequirements(word));
     // The engine does that as root, for whatever is there.
     if (/^z$/i.test(word)) excess.push(`has "${source}" labelled for SELinux ("${word}")`);
   }
   binds.push(bindOf(source, words.includes("ro")));
 }
 
-function readMount(mount: Readonly<Record<string, unknown>>, { asks, binds, inMemory }: Draft): void {
+function readMount(mount: Readonly<Record<string, unknown>>, { requirements, binds, inMemory }: Draft): void {
   const source = text(mount["Source"]);
   switch (mount["Type"]) {
     case "tmpfs": {
@@ -223,36 +227,39 @@ function readMount(mount: Readonly<Record<string, unknown>>, { asks, binds, inMe
       return;
     }
     case "bind":
-      asks.push(...propagationAsks(text(record(mount["BindOptions"])["Propagation"])));
+      requirements.push(...propagationRequirements(text(record(mount["BindOptions"])["Propagation"])));
       binds.push(bindOf(source, mount["ReadOnly"] === true));
       return;
     case "volume": {
       const driver = record(record(mount["VolumeOptions"])["DriverConfig"]);
-      asks.push(...volumeDriverAsks(text(driver["Name"]), record(driver["Options"])));
-      if (source !== "") asks.push({ permission: "host_mounts", what: `mounts the volume "${source}"` });
+      requirements.push(...volumeDriverRequirements(text(driver["Name"]), record(driver["Options"])));
+      if (source !== "")
+        requirements.push({ permission: "host_mounts", what: `mounts the volume "${source}"` });
       return;
     }
     default:
-      asks.push({ permission: "host_mounts", what: `mounts "${source}" as ${text(mount["Type"])}` });
+      requirements.push({ permission: "host_mounts", what: `mounts "${source}" as ${text(mount["Type"])}` });
   }
 }
 
-function some(permission: HostAsk["permission"], what: string): Reader {
-  return (value, { asks }) => {
-    if (Object.keys(record(value)).length > 0) asks.push({ permission, what });
+function some(permission: HostRequirement["permission"], what: string): Reader {
+  return (value, { requirements }) => {
+    if (Object.keys(record(value)).length > 0) requirements.push({ permission, what });
   };
 }
 
-function list(permission: HostAsk["permission"], verb: string): Reader {
-  return (value, { asks }) => asks.push(...listAsks(texts(value), permission, verb));
+function list(permission: HostRequirement["permission"], verb: string): Reader {
+  return (value, { requirements }) => requirements.push(...listRequirements(texts(value), permission, verb));
 }
 
-function namespace(kind: Parameters<typeof namespaceAsks>[0], own: readonly string[]): Reader {
-  return (value, { asks }) => asks.push(...namespaceAsks(kind, text(value), new Set(own)));
+function namespace(kind: Parameters<typeof namespaceRequirements>[0], own: readonly string[]): Reader {
+  return (value, { requirements }) =>
+    requirements.push(...namespaceRequirements(kind, text(value), new Set(own)));
 }
 
-function uncovered(value: unknown, { asks }: Draft): void {
-  if (Array.isArray(value)) asks.push({ permission: "privileged", what: "uncovers files of the kernel" });
+function uncovered(value: unknown, { requirements }: Draft): void {
+  if (Array.isArray(value))
+    requirements.push({ permission: "privileged", what: "uncovers files of the kernel" });
 }
 
 function isSet(value: unknown): boolean {

@@ -9,7 +9,7 @@ import { projectClaims } from "../runtimes/compose/project-claims.ts";
 import { wellKnownSockets } from "../runtimes/containers/container-policy.ts";
 import { hostClock } from "../runtimes/containers/host-clock.ts";
 
-export interface ComposeAsk {
+export interface ComposeRequirement {
   readonly permission: Permission;
   readonly line: number;
   /** Such as `service "web" runs privileged`. */
@@ -17,20 +17,20 @@ export interface ComposeAsk {
 }
 
 /** @param root the package's directory; its mounts are not host access */
-export function composeAsks(
+export function composeRequirements(
   resolved: JsonObject,
   root: string,
   lineOf: YamlDocument["lineOf"],
-): ComposeAsk[] {
+): ComposeRequirement[] {
   const claims = projectClaims(withoutVariables(resolved), "package");
-  return claims.flatMap(({ subject, asks, binds }) => {
+  return claims.flatMap(({ subject, requirements, binds }) => {
     const line = lineOf(placeOf(subject));
     const mounts = binds.flatMap(({ source, readOnly }) => {
       if (isInside(root, source) || (readOnly && hostClock.has(source))) return [];
       const isSocket = wellKnownSockets.some((socket) => isInside(source, socket));
       return [{ permission: isSocket ? "engine_socket" : "host_mounts", what: `mounts ${source}` } as const];
     });
-    return [...asks, ...mounts].map(({ permission, what }) => ({
+    return [...requirements, ...mounts].map(({ permission, what }) => ({
       permission,
       line,
       sentence: `${subject} ${what}`,
