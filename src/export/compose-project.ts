@@ -1,10 +1,9 @@
 /** Converts a compose project to containers, for engines that do not read compose files. */
 import { posix } from "node:path";
-import { isInside } from "../lib/paths.ts";
 import type { JsonObject } from "../lib/json.ts";
 import type { HealthCheck } from "../packages/manifest/manifest.ts";
 import { resolvePorts, resolveSettings } from "../packages/settings/settings.ts";
-import { appTree, checkoutOf } from "../runtimes/app-tree.ts";
+import { appTree } from "../runtimes/app-tree.ts";
 import {
   bytesOf,
   durationSecs,
@@ -20,7 +19,6 @@ import {
   textsOf,
   wordsOf,
 } from "../runtimes/compose/compose-values.ts";
-import { readInMemory, readServiceMount } from "../runtimes/compose/service-mounts.ts";
 import { readServicePort, spannedPorts } from "../runtimes/compose/service-ports.ts";
 import { anyAddress } from "../runtimes/containers/published-ports.ts";
 import type { ResolvedProject } from "../runtimes/capabilities.ts";
@@ -34,15 +32,14 @@ import {
   plainName,
   secretNotes,
   secretPaths,
-  secretPlaceholder,
   secretVariables,
   type Dependency,
   type Project,
   type ProjectNetwork,
   type Workload,
   type WorkloadPort,
-  type WorkloadVolume,
 } from "./workload.ts";
+import { storageOf, type StorageSource } from "./service-storage.ts";
 
 /** Keys of a service that are exported, or that svc sets itself. */
 const carried = new Set([
@@ -53,20 +50,12 @@ const carried = new Set([
   ...["user", "volumes", "working_dir"],
 ]);
 
-const secretsDir = "/run/secrets";
 const healthDefaults = { startPeriodMs: 0, intervalMs: 30_000, timeoutMs: 30_000, retries: 3 };
 
-interface Reading {
-  readonly app: RunnableApp;
-  readonly project: ResolvedProject;
-  readonly document: JsonObject;
+interface ProjectSource extends StorageSource {
   /** Names of the services on the engine, by their keys. */
   readonly names: ReadonlyMap<string, string>;
   readonly networks: ReadonlyMap<string, ProjectNetwork>;
-  /** Files that the app's settings write, by absolute path on this host. */
-  readonly written: ReadonlyMap<string, { readonly content: string; readonly isSecret: boolean }>;
-  /** Adds a note about something that is not exported. */
-  readonly note: (text: string) => void;
 }
 
 /** @param project the project of the marked app */
@@ -88,7 +77,7 @@ export function composeProject({ app, secrets }: MarkedApp, project: ResolvedPro
   }
   const secretFiles = secretPaths(app.manifest, secrets);
   const keys = Object.keys(recordOf(document["services"]));
-  const reading: Reading = {
+  const source: ProjectSource = {
     ...{ app: safe, project, document, note: (text) => void notes.push(text) },
     names: ownNames(app.id, keys),
     networks: networksOf(app, document, (text) => void notes.push(text)),
@@ -99,11 +88,11 @@ export function composeProject({ app, secrets }: MarkedApp, project: ResolvedPro
       ]),
     ),
   };
-  const workloads = keys.map((key) => workloadOf(reading, key));
+  const workloads = keys.map((key) => workloadOf(source, key));
   if (workloads.some(({ volumes }) => volumes.length > 0)) notes.push(dataNote);
   return {
     ...{ name: plainName(app.id), id: app.id, version: app.version },
-    ...{ networks: [...reading.networks.values()], workloads: withAppHealth(reading, workloads), notes },
+    ...{ networks: [...source.networks.values()], workloads: withAppHealth(source, workloads), notes },
   };
 }
 
@@ -143,29 +132,29 @@ function networksOf(
   );
 }
 
-function workloadOf(all: Reading, key: string): Workload {
+function workloadOf(all: ProjectSource, key: string): Workload {
   const { app, document, project, names, networks } = all;
   const service = recordOf(recordOf(document["services"])[key]);
-  const reading = { ...all, note: (text: string) => all.note(`service "${key}": ${text}`) };
-  noteUnexported(reading, service);
+  const source = { ...all, note: (text: string) => all.note(`service "${key}": ${text}`) };
+  noteUnexported(source, service);
   if (project.built.has(key))
-    reading.note("its image is built from the package; build it, push it, and set it in the manifest");
+    source.note("its image is built from the package; build it, push it, and set it in the manifest");
   const text = (name: string): string | undefined => textOf(service[name]) || undefined;
   const words = (name: string): string[] | undefined =>
     isSet(service[name]) ? wordsOf(service[name]) : undefined;
   const joined = joinedNetworks(service);
   const env = environmentPairs(service["environment"]);
-  const volumes = volumesOf(reading, service);
-  const health = healthOf(reading, recordOf(service["healthcheck"]));
+  const storage = storageOf(source, service);
+  const health = healthOf(source, recordOf(service["healthcheck"]));
   const [user, workingDir] = [text("user"), text("working_dir")];
   const isOwners = app.ownerUid !== 0 && user?.startsWith(`${app.uid}:`) === true;
   const { numbered = [], named = [] } = Object.groupBy(textsOf(service["group_add"]), (group) =>
     /^\d+$/.test(group) ? "numbered" : "named",
   );
   if (named.length > 0)
-    reading.note(`its groups ${named.join(", ")} are not exported, because they have no numbers`);
+    source.note(`its groups ${named.join(", ")} are not exported, because they have no numbers`);
   return {
-    ...{ name: names.get(key) ?? key, part: key, env, secretEnv: secretVariables(env), health, ...volumes },
+    ...{ name: names.get(key) ?? key, part: key, env, secretEnv: secretVariables(env), health, ...storage },
     names: [...new Set([key, ...joined.flatMap(([, how]) => textsOf(how["aliases"]))])],
     networks: isSet(service["network_mode"])
       ? []
@@ -176,20 +165,20 @@ function workloadOf(all: Reading, key: string): Workload {
       ...(user !== undefined && !isOwners && { user }),
       ...(workingDir !== undefined && { workingDir }),
       privileged: isSet(service["privileged"]),
-      network: networkModeOf(reading, text("network_mode")),
+      network: networkModeOf(source, text("network_mode")),
       pid: text("pid") === "host" ? "host" : "container",
       ipc: text("ipc") === "host" ? "host" : "container",
-      devices: devicesOf(reading, service),
+      devices: devicesOf(source, service),
       ...(numbered.length > 0 && { groups: numbered.map(Number) }),
       capabilities: textsOf(service["cap_add"]),
-      mounts: volumes.mounts,
+      mounts: storage.mounts,
     },
     droppedCapabilities: textsOf(service["cap_drop"]),
     isReadOnly: service["read_only"] === true,
     entrypoint: words("entrypoint"),
     command: words("command") ?? [],
-    ports: portsOf(reading, key, service),
-    replicas: replicasOf(app, service, volumes.volumes.length > 0),
+    ports: portsOf(source, key, service),
+    replicas: replicasOf(app, service, storage.volumes.length > 0),
     healthArgv: health?.probe.kind === "exec" ? health.probe.argv : [],
     limits: limitsOf(service),
     stop: {
@@ -201,7 +190,7 @@ function workloadOf(all: Reading, key: string): Workload {
 }
 
 /** Notes all keys that are not exported. */
-function noteUnexported({ app, note }: Reading, service: JsonObject): void {
+function noteUnexported({ app, note }: ProjectSource, service: JsonObject): void {
   const deploy = recordOf(service["deploy"]);
   const security = textsOf(service["security_opt"]).filter((text) => !/^no-new-privileges\b/.test(text));
   const { limits, ...resources } = recordOf(deploy["resources"]);
@@ -224,7 +213,7 @@ function noteUnexported({ app, note }: Reading, service: JsonObject): void {
   if (rest.length > 0) note(`${rest.join(", ")} ${rest.length === 1 ? "is" : "are"} not exported`);
 }
 
-function networkModeOf({ note }: Reading, mode = ""): Workload["runtime"]["network"] {
+function networkModeOf({ note }: ProjectSource, mode = ""): Workload["runtime"]["network"] {
   if (mode === "host" || mode === "none") return mode;
   if (!["", "bridge", "default"].includes(mode))
     note(`it shares the network of ${mode} here; there it has its own`);
@@ -240,7 +229,7 @@ function dependenciesOf(service: JsonObject, names: ReadonlyMap<string, string>)
 }
 
 /** Exports source and target of `SOURCE[:TARGET[:PERMISSIONS]]`. */
-function devicesOf({ note }: Reading, service: JsonObject): string[] {
+function devicesOf({ note }: ProjectSource, service: JsonObject): string[] {
   return listOf(service["devices"]).map((device) => {
     const { source = device, target = null } = recordOf(device);
     const [from = "", to = textOf(target)] = textOf(source).split(":");
@@ -249,7 +238,7 @@ function devicesOf({ note }: Reading, service: JsonObject): string[] {
   });
 }
 
-function portsOf({ app, note }: Reading, key: string, service: JsonObject): WorkloadPort[] {
+function portsOf({ app, note }: ProjectSource, key: string, service: JsonObject): WorkloadPort[] {
   const known = new Map(
     resolvePorts(app.manifest, app.settings).map(({ name, port, protocol }) => [`${port}/${protocol}`, name]),
   );
@@ -274,81 +263,7 @@ function portsOf({ app, note }: Reading, key: string, service: JsonObject): Work
   });
 }
 
-interface ServiceStorage {
-  readonly volumes: WorkloadVolume[];
-  readonly mounts: { source: string; target: string; read_only?: boolean }[];
-  readonly files: { path: string; content: string; isSecret: boolean }[];
-  readonly inMemory: { path: string; sizeBytes: number | undefined }[];
-}
-
-function volumesOf(reading: Reading, service: JsonObject): ServiceStorage {
-  const { app, note } = reading;
-  const project = plainName(app.id);
-  const kept: ServiceStorage = {
-    volumes: [],
-    mounts: [],
-    files: handedFiles(reading, service),
-    inMemory: [],
-  };
-  const { volumes, mounts, files, inMemory } = kept;
-  const addVolume = (name: string, path: string, readOnly: boolean): void => {
-    const plain = plainName(name);
-    volumes.push({ name: plain, source: `${project}-${plain}`.slice(0, 63), path, readOnly });
-  };
-  for (const { target: path, sizeBytes } of textsOf(service["tmpfs"]).map(readInMemory))
-    inMemory.push({ path, sizeBytes });
-  if (isSet(service["shm_size"]))
-    inMemory.push({ path: "/dev/shm", sizeBytes: bytesOf(service["shm_size"]) });
-  for (const volume of listOf(service["volumes"])) {
-    const { type, source, target: path, readOnly, sizeBytes } = readServiceMount(volume);
-    const file = reading.written.get(source) ?? fileOf(reading, source);
-    const below = isInside(app.directory, source) ? posix.relative(app.directory, source) : "";
-    if (type === "tmpfs") inMemory.push({ path, sizeBytes });
-    else if (type === "volume") {
-      if (source === "") note(`its volume at ${path} is anonymous, so each container there gets a new one`);
-      else addVolume(source, path, readOnly);
-    } else if (type !== "bind") note(`its mount of ${source} as ${type} is not exported`);
-    else if (file !== undefined) files.push({ path, ...file });
-    else if (below === "") {
-      mounts.push({ source, target: path, ...(readOnly && { read_only: true }) });
-      note(`it mounts ${source} of the host`);
-    } else if (isInside(checkoutOf(app), below))
-      note(
-        `it mounts ${posix.relative(checkoutOf(app), below)} of its package at ${path}, which is not exported; include it in an image`,
-      );
-    else addVolume(below, path, readOnly);
-  }
-  return kept;
-}
-
-function fileOf({ project }: Reading, source: string): { content: string; isSecret: boolean } | undefined {
-  const content = project.files.get(source);
-  return content === undefined ? undefined : { content, isSecret: false };
-}
-
-/** Configs and secrets of a service. */
-function handedFiles(reading: Reading, service: JsonObject): ServiceStorage["files"] {
-  const { document, note } = reading;
-  return (["configs", "secrets"] as const).flatMap((kind) =>
-    listOf(service[kind]).flatMap((value): ServiceStorage["files"] => {
-      const { source = value, target = null } = recordOf(value);
-      const name = textOf(source);
-      const { file, content } = recordOf(recordOf(document[kind])[name]);
-      const place = textOf(target) || name;
-      const path = place.startsWith("/") ? place : posix.join(kind === "secrets" ? secretsDir : "/", place);
-      if (kind === "secrets") {
-        note(`its secret "${name}" is not exported; replace ${secretPlaceholder} with it`);
-        return [{ path, content: secretPlaceholder, isSecret: true }];
-      }
-      const text = typeof content === "string" ? content : reading.project.files.get(textOf(file));
-      if (text !== undefined) return [{ path, content: text, isSecret: false }];
-      note(`its config "${name}" is not exported`);
-      return [];
-    }),
-  );
-}
-
-function healthOf({ note }: Reading, check: JsonObject): HealthCheck | undefined {
+function healthOf({ note }: ProjectSource, check: JsonObject): HealthCheck | undefined {
   if (check["disable"] === true || !isSet(check)) return undefined;
   const { test = null } = check;
   const [kind = "", ...argv] = typeof test === "string" ? ["CMD-SHELL", test] : textsOf(test);
@@ -369,7 +284,7 @@ function healthOf({ note }: Reading, check: JsonObject): HealthCheck | undefined
 }
 
 /** The manifest's health check belongs to the service that publishes its port, unless that has its own. */
-function withAppHealth({ app, note }: Reading, workloads: readonly Workload[]): Workload[] {
+function withAppHealth({ app, note }: ProjectSource, workloads: readonly Workload[]): Workload[] {
   const { health } = app.manifest;
   if (health === undefined || health.probe.kind === "exec") return [...workloads];
   const { port: name } = health.probe;

@@ -40,7 +40,7 @@ export class ComposeImages implements ImageRuntime {
   }
 
   async needs({ id }: RunnableApp): Promise<EngineNeeds> {
-    const document = (await this.#options.projects.kept(id)) ?? {};
+    const document = (await this.#options.projects.lastDocument(id)) ?? {};
     const volumes = Object.entries(recordOf(document["volumes"])).map(([key, volume]) =>
       volumeName(recordOf(volume), key, this.#options.ownership.projectOf(id)),
     );
@@ -52,7 +52,7 @@ export class ComposeImages implements ImageRuntime {
     app: RunnableApp,
     options: { checkRemote: boolean; signal?: AbortSignal },
   ): Promise<RuntimeImage> {
-    const services = referencesOf((await this.#options.projects.kept(app.id)) ?? {});
+    const services = referencesOf((await this.#options.projects.lastDocument(app.id)) ?? {});
     const references = [...new Set(services.values())];
     const images = await mapBounded(references, askedAtOnce, (reference) =>
       describeImage(this.#options, app, reference, options),

@@ -1,145 +1,67 @@
-/** Prepares an app's compose file: from the checkout to the document that compose runs. */
+/** Prepares and starts the compose project of an app. */
 import { isUtf8 } from "node:buffer";
-import { createHash } from "node:crypto";
 import { mkdir, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { join, posix, relative } from "node:path";
 import { blankedLabels, type Labels } from "../../engine/attribution.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
-import type { EngineEvents } from "../../engine/events.ts";
-import type { EngineOwnership } from "../../engine/ownership.ts";
 import type { EntryType } from "../../run-as/user-helper-types.ts";
-import type { UserHelpers } from "../../run-as/user-helpers.ts";
-import { SvcError } from "../../errors.ts";
 import { isInside } from "../../lib/paths.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { Limiter } from "../../lib/limiter.ts";
 import { mapValues } from "../../lib/map-values.ts";
-import type { ComposeRuntime as ComposeSection } from "../../packages/manifest/manifest.ts";
-import { resolveSettings } from "../../packages/settings/settings.ts";
-import type { YamlThread } from "../../packages/manifest/yaml-thread.ts";
-import { rootShare } from "../../lib/share-owner.ts";
-import { appEnvironment, appExpander } from "../app-environment.ts";
 import { appTree, checkoutOf } from "../app-tree.ts";
 import type { AppNetworks } from "../containers/app-networks.ts";
 import { releaseLabel } from "../containers/blocked-containers.ts";
 import {
-  ownerSpec,
   requireAllowed,
-  requireModest,
   type Bind,
   type ContainerClaims,
   type HostPortRules,
   type PolicyOptions,
 } from "../containers/container-policy.ts";
 import { entryType } from "../entry-type.ts";
-import { missingClock } from "../containers/host-clock.ts";
 import { holdMounts } from "../containers/mount-points.ts";
-import { type AppImages, withTag } from "../docker/app-images.ts";
-import { requireAllowedName } from "../docker/image-names.ts";
-import type { PublishOptions } from "../containers/published-ports.ts";
 import type { ResolvedProject } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { startFailed } from "../start-failed.ts";
-import { dataBinds, moveData, seedData, withData } from "./checkout-binds.ts";
-import type { ComposeCommand } from "./compose-command.ts";
+import { moveData, seedData } from "./checkout-binds.ts";
 import {
   labelled,
   printDocument,
   readPrinted,
-  readResolved,
-  runnableProject,
   withoutPulls,
   type ProjectLabels,
   type RunnableProject,
 } from "./compose-document.ts";
-import {
-  checkComposeSources,
-  contentVariablesOf,
-  invalid,
-  type ComposeSources,
-  type YamlReader,
-} from "./compose-sources.ts";
-import { withInlineFiles, withVariables, writeInlineFiles, type InlineFile } from "./inline-files.ts";
+import { writeInlineFiles } from "./inline-files.ts";
 import { recordOf } from "./compose-values.ts";
 import { projectClaims } from "./project-claims.ts";
-import { requireFewParts } from "./project-size.ts";
 import { withoutSubnets } from "./project-networks.ts";
-import { withAddresses } from "./service-ports.ts";
-import { configFailure, lastLines, reasonOf } from "./compose-failure.ts";
-import { ConfigCache, type CachedConfig } from "./config-cache.ts";
-import { dotenvValues } from "./dotenv-values.ts";
-import { chooseProject, type ProjectChoice } from "./project-files.ts";
+import { lastLines, reasonOf } from "./compose-failure.ts";
 import { referencesOf, mountedFiles } from "./document-services.ts";
+import { ComposePlanner, nameVariable, projectArgs, type ComposePlannerOptions } from "./compose-plan.ts";
 
-export interface ComposeProjectsOptions extends PublishOptions {
-  userHelpers: UserHelpers;
-  command: ComposeCommand;
-  images: AppImages;
-  ownership: EngineOwnership;
-  /** The daemon's directory for compose documents; one directory per app. */
-  composeDir: string;
+export interface ComposeProjectsOptions extends ComposePlannerOptions {
   engine: DockerEngine;
-  events: Pick<EngineEvents, "verify" | "isUnresponsive">;
   networks: Pick<AppNetworks, "pool">;
-  yaml: YamlThread;
   portRules: HostPortRules;
-  /** Default process limit of a regular user's service. */
-  usersPidsLimit: number;
-  /** Limit of the processes and threads of a regular user, in all containers together. */
-  maxUserProcesses: number;
 }
 
 /** All containers of an app have the same release: compose itself recreates what has changed. */
 export const composeRelease = "compose";
 
-/** A project, its host access, and which of its mounts are data ({@link dataBinds}). */
-interface Plan {
-  readonly project: RunnableProject;
-  /** The document for this host's engine, with inline contents as files; `claims` refer to it. */
-  readonly placed: JsonObject;
-  readonly files: readonly InlineFile[];
-  readonly claims: readonly ContainerClaims[];
-  readonly data: readonly string[];
-}
-
-/** Reads variables of the `.env` in a directory, which is relative to the app's. */
-type ValueReader = (directory: string, names: Iterable<string>) => Promise<ReadonlyMap<string, string>>;
-
-interface ConfigInputs {
-  readonly section: ComposeSection;
-  readonly choice: ProjectChoice;
-  readonly sources: ComposeSources;
-  readonly readValues: ValueReader;
-}
-
-const configTimeoutMs = 60_000;
 /** No limit, because a service may run a migration before the others start. The longest delay of a timer. */
 const upTimeoutMs = 2 ** 31 - 1;
-const maxConfigBytes = 4 * 1024 * 1024;
 /** Engines store no larger secret or config. */
 const maxStoredFileBytes = 1_000 * 1_024;
 
 export class ComposeProjects {
   readonly #options: ComposeProjectsOptions;
-  readonly #configs: ConfigCache;
-  /**
-   * By owner. Simultaneous starts wait here, because more would overload the thread that parses YAML, and each may
-   * run compose. Users do not wait for each other.
-   */
-  readonly #planning = new Limiter<number>({
-    ...{ total: Number.POSITIVE_INFINITY, perKey: 4, reserved: 12, maxWaiting: 1_000 },
-    isReserved: (uid) => uid === rootShare,
-    tooMany: ({ waiting }) =>
-      new SvcError(
-        "too_many",
-        `${waiting} of your compose projects are waiting to be processed; try again in a moment`,
-      ),
-  });
+  readonly #planner: ComposePlanner;
 
   constructor(options: ComposeProjectsOptions) {
     this.#options = options;
-    this.#configs = new ConfigCache(options.composeDir);
+    this.#planner = new ComposePlanner(options);
   }
 
   /**
@@ -148,7 +70,7 @@ export class ComposeProjects {
    * @throws SvcError `package_invalid`, `denied`
    */
   async resolve(app: RunnableApp, signal?: AbortSignal): Promise<RunnableProject> {
-    const { project, claims } = await this.#plan(app, signal);
+    const { project, claims } = await this.#planner.plan(app, signal);
     // Missing sources are created at the start.
     const userHelper = await this.#options.userHelpers.as(app.uid);
     const present = await this.#withoutMissing(app, claims);
@@ -192,7 +114,7 @@ export class ComposeProjects {
   async prepareFiles(app: RunnableApp, signal?: AbortSignal): Promise<RunnableProject> {
     const { userHelpers } = this.#options;
     await this.preserveData(app, ["directory"]);
-    const { project, placed, files, claims, data } = await this.#plan(app, signal);
+    const { project, placed, files, claims, data } = await this.#planner.plan(app, signal);
     const binds = claims.flatMap((claim) => claim.binds);
     const tree = await userHelpers.tree(app.directory, app.uid);
     await tree.remove(appTree.inline);
@@ -215,81 +137,10 @@ export class ComposeProjects {
    */
   async preserveData(app: RunnableApp, types: readonly EntryType[]): Promise<void> {
     const { userHelpers } = this.#options;
-    const document = await this.kept(app.id);
+    const document = await this.lastDocument(app.id);
     if (document === undefined) return;
     const tree = await userHelpers.tree(app.directory, app.uid);
     await moveData(await userHelpers.as(app.uid), tree, document, types);
-  }
-
-  async #plan(app: RunnableApp, signal?: AbortSignal): Promise<Plan> {
-    using _slot = await this.#planning.acquire(app.ownerUid, signal);
-    return await this.#planNow(app, signal);
-  }
-
-  async #planNow(app: RunnableApp, signal?: AbortSignal): Promise<Plan> {
-    const { userHelpers, images, events } = this.#options;
-    const section = composeSection(app);
-    const { file } = section;
-    // Detects a hanging engine while compose runs, and stops waiting for compose then.
-    const hung = new AbortController();
-    events.verify().catch((error: unknown) => {
-      if (events.isUnresponsive) hung.abort(error);
-    });
-    const ended = signal === undefined ? hung.signal : AbortSignal.any([signal, hung.signal]);
-    if (app.manifest.health?.probe.kind === "exec") {
-      throw invalid(
-        "svc.yaml",
-        "health.exec is not supported for compose projects; use a healthcheck in the compose file",
-      );
-    }
-    const userHelper = await userHelpers.as(app.uid);
-    const readYaml: YamlReader = (text, bounds) => this.#options.yaml.read(text, bounds, app.ownerUid, ended);
-    const options = { command: this.#options.command, runner: userHelper, readYaml, signal: ended };
-    const readValues: ValueReader = (directory, names) =>
-      dotenvValues(options, join(app.directory, directory), names);
-    const place = { root: app.directory, checkout: checkoutOf(app), section };
-    const choice = await chooseProject(userHelper, place, readValues);
-    const sources = await checkComposeSources(
-      userHelper,
-      app.directory,
-      checkoutOf(app),
-      choice.files,
-      readYaml,
-    );
-    const { text, values } = await this.#config(app, { section, choice, sources, readValues }, ended);
-    const resolved = await readResolved(text, file, readYaml);
-    requireFewParts(resolved, file, app.ownerUid === 0);
-    const variables = { ...values, ...environmentOf(app, section) };
-    const project = runnableProject(withVariables(resolved, variables, file), {
-      file,
-      isClassic: await this.#options.command.isClassic(),
-      profiles: choice.profiles,
-      restart: app.manifest.restart,
-      stopGraceMs: app.manifest.stop.graceMs,
-      owner: app.ownerUid === 0 ? undefined : ownerSpec(userHelper.user),
-      pidsLimit: app.ownerUid === 0 ? undefined : this.#options.usersPidsLimit,
-      maxUserProcesses: app.ownerUid === 0 ? undefined : this.#options.maxUserProcesses,
-      absent: await missingClock(),
-      builtTag: (service) => images.builtTag(app, service),
-      withTag,
-    });
-    for (const { context, service } of project.builds) {
-      if (!isInside(join(app.directory, checkoutOf(app)), context)) {
-        throw invalid(
-          file,
-          `service "${service}": the build context is outside the package; move it into the package`,
-        );
-      }
-    }
-    for (const image of project.pulls) requireAllowedName(image);
-    const data = await dataBinds(userHelper, app, project.document);
-    const withPlaces = withData(project.document, app, data);
-    const document = withAddresses(withPlaces, app, this.#options);
-    const isRoots = app.ownerUid === 0;
-    const { document: placed, files } = withInlineFiles(document, { directory: app.directory, isRoots });
-    const claims = projectClaims(placed, this.#nameOf(app));
-    requireModest(app, claims);
-    return { project: { ...project, document }, placed, files, claims, data };
   }
 
   async #withoutMissing(app: RunnableApp, claims: readonly ContainerClaims[]): Promise<ContainerClaims[]> {
@@ -308,9 +159,9 @@ export class ComposeProjects {
 
   /** Checks whether the last document may still run. @throws SvcError `denied` */
   async checkLast(app: RunnableApp): Promise<void> {
-    const kept = await this.kept(app.id);
-    if (kept === undefined) return;
-    const document = withoutSubnets(kept);
+    const last = await this.lastDocument(app.id);
+    if (last === undefined) return;
+    const document = withoutSubnets(last);
     const claims = projectClaims(withoutLabels(document), this.#nameOf(app));
     const typeOf = await holdMounts(
       this.#options.userHelpers,
@@ -331,46 +182,6 @@ export class ComposeProjects {
       ...{ user, typeOf, engineSockets: [engine.socket], subnetPool: networks.pool },
       ...portRules,
     });
-  }
-
-  /**
-   * The output of compose for the checkout, which requires no engine. It is cached, also for the next daemon, until
-   * its inputs change: compose takes longer than the rest of a start, and a booting host starts all its apps.
-   */
-  async #config(
-    app: RunnableApp,
-    { section, choice, sources, readValues }: ConfigInputs,
-    signal: AbortSignal,
-  ): Promise<CachedConfig> {
-    const { userHelpers, command } = this.#options;
-    const directory = join(app.directory, checkoutOf(app));
-    const below = posix.dirname(choice.files[0]);
-    const args = [
-      ...projectArgs(
-        choice.files.map((file) => join(directory, file)),
-        join(directory, below),
-      ),
-      ...choice.profiles.flatMap((name) => ["--profile", name]),
-      "config",
-    ];
-    const env = { ...environmentOf(app, section), ...this.#projectEnvironment(app) };
-    const userHelper = await userHelpers.as(app.uid);
-    const key = createHash("sha256")
-      .update(JSON.stringify([sources.digest, await command.fingerprint(), userHelper.user, args, env]))
-      .digest("hex");
-    const known = await this.#configs.find(app.id, key);
-    if (known !== undefined) return known;
-    const { exitCode, stdout, stderr } = await command.run(userHelper, args, {
-      ...{ cwd: directory, env },
-      ...{ timeoutMs: configTimeoutMs, maxOutputBytes: maxConfigBytes, signal },
-    });
-    if (exitCode !== 0) throw invalid(section.file, configFailure(lastLines(stderr).join(" ")));
-    const content = sources.documents.flatMap((document) => [...contentVariablesOf(document)]);
-    const missing = content.map(({ name }) => name).filter((name) => !Object.hasOwn(env, name));
-    const values = await readValues(posix.join(checkoutOf(app), below), missing);
-    const config = { key, text: stdout, values: Object.fromEntries(values) };
-    await this.#configs.store(app.id, config);
-    return config;
   }
 
   /**
@@ -416,7 +227,7 @@ export class ComposeProjects {
           env: {
             DOCKER_HOST: `unix://${engine.socket}`,
             HOME: posix.dirname(file),
-            ...this.#projectEnvironment(app),
+            ...nameVariable(this.#nameOf(app)),
           },
           ...{ timeoutMs: upTimeoutMs, signal },
         }),
@@ -457,7 +268,7 @@ export class ComposeProjects {
   }
 
   /** The last written document; `undefined` before the first start. */
-  async kept(id: string): Promise<JsonObject | undefined> {
+  async lastDocument(id: string): Promise<JsonObject | undefined> {
     try {
       return readPrinted(await readFile(this.#path(id), "utf8"));
     } catch (error) {
@@ -468,11 +279,11 @@ export class ComposeProjects {
 
   /** Whether the app may have engine volumes, by the last document. */
   async hasVolumes(id: string): Promise<boolean> {
-    return Object.keys(recordOf((await this.kept(id))?.["volumes"])).length > 0;
+    return Object.keys(recordOf((await this.lastDocument(id))?.["volumes"])).length > 0;
   }
 
   async forget(id: string): Promise<void> {
-    this.#configs.forget(id);
+    this.#planner.forget(id);
     await rm(posix.dirname(this.#path(id)), { recursive: true, force: true });
   }
 
@@ -483,24 +294,6 @@ export class ComposeProjects {
   #nameOf({ id }: Pick<RunnableApp, "id">): string {
     return this.#options.ownership.projectOf(id);
   }
-
-  /** Passed in the environment, because every user can read arguments, and the name is secret. */
-  #projectEnvironment(app: RunnableApp): Record<string, string> {
-    return { COMPOSE_PROJECT_NAME: this.#nameOf(app) };
-  }
-}
-
-function projectArgs(files: readonly string[], directory: string): string[] {
-  return [...files.flatMap((file) => ["--file", file]), "--project-directory", directory];
-}
-
-/** The variables for resolving the file. */
-function environmentOf(app: RunnableApp, section: ComposeSection): Record<string, string> {
-  return {
-    ...mapValues(section.env, appExpander(app)),
-    ...resolveSettings(app.manifest, app.settings).env,
-    ...appEnvironment(app),
-  };
 }
 
 /** Removes labels, which were checked before: they cannot have changed, and some are svc's own. */
@@ -510,11 +303,4 @@ function withoutLabels(document: JsonObject): JsonObject {
     mapValues(recordOf(document[section]), (part) => ({ ...recordOf(part), labels: null })),
   ]);
   return { ...document, ...(Object.fromEntries(sections) as JsonObject) };
-}
-
-/** @throws Error for an app that is not a compose project */
-function composeSection(app: RunnableApp): ComposeSection {
-  const { runtime } = app.manifest;
-  if (runtime.kind !== "compose") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
-  return runtime;
 }

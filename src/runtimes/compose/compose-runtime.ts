@@ -131,7 +131,7 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   async settle(app: RunnableApp): Promise<void> {
-    const document = await this.#projects.kept(app.id);
+    const document = await this.#projects.lastDocument(app.id);
     if (document === undefined) return;
     await this.reach(app.id);
     const isGivenUp = isLeftoverOf(app);
@@ -164,7 +164,7 @@ export class ComposeRuntime extends ContainerRuntime {
 
   protected async checkAgain(app: RunnableApp): Promise<void> {
     await this.#projects.checkLast(app);
-    await this.#makeMountTargets(app, (await this.#projects.kept(app.id)) ?? {});
+    await this.#makeMountTargets(app, (await this.#projects.lastDocument(app.id)) ?? {});
   }
 
   async #makeMountTargets(app: RunnableApp, document: JsonObject): Promise<void> {
@@ -305,7 +305,7 @@ export class ComposeRuntime extends ContainerRuntime {
     app: RunnableApp,
     { composeService = "" }: ContainerRecord,
   ): Promise<readonly string[]> {
-    return restartedWith((await this.#projects.kept(app.id)) ?? {}, composeService);
+    return restartedWith((await this.#projects.lastDocument(app.id)) ?? {}, composeService);
   }
 
   /** Whether it has services that never ran, or missing volumes. */
@@ -334,7 +334,7 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   protected async toPublish({ id }: RunnableApp): Promise<PublishedAddresses> {
-    const ports = documentPorts((await this.#projects.kept(id)) ?? {});
+    const ports = documentPorts((await this.#projects.lastDocument(id)) ?? {});
     return addressesByPort(
       ports.map(({ address, published, protocol }) => ({
         address: address || this.#options.publishAddress,
@@ -346,7 +346,7 @@ export class ComposeRuntime extends ContainerRuntime {
 
   protected async end(app: RunnableApp): Promise<void> {
     this.#completed.delete(app.id);
-    const depths = dependencyDepths((await this.#projects.kept(app.id)) ?? {});
+    const depths = dependencyDepths((await this.#projects.lastDocument(app.id)) ?? {});
     await this.appOf(app.id).stop(app, (service) => depths.get(service) ?? 0);
   }
 

@@ -1,22 +1,17 @@
 /** Determines the host access of a compose file's volumes, networks, secrets and configs. */
-import { descriptionBytes } from "../../engine/engine-objects.ts";
 import { isPrivateSubnet } from "../../engine/subnets.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import {
   bindOf,
-  tooLong,
   volumeDriverRequirements,
   type ContainerClaims,
   type HostRequirement,
 } from "../containers/container-policy.ts";
+import { labelRequirements, unknownKeyRequirements } from "./claims-draft.ts";
 import { externalName, isSet, unknownKeys, recordOf, textOf } from "./compose-values.ts";
-import { copiesOf, rangesOf } from "./project-networks.ts";
-import { userBounds } from "./project-size.ts";
-import { labelRequirements, serviceClaims } from "./service-claims.ts";
-import { countPorts, documentPorts } from "./service-ports.ts";
-
-/** Limits of users' projects, because the engine runs processes for each of these. */
-const bounds = { ...userBounds, ports: 512 };
+import { rangesOf } from "./project-networks.ts";
+import { excessOfProject } from "./project-size.ts";
+import { serviceClaims } from "./service-claims.ts";
 
 /** The claims of all parts of a project, services first. */
 export function projectClaims(document: JsonObject, project: string): ContainerClaims[] {
@@ -28,31 +23,11 @@ export function projectClaims(document: JsonObject, project: string): ContainerC
     ...networkClaims(recordOf(networks), project),
     ...fileParts("secret", secrets),
     ...fileParts("config", configs),
-    { ...claimsOf("the compose file", []), excess: excessOf(Object.keys(all).length, document) },
+    { ...claimsOf("the compose file", []), excess: excessOfProject(document) },
     ...unknownKeyRequirements(rest, [], "privileged").map((requirement) =>
       claimsOf("the compose file", [requirement]),
     ),
   ];
-}
-
-function excessOf(services: number, document: JsonObject): string[] {
-  const ports = documentPorts(document).reduce((sum, port) => sum + countPorts(port), 0);
-  const networks = Object.keys({ default: null, ...recordOf(document["networks"]) }).length;
-  const volumes = Object.keys(recordOf(document["volumes"])).length;
-  return [
-    ...(services > bounds.services ? [`has ${services} services, more than ${bounds.services}`] : []),
-    ...(networks > bounds.networks ? [`has ${networks} networks, more than ${bounds.networks}`] : []),
-    ...(volumes > bounds.volumes ? [`has ${volumes} volumes, more than ${bounds.volumes}`] : []),
-    ...(ports > bounds.ports ? [`publishes ${ports} ports, more than ${bounds.ports}`] : []),
-    ...tooLong(bytesOfProject(document)),
-  ];
-}
-
-function bytesOfProject({ services, ...rest }: JsonObject): number {
-  return Object.values(recordOf(services)).reduce<number>(
-    (sum, service) => sum + descriptionBytes(service) * copiesOf(recordOf(service)),
-    descriptionBytes(rest),
-  );
 }
 
 function parts(
@@ -140,14 +115,6 @@ function externalRequirements(
   const name = textOf(part["name"]);
   if (isSet(part["external"])) return [{ permission, what: "is not the app's own" }];
   return name === "" || name === ownName ? [] : [{ permission, what: `has the name "${name}"` }];
-}
-
-function unknownKeyRequirements(
-  part: JsonObject,
-  known: readonly string[],
-  permission: HostRequirement["permission"],
-): HostRequirement[] {
-  return unknownKeys(part, known).map((key) => ({ permission, what: `sets "${key}"` }));
 }
 
 /** Secrets and configs: the engine mounts `file` read-only; compose copies `content` as root. */

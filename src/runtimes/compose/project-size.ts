@@ -2,11 +2,14 @@
  * Limits of a resolved project, checked before all other work on it: some of that work compares every part with every
  * other part, and thousands of parts would block the daemon for minutes.
  */
+import { descriptionBytes } from "../../engine/engine-objects.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { requireNoExcess } from "../containers/container-policy.ts";
+import { requireNoExcess, tooLong } from "../containers/container-policy.ts";
 import { invalid } from "./compose-sources.ts";
 import { listOf, recordOf } from "./compose-values.ts";
 import { volumesServices } from "./service-mounts.ts";
+import { copiesOf } from "./project-networks.ts";
+import { countPorts, documentPorts } from "./service-ports.ts";
 
 /** Maximum numbers of parts of a project, and of mounts of a service. */
 interface ProjectBounds {
@@ -24,7 +27,7 @@ const rootBounds: ProjectBounds = {
   mounts: 512,
 };
 /** Limits of regular users' projects. The engine runs processes for services, networks and volumes. */
-export const userBounds: ProjectBounds = {
+const userBounds: ProjectBounds = {
   ...{ services: 128, networks: 32, volumes: 64, configs: 1_024, secrets: 1_024 },
   mounts: 64,
 };
@@ -32,6 +35,9 @@ export const userBounds: ProjectBounds = {
 /** Maximum number of entries in `volumes_from` of a service, and of mounts that all services have by it together. */
 const maxSources = 64;
 const maxShared = 8_192;
+
+/** Limit of the published ports of a user's project: the engine runs a process for each. */
+const maxUserPorts = 512;
 
 /** @throws SvcError `denied` for a regular user's project, `package_invalid` for root's */
 export function requireFewParts(document: JsonObject, file: string, isRoots: boolean): void {
@@ -43,7 +49,7 @@ export function requireFewParts(document: JsonObject, file: string, isRoots: boo
     requireNoExcess(subject, [excess]);
   };
   for (const [section, max] of Object.entries(maxOf)) {
-    requireFew("the compose file", Object.keys(recordOf(document[section])).length, max, section);
+    requireFew("the compose file", countParts(document, section), max, section);
   }
   const services = recordOf(document["services"]);
   for (const [name, service] of Object.entries(services).map(
@@ -82,4 +88,26 @@ export function countMounts(service: JsonObject): number {
     (sum, key) => sum + listOf(service[key]).length,
     0,
   );
+}
+
+/** What a user's project has beyond the limits that need its resolved ports and copies. */
+export function excessOfProject(document: JsonObject): string[] {
+  const ports = documentPorts(document).reduce((sum, port) => sum + countPorts(port), 0);
+  return [
+    ...(ports > maxUserPorts ? [`publishes ${ports} ports, more than ${maxUserPorts}`] : []),
+    ...tooLong(bytesOfProject(document)),
+  ];
+}
+
+function bytesOfProject({ services, ...rest }: JsonObject): number {
+  return Object.values(recordOf(services)).reduce<number>(
+    (sum, service) => sum + descriptionBytes(service) * copiesOf(recordOf(service)),
+    descriptionBytes(rest),
+  );
+}
+
+/** Every project has a default network, declared or not. */
+function countParts(document: JsonObject, section: string): number {
+  const parts = recordOf(document[section]);
+  return Object.keys(section === "networks" ? { default: null, ...parts } : parts).length;
 }

@@ -2,66 +2,50 @@
  * Determines what a service of a resolved compose file requests from the host; a key outside the table below counts
  * as privileged.
  */
-import { isReservedLabel } from "../../engine/attribution.ts";
 import { descriptionBytes } from "../../engine/engine-objects.ts";
-import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import type { JsonObject } from "../../lib/json.ts";
 import {
   capabilityRequirements,
   deviceRequirements,
   groupRequirements,
   listRequirements,
-  logDriverRequirements,
-  namespaceRequirements,
   securityOptRequirements,
-  usersContainers,
   type ContainerClaims,
-  type HostRequirement,
 } from "../containers/container-policy.ts";
 import { excessOfKernelParameters, kernelParameterRequirements } from "../containers/kernel-parameters.ts";
 import {
   excessOfExposed,
-  excessOfHealth,
   excessOfInMemory,
   excessOfLimit,
-  excessOfLog,
   excessOfMounts,
 } from "../containers/user-bounds.ts";
-import {
-  bytesOf,
-  durationSecs,
-  isSet,
-  listOf,
-  unknownKeys,
-  pairsOf,
-  recordOf,
-  textOf,
-  textsOf,
-} from "./compose-values.ts";
+import { labelRequirements, unknownKeyRequirements, type Draft, type Reader } from "./claims-draft.ts";
+import { durationSecs, isSet, listOf, pairsOf, recordOf, textOf, textsOf } from "./compose-values.ts";
 import { copiesOf } from "./project-networks.ts";
 import { countMounts } from "./project-size.ts";
-import { inMemoryWords, sharedMounts, volumesService } from "./service-mounts.ts";
-import { countPorts, readServicePort } from "./service-ports.ts";
+import {
+  atMost,
+  deviceSource,
+  list,
+  namespace,
+  oomScoreRequirements,
+  readDeploy,
+  readHealth,
+  readHooks,
+  readLogging,
+  readNetworks,
+  readProcesses,
+  serviceBounds,
+} from "./service-key-claims.ts";
 import {
   readFiles,
   readVolume,
   requireOneMountEach,
   requireOneSharedMountEach,
   requireSharedFilesApart,
-  unknownKeyRequirements,
-  type Draft,
-  type Reader,
 } from "./service-mount-claims.ts";
-
-/** Limits of users' containers. */
-const bounds = {
-  containers: usersContainers,
-  processes: 32_768,
-  sharedMemoryBytes: 2 * 2 ** 30,
-  /** The default of a service: a higher value would take CPU time from others, and from the daemon. */
-  processorShares: 1_024,
-  /** As `stop.grace` of a manifest: the longest stop. */
-  graceSecs: 3_600,
-};
+import { inMemoryWords, sharedMounts, volumesService } from "./service-mounts.ts";
+import { countPorts, readServicePort } from "./service-ports.ts";
 
 /** A key of a service: its effect in compose, and how its value is checked. */
 interface ServiceKey {
@@ -104,7 +88,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   cpu_quota: { up: "sets HostConfig.CpuQuota, a limit of the container" },
   cpu_shares: {
     up: "sets HostConfig.CpuShares, its weight beside other containers",
-    read: atMost("CPU shares", bounds.processorShares),
+    read: atMost("CPU shares", serviceBounds.processorShares),
   },
   cpus: { up: "sets HostConfig.NanoCpus, a limit of the container" },
   cpuset: { up: "sets HostConfig.CpusetCpus, which only takes CPUs away" },
@@ -232,7 +216,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
     up: "sets HostConfig.Runtime: a program of the host, by its name",
     read: list("privileged", "runs under"),
   },
-  scale: { up: "makes so many containers", read: atMost("containers", bounds.containers) },
+  scale: { up: "makes so many containers", read: atMost("containers", serviceBounds.containers) },
   secrets: {
     up: "mounts `file` read-only, and copies the value of `environment` as root through the container's mounts, with `uid`, `gid` and `mode`",
     read: readFiles("secret"),
@@ -243,15 +227,15 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   },
   shm_size: {
     up: "sets HostConfig.ShmSize, the size of /dev/shm",
-    read: atMost("bytes of shared memory", bounds.sharedMemoryBytes),
+    read: atMost("bytes of shared memory", serviceBounds.sharedMemoryBytes),
   },
   stdin_open: { up: "sets Config.OpenStdin" },
   stop_grace_period: {
     up: "sets Config.StopTimeout: the engine waits so long at a stop",
     read: (value, { excess }) => {
       const text = textOf(value);
-      if (!(durationSecs(text) <= bounds.graceSecs))
-        excess.push(`takes ${text} to stop, more than ${bounds.graceSecs}s`);
+      if (!(durationSecs(text) <= serviceBounds.graceSecs))
+        excess.push(`takes ${text} to stop, more than ${serviceBounds.graceSecs}s`);
     },
   },
   stop_signal: { up: "sets Config.StopSignal, which the engine sends to the container's first process" },
@@ -341,149 +325,5 @@ export function serviceClaims(name: string, service: JsonObject, services: JsonO
       ports: ports * copies,
       descriptionBytes: descriptionBytes(service) * copies,
     },
-  };
-}
-
-/** Labels by which svc, compose and the swarm identify the owner of a container, volume or network. */
-export function labelRequirements(labels: JsonValue): HostRequirement[] {
-  const spoofed = Object.keys(pairsOf(labels)).filter(isReservedLabel);
-  return listRequirements(spoofed, "privileged", "sets the label");
-}
-
-function atMost(what: string, most: number): Reader {
-  return (value, { excess }) => excess.push(...tooMuch(what, value, most));
-}
-
-/** A negative value means unlimited; so does one that cannot be parsed. */
-function tooMuch(what: string, value: JsonValue, most: number): string[] {
-  const text = textOf(value);
-  return bytesOf(value) <= most ? [] : [`requests ${text} ${what}, more than ${most}`];
-}
-
-function readProcesses(value: JsonValue, { excess }: Draft): void {
-  // As a text, 0 counts as set, and means unlimited.
-  if (bytesOf(value) === 0)
-    excess.push(`sets its process limit to ${textOf(value)}, which means unlimited; set a number`);
-  excess.push(...tooMuch("processes", value, bounds.processes));
-}
-
-const swarmKeys = ["mode", "labels", "update_config", "rollback_config", "placement", "endpoint_mode"];
-
-function readDeploy(value: JsonValue, draft: Draft): void {
-  const { requirements, excess } = draft;
-  const { replicas = null, resources = null } = recordOf(value);
-  requirements.push(
-    ...unknownKeyRequirements(recordOf(value), ["replicas", "resources", "restart_policy", ...swarmKeys]),
-  );
-  if (isSet(replicas)) excess.push(...tooMuch("containers", replicas, bounds.containers));
-  requirements.push(...unknownKeyRequirements(recordOf(resources), ["limits", "reservations"]));
-  for (const [part, amounts] of Object.entries(recordOf(resources))) {
-    for (const [resource, amount] of Object.entries(recordOf(amounts))) {
-      if (resource === "pids" && isSet(amount)) readProcesses(amount, draft);
-      if (["cpus", "memory", "pids"].includes(resource) || !isSet(amount)) continue;
-      const permission = resource === "devices" && areGpus(amount) ? "gpu" : "devices";
-      requirements.push({ permission, what: `has ${part} of ${resource}` });
-    }
-  }
-}
-
-/** The host path of `/dev/x:/dev/y:rw` or of its long form. */
-function deviceSource(device: JsonValue): string {
-  return typeof device === "string" ? (device.split(":")[0] ?? "") : textOf(recordOf(device)["source"]);
-}
-
-function areGpus(devices: JsonValue): boolean {
-  return listOf(devices).every((device) => textsOf(recordOf(device)["capabilities"]).includes("gpu"));
-}
-
-const healthKeys = ["test", "interval", "timeout", "retries", "start_period", "start_interval", "disable"];
-
-function readHealth(value: JsonValue, { requirements, excess }: Draft): void {
-  const health = recordOf(value);
-  requirements.push(...unknownKeyRequirements(health, healthKeys));
-  const { test = null, retries } = health;
-  // A text is a shell command.
-  const [kind] = Array.isArray(test) ? textsOf(test) : [];
-  if (kind !== undefined && !["CMD", "CMD-SHELL", "NONE"].includes(kind)) {
-    requirements.push({ permission: "privileged", what: `has a health check of the kind "${kind}"` });
-  }
-  const secs = (key: string): number | undefined =>
-    health[key] === undefined || health[key] === null ? undefined : durationSecs(textOf(health[key]));
-  excess.push(
-    ...excessOfHealth({
-      ...{ interval: secs("interval"), startInterval: secs("start_interval") },
-      ...{ timeout: secs("timeout"), startPeriod: secs("start_period") },
-      retries: retries === undefined || retries === null ? undefined : Number(textOf(retries)),
-      command: test,
-    }),
-  );
-}
-
-/** A negative score would have the kernel end processes of others first. */
-function oomScoreRequirements(score: string): HostRequirement[] {
-  if (/^\d+$/.test(score)) return [];
-  return [{ permission: "privileged", what: `sets "oom_score_adj" to ${score}, less than 0` }];
-}
-
-/** Keys of a command that runs after the start, with their effect on its exec. */
-const hookKeys: Readonly<Record<string, string>> = {
-  command: "runs inside",
-  environment: "is the environment of the command; svc removes names without a value for users",
-  privileged: "gives the command all capabilities; judged",
-  user: "runs the command as this user; judged",
-  working_dir: "is the directory of the command",
-};
-
-function readHooks(value: JsonValue, { requirements, excess, service }: Draft): void {
-  for (const hook of listOf(value).map(recordOf)) {
-    const { user = null, privileged = null } = hook;
-    requirements.push(...unknownKeyRequirements(hook, Object.keys(hookKeys)));
-    if (isSet(privileged) && textOf(privileged) !== "false")
-      requirements.push({ permission: "privileged", what: "runs a privileged command after its start" });
-    if (isSet(user) && textOf(user) !== textOf(service["user"]))
-      excess.push(`runs a command after its start as "${textOf(user)}"`);
-  }
-}
-
-function readLogging(value: JsonValue, { requirements, excess }: Draft): void {
-  const { driver = null, options = null } = recordOf(value);
-  requirements.push(
-    ...unknownKeyRequirements(recordOf(value), ["driver", "options"]),
-    ...logDriverRequirements(textOf(driver)),
-  );
-  if (logDriverRequirements(textOf(driver)).length === 0) excess.push(...excessOfLog(pairsOf(options)));
-}
-
-/** Settings of a service's network, with their effect on the engine. */
-const networkKeys: Readonly<Record<string, string>> = {
-  aliases: "adds names to the network's own name server",
-  gw_priority: "chooses the network of the default route",
-  ipv4_address: "asks for an address of the network's subnet",
-  ipv6_address: "asks for an address of the network's subnet",
-  mac_address: "sets the address of the container's interface in the network",
-  priority: "orders the networks",
-};
-
-function readNetworks(value: JsonValue, { requirements }: Draft): void {
-  const settings = Array.isArray(value) ? [] : Object.values(recordOf(value)).map(recordOf);
-  for (const key of settings.flatMap((network) => unknownKeys(network, Object.keys(networkKeys)))) {
-    requirements.push({ permission: "host_network", what: `sets "${key}" of a network` });
-  }
-}
-
-function list(permission: HostRequirement["permission"], verb: string): Reader {
-  return (value, { requirements }) =>
-    requirements.push(...listRequirements(textsOf(value), permission, verb));
-}
-
-/** Before the name of a service whose namespace another one uses. */
-const ofService = "service:";
-
-function namespace(kind: Parameters<typeof namespaceRequirements>[0], own: readonly string[]): Reader {
-  const ownModes = new Set(own);
-  return (value, { requirements, services }) => {
-    const mode = textOf(value);
-    const isShared = mode.startsWith(ofService) && Object.hasOwn(services, mode.slice(ofService.length));
-    if (!isShared) requirements.push(...namespaceRequirements(kind, mode, ownModes));
   };
 }

@@ -2,40 +2,10 @@
 import { posix } from "node:path";
 import { isBelow } from "../../lib/paths.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
-import {
-  bindOf,
-  listRequirements,
-  propagationRequirements,
-  type Bind,
-  type FileOwner,
-  type HostRequirement,
-} from "../containers/container-policy.ts";
+import { bindOf, listRequirements, propagationRequirements } from "../containers/container-policy.ts";
+import { unknownKeyRequirements, type Draft, type Reader } from "./claims-draft.ts";
 import { fileMode, isSet, listOf, unknownKeys, recordOf, textOf, textsOf } from "./compose-values.ts";
 import { readServiceMount, sharedMounts, volumesServices, type ServiceMount } from "./service-mounts.ts";
-
-/** The claims of a service so far. */
-export interface Draft {
-  requirements: HostRequirement[];
-  binds: Bind[];
-  hostPorts: string[];
-  fileOwners: FileOwner[];
-  excess: string[];
-  /** The services of the project. */
-  readonly services: JsonObject;
-  readonly service: JsonObject;
-}
-
-/** Checks the value of a key. */
-export type Reader = (value: JsonValue, draft: Draft) => void;
-
-/** Keys that are not in the table of a section. */
-export function unknownKeyRequirements(
-  part: JsonObject,
-  known: readonly string[],
-  permission: HostRequirement["permission"] = "privileged",
-): HostRequirement[] {
-  return unknownKeys(part, known).map((key) => ({ permission, what: `sets "${key}"` }));
-}
 
 /** The directories of files with a relative target. */
 const fileDirectories = { config: "/", secret: "/run/secrets/" } as const;

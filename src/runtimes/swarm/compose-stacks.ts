@@ -85,7 +85,7 @@ export class ComposeStacks implements Stacks {
   }
 
   async settle(app: RunnableApp): Promise<void> {
-    const document = await this.#projects.kept(app.id);
+    const document = await this.#projects.lastDocument(app.id);
     if (document !== undefined) await this.#images.removeBuilt(app, imagesOf(document));
   }
 

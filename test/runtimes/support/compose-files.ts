@@ -512,26 +512,12 @@ export function greedyFiles(place: Place): [name: string, document: JsonObject][
         { configs: { a: { file: `${place.dir}/repo/app.conf` } } },
       ),
     ],
-    [
-      "volumes of a project",
-      {
-        services: {
-          web: { image: "a", volumes: Array.from({ length: 33 }, (_, n) => `v${n}:/v${n}`) },
-          db: { image: "a", volumes: Array.from({ length: 33 }, (_, n) => `v${n + 33}:/v${n}`) },
-        },
-        volumes: Object.fromEntries(Array.from({ length: 66 }, (_, n) => [`v${n}`, null])),
-      },
-    ],
     ["exposed ports in ranges", service({ expose: ["1-65535/tcp", "1-65535/udp", "1-65535/sctp"] })],
     ["exposed ports one by one", service({ expose: Array.from({ length: 513 }, (_, n) => `${2000 + n}`) })],
     ["ports in a range", service({ ports: ["9000-60000:9000-60000"] })],
     ["ports in a range, wherever they are free", service({ ports: ["2000-60000"] })],
     ["ports in a range, as an object", service({ ports: [{ published: "2000-3000", target: 80 }] })],
     ["ports one by one", service({ ports: Array.from({ length: 600 }, (_, n) => `${2000 + n}:80`) })],
-    [
-      "services",
-      { services: Object.fromEntries(Array.from({ length: 200 }, (_, n) => [`s${n}`, { image: "a" }])) },
-    ],
     ["deployed copies", service({ deploy: { replicas: 1000 } })],
     ["words that each list of containers has", service({ labels: { a: "a".repeat(300_000) } })],
     ["words of all copies", service({ command: ["a".repeat(10_000)], scale: 32 })],

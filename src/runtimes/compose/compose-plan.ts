@@ -1,0 +1,247 @@
+/** Plans an app's compose project: compose reads the checkout as the owner, and svc checks and changes the result. */
+import { createHash } from "node:crypto";
+import { join, posix } from "node:path";
+import type { EngineEvents } from "../../engine/events.ts";
+import type { EngineOwnership } from "../../engine/ownership.ts";
+import type { UserHelpers } from "../../run-as/user-helpers.ts";
+import { SvcError } from "../../errors.ts";
+import { isInside } from "../../lib/paths.ts";
+import type { JsonObject } from "../../lib/json.ts";
+import { Limiter } from "../../lib/limiter.ts";
+import { mapValues } from "../../lib/map-values.ts";
+import type { ComposeRuntime as ComposeSection } from "../../packages/manifest/manifest.ts";
+import { resolveSettings } from "../../packages/settings/settings.ts";
+import type { YamlThread } from "../../packages/manifest/yaml-thread.ts";
+import { rootShare } from "../../lib/share-owner.ts";
+import { appEnvironment, appExpander } from "../app-environment.ts";
+import { checkoutOf } from "../app-tree.ts";
+import { ownerSpec, requireModest, type ContainerClaims } from "../containers/container-policy.ts";
+import { missingClock } from "../containers/host-clock.ts";
+import { type AppImages, withTag } from "../docker/app-images.ts";
+import { requireAllowedName } from "../docker/image-names.ts";
+import type { PublishOptions } from "../containers/published-ports.ts";
+import type { RunnableApp } from "../runnable-app.ts";
+import { dataBinds, withData } from "./checkout-binds.ts";
+import type { ComposeCommand } from "./compose-command.ts";
+import { readResolved, runnableProject, type RunnableProject } from "./compose-document.ts";
+import {
+  checkComposeSources,
+  contentVariablesOf,
+  invalid,
+  type ComposeSources,
+  type YamlReader,
+} from "./compose-sources.ts";
+import { withInlineFiles, withVariables, type InlineFile } from "./inline-files.ts";
+import { projectClaims } from "./project-claims.ts";
+import { requireFewParts } from "./project-size.ts";
+import { withAddresses } from "./service-ports.ts";
+import { configFailure, lastLines } from "./compose-failure.ts";
+import { ConfigCache, type CachedConfig } from "./config-cache.ts";
+import { dotenvValues } from "./dotenv-values.ts";
+import { chooseProject, type ProjectChoice } from "./project-files.ts";
+
+/** A project, its host access, and which of its mounts are data ({@link dataBinds}). */
+export interface ComposePlan {
+  readonly project: RunnableProject;
+  /** The document for this host's engine, with inline contents as files; `claims` refer to it. */
+  readonly placed: JsonObject;
+  readonly files: readonly InlineFile[];
+  readonly claims: readonly ContainerClaims[];
+  readonly data: readonly string[];
+}
+
+/** Reads variables of the `.env` in a directory, which is relative to the app's. */
+type ValueReader = (directory: string, names: Iterable<string>) => Promise<ReadonlyMap<string, string>>;
+
+interface ConfigInputs {
+  readonly section: ComposeSection;
+  readonly choice: ProjectChoice;
+  readonly sources: ComposeSources;
+  readonly readValues: ValueReader;
+}
+
+const configTimeoutMs = 60_000;
+const maxConfigBytes = 4 * 1024 * 1024;
+
+export interface ComposePlannerOptions extends PublishOptions {
+  userHelpers: UserHelpers;
+  command: ComposeCommand;
+  images: AppImages;
+  ownership: EngineOwnership;
+  /** The daemon's directory for compose documents; one directory per app. */
+  composeDir: string;
+  events: Pick<EngineEvents, "verify" | "isUnresponsive">;
+  yaml: YamlThread;
+  /** Default process limit of a regular user's service. */
+  usersPidsLimit: number;
+  /** Limit of the processes and threads of a regular user, in all containers together. */
+  maxUserProcesses: number;
+}
+
+export class ComposePlanner {
+  readonly #options: ComposePlannerOptions;
+  readonly #configs: ConfigCache;
+  /**
+   * By owner. Simultaneous starts wait here, because more would overload the thread that parses YAML, and each may
+   * run compose. Users do not wait for each other.
+   */
+  readonly #planning = new Limiter<number>({
+    ...{ total: Number.POSITIVE_INFINITY, perKey: 4, reserved: 12, maxWaiting: 1_000 },
+    isReserved: (uid) => uid === rootShare,
+    tooMany: ({ waiting }) =>
+      new SvcError(
+        "too_many",
+        `${waiting} of your compose projects are waiting to be processed; try again in a moment`,
+      ),
+  });
+
+  constructor(options: ComposePlannerOptions) {
+    this.#options = options;
+    this.#configs = new ConfigCache(options.composeDir);
+  }
+
+  /** The project as it would run now. @throws SvcError `package_invalid`, `denied` */
+  async plan(app: RunnableApp, signal?: AbortSignal): Promise<ComposePlan> {
+    using _slot = await this.#planning.acquire(app.ownerUid, signal);
+    return await this.#planNow(app, signal);
+  }
+
+  async #planNow(app: RunnableApp, signal?: AbortSignal): Promise<ComposePlan> {
+    const { userHelpers, images, events } = this.#options;
+    const section = composeSection(app);
+    const { file } = section;
+    // Detects a hanging engine while compose runs, and stops waiting for compose then.
+    const hung = new AbortController();
+    events.verify().catch((error: unknown) => {
+      if (events.isUnresponsive) hung.abort(error);
+    });
+    const ended = signal === undefined ? hung.signal : AbortSignal.any([signal, hung.signal]);
+    if (app.manifest.health?.probe.kind === "exec") {
+      throw invalid(
+        "svc.yaml",
+        "health.exec is not supported for compose projects; use a healthcheck in the compose file",
+      );
+    }
+    const userHelper = await userHelpers.as(app.uid);
+    const readYaml: YamlReader = (text, bounds) => this.#options.yaml.read(text, bounds, app.ownerUid, ended);
+    const options = { command: this.#options.command, runner: userHelper, readYaml, signal: ended };
+    const readValues: ValueReader = (directory, names) =>
+      dotenvValues(options, join(app.directory, directory), names);
+    const place = { root: app.directory, checkout: checkoutOf(app), section };
+    const choice = await chooseProject(userHelper, place, readValues);
+    const sources = await checkComposeSources(
+      userHelper,
+      app.directory,
+      checkoutOf(app),
+      choice.files,
+      readYaml,
+    );
+    const { text, values } = await this.#config(app, { section, choice, sources, readValues }, ended);
+    const resolved = await readResolved(text, file, readYaml);
+    requireFewParts(resolved, file, app.ownerUid === 0);
+    const variables = { ...values, ...environmentOf(app, section) };
+    const project = runnableProject(withVariables(resolved, variables, file), {
+      file,
+      isClassic: await this.#options.command.isClassic(),
+      profiles: choice.profiles,
+      restart: app.manifest.restart,
+      stopGraceMs: app.manifest.stop.graceMs,
+      owner: app.ownerUid === 0 ? undefined : ownerSpec(userHelper.user),
+      pidsLimit: app.ownerUid === 0 ? undefined : this.#options.usersPidsLimit,
+      maxUserProcesses: app.ownerUid === 0 ? undefined : this.#options.maxUserProcesses,
+      absent: await missingClock(),
+      builtTag: (service) => images.builtTag(app, service),
+      withTag,
+    });
+    for (const { context, service } of project.builds) {
+      if (!isInside(join(app.directory, checkoutOf(app)), context)) {
+        throw invalid(
+          file,
+          `service "${service}": the build context is outside the package; move it into the package`,
+        );
+      }
+    }
+    for (const image of project.pulls) requireAllowedName(image);
+    const data = await dataBinds(userHelper, app, project.document);
+    const withPlaces = withData(project.document, app, data);
+    const document = withAddresses(withPlaces, app, this.#options);
+    const isRoots = app.ownerUid === 0;
+    const { document: placed, files } = withInlineFiles(document, { directory: app.directory, isRoots });
+    const claims = projectClaims(placed, this.#options.ownership.projectOf(app.id));
+    requireModest(app, claims);
+    return { project: { ...project, document }, placed, files, claims, data };
+  }
+
+  /**
+   * The output of compose for the checkout, which requires no engine. It is cached, also for the next daemon, until
+   * its inputs change: compose takes longer than the rest of a start, and a booting host starts all its apps.
+   */
+  async #config(
+    app: RunnableApp,
+    { section, choice, sources, readValues }: ConfigInputs,
+    signal: AbortSignal,
+  ): Promise<CachedConfig> {
+    const { userHelpers, command } = this.#options;
+    const directory = join(app.directory, checkoutOf(app));
+    const below = posix.dirname(choice.files[0]);
+    const args = [
+      ...projectArgs(
+        choice.files.map((file) => join(directory, file)),
+        join(directory, below),
+      ),
+      ...choice.profiles.flatMap((name) => ["--profile", name]),
+      "config",
+    ];
+    const env = {
+      ...environmentOf(app, section),
+      ...nameVariable(this.#options.ownership.projectOf(app.id)),
+    };
+    const userHelper = await userHelpers.as(app.uid);
+    const key = createHash("sha256")
+      .update(JSON.stringify([sources.digest, await command.fingerprint(), userHelper.user, args, env]))
+      .digest("hex");
+    const known = await this.#configs.find(app.id, key);
+    if (known !== undefined) return known;
+    const { exitCode, stdout, stderr } = await command.run(userHelper, args, {
+      ...{ cwd: directory, env },
+      ...{ timeoutMs: configTimeoutMs, maxOutputBytes: maxConfigBytes, signal },
+    });
+    if (exitCode !== 0) throw invalid(section.file, configFailure(lastLines(stderr).join(" ")));
+    const content = sources.documents.flatMap((document) => [...contentVariablesOf(document)]);
+    const missing = content.map(({ name }) => name).filter((name) => !Object.hasOwn(env, name));
+    const values = await readValues(posix.join(checkoutOf(app), below), missing);
+    const config = { key, text: stdout, values: Object.fromEntries(values) };
+    await this.#configs.store(app.id, config);
+    return config;
+  }
+
+  /** Deletes the cached output of compose for an app. */
+  forget(id: string): void {
+    this.#configs.forget(id);
+  }
+}
+
+export function projectArgs(files: readonly string[], directory: string): string[] {
+  return [...files.flatMap((file) => ["--file", file]), "--project-directory", directory];
+}
+
+/** Passed in the environment, because every user can read arguments, and the name is secret. */
+export function nameVariable(project: string): Record<string, string> {
+  return { COMPOSE_PROJECT_NAME: project };
+}
+
+/** The variables for resolving the file. */
+function environmentOf(app: RunnableApp, section: ComposeSection): Record<string, string> {
+  return {
+    ...mapValues(section.env, appExpander(app)),
+    ...resolveSettings(app.manifest, app.settings).env,
+    ...appEnvironment(app),
+  };
+}
+
+/** @throws Error for an app that is not a compose project */
+function composeSection(app: RunnableApp): ComposeSection {
+  const { runtime } = app.manifest;
+  if (runtime.kind !== "compose") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
+  return runtime;
+}
