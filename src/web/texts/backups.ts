@@ -140,7 +140,6 @@ export const backupTexts = {
   browse: "Files",
   emptyFolder: "Empty folder.",
   root: "Backup",
-  fileColumns: { name: "Name", size: "Size", modified: "Modified", actions: "Actions" },
   download: "Download",
   restoreOne: "Restore",
   restoreOneTitle: (path: string) => `Restore ${path}?`,

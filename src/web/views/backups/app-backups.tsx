@@ -24,6 +24,7 @@ import { backupTexts as labels } from "../../texts/backups.ts";
 import { formatBytes } from "../../units.ts";
 import { readArchives } from "./archives.ts";
 import { Policy } from "./policy.tsx";
+import { StorageFailures } from "./storage-failures.tsx";
 
 const { columns } = labels;
 
@@ -64,11 +65,7 @@ export function AppBackupsView({ client, node, appId }: Props) {
         </Create>
       )}
       <Failure message={live.failure} />
-      {live.value?.failed.map((storage) => (
-        <p key={storage} class="notice bad">
-          <Text of={storage} />
-        </p>
-      ))}
+      <StorageFailures of={live.value?.failed} />
       {live.failure === "" && (
         <Table
           label={labels.ofApp(plainText(app?.name ?? appId))}

@@ -6,21 +6,18 @@ import { useLive } from "../../live.ts";
 import { useLongWork } from "../../long-work.ts";
 import { Confirm } from "../../parts/confirm.tsx";
 import { Failure } from "../../parts/failure.tsx";
+import { Download, sizeAndTime } from "../../parts/file-table.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
-import { When } from "../../parts/when.tsx";
 import { CancelWork, Work } from "../../parts/work.tsx";
 import { ancestorsOf, lastOf, partsOf } from "../../names.ts";
 import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
-import { saveFile } from "../../save-file.ts";
 import { texts } from "../../texts.ts";
 import { backupTexts as labels } from "../../texts/backups.ts";
+import { fileTexts } from "../../texts/files.ts";
 import { UserFacingError } from "../../user-facing-error.ts";
-import { formatBytes } from "../../units.ts";
 import type { ArchiveProps } from "./archive-props.ts";
-
-const { fileColumns: columns } = labels;
 
 /** The files of an archive, directory by directory. */
 export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps & { path: string }) {
@@ -69,39 +66,24 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
   const linkTo = (to: string): string => pathTo("backups", of.appId, of.storage, of.name, ...partsOf(to));
   const all: readonly Column<BackupEntry>[] = [
     {
-      title: columns.name,
+      title: fileTexts.columns.name,
       cell: ({ path: of, type }) => {
         // Entries of a volume are listed without their directory, so their full path is shown.
         const name = <Text of={path === "" ? of : of.slice(path.length + 1)} />;
         return type === "directory" ? <a href={linkTo(of)}>{name}</a> : name;
       },
     },
+    ...sizeAndTime,
     {
-      title: columns.size,
-      kind: "figure",
-      cell: ({ type, sizeBytes }) => (type === "file" ? formatBytes(sizeBytes) : ""),
-    },
-    { title: columns.modified, cell: ({ modifiedAt }) => <When at={modifiedAt} /> },
-    {
-      title: columns.actions,
+      title: fileTexts.columns.actions,
       kind: "actions",
       cell: (entry) => (
         <div class="buttons">
           {entry.type === "file" && (
-            <button
-              type="button"
-              aria-busy={busy === entry.path}
-              onClick={() =>
-                void perform(entry.path, (signal) =>
-                  saveFile(
-                    client.readBackupFile({ ...of, identity, path: entry.path }, { signal }),
-                    lastOf(entry.path),
-                  ),
-                )
-              }
-            >
-              {labels.download}
-            </button>
+            <Download
+              {...{ busy, perform, path: entry.path, name: lastOf(entry.path) }}
+              read={(signal) => client.readBackupFile({ ...of, identity, path: entry.path }, { signal })}
+            />
           )}
           {app !== undefined && (
             <button

@@ -15,6 +15,7 @@ import { AppBackupsView } from "./app-backups.tsx";
 import { readArchives } from "./archives.ts";
 import { ArchiveView } from "./archive.tsx";
 import { Storages } from "./storages.tsx";
+import { StorageFailures } from "./storage-failures.tsx";
 
 const { columns } = labels;
 
@@ -52,11 +53,7 @@ function Overview({ api, node }: ViewProps) {
     <>
       <Heading title={texts.backups.title} />
       <Failure message={live.failure} />
-      {live.value?.failed.map((storage) => (
-        <p key={storage} class="notice bad">
-          <Text of={storage} />
-        </p>
-      ))}
+      <StorageFailures of={live.value?.failed} />
       {live.failure === "" && (
         <Table
           label={texts.backups.title}

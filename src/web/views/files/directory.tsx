@@ -4,14 +4,12 @@ import { useAction } from "../../action.ts";
 import type { Api } from "../../api.ts";
 import type { NodeView } from "../../node-view.ts";
 import { Failure } from "../../parts/failure.tsx";
+import { Download, sizeAndTime } from "../../parts/file-table.tsx";
 import { CheckField, bindCheckbox } from "../../parts/field.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
-import { When } from "../../parts/when.tsx";
 import { plainText } from "../../plain-text.ts";
-import { saveFile } from "../../save-file.ts";
 import { fileTexts as labels } from "../../texts/files.ts";
-import { formatBytes } from "../../units.ts";
 import { FileDialog, isArchive, type Question } from "./file-dialog.tsx";
 import { linkTo, type FileClient, type Listing } from "./paths.ts";
 import { SearchFiles } from "./search-files.tsx";
@@ -49,12 +47,7 @@ export function Directory({ api, node, client, path, listing, onDone }: Props) {
         </>
       ),
     },
-    {
-      title: columns.size,
-      kind: "figure",
-      cell: ({ type, sizeBytes }) => (type === "file" ? formatBytes(sizeBytes) : ""),
-    },
-    { title: columns.modified, cell: ({ modifiedAt }) => <When at={modifiedAt} /> },
+    ...sizeAndTime,
     { title: columns.owner, kind: "word", cell: ({ owner, group }) => <Text of={`${owner}:${group}`} /> },
     { title: columns.mode, cell: ({ mode }) => <Text of={mode} /> },
     {
@@ -63,17 +56,10 @@ export function Directory({ api, node, client, path, listing, onDone }: Props) {
       cell: (entry) => (
         <div class="buttons">
           {entry.type === "file" && (
-            <button
-              type="button"
-              aria-busy={busy === entry.path}
-              onClick={() =>
-                void perform(entry.path, (signal) =>
-                  saveFile(client.readFile({ path: entry.path }, { signal }), entry.name),
-                )
-              }
-            >
-              {labels.download}
-            </button>
+            <Download
+              {...{ busy, perform, path: entry.path, name: entry.name }}
+              read={(signal) => client.readFile({ path: entry.path }, { signal })}
+            />
           )}
           {(["rename", "copy", isArchive(entry) ? "unpack" : "pack"] as const).map((kind) => (
             <button key={kind} type="button" onClick={() => ask({ kind, entry })}>
