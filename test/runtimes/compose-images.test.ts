@@ -17,7 +17,7 @@ test("a volume is needed under its engine name, however the file spells it", asy
   };
   const options = {
     ownership: ownershipIn("test", ["shop"]),
-    projects: { kept: () => Promise.resolve(kept) },
+    projects: { lastDocument: () => Promise.resolve(kept) },
   };
   const images = new ComposeImages(options as unknown as ComposeImagesOptions);
   const { volumes } = await images.needs({ id: "shop" } as RunnableApp);

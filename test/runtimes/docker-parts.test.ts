@@ -200,7 +200,7 @@ test("volumes in use by a project's containers count toward its disk usage, besi
   const images = new ComposeImages({
     ownership,
     state: { containers: () => Promise.resolve({ containers: [{ labels, imageId: "sha256:old" }] }) },
-    projects: { kept: () => Promise.resolve({ services: { one: { image: "svc/web:1" } } }) },
+    projects: { lastDocument: () => Promise.resolve({ services: { one: { image: "svc/web:1" } } }) },
     images: { sizeOf: (names: string[]) => Promise.resolve(asked.push(names)) },
   } as unknown as ComposeImagesOptions);
   await images.disk({ id: "web" } as RunnableApp);

@@ -90,7 +90,7 @@ export function countMounts(service: JsonObject): number {
   );
 }
 
-/** What a user's project has beyond the limits that need its resolved ports and copies. */
+/** Published ports and description bytes of a project beyond the limits of regular users. */
 export function excessOfProject(document: JsonObject): string[] {
   const ports = documentPorts(document).reduce((sum, port) => sum + countPorts(port), 0);
   return [
