@@ -464,7 +464,7 @@ dockerTest(`an impossible action is rejected with its reason${needsDocker}`, asy
     ]) {
       t.like(owned, { code: "FailedPrecondition", reason: "owned_by_app" }, name);
       t.like(owned.payload, { case: "ownedByApp", value: { appId: "web" } }, name);
-      t.regex(owned.message, /belongs to the app "web": use svc app/);
+      t.regex(owned.message, /belongs to the app "web": use svc start/);
     }
     t.like(await control("nobody", "stop"), { code: "NotFound", message: 'no container "nobody"' }, name);
     t.like(await control("../one", "stop"), { code: "NotFound", message: 'no container "../one"' }, name);
