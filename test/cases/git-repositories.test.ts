@@ -1,6 +1,6 @@
 /** Git repositories as people publish them: tags, branches, directories, submodules and files in Git LFS. */
 import { randomBytes } from "node:crypto";
-import { readdir, readFile, rm } from "node:fs/promises";
+import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../src/errors.ts";
@@ -275,7 +275,21 @@ test("a path of 100,000 bytes in a package with files in Git LFS is rejected", a
   await repository.git("commit", "--quiet", "--message", "long");
   const { message } = await rejection(t, world, repository.fileUrl);
   // Git 2.45 and later reject it themselves.
-  t.regex(message, /has a file whose path is longer than 65536 bytes$|largePathname/);
+  t.regex(message, /has a file whose path is longer than 16384 bytes$|largePathname/);
+});
+
+test("a repository cannot have files of this host read as its list of submodules", async (t) => {
+  await using world = await World.create();
+  const outer = await TestRepository.create(world.path("git", "outer"));
+  await outer.commit({ "svc.yaml": minimalManifest("outer", "1") });
+  await addSubmodule(outer, "https://example.org/x", "theme", outer);
+  const ofHost = world.path("host.conf");
+  await writeFile(ofHost, '[submodule "theme"]\n\tpath = theme\n\turl = ext::secret\n');
+  await writeFile(join(outer.path, ".gitmodules"), `[include]\n\tpath = ${ofHost}\n`);
+  await outer.git("add", ".gitmodules");
+  await outer.git("commit", "--quiet", "--message", "include");
+  const { manifest } = await world.resolver().resolve({ spec: outer.fileUrl }, selfUid);
+  t.is(manifest.id, "outer");
 });
 
 test("the limit of submodules counts submodules of submodules", async (t) => {

@@ -38,7 +38,7 @@ const lfsPointer = {
 const maxPointerCandidates = 10_000;
 
 /** Limit of one line of `git ls-tree`. No file system has a path as long. */
-const maxEntryLength = 64 * 1024;
+const maxEntryLength = 16 * 1024;
 
 /** Selects files to read. */
 export interface FileSelection {
@@ -146,7 +146,7 @@ export class GitObjects {
     subject: string,
     signal?: AbortSignal,
   ): Promise<Map<string, string>> {
-    const args = ["config", "--blob", oid, "--null", "--list"];
+    const args = ["config", "--no-includes", "--blob", oid, "--null", "--list"];
     const output = await this.#read(gitDir, args, subject, maxListBytes, signal);
     const lines = output.toString().split("\0").slice(0, -1);
     return new Map(lines.map((line) => [line.split("\n", 1)[0] ?? "", line.slice(line.indexOf("\n") + 1)]));
