@@ -76,7 +76,7 @@ async function forReadme(): Promise<void> {
   const open = async (colorScheme: "light" | "dark", width: number, height: number, hash: string) => {
     const { page } = await openPage(browser, { colorScheme, viewport: { width, height } });
     await signIn(page, daemon);
-    await page.getByText("Live").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
     return page;
   };

@@ -44,7 +44,7 @@ for (const [part, pattern] of Object.entries({
     const { page, complaints } = await open(browser);
     const broken = await breakOff(page, pattern);
     await signIn(page, daemon);
-    await page.getByText("Live").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     await page.waitForFunction("getComputedStyle(document.querySelector('.frame')).minHeight !== 'auto'");
     t.is(broken(), 1);
     t.deepEqual(ofPage(complaints), []);
@@ -92,7 +92,7 @@ browserTest(`a hanging stream is abandoned although other connections work${need
   const { page, asked } = await open(browser);
   await hangOnce(page, /\/StreamEvents$/);
   await signIn(page, daemon);
-  await page.getByText("Live").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
   t.is(asked.filter((url) => url.endsWith("/StreamEvents")).length, 2);
 });
 
@@ -107,7 +107,7 @@ browserTest(`hanging reads end with the connection and are repeated${needsBrowse
     await using _life = await withoutLife(page);
     await page.getByText("No schedules yet.").waitFor();
   }
-  await page.getByText("Live").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
   t.is(await page.getByRole("alert").count(), 0);
 });
 

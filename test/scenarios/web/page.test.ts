@@ -133,7 +133,7 @@ browserTest(`a click starts an app, and its state and log appear by themselves${
       [new URL("/", address).href],
       "the code is removed from the address and the history",
     );
-    await page.getByText("Live").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     await page.getByRole("link", { name: "Apps", exact: true }).click();
     await page.getByRole("link", { name: /Test web server/ }).click();
     await page.locator('[data-state="STOPPED"]').first().waitFor();
@@ -204,7 +204,7 @@ userTest(`two users side by side see only their own apps${why}${needsRoot}`, asy
     for (const [user, ids] of expected) {
       const { page, complaints } = await openPage(browser);
       await signIn(page, user);
-      await page.getByText("Live").waitFor();
+      await page.getByText("Live", { exact: true }).waitFor();
       await page.getByRole("link", { name: "Apps", exact: true }).click();
       await page.getByText(ids.length === 1 ? "1 app" : "3 apps").waitFor();
       const shown = await page.locator(".list li .name bdi:last-child").allTextContents();
@@ -221,7 +221,7 @@ browserTest(
     await withPage(async (daemon, browser) => {
       const { page, asked } = await openPage(browser);
       await signIn(page, daemon);
-      await page.getByText("Live").waitFor();
+      await page.getByText("Live", { exact: true }).waitFor();
       const rotate = async (): Promise<{ token: string; tookMs: number }> => {
         await page.evaluate(noteTheEnd);
         const { token } = await daemon.client(TokenService).rotatePrimaryToken({});
@@ -234,7 +234,7 @@ browserTest(
       while (Math.min(...tookMs) >= maxUntilEndMs && tookMs.length < 3) {
         await page.goto("about:blank");
         await signIn(page, daemon);
-        await page.getByText("Live").waitFor();
+        await page.getByText("Live", { exact: true }).waitFor();
         rotated = await rotate();
         tookMs.push(rotated.tookMs);
       }
@@ -257,7 +257,7 @@ browserTest(
       await page.getByText(/token is not valid/).waitFor();
       await page.getByLabel("Token").fill(rotated.token);
       await page.getByRole("button", { name: "Sign in" }).click();
-      await page.getByText("Live").waitFor();
+      await page.getByText("Live", { exact: true }).waitFor();
       t.deepEqual(await page.evaluate(stored), ["", 0, 0]);
       await page.getByRole("button", { name: "Sign out" }).click();
       await page.getByText("You have signed out.").waitFor();
@@ -283,7 +283,7 @@ browserTest(
       });
       const { page, complaints } = await openPage(browser);
       await signIn(page, daemon);
-      await page.getByText("Live").waitFor();
+      await page.getByText("Live", { exact: true }).waitFor();
       await page.getByRole("link", { name: "Apps", exact: true }).click();
       await page.getByRole("link", { name: "Install app" }).click();
       const spec = page.getByLabel("Package", { exact: true });
@@ -331,7 +331,7 @@ browserTest(`settings are a form that keeps typed input and masks secrets${why}`
     await apps.updateAppSettings({ id: "web", values: { password: "hush-hush" } });
     const { page, complaints } = await openPage(browser);
     await signIn(page, daemon);
-    await page.getByText("Live").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     await page.getByRole("link", { name: "Apps", exact: true }).click();
     await page.getByRole("link", { name: /Test web server/ }).click();
     const password = page.getByLabel("password", { exact: true });
@@ -407,7 +407,7 @@ browserTest(`an interrupted connection is reopened, and old data is not shown as
     await install(daemon, daemon, "web");
     const { page } = await openPage(browser);
     await signIn(page, daemon);
-    await page.getByText("Live").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     await page.getByRole("link", { name: "Apps", exact: true }).click();
     await page.getByText("1 app").waitFor();
     await loseCursor(page);
@@ -423,10 +423,14 @@ browserTest(`an interrupted connection is reopened, and old data is not shown as
     await install(daemon, daemon, "other");
     await page.context().setOffline(false);
     await asked.promise;
-    t.is(await page.getByText("Live").count(), 0, "the data from before the interruption is shown");
+    t.is(
+      await page.getByText("Live", { exact: true }).count(),
+      0,
+      "the data from before the interruption is shown",
+    );
     t.is(await page.locator("main.old").count(), 1);
     mayAnswer.resolve(undefined);
-    await page.getByText("Live").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     t.is(await page.getByText("2 apps").count(), 1, "live data is current");
     await page.unrouteAll({ behavior: "wait" });
     t.is(await page.getByText("Disconnected").count(), 0);
@@ -439,7 +443,7 @@ browserTest(`an interrupted connection is reopened, and old data is not shown as
     } finally {
       process.kill(daemon.pid, "SIGCONT");
     }
-    await page.getByText("Live").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     t.is(await page.locator("main.old").count(), 0);
   });
 });
@@ -450,7 +454,7 @@ browserTest(`a view reads again what changed during an interruption${why}`, asyn
   await withBrowser(async (browser) => {
     const { page } = await openPage(browser);
     await signIn(page, daemon);
-    await page.getByText("Live").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     const schedule = (id: string) =>
       daemon
         .client(ScheduleService)
@@ -465,7 +469,7 @@ browserTest(`a view reads again what changed during an interruption${why}`, asyn
     await schedule("meanwhile");
     await page.context().setOffline(false);
     mayFollow.resolve(undefined);
-    await page.getByText("Live").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     await page.getByRole("link", { name: "meanwhile" }).first().waitFor();
     t.true((await page.getByRole("link", { name: "before" }).count()) > 0);
     await page.unrouteAll({ behavior: "wait" });
@@ -479,7 +483,7 @@ browserTest(`signing out ends the session, and nothing of the node is shown${why
   await withBrowser(async (browser) => {
     const { page, complaints } = await openPage(browser);
     await signIn(page, daemon);
-    await page.getByText("Live").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     const sessions = async () => (await daemon.client(TokenService).getTokenStatus({})).sessions;
     t.is(await sessions(), 1);
     await page.getByRole("button", { name: "Sign out" }).click();
@@ -508,7 +512,7 @@ browserTest(`hostile names and logs are shown as text${why}`, async (t) => {
     await daemon.client(AppService).startApp({ id: "hostile" });
     const { page, complaints } = await openPage(browser);
     await signIn(page, daemon);
-    await page.getByText("Live").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
     await page.getByRole("link", { name: "Apps", exact: true }).click();
     await page.getByRole("link", { name: /<b onmouseover=alert\(1\)>bold<\/b>/ }).click();
     const line = page.locator(".log .line").filter({ hasText: "onerror" });

@@ -34,14 +34,14 @@ browserTest(`a session survives a reload and opens in a second tab${why}`, async
   const daemon = await daemonOf();
   const { page } = await openPage(shared.browser);
   await signIn(page, daemon);
-  await page.getByText("Live").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
   const [cookie] = await page.context().cookies();
   t.like(cookie, { name: `svc_session_${daemon.port}`, httpOnly: true, sameSite: "Strict" });
   await page.reload();
-  await page.getByText("Live").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
   const second = await page.context().newPage();
   await visit(second, new URL("/", page.url()).href);
-  await second.getByText("Live").waitFor();
+  await second.getByText("Live", { exact: true }).waitFor();
   await second.getByRole("button", { name: "Sign out" }).click();
   await second.getByText("You have signed out.").waitFor();
   await second.reload();
@@ -112,9 +112,9 @@ browserTest(`the sessions of a user are listed and ended one by one${why}`, asyn
   const { page } = await openPage(shared.browser);
   const other = await openPage(shared.browser);
   await signIn(other.page, daemon);
-  await other.page.getByText("Live").waitFor();
+  await other.page.getByText("Live", { exact: true }).waitFor();
   await signIn(page, daemon);
-  await page.getByText("Live").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
   await page.evaluate('location.hash = "#/access"');
   const table = page.getByRole("region", { name: "Your sessions" });
   await table.getByText("(this one)").waitFor();
@@ -123,7 +123,7 @@ browserTest(`the sessions of a user are listed and ended one by one${why}`, asyn
   await eventually(async () => assert.equal((await sessions.listSessions({})).sessions.length, 1));
   // A further link of the same user replaces the session instead of adding one.
   await visit(page, await addressFor(daemon));
-  await page.getByText("Live").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
   await eventually(async () => assert.equal((await sessions.listSessions({})).sessions.length, 1));
   t.pass();
 });
@@ -154,7 +154,7 @@ async function pasteToken(page: Page, { port, token }: TestDaemon): Promise<void
   await visit(page, `http://127.0.0.1:${port}/`);
   await page.getByLabel("Token").fill(token);
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByText("Live").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
 }
 
 browserTest(
@@ -176,9 +176,13 @@ browserTest(
       t.true(squatter.requests() > 0);
     }
     await daemon.restart();
+    // The port is bound again some time after the socket.
+    await eventually(async () => {
+      assert.equal((await fetch(`http://127.0.0.1:${daemon.port}/healthz`)).status, 200);
+    });
     await page.getByLabel("Token").fill(daemon.token);
     await page.getByRole("button", { name: "Sign in" }).click();
-    await page.getByText("Live").waitFor();
+    await page.getByText("Live", { exact: true }).waitFor();
   },
 );
 

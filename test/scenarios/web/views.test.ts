@@ -36,7 +36,7 @@ browserTest(`an app is found, started and opened with the keyboard only${needsBr
   await daemon.client(AppService).installApp({ spec: dir });
   const { page, complaints } = await openPage(browser);
   await signIn(page, daemon);
-  await page.getByText("Live").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
   /** Presses Tab until it has the focus. */
   const goTo = async (name: string): Promise<void> => {
     for (let steps = 0; steps < 40; steps++) {
@@ -258,7 +258,7 @@ browserTest(
       await apps.startApp({ id: "web" });
       const { page, complaints, asked } = await openPage(browser);
       await signIn(page, daemon);
-      await page.getByText("Live").waitFor();
+      await page.getByText("Live", { exact: true }).waitFor();
       await page.getByRole("img", { name: /^Memory: used [\d.]+ [KMGT]iB/ }).waitFor();
       await page.evaluate("location.hash = '#/apps/web'");
       await page.getByRole("button", { name: "Start", exact: true }).waitFor();

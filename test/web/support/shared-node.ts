@@ -73,7 +73,7 @@ export async function openView(
   const opened = await openSignedOut(browser, new URL(hash, address));
   await visit(opened.page, address);
   await confirmSignIn(opened.page);
-  await opened.page.getByText("Live").waitFor();
+  await opened.page.getByText("Live", { exact: true }).waitFor();
   return opened;
 }
 
@@ -87,7 +87,7 @@ export async function openWithToken(
   const { page } = opened;
   await page.getByLabel("Token").fill(daemon.token);
   await page.getByRole("button", { name: "Sign in" }).click();
-  await page.getByText("Live").waitFor();
+  await page.getByText("Live", { exact: true }).waitFor();
   return opened;
 }
 
