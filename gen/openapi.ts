@@ -3609,6 +3609,11 @@ export interface components {
             max_bytes?: number;
             /** @description Maximum ratio of unpacked to packed size, applied above 16 MiB of content; default 200. */
             max_ratio?: number;
+            /**
+             * @description Encoding of the names that are not UTF-8 and have no Unicode field; if empty, CP437 in a zip, and unchanged bytes in a tar.
+             * @enum {string}
+             */
+            name_encoding?: "cp437" | "windows-1252" | "gbk" | "big5" | "shift_jis" | "euc-kr" | "windows-1251" | "cp866";
             /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
             detach?: boolean;
         };

@@ -11,6 +11,9 @@ const endings: readonly (readonly [ending: string, format: ArchiveFormat | "tar"
   [".zip", "zip"],
 ];
 
+/** Formats that people may expect: no part of Node decompresses them. */
+const unsupported = [".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tbz", ".tar.lz", ".tar.lzma", ".7z", ".rar"];
+
 /**
  * @param asked the requested format; empty: determined by the name
  * @throws SvcError `invalid_request` when neither determines the format
@@ -19,6 +22,13 @@ export function archiveFormat(asked: string, path: string): ArchiveFormat | "tar
   const known = endings.find(([ending, format]) =>
     asked === "" ? path.toLowerCase().endsWith(ending) : format === asked,
   );
+  const ending = unsupported.find((end) => asked === "" && path.toLowerCase().endsWith(end));
+  if (ending !== undefined) {
+    throw invalidField(
+      "format",
+      `${ending.slice(1)} is not supported; convert the archive to tar, tar.gz, tar.zst or zip`,
+    );
+  }
   if (known === undefined) {
     throw invalidField("format", `is required: the name ${JSON.stringify(path)} does not determine it`);
   }

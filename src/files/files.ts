@@ -84,6 +84,8 @@ export interface UnpackRequest {
   target: string;
   /** Empty: determined by the archive's name. */
   format: string;
+  /** Encoding of names that are not UTF-8; empty: CP437 in a zip, and unchanged bytes in a tar. */
+  nameEncoding: string;
   overwrite: boolean;
   limits: Partial<UnpackLimits>;
 }
@@ -273,13 +275,14 @@ export class Files {
   }
 
   async unpack(
-    { path, target, format, overwrite, limits }: UnpackRequest,
+    { path, target, format, nameEncoding, overwrite, limits }: UnpackRequest,
     caller: FileCaller,
     work: FileWork,
   ): Promise<{ entry: NamedEntry; entries: number; bytes: number }> {
     using _place = this.#place(caller);
     const options = {
       format: archiveFormat(format, path),
+      nameEncoding,
       overwrite,
       limits: { ...defaultLimits, ...limits },
     };

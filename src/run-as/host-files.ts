@@ -189,7 +189,13 @@ export class HostFiles {
   async unpack(
     path: string,
     target: string,
-    options: { format: ArchiveFormat | "tar"; overwrite: boolean; limits: UnpackLimits },
+    options: {
+      format: ArchiveFormat | "tar";
+      /** Encoding of names that are not UTF-8; empty: CP437 in a zip, and unchanged bytes in a tar. */
+      nameEncoding: string;
+      overwrite: boolean;
+      limits: UnpackLimits;
+    },
     work: HostWork = {},
   ): Promise<Unpacked> {
     const args = { path, target, ...options };

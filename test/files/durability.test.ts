@@ -130,6 +130,7 @@ test.serial(
       path,
       target: dir,
       format: "tar",
+      nameEncoding: "",
       overwrite: false,
       temporary: ".svc-0.tmp",
       limits,

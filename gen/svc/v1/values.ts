@@ -168,6 +168,10 @@ export type CreateArchiveRequestFormat = (typeof CreateArchiveRequestFormats)[nu
 export const ExtractArchiveRequestFormats = ["tar","tar.gz","tar.zst","zip"] as const;
 export type ExtractArchiveRequestFormat = (typeof ExtractArchiveRequestFormats)[number];
 
+/** Values of `svc.v1.ExtractArchiveRequest.name_encoding`. */
+export const ExtractArchiveRequestNameEncodings = ["cp437","windows-1252","gbk","big5","shift_jis","euc-kr","windows-1251","cp866"] as const;
+export type ExtractArchiveRequestNameEncoding = (typeof ExtractArchiveRequestNameEncodings)[number];
+
 /** Values of `svc.v1.ListeningPort.protocol`. */
 export const ListeningPortProtocols = ["tcp","udp"] as const;
 export type ListeningPortProtocol = (typeof ListeningPortProtocols)[number];

@@ -131,14 +131,15 @@ for name, offset, value in (("lying-sum.zip", 16, 12345), ("lying-size.zip", 24,
 
 with tarfile.open("limit-entries.tar.gz", "w:gz") as archive:
     for n in range(1001): archive.addfile(tarfile.TarInfo("f%d" % n))
-zeros = b"\0" * (64 << 20)
-open("limit-bomb.tar.gz", "wb").write(gzip.compress(header(b"x", b"0", len(zeros)) + zeros + b"\0" * 1024))
-open("limit-bomb-behind-the-end.tar.gz", "wb").write(gzip.compress(header(b"x", b"0", 1, b"x") + b"\0" * 1024 + zeros))
-subprocess.run(["zstd", "-q", "-o", "limit-bomb.tar.zst"], input=header(b"x", b"0", len(zeros)) + zeros + b"\0" * 1024, check=True)
-zipped("limit-bomb.zip", *(("x%d" % n, b"\0" * (8 << 20), file) for n in range(8)))
+# Not zeros, which become holes.
+same = b"a" * (64 << 20)
+open("limit-bomb.tar.gz", "wb").write(gzip.compress(header(b"x", b"0", len(same)) + same + b"\0" * 1024))
+open("limit-bomb-behind-the-end.tar.gz", "wb").write(gzip.compress(header(b"x", b"0", 1, b"x") + b"\0" * 1024 + same))
+subprocess.run(["zstd", "-q", "-o", "limit-bomb.tar.zst"], input=header(b"x", b"0", len(same)) + same + b"\0" * 1024, check=True)
+zipped("limit-bomb.zip", *(("x%d" % n, b"a" * (8 << 20), file) for n in range(8)))
 # Many entries of one and the same content (Fifield's bomb).
 one = io.BytesIO()
-with zipfile.ZipFile(one, "w", zipfile.ZIP_DEFLATED) as archive: archive.writestr("0", b"\0" * (8 << 20))
+with zipfile.ZipFile(one, "w", zipfile.ZIP_DEFLATED) as archive: archive.writestr("0", b"a" * (8 << 20))
 data = one.getvalue(); at = data.index(b"PK\x01\x02"); end = data.index(b"PK\x05\x06")
 central = b"".join(data[at:at + 46] + b"%d" % n + data[at + 47:end] for n in range(10))
 open("limit-bomb-of-one.zip", "wb").write(data[:at] + central + struct.pack("<4sHHHHIIH", b"PK\5\6", 0, 0, 10, 10, len(central), at, 0))

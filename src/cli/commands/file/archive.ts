@@ -18,6 +18,7 @@ interface UnpackOptions extends PackOptions {
   readonly maxEntries?: string;
   readonly maxBytes?: string;
   readonly maxRatio?: string;
+  readonly names?: string;
 }
 
 const formatHelp = "tar.gz, tar.zst or zip (default: by the archive's name)";
@@ -39,6 +40,10 @@ export function addArchiveCommands(parent: Command, run: RunCommand): void {
     .argument("<directory>", `${pathHelp}; created if missing`)
     .option("--format <format>", formatHelp)
     .option("-f, --force", "overwrite existing files")
+    .option(
+      "--names <encoding>",
+      "encoding of names that are not UTF-8: cp437 (default for zip), windows-1252, gbk, big5, shift_jis, euc-kr, windows-1251 or cp866",
+    )
     .option("--max-entries <count>", "limit for entries (default: 1000000)")
     .option("--max-bytes <count>", "limit for the unpacked size in bytes (default: 64 GiB)")
     .option("--max-ratio <times>", "limit for the ratio of unpacked to packed size (default: 200)")
@@ -67,7 +72,15 @@ async function unpack(
   context: CommandContext,
   archive: string,
   directory: string,
-  { format = "", force = false, detach: isDetached = false, maxEntries, maxBytes, maxRatio }: UnpackOptions,
+  {
+    format = "",
+    names = "",
+    force = false,
+    detach: isDetached = false,
+    maxEntries,
+    maxBytes,
+    maxRatio,
+  }: UnpackOptions,
 ): Promise<void> {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const mostBytes = countOf("--max-bytes", maxBytes);
@@ -75,6 +88,7 @@ async function unpack(
     path: await resolvePath(context, archive),
     target: await resolvePath(context, directory),
     format,
+    nameEncoding: names,
     overwrite: force,
     maxEntries: countOf("--max-entries", maxEntries),
     maxBytes: mostBytes === undefined ? undefined : BigInt(mostBytes),

@@ -2,7 +2,7 @@
 import { damaged } from "./tar-reader.mjs";
 
 const blockBytes = 512;
-const maxMapBytes = 16 << 20;
+export const maxMapBytes = 16 << 20;
 const zeros = Buffer.alloc(256 << 10);
 
 export class SparseExpander {
@@ -65,8 +65,11 @@ export class SparseExpander {
   }
 }
 
-/** @param {Buffer} head */
-function parseMap(head) {
+/**
+ * @param {Buffer} head start of the content
+ * @returns the parts and the length of the map; undefined if the map is incomplete
+ */
+export function parseMap(head) {
   let at = 0;
   const next = () => {
     const end = head.indexOf(0x0a, at);

@@ -4,8 +4,9 @@
  * By default it accepts only what `archive-writer.mjs` writes. If this reader and tar(1) interpreted the same bytes
  * differently, the checked entries would not be the unpacked ones.
  *
- * Archives of any origin, which no other program reads, are `external`: older tars and those of GNU are accepted, and
- * records that do not concern names or content are skipped.
+ * Archives of any origin, which no other program reads, are `external`: older tars and those of GNU are accepted, with
+ * sparse files in its four formats ("Storing Sparse Files" in its manual), and records that do not concern names or
+ * content are skipped.
  *
  * Names are strings of one character per byte (latin1), because a name does not have to be UTF-8.
  */
@@ -14,7 +15,10 @@ import { RequestError } from "../request-error.mjs";
 const blockBytes = 512;
 /** Maximum of the names, times, extended attributes and ACLs of one entry. */
 const maxExtendedBytes = 1 << 20;
+/** Maximum of the parts of one sparse file. */
+const maxParts = 1 << 20;
 
+/** @typedef {{ at: number, bytes: number }} SparsePart data of a sparse file */
 /** @typedef {"file" | "directory" | "symlink" | "hardlink" | "fifo" | "device"} EntryType */
 
 /**
@@ -25,6 +29,7 @@ const maxExtendedBytes = 1 << 20;
  * @property {number} size apparent size of a file
  * @property {number} stored bytes of content in the archive; for a sparse file its map and data
  * @property {boolean} sparse
+ * @property {SparsePart[]} [parts] of a sparse file whose content does not start with its map
  * @property {number} mode permission bits
  * @property {number} uid
  * @property {number} gid
@@ -73,6 +78,15 @@ const knownKeys = new Set([
   "GNU.sparse.realsize",
 ]);
 
+/** Records of the older sparse formats. */
+const olderSparseKeys = new Set([
+  "GNU.sparse.size",
+  "GNU.sparse.numblocks",
+  "GNU.sparse.offset",
+  "GNU.sparse.numbytes",
+  "GNU.sparse.map",
+]);
+
 export class TarReader {
   #handler;
   #external;
@@ -81,7 +95,7 @@ export class TarReader {
   #pieces = [];
   #wanted = blockBytes;
   #held = 0;
-  /** @type {"header" | "extended" | "content" | "padding" | "end"} */
+  /** @type {"header" | "extended" | "parts" | "content" | "padding" | "end"} */
   #state = "header";
   #left = 0;
   #paddingLeft = 0;
@@ -89,6 +103,8 @@ export class TarReader {
   #extendedType = "";
   /** @type {Map<string, string> | undefined} */
   #extended;
+  /** The header of a sparse file of old GNU tars, and the parts that are read. @type {{ block: Buffer, parts: SparsePart[] } | undefined} */
+  #oldSparse;
   /** @type {Buffer[]} */
   #headers = [];
   #at = 0;
@@ -124,6 +140,7 @@ export class TarReader {
           return;
         case "header":
         case "extended":
+        case "parts":
           from += this.#gather(bytes.subarray(from));
           break;
         case "content":
@@ -144,6 +161,7 @@ export class TarReader {
     this.#pieces = [];
     this.#held = 0;
     if (this.#state === "header") this.#takeHeader(whole);
+    else if (this.#state === "parts") this.#takeParts(whole, 0, 21);
     else this.#takeExtended(whole);
     return piece.length;
   }
@@ -200,7 +218,35 @@ export class TarReader {
       if (size === 0) this.#wanted = blockBytes;
       return;
     }
+    if (type === "S" && this.#external) {
+      this.#oldSparse = { block: Buffer.from(block), parts: [] };
+      this.#takeParts(block, 386, 4);
+      return;
+    }
     this.#begin(block, type);
+  }
+
+  /**
+   * Takes parts of a sparse file of old GNU tars from its header, or from a block after it.
+   * @param {Buffer} bytes
+   * @param {number} start
+   * @param {number} count
+   */
+  #takeParts(bytes, start, count) {
+    const { block, parts } = this.#oldSparse ?? { block: bytes, parts: [] };
+    if (this.#state === "parts") this.#position += blockBytes;
+    for (let at = start; at < start + count * 24; at += 24) {
+      if (bytes[at] === 0) break;
+      parts.push({ at: octal(bytes, at, 12, true), bytes: octal(bytes, at + 12, 12, true) });
+    }
+    if (parts.length > maxParts) throw damaged("has a sparse file with too many parts");
+    if (bytes[start + count * 24] === 0) {
+      this.#oldSparse = undefined;
+      this.#begin(block, "0", { size: octal(block, 483, 12), parts });
+      return;
+    }
+    this.#state = "parts";
+    this.#wanted = blockBytes;
   }
 
   /** @param {Buffer} bytes */
@@ -221,8 +267,9 @@ export class TarReader {
   /**
    * @param {Buffer} block
    * @param {string} typeFlag
+   * @param {{ size: number, parts: SparsePart[] }} [oldSparse]
    */
-  #begin(block, typeFlag) {
+  #begin(block, typeFlag, oldSparse) {
     const extended = this.#extended ?? new Map();
     const path =
       extended.get("GNU.sparse.name") ??
@@ -230,7 +277,8 @@ export class TarReader {
       (isUstar(block) ? nameOf(block) : text(block, 0, 100));
     const type = this.#external ? externalType(path, typeFlag) : types.get(typeFlag);
     if (type === undefined) throw damaged(`has an entry of type ${JSON.stringify(typeFlag)}`);
-    const sparse = isSparse(extended);
+    const older = oldSparse ?? (this.#external ? olderSparse(extended) : undefined);
+    const sparse = older !== undefined || isSparse(extended);
     if (sparse && type !== "file") throw damaged("has a sparse entry that is not a file");
     const stored = number(extended.get("size")) ?? octal(block, 124, 12);
     // Only files have content; tar(1) itself is inconsistent about other entries that declare content.
@@ -241,9 +289,10 @@ export class TarReader {
       type,
       target:
         type === "symlink" || type === "hardlink" ? (extended.get("linkpath") ?? text(block, 157, 100)) : "",
-      size: (sparse ? number(extended.get("GNU.sparse.realsize")) : undefined) ?? stored,
+      size: older?.size ?? (sparse ? number(extended.get("GNU.sparse.realsize")) : undefined) ?? stored,
       stored,
       sparse,
+      ...(older && { parts: older.parts }),
       mode: octal(block, 100, 8) & 0o7777,
       uid: number(extended.get("uid")) ?? octal(block, 108, 8),
       gid: number(extended.get("gid")) ?? octal(block, 116, 8),
@@ -306,10 +355,11 @@ function externalType(path, typeFlag) {
  * @param {Buffer} block
  * @param {number} start
  * @param {number} length
+ * @param {boolean} [isGnu] whether the block is from GNU tar
  */
-function octal(block, start, length) {
+function octal(block, start, length, isGnu = block.toString("latin1", 257, 265) === "ustar  \0") {
   // GNU tar writes a number that does not fit into the digits in binary; POSIX uses an extended header.
-  if (block[start] === 0x80 && block.toString("latin1", 257, 265) === "ustar  \0") {
+  if (block[start] === 0x80 && isGnu) {
     const value = Number(BigInt(`0x${block.toString("hex", start + 1, start + length)}`));
     if (!Number.isSafeInteger(value)) throw damaged("has a header with a number that is too large");
     return value;
@@ -347,6 +397,23 @@ function nameOf(block) {
   return prefix === "" ? name : `${prefix}/${name}`;
 }
 
+/**
+ * The versions 0.0 and 0.1 of sparse files, which have their parts in extended headers.
+ * @param {Map<string, string>} extended
+ */
+function olderSparse(extended) {
+  const size = number(extended.get("GNU.sparse.size"));
+  if (size === undefined || extended.has("GNU.sparse.major")) return undefined;
+  const numbers = (extended.get("GNU.sparse.map") ?? "").split(",").filter((digits) => digits !== "");
+  if (numbers.length !== 2 * (number(extended.get("GNU.sparse.numblocks")) ?? 0))
+    throw damaged("has a sparse file with an invalid map");
+  /** @type {SparsePart[]} */
+  const parts = [];
+  for (let at = 0; at < numbers.length; at += 2)
+    parts.push({ at: number(numbers[at]) ?? 0, bytes: number(numbers[at + 1]) ?? 0 });
+  return { size, parts };
+}
+
 /** @param {Map<string, string>} extended */
 function isSparse(extended) {
   const keys = [...extended.keys()].filter((key) => key.startsWith("GNU.sparse."));
@@ -375,14 +442,19 @@ function readRecords(bytes, external) {
     const record = bytes.toString("latin1", start + digits.length + 1, end - 1);
     const equals = record.indexOf("=");
     const key = record.slice(0, equals);
-    const isKnown = knownKeys.has(key) || key.startsWith("SCHILY.xattr.");
+    const isKnown =
+      knownKeys.has(key) || key.startsWith("SCHILY.xattr.") || (external && olderSparseKeys.has(key));
     const mayPass = external && !(key.startsWith("GNU.sparse.") && !isKnown);
     if (equals < 1 || (!mayPass && (records.has(key) || !isKnown))) {
       throw damaged(`has an extended header ${JSON.stringify(key.slice(0, 64))} that is not allowed`);
     }
     const value = record.slice(equals + 1);
     if (value.includes("\0") && !key.startsWith("SCHILY.")) throw damaged("has a name with a NUL byte");
-    if (isKnown) records.set(key, value);
+    if (key === "GNU.sparse.offset" || key === "GNU.sparse.numbytes") {
+      // Version 0.0 repeats this pair for each part; version 0.1 has all parts in one record.
+      const before = records.get("GNU.sparse.map");
+      records.set("GNU.sparse.map", before === undefined ? value : `${before},${value}`);
+    } else if (isKnown) records.set(key, value);
     start = end;
   }
   return records;

@@ -44,6 +44,14 @@ export class Budget {
   }
 
   /**
+   * Does not count decompressed zeros for the ratio, because they become a hole.
+   * @param {number} length
+   */
+  excuseZeros(length) {
+    this.#passedBytes -= length;
+  }
+
+  /**
    * @param {number} length decompressed bytes, including names and padding
    * @throws RequestError `LIMIT`
    */
@@ -51,7 +59,7 @@ export class Budget {
     const { maxRatio } = this.#limits;
     this.#passedBytes += length;
     if (this.#passedBytes > this.#mostBytes) {
-      throw new RequestError("LIMIT", `unpacks to more than ${maxRatio} times its size`);
+      throw new RequestError("LIMIT", `unpacks to more than ${maxRatio} times its size; if you trust it, set a higher max_ratio`);
     }
   }
 }

@@ -2,27 +2,36 @@
 import { createGunzip, createZstdDecompress } from "node:zlib";
 import { TarReader } from "../../archive/tar-reader.mjs";
 import { RequestError } from "../../request-error.mjs";
+import { decodedName } from "./name-encoding.mjs";
+import { SparseContent } from "./sparse-content.mjs";
 
 /** @typedef {import("./unpack-sink.mjs").UnpackSink} UnpackSink */
 
 /**
  * @param {import("node:fs/promises").FileHandle} file
  * @param {"tar" | "tar.gz" | "tar.zst"} format
+ * @param {string} nameEncoding of names that are not UTF-8; empty: they keep their bytes
  * @param {UnpackSink} sink
  * @param {import("./budget.mjs").Budget} budget
  * @param {() => Promise<void>} step called repeatedly: lets other requests run, and throws on cancellation
  */
-export async function unpackTar(file, format, sink, budget, step) {
+export async function unpackTar(file, format, nameEncoding, sink, budget, step) {
+  /** @type {SparseContent | undefined} */
+  let sparse;
   const reader = new TarReader(
     {
       entry: (entry) => {
-        if (entry.sparse)
-          throw new RequestError("REFUSED", "has a sparse file in a format of GNU tar that is not supported");
-        sink.begin({ ...entry, mtimeSecs: Number(entry.mtime) });
+        const path = decodedName(entry.path, nameEncoding);
+        const target = decodedName(entry.target, nameEncoding);
+        sink.begin({ ...entry, path, target, mtimeSecs: Number(entry.mtime) });
+        sparse = entry.sparse ? new SparseContent(sink, entry) : undefined;
       },
-      content: (piece) => sink.write(piece),
+      content: (piece) => (sparse ?? sink).write(piece),
       padding: () => undefined,
-      entryEnd: () => sink.end(),
+      entryEnd: () => {
+        sparse?.end();
+        sink.end();
+      },
     },
     { external: true },
   );

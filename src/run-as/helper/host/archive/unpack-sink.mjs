@@ -8,6 +8,7 @@ import {
   constants,
   fchmodSync,
   fstatSync,
+  ftruncateSync,
   linkSync,
   mkdirSync,
   openSync,
@@ -21,6 +22,7 @@ import { spell } from "../spelling.mjs";
 const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY, O_DIRECTORY } = constants;
 const maxDepth = 1000;
 const maxTargetBytes = 4095;
+const zeros = Buffer.alloc(256 << 10);
 /** The last second that every file system supports. */
 const maxSecs = 2 ** 32 - 1;
 
@@ -41,6 +43,8 @@ export class UnpackSink {
   #entered;
   /** The file that is being written. @type {{ fd: number, entry: UnpackedEntry } | undefined} */
   #file;
+  #position = 0;
+  #endsWithHole = false;
   /**
    * Directories get their modes and times when their content is complete. @type {{ path: string, mode: number,
    * mtimeSecs: number }[]}
@@ -81,11 +85,27 @@ export class UnpackSink {
     }
   }
 
-  /** @param {Buffer} piece */
+  /** Writes content; zeros become a hole, which uses no disk. @param {Buffer} piece */
   write(piece) {
+    if (isZero(piece)) {
+      this.#budget.excuseZeros(piece.length);
+      this.skip(piece.length);
+      return;
+    }
     this.#budget.takeBytes(piece.length);
     const fd = this.#file?.fd ?? -1;
-    for (let from = 0; from < piece.length;) from += writeSync(fd, piece, from);
+    for (let from = 0; from < piece.length;)
+      from += writeSync(fd, piece, from, piece.length - from, this.#position + from);
+    this.#position += piece.length;
+    this.#endsWithHole = false;
+  }
+
+  /** Leaves a hole in the current file. @param {number} length */
+  skip(length) {
+    if (length === 0) return;
+    this.#budget.takeBytes(length);
+    this.#position += length;
+    this.#endsWithHole = true;
   }
 
   /** Ends the current file. */
@@ -94,6 +114,7 @@ export class UnpackSink {
     const { fd, entry } = this.#file;
     this.#file = undefined;
     try {
+      if (this.#endsWithHole) ftruncateSync(fd, this.#position);
       fchmodSync(fd, entry.mode & 0o777);
       this.#syscalls.setTimesOf(fd, timesOf(entry));
     } finally {
@@ -159,6 +180,8 @@ export class UnpackSink {
         return;
       case "file":
         if ((mode & 0o6000) !== 0) throw refused(path, "has a setuid or setgid bit");
+        this.#position = 0;
+        this.#endsWithHole = false;
         this.#file = {
           fd: openSync(at(parent, name), O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW, 0o600),
           entry,
@@ -230,6 +253,16 @@ export class UnpackSink {
       return openSubdirectory(fd, name);
     }
   }
+}
+
+/** @param {Buffer} bytes */
+function isZero(bytes) {
+  if (bytes.length === 0 || bytes[0] !== 0) return false;
+  for (let from = 0; from < bytes.length; from += zeros.length) {
+    const piece = bytes.subarray(from, from + zeros.length);
+    if (!piece.equals(zeros.subarray(0, piece.length))) return false;
+  }
+  return true;
 }
 
 /** @param {number} fd */

@@ -39,6 +39,7 @@ const zlibCode = /^(Z_|ZSTD_|ERR_ZSTD)/;
  * @property {string} path of the archive
  * @property {string} target a directory, created if missing
  * @property {"tar" | "tar.gz" | "tar.zst" | "zip"} format
+ * @property {string} nameEncoding of names that are not UTF-8; empty: CP437 in a zip, and unchanged bytes in a tar
  * @property {boolean} overwrite
  * @property {string} temporary
  * @property {import("./budget.mjs").Limits} limits
@@ -58,7 +59,7 @@ export async function unpackFiles(syscalls, { path, target, guard, ...args }, re
       await using file = await openForReading(fd);
       const budget = new Budget(args.limits, Number(stats.size));
       const fill = (/** @type {number} */ stage) =>
-        unpackToStage(syscalls, file, stage, args.format, budget, report, signal);
+        unpackToStage(syscalls, file, stage, args, budget, report, signal);
       try {
         return await inPlace(syscalls, { path: target, guard }, { follow: true }, async (found) => {
           await (isThere(found.parent, found.name)
@@ -78,12 +79,12 @@ export async function unpackFiles(syscalls, { path, target, guard, ...args }, re
  * @param {Syscalls} syscalls
  * @param {import("node:fs/promises").FileHandle} file
  * @param {number} stage
- * @param {UnpackArgs["format"]} format
+ * @param {Pick<UnpackArgs, "format" | "nameEncoding">} args
  * @param {Budget} budget
  * @param {(doneBytes: number) => void} report
  * @param {AbortSignal} signal
  */
-async function unpackToStage(syscalls, file, stage, format, budget, report, signal) {
+async function unpackToStage(syscalls, file, stage, { format, nameEncoding }, budget, report, signal) {
   mkdirSync(at(stage, item), 0o700);
   using root = held(openSubdirectory(stage, item));
   using sink = new UnpackSink(syscalls, root.fd, budget);
@@ -94,8 +95,8 @@ async function unpackToStage(syscalls, file, stage, format, budget, report, sign
     await slices.rest();
   };
   try {
-    if (format === "zip") await unpackZip(file, sink, budget, step);
-    else await unpackTar(file, format, sink, budget, step);
+    if (format === "zip") await unpackZip(file, nameEncoding || "cp437", sink, budget, step);
+    else await unpackTar(file, format, nameEncoding, sink, budget, step);
     return sink.finish();
   } catch (error) {
     throw asRejection(error);

@@ -2,12 +2,17 @@
 import { createRequire } from "node:module";
 import { crc32 } from "node:zlib";
 import { RequestError } from "../../request-error.mjs";
+import { decodedName } from "./name-encoding.mjs";
 import { refused } from "./unpack-sink.mjs";
 
 const maxTargetBytes = 4096;
 /** Creator of an entry whose upper attribute bits are a Unix mode. */
 const madeByUnix = 3;
 const typeBits = 0o170000;
+/** Flag of names that are UTF-8. */
+const utf8Flag = 0x800;
+/** Extra field with the name as UTF-8 (APPNOTE 4.6.9). */
+const unicodePathField = 0x7075;
 /** @type {ReadonlyMap<number, "file" | "directory" | "symlink">} */
 const types = new Map([
   [0o100000, "file"],
@@ -22,11 +27,12 @@ const types = new Map([
 
 /**
  * @param {import("node:fs/promises").FileHandle} file
+ * @param {string} nameEncoding of names that are not UTF-8
  * @param {UnpackSink} sink
  * @param {import("./budget.mjs").Budget} budget
  * @param {() => Promise<void>} step called repeatedly: lets other requests run, and throws on cancellation
  */
-export async function unpackZip(file, sink, budget, step) {
+export async function unpackZip(file, nameEncoding, sink, budget, step) {
   /** @type {typeof import("yauzl")} */
   const yauzl = createRequire(import.meta.url)("yauzl");
   const options = { autoClose: false, lazyEntries: true, decodeStrings: false, validateEntrySizes: true };
@@ -35,7 +41,7 @@ export async function unpackZip(file, sink, budget, step) {
   for (;;) {
     const next = await entries.next().catch(throwRejected);
     if (next.done) return;
-    await unpackEntry(zip, next.value, sink, budget, step);
+    await unpackEntry(zip, next.value, nameEncoding, sink, budget, step);
     await step();
   }
 }
@@ -43,12 +49,13 @@ export async function unpackZip(file, sink, budget, step) {
 /**
  * @param {ZipFile} zip
  * @param {Entry} entry
+ * @param {string} nameEncoding
  * @param {UnpackSink} sink
  * @param {import("./budget.mjs").Budget} budget
  * @param {() => Promise<void>} step called repeatedly: lets other requests run, and throws on cancellation
  */
-async function unpackEntry(zip, entry, sink, budget, step) {
-  const unpacked = describe(entry);
+async function unpackEntry(zip, entry, nameEncoding, sink, budget, step) {
+  const unpacked = describe(entry, nameEncoding);
   const { path, type } = unpacked;
   if (entry.isEncrypted()) throw refused(path, "is encrypted");
   if (!entry.canDecodeFileData()) throw refused(path, "uses an unsupported compression method");
@@ -83,11 +90,11 @@ async function unpackEntry(zip, entry, sink, budget, step) {
 
 /**
  * @param {Entry} entry
+ * @param {string} nameEncoding
  * @returns {UnpackedEntry}
  */
-function describe(entry) {
-  // Not decoded: names are bytes, whatever encoding the archive declares.
-  const path = entry.fileNameRaw.toString("latin1");
+function describe(entry, nameEncoding) {
+  const path = pathOf(entry, nameEncoding);
   const attributes = entry.versionMadeBy >>> 8 === madeByUnix ? entry.externalFileAttributes >>> 16 : 0;
   const isDirectory = path.endsWith("/");
   const type = (attributes & typeBits) === 0 ? "file" : types.get(attributes & typeBits);
@@ -99,6 +106,30 @@ function describe(entry) {
     mode: attributes & 0o7777 || (isDirectory ? 0o755 : 0o644),
     mtimeSecs: entry.getLastModDate().getTime() / 1000,
   };
+}
+
+/**
+ * @param {Entry} entry
+ * @param {string} nameEncoding
+ * @returns {string} one character per byte
+ */
+function pathOf(entry, nameEncoding) {
+  const raw = entry.fileNameRaw.toString("latin1");
+  const isUtf8 = (entry.generalPurposeBitFlag & utf8Flag) !== 0;
+  // Some programs for Windows write backslashes, although only slashes are allowed (APPNOTE 4.4.17).
+  const path = (isUtf8 ? raw : (unicodePath(entry) ?? decodedName(raw, nameEncoding))).replaceAll("\\", "/");
+  if (/^[a-z]:/i.test(path) && raw.includes("\\")) throw refused(path, "is outside of the archive");
+  return path;
+}
+
+/**
+ * The name in the field for Unicode, unless the entry was renamed after the field was written.
+ * @param {Entry} entry
+ */
+function unicodePath({ extraFields, fileNameRaw }) {
+  const data = extraFields.find(({ id }) => id === unicodePathField)?.data;
+  if (data === undefined || data.length < 6 || data[0] !== 1) return undefined;
+  return data.readUInt32LE(1) === crc32(fileNameRaw) ? data.toString("latin1", 5) : undefined;
 }
 
 /**
