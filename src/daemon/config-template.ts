@@ -161,6 +161,7 @@ const transportLimitHelp: Readonly<Record<keyof typeof transportLimits, string>>
   requestTimeoutMs: "Timeout for the whole body of a request, milliseconds.",
   keepAliveTimeoutMs: "Timeout for an idle keep-alive connection, milliseconds.",
   idleTimeoutMs: "Timeout for a connection without traffic, milliseconds.",
+  streamKeepAliveMs: "Silence after which a stream sends a keep-alive, milliseconds.",
   maxHeaderBytes: "Total size of the header fields of a request, bytes.",
   maxHeaderCount: "Number of header fields of a request.",
   maxStreamsPerSession: "Concurrent calls of an HTTP/2 session.",

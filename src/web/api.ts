@@ -9,6 +9,7 @@ import { ErrorDetailSchema, type ErrorDetail } from "../../gen/svc/v1/error_pb.t
 import { EventService } from "../../gen/svc/v1/event_pb.ts";
 import { MonitorService } from "../../gen/svc/v1/monitor_pb.ts";
 import { SessionService } from "../../gen/svc/v1/session_pb.ts";
+import { keepAliveHeader, withoutKeepAlives } from "../lib/keep-alive.ts";
 import { sentence } from "./plain-text.ts";
 import { texts } from "./texts.ts";
 import { UserFacingError } from "./user-facing-error.ts";
@@ -57,6 +58,13 @@ export function createApi(authorization: string, onLost?: () => void): Api {
     request.header.set("authorization", credential());
     return next(request);
   };
+  const keepAlive: Interceptor = (next) => async (request) => {
+    if (!request.stream) return next(request);
+    request.header.set(keepAliveHeader, "1");
+    const response = await next(request);
+    if (!response.stream) return response;
+    return { ...response, message: withoutKeepAlives(response.method.output, response.message) };
+  };
   const watchConnection: Interceptor = (next) => async (request) => {
     const check = (error: unknown): void => {
       if (!request.signal.aborted && !isDaemonError(error)) loseConnection();
@@ -89,7 +97,7 @@ export function createApi(authorization: string, onLost?: () => void): Api {
   };
   const transport = createConnectTransport({
     baseUrl: location.origin,
-    interceptors: [readAgain, watchConnection, authorize],
+    interceptors: [readAgain, watchConnection, keepAlive, authorize],
     useBinaryFormat: true,
   });
   return {

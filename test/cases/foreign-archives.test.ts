@@ -167,17 +167,20 @@ for (const format of ["tar.gz", "tar.zst", "zip"]) {
 }
 
 for (const ending of ["tar.xz", "tar.bz2", "7z"]) {
-  rootTest(`an archive in ${ending} is rejected by its name, with the formats that are supported`, async (t) => {
-    const { home, files } = await newGround();
-    await mkdir(`${home}/in`);
-    await writeFile(`${home}/a.${ending}`, "");
-    const error = await errorOf(
-      files.extractArchive({ path: `${home}/a.${ending}`, target: `${home}/out` }),
-    );
-    t.like(error, { reason: "invalid_request" });
-    t.is(
-      error.message,
-      `format: ${ending} is not supported; convert the archive to tar, tar.gz, tar.zst or zip`,
-    );
-  });
+  rootTest(
+    `an archive in ${ending} is rejected by its name, with the formats that are supported`,
+    async (t) => {
+      const { home, files } = await newGround();
+      await mkdir(`${home}/in`);
+      await writeFile(`${home}/a.${ending}`, "");
+      const error = await errorOf(
+        files.extractArchive({ path: `${home}/a.${ending}`, target: `${home}/out` }),
+      );
+      t.like(error, { reason: "invalid_request" });
+      t.is(
+        error.message,
+        `format: ${ending} is not supported; convert the archive to tar, tar.gz, tar.zst or zip`,
+      );
+    },
+  );
 }

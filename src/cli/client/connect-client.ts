@@ -14,6 +14,7 @@ import { base64Decode } from "@bufbuild/protobuf/wire";
 import { ErrorDetailSchema } from "../../../gen/svc/v1/error_pb.ts";
 import type { ErrorDetailReason } from "../../../gen/svc/v1/values.ts";
 import { SvcError, knownReason, type ReasonPayload } from "../../errors.ts";
+import { keepAliveHeader } from "../../lib/keep-alive.ts";
 import type { CallOptions, Method, Requests } from "./client.ts";
 import { encodeEnvelope, endStreamFlag, readEnvelopes } from "./envelope.ts";
 import { readAll, send, type Endpoint } from "./http.ts";
@@ -36,6 +37,7 @@ export async function* invokeConnect<I extends DescMessage, O extends DescMessag
   options: CallOptions = {},
 ): AsyncGenerator<MessageShape<O>> {
   const unary = method.methodKind === "unary";
+  const sendsKeepAlives = !unary && !("socketPath" in endpoint);
   const encode = (request: MessageInitShape<I>): Uint8Array =>
     toBinary(method.input, create(method.input, request));
   const answer = await send(endpoint, {
@@ -44,6 +46,8 @@ export async function* invokeConnect<I extends DescMessage, O extends DescMessag
     headers: {
       "connect-protocol-version": "1",
       "content-type": unary ? "application/proto" : "application/connect+proto",
+      // A remote daemon may be behind a proxy, which closes silent responses.
+      ...(sendsKeepAlives ? { [keepAliveHeader]: "1" } : {}),
       ...(options.timeoutMs === undefined ? {} : { "connect-timeout-ms": String(options.timeoutMs) }),
     },
     body: bodyOf(requests, encode, unary),
@@ -57,6 +61,7 @@ export async function* invokeConnect<I extends DescMessage, O extends DescMessag
   }
   for await (const { flags, data } of readEnvelopes(answer.body)) {
     if ((flags & endStreamFlag) === 0) {
+      if (sendsKeepAlives && data.length === 0) continue;
       yield fromBinary(method.output, data);
       continue;
     }

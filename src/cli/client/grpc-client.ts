@@ -8,6 +8,7 @@ import { base64Encode } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError } from "@connectrpc/connect";
 import { createGrpcTransport, Http2SessionManager } from "@connectrpc/connect-node";
 import { SvcError } from "../../errors.ts";
+import { keepAliveHeader, withoutKeepAlives } from "../../lib/keep-alive.ts";
 import type { CallOptions, Method } from "./client.ts";
 import { connectError } from "./connect-client.ts";
 import { canceled, type Endpoint, type RemoteEndpoint, type SocketEndpoint } from "./http.ts";
@@ -25,8 +26,9 @@ export async function* invokeGrpc<I extends DescMessage, O extends DescMessage>(
   const transport = createGrpcTransport({ baseUrl, sessionManager });
   try {
     const kind = method as unknown as DescMethodStreaming<I, O>;
-    const answer = await transport.stream(kind, signal, timeoutMs, endpoint.headers, requests);
-    yield* answer.message;
+    const headers = { ...endpoint.headers, [keepAliveHeader]: "1" };
+    const answer = await transport.stream(kind, signal, timeoutMs, headers, requests);
+    yield* withoutKeepAlives(method.output, answer.message);
   } catch (error) {
     if (signal?.aborted === true) throw canceled();
     if (isPrematureClose(error))

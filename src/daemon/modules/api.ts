@@ -104,6 +104,7 @@ export function createApi(parts: ApiParts, resources: AsyncDisposableStack) {
     audit: (record) => audit.append(record),
     observe: (call) => metrics.observeCall(call),
     limits: config.api.limits,
+    streamKeepAliveMs: config.api.limits.streamKeepAliveMs,
     fairQueue,
     shutdownSignal,
   });

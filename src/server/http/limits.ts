@@ -1,5 +1,5 @@
 import { defaultsOf, type LimitsIn } from "../../lib/limit-table.ts";
-import { defaultCallLimits, type CallLimits } from "../rpc/call-limits.ts";
+import { defaultCallLimits, defaultStreamKeepAliveMs, type CallLimits } from "../rpc/call-limits.ts";
 
 const dayMs = 24 * 60 * 60 * 1000;
 const mib = 1024 * 1024;
@@ -36,6 +36,8 @@ export const transportLimits = {
   keepAliveTimeoutMs: { default: 30_000, ...duration },
   /** Time until a connection without traffic is closed; running calls keep an HTTP/2 session open. */
   idleTimeoutMs: { default: 120_000, ...duration },
+  /** Silence after which a stream of responses sends a keep-alive. */
+  streamKeepAliveMs: { default: defaultStreamKeepAliveMs, ...duration },
   /** Total size of a request's header fields. */
   maxHeaderBytes: { default: 16 * 1024, min: 1024, max: mib },
   /** Number of header fields of a request. */

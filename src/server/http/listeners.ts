@@ -127,6 +127,7 @@ export class Listeners implements AsyncDisposable {
         ...{ routes, router, exchange, pipeline },
         maxBodyBytes: limits.maxBodyBytes,
         bodyTimeoutMs: limits.requestTimeoutMs,
+        streamKeepAliveMs: limits.streamKeepAliveMs,
       }),
       pages: createPages(pages, (request) => responses.record(request, {})),
     });

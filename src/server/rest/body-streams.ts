@@ -66,6 +66,9 @@ export function writeRawHead(
   response.writeHead(headers["content-range"] === undefined ? 200 : 206, headers);
 }
 
+/** Tells nginx to pass each piece on at once, which it otherwise does not do when it compresses. */
+const unbuffered = { "x-accel-buffering": "no" };
+
 export type ResponseHeaders = Record<string, string | number>;
 
 /** The headers of every response, and those that the handler added. */
@@ -81,7 +84,8 @@ export function responseHeaders(requestId: string, added?: Headers): ResponseHea
 
 /**
  * Sends a stream of messages, as raw bytes or as one line of JSON each. Headers are sent with the first message, so that an
- * earlier error has its status; a later error can only close the connection. The handler may reuse the memory of raw bytes
+ * earlier error has its status; a later error can only close the connection. After a silence of `keepAliveMs`, a stream of
+ * lines sends an empty line, because proxies close silent responses. The handler may reuse the memory of raw bytes
  * when the next message is requested.
  * @param headOnly whether to end the response after its headers
  */
@@ -91,15 +95,28 @@ export async function sendStream(
     response,
     headers,
     writer,
-  }: { route: Route; response: OutgoingResponse; headers: () => ResponseHeaders; writer: JsonWriter },
+    keepAliveMs,
+  }: {
+    route: Route;
+    response: OutgoingResponse;
+    headers: () => ResponseHeaders;
+    writer: JsonWriter;
+    keepAliveMs: number;
+  },
   messages: AsyncIterable<Message>,
   headOnly: boolean,
 ): Promise<void> {
   const isRaw = hasRawResponse(route);
   const sendHead = (message: Message | undefined): void => {
     if (isRaw) writeRawHead(response, headers(), message && rawBodyOf(route, message));
-    else response.writeHead(200, { ...headers(), "content-type": "application/x-ndjson" });
+    else response.writeHead(200, { ...headers(), "content-type": "application/x-ndjson", ...unbuffered });
   };
+  using silence = isRaw || headOnly ? undefined : startTimer(keepAliveMs, sendEmptyLine);
+  function sendEmptyLine(): void {
+    if (!response.headersSent) sendHead(undefined);
+    // Lines that were not sent yet are enough.
+    if (response.writableLength === 0) response.write("\n");
+  }
   for await (const message of messages) {
     if (!response.headersSent) sendHead(message);
     if (headOnly) break;
@@ -108,10 +125,17 @@ export async function sendStream(
       if (bytes !== undefined && bytes.length > 0) await writeOut(response, bytes);
     } else {
       await write(response, `${responseText(writer, route, message)}\n`);
+      silence?.restart();
     }
   }
   if (!response.headersSent) sendHead(undefined);
   response.end();
+}
+
+/** Calls `act` whenever `ms` have passed since the start or the last restart. */
+function startTimer(ms: number, act: () => void): { readonly restart: () => void } & Disposable {
+  const timer = setInterval(act, ms);
+  return { restart: () => timer.refresh(), [Symbol.dispose]: () => clearInterval(timer) };
 }
 
 /** The JSON of a response message. */

@@ -2,6 +2,7 @@
 import type { Message } from "@bufbuild/protobuf";
 import type { IncomingRequest, OutgoingResponse } from "../../lib/http-messages.ts";
 import { dropUnread } from "../../lib/request-body.ts";
+import { defaultStreamKeepAliveMs } from "../rpc/call-limits.ts";
 import type { Exchange } from "../rpc/exchange.ts";
 import type { HttpCall } from "../rpc/http-call.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
@@ -31,6 +32,7 @@ export interface RestHandler {
 /** Creates a REST handler for HTTP/1.1 and HTTP/2 servers. */
 export function createRestHandler(options: RestHandlerOptions): RestHandler {
   const { routes, router, exchange, pipeline, prefix = "/v1/" } = options;
+  const { streamKeepAliveMs: keepAliveMs = defaultStreamKeepAliveMs } = options;
   const writer = new JsonWriter();
   const protocol = new RestProtocol(router, writer, pipeline.fairQueue, options);
   const outside = new Set<string>(
@@ -54,7 +56,7 @@ export function createRestHandler(options: RestHandlerOptions): RestHandler {
     caller.isRecorded = true;
     const messages = pipeline.invokeStream(method, message, call);
     const headers = (): ResponseHeaders => responseHeaders(call.requestId, call.responseHeader);
-    await sendStream({ route, response, headers, writer }, messages, request.method === "HEAD");
+    await sendStream({ route, response, headers, writer, keepAliveMs }, messages, request.method === "HEAD");
   }
 
   const has = (path: string): boolean => path.startsWith(prefix) || outside.has(path);

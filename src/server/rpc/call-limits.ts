@@ -6,4 +6,7 @@ export interface CallLimits {
   readonly maxStreamsPerUser: number;
 }
 
+/** Silence after which a stream sends a keep-alive. Proxies close a silent response after 60 s by default. */
+export const defaultStreamKeepAliveMs = 25_000;
+
 export const defaultCallLimits: CallLimits = { maxCallsPerUser: 256, maxStreamsPerUser: 128 };

@@ -2,26 +2,29 @@
  * The path from any transport to a handler: access, validation, handler, error mapping, audit. The transport
  * has already identified the caller.
  */
-import type {
-  DescMessage,
-  DescMethod,
-  JsonReadOptions,
-  JsonWriteOptions,
-  Message,
-  MessageShape,
+import {
+  create,
+  type DescMessage,
+  type DescMethod,
+  type JsonReadOptions,
+  type JsonWriteOptions,
+  type Message,
+  type MessageShape,
 } from "@bufbuild/protobuf";
 import type { ConnectRouter, HandlerContext, MethodImpl } from "@connectrpc/connect";
 import { methodPolicies, type MethodPolicy } from "../../../gen/svc/v1/methods.ts";
 import type { SvcError } from "../../errors.ts";
+import { keepAliveHeader } from "../../lib/keep-alive.ts";
 import { FairQueue } from "../../lib/fair-queue.ts";
 import { checkAccess, gatedCallerKey, methodName, type GatedCaller } from "./access.ts";
 import { collectCapabilities, type BoundService, type Handler, type MethodEntry } from "./bound-service.ts";
 import type { Call } from "./call-context.ts";
-import { defaultCallLimits, type CallLimits } from "./call-limits.ts";
+import { defaultCallLimits, defaultStreamKeepAliveMs, type CallLimits } from "./call-limits.ts";
 import { CallRecorder, type CallRecorderOptions, type RecordedCaller } from "./call-recorder.ts";
 import { connectErrorOf } from "./connect/connect-errors.ts";
 import { stopWatching, watchRejections } from "./connect/connect-rejections.ts";
 import { isSvcError } from "./error-mapping.ts";
+import { withKeepAlives } from "./keep-alive.ts";
 import { Invoker } from "./invoker.ts";
 import { MethodIndex } from "./method-index.ts";
 import { RunningCalls } from "./running-calls.ts";
@@ -35,6 +38,8 @@ export interface PipelineOptions extends CallRecorderOptions {
   readonly policies?: Readonly<Record<string, MethodPolicy>> | undefined;
   /** Limits per user. */
   readonly limits?: CallLimits | undefined;
+  /** Silence after which a stream of Connect or gRPC sends an empty message to clients that ignore it. */
+  readonly streamKeepAliveMs?: number | undefined;
   /** Schedules the work of users. Default: a separate queue. */
   readonly fairQueue?: FairQueue | undefined;
   /** For messages with a `google.protobuf.Any`; the contract has none. */
@@ -56,7 +61,7 @@ type InputOf<I extends DescMessage> = MessageShape<I> | AsyncIterable<MessageSha
 
 /** Looking up a method throws Error if a method of its service has no handler or no policy. */
 export function createPipeline(options: PipelineOptions) {
-  const { services } = options;
+  const { services, streamKeepAliveMs = defaultStreamKeepAliveMs } = options;
   const recorder = new CallRecorder(options);
   const methods = new MethodIndex(services, options.policies ?? methodPolicies);
   const fairQueue = options.fairQueue ?? new FairQueue();
@@ -196,7 +201,10 @@ export function createPipeline(options: PipelineOptions) {
     }
     return async function* (input, context) {
       try {
-        yield* invoker.many(entry, input as Message, callOf(context), context);
+        const messages = invoker.many(entry, input as Message, callOf(context), context);
+        yield* context.requestHeader.get(keepAliveHeader) === "1"
+          ? withKeepAlives(messages, streamKeepAliveMs, () => create(entry.method.output))
+          : messages;
       } catch (error) {
         throw connectErrorOf(error as SvcError, context.protocolName);
       }

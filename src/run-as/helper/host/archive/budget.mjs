@@ -59,7 +59,10 @@ export class Budget {
     const { maxRatio } = this.#limits;
     this.#passedBytes += length;
     if (this.#passedBytes > this.#mostBytes) {
-      throw new RequestError("LIMIT", `unpacks to more than ${maxRatio} times its size; if you trust it, set a higher max_ratio`);
+      throw new RequestError(
+        "LIMIT",
+        `unpacks to more than ${maxRatio} times its size; if you trust it, set a higher max_ratio`,
+      );
     }
   }
 }
