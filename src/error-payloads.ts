@@ -44,9 +44,9 @@ interface Payload {
 }
 
 /** The payload of an error; undefined if its reason has none. A reason with a payload always has it, even if it is empty. */
-export function payloadOf(reason: ErrorDetailReason, said: unknown): Payload | undefined {
+export function payloadOf(reason: ErrorDetailReason, fields: unknown): Payload | undefined {
   if (!Object.hasOwn(payloadKinds, reason)) return undefined;
   const { name, schema: schemaOf }: PayloadKind = payloadKinds[reason as keyof typeof payloadKinds];
   const schema = schemaOf();
-  return { name, schema, value: create(schema, said as Record<string, unknown> | undefined) };
+  return { name, schema, value: create(schema, fields as Record<string, unknown> | undefined) };
 }

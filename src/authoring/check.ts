@@ -306,20 +306,20 @@ export async function checkIndex(root: string, settingsThread: URL): Promise<Rem
   const result = await createIndexReader()(text);
   if ("problems" in result) return result.problems.map((problem) => ({ file: indexFileName, ...problem }));
   const remarks: Remark[] = [];
-  for (const { id, place } of result.index.packages) {
-    if (!("directory" in place)) continue;
+  for (const { id, location } of result.index.packages) {
+    if (!("directory" in location)) continue;
     const line = Math.max(1, text.split("\n").findIndex((each) => each.trim().startsWith(`${id}:`)) + 1);
-    if ((await files.type(place.directory)) !== "directory") {
+    if ((await files.type(location.directory)) !== "directory") {
       remarks.push({
         file: indexFileName,
         line,
-        message: `${id}: there is no directory "${place.directory}"`,
+        message: `${id}: there is no directory "${location.directory}"`,
       });
       continue;
     }
-    const { manifest, problems } = await check(join(root, place.directory), settings);
+    const { manifest, problems } = await check(join(root, location.directory), settings);
     remarks.push(
-      ...problems.map((problem) => ({ ...problem, file: posix.join(place.directory, problem.file) })),
+      ...problems.map((problem) => ({ ...problem, file: posix.join(location.directory, problem.file) })),
     );
     if (manifest !== undefined && manifest.id !== id) {
       const message = `${id}: the ID in the package is "${manifest.id}"`;

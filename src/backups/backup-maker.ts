@@ -145,9 +145,9 @@ export class BackupMaker {
   ): Promise<BackupOutcome> {
     const { finder, backupHold, catalog, spool, age, storeId, now } = this.#options;
     const createdAtMs = now();
-    const places = request.storages.map((storage) => this.#options.storages.find(storage));
+    const targets = request.storages.map((storage) => this.#options.storages.find(storage));
     const isKeptHere = (isSealed: boolean): boolean =>
-      places.some(
+      targets.some(
         ({ location, recipients }) => location?.kind === "local" && recipients.length > 0 === isSealed,
       );
     await using file = await spool.create({ space, isPermanent: isKeptHere(false) });
@@ -155,10 +155,13 @@ export class BackupMaker {
     const { result, warnings: later } = await backupHold.hold(
       (await finder.find(appId, caller)).id,
       request.mode,
-      async (held, runnable, volumes) => {
+      async (lockedApp, runnable, volumes) => {
         // Runs in parallel; errors are reported at the upload.
-        for (const { recipients } of places) void forms.for(recipients, work);
-        return { app: held, written: await this.#read(held, runnable, { volumes, request }, file, work) };
+        for (const { recipients } of targets) void forms.for(recipients, work);
+        return {
+          app: lockedApp,
+          written: await this.#read(lockedApp, runnable, { volumes, request }, file, work),
+        };
       },
       work,
     );
@@ -300,12 +303,12 @@ export class BackupMaker {
       if (recipients.length > 0) name = encryptedName(plainName);
       const key = { appId: app.id, name };
       const ref = { storage, ...key };
-      const place = storages.open(storage);
+      const target = storages.open(storage);
       const file = await forms.for(recipients, work);
       sizeBytes = file.sizeBytes;
       await catalog.announce(ref, digest);
       try {
-        await place.put(key, file.path, {
+        await target.put(key, file.path, {
           signal,
           onProgress: (done) =>
             onProgress?.({
@@ -333,10 +336,10 @@ export class BackupMaker {
   async #withdraw(ref: ArchiveRef): Promise<void> {
     const { storages, catalog } = this.#options;
     try {
-      const place = storages.open(ref.storage);
+      const target = storages.open(ref.storage);
       const signal = AbortSignal.timeout(withdrawMs);
-      await place.remove(ref, signal);
-      await place.abandon(ref, signal);
+      await target.remove(ref, signal);
+      await target.abandon(ref, signal);
       await catalog.forget(ref);
     } catch {
       await catalog.leave(ref);

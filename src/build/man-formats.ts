@@ -25,7 +25,7 @@ export interface ManifestKey {
   /** `ports[].name` */
   readonly name: string;
   /** Its description in sentences. */
-  readonly says: readonly string[];
+  readonly descriptions: readonly string[];
 }
 
 /** All keys, nested keys after their parent. */
@@ -41,12 +41,19 @@ export function manifestKeys(schema: Schema): ManifestKey[] {
       const name = path === "" ? key : `${path}.${key}`;
       const reference = written.$ref ?? part.items?.$ref ?? "";
       const isRequired = of.required?.includes(key) ?? false;
-      const says = [part.description ?? "", expectedOf(part, item), ...(isRequired ? ["Required."] : [])];
+      const descriptions = [
+        part.description ?? "",
+        expectedOf(part, item),
+        ...(isRequired ? ["Required."] : []),
+      ];
       // A setting may have parts that are settings, too.
       const inner = within.has(reference)
         ? []
         : keysOf(item ?? part, item ? `${name}[]` : name, new Set([...within, reference]));
-      return [{ name, says: says.filter((words) => words !== "").map(plainSentence) }, ...inner];
+      return [
+        { name, descriptions: descriptions.filter((words) => words !== "").map(plainSentence) },
+        ...inner,
+      ];
     });
   return keysOf(schema, "", new Set());
 }
@@ -56,7 +63,11 @@ export function manifestPage(schema: Schema, edition: Edition): string {
     ...head("SVC.YAML", edition, "svc.yaml", "the manifest of a package"),
     text(schema.description ?? ""),
     ".SH KEYS",
-    ...manifestKeys(schema).flatMap(({ name, says }) => [".TP", `.B ${text(name)}`, ...says.map(text)]),
+    ...manifestKeys(schema).flatMap(({ name, descriptions }) => [
+      ".TP",
+      `.B ${text(name)}`,
+      ...descriptions.map(text),
+    ]),
     ".SH SEE ALSO",
     "svc package init, svc package check and svc package schema in",
     ".BR svc (1)",

@@ -52,7 +52,7 @@ export function manPage({ manual, version, date }: ManPage): string {
       ["NO_COLOR", "Disables colors."],
       ["PAGER", "Pager for long output on a terminal; default: less."],
       ["VISUAL, EDITOR", "Editor for svc schedule edit."],
-    ].flatMap(([term = "", says = ""]) => entryLines({ term, says })),
+    ].flatMap(([term = "", description = ""]) => entryLines({ term, description })),
     ".SH FILES",
     text("The second path is that of a user's own daemon."),
     ...[
@@ -94,8 +94,8 @@ function fixed(lines: readonly string[]): string[] {
 }
 
 /** As in the help: a term that is typed is not capitalized. */
-function entryLines({ term, says }: Entry): string[] {
-  return [".TP", `.B ${text(term)}`, text(says)];
+function entryLines({ term, description }: Entry): string[] {
+  return [".TP", `.B ${text(term)}`, text(description)];
 }
 
 function exitLines(line: string): string[] {

@@ -31,7 +31,7 @@ export interface Entry {
   /** `-n, --tail <lines>` */
   readonly term: string;
   /** Description, with choices and the default. */
-  readonly says: string;
+  readonly description: string;
 }
 
 export interface Note {
@@ -78,7 +78,7 @@ function commandEntry(command: Command, help: Help): CommandEntry {
     description: help.commandDescription(command),
     args: help.visibleArguments(command).map((argument) => ({
       term: help.argumentTerm(argument),
-      says: help.argumentDescription(argument),
+      description: help.argumentDescription(argument),
     })),
     options: help
       .visibleOptions(command)
@@ -89,7 +89,7 @@ function commandEntry(command: Command, help: Help): CommandEntry {
 }
 
 function optionEntry(help: Help, option: Parameters<Help["optionTerm"]>[0]): Entry {
-  return { term: help.optionTerm(option), says: help.optionDescription(option) };
+  return { term: help.optionTerm(option), description: help.optionDescription(option) };
 }
 
 /** Text added by `addHelpText("after")`. */

@@ -23,9 +23,9 @@ export async function bringNativePackage(root: string, arch: string): Promise<vo
   };
   const locked = lock.packages[`node_modules/${name}`];
   if (locked === undefined) throw new Error(`package-lock.json has no ${name}: svc does not support ${arch}`);
-  const there = await versionIn(dir);
+  const installed = await versionIn(dir);
   // npm itself updates the package of this processor.
-  if (there !== undefined && (there === locked.version || arch === process.arch)) return;
+  if (installed !== undefined && (installed === locked.version || arch === process.arch)) return;
   await mkdir(dirname(dir), { recursive: true });
   const scratch = await mkdtemp(`${dir}.`);
   try {

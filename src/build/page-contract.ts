@@ -69,9 +69,9 @@ function nameOf({ name }: DescFile): string {
 /** All files with types that a file uses. */
 function filesOfTypes({ messages, services }: DescFile): Set<DescFile | undefined> {
   const found = new Set<DescFile | undefined>();
-  const left = [...messages];
-  for (const { nestedMessages, fields } of left) {
-    left.push(...nestedMessages);
+  const pending = [...messages];
+  for (const { nestedMessages, fields } of pending) {
+    pending.push(...nestedMessages);
     for (const { message, enum: named } of fields) found.add(message?.file).add(named?.file);
   }
   for (const { methods } of services)

@@ -86,7 +86,7 @@ function command({ usage, aliases, description, args, options, notes, examples }
 
 function entryList(entries: readonly Entry[]): string[] {
   if (entries.length === 0) return [];
-  return ["", ...entries.map(({ term, says }) => `- \`${term}\`: ${says}`)];
+  return ["", ...entries.map(({ term, description }) => `- \`${term}\`: ${description}`)];
 }
 
 function note({ text, isFixed }: Note): string[] {
@@ -117,7 +117,7 @@ function manifest(schema: Schema): string[] {
     "",
     `${schema.description ?? ""} [Packages](../packages.md) shows how to write one.`,
     "",
-    ...manifestKeys(schema).map(({ name, says }) => `- \`${name}\`: ${says.join(" ")}`),
+    ...manifestKeys(schema).map(({ name, descriptions }) => `- \`${name}\`: ${descriptions.join(" ")}`),
   ];
 }
 

@@ -11,14 +11,14 @@ import type { CallOptions, Client, Method, Requests } from "./client/client.ts";
 export type Installation = Pick<CliHost, "uid" | "home" | "env" | "sockets" | "root">;
 
 /** The command that starts a daemon, for the end of a sentence. */
-export function daemonCommand(place: Installation): string {
-  const { uid, root, sockets } = place;
+export function daemonCommand(installation: Installation): string {
+  const { uid, root, sockets } = installation;
   if (sockets.checkoutDir !== undefined) return "npm start";
   if (!exists(join(root, "run/systemd/system"))) return "svc daemon";
   const dirs =
     uid === 0
       ? ["etc/systemd/system", "usr/lib/systemd/system"]
-      : [join(xdgDir(place, "XDG_CONFIG_HOME", ".config"), "systemd/user")];
+      : [join(xdgDir(installation, "XDG_CONFIG_HOME", ".config"), "systemd/user")];
   const start = `systemctl ${uid === 0 ? "" : "--user "}enable --now svc`;
   // The package installs the system unit; `svc setup` copies it for a user.
   return dirs.some((dir) => exists(join(root, dir, "svc.service"))) ? start : `svc setup && ${start}`;
@@ -28,8 +28,8 @@ export function daemonCommand(place: Installation): string {
 export type CallNotes = Readonly<Record<string, string>>;
 
 /** Notes about what only a daemon would do. */
-export function jobNotes(place: Installation): CallNotes {
-  const wait = `jobs run only while a daemon runs, and no daemon is running; start one: ${daemonCommand(place)}`;
+export function jobNotes(installation: Installation): CallNotes {
+  const wait = `jobs run only while a daemon runs, and no daemon is running; start one: ${daemonCommand(installation)}`;
   return {
     "svc.v1.ScheduleService/listSchedules": wait,
     "svc.v1.ScheduleService/getSchedule": wait,
@@ -38,9 +38,9 @@ export function jobNotes(place: Installation): CallNotes {
 }
 
 /** As {@link jobNotes}, if nothing has yet reported that no daemon runs. */
-export function noDaemonNotes(place: Installation): CallNotes {
-  const none = `no daemon is running, so the command runs in this process; start one: ${daemonCommand(place)}`;
-  return { ...jobNotes(place), "svc.v1.DaemonService/getStatus": none };
+export function noDaemonNotes(installation: Installation): CallNotes {
+  const none = `no daemon is running, so the command runs in this process; start one: ${daemonCommand(installation)}`;
+  return { ...jobNotes(installation), "svc.v1.DaemonService/getStatus": none };
 }
 
 /**

@@ -128,7 +128,7 @@ export async function runTerminal(context: CommandContext, start: TerminalStart)
 class DetachKeys {
   readonly #inputs: Inputs;
   readonly #detached = new AbortController();
-  #held = false;
+  #isPrefixPending = false;
 
   constructor(inputs: Inputs) {
     this.#inputs = inputs;
@@ -141,10 +141,10 @@ class DetachKeys {
 
   /** @param isTerminal false for a file, whose content is passed unchanged */
   type(bytes: Buffer, isTerminal: boolean): void {
-    const all = this.#held ? Buffer.concat([detachKeys.subarray(0, 1), bytes]) : bytes;
+    const all = this.#isPrefixPending ? Buffer.concat([detachKeys.subarray(0, 1), bytes]) : bytes;
     const at = isTerminal ? all.indexOf(detachKeys) : -1;
-    this.#held = isTerminal && at < 0 && all.at(-1) === detachKeys[0];
-    const typed = at >= 0 ? all.subarray(0, at) : this.#held ? all.subarray(0, -1) : all;
+    this.#isPrefixPending = isTerminal && at < 0 && all.at(-1) === detachKeys[0];
+    const typed = at >= 0 ? all.subarray(0, at) : this.#isPrefixPending ? all.subarray(0, -1) : all;
     if (typed.length > 0) this.#inputs.add({ data: typed });
     if (at >= 0) this.#detached.abort();
   }

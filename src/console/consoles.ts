@@ -114,7 +114,7 @@ export class Consoles {
   }
 
   async *#showTerminal(
-    { first, inputs, window, caller, signal: left }: Session,
+    { first, inputs, window, caller, signal: disconnected }: Session,
     kind: "attach" | "shell",
   ): AsyncGenerator<ConsoleOutputInit, void> {
     const { appId, command, service, resize, withoutTerminal } = first;
@@ -125,7 +125,7 @@ export class Consoles {
     const { finder, runtimes } = this.#options;
     await using terminal = await runtimes.openTerminal(await finder.find(appId, caller), request);
     await using recording = await this.#record(first, size, caller);
-    const signal = recording === undefined ? left : AbortSignal.any([left, recording.broken]);
+    const signal = recording === undefined ? disconnected : AbortSignal.any([disconnected, recording.broken]);
     // The app's owner may have stopped the process that writes the recording.
     const written = (work: Promise<void> = Promise.resolve()): Promise<void> => unlessAborted(work, signal);
     yield { output: { case: "opened", value: { interactive: true, recording: recording?.path ?? "" } } };

@@ -74,9 +74,9 @@ export class Recording implements AsyncDisposable {
       return new SvcError("unavailable", message, { cause });
     };
     const file = await userHelpers.openTerminal(uid, { argv, cwd: `${appDir}/${appTree.logs}`, env: {} });
-    const said = file.output[Symbol.asyncIterator]();
+    const pieces = file.output[Symbol.asyncIterator]();
     try {
-      const first = await unlessAborted(said.next(), AbortSignal.timeout(openMs));
+      const first = await unlessAborted(pieces.next(), AbortSignal.timeout(openMs));
       if (first.done === true || !("data" in first.value) || first.value.isError === true)
         throw new Error("the writer did not start");
     } catch (cause) {
@@ -84,7 +84,7 @@ export class Recording implements AsyncDisposable {
       throw why(cause);
     }
     // The writer's exit code arrives only after all its output was read, such as an error about a full disk.
-    void readToEnd(said).catch(() => undefined);
+    void readToEnd(pieces).catch(() => undefined);
     const recording = new Recording(`${directory}/${name}`, file, why);
     await recording.#write({
       version: 2,

@@ -7,8 +7,8 @@ import { findReplaceable } from "../sys/replaceable-path.ts";
  * @throws SvcError `invalid_request`
  */
 export async function requireClosedStore(dir: string, selfUid: number): Promise<void> {
-  const place = await findReplaceable(dir, selfUid);
-  if (place === undefined) return;
-  const message = `cannot use [store] dir ${dir}: other users can change ${place}; chown it to root and chmod go-w it, or choose another directory`;
+  const replaceableDir = await findReplaceable(dir, selfUid);
+  if (replaceableDir === undefined) return;
+  const message = `cannot use [store] dir ${dir}: other users can change ${replaceableDir}; chown it to root and chmod go-w it, or choose another directory`;
   throw new SvcError("invalid_request", message);
 }

@@ -239,7 +239,7 @@ export function parseConfig(
 /** Freezes a tree of values, except for bytes, which JavaScript cannot freeze. */
 function deepFreeze<T>(value: T): T {
   if (typeof value !== "object" || value === null || ArrayBuffer.isView(value)) return value;
-  for (const held of Object.values(value)) if (typeof held === "object") deepFreeze(held);
+  for (const nested of Object.values(value)) if (typeof nested === "object") deepFreeze(nested);
   return Object.freeze(value);
 }
 

@@ -131,9 +131,9 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
     [Symbol.asyncDispose]: async () => {
       log.info({}, "svc is stopping");
       // First, so that no new call starts during the shutdown.
-      const kept = context.backgroundWork.stopReconciling();
+      const reconcilingStopped = context.backgroundWork.stopReconciling();
       await context.scheduler.stop();
-      await kept;
+      await reconcilingStopped;
       await context.health.stop();
       await owned.disposeAsync();
       log.flush();

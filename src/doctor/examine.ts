@@ -60,10 +60,10 @@ export async function examine({
   const { uid, env } = environment;
   const servedAt = await findDaemon(config.api.socket);
   const listeners = servedAt === undefined ? [] : await readListeners(servedAt);
-  const place: ExaminedHost = { config, uid, env, servedAt, listeners };
+  const host: ExaminedHost = { config, uid, env, servedAt, listeners };
   const others = Object.entries(checks).map(async ([name, check]) => ({
     check: name,
-    ...(await findingOf(check, place)),
+    ...(await findingOf(check, host)),
   }));
   return [{ check: "configuration", ...finding }, ...(await Promise.all(others))];
 }
@@ -86,9 +86,9 @@ async function configurationAt(
   }
 }
 
-async function findingOf(check: Check, place: ExaminedHost): Promise<Finding> {
+async function findingOf(check: Check, host: ExaminedHost): Promise<Finding> {
   try {
-    return await check(place);
+    return await check(host);
   } catch (error) {
     return problem(`it cannot be checked: ${error instanceof Error ? error.message : String(error)}`);
   }

@@ -29,7 +29,7 @@ export interface ServedListener {
 }
 
 /** One check. An unexpected error counts as a problem. */
-export type Check = (place: ExaminedHost) => Promise<Finding> | Finding;
+export type Check = (host: ExaminedHost) => Promise<Finding> | Finding;
 
 export const ok = (text: string): Finding => ({ state: "ok", text });
 export const warning = (text: string): Finding => ({ state: "warning", text });

@@ -34,11 +34,11 @@ export const checkPermissions: Check = async ({ config, uid }) => {
   }
   if (config.mode === "system") {
     const { dir } = config.store;
-    const place = await findReplaceable(dir, uid);
+    const replaceableDir = await findReplaceable(dir, uid);
     // The directory itself was checked above.
-    if (place !== undefined && place !== dir)
+    if (replaceableDir !== undefined && replaceableDir !== dir)
       wrong.push(
-        `other users can replace ${dir}, as they can change ${place}: chown it to root, chmod go-w it`,
+        `other users can replace ${dir}, as they can change ${replaceableDir}: chown it to root, chmod go-w it`,
       );
   }
   return wrong.length === 0

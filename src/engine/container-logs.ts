@@ -37,10 +37,10 @@ export async function readContainerLog(
     async (docker) => {
       const stream = await openLog(docker, container.id, logQuery(tail, sinceMs));
       const reader = createReader(container);
-      const kept = new LastLines(tail);
-      for await (const chunk of stream) kept.add(reader.read(chunk));
-      kept.add(reader.end());
-      return kept.chunk();
+      const lastLines = new LastLines(tail);
+      for await (const chunk of stream) lastLines.add(reader.read(chunk));
+      lastLines.add(reader.end());
+      return lastLines.chunk();
     },
     { timeoutMs: readTimeoutMs, signal },
   );

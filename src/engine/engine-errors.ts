@@ -43,14 +43,14 @@ export function engineError(error: unknown, what: string, socketPath: string): S
 }
 
 function refusal(error: EngineRejection, what: string): SvcError {
-  const said = error.message.replace(/^rpc error: code = \w+ desc = /, "");
-  const message = `the container engine could not ${what}: ${said}`;
+  const detail = error.message.replace(/^rpc error: code = \w+ desc = /, "");
+  const message = `the container engine could not ${what}: ${detail}`;
   const options = { cause: error };
   // The engine responds with 500 to many errors that are not internal; this text comes from the kernel.
   if (/no space left on device|disk quota exceeded/i.test(error.message)) {
     return new SvcError("disk_full", message, options);
   }
-  if (error.statusCode === 500 && lostTheOthers.test(said)) {
+  if (error.statusCode === 500 && lostTheOthers.test(detail)) {
     return new SvcError("unavailable", message, options);
   }
   switch (error.statusCode) {

@@ -78,19 +78,19 @@ function planVolumes(danglingOnly: boolean, disk: DiskUsage, protection: Protect
 
 /** Children first, because the builder keeps a record that another one builds on. */
 function planBuildCache(danglingOnly: boolean, { buildCache }: DiskUsage): PrunePlan {
-  const left = new Map(buildCache.map((record) => [record.ID, record]));
+  const remaining = new Map(buildCache.map((record) => [record.ID, record]));
   const isUnused = ({ InUse, Shared }: BuildCacheRecord): boolean => !InUse && !(danglingOnly && Shared);
   const remove: PruneItem[] = [];
   for (;;) {
-    const parents = new Set([...left.values()].flatMap(parentsOf));
-    const next = [...left.values()].filter((record) => isUnused(record) && !parents.has(record.ID));
+    const parents = new Set([...remaining.values()].flatMap(parentsOf));
+    const next = [...remaining.values()].filter((record) => isUnused(record) && !parents.has(record.ID));
     if (next.length === 0) break;
     for (const record of next) {
-      left.delete(record.ID);
+      remaining.delete(record.ID);
       remove.push(cacheItem(record));
     }
   }
-  const skip = [...left.values()].filter(isUnused).map(({ ID, Description = "" }) => ({
+  const skip = [...remaining.values()].filter(isUnused).map(({ ID, Description = "" }) => ({
     id: ID,
     name: Description,
     reason: "other build cache depends on it",

@@ -153,8 +153,8 @@ function sections(all: Record<string, Lines>): string {
   };
   return Object.entries(all)
     .map(([section, lines]) => {
-      const said = lines.flatMap(([key, value]) => [value ?? []].flat().map((each) => line(key, each)));
-      return `[${section}]\n${said.join("")}`;
+      const texts = lines.flatMap(([key, value]) => [value ?? []].flat().map((each) => line(key, each)));
+      return `[${section}]\n${texts.join("")}`;
     })
     .join("\n");
 }

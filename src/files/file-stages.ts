@@ -89,8 +89,8 @@ export class FileStages implements StageRecord, AsyncDisposable {
       if (await isExecutorAlive(stage.executor)) continue;
       const { name, uid, beside } = stage;
       try {
-        const hands = await userHelpers.hostFiles(uid);
-        await hands.discard({ name, uid, beside });
+        const files = await userHelpers.hostFiles(uid);
+        await files.discard({ name, uid, beside });
       } catch (error) {
         // Retrying at every start would not bring back a deleted user or a missing disk.
         log.warn({ uid, beside, err: error }, "failed to remove leftovers of file operations");

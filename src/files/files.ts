@@ -111,24 +111,24 @@ export class Files {
   }
 
   async stat(path: string, caller: FileCaller, { signal }: FileWork): Promise<NamedEntry> {
-    return this.#entry(path, caller, (hands) => hands.stat(path, { signal }));
+    return this.#entry(path, caller, (hostFiles) => hostFiles.stat(path, { signal }));
   }
 
   async list(request: PageRequest, caller: FileCaller, { signal }: FileWork): Promise<Page> {
-    using _place = this.#place(caller);
+    using _slot = this.#acquireSlot(caller);
     return await this.#page(await this.#filesAs(caller), request, signal);
   }
 
   /** Yields page after page. */
   async *listAll(request: PageRequest, caller: FileCaller, { signal }: FileWork): AsyncGenerator<Page> {
-    using _place = this.#place(caller);
-    const hands = await this.#filesAs(caller);
-    let next: Promise<Page> | undefined = this.#page(hands, request, signal);
+    using _slot = this.#acquireSlot(caller);
+    const hostFiles = await this.#filesAs(caller);
+    let next: Promise<Page> | undefined = this.#page(hostFiles, request, signal);
     while (next !== undefined) {
       const page: Page = await next;
       const { nextPageToken: pageToken } = page;
       // Read the next page while this one is sent.
-      next = pageToken === "" ? undefined : this.#page(hands, { ...request, pageToken }, signal);
+      next = pageToken === "" ? undefined : this.#page(hostFiles, { ...request, pageToken }, signal);
       // The caller may never await it.
       next?.catch(() => undefined);
       yield page;
@@ -145,9 +145,9 @@ export class Files {
     caller: FileCaller,
     { signal }: FileWork,
   ): AsyncGenerator<{ content: HostContent; bytes: Buffer }> {
-    using _place = this.#place(caller);
-    const hands = await this.#filesAs(caller);
-    const content = await hands.read(path, range, { signal });
+    using _slot = this.#acquireSlot(caller);
+    const hostFiles = await this.#filesAs(caller);
+    const content = await hostFiles.read(path, range, { signal });
     if (content.length < 0) throw beyondEnd(path, content.entry.sizeBytes);
     yield { content, bytes: nothing };
     for await (const bytes of content.bytes) yield { content, bytes };
@@ -161,7 +161,7 @@ export class Files {
     { signal }: FileWork,
   ): Promise<NamedEntry> {
     const input = Readable.from(content, { objectMode: true, highWaterMark: 1 });
-    return this.#entry(path, caller, (hands) => hands.upload(path, input, options, { signal }));
+    return this.#entry(path, caller, (hostFiles) => hostFiles.upload(path, input, options, { signal }));
   }
 
   async makeDirectory(
@@ -170,7 +170,7 @@ export class Files {
     caller: FileCaller,
     { signal }: FileWork,
   ): Promise<NamedEntry> {
-    return this.#entry(path, caller, (hands) => hands.makeDirectory(path, parents, mode, { signal }));
+    return this.#entry(path, caller, (hostFiles) => hostFiles.makeDirectory(path, parents, mode, { signal }));
   }
 
   async setAttributes(
@@ -186,11 +186,13 @@ export class Files {
       throw invalidField("mode", "is required unless an owner or a group is set");
     }
     const attributes = { mode, uid, gid, recursive };
-    return this.#entry(path, caller, (hands) => hands.setAttributes(path, attributes, hostWork(work)));
+    return this.#entry(path, caller, (hostFiles) =>
+      hostFiles.setAttributes(path, attributes, hostWork(work)),
+    );
   }
 
   async delete(paths: readonly string[], caller: FileCaller, work: FileWork) {
-    using _place = this.#place(caller);
+    using _slot = this.#acquireSlot(caller);
     const { deleted, failures, failureCount } = await (
       await this.#filesAs(caller)
     ).delete(paths, hostWork(work, "delete"));
@@ -206,9 +208,9 @@ export class Files {
     caller: FileCaller,
     work: FileWork,
   ): Promise<{ entry: NamedEntry; copiedBytes: number }> {
-    using _place = this.#place(caller);
-    const hands = await this.#filesAs(caller);
-    const { entry, copiedBytes } = await hands.copy(from, to, overwrite, hostWork(work, "copy"));
+    using _slot = this.#acquireSlot(caller);
+    const hostFiles = await this.#filesAs(caller);
+    const { entry, copiedBytes } = await hostFiles.copy(from, to, overwrite, hostWork(work, "copy"));
     return { entry: named(entry, to, await this.system.names()), copiedBytes };
   }
 
@@ -217,7 +219,9 @@ export class Files {
     caller: FileCaller,
     work: FileWork,
   ): Promise<NamedEntry> {
-    return this.#entry(to, caller, (hands) => hands.move(from, to, overwrite, hostWork(work, "move")));
+    return this.#entry(to, caller, (hostFiles) =>
+      hostFiles.move(from, to, overwrite, hostWork(work, "move")),
+    );
   }
 
   async *tail(
@@ -226,9 +230,9 @@ export class Files {
     caller: FileCaller,
     { signal }: FileWork,
   ): AsyncGenerator<Buffer> {
-    using _place = this.#place(caller);
-    const hands = await this.#filesAs(caller);
-    for await (const bytes of hands.tail(path, options, { signal }) as AsyncIterable<Buffer>) yield bytes;
+    using _slot = this.#acquireSlot(caller);
+    const hostFiles = await this.#filesAs(caller);
+    for await (const bytes of hostFiles.tail(path, options, { signal }) as AsyncIterable<Buffer>) yield bytes;
   }
 
   /** @throws SvcError `invalid_request` without a name and content to search for */
@@ -241,10 +245,10 @@ export class Files {
     if (wanted.name === "" && wanted.content === "") {
       throw invalidField("name", "is required unless content is set");
     }
-    using _place = this.#place(caller);
-    const hands = await this.#filesAs(caller);
+    using _slot = this.#acquireSlot(caller);
+    const hostFiles = await this.#filesAs(caller);
     const names = await this.system.names();
-    for await (const record of hands.search(path, wanted, { signal })) {
+    for await (const record of hostFiles.search(path, wanted, { signal })) {
       if (record.kind !== "match") yield record;
       else yield { ...record, entry: named(record.entry, below(path, record.where), names) };
     }
@@ -256,9 +260,9 @@ export class Files {
     caller: FileCaller,
     { signal }: FileWork,
   ): AsyncGenerator<UsageRecord> {
-    using _place = this.#place(caller);
-    const hands = await this.#filesAs(caller);
-    for await (const record of hands.usage(path, depth, { signal })) {
+    using _slot = this.#acquireSlot(caller);
+    const hostFiles = await this.#filesAs(caller);
+    for await (const record of hostFiles.usage(path, depth, { signal })) {
       yield record.kind === "sum" ? { ...record, where: below(path, record.where) } : record;
     }
   }
@@ -271,7 +275,9 @@ export class Files {
     const wanted = archiveFormat(format, target);
     if (wanted === "tar") throw invalidField("format", "must be tar.gz, tar.zst or zip");
     const options = { format: wanted, overwrite };
-    return this.#entry(target, caller, (hands) => hands.pack(target, paths, options, hostWork(work, "pack")));
+    return this.#entry(target, caller, (hostFiles) =>
+      hostFiles.pack(target, paths, options, hostWork(work, "pack")),
+    );
   }
 
   async unpack(
@@ -279,20 +285,20 @@ export class Files {
     caller: FileCaller,
     work: FileWork,
   ): Promise<{ entry: NamedEntry; entries: number; bytes: number }> {
-    using _place = this.#place(caller);
+    using _slot = this.#acquireSlot(caller);
     const options = {
       format: archiveFormat(format, path),
       nameEncoding,
       overwrite,
       limits: { ...defaultLimits, ...limits },
     };
-    const hands = await this.#filesAs(caller);
-    const unpacked = await hands.unpack(path, target, options, hostWork(work, "unpack"));
+    const hostFiles = await this.#filesAs(caller);
+    const unpacked = await hostFiles.unpack(path, target, options, hostWork(work, "unpack"));
     return { ...unpacked, entry: named(unpacked.entry, target, await this.system.names()) };
   }
 
   /** @throws SvcError `too_many` */
-  #place({ share }: FileCaller): Disposable {
+  #acquireSlot({ share }: FileCaller): Disposable {
     if (this.#calls.of(share) >= maxCallsPerCaller) {
       throw new SvcError(
         "too_many",
@@ -306,20 +312,20 @@ export class Files {
   async #entry(
     path: string,
     caller: FileCaller,
-    work: (hands: HostFiles) => Promise<HostEntry>,
+    work: (hostFiles: HostFiles) => Promise<HostEntry>,
   ): Promise<NamedEntry> {
-    using _place = this.#place(caller);
+    using _slot = this.#acquireSlot(caller);
     const entry = await work(await this.#filesAs(caller));
     return named(entry, path, await this.system.names());
   }
 
   async #page(
-    hands: HostFiles,
+    hostFiles: HostFiles,
     { path, hidden, limit = defaultPageSize, pageToken }: PageRequest,
     signal: AbortSignal,
   ): Promise<Page> {
     const after = decodePageToken(pageToken);
-    const { directory, entries, more } = await hands.list(path, { hidden, after, limit }, { signal });
+    const { directory, entries, more } = await hostFiles.list(path, { hidden, after, limit }, { signal });
     const names = await this.system.names();
     const last = entries.at(-1);
     const above = posix.join(path, "/");

@@ -30,7 +30,7 @@ export interface Names {
 export class SystemIdentities {
   readonly #now: () => number;
   readonly #searchPath: string;
-  #kept: { names: Promise<Names>; untilMs: number } | undefined;
+  #cached: { names: Promise<Names>; untilMs: number } | undefined;
 
   constructor(now: () => number, searchPath: string) {
     this.#now = now;
@@ -39,12 +39,12 @@ export class SystemIdentities {
 
   names(): Promise<Names> {
     const nowMs = this.#now();
-    if (this.#kept === undefined || this.#kept.untilMs <= nowMs) {
+    if (this.#cached === undefined || this.#cached.untilMs <= nowMs) {
       const names = this.#read();
-      this.#kept = { names, untilMs: nowMs + cachedMs };
-      names.catch(() => (this.#kept = undefined));
+      this.#cached = { names, untilMs: nowMs + cachedMs };
+      names.catch(() => (this.#cached = undefined));
     }
-    return this.#kept.names;
+    return this.#cached.names;
   }
 
   /** @throws SvcError `invalid_request` for an unknown user */

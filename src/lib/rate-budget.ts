@@ -3,7 +3,7 @@ export class RateBudget {
   readonly #burst: number;
   readonly #perSec: number;
   readonly #now: () => number;
-  #left: number;
+  #remaining: number;
   #atMs: number;
 
   /** @param now milliseconds; if the clock is set back, no time has passed */
@@ -11,17 +11,20 @@ export class RateBudget {
     this.#burst = burst;
     this.#perSec = perSec;
     this.#now = now;
-    this.#left = burst;
+    this.#remaining = burst;
     this.#atMs = now();
   }
 
   /** `false` if the budget is used up. */
   take(): boolean {
     const nowMs = this.#now();
-    this.#left = Math.min(this.#burst, this.#left + (Math.max(0, nowMs - this.#atMs) / 1000) * this.#perSec);
+    this.#remaining = Math.min(
+      this.#burst,
+      this.#remaining + (Math.max(0, nowMs - this.#atMs) / 1000) * this.#perSec,
+    );
     this.#atMs = nowMs;
-    if (this.#left < 1) return false;
-    this.#left -= 1;
+    if (this.#remaining < 1) return false;
+    this.#remaining -= 1;
     return true;
   }
 }

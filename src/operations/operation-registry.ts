@@ -100,14 +100,14 @@ export class OperationRegistry implements AsyncDisposable {
   async start(): Promise<void> {
     const { now, isDaemon } = this.#options;
     if (!isDaemon) return;
-    const left = this.#history.unfinished();
-    for (const record of left) {
+    const unfinished = this.#history.unfinished();
+    for (const record of unfinished) {
       record.state = "INTERRUPTED";
       record.endedAtMs = now();
       record.error = interrupted("the daemon died before this finished");
       if (record.appId !== "") this.#interrupted.set(record.appId, record);
     }
-    await this.#write([...left.map(saveRecord), removeExpired(now())]);
+    await this.#write([...unfinished.map(saveRecord), removeExpired(now())]);
   }
 
   /** Adds the result of the recovery of its app to an interrupted operation. */

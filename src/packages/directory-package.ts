@@ -37,11 +37,11 @@ export async function readManifest(
 
 /** Reads the manifest and the licenses of a directory. @throws SvcError `package_invalid`, `not_found`, `permission_denied`. */
 export async function openDirectory(
-  place: DirectoryLocation,
+  location: DirectoryLocation,
   { signal }: WorkOptions,
 ): Promise<ResolvedPackage> {
-  const { path, source, callerUid, userHelpers } = place;
-  const manifest = await readManifest(place, { signal });
+  const { path, source, callerUid, userHelpers } = location;
+  const manifest = await readManifest(location, { signal });
   const reader = await userHelpers.as(callerUid);
   return {
     manifest,

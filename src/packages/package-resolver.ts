@@ -52,19 +52,19 @@ export class PackageResolver {
     if (spec.kind === "directory") return this.#directory(spec.path, "", uid, work);
     if (spec.kind === "git") {
       const { gitUrl, directory } = spec;
-      const place = { gitUrl, source: "", ...(directory !== undefined && { directory }) };
-      return this.#fromGit(place, spec.revision, uid, work);
+      const location = { gitUrl, source: "", ...(directory !== undefined && { directory }) };
+      return this.#fromGit(location, spec.revision, uid, work);
     }
     const listed = await this.#parts.sources.find(spec.name, spec.source, uid, work);
-    const { place, source } = listed;
-    if (place.kind === "directory") {
+    const { location, source } = listed;
+    if (location.kind === "directory") {
       rejectRevision(spec.revision, listed.id);
-      return this.#directory(place.path, source, uid, work);
+      return this.#directory(location.path, source, uid, work);
     }
-    if (place.kind === "git")
-      return this.#fromGit({ gitUrl: place.gitUrl, source }, spec.revision, uid, work);
+    if (location.kind === "git")
+      return this.#fromGit({ gitUrl: location.gitUrl, source }, spec.revision, uid, work);
     rejectRevision(spec.revision, listed.id);
-    return this.#gitDirectory({ gitUrl: place.gitUrl, source, directory: place.directory }, uid, work);
+    return this.#gitDirectory({ gitUrl: location.gitUrl, source, directory: location.directory }, uid, work);
   }
 
   /** @throws SvcError as {@link Sources.search} */
@@ -115,8 +115,8 @@ export class PackageResolver {
       work,
       directory,
     );
-    const place = { gitUrl, source, ...(directory !== undefined && { directory }) };
-    return this.#open(checkout, place, uid, work);
+    const location = { gitUrl, source, ...(directory !== undefined && { directory }) };
+    return this.#open(checkout, location, uid, work);
   }
 
   /** The version that an upgrade would install; undefined if nothing is newer. */
@@ -146,41 +146,41 @@ export class PackageResolver {
   ): Promise<PackageOrigin> {
     const { sources } = this.#parts;
     if (origin.kind !== "directory" || !sources.isShipped(origin.source)) return origin;
-    const { place } = await sources.find(packageId, origin.source, uid, work);
-    if (place.kind === "directory") return { ...origin, url: place.path };
-    const directory = place.kind === "git" ? {} : { directory: place.directory };
-    return { ...origin, ...directory, kind: "git", url: place.gitUrl.url };
+    const { location } = await sources.find(packageId, origin.source, uid, work);
+    if (location.kind === "directory") return { ...origin, url: location.path };
+    const directory = location.kind === "git" ? {} : { directory: location.directory };
+    return { ...origin, ...directory, kind: "git", url: location.gitUrl.url };
   }
 
   async #fromGit(
-    place: { gitUrl: GitUrl; source: string; directory?: string },
+    location: { gitUrl: GitUrl; source: string; directory?: string },
     wish: RequestedRevision,
     uid: number,
     work: WorkOptions,
   ): Promise<ResolvedPackage> {
-    const repository = this.#parts.git.open(place.gitUrl, uid);
-    return this.#open(await repository.checkout(wish, work, place.directory), place, uid, work);
+    const repository = this.#parts.git.open(location.gitUrl, uid);
+    return this.#open(await repository.checkout(wish, work, location.directory), location, uid, work);
   }
 
   async #gitDirectory(
-    place: { gitUrl: GitUrl; source: string; directory: string },
+    location: { gitUrl: GitUrl; source: string; directory: string },
     uid: number,
     work: WorkOptions,
   ): Promise<ResolvedPackage> {
-    const repository = this.#parts.git.open(place.gitUrl, uid);
+    const repository = this.#parts.git.open(location.gitUrl, uid);
     const revision = trackedRevision(await repository.listRefs(work), repository.url);
-    const checkout = await repository.checkoutRevision(revision, work, place.directory);
-    return this.#open(checkout, place, uid, work);
+    const checkout = await repository.checkoutRevision(revision, work, location.directory);
+    return this.#open(checkout, location, uid, work);
   }
 
   #open(
     checkout: GitCheckout,
-    place: Pick<GitLocation, "gitUrl" | "source" | "directory">,
+    location: Pick<GitLocation, "gitUrl" | "source" | "directory">,
     callerUid: number,
     work: WorkOptions,
   ): Promise<ResolvedPackage> {
     const { userHelpers, manifests } = this.#parts;
-    return openGitPackage(checkout, { ...place, callerUid, userHelpers, manifests }, work);
+    return openGitPackage(checkout, { ...location, callerUid, userHelpers, manifests }, work);
   }
 
   #directory(path: string, source: string, uid: number, work: WorkOptions): Promise<ResolvedPackage> {

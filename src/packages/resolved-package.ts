@@ -41,7 +41,7 @@ export function missingManifest(
   { url, directory = "" }: { url: string; directory?: string | undefined },
 ): never {
   if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
-  const place = directory === "" ? url : `${directory} of ${url}`;
-  const message = `there is no ${manifestFileName} in ${place}: it is not a package; create one with: svc package init`;
+  const location = directory === "" ? url : `${directory} of ${url}`;
+  const message = `there is no ${manifestFileName} in ${location}: it is not a package; create one with: svc package init`;
   throw new SvcError("no_manifest", message, { payload: { url, directory }, cause: error });
 }

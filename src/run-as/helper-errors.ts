@@ -13,7 +13,7 @@ export interface HelperFailure {
 /** The rest of a sentence that begins with the subject of the request. */
 type Rest = string | ((failure: HelperFailure) => string);
 
-const said: Rest = ({ message }) => ` ${message}`;
+const ownMessage: Rest = ({ message }) => ` ${message}`;
 
 /** The reason and message of each code. */
 const meanings: readonly (readonly [codes: readonly string[], reason: ErrorDetailReason, rest: Rest])[] = [
@@ -21,10 +21,10 @@ const meanings: readonly (readonly [codes: readonly string[], reason: ErrorDetai
   [["EACCES", "EPERM"], "denied", ": permission denied; check owner and mode of the files"],
   [["EROFS"], "denied", " is on a read-only file system"],
   [["ENOSPC", "EDQUOT"], "disk_full", ": no space left; free some and try again"],
-  [["LIMIT"], "too_many", said],
+  [["LIMIT"], "too_many", ownMessage],
   [["EMFILE", "ENFILE", "ENOMEM", "EAGAIN"], "too_many", ": the system is short of resources"],
   [["SYMLINK", "ELOOP"], "not_possible", ": symbolic links are not followed"],
-  [["GUARDED"], "protected", said],
+  [["GUARDED"], "protected", ownMessage],
   [["CHANGED"], "changed", ({ message }) => ` ${message}; read it again`],
   [["EBUSY"], "not_possible", " is in use or a mount point"],
   [
@@ -32,12 +32,12 @@ const meanings: readonly (readonly [codes: readonly string[], reason: ErrorDetai
     "not_possible",
     ({ code }) => ` is not supported by this file system (${code})`,
   ],
-  [["FOREIGN_LINK", "WRONG_TYPE", "MOVED"], "not_possible", said],
+  [["FOREIGN_LINK", "WRONG_TYPE", "MOVED"], "not_possible", ownMessage],
   [["ENOTDIR"], "not_possible", ": a part of the path is not a directory"],
   [["EISDIR"], "not_possible", " is a directory"],
   [["ENOTEMPTY"], "not_possible", " is not empty"],
-  [["REFUSED"], "archive_refused", said],
-  [["DAMAGED"], "archive_damaged", said],
+  [["REFUSED"], "archive_refused", ownMessage],
+  [["DAMAGED"], "archive_damaged", ownMessage],
   [["COMMAND"], "not_possible", ({ message }) => `: ${message}`],
 ];
 const otherwise: (typeof meanings)[number] = [[], "internal", ({ code }) => ` failed (${code})`];

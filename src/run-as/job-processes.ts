@@ -57,9 +57,19 @@ export class JobProcesses {
   /** The arguments of the program that runs a command, to be launched as its user. */
   argv(expected: ExpectedCredentials, { command, cwd, env, keepChildren }: JobCommand): string[] {
     const variables = Object.entries(env).map(([name, value]) => `${name}=${value}`);
-    const left = keepChildren ? "keep" : "end";
+    const childrenRule = keepChildren ? "keep" : "end";
     const lines = statusLines(expected);
-    return ["/bin/sh", this.#parentPath, ...lines, ".", randomUUID(), left, cwd, command, ...variables];
+    return [
+      "/bin/sh",
+      this.#parentPath,
+      ...lines,
+      ".",
+      randomUUID(),
+      childrenRule,
+      cwd,
+      command,
+      ...variables,
+    ];
   }
 
   /**
@@ -84,10 +94,10 @@ export class JobProcesses {
       last.text = (last.text + bytes.toString("utf8")).slice(-maxStatusChars);
       output(bytes);
     });
-    const said = { text: "" };
+    const report = { text: "" };
     status.stream.setEncoding("utf8").on("data", (text: string) => {
-      if (said.text === "") begun?.();
-      said.text = (said.text + text).slice(-maxStatusChars);
+      if (report.text === "") begun?.();
+      report.text = (report.text + text).slice(-maxStatusChars);
     });
     // Only the parent holds the other end.
     const parentEnded = ended(status.stream);
@@ -108,7 +118,7 @@ export class JobProcesses {
     // Also ends what a killed parent has left behind.
     control.stream.end();
     await within(drainMs, outputEnded);
-    return readEnd(said.text, last.text, user.name);
+    return readEnd(report.text, last.text, user.name);
   }
 
   async #read(readable: Readable, take: (bytes: Buffer) => void): Promise<void> {
@@ -145,10 +155,10 @@ async function start(
   }
 }
 
-function readEnd(said: string, lastOutput: string, userName: string): JobEnd {
-  const [, exitCode, left] = /^exit (\d+) (\d+)$/m.exec(said) ?? [];
-  if (exitCode !== undefined) return { exitCode: Number(exitCode), leftProcesses: Number(left) };
-  if (said.startsWith("begun")) {
+function readEnd(report: string, lastOutput: string, userName: string): JobEnd {
+  const [, exitCode, remaining] = /^exit (\d+) (\d+)$/m.exec(report) ?? [];
+  if (exitCode !== undefined) return { exitCode: Number(exitCode), leftProcesses: Number(remaining) };
+  if (report.startsWith("begun")) {
     // Message of a shell that cannot create a process.
     if (/cannot fork/i.test(lastOutput)) {
       throw new SvcError(
@@ -161,7 +171,7 @@ function readEnd(said: string, lastOutput: string, userName: string): JobEnd {
       "the parent process of the command was killed before the command exited",
     );
   }
-  const why = /^refused (.*)$/m.exec(said)?.[1] ?? (lastOutput.trim() || "it could not be started");
+  const why = /^refused (.*)$/m.exec(report)?.[1] ?? (lastOutput.trim() || "it could not be started");
   throw new SvcError("not_possible", `cannot act as user "${userName}": ${why}`);
 }
 

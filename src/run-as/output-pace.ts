@@ -6,22 +6,22 @@ const turnMs = 20;
 
 /** Keeps commands with endless output from blocking the event loop: a command that exceeds the interval's bytes waits. */
 export class OutputPace {
-  #left = turnBytes;
+  #remainingBytes = turnBytes;
   readonly #waiting = new Set<Readable>();
   #isTurn = false;
 
   count(stream: Readable, bytes: number): void {
-    this.#left -= bytes;
+    this.#remainingBytes -= bytes;
     if (!this.#isTurn) setTimeout(() => this.#next(), turnMs);
     this.#isTurn = true;
-    if (this.#left > 0) return;
+    if (this.#remainingBytes > 0) return;
     stream.pause();
     this.#waiting.add(stream);
   }
 
   #next(): void {
     this.#isTurn = false;
-    this.#left = turnBytes;
+    this.#remainingBytes = turnBytes;
     const streams = [...this.#waiting];
     this.#waiting.clear();
     for (const stream of streams) stream.resume();

@@ -19,8 +19,8 @@ export class UserNames {
 
   /** Empty if the host has no name for the uid. Never rejects. */
   of(uid: number): Promise<string> {
-    const kept = this.#cache.get(uid);
-    if (kept !== undefined && kept.untilMs > this.#now()) return kept.name;
+    const cached = this.#cache.get(uid);
+    if (cached !== undefined && cached.untilMs > this.#now()) return cached.name;
     if (this.#cache.size >= maxCached) this.#cache.clear();
     const name = this.#find(uid);
     this.#cache.set(uid, { untilMs: this.#now() + cacheMs, name });

@@ -43,7 +43,7 @@ export class VolumeReceiver {
   readonly #take: TakeVolume;
   /** Prefix of a piece as far as received: its length and the number of its tree. */
   #prefix: Buffer = Buffer.alloc(0);
-  #left = 0;
+  #remaining = 0;
   #tree = noTree;
   #volume: Volume | undefined;
 
@@ -58,10 +58,10 @@ export class VolumeReceiver {
   async push(chunk: Uint8Array): Promise<void> {
     let bytes = Buffer.from(chunk.buffer, chunk.byteOffset, chunk.length);
     while (bytes.length > 0) {
-      if (this.#left > 0) {
-        const piece = bytes.subarray(0, this.#left);
+      if (this.#remaining > 0) {
+        const piece = bytes.subarray(0, this.#remaining);
         bytes = bytes.subarray(piece.length);
-        this.#left -= piece.length;
+        this.#remaining -= piece.length;
         await this.#pass(this.#tree, piece);
         continue;
       }
@@ -69,10 +69,10 @@ export class VolumeReceiver {
       bytes = bytes.subarray(part.length);
       this.#prefix = Buffer.concat([this.#prefix, part]);
       if (this.#prefix.length < prefixBytes) return;
-      this.#left = this.#prefix.readUInt32LE(0);
+      this.#remaining = this.#prefix.readUInt32LE(0);
       this.#tree = this.#prefix.readUInt32LE(4);
       this.#prefix = Buffer.alloc(0);
-      if (this.#left === 0 && this.#tree !== noTree) await this.#end();
+      if (this.#remaining === 0 && this.#tree !== noTree) await this.#end();
     }
   }
 

@@ -317,13 +317,13 @@ function pageOf(
   matches: (job: Job) => boolean,
 ): { jobs: readonly Job[]; isLast: boolean } {
   const page: Job[] = [];
-  let left = maxPageChars;
+  let remaining = maxPageChars;
   for (let at = after === undefined ? 0 : indexAfter(jobs, after); at < jobs.length; at += 1) {
     const job = jobs[at];
     if (job === undefined || !matches(job)) continue;
-    if (page.length === limit || left <= 0) return { jobs: page, isLast: false };
+    if (page.length === limit || remaining <= 0) return { jobs: page, isLast: false };
     page.push(job);
-    left -= textLength(job);
+    remaining -= textLength(job);
   }
   return { jobs: page, isLast: true };
 }

@@ -19,8 +19,8 @@ export async function repairIndex(files: StoreFiles): Promise<string | undefined
   await lock.share();
   using database = new DatabaseSync(files.database, { timeout: lockWaitMs });
   database.exec(`PRAGMA synchronous = FULL; REINDEX ${remakableTable}`);
-  const left = problemIn(database, check);
-  if (left !== undefined) throw new Error(left);
+  const remaining = problemIn(database, check);
+  if (remaining !== undefined) throw new Error(remaining);
   return problem;
 }
 

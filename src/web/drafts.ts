@@ -27,17 +27,17 @@ const keyOf = ({ uid, path }: DraftKey): string => `${uid} ${path}`;
 /** The browser asks for confirmation with its own text. */
 const ask = (event: BeforeUnloadEvent): void => event.preventDefault();
 
-export function draftAt(place: DraftKey): Draft | undefined {
-  return drafts.get(keyOf(place));
+export function draftAt(key: DraftKey): Draft | undefined {
+  return drafts.get(keyOf(key));
 }
 
-export function saveDraft(place: DraftKey, draft: Draft): void {
-  drafts.set(keyOf(place), draft);
+export function saveDraft(key: DraftKey, draft: Draft): void {
+  drafts.set(keyOf(key), draft);
   addEventListener("beforeunload", ask);
 }
 
-export function dropDraft(place: DraftKey): void {
-  drafts.delete(keyOf(place));
+export function dropDraft(key: DraftKey): void {
+  drafts.delete(keyOf(key));
   if (drafts.size === 0) removeEventListener("beforeunload", ask);
 }
 

@@ -33,7 +33,7 @@ export function useLive<T>(
   const value = useSignal<T | undefined>(undefined);
   const failure = useSignal("");
   const isUnavailable = useSignal(false);
-  const asked = useSignal(0);
+  const reloads = useSignal(0);
   useEffect(() => {
     const over = new AbortController();
     let timer: ReturnType<typeof setTimeout> | undefined;
@@ -77,11 +77,11 @@ export function useLive<T>(
       clearTimeout(timer);
       over.abort();
     };
-  }, [node, asked.value, ...deps]);
+  }, [node, reloads.value, ...deps]);
   return {
     value: value.value,
     failure: failure.value,
     isUnavailable: isUnavailable.value,
-    reload: () => (asked.value += 1),
+    reload: () => (reloads.value += 1),
   };
 }

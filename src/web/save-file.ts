@@ -13,18 +13,18 @@ export async function saveFile(
 ): Promise<void> {
   let parts: BlobPart[] = [];
   const blobs: Blob[] = [];
-  let held = 0;
+  let bufferedBytes = 0;
   const handOver = (): void => {
     blobs.push(new Blob(parts));
     parts = [];
-    held = 0;
+    bufferedBytes = 0;
   };
   for await (const { content } of pieces) {
     if (content === undefined) continue;
     // A Blob accepts only memory that other threads cannot change.
     parts.push(content.data as Uint8Array<ArrayBuffer>);
-    held += content.data.length;
-    if (held >= heldBytes) handOver();
+    bufferedBytes += content.data.length;
+    if (bufferedBytes >= heldBytes) handOver();
   }
   handOver();
   const url = URL.createObjectURL(new Blob(blobs));

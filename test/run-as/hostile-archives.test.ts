@@ -15,7 +15,7 @@ import { FrameWriter, sha256 } from "../../src/run-as/helper/archive/frames.mjs"
 import { type TarEntry, TarReader } from "../../src/run-as/helper/archive/tar-reader.mjs";
 import type { WrittenArchive } from "../../src/run-as/user-helper-types.ts";
 import { assertFails, createWorld, someUid, type World } from "./support/world.ts";
-import { Trail } from "../../src/run-as/helper/trail.mjs";
+import { DirectoryStack } from "../../src/run-as/helper/directory-stack.mjs";
 
 interface HostileEntry {
   path: string;
@@ -392,12 +392,12 @@ test("a walk does not return to the new parent of a directory that was moved", a
   await mkdir(join(place.path, ...names), { recursive: true });
   await mkdir(join(place.path, "elsewhere"));
   const start = openSync(place.path, "r");
-  const walk = (): Trail => {
-    const trail = new Trail(start);
+  const walk = (): DirectoryStack => {
+    const trail = new DirectoryStack(start);
     for (const name of names) trail.enter(name);
     return trail;
   };
-  const back = (trail: Trail): void => {
+  const back = (trail: DirectoryStack): void => {
     for (const _name of names) trail.leave();
   };
   try {

@@ -45,7 +45,7 @@ export class Placer {
     const found = await finder.find(id, caller);
     if (placement !== null) requireSwarmPackage(found.manifest);
     await operations.during({ appId: found.id, kind: "settings", phase: "place" }, async (operation) => {
-      const app = registry.held(operation);
+      const app = registry.lockedApp(operation);
       const before = runtimeOf(app);
       if (isUp(before.status(app.id)?.state)) {
         throw new SvcError("app_running", `app "${app.id}" is running; stop it before placing it elsewhere`);

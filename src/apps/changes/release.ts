@@ -90,8 +90,8 @@ async function canMove(tools: StepTools, app: RunnableApp, work: WorkOptions): P
 
 /** The old and the new path of a checkout by their last parts, as the store may have other names. */
 function pathsOf(app: RunnableApp): { from: string; to: string } {
-  const place = `/${basename(app.directory)}`;
-  return { from: `${place}/${checkoutOf(app)}`, to: `${place}/${appTree.repo}` };
+  const target = `/${basename(app.directory)}`;
+  return { from: `${target}/${checkoutOf(app)}`, to: `${target}/${appTree.repo}` };
 }
 
 /** Whether a step receives a path of the app: it may write there, or write the path into its output. */

@@ -14,7 +14,7 @@ export class Renamer {
   async rename({ id }: AppRecord, name: string): Promise<void> {
     const { operations, registry } = this.#options;
     await operations.during({ appId: id, kind: "settings", phase: "rename" }, (operation) => {
-      const { ownerUid } = registry.held(operation);
+      const { ownerUid } = registry.lockedApp(operation);
       const other = registry
         .all()
         .find((app) => app.id !== id && app.ownerUid === ownerUid && [app.name, app.id].includes(name));

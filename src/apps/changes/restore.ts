@@ -57,7 +57,7 @@ export interface UnpackTarget {
 }
 
 /** Unpacks the trees of a backup; throws if the backup is not valid. */
-export type Unpack = (place: UnpackTarget, work: WorkOptions) => Promise<void>;
+export type Unpack = (target: UnpackTarget, work: WorkOptions) => Promise<void>;
 
 export interface RestorerOptions extends AppsContext {
   installer: Installer;
@@ -232,7 +232,7 @@ export class Restorer {
     work: WorkOptions,
   ): Promise<void> {
     const { operations, registry, userHelpers, paths, settings, runtimeOf, runnable, now } = this.#options;
-    const app = registry.held(operation);
+    const app = registry.lockedApp(operation);
     // The app may have been started between the first check and the lock.
     this.requireRestorable(app, image, options);
     const isWhole = options.paths.length === 0;

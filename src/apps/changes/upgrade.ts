@@ -129,7 +129,7 @@ export class Upgrader {
 
   async #run(operation: Operation, request: UpgradeRequest, work: WorkOptions): Promise<UpgradeResult> {
     const { operations, registry, packages, settings, runtimeOf, runnable, now, log } = this.#options;
-    const app = registry.held(operation);
+    const app = registry.lockedApp(operation);
     // The app may have been started between the first check and the lock.
     await this.#requireReady(app, request);
     await requireDirectory(this.#options, app);
@@ -254,8 +254,8 @@ function describeFailure({ id, version }: AppRecord, error: unknown, afterwards:
   if (userReasons.has(reason)) return error;
   const stays = `${message}; app "${id}" stays at ${version}`;
   const why = afterwards === undefined ? "" : explainFailedStart(id, afterwards as SvcError);
-  const says = why === "" ? stays : `${stays}, which could not be started again: ${why}`;
-  return new SvcError(reason, says, { payload, cause });
+  const explained = why === "" ? stays : `${stays}, which could not be started again: ${why}`;
+  return new SvcError(reason, explained, { payload, cause });
 }
 
 /** Reasons with which nothing was tried yet, because the user must decide or do something first. */

@@ -9,8 +9,10 @@ import { appTree } from "../../runtimes/app-tree.ts";
  * not exclude. Paths below the app's directory; none is inside another.
  */
 export function backedUpTrees({ volumes }: Pick<Manifest, "volumes">): string[] {
-  const kept = volumes.filter(({ backup }) => backup).map(({ path }) => join(appTree.volumes, path));
-  const outermost = kept.filter((path) => !kept.some((other) => other !== path && isInside(other, path)));
+  const backedUp = volumes.filter(({ backup }) => backup).map(({ path }) => join(appTree.volumes, path));
+  const outermost = backedUp.filter(
+    (path) => !backedUp.some((other) => other !== path && isInside(other, path)),
+  );
   return [appTree.repo, appTree.data, ...new Set(outermost)];
 }
 

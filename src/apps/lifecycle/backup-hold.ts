@@ -75,24 +75,24 @@ export class BackupHold {
 
   async #read<T>(operation: Operation, mode: BackupMode, read: ReadHeld<T>, work: WorkOptions): Promise<T> {
     const { operations, registry, runtimeOf, runnable } = this.#options;
-    const app = registry.held(operation);
+    const app = registry.lockedApp(operation);
     await requireDirectory(this.#options, app);
-    const held = runnable(app);
+    const target = runnable(app);
     const runtime = runtimeOf(app);
     const dump = app.manifest.backup?.dump;
-    if (dump !== undefined) await runStep(this.#options, held, dump, "dump", work);
+    if (dump !== undefined) await runStep(this.#options, target, dump, "dump", work);
     const isRunning = isUp(runtime.status(app.id)?.state);
     if (isRunning && mode === "stop") {
       await operations.enter(operation, "away" satisfies HoldPhase);
-      await runtime.stop(held);
+      await runtime.stop(target);
     }
     if (isRunning && mode === "pause") {
-      operation.detail.frozen = await runtime.freezing.freezable(held);
+      operation.detail.frozen = await runtime.freezing.freezable(target);
       // Recorded first, so that recovery resumes the app if this process ends.
       await operations.enter(operation, "frozen" satisfies HoldPhase);
-      await runtime.freezing.freeze(held, operation.detail.frozen);
+      await runtime.freezing.freeze(target, operation.detail.frozen);
     }
-    return await read(app, held, runtime.volumes);
+    return await read(app, target, runtime.volumes);
   }
 
   /** Runs the `after` step even if the client has disconnected, because the dump exists. @returns problems that do not affect the archive */

@@ -197,7 +197,7 @@ export class Lifecycle {
   }
 
   async finishRestart(operation: Operation): Promise<void> {
-    const app = this.#options.registry.held(operation);
+    const app = this.#options.registry.lockedApp(operation);
     using cancellation = this.#cancellationOf(operation);
     try {
       if (operation.phase === "stop") {
@@ -231,7 +231,7 @@ export class Lifecycle {
     work: (app: AppRecord) => Promise<AppPatch>,
     { afterError = () => ({}), next }: SettleOptions = {},
   ): Promise<void> {
-    const app = this.#options.registry.held(operation);
+    const app = this.#options.registry.lockedApp(operation);
     let patch: AppPatch = {};
     let phase: string | undefined;
     let isCut = false;

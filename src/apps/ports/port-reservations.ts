@@ -20,27 +20,27 @@ const maxReservations = 512;
 const namePrefix = "svc/port/";
 
 export class PortReservations implements Disposable {
-  readonly #held = new Map<PortKey, Server>();
+  readonly #servers = new Map<PortKey, Server>();
 
   /** Whether this daemon may use the port: false if another daemon has reserved it. */
   async reserve(key: PortKey): Promise<boolean> {
-    if (this.#held.has(key) || this.#held.size >= maxReservations) return true;
+    if (this.#servers.has(key) || this.#servers.size >= maxReservations) return true;
     const server = createServer((socket) => socket.destroy()).unref();
-    this.#held.set(key, server);
+    this.#servers.set(key, server);
     try {
       await once(server.listen({ path: `\0${namePrefix}${key}` }), "listening");
       return true;
     } catch {
-      if (this.#held.get(key) === server) this.#held.delete(key);
+      if (this.#servers.get(key) === server) this.#servers.delete(key);
       return false;
     }
   }
 
   /** Reserves these ports as far as other daemons have not, and releases all others. */
   async retain(keys: ReadonlySet<PortKey>): Promise<void> {
-    for (const [key, server] of this.#held) {
+    for (const [key, server] of this.#servers) {
       if (keys.has(key)) continue;
-      this.#held.delete(key);
+      this.#servers.delete(key);
       server.close();
     }
     for (const key of keys) await this.reserve(key);
@@ -50,11 +50,11 @@ export class PortReservations implements Disposable {
   async others(): Promise<Set<PortKey>> {
     const table = await readFile("/proc/net/unix", "latin1").catch(() => "");
     const names = table.matchAll(/ @svc\/port\/((?:tcp|udp)\/\d+)$/gm);
-    return new Set([...names].map(([, key]) => key as PortKey).filter((key) => !this.#held.has(key)));
+    return new Set([...names].map(([, key]) => key as PortKey).filter((key) => !this.#servers.has(key)));
   }
 
   [Symbol.dispose](): void {
-    for (const server of this.#held.values()) server.close();
-    this.#held.clear();
+    for (const server of this.#servers.values()) server.close();
+    this.#servers.clear();
   }
 }

@@ -92,8 +92,8 @@ export class AppChanges implements Disposable {
         const seen = this.#seen.get(record.id);
         if (seen?.record !== record || seen.operation !== registry.operationOf(record.id)) ids.add(record.id);
       }
-      const there = new Set(apps.map(({ id }) => id));
-      for (const id of this.#seen.keys()) if (!there.has(id)) ids.add(id);
+      const existing = new Set(apps.map(({ id }) => id));
+      for (const id of this.#seen.keys()) if (!existing.has(id)) ids.add(id);
     }
     for (const id of ids) this.#compareApp(id);
   }

@@ -39,7 +39,7 @@ export class AppFinder {
   }
 
   /** The app's directory, and the uid that owns its files. */
-  async place(id: string, caller: AppCaller): Promise<Pick<RunnableApp, "directory" | "uid">> {
+  async location(id: string, caller: AppCaller): Promise<Pick<RunnableApp, "directory" | "uid">> {
     return this.#options.runnable(await this.find(id, caller));
   }
 

@@ -72,7 +72,7 @@ export class AppRegistry implements Disposable {
   }
 
   /** The app of an operation, read under its lock; an earlier read may be outdated. */
-  held({ kind, appId }: Operation): AppRecord {
+  lockedApp({ kind, appId }: Operation): AppRecord {
     const app = this.get(appId);
     if (app === undefined) throw new Error(`operation ${kind} holds no app "${appId}"`);
     return app;

@@ -57,10 +57,10 @@ export class AppSettings {
     const uid = caller.root ? rootShare : caller.uid;
     const { registry, operations, userHelpers, daemonPort, now } = this.#options;
     await operations.during({ appId: app.id, kind: "settings", phase: "write" }, async () => {
-      const held = registry.get(app.id) ?? app;
-      const settings = retainMaskedSecrets(held.manifest, values, held.settings);
-      await this.validate(held.manifest, settings, uid, signal);
-      await requireOpenPorts({ ...held, values: settings, selfUid: userHelpers.selfUid, daemonPort });
+      const current = registry.get(app.id) ?? app;
+      const settings = retainMaskedSecrets(current.manifest, values, current.settings);
+      await this.validate(current.manifest, settings, uid, signal);
+      await requireOpenPorts({ ...current, values: settings, selfUid: userHelpers.selfUid, daemonPort });
       return patchApp(app.id, { settings, changedAtMs: now() });
     });
   }

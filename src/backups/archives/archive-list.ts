@@ -82,11 +82,11 @@ async function archivesOn(
   const signal = AbortSignal.timeout(deadlineMs);
   // Operations on a hanging disk cannot be canceled.
   const listing = unlessAborted(storages.open(storage).list(appId, signal), signal);
-  const there = await listing.catch((error: unknown) => {
+  const listed = await listing.catch((error: unknown) => {
     if (!signal.aborted) throw error;
     throw new SvcError("deadline_exceeded", `it did not respond within ${deadlineMs / 1000} s`);
   });
-  return there.map((archive) => {
+  return listed.map((archive) => {
     const row = known.get(keyOf({ storage, name: archive.name }));
     return { ...archive, storage, verifiedAtMs: row?.verifiedAtMs, restoredAtMs: row?.restoredAtMs };
   });
@@ -104,8 +104,8 @@ function placeOf({ name, storage }: ListedArchive): string {
 }
 
 function decode(token: string): string {
-  const place = decodePageToken(token);
-  if (token !== "" && !place.includes("\0"))
+  const position = decodePageToken(token);
+  if (token !== "" && !position.includes("\0"))
     throw invalidField("page_token", "is not a token of this listing");
-  return place;
+  return position;
 }

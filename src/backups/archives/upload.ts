@@ -45,7 +45,7 @@ export async function uploadArchive(
   caller: AppCaller,
   work: WorkOptions,
 ): Promise<StoredArchive> {
-  const place = storages.open(storage);
+  const target = storages.open(storage);
   using space = await quota.open(caller.root ? undefined : caller.uid, [storage]);
   const isPermanent = storages.find(storage).location?.kind === "local";
   await using file = await spool.create({ space, isPermanent });
@@ -82,7 +82,7 @@ export async function uploadArchive(
   const ref = { storage, appId: app.id, name };
   await catalog.announce(ref, null);
   try {
-    await place.put(ref, form.path, { signal: work.signal });
+    await target.put(ref, form.path, { signal: work.signal });
     // Rotation on this host must not remove it.
     await catalog.forget(ref);
   } catch (error) {

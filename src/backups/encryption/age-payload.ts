@@ -45,10 +45,10 @@ export function encryptChunks(key: Uint8Array, { first, isEnd, bytes }: Chunks):
     const chunk = bytes.subarray(at * chunkBytes, (at + 1) * chunkBytes);
     const nonce = nonceOf(first + at, isEnd && at === count - 1);
     const sealing = createCipheriv(cipher, key, nonce, { authTagLength: tagBytes });
-    const place = at * sealedChunkBytes;
-    sealed.set(sealing.update(chunk), place);
+    const offset = at * sealedChunkBytes;
+    sealed.set(sealing.update(chunk), offset);
     sealing.final();
-    sealed.set(sealing.getAuthTag(), place + chunk.length);
+    sealed.set(sealing.getAuthTag(), offset + chunk.length);
   }
   return sealed;
 }

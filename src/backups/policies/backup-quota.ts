@@ -73,13 +73,13 @@ export class BackupQuota {
     const { storages, maxBytesPerUser } = this.#options;
     const isHere = storages.find(storage).location?.kind === "local";
     const maxBytes = maxBytesPerUser === 0 ? Infinity : maxBytesPerUser;
-    const place = `in the storage "${storage}"`;
+    const location = `in the storage "${storage}"`;
     const rejection = ({ bytes, archives }: Stored): SvcError => {
       const way = "remove some, keep fewer of them, or ask for a higher limit";
       const message =
         archives >= maxArchives
-          ? `uid ${uid} has ${archives} backups ${place}, and may have ${maxArchives} there: remove some, or keep fewer of them`
-          : `uid ${uid} has ${bytes} bytes of backups ${place}, and with what is on its way [limits] ` +
+          ? `uid ${uid} has ${archives} backups ${location}, and may have ${maxArchives} there: remove some, or keep fewer of them`
+          : `uid ${uid} has ${bytes} bytes of backups ${location}, and with what is on its way [limits] ` +
             `max_backup_bytes_per_user (${maxBytes}) is reached: ${way}`;
       return new SvcError("too_many", message);
     };
@@ -106,9 +106,9 @@ export class BackupQuota {
   }
 
   async #list(storage: string): Promise<Map<number, Stored>> {
-    const there = await this.#options.storages.open(storage).list(undefined, AbortSignal.timeout(listMs));
+    const listed = await this.#options.storages.open(storage).list(undefined, AbortSignal.timeout(listMs));
     const byUser = new Map<number, Stored>();
-    for (const { ownerUid, sizeBytes } of there) {
+    for (const { ownerUid, sizeBytes } of listed) {
       const { bytes, archives } = byUser.get(ownerUid) ?? nothing;
       byUser.set(ownerUid, { bytes: bytes + sizeBytes, archives: archives + 1 });
     }

@@ -24,7 +24,7 @@ export function expiredArchives(archives: readonly DatedArchive[], retention: Re
   const newestFirst = archives.toSorted(
     (a, b) => b.createdAtMs - a.createdAtMs || (a.name < b.name ? 1 : -1),
   );
-  const kept = new Set(newestFirst.slice(0, Math.max(keep, 1)));
+  const retained = new Set(newestFirst.slice(0, Math.max(keep, 1)));
   for (const [count, periodOf] of [
     [keepDaily, dayOf],
     [keepWeekly, weekOf],
@@ -35,7 +35,7 @@ export function expiredArchives(archives: readonly DatedArchive[], retention: Re
       const period = periodOf(archive.createdAtMs);
       if (periods.size >= count || periods.has(period)) continue;
       periods.add(period);
-      kept.add(archive);
+      retained.add(archive);
     }
   }
   const verified = newestFirst.filter(({ verifiedAtMs }) => verifiedAtMs !== undefined);
@@ -43,7 +43,7 @@ export function expiredArchives(archives: readonly DatedArchive[], retention: Re
     (last, each) => ((last?.verifiedAtMs ?? 0) >= (each.verifiedAtMs ?? 0) ? last : each),
     undefined,
   );
-  return newestFirst.filter((each) => !kept.has(each) && each !== lastVerified).map(({ name }) => name);
+  return newestFirst.filter((each) => !retained.has(each) && each !== lastVerified).map(({ name }) => name);
 }
 
 function dayOf(ms: number): string {

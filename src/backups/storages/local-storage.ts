@@ -159,10 +159,10 @@ export class LocalStorage implements Storage {
       throw new SvcError("not_possible", message, { cause: new DirectoryProblem(this.#dir) });
     }
     if (this.#isBesideStore) return;
-    const place = await findReplaceable(this.#dir, this.#selfUid);
-    if (place === undefined) return;
+    const replaceableDir = await findReplaceable(this.#dir, this.#selfUid);
+    if (replaceableDir === undefined) return;
     const message = `other users can replace ${directory}: use one below which nobody else can write`;
-    const cause = new DirectoryProblem(`they can change ${place}, above ${this.#dir}`);
+    const cause = new DirectoryProblem(`they can change ${replaceableDir}, above ${this.#dir}`);
     throw new SvcError("not_possible", message, { cause });
   }
 }

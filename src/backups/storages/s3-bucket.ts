@@ -156,8 +156,8 @@ export class S3Bucket implements Disposable {
         { abortSignal: signal },
       );
     }
-    const there = await this.head({ key }, signal);
-    if (there?.sizeBytes !== size) {
+    const stored = await this.head({ key }, signal);
+    if (stored?.sizeBytes !== size) {
       throw new SvcError("unavailable", "the server accepted the archive, but does not list it");
     }
     onProgress(size);

@@ -25,9 +25,9 @@ function explain(error: unknown, connection: S3Connection): S3Failure {
   if (!(error instanceof Error)) return unavailable(`the S3 server: ${String(error)}`);
   const { name, message, code, $metadata } = error as SdkError;
   const status = $metadata?.httpStatusCode;
-  const said = `${name}${message === "" || message === name ? "" : `: ${message}`}`;
+  const text = `${name}${message === "" || message === name ? "" : `: ${message}`}`;
   // Before cutting: a truncated secret would not be recognized.
-  const detail = withoutSecrets(said, connection).slice(0, maxDetailChars);
+  const detail = withoutSecrets(text, connection).slice(0, maxDetailChars);
   // Servers use different spellings.
   if (/^(?:SignatureDoesNotMatch|InvalidAccessKeyId)$/i.test(name))
     return denied(`the S3 server does not accept the credentials (${detail})`);

@@ -35,9 +35,9 @@ export class S3Storage implements Storage {
 
   async open(archive: ArchiveKey, signal?: AbortSignal): Promise<StoredFile> {
     const [thread, connection, key] = [this.#thread, this.#connection, this.#keyOf(archive)];
-    const there = await thread.call(connection, "head", { key }, { signal });
-    if (there === undefined) throw notFound("backup", archive.name);
-    const { sizeBytes, etag } = there;
+    const stored = await thread.call(connection, "head", { key }, { signal });
+    if (stored === undefined) throw notFound("backup", archive.name);
+    const { sizeBytes, etag } = stored;
     return {
       sizeBytes,
       read: (start, end, readSignal) => thread.read(connection, { key, etag, start, end }, readSignal),

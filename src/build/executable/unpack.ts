@@ -57,21 +57,21 @@ export interface UnpackOptions {
 const leftOverMs = 60 * 60_000;
 
 /**
- * @param places the first that contains the files is used; otherwise they are unpacked to the last, which belongs to
+ * @param locations the first that contains the files is used; otherwise they are unpacked to the last, which belongs to
  *   this user
  * @returns the directory
  * @throws Error if another user could have written to it
  */
 export function unpackOnce(
   packed: Packed,
-  places: readonly UnpackLocation[],
+  locations: readonly UnpackLocation[],
   { isChecked }: UnpackOptions,
 ): string {
-  const own = places.at(-1);
+  const own = locations.at(-1);
   if (own === undefined) throw new RangeError("there is no place to unpack to");
   const umask = process.umask(0o022);
   try {
-    for (const { base, uid } of places.slice(0, -1)) {
+    for (const { base, uid } of locations.slice(0, -1)) {
       const dir = join(base, packed.id);
       if ([dirname(base), base, dir].every((path) => isSafe(path, uid))) return dir;
     }
@@ -86,11 +86,11 @@ export function unpackOnce(
   }
 }
 
-function write(packed: Packed, place: UnpackLocation): string {
-  const { base } = place;
+function write(packed: Packed, location: UnpackLocation): string {
+  const { base } = location;
   const dir = join(base, packed.id);
   mkdirSync(base, { recursive: true, mode: 0o755 });
-  closeToOthers(place);
+  closeToOthers(location);
   forgetLeftOvers(base);
   const fresh = mkdtempSync(join(base, ".new-"));
   try {

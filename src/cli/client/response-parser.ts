@@ -6,10 +6,10 @@ const headEnd = Buffer.from("\r\n\r\n");
 
 type State =
   | { readonly at: "head" }
-  /** `left`: bytes still to read; Infinity for a body that ends with the connection. */
-  | { readonly at: "body"; left: number }
+  /** `remaining`: bytes still to read; Infinity for a body that ends with the connection. */
+  | { readonly at: "body"; remaining: number }
   | { readonly at: "chunk-size" }
-  | { readonly at: "chunk"; left: number }
+  | { readonly at: "chunk"; remaining: number }
   | { readonly at: "chunk-end" }
   | { readonly at: "trailer" }
   | { readonly at: "done" };
@@ -42,7 +42,7 @@ export class ResponseParser {
 
   /** Called when the connection has ended. @throws SvcError if the response is incomplete */
   end(): void {
-    if (this.#state.at === "body" && this.#state.left === Infinity) this.#state = { at: "done" };
+    if (this.#state.at === "body" && this.#state.remaining === Infinity) this.#state = { at: "done" };
     if (!this.isDone) throw new SvcError("unavailable", "the daemon's response ended early");
   }
 
@@ -60,8 +60,8 @@ export class ResponseParser {
         if (line === undefined) return false;
         const size = /^([0-9a-f]{1,8})(?:;.*)?$/i.exec(line)?.[1];
         if (size === undefined) throw notHttpError();
-        const left = Number.parseInt(size, 16);
-        this.#state = left === 0 ? { at: "trailer" } : { at: "chunk", left };
+        const remaining = Number.parseInt(size, 16);
+        this.#state = remaining === 0 ? { at: "trailer" } : { at: "chunk", remaining };
         return true;
       }
       case "chunk-end": {
@@ -99,13 +99,13 @@ export class ResponseParser {
     return true;
   }
 
-  #readBody(state: { readonly at: "body" | "chunk"; left: number }, body: Buffer[]): boolean {
-    if (this.#pending.length > 0 && state.left > 0) {
-      const piece = this.#take(Math.min(state.left, this.#pending.length));
-      state.left -= piece.length;
+  #readBody(state: { readonly at: "body" | "chunk"; remaining: number }, body: Buffer[]): boolean {
+    if (this.#pending.length > 0 && state.remaining > 0) {
+      const piece = this.#take(Math.min(state.remaining, this.#pending.length));
+      state.remaining -= piece.length;
       body.push(piece);
     }
-    if (state.left > 0) return false;
+    if (state.remaining > 0) return false;
     this.#state = { at: state.at === "chunk" ? "chunk-end" : "done" };
     return true;
   }
@@ -137,9 +137,9 @@ function bodyState(status: number, lines: readonly string[]): State {
   if (status === 204 || status === 304) return { at: "done" };
   if (headers.get("transfer-encoding")?.toLowerCase() === "chunked") return { at: "chunk-size" };
   const length = headers.get("content-length");
-  if (length === undefined) return { at: "body", left: Infinity };
+  if (length === undefined) return { at: "body", remaining: Infinity };
   if (!/^\d{1,15}$/.test(length)) throw notHttpError();
-  return { at: "body", left: Number(length) };
+  return { at: "body", remaining: Number(length) };
 }
 
 function notHttpError(): SvcError<"unavailable"> {

@@ -98,8 +98,8 @@ export class AppMove {
     const { to } = this.#nodes;
     await this.#enterStep(step);
     if (step === "starting") {
-      const there = await findApp(to, id);
-      if (there !== undefined && this.#isOurCopy(there)) await stop(to, id);
+      const copy = await findApp(to, id);
+      if (copy !== undefined && this.#isOurCopy(copy)) await stop(to, id);
     } else if (await this.#wasStartedThere(to)) {
       await stop(to, id);
     }
@@ -146,14 +146,14 @@ export class AppMove {
   async #start(): Promise<void> {
     const { to, fromName } = this.#nodes;
     const { id, wasEnabled, to: toName } = this.#move;
-    const [here, there] = await this.#queryBoth();
+    const [here, copy] = await this.#queryBoth();
     if (!isStopped(here)) {
       throw new SvcError(
         "not_possible",
         `${id} was started on ${fromName} during the move: stop it and repeat the move, or undo the move with svc app move ${id} --abort`,
       );
     }
-    if (there !== undefined && !this.#isOurCopy(there)) {
+    if (copy !== undefined && !this.#isOurCopy(copy)) {
       throw new SvcError(
         "not_possible",
         `${toName} has another app ${id}: undo the move with svc app move ${id} --abort`,
@@ -236,8 +236,8 @@ export class AppMove {
   async #transfer(how: Pick<Transfer, "mode" | "isBase" | "since">): Promise<TransferResult> {
     const { to } = this.#nodes;
     const { id, to: toName } = this.#move;
-    const there = await findApp(to, id);
-    if (there !== undefined && (!this.#isOurCopy(there) || !isStopped(there))) {
+    const copy = await findApp(to, id);
+    if (copy !== undefined && (!this.#isOurCopy(copy) || !isStopped(copy))) {
       throw new SvcError(
         "not_possible",
         `${toName} has another app ${id}, or the app runs there: check it there`,
@@ -246,16 +246,16 @@ export class AppMove {
     const arrived = await transfer({ ...this.#nodes, ...how, id, accepted: this.#accepted }, false);
     // Asks the user only once, even if the app is copied several times.
     this.#accepted = arrived.accepted;
-    const { created_at } = there ?? (await to.call(calls.getApp, { id }));
+    const { created_at } = copy ?? (await to.call(calls.getApp, { id }));
     this.#move = { ...this.#move, arrived: created_at };
     return arrived;
   }
 
   /** Whether somebody else has started the app there. False if the node does not respond. */
   async #wasStartedThere(to: CommandContext): Promise<boolean> {
-    const there = await findApp(to, this.#move.id).catch(() => undefined);
-    if (there === undefined || !this.#isOurCopy(there)) return false;
-    return there.enabled || ["STARTING", "RUNNING", "STOPPING"].includes(there.state);
+    const copy = await findApp(to, this.#move.id).catch(() => undefined);
+    if (copy === undefined || !this.#isOurCopy(copy)) return false;
+    return copy.enabled || ["STARTING", "RUNNING", "STOPPING"].includes(copy.state);
   }
 
   #startedThere(cause?: unknown): SvcError {
@@ -267,10 +267,10 @@ export class AppMove {
   }
 
   /** Whether the app there is the copy that this move made, as far as is known. */
-  #isOurCopy(there: App): boolean {
+  #isOurCopy(copy: App): boolean {
     const { arrived } = this.#move;
-    const isSame = arrived === undefined || there.created_at === arrived;
-    return isSame && there.package_id === this.#nodes.packageId;
+    const isSame = arrived === undefined || copy.created_at === arrived;
+    return isSame && copy.package_id === this.#nodes.packageId;
   }
 
   async #enterStep(step: MoveStep): Promise<void> {

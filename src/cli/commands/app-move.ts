@@ -62,17 +62,17 @@ async function move(context: CommandContext, given: string, options: MoveOptions
   const app = await context.call(calls.getApp, { id: given });
   const { id, enabled } = app;
   const journal = new MoveJournal(context.host, context.options.socket ?? from, id);
-  const left = await journal.read();
-  if (abort && left === undefined) {
+  const unfinished = await journal.read();
+  if (abort && unfinished === undefined) {
     throw new SvcError("not_possible", `${id} has no unfinished move to undo`);
   }
-  const name = target ?? left?.to;
+  const name = target ?? unfinished?.to;
   if (name === undefined) throw new UsageError("--to is required: the target node");
   const address = findNode(context.host, name)?.address ?? context.options.socket ?? localNode;
-  if (left !== undefined) requireSame(left, { app, name, address, path: journal.path });
+  if (unfinished !== undefined) requireSame(unfinished, { app, name, address, path: journal.path });
 
   await using to = context.at(name);
-  if (left === undefined) {
+  if (unfinished === undefined) {
     const plan = await planTransfer(context, to, id);
     if (plan.exists) {
       throw new SvcError(
@@ -86,8 +86,8 @@ async function move(context: CommandContext, given: string, options: MoveOptions
     }
   } else if (dryRun) {
     await context.printResult(
-      { id, node: name, step: left.step },
-      `${id} would continue to move to ${name}: ${left.step}`,
+      { id, node: name, step: unfinished.step },
+      `${id} would continue to move to ${name}: ${unfinished.step}`,
     );
     return;
   }
@@ -96,10 +96,10 @@ async function move(context: CommandContext, given: string, options: MoveOptions
     await confirmRemoval(context, { question, loss: "this deletes the app and its data" });
   }
   const begun: Move =
-    left === undefined
+    unfinished === undefined
       ? { id, to: name, address, created: app.created_at, ...emptyMove, wasEnabled: enabled }
       : // Somebody may have started it here since.
-        { ...left, wasEnabled: left.wasEnabled || enabled };
+        { ...unfinished, wasEnabled: unfinished.wasEnabled || enabled };
   const identity = await readIdentity(context, options);
   const accepted = acceptedBy(options);
   const { owner, package_id: packageId } = app;
@@ -107,10 +107,10 @@ async function move(context: CommandContext, given: string, options: MoveOptions
   const steps = new AppMove(nodes, journal, begun);
   if (abort) {
     const isOnTarget = await steps.abort();
-    const there = isOnTarget
+    const copyNote = isOnTarget
       ? `its copy on ${name} is stopped; remove it with: svc -N ${name} app remove ${id}`
       : `${name} has no copy`;
-    await context.printResult({ id, node: from }, `${id} is on ${from} as before; ${there}`);
+    await context.printResult({ id, node: from }, `${id} is on ${from} as before; ${copyNote}`);
     return;
   }
   await printMoved(context, await steps.run({ remove }), { id, from, name });

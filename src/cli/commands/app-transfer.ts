@@ -67,10 +67,10 @@ export async function transfer(
   const here = { appId: id, storage, name: made.name };
   let stays = false;
   try {
-    const there = await send({ from, to, id, identity }, here);
+    const sent = await send({ from, to, id, identity }, here);
     try {
-      requireSame("ID", there.appId, id);
-      const plan = { ...there, asNew, stopApp: false, identity };
+      requireSame("ID", sent.appId, id);
+      const plan = { ...sent, asNew, stopApp: false, identity };
       // Check first, so that an archive that cannot be restored changes nothing.
       const checked = await to.invokeOnce(restoreBackup, [{ ...plan, dryRun: true }]);
       requireSame("owner", checked.owner, owner);
@@ -88,7 +88,7 @@ export async function transfer(
         warnings: [...warnings, ...restored.warnings],
       };
     } finally {
-      await removeArchive(to, there);
+      await removeArchive(to, sent);
     }
   } finally {
     if (!stays) await removeArchive(from, here);

@@ -21,7 +21,9 @@ type NodeApps =
 export async function showAllNodes(context: CommandContext, matches: (app: App) => boolean): Promise<void> {
   const { options } = context;
   const timeoutSecs = options.timeout ?? defaultTimeoutSecs;
-  const asked = await Promise.all(nodesOf(context).map(([node, there]) => ask(there, { node, timeoutSecs })));
+  const asked = await Promise.all(
+    nodesOf(context).map(([node, nodeContext]) => ask(nodeContext, { node, timeoutSecs })),
+  );
   const hasApps = asked.some((answer) => "apps" in answer && answer.apps.length > 0);
   const answers = asked.map((answer) =>
     "apps" in answer ? { ...answer, apps: answer.apps.filter(matches) } : answer,
@@ -71,14 +73,14 @@ interface Question {
   readonly timeoutSecs: number;
 }
 
-async function ask(there: CommandContext, { node, timeoutSecs }: Question): Promise<NodeApps> {
-  await using _there = there;
+async function ask(nodeContext: CommandContext, { node, timeoutSecs }: Question): Promise<NodeApps> {
+  await using _there = nodeContext;
   const { promise: late, reject } = Promise.withResolvers<never>();
   const end = () => reject(new SvcError("deadline_exceeded", `not within ${timeoutSecs} s`));
   const timer = setTimeout(end, timeoutSecs * 1000);
   try {
     // All pages, however many the daemon has.
-    return { node, apps: await Promise.race([listAllApps(there), late]) };
+    return { node, apps: await Promise.race([listAllApps(nodeContext), late]) };
   } catch (error) {
     return { node, error };
   } finally {

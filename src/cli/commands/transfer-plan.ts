@@ -23,7 +23,7 @@ export async function planTransfer(
   to: CommandContext,
   id: string,
 ): Promise<TransferPlan> {
-  const [app, disk, status, report, there] = await Promise.all([
+  const [app, disk, status, report, existing] = await Promise.all([
     from.call(calls.getApp, { id }),
     from.call(calls.getAppDisk, { id }),
     to.call(calls.getStatus, {}),
@@ -42,7 +42,7 @@ export async function planTransfer(
   }
   const { owner, owner_name } = app;
   const bytes = { total_bytes: disk.total_bytes, available_bytes: available };
-  return { id, ...bytes, exists: there !== undefined, owner, owner_name };
+  return { id, ...bytes, exists: existing !== undefined, owner, owner_name };
 }
 
 /** The app with exactly this ID, if there is one. */

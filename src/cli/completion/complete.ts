@@ -16,8 +16,8 @@ export async function complete(
   words: readonly string[],
 ): Promise<string> {
   const current = words.at(-1) ?? "";
-  const place = walk(program, words.slice(0, -1));
-  const candidates = await candidatesAt(host, place, current);
+  const position = walk(program, words.slice(0, -1));
+  const candidates = await candidatesAt(host, position, current);
   const fitting = candidates.filter(({ word }) => word.startsWith(current));
   return fitting.map(({ word, description }) => `${escapeCell(word)}\t${escapeCell(description)}\n`).join("");
 }
@@ -59,18 +59,18 @@ function walk(program: CommandTree, words: readonly string[]): CompletionPositio
 
 async function candidatesAt(
   host: CliHost,
-  place: CompletionPosition,
+  position: CompletionPosition,
   current: string,
 ): Promise<readonly Candidate[]> {
-  const { command, args, option } = place;
-  if (option !== undefined) return optionCandidates(host, place, option);
+  const { command, args, option } = position;
+  if (option !== undefined) return optionCandidates(host, position, option);
   if (current.startsWith("-")) {
     return command.options.map(({ long, short, description }) => ({
       word: long ?? short ?? "",
       description,
     }));
   }
-  return [...(args.length === 0 ? visible(command) : []), ...(await argumentCandidates(host, place))];
+  return [...(args.length === 0 ? visible(command) : []), ...(await argumentCandidates(host, position))];
 }
 
 /** The commands of a group that help lists. */
@@ -94,8 +94,11 @@ async function optionCandidates(
   return kind === undefined ? [] : names(host, target, kind, args);
 }
 
-async function argumentCandidates(host: CliHost, place: CompletionPosition): Promise<readonly Candidate[]> {
-  const { command, group, args } = place;
+async function argumentCandidates(
+  host: CliHost,
+  position: CompletionPosition,
+): Promise<readonly Candidate[]> {
+  const { command, group, args } = position;
   // Commander's built-in help command is not in the tree.
   if (args[0] === "help" && args.length === 1 && command.commands.length > 0) {
     if (command !== group) return visible(command);
@@ -113,7 +116,7 @@ async function argumentCandidates(host: CliHost, place: CompletionPosition): Pro
   const argument = expected.name === "name" ? `name of ${group.name}` : expected.name;
   const kind = isArchive ? "archive" : kindOfArgument[argument];
   if (kind === undefined) return [];
-  return (await names(host, place.target, kind, args)).filter(({ word }) => !args.includes(word));
+  return (await names(host, position.target, kind, args)).filter(({ word }) => !args.includes(word));
 }
 
 /** Options that name a daemon. */

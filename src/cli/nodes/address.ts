@@ -34,17 +34,17 @@ const socketName = /^\/[A-Za-z0-9._/@+-]{1,106}$/;
 export function parseAddress(text: string): NodeAddress {
   const parts = /^(ssh|https?|unix):\/\/(?:([^@/]*)@)?([^/]*)(\/.*)?$/s.exec(text);
   if (parts === null) throw new UsageError(`an address is ${forms}`);
-  const [, kind, user, place = "", path = ""] = parts;
+  const [, kind, user, hostAndPort = "", path = ""] = parts;
   if (user?.includes(":") === true) {
     throw new UsageError(
       "an address must not contain a password: use keys with ssh, a token file or a credential helper with https",
     );
   }
   if (kind === "unix") {
-    if (user !== undefined || place !== "") throw new UsageError("a socket's address is unix:///path");
+    if (user !== undefined || hostAndPort !== "") throw new UsageError("a socket's address is unix:///path");
     return { kind, socketPath: checked(path, /^\/[^\0]{1,106}$/, "the socket's path") };
   }
-  const { host, port } = parsePlace(place);
+  const { host, port } = parsePlace(hostAndPort);
   if (kind === "ssh") {
     return {
       kind,
@@ -69,8 +69,8 @@ export function parseAddress(text: string): NodeAddress {
   };
 }
 
-function parsePlace(place: string): { host: string; port: number | undefined } {
-  const [, host = "", digits] = /^(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?$/.exec(place) ?? [];
+function parsePlace(hostAndPort: string): { host: string; port: number | undefined } {
+  const [, host = "", digits] = /^(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?$/.exec(hostAndPort) ?? [];
   if (!ipv6.test(host)) checked(host, hostName, "the host");
   const port = digits === undefined ? undefined : Number(digits);
   if (port !== undefined && (port < 1 || port > 65_535)) {

@@ -45,10 +45,10 @@ export async function followProgress<I extends DescMessage, O extends DescMessag
   for await (const message of events) {
     const { event } = message as unknown as ProgressEvent;
     if (event.case === "progress") {
-      const { step, message: said, doneBytes, totalBytes } = event.value as Progress;
+      const { step, message: text, doneBytes, totalBytes } = event.value as Progress;
       line.update({
         step,
-        message: said,
+        message: text,
         doneBytes: doneBytes === undefined ? undefined : Number(doneBytes),
         totalBytes: totalBytes === undefined ? undefined : Number(totalBytes),
       });

@@ -68,10 +68,10 @@ export async function writePlanned(
       import("../../authoring/package-files.ts"),
       import("node:fs/promises"),
     ]);
-  const there = new PackageFiles(dir);
-  const files = template === undefined ? there : new PlannedFiles(dir, template);
+  const existing = new PackageFiles(dir);
+  const files = template === undefined ? existing : new PlannedFiles(dir, template);
   const plan = await planManifest(files, { ...options, findCompose: () => findCompose(context.host.env) });
-  const missing = await missingOf(there, { ...template, ...plan.files });
+  const missing = await missingOf(existing, { ...template, ...plan.files });
   const path = join(dir, manifestFile);
   if (!context.json) {
     for (const [name] of missing) context.note(`${join(dir, name)} would be written`);
@@ -94,15 +94,15 @@ export async function writePlanned(
 
 /** The files that do not exist yet. @throws UsageError if a file exists with other content */
 async function missingOf(
-  there: PackageFiles,
+  files: PackageFiles,
   texts: Readonly<Record<string, string>>,
 ): Promise<readonly (readonly [name: string, text: string])[]> {
   const missing: (readonly [string, string])[] = [];
   for (const [name, text] of Object.entries(texts)) {
-    if (!(await there.has(name))) missing.push([name, text]);
-    else if ((await there.text(name)) !== text)
+    if (!(await files.has(name))) missing.push([name, text]);
+    else if ((await files.text(name)) !== text)
       throw new UsageError(
-        `${join(there.root, name)} already exists with other content: start in a new directory`,
+        `${join(files.root, name)} already exists with other content: start in a new directory`,
       );
   }
   return missing;
@@ -131,16 +131,16 @@ export function requireTrustedPath({ host }: CommandContext, dir: string): void 
   if (host.uid !== 0) return;
   let at = dir;
   while (statusOf(at) === undefined && dirname(at) !== at) at = dirname(at);
-  for (const place of pathTo(at)) {
-    const status = statusOf(place);
+  for (const path of pathTo(at)) {
+    const status = statusOf(path);
     if (status === undefined) continue;
     if (status.uid !== 0)
       throw new UnusableFileError(
-        `${place} belongs to another user: run the command as that user, without sudo`,
+        `${path} belongs to another user: run the command as that user, without sudo`,
       );
     if (isWritableByOthers(status))
       throw new UnusableFileError(
-        `${place} is writable by other users: use a directory that only root can write to`,
+        `${path} is writable by other users: use a directory that only root can write to`,
       );
   }
 }

@@ -32,15 +32,15 @@ export async function runPackage(
   const scratch = await mkdtemp(join(tmpdir(), "svc-package-"));
   const daemon = await startDaemon(context, scratch);
   try {
-    await using there = context.on(daemon.socket);
-    const app = await installWithQuestions(there, {
+    await using daemonContext = context.on(daemon.socket);
+    const app = await installWithQuestions(daemonContext, {
       ...{ spec: dir, source: "", name: "", branch: "", tag: "", settings },
       ...acceptedBy(options),
     });
-    await there.call(calls.startApp, { id: app.id });
+    await daemonContext.call(calls.startApp, { id: app.id });
     const ports = app.ports.length > 0 ? ` on port ${portsText(app.ports)}` : "";
-    there.note(`${app.id} ${app.version} runs${ports}. Press Ctrl-C to stop and remove it.`);
-    await showAppLogs(there, [app.id], { tail: defaultTail, follow: true });
+    daemonContext.note(`${app.id} ${app.version} runs${ports}. Press Ctrl-C to stop and remove it.`);
+    await showAppLogs(daemonContext, [app.id], { tail: defaultTail, follow: true });
   } catch (error) {
     // Ctrl-C is the normal end.
     if (!context.host.interrupted.aborted) throw error;
@@ -97,22 +97,22 @@ async function startDaemon(context: CommandContext, scratch: string): Promise<Sc
 /** Removes installed apps first: their processes and containers outlive a daemon. */
 async function end(context: CommandContext, { socket, child }: ScratchDaemon): Promise<void> {
   try {
-    await using there = context.on(socket, AbortSignal.timeout(2 * endTimeoutMs));
-    await removeApps(there);
+    await using daemonContext = context.on(socket, AbortSignal.timeout(2 * endTimeoutMs));
+    await removeApps(daemonContext);
   } finally {
     await endProcess(child);
   }
 }
 
 /** @throws SvcError if the removal fails; `app_busy` if an operation still runs after {@link endTimeoutMs} */
-async function removeApps(there: CommandContext): Promise<void> {
+async function removeApps(daemonContext: CommandContext): Promise<void> {
   const deadline = performance.now() + endTimeoutMs;
   for (;;) {
-    const { apps } = await there.call(calls.listApps, {});
+    const { apps } = await daemonContext.call(calls.listApps, {});
     if (apps.length === 0) return;
     for (const { id } of apps) {
       try {
-        await there.call(calls.removeApp, { id });
+        await daemonContext.call(calls.removeApp, { id });
       } catch (error) {
         // An install that Ctrl-C canceled is being undone.
         const isUndone = ["app_busy", "not_found"].includes(asSvcError(error)?.reason ?? "");

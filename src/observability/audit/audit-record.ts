@@ -147,7 +147,7 @@ export function namedContent(content: AuditContent, name: string): AuditContent 
 /** A record that the trail adds for calls that it does not list one by one. */
 export function trailRecord(
   time: number,
-  told: Pick<AuditContent, "method" | "result"> & Partial<Pick<AuditContent, "target" | "attempts">>,
+  content: Pick<AuditContent, "method" | "result"> & Partial<Pick<AuditContent, "target" | "attempts">>,
 ): AuditContent {
   return {
     time,
@@ -164,7 +164,7 @@ export function trailRecord(
     duration_ms: 0,
     address: null,
     attempts: null,
-    ...told,
+    ...content,
   };
 }
 

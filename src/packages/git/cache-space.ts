@@ -60,7 +60,7 @@ const readAtOnce = 16;
 
 export class CacheSpace {
   readonly #options: CacheSpaceOptions;
-  readonly #held = new Map<string, Holders>();
+  readonly #holders = new Map<string, Holders>();
 
   constructor(options: CacheSpaceOptions) {
     this.#options = options;
@@ -69,8 +69,8 @@ export class CacheSpace {
   /** @param isNew whether the commit was fetched for this work */
   hold(gitDir: string, { isNew }: { isNew: boolean }): CacheHold {
     // A commit that another new hold uses does not count as kept.
-    const holders = this.#held.get(gitDir) ?? { count: 0, isRetained: !isNew };
-    this.#held.set(gitDir, holders);
+    const holders = this.#holders.get(gitDir) ?? { count: 0, isRetained: !isNew };
+    this.#holders.set(gitDir, holders);
     holders.count += 1;
     let isOver = false;
     return {
@@ -80,7 +80,7 @@ export class CacheSpace {
         isOver = true;
         holders.count -= 1;
         if (holders.count > 0) return;
-        this.#held.delete(gitDir);
+        this.#holders.delete(gitDir);
         if (!holders.isRetained) await rm(gitDir, { recursive: true, force: true });
       },
     };
@@ -113,7 +113,7 @@ export class CacheSpace {
     let bytes = sumOf(entries);
     for (const entry of entries.toSorted((a, b) => a.usedMs - b.usedMs)) {
       if (bytes <= maxBytes && entries.length - gone.length <= maxCount) break;
-      if (entry.isTemporary || this.#held.has(entry.path)) continue;
+      if (entry.isTemporary || this.#holders.has(entry.path)) continue;
       gone.push(entry);
       bytes -= entry.sizeBytes;
     }

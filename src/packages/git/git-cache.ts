@@ -122,7 +122,7 @@ export class GitCache {
       const facts: CommitFacts = { tree, sizeBytes: await allocatedBytes(temporary) };
       await writeFile(join(temporary, factsFile), JSON.stringify(facts), { flush: true });
       const gitDir = join(directory, commitDirectory(commit));
-      await place(temporary, gitDir);
+      await moveIntoCache(temporary, gitDir);
       return { gitDir, commit, tree, hold: this.#space.hold(gitDir, { isNew: true }) };
     } finally {
       await rm(temporary, { recursive: true, force: true });
@@ -131,7 +131,7 @@ export class GitCache {
 }
 
 /** If another process was faster, its identical entry is used. */
-async function place(temporary: string, gitDir: string): Promise<void> {
+async function moveIntoCache(temporary: string, gitDir: string): Promise<void> {
   try {
     await rename(temporary, gitDir);
   } catch (error) {

@@ -155,8 +155,8 @@ export class GitRepository {
     const tree = await objects.subtree(commit, directory, this.url, work.signal);
     resources.move();
     const { gitUrl } = this.#remote;
-    const place = { gitUrl, directory, tree };
-    return new GitCheckout(this.#parts, commit, place, { ...revision, commit: commit.commit });
+    const checkout = { gitUrl, directory, tree };
+    return new GitCheckout(this.#parts, commit, checkout, { ...revision, commit: commit.commit });
   }
 }
 
@@ -165,13 +165,13 @@ export class GitCheckout implements AsyncDisposable {
   readonly revision: Revision;
   readonly #parts: RepositoryParts;
   readonly #commit: HeldCommit;
-  readonly #place: CheckoutPlace;
+  readonly #checkout: CheckoutPlace;
   readonly #submodules: { path: string; checkout: GitCheckout }[] = [];
 
-  constructor(parts: RepositoryParts, commit: HeldCommit, place: CheckoutPlace, revision: Revision) {
+  constructor(parts: RepositoryParts, commit: HeldCommit, checkout: CheckoutPlace, revision: Revision) {
     this.#parts = parts;
     this.#commit = commit;
-    this.#place = place;
+    this.#checkout = checkout;
     this.revision = revision;
   }
 
@@ -180,11 +180,11 @@ export class GitCheckout implements AsyncDisposable {
   }
 
   get #tree(): string {
-    return this.#place.tree;
+    return this.#checkout.tree;
   }
 
   get #url(): string {
-    return this.#place.gitUrl.url;
+    return this.#checkout.gitUrl.url;
   }
 
   /**
@@ -194,7 +194,7 @@ export class GitCheckout implements AsyncDisposable {
   async fetchSubmodules(work: WorkOptions, fetched = { count: 0, bytes: 0 }): Promise<void> {
     const { open, maxBytes } = this.#parts;
     const { signal } = work;
-    await requireNoLfsFiles(this.#objects, this.#commit, this.#place, signal);
+    await requireNoLfsFiles(this.#objects, this.#commit, this.#checkout, signal);
     fetched.bytes += await allocatedBytes(this.#commit.gitDir);
     if (fetched.bytes > maxBytes) {
       const message = `${this.#url} and its submodules are too large (limit ${maxBytes} bytes)`;
@@ -203,7 +203,7 @@ export class GitCheckout implements AsyncDisposable {
     for (const { path, gitUrl, commit } of await findSubmodules(
       this.#objects,
       this.#commit,
-      this.#place,
+      this.#checkout,
       signal,
     )) {
       fetched.count += 1;

@@ -53,8 +53,8 @@ export async function findSubmodules(
       const result = parseSubmoduleUrl(url, gitUrl);
       if ("problem" in result) throw invalidSubmodule(path, subject, url, result.problem);
       // A remote repository must not choose a local repository, or which port of this host gets requests from root.
-      const place = localPlaceOf(result.gitUrl);
-      if (place !== "" && place !== localPlaceOf(gitUrl))
+      const localPart = localPlaceOf(result.gitUrl);
+      if (localPart !== "" && localPart !== localPlaceOf(gitUrl))
         throw invalidSubmodule(path, subject, url, "is a repository of this host");
       return { path, gitUrl: result.gitUrl, commit: oid };
     });

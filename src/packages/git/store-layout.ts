@@ -104,16 +104,16 @@ function describeRuntipi(text: string): Promise<Described | undefined> {
   );
 }
 
-function described(said: {
+function described(fields: {
   name: JsonValue | undefined;
   summary: JsonValue | undefined;
   homepage: JsonValue | undefined;
   tags: readonly (JsonValue | undefined)[];
 }): Described {
-  const name = lineOf(said.name);
-  const summary = lineOf(said.summary);
-  const homepage = lineOf(said.homepage);
-  const tags = said.tags.map(lineOf).filter((tag) => tag !== "");
+  const name = lineOf(fields.name);
+  const summary = lineOf(fields.summary);
+  const homepage = lineOf(fields.homepage);
+  const tags = fields.tags.map(lineOf).filter((tag) => tag !== "");
   return {
     ...(name !== "" && { name }),
     ...(summary !== "" && { summary }),

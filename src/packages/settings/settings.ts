@@ -116,14 +116,14 @@ class FileWriter {
     this.#documents.set(path, document);
     const steps = pointer.split("/").slice(1);
     const last = pointerKey(steps.pop() ?? "");
-    let place = document;
+    let parent = document;
     for (const step of steps.map(pointerKey)) {
-      const next = Object.hasOwn(place, step) ? place[step] : undefined;
+      const next = Object.hasOwn(parent, step) ? parent[step] : undefined;
       const child = typeof next === "object" && next !== null && !Array.isArray(next) ? next : {};
-      place[step] = child;
-      place = child;
+      parent[step] = child;
+      parent = child;
     }
-    place[last] = value;
+    parent[last] = value;
   }
 
   files(): SettingsFile[] {
@@ -181,12 +181,12 @@ export function retainMaskedSecrets(
   values: JsonObject,
   stored: JsonObject,
 ): JsonObject {
-  const kept = { ...values };
+  const remaining = { ...values };
   for (const [name, { secret }] of settingsOf(manifest)) {
     if (secret !== true || values[name] !== secretMask) continue;
     const before = stored[name];
-    if (before === undefined) Reflect.deleteProperty(kept, name);
-    else kept[name] = before;
+    if (before === undefined) Reflect.deleteProperty(remaining, name);
+    else remaining[name] = before;
   }
-  return kept;
+  return remaining;
 }

@@ -29,7 +29,7 @@ export interface IndexedPackage {
   permissions: readonly Permission[];
   tags: readonly string[];
   sizeBytes?: number;
-  place: PackageLocation;
+  location: PackageLocation;
 }
 
 /** A release of svc and where to get it; the location is empty if the index has none. */
@@ -49,7 +49,7 @@ interface IndexDocument {
   svc?: { version: string; url?: string };
   packages: Record<
     string,
-    Partial<Omit<IndexedPackage, "id" | "place" | "sizeBytes">> & {
+    Partial<Omit<IndexedPackage, "id" | "location" | "sizeBytes">> & {
       repo?: string;
       directory?: string;
       size?: string;
@@ -69,10 +69,10 @@ export function createIndexReader(): (text: string) => Promise<IndexResult> {
     // The schema was just checked.
     const whole = document.value as unknown as IndexDocument;
     for (const [id, entry] of Object.entries(whole.packages)) {
-      const place = placeOf(entry);
-      if ("problem" in place)
-        problems.push({ line: document.lineOf(["packages", id]), message: `${id}: ${place.problem}` });
-      else packages.push(readEntry(id, entry, place));
+      const location = placeOf(entry);
+      if ("problem" in location)
+        problems.push({ line: document.lineOf(["packages", id]), message: `${id}: ${location.problem}` });
+      else packages.push(readEntry(id, entry, location));
     }
     if (problems.length > 0) return { problems };
     const { svc } = whole;
@@ -92,11 +92,11 @@ function readEntry(
     tags = [],
     size,
   }: IndexDocument["packages"][string],
-  place: PackageLocation,
+  location: PackageLocation,
 ): IndexedPackage {
   const sizeBytes = size === undefined ? undefined : parseSize(size);
-  const told = { id, name, summary, homepage, license, runtime, permissions, tags, place };
-  return { ...told, ...(sizeBytes !== undefined && { sizeBytes }) };
+  const listed = { id, name, summary, homepage, license, runtime, permissions, tags, location };
+  return { ...listed, ...(sizeBytes !== undefined && { sizeBytes }) };
 }
 
 function placeOf({

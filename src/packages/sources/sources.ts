@@ -9,9 +9,9 @@ import type { WorkOptions } from "../../work/progress.ts";
 import type { SourceConfig } from "./source-list.ts";
 
 /** A package of a source, with its location. */
-export interface ListedPackage extends Omit<IndexedPackage, "place"> {
+export interface ListedPackage extends Omit<IndexedPackage, "location"> {
   source: string;
-  place: ListedLocation;
+  location: ListedLocation;
 }
 
 export type ListedLocation =
@@ -113,7 +113,7 @@ export class Sources {
    */
   async newerSvc(current: string, uid: number, work: WorkOptions): Promise<SvcRelease | undefined> {
     const { list, loader } = this.#options;
-    const told = await Promise.all(
+    const releases = await Promise.all(
       list().map(async (config) => {
         try {
           return (await loader.load(config, uid, work)).index.svc;
@@ -124,7 +124,7 @@ export class Sources {
       }),
     );
     let newest: SvcRelease | undefined;
-    for (const release of told)
+    for (const release of releases)
       if (release !== undefined && isNewerTag(release.version, newest?.version ?? current) === true)
         newest = release;
     return newest;
@@ -164,8 +164,8 @@ export class Sources {
       return {
         cut: loaded.cut,
         packages: loaded.index.packages.flatMap((entry) => {
-          const place = placeOf(entry, loaded);
-          return place === undefined ? [] : [{ ...entry, source: config.name, place }];
+          const location = placeOf(entry, loaded);
+          return location === undefined ? [] : [{ ...entry, source: config.name, location }];
         }),
       };
     } catch (error) {
@@ -192,10 +192,11 @@ function plainName(name: string): string {
   return name.toLowerCase().replaceAll(/\s+/g, "-");
 }
 
-function placeOf({ place }: IndexedPackage, { base }: LoadedIndex): ListedLocation | undefined {
-  if ("gitUrl" in place) return { kind: "git", gitUrl: place.gitUrl };
-  if (base.kind === "directory") return { kind: "directory", path: join(base.path, place.directory) };
-  if (base.kind === "git") return { kind: "git-directory", gitUrl: base.gitUrl, directory: place.directory };
+function placeOf({ location }: IndexedPackage, { base }: LoadedIndex): ListedLocation | undefined {
+  if ("gitUrl" in location) return { kind: "git", gitUrl: location.gitUrl };
+  if (base.kind === "directory") return { kind: "directory", path: join(base.path, location.directory) };
+  if (base.kind === "git")
+    return { kind: "git-directory", gitUrl: base.gitUrl, directory: location.directory };
   return undefined;
 }
 

@@ -5,7 +5,7 @@
 import { chmodSync, fstatSync, mkdirSync, readFileSync, utimesSync } from "node:fs";
 import {
   at,
-  held,
+  ownedFd,
   inDirectory,
   inParent,
   namesBelow,
@@ -115,7 +115,7 @@ function makeWayTo(source, target, [name, ...rest]) {
   using from = subdirectory(source, name);
   if (from === undefined) return;
   makeUnlessThere(target, name);
-  using to = held(openSubdirectory(target, name));
+  using to = ownedFd(openSubdirectory(target, name));
   makeWayTo(from.fd, to.fd, rest);
   imitate(from.fd, to.fd);
 }
@@ -167,7 +167,7 @@ async function* wanted(directory, path, excluded) {
  */
 function subdirectory(parent, name) {
   try {
-    return held(openSubdirectory(parent, name));
+    return ownedFd(openSubdirectory(parent, name));
   } catch (error) {
     if (hasCode(error, "ENOENT", "ENOTDIR", "SYMLINK")) return undefined;
     throw error;

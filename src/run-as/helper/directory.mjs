@@ -32,7 +32,7 @@ export function toLatin1(name) {
  * Closes a descriptor at the end of its scope: `using place = held(openPlace(parent, name))`.
  * @param {number} fd
  */
-export function held(fd) {
+export function ownedFd(fd) {
   return { fd, [Symbol.dispose]: () => closeSync(fd) };
 }
 
@@ -98,7 +98,7 @@ export function openForReading(place) {
 export function descend(start, names, step = openSubdirectory) {
   let fd = start;
   for (const name of names) {
-    using above = held(fd);
+    using above = ownedFd(fd);
     fd = step(above.fd, name);
   }
   return fd;
@@ -109,7 +109,7 @@ export function descend(start, names, step = openSubdirectory) {
  * @param {number} fd
  */
 export function syncDirectory(fd) {
-  using readable = held(openSync(reopen(fd), O_RDONLY | O_DIRECTORY));
+  using readable = ownedFd(openSync(reopen(fd), O_RDONLY | O_DIRECTORY));
   fsyncSync(readable.fd);
 }
 
@@ -171,7 +171,7 @@ function split(path) {
 export async function inDirectory(place, work, { make = false } = {}) {
   const names = namesBelow(place);
   const root = openSync(place.root, O_PATH | O_DIRECTORY);
-  using directory = held(descend(root, names, make ? makeSubdirectory : openSubdirectory));
+  using directory = ownedFd(descend(root, names, make ? makeSubdirectory : openSubdirectory));
   return await work(directory.fd);
 }
 

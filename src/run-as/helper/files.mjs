@@ -3,7 +3,7 @@ import { randomBytes } from "node:crypto";
 import { fstatSync, lstatSync, renameSync } from "node:fs";
 import {
   at,
-  held,
+  ownedFd,
   inDirectory,
   inParent,
   namesBelow,
@@ -77,7 +77,7 @@ export async function list({ maxEntries, ...place }) {
  */
 export async function openRegular(place) {
   return inParent(place, async (parent, name) => {
-    using found = held(openPath(parent, name));
+    using found = ownedFd(openPath(parent, name));
     const stats = fstatSync(found.fd);
     if (stats.isSymbolicLink()) throw new RequestError("SYMLINK", "symbolic links are not followed");
     if (!stats.isFile()) throw new RequestError("WRONG_TYPE", "is not a regular file");

@@ -3,7 +3,7 @@ import { fstatSync, lstatSync } from "node:fs";
 import { at, inDirectory, inParent, namesBelow, namesIn } from "./directory.mjs";
 import { hasCode } from "./request-error.mjs";
 import { runInSlices } from "./slices.mjs";
-import { Trail } from "./trail.mjs";
+import { DirectoryStack } from "./directory-stack.mjs";
 
 /** @typedef {import("./directory.mjs").Place} Place */
 /** @typedef {import("node:fs").Stats} Stats */
@@ -68,17 +68,17 @@ export class Measurement {
    * @returns {Generator<undefined, void, void>}
    */
   *directory(start) {
-    using trail = new Trail(start);
+    using stack = new DirectoryStack(start);
     this.#add(fstatSync(start));
-    const levels = [{ path: "", subdirectories: yield* this.#countAll(trail, "") }];
+    const levels = [{ path: "", subdirectories: yield* this.#countAll(stack, "") }];
     for (let level = levels.at(-1); level; level = levels.at(-1)) {
       const name = level.subdirectories.pop();
       if (name === undefined) {
         levels.pop();
-        if (levels.length > 0) trail.leave();
-      } else if (this.#tryEnter(trail, name)) {
+        if (levels.length > 0) stack.leave();
+      } else if (this.#tryEnter(stack, name)) {
         const path = this.#excluded.size > 0 ? `${level.path}${name}/` : "";
-        levels.push({ path, subdirectories: yield* this.#countAll(trail, path) });
+        levels.push({ path, subdirectories: yield* this.#countAll(stack, path) });
       }
     }
   }
@@ -130,16 +130,16 @@ export class Measurement {
   }
 
   /**
-   * @param {Trail} trail
+   * @param {DirectoryStack} stack
    * @param {string} path
    * @returns {Generator<undefined, string[], void>} The subdirectories.
    */
-  *#countAll(trail, path) {
+  *#countAll(stack, path) {
     const subdirectories = [];
     try {
-      for (const name of namesIn(trail.fd)) {
+      for (const name of namesIn(stack.fd)) {
         if (this.#excluded.has(path + name)) continue;
-        if (this.count(trail.fd, name)) subdirectories.push(name);
+        if (this.count(stack.fd, name)) subdirectories.push(name);
         yield;
       }
     } catch (error) {
@@ -149,13 +149,13 @@ export class Measurement {
   }
 
   /**
-   * @param {Trail} trail
+   * @param {DirectoryStack} stack
    * @param {string} name
    * @returns {boolean} whether the directory still exists and was entered
    */
-  #tryEnter(trail, name) {
+  #tryEnter(stack, name) {
     try {
-      trail.enter(name);
+      stack.enter(name);
       return true;
     } catch (error) {
       this.#passOver(error, "ENOENT", "ENOTDIR", "SYMLINK");

@@ -9,7 +9,7 @@ export class LastBytes {
   #max;
   /** @type {Buffer[]} */
   #chunks = [];
-  #held = 0;
+  #bytes = 0;
   dropped = false;
 
   /** @param {number} max */
@@ -20,9 +20,9 @@ export class LastBytes {
   /** @param {Buffer} chunk */
   push(chunk) {
     this.#chunks.push(chunk);
-    this.#held += chunk.length;
+    this.#bytes += chunk.length;
     // Trims rarely, so that many small chunks are not copied repeatedly.
-    if (this.#held > 2 * this.#max + 65_536) this.#trim();
+    if (this.#bytes > 2 * this.#max + 65_536) this.#trim();
   }
 
   bytes() {
@@ -34,9 +34,9 @@ export class LastBytes {
     const all = Buffer.concat(this.#chunks);
     if (all.length > this.#max) this.dropped = true;
     // A copy, so that the slice does not keep the dropped bytes in memory.
-    const kept = Buffer.from(all.subarray(Math.max(0, all.length - this.#max)));
-    this.#chunks = [kept];
-    this.#held = kept.length;
+    const tail = Buffer.from(all.subarray(Math.max(0, all.length - this.#max)));
+    this.#chunks = [tail];
+    this.#bytes = tail.length;
   }
 }
 

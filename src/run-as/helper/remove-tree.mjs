@@ -3,7 +3,7 @@ import { chmodSync, lstatSync, rmdirSync, unlinkSync } from "node:fs";
 import { at, inDirectory, inParent, namesBelow, namesIn, reopen } from "./directory.mjs";
 import { hasCode } from "./request-error.mjs";
 import { runInSlices } from "./slices.mjs";
-import { Trail } from "./trail.mjs";
+import { DirectoryStack } from "./directory-stack.mjs";
 
 /** Passes over one directory before giving up: another process may keep adding entries. */
 const maxPasses = 100;
@@ -41,8 +41,8 @@ class Removal {
    */
   *remove(parent, name) {
     if (this.#unlink(parent, name)) return;
-    using trail = new Trail(parent);
-    yield* this.#removeDirectories(trail, [name]);
+    using stack = new DirectoryStack(parent);
+    yield* this.#removeDirectories(stack, [name]);
   }
 
   /**
@@ -50,56 +50,56 @@ class Removal {
    * @returns {Generator<undefined, void, void>}
    */
   *empty(fd) {
-    using trail = new Trail(fd);
+    using stack = new DirectoryStack(fd);
     for (let passes = 1; ;) {
-      const { subdirectories, cut } = yield* this.#unlinkAll(trail);
+      const { subdirectories, cut } = yield* this.#unlinkAll(stack);
       if (subdirectories.length === 0) return;
       if (!cut && passes++ > maxPasses)
         throw Object.assign(new Error("directory not empty"), { code: "ENOTEMPTY" });
-      yield* this.#removeDirectories(trail, subdirectories);
+      yield* this.#removeDirectories(stack, subdirectories);
     }
   }
 
   /**
    * Removes subdirectories of the current directory. A loop instead of recursion, because a hostile tree can be deeper
    * than the stack.
-   * @param {Trail} trail
+   * @param {DirectoryStack} stack
    * @param {string[]} names
    * @returns {Generator<undefined, void, void>}
    */
-  *#removeDirectories(trail, names) {
+  *#removeDirectories(stack, names) {
     const levels = [{ name: "", subdirectories: names, cut: false, passes: 0 }];
     for (let level = levels.at(-1); level; level = levels.at(-1)) {
       const next = level.subdirectories.pop();
       if (next !== undefined) {
-        if (this.#tryEnter(trail, next)) {
-          levels.push({ name: next, ...(yield* this.#unlinkAll(trail)), passes: 1 });
+        if (this.#tryEnter(stack, next)) {
+          levels.push({ name: next, ...(yield* this.#unlinkAll(stack)), passes: 1 });
         }
         continue;
       }
       if (levels.length === 1) return;
-      trail.leave();
+      stack.leave();
       if (
-        this.#rmdir(trail.fd, level.name, level.cut || level.passes < maxPasses) ||
-        !this.#tryEnter(trail, level.name)
+        this.#rmdir(stack.fd, level.name, level.cut || level.passes < maxPasses) ||
+        !this.#tryEnter(stack, level.name)
       ) {
         levels.pop();
       } else {
         if (!level.cut) level.passes += 1;
-        Object.assign(level, yield* this.#unlinkAll(trail));
+        Object.assign(level, yield* this.#unlinkAll(stack));
       }
       yield;
     }
   }
 
   /**
-   * @param {Trail} trail
+   * @param {DirectoryStack} stack
    * @param {string} name
    * @returns {boolean} false if it is no longer a directory; the next pass over its parent handles it
    */
-  #tryEnter(trail, name) {
+  #tryEnter(stack, name) {
     try {
-      trail.enter(name);
+      stack.enter(name);
       return true;
     } catch (error) {
       if (hasCode(error, "ENOENT", "ENOTDIR", "SYMLINK")) return false;
@@ -109,11 +109,11 @@ class Removal {
 
   /**
    * Unlinks everything except directories, which it returns: all of them, or a part if the pass was cut.
-   * @param {Trail} trail
+   * @param {DirectoryStack} stack
    * @returns {Generator<undefined, { subdirectories: string[], cut: boolean }, void>}
    */
-  *#unlinkAll(trail) {
-    const { fd, stats } = trail;
+  *#unlinkAll(stack) {
+    const { fd, stats } = stack;
     // Directories of this user get the bits that their owner needs.
     if ((stats.mode & 0o700) !== 0o700 && stats.uid === process.geteuid?.()) {
       chmodSync(reopen(fd), (stats.mode & 0o7777) | 0o700);

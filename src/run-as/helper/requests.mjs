@@ -208,13 +208,13 @@ async function runCommand({ cwd, ...args }, call) {
  * @returns {Promise<Answer>}
  */
 async function runCommandIn({ input, output, lines, maxOutputBytes, ...program }, call) {
-  const kept = { stdout: new LastBytes(maxOutputBytes), stderr: new LastBytes(maxOutputBytes) };
+  const tails = { stdout: new LastBytes(maxOutputBytes), stderr: new LastBytes(maxOutputBytes) };
   const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() };
   const writeLines = async (/** @type {"stdout" | "stderr"} */ stream, /** @type {string[]} */ texts) => {
     if (lines && texts.length > 0) await call.emit({ stream, lines: texts });
   };
   const take = (/** @type {"stdout" | "stderr"} */ stream) => async (/** @type {Buffer} */ chunk) => {
-    kept[stream].push(chunk);
+    tails[stream].push(chunk);
     if (lines) await writeLines(stream, splitters[stream].push(chunk));
   };
   const result = await runToEnd(
@@ -228,13 +228,13 @@ async function runCommandIn({ input, output, lines, maxOutputBytes, ...program }
   );
   await writeLines("stdout", splitters.stdout.end());
   await writeLines("stderr", splitters.stderr.end());
-  const stdout = kept.stdout.bytes();
-  const stderr = kept.stderr.bytes();
+  const stdout = tails.stdout.bytes();
+  const stderr = tails.stderr.bytes();
   return {
     value: {
       ...result,
       stdoutBytes: stdout.length,
-      truncated: kept.stdout.dropped || kept.stderr.dropped,
+      truncated: tails.stdout.dropped || tails.stderr.dropped,
     },
     data: Buffer.concat([stdout, stderr]),
   };

@@ -183,10 +183,10 @@ function builtImages(
 /** Without optional dependencies on services that do not run. */
 function withoutAbsent({ depends_on: needed }: JsonObject, present: ReadonlySet<string>): JsonObject {
   if (Array.isArray(needed) || !isSet(needed)) return {};
-  const kept = Object.entries(recordOf(needed)).filter(
+  const retained = Object.entries(recordOf(needed)).filter(
     ([name, how]) => present.has(name) || recordOf(how)["required"] !== false,
   );
-  return { depends_on: Object.fromEntries(kept) };
+  return { depends_on: Object.fromEntries(retained) };
 }
 
 /**

@@ -6,11 +6,11 @@ const maxLines = 20;
 /** Why compose failed, in the engine's words if the engine rejected the request. */
 export function reasonOf(lines: readonly string[]): string {
   const telling = lines.filter((line) => !/^ERROR: Encountered errors/.test(line));
-  const said = telling
+  const reported = telling
     .map((line) => /(?:Error response from daemon: |^ERROR: for \S+ +)(.+)$/.exec(line)?.[1])
     .findLast((words) => words !== undefined);
   const likely = telling.findLast((line) => /error|cannot|failed|denied|invalid/i.test(line));
-  return said ?? likely ?? telling.at(-1) ?? "compose failed";
+  return reported ?? likely ?? telling.at(-1) ?? "compose failed";
 }
 
 /** What docker-compose 1.29 of Debian 12 does not support, in its own words, which blame the format's version. */
@@ -21,9 +21,9 @@ const unsupported =
 export function configFailure(output: string): string {
   if (output.includes("'name' does not match any of the regexes"))
     return 'this docker-compose is too old for "name" at the top: delete that line (svc names the project), or install compose 2';
-  const [, said] = unsupported.exec(output) ?? [];
-  if (said !== undefined)
-    return `${said}; docker-compose 1.29 does not support it: leave it out, or install compose 2`;
+  const [, unsupportedKey] = unsupported.exec(output) ?? [];
+  if (unsupportedKey !== undefined)
+    return `${unsupportedKey}; docker-compose 1.29 does not support it: leave it out, or install compose 2`;
   return output || "compose rejects it";
 }
 

@@ -100,8 +100,8 @@ export class ComposeImages implements ImageRuntime {
   async disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk> {
     const { disk, images } = this.#options;
     const needs = await this.needs(app);
-    const kept = await new AppContainers(app.id, this.#options).all();
-    const names = [...needs.images, ...kept.map(({ imageId }) => imageId)];
+    const containers = await new AppContainers(app.id, this.#options).all();
+    const names = [...needs.images, ...containers.map(({ imageId }) => imageId)];
     const imageBytes = await images.sizeOf(names, signal);
     // For the measurement the engine scans all its volumes.
     const all = needs.volumes.length === 0 ? [] : (await disk.measure(signal)).volumes;

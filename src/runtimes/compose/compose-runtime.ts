@@ -271,8 +271,8 @@ export class ComposeRuntime extends ContainerRuntime {
     const declared = Object.entries(recordOf(document["volumes"]));
     if (app.ownerUid === 0 || declared.length === 0) return;
     const own = await this.volumes.all(app.id);
-    const there = new Set(own.map(({ Labels: labels }) => labels[composeVolumeLabel]));
-    const missing = declared.filter(([key]) => !there.has(key)).map(([, volume]) => volume);
+    const existing = new Set(own.map(({ Labels: labels }) => labels[composeVolumeLabel]));
+    const missing = declared.filter(([key]) => !existing.has(key)).map(([, volume]) => volume);
     await this.#options.userObjects.requireVolumes(app.id, missing);
   }
 

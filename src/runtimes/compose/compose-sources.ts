@@ -60,9 +60,9 @@ export async function checkComposeSources(
   }));
   for (let next = waiting.pop(); next !== undefined; next = waiting.pop()) {
     // The same text refers to other files from another directory.
-    const place = `${next.path}\0${next.from}`;
-    if (seen.has(place)) continue;
-    seen.add(place);
+    const key = `${next.path}\0${next.from}`;
+    if (seen.has(key)) continue;
+    seen.add(key);
     if (seen.size > maxFiles) throw invalid(file, `it includes more than ${maxFiles} files`);
     const name = posix.relative(checkout, next.path);
     const { bytes, document } = await readDocument(userHelper, root, next.path, name, readYaml);

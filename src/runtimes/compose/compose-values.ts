@@ -34,7 +34,7 @@ export function textsOf(value: JsonValue | undefined): string[] {
 export function namedParts(value: JsonValue | undefined): [name: string, said: JsonObject][] {
   return Array.isArray(value)
     ? value.map((name) => [textOf(name), {}])
-    : Object.entries(recordOf(value)).map(([name, said]) => [name, recordOf(said)]);
+    : Object.entries(recordOf(value)).map(([name, settings]) => [name, recordOf(settings)]);
 }
 
 /** A service's networks by their keys, with its settings there; the default network without any. */

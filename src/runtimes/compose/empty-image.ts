@@ -9,10 +9,10 @@ const emptyTar = Buffer.alloc(1024);
 /** Calls `work` with the ID of an empty image, and removes the image afterwards. */
 export async function withEmptyImage<T>(docker: Dockerode, work: (image: string) => Promise<T>): Promise<T> {
   // One element; otherwise the stream would yield single bytes.
-  const said = await text(await docker.importImage(Readable.from([emptyTar])));
-  const image = /"status":"(sha256:[0-9a-f]{64})"/.exec(said)?.[1];
+  const response = await text(await docker.importImage(Readable.from([emptyTar])));
+  const image = /"status":"(sha256:[0-9a-f]{64})"/.exec(response)?.[1];
   if (image === undefined)
-    throw new Error(`the container engine did not create the empty image: ${said.slice(0, 200)}`);
+    throw new Error(`the container engine did not create the empty image: ${response.slice(0, 200)}`);
   try {
     return await work(image);
   } finally {

@@ -156,10 +156,10 @@ export class ProjectVolumes implements EngineVolumes {
   async rollBack(id: string, key: string): Promise<void> {
     await this.removeHelpers(id);
     await this.#options.release(id);
-    const kept = this.#copyOf("replaced", id, key);
+    const replacedCopy = this.#copyOf("replaced", id, key);
     // There was no old content.
-    if ((await this.#inspect(kept)) === undefined) await this.#remove(id, this.#nameOf(id, key));
-    else await this.#make(id, key, kept);
+    if ((await this.#inspect(replacedCopy)) === undefined) await this.#remove(id, this.#nameOf(id, key));
+    else await this.#make(id, key, replacedCopy);
   }
 
   async settle(id: string, key: string): Promise<void> {

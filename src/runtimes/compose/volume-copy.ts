@@ -50,13 +50,13 @@ async function copyAll(docker: Dockerode, image: string, options: VolumeCopyOpti
   const project = ownership.projectOf(appId);
   const own = ownership.labels("volume", appId);
   const pairs = volumes.map(({ Name: from, Labels: known }) => {
-    const { [configHashLabel]: _, ...kept } = known;
-    const key = kept[composeVolumeLabel] ?? from;
+    const { [configHashLabel]: _, ...labels } = known;
+    const key = labels[composeVolumeLabel] ?? from;
     return {
       from,
       key,
       to: `${project}_${key}`,
-      labels: { ...kept, [composeProjectLabel]: project, ...own },
+      labels: { ...labels, [composeProjectLabel]: project, ...own },
     };
   });
   for (const pair of pairs) {

@@ -227,11 +227,15 @@ export class AppNetworks {
   ): void {
     const { pool, maxPerUser } = this.#options;
     // Created a moment ago, so that its reservation still counts.
-    const held = new Set(reserved.flatMap(({ subnets }) => subnets.map(formatSubnet)));
+    const reservedSubnets = new Set(reserved.flatMap(({ subnets }) => subnets.map(formatSubnet)));
     const usersNetworks = networks.flatMap((network) => {
       const uid = this.#ownerOf(network);
       const subnets = subnetsOf(network);
-      if (uid === undefined || uid === 0 || subnets.some((subnet) => held.has(formatSubnet(subnet))))
+      if (
+        uid === undefined ||
+        uid === 0 ||
+        subnets.some((subnet) => reservedSubnets.has(formatSubnet(subnet)))
+      )
         return [];
       return [{ ownerUid: uid, count: 1, subnets }];
     });

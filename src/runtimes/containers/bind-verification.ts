@@ -32,17 +32,17 @@ export async function changedMount(
   // Only root controls the host's time zone files, and an image may have a symlink at their path.
   const binds = mounts.filter(({ type, source }) => type === "bind" && !hostClock.has(source));
   if (binds.length === 0) return undefined;
-  const [own, theirs] = await Promise.all([
+  const [own, others] = await Promise.all([
     readMounts(`${procDir}/self`),
     pid === undefined ? undefined : readMounts(`${procDir}/${pid}`),
   ]);
-  if (own === undefined || theirs === undefined) return changedLink(app, binds);
+  if (own === undefined || others === undefined) return changedLink(app, binds);
   // Root controls the path down to the app's directory, so symlinks in it are fine.
   const real = await realpath(app.directory);
   return binds.find(({ source, destination }) => {
     const isOwn = isInside(app.directory, source);
     const expected = locate(own, isOwn ? join(real, relative(app.directory, source)) : source);
-    const found = theirs.findLast(({ mountPoint }) => mountPoint === destination);
+    const found = others.findLast(({ mountPoint }) => mountPoint === destination);
     return found === undefined || found.device !== expected?.device || found.root !== expected.root;
   })?.destination;
 }

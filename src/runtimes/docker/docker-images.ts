@@ -53,8 +53,8 @@ export class DockerImages implements ImageRuntime {
 
   /** The image that it starts with, and images of its existing containers. */
   async disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk> {
-    const kept = await new AppContainers(app.id, this.#options).all();
-    const names = [this.#options.images.reference(app), ...kept.map(({ imageId }) => imageId)];
+    const containers = await new AppContainers(app.id, this.#options).all();
+    const names = [this.#options.images.reference(app), ...containers.map(({ imageId }) => imageId)];
     const imageBytes = await this.#options.images.sizeOf(names, signal);
     return { ...(imageBytes !== undefined && { imageBytes }), volumes: [] };
   }

@@ -70,16 +70,16 @@ function withoutEscapes(line: string, escape: string): { content: string; escape
 
 function* instruction(
   text: string,
-  place: Pick<Instruction, "text" | "line" | "lastLine">,
+  source: Pick<Instruction, "text" | "line" | "lastLine">,
   isTrigger = false,
 ): Generator<Instruction, void> {
-  const { line } = place;
+  const { line } = source;
   if (startsOdd.test(text) || endsOdd.test(text))
     throw unclear(line, "begins or ends with white space that is neither a space nor a tab");
   const [first = "", ...tokens] = text.split(blanks).filter((token) => token !== "");
   const word = first.toUpperCase();
   if (word === "ONBUILD") {
-    yield* instruction(tokens.join(" "), place, true);
+    yield* instruction(tokens.join(" "), source, true);
     return;
   }
   if (["RUN", "COPY", "ADD"].includes(word) && hereDocument.test(text))
@@ -91,7 +91,7 @@ function* instruction(
   const odd = flags.find((flag) => !/^[!-~]+$/.test(flag) || /["'\\`]/.test(flag));
   if (odd !== undefined)
     throw unclear(line, `has the flag ${odd} with quotes, escapes or non-ASCII characters`);
-  yield { word, isTrigger, flags, rest: tokens.slice(at).join(" "), ...place };
+  yield { word, isTrigger, flags, rest: tokens.slice(at).join(" "), ...source };
 }
 
 /** @returns `denied`: the line may hide an image name */

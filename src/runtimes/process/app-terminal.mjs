@@ -158,7 +158,7 @@ export class Watcher {
   typed = Promise.resolve();
   #recent;
   #position;
-  #left = new AbortController();
+  #disconnected = new AbortController();
 
   /**
    * @param {RecentOutput} recent
@@ -173,11 +173,11 @@ export class Watcher {
 
   /** Aborts when the watcher leaves. */
   get gone() {
-    return this.#left.signal;
+    return this.#disconnected.signal;
   }
 
   leave() {
-    this.#left.abort();
+    this.#disconnected.abort();
   }
 
   /** @returns {{ data: Buffer } | { missedBytes: number } | undefined} undefined when there is nothing new */

@@ -32,30 +32,30 @@ export async function endProcesses(run, { signal, graceMs, forceMs = 10_000, cgr
   // A frozen process handles no signal but SIGKILL.
   if (cgroup !== null) freezeCgroup(cgroup, false);
 
-  let left = members();
-  if (left.length === 0) return 0;
+  let remaining = members();
+  if (remaining.length === 0) return 0;
   if (signal !== "SIGKILL") {
-    for (const entry of left) {
+    for (const entry of remaining) {
       sendSignal(entry, signal);
       // A stopped process would not handle the signal.
       sendSignal(entry, "SIGCONT");
     }
     const deadline = process.uptime() * 1000 + graceMs;
-    while (left.length > 0 && process.uptime() * 1000 < deadline) {
+    while (remaining.length > 0 && process.uptime() * 1000 < deadline) {
       await sleep(Math.min(pollMs, Math.max(1, deadline - process.uptime() * 1000)));
       // Scanning all processes takes milliseconds, and is needed only after the last known one has ended.
-      if (!left.some(isThere)) left = members();
+      if (!remaining.some(isThere)) remaining = members();
     }
-    if (left.length > 0) left = members();
+    if (remaining.length > 0) remaining = members();
   }
   const deadline = process.uptime() * 1000 + forceMs;
-  while (left.length > 0 && process.uptime() * 1000 < deadline) {
+  while (remaining.length > 0 && process.uptime() * 1000 < deadline) {
     if (cgroup !== null) killCgroup(cgroup);
-    for (const entry of left) sendSignal(entry, "SIGKILL");
+    for (const entry of remaining) sendSignal(entry, "SIGKILL");
     await sleep(forcePollMs);
-    left = members();
+    remaining = members();
   }
-  return left.length;
+  return remaining.length;
 }
 
 /**

@@ -44,18 +44,18 @@ export async function killRun(
       throw error;
     }
   };
-  for (let left = 0; ;) {
+  for (let remaining = 0; ;) {
     // The supervisor first, because it would restart the app.
     if (supervisor !== undefined) await kill(supervisor);
     if (cgroup !== undefined) await writeFile(`${cgroup}/cgroup.kill`, "1").catch(() => undefined);
     if (run === undefined) return 0;
     const table = await reader.readTable(timeout);
     const origins = await reader.readOrigins(table, new Set([ownerUid]), timeout);
-    if (timeout.aborted) return left;
-    left = 0;
+    if (timeout.aborted) return remaining;
+    remaining = 0;
     for (const member of membersOf([run], table, origins).get(run.appId) ?? [])
-      if (await kill(member)) left++;
-    if (left === 0) return 0;
+      if (await kill(member)) remaining++;
+    if (remaining === 0) return 0;
     await sleep(pollMs);
   }
 }

@@ -24,7 +24,7 @@ export class OwnListener {
    * By port, the descriptor found last. As long as the app has it open, no other process can listen there. @type
    * {Map<number, Held>}
    */
-  #held = new Map();
+  #listeners = new Map();
 
   /** @param {Run} run */
   constructor(run) {
@@ -37,9 +37,9 @@ export class OwnListener {
    *   cannot be inspected
    */
   explainPortConflict(port) {
-    const held = this.#held.get(port);
-    if (held !== undefined && isStill(held)) return undefined;
-    this.#held.delete(port);
+    const listener = this.#listeners.get(port);
+    if (listener !== undefined && isStill(listener)) return undefined;
+    this.#listeners.delete(port);
     const sockets = parseListeners(listenerTables.map(readTable)).get(port);
     if (sockets === undefined) return `no process of it listens on port ${port}`;
     // Usually the main process listens. Finding all members means reading all of /proc.
@@ -69,9 +69,9 @@ export class OwnListener {
       }
     }
     return sockets.filter(({ port, uid, inode }) => {
-      const held = found.get(`socket:[${inode}]`);
-      if (held !== undefined) this.#held.set(port, held);
-      return held === undefined && !(isBlind && uid === this.#run.uid);
+      const listener = found.get(`socket:[${inode}]`);
+      if (listener !== undefined) this.#listeners.set(port, listener);
+      return listener === undefined && !(isBlind && uid === this.#run.uid);
     });
   }
 }

@@ -46,18 +46,18 @@ export class RecentOutput {
    * @param {number} rows
    */
   screenStart(rows) {
-    const kept = this.#copy(this.start, this.#end);
-    const painted = kept.lastIndexOf(screenBegin);
-    if (painted >= 0 && painted > kept.lastIndexOf(screenEnd)) return this.start + painted;
-    let at = kept.length;
+    const retained = this.#copy(this.start, this.#end);
+    const painted = retained.lastIndexOf(screenBegin);
+    if (painted >= 0 && painted > retained.lastIndexOf(screenEnd)) return this.start + painted;
+    let at = retained.length;
     // No line begins after the final newline.
-    if (kept.at(-1) === newlineByte) at -= 1;
+    if (retained.at(-1) === newlineByte) at -= 1;
     for (let row = 0; row < rows && at >= 0; row++)
-      at = at === 0 ? -1 : kept.lastIndexOf(newlineByte, at - 1);
+      at = at === 0 ? -1 : retained.lastIndexOf(newlineByte, at - 1);
     if (at >= 0) return this.start + at + 1;
     let whole = 0;
     // The buffer may begin in the middle of a character.
-    while (this.start > 0 && whole < 4 && ((kept[whole] ?? 0) & 0xc0) === 0x80) whole++;
+    while (this.start > 0 && whole < 4 && ((retained[whole] ?? 0) & 0xc0) === 0x80) whole++;
     return this.start + whole;
   }
 

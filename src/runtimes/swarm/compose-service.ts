@@ -311,12 +311,12 @@ function filesOf(
         const message = `service "${key}" of app "${app.id}" uses "${name}" of the ${kind}, which has no file in the package; svc supports only secrets and configs from files`;
         throw new SvcError("not_possible", message);
       }
-      const place = textOf(target) || name;
-      const path = place.startsWith("/")
-        ? place
+      const given = textOf(target) || name;
+      const path = given.startsWith("/")
+        ? given
         : kind === "secrets"
-          ? `${secretsDir}/${place}`
-          : `/${place}`;
+          ? `${secretsDir}/${given}`
+          : `/${given}`;
       return { kind, path, content };
     }),
   );

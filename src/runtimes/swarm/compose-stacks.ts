@@ -266,8 +266,8 @@ export class ComposeStacks implements Stacks {
     const deadlineMs = Date.now() + releaseTimeoutMs;
     const containers = new AppContainers(id, this.#options);
     for (;;) {
-      const left = await containers.listed("all");
-      if (left.length === 0) return;
+      const leftover = await containers.listed("all");
+      if (leftover.length === 0) return;
       if (Date.now() > deadlineMs) {
         throw new SvcError(
           "not_possible",

@@ -53,8 +53,8 @@ export function waitingOf(serviceId: string, tasks: readonly SwarmTask[]): Swarm
 /** All tasks that should run have the new release, with or without a node. */
 export function isReplaced({ serviceId, release, replicas }: Launched, tasks: readonly SwarmTask[]): boolean {
   const meant = tasks.filter((task) => task.serviceId === serviceId && isDesired(task));
-  const there = meant.filter((task) => isUpTask(task) || isWithoutNode(task));
-  return meant.every((task) => task.release === release) && there.length >= replicas;
+  const placed = meant.filter((task) => isUpTask(task) || isWithoutNode(task));
+  return meant.every((task) => task.release === release) && placed.length >= replicas;
 }
 
 /** Some tasks run, and all others wait for nodes. */

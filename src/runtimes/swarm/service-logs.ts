@@ -96,9 +96,9 @@ class LatestLines {
   }
 
   #drop(): void {
-    const kept = new LastLines(this.#maxLines);
-    kept.add(this.#lines.sort((a, b) => a.timeMs - b.timeMs));
-    const { lines, truncated } = kept.chunk();
+    const lastLines = new LastLines(this.#maxLines);
+    lastLines.add(this.#lines.sort((a, b) => a.timeMs - b.timeMs));
+    const { lines, truncated } = lastLines.chunk();
     this.#lines = [...lines];
     this.#sizeBytes = lines.reduce((sum, { text }) => sum + Buffer.byteLength(text), 0);
     this.#truncated ||= truncated;
@@ -161,12 +161,12 @@ export async function* followAway({
   signal,
   everyMs = awayPollMs,
 }: AwayOptions): AsyncGenerator<LogChunk, void> {
-  let told: ReadonlySet<string> = new Set();
+  let reported: ReadonlySet<string> = new Set();
   while (!signal.aborted) {
-    const away = await awayNow().catch(() => told);
+    const away = await awayNow().catch(() => reported);
     const ids = new Set(tasksNow().flatMap(({ nodeId }) => (away.has(nodeId) ? [nodeId] : [])));
-    const names = [...ids].filter((id) => !told.has(id)).map((id) => nodeName(id, tasksNow()));
-    told = ids;
+    const names = [...ids].filter((id) => !reported.has(id)).map((id) => nodeName(id, tasksNow()));
+    reported = ids;
     if (names.length > 0)
       yield { lines: [missingLine(didNotAnswer(names))], truncated: false, missedBytes: 0 };
     await sleep(everyMs, undefined, { signal }).catch(() => undefined);
@@ -183,14 +183,14 @@ export async function* followTogether(
   const either = AbortSignal.any([signal, ended.signal]);
   const next = async (source: AsyncGenerator<LogChunk, void>) => ({ source, result: await source.next() });
   const sources = follow.map((begin) => begin(either));
-  const left = new Set(sources);
+  const open = new Set(sources);
   const waiting = new Map([...sources, beside(either)].map((source) => [source, next(source)]));
   try {
-    while (left.size > 0) {
+    while (open.size > 0) {
       const { source, result } = await Promise.race(waiting.values());
       if (result.done === true) {
         waiting.delete(source);
-        left.delete(source);
+        open.delete(source);
       } else {
         waiting.set(source, next(source));
         yield result.value;
@@ -206,9 +206,9 @@ export async function* followTogether(
 export function mergeLogs(chunks: readonly LogChunk[], tail: number): LogChunk {
   const [only, ...others] = chunks;
   if (only !== undefined && others.length === 0) return only;
-  const kept = new LastLines(Math.max(1, tail));
-  kept.add(chunks.flatMap(({ lines }) => lines).sort((a, b) => a.timeMs - b.timeMs));
-  const { lines, truncated } = kept.chunk();
+  const lastLines = new LastLines(Math.max(1, tail));
+  lastLines.add(chunks.flatMap(({ lines }) => lines).sort((a, b) => a.timeMs - b.timeMs));
+  const { lines, truncated } = lastLines.chunk();
   const isCut = truncated || chunks.some((chunk) => chunk.truncated);
   return { lines: tail < 1 ? [] : lines, truncated: isCut, missedBytes: 0 };
 }
@@ -266,9 +266,9 @@ function missing(line: LogRecord, tasks: readonly SwarmTask[]): LogRecord[] {
     return id === undefined ? [] : [nodeName(id, tasks)];
   });
   const others = reasons.filter((reason) => !nodeAway.test(reason) && !unplaced.test(reason));
-  const said = [...(away.length === 0 ? [] : [didNotAnswer(away)]), ...others];
+  const notes = [...(away.length === 0 ? [] : [didNotAnswer(away)]), ...others];
   // A task without a node has printed nothing.
-  return said.length === 0 ? [] : [missingLine(said.join("; "))];
+  return notes.length === 0 ? [] : [missingLine(notes.join("; "))];
 }
 
 function nodeName(id: string, tasks: readonly SwarmTask[]): string {

@@ -117,7 +117,7 @@ export class SwarmApi {
   /** @param appId limits the list to one app */
   async services(appId?: string): Promise<SwarmService[]> {
     const what = appId === undefined ? "list services" : `list the services of app "${appId}"`;
-    const request = { path: "/services?", query: this.#ours(appId) };
+    const request = { path: "/services?", query: this.#ownedFilter(appId) };
     const services = (await this.#ask<EngineService[]>(what, request)).map((each) => this.#serviceOf(each));
     return services.filter((service) => service.appId !== "" && service.appId === (appId ?? service.appId));
   }
@@ -132,7 +132,7 @@ export class SwarmApi {
   async tasks(): Promise<SwarmTask[]> {
     const [nodes, tasks] = await Promise.all([
       this.nodes(),
-      this.#ask<EngineTask[]>("list tasks", { path: "/tasks?", query: this.#ours() }),
+      this.#ask<EngineTask[]>("list tasks", { path: "/tasks?", query: this.#ownedFilter() }),
     ]);
     const known = new Map(nodes.map((node) => [node.id, node]));
     const read = tasks.map((task) => taskOf(task, known.get(task.NodeID ?? ""), this.#ownership));
@@ -185,7 +185,7 @@ export class SwarmApi {
 
   /** Removes the networks of an app. */
   async removeNetworks(appId: string): Promise<void> {
-    const { filters } = this.#ours(appId);
+    const { filters } = this.#ownedFilter(appId);
     const query = { filters: JSON.stringify({ ...(JSON.parse(filters) as object), scope: ["swarm"] }) };
     const what = `list the networks of app "${appId}"`;
     const listed = await this.#ask<(Labelled & { Id: string })[]>(what, { path: "/networks?", query });
@@ -203,7 +203,7 @@ export class SwarmApi {
 
   /** Removes the app's secrets and configs that no service uses. */
   async removeTaskFiles(appId: string): Promise<void> {
-    const query = this.#ours(appId);
+    const query = this.#ownedFilter(appId);
     for (const kind of ["secrets", "configs"] as const) {
       const found = await this.#ask<EngineFile[]>(`list ${kind}`, { path: `/${kind}?`, query });
       for (const { ID: id, Spec: spec } of found) {
@@ -219,7 +219,7 @@ export class SwarmApi {
   }
 
   /** @param appId limits the filter to one app */
-  #ours(appId?: string): { filters: string } {
+  #ownedFilter(appId?: string): { filters: string } {
     return { filters: JSON.stringify(this.#ownership.filter(appId)) };
   }
 

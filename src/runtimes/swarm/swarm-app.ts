@@ -89,9 +89,9 @@ export class SwarmApp extends ObservedApp {
     return this.#tasks.filter((task) => ids.has(task.serviceId) && isUpTask(task));
   }
 
-  #endProbes(kept: ReadonlySet<string>): void {
+  #endProbes(retained: ReadonlySet<string>): void {
     for (const [id, probe] of this.#probes) {
-      if (kept.has(id)) continue;
+      if (retained.has(id)) continue;
       probe[Symbol.dispose]();
       this.#probes.delete(id);
     }

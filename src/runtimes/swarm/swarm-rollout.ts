@@ -200,12 +200,12 @@ export class SwarmRollout {
     plan: ServicePlan,
     existing: SwarmService,
   ): Promise<void> {
-    let left = waitingOf(existing.id, watched.tasks).length;
+    let waitingCount = waitingOf(existing.id, watched.tasks).length;
     for (;;) {
-      const launched = await this.launch(to, watched, withExtraParallelism(plan, left));
-      const waiting = await this.#untilRolled(to, watched, launched, { passing: left });
-      if (waiting.length <= left) return;
-      left = waiting.length;
+      const launched = await this.launch(to, watched, withExtraParallelism(plan, waitingCount));
+      const waiting = await this.#untilRolled(to, watched, launched, { passing: waitingCount });
+      if (waiting.length <= waitingCount) return;
+      waitingCount = waiting.length;
     }
   }
 

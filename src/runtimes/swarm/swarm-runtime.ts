@@ -262,15 +262,15 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     for (;;) {
       await this.#refresh();
       const states = new Map((await this.#api.nodes()).map(({ id, state }) => [id, state]));
-      const left = (this.apps.get(app.id)?.tasks ?? []).filter(
+      const remaining = (this.apps.get(app.id)?.tasks ?? []).filter(
         ({ state, nodeId, serviceId }) =>
           ["running", "starting"].includes(state) &&
           states.get(nodeId) === "ready" &&
           serviceIds?.has(serviceId) !== false,
       );
-      if (left.length === 0) return;
+      if (remaining.length === 0) return;
       if (Date.now() > deadlineMs) {
-        const nodes = [...new Set(left.map(({ node }) => node))].join(", ");
+        const nodes = [...new Set(remaining.map(({ node }) => node))].join(", ");
         throw new SvcError("unavailable", `app "${app.id}" did not stop in time on ${nodes}`);
       }
       await sleep(startPollMs);

@@ -185,11 +185,11 @@ export function isUpTask(task: SwarmTask): boolean {
 /** The newest error that keeps tasks from running, in the swarm's words. */
 function explainTasks(tasks: readonly SwarmTask[], isFine = false): string {
   if (isFine) return "";
-  const told = newest(
+  const reported = newest(
     tasks.filter(({ state, error }) => error !== "" && (failures.has(state) || state === "pending")),
   );
-  if (told === undefined) return "";
-  return told.node === "" ? told.error : `${told.error} on ${told.node}`;
+  if (reported === undefined) return "";
+  return reported.node === "" ? reported.error : `${reported.error} on ${reported.node}`;
 }
 
 function newest(tasks: readonly SwarmTask[]): SwarmTask | undefined {

@@ -96,11 +96,11 @@ export function keepsExit({ runtime, restart: { policy } }: Manifest): boolean {
 
 function restart(manifest: Manifest): string[] {
   const { policy, delayMs } = manifest.restart;
-  const kept = keepsExit(manifest) ? ["RemainAfterExit=yes"] : [];
-  if (policy === "never") return ["Restart=no", ...kept];
+  const exitLines = keepsExit(manifest) ? ["RemainAfterExit=yes"] : [];
+  if (policy === "never") return ["Restart=no", ...exitLines];
   // A signal from another process does not count as an intended exit.
   const forced = policy === "on-failure" ? ["RestartForceExitStatus=SIGHUP SIGINT SIGTERM SIGPIPE"] : [];
-  return [`Restart=${policy}`, ...forced, `RestartSec=${Math.max(leastDelayMs, delayMs)}ms`, ...kept];
+  return [`Restart=${policy}`, ...forced, `RestartSec=${Math.max(leastDelayMs, delayMs)}ms`, ...exitLines];
 }
 
 function stop({ stop: { signal, graceMs } }: Manifest): string[] {

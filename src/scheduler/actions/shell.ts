@@ -15,7 +15,7 @@ import { callerOf } from "./job-app.ts";
 
 export interface ShellOptions {
   userHelpers: Pick<UserHelpers, "selfUid" | "runJob">;
-  finder: Pick<AppFinder, "place">;
+  finder: Pick<AppFinder, "location">;
   /** Limits concurrent starts of commands. */
   starts: Pick<Limiter<number>, "acquire">;
 }
@@ -44,7 +44,7 @@ export function createShellAction(options: ShellOptions): PlainAction {
   ): Promise<Workplace> {
     const { app } = job.action;
     if (app !== undefined) {
-      const { directory, uid } = await finder.place(app, callerOf(job, work));
+      const { directory, uid } = await finder.location(app, callerOf(job, work));
       return { uid, cwd: directory, env: { SVC_APP_ID: app, SVC_APP_DIR: directory } };
     }
     if (!work.isRoot) {
@@ -58,8 +58,8 @@ export function createShellAction(options: ShellOptions): PlainAction {
 
   return async (job, work) => {
     const { uid, cwd, env } = await workingDirectoryOf(job, work);
-    using place = await starts.acquire(uid);
-    const begun = (): void => place[Symbol.dispose]();
+    using _slot = await starts.acquire(uid);
+    const begun = (): void => _slot[Symbol.dispose]();
     using _tooLong = systemClock().setTimer(maxStartMs, begun);
     const end = await userHelpers.runJob(uid, {
       command: job.action.command ?? "",

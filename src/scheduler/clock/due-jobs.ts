@@ -130,18 +130,16 @@ export class DueJobs implements Disposable {
     }
     const isFull = room.reachedLimit(job.ownerUid) !== undefined;
     this.#coming.set(key, { job, ...(isFull && { wait: { reason: "room", scheduledAtMs } }) });
-    const place = await room.acquire(job.ownerUid);
+    const slot = await room.acquire(job.ownerUid);
     this.#coming.set(key, { job });
     // The job may have been changed or removed while it waited.
     const current = jobs.get(job);
     if (current === undefined || !isStillDue(current, job, cause) || this.#stopping.signal.aborted) {
       this.#coming.delete(key);
-      place[Symbol.dispose]();
+      slot[Symbol.dispose]();
       return;
     }
-    const { started, run } = await runner
-      .start(current, cause, place)
-      .finally(() => this.#coming.delete(key));
+    const { started, run } = await runner.start(current, cause, slot).finally(() => this.#coming.delete(key));
     if (!started) {
       skips.add(job, "running", cause.scheduledAtMs ?? run.startedAtMs);
       return;

@@ -41,12 +41,12 @@ export function readHeaders(
   path: string,
   violations: Violations,
 ): Headers {
-  const kept = new Map(Object.entries(stored).map(([name, value]) => [name.toLowerCase(), value]));
+  const storedByName = new Map(Object.entries(stored).map(([name, value]) => [name.toLowerCase(), value]));
   const seen = new Set<string>();
   let totalBytes = 0;
   const entries = Object.entries(headers).map(([name, given]): [string, string] => {
     const lowerName = name.toLowerCase();
-    const value = given === secretMask ? kept.get(lowerName) : given;
+    const value = given === secretMask ? storedByName.get(lowerName) : given;
     const isBroughtOver = given === secretMask && value !== undefined && !isHarmlessHeader(lowerName);
     const problem =
       leftOrigin !== undefined && isBroughtOver

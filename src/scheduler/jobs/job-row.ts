@@ -262,7 +262,7 @@ export class JobReader {
 
   #make(
     row: Omit<JobRow, "document">,
-    said: Omit<JobSpec, "managedBy" | "trigger" | "action"> & Pick<Job, "lostApp">,
+    spec: Omit<JobSpec, "managedBy" | "trigger" | "action"> & Pick<Job, "lostApp">,
     trigger: Trigger,
     action: JobAction,
   ): Job {
@@ -275,18 +275,18 @@ export class JobReader {
       updatedAtMs: row.updated_at,
       revision: row.revision,
       trigger,
-      timeZone: this.#word(said.timeZone),
-      enabled: said.enabled,
-      comment: said.comment,
+      timeZone: this.#word(spec.timeZone),
+      enabled: spec.enabled,
+      comment: spec.comment,
       action,
-      timeoutSecs: said.timeoutSecs,
-      jitterSecs: said.jitterSecs,
-      retries: said.retries,
+      timeoutSecs: spec.timeoutSecs,
+      jitterSecs: spec.jitterSecs,
+      retries: spec.retries,
       // Older versions accepted it, but it would reboot the host at each start.
-      catchUp: action.type === "node_reboot" ? "none" : said.catchUp,
+      catchUp: action.type === "node_reboot" ? "none" : spec.catchUp,
     };
-    if (said.keep !== undefined) job.keep = said.keep;
-    if (said.lostApp !== undefined) job.lostApp = said.lostApp;
+    if (spec.keep !== undefined) job.keep = spec.keep;
+    if (spec.lostApp !== undefined) job.lostApp = spec.lostApp;
     return job;
   }
 

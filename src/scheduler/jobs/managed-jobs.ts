@@ -47,7 +47,7 @@ export class ManagedJobs {
     const { registry, rules } = this.#options;
     const violations = new Violations();
     const jobs = new Map<string, ReadJob>();
-    const kept = new SortedJobs(registry.ownedBy(ownerUid));
+    const remaining = new SortedJobs(registry.ownedBy(ownerUid));
     let beganMs = performance.now();
     for (const [index, schedule] of schedules.entries()) {
       if (violations.isFull) break;
@@ -62,7 +62,7 @@ export class ManagedJobs {
       if (claimed !== "" && claimed !== managedBy) {
         violations.add(`${path}managed_by`, `must be "${managedBy}" or omitted, not "${claimed}"`);
       }
-      const stored = kept.find({ ownerUid, id });
+      const stored = remaining.find({ ownerUid, id });
       // `***` cannot keep values of another manager's job.
       const own = stored?.managedBy === managedBy ? stored : undefined;
       const spec = rules.read(schedule, { path, stored: own, isRoots: true }, violations);

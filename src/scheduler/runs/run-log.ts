@@ -109,11 +109,11 @@ export class RunLog implements AsyncDisposable {
    */
   async close(run: Run, outcome: RunOutcome): Promise<Run> {
     const endedAtMs = Math.max(this.#options.now(), run.startedAtMs);
-    const kept = await this.#record(outcome, (some) =>
+    const recorded = await this.#record(outcome, (some) =>
       closeRun({ id: run.id, ownerUid: run.job.ownerUid }, this.#options.executor, some, endedAtMs),
     );
     this.#live.delete(run.id);
-    const ended: Run = { ...run, endedAtMs, outcome: kept };
+    const ended: Run = { ...run, endedAtMs, outcome: recorded };
     this.#options.onOwn?.(ended);
     return ended;
   }
@@ -291,9 +291,9 @@ export class RunLog implements AsyncDisposable {
     } catch (error) {
       if (!(error instanceof SvcError) || error.code !== "resource_exhausted") throw error;
       // The reserved disk space is only for outcomes; outputs would use it up.
-      const kept = error.reason === "disk_full" ? { ...outcome, output: "", truncated: true } : outcome;
-      await store.write(statements(kept), { essential: true });
-      return kept;
+      const storable = error.reason === "disk_full" ? { ...outcome, output: "", truncated: true } : outcome;
+      await store.write(statements(storable), { essential: true });
+      return storable;
     }
   }
 

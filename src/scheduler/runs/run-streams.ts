@@ -78,20 +78,20 @@ export async function* followRuns(
   });
   signal.addEventListener("abort", wake, { once: true });
   // A concurrent write of another process may be both read and reported, so duplicates are dropped.
-  const told = new Set<string>();
+  const sent = new Set<string>();
   try {
     for (const { runId, hasEnded } of sinceMs === undefined ? [] : runs.since(sinceMs)) {
       signal.throwIfAborted();
       const run = runs.get(runId);
       if (run === undefined || !matches(run.job)) continue;
       const { outcome: _outcome, endedAtMs: _endedAtMs, ...started } = run;
-      told.add(changesOf(hasEnded ? run : started));
+      sent.add(changesOf(hasEnded ? run : started));
       yield viewRun(hasEnded ? run : started);
     }
     for (;;) {
       signal.throwIfAborted();
       const run = queue.shift();
-      if (run !== undefined && !told.delete(changesOf(run))) yield viewRun(run);
+      if (run !== undefined && !sent.delete(changesOf(run))) yield viewRun(run);
       else if (run !== undefined) continue;
       else if (state.isBehind) throw tooSlow;
       else {

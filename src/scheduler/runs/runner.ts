@@ -76,8 +76,8 @@ export class Runner implements AsyncDisposable {
    * `too_many` without a free slot; errors of the store. Nothing was started then
    */
   async start(job: Job, cause: RunCause, slot?: Disposable): Promise<StartedRun> {
-    using held = new DisposableStack();
-    if (slot !== undefined) held.use(slot);
+    using resources = new DisposableStack();
+    if (slot !== undefined) resources.use(slot);
     const problem = await this.#options.owners.problemOf(job);
     if (problem !== undefined)
       throw new SvcError("not_possible", `schedule "${job.id}" does not run: ${problem}`);
@@ -85,12 +85,12 @@ export class Runner implements AsyncDisposable {
       throw new SvcError("unavailable", "svc is stopping and starts no runs");
     const finishing = this.finishing(job);
     if (finishing !== undefined) return { started: false, run: finishing };
-    if (slot === undefined) held.use(this.#takeSlot(job.ownerUid));
+    if (slot === undefined) resources.use(this.#takeSlot(job.ownerUid));
     const opening = this.#options.runs.open(job, cause);
     this.#opening.add(opening);
     try {
       const started = await opening;
-      if (started.started) this.#begin(job, started.run, held.move());
+      if (started.started) this.#begin(job, started.run, resources.move());
       return started;
     } finally {
       this.#opening.delete(opening);
@@ -198,14 +198,14 @@ export class Runner implements AsyncDisposable {
     await before?.ended;
     const output = new CappedOutput();
     const { clock, runs } = this.#options;
-    using kept = new OutputWriter(clock, async () => {
+    using writer = new OutputWriter(clock, async () => {
       using _slot = await this.#outputWrites.acquire(run.job.ownerUid);
       await runs.storeOutput(run.id, output.read().text);
     });
     const end = await this.#act(running, (piece) => {
       const bytes = typeof piece === "string" ? Buffer.from(piece) : piece;
       output.push(bytes);
-      kept.change();
+      writer.change();
       live.push(bytes);
     });
     const outcome = outcomeOf(end, output.read(), stopOf(controller.signal));

@@ -146,8 +146,8 @@ export class LongMethods {
       },
     );
     if (request.detach) {
-      const kept = retainRequest(context);
-      const drop = (): void => kept?.[Symbol.dispose]();
+      const retained = retainRequest(context);
+      const drop = (): void => retained?.[Symbol.dispose]();
       started.finished.then(drop, drop);
       this.#auditEnd(request, context, startedMs, started.finished);
     }

@@ -54,7 +54,7 @@ export class AcceptQueue {
   readonly #waiting = new Set<Arrival>();
   readonly #ofUid = new Tally<number>();
   /** Connections that wait for a free slot, by uid. */
-  readonly #held = new Map<number, Arrival[]>();
+  readonly #pending = new Map<number, Arrival[]>();
   readonly #accept = loadLibc().func("int accept4(int fd, void *address, void *length, int flags)") as (
     ...args: unknown[]
   ) => number;
@@ -92,7 +92,7 @@ export class AcceptQueue {
   /** Closes all waiting connections. */
   close(): void {
     for (const arrival of this.#waiting) this.#reject(arrival);
-    this.#held.clear();
+    this.#pending.clear();
   }
 
   #receiveDescriptor(fd: number): void {
@@ -120,16 +120,16 @@ export class AcceptQueue {
     const { uid } = arrival;
     const { hasSlotFor, maxWaitingPerPeer } = this.#options;
     if (!this.#waiting.has(arrival)) return;
-    const held = this.#held.get(uid);
-    if (held === undefined && hasSlotFor(uid)) {
+    const pending = this.#pending.get(uid);
+    if (pending === undefined && hasSlotFor(uid)) {
       this.#open(arrival);
     } else if (this.#ofUid.of(uid) > maxWaitingPerPeer || this.#waiting.size > maxWaiting) {
       // Node may accept more than the limit.
       this.#reject(arrival);
-    } else if (held !== undefined) {
-      held.push(arrival);
+    } else if (pending !== undefined) {
+      pending.push(arrival);
     } else {
-      this.#held.set(uid, [arrival]);
+      this.#pending.set(uid, [arrival]);
       this.#retryLater(uid);
     }
   }
@@ -141,18 +141,18 @@ export class AcceptQueue {
   /** One per turn, so that requests of open connections are served in between. */
   #acceptHeld(uid: number): void {
     const { fairQueue, hasSlotFor, maxHeldMs = 10_000 } = this.#options;
-    const held = this.#held.get(uid);
-    const [first] = held ?? [];
-    if (held === undefined || first === undefined) {
-      this.#held.delete(uid);
+    const pending = this.#pending.get(uid);
+    const [first] = pending ?? [];
+    if (pending === undefined || first === undefined) {
+      this.#pending.delete(uid);
     } else if (hasSlotFor(uid)) {
-      held.shift();
+      pending.shift();
       this.#open(first);
       fairQueue.run(peerName(uid), () => this.#acceptHeld(uid));
     } else {
-      while (held[0] !== undefined && performance.now() - held[0].sinceMs > maxHeldMs) {
-        this.#reject(held[0]);
-        held.shift();
+      while (pending[0] !== undefined && performance.now() - pending[0].sinceMs > maxHeldMs) {
+        this.#reject(pending[0]);
+        pending.shift();
       }
       this.#retryLater(uid);
     }

@@ -29,10 +29,10 @@ export class HostCheck {
   checkHost(host: string | undefined): void {
     const name = host === undefined ? undefined : hostName(host);
     if (name !== undefined && (isLoopback(name) || this.#allowed.has(name))) return;
-    const told = name === undefined || name.length > maxShownHost ? "" : ` "${name}"`;
+    const shownName = name === undefined || name.length > maxShownHost ? "" : ` "${name}"`;
     throw new SvcError(
       "host_denied",
-      `the header Host${told} is not allowed; add the name to [api] allowed_hosts in the configuration`,
+      `the header Host${shownName} is not allowed; add the name to [api] allowed_hosts in the configuration`,
     );
   }
 

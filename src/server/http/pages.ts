@@ -116,7 +116,7 @@ export function createPages(files: PageFiles, answered: (request: HttpRequest) =
 
 /** Reads its files at the first request, and caches them. */
 function createPage(path: string, file: string): Answering {
-  const said = {
+  const headers = {
     ...headersOf(path),
     "content-type": contentTypes[extname(file)] ?? "application/octet-stream",
   };
@@ -128,7 +128,7 @@ function createPage(path: string, file: string): Answering {
     const forms = await loaded;
     const chosen = forms.find(({ coding }) => coding === undefined || takes(request, coding));
     if (chosen === undefined) throw new Error(`${file} has no plain form`);
-    send(chosen, forms.length > 1 ? { ...said, vary: "accept-encoding" } : said, request, response);
+    send(chosen, forms.length > 1 ? { ...headers, vary: "accept-encoding" } : headers, request, response);
   };
 }
 
@@ -172,11 +172,11 @@ function takes({ headers }: HttpRequest, coding: Coding): boolean {
 
 function send(
   { bytes, etag, coding }: LoadedPage,
-  said: Readonly<Record<string, string>>,
+  headers: Readonly<Record<string, string>>,
   request: HttpRequest,
   response: HttpResponse,
 ): void {
-  for (const [name, value] of Object.entries(said)) response.setHeader(name, value);
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
   response.setHeader("etag", etag);
   if (isKnown(etag, request.headers["if-none-match"])) {
     response.statusCode = 304;

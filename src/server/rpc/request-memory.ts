@@ -47,11 +47,11 @@ export class RequestMemory {
     const bytes = estimateBytes(request);
     if (bytes <= smallBytes) return undefined;
     const share = shareName(user);
-    const held = this.#bytes.of(share);
-    if (held + bytes > maxBytesPerUser) {
+    const usedBytes = this.#bytes.of(share);
+    if (usedBytes + bytes > maxBytesPerUser) {
       throw new SvcError(
         "too_many",
-        `cannot accept a request of ${bytes} bytes: running calls and detached operations of this user hold ${held} bytes of requests, and at most ${maxBytesPerUser} are allowed; wait for one to finish`,
+        `cannot accept a request of ${bytes} bytes: running calls and detached operations of this user hold ${usedBytes} bytes of requests, and at most ${maxBytesPerUser} are allowed; wait for one to finish`,
       );
     }
     this.#bytes.change(share, bytes);

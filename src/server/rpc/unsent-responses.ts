@@ -28,8 +28,8 @@ export class UnsentResponses {
     }
     this.#bytes.set(name, sum);
     response.once("close", () => {
-      const left = (this.#bytes.get(name) ?? 0) - bytes;
-      if (left > 0) this.#bytes.set(name, left);
+      const remaining = (this.#bytes.get(name) ?? 0) - bytes;
+      if (remaining > 0) this.#bytes.set(name, remaining);
       else this.#bytes.delete(name);
     });
   }

@@ -40,7 +40,7 @@ export function Table<Row>({ label, columns, rows, keyOf, none, atOnce = rowsAtO
         {none}
       </p>
     );
-  const left = rows.length - most.value;
+  const hiddenCount = rows.length - most.value;
   return (
     <>
       <div ref={setPlace} class="table" role="region" aria-label={label} tabIndex={0} onFocusIn={onFocusIn}>
@@ -73,9 +73,9 @@ export function Table<Row>({ label, columns, rows, keyOf, none, atOnce = rowsAtO
           </tbody>
         </table>
       </div>
-      {left > 0 && (
+      {hiddenCount > 0 && (
         <button type="button" onClick={() => (most.value += atOnce)}>
-          {texts.more(left)}
+          {texts.more(hiddenCount)}
         </button>
       )}
     </>

@@ -27,7 +27,7 @@ export function Attention({ api, node }: { api: Api; node: NodeView }) {
     const why = reasonsOf(app);
     return why.length === 0 ? [] : [{ app, why }];
   });
-  const left = troubled.length - maxShown;
+  const hiddenCount = troubled.length - maxShown;
   const isWell = alerts.length + failing.length + troubled.length === 0 && jobs.value !== undefined;
   return (
     <section class="card" aria-labelledby="attention">
@@ -61,9 +61,9 @@ export function Attention({ api, node }: { api: Api; node: NodeView }) {
             <Why of={why.join(" ")} />
           </li>
         ))}
-        {left > 0 && (
+        {hiddenCount > 0 && (
           <li>
-            <a href={pathTo("apps")}>{texts.overview.troublesLeft(left)}</a>
+            <a href={pathTo("apps")}>{texts.overview.troublesLeft(hiddenCount)}</a>
           </li>
         )}
       </ul>

@@ -42,7 +42,7 @@ async function createWorld(passwdFile?: string): Promise<World> {
   const userHelpers = createUserHelpers(users);
   const appDir = join(dir, "app");
   if (passwdFile === undefined) await userHelpers.createOwnedDir(appDir, ownerUid);
-  const finder = { place: () => Promise.resolve({ directory: appDir, uid: ownerUid }) };
+  const finder = { location: () => Promise.resolve({ directory: appDir, uid: ownerUid }) };
   const action = createShellAction({
     userHelpers,
     finder,

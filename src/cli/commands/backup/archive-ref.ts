@@ -57,12 +57,12 @@ export async function findArchive(
   const found =
     name === latest ? await newestOf(context, appId, backups) : backups.find((each) => each.name === name);
   if (found !== undefined) return { appId, storage: found.storage, name: found.name };
-  const place = storage === "" ? "" : ` on ${storage}`;
+  const onStorage = storage === "" ? "" : ` on ${storage}`;
   const what = name === latest ? "backup" : `backup "${name}"`;
   throw notFound(
     "backup",
     name,
-    `no ${what} of app "${appId}"${place}; list the backups with: svc backup ls`,
+    `no ${what} of app "${appId}"${onStorage}; list the backups with: svc backup ls`,
   );
 }
 

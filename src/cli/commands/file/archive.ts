@@ -54,13 +54,13 @@ export function addArchiveCommands(parent: Command, run: RunCommand): void {
 async function pack(
   context: CommandContext,
   archive: string,
-  places: readonly string[],
+  texts: readonly string[],
   { format = "", force = false, detach: isDetached = false }: PackOptions,
 ): Promise<void> {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const target = await resolvePath(context, archive);
   const paths: string[] = [];
-  for (const place of places) paths.push(await resolvePath(context, place));
+  for (const text of texts) paths.push(await resolvePath(context, text));
   const request = { paths, target, format, overwrite: force };
   const { createArchive, createArchiveStream } = FileService.method;
   if (isDetached) return detach(context, `pack ${archive}`, createArchive, request);

@@ -53,8 +53,8 @@ export function addChangeCommands(parent: Command, run: RunCommand): void {
     .argument("<path>", pathHelp)
     .option("-R, --recursive", "include everything below")
     .action(
-      run((context, mode: string, place: string, options: RecursiveOptions) =>
-        setAttributes(context, { mode }, place, options),
+      run((context, mode: string, target: string, options: RecursiveOptions) =>
+        setAttributes(context, { mode }, target, options),
       ),
     );
   parent
@@ -64,10 +64,10 @@ export function addChangeCommands(parent: Command, run: RunCommand): void {
     .argument("<path>", pathHelp)
     .option("-R, --recursive", "include everything below")
     .action(
-      run((context, who: string, place: string, options: RecursiveOptions) => {
+      run((context, who: string, target: string, options: RecursiveOptions) => {
         const [owner = "", group = ""] = who.split(":", 2);
         if (owner === "" && group === "") throw new UsageError("name an owner or a group");
-        return setAttributes(context, { owner, group }, place, options);
+        return setAttributes(context, { owner, group }, target, options);
       }),
     );
 }
@@ -76,11 +76,11 @@ const load = () => import("../../../../gen/svc/v1/file_pb.ts");
 
 async function makeDirectory(
   context: CommandContext,
-  place: string,
+  target: string,
   { parents = false, mode = "" }: { readonly parents?: boolean; readonly mode?: string },
 ): Promise<void> {
   const { FileService } = await load();
-  const request = { path: await resolvePath(context, place), parents, mode };
+  const request = { path: await resolvePath(context, target), parents, mode };
   const entry = await context.invokeOnce(FileService.method.createDirectory, [request]);
   await context.printResult(entry, `Made ${entry.path}`);
 }
@@ -126,10 +126,10 @@ async function relocation(
   };
 }
 
-async function remove(context: CommandContext, places: readonly string[]): Promise<void> {
+async function remove(context: CommandContext, targets: readonly string[]): Promise<void> {
   const { FileService } = await load();
   const paths: string[] = [];
-  for (const place of places) paths.push(await resolvePath(context, place));
+  for (const target of targets) paths.push(await resolvePath(context, target));
   await confirmRemoval(context, {
     question: `Delete ${paths.join(", ")}?`,
     loss: "deleted files cannot be recovered",
@@ -149,11 +149,11 @@ async function remove(context: CommandContext, places: readonly string[]): Promi
 async function setAttributes(
   context: CommandContext,
   attributes: { mode?: string; owner?: string; group?: string },
-  place: string,
+  target: string,
   { recursive = false }: RecursiveOptions,
 ): Promise<void> {
   const { FileService } = await load();
-  const request = { path: await resolvePath(context, place), ...attributes, recursive };
+  const request = { path: await resolvePath(context, target), ...attributes, recursive };
   const entry = await context.invokeOnce(FileService.method.setPathAttributes, [request]);
   await context.printResult(entry, `${entry.path}: ${entry.mode} ${entry.owner}:${entry.group}`);
 }

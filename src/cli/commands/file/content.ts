@@ -42,53 +42,53 @@ export function addContentCommands(parent: Command, run: RunCommand): void {
     .action(runWithAdvice(run, adviceOnForce)(put));
 }
 
-async function contentOf(context: CommandContext, place: string) {
+async function contentOf(context: CommandContext, target: string) {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
-  const path = await resolvePath(context, place);
+  const path = await resolvePath(context, target);
   return context.invoke(FileService.method.readFile, [{ path }]);
 }
 
-async function cat(context: CommandContext, place: string): Promise<void> {
+async function cat(context: CommandContext, target: string): Promise<void> {
   const output = new ByteOutput(context.host.stdout);
-  for await (const { content } of await contentOf(context, place)) {
+  for await (const { content } of await contentOf(context, target)) {
     if (content !== undefined) await output.write(content.data);
   }
   await output.end();
 }
 
-async function get(context: CommandContext, place: string, file: string | undefined): Promise<void> {
-  const target = file ?? basename(place.replace(/^[^/:]+:/, ""));
-  if (target === "") throw new UsageError(`${JSON.stringify(place)} is not a file name`);
+async function get(context: CommandContext, target: string, file: string | undefined): Promise<void> {
+  const saveTo = file ?? basename(target.replace(/^[^/:]+:/, ""));
+  if (saveTo === "") throw new UsageError(`${JSON.stringify(saveTo)} is not a file name`);
   let sizeBytes = 0;
   try {
-    using line = progressLine(context, `get ${basename(target)}`);
+    using line = progressLine(context, `get ${basename(saveTo)}`);
     await pipeline(
-      receiveBytes(line, await contentOf(context, place)),
+      receiveBytes(line, await contentOf(context, target)),
       async function* (pieces) {
         for await (const bytes of pieces) {
           sizeBytes += bytes.length;
           yield bytes;
         }
       },
-      createWriteStream(target, { flags: "wx" }),
+      createWriteStream(saveTo, { flags: "wx" }),
     );
   } catch (error) {
-    throw localError(error, target);
+    throw localError(error, saveTo);
   }
   return context.printResult(
-    { file: target, size_bytes: sizeBytes },
-    `Wrote ${target} (${formatBytes(sizeBytes)})`,
+    { file: saveTo, size_bytes: sizeBytes },
+    `Wrote ${saveTo} (${formatBytes(sizeBytes)})`,
   );
 }
 
 async function put(
   context: CommandContext,
   file: string,
-  place: string,
+  target: string,
   { force = false, ifMatch = "", mode = "" }: PutOptions,
 ): Promise<void> {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
-  const path = await resolveTarget(context, place, basename(file));
+  const path = await resolveTarget(context, target, basename(file));
   const first = { path, overwrite: force, ifMatch, mode };
   const source = await openLocalFile(context.host, file);
   try {

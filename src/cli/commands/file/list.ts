@@ -63,10 +63,10 @@ function nameText({ name, type, linkTarget }: FileEntry): string {
   return linkTarget === undefined ? name : `${name} -> ${linkTarget}`;
 }
 
-async function list(context: CommandContext, place: string, { all = false }: ListOptions): Promise<void> {
+async function list(context: CommandContext, target: string, { all = false }: ListOptions): Promise<void> {
   const { FileEntrySchema, FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const { messageToRest } = await import("../../client/rest-json.ts");
-  const path = await resolvePath(context, place);
+  const path = await resolvePath(context, target);
   const request = { path, hidden: all, limit: pageSize };
   let isEmpty = true;
   for await (const { entries } of context.invoke(FileService.method.streamDirectory, [request])) {
@@ -78,10 +78,10 @@ async function list(context: CommandContext, place: string, { all = false }: Lis
   if (isEmpty && !context.json) context.note("The directory is empty.");
 }
 
-async function stat(context: CommandContext, place: string): Promise<void> {
+async function stat(context: CommandContext, target: string): Promise<void> {
   const { FileEntrySchema, FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const { messageToRest } = await import("../../client/rest-json.ts");
-  const path = await resolvePath(context, place);
+  const path = await resolvePath(context, target);
   for await (const entry of context.invoke(FileService.method.statPath, [{ path }])) {
     if (context.json) return context.printJson(messageToRest(FileEntrySchema, entry));
     const rows: [string, string][] = [

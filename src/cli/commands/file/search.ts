@@ -53,13 +53,13 @@ export function addSearchCommands(parent: Command, run: RunCommand): void {
       .option("--limit <count>", "limit for matches, up to 10000 (default: 1000)");
   }
   find.action(
-    run((context, place: string, name: string, options: LookOptions) =>
-      search(context, place, { name, content: "", regex: false, ...options }),
+    run((context, target: string, name: string, options: LookOptions) =>
+      search(context, target, { name, content: "", regex: false, ...options }),
     ),
   );
   grep.action(
-    run((context, content: string, place: string, { regexp = false, name = "", ...options }: GrepOptions) =>
-      search(context, place, { name, content, regex: regexp, ...options }),
+    run((context, content: string, target: string, { regexp = false, name = "", ...options }: GrepOptions) =>
+      search(context, target, { name, content, regex: regexp, ...options }),
     ),
   );
   parent
@@ -76,11 +76,11 @@ const load = () =>
 
 async function usage(
   context: CommandContext,
-  place: string,
+  target: string,
   { depth }: { readonly depth?: string },
 ): Promise<void> {
   const [{ DirectoryUsageSchema, FileService }, { messageToRest }] = await load();
-  const path = await resolvePath(context, place);
+  const path = await resolvePath(context, target);
   const request = { path, depth: numberOf("--depth", depth) };
   for await (const { event } of context.invoke(FileService.method.getDiskUsage, [request])) {
     if (event.case !== "directory" && event.case !== "result") continue;
@@ -95,10 +95,10 @@ function usageText({ path, diskBytes }: DirectoryUsage): string {
 }
 
 /** Like grep(1): exits with 1 if nothing was found. */
-async function search(context: CommandContext, place: string, given: SearchRequest): Promise<void> {
+async function search(context: CommandContext, target: string, given: SearchRequest): Promise<void> {
   const [{ FileMatchSchema, FileService }, { messageToRest }] = await load();
   const { all = false, ignoreCase = false, limit, ...what } = given;
-  const path = await resolvePath(context, place);
+  const path = await resolvePath(context, target);
   const request = { path, ...what, hidden: all, ignoreCase, limit: numberOf("--limit", limit) };
   let matches = 0n;
   for await (const { event } of context.invoke(FileService.method.searchFiles, [request])) {
@@ -122,11 +122,11 @@ function matchText({ entry, line, text }: FileMatch): string {
 
 async function tail(
   context: CommandContext,
-  place: string,
+  target: string,
   { lines, follow = false }: { readonly lines?: string; readonly follow?: boolean },
 ): Promise<void> {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
-  const request = { path: await resolvePath(context, place), lines: numberOf("--lines", lines), follow };
+  const request = { path: await resolvePath(context, target), lines: numberOf("--lines", lines), follow };
   const output = new ByteOutput(context.host.stdout);
   const method = FileService.method.tailFile;
   let isAgain = false;

@@ -160,17 +160,17 @@ export class ArchiveReader {
       }
       check.expect(entry);
       /** @type {Buffer[] | undefined} Bytes held until the header is verified. */
-      let held = [];
+      let buffered = [];
       for (let position = entry.at; position < end;) {
         const bytes = (await cursor.from(position)).subarray(0, end - position);
         position += bytes.length;
         check.push(bytes);
         this.#report(this.#contentBytes + Math.min(Math.max(position - entry.dataAt, 0), entry.size));
-        held?.push(bytes);
+        buffered?.push(bytes);
         if (!sink || !check.isKnown) continue;
-        if (held) await sink.begin(tree, entry, Buffer.concat(held));
+        if (buffered) await sink.begin(tree, entry, Buffer.concat(buffered));
         else await sink.write(bytes);
-        held = undefined;
+        buffered = undefined;
       }
       check.finish();
       this.#entries++;

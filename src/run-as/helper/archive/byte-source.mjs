@@ -18,12 +18,12 @@ export class ByteSource {
    */
   async take(length) {
     const parts = [this.#rest];
-    let held = this.#rest.length;
-    while (held < length) {
+    let buffered = this.#rest.length;
+    while (buffered < length) {
       const next = await this.#chunks.next();
       if (next.done) throw damaged("is truncated");
       parts.push(next.value);
-      held += next.value.length;
+      buffered += next.value.length;
     }
     const all = parts.length === 1 ? this.#rest : Buffer.concat(parts);
     this.#rest = all.subarray(length);

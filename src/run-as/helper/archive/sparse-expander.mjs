@@ -12,7 +12,7 @@ export class SparseExpander {
   /** @type {{ at: number, bytes: number }[] | undefined} */
   #map;
   #position = 0;
-  #left = 0;
+  #remaining = 0;
 
   /**
    * @param {number} size apparent size of the file
@@ -35,16 +35,16 @@ export class SparseExpander {
       rest = this.#head.subarray(parsed.end);
     }
     while (rest.length > 0) {
-      if (this.#left === 0) {
+      if (this.#remaining === 0) {
         const next = this.#map.shift();
         if (!next) throw damaged("has a sparse file with more content than its map");
         await this.#hole(next.at);
-        this.#left = next.bytes;
+        this.#remaining = next.bytes;
         continue;
       }
-      const piece = rest.subarray(0, this.#left);
+      const piece = rest.subarray(0, this.#remaining);
       await this.#output(piece);
-      this.#left -= piece.length;
+      this.#remaining -= piece.length;
       this.#position += piece.length;
       rest = rest.subarray(piece.length);
     }

@@ -3,7 +3,7 @@
  * archive's tree.
  */
 import { chmodSync, linkSync, lstatSync, utimesSync } from "node:fs";
-import { at, descend, held, inDirectory, openSubdirectory } from "../directory.mjs";
+import { at, descend, ownedFd, inDirectory, openSubdirectory } from "../directory.mjs";
 import { setMode } from "../host/archive/tar-bytes.mjs";
 import { runTool, toolFailure } from "../run-tool.mjs";
 import { runInSlices } from "../slices.mjs";
@@ -62,7 +62,7 @@ export class TarSink {
   /** Entries of the current tree that become read-only after it is unpacked. @type {Pick<TarEntry, "path" | "mode">[]} */
   #readOnly = [];
   /** Unchanged files of the current tree. @type {TarEntry[]} */
-  #kept = [];
+  #deferred = [];
   /** Times of its directories by path. @type {Map<string, string>} */
   #times = new Map();
   /** @type {{ feed: Feed, done: Promise<void>, stop: AbortController } | undefined} */
@@ -114,7 +114,7 @@ export class TarSink {
     if (tree !== this.#tree || !this.#target.base) {
       throw damaged("has only changes since another archive: restore that archive first");
     }
-    this.#kept.push(entry);
+    this.#deferred.push(entry);
   }
 
   /**
@@ -146,16 +146,16 @@ export class TarSink {
   }
 
   async #link() {
-    const [kept, times] = [this.#kept, this.#times];
-    this.#kept = [];
+    const [deferred, times] = [this.#deferred, this.#times];
+    this.#deferred = [];
     this.#times = new Map();
-    if (kept.length === 0) return;
+    if (deferred.length === 0) return;
     const { root, into, base } = this.#target;
     const above = (this.#trees[this.#tree] ?? "").split("/").length;
     const [from, to] = [base?.[this.#tree] ?? "", into[this.#tree] ?? ""];
     await inDirectory({ root, path: from }, (source) =>
       inDirectory({ root, path: to }, (target) =>
-        runInSlices(linkAll(source, target, kept, { above, times }), this.#signal),
+        runInSlices(linkAll(source, target, deferred, { above, times }), this.#signal),
       ),
     );
   }
@@ -239,8 +239,8 @@ function* linkAll(source, target, entries, { above, times }) {
   // A link changes the time of its directory.
   for (const [directory, files] of byDirectory) {
     const names = directory.split("/").slice(above);
-    using from = held(openBelow(source, names));
-    using to = held(openBelow(target, names));
+    using from = ownedFd(openBelow(source, names));
+    using to = ownedFd(openBelow(target, names));
     for (const entry of files) {
       linkOne(from.fd, to.fd, entry);
       yield;
@@ -257,8 +257,9 @@ function* linkAll(source, target, entries, { above, times }) {
  */
 function linkOne(from, to, { path, size, mtime }) {
   const name = path.slice(path.lastIndexOf("/") + 1);
-  const there = lstatSync(at(from, name), { throwIfNoEntry: false });
-  const isThere = there?.isFile() === true && there.size === size && isSameTime(there.mtimeMs, mtime);
+  const existing = lstatSync(at(from, name), { throwIfNoEntry: false });
+  const isThere =
+    existing?.isFile() === true && existing.size === size && isSameTime(existing.mtimeMs, mtime);
   if (!isThere)
     throw damaged("has only changes since another archive, and the files of that archive have changed");
   linkSync(at(from, name), at(to, name));
@@ -298,6 +299,6 @@ const extractOptions = [
  * @param {number} mode
  */
 function chmodBelow(directory, names, mode) {
-  using parent = held(openBelow(directory, names.slice(0, -1)));
+  using parent = ownedFd(openBelow(directory, names.slice(0, -1)));
   chmodSync(at(parent.fd, names.at(-1) ?? "."), mode);
 }

@@ -4,10 +4,10 @@
  * the files.
  */
 import { constants, openSync, readlinkSync } from "node:fs";
-import { at, held, namesIn, openPath, reopen } from "../directory.mjs";
+import { at, ownedFd, namesIn, openPath, reopen } from "../directory.mjs";
 import { headers, padding } from "../host/archive/tar-bytes.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
-import { Trail } from "../trail.mjs";
+import { DirectoryStack } from "../directory-stack.mjs";
 import { accessText } from "./access-text.mjs";
 import { blockBytes, dataRanges, rangesText, readContent } from "./file-content.mjs";
 
@@ -76,15 +76,15 @@ export class TreeTar {
    * @throws Error with the path as its `subject`, for entries that this user may not read
    */
   *read(fd, tree) {
-    using trail = new Trail(fd);
+    using stack = new DirectoryStack(fd);
     try {
-      const levels = [this.#directory(trail, tree)];
+      const levels = [this.#directory(stack, tree)];
       for (let level = levels.at(-1); level; level = levels.at(-1)) {
         const name = level.names.pop();
         if (name === undefined) {
-          if (this.#stat(trail.fd, ".").ctimeNs !== level.ctimeNs) this.#warnChanged(level.path);
+          if (this.#stat(stack.fd, ".").ctimeNs !== level.ctimeNs) this.#warnChanged(level.path);
           levels.pop();
-          if (levels.length > 0) trail.leave();
+          if (levels.length > 0) stack.leave();
           continue;
         }
         const path = `${level.path}/${name}`;
@@ -95,13 +95,13 @@ export class TreeTar {
           );
           continue;
         }
-        const stats = this.#try(path, () => this.#stat(trail.fd, name));
+        const stats = this.#try(path, () => this.#stat(stack.fd, name));
         if (stats === undefined) continue;
         if ((Number(stats.mode) & S_IFMT) !== S_IFDIR) {
-          yield* this.#leaf(trail.fd, name, path, stats);
+          yield* this.#leaf(stack.fd, name, path, stats);
           continue;
         }
-        const below = this.#try(path, () => this.#enter(trail, name, path));
+        const below = this.#try(path, () => this.#enter(stack, name, path));
         if (below !== undefined) levels.push(below);
         yield;
       }
@@ -119,27 +119,27 @@ export class TreeTar {
   }
 
   /**
-   * @param {Trail} trail
+   * @param {DirectoryStack} stack
    * @param {string} name
    * @param {string} path
    */
-  #enter(trail, name, path) {
-    trail.enter(name);
+  #enter(stack, name, path) {
+    stack.enter(name);
     try {
-      return this.#directory(trail, path);
+      return this.#directory(stack, path);
     } catch (error) {
       // A directory that was just removed has no readable names.
-      trail.leave();
+      stack.leave();
       throw error;
     }
   }
 
   /**
-   * @param {Trail} trail
+   * @param {DirectoryStack} stack
    * @param {string} path
    */
-  #directory(trail, path) {
-    using directory = held(openSync(reopen(trail.fd), O_RDONLY | O_DIRECTORY));
+  #directory(stack, path) {
+    using directory = ownedFd(openSync(reopen(stack.fd), O_RDONLY | O_DIRECTORY));
     const { fd } = directory;
     try {
       const stats = this.#stat(fd, ".");
@@ -194,7 +194,7 @@ export class TreeTar {
    * @param {string} path
    */
   #fifo(parent, name, path) {
-    using place = this.#try(path, () => held(openPath(parent, name)));
+    using place = this.#try(path, () => ownedFd(openPath(parent, name)));
     if (place === undefined) return;
     const stats = this.#options.syscalls.statOf(place.fd);
     if ((Number(stats.mode) & S_IFMT) !== S_IFIFO) {
@@ -215,7 +215,7 @@ export class TreeTar {
     const { syscalls, isKnown } = this.#options;
     // The name may now refer to anything: do not wait for a FIFO.
     const flags = O_RDONLY | O_NOFOLLOW | O_NONBLOCK;
-    using file = this.#try(path, () => held(syscalls.open(parent, name, flags)));
+    using file = this.#try(path, () => ownedFd(syscalls.open(parent, name, flags)));
     if (file === undefined) return;
     const { fd } = file;
     try {

@@ -102,10 +102,10 @@ export class VolumeTar {
       return;
     }
     const mode = this.#modeOf(path, entry);
-    const kept = { ...entry, path, target, mode };
-    this.#guard.admit({ ...kept, sha256: "" });
+    const unpacked = { ...entry, path, target, mode };
+    this.#guard.admit({ ...unpacked, sha256: "" });
     this.#retains = true;
-    this.#handler.entry(kept, headersOf(kept, path, target));
+    this.#handler.entry(unpacked, headersOf(unpacked, path, target));
   }
 
   /**
@@ -134,7 +134,7 @@ export class VolumeSink {
   #tree = noTree;
   /** @type {Set<number>} */
   #done = new Set();
-  #left = 0;
+  #remaining = 0;
 
   /**
    * @param {string[]} trees as latin1
@@ -167,14 +167,14 @@ export class VolumeSink {
     const placed = (/** @type {string} */ path) => `${directoryName}${path.slice(root.length)}`;
     const target = entry.type === "hardlink" ? placed(entry.target) : entry.target;
     await this.#send(headersOf(entry, placed(entry.path), target));
-    this.#left = entry.stored + padding(entry.stored).length;
+    this.#remaining = entry.stored + padding(entry.stored).length;
     await this.write(bytes.subarray(entry.dataAt - entry.at));
   }
 
   /** @param {Buffer} piece */
   async write(piece) {
-    const wanted = piece.subarray(0, this.#left);
-    this.#left -= wanted.length;
+    const wanted = piece.subarray(0, this.#remaining);
+    this.#remaining -= wanted.length;
     if (wanted.length > 0) await this.#send(wanted);
   }
 

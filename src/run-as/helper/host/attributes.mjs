@@ -1,7 +1,7 @@
 /** Creates directories, and sets modes, owners and groups. */
 import { chmodSync, chownSync, closeSync, fstatSync, mkdirSync } from "node:fs";
 import { setImmediate as turn } from "node:timers/promises";
-import { at, held, openPath, openSubdirectory, reopen } from "../directory.mjs";
+import { at, ownedFd, openPath, openSubdirectory, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { entryAt } from "./entries.mjs";
 import { assertNamed, inPlace, opened } from "./host-path.mjs";
@@ -66,7 +66,7 @@ function makeOne(parent, name, mode) {
     process.umask(umask);
   }
   if ((mode & specialBits) === 0) return;
-  using made = held(openSubdirectory(parent, name));
+  using made = ownedFd(openSubdirectory(parent, name));
   if (fstatSync(made.fd).uid === process.geteuid?.()) chmodSync(reopen(made.fd), mode);
 }
 
@@ -127,6 +127,6 @@ function set(fd, { mode, uid, gid }) {
  * @param {Attributes} wanted
  */
 function setAt(directory, name, wanted) {
-  using place = held(openPath(directory, name));
+  using place = ownedFd(openPath(directory, name));
   set(place.fd, fstatSync(place.fd).isSymbolicLink() ? { ...wanted, mode: null } : wanted);
 }

@@ -5,7 +5,7 @@
  * never followed.
  */
 import { closeSync, constants, fstatSync, openSync, statfsSync } from "node:fs";
-import { O_PATH, at, held, openPath, reopen } from "../directory.mjs";
+import { O_PATH, at, ownedFd, openPath, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { Guard } from "./guard.mjs";
 import { namesOf, spell, splitPath } from "./spelling.mjs";
@@ -120,7 +120,7 @@ function readTrusted(syscalls, link, { uid }) {
  * @returns {Promise<T>}
  */
 export async function opened({ parent, name, guard }, work) {
-  using place = held(openPath(parent, name));
+  using place = ownedFd(openPath(parent, name));
   const stats = fstatSync(place.fd, { bigint: true });
   guard.admit(stats);
   return await work(place.fd, stats);

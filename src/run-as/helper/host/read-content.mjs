@@ -34,15 +34,17 @@ export async function readContent(syscalls, { ifTag, ...args }, call) {
         await call.emit({ entry, start, length: -1 });
         return {};
       }
-      let left = Math.min(length ?? Infinity, size - start);
-      const first = Buffer.allocUnsafeSlow(size === 0 ? blockBytes : Math.max(1, Math.min(blockBytes, left)));
+      let remaining = Math.min(length ?? Infinity, size - start);
+      const first = Buffer.allocUnsafeSlow(
+        size === 0 ? blockBytes : Math.max(1, Math.min(blockBytes, remaining)),
+      );
       const { bytesRead } = await file.read(first, { position: start });
       // Files of the kernel report a size of 0, or too large a size.
-      if (size === 0 || bytesRead < Math.min(left, blockBytes)) left = bytesRead;
-      await call.emit({ entry, start, length: left });
-      const sent = Math.min(bytesRead, left);
+      if (size === 0 || bytesRead < Math.min(remaining, blockBytes)) remaining = bytesRead;
+      await call.emit({ entry, start, length: remaining });
+      const sent = Math.min(bytesRead, remaining);
       if (sent > 0) await call.output(first.subarray(0, sent));
-      await sendBlocks(file, start + sent, left - sent, call);
+      await sendBlocks(file, start + sent, remaining - sent, call);
       return {};
     }),
   );

@@ -1,6 +1,6 @@
 /** Copies and moves. A copy is complete before it becomes visible, and replaces existing files in one step. */
 import { closeSync, fstatSync, lstatSync, openSync, renameSync } from "node:fs";
-import { at, held, openPath, reopen, syncDirectory } from "../directory.mjs";
+import { at, ownedFd, openPath, reopen, syncDirectory } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { removeWhole } from "./delete-paths.mjs";
 import { entryAt } from "./entries.mjs";
@@ -147,7 +147,7 @@ async function copy(
  * @param {number} stage
  */
 async function syncStage(syscalls, stage) {
-  using directory = held(openSync(reopen(stage), "r"));
+  using directory = ownedFd(openSync(reopen(stage), "r"));
   await syscalls.syncFileSystem(directory.fd);
 }
 

@@ -125,22 +125,22 @@ async function matchLines(entry, guard, holds, match, signal) {
  */
 async function* blocks(file, signal) {
   const buffer = Buffer.allocUnsafe(blockBytes);
-  let [kept, position] = [0, 0];
+  let [carriedBytes, position] = [0, 0];
   for (;;) {
     signal.throwIfAborted();
-    const { bytesRead } = await file.read(buffer, kept, buffer.length - kept, position);
-    const length = kept + bytesRead;
+    const { bytesRead } = await file.read(buffer, carriedBytes, buffer.length - carriedBytes, position);
+    const length = carriedBytes + bytesRead;
     const isFirst = position === 0;
     position += bytesRead;
     if (bytesRead === 0) {
-      if (kept > 0) yield { bytes: buffer.subarray(0, kept), isFirst: false };
+      if (carriedBytes > 0) yield { bytes: buffer.subarray(0, carriedBytes), isFirst: false };
       return;
     }
     const last = buffer.lastIndexOf(newline, length - 1);
     const end = last >= 0 && last < length ? last + 1 : length === buffer.length ? length : 0;
     if (end > 0 || isFirst) yield { bytes: buffer.subarray(0, end), isFirst };
     buffer.copyWithin(0, end, length);
-    kept = length - end;
+    carriedBytes = length - end;
   }
 }
 

@@ -3,7 +3,7 @@
  * enter it. The daemon knows its name and has it removed if this process dies.
  */
 import { fstatSync, lstatSync, mkdirSync, renameSync, rmdirSync } from "node:fs";
-import { at, held, namesIn, openSubdirectory, reopen, syncDirectory } from "../directory.mjs";
+import { at, ownedFd, namesIn, openSubdirectory, reopen, syncDirectory } from "../directory.mjs";
 import { RequestError } from "../request-error.mjs";
 import { removeTree } from "../remove-tree.mjs";
 import { inPlace } from "./host-path.mjs";
@@ -24,7 +24,7 @@ export const item = "new";
  */
 export async function inStage(parent, temporary, work) {
   mkdirSync(at(parent, temporary), 0o700);
-  using stage = held(openSubdirectory(parent, temporary));
+  using stage = ownedFd(openSubdirectory(parent, temporary));
   if (!isPrivate(stage.fd) || !namesIn(stage.fd).next().done) {
     throw new RequestError("MOVED", "was moved while it was made");
   }
@@ -66,12 +66,12 @@ async function clear(parent, temporary, stage) {
  */
 export async function discard(syscalls, { temporary, ...place }) {
   await inPlace(syscalls, place, { follow: false }, async ({ parent }) => {
-    const left = lstatSync(at(parent, temporary), { throwIfNoEntry: false });
-    if (left?.isDirectory() !== true) {
+    const leftover = lstatSync(at(parent, temporary), { throwIfNoEntry: false });
+    if (leftover?.isDirectory() !== true) {
       unlinkIfThere(parent, temporary);
       return;
     }
-    using stage = held(openSubdirectory(parent, temporary));
+    using stage = ownedFd(openSubdirectory(parent, temporary));
     if (isPrivate(stage.fd)) await clear(parent, temporary, stage.fd);
   });
 }

@@ -364,18 +364,18 @@ export class Syscalls {
   copyContent(from, to, size) {
     const native = this.#native;
     if (native?.calls.ioctl(to, ficlone, from) === 0) return;
-    let left = size;
-    while (native && left > 0) {
-      const copied = native.calls.copy_file_range(from, null, to, null, left, 0);
+    let remaining = size;
+    while (native && remaining > 0) {
+      const copied = native.calls.copy_file_range(from, null, to, null, remaining, 0);
       // Not supported between some file systems, and for generated files such as those in /proc.
       if (copied <= 0) break;
-      left -= copied;
+      remaining -= copied;
     }
-    if (left === 0) return;
-    const buffer = Buffer.allocUnsafe(left);
+    if (remaining === 0) return;
+    const buffer = Buffer.allocUnsafe(remaining);
     // A read may return fewer bytes, and none at the end.
-    for (let bytes = -1; left > 0 && bytes !== 0; left -= bytes) {
-      bytes = readSync(from, buffer, 0, left, null);
+    for (let bytes = -1; remaining > 0 && bytes !== 0; remaining -= bytes) {
+      bytes = readSync(from, buffer, 0, remaining, null);
       for (let written = 0; written < bytes;) written += writeSync(to, buffer, written, bytes - written);
     }
   }

@@ -110,19 +110,19 @@ async function startOfLines(file, lines, signal) {
   if (lines === 0) return size;
   const least = Math.max(0, size - maxTailBytes);
   // The newline at the end of the file ends the last line and starts none.
-  let left = lines + 1;
+  let remaining = lines + 1;
   const buffer = Buffer.allocUnsafe(blockBytes);
   for (let end = size; end > least;) {
     signal.throwIfAborted();
     const start = Math.max(least, end - blockBytes);
     const { bytesRead } = await file.read(buffer, 0, end - start, start);
-    if (end === size && bytesRead > 0 && buffer[bytesRead - 1] !== newline) left--;
+    if (end === size && bytesRead > 0 && buffer[bytesRead - 1] !== newline) remaining--;
     for (
       let at = buffer.subarray(0, bytesRead).lastIndexOf(newline);
       at >= 0;
       at = at === 0 ? -1 : buffer.lastIndexOf(newline, at - 1)
     ) {
-      if (--left === 0) return start + at + 1;
+      if (--remaining === 0) return start + at + 1;
     }
     end = start;
   }

@@ -21,9 +21,9 @@ import {
   symlinkSync,
 } from "node:fs";
 import { open } from "node:fs/promises";
-import { O_PATH, at, held, namesIn, openForReading, openPath, reopen } from "../directory.mjs";
+import { O_PATH, at, ownedFd, namesIn, openForReading, openPath, reopen } from "../directory.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
-import { Trail } from "../trail.mjs";
+import { DirectoryStack } from "../directory-stack.mjs";
 import { Slices } from "../slices.mjs";
 import { spell } from "./spelling.mjs";
 
@@ -87,8 +87,8 @@ export class TreeCopy {
    * @param {string} base
    */
   async #tree(parent, name, item, base) {
-    using from = new Trail(parent);
-    using to = new Trail(this.#stage);
+    using from = new DirectoryStack(parent);
+    using to = new DirectoryStack(this.#stage);
     /** @type {{ name: string, names: string[], stats: BigIntStats }[]} */
     const levels = [];
     /** @type {() => void} */
@@ -148,7 +148,7 @@ export class TreeCopy {
    * @returns {Promise<boolean>} `false` for a directory, which is not copied here
    */
   async #entry(parent, name, target, as, path) {
-    using source = held(this.#syscalls.open(parent, name, O_PATH | O_NOFOLLOW));
+    using source = ownedFd(this.#syscalls.open(parent, name, O_PATH | O_NOFOLLOW));
     const stats = fstatSync(source.fd, { bigint: true });
     if (stats.isDirectory()) return false;
     const key = stats.nlink > 1n ? `${stats.dev}:${stats.ino}` : undefined;
@@ -193,7 +193,7 @@ export class TreeCopy {
     }
     const copy = at(target, as);
     await this.#largeFile(source, copy);
-    using made = held(openSync(copy, O_PATH | O_NOFOLLOW));
+    using made = ownedFd(openSync(copy, O_PATH | O_NOFOLLOW));
     this.#attributes(source, made.fd, stats);
   }
 
@@ -205,10 +205,10 @@ export class TreeCopy {
    * @param {string} as
    */
   #smallFile(source, stats, target, as) {
-    using from = held(openSync(reopen(source), O_RDONLY | O_NONBLOCK | O_NOCTTY));
+    using from = ownedFd(openSync(reopen(source), O_RDONLY | O_NONBLOCK | O_NOCTTY));
     const flags = O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW;
     // Nobody else can enter the directory that contains it.
-    using made = held(this.#syscalls.open(target, as, flags, Number(stats.mode) & 0o777));
+    using made = ownedFd(this.#syscalls.open(target, as, flags, Number(stats.mode) & 0o777));
     const to = made.fd;
     this.#syscalls.copyContent(from.fd, to, Number(stats.size));
     this.copiedBytes += Number(stats.size);
@@ -276,7 +276,7 @@ export class TreeCopy {
    */
   #node(stats, target, as) {
     this.#syscalls.makeNode(target, as, Number(stats.mode), Number(stats.rdev));
-    using made = held(openPath(target, as));
+    using made = ownedFd(openPath(target, as));
     this.#attributes(made.fd, made.fd, stats);
   }
 

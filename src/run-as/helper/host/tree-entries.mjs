@@ -1,8 +1,8 @@
 /** Yields all entries of a tree by descriptors: no link is followed, and nothing is opened that could block. */
 import { fstatSync, lstatSync } from "node:fs";
-import { at, held, namesIn, openForReading, openPath } from "../directory.mjs";
+import { at, ownedFd, namesIn, openForReading, openPath } from "../directory.mjs";
 import { hasCode } from "../request-error.mjs";
-import { Trail } from "../trail.mjs";
+import { DirectoryStack } from "../directory-stack.mjs";
 import { Slices } from "../slices.mjs";
 
 /** @typedef {import("node:fs").BigIntStats} BigIntStats */
@@ -30,19 +30,19 @@ export async function* treeEntries(parent, name, signal, { stays = false, admits
   const start = lstatSync(at(parent, name), { bigint: true });
   yield { parent, name, path: [name], stats: start, isLeft: false };
   if (!start.isDirectory()) return;
-  using trail = new Trail(parent);
+  using stack = new DirectoryStack(parent);
   const slices = new Slices(signal);
   /** @type {{ names: string[], stats: BigIntStats }[]} */
   const levels = [];
   /** @type {string[]} */
   const path = [];
   const enter = (/** @type {string} */ next) => {
-    trail.enter(next);
+    stack.enter(next);
     path.push(next);
-    levels.push({ names: [], stats: fstatSync(trail.fd, { bigint: true }) });
+    levels.push({ names: [], stats: fstatSync(stack.fd, { bigint: true }) });
     const level = levels.at(-1);
     // Pages and archives are easier to compare if sorted.
-    if (level) level.names = [...namesIn(trail.fd)].sort().reverse();
+    if (level) level.names = [...namesIn(stack.fd)].sort().reverse();
   };
   const attempt = (/** @type {string[]} */ where, /** @type {() => void} */ work) => {
     try {
@@ -58,20 +58,26 @@ export async function* treeEntries(parent, name, signal, { stays = false, admits
     if (slices.isOver) await slices.rest();
     const next = level.names.pop();
     if (next === undefined) {
-      const left = path.slice();
+      const remaining = path.slice();
       levels.pop();
       path.pop();
-      trail.leave();
-      yield { parent: trail.fd, name: left.at(-1) ?? name, path: left, stats: level.stats, isLeft: true };
+      stack.leave();
+      yield {
+        parent: stack.fd,
+        name: remaining.at(-1) ?? name,
+        path: remaining,
+        stats: level.stats,
+        isLeft: true,
+      };
       continue;
     }
-    if (admits && !admits(trail.fd, next)) continue;
+    if (admits && !admits(stack.fd, next)) continue;
     const where = [...path, next];
     /** @type {BigIntStats | undefined} */
     let stats;
-    attempt(where, () => (stats = lstatSync(at(trail.fd, next), { bigint: true })));
+    attempt(where, () => (stats = lstatSync(at(stack.fd, next), { bigint: true })));
     if (!stats || (stays && stats.dev !== start.dev)) continue;
-    yield { parent: trail.fd, name: next, path: where, stats, isLeft: false };
+    yield { parent: stack.fd, name: next, path: where, stats, isLeft: false };
     if (stats.isDirectory()) attempt(where, () => enter(next));
   }
 }
@@ -83,7 +89,7 @@ export async function* treeEntries(parent, name, signal, { stays = false, admits
  *   file
  */
 export async function openEntry({ parent, name, stats }) {
-  using place = held(openPath(parent, name));
+  using place = ownedFd(openPath(parent, name));
   const now = fstatSync(place.fd, { bigint: true });
   if (!now.isFile() || now.ino !== stats.ino || now.dev !== stats.dev) return undefined;
   return await openForReading(place.fd);

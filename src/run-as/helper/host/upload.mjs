@@ -4,7 +4,7 @@
  * attributes.
  */
 import { fchmodSync, fchownSync, fstatSync, lstatSync, renameSync, unlinkSync } from "node:fs";
-import { at, held, openPath, syncDirectory } from "../directory.mjs";
+import { at, ownedFd, openPath, syncDirectory } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { entryAt, tagOf } from "./entries.mjs";
 import { assertNamed, inPlace } from "./host-path.mjs";
@@ -161,7 +161,7 @@ function copyAttributes(syscalls, fd, { parent, name }, old, mode) {
   // A user who may not change owners replaces another user's file with their own, as all tools do.
   if (uid !== old.uid) tryChown(fd, Number(old.uid), Number(old.gid));
   else if (gid !== old.gid) tryChown(fd, -1, Number(old.gid));
-  using replaced = held(openPath(parent, name));
+  using replaced = ownedFd(openPath(parent, name));
   if (fstatSync(replaced.fd).isFile()) syscalls.copyAttributes(replaced.fd, fd);
   // New content does not keep setuid and setgid, as with write(2).
   fchmodSync(fd, Number(old.mode) & 0o1777);

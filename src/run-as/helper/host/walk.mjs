@@ -2,7 +2,7 @@
 import { lstatSync } from "node:fs";
 import { at, namesIn } from "../directory.mjs";
 import { hasCode } from "../request-error.mjs";
-import { Trail } from "../trail.mjs";
+import { DirectoryStack } from "../directory-stack.mjs";
 import { Slices } from "../slices.mjs";
 import { spell } from "./spelling.mjs";
 
@@ -46,7 +46,7 @@ export class Walk {
    * @param {AbortSignal} signal
    */
   async run(parent, name, report, signal) {
-    using trail = new Trail(parent);
+    using stack = new DirectoryStack(parent);
     const slices = new Slices(signal);
     /** @type {Level[]} */
     const levels = [];
@@ -54,16 +54,16 @@ export class Walk {
       [this.#base, ...[...levels.slice(1).map((level) => level.name), last].map(spell)].join("/");
     const enter = (/** @type {string} */ next) => {
       const path = levels.length === 0 ? this.#base : pathOf(next);
-      if (!this.#try(path, () => this.#visitor.enter?.(trail.fd, next))) return;
+      if (!this.#try(path, () => this.#visitor.enter?.(stack.fd, next))) return;
       const failed = this.failureCount;
       this.#try(path, () => {
-        trail.enter(next);
+        stack.enter(next);
         /** @type {Level} */
         const level = { name: next, names: [], cut: false, failed, unread: undefined };
         // Pushed before it is read: a directory that cannot be read was entered too, and has to be left.
         levels.push(level);
         try {
-          Object.assign(level, this.#read(trail));
+          Object.assign(level, this.#read(stack));
         } catch (error) {
           if (!this.#visitor.empties) throw error;
           // A user who may not read a directory may remove it if it is empty.
@@ -80,20 +80,20 @@ export class Walk {
       const next = level.names.pop();
       if (next !== undefined) {
         this.entries++;
-        const { fd } = trail;
+        const { fd } = stack;
         const path = pathOf(next);
         const isBelow = this.#isDirectory(path, fd, next);
         if (isBelow) enter(next);
         else if (isBelow === false) this.#try(path, () => this.#visitor.leaf(fd, next));
       } else if (level.cut && this.failureCount === level.failed) {
-        Object.assign(level, this.#read(trail));
+        Object.assign(level, this.#read(stack));
       } else {
-        trail.leave();
+        stack.leave();
         levels.pop();
         const path = levels.length === 0 ? this.#base : pathOf(level.name);
         // Failures of its entries were reported already.
         if (this.failureCount === level.failed) {
-          this.#try(path, () => this.#leave(trail.fd, level));
+          this.#try(path, () => this.#leave(stack.fd, level));
         }
       }
     }
@@ -159,10 +159,10 @@ export class Walk {
     }
   }
 
-  /** @param {Trail} trail */
-  #read(trail) {
+  /** @param {DirectoryStack} stack */
+  #read(stack) {
     const names = [];
-    for (const name of namesIn(trail.fd)) {
+    for (const name of namesIn(stack.fd)) {
       if (names.push(name) < namesPerPass || !this.#visitor.empties) continue;
       return { names, cut: true };
     }

@@ -129,18 +129,18 @@ class BoundedMessages {
   }
 
   async *#bare(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-    const held = new ByteList();
+    const received = new ByteList();
     let sizeBytes = 0;
     for await (const piece of body) {
-      held.push(bufferOf(piece));
+      received.push(bufferOf(piece));
       sizeBytes += piece.length;
-      if (sizeBytes > this.#maxBytes) yield* held.take();
+      if (sizeBytes > this.#maxBytes) yield* received.take();
     }
-    if (sizeBytes <= this.#maxBytes) yield await this.#checked(held.bytes, this.#compression);
+    if (sizeBytes <= this.#maxBytes) yield await this.#checked(received.bytes, this.#compression);
   }
 
   async *#enveloped(body: AsyncIterable<Uint8Array>): AsyncGenerator<Uint8Array> {
-    const held = new ByteList();
+    const received = new ByteList();
     let missing = envelopeBytes;
     let isHead = true;
     let isChecked = false;
@@ -155,11 +155,11 @@ class BoundedMessages {
           yield part;
           continue;
         }
-        held.push(part);
+        received.push(part);
         missing -= part.length;
         if (missing > 0) continue;
-        const whole = held.bytes;
-        held.take();
+        const whole = received.bytes;
+        received.take();
         missing = envelopeBytes;
         if (!isHead) {
           isHead = true;
@@ -169,7 +169,7 @@ class BoundedMessages {
           isChecked = this.#isToBeChecked(whole);
           if (size > 0 && size <= this.#maxBytes) {
             isHead = false;
-            held.push(whole);
+            received.push(whole);
             missing = size;
           } else {
             passing = size;
@@ -180,7 +180,7 @@ class BoundedMessages {
         await this.#turn();
       }
     }
-    yield* held.take();
+    yield* received.take();
   }
 
   /** Small uncompressed messages need no check. @throws ConnectError `internal` */

@@ -85,8 +85,8 @@ function createConnect(options: ProcedureOptions, { contentType, read, write }: 
     },
 
     fail(call, error, thrown) {
-      const told = errorToSend(error, thrown);
-      end(call, codeToHttpStatus(told.code), "application/json", errorToJsonBytes(told, undefined));
+      const sent = errorToSend(error, thrown);
+      end(call, codeToHttpStatus(sent.code), "application/json", errorToJsonBytes(sent, undefined));
     },
   };
 }

@@ -51,9 +51,9 @@ function queryError({ requestMethod, url }: HandlerContext): SvcError | undefine
 /** Rewrites an error of Connect in place, before Connect writes it. */
 function reword(error: ConnectError): void {
   const isAboutReading = error.code === Code.Internal || error.code === Code.InvalidArgument;
-  const told = isAboutReading ? readingError(error) : error;
-  if (told instanceof ConnectError) return;
-  const { code, rawMessage, message, details } = connectErrorOf(told);
+  const reported = isAboutReading ? readingError(error) : error;
+  if (reported instanceof ConnectError) return;
+  const { code, rawMessage, message, details } = connectErrorOf(reported);
   Object.assign(error, { code, rawMessage, message, details });
 }
 

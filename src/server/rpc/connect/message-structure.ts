@@ -42,17 +42,23 @@ export class MessageStructure {
 const mapValue = 2;
 
 /** @returns how many of `left` remain at `end`; negative if there are more fields */
-function countDown(reader: BinaryReader, end: number, shape: Shape, left: number, depth: number): number {
-  while (reader.pos < end && left >= 0) {
+function countDown(
+  reader: BinaryReader,
+  end: number,
+  shape: Shape,
+  remaining: number,
+  depth: number,
+): number {
+  while (reader.pos < end && remaining >= 0) {
     const [number, wireType] = reader.tag();
     const inner = wireType === WireType.LengthDelimited && depth < maxDepth ? shape.get(number) : undefined;
-    left--;
+    remaining--;
     if (inner === undefined) {
       reader.skip(wireType, number);
     } else {
       const size = reader.uint32();
-      left = countDown(reader, reader.pos + size, inner, left - 1, depth + 1);
+      remaining = countDown(reader, reader.pos + size, inner, remaining - 1, depth + 1);
     }
   }
-  return left;
+  return remaining;
 }

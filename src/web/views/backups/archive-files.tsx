@@ -37,12 +37,12 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
     [client, identity, path],
   );
   const { busy, failure, perform } = useAction();
-  const asked = useSignal<BackupEntry | undefined>(undefined);
+  const toRestore = useSignal<BackupEntry | undefined>(undefined);
   /** Path of the entry that is restored. */
   const restored = useSignal("");
   const notice = useSignal("");
   const ask = (entry: BackupEntry): void => {
-    asked.value = entry;
+    toRestore.value = entry;
     notice.value = "";
   };
   const app = node.apps.value?.get(of.appId);
@@ -99,7 +99,7 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
       ),
     },
   ];
-  const entry = asked.value;
+  const entry = toRestore.value;
   return (
     <section aria-labelledby="archive-files">
       <h2 id="archive-files">{labels.browse}</h2>
@@ -131,7 +131,7 @@ export function ArchiveFiles({ client, node, of, identity, path }: ArchiveProps 
         <Confirm
           title={labels.restoreOneTitle(plainText(entry.path))}
           action={labels.restoreOne}
-          onClose={() => (asked.value = undefined)}
+          onClose={() => (toRestore.value = undefined)}
           onConfirm={async () => restore(entry)}
         >
           <p>{labels.restoreOneLoses}</p>

@@ -59,7 +59,7 @@ export function Storages({ client, node }: { client: Client<typeof BackupService
       </div>
     ),
   };
-  const asked = removed.value;
+  const toRemove = removed.value;
   const isRoot = node.status.value?.caller?.root === true;
   return (
     <section aria-labelledby="storages">
@@ -89,13 +89,13 @@ export function Storages({ client, node }: { client: Client<typeof BackupService
           onClose={() => (edited.value = undefined)}
         />
       )}
-      {asked !== undefined && (
+      {toRemove !== undefined && (
         <Confirm
-          title={labels.removeStorageTitle(plainText(asked.name))}
+          title={labels.removeStorageTitle(plainText(toRemove.name))}
           action={labels.removeStorage}
           onClose={() => (removed.value = undefined)}
           onConfirm={async () => {
-            await client.removeBackupStorage({ name: asked.name });
+            await client.removeBackupStorage({ name: toRemove.name });
             live.reload();
           }}
         >

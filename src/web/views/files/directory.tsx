@@ -31,10 +31,10 @@ interface Props {
 export function Directory({ api, node, client, path, listing, onDone }: Props) {
   const isHiddenShown = useSignal(false);
   const isMeasured = useSignal(false);
-  const asked = useSignal<Question | undefined>(undefined);
+  const question = useSignal<Question | undefined>(undefined);
   const { busy, failure, perform } = useAction();
   const shown = listing.entries.filter(({ name }) => isHiddenShown.value || !name.startsWith("."));
-  const ask = (question: Question): void => void (asked.value = question);
+  const ask = (next: Question): void => void (question.value = next);
   const all: readonly Column<FileEntry>[] = [
     {
       title: columns.name,
@@ -100,14 +100,14 @@ export function Directory({ api, node, client, path, listing, onDone }: Props) {
         none={labels.empty}
         columns={all}
       />
-      {asked.value !== undefined && (
+      {question.value !== undefined && (
         <FileDialog
           client={client}
           operations={node.operations}
           path={path}
-          question={asked.value}
+          question={question.value}
           onDone={onDone}
-          onClose={() => (asked.value = undefined)}
+          onClose={() => (question.value = undefined)}
         />
       )}
     </>

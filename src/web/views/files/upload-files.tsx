@@ -76,7 +76,7 @@ export function UploadFiles({ api, path, onDone }: Props) {
       document.removeEventListener("drop", drop);
     };
   });
-  const [asked] = existing.value;
+  const [existingFile] = existing.value;
   return (
     <>
       <label class="upload">
@@ -106,14 +106,14 @@ export function UploadFiles({ api, path, onDone }: Props) {
       )}
       <span role="status">{notice.value}</span>
       <Failure message={failure} />
-      {asked !== undefined && (
+      {existingFile !== undefined && (
         <Confirm
-          key={asked.name}
-          title={labels.replaceTitle(plainText(asked.name))}
+          key={existingFile.name}
+          title={labels.replaceTitle(plainText(existingFile.name))}
           action={labels.replace}
-          onClose={() => (existing.value = existing.value.filter((file) => file !== asked))}
+          onClose={() => (existing.value = existing.value.filter((file) => file !== existingFile))}
           onConfirm={async (signal) => {
-            await put(asked, true, signal);
+            await put(existingFile, true, signal);
             onDone();
           }}
         >

@@ -72,7 +72,7 @@ export function Containers({ api, node }: Pick<ViewProps, "api" | "node">) {
     { title: columns.ports, cell: ({ ports }) => <Text of={portsOf(ports)} /> },
     { title: columns.actions, kind: "actions", cell: actionsOf },
   ];
-  const asked = removed.value;
+  const toRemove = removed.value;
   return (
     <>
       <EngineFailure of={live} />
@@ -86,14 +86,14 @@ export function Containers({ api, node }: Pick<ViewProps, "api" | "node">) {
           columns={all}
         />
       )}
-      {asked !== undefined && (
+      {toRemove !== undefined && (
         <Confirm
-          title={labels.removeTitle(plainText(asked.name))}
+          title={labels.removeTitle(plainText(toRemove.name))}
           action={labels.remove}
           onClose={() => (removed.value = undefined)}
           onConfirm={async () => {
             await client.controlContainer({
-              target: { case: "container", value: asked.id },
+              target: { case: "container", value: toRemove.id },
               action: "remove",
             });
             live.reload();

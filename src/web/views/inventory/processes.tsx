@@ -41,7 +41,7 @@ export function Processes({ api, node }: Pick<ViewProps, "api" | "node">) {
       </button>
     ),
   };
-  const asked = ended.value;
+  const toEnd = ended.value;
   return (
     <>
       <Failure message={live.failure} />
@@ -69,20 +69,20 @@ export function Processes({ api, node }: Pick<ViewProps, "api" | "node">) {
         atOnce={atOnce}
         columns={isRoot ? [...processColumns, actions] : processColumns}
       />
-      {asked !== undefined && (
+      {toEnd !== undefined && (
         <Confirm
-          title={labels.endTitle(plainText(asked.name), asked.pid)}
+          title={labels.endTitle(plainText(toEnd.name), toEnd.pid)}
           action={labels.end}
           onClose={() => (ended.value = undefined)}
           onConfirm={async () => {
-            const { pid, startTicks } = asked;
+            const { pid, startTicks } = toEnd;
             // The PID may have been reused.
             await client.signalProcess({ pid, signal: "term", expectedStartTicks: startTicks });
             live.reload();
           }}
         >
           <p>
-            <code>{plainText(asked.command)}</code>
+            <code>{plainText(toEnd.command)}</code>
           </p>
           <p>{labels.endLoses}</p>
         </Confirm>

@@ -40,7 +40,7 @@ export function Credentials({ api, node }: Pick<ViewProps, "api" | "node">) {
       </button>
     ),
   };
-  const asked = removed.value;
+  const toRemove = removed.value;
   return (
     <section aria-labelledby="credentials">
       <h2 id="credentials">{labels.credentials}</h2>
@@ -81,13 +81,13 @@ export function Credentials({ api, node }: Pick<ViewProps, "api" | "node">) {
           </FormEnd>
         </form>
       </details>
-      {asked !== undefined && (
+      {toRemove !== undefined && (
         <Confirm
-          title={labels.removeCredentialTitle(plainText(asked.name))}
+          title={labels.removeCredentialTitle(plainText(toRemove.name))}
           action={labels.remove}
           onClose={() => (removed.value = undefined)}
           onConfirm={async () => {
-            const { name, owner } = asked;
+            const { name, owner } = toRemove;
             await client.removeCredential({ name, ...(owner !== caller?.uid && { owner }) });
             live.reload();
           }}

@@ -36,7 +36,7 @@ export function SourcesView({ api, node }: ViewProps) {
         </button>
       ),
   };
-  const asked = removed.value;
+  const toRemove = removed.value;
   return (
     <>
       <Heading title={texts.sources.title} />
@@ -55,13 +55,13 @@ export function SourcesView({ api, node }: ViewProps) {
         {isRoot && <AddSource client={client} onDone={live.reload} />}
       </section>
       <Credentials api={api} node={node} />
-      {asked !== undefined && (
+      {toRemove !== undefined && (
         <Confirm
-          title={labels.removeSourceTitle(plainText(asked.name))}
+          title={labels.removeSourceTitle(plainText(toRemove.name))}
           action={labels.remove}
           onClose={() => (removed.value = undefined)}
           onConfirm={async () => {
-            await client.removeSource({ name: asked.name });
+            await client.removeSource({ name: toRemove.name });
             live.reload();
           }}
         >

@@ -138,13 +138,13 @@ export class PackSource {
   async *#read(entry) {
     await using file = await openEntry(entry);
     if (file === undefined) throw new RequestError("MOVED", "was moved while it was packed");
-    let left = Number(entry.stats.size);
-    for (let position = 0; left > 0;) {
-      const buffer = Buffer.allocUnsafe(Math.min(blockBytes, left));
+    let remaining = Number(entry.stats.size);
+    for (let position = 0; remaining > 0;) {
+      const buffer = Buffer.allocUnsafe(Math.min(blockBytes, remaining));
       const { bytesRead } = await file.read(buffer, 0, buffer.length, position);
       if (bytesRead === 0) throw new RequestError("WRONG_TYPE", "was truncated while it was read");
       position += bytesRead;
-      left -= bytesRead;
+      remaining -= bytesRead;
       this.#doneBytes += bytesRead;
       this.#report(this.#doneBytes);
       yield buffer.subarray(0, bytesRead);

@@ -153,11 +153,11 @@ function sumUp(block) {
  * @param {number} length
  */
 function octal(bytes, value, start, length) {
-  let left = value < 8 ** (length - 1) ? value : 0;
+  let remaining = value < 8 ** (length - 1) ? value : 0;
   bytes[start + length - 1] = 0;
   for (let index = start + length - 2; index >= start; index--) {
-    bytes[index] = 0x30 + (left % 8);
-    left = Math.floor(left / 8);
+    bytes[index] = 0x30 + (remaining % 8);
+    remaining = Math.floor(remaining / 8);
   }
 }
 

@@ -15,7 +15,7 @@ import {
   symlinkSync,
   writeSync,
 } from "node:fs";
-import { O_PATH, at, descend, held, openPath, openSubdirectory, reopen } from "../../directory.mjs";
+import { O_PATH, at, descend, ownedFd, openPath, openSubdirectory, reopen } from "../../directory.mjs";
 import { RequestError, hasCode } from "../../request-error.mjs";
 import { spell } from "../spelling.mjs";
 
@@ -212,7 +212,7 @@ export class UnpackSink {
     const names = namesOf(target);
     const last = names.pop();
     // A new descriptor, because entering the target's directory closes the current one.
-    using own = held(openPath(parent, "."));
+    using own = ownedFd(openPath(parent, "."));
     try {
       if (last === undefined) throw refused(path, "is a link without a target");
       linkSync(at(this.#enter(names, false), last), at(own.fd, name));

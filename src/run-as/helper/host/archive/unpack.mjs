@@ -5,7 +5,7 @@
 import { chmodSync, lstatSync, mkdirSync } from "node:fs";
 import {
   at,
-  held,
+  ownedFd,
   namesIn,
   openForReading,
   openSubdirectory,
@@ -86,7 +86,7 @@ export async function unpackFiles(syscalls, { path, target, guard, ...args }, re
  */
 async function unpackToStage(syscalls, file, stage, { format, nameEncoding }, budget, report, signal) {
   mkdirSync(at(stage, item), 0o700);
-  using root = held(openSubdirectory(stage, item));
+  using root = ownedFd(openSubdirectory(stage, item));
   using sink = new UnpackSink(syscalls, root.fd, budget);
   const slices = new Slices(signal);
   const step = async () => {
@@ -115,7 +115,7 @@ async function unpackAs(syscalls, { parent, name }, { temporary }, fill, signal)
   await inStage(parent, temporary, async (stage) => {
     const settled = await fill(stage);
     signal.throwIfAborted();
-    using made = held(openSubdirectory(stage, item));
+    using made = ownedFd(openSubdirectory(stage, item));
     chmodSync(reopen(made.fd), 0o755);
     syscalls.renameToFree(stage, item, parent, name);
     settled(made.fd);
@@ -133,13 +133,13 @@ async function unpackAs(syscalls, { parent, name }, { temporary }, fill, signal)
  */
 async function unpackInto(syscalls, { parent, name, guard }, { temporary, overwrite }, fill, signal) {
   // It was checked to be a directory, but a user who can write to the parent may have put a link there since.
-  using directory = held(openSubdirectory(parent, name));
+  using directory = ownedFd(openSubdirectory(parent, name));
   const { fd } = directory;
   guard.admitName(fd, temporary);
   await inStage(fd, temporary, async (stage) => {
     const settled = await fill(stage);
     signal.throwIfAborted();
-    using from = held(openSubdirectory(stage, item));
+    using from = ownedFd(openSubdirectory(stage, item));
     settle(syscalls, from.fd, fd, overwrite, guard);
     settled(fd);
   });

@@ -8,7 +8,7 @@ const maxOpenLevels = 64;
 
 /** @typedef {import("node:fs").Stats} Stats */
 
-export class Trail {
+export class DirectoryStack {
   /** @type {{ fd: number | undefined, stats: Stats }[]} */
   #levels = [];
 
