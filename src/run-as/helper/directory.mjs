@@ -29,7 +29,7 @@ export function toLatin1(name) {
 }
 
 /**
- * Closes a descriptor at the end of its scope: `using place = held(openPlace(parent, name))`.
+ * Closes a descriptor at the end of its scope: `using file = ownedFd(openPlace(parent, name))`.
  * @param {number} fd
  */
 export function ownedFd(fd) {
