@@ -311,6 +311,8 @@ browserTest(
     for (let n = 0; n < 4_000; n++) await writeFile(join(dir, "many", String(n)), "");
     const { page, complaints } = await openView(browser, daemon, viewOf(dir));
     await page.getByRole("row").filter({ hasText: "many" }).getByRole("button", { name: "Copy" }).click();
+    // The dialog opens after the click, and has the focus then.
+    await page.getByLabel("Name of the copy").waitFor();
     await page.keyboard.press("Enter");
     await eventually(async () => {
       const { operations } = await daemon.client(OperationService).listOperations({ state: "RUNNING" });
