@@ -78,7 +78,7 @@ browserTest(
 async function withoutLife(page: Page): Promise<AsyncDisposable> {
   await page.route("**/healthz", (route) => route.abort("failed"));
   await page.evaluate("document.dispatchEvent(new Event('visibilitychange'))");
-  await page.getByText("Disconnected").waitFor();
+  await page.getByText(/^Disconnected:/).waitFor();
   return { [Symbol.asyncDispose]: () => page.unroute("**/healthz") };
 }
 
