@@ -44,6 +44,10 @@ export function isWithin(subnet: Subnet | undefined, range: Subnet): boolean {
   return subnet !== undefined && subnet.start >= range.start && subnet.end <= range.end;
 }
 
+export function overlaps(one: Subnet, other: Subnet): boolean {
+  return one.start < other.end && other.start < one.end;
+}
+
 /** Smallest subnet for this many addresses besides those of the network, the host and broadcast; at least 16. */
 export function sizeFor(addresses: number): number {
   return Math.max(16, 2 ** Math.ceil(Math.log2(addresses + 3)));

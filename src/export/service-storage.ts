@@ -29,7 +29,7 @@ export interface ServiceStorage {
   readonly inMemory: { path: string; sizeBytes: number | undefined }[];
 }
 
-/** Volumes, mounts and files of a service; notes about the others. */
+/** The volumes, mounts and files of a service. Adds notes about those that are not exported. */
 export function storageOf(context: StorageSource, service: JsonObject): ServiceStorage {
   const { app, note } = context;
   const project = plainName(app.id);

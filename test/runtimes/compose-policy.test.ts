@@ -381,7 +381,7 @@ const escapes: [name: string, document: object, message: RegExp][] = [
     /not a file/,
   ],
   ["a build from above", { services: { a: { build: { context: "../.." } } } }, /is outside the package/],
-  // Compose ignores the case of these keys.
+  // Compose reads PATH as path.
   [
     "an include with a key in capitals",
     { include: [{ PATH: "/etc/passwd" }] },
@@ -392,10 +392,14 @@ const escapes: [name: string, document: object, message: RegExp][] = [
     { include: [{ path: "compose.yaml", project_directory: "none" }] },
     /is not a directory of the package; create it$/,
   ],
-  // An older compose reads it as text, and this one as a number.
-  ["an environment by a number", { services: { a: { env_file: 1000 } } }, /is not text; write it in quotes$/],
+  // Some versions of compose read a number as text.
   [
-    "a directory that compose replaces by the home directory",
+    "an environment file named by a number",
+    { services: { a: { env_file: 1000 } } },
+    /is not text; write it in quotes$/,
+  ],
+  [
+    "a path with a ~ that compose replaces by the home directory",
     { services: { a: { env_file: "./~/a.env" } } },
     /has a part that starts with "~"; rename it$/,
   ],

@@ -15,7 +15,7 @@ import type { YamlThread } from "../../packages/manifest/yaml-thread.ts";
 import { rootShare } from "../../lib/share-owner.ts";
 import { appEnvironment, appExpander } from "../app-environment.ts";
 import { checkoutOf } from "../app-tree.ts";
-import { ownerSpec, requireModest, type ContainerClaims } from "../containers/container-policy.ts";
+import { ownerSpec, requireWithinLimits, type ContainerClaims } from "../containers/container-policy.ts";
 import { missingClock } from "../containers/host-clock.ts";
 import { type AppImages, withTag } from "../docker/app-images.ts";
 import { requireAllowedName } from "../docker/image-names.ts";
@@ -110,6 +110,7 @@ export class ComposePlanner {
     const { userHelpers, images, events } = this.#options;
     const section = composeSection(app);
     const { file } = section;
+    const isRoots = app.ownerUid === 0;
     // Detects a hanging engine while compose runs, and stops waiting for compose then.
     const hung = new AbortController();
     events.verify().catch((error: unknown) => {
@@ -138,7 +139,7 @@ export class ComposePlanner {
     );
     const { text, values } = await this.#config(app, { section, choice, sources, readValues }, ended);
     const resolved = await readResolved(text, file, readYaml);
-    requireFewParts(resolved, file, app.ownerUid === 0);
+    requireFewParts(resolved, file, isRoots);
     const variables = { ...values, ...environmentOf(app, section) };
     const project = runnableProject(withVariables(resolved, variables, file), {
       file,
@@ -146,9 +147,9 @@ export class ComposePlanner {
       profiles: choice.profiles,
       restart: app.manifest.restart,
       stopGraceMs: app.manifest.stop.graceMs,
-      owner: app.ownerUid === 0 ? undefined : ownerSpec(userHelper.user),
-      pidsLimit: app.ownerUid === 0 ? undefined : this.#options.usersPidsLimit,
-      maxUserProcesses: app.ownerUid === 0 ? undefined : this.#options.maxUserProcesses,
+      owner: isRoots ? undefined : ownerSpec(userHelper.user),
+      pidsLimit: isRoots ? undefined : this.#options.usersPidsLimit,
+      maxUserProcesses: isRoots ? undefined : this.#options.maxUserProcesses,
       absent: await missingClock(),
       builtTag: (service) => images.builtTag(app, service),
       withTag,
@@ -165,10 +166,9 @@ export class ComposePlanner {
     const data = await dataBinds(userHelper, app, project.document);
     const withPlaces = withData(project.document, app, data);
     const document = withAddresses(withPlaces, app, this.#options);
-    const isRoots = app.ownerUid === 0;
     const { document: placed, files } = withInlineFiles(document, { directory: app.directory, isRoots });
     const claims = projectClaims(placed, this.#options.ownership.projectOf(app.id));
-    requireModest(app, claims);
+    requireWithinLimits(app, claims);
     return { project: { ...project, document }, placed, files, claims, data };
   }
 

@@ -31,7 +31,7 @@ export function textsOf(value: JsonValue | undefined): string[] {
 }
 
 /** Reads both `["a"]` and `{a: {…}}`: names with their settings. */
-export function namedParts(value: JsonValue | undefined): [name: string, said: JsonObject][] {
+export function namedParts(value: JsonValue | undefined): [name: string, settings: JsonObject][] {
   return Array.isArray(value)
     ? value.map((name) => [textOf(name), {}])
     : Object.entries(recordOf(value)).map(([name, settings]) => [name, recordOf(settings)]);
@@ -92,7 +92,7 @@ export function fileMode(value: JsonValue): number {
 
 /** Seconds of a duration in Go's format, such as `1m30s`; NaN for other text. */
 export function durationSecs(text: string): number {
-  // No duration that compose prints is as long.
+  // Compose prints shorter durations. The pattern below takes long for a long text.
   if (text.length > 64) return Number.NaN;
   if (!/^([0-9.]+(h|ms|m|s|us|µs|ns))+$/.test(text)) return text === "0" ? 0 : Number.NaN;
   const secs: Readonly<Record<string, number>> = {

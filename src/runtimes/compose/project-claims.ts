@@ -9,7 +9,7 @@ import {
 } from "../containers/container-policy.ts";
 import { labelRequirements, unknownKeyRequirements } from "./claims-draft.ts";
 import { externalName, isSet, unknownKeys, recordOf, textOf } from "./compose-values.ts";
-import { rangesOf } from "./project-networks.ts";
+import { rangesOf, subnetsOf } from "./project-networks.ts";
 import { excessOfProject } from "./project-size.ts";
 import { serviceClaims } from "./service-claims.ts";
 
@@ -24,9 +24,7 @@ export function projectClaims(document: JsonObject, project: string): ContainerC
     ...fileParts("secret", secrets),
     ...fileParts("config", configs),
     { ...claimsOf("the compose file", []), excess: excessOfProject(document) },
-    ...unknownKeyRequirements(rest, [], "privileged").map((requirement) =>
-      claimsOf("the compose file", [requirement]),
-    ),
+    ...unknownKeyRequirements(rest, []).map((requirement) => claimsOf("the compose file", [requirement])),
   ];
 }
 
@@ -56,10 +54,9 @@ const engineNetworks = new Set(["host", "none", "bridge", "default"]);
 function networkClaims(networks: JsonObject, project: string): ContainerClaims[] {
   return Object.entries(networks).map(([key, value]) => {
     const network = recordOf(value);
-    const subnets = rangesOf(network).map(({ subnet = null }) => textOf(subnet));
     return {
       ...claimsOf(`network "${key}"`, networkRequirements(network, key, `${project}_${key}`)),
-      subnets,
+      subnets: subnetsOf(network),
     };
   });
 }
@@ -72,7 +69,7 @@ const rangeKeys: Readonly<Record<string, string>> = {
   subnet: "is the range that the host routes to the network; judged",
 };
 
-/** Hosts of other networks become unreachable behind a public subnet. */
+/** A public subnet would hide servers of the internet from the host. */
 function ipamRequirements(network: JsonObject): HostRequirement[] {
   const { driver = null, config: _, ...rest } = recordOf(network["ipam"]);
   const odd = [
@@ -80,10 +77,9 @@ function ipamRequirements(network: JsonObject): HostRequirement[] {
     ...(["", "default"].includes(textOf(driver)) ? [] : ["driver"]),
     ...rangesOf(network).flatMap((range) => unknownKeys(range, Object.keys(rangeKeys))),
   ];
-  const subnets = rangesOf(network).map(({ subnet = null }) => textOf(subnet));
   return [
     ...odd.map((key) => ({ permission: "host_network", what: `sets "${key}" in "ipam"` }) as const),
-    ...subnets
+    ...subnetsOf(network)
       .filter((subnet) => subnet !== "" && !isPrivateSubnet(subnet))
       .map((subnet) => ({ permission: "host_network", what: `has the subnet "${subnet}"` }) as const),
   ];

@@ -29,20 +29,21 @@ export async function withSubnets(
   const existing = new Map(
     (await networks.of(app.id)).map((network) => [labelsOf(network)[composeNetworkLabel] ?? "", network]),
   );
-  const silent = Object.keys(declared).filter((key) => mayBePlaced(recordOf(declared[key])));
+  const withoutSubnet = Object.keys(declared).filter((key) => mayBePlaced(recordOf(declared[key])));
   const subnets = new Map(
-    silent.flatMap((key): [string, string][] => {
+    withoutSubnet.flatMap((key): [string, string][] => {
       const subnet = chosenEarlier(existing.get(key));
       return subnet === undefined ? [] : [[key, subnet]];
     }),
   );
-  const missing = silent.filter((key) => !existing.has(key));
+  const missing = withoutSubnet.filter((key) => !existing.has(key));
   const containers = containersOf(document);
   const chosen = Object.keys(declared).flatMap((key) => {
-    const wanted = chosenSubnets(recordOf(declared[key]));
+    const network = recordOf(declared[key]);
+    const own = isOwnBridge(network) ? subnetsOf(network) : [];
     const found = existing.get(key);
-    const isThere = found !== undefined && wanted.join() === networkRecord(found).subnets.join();
-    return isThere || wanted.length === 0 ? [] : [{ subnets: wanted, replaces: found?.Id }];
+    const isUnchanged = found !== undefined && own.join() === networkRecord(found).subnets.join();
+    return isUnchanged || own.length === 0 ? [] : [{ subnets: own, replaces: found?.Id }];
   });
   // Root's package may replace a route of the host with this permission.
   const isHostNetwork = isGranted(app.manifest.permissions, "host_network");
@@ -98,9 +99,9 @@ export function rangesOf({ ipam }: JsonObject): JsonObject[] {
     .map(recordOf);
 }
 
-/** The subnets that a network of the project's own sets. */
-function chosenSubnets(network: JsonObject): string[] {
-  return isOwnBridge(network) ? rangesOf(network).map(({ subnet = null }) => textOf(subnet)) : [];
+/** The subnets that a network sets; empty texts for ranges without one. */
+export function subnetsOf(network: JsonObject): string[] {
+  return rangesOf(network).map(({ subnet = null }) => textOf(subnet));
 }
 
 /** The label is not trusted, because the project's author may have written it. */

@@ -5,7 +5,13 @@ import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { bindOf, listRequirements, propagationRequirements } from "../containers/container-policy.ts";
 import { unknownKeyRequirements, type Draft, type Reader } from "./claims-draft.ts";
 import { fileMode, isSet, listOf, unknownKeys, recordOf, textOf, textsOf } from "./compose-values.ts";
-import { readServiceMount, sharedMounts, volumesServices, type ServiceMount } from "./service-mounts.ts";
+import {
+  readInMemory,
+  readServiceMount,
+  sharedMounts,
+  volumesServices,
+  type ServiceMount,
+} from "./service-mounts.ts";
 
 /** The directories of files with a relative target. */
 const fileDirectories = { config: "/", secret: "/run/secrets/" } as const;
@@ -35,7 +41,7 @@ export function readFiles(kind: FileKind): Reader {
   };
 }
 
-/** Configs and secrets that a service has by `volumes_from`: the engine mounts them as those of the service itself. */
+/** Checks configs and secrets that a service has by `volumes_from`: the engine mounts them like its own. */
 export function requireSharedFilesApart({ excess, service, services }: Draft): void {
   const targets = mountTargets(service, sharedMounts(service, services));
   for (const name of volumesServices(service, services)) {
@@ -80,7 +86,7 @@ function mountTargets(service: JsonObject, shared: readonly ServiceMount[] = [])
     stored: pathsOf(mounts.filter((mount) => !isInMemory(mount)).map(({ target }) => target)),
     inMemory: pathsOf([
       ...mounts.filter(isInMemory).map(({ target }) => target),
-      ...textsOf(service["tmpfs"]).map((entry) => entry.split(":")[0] ?? ""),
+      ...textsOf(service["tmpfs"]).map((entry) => readInMemory(entry).target),
     ]),
   };
 }

@@ -10,6 +10,7 @@ import {
   formatSubnet,
   freeSubnets,
   isWithin,
+  overlaps,
   parseSubnet,
   routedSubnets,
   sizeFor,
@@ -52,7 +53,7 @@ interface Reservation {
   readonly ownerUid: number;
   /** Networks that are about to be created. */
   readonly count: number;
-  /** All of them, with those that were chosen. */
+  /** Those of `placed`, and those that networks set themselves. */
   readonly subnets: readonly Subnet[];
   /** Subnets of the pool for networks without one. */
   readonly placed: readonly Subnet[];
@@ -197,14 +198,14 @@ export class AppNetworks {
     if (size === 0) return this.#hold({ ownerUid, count, subnets: [], placed: [] });
     // A host without IPv4 has no route table.
     const routes = routedSubnets(await readFile(routeTable, "latin1").catch(() => ""));
-    const gone = new Set(replaced.flatMap(subnetsOf).map(formatSubnet));
+    const replacedSubnets = new Set(replaced.flatMap(subnetsOf).map(formatSubnet));
     const taken = [
       ...others.flatMap(({ subnets }) => subnets),
-      ...routes.filter((route) => !gone.has(formatSubnet(route))),
+      ...routes.filter((route) => !replacedSubnets.has(formatSubnet(route))),
       ...networks.flatMap(subnetsOf),
     ];
     for (const [at, subnet] of own.entries()) {
-      const other = [...taken, ...own.slice(0, at)].find((one) => overlap(one, subnet));
+      const other = [...taken, ...own.slice(0, at)].find((one) => overlaps(one, subnet));
       if (other !== undefined) throw subnetInUse(id, subnet, other);
     }
     const placed = freeSubnets(pool, size, count, [...taken, ...own]);
@@ -226,7 +227,7 @@ export class AppNetworks {
     reserved: readonly Reservation[],
   ): void {
     const { pool, maxPerUser } = this.#options;
-    // Created a moment ago, so that its reservation still counts.
+    // A network that was just created is still reserved, and must count only once.
     const reservedSubnets = new Set(reserved.flatMap(({ subnets }) => subnets.map(formatSubnet)));
     const usersNetworks = networks.flatMap((network) => {
       const uid = this.#ownerOf(network);
@@ -308,10 +309,6 @@ function addressesIn(pool: Subnet, reservations: readonly Pick<Reservation, "sub
 
 function addressesOf(subnets: readonly Subnet[]): number {
   return subnets.reduce((sum, { start, end }) => sum + end - start, 0);
-}
-
-function overlap(one: Subnet, other: Subnet): boolean {
-  return one.start < other.end && other.start < one.end;
 }
 
 /** False for IPv6, whose subnets are not from the pool. */

@@ -189,8 +189,14 @@ function requireOwnersOwn(container: ContainerClaims, options: PolicyOptions): v
   }
 }
 
-/** For regular users, before other work on the claims: some of it takes long for large ones. @throws SvcError `denied` */
-export function requireModest(app: Pick<RunnableApp, "ownerUid">, claims: readonly ContainerClaims[]): void {
+/**
+ * Rejects a regular user's claims beyond the limits, before other work that takes long for large claims.
+ * @throws SvcError `denied`
+ */
+export function requireWithinLimits(
+  app: Pick<RunnableApp, "ownerUid">,
+  claims: readonly ContainerClaims[],
+): void {
   if (app.ownerUid === 0) return;
   for (const { subject, excess = [] } of claims) requireNoExcess(subject, excess);
 }

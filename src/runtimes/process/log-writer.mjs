@@ -44,7 +44,7 @@ export class LogWriter {
   #timers = new Map();
   #unfinishedMs;
   /** @type {Promise<void>} */
-  #turn = Promise.resolve();
+  #previous = Promise.resolve();
   /** @type {number | undefined} */
   #file;
   #start = 0;
@@ -139,9 +139,9 @@ export class LogWriter {
 
   /** @param {() => Promise<void>} work */
   #runAfterPrevious(work) {
-    const turn = this.#turn.then(work);
-    this.#turn = turn.catch(() => undefined);
-    return this.#turn;
+    const done = this.#previous.then(work);
+    this.#previous = done.catch(() => undefined);
+    return this.#previous;
   }
 
   /**
@@ -185,8 +185,8 @@ export class LogWriter {
   }
 
   /**
-   * A line that never ends, such as a prompt, is not read otherwise. Only its start: the rest of a line that grows
-   * slowly, such as a row of dots, stays together.
+   * Writes the start of a line that does not end soon, such as a prompt. The rest is written when the line ends, so
+   * that a line that grows slowly, such as a row of dots, has only two records.
    * @param {Source} source
    */
   #writeStartLater(source) {

@@ -231,7 +231,7 @@ export function askingFiles(place: Place): [name: string, permission: Permission
     ["the engine by a key", "engine_socket", service({ use_api_socket: true })],
     ["a link to another's container", "host_network", service({ external_links: ["other:db"] })],
     ["another container's volumes", "host_mounts", service({ volumes_from: ["container:other"] })],
-    ["a stranger service's volumes", "host_mounts", service({ volumes_from: ["stranger"] })],
+    ["volumes of a service outside the project", "host_mounts", service({ volumes_from: ["stranger"] })],
     [
       "another container's volumes, named like a mode",
       "host_mounts",
@@ -414,7 +414,7 @@ export function greedyFiles(place: Place): [name: string, document: JsonObject][
     ["another driver's log options", service({ logging: { driver: "local", options: { tag: "x" } } })],
     ["message queues of the kernel", service({ sysctls: { "kernel.msgmnb": 65_537 } })],
     ["closed connections", service({ sysctls: { "net.ipv4.tcp_max_tw_buckets": 1_000_000 } })],
-    ["message queues that nobody can read", service({ sysctls: ["kernel.msgmni=1e9"] })],
+    ["a number of message queues that svc cannot read", service({ sysctls: ["kernel.msgmni=1e9"] })],
     [
       "a command after the start that runs as root",
       service({ user: `${nobody}:${nobody}`, post_start: [{ command: "id", user: "root" }] }),
@@ -440,7 +440,7 @@ export function greedyFiles(place: Place): [name: string, document: JsonObject][
       },
     ],
     [
-      "mounts of two services in one place",
+      "mounts of two services at one target",
       {
         services: {
           web: { image: "a", volumes_from: ["api", "db:ro"] },
