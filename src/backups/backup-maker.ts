@@ -336,10 +336,10 @@ export class BackupMaker {
   async #withdraw(ref: ArchiveRef): Promise<void> {
     const { storages, catalog } = this.#options;
     try {
-      const target = storages.open(ref.storage);
+      const opened = storages.open(ref.storage);
       const signal = AbortSignal.timeout(withdrawMs);
-      await target.remove(ref, signal);
-      await target.abandon(ref, signal);
+      await opened.remove(ref, signal);
+      await opened.abandon(ref, signal);
       await catalog.forget(ref);
     } catch {
       await catalog.leave(ref);

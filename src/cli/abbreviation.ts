@@ -11,7 +11,7 @@ import { calls, type UnaryCall } from "./client/calls.ts";
 
 /**
  * Repeats a request that failed with `not_found`, with the full ID of the caller's only app that has the given
- * prefix. Other users choose the IDs of theirs, so that root could send them a secret or type in their shell.
+ * prefix. Apps of other users do not count: their owners choose the IDs, and could receive root's secrets or keystrokes.
  * @returns undefined if the request failed for another reason, or no app of the caller has this prefix
  * @throws SvcError if several apps have it
  */

@@ -409,6 +409,7 @@ const cases: CommandCase[] = [
   { args: ["clone", "idle"], stdout: /^Cloned idle to idle-2 /, stderr: /^idle was running/ },
   { args: ["open", "hello"], stdout: /^http:\/\/127\.0\.0\.1:8080\n$/ },
   { args: ["open", "hello", "--print", "--json"], stdout: /"url": "http:\/\/127\.0\.0\.1:8080"/ },
+  { args: ["file", "get", "hello:/"], exitCode: 2, stderr: /^svc: "hello:\/" is not a file name\n/ },
   { args: ["open", "idle"], exitCode: 5, stderr: /not running; start it first: svc start idle\n$/ },
   { args: ["open", "loop"], exitCode: 5, stderr: /^svc: app "loop" is not running; start it first/ },
   {

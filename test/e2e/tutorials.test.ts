@@ -47,7 +47,7 @@ async function readerOn(daemon: TestDaemon): Promise<Reader> {
     // The signal of Ctrl-C, after time enough to start on a busy host; 124: the command was still running.
     const line = endless.test(command) ? `timeout --signal=INT 20 ${agreed}; test $? -eq 124` : agreed;
     const env = { PATH: `${bin}:${process.env["PATH"] ?? ""}`, HOME: daemon.dir };
-    return new Promise((resolve, reject) => {
+    return new Promise<string>((resolve, reject) => {
       const shell = execFile(
         "sh",
         ["-c", `{\n${line}\n} 2>&1; code=$?; pwd > "${daemon.dir}/pwd"; exit $code`],
@@ -60,7 +60,7 @@ async function readerOn(daemon: TestDaemon): Promise<Reader> {
       shell.stdin?.end();
     }).then(async (output) => {
       directory = (await readFile(join(daemon.dir, "pwd"), "utf8")).trim();
-      return output as string;
+      return output;
     });
   };
   return { daemon, type };

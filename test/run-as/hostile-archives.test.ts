@@ -393,19 +393,19 @@ test("a walk does not return to the new parent of a directory that was moved", a
   await mkdir(join(place.path, "elsewhere"));
   const start = openSync(place.path, "r");
   const walk = (): DirectoryStack => {
-    const trail = new DirectoryStack(start);
-    for (const name of names) trail.enter(name);
-    return trail;
+    const stack = new DirectoryStack(start);
+    for (const name of names) stack.enter(name);
+    return stack;
   };
-  const back = (trail: DirectoryStack): void => {
-    for (const _name of names) trail.leave();
+  const back = (stack: DirectoryStack): void => {
+    for (const _name of names) stack.leave();
   };
   try {
     t.notThrows(() => back(walk()));
-    const trail = walk();
+    const stack = walk();
     await rename(join(place.path, ...names.slice(0, 10)), join(place.path, "elsewhere/d9"));
-    t.throws(() => back(trail), { message: /was moved while it was read/ });
-    trail[Symbol.dispose]();
+    t.throws(() => back(stack), { message: /was moved while it was read/ });
+    stack[Symbol.dispose]();
   } finally {
     closeSync(start);
   }

@@ -94,8 +94,8 @@ export class BackupQuota {
       return new SvcError("too_many", message);
     };
     const storedThere = (isNew: boolean): Promise<Stored> => this.#storedInBucket(uid, storage, isNew);
-    const onRemoved = (bytes: number): void => this.#recordStored(uid, storage, bytes);
-    const bucket = { storedThere, rejectionThere: rejection, onRemoved };
+    const onTransferEnd = (bytes: number): void => this.#recordStored(uid, storage, bytes);
+    const bucket = { storedThere, rejectionThere: rejection, onTransferEnd };
     return new Holding({
       maxBytes,
       stored: () => Promise.resolve(nothing),
@@ -148,7 +148,7 @@ interface HoldingOptions {
     /** @param isNew whether to list the bucket again */
     storedThere: (isNew: boolean) => Promise<Stored>;
     rejectionThere: (stored: Stored) => SvcError;
-    onRemoved: (bytes: number) => void;
+    onTransferEnd: (bytes: number) => void;
   };
 }
 
@@ -184,7 +184,7 @@ class Holding {
 
   /** Ends a transfer, successful or not. */
   leave(bytes: number): void {
-    this.#options.bucket?.onRemoved(bytes);
+    this.#options.bucket?.onTransferEnd(bytes);
     this.#comingBytes -= bytes;
     this.#stored = undefined;
     this.#changes += 1;

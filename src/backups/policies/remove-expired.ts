@@ -31,18 +31,18 @@ export async function removeExpired(
 ): Promise<string[]> {
   const removed: string[] = [];
   try {
-    const target = storages.open(storage);
+    const opened = storages.open(storage);
     const known = catalog.archives(appId);
     const signal = AbortSignal.timeout(deadlineMs);
     // Operations on a hanging disk cannot be canceled.
-    const listed = await unlessAborted(target.list(appId, signal), signal);
+    const listed = await unlessAborted(opened.list(appId, signal), signal);
     const owned = listed.flatMap(({ name, createdAtMs, host, ownerUid: whose }) => {
       const row = known.get(keyOf({ storage, name }));
       const isOurs = row?.isWhole === true && host === hostOf(storeId) && whose === ownerUid;
       return isOurs ? [{ name, createdAtMs, verifiedAtMs: row.verifiedAtMs }] : [];
     });
     for (const name of expiredArchives(owned, retention)) {
-      await unlessAborted(target.remove({ appId, name }, signal), signal);
+      await unlessAborted(opened.remove({ appId, name }, signal), signal);
       await catalog.forget({ storage, name });
       removed.push(name);
     }

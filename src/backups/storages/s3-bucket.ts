@@ -331,7 +331,7 @@ function signWith(part: UploadPartCommand, sha256: string): void {
   );
 }
 
-/** The client reads responses into memory, except the content of an object. */
+/** Limits the responses that the client reads into memory: all except the content of an object. */
 function limitResponses(client: S3Client): void {
   client.middlewareStack.add(
     (next, { commandName }) =>
@@ -348,7 +348,7 @@ function limitResponses(client: S3Client): void {
   );
 }
 
-/** The client changes the message, but not the name. */
+/** `explain` recognizes it by its name: the client changes the message. */
 function responseTooLarge(): Error {
   return Object.assign(new Error(`a response of more than ${maxResponseBytes} bytes`), {
     name: "ResponseTooLarge",
@@ -389,7 +389,7 @@ async function readPart(source: FileHandle, buffer: Buffer, at: number, length: 
   return buffer.subarray(0, length);
 }
 
-/** In the order of S3: of the bytes. */
+/** S3 sorts keys by their bytes. */
 function isAfter(key: string, other: string): boolean {
   return Buffer.compare(Buffer.from(key), Buffer.from(other)) > 0;
 }

@@ -220,7 +220,7 @@ function retainSecrets(entry: StorageEntry, before: StorageEntry | undefined): S
   const { location } = entry;
   if (location?.kind !== "s3") return entry;
   const stored = before?.location?.kind === "s3" ? before.location : undefined;
-  const storedKey = (field: "accessKey" | "secretKey", name: string): string => {
+  const unmasked = (field: "accessKey" | "secretKey", name: string): string => {
     if (location[field] !== secretMask) return location[field];
     if (stored?.endpoint === location.endpoint) return stored[field];
     throw invalidField(name, `"${secretMask}" keeps the stored value, but none is stored for this endpoint`);
@@ -229,8 +229,8 @@ function retainSecrets(entry: StorageEntry, before: StorageEntry | undefined): S
     ...entry,
     location: {
       ...location,
-      accessKey: storedKey("accessKey", "s3.access_key"),
-      secretKey: storedKey("secretKey", "s3.secret_key"),
+      accessKey: unmasked("accessKey", "s3.access_key"),
+      secretKey: unmasked("secretKey", "s3.secret_key"),
     },
   };
 }

@@ -37,7 +37,7 @@ export async function* invokeConnect<I extends DescMessage, O extends DescMessag
   options: CallOptions = {},
 ): AsyncGenerator<MessageShape<O>> {
   const unary = method.methodKind === "unary";
-  const sendsKeepAlives = !unary && !("socketPath" in endpoint);
+  const asksForKeepAlives = !unary && !("socketPath" in endpoint);
   const encode = (request: MessageInitShape<I>): Uint8Array =>
     toBinary(method.input, create(method.input, request));
   const answer = await send(endpoint, {
@@ -47,7 +47,7 @@ export async function* invokeConnect<I extends DescMessage, O extends DescMessag
       "connect-protocol-version": "1",
       "content-type": unary ? "application/proto" : "application/connect+proto",
       // A remote daemon may be behind a proxy, which closes silent responses.
-      ...(sendsKeepAlives ? { [keepAliveHeader]: "1" } : {}),
+      ...(asksForKeepAlives ? { [keepAliveHeader]: "1" } : {}),
       ...(options.timeoutMs === undefined ? {} : { "connect-timeout-ms": String(options.timeoutMs) }),
     },
     body: bodyOf(requests, encode, unary),
@@ -61,7 +61,7 @@ export async function* invokeConnect<I extends DescMessage, O extends DescMessag
   }
   for await (const { flags, data } of readEnvelopes(answer.body)) {
     if ((flags & endStreamFlag) === 0) {
-      if (sendsKeepAlives && data.length === 0) continue;
+      if (asksForKeepAlives && data.length === 0) continue;
       yield fromBinary(method.output, data);
       continue;
     }

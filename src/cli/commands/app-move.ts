@@ -108,7 +108,7 @@ async function move(context: CommandContext, given: string, options: MoveOptions
   if (abort) {
     const isOnTarget = await steps.abort();
     const copyNote = isOnTarget
-      ? `its copy on ${name} is stopped; remove it with: svc -N ${name} app remove ${id}`
+      ? `its copy on ${name} is stopped; remove it with: svc -N ${name} remove ${id}`
       : `${name} has no copy`;
     await context.printResult({ id, node: from }, `${id} is on ${from} as before; ${copyNote}`);
     return;

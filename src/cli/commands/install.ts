@@ -136,12 +136,12 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   return context.printLine(`Installed ${app.id} ${app.version}${where}. Start it: svc start ${app.id}`);
 }
 
-/** Names the branch that an app tracks because no tag is a version. */
+/** Names the branch that an app tracks because its tags have no newest version. */
 function noteBranch(context: CommandContext, { spec, branch }: InstallRequest, { origin }: App): void {
   if (context.json || origin === undefined || origin.branch === "" || origin.source !== "") return;
   if (branch !== "" || splitFragment(spec ?? "").ref !== "") return;
   context.note(
-    `No tag of ${origin.url} is chosen as the newest version, so upgrades follow its branch ${origin.branch}. To install a tag, pass --tag.`,
+    `No newest version was found among the tags of ${origin.url}, so upgrades follow its branch ${origin.branch}. To install a tag, pass --tag.`,
   );
 }
 

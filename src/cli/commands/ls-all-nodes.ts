@@ -74,7 +74,7 @@ interface Question {
 }
 
 async function ask(nodeContext: CommandContext, { node, timeoutSecs }: Question): Promise<NodeApps> {
-  await using _there = nodeContext;
+  await using _closed = nodeContext;
   const { promise: late, reject } = Promise.withResolvers<never>();
   const end = () => reject(new SvcError("deadline_exceeded", `not within ${timeoutSecs} s`));
   const timer = setTimeout(end, timeoutSecs * 1000);

@@ -44,7 +44,7 @@ export function parseAddress(text: string): NodeAddress {
     if (user !== undefined || hostAndPort !== "") throw new UsageError("a socket's address is unix:///path");
     return { kind, socketPath: checked(path, /^\/[^\0]{1,106}$/, "the socket's path") };
   }
-  const { host, port } = parsePlace(hostAndPort);
+  const { host, port } = parseHostAndPort(hostAndPort);
   if (kind === "ssh") {
     return {
       kind,
@@ -69,7 +69,7 @@ export function parseAddress(text: string): NodeAddress {
   };
 }
 
-function parsePlace(hostAndPort: string): { host: string; port: number | undefined } {
+function parseHostAndPort(hostAndPort: string): { host: string; port: number | undefined } {
   const [, host = "", digits] = /^(\[[^\]]*\]|[^:]*)(?::(\d{1,5}))?$/.exec(hostAndPort) ?? [];
   if (!ipv6.test(host)) checked(host, hostName, "the host");
   const port = digits === undefined ? undefined : Number(digits);

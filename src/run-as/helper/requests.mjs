@@ -210,12 +210,12 @@ async function runCommand({ cwd, ...args }, call) {
 async function runCommandIn({ input, output, lines, maxOutputBytes, ...program }, call) {
   const tails = { stdout: new LastBytes(maxOutputBytes), stderr: new LastBytes(maxOutputBytes) };
   const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() };
-  const writeLines = async (/** @type {"stdout" | "stderr"} */ stream, /** @type {string[]} */ texts) => {
+  const emitLines = async (/** @type {"stdout" | "stderr"} */ stream, /** @type {string[]} */ texts) => {
     if (lines && texts.length > 0) await call.emit({ stream, lines: texts });
   };
   const take = (/** @type {"stdout" | "stderr"} */ stream) => async (/** @type {Buffer} */ chunk) => {
     tails[stream].push(chunk);
-    if (lines) await writeLines(stream, splitters[stream].push(chunk));
+    if (lines) await emitLines(stream, splitters[stream].push(chunk));
   };
   const result = await runToEnd(
     program,
@@ -226,8 +226,8 @@ async function runCommandIn({ input, output, lines, maxOutputBytes, ...program }
     },
     call.signal,
   );
-  await writeLines("stdout", splitters.stdout.end());
-  await writeLines("stderr", splitters.stderr.end());
+  await emitLines("stdout", splitters.stdout.end());
+  await emitLines("stderr", splitters.stderr.end());
   const stdout = tails.stdout.bytes();
   const stderr = tails.stderr.bytes();
   return {

@@ -76,20 +76,18 @@ async function newestOf(
   appId: string,
   backups: readonly BackupArchive[],
 ): Promise<BackupArchive | undefined> {
+  const ambiguous = (what: string) =>
+    invalidField("name", `"${appId}" has backups of ${what}: pass the name of an archive`);
   const own = backups.filter((each) => each.from_this_node);
   const candidates = own.length > 0 ? own : backups;
-  const several = (what: string) =>
-    invalidField("name", `"${appId}" has backups of ${what}: pass the name of an archive`);
-  const [owner, ...owners] = new Set(candidates.map((each) => each.owner));
-  const isOtherNode = own.length === 0 && candidates.length > 0;
-  if (owners.length === 0 && !isOtherNode) return candidates[0];
+  const owners = new Set(candidates.map((each) => each.owner));
+  if (candidates.length === 0 || (own.length > 0 && owners.size === 1)) return candidates[0];
   const app = await ifFound(context.call(calls.getApp, { id: appId }));
-  if (app === undefined && owners.length > 0) throw several("several owners");
-  if (isOtherNode) {
-    const nodes = new Set(candidates.map((each) => each.node));
-    if (app !== undefined || nodes.size > 1)
-      throw several(nodes.size > 1 ? `several other nodes (${[...nodes].join(", ")})` : "another node only");
-    context.note(`This node has no backup of ${appId}; using the newest one of node ${[...nodes].join()}.`);
-  }
-  return candidates.find((each) => each.owner === (app?.owner ?? owner));
+  if (app === undefined && owners.size > 1) throw ambiguous("several owners");
+  if (own.length > 0) return own.find((each) => each.owner === app?.owner);
+  const [node, ...others] = new Set(backups.map((each) => each.node));
+  if (others.length > 0) throw ambiguous(`several other nodes (${[node, ...others].join(", ")})`);
+  if (app !== undefined) throw ambiguous("another node only");
+  context.note(`This node has no backup of ${appId}; using the newest one of node ${node}.`);
+  return backups[0];
 }

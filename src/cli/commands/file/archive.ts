@@ -54,13 +54,13 @@ export function addArchiveCommands(parent: Command, run: RunCommand): void {
 async function pack(
   context: CommandContext,
   archive: string,
-  texts: readonly string[],
+  sources: readonly string[],
   { format = "", force = false, detach: isDetached = false }: PackOptions,
 ): Promise<void> {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
   const target = await resolvePath(context, archive);
   const paths: string[] = [];
-  for (const text of texts) paths.push(await resolvePath(context, text));
+  for (const source of sources) paths.push(await resolvePath(context, source));
   const request = { paths, target, format, overwrite: force };
   const { createArchive, createArchiveStream } = FileService.method;
   if (isDetached) return detach(context, `pack ${archive}`, createArchive, request);

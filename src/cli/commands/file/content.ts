@@ -42,42 +42,42 @@ export function addContentCommands(parent: Command, run: RunCommand): void {
     .action(runWithAdvice(run, adviceOnForce)(put));
 }
 
-async function contentOf(context: CommandContext, target: string) {
+async function contentOf(context: CommandContext, source: string) {
   const { FileService } = await import("../../../../gen/svc/v1/file_pb.ts");
-  const path = await resolvePath(context, target);
+  const path = await resolvePath(context, source);
   return context.invoke(FileService.method.readFile, [{ path }]);
 }
 
-async function cat(context: CommandContext, target: string): Promise<void> {
+async function cat(context: CommandContext, source: string): Promise<void> {
   const output = new ByteOutput(context.host.stdout);
-  for await (const { content } of await contentOf(context, target)) {
+  for await (const { content } of await contentOf(context, source)) {
     if (content !== undefined) await output.write(content.data);
   }
   await output.end();
 }
 
-async function get(context: CommandContext, target: string, file: string | undefined): Promise<void> {
-  const saveTo = file ?? basename(target.replace(/^[^/:]+:/, ""));
-  if (saveTo === "") throw new UsageError(`${JSON.stringify(saveTo)} is not a file name`);
+async function get(context: CommandContext, source: string, file: string | undefined): Promise<void> {
+  const target = file ?? basename(source.replace(/^[^/:]+:/, ""));
+  if (target === "") throw new UsageError(`${JSON.stringify(source)} is not a file name`);
   let sizeBytes = 0;
   try {
-    using line = progressLine(context, `get ${basename(saveTo)}`);
+    using line = progressLine(context, `get ${basename(target)}`);
     await pipeline(
-      receiveBytes(line, await contentOf(context, target)),
+      receiveBytes(line, await contentOf(context, source)),
       async function* (pieces) {
         for await (const bytes of pieces) {
           sizeBytes += bytes.length;
           yield bytes;
         }
       },
-      createWriteStream(saveTo, { flags: "wx" }),
+      createWriteStream(target, { flags: "wx" }),
     );
   } catch (error) {
-    throw localError(error, saveTo);
+    throw localError(error, target);
   }
   return context.printResult(
-    { file: saveTo, size_bytes: sizeBytes },
-    `Wrote ${saveTo} (${formatBytes(sizeBytes)})`,
+    { file: target, size_bytes: sizeBytes },
+    `Wrote ${target} (${formatBytes(sizeBytes)})`,
   );
 }
 

@@ -98,8 +98,8 @@ function rejectFlagsOfOtherActions(type: string, flags: JobFlags): void {
   for (const flag of allActionFlags) {
     if (flags[flag] !== undefined && !known.includes(flag)) {
       const takers = actionTypes.filter((each) => {
-        const flags = actionFlags[each];
-        return flags?.needs.includes(flag) === true || flags?.takes.includes(flag) === true;
+        const accepted = actionFlags[each];
+        return accepted?.needs.includes(flag) === true || accepted?.takes.includes(flag) === true;
       });
       const name = flag === "keepChildren" ? "keep-children" : flag;
       throw new UsageError(`--${name} is for ${takers.join(", ")}, not for ${type}`);

@@ -146,7 +146,7 @@ export async function readFileOf({ path, frames, ...described }, source, output)
   );
   const check = new EntryCheck();
   check.expect(entry);
-  const expander = entry.sparse ? new SparseExpander(entry.size, output) : undefined;
+  const expander = entry.sparse ? new SparseExpander(entry, output) : undefined;
   for (let position = entry.at; position < end;) {
     const bytes = await partOf(cursor, position, end, entry.dataAt + entry.stored);
     position += bytes.length;

@@ -6,7 +6,7 @@ export const blockBytes = 512;
 /** Ranges from this size are read on another thread while the previous bytes are hashed. */
 const largeBytes = 1 << 20;
 
-/** @typedef {{ start: number, end: number }} Range Positions in a file; the end does not belong to it. */
+/** @typedef {{ start: number, end: number }} Range Positions in a file; `end` is exclusive. */
 /** @typedef {{ space: Buffer, bytes: number, error?: Error, done: Promise<void> }} RunningRead */
 /**
  * Work in steps; the caller waits for each yielded promise, and may wait or stop in between.
@@ -23,7 +23,7 @@ const largeBytes = 1 << 20;
  */
 
 /**
- * Reads a range. If the file has become shorter, zeros take the place of the rest.
+ * Reads a range. If the file has become shorter, the rest is read as zeros.
  * @param {number} fd
  * @param {Range} range
  * @param {ContentReader} reader
@@ -109,7 +109,7 @@ export function dataRanges(syscalls, fd, size) {
   for (let data = syscalls.nextData(fd, 0, size); data; data = syscalls.nextData(fd, end, size)) {
     const start = Math.max(end, data.start - (data.start % blockBytes));
     const stop = Math.min(size, Math.ceil(data.end / blockBytes) * blockBytes);
-    // Data was written beyond the end since.
+    // Data was written beyond the end in the meantime.
     if (stop <= start) break;
     end = stop;
     ranges.push({ start, end });

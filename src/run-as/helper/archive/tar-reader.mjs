@@ -15,10 +15,10 @@ import { RequestError } from "../request-error.mjs";
 const blockBytes = 512;
 /** Maximum of the names, times, extended attributes and ACLs of one entry. */
 const maxExtendedBytes = 1 << 20;
-/** Maximum of the parts of one sparse file. */
+/** Maximum number of parts of one sparse file. */
 const maxParts = 1 << 20;
 
-/** @typedef {{ at: number, bytes: number }} SparsePart data of a sparse file */
+/** @typedef {{ at: number, bytes: number }} SparsePart Position and length of data in a sparse file. */
 /** @typedef {"file" | "directory" | "symlink" | "hardlink" | "fifo" | "device"} EntryType */
 
 /**
@@ -103,7 +103,10 @@ export class TarReader {
   #extendedType = "";
   /** @type {Map<string, string> | undefined} */
   #extended;
-  /** The header of a sparse file of old GNU tars, and the parts that are read. @type {{ block: Buffer, parts: SparsePart[] } | undefined} */
+  /**
+   * Header of a sparse file of an old GNU tar, and its parts that have been read.
+   * @type {{ block: Buffer, parts: SparsePart[] } | undefined}
+   */
   #oldSparse;
   /** @type {Buffer[]} */
   #headers = [];
@@ -227,7 +230,7 @@ export class TarReader {
   }
 
   /**
-   * Takes parts of a sparse file of old GNU tars from its header, or from a block after it.
+   * Takes the parts of a sparse file of an old GNU tar from its header, or from a block after it.
    * @param {Buffer} bytes
    * @param {number} start
    * @param {number} count
@@ -355,7 +358,7 @@ function externalType(path, typeFlag) {
  * @param {Buffer} block
  * @param {number} start
  * @param {number} length
- * @param {boolean} [isGnu] whether the block is from GNU tar
+ * @param {boolean} [isGnu] whether GNU tar wrote the block
  */
 function octal(block, start, length, isGnu = block.toString("latin1", 257, 265) === "ustar  \0") {
   // GNU tar writes a number that does not fit into the digits in binary; POSIX uses an extended header.
@@ -398,7 +401,7 @@ function nameOf(block) {
 }
 
 /**
- * The versions 0.0 and 0.1 of sparse files, which have their parts in extended headers.
+ * Returns the size and parts of a sparse file of version 0.0 or 0.1, which has its parts in extended headers.
  * @param {Map<string, string>} extended
  */
 function olderSparse(extended) {

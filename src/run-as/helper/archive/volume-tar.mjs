@@ -102,10 +102,10 @@ export class VolumeTar {
       return;
     }
     const mode = this.#modeOf(path, entry);
-    const unpacked = { ...entry, path, target, mode };
-    this.#guard.admit({ ...unpacked, sha256: "" });
+    const archived = { ...entry, path, target, mode };
+    this.#guard.admit({ ...archived, sha256: "" });
     this.#retains = true;
-    this.#handler.entry(unpacked, headersOf(unpacked, path, target));
+    this.#handler.entry(archived, headersOf(archived, path, target));
   }
 
   /**

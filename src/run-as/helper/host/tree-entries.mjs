@@ -58,14 +58,14 @@ export async function* treeEntries(parent, name, signal, { stays = false, admits
     if (slices.isOver) await slices.rest();
     const next = level.names.pop();
     if (next === undefined) {
-      const remaining = path.slice();
+      const whole = path.slice();
       levels.pop();
       path.pop();
       stack.leave();
       yield {
         parent: stack.fd,
-        name: remaining.at(-1) ?? name,
-        path: remaining,
+        name: whole.at(-1) ?? name,
+        path: whole,
         stats: level.stats,
         isLeft: true,
       };

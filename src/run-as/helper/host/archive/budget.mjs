@@ -44,10 +44,10 @@ export class Budget {
   }
 
   /**
-   * Does not count decompressed zeros for the ratio, because they become a hole.
+   * Excludes decompressed zeros from the ratio, because they become a hole.
    * @param {number} length
    */
-  excuseZeros(length) {
+  exemptZeros(length) {
     this.#passedBytes -= length;
   }
 

@@ -1,9 +1,9 @@
 /** Unpacks a tar while it is decompressed. */
 import { createGunzip, createZstdDecompress } from "node:zlib";
+import { SparsePieces } from "../../archive/sparse-pieces.mjs";
 import { TarReader } from "../../archive/tar-reader.mjs";
 import { RequestError } from "../../request-error.mjs";
 import { decodedName } from "./name-encoding.mjs";
-import { SparseContent } from "./sparse-content.mjs";
 
 /** @typedef {import("./unpack-sink.mjs").UnpackSink} UnpackSink */
 
@@ -16,20 +16,26 @@ import { SparseContent } from "./sparse-content.mjs";
  * @param {() => Promise<void>} step called repeatedly: lets other requests run, and throws on cancellation
  */
 export async function unpackTar(file, format, nameEncoding, sink, budget, step) {
-  /** @type {SparseContent | undefined} */
+  /** @type {SparsePieces | undefined} */
   let sparse;
+  const write = (/** @type {Iterable<Buffer | number>} */ pieces) => {
+    for (const piece of pieces) {
+      if (typeof piece === "number") sink.skip(piece);
+      else sink.write(piece);
+    }
+  };
   const reader = new TarReader(
     {
       entry: (entry) => {
         const path = decodedName(entry.path, nameEncoding);
         const target = decodedName(entry.target, nameEncoding);
         sink.begin({ ...entry, path, target, mtimeSecs: Number(entry.mtime) });
-        sparse = entry.sparse ? new SparseContent(sink, entry) : undefined;
+        sparse = entry.sparse ? new SparsePieces(entry) : undefined;
       },
-      content: (piece) => (sparse ?? sink).write(piece),
+      content: (piece) => write(sparse?.push(piece) ?? [piece]),
       padding: () => undefined,
       entryEnd: () => {
-        sparse?.end();
+        write(sparse?.end() ?? []);
         sink.end();
       },
     },

@@ -88,7 +88,7 @@ export class UnpackSink {
   /** Writes content; zeros become a hole, which uses no disk. @param {Buffer} piece */
   write(piece) {
     if (isZero(piece)) {
-      this.#budget.excuseZeros(piece.length);
+      this.#budget.exemptZeros(piece.length);
       this.skip(piece.length);
       return;
     }
@@ -102,7 +102,6 @@ export class UnpackSink {
 
   /** Leaves a hole in the current file. @param {number} length */
   skip(length) {
-    if (length === 0) return;
     this.#budget.takeBytes(length);
     this.#position += length;
     this.#endsWithHole = true;
