@@ -421,7 +421,7 @@ export interface paths {
         put?: never;
         /**
          * Rename an app
-         * @description Changes the display name; the ID stays. Fails with `already_exists` if another app of the owner has the name, or has it as its ID.
+         * @description Changes the display name; the ID stays. Fails with `already_exists` if another app of the owner has this name or this ID.
          *
          *     Access: `USER`. Capability: `app.rename`.
          */
@@ -3139,7 +3139,7 @@ export interface components {
             /** @description Path of the engine's socket. */
             socket: string;
             /**
-             * @description `AVAILABLE`: the engine accepts connections. `MISSING`: there is no such socket. `DENIED`: the daemon's user may not open it. `UNAVAILABLE`: it does not accept connections.
+             * @description `AVAILABLE`: the engine accepts connections. `MISSING`: the socket does not exist. `DENIED`: the daemon's user may not open the socket. `UNAVAILABLE`: the engine does not accept connections.
              * @enum {string}
              */
             state: "AVAILABLE" | "MISSING" | "DENIED" | "UNAVAILABLE";
@@ -3610,7 +3610,7 @@ export interface components {
             /** @description Maximum ratio of unpacked to packed size, applied above 16 MiB of content; default 200. */
             max_ratio?: number;
             /**
-             * @description Encoding of the names that are not UTF-8 and have no Unicode field; if empty, CP437 in a zip, and unchanged bytes in a tar.
+             * @description Encoding of names that are not UTF-8 and have no Unicode field. If empty, names in a zip are read as CP437, and names in a tar keep their bytes.
              * @enum {string}
              */
             name_encoding?: "cp437" | "windows-1252" | "gbk" | "big5" | "shift_jis" | "euc-kr" | "windows-1251" | "cp866";
@@ -3805,7 +3805,7 @@ export interface components {
             log: string;
             /** @description Container engine that the daemon uses. */
             engine?: components["schemas"]["ContainerEngine"];
-            /** @description Limits of apps that run as processes and that this host enforces with cgroups, sorted: `cpus`, `memory`. Empty if the daemon has no cgroup subtree. */
+            /** @description Limits that this host enforces with cgroups on apps that run as processes, sorted: `cpus`, `memory`. Empty if the daemon has no cgroup subtree. */
             enforced_limits: string[];
         };
         /** @description An image of the host. */
@@ -3845,7 +3845,7 @@ export interface components {
             name?: string;
             /** @description Branch to install and track. Excludes `tag`. */
             branch?: string;
-            /** @description Tag to install. If neither `tag` nor `branch` is set, the newest tag that is a version and not a pre-release, such as `v1.2.0`, `v1.0`, `release-1.2.3` or `2025.09.30`. Without such tags, or if they have several prefixes and none is the name of the package's directory, the default branch. */
+            /** @description Tag to install. If neither `tag` nor `branch` is set, the newest tag that is a version and not a pre-release, such as `v1.2.0`, `v1.0`, `release-1.2.3` or `2025.09.30`. If such tags have several prefixes, only those whose prefix is the name of the package's directory count; if there are none, only those without a prefix. If no tag is left, the default branch. */
             tag?: string;
             /** @description If true, the caller accepts the licenses that `license_required` listed. */
             license_ack?: boolean;

@@ -308,19 +308,14 @@ export async function checkIndex(root: string, settingsThread: URL): Promise<Rem
   const remarks: Remark[] = [];
   for (const { id, location } of result.index.packages) {
     if (!("directory" in location)) continue;
+    const { directory } = location;
     const line = Math.max(1, text.split("\n").findIndex((each) => each.trim().startsWith(`${id}:`)) + 1);
-    if ((await files.type(location.directory)) !== "directory") {
-      remarks.push({
-        file: indexFileName,
-        line,
-        message: `${id}: there is no directory "${location.directory}"`,
-      });
+    if ((await files.type(directory)) !== "directory") {
+      remarks.push({ file: indexFileName, line, message: `${id}: there is no directory "${directory}"` });
       continue;
     }
-    const { manifest, problems } = await check(join(root, location.directory), settings);
-    remarks.push(
-      ...problems.map((problem) => ({ ...problem, file: posix.join(location.directory, problem.file) })),
-    );
+    const { manifest, problems } = await check(join(root, directory), settings);
+    remarks.push(...problems.map((problem) => ({ ...problem, file: posix.join(directory, problem.file) })));
     if (manifest !== undefined && manifest.id !== id) {
       const message = `${id}: the ID in the package is "${manifest.id}"`;
       remarks.push({ file: indexFileName, line, message });

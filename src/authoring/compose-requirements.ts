@@ -24,7 +24,7 @@ export function composeRequirements(
 ): ComposeRequirement[] {
   const claims = projectClaims(withoutVariables(resolved), "package");
   return claims.flatMap(({ subject, requirements, binds }) => {
-    const line = lineOf(placeOf(subject));
+    const line = lineOf(pathOf(subject));
     const mounts = binds.flatMap(({ source, readOnly }) => {
       if (isInside(root, source) || (readOnly && hostClock.has(source))) return [];
       const isSocket = wellKnownSockets.some((socket) => isInside(source, socket));
@@ -51,7 +51,7 @@ function withoutVariables(document: JsonObject): JsonObject {
 }
 
 /** Path in the document for the subject of claims, such as `service "web"`. */
-function placeOf(subject: string): string[] {
+function pathOf(subject: string): string[] {
   const [, kind, name] = /^(service|volume|network|secret|config) "(.*)"$/.exec(subject) ?? [];
   return kind === undefined || name === undefined ? [] : [`${kind}s`, name];
 }

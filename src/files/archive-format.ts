@@ -11,7 +11,7 @@ const endings: readonly (readonly [ending: string, format: ArchiveFormat | "tar"
   [".zip", "zip"],
 ];
 
-/** Formats that people may expect: no part of Node decompresses them. */
+/** Common formats that Node cannot decompress. */
 const unsupported = [".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tbz", ".tar.lz", ".tar.lzma", ".7z", ".rar"];
 
 /**

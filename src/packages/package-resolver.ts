@@ -106,8 +106,8 @@ export class PackageResolver {
     }
     if (origin.kind === "directory") return this.#directory(origin.url, source, uid, work);
     const gitUrl = storedUrl(origin);
-    if (directory !== undefined && isListedDirectory(origin))
-      return this.#gitDirectory({ gitUrl, source, directory }, uid, work);
+    if (isListedDirectory(origin))
+      return this.#gitDirectory({ gitUrl, source, directory: origin.directory }, uid, work);
     const repository = this.#parts.git.open(gitUrl, uid);
     const refs = await repository.listRefs(work);
     const checkout = await repository.checkoutRevision(
@@ -212,8 +212,8 @@ function upgradeRevision(
 }
 
 /** Whether the index of a source lists a directory of its repository. */
-function isListedDirectory({ source, directory }: PackageOrigin): boolean {
-  return directory !== undefined && source !== "";
+function isListedDirectory(origin: PackageOrigin): origin is PackageOrigin & { directory: string } {
+  return origin.directory !== undefined && origin.source !== "";
 }
 
 /** A package in a directory of a source's repository has no tags of its own: the default branch is tracked. */

@@ -42,6 +42,6 @@ export function missingManifest(
 ): never {
   if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
   const location = directory === "" ? url : `${directory} of ${url}`;
-  const message = `there is no ${manifestFileName} in ${location}: it is not a package; create one with: svc package init`;
+  const message = `${location} is not a package: it has no ${manifestFileName}; create one with: svc package init`;
   throw new SvcError("no_manifest", message, { payload: { url, directory }, cause: error });
 }

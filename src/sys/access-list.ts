@@ -5,7 +5,7 @@ import { loadLibc } from "./libc.ts";
 export function hasAccessList(path: string): Promise<boolean> {
   const lgetxattr = loadLibc().func("int64_t lgetxattr(const char *, const char *, void *, size_t)");
   return new Promise((resolve, reject) => {
-    // In a thread, because the file system may be remote.
+    // Runs in a thread, because the file system may be remote.
     lgetxattr.async(path, "system.posix_acl_access", null, 0, (error: Error | null, sizeBytes: number) =>
       error === null ? resolve(sizeBytes > 0) : reject(error),
     );

@@ -5,8 +5,8 @@ import { dirname, resolve } from "node:path";
 import { hasAccessList } from "./access-list.ts";
 
 /**
- * Returns the first entry on a path, including link targets, that another user could rename or replace. Root and the group of
- * this process may.
+ * Returns the first entry on a path, including link targets, that another user could rename or replace. Root and members of
+ * this process's group are not other users.
  * @param ownerUid allowed owner of the entries, besides root
  * @returns undefined if no entry is replaceable; missing entries do not count
  */
@@ -21,7 +21,7 @@ async function isWritableByOthers(entry: string, status: Stats): Promise<boolean
   if (!status.isDirectory() || (status.mode & 0o1000) !== 0 || (status.mode & 0o022) === 0) return false;
   const ownGid = process.getegid?.() ?? 0;
   if (status.gid !== ownGid || (status.mode & 0o002) !== 0) return true;
-  // With an access control list, the group's bits are its mask, which others may have, too (acl(5)).
+  // With an access control list, the group bits of the mode are the mask of the list, which can name other users (acl(5)).
   return hasAccessList(entry);
 }
 

@@ -75,7 +75,7 @@ const shapes: readonly { name: string; service: string; asks: readonly string[];
   { name: "a privileged one", service: "privileged: true", asks: ["privileged"] },
   { name: "kernel parameters of the host", service: "sysctls: { kernel.panic: 1 }", asks: ["privileged"] },
   {
-    name: "what stays inside its containers",
+    name: "settings that affect only its containers",
     service: "sysctls: { net.core.somaxconn: 1024 }\n    cap_add: [CHOWN]\n    networks: [lan]",
     rest: "networks: { lan: { ipam: { config: [{ subnet: 172.28.0.0/16 }] } } }",
     asks: [],

@@ -138,19 +138,21 @@ for (const [at, { name, runTest, skipped, fixtureOf }] of generations.entries())
 }
 
 for (const [at, { name, isClassic, runTest, skipped, fixtureOf }] of generations.entries()) {
-  runTest(`a regular user's project has what stays inside of it: ${name}${skipped}`, async (t) => {
-    const fixture = fixtureOf();
-    const pool = parseSubnet(fixture.engine.pool)!;
-    const subnet = { start: pool.end - 16, end: pool.end };
-    const address = formatSubnet({ start: pool.end - 6, end: pool.end - 5 }).replace("/32", "");
-    const writes = "id -u > /data/who";
-    const hook = `post_start: [{ command: ${JSON.stringify(["/bin/sh", "-c", writes])} }]`;
-    const networks = `networks: { default: { ipam: { config: [{ subnet: ${formatSubnet(subnet)} }] } } }`;
-    const print =
-      "echo $$(cat /proc/sys/net/core/somaxconn /proc/sys/kernel/msgmnb /proc/self/oom_score_adj /sys/class/net/eth0/address) $$(hostname -i)";
-    const app = await fixture.app(`inside-${at}`, manifest, {
-      files: {
-        "compose.yaml": `services:
+  runTest(
+    `a regular user's project may use keys that affect only its containers: ${name}${skipped}`,
+    async (t) => {
+      const fixture = fixtureOf();
+      const pool = parseSubnet(fixture.engine.pool)!;
+      const subnet = { start: pool.end - 16, end: pool.end };
+      const address = formatSubnet({ start: pool.end - 6, end: pool.end - 5 }).replace("/32", "");
+      const writes = "id -u > /data/who";
+      const hook = `post_start: [{ command: ${JSON.stringify(["/bin/sh", "-c", writes])} }]`;
+      const networks = `networks: { default: { ipam: { config: [{ subnet: ${formatSubnet(subnet)} }] } } }`;
+      const print =
+        "echo $$(cat /proc/sys/net/core/somaxconn /proc/sys/kernel/msgmnb /proc/self/oom_score_adj /sys/class/net/eth0/address) $$(hostname -i)";
+      const app = await fixture.app(`inside-${at}`, manifest, {
+        files: {
+          "compose.yaml": `services:
   db:
     image: svc/shell:1
     command: ${shell(isClassic ? writes : "true")}
@@ -169,23 +171,27 @@ for (const [at, { name, isClassic, runTest, skipped, fixtureOf }] of generations
 volumes: { data: {} }
 ${networks}
 `,
-      },
-    });
-    await startApp(fixture.compose, app);
-    await requireLines(fixture, app, [
-      `app | 1234 32768 321 02:42:0a:00:00:07 ${address}`,
-      `app | ${nobody}`,
-    ]);
-    const other = await fixture.app(`beside-${at}`, manifest, {
-      files: {
-        "compose.yaml": `services: { app: { image: svc/shell:1, command: ${shell("true")} } }\n${networks}\n`,
-      },
-    });
-    const error = await t.throwsAsync(startApp(fixture.compose, other));
-    t.regex(error.message, /its subnet \S+ overlaps \S+, which another network or a route of the host uses/);
-    await end(fixture, other);
-    await end(fixture, app);
-  });
+        },
+      });
+      await startApp(fixture.compose, app);
+      await requireLines(fixture, app, [
+        `app | 1234 32768 321 02:42:0a:00:00:07 ${address}`,
+        `app | ${nobody}`,
+      ]);
+      const other = await fixture.app(`beside-${at}`, manifest, {
+        files: {
+          "compose.yaml": `services: { app: { image: svc/shell:1, command: ${shell("true")} } }\n${networks}\n`,
+        },
+      });
+      const error = await t.throwsAsync(startApp(fixture.compose, other));
+      t.regex(
+        error.message,
+        /its subnet \S+ overlaps \S+, which another network or a route of the host uses/,
+      );
+      await end(fixture, other);
+      await end(fixture, app);
+    },
+  );
 }
 
 second.runTest(
@@ -323,7 +329,7 @@ second.runTest(
 );
 
 preferred.runTest(
-  `a start that waits for a service ends by a stop, a cancel or a removal${preferred.skipped}`,
+  `a stop, a cancel or a removal ends a start that waits for a service${preferred.skipped}`,
   async (t) => {
     const { engine } = fixtureNow();
     const dirs = composeGenerations.find(({ missing }) => missing === "")?.dirs ?? [];

@@ -134,21 +134,24 @@ const sparseForms = {
 
 for (const [form, options] of Object.entries(sparseForms)) {
   for (const compressor of ["", "gzip"]) {
-    rootTest(`sparse files of tar unpack with their holes: ${form}, ${compressor || "plain"}`, async (t) => {
-      const { home, files, as } = await newGround();
-      await as(ownerUid, "sh", "-c", `mkdir ${home}/in; cd ${home}/in; ${sparseScript}`);
-      const path = `${home}/holes.tar${compressor === "" ? "" : ".gz"}`;
-      execFileSync("tar", ["-C", `${home}/in`, "-S", ...options, "-caf", path, ...sparseFiles]);
-      t.true((await lstat(path)).size < 3_000_000);
-      const { extractedBytes } = await files.extractArchive({ path, target: `${home}/out` });
-      t.true(extractedBytes > 100_000_000n);
-      for (const name of sparseFiles) {
-        t.is(await digestOf(`${home}/out/${name}`), await digestOf(`${home}/in/${name}`), name);
-      }
-      t.true((await lstat(`${home}/out/middle`)).blocks * 512 < 2_000_000);
-      const bounded = { path, target: `${home}/bounded`, maxBytes: 50_000_000n };
-      t.like(await errorOf(files.extractArchive(bounded)), { reason: "too_many" });
-    });
+    rootTest(
+      `sparse files of a tar archive keep their holes: ${form}, ${compressor || "plain"}`,
+      async (t) => {
+        const { home, files, as } = await newGround();
+        await as(ownerUid, "sh", "-c", `mkdir ${home}/in; cd ${home}/in; ${sparseScript}`);
+        const path = `${home}/holes.tar${compressor === "" ? "" : ".gz"}`;
+        execFileSync("tar", ["-C", `${home}/in`, "-S", ...options, "-caf", path, ...sparseFiles]);
+        t.true((await lstat(path)).size < 3_000_000);
+        const { extractedBytes } = await files.extractArchive({ path, target: `${home}/out` });
+        t.true(extractedBytes > 100_000_000n);
+        for (const name of sparseFiles) {
+          t.is(await digestOf(`${home}/out/${name}`), await digestOf(`${home}/in/${name}`), name);
+        }
+        t.true((await lstat(`${home}/out/middle`)).blocks * 512 < 2_000_000);
+        const bounded = { path, target: `${home}/bounded`, maxBytes: 50_000_000n };
+        t.like(await errorOf(files.extractArchive(bounded)), { reason: "too_many" });
+      },
+    );
   }
 }
 
@@ -167,20 +170,15 @@ for (const format of ["tar.gz", "tar.zst", "zip"]) {
 }
 
 for (const ending of ["tar.xz", "tar.bz2", "7z"]) {
-  rootTest(
-    `an archive in ${ending} is rejected by its name, with the formats that are supported`,
-    async (t) => {
-      const { home, files } = await newGround();
-      await mkdir(`${home}/in`);
-      await writeFile(`${home}/a.${ending}`, "");
-      const error = await errorOf(
-        files.extractArchive({ path: `${home}/a.${ending}`, target: `${home}/out` }),
-      );
-      t.like(error, { reason: "invalid_request" });
-      t.is(
-        error.message,
-        `format: ${ending} is not supported; convert the archive to tar, tar.gz, tar.zst or zip`,
-      );
-    },
-  );
+  rootTest(`a file with the ending ${ending} is rejected with the list of supported formats`, async (t) => {
+    const { home, files } = await newGround();
+    await mkdir(`${home}/in`);
+    await writeFile(`${home}/a.${ending}`, "");
+    const error = await errorOf(files.extractArchive({ path: `${home}/a.${ending}`, target: `${home}/out` }));
+    t.like(error, { reason: "invalid_request" });
+    t.is(
+      error.message,
+      `format: ${ending} is not supported; convert the archive to tar, tar.gz, tar.zst or zip`,
+    );
+  });
 }

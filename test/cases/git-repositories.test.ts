@@ -4,7 +4,7 @@ import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../src/errors.ts";
-import { localPlaceOf, parseGitUrl } from "../../src/packages/git/git-url.ts";
+import { localAddressOf, parseGitUrl } from "../../src/packages/git/git-url.ts";
 import { installedOf, World } from "../packages/support/world.ts";
 import { minimalManifest, TestRepository } from "../packages/support/repository.ts";
 import { GitServer } from "../support/git-server.ts";
@@ -44,7 +44,8 @@ const tagForms: readonly (readonly [tags: string, newest: string | RegExp])[] = 
 ];
 
 for (const [tags, newest] of tagForms) {
-  test(`the newest of the tags ${tags} is ${typeof newest === "string" ? newest : "none, so the default branch is followed"}`, async (t) => {
+  const selected = typeof newest === "string" ? `the tag ${newest}` : "the default branch";
+  test(`a repository with the tags ${tags} is installed from ${selected}`, async (t) => {
     await using world = await World.create();
     const repository = await tagged(world, "app", tags.split(" "));
     const resolved = await world.resolver().resolve({ spec: repository.fileUrl }, selfUid);
@@ -225,7 +226,7 @@ test("a submodule at a port of this host is rejected in a repository from elsewh
     message,
     /theme of file:.* its URL "http:\/\/127\.0\.0\.1:1\/x\.git" is a repository of this host$/,
   );
-  for (const [url, place] of [
+  for (const [url, address] of [
     ["https://127.0.0.1/x", "https 127.0.0.1 "],
     ["https://127.1:81/x", "https 127.1 81"],
     ["https://0x7f.1/x", "https 0x7f.1 "],
@@ -249,7 +250,7 @@ test("a submodule at a port of this host is rejected in a repository from elsewh
     ["git@example.org:localhost", ""],
   ] as const) {
     const parsed = parseGitUrl(url);
-    t.is("gitUrl" in parsed ? localPlaceOf(parsed.gitUrl) : parsed.problem, place, url);
+    t.is("gitUrl" in parsed ? localAddressOf(parsed.gitUrl) : parsed.problem, address, url);
   }
 });
 
@@ -278,7 +279,7 @@ test("a path of 100,000 bytes in a package with files in Git LFS is rejected", a
   t.regex(message, /has a file whose path is longer than 16384 bytes$|largePathname/);
 });
 
-test("a repository cannot have files of this host read as its list of submodules", async (t) => {
+test("the list of a repository's submodules cannot include files of this host", async (t) => {
   await using world = await World.create();
   const outer = await TestRepository.create(world.path("git", "outer"));
   await outer.commit({ "svc.yaml": minimalManifest("outer", "1") });

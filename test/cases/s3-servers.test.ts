@@ -11,8 +11,8 @@ import { S3Bucket } from "../../src/backups/storages/s3-bucket.ts";
 import { PartHashes } from "../../src/backups/storages/part-hashes.ts";
 
 interface Quirks {
-  /** Lists have only the tokens of the first version of the call. */
-  readonly hasOldTokens?: boolean;
+  /** Lists have no token for the next page, as in version 1 of the call. */
+  readonly lacksTokens?: boolean;
   /** Lists start at the beginning, whatever the request asks for. */
   readonly repeatsFirstPage?: boolean;
   readonly ignoresRanges?: boolean;
@@ -51,8 +51,14 @@ async function startServer(t: ExecutionContext, quirks: Quirks): Promise<S3Bucke
   const bucket = new S3Bucket(
     {
       endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-      ...{ region: "", bucket: "bucket", accessKey: "a", secretKey: "b", pathStyle: true, ca: "" },
-      ...{ maxBytesPerSec: undefined, silenceMs: 10_000 },
+      region: "",
+      bucket: "bucket",
+      accessKey: "a",
+      secretKey: "b",
+      pathStyle: true,
+      ca: "",
+      maxBytesPerSec: undefined,
+      silenceMs: 10_000,
     },
     new PartHashes(),
   );
@@ -72,7 +78,7 @@ function listing(keys: readonly string[], parameters: URLSearchParams, quirks: Q
   const rest = keys.filter((key) => key > after);
   const page = rest.slice(0, pageSize);
   const isCut = rest.length > page.length;
-  const hasToken = isCut && quirks.hasOldTokens !== true && quirks.repeatsFirstPage !== true;
+  const hasToken = isCut && quirks.lacksTokens !== true && quirks.repeatsFirstPage !== true;
   const token = hasToken ? `<NextContinuationToken>${page.at(-1)}</NextContinuationToken>` : "";
   const contents = page.map((key) => `<Contents><Key>${key}</Key><Size>1</Size></Contents>`).join("");
   return `<ListBucketResult><IsTruncated>${isCut}</IsTruncated>${token}${contents}</ListBucketResult>`;
@@ -91,7 +97,7 @@ test.beforeEach((t) => {
 
 for (const [title, quirks] of [
   ["with tokens for the next page", {}],
-  ["with tokens of the first version only", { hasOldTokens: true }],
+  ["without tokens for the next page", { lacksTokens: true }],
 ] as const) {
   test(`a server ${title} lists all objects`, async (t) => {
     const bucket = await startServer(t, quirks);

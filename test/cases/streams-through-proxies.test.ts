@@ -15,7 +15,7 @@ import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 
-const patienceMs = 60_000;
+const timeoutMs = 60_000;
 const config = "[api.limits]\nstream_keep_alive_ms = 300\n";
 const nginx = "/usr/sbin/nginx";
 const hasNginx = await access(nginx).then(
@@ -32,7 +32,7 @@ async function quietEvents(
 ): Promise<ReadableStreamDefaultReader<string>> {
   const response = await fetch(`http://127.0.0.1:${port}/v1/events?app_id=quiet`, {
     headers: { authorization: `Bearer ${daemon.token}` },
-    signal: AbortSignal.timeout(patienceMs),
+    signal: AbortSignal.timeout(timeoutMs),
   });
   assert.equal(response.status, 200);
   assert.ok(response.body);
@@ -127,7 +127,7 @@ http {
   );
   const child = spawn(nginx, ["-p", dir, "-c", "nginx.conf"], { stdio: "inherit" });
   t.teardown(() => child.kill("SIGKILL"));
-  await eventually(() => fetch(`http://127.0.0.1:${port}/healthz`), patienceMs);
+  await eventually(() => fetch(`http://127.0.0.1:${port}/healthz`), timeoutMs);
   return port;
 }
 

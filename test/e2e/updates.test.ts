@@ -111,7 +111,7 @@ test("a git repository without a manifest is cloned, gets one, and is installed"
   // Nobody can answer a question, and the command does not confirm it.
   await eventually(async () => {
     const { code, stderr } = await svc();
-    assert.match(stderr, /there is no svc\.yaml/);
+    assert.match(stderr, /is not a package: it has no svc\.yaml;/);
     assert.equal(code, 2, stderr);
   }, 60_000);
   t.deepEqual(await readdir(here), []);
@@ -163,7 +163,10 @@ test("only the requested app of another system's store is cloned, and its manife
     }).catch((error: unknown) => error as { stdout: string; stderr: string });
   await svc("source", "add", "tipi", `file://${store}`);
   t.regex((await svc("search", "wiki", "--source", "tipi")).stdout, /^tipi\/wiki +A Wiki +compose +Pages$/m);
-  t.regex((await svc("install", "tipi/wiki")).stderr, /there is no svc\.yaml in apps\/wiki of file:/);
+  t.regex(
+    (await svc("install", "tipi/wiki")).stderr,
+    /apps\/wiki of file:\S+ is not a package: it has no svc\.yaml;/,
+  );
   t.deepEqual(await readdir(here), []);
 
   // It does not matter whether an engine here can run it.

@@ -148,7 +148,7 @@ test("a repository that is not a package is rejected", async (t) => {
   const repository = await TestRepository.create(world.path("plain"));
   await repository.commit({ "README.md": "hi" });
   const plain = world.resolver().resolve({ spec: repository.fileUrl }, selfUid);
-  await fails(t, plain, "invalid_argument", /there is no svc\.yaml in .*: it is not a package/);
+  await fails(t, plain, "invalid_argument", / is not a package: it has no svc\.yaml; /);
 
   await symlink("/etc/passwd", world.path("plain", "svc.yaml"));
   await repository.commit({});
@@ -221,7 +221,7 @@ test("many concurrent fetches by two daemons that share a cache succeed", async 
   t.true(all.every((resolved) => resolved.version === "v1.10.0"));
 });
 
-test("a git server on this host redirects nowhere, because the daemon would send the requests as root", async (t) => {
+test("redirects of a git server on this host are not followed, because the daemon would send the requests as root", async (t) => {
   await using world = await World.create();
   const repository = await TestRepository.create(world.path("git", "hello"));
   await repository.commit({ "svc.yaml": minimalManifest("hello", "1.0.0") });

@@ -139,7 +139,7 @@ test("an http source is cached, and its last valid index is used when it is unre
   t.true(warnings.length >= 2);
 });
 
-test("an https source redirects to no server of this host", async (t) => {
+test("an https source may not redirect to a server on this host", async (t) => {
   await using world = await World.create();
   await using local = await GitServer.start(world.path());
   local.override = (_request, response) => {

@@ -764,8 +764,9 @@ export type InstallAppRequest = Message<"svc.v1.InstallAppRequest"> & {
 
   /**
    * Tag to install. If neither `tag` nor `branch` is set, the newest tag that is a version and not a pre-release, such
-   * as `v1.2.0`, `v1.0`, `release-1.2.3` or `2025.09.30`. Without such tags, or if they have several prefixes and none
-   * is the name of the package's directory, the default branch.
+   * as `v1.2.0`, `v1.0`, `release-1.2.3` or `2025.09.30`. If such tags have several prefixes, only those whose prefix
+   * is the name of the package's directory count; if there are none, only those without a prefix. If no tag is left,
+   * the default branch.
    *
    * @generated from field: string tag = 5;
    */
@@ -3353,7 +3354,7 @@ export const AppService: GenService<{
   },
   /**
    * Rename an app. Changes the display name; the ID stays. Fails with `already_exists` if another app of the owner has
-   * the name, or has it as its ID.
+   * this name or this ID.
    *
    * @generated from rpc svc.v1.AppService.RenameApp
    */

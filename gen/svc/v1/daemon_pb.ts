@@ -194,8 +194,8 @@ export type GetStatusResponse = Message<"svc.v1.GetStatusResponse"> & {
   engine?: ContainerEngine | undefined;
 
   /**
-   * Limits of apps that run as processes and that this host enforces with cgroups, sorted: `cpus`, `memory`. Empty if
-   * the daemon has no cgroup subtree.
+   * Limits that this host enforces with cgroups on apps that run as processes, sorted: `cpus`, `memory`. Empty if the
+   * daemon has no cgroup subtree.
    *
    * @generated from field: repeated string enforced_limits = 14 [json_name = "enforced_limits"];
    */
@@ -223,8 +223,8 @@ export type ContainerEngine = Message<"svc.v1.ContainerEngine"> & {
   socket: string;
 
   /**
-   * `AVAILABLE`: the engine accepts connections. `MISSING`: there is no such socket. `DENIED`: the daemon's user may not
-   * open it. `UNAVAILABLE`: it does not accept connections.
+   * `AVAILABLE`: the engine accepts connections. `MISSING`: the socket does not exist. `DENIED`: the daemon's user may
+   * not open the socket. `UNAVAILABLE`: the engine does not accept connections.
    *
    * @generated from field: string state = 2;
    */

@@ -755,8 +755,8 @@ export type ExtractArchiveRequest = Message<"svc.v1.ExtractArchiveRequest"> & {
   maxRatio?: number | undefined;
 
   /**
-   * Encoding of the names that are not UTF-8 and have no Unicode field; if empty, CP437 in a zip, and unchanged bytes
-   * in a tar.
+   * Encoding of names that are not UTF-8 and have no Unicode field. If empty, names in a zip are read as CP437, and
+   * names in a tar keep their bytes.
    *
    * @generated from field: string name_encoding = 8 [json_name = "name_encoding"];
    */

@@ -191,18 +191,18 @@ export class GitObjects {
   /**
    * The files of a tree as an uncompressed tar archive. The stream fails if git fails, so its end means that it is
    * complete.
-   * @param before what was exported before it: the limits apply to the sum, and its size is added
+   * @param total size of all archives of an export, to which the limits apply; the size of this one is added
    */
   exportTar(
     { gitDir }: CachedCommit,
     tree: string,
     subject: string,
-    before: ExportedSize,
+    total: ExportedSize,
     signal?: AbortSignal,
   ): Readable {
     const { maxExportBytes, maxExportEntries, fetchTimeoutMs } = this.#limits;
-    const maxBytes = maxExportBytes - before.bytes;
-    const output = tarEntryLimit(maxExportEntries, before, () =>
+    const maxBytes = maxExportBytes - total.bytes;
+    const output = tarEntryLimit(maxExportEntries, total, () =>
       exportTooLarge(`${subject} has more than ${maxExportEntries} files and directories`),
     );
     // `run` destroys its output on a failure, so the reader gets the error.

@@ -102,7 +102,7 @@ function known(kind: string, refs: ReadonlyMap<string, string>): string {
   return `; its ${kind}: ${names.slice(-5).join(", ")}${names.length > 5 ? ", …" : ""}`;
 }
 
-/** An upgrade never selects an older tag by itself, or one with another prefix. */
+/** The tag that an upgrade selects: the newest one with the same prefix as `tag`, and never an older one. */
 export function newestLike(refs: RemoteRefs, tag: string): string | undefined {
   const newest = refs.newestTags.like(tag);
   const stays = refs.tags.has(tag) && (newest === undefined || isNewerTag(tag, newest) === true);

@@ -17,7 +17,7 @@ import {
   type GitLimits,
   type GitRemote,
 } from "./git-remote.ts";
-import { findSubmodules, requireNoLfsFiles, type CheckoutPlace } from "./git-submodules.ts";
+import { findSubmodules, requireNoLfsFiles, type CheckedOutDirectory } from "./git-submodules.ts";
 import type { GitUrl } from "./git-url.ts";
 import type { ExportedSize } from "./tar-entries.ts";
 import type { WorkOptions } from "../../work/progress.ts";
@@ -112,7 +112,7 @@ interface RepositoryParts {
   readonly open: (gitUrl: GitUrl) => GitRepository;
 }
 
-/** Limits of a package's submodules, which may have submodules. */
+/** Limit of a package's submodules, including those of its submodules. */
 const maxSubmodules = 20;
 
 export class GitRepository {
@@ -165,10 +165,10 @@ export class GitCheckout implements AsyncDisposable {
   readonly revision: Revision;
   readonly #parts: RepositoryParts;
   readonly #commit: HeldCommit;
-  readonly #checkout: CheckoutPlace;
+  readonly #checkout: CheckedOutDirectory;
   readonly #submodules: { path: string; checkout: GitCheckout }[] = [];
 
-  constructor(parts: RepositoryParts, commit: HeldCommit, checkout: CheckoutPlace, revision: Revision) {
+  constructor(parts: RepositoryParts, commit: HeldCommit, checkout: CheckedOutDirectory, revision: Revision) {
     this.#parts = parts;
     this.#commit = commit;
     this.#checkout = checkout;
@@ -200,12 +200,8 @@ export class GitCheckout implements AsyncDisposable {
       const message = `${this.#url} and its submodules are too large (limit ${maxBytes} bytes)`;
       throw new SvcError("git_failed", message);
     }
-    for (const { path, gitUrl, commit } of await findSubmodules(
-      this.#objects,
-      this.#commit,
-      this.#checkout,
-      signal,
-    )) {
+    const submodules = await findSubmodules(this.#objects, this.#commit, this.#checkout, signal);
+    for (const { path, gitUrl, commit } of submodules) {
       fetched.count += 1;
       if (fetched.count > maxSubmodules) {
         const message = `${this.#url} has more than ${maxSubmodules} submodules`;
@@ -262,11 +258,11 @@ export class GitCheckout implements AsyncDisposable {
    */
   *exportTars(
     signal?: AbortSignal,
-    before: ExportedSize = { bytes: 0, entries: 0 },
+    total: ExportedSize = { bytes: 0, entries: 0 },
   ): Generator<{ path: string; tar: Readable }> {
-    yield { path: "", tar: this.#objects.exportTar(this.#commit, this.#tree, this.#url, before, signal) };
+    yield { path: "", tar: this.#objects.exportTar(this.#commit, this.#tree, this.#url, total, signal) };
     for (const { path, checkout } of this.#submodules) {
-      for (const part of checkout.exportTars(signal, before))
+      for (const part of checkout.exportTars(signal, total))
         yield { ...part, path: posix.join(path, part.path) };
     }
   }

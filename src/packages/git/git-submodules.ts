@@ -1,10 +1,10 @@
 /** Finds the submodules of a checkout, and files that are not in its repository. */
 import { SvcError } from "../../errors.ts";
 import type { CachedCommit, GitObjects, TreeEntry } from "./git-objects.ts";
-import { localPlaceOf, parseSubmoduleUrl, redactUrls, type GitUrl } from "./git-url.ts";
+import { localAddressOf, parseSubmoduleUrl, redactUrls, type GitUrl } from "./git-url.ts";
 
-/** The part of a commit that is checked out. */
-export interface CheckoutPlace {
+/** The directory of a commit that is checked out. */
+export interface CheckedOutDirectory {
   readonly gitUrl: GitUrl;
   /** `.` for the whole repository. */
   readonly directory: string;
@@ -30,7 +30,7 @@ const maxNamed = 3;
 export async function findSubmodules(
   objects: GitObjects,
   commit: CachedCommit,
-  { gitUrl, directory, tree }: CheckoutPlace,
+  { gitUrl, directory, tree }: CheckedOutDirectory,
   signal?: AbortSignal,
 ): Promise<Submodule[]> {
   const { url: subject } = gitUrl;
@@ -52,9 +52,9 @@ export async function findSubmodules(
       const url = urls.get(path) ?? "";
       const result = parseSubmoduleUrl(url, gitUrl);
       if ("problem" in result) throw invalidSubmodule(path, subject, url, result.problem);
-      // A remote repository must not choose a local repository, or which port of this host gets requests from root.
-      const localPart = localPlaceOf(result.gitUrl);
-      if (localPart !== "" && localPart !== localPlaceOf(gitUrl))
+      // Otherwise a remote repository could select a local one, or a port of this host to which root sends requests.
+      const localAddress = localAddressOf(result.gitUrl);
+      if (localAddress !== "" && localAddress !== localAddressOf(gitUrl))
         throw invalidSubmodule(path, subject, url, "is a repository of this host");
       return { path, gitUrl: result.gitUrl, commit: oid };
     });
@@ -69,7 +69,7 @@ function invalidSubmodule(path: string, subject: string, url: string, problem: s
 export async function requireNoLfsFiles(
   objects: GitObjects,
   commit: CachedCommit,
-  { gitUrl: { url }, tree }: CheckoutPlace,
+  { gitUrl: { url }, tree }: CheckedOutDirectory,
   signal?: AbortSignal,
 ): Promise<void> {
   for (const root of new Set([commit.tree, tree])) {

@@ -149,10 +149,10 @@ export function isLoopback(name: string): boolean {
 }
 
 /**
- * The place of a repository on this host: `directory`, or its protocol, host and port. Empty for another host, unless its
- * name server says otherwise.
+ * The address of a repository on this host: `directory`, or its protocol, host and port. Empty for other hosts. Host names
+ * are not looked up.
  */
-export function localPlaceOf({ transport, url }: GitUrl): string {
+export function localAddressOf({ transport, url }: GitUrl): string {
   if (transport === "file") return "directory";
   const [address = ""] = url.replace(/^[a-z]+:\/\//, "").split("/", 1);
   // `[user@host:port]:path` without its brackets.

@@ -62,8 +62,8 @@ export class NewestTags {
   }
 
   /**
-   * The newest version of a package: without a prefix; else with the name of the package's directory as the prefix;
-   * else with the only prefix.
+   * The newest tag of a package. Its prefix is the name of the package's directory; if there is no such tag, the tag
+   * has no prefix, or the only prefix of the repository.
    */
   of(directory: string): string | undefined {
     const name = directory.slice(directory.lastIndexOf("/") + 1);

@@ -226,7 +226,7 @@ function permissionProblems(manifest: ManifestDocument): RuleProblem[] {
     }));
 }
 
-/** A key whose value needs one of these permissions. */
+/** A key with a value that is allowed only with one of these permissions. */
 interface RestrictedKey {
   key: string;
   needs: Permission[];

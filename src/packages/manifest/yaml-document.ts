@@ -105,6 +105,7 @@ function hasMoreTokens(text: string, max: number): boolean {
   return false;
 }
 
+/** Tags that are not compose's `!reset`, which has several spellings. */
 const plainTag = /^(?:!|!override|tag:yaml\.org,2002:.*)?$/;
 
 /** Converts nodes to JSON values; stops at the first exceeded limit. */
@@ -119,7 +120,7 @@ class NodeReader {
   /** Number of aliases that are being expanded. */
   #expanding = 0;
   #hasMergeKey = false;
-  /** The first node with a tag that may be compose's `!reset`, which has several spellings. */
+  /** The first node with a tag that may be `!reset`. */
   #reset: ParsedNode | undefined;
   #values = 0;
 

@@ -30,12 +30,12 @@ export async function fetchIndex(url: string, timeoutMs: number, signal?: AbortS
   }
 }
 
-/** Follows redirects itself: each target must be as safe as the first. Only a source on this host leads to this host. */
+/** Follows redirects itself: each target must be as safe as the first. Only a source on this host may redirect to this host. */
 async function follow(url: string, signal: AbortSignal): Promise<Response> {
   let target = new URL(url);
-  const isHere = target.protocol === "http:";
+  const isOnThisHost = target.protocol === "http:";
   for (let hop = 0; hop <= maxRedirects; hop++) {
-    if (target.protocol !== "https:" && !(isHere && isLocalHttp(target))) {
+    if (target.protocol !== "https:" && !(isOnThisHost && isLocalHttp(target))) {
       throw failed(`${target.origin} does not use https`);
     }
     const response = await fetch(target, {

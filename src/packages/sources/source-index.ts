@@ -69,7 +69,7 @@ export function createIndexReader(): (text: string) => Promise<IndexResult> {
     // The schema was just checked.
     const whole = document.value as unknown as IndexDocument;
     for (const [id, entry] of Object.entries(whole.packages)) {
-      const location = placeOf(entry);
+      const location = locationOf(entry);
       if ("problem" in location)
         problems.push({ line: document.lineOf(["packages", id]), message: `${id}: ${location.problem}` });
       else packages.push(readEntry(id, entry, location));
@@ -99,7 +99,7 @@ function readEntry(
   return { ...listed, ...(sizeBytes !== undefined && { sizeBytes }) };
 }
 
-function placeOf({
+function locationOf({
   repo,
   directory,
 }: {

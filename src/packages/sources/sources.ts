@@ -164,7 +164,7 @@ export class Sources {
       return {
         cut: loaded.cut,
         packages: loaded.index.packages.flatMap((entry) => {
-          const location = placeOf(entry, loaded);
+          const location = locationOf(entry, loaded);
           return location === undefined ? [] : [{ ...entry, source: config.name, location }];
         }),
       };
@@ -192,7 +192,7 @@ function plainName(name: string): string {
   return name.toLowerCase().replaceAll(/\s+/g, "-");
 }
 
-function placeOf({ location }: IndexedPackage, { base }: LoadedIndex): ListedLocation | undefined {
+function locationOf({ location }: IndexedPackage, { base }: LoadedIndex): ListedLocation | undefined {
   if ("gitUrl" in location) return { kind: "git", gitUrl: location.gitUrl };
   if (base.kind === "directory") return { kind: "directory", path: join(base.path, location.directory) };
   if (base.kind === "git")

@@ -106,7 +106,7 @@ export function fakeApps(
         throw invalidField("source", 'no source "src" is configured; sources: main');
       if (["examples", "nowhere"].includes(spec)) throw notFound("package", spec);
       if (spec.endsWith("/nowhere")) {
-        throw new SvcError("no_manifest", `there is no svc.yaml in ${spec}: it is not a package`, {
+        throw new SvcError("no_manifest", `${spec} is not a package: it has no svc.yaml`, {
           payload: { url: spec, directory: "" },
         });
       }
