@@ -37,14 +37,17 @@ type Waiter = (slot: Disposable) => void;
 interface Share {
   readonly isReserved: boolean;
   running: number;
-  /** In order of arrival, starting at index `head`: shifting an array of 100,000 is slow. */
-  waiting: Waiter[];
-  head: number;
+  /** In order of arrival. */
+  readonly waiting: Set<Waiter>;
 }
 
 const defaults: Required<Omit<LimiterOptions<unknown>, "total" | "perKey">> = {
-  ...{ guaranteed: 0, reserved: 0, isReserved: () => false, first: "oldest" },
-  ...{ maxWaiting: Number.POSITIVE_INFINITY, tooMany: () => new Error("too many are waiting") },
+  guaranteed: 0,
+  reserved: 0,
+  isReserved: () => false,
+  maxWaiting: Number.POSITIVE_INFINITY,
+  tooMany: () => new Error("too many are waiting"),
+  first: "oldest",
 };
 
 export class Limiter<K> {
@@ -71,12 +74,12 @@ export class Limiter<K> {
 
   /** The number of waiters of this key. */
   waitingOf(key: K): number {
-    return waitingIn(this.#shareOf(key));
+    return this.#shares.get(key)?.waiting.size ?? 0;
   }
 
   /** The number of waiters of all keys. */
   get waiting(): number {
-    return this.#shares.values().reduce((sum, share) => sum + waitingIn(share), 0);
+    return this.#shares.values().reduce((sum, { waiting }) => sum + waiting.size, 0);
   }
 
   /** Which limit is reached for this key; undefined if a slot is free. */
@@ -87,7 +90,7 @@ export class Limiter<K> {
   /** Returns a slot, to be disposed when the work has ended; undefined if none is free. */
   tryAcquire(key: K): Disposable | undefined {
     const share = this.#shareOf(key);
-    const isFree = waitingIn(share) === 0 && this.#reachedLimit(share) === undefined;
+    const isFree = share.waiting.size === 0 && this.#reachedLimit(share) === undefined;
     return isFree ? this.#grant(key, share) : undefined;
   }
 
@@ -103,15 +106,13 @@ export class Limiter<K> {
     this.#requireFewWaiting(share);
     const { promise, resolve, reject } = Promise.withResolvers<Disposable>();
     const leave = (): void => {
-      const at = share.waiting.indexOf(resolve, share.head);
       // A slot that was granted at the same moment stays with its holder, who disposes it.
-      if (at < 0) return;
-      share.waiting.splice(at, 1);
+      if (!share.waiting.delete(resolve)) return;
       this.#forgetIfIdle(key, share);
       reject(signal?.reason);
     };
     this.#shares.set(key, share);
-    share.waiting.push(resolve);
+    share.waiting.add(resolve);
     signal?.addEventListener("abort", leave, { once: true });
     try {
       return await promise;
@@ -122,7 +123,7 @@ export class Limiter<K> {
 
   #shareOf(key: K): Share {
     const { isReserved } = this.#options;
-    return this.#shares.get(key) ?? { isReserved: isReserved(key), running: 0, waiting: [], head: 0 };
+    return this.#shares.get(key) ?? { isReserved: isReserved(key), running: 0, waiting: new Set() };
   }
 
   #reachedLimit(share: Share): "perKey" | "total" | undefined {
@@ -157,40 +158,31 @@ export class Limiter<K> {
   }
 
   #forgetIfIdle(key: K, share: Share): void {
-    if (share.running === 0 && waitingIn(share) === 0) this.#shares.delete(key);
+    if (share.running === 0 && share.waiting.size === 0) this.#shares.delete(key);
   }
 
   #serveNext(): void {
     for (const [key, share] of this.#shares) {
-      if (waitingIn(share) === 0 || this.#reachedLimit(share) !== undefined) continue;
-      const waiter = this.#takeWaiter(share);
+      if (this.#reachedLimit(share) !== undefined) continue;
+      const waiter = this.#nextWaiter(share);
+      if (waiter === undefined) continue;
+      share.waiting.delete(waiter);
       // Moves this key behind the others.
       this.#shares.delete(key);
-      waiter?.(this.#grant(key, share));
+      waiter(this.#grant(key, share));
       return;
     }
   }
 
-  #takeWaiter(share: Share): Waiter | undefined {
-    if (this.#options.first === "newest") return share.waiting.pop();
-    const oldest = share.waiting[share.head];
-    share.head += 1;
-    if (share.head > share.waiting.length / 2) {
-      share.waiting = share.waiting.slice(share.head);
-      share.head = 0;
-    }
-    return oldest;
+  #nextWaiter({ waiting }: Share): Waiter | undefined {
+    const [oldest] = waiting;
+    return this.#options.first === "oldest" ? oldest : [...waiting].at(-1);
   }
 
-  #requireFewWaiting(share: Share): void {
+  #requireFewWaiting({ waiting, running }: Share): void {
     const { maxWaiting, tooMany } = this.#options;
-    const waiting = waitingIn(share);
-    if (waiting >= maxWaiting) throw tooMany({ running: share.running, waiting });
+    if (waiting.size >= maxWaiting) throw tooMany({ running, waiting: waiting.size });
   }
-}
-
-function waitingIn({ waiting, head }: Share): number {
-  return waiting.length - head;
 }
 
 /** Limits each key to one piece of work at a time, in order of arrival. */

@@ -44,6 +44,7 @@ export interface RunOptions {
   readonly signal?: AbortSignal | undefined;
 }
 
+/** The caller that waits for the running task. */
 interface Current {
   readonly resolve: (result: never) => void;
   readonly reject: (error: unknown) => void;
@@ -120,12 +121,12 @@ export class TaskThread<Task, Result> implements Disposable {
     return promise;
   }
 
-  #pollIn(delayMs: number, task: Current | undefined, running: Running): void {
+  #pollIn(delayMs: number, task: Current, running: Running): void {
     this.#timer = setTimeout(() => void this.#poll(task, running), Math.max(minPollMs, delayMs));
   }
 
   /** Terminates a task that has used up its CPU time, and waits further for one that has not. */
-  async #poll(task: Current | undefined, running: Running): Promise<void> {
+  async #poll(task: Current, running: Running): Promise<void> {
     const { worker, timeoutMs, giveUpAtMs, usedBeforeMs } = running;
     const isAtWork = (): boolean => worker === this.#worker && task === this.#current;
     // A thread that does not report its CPU time is not waited for.

@@ -101,7 +101,7 @@ export class Scheduler implements AsyncDisposable {
         jobs,
         owners,
         runner: this.runner,
-        room: this.#slots,
+        slots: this.#slots,
         skips,
         clock,
         jitter: createJitter(storeIdOf(store)),

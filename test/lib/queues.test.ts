@@ -148,8 +148,8 @@ test("no work runs after a dispose", async (t) => {
   t.deepEqual(done, ["a1"]);
 });
 
-/** Rounds that run until the test ends them, and return their requests. */
-function heldRequests() {
+/** Batches that run until the test ends them, and return their requests. */
+function heldBatches() {
   const begun: { questions: readonly string[]; signal: AbortSignal; end: () => void }[] = [];
   const requests = new CoalescedRequests(async (questions: readonly string[], signal) => {
     const { promise, resolve } = Promise.withResolvers<undefined>();
@@ -160,8 +160,8 @@ function heldRequests() {
   return { begun, requests };
 }
 
-test("one round runs at a time, for all requests since the previous one started", async (t) => {
-  const { begun, requests } = heldRequests();
+test("one batch runs at a time, for all requests since the previous one started", async (t) => {
+  const { begun, requests } = heldBatches();
   const first = [requests.request("a"), requests.request("b")];
   await nextTurn();
   const second = [requests.request("c"), requests.request("d")];
@@ -175,8 +175,8 @@ test("one round runs at a time, for all requests since the previous one started"
   t.is(begun.length, 2);
 });
 
-test("a participant can leave at once, and the last one to leave aborts the round", async (t) => {
-  const { begun, requests } = heldRequests();
+test("a participant can leave at once, and the last one to leave aborts the batch", async (t) => {
+  const { begun, requests } = heldBatches();
   const [one, other, late] = [new AbortController(), new AbortController(), new AbortController()];
   const leaving = requests.request("a", one.signal);
   const staying = requests.request("b", other.signal);
@@ -194,7 +194,7 @@ test("a participant can leave at once, and the last one to leave aborts the roun
   await t.throwsAsync(requests.request("d", late.signal), { message: "too late" });
   const last = requests.request("e");
   await nextTurn();
-  t.is(begun.length, 1, "the next round waits until the work has ended");
+  t.is(begun.length, 1, "the next batch waits until the work has ended");
   begun[0]!.end();
   await nextTurn();
   t.deepEqual(begun[1]!.questions, ["e"]);
@@ -202,8 +202,8 @@ test("a participant can leave at once, and the last one to leave aborts the roun
   t.is(await last, "e");
 });
 
-test("a round without participants does no work", async (t) => {
-  const { begun, requests } = heldRequests();
+test("a batch without participants does no work", async (t) => {
+  const { begun, requests } = heldBatches();
   const leaver = new AbortController();
   const first = requests.request("a");
   await nextTurn();
@@ -220,7 +220,7 @@ test("a round without participants does no work", async (t) => {
   t.is(await next, "c");
 });
 
-test("all participants get an error, and the next round starts after it", async (t) => {
+test("all participants get an error, and the next batch starts after it", async (t) => {
   let rounds = 0;
   const failing = new CoalescedRequests(async () => {
     rounds++;

@@ -79,7 +79,7 @@ export class AppUpdates implements Disposable {
       if (this.#checks.size >= maxUsers) this.#checks.clear();
       checks = new CoalescedRequests(async (_, ended) => {
         // A check fetches like an install, so it needs a slot.
-        using _turn = await this.#options.installLimiter.take(caller, { signal: ended });
+        using _slot = await this.#options.installLimiter.take(caller, { signal: ended });
         const { packages, version } = this.#options;
         const { uid } = caller;
         const [apps, svc] = await Promise.all([

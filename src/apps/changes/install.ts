@@ -75,7 +75,7 @@ export class Installer {
    *   `invalid_request` for settings that the package rejects; nothing remains then.
    */
   async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<string> {
-    using _turn = await this.#options.installLimiter.take(caller, work);
+    using _slot = await this.#options.installLimiter.take(caller, work);
     return await cancelably(work, (within) => this.#install(request, caller, within));
   }
 

@@ -29,14 +29,14 @@ export class PackageSearch {
     work: WorkOptions,
   ): Promise<FoundPackages> {
     const { packages, installLimiter } = this.#options;
-    using _turn = await installLimiter.take(caller, work);
+    using _slot = await installLimiter.take(caller, work);
     return await packages.search(words, source, caller.ownerUid, work);
   }
 
   /** @throws SvcError as {@link PackageResolver.checkSource} and {@link InstallLimiter.take} */
   async checkSource(source: SourceConfig, caller: AppCaller, work: WorkOptions): Promise<void> {
     const { packages, installLimiter } = this.#options;
-    using _turn = await installLimiter.take(caller, work);
+    using _slot = await installLimiter.take(caller, work);
     await packages.checkSource(source, caller.ownerUid, work);
   }
 }

@@ -41,7 +41,7 @@ export class Placer {
   ): Promise<void> {
     const { finder, installLimiter, operations, registry, runtimeOf, runnable } = this.#options;
     // Its image may have to be pulled.
-    using _turn = await installLimiter.take(caller, work);
+    using _slot = await installLimiter.take(caller, work);
     const found = await finder.find(id, caller);
     if (placement !== null) requireSwarmPackage(found.manifest);
     await operations.during({ appId: found.id, kind: "settings", phase: "place" }, async (operation) => {

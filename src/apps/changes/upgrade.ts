@@ -79,7 +79,7 @@ export class Upgrader {
     work: WorkOptions,
   ): Promise<UpgradeResult> {
     const { finder, installLimiter, backUpBeforeUpgrade } = this.#options;
-    using _turn = await installLimiter.take(caller, work);
+    using _slot = await installLimiter.take(caller, work);
     const app = await finder.find(id, caller);
     const before = async (): Promise<void> => {
       if (!(request.backup ?? backUpBeforeUpgrade())) return;

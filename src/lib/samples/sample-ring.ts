@@ -61,7 +61,8 @@ export class SampleRing<T extends Sample> {
   #savedAtMs = 0;
   /** Samples of the current five minutes, oldest first. */
   #current: T[] = [];
-  readonly #asked = oneAtATime<string>();
+  /** Histories, by share. */
+  readonly #histories = oneAtATime<string>();
   /** Operations that failed the last time. */
   readonly #failing = new Set<string>();
 
@@ -97,7 +98,7 @@ export class SampleRing<T extends Sample> {
    * objects.
    */
   async history(question: HistoryQuestion, { share, signal }: HistoryCaller): Promise<History<T>> {
-    using _slot = await this.#asked.acquire(share, signal);
+    using _slot = await this.#histories.acquire(share, signal);
     return await this.#history(question, signal);
   }
 

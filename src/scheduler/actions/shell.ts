@@ -58,8 +58,8 @@ export function createShellAction(options: ShellOptions): PlainAction {
 
   return async (job, work) => {
     const { uid, cwd, env } = await workingDirectoryOf(job, work);
-    using _slot = await starts.acquire(uid);
-    const begun = (): void => _slot[Symbol.dispose]();
+    using slot = await starts.acquire(uid);
+    const begun = (): void => slot[Symbol.dispose]();
     using _tooLong = systemClock().setTimer(maxStartMs, begun);
     const end = await userHelpers.runJob(uid, {
       command: job.action.command ?? "",

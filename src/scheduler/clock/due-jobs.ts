@@ -19,7 +19,7 @@ export interface DueJobsOptions {
   jobs: Pick<JobRegistry, "get">;
   owners: Pick<JobOwners, "problemOf">;
   runner: Pick<Runner, "start" | "isRunning" | "ended">;
-  room: Pick<Limiter<number>, "acquire" | "reachedLimit">;
+  slots: Pick<Limiter<number>, "acquire" | "reachedLimit">;
   skips: Pick<SkipCounts, "add">;
   clock: Clock;
   jitter: Jitter;
@@ -120,7 +120,7 @@ export class DueJobs implements Disposable {
 
   /** Starts a run when a slot is free, and plans the next attempt. */
   async #attempt(job: Job, cause: RunCause): Promise<void> {
-    const { room, runner, skips, jobs, owners, clock } = this.#options;
+    const { slots, runner, skips, jobs, owners, clock } = this.#options;
     const key = keyText(job);
     const scheduledAtMs = cause.scheduledAtMs ?? clock.nowMs();
     if ((await owners.problemOf(job)) !== undefined) {
@@ -128,9 +128,9 @@ export class DueJobs implements Disposable {
       skips.add(job, "owner", scheduledAtMs);
       return;
     }
-    const isFull = room.reachedLimit(job.ownerUid) !== undefined;
+    const isFull = slots.reachedLimit(job.ownerUid) !== undefined;
     this.#coming.set(key, { job, ...(isFull && { wait: { reason: "room", scheduledAtMs } }) });
-    const slot = await room.acquire(job.ownerUid);
+    const slot = await slots.acquire(job.ownerUid);
     this.#coming.set(key, { job });
     // The job may have been changed or removed while it waited.
     const current = jobs.get(job);
@@ -213,8 +213,8 @@ function retryPauseMs({ attempt }: Run): number {
  * itself ends svc.
  */
 function isMadeUpFor({ retries, catchUp, action }: Job, { attempt, outcome }: Run): boolean {
-  const hasAttempts = attempt <= Math.max(retries, catchUp === "latest" ? 1 : 0);
-  return hasAttempts && outcome?.isCutShort === true && action.type !== "node_reboot";
+  const hasAttemptsLeft = attempt <= Math.max(retries, catchUp === "latest" ? 1 : 0);
+  return hasAttemptsLeft && outcome?.isCutShort === true && action.type !== "node_reboot";
 }
 
 function isWorthRetry({ retries }: Job, { attempt, outcome }: Run): boolean {

@@ -36,26 +36,17 @@ export interface JobViewsOptions {
   fairQueue: Pick<FairQueue, "wait">;
 }
 
-/** The visible values of a job. */
-interface Shown {
-  readonly job: Job;
-  readonly ownerName: string;
-  /** Why it does not run; empty if it can. */
-  readonly problem: string;
+interface Firing {
   readonly nextMs: number | undefined;
   /** The first firing after a year, if none is earlier. */
   readonly laterMs: number | undefined;
-  readonly wait: JobWait | undefined;
-  readonly summary: RunSummary | undefined;
 }
 
 /** A trigger's next firing in a zone, and the time range for which it is valid. */
-interface KnownFiring {
+interface KnownFiring extends Firing {
   readonly fromMs: number;
   /** Exclusive. */
   readonly untilMs: number;
-  readonly nextMs: number | undefined;
-  readonly laterMs: number | undefined;
 }
 
 /** Milliseconds before yielding to other users: the first computation in a zone takes milliseconds. */
@@ -64,7 +55,7 @@ const sliceMs = 2;
 const maxCount = 2 ** 32 - 1;
 /** How long the result "never fires" is cached, in milliseconds. */
 const neverMs = 60_000;
-const neverFires = { nextMs: undefined, laterMs: undefined } as const;
+const neverFires: Firing = { nextMs: undefined, laterMs: undefined };
 
 export class JobViews {
   readonly #options: JobViewsOptions;
@@ -89,11 +80,7 @@ export class JobViews {
    * @param share name of the share whose queue is used
    */
   async many(jobs: readonly Job[], share: string): Promise<Schedule[]> {
-    return (await this.#shown(jobs, share)).map((shown) => this.#make(shown));
-  }
-
-  async #shown(jobs: readonly Job[], share: string): Promise<Shown[]> {
-    const { owners, waitOf, now, fairQueue } = this.#options;
+    const { owners, now, fairQueue } = this.#options;
     const uids = [...new Set(jobs.map(({ ownerUid }) => ownerUid))];
     const names = new Map(
       await Promise.all(uids.map(async (uid) => [uid, await owners.nameOf(uid)] as const)),
@@ -101,33 +88,30 @@ export class JobViews {
     const summaries = this.#summaries.of(jobs);
     const nowMs = now();
     let beganMs = performance.now();
-    const shown: Shown[] = [];
+    const views: Schedule[] = [];
     for (const job of jobs) {
       if (performance.now() - beganMs > sliceMs) {
         await fairQueue.wait(share);
         beganMs = performance.now();
       }
-      const name = names.get(job.ownerUid);
-      const problem = owners.problem(job, name);
-      const isDue = job.enabled && problem === undefined;
-      shown.push({
-        job,
-        ownerName: job.ownerName === "" ? (name ?? "") : job.ownerName,
-        problem: problem ?? "",
-        ...(isDue ? this.#nextOf(job, nowMs) : neverFires),
-        wait: waitOf(job),
-        summary: summaries.size === 0 ? undefined : summaries.get(keyText(job)),
-      });
+      const summary = summaries.size === 0 ? undefined : summaries.get(keyText(job));
+      views.push(this.#view(job, names.get(job.ownerUid), summary, nowMs));
     }
-    return shown;
+    return views;
   }
 
-  #make({ job, ownerName, problem, nextMs, laterMs, wait, summary }: Shown): Schedule {
+  /** @param nameNow see {@link JobOwners.nameOf} */
+  #view(job: Job, nameNow: string | undefined, summary: RunSummary | undefined, nowMs: number): Schedule {
+    const { owners, waitOf } = this.#options;
+    const problem = owners.problem(job, nameNow);
+    const isDue = job.enabled && problem === undefined;
+    const { nextMs, laterMs } = isDue ? this.#nextOf(job, nowMs) : neverFires;
+    const wait = waitOf(job);
     const { last, skips = [] } = summary ?? {};
     const view = viewSpec(job);
     view.revision = this.#revisionOf(job);
-    view.ownerName = ownerName;
-    view.disabledReason = problem;
+    view.ownerName = job.ownerName === "" ? (nameNow ?? "") : job.ownerName;
+    view.disabledReason = problem ?? "";
     if (wait !== undefined) view.waiting = viewWait(wait);
     if (nextMs !== undefined) view.nextRunUnix = BigInt(nextMs / 1000);
     if (laterMs !== undefined) view.laterRunUnix = BigInt(laterMs / 1000);
@@ -149,7 +133,7 @@ export class JobViews {
     return revision;
   }
 
-  #nextOf({ trigger, timeZone }: Job, nowMs: number): Pick<Shown, "nextMs" | "laterMs"> {
+  #nextOf({ trigger, timeZone }: Job, nowMs: number): Firing {
     const zone = this.#options.zones.named(timeZone);
     // A zone that this runtime does not support; the job does not fire.
     if (zone === undefined) return neverFires;

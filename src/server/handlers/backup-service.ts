@@ -110,8 +110,7 @@ export function createBackupService(backups: Backups, long: LongMethods): Servic
           owner: app.owner_uid,
           createdAt: timestampFromDate(new Date(footer.created_at)),
           encrypted: isEncrypted,
-          node: hostOf(footer.host),
-          fromThisNode: hostOf(footer.host) === backups.nodeId,
+          ...nodeMessage(hostOf(footer.host), backups.nodeId),
           ...verifiedMessage(known),
         },
         appName: app.name,
@@ -209,10 +208,13 @@ function archiveMessage(archive: ListedArchive, nodeId: string) {
     sizeBytes: BigInt(sizeBytes),
     createdAt: timestampFromMs(createdAtMs),
     encrypted: isEncrypted,
-    node: host,
-    fromThisNode: host === nodeId,
+    ...nodeMessage(host, nodeId),
     ...verifiedMessage(archive),
   };
+}
+
+function nodeMessage(node: string, thisNode: string) {
+  return { node, fromThisNode: node === thisNode };
 }
 
 function verifiedMessage(known: Pick<ListedArchive, "verifiedAtMs" | "restoredAtMs"> | undefined) {

@@ -128,7 +128,7 @@ function watchStream(stream: ServerHttp2Stream, session: ServerHttp2Session, idl
     // Without a body, its end is never read.
     const isReceived = stream.readableEnded || stream.endAfterHeaders;
     if (stream.writableNeedDrain || !(isReceived || stream.headersSent)) {
-      // With NO_ERROR, Node's default, an incomplete response would checkProgress complete.
+      // With NO_ERROR, Node's default, an incomplete response would look complete.
       stream.close(constants.NGHTTP2_CANCEL);
       return;
     }

@@ -127,7 +127,6 @@ export class Listeners implements AsyncDisposable {
         ...{ routes, router, exchange, pipeline },
         maxBodyBytes: limits.maxBodyBytes,
         bodyTimeoutMs: limits.requestTimeoutMs,
-        streamKeepAliveMs: limits.streamKeepAliveMs,
       }),
       pages: createPages(pages, (request) => responses.record(request, {})),
     });

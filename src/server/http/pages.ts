@@ -19,22 +19,24 @@ export type Pages = ReadonlyMap<string, Page>;
 
 /** The page of a request; undefined for others. */
 export function pageAt(pages: Pages, request: HttpRequest): Page | undefined {
-  return request.method === "GET" || request.method === "HEAD" ? pages.get(pathOf(request)) : undefined;
+  return isRead(request) ? pages.get(pathOf(request)) : undefined;
 }
 
 /** Whether a browser opens this address, unlike a program that reads data. */
-export function isVisit({ method, headers }: HttpRequest): boolean {
-  return (method === "GET" || method === "HEAD") && headers.accept?.includes("text/html") === true;
+export function isVisit(request: HttpRequest): boolean {
+  return isRead(request) && request.headers.accept?.includes("text/html") === true;
+}
+
+function isRead({ method }: HttpRequest): boolean {
+  return method === "GET" || method === "HEAD";
 }
 
 /** Responds to a visit of an address without a page. */
 export function sendMissingPage(request: HttpRequest, response: HttpResponse): void {
   response.statusCode = 404;
-  const sent = { ...headersOf("/"), "content-type": "text/html; charset=utf-8" };
-  for (const [name, value] of Object.entries(sent)) response.setHeader(name, value);
-  response.setHeader("content-length", Buffer.byteLength(missingPage));
-  if (request.method === "HEAD") response.end();
-  else response.end(missingPage);
+  const headers = { ...headersOf("/"), "content-type": "text/html; charset=utf-8" };
+  for (const [name, value] of Object.entries(headers)) response.setHeader(name, value);
+  sendBody(missingPage, request, response);
 }
 
 const missingPage = `<!doctype html>
@@ -58,7 +60,7 @@ const missingPage = `<!doctype html>
 type Answering = (...to: Parameters<Page>) => Promise<void> | void;
 
 interface LoadedPage {
-  readonly bytes: Uint8Array;
+  readonly bytes: Buffer;
   readonly etag: string;
   /** The compression; absent for plain bytes. */
   readonly coding?: Coding;
@@ -133,11 +135,8 @@ function createPage(path: string, file: string): Answering {
 }
 
 function sendHealth(request: HttpRequest, response: HttpResponse): void {
-  const body = '{"status":"ok"}';
   response.setHeader("content-type", "application/json");
-  response.setHeader("content-length", body.length);
-  if (request.method === "HEAD") response.end();
-  else response.end(body);
+  sendBody('{"status":"ok"}', request, response);
 }
 
 /** All codings of a page, plain bytes last. */
@@ -184,9 +183,13 @@ function send(
     return;
   }
   if (coding !== undefined) response.setHeader("content-encoding", coding);
-  response.setHeader("content-length", bytes.length);
+  sendBody(bytes, request, response);
+}
+
+function sendBody(body: string | Buffer, request: HttpRequest, response: HttpResponse): void {
+  response.setHeader("content-length", Buffer.byteLength(body));
   if (request.method === "HEAD") response.end();
-  else response.end(bytes);
+  else response.end(body);
 }
 
 /** Whether the client has this version (RFC 9110, section 13.1.2). */

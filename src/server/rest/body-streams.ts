@@ -2,6 +2,7 @@
 import { type DescMessage, type Message, create } from "@bufbuild/protobuf";
 import { clientGone } from "../../errors.ts";
 import { isCanceledByClient, type IncomingRequest, type OutgoingResponse } from "../../lib/http-messages.ts";
+import { withKeepAlives } from "../rpc/keep-alive.ts";
 import { withRawBody } from "./bind.ts";
 import { findField } from "./explain-json.ts";
 import type { JsonWriter } from "./json-writer.ts";
@@ -84,9 +85,9 @@ export function responseHeaders(requestId: string, added?: Headers): ResponseHea
 
 /**
  * Sends a stream of messages, as raw bytes or as one line of JSON each. Headers are sent with the first message, so that an
- * earlier error has its status; a later error can only close the connection. After a silence of `keepAliveMs`, a stream of
- * lines sends an empty line, because proxies close silent responses. The handler may reuse the memory of raw bytes
- * when the next message is requested.
+ * earlier error has its status; a later error can only close the connection. Whenever a stream of lines was silent for
+ * `keepAliveMs`, it sends an empty line, because proxies close silent responses. The handler may reuse the memory of raw
+ * bytes when the next message is requested.
  * @param headOnly whether to end the response after its headers
  */
 export async function sendStream(
@@ -111,31 +112,23 @@ export async function sendStream(
     if (isRaw) writeRawHead(response, headers(), message && rawBodyOf(route, message));
     else response.writeHead(200, { ...headers(), "content-type": "application/x-ndjson", ...unbuffered });
   };
-  using silence = isRaw || headOnly ? undefined : startTimer(keepAliveMs, sendEmptyLine);
-  function sendEmptyLine(): void {
-    if (!response.headersSent) sendHead(undefined);
-    // Lines that were not sent yet are enough.
-    if (response.writableLength === 0) response.write("\n");
-  }
-  for await (const message of messages) {
+  const pieces: AsyncIterable<Message | undefined> =
+    isRaw || headOnly ? messages : withKeepAlives(messages, keepAliveMs, () => undefined);
+  for await (const message of pieces) {
     if (!response.headersSent) sendHead(message);
     if (headOnly) break;
-    if (isRaw) {
+    if (message === undefined) {
+      // Lines that were not sent yet are enough.
+      if (response.writableLength === 0) response.write("\n");
+    } else if (isRaw) {
       const bytes = rawBodyOf(route, message)?.data;
       if (bytes !== undefined && bytes.length > 0) await writeOut(response, bytes);
     } else {
       await write(response, `${responseText(writer, route, message)}\n`);
-      silence?.restart();
     }
   }
   if (!response.headersSent) sendHead(undefined);
   response.end();
-}
-
-/** Calls `act` whenever `ms` have passed since the start or the last restart. */
-function startTimer(ms: number, act: () => void): { readonly restart: () => void } & Disposable {
-  const timer = setInterval(act, ms);
-  return { restart: () => timer.refresh(), [Symbol.dispose]: () => clearInterval(timer) };
 }
 
 /** The JSON of a response message. */

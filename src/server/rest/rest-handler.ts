@@ -2,7 +2,6 @@
 import type { Message } from "@bufbuild/protobuf";
 import type { IncomingRequest, OutgoingResponse } from "../../lib/http-messages.ts";
 import { dropUnread } from "../../lib/request-body.ts";
-import { defaultStreamKeepAliveMs } from "../rpc/call-limits.ts";
 import type { Exchange } from "../rpc/exchange.ts";
 import type { HttpCall } from "../rpc/http-call.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
@@ -17,7 +16,7 @@ export interface RestHandlerOptions extends RestLimits {
   /** The routes to serve. */
   readonly router: Router;
   readonly exchange: Exchange;
-  readonly pipeline: Pick<Pipeline, "invoke" | "invokeStream" | "fairQueue">;
+  readonly pipeline: Pick<Pipeline, "invoke" | "invokeStream" | "fairQueue" | "streamKeepAliveMs">;
   /** REST handles all paths below this prefix, and routes elsewhere if they have no variables. Default `/v1/`. */
   readonly prefix?: string;
 }
@@ -32,7 +31,6 @@ export interface RestHandler {
 /** Creates a REST handler for HTTP/1.1 and HTTP/2 servers. */
 export function createRestHandler(options: RestHandlerOptions): RestHandler {
   const { routes, router, exchange, pipeline, prefix = "/v1/" } = options;
-  const { streamKeepAliveMs: keepAliveMs = defaultStreamKeepAliveMs } = options;
   const writer = new JsonWriter();
   const protocol = new RestProtocol(router, writer, pipeline.fairQueue, options);
   const outside = new Set<string>(
@@ -55,6 +53,7 @@ export function createRestHandler(options: RestHandlerOptions): RestHandler {
     const message = (await exchange.read(protocol, operation, call)) as Message;
     caller.isRecorded = true;
     const messages = pipeline.invokeStream(method, message, call);
+    const keepAliveMs = pipeline.streamKeepAliveMs;
     const headers = (): ResponseHeaders => responseHeaders(call.requestId, call.responseHeader);
     await sendStream({ route, response, headers, writer, keepAliveMs }, messages, request.method === "HEAD");
   }

@@ -37,8 +37,6 @@ export interface RestCaller extends HttpCaller {
 export interface RestLimits {
   readonly maxBodyBytes: number;
   readonly bodyTimeoutMs: number;
-  /** Silence after which a stream of JSON lines sends an empty line. */
-  readonly streamKeepAliveMs?: number;
 }
 
 export class RestProtocol implements UnaryProtocol<RestOperation, RestCaller> {

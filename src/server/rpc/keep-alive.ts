@@ -2,11 +2,11 @@
 import { closeIterator } from "./connect/first-message.ts";
 
 /** @param empty creates the message that is added */
-export async function* withKeepAlives<T>(
+export async function* withKeepAlives<T, E>(
   messages: AsyncIterable<T>,
   intervalMs: number,
-  empty: () => T,
-): AsyncGenerator<T> {
+  empty: () => E,
+): AsyncGenerator<T | E> {
   const iterator = messages[Symbol.asyncIterator]();
   try {
     for (;;) {

@@ -38,7 +38,7 @@ export interface PipelineOptions extends CallRecorderOptions {
   readonly policies?: Readonly<Record<string, MethodPolicy>> | undefined;
   /** Limits per user. */
   readonly limits?: CallLimits | undefined;
-  /** Silence after which a stream of Connect or gRPC sends an empty message to clients that ignore it. */
+  /** Silence after which a stream sends a keep-alive; over Connect and gRPC only to clients that ignore it. */
   readonly streamKeepAliveMs?: number | undefined;
   /** Schedules the work of users. Default: a separate queue. */
   readonly fairQueue?: FairQueue | undefined;
@@ -95,6 +95,8 @@ export function createPipeline(options: PipelineOptions) {
   return {
     /** Schedules the work of users; also used by the transports. */
     fairQueue,
+    /** See {@link PipelineOptions}. */
+    streamKeepAliveMs,
     /** Additional options for Connect's JSON. */
     jsonOptions,
 

@@ -352,11 +352,11 @@ test("jobs of one minute do not wait for a long one, and the number of concurren
 });
 
 test("slots are assigned to users in turn", async (t) => {
-  const room = new Limiter<number>({ total: 2, perKey: 2 });
+  const slots = new Limiter<number>({ total: 2, perKey: 2 });
   const order: number[] = [];
   const held: Disposable[] = [];
   const wanted = [1, 1, 1, 1, 2, 2, 3].map(async (owner) => {
-    held.push(await room.acquire(owner));
+    held.push(await slots.acquire(owner));
     order.push(owner);
   });
   await nextTurn();

@@ -38,7 +38,7 @@ export async function openRunWorld(
   const actions = Object.fromEntries(ScheduleActionTypes.map((type) => [type, act])) as Actions;
   const { registry, log: runs, store } = world;
   const isRoot = (uid: number): boolean => uid === 0;
-  const room = new Limiter({ ...bounds, isReserved: isRoot });
+  const slots = new Limiter({ ...bounds, isReserved: isRoot });
   const owners = new JobOwners({
     selfUid: 0,
     lookUp: async (uid) => {
@@ -47,10 +47,10 @@ export async function openRunWorld(
       return Promise.resolve(name);
     },
   });
-  const runner = new Runner({ jobs: registry, owners, runs, actions, slots: room, clock, isRoot, log });
+  const runner = new Runner({ jobs: registry, owners, runs, actions, slots, clock, isRoot, log });
   const skips = new SkipCounts({ runs, clock, log });
   const jitter = ({ jitterSecs }: Job): number => jitterSecs * 500;
-  const due = new DueJobs({ jobs: registry, owners, runner, room, skips, clock, jitter, log });
+  const due = new DueJobs({ jobs: registry, owners, runner, slots, skips, clock, jitter, log });
   return {
     world,
     clock,

@@ -169,7 +169,7 @@ test("healthz and the API's description need no token and contain no data", asyn
   t.is((await rest(gateway, "/healthz", { token: "", method: "POST" })).status, 401);
 });
 
-const hosts: [host: string, isTaken: boolean][] = [
+const hosts: [host: string, isAccepted: boolean][] = [
   ["localhost", true],
   ["LOCALHOST:8420", true],
   ["127.0.0.1:8420", true],
@@ -184,20 +184,20 @@ const hosts: [host: string, isTaken: boolean][] = [
   ["0.0.0.0", false],
   ["node.example.com.evil", false],
 ];
-for (const [host, isTaken] of hosts) {
-  test(`TCP ${isTaken ? "accepts" : "rejects"} the host ${host}`, async (t) => {
+for (const [host, isAccepted] of hosts) {
+  test(`TCP ${isAccepted ? "accepts" : "rejects"} the host ${host}`, async (t) => {
     await using gateway = await openGateway({ allowedHosts: ["node.example.com"] });
     for (const path of ["/v1/status", "/healthz"]) {
       const { status, json } = await rest(gateway, path, { headers: { host } });
-      t.is(status, isTaken ? 200 : 403);
-      if (!isTaken) t.is(json.reason, "host_denied");
+      t.is(status, isAccepted ? 200 : 403);
+      if (!isAccepted) t.is(json.reason, "host_denied");
     }
     t.is((await rest(gateway, "/v1/status", { headers: { host }, listener: "unix" })).status, 200);
   });
 }
 
 for (const listener of listenersUnderTest) {
-  for (const [origin, isTaken] of [
+  for (const [origin, isAccepted] of [
     ["http://localhost:8420", true],
     ["https://localhost:8420", true],
     ["http://localhost:3000", false],
@@ -207,7 +207,7 @@ for (const listener of listenersUnderTest) {
     ["file://localhost:8420", false],
     ["", false],
   ] as const) {
-    test(`${listener} ${isTaken ? "accepts" : "rejects"} the origin "${origin}"`, async (t) => {
+    test(`${listener} ${isAccepted ? "accepts" : "rejects"} the origin "${origin}"`, async (t) => {
       await using gateway = await openGateway();
       const headers = { origin, host: "localhost:8420" };
       for (const path of ["/v1/status", "/svc.v1.DaemonService/GetStatus"]) {
@@ -216,13 +216,13 @@ for (const listener of listenersUnderTest) {
           listener,
           ...(path.startsWith("/svc") ? { method: "POST", body: "{}" } : {}),
         });
-        t.is(status, isTaken ? 200 : 403, path);
+        t.is(status, isAccepted ? 200 : 403, path);
       }
     });
   }
 }
 
-for (const [origin, host, isTaken] of [
+for (const [origin, host, isAccepted] of [
   ["https://node.example.com", "node.example.com", true],
   ["https://node.example.com", "node.example.com:443", true],
   ["http://node.example.com", "node.example.com:80", true],
@@ -231,11 +231,11 @@ for (const [origin, host, isTaken] of [
   ["https://node.example.com:8443", "node.example.com", false],
   ["http://node.example.com", "node.example.com:443", false],
 ] as const) {
-  test(`behind a proxy, the origin ${origin} is ${isTaken ? "accepted" : "rejected"} with the host ${host}`, async (t) => {
+  test(`behind a proxy, the origin ${origin} is ${isAccepted ? "accepted" : "rejected"} with the host ${host}`, async (t) => {
     await using gateway = await openGateway({ allowedHosts: ["node.example.com"] });
     const { status, json } = await rest(gateway, "/v1/status", { headers: { origin, host } });
-    t.is(status, isTaken ? 200 : 403);
-    if (isTaken) return;
+    t.is(status, isAccepted ? 200 : 403);
+    if (isAccepted) return;
     t.is(json.reason, "origin_denied");
     t.regex(
       String(json.error),

@@ -37,7 +37,7 @@ function guard(handler: UniversalHandler, failed: Failed): UniversalHandler {
       const answer = await handler(request);
       return { ...answer, body: new GuardedBody(answer, response, failed) };
     } catch (error) {
-      throw errorToReport(error, response, failed);
+      throw reportError(error, response, failed);
     }
   };
   return Object.assign(guarded, handler);
@@ -72,7 +72,7 @@ class GuardedBody implements AsyncIterableIterator<Uint8Array> {
       if (piece.done === true) escapeLess(this.#trailer);
       return piece;
     } catch (error) {
-      throw errorToReport(error, this.#response, this.#failed);
+      throw reportError(error, this.#response, this.#failed);
     }
   }
 
@@ -86,7 +86,7 @@ class GuardedBody implements AsyncIterableIterator<Uint8Array> {
    */
   async throw(error: unknown): Promise<IteratorResult<Uint8Array>> {
     const reason = hasLeft(this.#response) ? clientGone() : error;
-    errorToReport(error, this.#response, this.#failed);
+    reportError(error, this.#response, this.#failed);
     if (error instanceof Error) error.cause = brokenConnection();
     return (await this.#pieces.throw?.(reason)) ?? ended;
   }
@@ -97,7 +97,7 @@ const ended = { done: true, value: undefined } as const;
 async function* nothing(): AsyncGenerator<Uint8Array> {}
 
 /** Sends an error response unless the client has disconnected. @returns the error for the adapter */
-function errorToReport(error: unknown, response: HttpResponse, failed: Failed): ConnectError {
+function reportError(error: unknown, response: HttpResponse, failed: Failed): ConnectError {
   if (!hasLeft(response)) failed(response, error);
   return new ConnectError("the call has ended", Code.Aborted, undefined, undefined, error);
 }

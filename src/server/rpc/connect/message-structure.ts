@@ -41,7 +41,7 @@ export class MessageStructure {
 /** Field number of the value in a map entry; the key is 1. */
 const mapValue = 2;
 
-/** @returns how many of `left` remain at `end`; negative if there are more fields */
+/** @returns how many of `remaining` are left at `end`; negative if there are more fields */
 function countDown(
   reader: BinaryReader,
   end: number,

@@ -36,6 +36,7 @@ export interface RecordingCall {
 /** Records the last call and returns the result of `respond`; by default, the request itself. */
 export class RecordingPipeline {
   readonly fairQueue = new FairQueue();
+  readonly streamKeepAliveMs = 25_000;
   method: string | undefined;
   /** Request of the last call as JSON, without default values. */
   message: JsonValue | undefined;
