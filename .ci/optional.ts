@@ -10,7 +10,7 @@ interface Optional {
   isThere: () => Promise<boolean>;
 }
 
-const root: Optional = { name: "root", isThere: () => Promise.resolve(process.getuid?.() === 0) };
+const root: Optional = { name: "root privileges", isThere: () => Promise.resolve(process.getuid?.() === 0) };
 const docker: Optional = { name: "Docker", isThere: () => canConnectTo(engineSocket()) };
 const dockerd: Optional = { name: "dockerd", isThere: () => isInPath("dockerd") };
 const go: Optional = { name: "Go", isThere: () => isInPath("go") };

@@ -13,7 +13,7 @@ const neededMajor = 24;
 
 const why = missingDependency();
 if (why !== undefined) {
-  console.error(`Installing what this checkout needs (${why}): a minute or so, once …`);
+  console.error(`Installing the dependencies of this clone (${why}): a minute or so, once …`);
   // Quiet, because npm warns about the Node that it runs on; the relevant one is installed with the dependencies.
   const install = spawnSync("npm", ["ci", "--no-audit", "--no-fund", "--loglevel=error"], {
     cwd: root,

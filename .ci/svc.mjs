@@ -13,7 +13,7 @@ import { fileURLToPath } from "node:url";
 const { accessSync, constants, existsSync, globSync, readdirSync, rmSync, statSync } = fs;
 const root = join(fileURLToPath(import.meta.url), "../..");
 if (!existsSync(join(root, "node_modules/.package-lock.json"))) {
-  console.error(`svc: what this checkout needs is not installed yet: run npm start in ${root} first`);
+  console.error(`svc: the dependencies of this clone are not installed: run npm start in ${root} first`);
   process.exit(1);
 }
 const bundles = join(root, "node_modules/.cache/svc");
@@ -33,7 +33,7 @@ function bundle() {
   if (existsSync(main)) return main;
   if (!canWrite(join(root, "node_modules"))) return undefined;
   if (!process.argv.includes("--json"))
-    console.error("Bundling svc, once for each state of the sources: some seconds …");
+    console.error("Building svc from these sources. This takes some seconds, once per change …");
   const { status } = spawnSync(process.execPath, [join(root, "src/build/bundle.ts"), dir], {
     stdio: "ignore",
   });

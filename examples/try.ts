@@ -156,7 +156,7 @@ ${page === "" ? "" : `  web page             ${page}\n                       (wi
 Try in another terminal, in this directory:
   npm run -s svc -- install hello
   npm run -s svc -- start hello
-  curl http://127.0.0.1:$(npm run -s svc -- ports hello -q)
+  curl $(npm run -s svc -- open hello --print)
 
 hello is also a git repository, with the tags v1.0.0 and v1.1.0 to upgrade between:
   ${pathToFileURL(helloRepository).href}

@@ -136,7 +136,7 @@ export interface paths {
         post?: never;
         /**
          * Remove an app
-         * @description Stops the app and deletes all of its data. Continues if the client disconnects.
+         * @description Stops the app and deletes all of its data, except adopted data. Continues if the client disconnects.
          *
          *     Access: `USER`.
          */
@@ -688,7 +688,7 @@ export interface paths {
             cookie?: never;
         };
         /**
-         * Verify the audit trail
+         * Verify the audit log
          * @description Computes every hash again, from the anchor to the newest record. Tampering is reported in the response, not as an error.
          *
          *     Access: `ROOT`. Capability: `audit`.
@@ -1352,6 +1352,50 @@ export interface paths {
          *     Access: `ROOT`. Capability: `docker.control`.
          */
         post: operations["controlContainer"];
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/unmanaged-stacks": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        /**
+         * List stacks that can be adopted
+         * @description Returns compose projects and single containers that svc does not manage.
+         *
+         *     Access: `ROOT`. Capability: `docker.adopt`.
+         */
+        get: operations["listUnmanagedStacks"];
+        put?: never;
+        post?: never;
+        delete?: never;
+        options?: never;
+        head?: never;
+        patch?: never;
+        trace?: never;
+    };
+    "/v1/docker/adopt": {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        get?: never;
+        put?: never;
+        /**
+         * Adopt a stack
+         * @description Installs a compose project or a single container as an app of root. Its volumes and mounted directories stay in place. Stops the old containers, starts the app and waits until it is healthy. If that fails, the app is removed and the old containers run again. Fails with `not_possible` if the compose file has other images than the containers, or lacks a service. After success the old containers stay stopped, and the engine no longer starts them. Fails with `owned_by_app` for a container of an installed app.
+         *
+         *     Access: `ROOT`. Capability: `docker.adopt`.
+         */
+        post: operations["adoptStack"];
         delete?: never;
         options?: never;
         head?: never;
@@ -2359,6 +2403,70 @@ export interface components {
             /** @description Payload of `start_failed`. */
             start_failed?: components["schemas"]["CommandFailed"];
         } & (unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown & unknown);
+        /** @description Stack to adopt, and how. */
+        AdoptStackRequest: {
+            /** @description Name of the compose project, or name or ID of the container. */
+            name: string;
+            /** @description Name and ID of the new app. If empty, the name of the stack, or the next free `<name>-N`. */
+            appName?: string;
+            /** @description If true, returns the plan without changing anything. */
+            dryRun?: boolean;
+            /** @description IDs of the containers in the plan of a dry run. Fails with `not_possible` if the stack has other containers now. Empty: adopts the current containers. */
+            containerIds?: string[];
+            /** @description If true, writes the compose file from the configuration of the containers even if the project has files. */
+            fromContainers?: boolean;
+            /** @description If true, removes the old containers once the app is healthy. Their volumes stay. */
+            removeOld?: boolean;
+            /** @description If true, the caller accepts the licenses that `license_required` listed. */
+            licenseAck?: boolean;
+            /** @description If true, the caller grants the permissions on the host that `license_required` listed. */
+            permissionsAck?: boolean;
+            /** @description Initial settings, such as variables of the compose file that `.env` does not set. */
+            settings?: {
+                [key: string]: unknown;
+            };
+            /** @description Digest of the plan of a dry run. Fails with `not_possible` if the plan, or a file that decides what the project runs, has changed. Empty: adopts the current stack and files. */
+            planDigest?: string;
+            /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
+            detach?: boolean;
+        };
+        /** @description Plan of the adoption, and the new app. */
+        AdoptStackResponse: {
+            /** @description Plan of the adoption. */
+            plan?: components["schemas"]["AdoptionPlan"];
+            /** @description The new app; absent after a dry run. */
+            app?: components["schemas"]["App"];
+            /** @description Operation that was started. Set only in the response to a request with `detach`. */
+            detached?: components["schemas"]["Operation"];
+        };
+        /** @description A volume that an app uses in place. */
+        AdoptedVolume: {
+            /** @description Name on the engine. */
+            name: string;
+            /** @description Name in the compose file; empty for a volume without a name there. */
+            key: string;
+        };
+        /** @description Plan of an adoption. */
+        AdoptionPlan: {
+            /** @description The stack. */
+            stack?: components["schemas"]["UnmanagedStack"];
+            /** @description Directory of the package that the app is installed from, and upgraded from later. */
+            directory: string;
+            /** @description Whether the compose file is written from the configuration of the containers. */
+            fromContainers: boolean;
+            /** @description Files that svc writes into the directory. */
+            files: components["schemas"]["PlannedFile"][];
+            /** @description Volumes that the app uses in place. Backups of the app contain them, and its removal leaves them. */
+            volumes: components["schemas"]["AdoptedVolume"][];
+            /** @description Paths of the host that the app mounts in place. Backups of the app do not contain them. */
+            mountedPaths: string[];
+            /** @description Further remarks, one sentence each. */
+            notes: string[];
+            /** @description Networks of the project that the app uses in place, so that other containers on them still reach it. */
+            networks: string[];
+            /** @description SHA-256 over the plan, and over the compose files, environment files and `svc.yaml` of the project, in hexadecimal; for `plan_digest`. Build contexts do not count. */
+            digest: string;
+        };
         /** @description An active alert of an operator's rule. */
         Alert: {
             /** @description Name of the rule. */
@@ -2477,8 +2585,19 @@ export interface components {
             status: "INSTALLING" | "STOPPED" | "STARTING" | "RUNNING" | "UNHEALTHY" | "STOPPING" | "UPGRADING" | "RESTORING" | "REMOVING" | "FAILED" | "CRASHED" | "UNKNOWN";
             /** @description Whether `attach` opens a terminal: the package defines a console, or a service of the compose project has a terminal. */
             has_console: boolean;
+            /** @description Data that the app uses in place since it was adopted; absent for other apps. */
+            adopted?: components["schemas"]["AppAdoptedData"];
             /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
             detached?: components["schemas"]["Operation"];
+        };
+        /** @description Data of a compose project or container that `AdoptStack` turned into an app. The app uses it in place, and the removal of the app leaves it. */
+        AppAdoptedData: {
+            /** @description Names of volumes on the engine, sorted. Backups contain them, and a clone has copies. */
+            volumes: string[];
+            /** @description Paths on the host that the old containers mounted, sorted. Backups do not contain them, and a clone shares them. */
+            paths: string[];
+            /** @description Data that a move to another node, or a restore under a new ID, leaves behind: `paths`, and volumes without a name in the compose file. */
+            left_behind: string[];
         };
         /** @description Summary of an app's backups. */
         AppBackups: {
@@ -2600,6 +2719,8 @@ export interface components {
              * @description Number of bytes that log rotation removed before they were sent; the lines follow the gap.
              */
             missed_bytes: number;
+            /** @description Position after the last line; pass it as `after` to continue there. */
+            cursor: string;
         };
         /** @description The current operation of an app. */
         AppOperation: {
@@ -2607,7 +2728,7 @@ export interface components {
              * @description Kind of operation.
              * @enum {string}
              */
-            kind: "install" | "upgrade" | "clone" | "remove" | "start" | "stop" | "restart" | "settings" | "restore" | "repull" | "backup";
+            kind: "install" | "upgrade" | "clone" | "remove" | "start" | "stop" | "restart" | "settings" | "restore" | "repull" | "backup" | "adopt";
             /** @description Current phase, a few words. */
             phase: string;
             /**
@@ -2629,9 +2750,9 @@ export interface components {
             url: string;
             /** @description Source whose index lists the package; empty for a URL or a path. */
             source: string;
-            /** @description Tracked branch; empty if a tag is installed. */
+            /** @description Tracked branch; empty if a tag or a commit is installed. */
             branch: string;
-            /** @description Installed tag; empty if a branch is tracked. */
+            /** @description Installed tag; empty if a branch is tracked or a commit is installed, which upgrades keep. */
             tag: string;
             /** @description Installed commit; empty for a directory. */
             commit: string;
@@ -2655,7 +2776,7 @@ export interface components {
         };
         /** @description A port that an app publishes. */
         AppPort: {
-            /** @description Name in the manifest. */
+            /** @description Name in the manifest. Ports that only running containers publish are named after the service and the container's port, such as `web-80`. */
             name: string;
             /**
              * @description Protocol: `tcp` or `udp`.
@@ -2675,7 +2796,7 @@ export interface components {
             id: string;
             /** @description Display name of the app. */
             name: string;
-            /** @description Ports in the order of the manifest. */
+            /** @description Ports in the order of the manifest, then others that running containers publish. */
             ports: components["schemas"]["AppPort"][];
         };
         /** @description Image of a service of a compose project. */
@@ -3165,6 +3286,8 @@ export interface components {
             lines: components["schemas"]["ContainerLogLine"][];
             /** @description Whether lines are missing because all requested lines exceed 8 MiB. */
             truncated: boolean;
+            /** @description Position after the last line; pass it as `after` to continue there. */
+            cursor: string;
         };
         /** @description A mount of a container. */
         ContainerMount: {
@@ -3594,10 +3717,10 @@ export interface components {
             /** @description Absolute path of the target directory; created if it does not exist. */
             target: string;
             /**
-             * @description Format; if empty, taken from the name of the archive.
+             * @description Format; if empty, taken from the name of the archive. `tar.xz` and `tar.bz2` need the programs `xz` and `bzip2` on the host.
              * @enum {string}
              */
-            format?: "tar" | "tar.gz" | "tar.zst" | "zip";
+            format?: "tar" | "tar.gz" | "tar.zst" | "tar.xz" | "tar.bz2" | "zip";
             /** @description If true, each top-level entry of the archive replaces the whole existing entry of the same name. */
             overwrite?: boolean;
             /** @description Maximum number of entries; default 1,000,000. */
@@ -3837,7 +3960,7 @@ export interface components {
         };
         /** @description Package to install, and its options. */
         InstallAppRequest: {
-            /** @description Package: an ID or `source/id`, each optionally with `@tag`; a git URL (https, ssh, file), optionally with a branch or tag and a directory (`URL#ref:dir`); or the absolute path of a package directory. */
+            /** @description Package: an ID or `source/id`, each optionally with `@tag`; a git URL (https, ssh, file), optionally with a branch, tag or commit and a directory (`URL#ref:dir`); or the absolute path of a package directory. */
             spec: string;
             /** @description Source to search; all sources if empty. */
             source?: string;
@@ -3845,7 +3968,7 @@ export interface components {
             name?: string;
             /** @description Branch to install and track. Excludes `tag`. */
             branch?: string;
-            /** @description Tag to install. If neither `tag` nor `branch` is set, the newest tag that is a version and not a pre-release, such as `v1.2.0`, `v1.0`, `release-1.2.3` or `2025.09.30`. If such tags have several prefixes, only those whose prefix is the name of the package's directory count; if there are none, only those without a prefix. If no tag is left, the default branch. */
+            /** @description Tag to install, or the full hash of a commit. If neither `tag` nor `branch` is set, the newest tag that is a version and not a pre-release, such as `v1.2.0`, `v1.0`, `release-1.2.3` or `2025.09.30`. If such tags have several prefixes, svc considers only tags whose prefix is the name of the package's directory. If no tag has this prefix, svc considers only tags without a prefix. If no tag is left, the default branch. */
             tag?: string;
             /** @description If true, the caller accepts the licenses that `license_required` listed. */
             license_ack?: boolean;
@@ -3976,7 +4099,7 @@ export interface components {
         };
         /** @description Ports of an app. */
         ListAppPortsResponse: {
-            /** @description Ports in the order of the manifest. */
+            /** @description Ports in the order of the manifest, then others that running containers publish. */
             ports: components["schemas"]["AppPort"][];
         };
         /** @description A page of apps. */
@@ -4099,6 +4222,11 @@ export interface components {
             users: components["schemas"]["SystemUser"][];
             /** @description Groups, sorted by name. */
             groups: components["schemas"]["SystemGroup"][];
+        };
+        /** @description Stacks that svc does not manage. */
+        ListUnmanagedStacksResponse: {
+            /** @description Stacks, sorted by name. */
+            stacks: components["schemas"]["UnmanagedStack"][];
         };
         /** @description Result of a check for updates. */
         ListUpdatesResponse: {
@@ -4270,7 +4398,7 @@ export interface components {
              * @description Kind of work.
              * @enum {string}
              */
-            kind: "install" | "upgrade" | "clone" | "backup" | "restore" | "verify" | "repull" | "place" | "prune" | "move_files" | "copy_files" | "create_archive" | "extract_archive";
+            kind: "install" | "upgrade" | "clone" | "backup" | "restore" | "verify" | "repull" | "place" | "prune" | "adopt" | "move_files" | "copy_files" | "create_archive" | "extract_archive";
             /** @description ID of the app. Empty for a prune, for work on files, and for an install until the new app has an ID. */
             app_id: string;
             /** @description User ID of the owner: the app's owner, or the caller for operations without an app. */
@@ -4318,6 +4446,12 @@ export interface components {
             log: components["schemas"]["OperationLine"][];
             /** @description Whether the operation was started with `detach`. */
             detached: boolean;
+            /** @description Position of the step in the operation, starting at 1. Absent for messages outside the steps, such as a warning. */
+            step_number?: number;
+            /** @description Number of steps of the operation; absent while unknown. */
+            step_count?: number;
+            /** @description Compose service that the step is about, such as `web`; empty if the step is about the whole app. */
+            service: string;
         };
         /** @description Error of an operation: the one that the call without `detach` would return. */
         OperationError: {
@@ -4348,6 +4482,12 @@ export interface components {
             phase: string;
             /** @description Text; empty for a step that starts without a message. */
             text: string;
+            /** @description Position of the step in the operation, starting at 1. Absent for lines outside the steps, such as a warning. */
+            step_number?: number;
+            /** @description Number of steps of the operation; absent while unknown. */
+            step_count?: number;
+            /** @description Compose service that the step is about; empty if the step is about the whole app. */
+            service: string;
         };
         /** @description The container belongs to an installed app; use the app's methods instead. */
         OwnedByApp: {
@@ -4373,6 +4513,13 @@ export interface components {
             path: string;
             /** @description Reason, one sentence. */
             error: string;
+        };
+        /** @description A file that svc writes. */
+        PlannedFile: {
+            /** @description Absolute path. */
+            path: string;
+            /** @description Content. */
+            text: string;
         };
         /** @description Ports of all visible apps. */
         PortReport: {
@@ -4492,6 +4639,12 @@ export interface components {
              * @description Total bytes of this step; absent while unknown.
              */
             total_bytes?: number;
+            /** @description Position of the step in the operation, starting at 1. Absent for messages outside the steps, such as a warning. */
+            step_number?: number;
+            /** @description Number of steps of the operation; absent while unknown. */
+            step_count?: number;
+            /** @description Compose service that the step is about, such as `web`; empty if the step is about the whole app. */
+            service: string;
         };
         /** @description Objects to prune. */
         PruneDockerRequest: {
@@ -4571,6 +4724,8 @@ export interface components {
             freed_bytes: number;
             /** @description IDs of disabled jobs: those that act on the app and that the caller may see. If a later app has the same ID, they do not act on it until they are enabled again. */
             disabled_schedules: string[];
+            /** @description Adopted data, which stays; absent if the app had none. */
+            kept?: components["schemas"]["AppAdoptedData"];
         };
         /** @description Result of a removal. */
         RemoveBackupStorageResponse: {
@@ -4783,7 +4938,7 @@ export interface components {
              * @description Method, for `http`; GET if absent.
              * @enum {string}
              */
-            method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD";
+            method?: "GET" | "POST" | "PUT" | "PATCH" | "DELETE" | "HEAD" | "";
             /** @description Headers, for `http`; at most 16 KiB of names and values. Values are never returned: `"***"` keeps the stored one, unless the origin of the URL changes. `Content-Length` and other headers that frame the message cannot be set. */
             headers?: {
                 [key: string]: string;
@@ -5184,6 +5339,22 @@ export interface components {
             primary_digest: string;
             /** @description Number of open sessions of all users. */
             sessions: number;
+        };
+        /** @description A compose project or a single container that svc does not manage. */
+        UnmanagedStack: {
+            /** @description Name of the project or of the container. */
+            name: string;
+            /**
+             * @description Kind of stack.
+             * @enum {string}
+             */
+            kind: "project" | "container";
+            /** @description Directory of the project, as its labels name it; empty for a container. */
+            directory: string;
+            /** @description Compose files of the project, as its labels name them. */
+            files: string[];
+            /** @description Containers, sorted by name. */
+            containers: components["schemas"]["Container"][];
         };
         /** @description Result of an upgrade. */
         UpgradeAppResponse: {
@@ -5917,7 +6088,7 @@ export interface operations {
         requestBody?: {
             content: {
                 "application/json": {
-                    /** @description Target tag. If empty, the newest tag or the head of the tracked branch. */
+                    /** @description Target tag, or the full hash of a commit. If empty, the newest tag or the head of the tracked branch. */
                     version?: string;
                     /** @description If true, the caller accepts the licenses that the new version adds or changes. Otherwise the call fails with `license_required`, and nothing changes. */
                     license_ack?: boolean;
@@ -6324,6 +6495,8 @@ export interface operations {
                 timestamps?: boolean;
                 /** @description Return all lines since this time instead of the last `tail` lines. At most the last 100000 unless the log is followed. */
                 since?: string;
+                /** @description `cursor` of an earlier response: return all lines after it instead of the last `tail` lines, as with `since`. Excludes `since`. */
+                after?: string;
             };
             header?: never;
             path: {
@@ -8056,6 +8229,70 @@ export interface operations {
             504: components["responses"]["DeadlineExceeded"];
         };
     };
+    listUnmanagedStacks: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody?: never;
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["ListUnmanagedStacksResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
+    adoptStack: {
+        parameters: {
+            query?: never;
+            header?: never;
+            path?: never;
+            cookie?: never;
+        };
+        requestBody: {
+            content: {
+                "application/json": components["schemas"]["AdoptStackRequest"];
+            };
+        };
+        responses: {
+            /** @description Success. */
+            200: {
+                headers: {
+                    [name: string]: unknown;
+                };
+                content: {
+                    "application/json": components["schemas"]["AdoptStackResponse"];
+                };
+            };
+            400: components["responses"]["BadRequest"];
+            401: components["responses"]["Unauthenticated"];
+            403: components["responses"]["Denied"];
+            404: components["responses"]["NotFound"];
+            409: components["responses"]["Conflict"];
+            413: components["responses"]["BodyTooLarge"];
+            415: components["responses"]["UnsupportedMediaType"];
+            429: components["responses"]["TooMany"];
+            500: components["responses"]["Internal"];
+            501: components["responses"]["NotImplemented"];
+            503: components["responses"]["Unavailable"];
+            504: components["responses"]["DeadlineExceeded"];
+        };
+    };
     inspectContainer: {
         parameters: {
             query?: never;
@@ -8098,6 +8335,8 @@ export interface operations {
                 timestamps?: boolean;
                 /** @description Return all lines since this time instead of the last `tail` lines. At most the last 100000 unless the log is followed. */
                 since?: string;
+                /** @description `cursor` of an earlier response: return all lines after it instead of the last `tail` lines, as with `since`. Excludes `since`. */
+                after?: string;
             };
             header?: never;
             path: {

@@ -85,6 +85,11 @@ export class SvcError<R extends ErrorDetailReason = ErrorDetailReason> extends E
   }
 }
 
+/** The message that users may see: other errors than `SvcError` are only logged. */
+export function messageForUsers(error: unknown): string {
+  return error instanceof SvcError ? error.message : "internal error; see the daemon's log";
+}
+
 /** `not_found`: no object has this name, or the caller may not see it. */
 export function notFound(
   kind: string,

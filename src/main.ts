@@ -71,7 +71,7 @@ async function openInProcess(host: CliHost): Promise<Client> {
 
 async function runDaemon({ configFile, checkOnly, stop }: DaemonRun): Promise<void> {
   if (checkOnly) {
-    const { checkConfig } = await import("./daemon/check-config.ts");
+    const { checkConfig } = await import("./daemon/config-accounts.ts");
     await checkConfig({ file: configFile, environment });
     return;
   }
@@ -209,7 +209,7 @@ function programCommand(): readonly string[] {
 /** The files of svc that run as separate programs and threads. */
 async function programs(): Promise<Programs> {
   const { bundledPrograms, sourcePrograms } = await import("./daemon/programs.ts");
-  return fromSources ? sourcePrograms() : bundledPrograms();
+  return (fromSources ? sourcePrograms : bundledPrograms)(programCommand());
 }
 
 /**

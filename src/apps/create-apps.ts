@@ -1,8 +1,11 @@
 /** Creates the parts that work on installed apps, each from parts that exist. */
+import { UnmanagedStacks, type UnmanagedStacksOptions } from "../engine/unmanaged-stacks.ts";
 import { systemClock } from "../lib/clock.ts";
 import type { SettingsValidator } from "../packages/settings/settings-validator.ts";
 import type { AppRuntime } from "../runtimes/contract.ts";
 import type { Executor } from "../store/executors.ts";
+import { Adopter } from "./adopt/adopter.ts";
+import type { AdoptionPlannerOptions } from "./adopt/adoption-plan.ts";
 import type { AppsContext } from "./apps-context.ts";
 import { Cloner } from "./changes/clone.ts";
 import { Installer } from "./changes/install.ts";
@@ -55,6 +58,11 @@ export interface AppsOptions extends Given {
   updates: Pick<FoundUpdates, "revision" | "of">;
   /** Whether an upgrade makes a backup first if its request leaves that open. */
   backUpBeforeUpgrade: () => boolean;
+  /** The container engine of the host. */
+  containers: Omit<UnmanagedStacksOptions, "appIds">;
+  /** See {@link AdoptionPlannerOptions}. */
+  command: AdoptionPlannerOptions["command"];
+  yaml: AdoptionPlannerOptions["yaml"];
 }
 
 export type AppParts = ReturnType<typeof createApps>;
@@ -68,9 +76,13 @@ export function createApps(options: AppsOptions, resources: AsyncDisposableStack
   const settings = new AppSettings({ ...shared, validator: options.settings });
   const lifecycle = new Lifecycle(shared);
   const freePorts = new FreePorts({ ...shared, reservations });
+  const stacks = new UnmanagedStacks({
+    ...options.containers,
+    appIds: () => shared.registry.all().map(({ id }) => id),
+  });
   const installer = new Installer({
     ...shared,
-    ...{ freePorts, settings, installLimiter },
+    ...{ freePorts, settings, installLimiter, stacks },
     maxAppsPerUser: limits.maxAppsPerUser,
     whyAbsent: (runtime) => options.runtimes.get(runtime)?.whyAbsent,
   });
@@ -82,9 +94,11 @@ export function createApps(options: AppsOptions, resources: AsyncDisposableStack
   const remover = new Remover(shared);
   const backupHold = new BackupHold({ ...shared, lifecycle });
   const restorer = new Restorer({ ...shared, settings, installer, freePorts, lifecycle });
+  const { command, yaml } = options;
+  const adopter = new Adopter({ ...shared, installer, lifecycle, stacks, command, yaml });
   const recovery = new Recovery({
     ...shared,
-    ...{ installer, upgrader, remover, lifecycle, backupHold, restorer },
+    ...{ installer, upgrader, remover, lifecycle, backupHold, restorer, adopter },
   });
   shared.operations.recovery.set((operation) => recovery.recover(operation));
   const reconciler = new Reconciler({ ...shared, lifecycle, clock: systemClock(options.now) });
@@ -96,6 +110,7 @@ export function createApps(options: AppsOptions, resources: AsyncDisposableStack
   );
   return {
     ...{
+      adopter,
       finder,
       settings,
       lifecycle,

@@ -11,7 +11,7 @@ import { resolvePorts, resolveSettings } from "../packages/settings/settings.ts"
 import { expandPlaceholders } from "../packages/manifest/placeholders.ts";
 import { readYaml } from "../packages/manifest/yaml-document.ts";
 import { checkComposeSources } from "../runtimes/compose/compose-sources.ts";
-import { requireNamedImages } from "../runtimes/docker/dockerfile-images.ts";
+import { requireFoundNames } from "../runtimes/docker/dockerfile-images.ts";
 import { unitProblems } from "../runtimes/systemd/app-unit.ts";
 import { readComposeFile } from "./compose-file.ts";
 import { readComposeModel } from "./compose-model.ts";
@@ -149,7 +149,7 @@ async function dockerfileProblems(
   const file = posix.join(context, dockerfile);
   const text = await files.text(file);
   if (text === undefined) return [missingFile("docker", file, lines)];
-  return remarksOf(file, text, () => void requireNamedImages(text, args));
+  return remarksOf(file, text, () => requireFoundNames(text, args));
 }
 
 interface ComposePackage extends ComposeRuntime {
@@ -269,7 +269,7 @@ function adviceFor(manifest: Manifest, lines: Lines): Remark[] {
       ? [
           at(
             runtime.kind,
-            "without a limit it can use all memory of the host; add limits: { memory: 256MiB }",
+            "without a limit, the app can use all memory of the host; add limits: { memory: 256MiB }",
           ),
         ]
       : []),

@@ -4,7 +4,7 @@ import type { SvcError } from "../errors.ts";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { mapValues } from "../lib/map-values.ts";
 import { readYaml, type Problem, type YamlDocument } from "../packages/manifest/yaml-document.ts";
-import { configFailure, lastLines } from "../runtimes/compose/compose-failure.ts";
+import { configFailure } from "../runtimes/compose/compose-failure.ts";
 import { isChosen, readResolved } from "../runtimes/compose/compose-document.ts";
 import { checkComposeSources, invalid, type YamlReader } from "../runtimes/compose/compose-sources.ts";
 import { listOf, mapTexts, mergedRecord, recordOf } from "../runtimes/compose/compose-values.ts";
@@ -159,14 +159,14 @@ async function withCompose(project: Project, compose: ComposeProgram): Promise<P
       const values = new Map([...known, ...Object.entries(standIns)]);
       return { documents, files: choice.files, resolved, variables, dotenv, values };
     }
-    failure ??= invalid(name, configFailure(lastLines(stderr).join(" ")));
+    failure ??= invalid(name, configFailure(stderr));
   }
   throw failure ?? invalid(name, "compose rejects it");
 }
 
 /**
- * Values for variables that must be chosen at the install, to find out what the file does with them. The first is for
- * files that need only what they declare as required; the others also fill blanks.
+ * Sets of placeholder values for variables that the user sets at the install, so that compose can resolve the file. The first
+ * set has only required variables; the others have all variables without a default.
  */
 function standInsFor(
   missing: readonly ComposeVariable[],

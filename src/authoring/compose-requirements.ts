@@ -4,9 +4,10 @@ import { isInside } from "../lib/paths.ts";
 import { mapValues } from "../lib/map-values.ts";
 import type { Permission } from "../packages/manifest/permissions.ts";
 import type { YamlDocument } from "../packages/manifest/yaml-document.ts";
-import { recordOf } from "../runtimes/compose/compose-values.ts";
+import { recordOf, textOf } from "../runtimes/compose/compose-values.ts";
 import { projectClaims } from "../runtimes/compose/project-claims.ts";
-import { wellKnownSockets } from "../runtimes/containers/container-policy.ts";
+import { buildClaims } from "../runtimes/compose/service-build.ts";
+import { wellKnownSockets, type ContainerClaims } from "../runtimes/containers/container-policy.ts";
 import { hostClock } from "../runtimes/containers/host-clock.ts";
 
 export interface ComposeRequirement {
@@ -22,7 +23,7 @@ export function composeRequirements(
   root: string,
   lineOf: YamlDocument["lineOf"],
 ): ComposeRequirement[] {
-  const claims = projectClaims(withoutVariables(resolved), "package");
+  const claims = [...projectClaims(withoutVariables(resolved), "package"), ...claimsOfBuilds(resolved)];
   return claims.flatMap(({ subject, requirements, binds }) => {
     const line = lineOf(pathOf(subject));
     const mounts = binds.flatMap(({ source, readOnly }) => {
@@ -38,6 +39,13 @@ export function composeRequirements(
   });
 }
 
+function claimsOfBuilds({ services }: JsonObject): ContainerClaims[] {
+  return Object.entries(recordOf(services)).map(([service, parts]) => {
+    const network = textOf(recordOf(recordOf(parts)["build"])["network"]);
+    return buildClaims({ service, settings: { network } });
+  });
+}
+
 /** svc creates files for configs and secrets from variables. */
 function withoutVariables(document: JsonObject): JsonObject {
   const sections = (["configs", "secrets"] as const).map((section) => [
@@ -50,8 +58,9 @@ function withoutVariables(document: JsonObject): JsonObject {
   return { ...document, ...(Object.fromEntries(sections) as JsonObject) };
 }
 
-/** Path in the document for the subject of claims, such as `service "web"`. */
+/** Path in the document for the subject of claims, such as `service "web"` or `the build of service "web"`. */
 function pathOf(subject: string): string[] {
-  const [, kind, name] = /^(service|volume|network|secret|config) "(.*)"$/.exec(subject) ?? [];
+  const [, kind, name] =
+    /^(?:the build of )?(service|volume|network|secret|config) "(.*)"$/.exec(subject) ?? [];
   return kind === undefined || name === undefined ? [] : [`${kind}s`, name];
 }

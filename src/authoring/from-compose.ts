@@ -5,7 +5,7 @@ import type { PortDocument, SettingDocument } from "../../gen/manifest-document.
 import { recordOf, textOf } from "../runtimes/compose/compose-values.ts";
 import type { ComposeVariable } from "./compose-file.ts";
 import { readComposeModel, type ComposeModel } from "./compose-model.ts";
-import { foundPorts } from "./compose-ports.ts";
+import { foundPorts, type FoundPort } from "./compose-ports.ts";
 import type { ComposeProgram } from "./compose-program.ts";
 import { invalidFile, portSetting, settingName, unique, type Derived } from "./derived.ts";
 import type { PackageFiles } from "./package-files.ts";
@@ -26,7 +26,7 @@ export async function fromCompose(
   if ("problems" in reading) throw invalidFile(name, reading.problems);
   const { model } = reading;
   const notes = await notesOn(files, model, compose);
-  const ports = portsOf(model, name, notes);
+  const { ports, fixed } = portsOf(model, name, notes);
   const settings: Record<string, SettingDocument> = {};
   const required: string[] = [];
   const numbers = new Set(ports.map(({ setting }) => setting));
@@ -45,6 +45,7 @@ export async function fromCompose(
     settings[key] = setting;
     if (isRequired) required.push(key);
   }
+  Object.assign(settings, fixed);
   for (const { sentence, permission } of model.requirements)
     notes.push(`${sentence}, which only root's own apps may do, with the permission "${permission}"`);
   return {
@@ -95,11 +96,12 @@ export function inEnglish(text: JsonValue | undefined): string {
   return typeof text === "string" ? text : textOf(recordOf(text)["en_us"] ?? recordOf(text)["en_US"]);
 }
 
+/** The ports, and the settings of those whose number the file fixes: svc publishes the chosen number instead. */
 function portsOf(
-  { resolved, documents, values }: ComposeModel,
+  { resolved, documents, values, variables }: ComposeModel,
   name: string,
   notes: string[],
-): PortDocument[] {
+): { ports: PortDocument[]; fixed: Record<string, SettingDocument> } {
   const taken = new Set<string>();
   const found = foundPorts(resolved, documents, values, (service, { published, target }) => {
     const which =
@@ -108,24 +110,43 @@ function portsOf(
   });
   if (found.length > maxPorts)
     notes.push(`${name} publishes ${found.length} ports; svc manages only the first ${maxPorts}`);
-  return found.slice(0, maxPorts).map(({ service, target, published, protocol, variable }): PortDocument => {
+  const keys = new Set(variables.map((variable) => settingName(variable.name)));
+  const fixed: Record<string, SettingDocument> = {};
+  const byNumber = new Map<number, string>();
+  const fixedSetting = (port: string, { service, target, published }: FoundPort): string => {
+    const known = byNumber.get(published);
+    if (known !== undefined) return known;
+    const key = freeKey(settingName(`${port.replaceAll("-", "_")}_port`), keys);
+    byNumber.set(published, key);
+    const description = `Host port for port ${target} of service ${service}.`;
+    fixed[key] = { ...portSetting(published), description };
+    return key;
+  };
+  const ports = found.slice(0, maxPorts).map((each): PortDocument => {
+    const { service, protocol, variable } = each;
     const isSetting = variable !== undefined && !reserved.test(variable);
-    if (variable === undefined)
-      notes.push(
-        `port ${published} is fixed in ${name}; to make it a setting, write \${PORT:-${published}}:${target} there`,
-      );
+    const port = freeName(service, each, taken);
     return {
-      name: freeName(service, String(target), taken),
+      name: port,
       ...(protocol === "udp" && { protocol }),
-      ...(isSetting ? { setting: settingName(variable) } : { default: published }),
+      setting: isSetting ? settingName(variable) : fixedSetting(port, each),
     };
   });
+  return { ports, fixed };
 }
 
-function freeName(service: string, target: string, taken: Set<string>): string {
+function freeKey(base: string, taken: Set<string>): string {
+  let key = base;
+  for (let at = 2; taken.has(key); at++) key = `${base}_${at}`;
+  taken.add(key);
+  return key;
+}
+
+function freeName(service: string, { target, protocol }: FoundPort, taken: Set<string>): string {
   const plain = service.replaceAll(/[^A-Za-z0-9_-]+/g, "-").replaceAll(/^[^A-Za-z0-9]+|[^A-Za-z0-9]+$/g, "");
   const base = (plain || "port").slice(0, 48);
-  const name = [base, `${base}-${target}`].find((each) => !taken.has(each)) ?? `${base}-${taken.size}`;
+  const names = [base, `${base}-${target}`, `${base}-${target}-${protocol}`];
+  const name = names.find((each) => !taken.has(each)) ?? `${base}-${taken.size}`;
   taken.add(name);
   return name;
 }

@@ -1,17 +1,16 @@
 /** Generates a manifest for a Dockerfile: a built image with its exposed ports and its volumes. */
 import { basename, posix } from "node:path";
 import { portSetting, unique, type Derived } from "./derived.ts";
+import { readBuildKitInstructions } from "../runtimes/docker/dockerfile-lines.ts";
+import { exposedPorts, type StageInstruction } from "./exposed-ports.ts";
 import type { PackageFiles } from "./package-files.ts";
 
 export async function fromDockerfile(files: PackageFiles, name: string): Promise<Derived> {
-  const lines = instructionsOf((await files.text(name)) ?? "");
+  const lines = [...readBuildKitInstructions((await files.text(name)) ?? "")];
   // Instructions of earlier stages do not affect the image.
   const stage = lines.slice(lines.findLastIndex(({ word }) => word === "FROM") + 1);
   const words = (word: string): string[] => stage.filter((line) => line.word === word).flatMap(wordsOf);
-  const exposed = unique(words("EXPOSE")).flatMap((text) => {
-    const [, port, protocol = "tcp"] = /^(\d+)(?:\/(tcp|udp))?$/.exec(text) ?? [];
-    return port === undefined ? [] : [{ port: Number(port), protocol: protocol as "tcp" | "udp" }];
-  });
+  const { ports: exposed, others: unsupported } = exposedPorts(stage);
   const volumes = unique(words("VOLUME")).filter((path) => path.startsWith("/") && !path.includes("$"));
   const env = unique(words("ENV").flatMap((text) => /^(\w+)=/.exec(text)?.[1] ?? []));
   const [first, ...others] = exposed;
@@ -23,6 +22,9 @@ export async function fromDockerfile(files: PackageFiles, name: string): Promise
       ...(first === undefined
         ? ["the Dockerfile exposes no port; add ports if the program listens on one"]
         : []),
+      ...unsupported.map(
+        (text) => `EXPOSE ${text} is left out; add its ports to svc.yaml if the program needs them`,
+      ),
       ...(env.length === 0
         ? []
         : [
@@ -69,25 +71,8 @@ function volumeName(path: string, at: number): string {
   return /^[A-Za-z0-9]([A-Za-z0-9_-]*[A-Za-z0-9])?$/.test(name) && at === 0 ? name : `volume-${at + 1}`;
 }
 
-interface Instruction {
-  readonly word: string;
-  readonly rest: string;
-}
-
-function instructionsOf(text: string): Instruction[] {
-  const whole = text
-    .split(/\r?\n/)
-    .filter((line) => !/^\s*#/.test(line))
-    .join("\n")
-    .replaceAll(/\\[ \t]*\n/g, " ");
-  return whole.split("\n").flatMap((line) => {
-    const [, word, rest = ""] = /^\s*([A-Za-z]+)\s+(.*)$/.exec(line) ?? [];
-    return word === undefined ? [] : [{ word: word.toUpperCase(), rest: rest.trim() }];
-  });
-}
-
 /** The arguments, written as JSON or as words. */
-function wordsOf({ rest }: Instruction): string[] {
+function wordsOf({ rest }: StageInstruction): string[] {
   if (rest.startsWith("[")) {
     try {
       return (JSON.parse(rest) as unknown[]).map(String);

@@ -2,7 +2,7 @@
 import { Readable } from "node:stream";
 import { finished } from "node:stream/promises";
 import { setTimeout as sleep } from "node:timers/promises";
-import { SvcError } from "../errors.ts";
+import { messageForUsers, SvcError } from "../errors.ts";
 import type { AppCaller } from "../apps/records/app-registry.ts";
 import type { AppRecord } from "../apps/records/app-record.ts";
 import type { AppFinder } from "../apps/records/app-finder.ts";
@@ -12,8 +12,10 @@ import {
   volumePolicy,
   volumeTree,
 } from "../apps/lifecycle/backed-up-trees.ts";
+import { backupPlan } from "../apps/changes/step-plans.ts";
 import type { BackupHold, BackupMode } from "../apps/lifecycle/backup-hold.ts";
 import type { WorkOptions } from "../work/progress.ts";
+import { withStepNumbers } from "../work/step-numbers.ts";
 import type { VolumeSource, WrittenArchive } from "../run-as/user-helper-types.ts";
 import type { UserHelpers } from "../run-as/user-helpers.ts";
 import type { EngineVolumes } from "../runtimes/capabilities.ts";
@@ -120,12 +122,13 @@ export class BackupMaker {
     work: WorkOptions,
   ): Promise<BackupOutcome> {
     const { finder, onEnd } = this.#options;
-    const { ownerUid } = await finder.find(appId, caller);
+    const { ownerUid, manifest } = await finder.find(appId, caller);
+    const numbered = withStepNumbers(work, backupPlan(manifest));
     try {
       const storages = [...new Set(request.storages)];
       for (const name of storages) this.#options.storages.find(name);
       using space = await this.#options.quota.open(caller.root ? undefined : ownerUid, storages);
-      const outcome = await this.#make(appId, { ...request, storages }, space, caller, work);
+      const outcome = await this.#make(appId, { ...request, storages }, space, caller, numbered);
       for (const { storage, error } of outcome.results) onEnd({ appId, ownerUid, storage, error });
       return outcome;
     } catch (error) {
@@ -152,7 +155,7 @@ export class BackupMaker {
       );
     await using file = await spool.create({ space, isPermanent: isKeptHere(false) });
     await using forms = new EncryptedForms({ archive: file, spool, age, isPermanent: isKeptHere(true) });
-    const { result, warnings: later } = await backupHold.hold(
+    const { result, warnings: holdWarnings } = await backupHold.hold(
       (await finder.find(appId, caller)).id,
       request.mode,
       async (lockedApp, runnable, volumes) => {
@@ -168,15 +171,17 @@ export class BackupMaker {
     const { app, written } = result;
     const digest = await this.#finish(app, written, request, createdAtMs, file);
     const plainName = newArchiveName({ createdAtMs, appId, ownerUid: app.ownerUid, host: hostOf(storeId) });
-    const results = await Promise.all(
+    const uploads = await Promise.all(
       request.storages.map((storage) =>
         this.#push(storage, { app, plainName, digest, space }, forms, request.retention, work),
       ),
     );
+    const results = uploads.map((upload) => upload.result);
     const taken = results.filter(({ error }) => error === "").map(({ storage }) => storage);
     if (taken.length > 0 && request.since === undefined) await catalog.backedUp(appId, taken);
     const { contentBytes, entries } = written;
-    const warnings = [...later, ...written.warnings].slice(0, maxWarnings);
+    const expiryWarnings = uploads.flatMap((upload) => upload.warnings);
+    const warnings = [...expiryWarnings, ...holdWarnings, ...written.warnings].slice(0, maxWarnings);
     return { results, warnings, contentBytes, entries };
   }
 
@@ -190,7 +195,7 @@ export class BackupMaker {
   ): Promise<ReadApp> {
     const userHelper = await this.#options.userHelpers.as(uid);
     const trees = backedUpTrees(app.manifest);
-    const { own, shared } = (await engine?.list(app.id)) ?? { own: [], shared: [] };
+    const { own = [], shared = [], anonymous = [] } = (await engine?.list(app.id)) ?? {};
     const volumes = own
       .filter((key) => volumePolicy(app.manifest, key).backup)
       .map((key): VolumeSource => ({
@@ -234,9 +239,13 @@ export class BackupMaker {
     const written = await archiving.finally(() => read.abort());
     output.end();
     await kept;
-    const left = shared.map(
-      (name) => `volume ${name} is not in the backup, because it has a custom driver or name`,
-    );
+    const left = [
+      ...shared.map((name) => `volume ${name} is not in the backup, because it has a custom driver or name`),
+      ...anonymous.map(
+        (place) =>
+          `${place} is not in the backup, because its volume has no name; mount a named volume there`,
+      ),
+    ];
     return {
       ...written,
       warnings: [...left, ...written.warnings].slice(0, maxWarnings),
@@ -293,7 +302,7 @@ export class BackupMaker {
     forms: EncryptedForms,
     retention: Retention,
     work: WorkOptions,
-  ): Promise<StorageResult> {
+  ): Promise<{ result: StorageResult; warnings: string[] }> {
     const { storages, catalog, log } = this.#options;
     const { signal, onProgress } = work;
     let [name, sizeBytes] = [plainName, 0];
@@ -325,11 +334,11 @@ export class BackupMaker {
       await catalog.confirm(ref);
     } catch (error) {
       log.warn({ err: error, storage, app: app.id }, "failed to upload a backup to a storage");
-      const why = error instanceof SvcError ? error.message : "internal error; see the daemon's log";
-      return { storage, name: "", sizeBytes: 0, error: why, removed: [] };
+      const failed = { storage, name: "", sizeBytes: 0, error: messageForUsers(error), removed: [] };
+      return { result: failed, warnings: [] };
     }
-    const removed = await removeExpired(this.#options, storage, app, retention);
-    return { storage, name, sizeBytes, error: "", removed };
+    const { removed, warnings } = await removeExpired(this.#options, storage, app, retention);
+    return { result: { storage, name, sizeBytes, error: "", removed }, warnings };
   }
 
   /** Removes the rest of a failed upload; unresponsive storages are retried later. */

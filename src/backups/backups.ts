@@ -10,7 +10,7 @@ import type { BackupHold } from "../apps/lifecycle/backup-hold.ts";
 import type { AppFinder } from "../apps/records/app-finder.ts";
 import { cancelably, type WorkOptions } from "../work/progress.ts";
 import type { Restorer } from "../apps/changes/restore.ts";
-import { invalidField, SvcError } from "../errors.ts";
+import { invalidField, messageForUsers, SvcError } from "../errors.ts";
 import type { UserHelper } from "../run-as/user-helper.ts";
 import type { ArchivedEntry } from "../run-as/user-helper-types.ts";
 import type { UserHelpers } from "../run-as/user-helpers.ts";
@@ -284,8 +284,7 @@ export class Backups {
           await this.makeByPolicy(app, callerOf(app), { signal });
           await this.#catalog.setPolicyError(app.id, null);
         } catch (error) {
-          const why = error instanceof SvcError ? error.message : "internal error; see the daemon's log";
-          await this.#catalog.setPolicyError(app.id, why);
+          await this.#catalog.setPolicyError(app.id, messageForUsers(error));
           throw error;
         }
       },

@@ -6,9 +6,8 @@ import { build, transform, type BuildOptions, type Metafile, type Plugin } from 
 import { access, copyFile, glob, mkdir, rename, rm, writeFile } from "node:fs/promises";
 import { basename, dirname, join, relative, resolve } from "node:path";
 import { nativePackageDir } from "./native-package.ts";
-import { builtinsOnUse } from "./builtins-on-use.ts";
+import { builtinsOnUse, bundleHelperPrograms } from "./helper-programs.ts";
 import { compiledSchemas } from "./compiled-schemas.ts";
-import { bundleHelperPrograms } from "./helper-programs.ts";
 import { writeThirdPartyFiles } from "./third-party.ts";
 import { buildWeb } from "./web.ts";
 import packageJson from "../../package.json" with { type: "json" };

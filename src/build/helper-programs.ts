@@ -2,9 +2,8 @@
  * The programs that run as another user, each as one file: loading the sixty files of the helper takes longer than starting Node.
  * There is one supervisor for each app, so they load the large built-in modules of Node only when they use them.
  */
-import { build, type BuildOptions } from "esbuild";
+import { build, type BuildOptions, type Plugin } from "esbuild";
 import { join } from "node:path";
-import { builtinsOnUse } from "./builtins-on-use.ts";
 
 const programs = ["src/run-as/helper.mjs", "src/runtimes/process/supervisor.mjs"];
 
@@ -31,4 +30,26 @@ export async function bundleHelperPrograms({ root, outDir, options }: HelperProg
     legalComments: "none",
     logLevel: "warning",
   });
+}
+
+/**
+ * Loads large built-in modules of Node when they are first used: an import is replaced by getters of its exports.
+ * @param names such as `zlib`
+ */
+export function builtinsOnUse(names: readonly string[]): Plugin {
+  const namespace = "builtin-on-use";
+  return {
+    name: namespace,
+    setup: (build) => {
+      build.onResolve({ filter: new RegExp(`^node:(?:${names.join("|")})$`) }, ({ path, kind }) =>
+        kind === "import-statement" ? { path, namespace } : undefined,
+      );
+      build.onLoad({ filter: /.*/, namespace }, ({ path }) => {
+        const module = `process.getBuiltinModule("${path}")`;
+        const exported = Object.keys(process.getBuiltinModule(path) ?? {});
+        const getters = exported.map((name) => `get ${name}(){return ${module}.${name}}`);
+        return { contents: `module.exports={${getters.join()}}` };
+      });
+    },
+  };
 }

@@ -28,14 +28,14 @@ export interface ManifestKey {
   readonly descriptions: readonly string[];
 }
 
-/** All keys, nested keys after their parent. */
+/** All keys, the required ones of each object first, and nested keys after their parent. */
 export function manifestKeys(schema: Schema): ManifestKey[] {
   const resolve = ({ $ref, ...own }: Schema): Schema => ({
     ...($ref === undefined ? {} : schema.definitions?.[$ref.replace("#/definitions/", "")]),
     ...own,
   });
   const keysOf = (of: Schema, path: string, within: ReadonlySet<string>): ManifestKey[] =>
-    Object.entries(of.properties ?? {}).flatMap(([key, written]) => {
+    requiredFirst(of).flatMap(([key, written]) => {
       const part = resolve(written);
       const item = part.items && resolve(part.items);
       const name = path === "" ? key : `${path}.${key}`;
@@ -58,10 +58,20 @@ export function manifestKeys(schema: Schema): ManifestKey[] {
   return keysOf(schema, "", new Set());
 }
 
-export function manifestPage(schema: Schema, edition: Edition): string {
+function requiredFirst({ properties = {}, required = [] }: Schema): [key: string, schema: Schema][] {
+  const rank = ([key]: [string, Schema]): number => (required.includes(key) ? 0 : 1);
+  return Object.entries(properties).toSorted((one, other) => rank(one) - rank(other));
+}
+
+/** @param example a whole manifest */
+export function manifestPage(schema: Schema, example: string, edition: Edition): string {
   return [
     ...head("SVC.YAML", edition, "svc.yaml", "the manifest of a package"),
     text(schema.description ?? ""),
+    ".SH EXAMPLE",
+    ".nf",
+    ...example.trimEnd().split("\n").map(text),
+    ".fi",
     ".SH KEYS",
     ...manifestKeys(schema).flatMap(({ name, descriptions }) => [
       ".TP",

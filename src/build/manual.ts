@@ -1,6 +1,7 @@
 /** The help of the commands as data for the man pages and the reference. Commander is the source of all of them. */
 import type { Command, Help } from "commander";
-import { globalGroup } from "../cli/program.ts";
+import { globalGroup, createProgram } from "../cli/program.ts";
+import { treeOf, type CommandTree } from "../cli/completion/command-tree.ts";
 
 export interface Manual {
   readonly description: string;
@@ -40,7 +41,7 @@ export interface Note {
   readonly isFixed: boolean;
 }
 
-export function manualOf(program: Command): Manual {
+function manualOf(program: Command): Manual {
   const help = program.createHelp();
   const options = help.visibleOptions(program).map((option) => optionEntry(help, option));
   return { description: program.description(), options, commands: entriesOf(program, help) };
@@ -115,4 +116,23 @@ function partsOf(text: string): Pick<CommandEntry, "notes" | "examples"> {
       });
   }
   return { notes, examples };
+}
+
+/** The commands as data, for the manual and the reference. */
+export async function commandTree(): Promise<CommandTree> {
+  return treeOf(await allCommands());
+}
+
+export async function commandManual(): Promise<Manual> {
+  return manualOf(await allCommands());
+}
+
+function allCommands(): Promise<Command> {
+  const output = { columns: 80, write: () => undefined };
+  const host = { args: [], version: "", stdout: output, stderr: output };
+  return createProgram(
+    host as never,
+    () => () => Promise.resolve(),
+    () => Promise.resolve(),
+  );
 }

@@ -14,7 +14,7 @@ import packageJson from "../../package.json" with { type: "json" };
 import { completionScripts } from "../cli/completion/completion-scripts.ts";
 import { configTemplate } from "../daemon/config-template.ts";
 import { unitText } from "../lib/unit-text.ts";
-import { commandManual } from "./command-program.ts";
+import { commandManual } from "./manual.ts";
 import { configurationPage, manifestPage, type Schema } from "./man-formats.ts";
 import { manPage } from "./man-page.ts";
 import { bringNativePackage } from "./native-package.ts";
@@ -97,9 +97,10 @@ async function makeDebianPackage(bundle: string, debianArch: string): Promise<st
     gzipSync(manPage({ manual: await commandManual(), version, date }), { level: 9 }),
   );
   const schema = JSON.parse(await readFile(join(bundle, "manifest.schema.json"), "utf8")) as Schema;
+  const example = await readFile(join(root, "examples/hello/svc.yaml"), "utf8");
   await put(
     "usr/share/man/man5/svc.yaml.5.gz",
-    gzipSync(manifestPage(schema, { version, date }), { level: 9 }),
+    gzipSync(manifestPage(schema, example, { version, date }), { level: 9 }),
   );
   const template = configTemplate("/etc/svc/svc.toml", { uid: 0, home: "/root", env: {} });
   await put(

@@ -10,10 +10,9 @@ import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
 import { exitCodeHelp } from "../cli/output/exit-codes.ts";
 import { readContractOptions } from "../codegen/contract-options.ts";
 import { configTemplate } from "../daemon/config-template.ts";
-import { commandManual } from "./command-program.ts";
-import { manifestKeys, type Schema } from "./man-formats.ts";
+import { commandManual, type CommandEntry, type Entry, type Manual, type Note } from "./manual.ts";
+import { manifestKeys, type ManifestKey, type Schema } from "./man-formats.ts";
 import { plainSentence } from "./man-page.ts";
-import type { CommandEntry, Entry, Manual, Note } from "./manual.ts";
 
 /** The parts of `openapi.json` in the reference. */
 interface ApiDocument {
@@ -39,6 +38,7 @@ const pages = {
   "configuration.md": configuration(),
   "manifest.md": manifest(
     (await readJson(join(root, "src/packages/manifest/manifest.schema.json"))) as Schema,
+    await readFile(join(root, "examples/hello/svc.yaml"), "utf8"),
   ),
   "methods.md": [
     ...api((await readJson(openApiFile)) as ApiDocument),
@@ -111,14 +111,46 @@ function configuration(): string[] {
   ];
 }
 
-function manifest(schema: Schema): string[] {
+/** An example, then the keys: each top-level key with keys of its own has a section. */
+function manifest(schema: Schema, example: string): string[] {
+  const keys = manifestKeys(schema);
+  const topOf = ({ name }: ManifestKey): string => /^\w+/.exec(name)?.[0] ?? name;
+  const isSection = (key: ManifestKey): boolean =>
+    keys.some((each) => each !== key && topOf(each) === key.name);
+  const isTop = (key: ManifestKey): boolean => topOf(key) === key.name;
+  const isRequired = ({ name }: ManifestKey): boolean => schema.required?.includes(name) ?? false;
+  const flat = keys.filter((key) => isTop(key) && !isSection(key));
   return [
     "# The manifest of a package",
     "",
     `${schema.description ?? ""} [Packages](../packages.md) shows how to write one.`,
     "",
-    ...manifestKeys(schema).map(({ name, descriptions }) => `- \`${name}\`: ${descriptions.join(" ")}`),
+    "## Example",
+    ...block("yaml", example.trimEnd().split("\n")),
+    "",
+    "## Required keys",
+    "",
+    "These, and one of [process](#process), [docker](#docker), [compose](#compose) and [service](#service):",
+    "",
+    ...flat.filter(isRequired).map(keyLine),
+    "",
+    "## Optional keys",
+    "",
+    ...flat.filter((key) => !isRequired(key)).map(keyLine),
+    ...keys
+      .filter((key) => isTop(key) && isSection(key))
+      .flatMap((section) => [
+        "",
+        `## \`${section.name}\``,
+        ...section.descriptions.flatMap((sentence) => ["", sentence]),
+        "",
+        ...keys.filter((key) => key !== section && topOf(key) === section.name).map(keyLine),
+      ]),
   ];
+}
+
+function keyLine({ name, descriptions }: ManifestKey): string {
+  return `- \`${name}\`${descriptions.length === 0 ? "" : `: ${descriptions.join(" ")}`}`;
 }
 
 function api({ tags, paths }: ApiDocument): string[] {

@@ -3,7 +3,8 @@ import { calls, type App } from "./client/calls.ts";
 import type { CommandContext } from "./context.ts";
 import { chooseNode } from "./nodes/choose-node.ts";
 import { portsText } from "./output/app-table.ts";
-import { urlAt, webPortOf } from "./output/web-address.ts";
+import { webPortOf } from "../lib/web-port.ts";
+import { urlAt } from "./output/web-address.ts";
 
 type Published = Pick<App, "id" | "runtime" | "state" | "ports">;
 

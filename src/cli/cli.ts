@@ -8,16 +8,19 @@ import {
   asksForJson,
   createProgram,
   globalOptions,
+  helpTopicOf,
   lineOf,
   namedApp,
   withHelpAtItsPlace,
 } from "./program.ts";
 import { runAction } from "./run-action.ts";
 import type { CliDependencies, RunCommand } from "./run-command.ts";
-import { formatJson } from "./output/json.ts";
-import { findUnknownWord, isBackupOfApp, readingWords, suggestion, withCreate } from "./suggestion.ts";
+import { formatJson } from "./output/escape.ts";
+import { usageMessage } from "./output/usage-message.ts";
+import { didYouMean, findUnknownWord, isBackupOfApp, suggestion, withCreate } from "./suggestion.ts";
 
-const unknownCommand = "commander.unknownCommand";
+/** Errors about a command that does not exist: a group with a default command reports it as an excess argument. */
+const unknownCommandCodes = ["commander.unknownCommand", "commander.excessArguments"];
 
 /** @returns the exit code; never throws */
 export async function runCli(host: CliHost, dependencies: CliDependencies): Promise<number> {
@@ -33,15 +36,15 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
         (context) => action(context, ...(args as never)),
       );
     };
-  const [first, topic, ...others] = host.args;
-  if (first === "__complete") {
+  if (host.args[0] === "__complete") {
     const { complete } = await import("./completion/complete.ts");
     const words = host.args.slice(1);
     const program = await createProgram(host, run, dependencies.runDaemon, words.slice(0, -1));
     host.stdout.write(await complete(host, treeOf(program), words));
     return exitCodes.ok;
   }
-  if (first === "help" && topic !== undefined && others.length === 0) {
+  const topic = helpTopicOf(host.args);
+  if (topic !== undefined) {
     const { showTopic } = await import("./help-topics.ts");
     const shown = await showTopic(host, topic);
     if (shown !== undefined) return shown;
@@ -54,16 +57,24 @@ export async function runCli(host: CliHost, dependencies: CliDependencies): Prom
     const unknown = findUnknownWord(program, args);
     if (unknown !== undefined && isBackupOfApp(unknown)) args = withCreate(args, unknown.word);
     else if (unknown !== undefined) {
-      hint = suggestion(program, unknown);
+      hint = (await topicSuggestion(host, topic)) ?? suggestion(program, unknown);
       if (hint !== undefined) unknown.group.showHelpAfterError(false);
-      if (hint !== undefined || readingWords.has(unknown.word)) unknown.group.showSuggestionAfterError(false);
+      unknown.group.showSuggestionAfterError(false);
     }
     await program.parseAsync(args, { from: "user" });
   } catch (error) {
-    const shown = error instanceof CommanderError && error.code === unknownCommand ? hint : undefined;
+    const shown =
+      error instanceof CommanderError && unknownCommandCodes.includes(error.code) ? hint : undefined;
     return (asksForJson(args) ? usageFailureJson : usageFailure)(host, error, shown);
   }
   return exitCode;
+}
+
+/** @returns undefined if no topic has a similar name */
+async function topicSuggestion(host: CliHost, name: string | undefined): Promise<string | undefined> {
+  if (name === undefined) return undefined;
+  const { nearTopics } = await import("./help-topics.ts");
+  return didYouMean((await nearTopics(host, name)).map((near) => `svc help ${near}`));
 }
 
 /** Commander has already printed the error, or the help. */
@@ -88,6 +99,6 @@ function usageFailureJson(host: CliHost, error: unknown, hint: string | undefine
 function usageSentence({ code, message }: CommanderError, hint: string | undefined): string {
   // Commander shows the help instead of a message.
   if (code === "commander.help") return "name a command; see them with --help";
-  const sentence = message.replace(/^error: /, "").replaceAll("\n", " ");
+  const sentence = usageMessage(message).replace("\n", "; ");
   return hint === undefined ? sentence : `${sentence}; ${hint}`;
 }

@@ -33,6 +33,12 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
       args: "<spec>",
       load: async () => (await import("./commands/install.ts")).addInstallCommand,
     },
+    adopt: {
+      summary:
+        "list compose projects and containers that svc does not manage, or turn one into an app; needs root",
+      args: "[name]",
+      load: async () => (await import("./commands/adopt.ts")).addAdoptCommand,
+    },
     start: {
       summary: "start apps; running ones are left as they are",
       args: "[id...]",
@@ -61,7 +67,7 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
     },
     logs: {
       summary: "show the last lines of the logs of apps",
-      args: "<id...>",
+      args: "[id...]",
       load: async () => (await import("./commands/app-logs.ts")).addLogsCommand,
     },
     shell: {
@@ -111,11 +117,11 @@ export const commandGroups: Readonly<Record<string, Readonly<Record<string, List
     restore: {
       summary:
         "restore an app from an archive (asks for confirmation before it replaces one; skip with --yes)",
-      args: "<id> <name>",
+      args: "<id> <archive>",
       load: async () => (await import("./commands/backup/restore.ts")).addRestoreCommand,
     },
     schedule: {
-      summary: "manage scheduled jobs",
+      summary: "manage jobs, which run at set times or after events",
       load: async () => (await import("./commands/schedule/schedule.ts")).addScheduleCommand,
     },
     app: {

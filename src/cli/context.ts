@@ -7,9 +7,8 @@ import type { CliHost, OutputStream } from "./host.ts";
 import { localNode } from "./nodes/node-file.ts";
 import { daemonCommand } from "./no-daemon.ts";
 import { isInteractive } from "./input/prompt.ts";
-import { createPaint, wantsColor, type Paint } from "./output/color.ts";
-import { escapeCell, escapeControls, escapeLines } from "./output/escape.ts";
-import { formatJson } from "./output/json.ts";
+import { createPaint, errorPrefix, hasErrorColor, wantsColor, type Paint } from "./output/color.ts";
+import { escapeCell, escapeControls, escapeLines, formatJson } from "./output/escape.ts";
 import { renderFields, renderTable, type Column, type Field, type TableStyle } from "./output/table.ts";
 import { columnsOf } from "./output/width.ts";
 import { connect } from "./client/routing.ts";
@@ -230,8 +229,10 @@ export class CommandContext implements AsyncDisposable {
   async #formatted(value: unknown): Promise<string | undefined> {
     const { format, output } = this.options;
     if (format === undefined && output !== "yaml") return undefined;
-    const { formatYaml, formatEntries } = await import("./output/data-formats.ts");
-    return format === undefined ? formatYaml(value) : formatEntries(value, format);
+    const { formatYaml, formatEntries, requireKnownFields } = await import("./output/data-formats.ts");
+    if (format === undefined) return formatYaml(value);
+    await requireKnownFields(value, format);
+    return formatEntries(value, format);
   }
 
   /** Prints a line of text. Control characters are escaped. */
@@ -247,14 +248,8 @@ export class CommandContext implements AsyncDisposable {
   /** Prints a line of text to stderr. Control characters are escaped. */
   note(line: string): void {
     const text = escapeControls(line);
-    const paint = createPaint(this.#hasErrorColor);
+    const paint = createPaint(hasErrorColor(this.host, this.options.color));
     this.host.stderr.write(`${text.replace(/^warning:/, (word) => paint("yellow", word))}\n`);
-  }
-
-  /** Whether standard error supports colors. */
-  get #hasErrorColor(): boolean {
-    const { env, stderr } = this.host;
-    return wantsColor(env, stderr.isTTY ?? false, this.options.color);
   }
 
   /** As {@link note}, for several lines. */
@@ -272,14 +267,11 @@ export class CommandContext implements AsyncDisposable {
       return exitCode;
     }
     for (const line of details) this.note(`  | ${line}`);
-    if (this.#hasErrorColor && message !== "") {
-      const error = createPaint(true)("red", "error:");
-      this.host.stderr.write(`${error} ${escapeLines(message)}\n`);
-      return exitCode;
-    }
+    if (message === "") return exitCode;
     // Error priority for the journal (sd-daemon(3)).
     const priority = this.host.isJournal === true ? "<3>" : "";
-    if (message !== "") this.noteLines(`${priority}svc: ${message}`);
+    const prefix = errorPrefix(this.host, this.options.color);
+    this.host.stderr.write(`${priority}${prefix} ${escapeLines(message)}\n`);
     return exitCode;
   }
 

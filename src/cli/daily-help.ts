@@ -4,7 +4,7 @@
 export const dailyCommands: readonly (readonly [usage: string, summary: string])[] = [
   ["ls", "list the installed apps"],
   ["search WORD", "search the catalog"],
-  ["install SPEC", "install from the catalog, a git URL or a directory"],
+  ["install SPEC", "install by ID, git URL, compose file or directory"],
   ["start, stop, restart ID", "start, stop and restart apps"],
   ["open [ID]", "open an app, or the web page, in a browser"],
   ["info ID", "show the state, address and details of an app"],
@@ -16,7 +16,7 @@ export const dailyCommands: readonly (readonly [usage: string, summary: string])
   ["backup ID", "back up an app; list backups: backup ls"],
   ["restore ID latest", "restore an app from its newest backup"],
   ["rm ID", "remove an app with its data"],
-  ["schedule", "run commands, backups and more on a schedule"],
+  ["schedule", "manage jobs: run commands and backups at set times"],
   ["status", "show the daemon and a summary of its apps"],
   ["doctor", "check this machine for problems"],
 ];
@@ -30,6 +30,6 @@ export const dailyHelp = [
   "",
   ...dailyCommands.map(([usage, summary]) => `  ${usage.padEnd(usageWidth)}${summary}`),
   "",
-  "More: svc help --all, svc COMMAND --help, svc help topics",
+  "More: svc help --all, svc COMMAND --help, svc help topics, svc help options",
   "",
 ].join("\n");

@@ -1,7 +1,9 @@
 /** Commands that take several names: handled one after the other; a failure does not stop the rest. */
 import { advised, type Advice } from "./output/advice.ts";
 import type { CommandContext } from "./context.ts";
-import { ReportedError } from "./output/failure.ts";
+import { ReportedError, UsageError } from "./output/failure.ts";
+import { calls } from "./client/calls.ts";
+import { pagesOf } from "./pages.ts";
 
 export interface NamedWork<Result> {
   /** Resolves with undefined if everything is already printed. */
@@ -54,4 +56,21 @@ export async function oneByOne(
     }
   }
   if (exitCode !== undefined) throw new ReportedError(exitCode);
+}
+
+export interface AllOption {
+  readonly all?: boolean;
+}
+
+/** The apps of a command that takes several IDs or `--all`. @throws UsageError unless the line has either IDs or `--all` */
+export async function chosenIds(
+  context: CommandContext,
+  named: readonly string[],
+  { all = false }: AllOption,
+): Promise<readonly string[]> {
+  if (all === named.length > 0) throw new UsageError("name the apps, or pass --all");
+  if (!all) return named;
+  const ids: string[] = [];
+  for await (const { apps } of pagesOf(context, calls.listApps, {})) ids.push(...apps.map(({ id }) => id));
+  return ids;
 }

@@ -1,12 +1,16 @@
 /** `svc help TOPIC`: shows pages of `docs/`, which ship with svc. A topic has the name of its file. */
 import { readFile } from "node:fs/promises";
 import { basename, join } from "node:path";
+import { nearWord } from "../lib/near-word.ts";
 import { exitCodes } from "./output/exit-codes.ts";
 import type { CliHost } from "./host.ts";
 import { createPaint, wantsColor } from "./output/color.ts";
 import { renderMarkdown } from "./output/markdown.ts";
 import { page } from "./output/pager.ts";
 import { columnsOf } from "./output/width.ts";
+
+/** Maximum number of topics that are suggested for a mistyped one. */
+const maxNear = 3;
 
 interface Topic {
   readonly name: string;
@@ -40,7 +44,25 @@ export async function topicsOf(
   return [
     ...topics.map(({ name, title }) => ({ word: name, description: title })),
     { word: "topics", description: "the list of these pages" },
+    { word: "options", description: "the options of every command" },
   ];
+}
+
+/** Topics that an unknown name may mean: the one with a similar spelling, else those with most of its words, the best first. */
+export async function nearTopics(host: CliHost, name: string): Promise<readonly string[]> {
+  const names = (await topicsByHeading(host)).flatMap(([, topics]) => topics.map((topic) => topic.name));
+  const near = nearWord(name, names);
+  if (near !== undefined) return [near];
+  const words = wordsOf(name);
+  const shared = (topic: string): number => words.filter((word) => wordsOf(topic).includes(word)).length;
+  return names
+    .filter((topic) => shared(topic) * 2 > words.length)
+    .toSorted((one, other) => shared(other) - shared(one))
+    .slice(0, maxNear);
+}
+
+function wordsOf(name: string): readonly string[] {
+  return name.toLowerCase().split(/[^a-z0-9]+/);
 }
 
 /** @returns the exit code; undefined if there is no such topic */

@@ -53,7 +53,7 @@ export function systemDaemonDown({
   sockets,
 }: Pick<CliHost, "uid" | "stores" | "sockets">): string | undefined {
   if (uid === 0 || !exists(stores.system)) return undefined;
-  return `the system daemon is not running (no socket ${sockets.system}): using your private store ${stores.user}`;
+  return `the system daemon is not running (no socket ${sockets.system}), so this uses your private store ${stores.user}; to start the system daemon: sudo systemctl start svc`;
 }
 
 /**

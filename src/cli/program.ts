@@ -3,8 +3,10 @@ import { Command, Help, InvalidArgumentError, Option } from "commander";
 import { commandGroups, hiddenCommands, type LoadCommand } from "./command-list.ts";
 import { outputFormats, type GlobalOptions } from "./context.ts";
 import { dailyHelp } from "./daily-help.ts";
+import { errorPrefix } from "./output/color.ts";
 import { exitCodeHelp } from "./output/exit-codes.ts";
 import { helpHint } from "./output/failure.ts";
+import { usageMessage } from "./output/usage-message.ts";
 import type { CliHost } from "./host.ts";
 import type { RunCommand, RunDaemon } from "./run-command.ts";
 
@@ -38,9 +40,9 @@ async function addAllCommands(program: Command, run: RunCommand, runDaemon: RunD
   }
 }
 
-/** Whether `svc NAME` is a command; works although only some commands are loaded. */
+/** Whether `svc NAME` is a command that help lists; works although only some commands are loaded. */
 export function isCommandName(name: string): boolean {
-  return Object.values(commandGroups).some((commands) => Object.hasOwn(commands, name));
+  return !Object.hasOwn(hiddenCommands, name) && loadOf(name) !== undefined;
 }
 
 /** Adds what help and completion show of the commands, without loading their modules. */
@@ -52,14 +54,27 @@ function addSummaries(program: Command): void {
   }
 }
 
-/** The first word that is neither `help`, nor an option, nor the value of one; empty if there is none. */
-function commandName(args: readonly string[], options: readonly Option[]): string {
-  for (let at = 0; at < args.length; at += 1) {
-    const arg = args[at] ?? "";
-    if (!arg.startsWith("-") && arg !== "help") return arg;
-    if (options.find(({ short, long }) => arg === short || arg === long)?.required === true) at += 1;
-  }
-  return "";
+/** Indexes of the words that are neither options nor values of global options. */
+function wordIndexes(args: readonly string[]): number[] {
+  const options = globalOptionList();
+  const takesValue = (arg = ""): boolean =>
+    options.some(({ short, long, required }) => required && (arg === short || arg === long));
+  return [...args.keys()].filter((at) => args[at]?.startsWith("-") === false && !takesValue(args[at - 1]));
+}
+
+function wordsOf(args: readonly string[]): string[] {
+  return wordIndexes(args).map((at) => args[at] ?? "");
+}
+
+/** The first word that is not `help`; empty if there is none. */
+function commandName(args: readonly string[]): string {
+  return wordsOf(args).find((word) => word !== "help") ?? "";
+}
+
+/** The only word after `help`, such as `topics`; undefined for other lines. */
+export function helpTopicOf(args: readonly string[]): string | undefined {
+  const [first, topic, ...others] = wordsOf(args);
+  return first === "help" && others.length === 0 ? topic : undefined;
 }
 
 /** @param args the line; it decides which commands are loaded: all without it, none if it names none */
@@ -77,7 +92,9 @@ export async function createProgram(
     .exitOverride()
     .configureHelp({
       formatHelp: (command, help) =>
-        command.parent !== null || wantsFullHelp(args) ? formatCommandsFirst(command, help) : dailyHelp,
+        command.parent !== null || wantsFullHelp(args) || wantsOptions(args)
+          ? formatSections(command, help, { onlyGlobal: wantsOptions(args) })
+          : dailyHelp,
     })
     .commandsGroup("Help:")
     .helpCommand("help [command]", "show the help of a command, or a page of the guide")
@@ -88,14 +105,14 @@ export async function createProgram(
       },
       getOutHelpWidth: () => host.stdout.columns ?? 80,
       getErrHelpWidth: () => host.stderr.columns ?? 80,
-      outputError: (text, write) => write(text.replace(/^error: /, "svc: ")),
+      outputError: (text, write) =>
+        write(`${errorPrefix(host, !host.args.includes("--no-color"))} ${usageMessage(text)}`),
     });
-  const options = globalOptionList();
-  const name = args && commandName(args, options);
+  const name = args && commandName(args);
   if (name === undefined) await addAllCommands(program, run, runDaemon);
   else if (name === "") addSummaries(program);
   else await addCommands(program, name, run, runDaemon);
-  addGlobalOptions(program, options);
+  addGlobalOptions(program, globalOptionList());
   nameHelp(program);
   program.addHelpText("after", () =>
     wantsFullHelp(args) ? `${exitCodeHelp}\nsvc help topics lists the pages of the guide.` : "",
@@ -108,15 +125,31 @@ function wantsFullHelp(args: readonly string[] | undefined): boolean {
   return args?.includes("--all") ?? true;
 }
 
+/** Whether the line is `svc help options`. */
+function wantsOptions(args: readonly string[] | undefined): boolean {
+  return args !== undefined && helpTopicOf(args) === optionsTopic;
+}
+
 /** Heading of the options that every command has. */
 export const globalGroup = "Global options:";
+/** `svc help options` shows the global options, so that the help of each command need not repeat them. */
+const optionsTopic = "options";
+const optionsHint = `Global options, such as --json and --yes: svc help ${optionsTopic}`;
+const optionsIntroduction =
+  "Usage: svc COMMAND [options]\n\nOptions of every command, before or after its name.";
 
-/** Commander's help with the sections reordered: commands, options, and the global options last. */
-function formatCommandsFirst(command: Command, help: Help): string {
+/**
+ * Commander's help with the sections reordered: commands, then options. The global options are at the end of the help of
+ * `svc`; the help of a command names where they are.
+ */
+function formatSections(command: Command, help: Help, { onlyGlobal }: { onlyGlobal: boolean }): string {
   const sections = Help.prototype.formatHelp.call(help, command, help).trimEnd().split("\n\n");
   const last = ["Options:", globalGroup];
   const rank = (section: string): number => last.indexOf(section.split("\n", 1).join(""));
-  return `${sections.toSorted((one, other) => rank(one) - rank(other)).join("\n\n")}\n`;
+  const ranked = sections.toSorted((one, other) => rank(one) - rank(other));
+  const global = ranked.pop() ?? "";
+  if (onlyGlobal) return `${optionsIntroduction}\n\n${global}\n`;
+  return `${[...ranked, command.parent === null ? global : optionsHint].join("\n\n")}\n`;
 }
 
 function globalOptionList(): readonly Option[] {
@@ -132,16 +165,15 @@ function globalOptionList(): readonly Option[] {
       parseText,
     ),
     new Option("--json", "print JSON, in the shape of the REST API; the same as -o json"),
-    new Option("-o, --output <format>", "json; yaml; wide: more columns, not cut; name: as -q").choices(
-      outputFormats,
-    ),
+    new Option(
+      "-o, --output <format>",
+      "output format; wide shows all columns, and name shows only the first, as -q does",
+    ).choices(outputFormats),
     new Option(
       "--format <template>",
       "print a line per entry: '{{.id}} {{.state}}', with the names of --json",
     ).argParser(parseText),
-    new Option("--sort <column>", "sort a table by this column; -COLUMN: from last to first").argParser(
-      parseText,
-    ),
+    new Option("--sort <column>", "sort a table by this column; in reverse: -COLUMN").argParser(parseText),
     new Option(
       "--columns <names>",
       "show only these columns, in this order: id,state (default: all that fit the terminal)",
@@ -248,17 +280,18 @@ export function asksForJson(args: readonly string[]): boolean {
 export function withHelpAtItsPlace(program: Command, args: readonly string[]): readonly string[] {
   const find = (parent: Command, name: string) => parent.commands.find((command) => isCalled(command, name));
   let parent = program;
-  for (const [index, word] of args.entries()) {
-    if (word.startsWith("-")) continue;
+  const indexes = wordIndexes(args);
+  for (const [position, index] of indexes.entries()) {
+    const word = args[index] ?? "";
     if (word === "help" && parent.commands.length > 0) {
-      const isWord = (each: string): boolean => !each.startsWith("-");
-      const at = args.findIndex((each, position) => position > index && isWord(each));
+      const [at = args.length, ...later] = indexes.slice(position + 1);
       const topic = args[at];
       if (topic === undefined && wantsFullHelp(args)) return args.with(index, "--help");
+      if (wantsOptions(args)) return ["--help"];
       if (topic === undefined || topic === "help") return args;
       const about = find(parent, topic);
       if (about === undefined) return args.toSpliced(index, 1);
-      if (about.commands.length === 0 || !args.slice(at + 1).some(isWord)) return args;
+      if (about.commands.length === 0 || later.length === 0) return args;
       return withHelpAtItsPlace(program, args.toSpliced(at + 1, 0, "help").toSpliced(index, 1));
     }
     const child = find(parent, word);

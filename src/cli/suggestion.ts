@@ -1,36 +1,100 @@
-/** Suggests the right command for an unknown one. Commander compares only letters. */
+/** Suggests the right command for an unknown one. Commander compares only letters: it would suggest kill for pull. */
 import type { Command } from "commander";
+import { nearWord } from "../lib/near-word.ts";
 import { isCalled, isCommandName, lineOf } from "./program.ts";
 
 /** Commands of other tools, and other words for commands of svc. */
-const otherNames: Readonly<Record<string, string>> = {
-  config: "settings",
-  cron: "schedule",
-  delete: "rm",
-  describe: "info",
-  details: "info",
-  downgrade: "upgrade ID --version OLD",
-  du: "disk",
-  env: "settings",
-  find: "search",
-  get: "info",
-  health: "info",
-  jobs: "schedule list",
-  rollback: "upgrade ID --version OLD",
-  show: "info",
-  ssh: "shell",
-  stat: "stats",
-  state: "info",
-  tail: "logs",
-  url: "open --print",
-  view: "info",
+const otherNames: Readonly<Record<string, readonly string[]>> = {
+  apply: ["install ./DIR", "settings set ID"],
+  auth: ["credential", "token"],
+  backups: ["backup ls"],
+  build: ["package run ./DIR", "install ./DIR"],
+  "cluster-info": ["status"],
+  compose: ["install ./compose.yaml", "stacks"],
+  config: ["settings"],
+  copy: ["clone ID", "app copy ID"],
+  create: ["install", "backup create"],
+  cron: ["schedule"],
+  crontab: ["schedule"],
+  dashboard: ["web"],
+  delete: ["rm"],
+  deploy: ["install"],
+  describe: ["info"],
+  destroy: ["rm"],
+  details: ["info"],
+  df: ["disk", "docker df"],
+  disable: ["schedule disable JOB", "stop ID"],
+  down: ["stop"],
+  downgrade: ["upgrade ID --version OLD"],
+  du: ["disk"],
+  edit: ["settings set ID", "schedule edit JOB"],
+  enable: ["schedule enable JOB", "start ID"],
+  env: ["settings"],
+  explain: ["help"],
+  find: ["search"],
+  forget: ["backup rm"],
+  get: ["ls", "info ID"],
+  health: ["info"],
+  history: ["events", "operations ls"],
+  jobs: ["schedule list"],
+  journalctl: ["logs"],
+  "list-timers": ["schedule list"],
+  "list-units": ["ls"],
+  log: ["logs"],
+  login: ["credential add", "web"],
+  logout: ["credential remove"],
+  man: ["help"],
+  pause: ["stop", "docker pause"],
+  ping: ["status"],
+  "port-forward": ["ports"],
+  pull: ["upgrade ID", "app repull ID"],
+  reinstall: ["upgrade ID"],
+  repo: ["source"],
+  rollback: ["upgrade ID --version OLD"],
+  rollout: ["info ID", "upgrade ID --version OLD"],
+  run: ["install PACKAGE --start", "package run ./DIR", "schedule run JOB"],
+  "self-update": ["help update-svc"],
+  show: ["info"],
+  snapshot: ["backup ID"],
+  snapshots: ["backup ls"],
+  ssh: ["shell"],
+  stat: ["stats"],
+  state: ["info"],
+  system: ["status", "docker prune"],
+  tail: ["logs"],
+  timers: ["schedule list"],
+  ui: ["web"],
+  undo: ["upgrade ID --version OLD"],
+  unpause: ["start", "docker unpause"],
+  up: ["start", "install ./compose.yaml --start"],
+  url: ["open --print"],
+  users: ["status"],
+  view: ["info"],
+  whoami: ["status"],
+};
+
+/** The same after the name of a group. The suggestion is the first of these commands that the group has. */
+const otherNamesInGroups: Readonly<Record<string, readonly string[]>> = {
+  create: ["add"],
+  delete: ["remove", "rm"],
+  forget: ["rm"],
+  history: ["runs", "ls"],
+  log: ["runs", "logs"],
+  logs: ["runs"],
+  new: ["add"],
+  set: ["edit"],
+  snapshots: ["ls"],
+  update: ["edit"],
 };
 
 /** Words that ask for information. A suggestion for them never names a command that changes something. */
 export const readingWords: ReadonlySet<string> = new Set([
-  ...["describe", "details", "du", "env", "find", "get", "health", "info", "inspect", "list", "log", "logs"],
-  ...["jobs", "ls", "ps", "show", "stat", "state", "stats", "status", "tail", "url", "view"],
+  ...["backups", "cluster-info", "describe", "details", "df", "diff", "du", "env", "explain", "find", "get"],
+  ...["health", "history", "info", "inspect", "jobs", "journalctl", "list", "list-timers", "list-units"],
+  ...["log", "logs", "ls", "man", "ping", "ps", "show", "snapshots", "stat", "state", "stats", "status"],
+  ...["tail", "timers", "url", "users", "view", "whoami"],
 ]);
+
 /** Commands of a group that list or show what is in it, the best suggestion first. */
 const readingCommands = ["info", "show", "status", "list", "ls", "get"];
 
@@ -48,7 +112,8 @@ export function findUnknownWord(program: Command, args: readonly string[]): Unkn
   let rest = [...args];
   for (;;) {
     const { operands, unknown } = group.parseOptions(rest);
-    const [word] = operands;
+    // In a group with a default command, Commander leaves the word to that command.
+    const word = operands[0] ?? unknown.find((each) => !each.startsWith("-"));
     if (word === undefined) return undefined;
     const command = group.commands.find((each) => isCalled(each, word));
     if (command === undefined) return { group, word, isLast: operands.length === 1 };
@@ -66,23 +131,40 @@ export function withCreate(args: readonly string[], id: string): readonly string
   return args.toSpliced(args.indexOf(id, args.indexOf("backup") + 1), 0, "create");
 }
 
-/** The right command for a misplaced or unknown word: `svc reload` is `svc daemon reload`. */
+/** The right command for a misplaced, mistyped or unknown word: `svc reload` is `svc daemon reload`. */
 export function suggestion(program: Command, { group, word }: UnknownWord): string | undefined {
-  const lines = suggestedLines(program, group, word);
+  return didYouMean(suggestedLines(program, group, word));
+}
+
+/** @returns undefined if there are no lines */
+export function didYouMean(lines: readonly string[]): string | undefined {
   return lines.length === 0 ? undefined : `Did you mean: ${lines.join(", or ")}`;
 }
 
 function suggestedLines(program: Command, group: Command, word: string): readonly string[] {
+  const isShort = (name: string): boolean => lineOf(group) === "svc app" && isCommandName(name);
+  const inGroup = (name: string): string => (isShort(name) ? `svc ${name}` : `${lineOf(group)} ${name}`);
   if (group === program) {
-    if (Object.hasOwn(otherNames, word)) return [`svc ${otherNames[word] ?? ""}`];
+    const others = commandsFor(word, otherNames);
+    if (others.length > 0) return others.map((line) => `svc ${line}`);
     const known = program.commands.flatMap(({ commands }) => commands.filter((each) => isCalled(each, word)));
     const ofApps = known.find(({ parent }) => parent?.name() === "app");
-    return (ofApps === undefined ? known : [ofApps]).map(lineOf);
+    if (known.length > 0) return (ofApps === undefined ? known : [ofApps]).map(lineOf);
+  } else {
+    if (isShort(word)) return [inGroup(word)];
+    const others = [
+      ...commandsFor(word, otherNamesInGroups),
+      ...(readingWords.has(word) ? readingCommands : []),
+    ];
+    const found = others.find((name) => group.commands.some((each) => isCalled(each, name)));
+    if (found !== undefined) return [inGroup(found)];
   }
-  const isOfApps = lineOf(group) === "svc app";
-  if (isOfApps && isCommandName(word)) return [`svc ${word}`];
-  if (!readingWords.has(word)) return [];
-  const reading = readingCommands.find((name) => group.commands.some((each) => isCalled(each, name)));
-  if (reading === undefined) return [];
-  return [isOfApps && isCommandName(reading) ? `svc ${reading}` : `${lineOf(group)} ${reading}`];
+  if (readingWords.has(word)) return [];
+  const names = group.commands.flatMap((each) => [each.name(), ...each.aliases()]);
+  const near = nearWord(word, names);
+  return near === undefined ? [] : [inGroup(near)];
+}
+
+function commandsFor(word: string, names: typeof otherNames): readonly string[] {
+  return Object.hasOwn(names, word) ? (names[word] ?? []) : [];
 }

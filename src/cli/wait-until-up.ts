@@ -1,7 +1,9 @@
 /** Waits until an app is up, for `start`, `restart` and `install --start`. */
+import { setTimeout as sleep } from "node:timers/promises";
 import type { CommandContext } from "./context.ts";
-import { followProgress } from "./output/follow-progress.ts";
-import type { App } from "./client/calls.ts";
+import { followProgress, progressLine } from "./output/follow-progress.ts";
+import type { ProgressLine } from "./output/progress.ts";
+import { calls, type App } from "./client/calls.ts";
 
 export interface WaitOptions {
   /** False: do not wait for the health check. Default: true. */
@@ -13,6 +15,49 @@ export const waitOption = [
   "wait until the health check passes, if there is one (default)",
 ] as const;
 export const noWaitOption = ["--no-wait", "do not wait for the health check"] as const;
+
+/** Milliseconds between reads of what a start waits for; the daemon updates it as often. */
+const readEveryMs = 1_000;
+
+/** Starts an app, shows what the start waits for, and then waits as {@link waitUntilUp} does. */
+export async function startAndWait(
+  context: CommandContext,
+  id: string,
+  call: typeof calls.startApp | typeof calls.restartApp,
+  options: WaitOptions,
+): Promise<App> {
+  return waitUntilUp(context, await start(context, id, call), options);
+}
+
+async function start(
+  context: CommandContext,
+  id: string,
+  call: typeof calls.startApp | typeof calls.restartApp,
+): Promise<App> {
+  const started = context.call(call, { id });
+  if (context.json) return started;
+  using line = progressLine(context, `start ${id}`);
+  const ended = new AbortController();
+  // A failure of the start is reported by its own call.
+  void showAwaited(context, id, line, ended.signal).catch(() => undefined);
+  return await started.finally(() => ended.abort());
+}
+
+/** Shows what a start waits for, such as a service of a compose project, until the signal aborts. */
+async function showAwaited(
+  context: CommandContext,
+  id: string,
+  line: ProgressLine,
+  signal: AbortSignal,
+): Promise<void> {
+  for (;;) {
+    await sleep(readEveryMs, undefined, { signal });
+    const app = await context.call(calls.getApp, { id }).catch(() => undefined);
+    const [, awaited] = /^the app waits for (.+)$/.exec(app?.state_reason ?? "") ?? [];
+    if (!signal.aborted && app?.state === "STARTING" && awaited !== undefined)
+      line.update({ step: "wait", message: `Waiting for ${awaited}` });
+  }
+}
 
 /**
  * Waits until an app that was just started is up, unless `wait` is false or its health check has already

@@ -16,7 +16,7 @@ import { errorReferences, errorResponses, errorSchema, payloadMessages } from ".
 import { SchemaWriter, componentName, isInlined } from "./openapi-schemas.ts";
 
 /** Explains once what all operations have in common. */
-const introduction = `The daemon that runs the software of one Linux host.
+const introduction = `The API of svc, which installs and runs apps on a Linux host.
 
 ## Requests and responses
 

@@ -30,6 +30,7 @@ function convert(value: Json): Json {
   const entries = Object.entries(value as Readonly<Record<string, Json>>).flatMap(([key, child]) => {
     if (maps.has(key)) return [[key, convertMap(child)] as const];
     if (unsupported.has(key)) return [];
+    if (key === "application/x-ndjson") return [[key, bytesOfLines(child)] as const];
     return key === "const" ? [["enum", [child]] as const] : [[key, convert(child)] as const];
   });
   const { $ref, allOf, ...rest } = Object.fromEntries(entries) as Record<string, Json>;
@@ -38,6 +39,19 @@ function convert(value: Json): Json {
   if ($ref !== undefined && Object.keys(rest).length === 0) return { $ref };
   const parts = $ref === undefined ? all : [{ $ref }, ...all];
   return parts.length === 0 ? rest : { ...rest, allOf: parts };
+}
+
+/** Some generators reject unknown content types, unless the content is bytes that the client reads itself. */
+function bytesOfLines(content: Json): Json {
+  const { schema } = content as { schema: { $ref: string } };
+  const name = schema.$ref.replace(/^.*\//, "");
+  return {
+    schema: {
+      type: "string",
+      format: "binary",
+      description: `Lines of JSON, each an object of \`${name}\`.`,
+    },
+  };
 }
 
 function convertMap(schemas: Json): Json {

@@ -119,8 +119,9 @@ export class SchemaWriter {
       return schema;
     }
     const schema = withRules(singleSchema(field), rules, isRequired);
-    // Without presence, empty means absent, so the pattern does not apply.
-    const isOptional = !isRequired && field.presence === FeatureSet_FieldPresence.IMPLICIT;
+    // Where empty means absent, the pattern does not apply.
+    const isOptional =
+      rules?.mayBeEmpty === true || (!isRequired && field.presence === FeatureSet_FieldPresence.IMPLICIT);
     if (isOptional && rules?.pattern !== undefined) schema.pattern = `^(?:${rules.pattern})?$`;
     return schema;
   }

@@ -9,7 +9,7 @@ import { userLimits } from "./user-limits.ts";
 
 /** @param file path at which the file will be written */
 export function configTemplate(file: string, environment: PathEnvironment): string {
-  const { api, store, apps, docker, system, metrics, log } = parseConfig({}, file, environment);
+  const { api, store, apps, git, docker, system, metrics, log } = parseConfig({}, file, environment);
   const sections: Readonly<Record<string, readonly Entry[]>> = {
     api: [
       [
@@ -22,6 +22,11 @@ export function configTemplate(file: string, environment: PathEnvironment): stri
         "allowed_hosts",
         [],
         "Host names, in addition to loopback names, that TCP requests may have, such as a tunnel's.",
+      ],
+      [
+        "trusted_proxies",
+        [],
+        "Addresses and ranges of reverse proxies whose headers X-Forwarded-For, -Host and -Proto are trusted.",
       ],
     ],
     store: [["dir", store.dir, "Directory of everything that the daemon writes."]],
@@ -44,6 +49,13 @@ export function configTemplate(file: string, environment: PathEnvironment): stri
         "Environment of build steps and of git, such as proxies and certificates.",
       ],
     ],
+    git: [
+      [
+        "insecure_hosts",
+        git.insecureHosts,
+        "Hosts, or host:port, whose repositories may be fetched by http, or with a certificate that cannot be verified.",
+      ],
+    ],
     docker: [
       ["socket", docker.socket, "The container engine's socket."],
       [
@@ -62,6 +74,11 @@ export function configTemplate(file: string, environment: PathEnvironment): stri
         "shared_images",
         [...docker.sharedImages],
         'Local images that apps of all users may use without asking a registry, such as "team/*".',
+      ],
+      [
+        "users_registries",
+        [...docker.usersRegistries],
+        'The only registries from which apps of regular users may get images, such as "registry.lan:5000" or "*.pkg.dev"; "*": all.',
       ],
     ],
     system: [["reboot_command", system.rebootCommand, "The command that reboots the host."]],

@@ -8,6 +8,7 @@ import { dirname, isAbsolute, join, resolve } from "node:path";
 import { alertKinds, type AlertRule } from "../observability/alerts/alert-rules.ts";
 import { invalidRequest, SvcError, notFound } from "../errors.ts";
 import { systemDirs } from "../run-as/launch.ts";
+import { wellKnownRegistries } from "../runtimes/docker/user-registries.ts";
 import type { LimitTable, LimitsIn } from "../lib/limit-table.ts";
 import { snakeCase } from "../lib/snake-case.ts";
 import { transportLimits, type TransportLimits } from "../server/http/limits.ts";
@@ -38,6 +39,11 @@ export interface Config {
     readonly socket: string;
     /** Host names, in addition to loopback names, that TCP requests may have, such as a tunnel's. Default none. */
     readonly allowedHosts: readonly string[];
+    /**
+     * Addresses and ranges of reverse proxies whose headers `X-Forwarded-For`, `-Host` and `-Proto`, or `Forwarded`, are
+     * trusted. Default none.
+     */
+    readonly trustedProxies: readonly string[];
     /** `[api.limits]`: limits of a client for connections, time and memory. */
     readonly limits: TransportLimits;
   };
@@ -67,6 +73,13 @@ export interface Config {
      */
     readonly buildEnv: Readonly<Record<string, string>>;
   };
+  readonly git: {
+    /**
+     * Hosts, or `host:port`, whose repositories may be fetched by http, or by https with a certificate that cannot be
+     * verified. Default none.
+     */
+    readonly insecureHosts: readonly string[];
+  };
   readonly docker: {
     /**
      * Path of the container engine's socket. Default: `DOCKER_HOST` if it is a unix socket, else
@@ -83,6 +96,11 @@ export interface Config {
     readonly usersBuildNetwork: "bridge" | "none";
     /** Local images that apps of all users may use without asking a registry, such as `team/*`. Default none. */
     readonly sharedImages: readonly string[];
+    /**
+     * The only registries from which apps of regular users may get images: hosts as in image names, `*.pkg.dev` for all
+     * hosts below one, `*` for all. Default: well-known public registries.
+     */
+    readonly usersRegistries: readonly string[];
   };
   readonly system: {
     /** The command that reboots the host, as an argv. Default `systemctl reboot`. */
@@ -173,6 +191,7 @@ export function parseConfig(
   const api = root.table("api");
   const store = root.table("store");
   const apps = root.table("apps");
+  const git = root.table("git");
   const docker = root.table("docker");
   const system = root.table("system");
   const metrics = root.table("metrics");
@@ -185,7 +204,8 @@ export function parseConfig(
     api: {
       listen: api.address("listen", { host: "127.0.0.1", port: 8420 }),
       socket: api.path("socket", baseDir, defaults.socket),
-      allowedHosts: api.strings("allowed_hosts") ?? [],
+      allowedHosts: api.hostNames("allowed_hosts") ?? [],
+      trustedProxies: api.networks("trusted_proxies") ?? [],
       limits: readLimits(api.table("limits"), transportLimits),
     },
     store: { dir: store.path("dir", baseDir, defaults.storeDir) },
@@ -200,6 +220,7 @@ export function parseConfig(
       path: apps.directories("path") ?? defaultSearchPath(environment),
       buildEnv: apps.environment("build_env") ?? defaultBuildEnv(environment),
     },
+    git: { insecureHosts: git.hosts("insecure_hosts") ?? [] },
     docker: {
       socket: docker.path("socket", baseDir, defaults.engineSocket),
       publishAddress: docker.ipAddress("publish_address") ?? "127.0.0.1",
@@ -207,6 +228,7 @@ export function parseConfig(
       usersPidsLimit: docker.integer("users_pids_limit", { min: 64, max: 32_768 }) ?? 4096,
       usersBuildNetwork: docker.word("users_build_network", ["bridge", "none"]) ?? "bridge",
       sharedImages: docker.images("shared_images") ?? [],
+      usersRegistries: docker.registries("users_registries") ?? wellKnownRegistries,
     },
     system: { rebootCommand: system.strings("reboot_command") ?? ["systemctl", "reboot"] },
     metrics: {

@@ -46,7 +46,7 @@ export interface ContainerEngineOptions {
   executor: Executor;
   userHelpers: UserHelpers;
   credentials: Credentials;
-  /** Reads compose files. */
+  /** Reads compose files, and applies ignore files. */
   yaml: YamlThread;
   /** A container that ends this soon after its start has failed to start. */
   settleMs: number;
@@ -81,6 +81,7 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
       ...{ store, events, needs: () => imageNeeds.get()(), now },
       selfUid: userHelpers.selfUid,
       shared: config.docker.sharedImages,
+      registries: config.docker.usersRegistries,
     }),
   );
   const networks = new AppNetworks({
@@ -98,6 +99,7 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
   const swarmApi = new SwarmApi({ engine, ownership });
   const shared = {
     ...{ engine, events, state, userHelpers, ownership, settleMs, log },
+    yaml: options.yaml,
     credentialsOf: (ownerUid: number, reference: string) => {
       const { host } = parseImageReference(reference);
       const login = credentials.loginFor("registry", host, ownerUid);
@@ -133,7 +135,10 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
   resources.use(endUnknownTasks(shared));
   resources.use(forbidEngineRestarts(shared));
   const docker = resources.use(new DockerRuntime(shared));
-  const forProjects = { ...shared, disk, yaml: options.yaml, composeDir: join(config.store.dir, "compose") };
+  const forProjects = {
+    ...{ ...shared, disk, composeDir: join(config.store.dir, "compose") },
+    adoptedVolumes: (appId: string) => adoptedVolumes(store, appId),
+  };
   const compose = resources.use(new ComposeRuntime(forProjects));
   const swarm = resources.use(new SwarmRuntime(forProjects));
   const owned = resources.move();
@@ -153,6 +158,14 @@ function poolOf({ docker, file }: Config): Subnet {
   const pool = parseSubnet(docker.subnetPool);
   if (pool === undefined) throw new Error(`${file} was read with the pool ${docker.subnetPool}`);
   return pool;
+}
+
+function adoptedVolumes(store: Pick<Store, "get">, appId: string): Readonly<Record<string, string>> {
+  const row = store.get<{ volumes: string | null }>(
+    "SELECT json_extract(record, '$.adopted.volumes') AS volumes FROM apps WHERE id = ?",
+    appId,
+  );
+  return JSON.parse(row?.volumes ?? "{}") as Record<string, string>;
 }
 
 function ownerOf(store: Pick<Store, "get">, appId: string): number | undefined {

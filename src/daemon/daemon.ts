@@ -92,6 +92,7 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
       socketPath: config.api.socket,
       listenFds,
       allowedHosts: config.api.allowedHosts,
+      trustedProxies: config.api.trustedProxies,
       limits: config.api.limits,
       pages,
       log,

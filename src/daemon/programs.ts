@@ -17,21 +17,27 @@ export interface Programs {
   readonly ageThread: URL;
   /** The thread that talks to S3 servers. */
   readonly s3Worker: URL;
+  /** The command line of svc. */
+  readonly command: readonly string[];
   /** Absolute path of the directory with the index of packages that comes with svc. */
   readonly packages: string;
 }
 
-/** Paths when svc runs from its sources. */
-export function sourcePrograms(): Programs {
+/** Paths when svc runs from its sources. @param command the command line of svc */
+export function sourcePrograms(command: Programs["command"]): Programs {
   const dir = join(import.meta.dirname, "..");
   const thread = (path: string): URL => pathToFileURL(join(dir, `${path}.ts`));
-  return { ...helperPrograms(dir, "mjs"), ...threads(thread), packages: join(dir, "../examples") };
+  return { ...helperPrograms(dir, "mjs"), ...threads(thread), command, packages: join(dir, "../examples") };
 }
 
-/** Paths in a bundle; threads are among its chunks. @param dir directory of the bundle */
-export function bundledPrograms(dir = import.meta.dirname): Programs {
+/**
+ * Paths in a bundle; threads are among its chunks.
+ * @param command the command line of svc
+ * @param dir directory of the bundle
+ */
+export function bundledPrograms(command: Programs["command"], dir = import.meta.dirname): Programs {
   const thread = (path: string): URL => pathToFileURL(join(dir, "chunks", `${basename(path)}.js`));
-  return { ...helperPrograms(dir, "cjs"), ...threads(thread), packages: join(dir, "examples") };
+  return { ...helperPrograms(dir, "cjs"), ...threads(thread), command, packages: join(dir, "examples") };
 }
 
 function helperPrograms(dir: string, extension: string): Pick<Programs, "userHelper" | "supervisor"> {
@@ -41,7 +47,9 @@ function helperPrograms(dir: string, extension: string): Pick<Programs, "userHel
   };
 }
 
-function threads(find: (path: string) => URL): Omit<Programs, "userHelper" | "supervisor" | "packages"> {
+function threads(
+  find: (path: string) => URL,
+): Omit<Programs, "userHelper" | "supervisor" | "command" | "packages"> {
   return {
     storeWorker: find("store/worker"),
     settingsThread: find("packages/settings/settings-thread"),

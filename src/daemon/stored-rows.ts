@@ -33,7 +33,7 @@ export const rowKinds = [
   ...[userImageRows, unrecordedAppRows],
 ] as readonly RowKind<never, unknown>[];
 
-/** Internal tables, whose rows are never shown: counters, the ends and gaps of the audit trail's chain, the store's ID, key and schema digest. */
+/** Internal tables, whose rows are never shown: counters, the ends and gaps of the audit log's chain, the store's ID, key and schema digest. */
 export const counters: readonly string[] = [
   ...["audit_chain", "audit_gaps", "audit_shares", "apps_version", "job_changes", "run_numbers", "store_id"],
   ...["engine_key", "unproven_apps", "schema_digest"],
@@ -66,7 +66,7 @@ export function* unreadableRows(path: string): Generator<UnreadableThing> {
 }
 
 /**
- * The first problem in the chain of the audit trail; undefined if it is intact.
+ * The first problem in the chain of the audit log; undefined if it is intact.
  * @param path of the database, which has the current schema
  */
 export async function auditProblem(path: string): Promise<string | undefined> {

@@ -4,6 +4,7 @@ import { isAbsolute, resolve } from "node:path";
 import { parseImageReference } from "../engine/image-reference.ts";
 import { parseSubnet } from "../engine/subnets.ts";
 import type { FieldViolation } from "../errors.ts";
+import { hostName, splitHost } from "../lib/host-name.ts";
 
 /** Records which keys were read, so that the rest can be rejected. */
 export class TableReader {
@@ -170,6 +171,45 @@ export class TableReader {
     return undefined;
   }
 
+  /** Host names and IP addresses without port. */
+  hostNames(key: string): readonly string[] | undefined {
+    const value = this.strings(key);
+    const wrong = value?.find((name) => hostName(name) === undefined || splitHost(name)?.port !== undefined);
+    if (wrong !== undefined)
+      this.#reject(key, `"${wrong}" must be a host name without scheme and port, such as svc.example.org`);
+    return value;
+  }
+
+  /** Host names and IP addresses, with or without port. IPv6 addresses are in brackets. */
+  hosts(key: string): readonly string[] | undefined {
+    const value = this.strings(key);
+    const wrong = value?.find((name) => splitHost(name) === undefined);
+    if (wrong !== undefined)
+      this.#reject(key, `"${wrong}" must be a host without scheme, such as git.lan or 192.168.1.20:3000`);
+    return value;
+  }
+
+  /** Hosts of registries, `*.domain` for all hosts below one, and `*` for all. */
+  registries(key: string): readonly string[] | undefined {
+    const value = this.strings(key);
+    const wrong = value?.find((entry) => entry !== "*" && !isRegistry(entry.replace(/^\*\./, "")));
+    if (wrong !== undefined)
+      this.#reject(
+        key,
+        `"${wrong}" must be a registry as in image names, such as ghcr.io or *.pkg.dev, or *`,
+      );
+    return value;
+  }
+
+  /** IP addresses, and ranges of them. */
+  networks(key: string): readonly string[] | undefined {
+    const value = this.strings(key);
+    const wrong = value?.find((range) => !isNetwork(range));
+    if (wrong !== undefined)
+      this.#reject(key, `"${wrong}" must be an IP address or a range, such as 127.0.0.1 or 10.0.0.0/8`);
+    return value;
+  }
+
   /** A range of IPv4 addresses, large enough for one network. */
   subnet(key: string): string | undefined {
     const value = this.string(key);
@@ -187,6 +227,17 @@ export class TableReader {
     for (const child of this.#children) child.finish();
     return this.#violations;
   }
+}
+
+function isNetwork(text: string): boolean {
+  const [, address = "", bits] = /^([^/%]+)(?:\/(\d{1,3}))?$/.exec(text) ?? [];
+  const family = isIP(address);
+  return family > 0 && Number(bits ?? 0) <= (family === 6 ? 128 : 32);
+}
+
+/** Whether image names can begin with the host: `team/web` does not begin with one, because it is on Docker Hub. */
+function isRegistry(host: string): boolean {
+  return isImageName(`${host}/x`) && parseImageReference(`${host}/x`).host === host;
 }
 
 function isImageName(text: string): boolean {

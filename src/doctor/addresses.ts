@@ -9,7 +9,7 @@ export const checkDaemon: Check = ({ config, servedAt }) =>
   servedAt !== undefined
     ? ok(`answers on ${servedAt}`)
     : warning(
-        `nobody answers on ${config.api.socket}: start it, with systemctl${config.mode === "user" ? " --user" : ""} ` +
+        `nothing answers on ${config.api.socket}: start it, with systemctl${config.mode === "user" ? " --user" : ""} ` +
           "enable --now svc where systemd runs, else with svc daemon",
       );
 
@@ -35,7 +35,7 @@ export const checkPort: Check = async ({ config, servedAt, uid, listeners = [] }
         `${await describeUser(stranger)} listens on ${address}, not the daemon; send no token there until that program stops`,
       );
     return isServed
-      ? ok(`${address} is in use, as it is with a daemon`)
+      ? ok(`${address} is in use, as expected while a daemon runs`)
       : ok(
           `${address} is in use; with the daemon on ${servedAt} you need no port, and your own daemon needs another`,
         );

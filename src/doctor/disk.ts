@@ -19,12 +19,18 @@ export function diskFinding(
   { bavail, bsize, ffree, files }: Pick<StatsFs, "bavail" | "bsize" | "ffree" | "files">,
 ): Finding {
   const freeBytes = bavail * bsize;
-  const free = `${Math.floor(freeBytes / mib)} MiB are free for ${dir}`;
-  if (freeBytes < leastBytes) return problem(`only ${free}: make room`);
-  if (freeBytes < fewBytes) return warning(`only ${free}: make room before the next install`);
+  const free = `${freeText(freeBytes)} are free for ${dir}`;
+  if (freeBytes < leastBytes) return problem(`only ${free}: free some space`);
+  if (freeBytes < fewBytes) return warning(`only ${free}: free some space before the next install`);
   // Some file systems do not limit the number of inodes.
-  if (files > 0 && ffree < fewInodes) return warning(`only ${ffree} inodes are free for ${dir}: make room`);
+  if (files > 0 && ffree < fewInodes)
+    return warning(`only ${ffree} inodes are free for ${dir}: free some space`);
   return ok(free);
+}
+
+function freeText(freeBytes: number): string {
+  const sizeMib = Math.floor(freeBytes / mib);
+  return sizeMib < 10_240 ? `${sizeMib} MiB` : `${Math.floor(sizeMib / 1024)} GiB`;
 }
 
 async function statsOf(path: string): Promise<StatsFs> {

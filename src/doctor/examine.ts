@@ -10,7 +10,7 @@ import { checkDns } from "./dns.ts";
 import { checkDaemon, checkExposure, checkPort } from "./addresses.ts";
 import { checkEngine } from "./engine.ts";
 import { ok, problem, type Check, type Finding, type ExaminedHost, type ServedListener } from "./finding.ts";
-import { checkGit, checkNode, checkSetpriv } from "./programs.ts";
+import { checkGit, checkNode, checkSetpriv, checkUnshare } from "./programs.ts";
 import { checkPermissions, checkStore } from "./store.ts";
 import { checkClock, checkTimeZone } from "./time.ts";
 
@@ -33,6 +33,7 @@ const checks: Readonly<Record<string, Check>> = {
   node: checkNode,
   git: checkGit,
   setpriv: checkSetpriv,
+  unshare: checkUnshare,
   engine: checkEngine,
   cgroups: checkCgroups,
   disk: checkDisk,
@@ -90,6 +91,6 @@ async function findingOf(check: Check, host: ExaminedHost): Promise<Finding> {
   try {
     return await check(host);
   } catch (error) {
-    return problem(`it cannot be checked: ${error instanceof Error ? error.message : String(error)}`);
+    return problem(`the check failed: ${error instanceof Error ? error.message : String(error)}`);
   }
 }

@@ -22,6 +22,23 @@ export const checkSetpriv: Check = ({ config }) =>
     ? ok("not needed: everything runs as one user")
     : versionOf("setpriv", "apps cannot run as their users: install util-linux");
 
+export const checkUnshare: Check = async ({ config, uid }) => {
+  if (config.mode === "user") return ok("not needed: everything runs as one user");
+  try {
+    const args = ["--pid", "--fork", "--kill-child", "--", "true"];
+    await promisify(execFile)("unshare", args, { timeout: timeoutMs });
+    return ok("PID namespaces can be created");
+  } catch (error) {
+    if ((error as NodeJS.ErrnoException).code === "ENOENT")
+      return problem("compose files cannot be read: install util-linux");
+    return uid === 0
+      ? ok(
+          "this host does not allow PID namespaces; svc finds leftover processes of compose by their user ID, and kills them",
+        )
+      : ok("installed; run svc doctor as root to test PID namespaces");
+  }
+};
+
 async function versionOf(program: string, missing: string): Promise<Finding> {
   try {
     const { stdout } = await promisify(execFile)(program, ["--version"], { timeout: timeoutMs });

@@ -38,7 +38,7 @@ export const checkPermissions: Check = async ({ config, uid }) => {
     // The directory itself was checked above.
     if (replaceableDir !== undefined && replaceableDir !== dir)
       wrong.push(
-        `other users can replace ${dir}, as they can change ${replaceableDir}: chown it to root, chmod go-w it`,
+        `other users can replace ${dir}, as they can change ${replaceableDir}: run chown root and chmod go-w on it`,
       );
   }
   return wrong.length === 0
@@ -83,5 +83,5 @@ async function chainFinding(path: string): Promise<Finding> {
   const broken = await auditProblem(path);
   return broken === undefined
     ? ok(`${path} is intact`)
-    : problem(`the audit trail in ${path} is not as it was written: ${broken}; see svc audit --verify`);
+    : problem(`the audit log in ${path} is not as it was written: ${broken}; see svc audit --verify`);
 }

@@ -11,12 +11,12 @@ export const checkClock: Check = () => clockFinding(new Date());
 
 export async function clockFinding(now: Date): Promise<Finding> {
   if (now.getTime() < earliest)
-    return problem(`it says ${now.toISOString()}: set it, and install an NTP client`);
+    return problem(`the clock says ${now.toISOString()}: set it, and install an NTP client`);
   const found = await Promise.all(signs.map((path) => stat(path).catch(() => undefined)));
   return ok(
     found.some((each) => each !== undefined)
       ? `${now.toISOString()}, kept by NTP`
-      : `${now.toISOString()}; no sign of an NTP client`,
+      : `${now.toISOString()}; no NTP client was found`,
   );
 }
 

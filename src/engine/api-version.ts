@@ -30,7 +30,7 @@ export function chooseApiVersion(newest: string, oldest: string): string {
   return version;
 }
 
-function isOlder(version: string, than: string): boolean {
+export function isOlder(version: string, than: string): boolean {
   const [major = 0, minor = 0] = version.split(".").map(Number);
   const [thanMajor = 0, thanMinor = 0] = than.split(".").map(Number);
   return major === thanMajor ? minor < thanMinor : major < thanMajor;

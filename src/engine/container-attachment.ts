@@ -90,7 +90,7 @@ export async function attachContainer(
   );
   if (!state.Running) {
     opened[Symbol.dispose]();
-    throw new SvcError("app_not_running", "its container has just ended");
+    throw new SvcError("app_not_running", "the container has just exited");
   }
   const attached = { engine, containerId, sizes, died: died.signal, listening: resources.move() };
   const terminal = new AttachedTerminal(opened, attached);

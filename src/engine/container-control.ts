@@ -107,7 +107,7 @@ export class ContainerControl {
     try {
       // Inspect again: actions on earlier members may have changed this one.
       const member = await this.#options.finder.refresh(id);
-      if (member === undefined) return "it is gone";
+      if (member === undefined) return "the container is gone";
       if (!applies[action].has(member.state)) return reasonOf(member);
       await this.#carryOut(member, action);
       return undefined;
@@ -146,5 +146,5 @@ export class ContainerControl {
 }
 
 function reasonOf({ state }: ContainerRecord): string {
-  return `it is ${state}`;
+  return `the container is ${state}`;
 }

@@ -14,7 +14,8 @@ import {
 } from "../../gen/svc/v1/docker_pb.ts";
 import { SvcError } from "../errors.ts";
 import { unlessAborted } from "../lib/abort.ts";
-import { readSince, type LogChunk, type LogStart } from "../logs/log-chunk.ts";
+import { newParts, readLog, type LogPart, type LogStart } from "../logs/log-chunk.ts";
+import { NewLines } from "../logs/log-position.ts";
 import { createAttribution, type Attribution, type EngineOwnership } from "./ownership.ts";
 import {
   ContainerControl,
@@ -220,20 +221,25 @@ export class DockerHost {
     return views.detailsView(this.#view(record), record, info);
   }
 
-  async logs(wanted: string, from: LogStart, signal: AbortSignal): Promise<LogChunk> {
+  async logs(wanted: string, from: LogStart, signal: AbortSignal): Promise<LogPart> {
     const container = await this.#finder.find(wanted);
     const { engine } = this.#options;
-    return readSince(from, (tail) => readContainerLog(engine, container, { ...from, tail, signal }));
+    const sinceMs = from.after?.timeMs;
+    return readLog(from, (tail) => readContainerLog(engine, container, { tail, sinceMs, signal }));
   }
 
   /**
-   * Yields the last lines, or those since an instant, and then each new one, until the container ends or `signal`
+   * Yields the last lines, or those after a position, and then each new one, until the container ends or `signal`
    * aborts.
    */
-  async *followLogs(wanted: string, from: LogStart, signal: AbortSignal): AsyncGenerator<LogChunk, void> {
+  async *followLogs(
+    wanted: string,
+    { tail, after }: LogStart,
+    signal: AbortSignal,
+  ): AsyncGenerator<LogPart, void> {
     const container = await this.#finder.find(wanted);
-    const start = from.sinceMs === undefined ? from : { ...from, tail: Infinity };
-    yield* followContainerLog(this.#options.engine, container, { ...start, signal });
+    const start = { tail: after === undefined ? tail : Infinity, sinceMs: after?.timeMs, signal };
+    yield* newParts(followContainerLog(this.#options.engine, container, start), new NewLines(after));
   }
 
   /** Yields events from now on, until `signal` aborts. @param types of objects; empty for all */

@@ -13,13 +13,13 @@ export class EngineRejection extends Error {
 }
 
 const unreachable: Readonly<Record<string, string>> = {
-  ENOENT: "there is no such socket; is it installed and running?",
-  ECONNREFUSED: "nothing listens there; is it running?",
-  EACCES: "svc may not connect to it",
-  EPERM: "svc may not connect to it",
-  ECONNRESET: "it closed the connection in the middle of a request",
-  EPIPE: "it closed the connection in the middle of a request",
-  ENOTSOCK: "this is not a socket",
+  ENOENT: "the socket does not exist; install or start Docker",
+  ECONNREFUSED: "nothing listens there; start Docker",
+  EACCES: "permission denied",
+  EPERM: "permission denied",
+  ECONNRESET: "the engine closed the connection during a request",
+  EPIPE: "the engine closed the connection during a request",
+  ENOTSOCK: "the file is not a socket",
 };
 
 /** Errors of a swarm manager that has lost the other managers: only the text identifies them. */
@@ -36,7 +36,7 @@ export function engineError(error: unknown, what: string, socketPath: string): S
   if (error instanceof SvcError) return error as SvcError;
   if (error instanceof EngineRejection) return refusal(error, what);
   const { code = "" } = error as NodeJS.ErrnoException;
-  const why = unreachable[code] ?? "its response is not valid";
+  const why = unreachable[code] ?? "the response is not valid";
   return new SvcError("unavailable", `the container engine at ${socketPath} cannot be reached: ${why}`, {
     cause: error,
   });

@@ -54,6 +54,11 @@ export function imageRecord(info: Nullable<ImageInfo, "Labels" | "RepoTags" | "R
   };
 }
 
+/** Whether an engine chose this name of a volume. */
+export function isAnonymousName(name: string): boolean {
+  return /^[0-9a-f]{64}$/.test(name);
+}
+
 export function volumeRecord(info: VolumeInspectInfo & { CreatedAt?: string }): VolumeRecord {
   const labels = (info.Labels as Labels | null) ?? {};
   const createdAtMs = Date.parse(info.CreatedAt ?? "");
@@ -61,8 +66,8 @@ export function volumeRecord(info: VolumeInspectInfo & { CreatedAt?: string }): 
     name: info.Name,
     driver: info.Driver,
     ...(Number.isFinite(createdAtMs) && { createdAtMs }),
-    // Engines before 23 do not set the label; the names of their anonymous volumes are 64 hexadecimal digits.
-    isAnonymous: anonymousLabel in labels || /^[0-9a-f]{64}$/.test(info.Name),
+    // Engines before 23 do not set the label.
+    isAnonymous: anonymousLabel in labels || isAnonymousName(info.Name),
     mountpoint: info.Mountpoint,
     labels,
   };

@@ -108,7 +108,7 @@ export class Pruner {
     } catch (error) {
       if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
       // Somebody else removed it.
-      return error.code === "not_found" ? "it was already removed" : error.message;
+      return error.code === "not_found" ? "already removed" : error.message;
     }
   }
 

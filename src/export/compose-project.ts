@@ -28,6 +28,7 @@ import {
   applying,
   builtImage,
   dataNote,
+  noteAbout,
   ownNotes,
   plainName,
   secretNotes,
@@ -135,7 +136,7 @@ function networksOf(
 function workloadOf(all: ProjectSource, key: string): Workload {
   const { app, document, project, names, networks } = all;
   const service = recordOf(recordOf(document["services"])[key]);
-  const source = { ...all, note: (text: string) => all.note(`service "${key}": ${text}`) };
+  const source = { ...all, note: (text: string) => all.note(noteAbout(key, text)) };
   noteUnexported(source, service);
   if (project.built.has(key))
     source.note("its image is built from the package; build it, push it, and set it in the manifest");

@@ -88,7 +88,7 @@ export function toCompose({ workloads }: Project): ExportedApp {
         !isExec &&
         `compose does not support ${health.probe.kind} health checks, so its health is not checked`,
       secretEnv.length > 0 && `set ${secretEnv.join(", ")} in the environment of docker compose, or in .env`,
-      workload.replicas > 1 && `it runs once there instead of ${workload.replicas} times`,
+      workload.replicas > 1 && `the app runs once there instead of ${workload.replicas} times`,
     ),
   };
 }
@@ -122,7 +122,7 @@ export function projectFile(
     const isOwners = app.ownerUid !== 0 && textOf(user).startsWith(`${app.uid}:`);
     if (isOwners)
       notes.push(
-        `service "${key}": it runs as its owner here (uid ${app.uid}), but as the user of its image there`,
+        `service "${key}" runs as its owner here (uid ${app.uid}), but as the user of its image there`,
       );
     if (built.has(key))
       notes.push(
@@ -133,10 +133,10 @@ export function projectFile(
       if (type === "volume" || /^\.\/(data|volumes)\//.test(source)) dataOf.add(key);
       if (type === "bind" && source.startsWith(`./${checkoutOf(app)}`))
         notes.push(
-          `service "${key}": it mounts ${source} of its package, which is not exported; copy it from ${app.directory}`,
+          `service "${key}" mounts ${source} of its package, which is not exported; copy it from ${app.directory}`,
         );
       else if (type === "bind" && source.startsWith("/"))
-        notes.push(`service "${key}": it mounts ${source} of the host`);
+        notes.push(`service "${key}" mounts ${source} of the host`);
     }
     return {
       ...rest,

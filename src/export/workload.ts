@@ -8,7 +8,7 @@ import {
   containerEnvironment,
   containerExpander,
   mountPoints,
-  namedPlaces,
+  usedPlaceholders,
 } from "../runtimes/docker/container-scope.ts";
 import { anyAddress, publishedPorts, type PublishOptions } from "../runtimes/containers/published-ports.ts";
 import type { RunnableApp } from "../runtimes/runnable-app.ts";
@@ -136,7 +136,7 @@ export function dockerProject(app: RunnableApp, runtime: DockerRuntime, options:
       name: plainName(volume.name),
       path: posix.normalize(volume.path),
     })),
-    ...(namedPlaces(app, runtime).has("data") ? [{ name: "data", path: mountPoints.data }] : []),
+    ...(usedPlaceholders(app, runtime).has("data") ? [{ name: "data", path: mountPoints.data }] : []),
   ];
   const workload: Workload = {
     ...{ name, names: [], networks: [], after: [], runtime },
@@ -202,7 +202,7 @@ export function withoutSecrets(
 
 function notesOf(app: RunnableApp, runtime: DockerRuntime, secrets: readonly string[]): string[] {
   const { manifest } = app;
-  const named = namedPlaces(app, runtime);
+  const named = usedPlaceholders(app, runtime);
   return applying(
     secretNotes(secrets),
     runtime.image === undefined &&
@@ -213,7 +213,7 @@ function notesOf(app: RunnableApp, runtime: DockerRuntime, secrets: readonly str
     ownNotes(manifest),
     runtime.mounts.map(({ source }) => `it mounts ${source} of the host`),
     runtime.devices.map((device) => `it uses the host device ${device}`),
-  );
+  ).map((note) => noteAbout(undefined, note));
 }
 
 export function secretNotes(secrets: readonly string[]): string[] {
@@ -233,14 +233,21 @@ export function applying(...notes: readonly (string | readonly string[] | false)
   return notes.flatMap((note) => (note === false ? [] : note));
 }
 
-/** Note for an engine that does not wait for the dependency. @param there what the workload does instead */
-export function waitingNote({ part, condition }: Dependency, there: string): string {
-  return `it waits for "${part}" (${condition}) here; there ${there}, and must retry until the service is reachable`;
+/** Note for an engine that does not wait for the dependency. @param behavior what the workload does instead */
+export function waitingNote({ part, condition }: Dependency, behavior: string): string {
+  return `it waits for "${part}" (${condition}) here; there ${behavior}, and must retry until the service is reachable`;
 }
 
-/** Prefixes notes with the service's name. */
+/** Adds to notes what they are about. */
 export function noted({ part }: Workload, notes: readonly string[]): string[] {
-  return part === undefined ? [...notes] : notes.map((note) => `service "${part}": ${note}`);
+  return notes.map((note) => noteAbout(part, note));
+}
+
+/** A note with its subject instead of a leading "it". @param part the service; undefined for the app */
+export function noteAbout(part: string | undefined, note: string): string {
+  const name = part === undefined ? "the app" : `service "${part}"`;
+  if (note.startsWith("it ")) return `${name}${note.slice(2)}`;
+  return part === undefined ? note : `${name}: ${note}`;
 }
 
 /** A port in the format of compose and Podman. */
@@ -265,10 +272,10 @@ export function literal(text: string): string {
 }
 
 /** Notes for an engine that chooses the addresses itself. */
-export function addressNotes({ ports, runtime }: Workload, there: string): string[] {
+export function addressNotes({ ports, runtime }: Workload, reach: string): string[] {
   return ports
     .filter(({ address }) => address !== anyAddress && runtime.network === "bridge")
-    .map(({ port, address }) => `port ${port} is reachable only at ${address} here, but ${there} there`);
+    .map(({ port, address }) => `port ${port} is reachable only at ${address} here, but ${reach} there`);
 }
 
 /** A valid Kubernetes name (RFC 1123): 63 characters of a-z, 0-9 and hyphens. */

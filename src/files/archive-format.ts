@@ -1,24 +1,28 @@
 /** Determines the format of an archive. */
 import { invalidField } from "../errors.ts";
-import type { ArchiveFormat } from "../run-as/host-work.ts";
+import type { UnpackFormat } from "../run-as/host-work.ts";
 
-const endings: readonly (readonly [ending: string, format: ArchiveFormat | "tar"])[] = [
+const endings: readonly (readonly [ending: string, format: UnpackFormat])[] = [
   [".tar.gz", "tar.gz"],
   [".tgz", "tar.gz"],
   [".tar.zst", "tar.zst"],
   [".tzst", "tar.zst"],
+  [".tar.xz", "tar.xz"],
+  [".txz", "tar.xz"],
+  [".tar.bz2", "tar.bz2"],
+  [".tbz2", "tar.bz2"],
+  [".tbz", "tar.bz2"],
   [".tar", "tar"],
   [".zip", "zip"],
 ];
 
-/** Common formats that Node cannot decompress. */
-const unsupported = [".tar.xz", ".txz", ".tar.bz2", ".tbz2", ".tbz", ".tar.lz", ".tar.lzma", ".7z", ".rar"];
+const unsupported = [".tar.lz", ".tar.lzma", ".7z", ".rar"];
 
 /**
  * @param asked the requested format; empty: determined by the name
  * @throws SvcError `invalid_request` when neither determines the format
  */
-export function archiveFormat(asked: string, path: string): ArchiveFormat | "tar" {
+export function archiveFormat(asked: string, path: string): UnpackFormat {
   const known = endings.find(([ending, format]) =>
     asked === "" ? path.toLowerCase().endsWith(ending) : format === asked,
   );

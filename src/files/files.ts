@@ -273,7 +273,8 @@ export class Files {
     work: FileWork,
   ): Promise<NamedEntry> {
     const wanted = archiveFormat(format, target);
-    if (wanted === "tar") throw invalidField("format", "must be tar.gz, tar.zst or zip");
+    if (wanted !== "tar.gz" && wanted !== "tar.zst" && wanted !== "zip")
+      throw invalidField("format", "must be tar.gz, tar.zst or zip");
     const options = { format: wanted, overwrite };
     return this.#entry(target, caller, (hostFiles) =>
       hostFiles.pack(target, paths, options, hostWork(work, "pack")),

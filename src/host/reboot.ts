@@ -46,7 +46,7 @@ export class HostReboot implements AsyncDisposable {
     const userHelper = await userHelpers.as(userHelpers.selfUid);
     const { exitCode, stderr } = await userHelper.runCommand(command, { timeoutMs: commandTimeoutMs });
     if (exitCode === 0) return;
-    const why = `the reboot command ${command.join(" ")} failed: ${stderr.trim() || "it says nothing"}`;
+    const why = `the reboot command ${command.join(" ")} failed: ${stderr.trim() || "no output"}`;
     throw new SvcError("unavailable", why);
   }
 

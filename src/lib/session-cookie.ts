@@ -41,6 +41,9 @@ const maxCandidates = 16;
 export function joinTokens(key: string, cookies: string | undefined, host: string | undefined): string[] {
   const port = /:(\d+)$/.exec(host ?? "")?.[1] ?? "";
   const names = [cookieName(port, true), cookieName(port, false)];
+  // Some proxies add the default port, which the page's origin does not have.
+  if (port === "443") names.push(cookieName("", true));
+  if (port === "80") names.push(cookieName("", false));
   const rests = (cookies ?? "").split(";").flatMap((pair) => {
     const [name = "", value = ""] = pair.trim().split("=", 2);
     return names.includes(name) ? [value] : [];

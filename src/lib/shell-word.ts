@@ -1,4 +1,4 @@
-/** Quotes a word of a command in a message, so that a shell reads it unchanged. */
+/** Quotes a word of a command, so that a shell reads it unchanged. */
 export function shellWord(text: string): string {
   return /^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", "'\\''")}'`;
 }

@@ -98,7 +98,7 @@ export class OperationHistory {
     // The daemon could not store their outcome.
     for (const record of records.filter(({ state }) => state === "RUNNING")) {
       record.state = "INTERRUPTED";
-      record.error = interrupted("its outcome is unknown; check the app");
+      record.error = interrupted("the outcome is unknown; check the app");
     }
     return records;
   }

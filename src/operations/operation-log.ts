@@ -10,16 +10,20 @@ export const maxLineBytes = 1024;
  * @returns whether it added a line
  */
 export function report(record: OperationRecord, progress: Progress, atMs: number): boolean {
-  const { step = "", message = "", doneBytes, totalBytes } = progress;
+  const { step = "", message = "", doneBytes, totalBytes, stepNumber, stepCount, service = "" } = progress;
   const text = cutToBytes(message, maxLineBytes);
-  const isNew = step !== record.phase || (text !== "" && text !== record.message);
+  const isNew =
+    step !== record.phase || service !== record.service || (text !== "" && text !== record.message);
   record.phase = step;
   record.message = text;
   record.doneBytes = doneBytes === undefined ? undefined : Number(doneBytes);
   record.totalBytes = totalBytes === undefined ? undefined : Number(totalBytes);
+  record.stepNumber = stepNumber;
+  record.stepCount = stepCount;
+  record.service = service;
   if (!isNew) return false;
   const number = (record.lines.at(-1)?.number ?? 0) + 1;
-  record.lines.push({ number, atMs, phase: step, text });
+  record.lines.push({ number, atMs, phase: step, text, stepNumber, stepCount, service });
   if (record.lines.length > maxLines) record.lines.shift();
   return true;
 }

@@ -33,6 +33,9 @@ export interface OperationLine {
   readonly atMs: number;
   readonly phase: string;
   readonly text: string;
+  readonly stepNumber?: number | undefined;
+  readonly stepCount?: number | undefined;
+  readonly service?: string | undefined;
 }
 
 export interface OperationFailure {
@@ -57,6 +60,9 @@ export interface OperationRecord {
   message: string;
   doneBytes?: number | undefined;
   totalBytes?: number | undefined;
+  stepNumber?: number | undefined;
+  stepCount?: number | undefined;
+  service: string;
   readonly startedAtMs: number;
   endedAtMs?: number | undefined;
   error?: OperationFailure | undefined;
@@ -84,7 +90,10 @@ export interface RecordRow {
 }
 
 const failureFields: Fields<OperationFailure> = { message: isText, code: isText, detail: isObject };
-const lineFields: Fields<OperationLine> = { number: isCount, atMs: isInstant, phase: isText, text: isText };
+const lineFields: Fields<OperationLine> = {
+  ...{ number: isCount, atMs: isInstant, phase: isText, text: isText },
+  ...{ stepNumber: maybe(isCount), stepCount: maybe(isCount), service: maybe(isText) },
+};
 const documentFields: Fields<Document> = {
   ...{ kind: oneOf(OperationKinds), callerUid: isWhole, detached: isFlag },
   ...{ phase: isText, message: isText, error: maybe(objectOf(failureFields)), result: maybe(isObject) },
@@ -103,6 +112,7 @@ export const recordRows: RowKind<RecordRow, OperationRecord> = {
   read: (row) => ({
     ...readDocument<Document>(row.document, documentFields),
     ...{ id: row.id, ownerUid: row.owner_uid, appId: row.app_id, state: row.state as OperationState },
+    service: "",
     startedAtMs: row.started_at,
     ...(row.ended_at !== null && { endedAtMs: row.ended_at }),
     lines:

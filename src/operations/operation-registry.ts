@@ -132,7 +132,7 @@ export class OperationRegistry implements AsyncDisposable {
     if (start.detached) this.#requireSlot(start);
     const record: OperationRecord = {
       ...{ ...about, id: randomBytes(6).toString("hex"), state: "RUNNING", startedAtMs: now() },
-      ...{ phase: "", message: "", lines: [] },
+      ...{ phase: "", message: "", service: "", lines: [] },
     };
     const controller = new AbortController();
     const signals = [controller.signal, shutdownSignal, ...(start.detached ? [] : [signal])];
@@ -271,7 +271,7 @@ export class OperationRegistry implements AsyncDisposable {
     if (running === undefined || record.state !== "RUNNING") {
       throw new SvcError("not_possible", `cannot cancel operation ${id}: its state is ${record.state}`);
     }
-    running.controller.abort(new SvcError("canceled", "it was canceled"));
+    running.controller.abort(new SvcError("canceled", "the operation was canceled"));
     return record;
   }
 

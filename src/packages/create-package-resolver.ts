@@ -16,7 +16,7 @@ export interface CreatePackageResolverOptions extends Pick<
   yaml: Pick<YamlThread, "index" | "read">;
   /** Directory of the daemon; everything in it can be fetched again. */
   cacheDir: string;
-  git?: Pick<GitRepositoriesOptions, "environment" | "limits" | "cacheBounds" | "login">;
+  git?: Pick<GitRepositoriesOptions, "environment" | "limits" | "cacheBounds" | "login" | "insecureHosts">;
   now: () => number;
   log: Pick<Log, "warn">;
 }

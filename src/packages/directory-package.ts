@@ -1,4 +1,5 @@
 /** A package in a directory of this host, read as the user who asked for it. */
+import { dirname } from "node:path";
 import { PassThrough } from "node:stream";
 import type { UserHelper } from "../run-as/user-helper.ts";
 import type { RequestOptions } from "../run-as/user-helper-types.ts";
@@ -10,6 +11,7 @@ import { manifestFileName, type Manifest } from "./manifest/manifest.ts";
 import { missingManifest, type ResolvedPackage } from "./resolved-package.ts";
 import type { WorkOptions } from "../work/progress.ts";
 import { SvcError } from "../errors.ts";
+import { isInside } from "../lib/paths.ts";
 
 export interface DirectoryLocation {
   /** Absolute path. */
@@ -51,16 +53,25 @@ export async function openDirectory(
       reader.readFile(path, name, { signal, maxBytes: maxLicenseBytes }),
     ),
     async exportTo(uid, root, target, work = {}) {
+      if (isInside(path, root)) throw containsStore(path, root);
       const owner = await userHelpers.as(uid);
-      const options = { signal: work.signal };
+      const exclude = [...excluded, ...(work.exclude ?? [])];
+      const options = { signal: work.signal, exclude };
       if (uid === callerUid) {
         const from = { root: path, path: "." };
-        await owner.copyTree(from, { root, path: target }, { ...options, exclude: excluded });
+        await owner.copyTree(from, { root, path: target }, options);
       } else await copyAcross(reader, path, owner, root, target, options);
     },
     retain: () => undefined,
     [Symbol.asyncDispose]: () => Promise.resolve(),
   };
+}
+
+function containsStore(path: string, root: string): SvcError<"package_invalid"> {
+  return new SvcError(
+    "package_invalid",
+    `${path} cannot be installed, because it contains the store of svc (${dirname(root)}); move the package into a directory of its own`,
+  );
 }
 
 /** One user reads, another writes: the files are sent as a tar archive, so each accesses only its own side. */
@@ -70,13 +81,13 @@ async function copyAcross(
   owner: UserHelper,
   root: string,
   target: string,
-  { signal }: RequestOptions,
+  { signal, exclude }: RequestOptions & { readonly exclude: readonly string[] },
 ): Promise<void> {
   const archive = new PassThrough();
   const failed = new AbortController();
   const both = { signal: signal ? AbortSignal.any([signal, failed.signal]) : failed.signal };
-  const leavesOut = excluded.map((name) => `--exclude=./${name}`);
-  const argv = ["tar", "-c", "-f", "-", "-C", path, ...leavesOut, "--", "."];
+  const leavesOut = exclude.map((name) => `--exclude=./${name}`);
+  const argv = ["tar", "-c", "-f", "-", "-C", path, "--anchored", "--no-wildcards", ...leavesOut, "--", "."];
   const sent = reader
     .runCommand(argv, { ...both, cwd: "/", stdout: archive })
     .then(({ exitCode, stderr }) => {

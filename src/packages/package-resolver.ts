@@ -197,16 +197,21 @@ function rejectRevision({ branch, tag }: RequestedRevision, id: string): void {
   const name = branch ?? tag;
   if (name === undefined) return;
   const field = branch === undefined ? "tag" : "branch";
-  throw invalidField(field, `"${name}": the package "${id}" is a directory without versions`);
+  throw invalidField(
+    field,
+    `"${name}": the package "${id}" is a directory without versions; omit the version`,
+  );
 }
 
 function upgradeRevision(
   refs: RemoteRefs,
-  { url, branch, tag, directory }: PackageOrigin,
+  { url, branch, tag, commit, directory }: PackageOrigin,
   version: string,
 ): Revision {
   if (version !== "") return pickRevision(refs, { tag: version }, url);
   if (branch !== "") return pickRevision(refs, { branch }, url);
+  // An installed commit stays until a version is named.
+  if (tag === "" && commit !== "") return { branch, tag, commit };
   const newest = tag === "" ? undefined : newestLike(refs, tag);
   return pickRevision(refs, newest === undefined ? {} : { tag: newest }, url, directory);
 }

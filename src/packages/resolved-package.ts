@@ -18,6 +18,11 @@ export interface PackageOrigin {
   commit: string;
 }
 
+export interface ExportOptions extends WorkOptions {
+  /** Paths that are not copied; only for a package in a directory. Default: none. */
+  exclude?: readonly string[];
+}
+
 /** Dispose of it after its install, or if it is not installed. */
 export interface ResolvedPackage extends AsyncDisposable {
   readonly manifest: Manifest;
@@ -30,7 +35,7 @@ export interface ResolvedPackage extends AsyncDisposable {
    * Unpacks the files to `path` in `root` (created if missing, else it must be empty) as `uid`. The package itself is
    * read as the user who resolved it.
    */
-  exportTo: (uid: number, root: string, path: string, work?: WorkOptions) => Promise<void>;
+  exportTo: (uid: number, root: string, path: string, work?: ExportOptions) => Promise<void>;
   /** Keeps fetched data in the cache; otherwise it is removed. */
   retain: () => void;
 }

@@ -75,6 +75,11 @@ function parseUrl(spec: string, request: PackageRequest, revision: RequestedRevi
   };
 }
 
+/** Advice for an address without a scheme, as browsers show it: `github.com/me/app`. */
+function adviseUrl(spec: string): string {
+  return /^[\w-]+(\.[\w-]+)+(\/[\w.-]+){2,}$/.test(spec) ? `; for a git repository: https://${spec}` : "";
+}
+
 function parseListed(spec: string, request: PackageRequest, revision: RequestedRevision): PackageSpec {
   const at = spec.indexOf("@");
   const path = at === -1 ? spec : spec.slice(0, at);
@@ -87,7 +92,10 @@ function parseListed(spec: string, request: PackageRequest, revision: RequestedR
   const prefix = slash === -1 ? undefined : path.slice(0, slash);
   const name = path.slice(slash + 1);
   if (!packageName.test(name) || (prefix !== undefined && !sourceName.test(prefix))) {
-    throw invalidField("spec", `"${redactUrls(spec)}" is not a package ID, git URL or absolute path`);
+    throw invalidField(
+      "spec",
+      `"${redactUrls(spec)}" is not a package ID, git URL or absolute path${adviseUrl(spec)}`,
+    );
   }
   const source = textOf(request.source);
   if (source !== undefined && !sourceName.test(source))

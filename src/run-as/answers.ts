@@ -145,10 +145,23 @@ export function text(value: unknown): string {
   return value;
 }
 
+/** Far more than helpers send, which shorten paths. */
+const maxPathLength = 65_536;
+
+/** A path that leads only down. The user controls the response, and root may be advised to give this path to the user. */
+function pathBelow(path: string): string {
+  const leavesRoot = path.startsWith("/") || path.split("/").includes("..");
+  if (leavesRoot || path.length > maxPathLength) throw malformed();
+  return path;
+}
+
 export function readMeasured(value: ClaimOf<"measure">, length: number): Measured {
-  const { sizes, isWhole } = fieldsOf(value);
+  const { sizes, isWhole, barrier } = fieldsOf(value);
   if (!Array.isArray(sizes) || sizes.length !== length) throw malformed();
-  return { sizes: sizes.map(count), isWhole: isWhole === true };
+  return {
+    ...{ sizes: sizes.map(count), isWhole: isWhole === true },
+    ...(barrier !== undefined && { barrier: pathBelow(Buffer.from(text(barrier), "latin1").toString()) }),
+  };
 }
 
 export function readCopyProgress(event: unknown): CopyProgress {

@@ -12,6 +12,8 @@ const maxWaiting = 1024;
 /** Helpers started for one request. If the last one dies too, the request fails. */
 const maxAttempts = 3;
 const rootUid = 0;
+/** Maximum number of helpers, including those that no longer count, as a multiple of `maxHelpers`. */
+const maxBusyFactor = 4;
 /** Milliseconds for the clean-up after a helper that died. */
 const killRunsMs = 30_000;
 
@@ -19,6 +21,8 @@ export interface HelperPoolOptions {
   start: (uid: number) => Promise<HelperProcess>;
   /** Helpers of all users. Root's helper is not counted, so that root never waits for users' work. */
   maxHelpers: number;
+  /** A helper that is busy for longer no longer counts, so that a user who always has work does not block the next one. */
+  turnMs: number;
   idleMs: number;
   log: Pick<Log, "warn">;
 }
@@ -30,13 +34,16 @@ interface Slot {
   active: number;
   waiting: (() => void)[];
   idleTimer: NodeJS.Timeout | undefined;
+  turnTimer: NodeJS.Timeout | undefined;
+  /** Whether it has been busy for longer than a turn, so that it no longer counts. */
+  isOverdue: boolean;
 }
 
 export class HelperPool implements AsyncDisposable {
   readonly #options: HelperPoolOptions;
   readonly #slots = new Map<number, Slot>();
-  /** Requests of users without a helper, in order of arrival. */
-  readonly #queue: (() => void)[] = [];
+  /** Requests of users without a helper, by uid: users take turns, however many requests each has. */
+  readonly #queues = new Map<number, (() => void)[]>();
   /** Helpers that are stopping, and clean-ups: awaited on dispose. */
   readonly #chores = new Set<Promise<unknown>>();
   #closed = false;
@@ -59,7 +66,7 @@ export class HelperPool implements AsyncDisposable {
   async [Symbol.asyncDispose](): Promise<void> {
     this.#closed = true;
     for (const slot of this.#slots.values()) this.#retire(slot);
-    for (const wake of this.#queue.splice(0)) wake();
+    while (this.#queues.size > 0) this.#wakeUser();
     while (this.#chores.size > 0) await Promise.allSettled(this.#chores);
   }
 
@@ -71,21 +78,28 @@ export class HelperPool implements AsyncDisposable {
       if (slot && slot.active < maxActive) {
         slot.active += 1;
         clearTimeout(slot.idleTimer);
+        slot.turnTimer ??= setTimeout(() => this.#endTurn(slot), this.#options.turnMs).unref();
         return slot;
       }
-      await this.#wait(slot?.waiting ?? this.#queue, request, deadline);
+      if (slot) await this.#wait(slot.waiting, () => slot.waiting.shift()?.(), request, deadline);
+      else await this.#waitForSlot(uid, request, deadline);
     }
   }
 
   /** Creates a slot for a user, replacing the slot of an idle helper if all are used. */
   #newSlot(uid: number): Slot | undefined {
-    const users = this.#slots.size - (this.#slots.has(rootUid) ? 1 : 0);
-    if (uid !== rootUid && users >= this.#options.maxHelpers) {
-      const idle = this.#slots.values().find((slot) => slot.active === 0 && slot.uid !== rootUid);
+    const { maxHelpers } = this.#options;
+    const users = [...this.#slots.values()].filter((slot) => slot.uid !== rootUid);
+    const counted = users.filter(({ isOverdue }) => !isOverdue);
+    if (uid !== rootUid && (counted.length >= maxHelpers || users.length >= maxBusyFactor * maxHelpers)) {
+      const idle = users.find(({ active }) => active === 0);
       if (!idle) return undefined;
       this.#retire(idle);
     }
-    const slot: Slot = { uid, helper: undefined, active: 0, waiting: [], idleTimer: undefined };
+    const slot: Slot = {
+      ...{ uid, helper: undefined, active: 0, waiting: [], isOverdue: false },
+      ...{ idleTimer: undefined, turnTimer: undefined },
+    };
     this.#slots.set(uid, slot);
     return slot;
   }
@@ -95,10 +109,18 @@ export class HelperPool implements AsyncDisposable {
     const next = slot.waiting.shift();
     if (next) next();
     else if (slot.active === 0 && this.#slots.get(slot.uid) === slot) {
+      clearTimeout(slot.turnTimer);
+      slot.turnTimer = undefined;
+      slot.isOverdue = false;
       slot.idleTimer = setTimeout(() => this.#retire(slot), this.#options.idleMs).unref();
       // Root's helper is not counted, so its end frees no slot for users.
-      if (slot.uid !== rootUid) this.#queue.shift()?.();
+      if (slot.uid !== rootUid) this.#wakeUser();
     }
+  }
+
+  #endTurn(slot: Slot): void {
+    slot.isOverdue = true;
+    if (slot.uid !== rootUid) this.#wakeUser();
   }
 
   async #helperOf(slot: Slot): Promise<HelperProcess> {
@@ -144,6 +166,7 @@ export class HelperPool implements AsyncDisposable {
 
   #retire(slot: Slot): void {
     clearTimeout(slot.idleTimer);
+    clearTimeout(slot.turnTimer);
     this.#slots.delete(slot.uid);
     for (const wake of slot.waiting.splice(0)) wake();
     if (slot.helper) this.#chore(slot.helper.then((helper) => helper.close()).catch(() => undefined));
@@ -154,7 +177,32 @@ export class HelperPool implements AsyncDisposable {
     this.#chores.add(chore);
   }
 
-  async #wait(queue: (() => void)[], { signal, subject }: HelperRequest, deadline: number): Promise<void> {
+  async #waitForSlot(uid: number, request: HelperRequest, deadline: number): Promise<void> {
+    const queue = this.#queues.get(uid) ?? [];
+    this.#queues.set(uid, queue);
+    try {
+      await this.#wait(queue, () => this.#wakeUser(), request, deadline);
+    } finally {
+      if (queue.length === 0 && this.#queues.get(uid) === queue) this.#queues.delete(uid);
+    }
+  }
+
+  /** Wakes all requests of the user who waits longest: they share one helper. */
+  #wakeUser(): void {
+    const [next] = this.#queues;
+    if (next === undefined) return;
+    const [uid, queue] = next;
+    this.#queues.delete(uid);
+    for (const wake of queue.splice(0)) wake();
+  }
+
+  /** @param pass gives another request the turn that this one no longer needs */
+  async #wait(
+    queue: (() => void)[],
+    pass: () => void,
+    { signal, subject }: HelperRequest,
+    deadline: number,
+  ): Promise<void> {
     if (queue.length >= maxWaiting) {
       throw new SvcError("too_many", `${subject}: too many requests are waiting; try again later`);
     }
@@ -171,8 +219,7 @@ export class HelperPool implements AsyncDisposable {
     try {
       await turn.promise;
     } catch (error) {
-      // The slot that this request no longer needs goes to the next one.
-      if (!queue.includes(wake)) queue.shift()?.();
+      if (!queue.includes(wake)) pass();
       throw error;
     } finally {
       clearTimeout(timer);

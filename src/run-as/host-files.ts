@@ -23,6 +23,7 @@ import type {
   StageRecord,
   UsageRecord,
   ArchiveFormat,
+  UnpackFormat,
   UnpackLimits,
   Unpacked,
   HostWork,
@@ -190,7 +191,7 @@ export class HostFiles {
     path: string,
     target: string,
     options: {
-      format: ArchiveFormat | "tar";
+      format: UnpackFormat;
       /** Encoding of names that are not UTF-8; empty: CP437 in a zip, and unchanged bytes in a tar. */
       nameEncoding: string;
       overwrite: boolean;

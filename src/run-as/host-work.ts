@@ -103,6 +103,8 @@ export type UsageRecord =
 
 export type ArchiveFormat = "tar.gz" | "tar.zst" | "zip";
 
+export type UnpackFormat = ArchiveFormat | "tar" | "tar.xz" | "tar.bz2";
+
 export interface UnpackLimits {
   maxEntries: number;
   /** Bytes that may come out of the archive. */

@@ -4,11 +4,10 @@
  * owner, never as root.
  */
 import { randomUUID } from "node:crypto";
-import { closeSync, fchownSync } from "node:fs";
+import { fchownSync } from "node:fs";
 import type { Readable } from "node:stream";
 import { SvcError } from "../errors.ts";
-import type { Pipe } from "../sys/pipe.ts";
-import { PosixSpawn } from "../sys/posix-spawn.ts";
+import { PosixSpawn, ProgramPipes } from "../sys/posix-spawn.ts";
 import type { ExpectedCredentials } from "./helper/verify.mjs";
 import type { Launch } from "./launch.ts";
 import { OutputPace } from "./output-pace.ts";
@@ -80,15 +79,8 @@ export class JobProcesses {
   async run(launch: Launch, user: JobUser, { output, signal, begun }: JobCommand): Promise<JobEnd> {
     signal.throwIfAborted();
     const processes = (this.#processes ??= new PosixSpawn());
-    using streams = new DisposableStack();
-    using handedDown = new DisposableStack();
-    const open = (use: "read" | "write"): Pipe => {
-      const pipe = processes.openPipe(use);
-      streams.defer(() => pipe.stream.destroy());
-      handedDown.adopt(pipe.fd, closeSync);
-      return pipe;
-    };
-    const [control, out, status] = [open("write"), open("read"), open("read")];
+    using pipes = new ProgramPipes(processes);
+    const [control, out, status] = [pipes.open("write"), pipes.open("read"), pipes.open("read")];
     const last = { text: "" };
     const outputEnded = this.#read(out.stream, (bytes) => {
       last.text = (last.text + bytes.toString("utf8")).slice(-maxStatusChars);
@@ -103,7 +95,7 @@ export class JobProcesses {
     const parentEnded = ended(status.stream);
     control.stream.on("error", () => undefined);
     const pid = await start(processes, launch, user, [control.fd, out.fd, out.fd, status.fd]);
-    handedDown.dispose();
+    pipes.closeProgramEnds();
     let giveUp: NodeJS.Timeout | undefined;
     const stop = (): void => {
       control.stream.write("\n");
@@ -171,7 +163,8 @@ function readEnd(report: string, lastOutput: string, userName: string): JobEnd {
       "the parent process of the command was killed before the command exited",
     );
   }
-  const why = /^refused (.*)$/m.exec(report)?.[1] ?? (lastOutput.trim() || "it could not be started");
+  const why =
+    /^refused (.*)$/m.exec(report)?.[1] ?? (lastOutput.trim() || "the command could not be started");
   throw new SvcError("not_possible", `cannot act as user "${userName}": ${why}`);
 }
 

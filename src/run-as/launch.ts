@@ -35,6 +35,8 @@ export interface LaunchOptions {
   searchPath: string;
   /** Whether the user differs from the daemon's. */
   drop: boolean;
+  /** The groups that it gets: all of the user, or only the primary one. Default: all. */
+  groups?: "user" | "primary";
   /** Directories to search for `setpriv`. */
   setprivDirs: readonly string[];
 }
@@ -63,7 +65,7 @@ export async function launchAs(user: User, options: LaunchOptions): Promise<Laun
   const args = [
     `--reuid=${user.uid}`,
     `--regid=${user.gid}`,
-    "--init-groups",
+    options.groups === "primary" ? `--groups=${user.gid}` : "--init-groups",
     "--no-new-privs",
     "--inh-caps=-all",
     "--ambient-caps=-all",

@@ -72,7 +72,7 @@ async function assertOwnParent(path: string, selfUid: number): Promise<void> {
   if (uid !== selfUid || (mode & 0o022) !== 0) {
     throw new SvcError(
       "not_possible",
-      `${parent} must belong to uid ${selfUid} and be writable by nobody else (chmod go-w)`,
+      `${parent} must belong to uid ${selfUid}, and no other user may write to it: run chown ${selfUid} and chmod go-w on it`,
     );
   }
 }

@@ -188,7 +188,8 @@ export class PendingRequest {
   }
 }
 
-function canceledBy(signal: AbortSignal | undefined, subject: string): SvcError {
+/** The error of work that a signal ended. */
+export function canceledBy(signal: AbortSignal | undefined, subject: string): SvcError {
   const cause: unknown = signal?.reason;
   // The caller aborted with an error of the domain: throw exactly that.
   if (cause instanceof SvcError) return cause as SvcError;

@@ -95,7 +95,7 @@ export class Terminals {
     } catch (cause) {
       ends[Symbol.dispose]();
       if (cause instanceof SvcError) throw cause;
-      throw new SvcError("unavailable", `no terminal could be opened: ${String(cause)}`, {
+      throw new SvcError("unavailable", `a terminal could not be opened: ${String(cause)}`, {
         cause,
       });
     }

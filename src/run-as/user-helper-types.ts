@@ -53,6 +53,8 @@ export interface Measured {
   sizes: number[];
   /** Whether all directories could be read: a user can forbid themselves to read a directory. */
   isWhole: boolean;
+  /** Path of a directory of another user that this one may not empty: a container can give directories away. */
+  barrier?: string;
 }
 
 export interface CopyProgress {

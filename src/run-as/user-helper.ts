@@ -148,12 +148,10 @@ export class UserHelper {
    */
   async copyTree(from: HostLocation, to: HostLocation, options: CopyTreeOptions = {}): Promise<CopyResult> {
     const { exclude = [], onProgress } = options;
-    const runId = randomUUID();
     const work = {
       op: "copyTree" as const,
-      args: { from, to, exclude, runId },
+      args: { from, to, exclude },
       subject: shown(from.root, from.path),
-      runId,
       onEvent: onProgress && ((event: unknown) => onProgress(answers.readCopyProgress(event))),
     };
     return answers.counts((await this.#do(work, longMs, options)).value, "copiedBytes", "entries");

@@ -1,13 +1,17 @@
 /** Runs work as users. A user is looked up on request; the helper process starts when there is work. */
+import { tmpdir } from "node:os";
 import { dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { SvcError } from "../errors.ts";
 import { FairQueue } from "../lib/fair-queue.ts";
 import { noLog, type Log } from "../lib/log.ts";
 import type { Terminal } from "../lib/terminal.ts";
+import type { CopiedFiles } from "./file-copies.ts";
 import { HelperPool } from "./helper-pool.ts";
 import { HostFiles, type HostFilesOptions } from "./host-files.ts";
 import { HelperProcess } from "./helper-process.ts";
+import type { IsolatedRun } from "./isolated-run.ts";
+import { IsolatedRuns } from "./isolated-runs.ts";
 import { type JobCommand, type JobEnd, JobProcesses } from "./job-processes.ts";
 import type { ExpectedCredentials } from "./helper/verify.mjs";
 import { type Launch, launchAs, noInspector, systemDirs } from "./launch.ts";
@@ -34,6 +38,13 @@ export interface UserHelpers extends AsyncDisposable {
    * unless `keepChildren` is set. @throws as `as` does; see {@link JobProcesses.run}
    */
   runJob(uid: number, command: JobCommand): Promise<JobEnd>;
+  /**
+   * Copies files for a program that runs as a uid that owns nothing else, or as the daemon's own without root. The
+   * program's base environment is that of `uid`. @throws as `as` does
+   */
+  isolate(uid: number, copied: CopiedFiles): Promise<IsolatedRun>;
+  /** Removes the copies of a daemon that was killed. */
+  removeLeftCopies(): Promise<void>;
   /** Runs a program in a terminal as a user. @throws as `as` does; SvcError `unavailable` if no terminal can be opened */
   openTerminal(uid: number, program: TerminalProgram): Promise<Terminal>;
   /**
@@ -58,8 +69,12 @@ export interface UserHelpersOptions {
   setprivDirs?: readonly string[];
   /** Maximum number of helpers. Default: 32. */
   maxHelpers?: number;
+  /** Milliseconds after which a busy helper no longer counts. Default: 10,000. */
+  helperTurnMs?: number;
   /** Milliseconds until an idle helper is stopped. Default: 30,000. */
   idleMs?: number;
+  /** Start of the paths of copied files, in a directory that every user can enter. Other daemons have others. */
+  copiesPrefix?: string;
   /** Default: a new lookup through `getent`. */
   users?: Users;
   /** Shares the event loop between the messages of helpers and other work of their users. Default: one of its own. */
@@ -80,6 +95,7 @@ export function createUserHelpers(options: UserHelpersOptions = {}): UserHelpers
     nodePath = process.execPath,
     searchPath = systemDirs.join(":"),
     setprivDirs = systemDirs,
+    copiesPrefix = join(tmpdir(), "svc-copies-"),
     users = createUsers(),
     fairQueue = new FairQueue(),
     log = noLog,
@@ -87,6 +103,10 @@ export function createUserHelpers(options: UserHelpersOptions = {}): UserHelpers
   const selfUid = process.geteuid?.() ?? -1;
   const selfGid = process.getegid?.() ?? -1;
   const jobs = new JobProcesses(join(dirname(helperPath), "job-parent.sh"));
+  const isolated = new IsolatedRuns({
+    scriptPath: join(dirname(helperPath), "isolated-run.sh"),
+    ...{ copiesPrefix, users, searchPath, setprivDirs, self: { uid: selfUid, gid: selfGid } },
+  });
   const terminals = new Terminals(join(dirname(helperPath), "terminal-parent.sh"));
 
   async function expectedOf({ uid, ...user }: User): Promise<ExpectedCredentials> {
@@ -125,6 +145,7 @@ export function createUserHelpers(options: UserHelpersOptions = {}): UserHelpers
   const pool = new HelperPool({
     start: startHelper,
     maxHelpers: options.maxHelpers ?? 32,
+    turnMs: options.helperTurnMs ?? 10_000,
     idleMs: options.idleMs ?? 30_000,
     log,
   });
@@ -156,6 +177,10 @@ export function createUserHelpers(options: UserHelpersOptions = {}): UserHelpers
       const program = await launch(user, expected, jobs.argv(expected, command));
       return jobs.run(program, { name: user.name, uid, gid: expected.gid }, command);
     },
+    async isolate(uid, copied) {
+      return isolated.open(await findUser(uid), copied);
+    },
+    removeLeftCopies: () => isolated.removeLeft(),
     async openTerminal(uid, program) {
       const user = await findUser(uid);
       const expected = await expectedOf(user);

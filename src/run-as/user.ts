@@ -24,6 +24,8 @@ export interface Users {
   byName(name: string): Promise<User>;
   /** All groups of a user, including the primary one, as `initgroups(3)` would set them. */
   groupsOf(user: User): Promise<readonly number[]>;
+  /** Whether neither a user nor a group has this ID. False if it cannot be found out. */
+  isUnused(id: number): Promise<boolean>;
   /** Clears the cache, so that the next lookup is fresh. */
   forget(): void;
 }
@@ -91,6 +93,13 @@ export function createUsers(options: UsersOptions = {}): Users {
     return parsePasswdLine(run.stdout.split("\n", 1)[0] ?? "");
   }
 
+  async function hasGroup(id: number): Promise<boolean> {
+    const run = await ask("getent", ["group", String(id)]);
+    if (!run.missing) return run.exitCode !== 2;
+    const lines = (await readFile("/etc/group", "utf8")).split("\n");
+    return lines.some((line) => line.split(":")[2] === String(id));
+  }
+
   function ask(program: string, args: string[]) {
     return lookups.run(program, args, searchPath.split(":"), timeoutMs);
   }
@@ -103,7 +112,7 @@ export function createUsers(options: UsersOptions = {}): Users {
         if (user?.uid !== uid) {
           throw new SvcError(
             "not_possible",
-            `uid ${uid} has no passwd entry: add the user to the host first`,
+            `uid ${uid} has no passwd entry; create the user with: useradd --uid ${uid} NAME`,
           );
         }
         return user;
@@ -133,6 +142,13 @@ export function createUsers(options: UsersOptions = {}): Users {
         }
         return groups;
       });
+    },
+    async isUnused(id) {
+      const [user, isGroup] = await Promise.all([
+        passwdEntry(String(id)).catch(() => "unknown"),
+        hasGroup(id).catch(() => true),
+      ]);
+      return user === undefined && !isGroup;
     },
     forget() {
       cache.clear();

@@ -11,7 +11,13 @@ export interface RuntimeWork {
   /** Cancels the work. */
   readonly signal?: AbortSignal | undefined;
   readonly onProgress?:
-    | ((progress: { step: string; message: string; doneBytes?: bigint; totalBytes?: bigint }) => void)
+    | ((progress: {
+        step: string;
+        message: string;
+        doneBytes?: bigint;
+        totalBytes?: bigint;
+        service?: string;
+      }) => void)
     | undefined;
 }
 
@@ -114,10 +120,19 @@ export interface ImageRuntime {
   stacks(apps: readonly RunnableApp[]): Promise<RuntimeStack[]>;
 }
 
+/** Volumes of an app. Backups contain only its own. */
+export interface VolumeList {
+  /** Named volumes of only this app, by their names within the app. */
+  readonly own: readonly string[];
+  /** External volumes, and those with a custom driver or name, by the engine's names. */
+  readonly shared: readonly string[];
+  /** Where anonymous volumes are mounted, such as `/data of service "db"`. */
+  readonly anonymous: readonly string[];
+}
+
 /** Engine volumes with an app's data, by their names within the app. Their tars start with a `volume` entry. */
 export interface EngineVolumes {
-  /** `own`: volumes of only this app. `shared`: the engine's names of the others, which backups do not contain. */
-  list(id: string): Promise<{ own: string[]; shared: string[] }>;
+  list(id: string): Promise<VolumeList>;
   /** Reads the current content, even while the app writes. */
   read(id: string, key: string, signal?: AbortSignal): AsyncIterable<Buffer>;
   /** Creates a volume that the app does not have. @throws SvcError `not_possible` if the name belongs to another owner */
@@ -200,6 +215,8 @@ export interface TerminalRuntime {
 export interface PublishingRuntime {
   /** Where the app's ports are published, or will be after its next start. */
   publishedAt(app: RunnableApp): Promise<PublishedAddresses>;
+  /** Names of the ports that the app's running containers publish, such as `web-80`, by port and protocol. */
+  boundNames?(id: string): ReadonlyMap<string, string>;
   /** Host ports that are published for running containers of any owner, from memory. `undefined`: unknown. */
   publishedNow(): ReadonlySet<number> | undefined;
 }
@@ -221,6 +238,11 @@ export interface EngineRuntime {
    * @throws SvcError `unavailable`
    */
   requireResponse(app: RunnableApp): Promise<void>;
+  /**
+   * Notes that the app has nothing on the engine yet, so that it can be removed without the engine. Has no effect on an
+   * app that was started.
+   */
+  begin(app: RunnableApp): void;
 }
 
 /** For runtimes whose apps other programs can start. */

@@ -1,5 +1,6 @@
 /** The interface between `apps/` and everything that runs apps: a supervisor, the host's systemd, a container engine or a swarm. */
-import type { LogChunk, LogPosition } from "../logs/log-chunk.ts";
+import type { LogChunk } from "../logs/log-chunk.ts";
+import type { LogPosition } from "../logs/log-position.ts";
 import type {
   RuntimeWork,
   FreezingRuntime,
@@ -21,7 +22,7 @@ import type { RuntimeStatus } from "./runtime-status.ts";
 export interface FollowLogOptions {
   /** Number of last lines to start with, if `after` is absent. */
   readonly tail: number;
-  /** Start after this position, however many lines follow; lines of the same millisecond may be repeated. */
+  /** Start after this position, however many lines follow. Without an offset, lines up to it may be repeated. */
   readonly after?: LogPosition | undefined;
   readonly signal: AbortSignal;
 }

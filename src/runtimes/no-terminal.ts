@@ -4,10 +4,10 @@ import { SvcError } from "../errors.ts";
 export function noTerminal(id: string, service = ""): SvcError {
   const [what, why, option] =
     service === ""
-      ? [`app "${id}"`, "its package sets no `console`", ""]
+      ? [`app "${id}"`, "the package sets no `console`", ""]
       : [
           `service "${service}" of app "${id}"`,
-          "its compose file does not set `tty: true`",
+          "the compose file does not set `tty: true`",
           ` --service ${service}`,
         ];
   return new SvcError(

@@ -25,6 +25,33 @@ export interface RunnableApp {
   readonly startedSettings: JsonObject | null;
   /** Placement on a swarm; absent on this host. */
   readonly placement?: Placement;
+  /** Data of the adopted stack; absent for other apps. */
+  readonly adopted?: AdoptedData;
+}
+
+/** Data of an adopted compose project or container, which the app uses in place. */
+export interface AdoptedData {
+  /** The directory of the project. */
+  readonly directory: string;
+  /** Paths relative to this directory that services mount from there, instead of from the app's own directory. */
+  readonly binds: readonly string[];
+  /** Absolute paths that the stack's containers mounted: `binds` and others. They stay when the app is removed. */
+  readonly paths: readonly string[];
+  /** Those of `binds` that are not copied with the package. */
+  readonly leftOut: readonly string[];
+  /** Engine volumes by their key in the compose file. */
+  readonly volumes: Readonly<Record<string, string>>;
+  /** Networks by their key in the compose file. */
+  readonly networks: Readonly<Record<string, string>>;
+  /** Volumes of services that the compose file does not name; `key` is a key of `volumes`. */
+  readonly mounts: readonly AdoptedMount[];
+}
+
+export interface AdoptedMount {
+  readonly service: string;
+  /** Path in the container. */
+  readonly target: string;
+  readonly key: string;
 }
 
 /** Placement on a swarm. */

@@ -48,7 +48,7 @@ export interface RuntimeStatus {
   readonly nextRestartAtMs?: number;
   /** How the app that will be restarted ended, without a full stop. */
   readonly endedReason?: string;
-  /** True if its supervisor or engine was killed, rather than the app exiting. If it should run, it must be started again. */
+  /** True if the app's supervisor or engine was killed, not the app itself. An app that should run must be started again. */
   readonly isLost?: boolean;
   /** The last lines before it failed or crashed, at most 20. */
   readonly lastLines: readonly string[];

@@ -42,6 +42,9 @@ export function hasStarted(appId: string, status: RuntimeStatus): boolean {
   const isUnhealthy = health === "unhealthy";
   if (state === "UNKNOWN") return false;
   if (state === "RUNNING" && restarts === 0 && !isUnhealthy) return health !== "starting";
-  const check = `its health check fails${healthReason === undefined ? "" : `: ${healthReason}`}`;
-  throw startFailed(appId, reason || (isUnhealthy ? check : "it ended"), { exitCode, lastLines });
+  const check = `the health check fails${healthReason === undefined ? "" : `: ${healthReason}`}`;
+  throw startFailed(appId, reason || (isUnhealthy ? check : "the app stopped by itself"), {
+    exitCode,
+    lastLines,
+  });
 }

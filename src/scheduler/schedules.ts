@@ -13,13 +13,20 @@ import type { FairQueue } from "../lib/fair-queue.ts";
 import { decodePageToken, encodePageToken, invalidPageToken } from "../apps/records/page-token.ts";
 import type { Store } from "../store/store.ts";
 import type { JobWait } from "./clock/due-jobs.ts";
-import { keyOfText, keyText } from "./jobs/job-key.ts";
+import {
+  keyOfText,
+  keyText,
+  compareKeys,
+  indexAfter,
+  textLength,
+  type Job,
+  type JobKey,
+} from "./jobs/job.ts";
 import { isOf, type JobCaller, type JobRegistry } from "./jobs/job-registry.ts";
 import type { JobOwners } from "./jobs/job-owners.ts";
 import { JobRules, type JobRequest } from "./jobs/job-rules.ts";
 import { JobViews, viewRun, viewWait } from "./jobs/job-views.ts";
 import { JobWriter, type OwnerBounds, type SpecMaker, type WriteCondition } from "./jobs/job-writer.ts";
-import { compareKeys, indexAfter, textLength, type Job, type JobKey } from "./jobs/job.ts";
 import { ManagedJobs } from "./jobs/managed-jobs.ts";
 import { previewFirings, type Preview } from "./clock/preview.ts";
 import type { RunLog } from "./runs/run-log.ts";
@@ -185,7 +192,7 @@ export class Schedules {
     for (const { id, action } of schedules) {
       if (page.warnings.length === maxWarnings) break;
       const app = action?.app;
-      if (this.#lacksApp(selfUid, app)) page.warnings.push(`schedule "${id}": ${noApp(app)}`);
+      if (this.#lacksApp(selfUid, app)) page.warnings.push(`job "${id}": ${noApp(app)}`);
     }
     return page;
   }
@@ -219,8 +226,7 @@ export class Schedules {
     const { runs, runner } = this.#options;
     const job = this.#find(name, caller);
     const running = runs.runningOf(job) ?? runner.finishing(job);
-    if (running === undefined)
-      throw new SvcError("not_possible", `no run of schedule "${job.id}" is running`);
+    if (running === undefined) throw new SvcError("not_possible", `no run of job "${job.id}" is running`);
     return viewRun(await runner.cancel(running.id));
   }
 
@@ -301,7 +307,7 @@ export class Schedules {
 function formerUsers({ id, ownerUid }: Job): SvcError {
   return new SvcError(
     "already_exists",
-    `schedule "${id}" belongs to a former user with the uid ${ownerUid}; choose another ID, or ask root to remove it`,
+    `job "${id}" belongs to a former user with the uid ${ownerUid}; choose another ID, or ask root to remove it`,
   );
 }
 

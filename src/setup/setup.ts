@@ -77,13 +77,17 @@ async function piecesOf(options: SetupOptions): Promise<Piece[]> {
 function completionsOf({ environment, completions }: SetupOptions): Piece[] {
   if (environment.uid === 0) {
     return [
-      ["bash-completion/completions/svc", "bash-completion/completions/svc", completions.bash],
-      ["zsh/site-functions/_svc", "zsh/vendor-completions/_svc", completions.zsh],
-      ["fish/vendor_completions.d/svc.fish", "fish/vendor_completions.d/svc.fish", completions.fish],
-    ].map(([own = "", packaged = "", text = ""]) => ({
-      path: join("/usr/local/share", own),
+      [
+        "/usr/local/share/bash-completion/completions/svc",
+        "bash-completion/completions/svc",
+        completions.bash,
+      ],
+      ["/usr/local/share/zsh/site-functions/_svc", "zsh/vendor-completions/_svc", completions.zsh],
+      // Fish searches /usr/local/share only if XDG_DATA_DIRS names it, which is not set in a login over ssh.
+      ["/etc/fish/completions/svc.fish", "fish/vendor_completions.d/svc.fish", completions.fish],
+    ].map(([path = "", packaged = "", text = ""]) => ({
+      ...{ path, text },
       packaged: join("/usr/share", packaged),
-      text,
     }));
   }
   // Zsh searches no completion directory of the user by default.

@@ -2,8 +2,7 @@
  * Executor leases: an operation's row records the process that executes it, and the operation is live as long as
  * exactly that process exists. It needs no heartbeat, so a stopped or swapped-out executor never loses its work.
  */
-import { readBootId } from "../sys/boot.ts";
-import { readProcessIdentity, type ProcessIdentity } from "../sys/process-identity.ts";
+import { readBootId, readProcessIdentity, type ProcessIdentity } from "../sys/process-identity.ts";
 import { isText, isWhole, readDocument, type Fields } from "./row-document.ts";
 
 /** A process in one boot of the host, as stored in `boot_id`, `pid` and `start_ticks` of `operations` and `runs`. */

@@ -1,8 +1,7 @@
 import { on } from "node:events";
 import { Worker } from "node:worker_threads";
 import { SvcError } from "../errors.ts";
-import type { MaintenanceReply, MaintenanceTask, WorkerRole } from "./messages.ts";
-import { receivedError } from "./thread-errors.ts";
+import { type MaintenanceReply, type MaintenanceTask, type WorkerRole, receivedError } from "./messages.ts";
 
 type Answer = Exclude<MaintenanceReply, { kind: "error" }>;
 

@@ -1,5 +1,8 @@
 /** Messages between the store's thread and its worker threads; everything survives structured cloning. */
+import { inspect } from "node:util";
 import type { ErrorDetailReason } from "../../gen/svc/v1/values.ts";
+import { SvcError } from "../errors.ts";
+import { storeError } from "./sqlite-failure.ts";
 
 /** Values that SQLite can store in a column. */
 export type SqlValue = null | number | bigint | string | Uint8Array;
@@ -104,4 +107,19 @@ export type WorkerRole =
 /** Milliseconds of a clock that never jumps and is the same in every thread of the process. */
 export function monotonicMs(): number {
   return Number(process.hrtime.bigint() / 1_000_000n);
+}
+
+/** An error to send to another thread, where an object arrives without its class. */
+export function errorMessage(error: unknown): ErrorMessage {
+  const { reason, message, cause } = storeError(error);
+  return {
+    kind: "error",
+    reason,
+    message,
+    ...(cause === undefined ? {} : { cause: inspect(cause) }),
+  };
+}
+
+export function receivedError({ reason, message, cause }: ErrorMessage): SvcError {
+  return new SvcError(reason, message, cause === undefined ? {} : { cause });
 }

@@ -8,8 +8,14 @@ import { pragma } from "./pragma.ts";
 import { storeSchemaDigest } from "./schema-digest.ts";
 import { isOfStore, storeError } from "./sqlite-failure.ts";
 import { takeSnapshot } from "./snapshot.ts";
-import { companionSuffixes, createOwnerOnly, fsyncPath, type StoreFiles } from "./store-files.ts";
-import { removeLeftovers, temporaryPath } from "./temporary-files.ts";
+import {
+  companionSuffixes,
+  createOwnerOnly,
+  fsyncPath,
+  type StoreFiles,
+  removeLeftovers,
+  temporaryPath,
+} from "./store-files.ts";
 
 /**
  * Creates, restores or migrates the database; blocks on the disk.
@@ -79,7 +85,9 @@ function restoreSnapshot(
   const snapshot = inspectDatabase(files.snapshot, knownVersion);
   if (snapshot.condition !== "sound") {
     const state =
-      snapshot.condition === "missing" ? "it is missing" : `it is damaged too: ${snapshot.problem}`;
+      snapshot.condition === "missing"
+        ? "the snapshot is missing"
+        : `the snapshot is damaged too: ${snapshot.problem}`;
     throw new SvcError(
       "store_damaged",
       `${files.database} is damaged (${problem}) and cannot be replaced by its snapshot ${files.snapshot} (${state}); ` +

@@ -13,8 +13,7 @@ import {
   writeSync,
   existsSync,
 } from "node:fs";
-import { createOwnerOnly, type StoreFiles } from "./store-files.ts";
-import { temporaryPath } from "./temporary-files.ts";
+import { createOwnerOnly, type StoreFiles, temporaryPath } from "./store-files.ts";
 
 /** Enough for several thousand small writes: a page or two of write-ahead log each, with checkpoints in between. */
 export const reserveBytes = 8 * 1024 * 1024;

@@ -1,7 +1,7 @@
 /** Validates JSON in rows: a damaged disk, or somebody with an editor, may have changed it. */
 
 /** Shown to everybody for a thing whose row cannot be read; the log has the details. */
-export const damaged = "its stored data is damaged";
+export const damaged = "the stored data is damaged";
 
 /** A row that cannot be read. Its message names the problem but no value, which may be a secret. */
 export class UnreadableRow extends Error {}

@@ -2,8 +2,13 @@ import { linkSync, lstatSync, renameSync, rmSync, utimesSync } from "node:fs";
 import { DatabaseSync } from "node:sqlite";
 import { inspectDatabase } from "./inspection.ts";
 import { sqliteFailure } from "./sqlite-failure.ts";
-import { companionSuffixes, createOwnerOnly, fsyncPath, type StoreFiles } from "./store-files.ts";
-import { temporaryPath } from "./temporary-files.ts";
+import {
+  companionSuffixes,
+  createOwnerOnly,
+  fsyncPath,
+  type StoreFiles,
+  temporaryPath,
+} from "./store-files.ts";
 
 /** Whether the database was written since the snapshot was started; true without a snapshot. */
 export function isSnapshotStale(files: StoreFiles): boolean {

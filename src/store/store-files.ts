@@ -2,7 +2,18 @@
  * The files of a store and their ownership. The checks never open a file: closing a file descriptor of an SQLite
  * database drops every lock that this process holds on it (sqlite.org/howtocorrupt.html, 2.2).
  */
-import { chmodSync, closeSync, constants, fchmodSync, fsyncSync, lstatSync, openSync } from "node:fs";
+import { randomBytes } from "node:crypto";
+import {
+  chmodSync,
+  closeSync,
+  constants,
+  fchmodSync,
+  fsyncSync,
+  lstatSync,
+  openSync,
+  readdirSync,
+  rmSync,
+} from "node:fs";
 import { join } from "node:path";
 import { SvcError } from "../errors.ts";
 import { makeDirectory } from "../lib/make-directory.ts";
@@ -95,5 +106,22 @@ export function fsyncPath(path: string): void {
     fsyncSync(fd);
   } finally {
     closeSync(fd);
+  }
+}
+
+const leftoverAgeMs = 3_600_000;
+
+/** A unique name in the store's directory, for a file that is renamed into place when it is complete. */
+export function temporaryPath(files: StoreFiles): string {
+  return join(files.dir, temporaryPrefix + randomBytes(8).toString("hex"));
+}
+
+/** Removes files that killed processes left behind. Files younger than an hour may still be in use. */
+export function removeLeftovers(files: StoreFiles, nowMs: number): void {
+  for (const name of readdirSync(files.dir)) {
+    if (!name.startsWith(temporaryPrefix)) continue;
+    const path = join(files.dir, name);
+    const stats = lstatSync(path, { throwIfNoEntry: false });
+    if (stats !== undefined && nowMs - stats.mtimeMs > leftoverAgeMs) rmSync(path, { force: true });
   }
 }

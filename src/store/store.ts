@@ -202,10 +202,10 @@ async function isWhole(
   try {
     const problem = await index;
     if (problem !== undefined)
-      log?.warn({ problem }, "rebuilt the index of the audit trail, which did not match its records");
+      log?.warn({ problem }, "rebuilt the index of the audit log, which did not match its records");
   } catch (error) {
     // SQLite reports a write that meets a wrong entry, and undoes it.
-    log?.warn({ err: error }, "failed to check the index of the audit trail; the next start tries again");
+    log?.warn({ err: error }, "failed to check the index of the audit log; the next start tries again");
   }
   return true;
 }

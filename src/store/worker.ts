@@ -2,18 +2,18 @@
 import { parentPort, workerData, type MessagePort } from "node:worker_threads";
 import { inspectDatabase } from "./inspection.ts";
 import { repairIndex } from "./repair-index.ts";
-import type {
-  MaintenanceReply,
-  MaintenanceTask,
-  WorkerRole,
-  WriterCommand,
-  WriterReply,
+import {
+  type MaintenanceReply,
+  type MaintenanceTask,
+  type WorkerRole,
+  type WriterCommand,
+  type WriterReply,
+  errorMessage,
 } from "./messages.ts";
 import { prepareDatabase } from "./prepare.ts";
 import { makeReserve } from "./reserve.ts";
 import { isSnapshotStale, takeSnapshot } from "./snapshot.ts";
 import { storeFiles, type StoreFiles } from "./store-files.ts";
-import { errorMessage } from "./thread-errors.ts";
 import { Writer } from "./writer.ts";
 
 function serveWrites(port: MessagePort, files: StoreFiles): void {

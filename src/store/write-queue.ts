@@ -10,8 +10,8 @@ import {
   type WriteRequest,
   type WriterCommand,
   type WriterReply,
+  receivedError,
 } from "./messages.ts";
-import { receivedError } from "./thread-errors.ts";
 
 /**
  * A write that the state of the database rejects: a statement changed another number of rows than its `changes`, or

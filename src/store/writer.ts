@@ -11,12 +11,12 @@ import {
   type WriteFailure,
   type WriteOutcome,
   type WriteRequest,
+  errorMessage,
 } from "./messages.ts";
 import { releaseReserve, isReserveInUse, makeReserve } from "./reserve.ts";
 import { diskFull, sqliteFailure, storeError } from "./sqlite-failure.ts";
 import { StatementCache } from "./statement-cache.ts";
 import type { StoreFiles } from "./store-files.ts";
-import { errorMessage } from "./thread-errors.ts";
 
 /** How long one attempt waits for another process. Between attempts, requests past their deadline are rejected. */
 const lockWaitMs = 100;

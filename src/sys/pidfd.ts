@@ -21,7 +21,7 @@ type Syscall = (number: number, a: number, b: number, c: number, d: number) => n
  * process has the PID
  */
 export function createProcessOpener(): (pid: number) => ProcessHandle {
-  const syscall = loadLibc().func("long syscall(long, long, long, long, long)") as unknown as Syscall;
+  const syscall: Syscall = loadLibc().func("long syscall(long, long, long, long, long)");
   return (pid) => {
     const fd = syscall(sysPidfdOpen, pid, 0, 0, 0);
     if (fd < 0) throw nativeError("pidfd_open");

@@ -23,6 +23,14 @@ export const cronFields = [
 /** `*`, `a` or `a-b`, with an optional step. */
 const itemPattern = /^(?:\*|(?<first>\d+)(?:-(?<last>\d+))?)(?:\/(?<step>\d+))?$/;
 
+/** Items that only some programs know, such as Quartz (`?`, `L`, `W`, `#`), Jenkins (`H`) and cronie (`~`). */
+const extensions: readonly { readonly pattern: RegExp; readonly advice: string }[] = [
+  { pattern: /^\?$/, advice: 'use "*"' },
+  { pattern: /^L(?:-\d+)?$|^(?:\d+|L)W$/i, advice: "run on several days, and check the date in the command" },
+  { pattern: /^\d+(?:#\d+|L)$/i, advice: "run on each such weekday, and check the date in the command" },
+  { pattern: /^(?:H|[\d*]*~)/, advice: "use a number, and spread the runs with the job's jitter" },
+];
+
 /**
  * The values of one item in a field's list, or the reason why the item is not valid, such as `hour "24" must be 0 to 23`.
  * Items are parsed one at a time, because cron-parser rejects lists whose items overlap and days that no listed month has;
@@ -34,6 +42,8 @@ export function readItem(fieldIndex: number, item: string): readonly number[] | 
   const { name, min, max } = field;
   const groups = itemPattern.exec(item)?.groups;
   if (groups === undefined) {
+    const advice = extensions.find(({ pattern }) => pattern.test(item))?.advice;
+    if (advice !== undefined) return `${name} "${item}" is not supported: ${advice}`;
     return `${name} "${item}" must be made of numbers ${min} to ${max}, "*", ranges "a-b", lists "a,b" and steps "*/n" or "a-b/n"`;
   }
   const { first, last, step } = groups;

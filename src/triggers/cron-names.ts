@@ -49,7 +49,7 @@ function withNumbers(field: string, names: readonly string[], first: number): st
 
 /**
  * The five cron fields of a friendly form: `@daily` and the other nicknames, with or without the `@`; `every 15m` and `every 2h`;
- * `mon 03:00` and `mon-fri 03:00`. Undefined for any other text.
+ * `mon 03:00`, `mon-fri 03:00` and, as in systemd timers, `Mon..Fri 03:00`. Undefined for any other text.
  */
 export function fieldsOfFriendlyForm(text: string): string[] | undefined {
   const words = text
@@ -64,8 +64,9 @@ export function fieldsOfFriendlyForm(text: string): string[] | undefined {
   if (words.length !== 2) return undefined;
   if (word === "every") return fieldsOfInterval(argument);
   const [, hour, minute] = /^([01]\d|2[0-3]):([0-5]\d)$/.exec(argument) ?? [];
-  const day = withNumbers(word, days, 0);
-  if (hour === undefined || minute === undefined || day === word) return undefined;
+  const names = word.replaceAll("..", "-");
+  const day = withNumbers(names, days, 0);
+  if (hour === undefined || minute === undefined || day === names) return undefined;
   return [minute, hour, "*", "*", day];
 }
 

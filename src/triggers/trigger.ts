@@ -2,7 +2,7 @@
 import { EventKinds, type EventKind } from "../../gen/svc/v1/values.ts";
 import { invalidField } from "../errors.ts";
 import { BoundedMemo } from "../lib/bounded-memo.ts";
-import { fieldsOfFriendlyForm, readFields } from "./cron-names.ts";
+import { fieldsOfFriendlyForm, readFields, readNickname } from "./cron-names.ts";
 import { cronFields } from "./cron-fields.ts";
 import { ValueSets, type ValueSet } from "./value-sets.ts";
 
@@ -137,13 +137,21 @@ function splitTrigger(text: string): CronTexts | string {
   if (isFive(words)) return readFields(words).split(" ") as unknown as CronTexts;
   const friendly = fieldsOfFriendlyForm(text);
   if (friendly !== undefined && isFive(friendly)) return friendly;
-  if (word.toLowerCase() === "every")
-    return `"${text}" must be an interval that divides an hour or a day: every 15m, every 2h`;
-  if (words.length > 1) return `${words.length} fields must be five: ${fieldNames}`;
+  if (/^@?every$/i.test(word))
+    return `"${text}" is not valid: write an interval that divides an hour or a day, such as "every 15m" or "every 2h", or a time such as daily@09:00`;
+  if (/^(?:CRON_)?TZ=/.test(word))
+    return `"${word}" must be the time zone of the job, not part of its trigger`;
+  // OnCalendar= of a systemd timer.
+  if (/\.\.|[\d*]-[\d*]+-[\d*]|:\d\d:/.test(text) && !word.startsWith("daily@"))
+    return `"${text}" must be written as mon-fri 03:00, HH:MM or five cron fields: ${fieldNames}`;
+  if (words.length > 1)
+    return `"${text}" has ${words.length} fields instead of five, without seconds and years: ${fieldNames}`;
   if (word === "hourly") return ["0", "*", "*", "*", "*"];
   if (word.startsWith("daily@")) return splitTime(word.slice("daily@".length));
   if (/^\d*:\d*$/.test(word)) return splitTime(word);
-  return `"${text}" must be hourly, daily@HH:MM, HH:MM, @daily, every 15m, mon 03:00, on:EVENT or five cron fields: ${fieldNames}`;
+  const nickname = readNickname(word);
+  if (word.startsWith("@") && "problem" in nickname) return nickname.problem;
+  return `"${text}" is not valid: use hourly, HH:MM, @daily, "every 15m", "mon 03:00", on:EVENT or five cron fields ("30 2 * * mon-fri")`;
 }
 
 function splitTime(time: string): CronTexts | string {

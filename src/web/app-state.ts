@@ -22,3 +22,8 @@ export function isRestartPending({ nextRestartAt }: App): boolean {
 export function reasonOf({ stateReason, endedReason, restarts }: App): string {
   return endedReason === undefined ? sentence(stateReason) : texts.app.startsAgain(endedReason, restarts);
 }
+
+/** Volumes and paths that the app has adopted. */
+export function adoptedItems({ adopted }: App): string[] {
+  return adopted === undefined ? [] : [...adopted.volumes, ...adopted.paths];
+}

@@ -1,7 +1,7 @@
 /** A form that sends its values. The daemon reports problems, and the typed values stay. */
 import { useSignal } from "@preact/signals";
 import { useAction } from "./action.ts";
-import { goToFirstProblem, problemsOf, type Problems } from "./problems.ts";
+import { describeError, payloadOf } from "./api.ts";
 
 export interface Form<Draft> {
   readonly draft: Draft;
@@ -73,4 +73,20 @@ export function useForm<Draft extends object>(
       };
     },
   };
+}
+
+/** The daemon's messages about fields of a request. */
+export type Problems = Readonly<Record<string, string>>;
+
+/** By field, in JSON names such as `action.url`; general problems have the empty name. */
+export function problemsOf(error: unknown): Problems {
+  const payload = payloadOf(error);
+  if (payload?.case !== "invalidRequest") return { "": describeError(error) };
+  return Object.fromEntries(payload.value.violations.map(({ field, description }) => [field, description]));
+}
+
+/** Focuses the first field with a problem, which may be outside of the visible area. */
+export function goToFirstProblem(form: HTMLFormElement): void {
+  // After rendering.
+  setTimeout(() => form.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
 }

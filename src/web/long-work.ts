@@ -8,7 +8,7 @@ import type { DescMessage, MessageShape } from "@bufbuild/protobuf";
 import type { Ambiguous, LicenseRequired } from "../../gen/svc/v1/error_pb.ts";
 import type { Operation } from "../../gen/svc/v1/operation_pb.ts";
 import { describeError, isCanceled, payloadOf } from "./api.ts";
-import type { Operations, Step } from "./operations.ts";
+import type { Operations, Step, TimedStep } from "./operations.ts";
 import { texts } from "./texts.ts";
 
 const maxSteps = 100;
@@ -37,9 +37,9 @@ export class LongWork<S extends DescMessage = DescMessage> {
   readonly #schema: S;
   readonly #start: StartWork;
   readonly #onResult: (result: MessageShape<S>) => unknown;
-  readonly #steps = signal<readonly Step[]>([]);
+  readonly #steps = signal<readonly TimedStep[]>([]);
   /** In order; the last one is current while the work is busy. */
-  readonly steps: ReadonlySignal<readonly Step[]> = this.#steps;
+  readonly steps: ReadonlySignal<readonly TimedStep[]> = this.#steps;
   readonly #question = signal<Question | undefined>(undefined);
   readonly question: ReadonlySignal<Question | undefined> = this.#question;
   readonly #failure = signal("");
@@ -134,7 +134,8 @@ export class LongWork<S extends DescMessage = DescMessage> {
     const before = this.#steps.value;
     const last = before.at(-1);
     const isSame = last?.step === progress.step && (last.message === progress.message || isMeasured(last));
-    this.#steps.value = [...(isSame ? before.slice(0, -1) : before), progress].slice(-maxSteps);
+    const taken = { ...progress, atMs: isSame ? last.atMs : Date.now() };
+    this.#steps.value = [...(isSame ? before.slice(0, -1) : before), taken].slice(-maxSteps);
   }
 }
 

@@ -1,6 +1,7 @@
 /** The page's root component. */
-import { render } from "preact";
-import { ErrorBoundary } from "./parts/error-boundary.tsx";
+import { render, type ComponentChildren } from "preact";
+import { useEffect, useErrorBoundary } from "preact/hooks";
+import { Failure } from "./parts/failure.tsx";
 import { route, startRouting } from "./route.ts";
 import { session, startSession } from "./session.ts";
 import { texts } from "./texts.ts";
@@ -23,6 +24,25 @@ function Page() {
         <View key={view} api={api} node={node} args={args} />
       </ErrorBoundary>
     </Frame>
+  );
+}
+
+/**
+ * Contains rendering errors, so that the rest of the page stays usable.
+ * @param of the content's key: after an error, a new key renders again
+ */
+function ErrorBoundary({ of, children }: { of: unknown; children: ComponentChildren }) {
+  const [error, reset] = useErrorBoundary((thrown) => reportError(thrown)) as [unknown, () => void];
+  useEffect(() => reset(), [of]);
+  if (error === undefined) return <>{children}</>;
+  const message = error instanceof Error ? error.message : "";
+  return (
+    <>
+      <Failure message={`${texts.unexpected} (${message})`} />
+      <button type="button" onClick={reset}>
+        {texts.readAgain}
+      </button>
+    </>
   );
 }
 

@@ -7,7 +7,12 @@ import { ErrorDetailSchema } from "../../gen/svc/v1/error_pb.ts";
 import type { Operation, OperationService } from "../../gen/svc/v1/operation_pb.ts";
 import { isDaemonError } from "./api.ts";
 
-export type Step = Pick<Progress, "step" | "message" | "doneBytes" | "totalBytes">;
+type OptionalField = "service" | "doneBytes" | "totalBytes" | "stepNumber" | "stepCount";
+
+/** A report of progress. */
+export type Step = Pick<Progress, "step" | "message"> & {
+  readonly [Field in OptionalField]?: Progress[Field] | undefined;
+};
 
 /** Poll interval of running operations: events do not report their progress. */
 const readEveryMs = 2_000;
@@ -54,11 +59,11 @@ export class Operations {
         for await (const { event } of this.#client.streamOperation({ id, after }, { signal })) {
           if (event.case === "line") {
             after = event.value.number;
-            onStep({ step: event.value.phase, message: event.value.text });
+            const { phase: step, text: message, stepNumber, stepCount, service } = event.value;
+            onStep({ step, message, stepNumber, stepCount, service });
           } else if (event.case === "operation") {
             last = event.value;
-            const { phase: step, message, doneBytes, totalBytes } = last;
-            if (step !== "") onStep(withBytes({ step, message }, doneBytes, totalBytes));
+            if (last.phase !== "") onStep(stepOf(last));
           }
         }
         if (last !== undefined && last.state !== "RUNNING") return last;
@@ -89,10 +94,30 @@ export class Operations {
   }
 }
 
-function withBytes(step: Step, doneBytes: bigint | undefined, totalBytes: bigint | undefined): Step {
-  return {
-    ...step,
-    ...(doneBytes !== undefined && { doneBytes }),
-    ...(totalBytes !== undefined && { totalBytes }),
-  };
+/** The current step of an operation. */
+export function stepOf(operation: Operation): Step {
+  const { phase: step, message, service, doneBytes, totalBytes, stepNumber, stepCount } = operation;
+  return { step, message, service, doneBytes, totalBytes, stepNumber, stepCount };
+}
+
+export interface TimedStep extends Step {
+  /** Arrival of its first report, in milliseconds since 1970. */
+  readonly atMs: number;
+}
+
+export interface StepLineOf extends Step {
+  /** Set on the last line of each step. The last step has it only while it runs, because its end is unknown. */
+  readonly tookMs?: number | undefined;
+}
+
+/** The lines of an operation's progress, with the time that each step took. @param nowMs undefined once the work is finished */
+export function stepLines(steps: readonly TimedStep[], nowMs: number | undefined): readonly StepLineOf[] {
+  let sinceMs = 0;
+  return steps.map((line, at) => {
+    const next = steps[at + 1];
+    if (steps[at - 1]?.step !== line.step) sinceMs = line.atMs;
+    const endMs = next === undefined ? nowMs : next.step === line.step ? undefined : next.atMs;
+    const tookMs = endMs === undefined ? undefined : endMs - sinceMs;
+    return { ...line, tookMs };
+  });
 }

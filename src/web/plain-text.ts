@@ -1,7 +1,7 @@
 /** Makes untrusted text safe to show: characters that would move, hide or reverse other text are escaped. */
 
 const colours = /\x1b\[[0-9;:]*m/g;
-const escapes = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069]/g;
+const escapes = /[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028-\u202e\u2066-\u2069\u061c]/g;
 
 /** One line, such as a name. */
 export function plainText(text: string): string {

@@ -1,6 +1,6 @@
 /** Saves bytes as a file in the browser. */
 
-/** Bytes held in the tab's memory; browsers store large blobs on disk. */
+/** Bytes to collect in the tab's memory before they become a blob; browsers store large blobs on disk. */
 const heldBytes = 8 * 1024 * 1024;
 
 /**

@@ -2,7 +2,7 @@
 import { toJson, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { ValueSchema } from "@bufbuild/protobuf/wkt";
 import type { AppSettings } from "../../gen/svc/v1/app_pb.ts";
-import { problemsOf, type Problems } from "./problems.ts";
+import { problemsOf, type Problems } from "./form.ts";
 import { texts } from "./texts.ts";
 
 export type FieldKind = "text" | "number" | "boolean" | "choice" | "secret" | "json";

@@ -37,9 +37,9 @@ export const texts = {
   loading: "Loading …",
   more: (left: number) => `Show more (${String(left)} left)`,
   backups: { title: "Backups" },
-  schedules: { title: "Schedules" },
+  schedules: { title: "Jobs" },
   files: { title: "Files" },
-  inventory: { title: "Inventory" },
+  inventory: { title: "Docker & system" },
   host: { title: "Host" },
   access: { title: "Access" },
   sources: { title: "Sources" },
@@ -66,8 +66,8 @@ export const texts = {
   signIn: {
     how: "On this host, run this command and open the printed address:",
     command: "svc web",
-    inCheckout: "In a checkout of svc where npm start is running:",
-    checkoutCommand: "npm run -s svc -- web",
+    inClone: "In a clone of svc where npm start is running:",
+    cloneCommand: "npm run -s svc -- web",
     orToken: "Or paste a token:",
     token: "Token",
     submit: "Sign in",
@@ -102,7 +102,7 @@ export const texts = {
     disk: (path: string) => `Disk ${path}`,
     used: (used: string, total: string) => `${used} of ${total}`,
     outdated: (version: string) => `Version ${version} is available.`,
-    failedJob: "The last run of this schedule failed.",
+    failedJob: "The last run of this job failed.",
     troublesLeft: (number: number) => `and ${count(number, "more", "more")}`,
     noBackup: "Backup overdue by more than an hour.",
     restart: "Settings changed: restart to apply them.",
@@ -133,6 +133,7 @@ export const texts = {
     restarts: "Restarts",
     ports: "Ports",
     directory: "Directory",
+    adopted: "Adopted data",
     health: "Health",
     startsAgain: (why: string, restarts: number) =>
       `Crash loop: ${why}. Restart pending; restarts so far: ${String(restarts)}.`,
@@ -183,6 +184,11 @@ export const texts = {
     steps: "Progress",
     /** Labels for the steps of the contract; other steps are shown unchanged. */
     step: (word: string) => stepNames[word] ?? word,
+    /** As in a terminal. */
+    numbered: (name: string, number: number | undefined, count: number | undefined) =>
+      number === undefined || count === 1
+        ? name
+        : `[${String(number)}${count === undefined ? "" : `/${String(count)}`}] ${name}`,
     asks: "Consent required",
     accept: "Accept and continue",
   },
@@ -218,8 +224,9 @@ export const texts = {
     remove: "Remove",
     lost: (bytes: string) => `Deletes its files, settings and volumes: ${bytes}. This cannot be undone.`,
     lostUnknown: "Deletes its files, settings and volumes. This cannot be undone.",
+    keeps: (items: string) => `Adopted data stays: ${items}.`,
     stopsFirst: "The running app is stopped first.",
-    jobs: "Its schedules are disabled. Its backups stay.",
+    jobs: "Its jobs are disabled. Its backups stay.",
     keep: "Back up first; keep the app if the backup fails",
   },
 
@@ -340,7 +347,7 @@ export const texts = {
     package_invalid: "Report this to the package author, or try another version.",
     git_failed: "Check the address and the version. Private hosts need a credential: see Sources.",
     source_failed: "Check that the address is correct and reachable.",
-    disk_full: "Free disk space: see Inventory, Disk.",
+    disk_full: "Free disk space: see Docker & system, Disk.",
     too_many: "Try again when some operations have finished, or remove unused items.",
     conflict: "Reload and repeat your change.",
     changed: "Reload and repeat your change.",

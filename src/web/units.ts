@@ -21,6 +21,12 @@ export function formatPercent(share: number): string {
   return `${share.toFixed(0)} %`;
 }
 
+/** `12 s`, `3 min 5 s`. */
+export function formatElapsed(seconds: number): string {
+  const [minutes, rest] = [Math.floor(seconds / 60), Math.floor(seconds % 60)];
+  return minutes > 0 ? `${String(minutes)} min ${String(rest)} s` : `${String(rest)} s`;
+}
+
 /** `3 d 4 h`, `5 min`. */
 export function formatDuration(seconds: number): string {
   const [days, hours, minutes] = [

@@ -1,13 +1,14 @@
 /** Every view of the page, by its name in the address. */
 import type { JSX } from "preact";
 import { lazily } from "./parts/lazily.tsx";
-import type { ShownView } from "./route.ts";
+import { type ShownView, pathTo } from "./route.ts";
 import type { ViewProps } from "./view-props.ts";
 import { AppView } from "./views/app.tsx";
 import { AppsView } from "./views/apps.tsx";
 import { InstallView } from "./views/install.tsx";
-import { NotFoundView } from "./views/not-found.tsx";
 import { OverviewView } from "./views/overview.tsx";
+import { Heading } from "./parts/heading.tsx";
+import { texts } from "./texts.ts";
 
 /** Views that are rarely opened first are loaded with `lazily`. */
 export const views: Readonly<Record<ShownView, (props: ViewProps) => JSX.Element>> = {
@@ -24,3 +25,16 @@ export const views: Readonly<Record<ShownView, (props: ViewProps) => JSX.Element
   access: lazily(() => import("./views/access/access.tsx"), "AccessView"),
   notFound: NotFoundView,
 };
+
+/** The view for unknown addresses. */
+function NotFoundView() {
+  return (
+    <>
+      <Heading title={texts.notFound.title} />
+      <p>{texts.notFound.explain}</p>
+      <p>
+        <a href={pathTo("overview")}>{texts.notFound.toOverview}</a>
+      </p>
+    </>
+  );
+}

@@ -23,7 +23,7 @@ export interface WorkOptions {
  */
 export async function cancelably<T>(work: WorkOptions, run: (work: WorkOptions) => Promise<T>): Promise<T> {
   const over = new AbortController();
-  const canceled = new SvcError("canceled", "it was canceled");
+  const canceled = new SvcError("canceled", "the operation was canceled");
   const signals = work.signal === undefined ? [over.signal] : [work.signal, over.signal];
   try {
     return await run({ ...work, signal: AbortSignal.any(signals), cancel: () => over.abort(canceled) });

@@ -1,9 +1,12 @@
-/** A cached list of apps equals a fresh one after any change, for each caller. */
+/** The cached list of apps, and followers of an app's log. */
 import assert from "node:assert/strict";
+import { appendFile, readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import fc from "fast-check";
 import { AppService, type ListAppsResponse, ListAppsResponseSchema } from "../../gen/svc/v1/app_pb.ts";
+import { followApp } from "../../src/apps/lifecycle/log-follower.ts";
+import { NewLines, type LogPosition } from "../../src/logs/log-position.ts";
 import { AppCounters } from "../../src/apps/records/app-counters.ts";
 import { deleteApp, insertApp, patchApp } from "../../src/apps/records/app-record.ts";
 import { type AppCaller, AppRegistry } from "../../src/apps/records/app-registry.ts";
@@ -11,10 +14,11 @@ import { FoundUpdates } from "../../src/apps/records/found-updates.ts";
 import type { RuntimeState } from "../../src/runtimes/runtime-status.ts";
 import { JsonWriter } from "../../src/server/rest/json-writer.ts";
 import type { Statement, Store } from "../../src/store/store.ts";
-import { temporaryStore, openStore, put } from "../store/support/temporary-store.ts";
+import { Fixture } from "../runtimes/support/fixture.ts";
+import { openStore, put, temporaryStore } from "../store/support/temporary-store.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
-import { createViews, newApp, noBackups, ToldRuntime, ToldStarts } from "../support/many-apps.ts";
+import { ToldRuntime, ToldStarts, createViews, newApp, noBackups } from "../support/many-apps.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 
@@ -288,4 +292,145 @@ test("every kind of write is noticed, this process's at once and another's withi
   await eventually(() => assert.deepEqual(ids(), ["two CRASHED"]), 1_000);
   await temporary.store.write([deleteApp("two")]);
   t.deepEqual(ids(), []);
+});
+
+const line = (timeMs: number, text: string) => ({ timeMs, text });
+const readAfter = (after: LogPosition, ...lines: ReturnType<typeof line>[]): string[] =>
+  new NewLines(after).select({ lines }).map(({ text }) => text);
+
+test("a position is a line's time and the number of lines with this time", (t) => {
+  const log = new NewLines();
+  log.select({ lines: [line(1, "a"), line(2, "b"), line(2, "c")] });
+  t.deepEqual(log.position, { timeMs: 2, count: 2 });
+  const [a, b, c, d, e] = [line(1, "a"), line(2, "b"), line(2, "c"), line(2, "d"), line(3, "e")];
+  t.deepEqual(readAfter(log.position, a, b, c, d, e), ["d", "e"]);
+  t.deepEqual(readAfter(log.position, a, b, c), []);
+  t.deepEqual(readAfter({ timeMs: 2, count: 0 }, a, b, c), ["b", "c"]);
+});
+
+test("lines after the position are new although the clock was set back", (t) => {
+  t.deepEqual(readAfter({ timeMs: 9, count: 1 }, line(8, "a"), line(9, "b"), line(1, "c"), line(2, "d")), [
+    "c",
+    "d",
+  ]);
+});
+
+// A follower of an app's log misses nothing of its next run, however much that prints before it is known to run.
+
+const count = 30_000;
+/** As many lines at once, and then nothing. */
+const printer = `i=0; while [ $i -lt ${count} ]; do i=$((i+1)); echo "line $i"; done; exec sleep 1000`;
+
+for (const [when, runsBefore] of [
+  ["while it runs", true],
+  ["before its first start", false],
+] as const) {
+  test(`a follower that connected ${when} gets everything that an app prints at its start`, async (t) => {
+    await using fixture = await Fixture.create();
+    const { runtime } = fixture;
+    const app = await fixture.shell(printer);
+    // As an install leaves it: created by a start, it belongs to root for a moment, and a follower is denied.
+    await fixture.userHelpers.createOwnedDir(app.runDir, app.uid);
+    const left = new AbortController();
+    const lines: string[] = [];
+    let whole = Promise.withResolvers<undefined>();
+    if (runsBefore) await runtime.start(app);
+    const following = (async () => {
+      for await (const chunk of followApp(runtime, app, {
+        tail: 1,
+        signal: left.signal,
+        isInstalled: () => true,
+      })) {
+        lines.push(...chunk.lines.filter(({ stream }) => stream === "stdout").map(({ text }) => text));
+        if (lines.at(-1) === `line ${count}`) whole.resolve(undefined);
+      }
+    })();
+    if (runsBefore) {
+      await whole.promise;
+      whole = Promise.withResolvers();
+      lines.length = 0;
+      await runtime.stop(app);
+    }
+    await runtime.start(app);
+    await whole.promise;
+    left.abort();
+    await following;
+    t.deepEqual(
+      lines,
+      Array.from({ length: count }, (_, at) => `line ${at + 1}`),
+    );
+  });
+}
+
+for (const isStopped of [false, true]) {
+  test(`a returning follower gets everything since an instant, however much it is, of an app that ${isStopped ? "is stopped" : "runs"}`, async (t) => {
+    await using fixture = await Fixture.create();
+    const { runtime } = fixture;
+    const app = await fixture.shell(printer.replace("; exec", "; echo end; exec"));
+    const run = async (): Promise<number> => {
+      await runtime.start(app);
+      await fixture.outputUntil(app, "end");
+      await runtime.stop(app);
+      return (await runtime.logs(app, { tail: 1 })).lines[0]?.timeMs ?? 0;
+    };
+    const sinceMs = (await run()) + 1;
+    await eventually(() => assert.ok(Date.now() > sinceMs));
+    await run();
+    if (!isStopped) await runtime.start(app);
+    const runs = isStopped ? 1 : 2;
+    const left = new AbortController();
+    const lines: string[] = [];
+    for await (const chunk of followApp(runtime, app, {
+      ...{ tail: 1, after: { timeMs: sinceMs, count: 0 }, signal: left.signal },
+      isInstalled: () => true,
+    })) {
+      lines.push(...chunk.lines.filter(({ stream }) => stream === "stdout").map(({ text }) => text));
+      if (lines.filter((line) => line === "end").length === runs) break;
+    }
+    const expected = [...Array.from({ length: count }, (_, at) => `line ${at + 1}`), "end"];
+    t.deepEqual(lines, Array<string[]>(runs).fill(expected).flat());
+  });
+}
+
+test("each line arrives once although the clock was set back and a partial record was left", async (t) => {
+  await using fixture = await Fixture.create();
+  const { runtime } = fixture;
+  const app = await fixture.shell("echo said; exec sleep 1000");
+  const start = async (): Promise<void> => {
+    await runtime.start(app);
+    await fixture.outputUntil(app, "said");
+  };
+  await start();
+  await runtime.stop(app);
+  const logs = join(app.runDir, "logs");
+  const [name = ""] = await readdir(logs);
+  const log = join(logs, name);
+  // As if that had been until the clock was set back.
+  await writeFile(log, (await readFile(log, "utf8")).replaceAll(/^\d{4}/gm, "2099"));
+  await start();
+  const left = new AbortController();
+  t.teardown(() => left.abort());
+  const said: string[] = [];
+  const following = (async () => {
+    const options = { tail: 100, signal: left.signal, isInstalled: () => true };
+    for await (const { lines } of followApp(runtime, app, options))
+      said.push(...lines.filter(({ stream }) => stream === "stdout").map(({ text }) => text));
+  })();
+  const untilSaid = (times: number): Promise<void> =>
+    eventually(() => {
+      assert.deepEqual(
+        said,
+        Array.from({ length: times }, () => "said"),
+      );
+      return Promise.resolve();
+    }, 30_000);
+  await untilSaid(2);
+  // As a supervisor leaves it that is killed while it writes: its follower reaches the end after it.
+  await appendFile(log, "2099-01-01T00:00:00.000Z o half of a reco");
+  await runtime.stop(app);
+  await start();
+  await untilSaid(3);
+  left.abort();
+  await following;
+  t.is(said.length, 3);
 });

@@ -1,9 +1,11 @@
-/** The composition root creates each part from existing parts: no closure uses a `const` that is declared later. */
+/** What is loaded, and when: no forward references in the composition root, and light imports of commands. */
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import test from "ava";
 import ts from "typescript";
-import { listSources, parseSource, root } from "./sources.ts";
+import { importsOf, listSources, parseSource, root } from "./sources.ts";
+
+// The composition root creates each part from existing parts: no closure uses a `const` that is declared later.
 
 /** The files that create and connect the parts. */
 const compositionRoots = /^src\/(daemon\/|apps\/create-apps\.ts)/;
@@ -140,4 +142,30 @@ test("a wrong name is detected", (t) => {
     "log.warn({ app, error }, '');\nthis.#options.log.info({ error: failure }, '');\nlog.error({ err: error }, '');";
   const source = ts.createSourceFile("src/x.ts", text, ts.ScriptTarget.Latest, true);
   t.deepEqual(misnamed(source), ["src/x.ts:1", "src/x.ts:2"]);
+});
+
+// A command is loaded whole before it runs: what the commands import at once is light.
+
+/** Each takes longer to load than a short command takes. */
+const heavy =
+  /^(?:node:(?:http2|https|tls|crypto|readline|child_process|zlib)|@(?:bufbuild|connectrpc)|yaml$|ajv)|_pb\.ts$/;
+const program = "src/cli/command-list.ts";
+
+test("no command imports something heavy before it runs", async (t) => {
+  const commands = importsOf(await parseSource(program)).filter(({ isLazy }) => isLazy);
+  t.true(commands.length > 30);
+  const entries = ["src/main.ts", "src/cli/cli.ts", "src/cli/completion/complete.ts"];
+  /** Each file that is loaded, and the file that imports it. */
+  const importers = new Map([...entries, ...commands.map(({ to }) => to)].map((file) => [file, program]));
+  for (const [file] of importers) {
+    if (!file.endsWith(".ts") || heavy.test(file)) continue;
+    for (const { to, isTypeOnly, isLazy } of importsOf(await parseSource(file))) {
+      if (!isTypeOnly && !isLazy && !importers.has(to)) importers.set(to, file);
+    }
+  }
+  t.true(importers.size > 100);
+  t.deepEqual(
+    [...importers].filter(([file]) => heavy.test(file)).map(([file, by]) => `${by} imports ${file}`),
+    [],
+  );
 });

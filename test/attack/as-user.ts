@@ -8,10 +8,12 @@ export interface Attacker extends AsyncDisposable {
   readonly pid: number;
   /** Resolves with its next output. */
   said(): Promise<string>;
+  /** Sends a line to its standard input, and resolves with its next output. */
+  ask(line: string): Promise<string>;
 }
 
 /** @param program file in this directory; it exits when its standard input closes */
-export function attackAs(uid: number, program: string, argument: object): Attacker {
+export function attackAs(uid: number, program: string, argument: object = {}): Attacker {
   const file = fileURLToPath(new URL(program, import.meta.url));
   const identity = [`--reuid=${uid}`, `--regid=${uid}`, "--clear-groups", "--"];
   const child = spawn("setpriv", [...identity, process.execPath, file, JSON.stringify(argument)], {
@@ -19,9 +21,14 @@ export function attackAs(uid: number, program: string, argument: object): Attack
     stdio: ["pipe", "pipe", "inherit"],
   });
   const exited = once(child, "exit");
+  const said = async (): Promise<string> => String((await nextEvent(child.stdout, "data"))[0]).trim();
   return {
     pid: child.pid ?? 0,
-    said: async () => String((await nextEvent(child.stdout, "data"))[0]).trim(),
+    said,
+    ask: (line) => {
+      child.stdin.write(`${line}\n`);
+      return said();
+    },
     async [Symbol.asyncDispose]() {
       child.stdin.end();
       await exited;

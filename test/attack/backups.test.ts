@@ -74,7 +74,7 @@ async function installRoots(daemon: TestDaemon, permissions: string): Promise<st
   return (await daemon.client(AppService).installApp({ spec: dir, ...acks })).directory;
 }
 
-const privileged = "It runs privileged: it can do everything that root can.";
+const privileged = "The app runs privileged: it can do everything that root can.";
 const fromElsewhere = /the app belongs to root here, and the archive is from another host/i;
 
 function upload(connection: Connection, archive: Buffer) {

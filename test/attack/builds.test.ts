@@ -7,6 +7,7 @@ import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { join } from "node:path";
+import { setTimeout as wait } from "node:timers/promises";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
@@ -98,6 +99,22 @@ dockerTest(`a build cannot grow variables to gigabytes in the engine${needsDocke
   t.is(failure.code, "PermissionDenied");
   t.regex(failure.message, /^up to line \d+ the Dockerfile is longer than 131072 bytes with its variables/);
   t.deepEqual(await leftovers(), []);
+});
+
+dockerTest(`the output of a build does not delay other users${needsDocker}`, async (t) => {
+  await using daemon = await startLimited();
+  const dockerfile = "FROM svc/base:1\nRUN yes | head -c 60000000; echo end; exit 3\n";
+  const over = new AbortController();
+  const building = failureOf(daemon, "flood", dockerfile).finally(() => over.abort());
+  let longestMs = 0;
+  while (!over.signal.aborted) {
+    const startMs = performance.now();
+    await daemon.client(AppService).listApps({});
+    longestMs = Math.max(longestMs, performance.now() - startMs);
+    await wait(50);
+  }
+  t.deepEqual(linesOf(await building).slice(-3, -1), ["y", "end"]);
+  t.true(longestMs < 2_000, `${longestMs} ms`);
 });
 
 dockerTest(`a fork bomb in a build is stopped by its process limit${needsDocker}`, async (t) => {

@@ -1,12 +1,11 @@
 /**
- * A user who may write to parent directories: exchanges two names in one of them as fast as possible. Each line of
+ * A user who may write to parent directories: exchanges `named` and `link` in one of them as fast as possible. Each line of
  * standard input is the directory to use from then on, and `ready` confirms it; an empty line stops the exchanges and
- * prints their number. Arguments: the two names.
+ * prints their number.
  */
 import { createRequire } from "node:module";
 import { createInterface } from "node:readline";
 
-const [one = "", other = ""] = process.argv.slice(2);
 /** @type {typeof import("koffi")} */
 const koffi = createRequire(import.meta.url)("koffi");
 const renameat2 = koffi.load(null).func("int renameat2(int, const char *, int, const char *, uint32_t)");
@@ -17,7 +16,7 @@ let isOn = false;
 
 function round() {
   if (!isOn) return;
-  for (let turn = 0; turn < 1000; turn++) if (renameat2(cwd, one, cwd, other, exchange) === 0) count++;
+  for (let turn = 0; turn < 1000; turn++) if (renameat2(cwd, "named", cwd, "link", exchange) === 0) count++;
   setImmediate(round);
 }
 

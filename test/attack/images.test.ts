@@ -1,4 +1,8 @@
 /** Attacks of a user through names of images, which all users of an engine share. */
+import { once } from "node:events";
+import { readFile, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import test from "ava";
@@ -107,6 +111,99 @@ composeTest(`a private image that root has pulled is not found by a project${nee
   t.is(await failureOf(`${host}/secret:1`), await failureOf(`${host}/missing:1`));
 });
 
+// The engine does not limit how much it reads from a registry, so regular users name only registries that root lists.
+
+/** The engine's configuration with the default list of registries, which includes none on this host. */
+function closedConfig(): string {
+  return engineNow().config.replace(/^users_registries.*$/m, "");
+}
+
+for (const [way, packageOf] of Object.entries(packages)) {
+  dockerTest(
+    `a user gets no image from a registry that is not listed, by ${way}${needsDocker}`,
+    async (t) => {
+      const { host } = await engineNow().registry();
+      await using daemon = await startDaemon({ config: closedConfig() });
+      await using user = await daemon.as(nobody);
+      const { runtime, files } = packageOf(`${host}/open:1`);
+      const { code, message } = await errorOf(install(daemon, user, "unlisted", runtime, files));
+      t.is(code, "PermissionDenied", message);
+      t.true(message.includes(`root can add "${host}" to users_registries in the section [docker]`), message);
+    },
+  );
+}
+
+dockerTest(
+  `the engine sends nothing to a registry that is not listed for a user${needsDocker}`,
+  async (t) => {
+    const requests: string[] = [];
+    const server = createServer(({ url = "" }, response) => {
+      requests.push(url);
+      response.writeHead(404).end();
+    });
+    server.listen(0, "127.0.0.1");
+    await once(server, "listening");
+    const host = `127.0.0.1:${(server.address() as AddressInfo).port}`;
+    await using daemon = await startDaemon({ config: closedConfig() });
+    await using user = await daemon.as(nobody);
+    for (const packageOf of Object.values(packages)) {
+      const { runtime, files } = packageOf(`${host}/open:1`);
+      await errorOf(install(daemon, user, "unlisted", runtime, files));
+    }
+    // The builder of users ignores frontends.
+    const Dockerfile = `# syntax=${host}/frontend:1\nFROM svc/base:1\nRUN true\n`;
+    await install(daemon, user, "fronted", "docker: { build: {} }", { Dockerfile });
+    t.deepEqual(requests, []);
+    await errorOf(install(daemon, daemon, "roots", `docker: { image: "${host}/open:1" }`));
+    t.true(requests.length > 0, "root may use all registries");
+    server.closeAllConnections();
+    server.close();
+    await once(server, "close");
+  },
+);
+
+composeTest(`a user's project gets no image from a registry that is not listed${needsCompose}`, async (t) => {
+  const { host } = await engineNow().registry();
+  await using daemon = await startDaemon({ config: closedConfig() });
+  await using user = await daemon.as(nobody);
+  for (const policy of ["always", "if_not_present", "never"]) {
+    const service = `{ image: "${host}/open:1", pull_policy: ${policy} }`;
+    const files = { "compose.yaml": `services:\n  web: ${service}\n` };
+    const error = await errorOf(install(daemon, user, "unlisted", "compose: { file: compose.yaml }", files));
+    t.regex(error.message, policy === "never" ? /is not found on this host/ : /users_registries/, policy);
+  }
+});
+
+dockerTest(
+  `an installed app keeps its image when its registry leaves the list, and gets no newer one${needsDocker}`,
+  async (t) => {
+    const engine = engineNow();
+    const { host } = await engine.registry();
+    const image = `${host}/listed:latest`;
+    await engine.images.build(image);
+    await engine.images.push(image);
+    await engine.images.remove(image);
+    await using daemon = await startDaemon({ config: engine.config });
+    const manifest = `stop: { grace: 1s }\ndocker: { image: "${image}" }`;
+    {
+      await using user = await daemon.as(nobody);
+      await install(daemon, user, "listed", manifest);
+    }
+    const file = daemon.configFile;
+    await writeFile(file, (await readFile(file, "utf8")).replace(/^users_registries.*$/m, ""));
+    await daemon.restart();
+    await using user = await daemon.as(nobody);
+    const apps = user.client(AppService);
+    t.is((await apps.startApp({ id: "listed" })).state, "RUNNING");
+    const { freshness, freshnessReason } = await apps.getAppImage({ id: "listed", checkRemote: true });
+    t.is(freshness, "unknown");
+    t.regex(freshnessReason ?? "", /users_registries/);
+    t.is((await errorOf(apps.repullApp({ id: "listed" }))).code, "PermissionDenied");
+    t.is((await apps.getApp({ id: "listed" })).state, "RUNNING");
+    await t.notThrowsAsync(install(daemon, daemon, "roots", manifest), "root may use all registries");
+  },
+);
+
 dockerTest(
   `an image without a registry fails for a user like an unknown one, and works for root${needsDocker}`,
   async (t) => {
@@ -214,6 +311,78 @@ dockerTest(
     }
   },
 );
+
+// A registry that sends other content than its digests name.
+
+interface LyingRegistry extends AsyncDisposable {
+  readonly host: string;
+  /** Number of responses that it changed. */
+  readonly changed: number;
+}
+
+/** Passes requests on to a registry, and changes the last byte of responses whose path matches. */
+async function lyingRegistry(behind: string, lie: RegExp): Promise<LyingRegistry> {
+  let changed = 0;
+  const server = createServer((request, response) => {
+    const { method = "", url = "", headers } = request;
+    void (async () => {
+      const accept = headers.accept ?? "*/*";
+      const answer = await fetch(`http://${behind}${url}`, { method, headers: { accept } });
+      const bytes = Buffer.from(await answer.arrayBuffer());
+      if (method === "GET" && lie.test(url) && bytes.length > 0) {
+        changed += 1;
+        // Spaces keep JSON valid.
+        const last = bytes.length - 1;
+        bytes[last] = bytes[last] === 0x7d ? 0x7d : (bytes[last] ?? 0) ^ 1;
+        if (bytes[last] === 0x7d) bytes[last - 1] = (bytes[last - 1] ?? 0) ^ 1;
+      }
+      const passed = ["content-type", "docker-content-digest", "docker-distribution-api-version"];
+      const sent = passed.flatMap((name) => {
+        const value = answer.headers.get(name);
+        return value === null ? [] : [[name, value] as const];
+      });
+      const length = method === "HEAD" ? answer.headers.get("content-length") : String(bytes.length);
+      response.writeHead(answer.status, { ...Object.fromEntries(sent), "content-length": length ?? "0" });
+      response.end(method === "HEAD" ? undefined : bytes);
+    })().catch(() => response.destroy());
+  });
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return {
+    host: `127.0.0.1:${(server.address() as AddressInfo).port}`,
+    get changed() {
+      return changed;
+    },
+    [Symbol.asyncDispose]: async () => {
+      server.closeAllConnections();
+      server.close();
+      await once(server, "close");
+    },
+  };
+}
+
+for (const [what, lie, isPinned] of [
+  ["a layer or configuration", /\/blobs\//, false],
+  ["a manifest", /\/manifests\//, true],
+] as const) {
+  dockerTest(`${what} that does not match its digest gives a user no image${needsDocker}`, async (t) => {
+    const engine = engineNow();
+    const { host: behind } = await engine.registry();
+    const name = isPinned ? "pinned" : "altered";
+    await engine.images.build(`${behind}/${name}:1`, { files: { "etc/key": name } });
+    const digest = await engine.images.push(`${behind}/${name}:1`);
+    await engine.images.remove(`${behind}/${name}:1`);
+    await using lying = await lyingRegistry(behind, lie);
+    const image = `${lying.host}/${name}${isPinned ? `@${digest}` : ":1"}`;
+    await using daemon = await startDaemon({ config: engine.config });
+    await using user = await daemon.as(nobody);
+    const error = await errorOf(install(daemon, user, name, `docker: { image: "${image}" }`));
+    t.log(error.message);
+    t.true(lying.changed > 0);
+    t.is((await engine.request("GET", `/images/${image}/json`)).status, 404);
+    t.deepEqual((await user.client(AppService).listApps({})).apps, []);
+  });
+}
 
 // A user pulls an image with a name that another owner's app runs.
 

@@ -192,6 +192,39 @@ composeTest(`a pulled image's labels have no effect on the user's own app${needs
   await roots.removeApp({ id: "roots" });
 });
 
+dockerTest(`an image cannot name the project and directory that root adopts${needsDocker}`, async (t) => {
+  await using daemon = await startWith(searchPath);
+  const engine = engineNow();
+  const project = { "com.docker.compose.project": "shop", "com.docker.compose.service": "web" };
+  const place = (directory: string): Record<string, string> => ({
+    "com.docker.compose.project.working_dir": directory,
+    "com.docker.compose.project.config_files": `${directory}/compose.yaml`,
+  });
+  const made = { "com.docker.compose.container-number": "1", "com.docker.compose.config-hash": "0" };
+  const claims = { ...project, ...place("/tmp/evil"), ...made };
+  await engine.images.build("evil/adopted:1", { labels: claims });
+  await engine.images.build("shop/web:1", { labels: project });
+  const run = { Cmd: ["/bin/sh", "-c", sleeping] };
+  const hostile = await engine.run("a-hostile", { ...run, Image: "evil/adopted:1" });
+  const labels = { ...project, ...place("/srv/shop"), ...made };
+  const own = await engine.run("shop-web-1", { ...run, Image: "shop/web:1", Labels: labels });
+
+  const { stacks } = await daemon.client(DockerService).listUnmanagedStacks({});
+  const seen = stacks
+    .map(({ name, directory, containers }) => ({ name, directory, ids: containers.map(({ id }) => id) }))
+    .filter(({ ids }) => ids.includes(hostile) || ids.includes(own));
+  t.deepEqual(seen, [
+    { name: "a-hostile", directory: "", ids: [hostile] },
+    { name: "shop", directory: "/srv/shop", ids: [own] },
+  ]);
+  const { plan } = await daemon.client(DockerService).adoptStack({ name: "shop", dryRun: true });
+  t.deepEqual(
+    plan?.stack?.containers.map(({ id }) => id),
+    [own],
+  );
+  for (const id of [hostile, own]) (await engine.request("DELETE", `/containers/${id}?force=1`)).expect(204);
+});
+
 composeTest(`no user sees a proof, or the project name of another user${needsCompose}`, async (t) => {
   await using daemon = await startWith(searchPath);
   await using user = await daemon.as(victim);

@@ -221,7 +221,13 @@ const floods = {
   },
 };
 
-for (const kind of kinds) floods[kind]?.();
-if (kinds.includes("messages of consoles")) await opened.promise;
+// Before the other floods use up the user's connections.
+const [early, others] = [kinds.filter((kind) => kind === "messages of consoles"), new Set(kinds)];
+for (const kind of early) {
+  others.delete(kind);
+  floods[kind]?.();
+  await opened.promise;
+}
+for (const kind of others) floods[kind]?.();
 console.log("sending");
 process.stdin.resume().on("end", () => process.exit());

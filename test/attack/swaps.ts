@@ -4,18 +4,15 @@
  * checks protect it.
  */
 import assert from "node:assert/strict";
-import { execFile, spawn } from "node:child_process";
-import { once } from "node:events";
+import { execFile } from "node:child_process";
 import { chmod, chown, lchown, lstat, mkdir, readFile, readdir, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
-import { fileURLToPath } from "node:url";
 import { promisify } from "node:util";
 import { gunzipSync } from "node:zlib";
 import type { Client } from "@connectrpc/connect";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { openGround, otherUid, ownerUid, type Ground } from "../files/support/ground.ts";
-
-const exchangerFile = fileURLToPath(new URL("./exchanger.mjs", import.meta.url));
+import { attackAs } from "./as-user.ts";
 
 const run = promisify(execFile);
 
@@ -182,29 +179,18 @@ interface Exchanger extends AsyncDisposable {
   end(): Promise<number>;
 }
 
-/** One for all methods: starting it takes as long as trying one of them. */
-function openExchanger(): Exchanger {
-  const identity = [`--reuid=${otherUid}`, `--regid=${otherUid}`, "--clear-groups", "--"];
-  const child = spawn("setpriv", [...identity, process.execPath, exchangerFile, "named", "link"], {
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  const exited = once(child, "exit");
-  const ask = async (line: string): Promise<string> => {
-    const answered = once(child.stdout, "data");
-    child.stdin.write(`${line}\n`);
-    return String((await answered)[0]);
-  };
+/** A program of this user. */
+export function openExchanger(uid: number): Exchanger {
+  const program = attackAs(uid, "exchanger.mjs");
   return {
-    begin: async (directory) => assert.equal(await ask(directory), "ready\n"),
-    end: async () => Number(await ask("")),
-    [Symbol.asyncDispose]: async () => {
-      child.stdin.end();
-      await exited;
-    },
+    begin: async (directory) => assert.equal(await program.ask(directory), "ready"),
+    end: async () => Number(await program.ask("")),
+    [Symbol.asyncDispose]: () => program[Symbol.asyncDispose](),
   };
 }
 
-async function snapshot(dir: string): Promise<unknown[]> {
+/** Everything in a directory that a change of it would alter. */
+export async function snapshot(dir: string): Promise<unknown[]> {
   const names = (await readdir(dir, { recursive: true })).sort();
   return Promise.all(
     ["", ...names].map(async (name) => {
@@ -218,7 +204,8 @@ async function snapshot(dir: string): Promise<unknown[]> {
 /** The duration of each method, as its owner and as root. */
 export async function attackFiles(forMs: number): Promise<SwapFinding[]> {
   await using ground = await openGround();
-  await using exchanger = openExchanger();
+  // One for all methods: starting it takes as long as trying one of them.
+  await using exchanger = openExchanger(otherUid);
   const findings: SwapFinding[] = [];
   for (const verb of Object.keys(verbs)) {
     for (const caller of ["owner", "root"] as const) {

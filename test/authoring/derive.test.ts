@@ -64,6 +64,11 @@ const shapes: readonly { name: string; service: string; asks: readonly string[];
   },
   { name: "all of the host", service: "volumes: ['/:/host:ro']", asks: ["engine_socket"] },
   { name: "host networking", service: "network_mode: host", asks: ["host_network"] },
+  {
+    name: "a build on the host's network",
+    service: "build: { context: ., network: host }",
+    asks: ["host_network"],
+  },
   { name: "a graphics processor", service: "devices: ['/dev/dri:/dev/dri']", asks: ["gpu"] },
   { name: "a radio stick", service: "devices: ['/dev/ttyUSB0:/dev/ttyUSB0']", asks: ["serial"] },
   {
@@ -118,7 +123,7 @@ services:
   web:
     image: example/wiki:2
     environment: [ "TITLE=$TITLE", "API_KEY=\${API_KEY-}" , "SVC_X=\${SVC_X}" ]
-    ports: [ "\${WEB_PORT:-3000}:3000", "127.0.0.1:9000:9000/udp", "4000-4001:4000-4001" ]
+    ports: [ "\${WEB_PORT:-3000}:3000", "127.0.0.1:9000:9000/udp", "4000-4001:4000-4001", "4000:4000/udp" ]
 `,
     ".env": "TITLE='Our wiki'\nDB_PASSWORD=kept\n",
   });
@@ -126,7 +131,10 @@ services:
   t.is(manifest.id, "wiki");
   t.is(manifest.name, "A Wiki");
   t.is(manifest.summary, "Pages for all");
-  t.deepEqual(Object.keys(properties).sort(), ["api_key", "db_password", "pg", "title", "tz", "web_port"]);
+  t.deepEqual(Object.keys(properties).sort(), [
+    ...["api_key", "db_password", "pg", "title", "tz"],
+    ...["web_4000_port", "web_4001_port", "web_9000_port", "web_port"],
+  ]);
   t.like(properties["db_password"], { secret: true, env: "DB_PASSWORD" });
   t.true(
     Object.values(properties).every((setting) => setting.type === "integer" || !("default" in setting)),
@@ -138,16 +146,16 @@ services:
   t.deepEqual(required, ["db_password"], "without compose .env is not read");
   t.deepEqual(manifest.ports, [
     { name: "web", setting: "web_port" },
-    { name: "web-9000", protocol: "udp", default: 9000 },
-    { name: "web-4000", default: 4000 },
-    { name: "web-4001", default: 4001 },
+    { name: "web-9000", protocol: "udp", setting: "web_9000_port" },
+    { name: "web-4000", setting: "web_4000_port" },
+    { name: "web-4001", setting: "web_4001_port" },
+    { name: "web-4000-udp", protocol: "udp", setting: "web_4000_port" },
   ]);
-  for (const said of [
-    /port 9000 is fixed/,
-    /port 4001 is fixed/,
-    /compose is not installed here/,
-    /SVC_X.*does not become a setting/,
-  ])
+  t.like(properties["web_4001_port"], {
+    description: "Host port for port 4001 of service web.",
+    default: 4001,
+  });
+  for (const said of [/compose is not installed here/, /SVC_X.*does not become a setting/])
     t.true(
       notes.some((note) => said.test(note)),
       String(said),
@@ -229,6 +237,29 @@ for (const [line, exec] of [
     t.deepEqual(manifest.migrate, { exec: [...exec] });
   });
 }
+
+test("EXPOSE contributes variables, ranges and protocols in upper case; others are noted", async (t) => {
+  const { manifest, notes } = await plan(t, {
+    Dockerfile: `ARG BASE=debian:12
+FROM $BASE
+ARG PORT=3000
+ENV PORT=$PORT OTHER="8124"
+ENV SINGLE 9
+EXPOSE $PORT \${OTHER} $SINGLE/tcp
+EXPOSE 5000-5002/tcp 53/UDP
+EXPOSE \${UNKNOWN:-7000} $UNKNOWN 80/sctp 1-60000 9-8 0 70000
+`,
+  });
+  const all = manifest.ports?.map(({ container_port, protocol = "tcp" }) => `${container_port}/${protocol}`);
+  t.deepEqual(all, [
+    ...["3000/tcp", "8124/tcp", "9/tcp", "5000/tcp", "5001/tcp", "5002/tcp", "53/udp", "7000/tcp"],
+  ]);
+  for (const text of ["$UNKNOWN", "80/sctp", "1-60000", "9-8", "0", "70000"])
+    t.true(
+      notes.some((note) => note.startsWith(`EXPOSE ${text} is left out`)),
+      text,
+    );
+});
 
 test("a Dockerfile below the package is built with the package as its context", async (t) => {
   const dir = await directory(t, { "docker/Dockerfile": "FROM debian:12\n", Dockerfile: "FROM debian:11\n" });
@@ -379,11 +410,13 @@ x-casaos:
   t.is(from, "docker-compose.yml");
   t.like(manifest, { id: "notes", name: "Notes", summary: "Writes things down" });
   t.deepEqual(manifest.compose, { file: "svc.compose.yaml" });
-  t.deepEqual(Object.keys(manifest.settings?.properties ?? {}).toSorted(), ["port", "puid", "title", "tz"]);
+  t.deepEqual(Object.keys(manifest.settings?.properties ?? {}).toSorted(), [
+    ...["notes_9443_port", "port", "puid", "title", "tz"],
+  ]);
   t.like(manifest.settings?.properties["port"], { type: "integer", default: 8085, env: "PORT" });
   t.deepEqual(manifest.ports, [
     { name: "notes", setting: "port" },
-    { name: "notes-9443", default: 9443 },
+    { name: "notes-9443", setting: "notes_9443_port" },
   ]);
   t.deepEqual(manifest.permissions, ["host_mounts"], "shared paths there are the host's");
   t.true(notes.some((note) => note.includes("/DATA/Media")));
@@ -462,7 +495,7 @@ networks: { tipi_main_network: { external: true } }
     t.like(manifest.settings?.properties["port"], { type: "integer", default: 8123 });
     t.deepEqual(manifest.ports, [
       { name: "wiki", setting: "port" },
-      { name: "db", default: 5433 },
+      { name: "db", setting: "db_port" },
     ]);
     t.is(manifest.permissions, undefined);
     const made = files["svc.compose.yaml"] ?? "";

@@ -105,12 +105,17 @@ for (const [what, open] of [
     const page = { appId: "", storage: "", limit: 10, pageToken: "" };
     const caller = { uid: 0, ownerUid: 0, root: true };
     const { errors } = await listArchives({ storages, catalog, log }, page, caller, deadlineMs);
-    t.deepEqual(errors, [{ storage: "far", error: "it did not respond within 0.2 s" }]);
+    t.deepEqual(errors, [{ storage: "far", error: "the storage did not respond within 0.2 s" }]);
     t.deepEqual(warnings, []);
     const app = { id: "web", ownerUid: 0 };
     t.deepEqual(
       await removeExpired({ storages, catalog, storeId: "00", log }, "far", app, { keep: 1 }, deadlineMs),
-      [],
+      {
+        removed: [],
+        warnings: [
+          'old backups of "web" on storage "far" were not removed: the storage did not respond within 0.2 s',
+        ],
+      },
     );
     t.deepEqual(warnings, ["failed to remove old backups"]);
   });
@@ -130,7 +135,7 @@ test("the reason why a storage cannot be listed is in the log, even if it is not
   };
   const page = { appId: "", storage: "", limit: 10, pageToken: "" };
   const { errors } = await listArchives(options, page, { uid: 0, ownerUid: 0, root: true });
-  t.deepEqual(errors, [{ storage: "disk", error: "it cannot be listed; see the daemon's log" }]);
+  t.deepEqual(errors, [{ storage: "disk", error: "the storage cannot be listed; see the daemon's log" }]);
   t.like(logged, [{ storage: "disk", err: { message: "EIO" } }]);
 });
 

@@ -1,12 +1,16 @@
 /** Compose files as people write them, on a real engine, with each version of compose. */
 import assert from "node:assert/strict";
 import { readFile, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { once } from "node:events";
+import { createServer } from "node:net";
+import { PassThrough } from "node:stream";
+import { delimiter, join } from "node:path";
 import test from "ava";
 import { formatSubnet, parseSubnet } from "../../src/engine/subnets.ts";
 import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { startDaemon } from "../support/daemon.ts";
+import { runSvc } from "../cli/support/run-svc.ts";
+import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writeFiles } from "../support/packages.ts";
@@ -14,7 +18,7 @@ import { forever, sharedFixture, startApp } from "../runtimes/support/container-
 import { DockerFixture, nobody } from "../runtimes/support/docker-fixture.ts";
 import { whyNoDocker } from "../support/docker.ts";
 import { dockerTest, needsDocker } from "../support/docker-test.ts";
-import { composeGenerations } from "../support/compose-generations.ts";
+import { composeGenerations, installedCompose } from "../support/compose-generations.ts";
 
 const fixtureNow = sharedFixture();
 const fixtures = new Map<string, DockerFixture>();
@@ -35,11 +39,13 @@ interface Generation {
   readonly runTest: typeof dockerTest;
   /** Why the tests are skipped; empty if they are not. */
   readonly skipped: string;
+  /** The daemon's directories of programs. */
+  readonly dirs: readonly string[];
   readonly fixtureOf: () => DockerFixture;
 }
 
-const generations = composeGenerations.map(({ name, isClassic, missing }): Generation => ({
-  ...{ name, isClassic, skipped: needsDocker || missing },
+const generations = composeGenerations.map(({ name, isClassic, dirs, missing }): Generation => ({
+  ...{ name, isClassic, dirs, skipped: needsDocker || missing },
   runTest: missing === "" ? dockerTest : test.skip,
   fixtureOf: () => {
     const fixture = fixtures.get(name);
@@ -91,6 +97,28 @@ for (const [at, { name, runTest, skipped, fixtureOf }] of generations.entries())
     await writeFile(join(app.directory, "repo/.env"), "B=third\n");
     await startApp(fixture.compose, app);
     await requireLines(fixture, app, ["app | a=[] b=[third] t=[] s=[] c=[] p=[]"]);
+    await end(fixture, app);
+    t.pass();
+  });
+
+  runTest(`variables of the daemon are not set for the compose file: ${name}${skipped}`, async (t) => {
+    const fixture = fixtureOf();
+    const names = ["LANG", "LOGNAME", "SHELL", "TMPDIR", "HOME", "USER"];
+    const environment = names.map((each) => `${each.toLowerCase()}: "\${${each}-none}"`).join(", ");
+    const shown = names.map((each) => `$$${each.toLowerCase()}`).join(" ");
+    const app = await fixture.app(`variables-${at}`, manifest, {
+      files: {
+        ".env": "LANG=de\n",
+        "compose.yaml": `services:
+  app:
+    image: svc/shell:1
+    command: ${shell(`echo ${shown}`)}
+    environment: { ${environment} }
+`,
+      },
+    });
+    await startApp(fixture.compose, app);
+    await requireLines(fixture, app, ["app | de none none none /nonexistent nobody"]);
     await end(fixture, app);
     t.pass();
   });
@@ -194,6 +222,142 @@ ${networks}
   );
 }
 
+for (const [at, { name, runTest, skipped, fixtureOf }] of generations.entries()) {
+  runTest(
+    `ports that the file fixes are published at their chosen numbers, and random ones are listed: ${name}${skipped}`,
+    async (t) => {
+      const fixture = fixtureOf();
+      const range = await freeRange(3);
+      const moved = [await freePort(), await freePort(), await freePort()];
+      const six = await freePort();
+      const settings = { web_port: moved[0]!, first_port: moved[1]!, six_port: moved[2]! };
+      const defaults = { web_port: range, first_port: range + 1, six_port: six };
+      const properties = Object.entries(defaults).map(
+        ([key, number]) => `${key}: { type: integer, default: ${number} }`,
+      );
+      const ports = [
+        "{ name: web, setting: web_port }",
+        "{ name: first, setting: first_port }",
+        `{ name: second, default: ${range + 2} }`,
+        "{ name: six, setting: six_port, protocol: udp }",
+      ];
+      const app = await fixture.app(
+        `moved-${at}`,
+        `${manifest}\nsettings: { properties: { ${properties.join(", ")} } }\nports: [${ports.join(", ")}]`,
+        {
+          settings,
+          files: {
+            "compose.yaml": `services:
+  web:
+    image: svc/web:1
+    ports: ["${range}:8080", "${range + 1}-${range + 2}:91-92", "[::1]:${six}:93/udp", "127.0.0.1:${six}:93/tcp", "94"]
+`,
+          },
+        },
+      );
+      await startApp(fixture.compose, app);
+      const published = await fixture.compose.publishedAt(app);
+      const known = [
+        ...[`${moved[0]}/tcp`, `${moved[1]}/tcp`, `${range + 2}/tcp`],
+        ...[`${moved[2]}/udp`, `${six}/tcp`],
+      ];
+      const random = [...published.keys()].filter((key) => !known.includes(key));
+      t.deepEqual([...published.keys()].toSorted(), [...known, ...random].toSorted());
+      t.deepEqual(published.get(`${moved[2]}/udp`), ["::1"]);
+      t.is(random.length, 1);
+      const names = fixture.compose.boundNames(app.id);
+      t.is(names.get(random[0]!), "web-94");
+      t.is(names.get(`${moved[1]}/tcp`), "web-91");
+      t.is(await (await fetch(`http://127.0.0.1:${moved[0]}/`)).text(), "hello");
+      await end(fixture, app);
+    },
+  );
+}
+
+for (const [at, { name, isClassic, runTest, skipped, fixtureOf }] of generations.entries()) {
+  for (const [whose, uid] of [
+    ["a user's", nobody],
+    ["root's", 0],
+  ] as const) {
+    runTest(
+      `images of ${whose} services are pulled as pull_policy specifies: ${name}${skipped}`,
+      async (t) => {
+        const fixture = fixtureOf();
+        const { images } = fixture.engine;
+        const { host } = await fixture.engine.registry();
+        const policies = {
+          ...{ always: "always", never: "never", absent: "if_not_present" },
+          ...(isClassic ? {} : { missing: "missing", timed: "every_1h2m", old: "weekly" }),
+        };
+        const tagOf = (service: string): string => `${host}/policy-${at}-${uid}/${service}:1`;
+        const services = Object.entries(policies).map(
+          ([service, policy]) =>
+            `  ${service}: { image: "${tagOf(service)}", pull_policy: ${policy}, command: ${shell("cat /which")} }\n`,
+        );
+        const app = await fixture.app(`policy-${at}-${uid}`, manifest, {
+          uid,
+          files: { "compose.yaml": `services:\n${services.join("")}` },
+        });
+        for (const service of Object.keys(policies)) {
+          await images.build(tagOf(service), { files: { which: `${service}-1\n` } });
+          await images.push(tagOf(service));
+        }
+        await images.remove(tagOf("absent"));
+        await startApp(fixture.compose, app);
+        await requireLines(
+          fixture,
+          app,
+          Object.keys(policies).map((service) => `${service} | ${service}-1`),
+        );
+        await fixture.compose.stop(app);
+        for (const service of Object.keys(policies)) {
+          await images.tag(tagOf(service), "svc/before:1");
+          await images.build(tagOf(service), { files: { which: `${service}-2\n` } });
+          await images.push(tagOf(service));
+          await images.tag("svc/before:1", tagOf(service));
+        }
+        const times = join(fixture.store, "compose", app.id, "pulls.json");
+        if (!isClassic) await writeFile(times, JSON.stringify({ [tagOf("timed")]: Date.now() - 3_000_000 }));
+        await fixture.compose.start(app);
+        const pulled = ["always", "old"];
+        await requireLines(
+          fixture,
+          app,
+          Object.keys(policies).map(
+            (service) => `${service} | ${service}-${pulled.includes(service) ? 2 : 1}`,
+          ),
+        );
+        await end(fixture, app);
+        t.pass();
+      },
+    );
+  }
+}
+
+preferred.runTest(
+  `pull_policy "never" with a missing image fails before the install, and pulls nothing${preferred.skipped}`,
+  async (t) => {
+    const fixture = preferred.fixtureOf();
+    const { images } = fixture.engine;
+    const { host } = await fixture.engine.registry();
+    const tag = `${host}/never/app:1`;
+    await images.build(tag, {});
+    await images.push(tag);
+    await images.remove(tag);
+    for (const uid of [nobody, 0]) {
+      const app = await fixture.app(`never-${uid}`, manifest, {
+        uid,
+        files: { "compose.yaml": `services: { app: { image: "${tag}", pull_policy: never } }\n` },
+      });
+      const error = await t.throwsAsync(fixture.compose.prepare(app, {}));
+      t.is(
+        error.message,
+        `image ${tag} is not found on this host, and its pull_policy is "never"; pull it first, or remove pull_policy`,
+      );
+    }
+  },
+);
+
 second.runTest(
   `a retry of a failed start does not repeat a completed migration${second.skipped}`,
   async (t) => {
@@ -227,14 +391,19 @@ second.runTest(
   },
 );
 
-second.runTest(
-  `secrets and configs have the values that .env gives their variables, for a regular user${second.skipped}`,
-  async (t) => {
-    const fixture = second.fixtureOf();
-    const app = await fixture.app("secret-env", manifest, {
-      files: {
-        ".env": 'S_VAL="one # not a comment"\nC_VAL=two\n',
-        "compose.yaml": `services:
+for (const [whose, uid] of [
+  ["a user's", nobody],
+  ["root's", 0],
+] as const) {
+  second.runTest(
+    `secrets and configs of ${whose} project have the values of .env${second.skipped}`,
+    async (t) => {
+      const fixture = second.fixtureOf();
+      const app = await fixture.app(`secret-env-${uid}`, manifest, {
+        uid,
+        files: {
+          ".env": 'S_VAL="one # not a comment"\nC_VAL=two\n',
+          "compose.yaml": `services:
   app:
     image: svc/shell:1
     command: ${shell("cat /run/secrets/s; echo; cat /c; echo")}
@@ -243,14 +412,15 @@ second.runTest(
 secrets: { s: { environment: S_VAL } }
 configs: { c: { environment: C_VAL } }
 `,
-      },
-    });
-    await startApp(fixture.compose, app);
-    await requireLines(fixture, app, ["app | one # not a comment", "app | two"]);
-    await end(fixture, app);
-    t.pass();
-  },
-);
+        },
+      });
+      await startApp(fixture.compose, app);
+      await requireLines(fixture, app, ["app | one # not a comment", "app | two"]);
+      await end(fixture, app);
+      t.pass();
+    },
+  );
+}
 
 second.runTest(
   `an optional dependency of another profile does not stop a start${second.skipped}`,
@@ -328,34 +498,41 @@ second.runTest(
   },
 );
 
-preferred.runTest(
-  `a stop, a cancel or a removal ends a start that waits for a service${preferred.skipped}`,
-  async (t) => {
-    const { engine } = fixtureNow();
-    const dirs = composeGenerations.find(({ missing }) => missing === "")?.dirs ?? [];
-    const config = `${engine.config}\n[apps]\npath = ${JSON.stringify(dirs)}\n`;
-    await using daemon = await startDaemon({ config });
-    const apps = daemon.client(AppService);
-    const dir = join(daemon.dir, "waits");
-    await writeFiles(dir, {
-      "svc.yaml": `id: waits\nname: Waits\nversion: "1"\n${manifest}\nstop: { grace: 1s }\n`,
-      "compose.yaml": `services:
+/** Writes a package whose `app` waits for a `db` that does not become healthy. @returns its directory */
+async function writeWaiting(daemon: TestDaemon, id: string): Promise<string> {
+  const dir = join(daemon.dir, id);
+  await writeFiles(dir, {
+    "svc.yaml": `id: ${id}\nname: ${id}\nversion: "1"\n${manifest}\nstop: { grace: 1s }\n`,
+    "compose.yaml": `services:
   db:
     image: svc/shell:1
     command: ${shell("true")}
     healthcheck: { test: ["CMD", "/bin/sh", "-c", "exit 1"], interval: 10s, retries: 30 }
   app: { image: svc/shell:1, command: ${shell("true")}, depends_on: { db: { condition: service_healthy } } }
 `,
-    });
+  });
+  return dir;
+}
+
+preferred.runTest(
+  `a stop, a cancel or a removal ends a start that waits for a service${preferred.skipped}`,
+  async (t) => {
+    const { engine } = fixtureNow();
+    const config = `${engine.config}\n[apps]\npath = ${JSON.stringify(installedCompose?.dirs ?? [])}\n`;
+    await using daemon = await startDaemon({ config });
+    const apps = daemon.client(AppService);
     const id = "waits";
-    await apps.installApp({ spec: dir });
+    await apps.installApp({ spec: await writeWaiting(daemon, id) });
     for (const call of [apps.stopApp, apps.cancelAppOperation, apps.removeApp] as const) {
       const start = errorOf(apps.startApp({ id }));
       await eventually(async () => {
         const [stack] = (await apps.listStacks({})).stacks.filter(({ appId }) => appId === id);
         assert.ok(stack?.services.some(({ name, state }) => name === "db" && state === "running"));
       }, 60_000);
-      t.is((await apps.getApp({ id })).state, "STARTING");
+      await eventually(async () => {
+        const { state, stateReason } = await apps.getApp({ id });
+        assert.deepEqual([state, stateReason], ["STARTING", 'the app waits for the health check of "db"']);
+      });
       await call({ id });
       t.like(await start, { reason: "canceled" });
       const { apps: left } = await apps.listApps({});
@@ -367,6 +544,69 @@ preferred.runTest(
     }
   },
 );
+
+for (const { name, dirs, runTest, skipped } of generations) {
+  runTest(
+    `an upgrade uses an edited .env, except for settings that the user chose: ${name}${skipped}`,
+    async (t) => {
+      const config = `${fixtureNow().engine.config}\n[apps]\npath = ${JSON.stringify(dirs)}\n`;
+      await using daemon = await startDaemon({ config });
+      const apps = daemon.client(AppService);
+      const dir = join(daemon.dir, "edited");
+      const write = (version: string): Promise<void> =>
+        writeFiles(dir, { ".env": `G=${version}\nH=${version}\n` });
+      await writeFiles(dir, {
+        "compose.yaml": `services:
+  app:
+    image: svc/shell:1
+    command: ${shell("echo g=$$G h=$$H")}
+    environment: { G: "\${G}", H: "\${H}" }
+`,
+      });
+      await write("one");
+      const svc = async (...args: string[]): Promise<void> => {
+        const host = { home: daemon.dir, uid: process.getuid?.() ?? 0, env: { PATH: dirs.join(delimiter) } };
+        const { exitCode, stderr } = await runSvc([...args, "--socket", daemon.socketPath], { host });
+        assert.equal(exitCode, 0, stderr);
+      };
+      const requireLine = (line: string): Promise<void> =>
+        eventually(async () => {
+          const texts = (await apps.getAppLogs({ id: "edited" })).lines.map(({ text }) => text);
+          assert.equal(texts.at(-1), line);
+        });
+      await svc("install", dir, "--start", "--yes");
+      await requireLine("app | g=one h=one");
+      await write("two");
+      await svc("upgrade", "edited", "--restart");
+      await requireLine("app | g=two h=two");
+      await svc("app", "settings", "set", "edited", "h=chosen");
+      await write("three");
+      await svc("upgrade", "edited", "--restart");
+      await requireLine("app | g=three h=chosen");
+      await apps.removeApp({ id: "edited" });
+      t.pass();
+    },
+  );
+}
+
+preferred.runTest(`svc start names the service that it waits for${preferred.skipped}`, async (t) => {
+  const { engine } = fixtureNow();
+  const config = `${engine.config}\n[apps]\npath = ${JSON.stringify(installedCompose?.dirs ?? [])}\n`;
+  await using daemon = await startDaemon({ config });
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: await writeWaiting(daemon, "slow") });
+  const stderr = new PassThrough();
+  const host = { home: daemon.dir, uid: process.getuid?.() ?? 0, stderr };
+  const started = runSvc(["start", "slow", "--socket", daemon.socketPath], { host });
+  let printed = "";
+  for await (const chunk of stderr) {
+    printed += String(chunk);
+    if (printed.includes("\n")) break;
+  }
+  t.is(printed, 'start slow: Waiting for the health check of "db"\n');
+  await apps.stopApp({ id: "slow" });
+  t.not((await started).exitCode, 0);
+});
 
 async function firstProcess(
   { engine }: DockerFixture,
@@ -381,4 +621,25 @@ async function firstProcess(
     State: { Pid: number; StartedAt: string };
   };
   return { pid: State.Pid, startedAt: State.StartedAt };
+}
+
+/** The first of several neighboring ports that are free. */
+async function freeRange(count: number): Promise<number> {
+  for (;;) {
+    const first = await freePort();
+    const others = Array.from({ length: count - 1 }, (_, at) => first + at + 1);
+    if (first + count <= 65_535 && (await Promise.all(others.map(isFree))).every(Boolean)) return first;
+  }
+}
+
+async function isFree(port: number): Promise<boolean> {
+  const server = createServer();
+  try {
+    await once(server.listen(port, "127.0.0.1"), "listening");
+    return true;
+  } catch {
+    return false;
+  } finally {
+    server.close();
+  }
 }

@@ -3,8 +3,10 @@ import { execFileSync } from "node:child_process";
 import { createHash } from "node:crypto";
 import { lstat, mkdir, readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { crc32 } from "node:zlib";
 import test from "ava";
-import { isRoot } from "../support/daemon.ts";
+import { FileService } from "../../gen/svc/v1/file_pb.ts";
+import { isRoot, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
 import { keepInMemory } from "../support/in-memory.ts";
 import { ownerUid } from "../files/support/ground.ts";
@@ -169,7 +171,59 @@ for (const format of ["tar.gz", "tar.zst", "zip"]) {
   });
 }
 
-for (const ending of ["tar.xz", "tar.bz2", "7z"]) {
+for (const [format, program] of [
+  ["tar.xz", "xz"],
+  ["tar.bz2", "bzip2"],
+] as const) {
+  rootTest(`a ${format} is unpacked within the limits, and a damaged one is rejected`, async (t) => {
+    const { home, files, as } = await newGround();
+    await as(ownerUid, "sh", "-c", `mkdir ${home}/in; seq 2000000 > ${home}/in/numbers`);
+    const path = `${home}/a.${format}`;
+    execFileSync("tar", ["-C", home, `--use-compress-program=${program} -1`, "-cf", path, "in"]);
+    await files.extractArchive({ path, target: `${home}/out` });
+    t.is(await digestOf(`${home}/out/in/numbers`), await digestOf(`${home}/in/numbers`));
+    const bounded = { path, target: `${home}/bounded`, maxBytes: 1_000_000n };
+    t.like(await errorOf(files.extractArchive(bounded)), { reason: "too_many" });
+    const bytes = await readFile(path);
+    await writeFile(path, bytes.subarray(0, bytes.length / 2));
+    const error = await errorOf(files.extractArchive({ path, target: `${home}/damaged` }));
+    t.like(error, { reason: "archive_refused" });
+    t.regex(
+      error.message,
+      new RegExp(`cannot be decompressed: ${program}: .*(unexpected|truncated|ends)`, "i"),
+    );
+    t.deepEqual((await readdir(home)).sort(), [`a.${format}`, "in", "out"]);
+  });
+}
+
+rootTest("a tar.xz that needs more than 256 MiB of memory is rejected", async (t) => {
+  const { home, files, as } = await newGround();
+  await as(ownerUid, "sh", "-c", `mkdir ${home}/in; seq 1000 > ${home}/in/numbers`);
+  const path = `${home}/a.tar.xz`;
+  execFileSync("tar", ["-C", home, "--use-compress-program=xz -1", "-cf", path, "in"]);
+  const bytes = await readFile(path);
+  // The header of the first block (xz file format 1.1, section 3.1): size, flags, LZMA2, and its dictionary: 1 GiB.
+  const header = bytes.subarray(12, 12 + (bytes[12]! + 1) * 4);
+  t.deepEqual([...header.subarray(2, 4)], [0x21, 1]);
+  header[4] = 36;
+  header.writeUInt32LE(crc32(header.subarray(0, -4)), header.length - 4);
+  await writeFile(path, bytes);
+  const error = await errorOf(files.extractArchive({ path, target: `${home}/out` }));
+  t.is(error.reason, "archive_refused");
+  t.regex(error.message, /cannot be decompressed: xz: .*memory usage limit/i);
+  t.deepEqual((await readdir(home)).sort(), ["a.tar.xz", "in"]);
+});
+
+rootTest("without xz on the host, the error for a tar.xz says what to install", async (t) => {
+  await using daemon = await startDaemon({ config: '[apps]\npath = ["/nonexistent"]' });
+  const path = join(daemon.dir, "a.tar.xz");
+  await writeFile(path, "");
+  const files = daemon.client(FileService);
+  const error = await errorOf(files.extractArchive({ path, target: `${daemon.dir}/out` }));
+  t.regex(error.message, /cannot be decompressed: program "xz" is not installed; install xz-utils or xz$/);
+});
+
+for (const ending of ["tar.lz", "7z"]) {
   rootTest(`a file with the ending ${ending} is rejected with the list of supported formats`, async (t) => {
     const { home, files } = await newGround();
     await mkdir(`${home}/in`);

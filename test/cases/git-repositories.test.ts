@@ -4,10 +4,10 @@ import { readdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../src/errors.ts";
-import { localAddressOf, parseGitUrl } from "../../src/packages/git/git-url.ts";
+import { haveSameOwner, localAddressOf, parseGitUrl, type GitUrl } from "../../src/packages/git/git-url.ts";
 import { installedOf, World } from "../packages/support/world.ts";
 import { minimalManifest, TestRepository } from "../packages/support/repository.ts";
-import { GitServer } from "../support/git-server.ts";
+import { askingFor, GitServer } from "../support/git-server.ts";
 import { keepInMemory } from "../support/in-memory.ts";
 
 keepInMemory();
@@ -195,9 +195,80 @@ test("submodules and their submodules are fetched with the commits that the repo
   }
 });
 
+for (const [title, url, isShown] of [
+  ["the same owner", "../../me/private/.git", true],
+  ["another owner", "../../victim/private/.git", false],
+  ["another owner, behind a submodule of that owner", "../../victim/public/.git", false],
+] as const) {
+  test(`a submodule of ${title} is fetched ${isShown ? "with" : "without"} the caller's login`, async (t) => {
+    await using world = await World.create();
+    const modules = new Map<string, TestRepository>();
+    for (const path of ["me/private", "victim/private", "victim/public"]) {
+      const module = await TestRepository.create(world.path("git", path));
+      await module.commit({ file: path });
+      modules.set(path, module);
+    }
+    const [mine, theirs, open] = [...modules.values()] as [TestRepository, TestRepository, TestRepository];
+    await addSubmodule(open, "../../private/.git", "inner", theirs);
+    const outer = await TestRepository.create(world.path("git", "me/outer"));
+    await outer.commit({ "svc.yaml": minimalManifest("outer", "1") });
+    const module = url.includes("public") ? open : isShown ? mine : theirs;
+    await addSubmodule(outer, url.replace("../../", "../../../"), "theme", module);
+    const login = { username: "ann", secret: "sung" };
+    const isPrivate = askingFor({ username: login.username, password: login.secret });
+    await using server = await GitServer.start(world.path("git"), (request, response) =>
+      request.url?.includes("/private/") === true ? isPrivate(request, response) : false,
+    );
+    const resolver = world.resolver({ git: { login: () => ({ ...login, scope: "ann" }) } });
+    const resolving = resolver.resolve({ spec: `${server.url}/me/outer/.git` }, selfUid);
+    if (isShown) await resolving;
+    else await t.throwsAsync(resolving, { message: /private.* requires other credentials than yours/ });
+    const shown = server.requests.filter((path, at) => path.includes("/private/") && server.shown[at] !== "");
+    t.is(shown.length > 0, isShown);
+  });
+}
+
+test("a submodule of another owner over ssh is rejected, because ssh uses the daemon's key", async (t) => {
+  await using world = await World.create();
+  const outer = await TestRepository.create(world.path("git", "me/outer"));
+  await outer.commit({ "svc.yaml": minimalManifest("outer", "1") });
+  await addSubmodule(outer, "ssh://git@git.invalid/victim/private.git", "theme", outer);
+  await using server = await GitServer.start(world.path("git"));
+  const { message } = await rejection(t, world, `${server.url}/me/outer/.git`);
+  t.regex(message, /^the submodule ssh:.* belongs to another host or owner .*; use https$/);
+});
+
+const owners: readonly (readonly [one: string, other: string, areSame: boolean])[] = [
+  ["https://a.example/me/x", "https://A.example/me/y/z", true],
+  ["https://a.example/me/x", "git@a.example:me/y.git", true],
+  ["https://a.example/x", "https://a.example/y", true],
+  ["ssh://git@a.example/me/x", "ssh://git@a.example/you/x", false],
+  ["https://a.example/me/x", "https://a.example:8443/me/x", false],
+  ["https://a.example/me/x", "https://b.example/me/x", false],
+  ["[git@a.example:22]:me/x", "ssh://git@a.example:22/me/y", true],
+  ["https://a.example/scm/me/x", "https://a.example/scm/you/x", false],
+  ["https://a.example/scm/me/x", "https://a.example/scm/me/y", true],
+  ["git@ssh.dev.azure.com:v3/me/p/x", "git@ssh.dev.azure.com:v3/you/p/x", false],
+  ["https://a.example/git/x", "https://a.example/git/y", true],
+];
+test("the owner of a repository is the first name of its path, without a server's prefix", (t) => {
+  const parsed = (text: string): GitUrl => {
+    const result = parseGitUrl(text);
+    if ("problem" in result) throw new Error(result.problem);
+    return result.gitUrl;
+  };
+  for (const [one, other, areSame] of owners)
+    t.is(haveSameOwner(parsed(one), parsed(other)), areSame, `${one} ${other}`);
+});
+
 const rejectedUrls: readonly (readonly [title: string, url: string, message: RegExp])[] = [
   ["of a helper program", "ext::sh", /names a helper program/],
   ["with a password", "https://me:hunter2@host/a", /contains credentials/],
+  ["with an escaped path to another owner", "https://host/me/%2e%2E/you/a", /has "\.\." in its path/],
+  ["with escaped slashes", "https://host/me/..%2Fyou/a", /has "\.\." in its path/],
+  ["with escaped backslashes", "https://host/me/x%5c..%5cyou/a", /has "\.\." in its path/],
+  ["with a path that is escaped twice", "ssh://git@host/me/%252e%252e/you/a", /has "\.\." in its path/],
+  ["relative, with an escaped path", "../%2e%2e/you/a", /has "\.\." in its path/],
   ["of a repository on this host", "file:///srv/private", /is a repository of this host/],
   ["above its host", "../../../../x", /is above the host|does not name a repository/],
 ];

@@ -16,6 +16,7 @@ interface Quirks {
   /** Lists start at the beginning, whatever the request asks for. */
   readonly repeatsFirstPage?: boolean;
   readonly ignoresRanges?: boolean;
+  readonly sendsEmptyPages?: boolean;
 }
 
 const pageSize = 2;
@@ -71,6 +72,8 @@ async function startServer(t: ExecutionContext, quirks: Quirks): Promise<S3Bucke
 }
 
 function listing(keys: readonly string[], parameters: URLSearchParams, quirks: Quirks): string {
+  if (quirks.sendsEmptyPages === true)
+    return "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>a</NextContinuationToken></ListBucketResult>";
   const after =
     quirks.repeatsFirstPage === true
       ? ""
@@ -136,3 +139,10 @@ for (const ignoresRanges of [false, true]) {
     t.is(Buffer.concat(pieces).toString(), "345");
   });
 }
+
+test("a list of endless empty pages fails", async (t) => {
+  const bucket = await startServer(t, { sendsEmptyPages: true });
+  await t.throwsAsync(bucket.list({ prefix: "" }, t.context as AbortSignal), {
+    message: "the server sent 101 empty pages of objects; the server is not usable",
+  });
+});

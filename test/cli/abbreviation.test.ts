@@ -37,7 +37,7 @@ for (const line of ["app info he", "start he", "app stop he", "app logs wi"]) {
 }
 
 test("a full ID is not treated as the prefix of another", async (t) => {
-  t.regex((await svc("app info web", true)).stdout, /Id:\S* +web\n/);
+  t.regex((await svc("app info web", true)).stdout, /ID:\S* +web\n/);
 });
 
 test("a prefix of several apps fails with their names from all pages", async (t) => {
@@ -51,7 +51,7 @@ test("a prefix of another user's app finds nothing, except for root on behalf of
   t.is(run.exitCode, 3);
   t.regex(run.stderr, /no app "ot"/);
   const sudo = await svc("app info ot", true, { uid: 0, env: { SUDO_UID: "1001" } });
-  t.regex(sudo.stdout, /Id:\S* +other\n/);
+  t.regex(sudo.stdout, /ID:\S* +other\n/);
 });
 
 test("removing an app requires its full ID", async (t) => {

@@ -14,6 +14,7 @@ import {
   type CreateBackupRequest,
   type UpsertBackupStorageRequest,
 } from "../../gen/svc/v1/backup_pb.ts";
+import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
 import { notFound, SvcError } from "../../src/errors.ts";
 import { createProgram } from "../../src/cli/program.ts";
 import { unimplemented } from "../../src/server/rpc/bound-service.ts";
@@ -130,12 +131,23 @@ async function startFake(): Promise<Fake> {
       return { id, backups: { lastBackupAt, storages: ["local", "far"], overdue: true } };
     },
   };
-  const rest = (service: typeof BackupService | typeof AppService) =>
+  const jobs: Partial<ServiceImpl<typeof ScheduleService>> = {
+    listSchedules: () => ({
+      schedules: [
+        { id: "nightly", action: { type: "backup", app: "gone" }, disabledReason: "its app was removed" },
+        { id: "hourly", action: { type: "backup", app: "gone" }, enabled: false },
+        { id: "fine", action: { type: "backup", app: "gone" }, enabled: true },
+        { id: "other", action: { type: "backup", app: "hello" }, enabled: false },
+      ],
+    }),
+  };
+  const rest = (service: typeof BackupService | typeof AppService | typeof ScheduleService) =>
     Object.fromEntries(service.methods.map(({ localName }) => [localName, unimplemented]));
   const daemon = await openGateway({
     services: [
       bindService(BackupService, { ...rest(BackupService), ...backups } as never),
       bindService(AppService, { ...rest(AppService), ...apps } as never),
+      bindService(ScheduleService, { ...rest(ScheduleService), ...jobs } as never),
     ],
   });
   // Each reading of the clock advances it by a second.
@@ -190,11 +202,11 @@ test("bytes, rate and remaining time are shown only on a terminal", async (t) =>
   await writeFile(file, Buffer.alloc(6 << 20, "x"));
   const shown = "of 6.0 MiB \\(\\d+%\\) · (1.0 MiB|256 KiB)/s · \\d+s left";
   for (const [args, what] of [
-    [["create", "hello"], "backup hello: read"],
-    [["verify", "hello", "latest"], "verify hello: verify"],
-    [["restore", "hello", "latest", "-y"], "restore hello: restore"],
-    [["download", "hello", "latest"], "download hello: receive"],
-    [["upload", file], "upload to local: send"],
+    [["create", "hello"], "backup hello: Reading"],
+    [["verify", "hello", "latest"], "verify hello: Verifying"],
+    [["restore", "hello", "latest", "-y"], "restore hello: Restoring"],
+    [["download", "hello", "latest"], "download hello: Receiving"],
+    [["upload", file], "upload to local: Sending"],
   ] as const) {
     const line = args.join(" ");
     const terminal = await fake.svc(args, { terminal: true });
@@ -263,7 +275,7 @@ test("a restore asks only if it replaces an app", async (t) => {
   for (const args of [[], ["--paths", "data/notes"], ["--json"]]) {
     const refused = await fake.svc(["restore", "hello", "latest", ...args]);
     t.is(refused.exitCode, 2, args.join(" "));
-    t.regex(refused.stderr, /its current data is replaced: confirm with --yes/);
+    t.regex(refused.stderr, /this replaces \S.*; pass --yes to confirm/);
   }
   t.deepEqual(fake.restored, []);
   for (const args of [["--yes"], ["--dry-run"], ["--as-new"]]) {
@@ -276,6 +288,18 @@ test("a restore asks only if it replaces an app", async (t) => {
   t.deepEqual(fake.restored, ["hello", "hello", "hello", "gone"]);
   t.regex(gone.stderr, /^warning: data\/log: file changed \S+as we read it$/m);
   t.notRegex(gone.stderr, /\x1b/);
+});
+
+test("the restore of a removed app names its disabled jobs, and says that its backup policy is missing", async (t) => {
+  await using fake = await startFake();
+  const { stderr } = await fake.svc(["restore", "gone", name, "--storage", "local"]);
+  t.regex(stderr, /^Jobs of gone are disabled\. Enable them: svc schedule enable nightly hourly$/m);
+  t.regex(
+    stderr,
+    /^The backup policy of gone was not restored, .*: svc backup policy gone set --trigger 03:30$/m,
+  );
+  const replaced = await fake.svc(["restore", "hello", name, "--storage", "local", "--yes"]);
+  t.notRegex(replaced.stderr, /policy|disabled/, "an app that exists keeps both");
 });
 
 test("a restore prints what it restored; for a running app it advises a stop, unless it is a dry run", async (t) => {
@@ -310,7 +334,7 @@ test("lists show the age of archives, and name the app that has none", async (t)
   await using fake = await startFake();
   const all = (await fake.svc(["ls"])).stdout.split("\n").map((line) => line.split(/ {2,}/));
   t.deepEqual(all[0], ["NAME", "APP", "STORAGE", "NODE", "CREATED", "SIZE", "VERIFIED"]);
-  t.deepEqual(all[1]?.slice(3, 5), ["this one", "1d ago"]);
+  t.deepEqual(all[1]?.slice(3, 5), ["this node", "1d ago"]);
   const [newest] = (await fake.svc(["ls", "-q"])).stdout.split("\n");
   t.is(newest, all[1]?.[0]);
   t.is((await fake.svc(["show", "hello", newest ?? ""])).exitCode, 0, "a listed name is accepted");
@@ -320,6 +344,12 @@ test("lists show the age of archives, and name the app that has none", async (t)
   t.is(none.stderr, 'svc: no backup of app "new"; list the backups with: svc backup ls\n');
   const { stdout: policy } = await fake.svc(["policy", "hello"]);
   t.regex(policy, /^Last: +1h ago to local, far; never verified; overdue$/m);
+});
+
+test("a template prints a line per archive", async (t) => {
+  await using fake = await startFake();
+  const [newest] = (await fake.svc(["ls", "-q"])).stdout.split("\n");
+  t.is((await fake.svc(["ls", "--format", "{{.name}}"])).stdout, `${newest}\n`);
 });
 
 test("the latest archive is one of this node, unless only one other node has the app", async (t) => {
@@ -343,7 +373,7 @@ test("the latest archive is one of this node, unless only one other node has the
       .split("\n")
       .slice(1, 3)
       .map((line) => line.split(/ {2,}/)[3]),
-    ["aaaaaaaa", "this one"],
+    ["aaaaaaaa", "this node"],
   );
 });
 
@@ -449,7 +479,7 @@ test("editing a storage changes only the given properties", async (t) => {
     [["nope", "--max-rate", "65536"], 3, /no storage "nope"/],
     [["far", "--dir", "/srv"], 2, /far is a bucket/],
     [["local", "--bucket", "other"], 2, /local is a directory: --bucket/],
-    [["far", "--s3", "https://other.example.org"], 2, /another --s3 needs --access-key/],
+    [["far", "--s3", "https://other.example.org"], 2, /a different --s3 endpoint needs its --access-key/],
     [["far", "--s3", "https://other.example.org", "--access-key", "ID"], 2, /pass --secret-key-file/],
   ] as const) {
     const { sent, stderr, ...run } = await edit(...args);
@@ -464,8 +494,8 @@ test("an upload names the local file that cannot be read", async (t) => {
   const here = await mkdtemp(join(tmpdir(), "svc-cli-backup-"));
   t.teardown(() => rm(here, { recursive: true, force: true }));
   for (const [file, why] of [
-    [join(here, "nothing"), "it does not exist"],
-    [here, "it is a directory"],
+    [join(here, "nothing"), "no such file or directory"],
+    [here, "is a directory"],
   ] as const) {
     const { exitCode, stderr } = await fake.svc(["upload", file]);
     t.is(exitCode, 2);

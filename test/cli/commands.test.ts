@@ -26,7 +26,7 @@ const apps = [
   appOf({ id: "slow" }),
   appOf({
     ...{ id: "loop", state: "STARTING", restarts: 3 },
-    stateReason: "BACKOFF after 3 restarts: it exited with code 3",
+    stateReason: "BACKOFF after 3 restarts: the program exited with code 3",
   }),
 ];
 
@@ -54,7 +54,10 @@ const cases: CommandCase[] = [
     stdout: /^ID +VERSION +AVAILABLE +IMAGES\nhello +1\.0\.0 +example\/hello:1, example\/db:2\n$/,
     stderr: /^Install it: svc app repull hello\n$/,
   },
-  { args: ["app", "info", "hello"], stdout: /Installed: 1d ago/ },
+  {
+    args: ["app", "info", "hello"],
+    stdout: /Ports: +http 8080\/tcp, game 9000\/udp\n[^]*Installed: +1d ago/,
+  },
   {
     args: ["app", "start", "idle", "hello"],
     stdout: /^idle is RUNNING\nhello is RUNNING at http:\/\/127\.0\.0\.1:8080\n$/,
@@ -75,7 +78,7 @@ const cases: CommandCase[] = [
     exitCode: 7,
     stderr: /longer than 0\.2 s; give it more time with --timeout/,
   },
-  { args: ["app", "remove", "idle"], exitCode: 2, stderr: /confirm with --yes/ },
+  { args: ["app", "remove", "idle"], exitCode: 2, stderr: /; pass --yes to confirm/ },
   {
     args: ["app", "remove", "idle", "idel"],
     exitCode: 3,
@@ -148,44 +151,55 @@ const cases: CommandCase[] = [
     args: ["install", "closed"],
     stdout:
       /^Installed closed 1\.0\.0 on 127\.0\.0\.1:8080, 127\.0\.0\.1:9000\/udp\. Start it: svc start closed\n$/,
-    stderr: /^install closed: fetch/,
+    stderr: /^install closed: \[1\/2\] Fetching · main\n$/,
   },
   {
     args: ["install", "open"],
     stdout: /^Installed open 1\.0\.0 on \[::\]:8080, /,
-    stderr: /^install open: fetch/,
+    stderr: /^install open: \[1\/2\] Fetching/,
   },
   {
     args: ["install", "web"],
     stdout: /^Installed web 1\.0\.0\. Start it: svc start web\n$/,
-    stderr: /^install web: fetch · main\n$/,
+    stderr: /^install web: \[1\/2\] Fetching · main\n$/,
   },
+  ...["--version", "--tag"].map((option) => ({
+    args: ["install", "web", option, "v1.2.0"],
+    stdout: /^Installed web v1\.2\.0\. /,
+    stderr: /Fetching/,
+  })),
+  ...["--version", "--tag"].map((option) => ({
+    args: ["upgrade", "idle", option, "v2.1.0"],
+    stdout: /^Switched idle from 1\.0\.0 to v2\.1\.0\n$/,
+    stderr: /Fetching/,
+  })),
   {
     args: ["install", "./luckless", "--start"],
     exitCode: 5,
-    stderr: /did not start: it exited with code 1; see what it printed with: svc logs luckless\n$/,
+    stderr: /did not start: the program exited with code 1; see what it printed with: svc logs luckless\n$/,
   },
   {
     args: ["install", "licensed"],
     exitCode: 5,
     stderr:
-      /\nsvc: licensed ships LICENSE and requires permissions on the host \(it wants the moon\): read it at a terminal or with --json, then pass --accept-license and --accept-permissions\n$/,
+      /\nsvc: licensed requires that you accept its license \(LICENSE\) and requires permissions on the host \(the app wants the moon\); run this in a terminal to read and accept, or pass --accept-license and --accept-permissions\n$/,
   },
   {
     args: ["install", "licensed", "--accept-license"],
     exitCode: 5,
     stderr:
-      /\nsvc: licensed requires permissions on the host \(it wants the moon\): .*, then pass --accept-permissions\n$/,
+      /\nsvc: licensed requires permissions on the host \(the app wants the moon\); run this .*, or pass --accept-permissions\n$/,
   },
   {
     args: ["install", "licensed", "--accept-permissions"],
     exitCode: 5,
-    stderr: /\nsvc: licensed ships LICENSE: .*, then pass --accept-license\n$/,
+    stderr:
+      /\nsvc: licensed requires that you accept its license \(LICENSE\); run this .*, or pass --accept-license\n$/,
   },
   {
     args: ["install", "licensed", "--accept-license", "--accept-permissions"],
     stdout: /^Installed licensed/,
-    stderr: /fetch/,
+    stderr: /Fetching/,
   },
   {
     args: ["install", "twice"],
@@ -213,7 +227,21 @@ const cases: CommandCase[] = [
     exitCode: 3,
     stderr: /no package "nowhere"; list them with: svc search\n$/,
   },
-  { args: ["install", "./nowhere"], exitCode: 2, stderr: /^svc: \/[^\n]*\/nowhere does not exist\n$/m },
+  {
+    args: ["install", "nginx:1.27"],
+    exitCode: 3,
+    stderr: /; to run an image, write a compose file: svc install \.\/compose\.yaml\n$/,
+  },
+  {
+    args: ["credential", "add", "x", "example.org"],
+    exitCode: 2,
+    stderr: /^svc: --username <name> is required\nTry: svc credential add --help\n$/,
+  },
+  {
+    args: ["install", "./nowhere"],
+    exitCode: 2,
+    stderr: /^svc: \/[^\n]*\/nowhere does not exist; check the path, or list packages with: svc search\n$/m,
+  },
   {
     args: ["install", "broken"],
     exitCode: 5,
@@ -221,13 +249,13 @@ const cases: CommandCase[] = [
   },
   {
     args: ["upgrade", "idle", "--version", "2.0"],
-    stdout: /^Upgraded idle from 1\.0\.0 to 2\.0\n$/,
-    stderr: /fetch/,
+    stdout: /^Switched idle from 1\.0\.0 to 2\.0\n$/,
+    stderr: /Fetching/,
   },
   {
     args: ["upgrade", "idle", "--version", "1.0.0"],
     stdout: /^Reinstalled idle 1\.0\.0 from its source\n$/,
-    stderr: /fetch/,
+    stderr: /Fetching/,
   },
   {
     args: ["upgrade", "hello", "--no-restart"],
@@ -242,7 +270,7 @@ const cases: CommandCase[] = [
   },
   { args: ["source", "show", "web"], stdout: /^Package: +main\/web\n/, stderr: /svc install main\/web/ },
   { args: ["source", "show", "main/web"], stdout: /^Package: +main\/web\n/, stderr: /svc install main\/web/ },
-  { args: ["source", "show", "nope"], exitCode: 2, stderr: /no source "nope" is configured/ },
+  { args: ["source", "show", "nope"], exitCode: 3, stderr: /no source or package has the name "nope"; / },
   {
     args: ["source", "show", "twice"],
     exitCode: 2,
@@ -262,13 +290,13 @@ const cases: CommandCase[] = [
   },
   {
     args: ["upgrade", "hello", "--version", "2.0"],
-    stdout: /^Upgraded hello from 1\.0\.0 to 2\.0, and started it again\n$/,
-    stderr: /fetch/,
+    stdout: /^Switched hello from 1\.0\.0 to 2\.0, and started it again\n$/,
+    stderr: /Fetching/,
   },
   {
     args: ["upgrade", "--all"],
     stdout: /hello is up to date[^]*idle is up to date/,
-    stderr: /^upgrade hello: fetch/,
+    stderr: /^upgrade hello: Fetching/,
   },
   { args: ["upgrade"], exitCode: 2, stderr: /or pass --all/ },
   {
@@ -286,7 +314,8 @@ const cases: CommandCase[] = [
   {
     args: ["kill", "x"],
     exitCode: 2,
-    stderr: /^svc: "x" is not a process ID: use a number from 1 to 4194304, as shown by svc top\n$/,
+    stderr:
+      /^svc: "x" is not a process ID: use a number from 1 to 4194304, as shown by svc top; to stop an app: svc stop ID\n$/,
   },
   {
     args: ["events", "--kind", "app.crashd"],
@@ -339,12 +368,12 @@ const cases: CommandCase[] = [
   { args: ["app", "list", "-q"], stdout: /^hello\nidle\nslow\nloop\n$/ },
   ...[["info"], ["inspect"], ["status"], ["app", "status"], ["app", "inspect"]].map((words): CommandCase => ({
     args: [...words, "hello"],
-    stdout: /^Id: +hello\n/,
+    stdout: /^ID: +hello\n/,
   })),
   {
     args: ["info", "idle", "hello"],
     stdout:
-      /^Id: +idle\n[^]*\n\nId: +hello\n[^]*\nAddress: +http:\/\/127\.0\.0\.1:8080\n[^]*\nCPU: +12\.3%\nMemory: +1\.0 KiB\nDisk: +2\.0 KiB\n/,
+      /^ID: +idle\n[^]*\n\nID: +hello\n[^]*\nAddress: +http:\/\/127\.0\.0\.1:8080\n[^]*\nCPU: +12\.3%\nMemory: +1\.0 KiB\nDisk: +2\.0 KiB\n/,
   },
   { args: ["status", "--verbose"], stdout: /\nCapabilities: +app\.upgrade\n/ },
   { args: ["stop", "hello", "--all"], exitCode: 2, stderr: /^svc: name the apps, or pass --all\n$/ },
@@ -359,10 +388,19 @@ const cases: CommandCase[] = [
   },
   { args: ["ls", "-o", "yaml"], stdout: /^---\napps:\n {2}- id: hello\n {4}name: / },
   { args: ["ls", "-o", "json"], stdout: /^\{\n {2}"apps": \[/ },
-  { args: ["ls", "-o", "xml"], exitCode: 2, stderr: /Allowed choices are json, yaml, wide, name\./ },
   {
-    args: ["ls", "--format", "{{.id}}\\t{{ .state }}\\t{{.nope.x}}{{json .ports}}"],
+    args: ["ls", "-o", "xml"],
+    exitCode: 2,
+    stderr: /^svc: --output must be one of json, yaml, wide, name; got "xml"\n/,
+  },
+  {
+    args: ["ls", "--format", "{{.id}}\\t{{ .state }}\\t{{.placement.x}}{{json .ports}}"],
     stdout: /^hello\tRUNNING\t\[\{"name":"http"[^\n]*\}\]\nidle\tSTOPPED\t\[\]\n/,
+  },
+  {
+    args: ["ls", "--format", "{{.Names}}"],
+    exitCode: 2,
+    stderr: /^svc: --format: unknown field "Names"; fields: .*\bid, .*\bstate\b/,
   },
   { args: ["info", "idle", "--format", "{{.id}} {{.restarts}}"], stdout: /^idle 0\n$/ },
   { args: ["info", "nope", "-o", "json"], exitCode: 3, stderr: /^\{"error":"no app/ },
@@ -388,14 +426,24 @@ const cases: CommandCase[] = [
     stderr: /svc install main\/web/,
   },
   {
-    args: ["install", "./web", "--dry-run"],
+    args: ["install", "https://git.example.org/web.git", "--dry-run"],
     exitCode: 2,
-    stderr: /check a directory with: svc package check DIR\n$/,
+    stderr: /does not read git URLs: clone the repository, and pass its directory\n$/,
+  },
+  { args: ["install", "./web", "--dry-run"], exitCode: 2, stderr: /\/web does not exist\n$/ },
+  {
+    args: ["logs", "--all", "hello"],
+    exitCode: 2,
+    stderr: /name the apps, or pass --all/,
   },
   { args: ["logs", "hello", "--grep", "TWO"], stdout: /^$/ },
   { args: ["logs", "hello", "--grep", "two|three"], stdout: /^two of hello\n$/ },
   { args: ["logs", "hello", "--grep", "of", "-n", "1"], stdout: /^two of hello\n$/ },
-  { args: ["logs", "hello", "--grep", "("], exitCode: 2, stderr: /It must be a regular expression/ },
+  {
+    args: ["logs", "hello", "--grep", "("],
+    exitCode: 2,
+    stderr: /^svc: --grep must be a regular expression: [^\n]*; got "\("\n/,
+  },
   { args: ["logs", "hello", "--until", "2026-01-01T12:00:01Z"], stdout: /^one of 100000 [^\n]*\n$/ },
   { args: ["logs", "hello", "-f", "--until", "1h"], exitCode: 2, stderr: /cannot be used with/ },
   {
@@ -404,7 +452,7 @@ const cases: CommandCase[] = [
   },
   { args: ["logs", "hello", "nope"], exitCode: 3, stderr: /no app "nope"/ },
   { args: ["version"], stdout: /^Program: svc 1\.2\.3\nDaemon: +svc 1\.2\.3 on test\n$/ },
-  { args: ["update", "hello"], stdout: /^hello is up to date/, stderr: /fetch/ },
+  { args: ["update", "hello"], stdout: /^hello is up to date/, stderr: /Fetching/ },
   { args: ["settings", "hello", "greeting"], stdout: /^hi\n$/ },
   { args: ["clone", "idle"], stdout: /^Cloned idle to idle-2 /, stderr: /^idle was running/ },
   { args: ["open", "hello"], stdout: /^http:\/\/127\.0\.0\.1:8080\n$/ },
@@ -415,28 +463,58 @@ const cases: CommandCase[] = [
   {
     args: ["status", "x", "y"],
     exitCode: 2,
-    stderr: /too many arguments[^]*\nTry: svc status --help\n$/,
+    stderr: /^svc: too many arguments: expected 1, got 2 \(x, y\)\nTry: svc status --help\n$/,
   },
   { args: ["app", "info", ""], exitCode: 2, stderr: /^svc: id must not be empty\n$/ },
   { args: ["app", "remove", "", "--yes"], exitCode: 2, stderr: /^svc: id must not be empty\n$/ },
   {
     args: ["reload"],
     exitCode: 2,
-    stderr: /^svc: unknown command 'reload'\nDid you mean: svc daemon reload\n$/,
+    stderr: /^svc: unknown command "reload"\nDid you mean: svc daemon reload\n$/,
   },
   { args: ["images"], exitCode: 2, stderr: /\nDid you mean: svc docker images\n$/ },
   { args: ["rm", "idle", "--yes"], stdout: /^Removed idle / },
   { args: ["uninstall", "idle", "--yes"], stdout: /^Removed idle / },
   { args: ["delete", "x"], exitCode: 2, stderr: /\nDid you mean: svc rm\n$/ },
+  { args: ["log", "x"], exitCode: 2, stderr: /"log"\nDid you mean: svc logs\n$/ },
+  { args: ["app", "update", "x"], exitCode: 2, stderr: /"update"\nDid you mean: svc update\n$/ },
   { args: ["app", "open", "x"], exitCode: 2, stderr: /\nDid you mean: svc open\n$/ },
   // Words that only read never lead to commands that change something.
-  { args: ["app", "show", "x"], exitCode: 2, stderr: /'show'\nDid you mean: svc info\n$/ },
-  { args: ["app", "stat", "x"], exitCode: 2, stderr: /'stat'\nDid you mean: svc info\n$/ },
+  { args: ["app", "show", "x"], exitCode: 2, stderr: /"show"\nDid you mean: svc info\n$/ },
+  { args: ["app", "stat", "x"], exitCode: 2, stderr: /"stat"\nDid you mean: svc info\n$/ },
   { args: ["rollback", "x"], exitCode: 2, stderr: /\nDid you mean: svc upgrade ID --version OLD\n$/ },
   { args: ["jobs"], exitCode: 2, stderr: /\nDid you mean: svc schedule list\n$/ },
-  { args: ["state", "x"], exitCode: 2, stderr: /'state'\nDid you mean: svc info\n$/ },
-  { args: ["stat"], exitCode: 2, stderr: /'stat'\nDid you mean: svc stats\n$/ },
-  { args: ["backup", "status", "x"], exitCode: 2, stderr: /'status'\nDid you mean: svc backup show\n$/ },
+  { args: ["state", "x"], exitCode: 2, stderr: /"state"\nDid you mean: svc info\n$/ },
+  { args: ["stat"], exitCode: 2, stderr: /"stat"\nDid you mean: svc stats\n$/ },
+  { args: ["backup", "status", "x"], exitCode: 2, stderr: /"status"\nDid you mean: svc backup show\n$/ },
+  {
+    args: ["pull", "x"],
+    exitCode: 2,
+    stderr: /"pull"\nDid you mean: svc upgrade ID, or svc app repull ID\n$/,
+  },
+  {
+    args: ["history", "x"],
+    exitCode: 2,
+    stderr: /"history"\nDid you mean: svc events, or svc operations ls\n$/,
+  },
+  { args: ["diff", "x"], exitCode: 2, stderr: /"diff"\nTry: svc --help\n$/ },
+  { args: ["repo", "list"], exitCode: 2, stderr: /"repo"\nDid you mean: svc source\n$/ },
+  {
+    args: ["token", "list"],
+    exitCode: 2,
+    stderr: /too many arguments.*\n.*\nDid you mean: svc token status\n$/,
+  },
+  { args: ["schedule", "delete", "x"], exitCode: 2, stderr: /\nDid you mean: svc schedule remove\n$/ },
+  { args: ["schedule", "logs", "x"], exitCode: 2, stderr: /\nDid you mean: svc schedule runs\n$/ },
+  { args: ["backup", "forget", "x", "y"], exitCode: 2, stderr: /\nDid you mean: svc backup rm\n$/ },
+  {
+    args: ["restore", "hello"],
+    exitCode: 2,
+    stderr: /^svc: missing argument <archive>: latest, or the name of/,
+  },
+  { args: ["kill", "hello"], exitCode: 2, stderr: /not a process ID: .*; to stop an app: svc stop ID$/m },
+  { args: ["rm", "-f", "hello"], exitCode: 2, stderr: /^svc: --force .* deletes all data; .* pass --yes$/m },
+  { args: ["ps", "-a", "-q"], stdout: /^hello$/m },
   { args: ["rotate"], exitCode: 2, stderr: /\nDid you mean: svc token rotate\n$/ },
   { args: ["enable", "--json"], exitCode: 2, stderr: /Did you mean: svc schedule enable/ },
   {
@@ -444,33 +522,37 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /\nDid you mean: svc schedule add, or svc source add, or svc credential add, or svc node add\n$/,
   },
-  { args: ["add", "--timeout", "2h"], exitCode: 2, stderr: /at most 86400\.\nTry: svc --help\n$/ },
+  {
+    args: ["add", "--timeout", "2h"],
+    exitCode: 2,
+    stderr: /^svc: --timeout must be seconds, more than 0 and at most 86400; got "2h"\nTry: svc --help\n$/,
+  },
   {
     args: ["--node", "add", "--nonesuch"],
     exitCode: 2,
-    stderr: /^svc: unknown option '--nonesuch'\nTry: svc --help\n$/,
+    stderr: /^svc: unknown option --nonesuch\nTry: svc --help\n$/,
   },
-  { args: ["isntall", "x"], exitCode: 2, stderr: /\(Did you mean install\?\)/ },
+  { args: ["isntall", "x"], exitCode: 2, stderr: /\nDid you mean: svc install\n$/ },
   {
     args: ["lss"],
     exitCode: 2,
-    stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\nTry: svc --help\n$/,
+    stderr: /^svc: unknown command "lss"\nDid you mean: svc ls\n$/,
   },
   {
     args: ["help", "lss"],
     exitCode: 2,
-    stderr: /^svc: unknown command 'lss'\n\(Did you mean ls\?\)\nTry: svc --help\n$/,
+    stderr: /^svc: unknown command "lss"\nDid you mean: svc ls\n$/,
   },
   {
     args: ["help", "frobnicate"],
     exitCode: 2,
-    stderr: /^svc: unknown command 'frobnicate'\nTry: svc --help\n$/,
+    stderr: /^svc: unknown command "frobnicate"\nTry: svc --help\n$/,
   },
   { args: ["help", "info"], stdout: /^Usage: svc info\|inspect / },
   {
     args: ["app", "help", "frobnicate"],
     exitCode: 2,
-    stderr: /^svc: unknown command 'frobnicate'\nTry: svc app --help\n$/,
+    stderr: /^svc: unknown command "frobnicate"\nTry: svc app --help\n$/,
   },
   { args: ["help", "ls"], stdout: /^Usage: svc ls\|list / },
   { args: ["help", "uninstall"], stdout: /^Usage: svc remove\|rm / },
@@ -479,17 +561,17 @@ const cases: CommandCase[] = [
   {
     args: ["help", "app", "frobnicate"],
     exitCode: 2,
-    stderr: /^svc: unknown command 'frobnicate'\nTry: svc app --help\n$/,
+    stderr: /^svc: unknown command "frobnicate"\nTry: svc app --help\n$/,
   },
   {
     args: ["ls", "--nonesuch"],
     exitCode: 2,
-    stderr: /^svc: unknown option '--nonesuch'\nTry: svc ls --help\n$/,
+    stderr: /^svc: unknown option --nonesuch\nTry: svc ls --help\n$/,
   },
   {
     args: ["backup", "storage", "add"],
     exitCode: 2,
-    stderr: /^svc: missing required argument 'name'\nTry: svc backup storage add --help\n$/,
+    stderr: /^svc: missing argument <name>\nTry: svc backup storage add --help\n$/,
   },
   { args: ["ls", "--columns", "id,nope"], exitCode: 2, stderr: /"nope"[^\n]*\nTry: svc ls --help\n$/ },
   {
@@ -503,7 +585,7 @@ const cases: CommandCase[] = [
   {
     args: ["ls", "--socket", ""],
     exitCode: 2,
-    stderr: /^svc: option '--socket <path>'.*It must be a path\.\nTry: svc ls --help\n$/,
+    stderr: /^svc: --socket must be a path; got ""\nTry: svc ls --help\n$/,
   },
   {
     args: ["--help", "--all"],
@@ -512,7 +594,7 @@ const cases: CommandCase[] = [
   },
   {
     args: ["schedule", "--help"],
-    stdout: /\nCommands:\n[^]*\nOptions:\n[^]*\nGlobal options:\n[^]*\nExamples:/,
+    stdout: /\nCommands:\n[^]*\nOptions:\n[^]*\nGlobal options, [^]*\n[^]*\nExamples:/,
   },
 ];
 
@@ -571,7 +653,7 @@ test("values of settings come from files and stdin, unparsed for text settings",
     "--socket",
     daemon.socketPath,
   ]);
-  t.like(missing, { exitCode: 2, stderr: "svc: cannot read /nonexistent: it does not exist\n" });
+  t.like(missing, { exitCode: 2, stderr: "svc: cannot read /nonexistent: no such file or directory\n" });
 });
 
 for (const [args, path] of [
@@ -615,14 +697,14 @@ test("--json prints an error in the shape of REST, on stderr", async (t) => {
 });
 
 for (const [args, error] of [
-  [["lss"], /^unknown command 'lss' \(Did you mean ls\?\)$/],
-  [["app", "show"], /^unknown command 'show'.*; Did you mean: svc info$/],
-  [["reload"], /^unknown command 'reload'; Did you mean: svc daemon reload$/],
-  [["help", "frobnicate"], /^unknown command 'frobnicate'$/],
+  [["lss"], /^unknown command "lss"; Did you mean: svc ls$/],
+  [["app", "show"], /^unknown command "show".*; Did you mean: svc info$/],
+  [["reload"], /^unknown command "reload"; Did you mean: svc daemon reload$/],
+  [["help", "frobnicate"], /^unknown command "frobnicate"$/],
   [["app", "start"], /^name the apps, or pass --all$/],
-  [["restore"], /^missing required argument 'id'$/],
+  [["restore"], /^missing argument <id>$/],
   [["app"], /^name a command; see them with --help$/],
-  [["ls", "--timeout", "0"], /at most 86400\.$/],
+  [["ls", "--timeout", "0"], /at most 86400; got "0"$/],
 ] as const) {
   test(`svc ${args.join(" ")} --json prints the usage error as JSON`, async (t) => {
     const { exitCode, stdout, stderr } = await runSvc([...args, "--json"]);

@@ -63,6 +63,7 @@ const cases: LineCase[] = [
     "x & y; wait",
     "nohups",
   ].map((command) => ({ title: `no background process: ${command}`, text: `@daily ${command}` })),
+  { title: "a hyphen, which keeps cron from logging", text: "-*/15 * * * * x", trigger: "*/15 * * * *" },
   { title: "@hourly", text: "@hourly x", trigger: "0 * * * *", command: "x" },
   { title: "@daily", text: "@daily x", trigger: "0 0 * * *" },
   { title: "@midnight", text: "@Midnight x", trigger: "0 0 * * *" },

@@ -33,7 +33,7 @@ const cases: CommandCase[] = [
   { args: ["networks"], stdout: /\nbridge +1{12} +bridge +10\.0\.0\.0\/8\n$/ },
   { args: ["df"], stdout: /^WHAT +COUNT +SIZE\nimages +2 +3\.0 MiB\n[^]*build cache +0 +0 B\n$/ },
   { args: ["stop", "web"], stdout: /^Stopped web\n$/ },
-  { args: ["unpause", "web"], stdout: /^Nothing to do for web: it is running\n$/ },
+  { args: ["unpause", "web"], stdout: /^Nothing to do for web: the container is running\n$/ },
   {
     args: ["stop", "nope", "web"],
     exitCode: 3,
@@ -43,12 +43,12 @@ const cases: CommandCase[] = [
   { args: ["start", "svc-hello-1"], exitCode: 5, stderr: /belongs to the app "hello"/ },
   {
     args: ["restart", "--project", "shop"],
-    stdout: /^Restarted web\nNothing to do for ended \\x1b\[2J: it is exited\n$/,
+    stdout: /^Restarted web\nNothing to do for ended \\x1b\[2J: the container is exited\n$/,
   },
   { args: ["stop", "-p", "none"], exitCode: 3, stderr: /no compose project "none"; see them with/ },
   { args: ["stop"], exitCode: 2, stderr: /name containers, or pass --project/ },
   { args: ["stop", "web", "--project", "shop"], exitCode: 2, stderr: /name containers, or pass --project/ },
-  { args: ["rm", "web"], exitCode: 2, stderr: /confirm with --yes/ },
+  { args: ["rm", "web"], exitCode: 2, stderr: /; pass --yes to confirm/ },
   { args: ["rm", "nope"], exitCode: 3, stderr: /no container "nope"/ },
   { args: ["rm", "web", "--yes"], stdout: /^Removed web\n$/ },
   {
@@ -79,9 +79,13 @@ const cases: CommandCase[] = [
     stderr: /^Removed 1 item and freed 2\.0 KiB/,
   },
   { args: ["prune", "build-cache", "-y"], stderr: /^There is nothing to remove\.\n$/ },
-  { args: ["prune", "volumes"], exitCode: 2, stderr: /check with --dry-run, then confirm with --yes/ },
+  { args: ["prune", "volumes"], exitCode: 2, stderr: /check with --dry-run, then pass --yes/ },
   { args: ["prune", "volumes", "--all", "--dangling-only"], exitCode: 2, stderr: /cannot be used with/ },
-  { args: ["prune", "networks"], exitCode: 2, stderr: /Allowed choices are images, volumes, build-cache/ },
+  {
+    args: ["prune", "networks"],
+    exitCode: 2,
+    stderr: /^svc: unknown kind "networks"; choose one of: images, volumes, build-cache\n/,
+  },
 ];
 
 for (const expected of cases) {

@@ -61,7 +61,7 @@ test("files of an app can be written, listed, read, changed and removed as APP:P
   t.regex(grep.stdout, /^\/.*\/big\.txt:1:some text\n\/.*\/big\.txt:2:some text\n$/);
   t.regex(grep.stderr, /there may be more/);
   t.is((await svc("tail", "-n", "2", "web:data/x/big.txt")).stdout, "some text\nsome text\n");
-  t.regex((await svc("rm", "web:data/x")).stderr, /cannot be recovered: confirm with --yes/);
+  t.regex((await svc("rm", "web:data/x")).stderr, /cannot be recovered; pass --yes to confirm/);
   const nothing = await svc("rm", "web:data/x", "web:data/xx");
   t.is(nothing.exitCode, 3, "no question about a missing file");
   t.regex(nothing.stderr, /data\/xx" does not exist/);

@@ -10,7 +10,6 @@ import { reconnectLimitMs, LostConnection } from "../../src/cli/logs/outage.ts";
 import { CommandContext } from "../../src/cli/context.ts";
 import { follow } from "../../src/cli/logs/follow.ts";
 import type { CliHost } from "../../src/cli/host.ts";
-import { SeenLines } from "../../src/cli/logs/seen-lines.ts";
 import type { Client } from "../../src/cli/client/client.ts";
 import { SvcError } from "../../src/errors.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
@@ -108,28 +107,6 @@ test("Ctrl-C ends the wait", async (t) => {
   await t.throwsAsync(new LostConnection(context).wait(gone), { is: interrupted });
 });
 
-test("printed lines are recognized by their time and the number of lines with it", (t) => {
-  const line = (ms: number, text: string) => ({ time: new Date(ms).toISOString(), text });
-  const { context } = fakeContext();
-  const seen = new SeenLines(context, { tail: 3, timestamps: true });
-  t.is(seen.request().tail, 3);
-  const [a, b, c, d, e] = [line(1, "a"), line(2, "b"), line(2, "c"), line(2, "d"), line(3, "e")];
-  t.deepEqual(seen.newLines([a, b, c]), [a, b, c]);
-  t.like(seen.request(), { since: { seconds: 0n, nanos: 2_000_000 } });
-  t.deepEqual([...seen.newLines([a, b]), ...seen.newLines([c, d]), ...seen.newLines([e, a])], [d, e, a]);
-  seen.request();
-  t.deepEqual(seen.newLines([a, b, c, d, e]), []);
-
-  const fromNow = new SeenLines(context, { tail: 0, timestamps: false });
-  t.is(fromNow.request().tail, 0);
-  t.like(fromNow.request(), { since: { seconds: 1_000n, nanos: 0 } });
-  t.deepEqual(fromNow.newLines([line(999_999, "before"), line(1_000_001, "since")]), [{ text: "since" }]);
-
-  const fromThen = new SeenLines(context, { tail: 100, sinceMs: 5_250, timestamps: true });
-  for (const what of ["the first time", "again, when nothing was printed"])
-    t.like(fromThen.request(), { since: { seconds: 5n, nanos: 250_000_000 } }, what);
-});
-
 /** A daemon with a running app that counts, ten lines each tenth of a second. */
 async function withCounter(): Promise<TestDaemon> {
   const daemon = await startDaemon();
@@ -208,6 +185,8 @@ test("logs, events and lists resume after the daemon is stopped or killed", asyn
     await Promise.all(all.map(({ shows }, at) => shows((lines[at] ?? 0) + 1)));
     begun++;
     await eventually(() => assert.equal(jumpsOf(logs.shown.out).length, begun));
+    // The events may arrive after the log.
+    await eventually(() => assert.equal(events.shown.out.match(/"kind":"app\.starting"/g)?.length, begun));
   }
   for (const { end } of all) end();
   for (const { child, shown } of all)

@@ -310,7 +310,7 @@ test("a token comes from a private file or a helper, and is never printed", asyn
   t.regex((await home.run("-N lost ls")).stderr, /the program was not found/);
   await writeFile(helper, `#!/bin/sh\necho ${secret}; echo ${secret} >&2; exit 1\n`);
   const failing = await home.run("-N helped ls");
-  t.regex(failing.stderr, /helper has no token for http:\/\/127\.0\.0\.1:1: it failed/);
+  t.regex(failing.stderr, /helper has no token for http:\/\/127\.0\.0\.1:1: the program failed/);
   await chmod(file, 0o600);
   const nobody = await home.run("-N loose ls");
   t.is(nobody.exitCode, 6);

@@ -129,7 +129,7 @@ test("nothing is written before the user agrees to the shown plan", async (t) =>
     t.is(nobody.exitCode, 2, nobody.stderr);
     t.regex(
       nobody.stderr,
-      /exec: \[node, server\.js\][^]*svc\.yaml does not exist: to write the manifest above, pass --yes/,
+      /exec: \[node, server\.js\][^]*svc asks before it writes \S+svc\.yaml; pass --yes to confirm/,
     );
     const no = await answering("n", ...line);
     t.not(no.exitCode, 0);
@@ -140,6 +140,18 @@ test("nothing is written before the user agrees to the shown plan", async (t) =>
   t.regex(await readFile(path, "utf8"), /exec: \[node, server\.js\]/);
 });
 
+test("a dry run of an install shows the manifest and writes nothing, then checks the written one", async (t) => {
+  const dir = await directory(t, { Procfile: "web: node server.js\n", "server.js": "" });
+  const planned = await svc("install", dir, "--dry-run");
+  t.is(planned.exitCode, 0, planned.stderr);
+  t.regex(planned.stderr, /svc generates \S+\/svc\.yaml from Procfile:[^]*exec: \[node, server\.js\]/);
+  await t.throwsAsync(access(join(dir, "svc.yaml")));
+  t.is((await svc("package", "init", dir, "--yes")).exitCode, 0);
+  const checked = await svc("install", dir, "--dry-run");
+  t.is(checked.exitCode, 0, checked.stderr);
+  t.regex(checked.stderr, /can be installed: svc install /);
+});
+
 test("a template is shown before it is written, and overwrites nothing", async (t) => {
   const dir = await directory(t);
   const line = ["package", "init", dir, "--template", "node"];
@@ -147,7 +159,7 @@ test("a template is shown before it is written, and overwrites nothing", async (
   t.is(nobody.exitCode, 2);
   t.regex(
     nobody.stderr,
-    /server\.js would be written\n[^]*exec: \[node, server\.js\][^]*to write the manifest above, pass --yes/,
+    /server\.js would be written\n[^]*exec: \[node, server\.js\][^]*svc asks before it writes \S+svc\.yaml; pass --yes to confirm/,
   );
   t.not((await answering("n", ...line)).exitCode, 0);
   t.deepEqual(await readdir(dir), []);

@@ -1,8 +1,13 @@
 import test from "ava";
 import fc from "fast-check";
 import { createPaint, wantsColor } from "../../src/cli/output/color.ts";
-import { escapeCell, escapeControls, escapeKeepingStyles, escapeLines } from "../../src/cli/output/escape.ts";
-import { formatJson } from "../../src/cli/output/json.ts";
+import {
+  escapeCell,
+  escapeControls,
+  escapeKeepingStyles,
+  escapeLines,
+  formatJson,
+} from "../../src/cli/output/escape.ts";
 import { ProgressLine, progressText, TransferRate } from "../../src/cli/output/progress.ts";
 import { chooseColumns } from "../../src/cli/output/choose-columns.ts";
 import { appColumns } from "../../src/cli/output/app-table.ts";
@@ -221,19 +226,19 @@ for (const [env, isTerminal, option, expected] of [
 test("progress shows bytes and percentage", (t) => {
   t.is(
     progressText({ step: "copy", message: "data\x1b", doneBytes: 1024, totalBytes: 4096 }),
-    "copy 1.0 KiB of 4.0 KiB (25%) · data\\x1b",
+    "Copying 1.0 KiB of 4.0 KiB (25%) · data\\x1b",
   );
-  t.is(progressText({ step: "fetch", message: "" }), "fetch");
+  t.is(progressText({ step: "fetch", message: "" }), "Fetching");
 });
 
 test("progress shows speed and remaining time", (t) => {
   const total = { step: "read", message: "", totalBytes: 4 << 20 };
   t.is(
     progressText({ ...total, doneBytes: 1 << 20 }, 1 << 19),
-    "read 1.0 MiB of 4.0 MiB (25%) · 512 KiB/s · 6s left",
+    "Reading 1.0 MiB of 4.0 MiB (25%) · 512 KiB/s · 6s left",
   );
-  t.is(progressText({ ...total, doneBytes: 1 << 20 }, 0), "read 1.0 MiB of 4.0 MiB (25%) · 0 B/s");
-  t.is(progressText({ step: "send", message: "", doneBytes: 2048 }, 1024), "send 2.0 KiB · 1.0 KiB/s");
+  t.is(progressText({ ...total, doneBytes: 1 << 20 }, 0), "Reading 1.0 MiB of 4.0 MiB (25%) · 0 B/s");
+  t.is(progressText({ step: "send", message: "", doneBytes: 2048 }, 1024), "Sending 2.0 KiB · 1.0 KiB/s");
 });
 
 test("a rate covers only the last seconds", (t) => {
@@ -259,12 +264,12 @@ test("progress in bytes is drawn only on a terminal, ten times a second at most"
     line.update({ step: "wait", message: "" });
     for (; nowMs < 2000; nowMs += 10) line.update({ step: "read", message: "", doneBytes: nowMs });
   }
-  t.is(written.pipe, "backup x: wait\n");
+  t.is(written.pipe, "backup x: Waiting\n");
   const drawn = written.terminal.split("\r\x1b[K").slice(1);
   t.is(drawn.length, 22, "one per tenth of a second");
   t.deepEqual(
     [drawn[0], drawn[1], drawn.at(-2), drawn.at(-1)],
-    ["backup x: wait", "backup x: read 0 B", "backup x: read 1.9 KiB · 1000 B/s", ""],
+    ["backup x: Waiting", "backup x: Reading 0 B", "backup x: Reading 1.9 KiB · 1000 B/s", ""],
   );
 });
 
@@ -273,7 +278,49 @@ test("progress is shown on a terminal of unknown width", (t) => {
   const stderr = { isTTY: true, columns: 0, write: (text: string) => (written += text) };
   const line = new ProgressLine({ stderr, now: () => 0 } as never, "backup x");
   line.update({ step: "read", message: "" });
-  t.is(written, "\r\x1b[Kbackup x: read");
+  t.is(written, "\r\x1b[Kbackup x: Reading");
+});
+
+test("progress numbers its steps, and a message that begins with the step's name is its title", (t) => {
+  const build = { step: "build", message: "$ make", stepNumber: 2, stepCount: 4 };
+  t.is(progressText(build), "[2/4] Building · $ make");
+  t.is(progressText({ ...build, service: "web" }), "[2/4] Building · web · $ make");
+  t.is(progressText({ ...build, stepCount: undefined }), "[2] Building · $ make");
+  t.is(progressText({ ...build, stepNumber: 1, stepCount: 1 }), "Building · $ make");
+  const fetch = { step: "fetch", message: "Fetching v1.0 of https://example.org", doneBytes: 2048 };
+  t.is(progressText(fetch), "Fetching v1.0 of https://example.org 2.0 KiB");
+});
+
+test("a numbered step that took long stays on the terminal with its duration, a short one does not", (t) => {
+  let [written, nowMs] = ["", 0];
+  const stderr = { isTTY: true, columns: 80, write: (text: string) => (written += text) };
+  using line = new ProgressLine({ stderr, now: () => nowMs } as never, "install x");
+  line.update({ step: "fetch", message: "", stepNumber: 1, stepCount: 3 });
+  nowMs = 1000;
+  line.update({ step: "build", message: "", stepNumber: 2, stepCount: 3 });
+  nowMs = 13_000;
+  line.update({ step: "trial", message: "", stepNumber: 3, stepCount: 3 });
+  const shown = written.split("\n").map((each) => each.split("\r\x1b[K").at(-1));
+  t.deepEqual(shown, ["install x: [2/3] Building · 12s", "install x: [3/3] Starting"]);
+});
+
+test("without a terminal each numbered step prints one line, for each service once", (t) => {
+  let written = "";
+  const stderr = { isTTY: false, write: (text: string) => (written += text) };
+  using line = new ProgressLine({ stderr, now: () => 0 } as never, "install x");
+  const pull = { step: "pull", message: "", stepNumber: 1, stepCount: 2, doneBytes: 1 };
+  for (const service of ["web", "db", "web"]) line.update({ ...pull, service });
+  line.update({ step: "build", message: "", stepNumber: 2, stepCount: 2 });
+  t.is(written, "install x: [1/2] Pulling · web\ninstall x: [1/2] Pulling · db\ninstall x: [2/2] Building\n");
+});
+
+test("without a terminal a step with several phases prints only the first one", (t) => {
+  let written = "";
+  const stderr = { isTTY: false, write: (text: string) => (written += text) };
+  using line = new ProgressLine({ stderr, now: () => 0 } as never, "install x");
+  line.update({ step: "resolve", message: "Reading the versions of x.git", stepNumber: 1 });
+  line.update({ step: "fetch", message: "Fetching v1.0.0 of x.git", stepNumber: 1 });
+  t.is(written, "install x: [1] Reading the versions of x.git\n");
 });
 
 test("parallel transfers have separate rates", (t) => {

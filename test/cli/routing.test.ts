@@ -252,7 +252,7 @@ for (const kind of ["stale", "silent"] as const) {
 }
 
 const systemIsDown =
-  /^warning: the system daemon is not running \(no socket \S+\): using your private store \S+\/user\n/;
+  /^warning: the system daemon is not running \(no socket \S+\), so this uses your private store \S+\/user; to start the system daemon: sudo systemctl start svc\n/;
 
 for (const [title, args, uid, stderr] of [
   ["a regular user lists apps", ["ls"], 1000, systemIsDown],

@@ -116,7 +116,7 @@ terminalTest(`edit keeps the text when somebody else has changed the job${needsS
   const jobs: FakeSchedules = { ...schedules(), meanwhile: [change] };
   const run = await withEditor(`sed -i 's/echo hi/echo ho/' "$1"`, ["echo"], jobs);
   t.is(run.exitCode, 5, run.screen);
-  t.regex(run.screen, /error:.* schedule "echo" was changed since it was read/);
+  t.regex(run.screen, /error:.* job "echo" was changed since it was read/);
   t.deepEqual([jobs.upserts.length, run.left.length], [0, 1]);
   t.true(run.screen.includes(`Your text is saved in ${run.dir}/${run.left[0] ?? ""}/job.yaml`), run.screen);
   t.regex(run.leftText, /command: echo ho/);
@@ -126,7 +126,7 @@ terminalTest(`edit keeps the text when somebody else has changed the job${needsS
 terminalTest(`edit reports a failed editor${needsScript}`, async (t) => {
   const run = await withEditor("exit 3", ["echo"], schedules());
   t.is(run.exitCode, 2, run.screen);
-  t.regex(run.screen, /the editor "[^"]*editor" ended with 3/);
+  t.regex(run.screen, /the editor "[^"]*editor" exited with 3; nothing was changed/);
 });
 
 for (const [answer, exitCode, said] of [

@@ -63,7 +63,7 @@ const cases: CommandCase[] = [
   {
     args: ["show", "nope"],
     exitCode: 3,
-    stderr: /^svc: no schedule "nope"; see the jobs with: svc schedule list\n$/,
+    stderr: /^svc: no job "nope"; see the jobs with: svc schedule list\n$/,
   },
   { args: ["show", "other", "--owner", "33"], stdout: /Trigger: +\*\/5 \* \* \* \* Europe\/Berlin/ },
   { args: ["show", "other", "--owner", "www"], stdout: /Trigger: +\*\/5 \* \* \* \* Europe\/Berlin/ },
@@ -89,7 +89,11 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /--url is for http, not for shell/,
   },
-  { args: ["add", "hourly", "dance"], exitCode: 2, stderr: /Allowed choices are node_reboot/ },
+  {
+    args: ["add", "hourly", "dance"],
+    exitCode: 2,
+    stderr: /^svc: unknown action "dance"; choose one of: node_reboot,/,
+  },
   { args: ["add", "61 * * * *", "node_reboot"], exitCode: 2, stderr: /minute "61" must be 0 to 59/ },
   { args: ["add", "hourly", "node_reboot", "--timeout", "2h"], exitCode: 2, stderr: /such as 90s or 10m/ },
   { args: ["add", "hourly", "node_reboot", "--timeout", "0"], exitCode: 2, stderr: /from 1 to 3600 seconds/ },
@@ -136,10 +140,10 @@ const cases: CommandCase[] = [
     args: ["disable", "nope", "echo"],
     exitCode: 3,
     stdout: /^Disabled echo\n$/,
-    stderr: /^svc: no schedule "nope"; see the jobs with: svc schedule list\n$/,
+    stderr: /^svc: no job "nope"; see the jobs with: svc schedule list\n$/,
   },
-  { args: ["remove", "echo"], exitCode: 2, stderr: /confirm with --yes/ },
-  { args: ["remove", "ecoh"], exitCode: 3, stderr: /no schedule "ecoh"/ },
+  { args: ["remove", "echo"], exitCode: 2, stderr: /; pass --yes to confirm/ },
+  { args: ["remove", "ecoh"], exitCode: 3, stderr: /no job "ecoh"/ },
   { args: ["rm", "echo", "off", "--yes"], stdout: /^Removed echo\nRemoved off\n$/ },
   { args: ["rm", "push", "-y"], stdout: /^Removed push\n$/, stderr: /managed by "platform"/ },
   { args: ["run", "echo"], stdout: /^hi\n$/, stderr: /^Run 7 succeeded: exit 0, took 1\.5s\n$/ },
@@ -304,7 +308,7 @@ test("add fails when other users take every ID", async (t) => {
   const jobs = takenMeanwhile(...ids);
   const run = await svc(["add", "hourly", "shell", "--command", "date"], jobs);
   t.deepEqual([run.exitCode, jobs.upserts.length], [5, 0]);
-  t.regex(run.stderr, /there is a schedule "date-50" already/);
+  t.regex(run.stderr, /there is a job "date-50" already/);
 });
 
 test("add --id does not overwrite a job that another user has just created", async (t) => {
@@ -341,7 +345,7 @@ test("a change fails when others keep changing the job", async (t) => {
   const jobs = changedMeanwhile(60);
   const run = await svc(["disable", "echo"], jobs);
   t.deepEqual([run.exitCode, jobs.upserts.length], [5, 0]);
-  t.regex(run.stderr, /^svc: schedule "echo" was changed since it was read\n$/);
+  t.regex(run.stderr, /^svc: job "echo" was changed since it was read\n$/);
   t.is(jobs.meanwhile?.length, 10);
 });
 
@@ -531,7 +535,7 @@ test("a job with an event trigger is not reported as having no next run", (t) =>
   const [echo] = schedules().jobs;
   const job = { ...echo, trigger: "on:app.crashed", next_run_unix: undefined } as never;
   t.is(nextRunText(job, inUtc), "when it happens");
-  t.is(nextRunSentence(job, 0), "It runs on the event");
+  t.is(nextRunSentence(job, 0), "The job runs on the event");
 });
 
 test("owner and manager are columns only if they differ", (t) => {
@@ -617,6 +621,13 @@ test("an import shows its plan, writes it, and writes no job twice", async (t) =
   const second = await svc(args, jobs, { host: stdin() });
   t.regex(second.stderr, /line 3: already exists as job cron-tidy[^]*There is nothing to import/);
   t.is(jobs.upserts.length, 3);
+});
+
+test("an import of a crontab with a column of users asks for --system", async (t) => {
+  const stdin = Object.assign(Readable.from(["0 3 * * * root /opt/a.sh\n"]), { isTTY: false });
+  const args = ["import", "-", "--app", "a", "--dry-run"];
+  const { stderr } = await svc(args, schedules(), { host: { stdin } });
+  t.regex(stderr, /line 1: "root" is a user of this host, and is run as a command; .*, pass --system$/m);
 });
 
 test("an import keeps jobs that others have just created, and does not duplicate them", async (t) => {

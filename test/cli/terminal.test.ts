@@ -57,13 +57,13 @@ terminalTest(`a license is shown, with a question${needsScript}`, async (t) => {
   const { exitCode, screen } = await onTerminal(
     ["install", "licensed", "--socket", daemon.socketPath],
     [
-      ["Accept LICENSE? [y/N]", "y"],
+      ["Accept the license of licensed? [y/N]", "y"],
       ["Grant these permissions? [y/N]", "y"],
     ],
   );
   t.is(exitCode, 0, screen);
   t.regex(screen, /--- LICENSE ---\r\nBe kind\.\\x1b\[2J/);
-  t.regex(screen, /Permission: It wants the moon\./);
+  t.regex(screen, /Permission: The app wants the moon\./);
   t.regex(screen, /Installed licensed 1\.0\.0/);
 });
 

@@ -278,7 +278,7 @@ test("every kind of call works through https, with a token from a file", async (
   const distrusted = await run(["ls"], { SVC_CA_FILE: "/etc/hosts" });
   t.is(distrusted.exitCode, 6, distrusted.stderr);
   const absent = await run(["ls"], { SVC_CA_FILE: "/nonexistent" });
-  t.is(absent.stderr, "svc: the CA file /nonexistent cannot be read: it does not exist\n");
+  t.is(absent.stderr, "svc: the CA file /nonexistent cannot be read: no such file or directory\n");
   await writeFile(token, "svc_wrong");
   const denied = await run(["ls"]);
   t.is(denied.exitCode, 4);

@@ -91,7 +91,7 @@ async function makePythonGrpc(): ReturnType<Client["make"]> {
   const bin = await pythonTools(join(import.meta.dirname, "python/requirements.txt"));
   const dir = await emptyDir("python-grpc");
   const protos = join(root, "proto");
-  const files = ["access", "app", "error", "rules"].map((name) => `svc/v1/${name}.proto`);
+  const files = ["access", "app", "error", "operation", "rules"].map((name) => `svc/v1/${name}.proto`);
   const includes = [protos, join(root, "node_modules/google-proto-files")].map((path) => `-I${path}`);
   const outputs = [`--python_out=${dir}`, `--grpc_python_out=${dir}`];
   await execute([join(bin, "python"), "-m", "grpc_tools.protoc", ...includes, ...outputs, ...files], dir);

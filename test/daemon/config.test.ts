@@ -1,9 +1,9 @@
-/** The configuration file: values, default paths, limits, the template, and what a running daemon applies. */
+/** The configuration file: values, default paths, limits, the template, what a running daemon applies, and the log. */
 import assert from "node:assert/strict";
-import { spawn, execFile } from "node:child_process";
+import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { constants } from "node:fs";
-import { mkdtemp, readdir, rm, writeFile, mkdir, open, readFile } from "node:fs/promises";
+import { mkdir, mkdtemp, open, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { connect } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -14,17 +14,17 @@ import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { SourceService } from "../../gen/svc/v1/source_pb.ts";
 import { ConfigReload } from "../../src/daemon/config-reload.ts";
 import { configTemplate } from "../../src/daemon/config-template.ts";
-import { parseConfig, loadConfig, type Config } from "../../src/daemon/config.ts";
+import { type Config, loadConfig, parseConfig } from "../../src/daemon/config.ts";
 import { exposureWarning } from "../../src/daemon/exposure.ts";
-import { defaultPaths, type PathEnvironment } from "../../src/daemon/paths.ts";
+import { type PathEnvironment, defaultPaths } from "../../src/daemon/paths.ts";
 import { userLimits } from "../../src/daemon/user-limits.ts";
 import { SvcError } from "../../src/errors.ts";
 import { defaultsOf } from "../../src/lib/limit-table.ts";
 import { defaultTransportLimits, transportLimits } from "../../src/server/http/limits.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
-import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { type TestDaemon, startDaemon } from "../support/daemon.ts";
 import { errorOf } from "../support/errors.ts";
-import { nextEvent, eventually } from "../support/eventually.ts";
+import { eventually, nextEvent } from "../support/eventually.ts";
 import { main } from "../support/svc-main.ts";
 
 // The configuration file: accepted and rejected values, and the default paths.
@@ -115,6 +115,38 @@ const refused: Readonly<Record<string, { document: Record<string, unknown>; fiel
   "a shared image without a valid name, and a build network of the host": {
     document: { docker: { users_build_network: "host", shared_images: ["team/*", "Not A Name"] } },
     fields: ["docker.users_build_network", "docker.shared_images"],
+  },
+  "a registry with a scheme": {
+    document: { docker: { users_registries: ["ghcr.io", "https://registry.lan"] } },
+    fields: ["docker.users_registries"],
+  },
+  "a registry with a repository": {
+    document: { docker: { users_registries: ["docker.io/library"] } },
+    fields: ["docker.users_registries"],
+  },
+  "a name that is not a registry in image names": {
+    document: { docker: { users_registries: ["team"] } },
+    fields: ["docker.users_registries"],
+  },
+  "a pattern inside of a registry": {
+    document: { docker: { users_registries: ["registry.*.lan"] } },
+    fields: ["docker.users_registries"],
+  },
+  "an allowed host with a port": {
+    document: { api: { allowed_hosts: ["svc.example.org:8443"] } },
+    fields: ["api.allowed_hosts"],
+  },
+  "an allowed host with a scheme": {
+    document: { api: { allowed_hosts: ["https://svc.example.org"] } },
+    fields: ["api.allowed_hosts"],
+  },
+  "a trusted proxy's name": {
+    document: { api: { trusted_proxies: ["127.0.0.1", "proxy.example.org"] } },
+    fields: ["api.trusted_proxies"],
+  },
+  "a trusted range with too many bits": {
+    document: { api: { trusted_proxies: ["10.0.0.0/33"] } },
+    fields: ["api.trusted_proxies"],
   },
   "no reboot command": { document: { system: { reboot_command: [] } }, fields: ["system.reboot_command"] },
   "an unknown level": { document: { log: { level: "loud" } }, fields: ["log.level"] },
@@ -492,3 +524,29 @@ for (const [what, make] of [
 function socketsOf({ socketPath }: TestDaemon): { checkoutDir: undefined; system: string; user: string } {
   return { checkoutDir: undefined, system: socketPath, user: socketPath };
 }
+
+// The destination of the daemon's log, as `svc status` shows it.
+
+const log = new URL("../../src/daemon/log.ts", import.meta.url).href;
+
+async function destination(stderr: number | "pipe", isJournal: boolean): Promise<string> {
+  const code = `console.log((await import(${JSON.stringify(log)})).logDestination(${String(isJournal)}))`;
+  const child = spawn(process.execPath, ["--input-type=module", "-e", code], {
+    stdio: ["ignore", "pipe", stderr],
+  });
+  let text = "";
+  child.stdout?.on("data", (piece: Buffer) => (text += piece.toString()));
+  await once(child, "close");
+  return text.trim();
+}
+
+test("the log goes to the journal, to a file, or to a pipe without a name", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-log-"));
+  const path = join(dir, "daemon.log");
+  const file = await open(path, "w");
+  t.is(await destination(file.fd, false), path);
+  t.is(await destination(file.fd, true), "journal");
+  t.is(await destination("pipe", false), "");
+  await file.close();
+  await rm(dir, { recursive: true });
+});

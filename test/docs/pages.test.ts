@@ -1,21 +1,23 @@
 /** The documentation: its links are valid, and its commands exist. */
-import { access, readdir } from "node:fs/promises";
+import { access, readdir, glob, readFile } from "node:fs/promises";
 import { basename, dirname, join } from "node:path";
 import { fileURLToPath } from "node:url";
 import test from "ava";
 import packageJson from "../../package.json" with { type: "json" };
-import { commandTree } from "../../src/build/command-program.ts";
+import { commandTree } from "../../src/build/manual.ts";
 import type { CommandTree } from "../../src/cli/completion/command-tree.ts";
 import { checkNames } from "../../src/doctor/examine.ts";
 import { anchorOf } from "../../src/lib/markdown.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
 import { readPage } from "../support/docs.ts";
+import { existsSync } from "node:fs";
 
 const root = fileURLToPath(new URL("../..", import.meta.url));
 const written = (await readdir(join(root, "docs"), { recursive: true })).filter((name) =>
   name.endsWith(".md"),
 );
 const pages = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", ...written.map((name) => `docs/${name}`)];
+const threatModel = await readFile(join(root, "docs/threat-model.md"), "utf8");
 const program = await commandTree();
 const { version } = packageJson;
 /** `svc app settings APP` shows them: the only group that also accepts other arguments. */
@@ -100,6 +102,25 @@ test("svc help shows each page by the name of its file, and no command has its n
   t.regex(atTerminal.stdout, /^\x1b\[1mRESTORE ONE FILE\x1b\[22m\n\n {4}\x1b\[36msvc backup ls hello/);
   t.regex((await runSvc(["help", "ls"])).stdout, /^Usage: svc ls/);
   t.is((await runSvc(["help", "nothing"])).exitCode, 2);
+});
+
+test("the manifest's reference shows a whole manifest first, then the required keys", async (t) => {
+  const page = await readPage("docs/reference/manifest.md");
+  const [, example = ""] = /^```yaml\n([^]*?)^```$/m.exec(page) ?? [];
+  t.is(example, await readPage("examples/hello/svc.yaml"));
+  const order = [
+    "```yaml",
+    "- `id`",
+    "- `summary`",
+    "`docker.mounts[].target`",
+    "`docker.mounts[].read_only`",
+  ];
+  const at = order.map((each) => page.indexOf(each));
+  t.deepEqual(
+    at,
+    at.toSorted((one, other) => one - other),
+  );
+  t.false(at.includes(-1));
 });
 
 test("an unknown command would be detected", (t) => {
@@ -192,3 +213,43 @@ for (const page of ["CONTRIBUTING.md", "docs/threat-model.md"]) {
     t.true(sources.length > 0);
   });
 }
+
+// The threat model names the file that reads each input and the tests that exceed its bound: both exist.
+
+/** Paths in backticks, each with the quoted titles that follow it. */
+const references = [...threatModel.matchAll(/`([a-z][\w.-]*\/[\w./-]+)`((?:,? "[^"\n]+")*)/g)].map(
+  ([, path = "", titles = ""]) => ({
+    path,
+    titles: [...titles.matchAll(/"([^"]+)"/g)].map(([, title = ""]) => title),
+  }),
+);
+
+/** A source, or a test file or folder without its extension. */
+function locate(path: string): string | undefined {
+  return [`test/${path}.test.ts`, `test/${path}`, `src/${path}`, path]
+    .map((candidate) => join(root, candidate))
+    .find((candidate) => existsSync(candidate));
+}
+
+/** The text of a test with the tables of cases that it imports. */
+async function sourceOf(file: string): Promise<string> {
+  const source = await readFile(file, "utf8");
+  const tables = [...source.matchAll(/from "(\.[^"]+)"/g)].map(([, path = ""]) => join(dirname(file), path));
+  const own = tables.filter((path) => path.startsWith(join(root, "test/")));
+  return [source, ...(await Promise.all(own.map((path) => readFile(path, "utf8"))))].join("\n");
+}
+
+test("every path exists, and contains the test titles that are quoted after it", async (t) => {
+  t.true(references.length > 200);
+  const missing: string[] = [];
+  for (const { path, titles } of references) {
+    const found = locate(path);
+    if (found === undefined) missing.push(path);
+    if (found === undefined || titles.length === 0) continue;
+    const inFolder = await Array.fromAsync(glob(join(found, "**/*.ts")));
+    const sources = await Promise.all((inFolder.length > 0 ? inFolder : [found]).map(sourceOf));
+    for (const title of titles)
+      if (!sources.some((source) => source.includes(title))) missing.push(`${path} "${title}"`);
+  }
+  t.deepEqual(missing, []);
+});

@@ -51,22 +51,28 @@ test("a node that is too old is reported", (t) => {
 });
 
 for (const { name, room, finding } of [
+  { name: "a large disk", room: { bavail: 20_480 }, finding: /^ok: 20 GiB are free for \/here$/ },
   { name: "a disk with room", room: {}, finding: /^ok: 2048 MiB are free for \/here$/ },
   {
     name: "a disk with little room",
     room: { bavail: 1023 },
-    finding: /^warning: only 1023 MiB .*: make room/,
+    finding: /^warning: only 1023 MiB .*: free some space/,
   },
-  { name: "a full disk", room: { bavail: 63 }, finding: /^problem: only 63 MiB are free .*: make room$/ },
+  {
+    name: "a full disk",
+    room: { bavail: 63 },
+    finding: /^problem: only 63 MiB are free .*: free some space$/,
+  },
   {
     name: "a disk with few inodes",
     room: { ffree: 9_999 },
-    finding: /^warning: only 9999 inodes .*: make room$/,
+    finding: /^warning: only 9999 inodes .*: free some space$/,
   },
   { name: "a disk without a number of inodes", room: { files: 0, ffree: 0 }, finding: /^ok: / },
 ]) {
   test(name, (t) => {
-    const stats = { bavail: 2048, bsize: mib, files: 1e6, ffree: 10_000, ...room };
+    const usual = { bavail: 2048, bsize: mib, files: 1e6, ffree: 10_000 };
+    const stats = { ...usual, ...room };
     t.regex(said(diskFinding("/here", stats)), finding);
   });
 }
@@ -74,13 +80,13 @@ for (const { name, room, finding } of [
 test("the disk of a store that does not exist yet is checked", async (t) => {
   const { dir, config, ...rest } = await place(t);
   const store = { ...config.store, dir: join(dir, "not/there/yet") };
-  t.regex(said(await checkDisk({ ...rest, config: { ...config, store } })), /MiB are free for \S+yet/);
+  t.regex(said(await checkDisk({ ...rest, config: { ...config, store } })), /[MG]iB are free for \S+yet/);
 });
 
 test("a clock that was never set is reported", async (t) => {
   t.regex(
     said(await clockFinding(new Date(0))),
-    /^problem: it says 1970-01-01.*: set it, and install an NTP/,
+    /^problem: the clock says 1970-01-01.*: set it, and install an NTP/,
   );
   t.regex(said(await clockFinding(new Date("2026-01-01"))), /^ok: 2026-01-01/);
 });
@@ -93,7 +99,7 @@ test("a missing daemon is reported with the command to start it", async (t) => {
   ] as const) {
     const found = said(await checkDaemon({ ...ready, config: { ...ready.config, mode } }));
     t.true(
-      found.startsWith(`warning: nobody answers on ${ready.config.api.socket}: start it, with ${start}`),
+      found.startsWith(`warning: nothing answers on ${ready.config.api.socket}: start it, with ${start}`),
       found,
     );
   }
@@ -132,7 +138,7 @@ test("a port in use, and one that the daemon does not listen on, are reported", 
       servedAt,
       config: { ...config, api: { ...config.api, listen: { host: "127.0.0.1", port } } },
     });
-  t.is(said(await at(config.api.socket)), `ok: 127.0.0.1:${port} is in use, as it is with a daemon`);
+  t.is(said(await at(config.api.socket)), `ok: 127.0.0.1:${port} is in use, as expected while a daemon runs`);
   t.regex(
     said(await at(undefined)),
     /^problem: cannot listen on \S+ \(EADDRINUSE\): another program listens there; /,
@@ -183,7 +189,7 @@ rootTest("permissions: a store below a directory of another user", async (t) => 
   const ready = await place(t);
   await chown(ready.dir, 65_534, 0);
   const finding =
-    /^problem: other users can replace \S+store, as they can change \S+: chown it to root, chmod go-w it$/;
+    /^problem: other users can replace \S+store, as they can change \S+: run chown root and chmod go-w on it$/;
   t.regex(said(await checkPermissions(ready)), finding);
 });
 
@@ -235,6 +241,7 @@ test("missing or failing programs are reported", async (t) => {
   const program = `import(${JSON.stringify(module)}).then(async (all) => {
     for (const check of [all.checkGit, all.checkSetpriv])
       console.log(JSON.stringify(await check({ config: { mode: "system" } })));
+    console.log(JSON.stringify(await all.checkUnshare({ config: { mode: "system" }, uid: 0 })));
     console.log(JSON.stringify(await all.checkSetpriv({ config: { mode: "user" } })));
   })`;
   const look = async (): Promise<string[]> => {
@@ -246,12 +253,15 @@ test("missing or failing programs are reported", async (t) => {
       .split("\n")
       .map((line) => said(JSON.parse(line) as Finding));
   };
-  const [git = "", setpriv = "", asUser = ""] = await look();
+  const [git = "", setpriv = "", unshare = "", asUser = ""] = await look();
   t.is(git, "problem: packages cannot be fetched: install git");
   t.is(setpriv, "problem: apps cannot run as their users: install util-linux");
+  t.is(unshare, "problem: compose files cannot be read: install util-linux");
   t.regex(asUser, /^ok: not needed/);
   await writeFile(join(bin, "git"), "#!/bin/sh\nexit 3\n", { mode: 0o755 });
   t.is((await look())[0], "problem: git does not work, so packages cannot be fetched: install git");
+  await writeFile(join(bin, "unshare"), "#!/bin/sh\nexit 1\n", { mode: 0o755 });
+  t.regex((await look())[2] ?? "", /^ok: this host does not allow PID namespaces/);
 });
 
 test("a check that fails is a problem beside the others", async (t) => {
@@ -263,8 +273,8 @@ test("a check that fails is a problem beside the others", async (t) => {
     environment: { uid, home: ready.dir, env: {} },
     findDaemon: () => Promise.resolve(undefined),
   });
-  t.is(found.length, 15);
-  const failed = found.filter(({ text }) => text.startsWith("it cannot be checked: "));
+  t.is(found.length, 16);
+  const failed = found.filter(({ text }) => text.startsWith("the check failed: "));
   t.true(failed.length > 0);
   t.true(failed.every(({ state }) => state === "problem"));
 });

@@ -165,7 +165,7 @@ for (const protocol of protocols) {
       { id: "q", ...echo },
     ];
     const pushed = await schedules.replaceManagedSchedules({ managedBy: "platform", schedules: jobs });
-    t.deepEqual(pushed.warnings, ['schedule "p": no app "web"']);
+    t.deepEqual(pushed.warnings, ['job "p": no app "web"']);
     t.deepEqual(
       pushed.schedules.map(({ id }) => id),
       ["p", "q"],
@@ -243,7 +243,7 @@ test("gRPC escapes its message as the protocol requires, and nothing more", asyn
     stream.end(body);
     stream.resume();
     const [{ "grpc-message": said }] = (await trailers) as [Record<string, string>];
-    t.is(said, 'no schedule "50%25 :%C3%BC"', way);
+    t.is(said, 'no job "50%25 :%C3%BC"', way);
   }
   session.destroy();
 });

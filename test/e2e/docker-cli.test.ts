@@ -89,7 +89,7 @@ const tour: readonly Step[] = [
     out: /^WOULD BE REMOVED +SIZE\nexample\/old:1 +\d[^\n]+\n$/,
     err: /^Would remove 1 item and free /,
   },
-  { line: "prune images --all", code: 2, err: /check with --dry-run, then confirm with --yes/ },
+  { line: "prune images --all", code: 2, err: /check with --dry-run, then pass --yes/ },
   { line: "prune images --all --yes", out: /^REMOVED[^]*example\/old:1/, err: /^Removed 1 item and freed / },
   { line: "prune images --all --yes", out: /^$/, err: /^There is nothing to remove\.\n$/ },
   { line: "networks", out: /\nbridge +[0-9a-f]{12} +bridge +local / },
@@ -140,6 +140,6 @@ dockerTest(`without an engine, the commands say so${needsDocker}`, async (t) => 
   t.is(code, 6, err);
   t.regex(
     err,
-    /^svc: the container engine at \/nonexistent\/docker\.sock cannot be reached: there is no such socket/,
+    /^svc: the container engine at \/nonexistent\/docker\.sock cannot be reached: the socket does not exist; install or start Docker/,
   );
 });

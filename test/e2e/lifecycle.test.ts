@@ -6,8 +6,9 @@ import { mkdir, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import type { JsonObject } from "@bufbuild/protobuf";
+import { timestampFromMs } from "@bufbuild/protobuf/wkt";
 import test from "ava";
-import { AppService } from "../../gen/svc/v1/app_pb.ts";
+import { AppService, type AppLogs } from "../../gen/svc/v1/app_pb.ts";
 import { DaemonService } from "../../gen/svc/v1/daemon_pb.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
@@ -229,6 +230,46 @@ test("each of many concurrent starts succeeds or finds the app busy, and one pro
   await apps.removeApp({ id: "web" });
 });
 
+test("a log continues after the cursor of an earlier response, also after the daemon restarted", async (t) => {
+  await using daemon = await startDaemon();
+  const apps = daemon.client(AppService, protocolOf(import.meta.url));
+  const dir = join(daemon.dir, "package");
+  const counting = "let n = 0; setInterval(() => { for (let i = 0; i < 5; i++) console.log(n++); }, 50);";
+  await writePackage(dir, await freePort(), { files: { "server.mjs": counting } });
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+  const numbers: number[] = [];
+  let after = "";
+  const take = ({ lines, cursor }: Pick<AppLogs, "lines" | "cursor">): void => {
+    numbers.push(...lines.filter(({ stream }) => stream === "stdout").map(({ text }) => Number(text)));
+    after = cursor;
+  };
+  const readMore = async (request: { tail?: number; after?: string }): Promise<void> => {
+    const before = numbers.length;
+    take(await apps.getAppLogs({ id: "web", ...request }));
+    if (numbers.length === before) throw new Error("no new line");
+  };
+  await eventually(() => readMore({ tail: 3 }));
+  await eventually(() => readMore({ after }));
+  for await (const part of apps.streamAppLogs({ id: "web", after })) {
+    take(part);
+    if (numbers.length > 30) break;
+  }
+  await eventually(() => readMore({ after }));
+  await daemon.restart();
+  await eventually(() => readMore({ after }));
+  const [first = 0] = numbers;
+  t.deepEqual(
+    numbers,
+    numbers.map((_, at) => first + at),
+  );
+  for (const [request, message] of [
+    [{ after: "yesterday" }, /^after must be the cursor of an earlier response, got "yesterday"$/],
+    [{ after, since: timestampFromMs(0) }, /^since must be absent if after is set$/],
+  ] as const)
+    t.regex((await errorOf(apps.getAppLogs({ id: "web", ...request }))).message, message);
+});
+
 test("a restart is required while the app runs with other values, including defaults", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
@@ -371,7 +412,7 @@ async function svc(
   const closed = once(child, "close") as Promise<[number | null]>;
   if (during !== undefined) {
     await eventually(() => {
-      if (!said.err.includes("waiting for")) throw new Error(`it does not wait: ${said.err}`);
+      if (!said.err.includes("Waiting for")) throw new Error(`it does not wait: ${said.err}`);
     });
     await during();
   }
@@ -394,7 +435,7 @@ for (const [name, id, args] of [
     const run = await svc(daemon, isInstall ? [...args, spec] : args, () => writeFile(ready, ""));
     t.is(run.code, 0, run.err);
     const port = (await apps.getApp({ id })).ports[0]?.port ?? 0;
-    t.regex(run.err, new RegExp(`start ${id}: health · waiting for GET /healthz on port ${port}`));
+    t.regex(run.err, new RegExp(`start ${id}: Waiting for GET /healthz on port ${port}`));
     t.regex(run.out, isInstall ? /^Running late-c 1\.0\.0/ : /^late-. is RUNNING at http:/);
     t.is((await apps.getApp({ id })).health, "healthy");
     await apps.removeApp({ id });
@@ -428,7 +469,7 @@ test("an app that does not stay up fails the command, is shown as failed, and us
   ];
   t.regex(list, /STARTING \(in \d+m/, "the countdown decreases");
   const waiting = await apps.getApp({ id: "web" });
-  t.regex(waiting.endedReason ?? "", /^it exited with code 3$/);
+  t.regex(waiting.endedReason ?? "", /^the program exited with code 3$/);
   t.true(waiting.stateReason.endsWith(`: ${waiting.endedReason}`));
   t.regex(info, /State: +STARTING \(in \d+m[^]*Reason: +BACKOFF after/);
   const upgraded = await svc(daemon, ["upgrade", "--all", "--no-restart"]);
@@ -459,7 +500,7 @@ test("an app that becomes unhealthy fails the command, with the last error of it
   t.is(run.code, 5, run.err);
   t.regex(
     run.err,
-    /app "ill" did not come up: its health check fails: GET \/healthz returned status 503; see what/,
+    /app "ill" did not come up: the health check fails: GET \/healthz returned status 503; see what/,
   );
   const { out } = await svc(daemon, ["app", "info", "ill"]);
   t.regex(out, /State: +UNHEALTHY\n[^]*Health: +unhealthy: GET \/healthz returned status 503\n/);

@@ -122,7 +122,7 @@ test("the life of a schedule", async (t) => {
   t.is((await schedules.listScheduleRuns({ id: "hi" })).runs.length, 1, "an edit keeps the runs");
 
   t.deepEqual((await schedules.removeSchedule({ id: "hi" })).id, "hi");
-  const gone = { code: "NotFound", reason: "not_found", message: 'no schedule "hi"' };
+  const gone = { code: "NotFound", reason: "not_found", message: 'no job "hi"' };
   t.like(await errorOf(schedules.getSchedule({ id: "hi" })), gone);
   t.like(await errorOf(schedules.removeSchedule({ id: "hi" })), gone);
   t.like(await errorOf(schedules.runSchedule({ id: "hi" })), gone);
@@ -136,7 +136,7 @@ test("a job has one run at a time, which can be canceled", async (t) => {
   await schedules.upsertSchedule(job("long", { action: { type: "shell", command: "sleep 600" } }));
   t.like(await errorOf(schedules.cancelScheduleRun({ id: "long" })), {
     code: "FailedPrecondition",
-    message: 'no run of schedule "long" is running',
+    message: 'no run of job "long" is running',
   });
   const first = await schedules.runSchedule({ id: "long" });
   const second = await schedules.runSchedule({ id: "long" });
@@ -195,7 +195,7 @@ test("a push replaces the jobs of its manager", async (t) => {
       {
         code: "FailedPrecondition",
         reason: "job_owned",
-        message: 'schedule "mine" is managed by the operator; nothing was written',
+        message: 'job "mine" is managed by the operator; nothing was written',
         payload: { case: "jobOwned", value: { ids: ["mine"] } },
       },
     ],
@@ -212,8 +212,7 @@ test("a push replaces the jobs of its manager", async (t) => {
         reason: "invalid_request",
         message:
           'schedules[1].id: "new" is repeated; ' +
-          'schedules[2].trigger: "nonsense" must be hourly, daily@HH:MM, HH:MM, @daily, every 15m, mon 03:00, on:EVENT or five cron fields: ' +
-          "minute hour day-of-month month day-of-week; " +
+          'schedules[2].trigger: "nonsense" is not valid: use hourly, HH:MM, @daily, "every 15m", "mon 03:00", on:EVENT or five cron fields ("30 2 * * mon-fri"); ' +
           'schedules[3].managed_by must be "platform" or omitted, not "other"',
       },
     ],
@@ -352,7 +351,7 @@ test("the manager of a job decides who may write it", async (t) => {
       {
         code: "NotFound",
         reason: "not_found",
-        message: 'no schedule "new" managed by "platform"; omit managed_by to create an unmanaged one',
+        message: 'no job "new" managed by "platform"; omit managed_by to create an unmanaged one',
       },
     ],
   ] as const) {
@@ -461,7 +460,7 @@ rootTest(`users have their own jobs on their own apps, and see no others${needsR
       ["0 same", `${nobody} same`],
     );
 
-    const absent = { code: "NotFound", message: 'no schedule "same"' };
+    const absent = { code: "NotFound", message: 'no job "same"' };
     const name = { id: "same" };
     for (const call of [
       other.getSchedule(name),
@@ -672,4 +671,13 @@ test("the daemon reports the schedule capability", async (t) => {
   const daemon = await emptyDaemon();
   const { capabilities } = await daemon.client(DaemonService).getStatus({});
   t.true(capabilities.includes("schedules"));
+});
+
+test("empty texts of an action, which generated clients send, count as absent", async (t) => {
+  const daemon = await emptyDaemon();
+  const action = { type: "shell", command: "true", url: "", method: "", app: "" };
+  const body = JSON.stringify({ trigger: "hourly", action });
+  const sent = await sendRest({ socketPath: daemon.socketPath }, "PUT", "/v1/schedules/generated", body);
+  t.is(sent.status, 200, sent.text);
+  t.deepEqual(await idsOf(daemon.client(ScheduleService, protocol)), ["generated"]);
 });

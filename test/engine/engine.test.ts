@@ -40,7 +40,7 @@ test("without an engine, the error says what to look for", async (t) => {
   const file = join(dir, "file");
   await writeFile(file, "");
   for (const [socket, words] of [
-    [join(dir, "missing.sock"), /no such socket; is it installed and running\?$/],
+    [join(dir, "missing.sock"), /the socket does not exist; install or start Docker$/],
     [file, /cannot be reached: /],
   ] as const) {
     await using engine = createDockerEngine({ socket });

@@ -138,7 +138,10 @@ async function freshnessOf(
   };
   const { freshness } = await describeImage(
     {
-      images: { usable: () => Promise.resolve(local as ImageInspectInfo) },
+      images: {
+        usable: () => Promise.resolve(local as ImageInspectInfo),
+        requireRegistry: () => undefined,
+      },
       isInsecure: (host) => Promise.resolve(insecure.includes(host)),
       credentialsOf: () => Promise.resolve(undefined),
     },

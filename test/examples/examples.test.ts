@@ -1,18 +1,25 @@
-/** The first packages that new users meet: their manifests are valid, and hello works as described. */
+/** The first packages that new users meet, and the checkout that runs them. */
+import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, readdir, rm } from "node:fs/promises";
+import { copyFile, cp, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { parse } from "yaml";
+import { missing } from "../../.ci/optional.ts";
+import { pickPort } from "../../examples/try/addresses.ts";
 import { createHelloRepository } from "../../examples/try/hello-repository.ts";
 import { checkIndex } from "../../src/authoring/check.ts";
 import { parseManifest } from "../packages/support/manifests.ts";
+import { eventually, nextEvent } from "../support/eventually.ts";
 import { freePort } from "../support/packages.ts";
 import { programs } from "../support/programs.ts";
-import { nextEvent } from "../support/eventually.ts";
+import packageJson from "../../package.json" with { type: "json" };
+
+// The first packages that new users meet: their manifests are valid, and hello works as described.
 
 const examples = join(import.meta.dirname, "../../examples");
 const index = parse(await readFile(join(examples, "index.yaml"), "utf8")) as {
@@ -88,4 +95,206 @@ test("hello's repository has both releases, each with the manifest of its versio
   const before = await git("rev-parse", "main");
   await createHelloRepository(join(dir, "missing"), repository);
   t.is(await git("rev-parse", "main"), before);
+});
+
+// `npm run svc` of a checkout: bundled once for each state of its sources.
+
+const root = join(import.meta.dirname, "../..");
+const run = promisify(execFile);
+
+test("the CLI of a checkout is bundled once, and runs the bundle", async (t) => {
+  const svc = (...args: string[]) =>
+    run(process.execPath, [join(root, ".ci/svc.mjs"), ...args], {
+      // Prints the loaded files.
+      env: { ...process.env, NODE_DEBUG: "module" },
+    });
+  const bundles = async () => (await readdir(join(root, "node_modules/.cache/svc"))).sort();
+  t.is((await svc("--version")).stdout, `${packageJson.version}\n`);
+  const made = await bundles();
+  const { stdout, stderr } = await svc("--version");
+  t.is(stdout, `${packageJson.version}\n`);
+  t.regex(stderr, /node_modules\/\.cache\/svc\/[0-9a-f]{16}\/svc\.cjs/);
+  t.false(stderr.includes("src/main.ts"), "the sources are not loaded");
+  t.deepEqual(await bundles(), made, "nothing is bundled again");
+});
+
+const printsAndExits =
+  "console.log(process.argv[2]); if (process.argv[2] === 'daemon') process.exitCode = 7;";
+
+/** A checkout with a tiny bundle. By default, its program prints an argument, and exits like a daemon that cannot start. */
+async function checkoutOf(t: ExecutionContext, program = printsAndExits): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-checkout-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  for (const part of ["examples", ".ci", "src/daemon/paths.ts", "src/lib"])
+    await cp(join(root, part), join(dir, part), { recursive: true });
+  await mkdir(join(dir, "src/build"), { recursive: true });
+  await mkdir(join(dir, "node_modules"));
+  await writeFile(join(dir, "node_modules/.package-lock.json"), '{"packages":{}}');
+  await writeFile(join(dir, "package-lock.json"), '{"packages":{}}');
+  await writeFile(
+    join(dir, "src/build/bundle.ts"),
+    `import { mkdirSync, writeFileSync } from "node:fs";
+     mkdirSync(process.argv[2] ?? "", { recursive: true });
+     writeFileSync(process.argv[2] + "/svc.cjs", ${JSON.stringify(program)});`,
+  );
+  return dir;
+}
+
+test("a build of the bundle is announced, except to readers of JSON", async (t) => {
+  const dir = await checkoutOf(t);
+  const svc = (...args: string[]) => run(process.execPath, [join(dir, ".ci/svc.mjs"), ...args]);
+  const first = await svc("ls");
+  t.is(first.stdout, "ls\n");
+  t.regex(first.stderr, /^Building svc .*\n$/);
+  t.is((await svc("ls")).stderr, "", "nothing is bundled any more");
+  await writeFile(join(dir, "src/other.ts"), "");
+  t.is((await svc("ls", "--json")).stderr, "");
+});
+
+test("npm start prints its progress on standard error", async (t) => {
+  const dir = await checkoutOf(t);
+  const failed = await t.throwsAsync<Error & { stderr: string; stdout: string }>(
+    run(process.execPath, [join(dir, "examples/try.ts")]),
+  );
+  t.regex(
+    failed.stderr,
+    /^Building svc .*\nStarting the daemon …\ndaemon\nThe daemon ended with exit code 7; /m,
+  );
+  t.notRegex(failed.stdout, /Building|Starting/);
+});
+
+/** A daemon that stops at SIGTERM with exit code 3. */
+const stopsWith3 = `
+  if (process.argv[2] === "daemon") {
+    process.on("SIGTERM", () => process.exit(3));
+    setTimeout(() => process.exit(9), 300_000);
+    require("node:fs").writeFileSync("daemon.pid", String(process.pid));
+  }`;
+
+for (const args of [
+  ["start", "--ignore-scripts"],
+  ["run", "svc", "--", "daemon"],
+]) {
+  test(`SIGTERM to npm ${args.slice(0, 2).join(" ")} stops the daemon and passes its exit code`, async (t) => {
+    const dir = await checkoutOf(t, stopsWith3);
+    await copyFile(join(root, "package.json"), join(dir, "package.json"));
+    const npm = spawn("npm", args, { cwd: dir, stdio: "ignore" });
+    const ended = once(npm, "exit");
+    const pid = await eventually(async () => {
+      const text = await readFile(join(dir, "daemon.pid"), "utf8");
+      assert.ok(text);
+      return Number(text);
+    }, 60_000);
+    npm.kill("SIGTERM");
+    t.is((await ended)[0], 3);
+    t.throws(() => process.kill(pid, 0), { code: "ESRCH" });
+  });
+}
+
+test("the installation of a checkout's dependencies is announced on standard error", async (t) => {
+  const dir = await checkoutOf(t);
+  await rm(join(dir, "node_modules"), { recursive: true });
+  const bin = join(dir, "bin");
+  await mkdir(bin);
+  await writeFile(join(bin, "npm"), "#!/bin/sh\nexit 3\n", { mode: 0o755 });
+  const failed = await t.throwsAsync<Error & { stderr: string; stdout: string }>(
+    run(process.execPath, [join(dir, ".ci/setup.mjs")], {
+      env: { ...process.env, PATH: `${bin}:/usr/bin:/bin` },
+    }),
+  );
+  t.regex(
+    failed.stderr,
+    /^Installing the dependencies of this clone \(none yet\): .*\nnpm ci failed: see above\.\n$/,
+  );
+  t.is(failed.stdout, "");
+});
+
+test("a checkout that was never started says what to do", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-checkout-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  await mkdir(join(dir, ".ci"));
+  await copyFile(join(root, ".ci/svc.mjs"), join(dir, ".ci/svc.mjs"));
+  const failed = await t.throwsAsync<Error & { stderr: string; code: number }>(
+    run(process.execPath, [join(dir, ".ci/svc.mjs"), "ls"]),
+  );
+  t.is(
+    failed.stderr,
+    `svc: the dependencies of this clone are not installed: run npm start in ${dir} first\n`,
+  );
+  t.is(failed.code, 1);
+});
+
+// The port of the daemon that `npm start` runs.
+
+async function portFile(t: ExecutionContext): Promise<string> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-port-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  return join(dir, "port");
+}
+
+/** A program that listens on a port of the loopback address. */
+async function occupy(port = 0): Promise<AsyncDisposable & { readonly port: number }> {
+  const server = createServer().listen(port, "127.0.0.1");
+  await once(server, "listening");
+  const { port: bound } = server.address() as { port: number };
+  return {
+    port: bound,
+    [Symbol.asyncDispose]: async () => {
+      server.close();
+      await nextEvent(server, "close");
+    },
+  };
+}
+
+test("the preferred port is used if it is free", async (t) => {
+  const preferred = await freePort();
+  t.is(await pickPort(preferred, await portFile(t)), preferred);
+});
+
+test("the port that replaces a taken one stays the same on the next start", async (t) => {
+  const file = await portFile(t);
+  const other = await occupy();
+  const first = await pickPort(other.port, file);
+  t.not(first, other.port);
+  t.is(await pickPort(other.port, file), first);
+  await other[Symbol.asyncDispose]();
+  t.is(await pickPort(other.port, file), first, "the preferred port is free again");
+});
+
+test("another port is chosen if the one of the last start is taken", async (t) => {
+  const file = await portFile(t);
+  await using last = await occupy();
+  await writeFile(file, `${last.port}\n`);
+  const preferred = await freePort();
+  t.is(await pickPort(preferred, file), preferred);
+  t.is(await readFile(file, "utf8"), `${preferred}\n`);
+});
+
+for (const text of ["", "port", "-1", "65536", "80.5"]) {
+  test(`a stored port "${text}" that is not valid is ignored`, async (t) => {
+    const file = await portFile(t);
+    await writeFile(file, text);
+    const preferred = await freePort();
+    t.is(await pickPort(preferred, file), preferred);
+  });
+}
+
+// The list of missing programs that `npm start` prints.
+
+test.serial("Docker is searched at DOCKER_HOST, as the daemon does", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-optional-"));
+  const before = process.env["DOCKER_HOST"];
+  const engine = createServer();
+  try {
+    const socket = join(dir, "engine.sock");
+    process.env["DOCKER_HOST"] = `unix://${socket}`;
+    t.deepEqual(await missing({ docker: "no containers." }), ["No Docker: no containers."]);
+    await once(engine.listen(socket), "listening");
+    t.deepEqual(await missing({ docker: "no containers." }), []);
+  } finally {
+    if (before === undefined) delete process.env["DOCKER_HOST"];
+    else process.env["DOCKER_HOST"] = before;
+    await new Promise((resolve) => engine.close(resolve));
+    await rm(dir, { recursive: true, force: true });
+  }
 });

@@ -271,12 +271,12 @@ test("host resources of a container are exported, and no value is a systemd spec
   );
   const named = await exportApp(await appOf(odd.replace('"1000:1001"', "web")), "kubernetes");
   t.notRegex(named.files[0]?.content ?? "", /runAs/);
-  t.true(named.notes.some((note) => note.includes('it runs as "web" here')));
+  t.true(named.notes.some((note) => note.includes('the app runs as "web" here')));
   const unit = (await exportApp({ ...app, version: "50%" }, "quadlet")).files[0]?.content ?? "";
   t.regex(unit, /^WorkingDir=\/srv\/%%h$/m);
   t.regex(unit, /^Description=odd 50%%$/m);
   const twice = await exportApp({ ...app, placement: { replicas: 2, ports: "mesh" } }, "compose");
-  t.true(twice.notes.includes("it runs once there instead of 2 times"));
+  t.true(twice.notes.includes("the app runs once there instead of 2 times"));
 });
 
 const composeProgram = [["docker-compose"], ["docker", "compose"]].find(([program = "", ...args]) => {
@@ -458,11 +458,11 @@ for (const to of ["kubernetes", "nomad", "quadlet", "compose"] satisfies ExportA
       /the secret "password" is not exported/,
       /secret "key" is not exported/,
       /its data is not exported/,
-      /service "web": it mounts (\.\/repo\/)?html of its package/,
+      /service "web" mounts (\.\/repo\/)?html of its package/,
       /service "jobs": its image is built from the package/,
       ...(to === "compose" ? [] : [/service "2fa": sysctls is not exported/]),
       ...(to === "compose" ? [] : [/service "db": .*pids_limit.* not exported/]),
-      ...(to === "compose" ? [] : [/service "web": it waits for "db" \(service_healthy\) here/]),
+      ...(to === "compose" ? [] : [/service "web" waits for "db" \(service_healthy\) here/]),
     ])
       t.true(
         notes.some((note) => said.test(note)),

@@ -185,7 +185,7 @@ const bulkBytes = 96 << 20;
 const maxTries = 5;
 const ticking = 'while :; do echo >> "$DIR/ticks"; sleep 0.02; done';
 /** A project sets it for each service. */
-const isPaused = /^(it|service "(web|beside)") is paused$/;
+const isPaused = /^(the app|the container|service "(web|beside)") is paused$/;
 const engineNow = sharedEngine();
 
 test.before(async () => {
@@ -380,7 +380,7 @@ composeTest(
   async (t) => {
     const engine = engineNow();
     await using daemon = await startDaemon({ config: engine.config });
-    // One container that writes, and one that only shows whether it is paused.
+    // One container that writes, and one that only shows whether the app is paused.
     const service = (command: string) => ({
       image: "svc/shell:1",
       command: ["/bin/sh", "-c", command.replaceAll("$", "$$$$")],

@@ -96,7 +96,7 @@ for (const [what, column, value] of [
     t.like(counts, { total: 2, failed: 1, stopped: 1 });
     const refused = await errorOf(apps.startApp({ id: "web-2" }));
     t.like(refused, { code: "DataLoss", reason: "store_damaged" });
-    t.regex(refused.message, /^app "web-2": its stored data is damaged/);
+    t.regex(refused.message, /^app "web-2": the stored data is damaged/);
     const reports = await Promise.all([
       apps.getDiskReport({}),
       apps.getPortReport({}),
@@ -307,7 +307,8 @@ async function prepare(daemon: TestDaemon): Promise<void> {
     assert.equal((await daemon.client(AppService).installApp({ spec: join(daemon.dir, "package") })).id, id);
   for (const name of ["a", "b"]) {
     const action = { type: "shell", command: "echo out; false" };
-    await daemon.client(ScheduleService).upsertSchedule({ id: name, trigger: "hourly", action });
+    // Runs that the test did not start would be damaged and put back together with its own.
+    await daemon.client(ScheduleService).upsertSchedule({ id: name, trigger: "0 0 1 1 *", action });
     const location = { case: "local", value: { dir: join(daemon.dir, `at-${name}`) } } as const;
     await daemon.client(BackupService).upsertBackupStorage({ name, location });
     await daemon
@@ -320,7 +321,7 @@ async function prepare(daemon: TestDaemon): Promise<void> {
     assert.equal((await daemon.client(ScheduleService).getSchedule({ id: "a" })).lastRun?.status, "FAILED"),
   );
   for (const appId of ["web", "web-2"]) {
-    await daemon.client(BackupService).setBackupPolicy({ appId, trigger: "hourly", mode: "live" });
+    await daemon.client(BackupService).setBackupPolicy({ appId, trigger: "0 0 1 1 *", mode: "live" });
     assert.equal((await daemon.client(BackupService).createBackup({ appId })).results[0]?.error, "");
   }
 }

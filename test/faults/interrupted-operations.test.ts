@@ -92,7 +92,7 @@ for (const runtime of Object.keys(packages)) {
       await eventually(async () =>
         assert.partialDeepStrictEqual(await apps.getApp({ id: "deaf" }), {
           state: "REMOVING",
-          stateReason: "it waits for the container engine",
+          stateReason: "the app waits for the container engine",
         }),
       );
       await engine.start();
@@ -119,7 +119,7 @@ dockerTest(`a removal continues after its daemon and its engine were killed${nee
   await eventually(async () =>
     assert.partialDeepStrictEqual(await apps.getApp({ id: "deaf" }), {
       state: "REMOVING",
-      stateReason: "it waits for the container engine",
+      stateReason: "the app waits for the container engine",
     }),
   );
   await engine.start();
@@ -394,6 +394,29 @@ process:
   });
   daemon.child.kill("SIGTERM");
   await nextEvent(daemon.child, "exit");
+});
+
+test("a compose install that fails while its files are copied leaves nothing behind without an engine", async (t) => {
+  t.timeout(120_000);
+  await using home = await createHome();
+  await mkdir(join(home.dir, "config", "svc"), { recursive: true });
+  const socket = join(home.dir, "no-engine.sock");
+  await writeFile(join(home.dir, "config", "svc", "svc.toml"), `[docker]\nsocket = "${socket}"\n`);
+  await writeFiles(home.dir, projectFiles({ id: "web", script: "sleep 60", volumes: {} }));
+  await chmod(home.dir, 0o777);
+  const run = async (...args: string[]): Promise<string> => {
+    const { child, output } = home.svc(...args);
+    await nextEvent(child, "close");
+    return output();
+  };
+  // The package contains the store, so it cannot be copied there.
+  t.regex(
+    await run("install", home.dir, "--yes"),
+    /^svc: \S+ cannot be installed, because it contains the store of svc \(\S+\/state\/svc\/apps\); move the package into/m,
+  );
+  const list = await run("ls");
+  t.regex(list, /^No apps are installed/m);
+  t.notRegex(list, /^\{/m, "no log");
 });
 
 test("an install whose CLI was killed is rolled back by the next daemon", async (t) => {

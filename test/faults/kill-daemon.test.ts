@@ -4,20 +4,21 @@
  */
 import assert from "node:assert/strict";
 import { randomBytes } from "node:crypto";
-import { readdir, readFile, writeFile } from "node:fs/promises";
+import { readFile, readdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import type { Client } from "@connectrpc/connect";
 import test, { type ExecutionContext } from "ava";
-import { AppService, type App } from "../../gen/svc/v1/app_pb.ts";
+import { type App, AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { DockerService } from "../../gen/svc/v1/docker_pb.ts";
-import { startDaemon, type TestDaemon } from "../support/daemon.ts";
+import { type TestDaemon, startDaemon } from "../support/daemon.ts";
 import { dockerTest, needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { eventually } from "../support/eventually.ts";
-import { addVersion, freePort, writeRepository, writeFiles } from "../support/packages.ts";
+import { addVersion, freePort, writeFiles, writeRepository } from "../support/packages.ts";
 import { findSwarmObstacle, startSwarm } from "../support/swarm.ts";
-import { killInPhases, type PhasedWork } from "./kill-in-phases.ts";
+import { type PhasedWork, killInPhases } from "./kill-in-phases.ts";
+import { live } from "./life.ts";
 
 // AVA looks for tests as soon as it finds the first hook.
 const whyNoSwarm = await findSwarmObstacle();
@@ -325,7 +326,8 @@ function seededRandom(seed: number): () => number {
   };
 }
 
-// The daemon is killed in each phase that detached operations report. Afterwards each operation has finished and states
+// The daemon is killed in each phase that detached operations report. Afterwards each operation has finished and
+// states
 // why, its app is unchanged or finished, and nothing is left behind.
 
 const swarmTest = whyNoSwarm === undefined ? test : test.skip;
@@ -478,3 +480,33 @@ swarmTest(
     );
   },
 );
+
+// A short soak test; the long one is `node test/faults/life.ts --minutes 120 --seed 1`.
+
+/** Each action once, however slow the host is. */
+const leastActs = 12;
+const ends = [
+  "detach work",
+  "detach work and end the daemon",
+  "detach work and kill the daemon",
+  "end the daemon",
+  "kill a supervisor",
+  "lose power",
+  "reload a page",
+  "run a job, and kill the daemon",
+  "stop or start",
+  "upgrade",
+];
+
+test("after exits of the daemon, kills and upgrades, apps have their desired state, and files and runs are retained", async (t) => {
+  t.timeout(600_000);
+  const done: string[] = [];
+  const bounds = { ms: 12_000, leastActs };
+  const did = await live({ seed: 1, ...bounds, rootsApps: 2, jobs: 10, log: (line) => done.push(line) });
+  t.log(did);
+  t.true(done.length >= leastActs);
+  t.deepEqual(
+    ends.filter((end) => !done.includes(end)),
+    [],
+  );
+});

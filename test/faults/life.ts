@@ -4,7 +4,7 @@
  * decides. At the end every app is in its desired state, every written file exists, and every job ran as often as was
  * acknowledged. `node test/faults/life.ts --minutes 120 --seed 1 --containers 5` adds containers on an engine that
  * stops, is killed and hangs; `--kinds compose --acts "lose power,hang the engine"` uses only these containers and
- * actions. The short form is in life.test.ts.
+ * actions. The short form is in kill-daemon.test.ts.
  */
 import assert from "node:assert/strict";
 import { readdir, readFile } from "node:fs/promises";

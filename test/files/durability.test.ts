@@ -32,8 +32,8 @@ class NotedCalls extends Syscalls {
     super.renameToFree(fromParent, from, toParent, to);
   }
 
-  override async syncFileSystem(fd: number): Promise<void> {
-    await super.syncFileSystem(fd);
+  override async syncTree(fd: number): Promise<void> {
+    await super.syncTree(fd);
     note("sync");
   }
 }

@@ -1,15 +1,15 @@
-/** The host's figures: from two readings to one sample, their history, and their files. */
-import { execFile } from "node:child_process";
+/** The host's figures: samples, their history and their files; names of processes. */
+import { execFile, spawn } from "node:child_process";
 import {
+  appendFile,
   mkdir,
   mkdtemp,
-  rm,
-  writeFile,
-  appendFile,
   readFile,
   readdir,
+  rm,
   stat,
   truncate,
+  writeFile,
 } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -17,11 +17,13 @@ import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../src/errors.ts";
 import { HostMetrics } from "../../src/host/metrics/host-metrics.ts";
-import { hostSample, summarize, type HostReading } from "../../src/host/metrics/host-sample.ts";
+import { type HostReading, hostSample, summarize } from "../../src/host/metrics/host-sample.ts";
 import type { KernelCounters } from "../../src/host/metrics/kernel-counters.ts";
+import { ProcessMemo } from "../../src/host/processes/process-memo.ts";
+import { ProcessScan } from "../../src/host/processes/process-scan.ts";
 import { SampleFiles } from "../../src/lib/samples/sample-files.ts";
 import type { HistoryQuestion } from "../../src/lib/samples/sample-ring.ts";
-import { eventually } from "../support/eventually.ts";
+import { eventually, nextEvent } from "../support/eventually.ts";
 import { FakeClock } from "../support/fake-clock.ts";
 
 // Samples over time: their interval, their history, and a restart.
@@ -394,4 +396,45 @@ test("a failed write is reported, and hides nothing", async (t) => {
   await writeFile(dir, "a file in its place");
   await t.throwsAsync(files.append([sampleAt(2)]));
   t.deepEqual(await files.newest(Infinity, 0), []);
+});
+
+// Names of processes in lists.
+
+const known = { runs: [], controlGroups: new Map() };
+
+test("a Node process has the name of its program, whatever Node calls its threads", async (t) => {
+  const child = spawn(process.execPath, ["-e", "console.log(0); setInterval(() => 0, 1e6)"], {
+    stdio: ["ignore", "pipe", "ignore"],
+  });
+  t.teardown(() => child.kill("SIGKILL"));
+  await nextEvent(child.stdout, "data");
+  const { pid = 0 } = child;
+  t.log(await readFile(`/proc/${pid}/comm`, "utf8"));
+  const scan = new ProcessScan();
+  t.is(scan.owners([pid], known).get(pid)?.name, "node");
+  t.is(scan.processes(known).find((process) => process.pid === pid)?.name, "node");
+});
+
+test("others have the kernel's name", async (t) => {
+  const child = spawn("/bin/sh", ["-c", "echo 0; read line"], { stdio: ["pipe", "pipe", "ignore"] });
+  t.teardown(() => child.kill("SIGKILL"));
+  await nextEvent(child.stdout, "data");
+  const { pid = 0 } = child;
+  const comm = (await readFile(`/proc/${pid}/comm`, "utf8")).trim();
+  t.is(new ProcessScan().owners([pid], known).get(pid)?.name, comm);
+});
+
+test("a process's cached data is valid for its stated time, and never for another process with its PID", (t) => {
+  const memo = new ProcessMemo<string>();
+  let reads = 0;
+  const get = (startTicks: number, forMs: number): string =>
+    memo.get({ pid: 7, startTicks }, () => ({ value: `${startTicks} ${(reads += 1)}`, forMs }));
+  t.is(get(1, 0), "1 1");
+  t.is(get(1, Infinity), "1 2");
+  t.is(get(1, Infinity), "1 2");
+  t.is(get(2, Infinity), "2 3");
+  memo.retain(new Set([7]));
+  t.is(get(2, Infinity), "2 3");
+  memo.retain(new Set([8]));
+  t.is(get(2, Infinity), "2 4");
 });

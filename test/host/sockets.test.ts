@@ -8,10 +8,9 @@ import { fileURLToPath } from "node:url";
 import test from "ava";
 import type { HostThread } from "../../src/host/processes/host-thread.ts";
 import type { HostSocket } from "../../src/host/processes/process-questions.ts";
-import { createSocketAt, plainSocketAt, type SocketAt } from "../../src/host/sockets/descriptor-links.ts";
 import { explainPortConflict } from "../../src/host/sockets/own-listeners.ts";
 import { createSocketDiagnosis } from "../../src/host/sockets/socket-diagnosis.ts";
-import { SocketHolders } from "../../src/host/sockets/socket-holders.ts";
+import { readSocketAt, SocketHolders } from "../../src/host/sockets/socket-holders.ts";
 import { createSocketReader } from "../../src/host/sockets/socket-reader.ts";
 import type { WaitingSocket } from "../../src/host/sockets/waiting-socket.ts";
 import { nextEvent } from "../support/eventually.ts";
@@ -138,59 +137,53 @@ async function listenLocally(): Promise<Listener> {
   return { server, inode, close, [Symbol.asyncDispose]: close };
 }
 
-for (const [title, socketAt] of [
-  ["by a native call", createSocketAt()],
-  ["by node's own", plainSocketAt],
-] as const) {
-  test.serial(`a socket's descriptor is distinguished from all others, ${title}`, async (t) => {
-    await using listener = await listenLocally();
-    const { inode } = listener;
-    const dir = openSync("/proc/self/fd", "r");
-    const found = readdirSync("/proc/self/fd").filter((fd) => socketAt(dir, fd) === inode);
-    t.is(found.length, 1);
-    t.is(socketAt(dir, "123456"), undefined);
-    t.is(socketAt(dir, String(dir)), undefined);
+test.serial("a socket's descriptor is distinguished from all others", async (t) => {
+  await using listener = await listenLocally();
+  const { inode } = listener;
+  const dir = openSync("/proc/self/fd", "r");
+  const found = readdirSync("/proc/self/fd").filter((fd) => readSocketAt(dir, fd) === inode);
+  t.is(found.length, 1);
+  t.is(readSocketAt(dir, "123456"), undefined);
+  t.is(readSocketAt(dir, String(dir)), undefined);
+  await listener.close();
+  t.not(readSocketAt(dir, found[0] ?? ""), inode);
+  closeSync(dir);
+});
+
+test.serial("a socket that another process took over belongs to that process", async (t) => {
+  const holders = new SocketHolders();
+  await using listener = await listenLocally();
+  const { inode } = listener;
+  t.is(holders.of([inode]).get(inode), process.pid);
+  const child = fork(taker, { execArgv: [] });
+  try {
+    child.send("take", listener.server);
+    await nextEvent(child, "message");
     await listener.close();
-    t.not(socketAt(dir, found[0] ?? ""), inode);
-    closeSync(dir);
-  });
+    t.is(holders.of([inode]).get(inode), child.pid);
+  } finally {
+    child.kill("SIGKILL");
+    await nextEvent(child, "exit");
+  }
+  t.false(holders.of([inode]).has(inode));
+});
 
-  test.serial(`a socket that another process took over belongs to that process, ${title}`, async (t) => {
-    const holders = new SocketHolders(socketAt);
-    await using listener = await listenLocally();
-    const { inode } = listener;
-    t.is(holders.of([inode]).get(inode), process.pid);
-    const child = fork(taker, { execArgv: [] });
-    try {
-      child.send("take", listener.server);
-      await nextEvent(child, "message");
-      await listener.close();
-      t.is(holders.of([inode]).get(inode), child.pid);
-    } finally {
-      child.kill("SIGKILL");
-      await nextEvent(child, "exit");
-    }
-    t.false(holders.of([inode]).has(inode));
-  });
-
-  test.serial(`the descriptor of a closed socket is not the next one's, ${title}`, async (t) => {
-    const holders = new SocketHolders(socketAt);
-    const first = await listenLocally();
-    t.is(holders.of([first.inode]).get(first.inode), process.pid);
-    await first.close();
-    await using second = await listenLocally();
-    t.deepEqual([...holders.of([first.inode])], []);
-    t.deepEqual([...holders.of([first.inode, second.inode])], [[second.inode, process.pid]]);
-  });
-}
+test.serial("the descriptor of a closed socket is not the next one's", async (t) => {
+  const holders = new SocketHolders();
+  const first = await listenLocally();
+  t.is(holders.of([first.inode]).get(first.inode), process.pid);
+  await first.close();
+  await using second = await listenLocally();
+  t.deepEqual([...holders.of([first.inode])], []);
+  t.deepEqual([...holders.of([first.inode, second.inode])], [[second.inode, process.pid]]);
+});
 
 test.serial("known sockets are checked individually, and all processes only for new ones", async (t) => {
   let looks = 0;
   let nowMs = 0;
-  const native = createSocketAt();
-  const counting: SocketAt = (dir, fd) => {
+  const counting = (dir: number, fd: string): number | undefined => {
     looks += 1;
-    return native(dir, fd);
+    return readSocketAt(dir, fd);
   };
   const holders = new SocketHolders(counting, () => nowMs);
   await using listener = await listenLocally();

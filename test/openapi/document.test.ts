@@ -44,6 +44,18 @@ test("the document for generators without 3.1 is valid OpenAPI 3.0 with the same
   t.truthy(origin?.description);
 });
 
+test("the document for generators without 3.1 describes streams of lines as bytes, which ogen requires", async (t) => {
+  const url = new URL("../../openapi/openapi-3.0.json", import.meta.url);
+  const older = JSON.parse(await readFile(url, "utf8")) as object;
+  const schemas: unknown[] = [];
+  JSON.stringify(older, (key, value: unknown) => {
+    if (key === "application/x-ndjson") schemas.push((value as { schema: unknown }).schema);
+    return value;
+  });
+  t.is(schemas.length, [...text.matchAll(/"application\/x-ndjson"/g)].length);
+  for (const schema of schemas) t.like(schema, { type: "string", format: "binary" });
+});
+
 test("schemas and responses have different names, as the Go generator requires", (t) => {
   const { schemas, responses } = document.components;
   t.deepEqual(

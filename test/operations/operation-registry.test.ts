@@ -9,6 +9,8 @@ import { maxRetained, maxRetainedBytes, retentionMs } from "../../src/operations
 import { OperationRegistry } from "../../src/operations/operation-registry.ts";
 import { eventually } from "../support/eventually.ts";
 import { temporaryStore } from "../store/support/temporary-store.ts";
+import type { Progress } from "../../src/work/progress.ts";
+import { withStepNumbers } from "../../src/work/step-numbers.ts";
 
 const everything = { appId: "", state: "", limit: 1000, pageToken: "" } as const;
 const [root, ann] = [0, 1001];
@@ -102,7 +104,7 @@ test("work that fails while the daemon stops says that the daemon was stopped", 
 });
 
 test("a log keeps its last 200 lines of 1 KiB, and bytes that are counted add none", (t) => {
-  const record = { lines: [], phase: "", message: "" } as unknown as OperationRecord;
+  const record = { lines: [], phase: "", message: "", service: "" } as unknown as OperationRecord;
   for (let at = 1; at <= maxLines + 10; at++) report(record, { step: "build", message: `line ${at}` }, at);
   t.is(record.lines.length, maxLines);
   t.like(record.lines.at(-1), { number: maxLines + 10, text: `line ${maxLines + 10}` });
@@ -112,4 +114,33 @@ test("a log keeps its last 200 lines of 1 KiB, and bytes that are counted add no
   t.is(record.doneBytes, 2);
   const cut = cutToBytes("ä".repeat(2_000), maxLineBytes);
   t.true(Buffer.byteLength(cut) <= maxLineBytes && /^ä+…$/.test(cut));
+});
+
+const plan = [["resolve", "fetch"], ["export"], ["build", "pull"]];
+
+function numbersOf(steps: readonly Progress[], isComplete: boolean): unknown[] {
+  const seen: unknown[] = [];
+  const work = withStepNumbers(
+    { onProgress: ({ step, stepNumber, stepCount }: Progress) => seen.push([step, stepNumber, stepCount]) },
+    plan,
+    { isComplete },
+  );
+  for (const progress of steps) work.onProgress(progress);
+  return seen;
+}
+
+test("progress has the number of its step, and a warning has none", (t) => {
+  const steps = ["resolve", "fetch", "warning", "pull"].map((step) => ({ step }));
+  t.deepEqual(numbersOf(steps, true), [
+    ["resolve", 1, 3],
+    ["fetch", 1, 3],
+    ["warning", undefined, undefined],
+    ["pull", 3, 3],
+  ]);
+});
+
+test("an incomplete plan has no number of steps, also for work that numbered its own", (t) => {
+  t.deepEqual(numbersOf([{ step: "export", stepNumber: 1, stepCount: 9 }], false), [
+    ["export", 2, undefined],
+  ]);
 });

@@ -140,7 +140,7 @@ test("over http: a missing version is named", async (t) => {
   const gone = resolver.resolve({ spec: `${server.url}/none.git` }, selfUid);
   await fails(t, gone, "failed_precondition", /there is no git repository at/);
   const nobodyThere = resolver.resolve({ spec: "http://127.0.0.1:1/a.git" }, selfUid);
-  await fails(t, nobodyThere, "unavailable", /git failed with http:\/\/127\.0\.0\.1:1\/a\.git/);
+  await fails(t, nobodyThere, "unavailable", /git cannot read http:\/\/127\.0\.0\.1:1\/a\.git/);
 });
 
 test("a repository that is not a package is rejected", async (t) => {
@@ -561,13 +561,14 @@ test("for a host that ssh does not find, the error has ssh's message, not git's 
   t.is(reason, "unavailable");
   t.is(
     message,
-    "git failed with git@nowhere.invalid:x/y.git: ssh: Could not resolve hostname nowhere.invalid: Name or service not known",
+    "git cannot read git@nowhere.invalid:x/y.git: ssh: Could not resolve hostname nowhere.invalid: Name or service not known" +
+      "; check the address and the network",
   );
 });
 
 test("otherwise the error has git's own last message", (t) => {
   const { reason, message } = gitFailure("https://a/b", ["warning: one", "fatal: two", "three"], ended);
-  t.deepEqual([reason, message], ["git_failed", "git failed with https://a/b: two"]);
+  t.deepEqual([reason, message], ["git_failed", "git cannot read https://a/b: two"]);
 });
 
 test("the event loop is not blocked while the maximum number of refs is read", async (t) => {

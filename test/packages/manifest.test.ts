@@ -133,6 +133,11 @@ const refused: [name: string, text: string, message: RegExp][] = [
     `${head}process:\n  exec: [a]\n  workingDir: x\n`,
     /line 6: unknown key "process\.workingDir"; did you mean "working_dir"\?/,
   ],
+  [
+    "a mistyped key",
+    `${minimal}nmae: red\n`,
+    /^svc\.yaml: line 5: unknown key "nmae"; did you mean "name"\?/,
+  ],
   ["no runtime", head, /line 1: one of the keys process, docker, compose, service is required/],
   [
     "a terminal beside a program to attach to",

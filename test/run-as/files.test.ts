@@ -326,6 +326,7 @@ test("an impossible copy is rejected or fails with its reason", async (t) => {
   await assertFails(t, copy("s", "full"), "failed_precondition", /must be empty/);
   await assertFails(t, copy("s", "f"), "failed_precondition");
   await assertFails(t, copy("s", "no/parent"), "not_found");
+  await assertFails(t, copy("full", "full/x"), "invalid_argument", /cannot go into itself/);
   await assertFails(t, copy("s", "d", ["../x"]), "invalid_argument");
   await assertFails(t, copy("s", "d", ["."]), "invalid_argument");
 });

@@ -91,6 +91,7 @@ rootTest("work as a user deleted between lookup and launch is rejected", async (
     users: {
       byUid: async (uid) => Promise.resolve({ uid, gid: 7001, name: "ann", home: "/", shell: "/bin/sh" }),
       byName: async () => Promise.reject(new Error("not asked")),
+      isUnused: () => Promise.resolve(false),
       groupsOf: async () => Promise.resolve([7001]),
       forget: () => undefined,
     },

@@ -1,17 +1,35 @@
-/** Commands that run as a user, their terminals, and the end of all their processes. */
+/**
+ * Commands that run as a user, their terminals, and the end of all their processes. Programs that read untrusted
+ * files run on copies, as a uid that nobody has.
+ */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
-import { readFile, chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { spawn, execFile } from "node:child_process";
+import {
+  readFile,
+  chmod,
+  mkdtemp,
+  rm,
+  writeFile,
+  chown,
+  lstat,
+  mkdir,
+  readdir,
+  symlink,
+} from "node:fs/promises";
+import { tmpdir, homedir } from "node:os";
 import { join, dirname } from "node:path";
 import { Readable, Writable } from "node:stream";
 import { text } from "node:stream/consumers";
 import { setTimeout as sleep } from "node:timers/promises";
-import test from "ava";
-import { createUserHelpers } from "../../src/run-as/user-helpers.ts";
+import test, { type ExecutionContext } from "ava";
+import { createUserHelpers, type UserHelpersOptions } from "../../src/run-as/user-helpers.ts";
 import { eventually as eventuallyHolds } from "../support/eventually.ts";
 import { programs } from "../support/programs.ts";
-import { assertFails, createWorld, eventually, isAlive } from "./support/world.ts";
+import { assertFails, createWorld, eventually, isAlive, rootTest, someUid } from "./support/world.ts";
+import { promisify } from "node:util";
+import { chooseUnusedUid, processesOf, rangesIn } from "../../src/run-as/unused-uid.ts";
+import type { IsolatedRun } from "../../src/run-as/isolated-run.ts";
+import { createUsers } from "../../src/run-as/user.ts";
 
 /** Starts a process that leaves group, session and ancestors, writes its PID to `leftover`, and stays. */
 const leftover =
@@ -149,6 +167,15 @@ test("endless output keeps only the last bytes, without growing memory", async (
   let count = 0;
   await user.runCommand(["seq", "1", "300000"], { onLine: () => count++ });
   t.is(count, 300_000);
+});
+
+test("output of nothing but short lines does not violate the protocol", async (t) => {
+  await using world = await createWorld();
+  let count = 0;
+  const emptyLines = ["sh", "-c", "yes '' | head -c 3000000"];
+  const { exitCode } = await world.user.runCommand(emptyLines, { onLine: () => count++ });
+  t.is(exitCode, 0);
+  t.is(count, 3_000_000);
 });
 
 test("a program that cannot be run is named", async (t) => {
@@ -314,3 +341,202 @@ for (const hasTerminal of [true, false]) {
     t.is(await terminal.exitCode, 3);
   });
 }
+
+// Programs that read untrusted files run on copies, as a uid that nobody has.
+
+const run = promisify(execFile);
+const copied = {
+  files: new Map([["/srv/app/repo/.env", Buffer.from("A=1\n")]]),
+  directories: ["/srv/app/repo/context/"],
+};
+
+async function isolated(
+  t: ExecutionContext,
+  dir = tmpdir(),
+  options: UserHelpersOptions = {},
+): Promise<IsolatedRun> {
+  const copiesPrefix = join(dir, `svc-copies-test-${process.pid}-`);
+  const userHelpers = createUserHelpers({ helperPath: programs.userHelper, copiesPrefix, ...options });
+  t.teardown(() => userHelpers[Symbol.asyncDispose]());
+  return userHelpers.isolate(0, copied);
+}
+
+async function output(on: IsolatedRun, script: string, env = {}): Promise<string> {
+  const { stdout, stderr } = await on.runCommand(["sh", "-c", script], { cwd: on.directory, env });
+  return stdout + stderr;
+}
+
+rootTest("an isolated program reads the copies, and no file that only root may read", async (t) => {
+  const secrets = await mkdtemp(join(homedir(), "svc-secret-"));
+  t.teardown(() => rm(secrets, { recursive: true }));
+  await writeFile(join(secrets, "key"), "sung", { mode: 0o600 });
+  await using on = await isolated(t);
+  t.is(
+    await output(on, "cat srv/app/repo/.env && ls -d srv/app/repo/context"),
+    "A=1\nsrv/app/repo/context\n",
+  );
+  t.regex(await output(on, `cat ${secrets}/key`), /Permission denied/);
+});
+
+rootTest("an isolated program has a uid and a gid that nobody has, and no privileges", async (t) => {
+  await using on = await isolated(t);
+  const [uid, groups] = (await output(on, "id -u; id -G")).trim().split("\n");
+  t.true(Number(uid) >= 2_000_300_000);
+  t.is(groups, uid);
+  await t.throwsAsync(run("getent", ["passwd", uid!]));
+  await using other = await isolated(t);
+  t.not((await output(other, "id -u")).trim(), uid);
+  t.regex(await output(on, "grep -E 'CapBnd|NoNewPrivs' /proc/self/status"), /CapBnd:\t0+\nNoNewPrivs:\t1/);
+});
+
+rootTest("an isolated program cannot change the copies", async (t) => {
+  await using on = await isolated(t);
+  for (const attempt of ["echo x > srv/app/repo/.env", "echo x > new", "mkdir srv/dir"])
+    t.regex(await output(on, attempt), /Permission denied/);
+});
+
+rootTest("no other user can read the copies while the program runs", async (t) => {
+  await using on = await isolated(t);
+  const path = on.copyOf("/srv/app/repo/.env");
+  const running = output(on, "sleep 5; echo done");
+  const reading = run("setpriv", [`--reuid=${someUid}`, `--regid=${someUid}`, "--clear-groups", "cat", path]);
+  await t.throwsAsync(reading, { message: /Permission denied/ });
+  t.is(await running, "done\n");
+});
+
+rootTest("an isolated program gets its variables unchanged, and setpriv does not load them", async (t) => {
+  await using on = await isolated(t);
+  const A = `it's "$HOME" \\ and \`id\`\nsecond`;
+  t.is(await output(on, 'printf %s "$A"', { A, "B.C": "x", LD_PRELOAD: "" }), A);
+  const dir = await mkdtemp(join(tmpdir(), "svc-preload-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  await chmod(dir, 0o777);
+  // The loader complains about each program that loads it; setpriv would be one more.
+  const before = (await output(on, "true", { LD_PRELOAD: join(dir, "no.so") })).split("\n").length;
+  t.is(before, 2);
+});
+
+rootTest("an isolated program leaves no process and no copy", async (t) => {
+  const on = await isolated(t);
+  const uid = Number(await output(on, "id -u"));
+  await output(on, "setsid sleep 600 >/dev/null 2>&1 & sleep 0.2");
+  t.deepEqual(await processesOf(uid), []);
+  await on[Symbol.asyncDispose]();
+  await t.throwsAsync(lstat(on.directory), { code: "ENOENT" });
+});
+
+rootTest("an isolated program that takes too long is killed with what it started", async (t) => {
+  await using on = await isolated(t);
+  const uid = Number(await output(on, "id -u"));
+  const sleeping = on.runCommand(["sh", "-c", "setsid sleep 600 & sleep 600"], { timeoutMs: 1_000 });
+  await assertFails(t, sleeping, "deadline_exceeded", /^sh: not finished within 1000 ms$/);
+  t.deepEqual(await processesOf(uid), []);
+});
+
+/** Each process writes a byte, starts the next one and exits, for 20 s. */
+const chain = (file: string): string => `
+import os, time
+end = time.time() + 20
+def run():
+    os.setsid()
+    out = os.open("${file}", os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+    for fd in (0, 1, 2): os.dup2(out, fd)
+    while time.time() < end:
+        os.write(out, b"x")
+        os.fork() and os._exit(0)
+os.fork() or run()
+time.sleep(1)
+`;
+/** Directories with `setpriv`, and with an `unshare` of this content. */
+async function programsWith(t: ExecutionContext, unshare?: string): Promise<UserHelpersOptions> {
+  const dir = await mkdtemp(join(tmpdir(), "svc-programs-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const { stdout: setpriv } = await run("sh", ["-c", "command -v setpriv"]);
+  await symlink(setpriv.trim(), join(dir, "setpriv"));
+  if (unshare !== undefined) await writeFile(join(dir, "unshare"), unshare, { mode: 0o755 });
+  return { setprivDirs: [dir] };
+}
+
+rootTest("nothing runs isolated on a host without unshare", async (t) => {
+  await using on = await isolated(t, tmpdir(), await programsWith(t));
+  await assertFails(
+    t,
+    on.runCommand(["true"]),
+    "failed_precondition",
+    /unshare is not installed; install util/,
+  );
+});
+
+for (const [title, rest, ending, unshare] of [
+  ["exited", "", undefined, undefined],
+  ["was killed", "time.sleep(20)", "deadline_exceeded", undefined],
+  ["exited on a host that forbids PID namespaces", "", undefined, "#!/bin/sh\nexit 1\n"],
+] as const) {
+  rootTest(`after a program ${title}, processes that replace themselves at once are killed`, async (t) => {
+    const dir = await mkdtemp(join(tmpdir(), "svc-chain-"));
+    t.teardown(() => rm(dir, { recursive: true }));
+    await chmod(dir, 0o777);
+    const file = join(dir, "bytes");
+    const options = unshare === undefined ? {} : await programsWith(t, unshare);
+    await using on = await isolated(t, tmpdir(), options);
+    const running = on.runCommand(["python3", "-c", chain(file) + rest], { timeoutMs: 4_000 });
+    if (ending === undefined) t.is((await running).exitCode, 0);
+    else await assertFails(t, running, ending, /not finished/);
+    const { size } = await lstat(file);
+    t.not(size, 0);
+    await sleep(500);
+    t.is((await lstat(file)).size, size);
+  });
+}
+
+rootTest("an isolated program has limits for memory, processes and files", async (t) => {
+  await using on = await isolated(t);
+  t.regex(await output(on, "head -c 3000000000 /dev/zero | tail -c 2000000000 | wc -c"), /exhausted/);
+  t.regex(await output(on, "ulimit -a"), /data[^\n]*1048576\n/);
+  const start = "i=0; while [ $i -lt 600 ]; do sleep 60 >/dev/null 2>&1 & i=$((i+1)); done";
+  t.regex(await output(on, start), /fork/);
+});
+
+rootTest("a program that is not installed is reported", async (t) => {
+  await using on = await isolated(t);
+  t.like(await on.runCommand(["no-such-program"]), {
+    exitCode: 127,
+    stderr: "no-such-program is not installed\n",
+  });
+});
+
+rootTest("a start removes the copies of a killed daemon, and nothing of other users", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-left-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const copiesPrefix = join(dir, "svc-copies-1-");
+  const userHelpers = createUserHelpers({ helperPath: programs.userHelper, copiesPrefix });
+  t.teardown(() => userHelpers[Symbol.asyncDispose]());
+  await userHelpers.isolate(0, copied);
+  await mkdir(join(dir, "svc-copies-1-user"));
+  await chown(join(dir, "svc-copies-1-user"), someUid, someUid);
+  await symlink("/etc", join(dir, "svc-copies-1-link"));
+  await mkdir(join(dir, "svc-copies-2-other"));
+  t.is((await readdir(dir)).length, 4);
+  await userHelpers.removeLeftCopies();
+  t.deepEqual((await readdir(dir)).toSorted(), [
+    "svc-copies-1-link",
+    "svc-copies-1-user",
+    "svc-copies-2-other",
+  ]);
+});
+
+rootTest("no uid is chosen that an account or a process has", async (t) => {
+  const users = createUsers();
+  const drawn = [0, someUid, 2_100_000_000];
+  const sleeping = execFile("setpriv", [`--reuid=${someUid}`, "--clear-groups", "sleep", "60"]);
+  t.teardown(() => sleeping.kill("SIGKILL"));
+  await eventuallyHolds(async () => t.not((await processesOf(someUid)).length, 0));
+  t.is(await chooseUnusedUid(users, () => drawn.shift()!), 2_100_000_000);
+});
+
+rootTest("the ranges of subordinate IDs are known", (t) => {
+  t.deepEqual(rangesIn("ann:100000:65536\n# bob:1:2\n1000:2000400000:10\nbad\n"), [
+    [100_000, 65_536],
+    [2_000_400_000, 10],
+  ]);
+});

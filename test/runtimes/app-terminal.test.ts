@@ -235,7 +235,7 @@ test("an app without a terminal has none", async (t) => {
   await using fixture = await createFixture();
   const app = await fixture.shell("exec sleep 1000");
   await fixture.runtime.start(app);
-  await t.throwsAsync(sit(fixture, app), { message: /its package sets no `console`/ });
+  await t.throwsAsync(sit(fixture, app), { message: /the package sets no `console`/ });
   const later = { ...app, manifest: { ...app.manifest, console: {} } };
   await t.throwsAsync(sit(fixture, later), { message: /the app has no terminal/ });
 });

@@ -81,6 +81,12 @@ const allowed: [name: string, document: JsonObject][] = [
   ],
   ["volumes of the engine", volume({ name: "svc-web_data", driver: "local", driver_opts: {} })],
   ["a volume without a name", service({ volumes: ["/data", { type: "volume", target: "/x" }] })],
+  [
+    "a volume of the engine, which the engine labels for SELinux",
+    service({
+      volumes: ["data:/x:z", { type: "volume", source: "data", target: "/y", bind: { selinux: "z" } }],
+    }),
+  ],
   ["memory as a file system", service({ volumes: [{ type: "tmpfs", target: "/x" }], tmpfs: ["/run"] })],
   ["networks of its own", network({ name: "svc-web_lan", driver: "bridge", internal: true, ipam: {} })],
   [
@@ -432,12 +438,12 @@ const texts: [name: string, text: string, message: RegExp][] = [
   ...["\u0085", "\u2028", "\u2029", "\r"].map((end): [string, string, RegExp] => [
     `a line that ends with U+${end.charCodeAt(0).toString(16)}`,
     `services: {}\n# a comment${end}include: [/etc/passwd]\n`,
-    /^compose.yaml: line 2: it contains the character U\+[0-9A-F]{4}, which ends a line; use line feeds$/,
+    /^compose.yaml: line 2 contains the character U\+[0-9A-F]{4}, which ends a line; use line feeds$/,
   ]),
   [
     "a byte order mark at the start of a line",
     "\ufeff\ufeffservices:\n    web:\n        image: a\n        env_file: /etc/environment\n",
-    /^compose.yaml: line 1: it contains the character U\+FEFF, which is a byte order mark; remove it$/,
+    /^compose.yaml: line 1 contains the character U\+FEFF, which is a byte order mark; remove it$/,
   ],
   ...["env_file: !reset []", "env_file: !%72eset []", "env_file: *r"].map(
     (line): [string, string, RegExp] => [

@@ -7,8 +7,9 @@ import test from "ava";
 import { parseSubnet } from "../../src/engine/subnets.ts";
 import { SvcError } from "../../src/errors.ts";
 import type { JsonObject } from "../../src/lib/json.ts";
+import type { CopiedFiles } from "../../src/run-as/file-copies.ts";
 import type { UserHelpers } from "../../src/run-as/user-helpers.ts";
-import type { RunCommandOptions } from "../../src/run-as/user-helper-types.ts";
+import type { RunCommandOptions, CommandResult } from "../../src/run-as/user-helper-types.ts";
 import type { Runtime } from "../../src/packages/manifest/manifest.ts";
 import { YamlThread } from "../../src/packages/manifest/yaml-thread.ts";
 import { ComposeProjects, type ComposeProjectsOptions } from "../../src/runtimes/compose/compose-project.ts";
@@ -25,6 +26,11 @@ import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
 import { programs } from "../support/programs.ts";
 import { nobody, policyDirectory, type PolicyDirectory } from "./support/policy-app.ts";
+import { ComposeImages, type ComposeImagesOptions } from "../../src/runtimes/compose/compose-images.ts";
+import { ownershipIn } from "../support/ownership.ts";
+import type { UserHelper } from "../../src/run-as/user-helper.ts";
+import type { OperationOptions } from "../../src/engine/engine.ts";
+import { ComposeCommand } from "../../src/runtimes/compose/compose-command.ts";
 
 const rootTest = isRoot ? test : test.skip;
 
@@ -67,7 +73,10 @@ for (const isHung of [true, false]) {
       throw new Error("compose continues");
     };
     const projects = new ComposeProjects({
-      userHelpers: { as: () => Promise.resolve({ readFile: () => Buffer.from(""), stat: () => undefined }) },
+      userHelpers: {
+        as: () => Promise.resolve({ readFile: () => Buffer.from(""), stat: () => undefined }),
+        isolate: (_uid: number, copied: CopiedFiles) => place.userHelpers.isolate(nobody, copied),
+      },
       events: { verify: () => found.promise, isUnresponsive: isHung },
       yaml: { read: () => Promise.resolve({ value: {} }) },
       command: { run, fingerprint: () => Promise.resolve("2.0.0") },
@@ -141,7 +150,10 @@ async function resolving(
 
 function projectOptions(place: PolicyDirectory, yaml: YamlThread, command: object): ComposeProjectsOptions {
   return {
-    userHelpers: { as: () => place.userHelper() },
+    userHelpers: {
+      as: () => place.userHelper(),
+      isolate: (_uid: number, copied: CopiedFiles) => place.userHelpers.isolate(nobody, copied),
+    },
     ...{ command, events: { verify: () => Promise.resolve() } },
     ...{ yaml, images: { builtTag: () => "" }, engine: { socket: "/srv/docker.sock" } },
     networks: { pool: parseSubnet("10.201.0.0/16") },
@@ -155,6 +167,27 @@ function projectOptions(place: PolicyDirectory, yaml: YamlThread, command: objec
     composeDir: join(place.dir, "../compose"),
   } as unknown as ComposeProjectsOptions;
 }
+
+test("a start of a project has no time limit, as a service may run a migration before the others start", async (t) => {
+  await using place = await policyDirectory();
+  const limits: unknown[] = [];
+  const options = projectOptions(place, undefined as unknown as YamlThread, {
+    run: (_runner: unknown, _args: unknown, { timeoutMs = 0 }: RunCommandOptions) => {
+      limits.push(timeoutMs > 24 * 3_600_000);
+      return Promise.resolve({ exitCode: 0, stdout: "", stderr: "" });
+    },
+  });
+  const engine = {
+    socket: "/srv/docker.sock",
+    operate: (_what: string, work: (docker: unknown) => Promise<unknown>, limit: OperationOptions) => {
+      limits.push(limit.timeoutMs);
+      return work(undefined);
+    },
+  };
+  const projects = new ComposeProjects({ ...options, engine } as unknown as ComposeProjectsOptions);
+  await projects.recreate(projectIn(place), "web", "--detach");
+  t.deepEqual(limits, [undefined, true]);
+});
 
 for (const [what, max, of] of tooMany) {
   for (const owner of ["user", "root"] as const) {
@@ -355,9 +388,9 @@ for (const [name, max] of [
 test("large values of .env are not cached", async (t) => {
   await using place = await policyDirectory();
   const cache = new ConfigCache(join(place.dir, "../compose"));
-  await cache.store("web", { key: "k", text: "", values: { A: "a".repeat(60_000) } });
+  await cache.store("web", { key: "k", text: "", copies: "/tmp/a", values: { A: "a".repeat(60_000) } });
   t.not(await cache.find("web", "k"), undefined);
-  await cache.store("web", { key: "l", text: "", values: { A: "a".repeat(70_000) } });
+  await cache.store("web", { key: "l", text: "", copies: "/tmp/a", values: { A: "a".repeat(70_000) } });
   t.is(await cache.find("web", "l"), undefined);
 });
 
@@ -428,3 +461,71 @@ rootTest(`compose runs again if and only if its output may change${needsRoot}`, 
   projects = new ComposeProjects(options);
   t.not(await imageNow(), last, "nothing of a removed app is stored");
 });
+
+test("a volume is needed under its engine name, however the file spells it", async (t) => {
+  const kept: JsonObject = {
+    volumes: {
+      own: null,
+      named: { name: "svc-shop_other" },
+      shared: { external: true },
+      "shared-named": { external: true, name: "nas" },
+      // The format of files before 3.4 and of compose v1's output.
+      "shared-old": { external: { name: "archive" } },
+    },
+  };
+  const options = {
+    ownership: ownershipIn("test", ["shop"]),
+    projects: { lastDocument: () => Promise.resolve(kept) },
+  };
+  const images = new ComposeImages(options as unknown as ComposeImagesOptions);
+  const { volumes } = await images.needs({ id: "shop" } as RunnableApp);
+  t.deepEqual(volumes, ["svc-shop_own", "svc-shop_other", "shared", "nas", "archive"]);
+});
+
+// The choice of the compose program and of its environment.
+
+type Program = (program: string, env: Readonly<Record<string, string>>) => string | undefined;
+
+/**
+ * A host with the given result of `version`: a version, or a program that fails. Records the run programs as `program
+ * [distutils]`.
+ */
+function hostWith(versionOf: Program): { command: ComposeCommand; userHelper: UserHelper; ran: string[] } {
+  const ran: string[] = [];
+  const runCommand = (
+    [program = ""]: readonly string[],
+    options: RunCommandOptions,
+  ): Promise<CommandResult> => {
+    const { env = {} } = options;
+    ran.push([program, env["SETUPTOOLS_USE_DISTUTILS"]].filter((part) => part !== undefined).join(" "));
+    const version = versionOf(program, env);
+    const result = { exitCode: version === undefined ? 1 : 0, stdout: version ?? "", stderr: "" };
+    return Promise.resolve(result as CommandResult);
+  };
+  const userHelper = { runCommand } as unknown as UserHelper;
+  const userHelpers = { selfUid: 0, as: () => Promise.resolve(userHelper) } as unknown as UserHelpers;
+  return { command: new ComposeCommand(userHelpers), userHelper, ran };
+}
+
+for (const [name, versionOf, expected, isClassic] of [
+  ["the second", (program) => (program === "docker" ? "v2.40.3" : "1.29.2"), "docker", false],
+  ["the first", (program) => (program === "docker" ? undefined : "1.29.2"), "docker-compose stdlib", true],
+  [
+    // From Python 3.12 on.
+    "the first, whose Python lacks these modules",
+    (program, env) =>
+      program === "docker" || env["SETUPTOOLS_USE_DISTUTILS"] !== undefined ? undefined : "1.29.2",
+    "docker-compose",
+    true,
+  ],
+] satisfies [string, Program, string, boolean][]) {
+  test(`the program on a host with ${name}`, async (t) => {
+    const { command, userHelper, ran } = hostWith(versionOf);
+    t.is(await command.isClassic(), isClassic);
+    const [found] = JSON.parse(await command.fingerprint()) as [{ version: string }];
+    t.is(found.version, isClassic ? "1.29.2" : "v2.40.3");
+    ran.length = 0;
+    t.is((await command.run(userHelper, ["config"], { timeoutMs: 1_000 })).exitCode, 0);
+    t.deepEqual(ran, [expected]);
+  });
+}

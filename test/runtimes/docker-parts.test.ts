@@ -7,23 +7,34 @@ import test from "ava";
 import fc from "fast-check";
 import type { ContainerRecord } from "../../src/engine/container-record.ts";
 import { SvcError } from "../../src/errors.ts";
+import { StepLines } from "../../src/runtimes/docker/buildkit/progress.ts";
 import { reasonOf } from "../../src/runtimes/compose/compose-failure.ts";
 import { ComposeImages, type ComposeImagesOptions } from "../../src/runtimes/compose/compose-images.ts";
 import {
   ContainerRuntime,
   type ContainerRuntimeOptions,
 } from "../../src/runtimes/containers/container-runtime.ts";
+import {
+  initialMode,
+  mayRestart,
+  statusIn,
+  transitions,
+  type ContainerMode,
+} from "../../src/runtimes/containers/container-mode.ts";
 import { statusOf } from "../../src/runtimes/containers/container-status.ts";
 import { ObservedContainers } from "../../src/runtimes/containers/observed-containers.ts";
-import { withTag } from "../../src/runtimes/docker/app-images.ts";
-import { readIgnorePatterns, type PatternMatches } from "../../src/runtimes/docker/ignore-patterns.ts";
+import { withTag } from "../../src/runtimes/docker/image-names.ts";
+import { YamlThread } from "../../src/packages/manifest/yaml-thread.ts";
+import { chooseEntries } from "../../src/packages/build-context/chosen-entries.ts";
+import { readIgnorePatterns, type PatternMatches } from "../../src/packages/build-context/ignore-patterns.ts";
 import { pinnedBy } from "../../src/runtimes/docker/image-freshness.ts";
 import { portHealth } from "../../src/runtimes/port-health.ts";
 import { PortProbe } from "../../src/runtimes/port-probe.ts";
 import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
-import { isUpNow } from "../../src/runtimes/runtime-status.ts";
+import { isUpNow, stoppedStatus } from "../../src/runtimes/runtime-status.ts";
 import { eventually } from "../support/eventually.ts";
 import { ownershipIn } from "../support/ownership.ts";
+import { programs } from "../support/programs.ts";
 import { failureOf } from "./support/container-tests.ts";
 import { policyDirectory } from "./support/policy-app.ts";
 
@@ -128,7 +139,7 @@ test("a project is up while one of its services runs; a failed one shows in its 
   t.deepEqual(state(crashed, done), ["CRASHED", "none", 'service "a" exited with code 3']);
   t.deepEqual(state(done, done), ["STOPPED", "none", 'service "a" exited with code 0']);
   t.deepEqual(state({ state: "exited", exitCode: 137, wasOutOfMemory: true }), [
-    ...["CRASHED", "none", "it ran out of memory (exit code 137)"],
+    ...["CRASHED", "none", "the container ran out of memory (exit code 137)"],
   ]);
   const never = { state: "created" };
   t.deepEqual(state({}, never), ["RUNNING", "unhealthy", 'service "b" was never started']);
@@ -147,6 +158,61 @@ test("a project is up while one of its services runs; a failed one shows in its 
   t.deepEqual(statusOf([], context).state, "CRASHED");
   t.deepEqual(statusOf([], { ...context, shouldRun: false }).state, "STOPPED");
 });
+
+const { start, launch, rejectStart, stop, finish, freeze, rest, adopt, find, observe } = transitions;
+const { loseEngine, regainEngine } = transitions;
+const running = rest(finish(launch(start(initialMode))));
+const unreachable = new SvcError("unavailable", "the engine does not respond");
+const shownIn = (mode: ContainerMode, isUp: boolean) => {
+  const seen = { ...stoppedStatus, state: isUp ? ("RUNNING" as const) : ("STOPPED" as const) };
+  const { state, isLost = false, isPartial = false } = statusIn(mode, seen, isUp, "");
+  return { state, isLost, isPartial, mayRestart: mayRestart(mode) };
+};
+
+for (const [title, mode, isUp, expected] of [
+  ["runs after its start", running, true, { state: "RUNNING", mayRestart: true }],
+  ["starts until its start has settled", launch(start(initialMode)), true, { state: "STARTING" }],
+  ["is stopped after a rejected start", rest(rejectStart(launch(start(initialMode)))), false, {}],
+  ["is stopped after its stop", rest(finish(stop(running, true))), false, {}],
+  [
+    "runs in part after an interrupted stop of one of several containers",
+    ...[rest(stop(running, true)), true, { state: "RUNNING", isPartial: true }],
+  ],
+  [
+    "runs after an interrupted stop of its only container",
+    rest(stop(running, false)),
+    true,
+    { state: "RUNNING" },
+  ],
+  ["is unknown while the engine is away", loseEngine(running, unreachable), true, { state: "UNKNOWN" }],
+  ["is stopped while the engine is away, if it should be", loseEngine(initialMode, unreachable), false, {}],
+  ["is lost if the engine's end ended it", find(regainEngine(running), false), false, { isLost: true }],
+  [
+    "is not lost if it had ended by itself",
+    find(regainEngine(running), false, true),
+    false,
+    { mayRestart: true },
+  ],
+  ["is lost if its start was interrupted", find(adopt(initialMode, true), true), true, { isLost: true }],
+  [
+    "is no longer lost when one of its containers runs",
+    ...[observe(find(running, false), true), true, { state: "RUNNING", mayRestart: true }],
+  ],
+  [
+    "stays lost after an interrupted start, even if one of its containers runs",
+    ...[observe(find(adopt(initialMode, true), true), true), true, { isLost: true }],
+  ],
+  ["is not restarted while it is frozen", freeze(running), true, { state: "RUNNING" }],
+  [
+    "is restarted again after a start that follows an interrupted pause",
+    ...[rest(finish(launch(start(freeze(running))))), true, { state: "RUNNING", mayRestart: true }],
+  ],
+] as const) {
+  test(`an app of containers ${title}`, (t) => {
+    const stopped = { state: "STOPPED", isLost: false, isPartial: false, mayRestart: false };
+    t.deepEqual(shownIn(mode, isUp), { ...stopped, ...expected } as ReturnType<typeof shownIn>);
+  });
+}
 
 test("a start has failed while one of the containers was never started, or has failed", (t) => {
   const seen = new ObservedContainers({} as ConstructorParameters<typeof ObservedContainers>[0]);
@@ -281,4 +347,62 @@ test("a lone surrogate in a path is requested as its replacement character, and 
   await eventually(() => assert.equal(probe.health, "healthy"), 30_000);
   server.close();
   t.is(asked[0], "/%EF%BF%BD/%C3%A4");
+});
+
+test("500 hostile patterns and 100,000 names exceed the time limit, and do not block the event loop", async (t) => {
+  using thread = new YamlThread({ threadUrl: programs.settingsThread, timeoutMs: 1_000, waitMs: 120_000 });
+  const ignoreText = Array.from({ length: 500 }, (_, at) => `**/*${"a?".repeat(200)}*a${at}*`).join("\n");
+  const paths = Array.from({ length: 100_000 }, (_, at) => `${"a".repeat(240)}/${at}\0`).join("");
+  let longestMs = 0;
+  let lastMs = performance.now();
+  const timer = setInterval(() => {
+    longestMs = Math.max(longestMs, performance.now() - lastMs);
+    lastMs = performance.now();
+  }, 10);
+  const answer = await thread.choose({ paths, ignoreText, withDirectories: true }, 1000);
+  clearInterval(timer);
+  t.deepEqual(answer, { problems: [{ line: 1, message: "reading it takes more than 1000 ms" }] });
+  t.true(longestMs < 800, `${longestMs} ms`);
+  const few = await thread.choose(
+    { paths: "a\0b/\0b/c\0", ignoreText: "b\n!b/c", withDirectories: true },
+    1000,
+  );
+  t.deepEqual(few, { numbers: Uint32Array.of(0, 1, 2) });
+});
+
+test("the entries of a context are sorted by name, with the contents of a directory right after it", (t) => {
+  const names = ["z", "b/", "b/c", "b.a", "b/ignored", "e/"];
+  const paths = names.map((name) => `${name}\0`).join("");
+  const ignoreText = "**/ignored\ne";
+  const chosenOf = (withDirectories: boolean): (string | undefined)[] =>
+    [...chooseEntries({ paths, ignoreText, withDirectories })].map((number) => names[number]);
+  t.deepEqual(chosenOf(true), ["b/", "b/c", "b.a", "z"]);
+  t.deepEqual(chosenOf(false), ["z", "b/", "b/c", "b.a"]);
+});
+
+for (const [title, patterns] of [
+  ["a long pattern", "*a".repeat(100_000)],
+  ["unclosed classes", "[".repeat(200_000)],
+] as const) {
+  test(`an ignore file with ${title} does not block the daemon`, (t) => {
+    const before = process.cpuUsage();
+    t.throws(() => readIgnorePatterns(patterns).match("a".repeat(250)), { instanceOf: RangeError });
+    const { user } = process.cpuUsage(before);
+    t.true(user < 1_000_000, `${user} µs of CPU time`);
+  });
+}
+
+test("characters divided between pieces of build output stay whole, even if steps run at the same time", (t) => {
+  const texts: string[] = [];
+  const lines = new StepLines((text) => texts.push(text));
+  const bytes = Buffer.from("größe\n");
+  for (const [source, data] of [
+    ["a 1", bytes.subarray(0, 3)],
+    ["b 1", bytes.subarray(0, 3)],
+    ["a 1", bytes.subarray(3)],
+    ["b 1", bytes.subarray(3)],
+  ] as const) {
+    lines.add({ vertexes: [], logs: [{ source, data }] });
+  }
+  t.deepEqual(texts, ["gr", "gr", "öße\n", "öße\n"]);
 });

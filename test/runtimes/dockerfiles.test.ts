@@ -1,16 +1,29 @@
-/** The instructions, images and descriptions that a regular user's Dockerfile may contain. */
+/**
+ * The instructions, images and descriptions that a regular user's Dockerfile may contain. `build` of a compose
+ * service, as compose v2 and 1.29 print it.
+ */
 import test from "ava";
+import { SvcError } from "../../src/errors.ts";
 import {
   requireNamedByTriggers,
   requireNamedImages,
   withImageIds,
 } from "../../src/runtimes/docker/dockerfile-images.ts";
 import { requireBoundedMetadata } from "../../src/runtimes/docker/dockerfile-metadata.ts";
+import { requireClassicSyntax, withoutNewerFlags } from "../../src/runtimes/docker/newer-syntax.ts";
 import {
   requireNoTriggers,
   restrictDockerfile,
   withStageLabels,
 } from "../../src/runtimes/docker/user-dockerfile.ts";
+import type { JsonObject, JsonValue } from "../../src/lib/json.ts";
+import {
+  buildClaims,
+  readBuild,
+  relativeTo,
+  requireInPackage,
+  type ServiceBuild,
+} from "../../src/runtimes/compose/service-build.ts";
 
 // The allowed instructions in a regular user's Dockerfile, and the file that is built instead.
 
@@ -279,5 +292,152 @@ for (const [name, text] of shortEnough) {
     t.notThrows(() =>
       requireBoundedMetadata(`FROM base:1\nARG VERSION=1\n${text}\n`, { VERSION: "2" }, [plain]),
     );
+  });
+}
+
+const run = (part: string, length = 65_536): string => part.repeat(Math.floor(length / part.length));
+const manyPairs = Array.from({ length: 9_000 }, (_, index) => `a${index}=1`).join(" ");
+const slow: readonly (readonly [title: string, text: string])[] = [
+  ["a run of carriage returns", `FROM a\nRUN ${run("\r")}x\n`],
+  ["a run of spaces and tabs", `FROM a\nRUN ${run("\t ")}x\n`],
+  ["a long name of an argument", `ARG ${run("a")}!\nFROM a\n`],
+  ["arguments that double", `${"ARG A=$A$A\n".repeat(40).replace("$A$A", "abcdefgh")}FROM $A\n`],
+  ["an image of many arguments", `ARG A=${"a".repeat(4_096)}\nFROM ${run("$A", 262_144)}\n`],
+  ["many triggers", `FROM a\n${run("ONBUILD ")}RUN x\n`],
+  ["many flags", `FROM a\nCOPY ${run("--link \\\n")}a b\n`],
+  ["many variables", `FROM a\nENV ${manyPairs}\n`],
+  ["many ports", `FROM a\nEXPOSE ${run("1 ", 262_144)}\n`],
+];
+for (const [title, text] of slow) {
+  test(`a Dockerfile with ${title} does not block the daemon`, (t) => {
+    const checks = [
+      () => requireClassicSyntax(text, "a reason"),
+      () => withoutNewerFlags(text, "linux/amd64"),
+      () => restrictDockerfile(text),
+      () => requireNamedImages(text, {}),
+      () => requireBoundedMetadata(text, {}, []),
+    ];
+    const before = process.cpuUsage();
+    for (const check of checks) {
+      try {
+        check();
+      } catch (error) {
+        t.true(error instanceof SvcError, String(error));
+      }
+    }
+    const { user, system } = process.cpuUsage(before);
+    t.true(user + system < 1_500_000, `${user + system} µs of CPU time`);
+  });
+}
+
+// `build` of a compose service, as compose v2 and 1.29 print it.
+
+const directory = "/apps/a/repo";
+
+function read(build: JsonValue, secrets: JsonObject = {}): ServiceBuild {
+  return {
+    ...readBuild("web", build, {
+      file: "compose.yaml",
+      secrets,
+      builtTag: (name) => `svc.local/a-${name}:1`,
+    }),
+    isRepeated: false,
+  };
+}
+
+const at = (more: JsonObject): JsonObject => ({ context: `${directory}/app`, ...more });
+
+const settings: readonly (readonly [name: string, build: JsonObject, settings: object])[] = [
+  ["no_cache", { no_cache: true }, { noCache: true }],
+  ["no_cache that is off", { no_cache: false }, {}],
+  ["a platform", { platforms: ["linux/arm64"] }, { platform: "linux/arm64" }],
+  ["several platforms with the host's", { platforms: ["linux/amd64", "linux/arm64"] }, {}],
+  ["the default network", { network: "default" }, {}],
+  ["no network", { network: "none" }, { network: "none" }],
+  ["bytes of shared memory as text", { shm_size: "67108864" }, { shmBytes: 67_108_864 }],
+  ["shared memory with a unit", { shm_size: "64m" }, { shmBytes: 67_108_864 }],
+  ["hosts of compose v2", { extra_hosts: ["h=127.0.0.1"] }, { extraHosts: ["h=127.0.0.1"] }],
+  ["hosts with a colon", { extra_hosts: ["h:::1"] }, { extraHosts: ["h=::1"] }],
+  [
+    "hosts by name",
+    { extra_hosts: { h: ["10.0.0.1", "10.0.0.2"] } },
+    { extraHosts: ["h=10.0.0.1", "h=10.0.0.2"] },
+  ],
+  ["a limit", { ulimits: { nofile: 100 } }, { ulimits: ["nofile=100:100"] }],
+  ["a limit of compose v2", { ulimits: { nofile: { single: 100 } } }, { ulimits: ["nofile=100:100"] }],
+  ["two limits", { ulimits: { nofile: { soft: 1, hard: 2 } } }, { ulimits: ["nofile=1:2"] }],
+  [
+    "additional contexts",
+    { additional_contexts: { a: `${directory}/x`, b: "docker-image://busybox:1", c: "service:base" } },
+    {
+      contexts: { a: `${directory}/x` },
+      remoteContexts: { b: "docker-image://busybox:1", c: "docker-image://svc.local/a-base:1" },
+    },
+  ],
+];
+
+for (const [name, build, expected] of settings) {
+  test(`a build has ${name}`, (t) => {
+    t.deepEqual(read(at(build)).settings, expected);
+  });
+}
+
+test("arguments without a value keep the Dockerfile's default", (t) => {
+  t.deepEqual(read(at({ args: { A: "1", B: null, C: "" } })).args, { A: "1", C: "" });
+  t.deepEqual(read(at({ args: ["A=1", "B"] })).args, { A: "1" });
+});
+
+test("a Dockerfile may be beside the context, or in the compose file", (t) => {
+  const beside = read(at({ dockerfile: "../docker/app.Dockerfile" }));
+  t.is(beside.dockerfile, "../docker/app.Dockerfile");
+  t.notThrows(() => requireInPackage("compose.yaml", beside, directory));
+  t.is(read(at({ dockerfile_inline: "FROM a\n" })).inline, "FROM a\n");
+});
+
+test("secrets are files of the package or values", (t) => {
+  const build = read(at({ secrets: ["a", { source: "b", target: "renamed" }] }), {
+    a: { file: `${directory}/s.txt` },
+    b: { content: "value" },
+  });
+  t.deepEqual(
+    relativeTo("/apps/a", build).settings.secrets,
+    new Map<string, object>([
+      ["a", { file: "repo/s.txt" }],
+      ["renamed", { value: "value" }],
+    ]),
+  );
+});
+
+for (const [what, build, secrets = {}] of [
+  ["the build context", { context: "/etc" }],
+  ["the Dockerfile", at({ dockerfile: "/etc/passwd" })],
+  ['the context "x"', at({ additional_contexts: { x: "/etc" } })],
+  ['the secret "s"', at({ secrets: ["s"] }), { s: { file: "/etc/shadow" } }],
+] as [string, JsonObject, JsonObject?][]) {
+  test(`${what} may not be outside the package`, (t) => {
+    const { message: seen } = t.throws(() =>
+      requireInPackage("compose.yaml", read(build, secrets), directory),
+    );
+    t.true(seen.includes(`${what} is outside the package`), seen);
+  });
+}
+
+test("the host's network is a permission, and other networks are rejected", (t) => {
+  t.is(buildClaims(read(at({ network: "host" }))).requirements[0]?.permission, "host_network");
+  t.deepEqual(buildClaims(read(at({ network: "none" }))).requirements, []);
+  t.throws(() => read(at({ network: "container:other" })), {
+    message: /cannot use the network "container:other"; use "host" or "none"/,
+  });
+});
+
+for (const [key, value] of [
+  ["ssh", ["default"]],
+  ["privileged", true],
+  ["entitlements", ["security.insecure"]],
+  ["unknown", 1],
+  ["platforms", ["linux/s390x", "linux/ppc64le"]],
+] as const) {
+  test(`"${key}" in build is rejected by its name`, (t) => {
+    t.throws(() => read(at({ [key]: value as JsonValue })), { message: new RegExp(`"${key}"`) });
   });
 }

@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { createHash } from "node:crypto";
 import { readFile } from "node:fs/promises";
 import test from "ava";
-import { readServicePort, withAddresses } from "../../src/runtimes/compose/service-ports.ts";
+import { readServicePort, withHostPorts } from "../../src/runtimes/compose/service-ports.ts";
 import type { ContainerClaims } from "../../src/runtimes/containers/container-policy.ts";
 import { missingClock } from "../../src/runtimes/containers/host-clock.ts";
 import type { AppRuntime } from "../../src/runtimes/contract.ts";
@@ -336,7 +336,7 @@ for (const [port, address, published, target, protocol] of forms) {
     await using place = await policyDirectory();
     const document = { services: { web: { ports: [port as never] } } };
     const portsOf = (ownerUid: number): unknown =>
-      withAddresses(document, place.app(ownerUid), { publishAddress: "::1" })["services"];
+      withHostPorts(document, place.app(ownerUid), { publishAddress: "::1" })["services"];
     const wanted = address === "" ? `[::1]:${published}:${target}/${protocol}` : port;
     t.deepEqual(portsOf(nobody), { web: { ports: [wanted] } });
     t.deepEqual(portsOf(0), { web: { ports: [wanted] } });

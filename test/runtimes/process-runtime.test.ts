@@ -28,7 +28,7 @@ test("an app that was never started has no output", async (t) => {
   t.deepEqual(await fixture.runtime.logs(app, { tail: 10 }), nothing);
   const { signal } = new AbortController();
   const followed = await Array.fromAsync(fixture.runtime.followLogs(app, { tail: 10, signal }));
-  t.deepEqual(followed, [{ ...nothing, position: 0 }]);
+  t.deepEqual(followed, [{ ...nothing, offset: 0 }]);
 });
 
 test("an app runs, is listed, logs both streams and stops", async (t) => {
@@ -213,7 +213,10 @@ test("a frozen app executes nothing; a resumed one continues, except processes t
     const states = await statesNow();
     t.true(states.length >= 3 && states.every((state) => "TD".includes(state)), states.join());
     const frozen = await sizes();
-    await eventually("it is reported", () => runtime.status(app.id)?.reason === "it is paused" || undefined);
+    await eventually(
+      "it is reported",
+      () => runtime.status(app.id)?.reason === "the app is paused" || undefined,
+    );
     t.is(runtime.status(app.id)?.state, "RUNNING");
     t.deepEqual(await runtime.freezable(app), [app.id]);
     await t.throwsAsync(runtime.freeze(app), { message: /already frozen/ });
@@ -437,7 +440,7 @@ for (const { title, program, cwd = ".", expected } of cases) {
   });
 }
 
-test("what a program lacks is known before another one executes it", async (t) => {
+test("a missing program is detected before it is started", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-spawn-"));
   t.teardown(() => rm(dir, { recursive: true }));
   await writeFile(join(dir, "plain"), "");

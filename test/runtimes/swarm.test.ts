@@ -83,7 +83,7 @@ for (const [title, lost, reason] of [
 
 // The difference between a swarm service and another version's service.
 
-test("a service with another config file is a different one", (t) => {
+test("a service has another release if the content of a config file differs", (t) => {
   const spec = {
     Name: "web",
     Labels: {},

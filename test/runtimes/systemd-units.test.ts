@@ -220,7 +220,7 @@ for (const [name, unit, expected] of [
       ExecMainCode: "1",
       ExecMainStatus: "0",
     },
-    { state: "STOPPED", reason: "its restart policy is on-failure", exitCode: 0 },
+    { state: "STOPPED", reason: "the restart policy is on-failure", exitCode: 0 },
   ],
   [
     "failed",
@@ -233,7 +233,7 @@ for (const [name, unit, expected] of [
     },
     {
       state: "CRASHED",
-      reason: "it exited with code 203 (its program could not be executed)",
+      reason: "the unit exited with code 203 (the program could not be executed)",
       lastLines: ["x"],
     },
   ],
@@ -251,11 +251,11 @@ for (const [name, unit, expected] of [
     },
     {
       state: "STARTING",
-      reason: "BACKOFF: it was killed by SIGKILL",
+      reason: "BACKOFF: the unit was killed by SIGKILL",
       exitSignal: "SIGKILL",
       restarts: 2,
       nextRestartAtMs: 1_008_000,
-      endedReason: "it was killed by SIGKILL",
+      endedReason: "the unit was killed by SIGKILL",
     },
   ],
   [
@@ -267,7 +267,7 @@ for (const [name, unit, expected] of [
       ExecMainStatus: "0",
       ExecMainExitTimestampMonotonic: "6000000",
     },
-    { state: "STOPPED", reason: "its restart policy is on-failure", exitCode: 0 },
+    { state: "STOPPED", reason: "the restart policy is on-failure", exitCode: 0 },
   ],
 ] as const) {
   test(`a unit that is ${name}`, (t) => t.like(unitStatus(unit, wanted), expected));

@@ -17,7 +17,7 @@ const uid = 1000;
 function imagesOver(store: Store, options: Partial<ConstructorParameters<typeof UserImages>[0]> = {}) {
   const listeners: EngineListener[] = [];
   const images = new UserImages({
-    ...{ store, selfUid: 0, shared: [], needs: async () => new Map(), now: Date.now },
+    ...{ store, selfUid: 0, shared: [], registries: ["*"], needs: async () => new Map(), now: Date.now },
     events: {
       listen: (listener) => {
         listeners.push(listener);
@@ -62,6 +62,28 @@ for (const [pattern, reference, isShared] of [
     await using temporary = await temporaryStore();
     const { allows } = imagesOver(temporary.store, { shared: [pattern] });
     t.is(await allows(reference, "sha256:1"), isShared);
+  });
+}
+
+for (const [entry, reference, isListed] of [
+  ["docker.io", "nginx", true],
+  ["docker.io", "index.docker.io/library/nginx:1", true],
+  ["docker.io", "evil.docker.io/nginx", false],
+  ["docker.io", "docker.io:5000/nginx", false],
+  ["*.pkg.dev", "europe-docker.pkg.dev/a/b", true],
+  ["*.pkg.dev", "pkg.dev/a", false],
+  ["*.pkg.dev", "evilpkg.dev/a", false],
+  ["*.pkg.dev", "europe-docker.pkg.dev.evil.example/a", false],
+  ["registry.lan:5000", "registry.lan:5000/a", true],
+  ["registry.lan:5000", "registry.lan/a", false],
+  ["*", "127.0.0.1:5000/a", true],
+] as const) {
+  test(`the list ["${entry}"] ${isListed ? "includes" : "does not include"} the registry of ${reference}`, async (t) => {
+    await using temporary = await temporaryStore();
+    const { images } = imagesOver(temporary.store, { registries: [entry] });
+    t.notThrows(() => images.requireRegistry(0, reference));
+    if (isListed) t.notThrows(() => images.requireRegistry(uid, reference));
+    else t.throws(() => images.requireRegistry(uid, reference), { message: /users_registries/ });
   });
 }
 
@@ -132,13 +154,20 @@ const before = { Id: "before", RepoTags: [], RepoDigests: [], Config: {} };
 class FakeEngine {
   readonly names = new Map<string, string>();
   readonly recorded: string[] = [];
+  /** References of requests to the registry. */
+  readonly asked: string[] = [];
+  /** Size of the manifest in the registry. */
+  manifestBytes = 1_000;
   /** How often a removal fails. */
   busy = 0;
   onPull: () => void = () => undefined;
 
   readonly #docker = {
     getImage: (reference: string) => ({
-      distribution: async () => ({ Descriptor: { digest } }),
+      distribution: async () => {
+        this.asked.push(reference);
+        return { Descriptor: { digest, size: this.manifestBytes } };
+      },
       inspect: async () => this.#inspect(reference),
       remove: async () => this.#remove(reference),
       tag: async ({ repo, tag }: { repo: string; tag: string }) =>
@@ -173,6 +202,8 @@ class FakeEngine {
       credentialsOf: async () => undefined,
       userImages: {
         restricts: () => true,
+        requireRegistry: () => undefined,
+        allows: async () => false,
         record: async (_uid: number, reference: string) => void this.recorded.push(reference),
       },
       userObjects: { requireImages: async () => undefined },
@@ -181,10 +212,27 @@ class FakeEngine {
   }
 }
 
+test("svc asks the registry about an image that must be local, whether or not it exists", async (t) => {
+  const [withImage, without] = [new FakeEngine(), new FakeEngine()];
+  withImage.names.set(`${name}:1`, "before");
+  for (const engine of [withImage, without])
+    t.is(await engine.images().existing(puller, `${name}:1`, {}), undefined);
+  t.deepEqual(without.asked, [`${name}:1`]);
+  t.deepEqual(withImage.asked, without.asked);
+});
+
 async function pull(t: ExecutionContext, engine: FakeEngine, signal?: AbortSignal): Promise<void> {
   await errorOf(engine.images().pull(puller, `${name}:1`, { signal }));
   t.deepEqual(engine.recorded, []);
 }
+
+test("an image with a manifest that is too large is not pulled", async (t) => {
+  const engine = new FakeEngine();
+  engine.manifestBytes = 128 * 1024 + 1;
+  const { message } = await errorOf(engine.images().pull(puller, `${name}:1`, {}));
+  t.regex(message, /the manifest of image \S+ has 131073 bytes/);
+  t.deepEqual([...engine.names], []);
+});
 
 test("a pulled image that cannot be read is removed", async (t) => {
   const engine = new FakeEngine();

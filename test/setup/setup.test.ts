@@ -36,7 +36,7 @@ test("root's setup has the configuration, completions and the shipped units", as
     "/etc/svc/svc.toml",
     "/usr/local/share/bash-completion/completions/svc",
     "/usr/local/share/zsh/site-functions/_svc",
-    "/usr/local/share/fish/vendor_completions.d/svc.fish",
+    "/etc/fish/completions/svc.fish",
     "/etc/systemd/system/svc.service",
     "/etc/systemd/system/svc.socket",
     "/etc/systemd/system/svc-tcp.socket",

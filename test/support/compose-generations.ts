@@ -32,6 +32,9 @@ export const composeGenerations: readonly ComposeGeneration[] = [
   };
 });
 
+/** The first version that is installed. */
+export const installedCompose = composeGenerations.find(({ missing }) => missing === "");
+
 /** The version of the docker-compose in a directory; `undefined` if it does not run. */
 function majorOf(dir: string): number | undefined {
   try {

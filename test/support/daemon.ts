@@ -47,6 +47,8 @@ export function protocolOf(url: string): Protocol {
 export interface DaemonOptions {
   /** Appended to the configuration, as TOML. */
   config?: string;
+  /** Further lines of the table `[api]` in the configuration. */
+  api?: readonly string[];
   /** The directory of all its files; default: a new temporary directory that is removed with the daemon. */
   dir?: string;
   env?: Readonly<Record<string, string>>;
@@ -118,6 +120,7 @@ export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaem
     configFile,
     [
       `[api]\nlisten = "${options.listen ?? "127.0.0.1:0"}"\nsocket = "${socketPath}"`,
+      ...(options.api ?? []),
       `[store]\ndir = "${storeDir}"`,
       `[[sources]]\nname = "examples"\nurl = "${examples}"`,
       // Prevents tests from shutting down the host.

@@ -43,6 +43,9 @@ export interface EngineOptions {
 /** Images created for all tests, because no registry has them. */
 export const testImages: readonly string[] = ["svc/*", "example.org/*", "traefik/whoami:*", "caddy:*"];
 
+/** Registries of tests listen on free loopback ports. */
+const usersRegistries: readonly string[] = ["*"];
+
 export interface TestEngine extends AsyncDisposable {
   /** Path of its socket. */
   readonly socket: string;
@@ -139,8 +142,8 @@ class PrivateEngine implements TestEngine {
   }
 
   get config(): string {
-    const shared = JSON.stringify(testImages);
-    return `[docker]\nsocket = "${this.socket}"\nsubnet_pool = "${this.pool}"\nshared_images = ${shared}`;
+    const [shared, registries] = [testImages, usersRegistries].map((list) => JSON.stringify(list));
+    return `[docker]\nsocket = "${this.socket}"\nsubnet_pool = "${this.pool}"\nshared_images = ${shared}\nusers_registries = ${registries}`;
   }
 
   get pid(): number {

@@ -9,8 +9,6 @@ export interface FileRun {
   files: readonly string[];
   /** In the Test Anything Protocol; a kill or an early exit is a failed test point. */
   tap: string;
-  /** Each failure with all its messages, line by line. */
-  failures: readonly string[];
 }
 
 interface FileRunOptions {
@@ -48,7 +46,7 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
   const child = spawn(program, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "inherit"] });
   running.set(child, files.join(" "));
   const exit = once(child, "close") as Promise<[number | null, NodeJS.Signals | null]>;
-  const end = { isSilent: false, isWhole: false };
+  const end = { isSilent: false, isWhole: false, hasFailed: false };
   const silence = setTimeout(() => {
     end.isSilent = true;
     endGroup(child);
@@ -56,8 +54,6 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
 
   const name = titleOfFile(sharedPart(files));
   const lines: string[] = [];
-  const failures: string[][] = [];
-  let failure: string[] | undefined;
   const keep = (line: string): void => {
     lines.push(line);
     onLine(line);
@@ -68,14 +64,11 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
       const title = name === "" ? point.title : `${name} › ${point.title}`;
       keep(line.replace(point.title, () => title));
       onPoint({ ...point, title });
-      failure = point.outcome === "failed" ? [`  ${title}`] : undefined;
-      if (failure !== undefined) failures.push(failure);
+      end.hasFailed ||= point.outcome === "failed";
     } else if (isPlan.test(line)) {
       end.isWhole = true;
-      failure = undefined;
     } else if (!line.startsWith("TAP version")) {
       keep(line);
-      failure?.push(`  ${line}`);
     }
   };
   keep("TAP version 13");
@@ -87,14 +80,10 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
   clearTimeout(silence);
   running.delete(child);
   if (end.isSilent) take(`not ok 0 - it hangs: no output for ${String(silenceMs / 1000)} s`);
-  else if (!end.isWhole || (exitCode !== 0 && failures.length === 0))
+  else if (!end.isWhole || (exitCode !== 0 && !end.hasFailed))
     take(`not ok 0 - its runner ended early: ${signal ?? `exit code ${String(exitCode)}`}`);
   keep(`1..${String(lines.length)}`);
-  return {
-    files,
-    tap: `${lines.join("\n")}\n`,
-    failures: failures.map((each) => each.join("\n")),
-  };
+  return { files, tap: `${lines.join("\n")}\n` };
 }
 
 /** The part of titles that AVA omits: the file, or of several files their common folder. */

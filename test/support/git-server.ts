@@ -1,6 +1,7 @@
 /** A git host on a loopback port: `git http-backend` (smart HTTP) behind node:http. */
 import { execFile, spawn } from "node:child_process";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
 import { once } from "node:events";
 import { promisify } from "node:util";
@@ -22,10 +23,15 @@ export class GitServer implements AsyncDisposable {
     this.#server = server;
   }
 
-  static async start(root: string, override?: Override): Promise<GitServer> {
+  /** @param tls key and certificate; absent: plain http */
+  static async start(
+    root: string,
+    override?: Override,
+    tls?: { readonly key: string; readonly cert: string },
+  ): Promise<GitServer> {
     const { stdout } = await promisify(execFile)("git", ["--exec-path"]);
     const backend = `${stdout.trim()}/git-http-backend`;
-    const server = createServer();
+    const server = tls === undefined ? createServer() : createTlsServer(tls);
     const started = new GitServer(server);
     if (override !== undefined) started.override = override;
     server.on("request", (request: IncomingMessage, response: ServerResponse) => {

@@ -49,6 +49,7 @@ export function newApp(id: string, ownerUid: number, createdAtMs = 1_700_000_000
     failure: null,
     accepted: { licenses: [], permissions: [] },
     placement: null,
+    adopted: null,
   };
 }
 

@@ -93,7 +93,7 @@ function run(files: readonly string[]): Promise<FileRun> {
 
 /** The skipped tests, the failures, the longest files and the counts come last, because often only the end is read. */
 function summarize(note = ""): void {
-  const { counts, points } = summarizeTap(runs.map(({ tap }) => tap).join(""));
+  const { counts, points, failures } = summarizeTap(runs.map(({ tap }) => tap).join(""));
   const list = (title: string, lines: readonly string[]): void => {
     if (lines.length > 0) console.log(`\n${title}:\n${lines.join("\n")}`);
   };
@@ -104,8 +104,7 @@ function summarize(note = ""): void {
       .map(({ title }) => `  ${title}`)
       .sort(),
   );
-  const failures = runs.flatMap((one) => one.failures).sort();
-  list("failed", failures);
+  list("failed", failures.toSorted());
   const longest = Object.entries(times).toSorted(([, one], [, other]) => other - one);
   if (longest.length > 1)
     list(
@@ -115,7 +114,7 @@ function summarize(note = ""): void {
   // The failed tests again by name, because logs are often truncated to their last lines.
   list(
     "these failed",
-    failures.map((one) => one.split("\n", 1).join("")),
+    failures.toSorted().map((one) => one.split("\n", 1).join("")),
   );
   console.log(`${note}\n${formatCounts(counts)}`);
   process.exitCode = note === "" && counts.failed === 0 && counts.passed > 0 ? 0 : 1;

@@ -15,6 +15,8 @@ export interface TestCounts {
 
 export interface TapSummary {
   counts: TestCounts;
+  /** The title of each failed point, with its messages: the indented lines after it, and what its hooks logged. */
+  failures: readonly string[];
   points: readonly TestPoint[];
   /** The plan at the end of each stream was read: no runner died early. */
   isWhole: boolean;
@@ -44,11 +46,29 @@ export function summarizeTap(text: string): TapSummary {
   const linesLike = (pattern: RegExp) => lines.filter((line) => pattern.test(line)).length;
   const streams = linesLike(/^TAP version \d+$/);
   const count = (outcome: TestPoint["outcome"]) => points.filter((point) => point.outcome === outcome).length;
+  const failures = lines.flatMap((line, at) => {
+    const point = parseTestPoint(line);
+    if (point?.outcome !== "failed") return [];
+    const end = lines.findIndex((other, after) => after > at && !other.startsWith("  "));
+    const messages = lines.slice(at + 1, end === -1 ? undefined : end);
+    return [[point.title, ...messages, ...hookLogs(lines, point.title)].map((one) => `  ${one}`).join("\n")];
+  });
   return {
+    failures,
     counts: { passed: count("passed"), failed: count("failed"), skipped: count("skipped") },
     points,
     isWhole: streams > 0 && linesLike(/^1\.\.\d+$/) === streams,
   };
+}
+
+/** What the hooks of a test logged, such as what an open page showed. */
+function hookLogs(lines: readonly string[], title: string): string[] {
+  return lines.flatMap((line, at) => {
+    const [, test] = /^# .* hook for (.+)$/.exec(line) ?? [];
+    if (test === undefined || !title.endsWith(test)) return [];
+    const end = lines.findIndex((other, after) => after > at && !other.startsWith("#   "));
+    return lines.slice(at + 1, end === -1 ? undefined : end).map((log) => log.replace("#", " "));
+  });
 }
 
 /** The last line of a run. */

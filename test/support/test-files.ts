@@ -8,8 +8,8 @@ const root = join(import.meta.dirname, "../..");
 /** `basic` is what `npm test` runs: units, components and one tour of each runtime and surface. `deep` is the rest. */
 export type Tier = "basic" | "deep";
 
-/** Folders of `deep` tests: attacks, faults, and scenarios that take many steps, engines or clients. */
-const deepFolders = ["attack", "faults", "fuzz", "scenarios"];
+/** Folders of `deep` tests: attacks, cases, faults, and scenarios that take many steps, engines or clients. */
+const deepFolders = ["attack", "cases", "faults", "fuzz", "scenarios"];
 
 /** A file above this duration in milliseconds has a separate AVA process and starts early. */
 const longMs = 15_000;

@@ -1,15 +1,21 @@
-/** Runs of tests: their results, hanging files, and tests that time out. */
+/** Runs of tests: their results, hanging files, timeouts, repeated attempts, and the bundled packages. */
+import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFile, mkdir, mkdtemp, rm, symlink, writeFile } from "node:fs/promises";
+import { EventEmitter } from "node:events";
+import { glob, mkdir, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import * as http from "node:http";
 import { availableParallelism, tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
 import test from "ava";
-import { eventually } from "./eventually.ts";
+import { eventually, nextEvent } from "./eventually.ts";
 import { runFile, runningFiles } from "./file-run.ts";
+import { hideLog, showLog } from "./live-logs.ts";
 import { fillProcessors } from "./room.ts";
 import { formatCounts, parseTestPoint, summarizeTap } from "./tap.ts";
+
+// Runs of tests: their results, hanging files, and tests that time out.
 
 const whole = `TAP version 13
 ok 1 - a › passes
@@ -28,8 +34,12 @@ ok 6 - a › knows C# SKIPS
 `;
 
 test("passes, failures, failures outside of tests, skips and todos are counted", (t) => {
-  const { counts, isWhole } = summarizeTap(whole);
+  const { counts, failures, isWhole } = summarizeTap(whole);
   t.deepEqual(counts, { passed: 2, failed: 2, skipped: 2 });
+  t.deepEqual(failures, [
+    "  Error: uncaught\n    ---\n      message: ok 9 - not a test\n    ...",
+    "  a › fails - with a dash",
+  ]);
   t.true(isWhole);
   t.is(formatCounts(counts), "2 passed, 2 failed, 2 skipped");
 });
@@ -59,13 +69,13 @@ async function run(script: string, silenceMs = 60_000, files = ["test/a/b.test.t
   const titles: string[] = [];
   const lines: string[] = [];
   const options = { cwd: "/", env: process.env, silenceMs, files };
-  const { tap, failures } = await runFile({
+  const { tap } = await runFile({
     ...options,
     command: ["sh", "-c", script],
     onPoint: ({ outcome, title }) => titles.push(`${outcome} ${title}`),
     onLine: (line) => lines.push(line),
   });
-  return { tap, failures, titles, lines };
+  return { tap, titles, lines };
 }
 
 test("a file's results start with its name, and each failure has its messages", async (t) => {
@@ -76,12 +86,20 @@ not ok 2 - fails
     message: why
   ...
 1..2'; exit 1`;
-  const { tap, failures, titles, lines } = await run(script);
+  const { tap, titles, lines } = await run(script);
   t.deepEqual(titles, ["passed a › b › passes", "failed a › b › fails"]);
-  t.deepEqual(failures, ["  a › b › fails\n    ---\n      message: why\n    ..."]);
+  t.deepEqual(summarizeTap(tap).failures, ["  a › b › fails\n    ---\n      message: why\n    ..."]);
   t.deepEqual(summarizeTap(tap).counts, { passed: 1, failed: 1, skipped: 0 });
   t.true(summarizeTap(tap).isWhole);
   t.is(`${lines.join("\n")}\n`, tap);
+});
+
+test("a failure has what the hooks of its test logged", async (t) => {
+  const hook = "# a › b › afterEach.always hook for fails\n#   the page shows:\n#   nothing\n# other";
+  const { tap } = await run(`echo 'TAP version 13\nnot ok 1 - fails\n  ---\n  ...\n${hook}\n1..1'; exit 1`);
+  t.deepEqual(summarizeTap(tap).failures, [
+    "  a › b › fails\n    ---\n    ...\n      the page shows:\n      nothing",
+  ]);
 });
 
 for (const [files, said, title] of [
@@ -194,3 +212,65 @@ for (const [what, body, why] of [
     t.regex(tap, why);
   });
 }
+
+test("a wait that fails reports its duration, its caller, its last error, and the logs of the daemons", async (t) => {
+  showLog("daemon one", () => "first\n".repeat(100) + "last\n");
+  const error = await t
+    .throwsAsync(eventually(() => assert.equal("STOPPED", "RUNNING"), 50))
+    .finally(() => hideLog("daemon one"));
+  t.true(error instanceof assert.AssertionError);
+  t.regex(error.message, /^not within 0\.05 s \(test\/support\/test-runs\.test\.ts:\d+:\d+\): /);
+  t.regex(error.message, /STOPPED[^]*RUNNING[^]*last log lines of daemon one:\n(first\n){14}last$/);
+});
+
+test("an attempt that does not return fails with the error of the previous attempt", async (t) => {
+  let attempts = 0;
+  const attempt = (): Promise<void> => {
+    if (attempts++ === 0) throw new Error("busy");
+    return new Promise(() => undefined);
+  };
+  await t.throwsAsync(eventually(attempt, 50, 250, 100), {
+    message: /^not within 0\.05 s .*: the last attempt did not return; the attempt before it failed: busy$/,
+  });
+});
+
+test("an event that is not emitted fails with its name", async (t) => {
+  await t.throwsAsync(nextEvent(new EventEmitter(), "ready", 50), {
+    message: /^not within 0\.05 s \(test\/support\/test-runs\.test\.ts.*\): no "ready" of EventEmitter$/,
+  });
+});
+
+test("an emitter's error fails the wait for another event", async (t) => {
+  const emitter = new EventEmitter();
+  setImmediate(() => emitter.emit("error", new Error("gone")));
+  await t.throwsAsync(nextEvent(emitter, "ready"), { message: "gone" });
+});
+
+/** Must match one-file-modules.ts. */
+const imports =
+  /from "((?:@bufbuild\/protobuf|@connectrpc\/connect|@connectrpc\/connect-node)(?:\/[^"]*)?)"/g;
+
+test("all imports of a package resolve to the same copy, bundled or not", async (t) => {
+  const files = await Array.fromAsync(glob(["src/**/*.ts", "gen/**/*.ts", "test/**/*.ts"], { cwd: root }));
+  const texts = await Promise.all(files.map((file) => readFile(join(root, file), "utf8")));
+  const names = new Set(texts.flatMap((text) => [...text.matchAll(imports)].map(([, name = ""]) => name)));
+  const isPutTogether = (name: string): boolean => import.meta.resolve(name).includes("/svc-test-modules/");
+  t.true(names.has("@bufbuild/protobuf/wkt"));
+  const expected = isPutTogether("ava");
+  t.deepEqual(
+    [...names].filter((name) => isPutTogether(name) !== expected),
+    [],
+  );
+});
+
+test("HTTP is Node's, except for its WebSocket client", (t) => {
+  const { default: whole, ...imported } = http as Record<string, unknown>;
+  const own: Record<string, unknown> = { ...process.getBuiltinModule("node:http") };
+  for (const name of ["WebSocket", "CloseEvent", "MessageEvent"]) {
+    Reflect.deleteProperty(own, name);
+    Reflect.deleteProperty(imported, name);
+  }
+  t.is(whole, process.getBuiltinModule("node:http"));
+  t.deepEqual(Object.keys(imported).sort(), Object.keys(own).sort());
+  t.true(Object.entries(own).every(([name, value]) => imported[name] === value));
+});

@@ -1,4 +1,7 @@
-/** The valid triggers, and the errors of all others. */
+/**
+ * The valid triggers, and the errors of all others. Times as cron, systemd, Quartz and other schedulers write
+ * them: each fires as it does there, or is rejected with advice.
+ */
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
@@ -7,6 +10,9 @@ import fc from "fast-check";
 import { SvcError } from "../../src/errors.ts";
 import { TriggerParser, triggerProblem, type Trigger } from "../../src/triggers/trigger.ts";
 import { parseTrigger } from "../scheduler/support/parse-trigger.ts";
+import { readFile } from "node:fs/promises";
+import { nextFiring } from "../../src/triggers/next-firing.ts";
+import { Zones } from "../../src/triggers/zone.ts";
 
 /** The five fields written out, and the kind. */
 const accepted: [text: string, cron: string, kind: Trigger["kind"]][] = [
@@ -53,20 +59,23 @@ for (const [text, cron, kind] of accepted) {
 }
 
 const anyForm =
-  "must be hourly, daily@HH:MM, HH:MM, @daily, every 15m, mon 03:00, on:EVENT or five cron fields: minute hour day-of-month month day-of-week";
-const fiveFields = "fields must be five: minute hour day-of-month month day-of-week";
+  'is not valid: use hourly, HH:MM, @daily, "every 15m", "mon 03:00", on:EVENT or five cron fields ("30 2 * * mon-fri")';
+const notFive = (count: number): string =>
+  `has ${count} fields instead of five, without seconds and years: minute hour day-of-month month day-of-week`;
 
 const refused: [text: string, description: string][] = [
   ["", `"" ${anyForm}`],
   [" \t ", `" \t " ${anyForm}`],
   ["*", `"*" ${anyForm}`],
-  ["@reboot", `"@reboot" ${anyForm}`],
   ["1*2*3*4*5", `"1*2*3*4*5" ${anyForm}`],
-  ["0\u00a00 * * *", `4 ${fiveFields}`],
-  ["every day", `"every day" must be an interval that divides an hour or a day: every 15m, every 2h`],
-  ["* * * *", `4 ${fiveFields}`],
-  ["0 * * * * *", `6 ${fiveFields}`],
-  ["0 0 1 1 * 2026", `6 ${fiveFields}`],
+  ["0\u00a00 * * *", `"0\u00a00 * * *" ${notFive(4)}`],
+  [
+    "every day",
+    '"every day" is not valid: write an interval that divides an hour or a day, such as "every 15m" or "every 2h", or a time such as daily@09:00',
+  ],
+  ["* * * *", `"* * * *" ${notFive(4)}`],
+  ["0 * * * * *", `"0 * * * * *" ${notFive(6)}`],
+  ["0 0 1 1 * 2026", `"0 0 1 1 * 2026" ${notFive(6)}`],
   ["7:05", 'time "7:05" must be HH:MM, two digits each'],
   ["07:5", 'time "07:5" must be HH:MM, two digits each'],
   [":", 'time ":" must be HH:MM, two digits each'],
@@ -94,14 +103,8 @@ const refused: [text: string, description: string][] = [
   ["1,,2 * * * *", 'minute "1,,2" has an empty list item'],
   [", * * * *", 'minute "," has an empty list item'],
   ["1, 2 * * *", 'minute "1," has an empty list item'],
-  ["* * L * *", `day-of-month "L" ${itemRule(1, 31)}`],
-  ["* * 15W * *", `day-of-month "15W" ${itemRule(1, 31)}`],
-  ["* * ? * *", `day-of-month "?" ${itemRule(1, 31)}`],
   ["* * * jax *", `month "jax" ${itemRule(1, 12)}`],
   ["* * * * MOO-FRI", `day-of-week "MOO-5" ${itemRule(0, 7)}`],
-  ["* * * * 5#2", `day-of-week "5#2" ${itemRule(0, 7)}`],
-  ["* * * * 5L", `day-of-week "5L" ${itemRule(0, 7)}`],
-  ["H * * * *", `minute "H" ${itemRule(0, 59)}`],
   ["-1 * * * *", `minute "-1" ${itemRule(0, 59)}`],
   ["1- * * * *", `minute "1-" ${itemRule(0, 59)}`],
   ["1-2-3 * * * *", `minute "1-2-3" ${itemRule(0, 59)}`],
@@ -273,3 +276,126 @@ for (const wrong of [
 ]) {
   test(`"${wrong}" is not a trigger`, (t) => t.is(typeof new TriggerParser().read(wrong), "string"));
 }
+
+// Times as cron, systemd, Quartz and other schedulers write them.
+
+const utc = new Zones().get("UTC");
+/** A Sunday. */
+const afterMs = Date.UTC(2026, 10, 29, 12);
+
+/** The next firings after Sunday, 29 November 2026, 12:00 UTC. */
+const dialectTimes: readonly [dialect: string, text: string, ...firings: string[]][] = [
+  ["crontab(5)", "0 9 * * MON-FRI", "2026-11-30T09:00", "2026-12-01T09:00"],
+  ["crontab(5)", "0 9 * * mon,Wed", "2026-11-30T09:00", "2026-12-02T09:00", "2026-12-07T09:00"],
+  ["crontab(5)", "0 0 1 jan,JUL *", "2027-01-01T00:00", "2027-07-01T00:00"],
+  ["crontab(5)", "0 0 * * 7", "2026-12-06T00:00", "2026-12-13T00:00"],
+  ["crontab(5)", "0 0 * * fri-sun", "2026-12-04T00:00", "2026-12-05T00:00", "2026-12-06T00:00"],
+  ["crontab(5)", "*/7 * * * *", "2026-11-29T12:07", "2026-11-29T12:14"],
+  ["crontab(5)", "*/7 13 * * *", "2026-11-29T13:00", "2026-11-29T13:07"],
+  ["crontab(5)", "*/90 * * * *", "2026-11-29T13:00", "2026-11-29T14:00"],
+  ["crontab(5)", "0-23/2 4 * * *", "2026-11-30T04:00", "2026-11-30T04:02"],
+  [
+    "crontab(5)",
+    "0 4 1,15 * 5",
+    "2026-12-01T04:00",
+    "2026-12-04T04:00",
+    "2026-12-11T04:00",
+    "2026-12-15T04:00",
+  ],
+  ["crontab(5)", "0 0 */2 * 1", "2026-12-07T00:00", "2026-12-21T00:00", "2027-01-11T00:00"],
+  ["crontab(5)", "0 9 1-31 * 1", "2026-11-30T09:00", "2026-12-01T09:00"],
+  ["crontab(5)", "0 0 13 * 5", "2026-12-04T00:00", "2026-12-11T00:00", "2026-12-13T00:00"],
+  ["crontab(5)", "0 0 31 * *", "2026-12-31T00:00", "2027-01-31T00:00", "2027-03-31T00:00"],
+  ["crontab(5)", "@hourly", "2026-11-29T13:00", "2026-11-29T14:00"],
+  ["crontab(5)", "@daily", "2026-11-30T00:00", "2026-12-01T00:00"],
+  ["crontab(5)", "@midnight", "2026-11-30T00:00", "2026-12-01T00:00"],
+  ["crontab(5)", "@weekly", "2026-12-06T00:00", "2026-12-13T00:00"],
+  ["crontab(5)", "@monthly", "2026-12-01T00:00", "2027-01-01T00:00"],
+  ["crontab(5)", "@yearly", "2027-01-01T00:00", "2028-01-01T00:00"],
+  ["crontab(5)", "@annually", "2027-01-01T00:00", "2028-01-01T00:00"],
+  ["systemd", "daily", "2026-11-30T00:00", "2026-12-01T00:00"],
+  ["systemd", "monthly", "2026-12-01T00:00", "2027-01-01T00:00"],
+  ["systemd", "06:00", "2026-11-30T06:00", "2026-12-01T06:00"],
+  ["systemd", "Mon 06:00", "2026-11-30T06:00", "2026-12-07T06:00"],
+  ["systemd", "Mon..Fri 06:00", "2026-11-30T06:00", "2026-12-01T06:00"],
+  ["systemd", "Mon,Thu 06:00", "2026-11-30T06:00", "2026-12-03T06:00"],
+];
+
+for (const [dialect, text, ...firings] of dialectTimes) {
+  test(`${dialect}: "${text}" fires at ${firings.join(", ")}`, (t) => {
+    const trigger = parseTrigger(text);
+    let fromMs = afterMs;
+    for (const expected of firings) {
+      const { unixMs = 0 } = nextFiring(trigger, utc, fromMs) ?? {};
+      t.is(new Date(unixMs).toISOString().slice(0, 16), expected);
+      fromMs = unixMs;
+    }
+  });
+}
+
+const fields = "minute hour day-of-month month day-of-week";
+const fiveFields = `fields instead of five, without seconds and years: ${fields}`;
+const otherForm = `must be written as mon-fri 03:00, HH:MM or five cron fields: ${fields}`;
+const interval =
+  'is not valid: write an interval that divides an hour or a day, such as "every 15m" or "every 2h", or a time such as daily@09:00';
+const spread = "is not supported: use a number, and spread the runs with the job's jitter";
+const checkDate = "is not supported: run on several days, and check the date in the command";
+const checkWeekday = "is not supported: run on each such weekday, and check the date in the command";
+
+const rejected: readonly [dialect: string, text: string, problem: string][] = [
+  ["crontab(5)", "@reboot", "@reboot is not supported: jobs fire at set times only"],
+  ["cronie", "~ 4 * * *", `minute "~" ${spread}`],
+  ["cronie", "0~59 4 * * *", `minute "0~59" ${spread}`],
+  [
+    "crons that wrap",
+    "0 22-2 * * *",
+    'hour range "22-2" must not run backwards: use two ranges, as in "22-23,0-2"',
+  ],
+  ["Quartz", "0 0 12 * * ?", `"0 0 12 * * ?" has 6 ${fiveFields}`],
+  ["Quartz", "0 0 12 1 1 ? 2027", `"0 0 12 1 1 ? 2027" has 7 ${fiveFields}`],
+  ["Quartz", "0 0 ? * 1", 'day-of-month "?" is not supported: use "*"'],
+  ["Quartz", "5/15 * * * *", 'minute "5/15" must have a range before its step: use "5-59/15"'],
+  ["Quartz", "0 0 L * *", `day-of-month "L" ${checkDate}`],
+  ["Quartz", "0 0 L-3 * *", `day-of-month "L-3" ${checkDate}`],
+  ["Quartz", "0 0 15W * *", `day-of-month "15W" ${checkDate}`],
+  ["Quartz", "0 0 LW * *", `day-of-month "LW" ${checkDate}`],
+  ["Quartz", "0 3 * * 1#2", `day-of-week "1#2" ${checkWeekday}`],
+  ["Quartz", "0 3 * * MON#2", `day-of-week "1#2" ${checkWeekday}`],
+  ["Quartz", "0 3 * * 5L", `day-of-week "5L" ${checkWeekday}`],
+  ["robfig/cron", "*/5 * * * * *", `"*/5 * * * * *" has 6 ${fiveFields}`],
+  ["robfig/cron", "@every 90m", `"@every 90m" ${interval}`],
+  ["robfig/cron", "@every 1h30m", `"@every 1h30m" ${interval}`],
+  [
+    "robfig/cron",
+    "CRON_TZ=Europe/Berlin 0 3 * * *",
+    '"CRON_TZ=Europe/Berlin" must be the time zone of the job, not part of its trigger',
+  ],
+  ["Kubernetes", "TZ=UTC 0 3 * * *", '"TZ=UTC" must be the time zone of the job, not part of its trigger'],
+  ["Jenkins", "H * * * *", `minute "H" ${spread}`],
+  ["Jenkins", "H/15 * * * *", `minute "H/15" ${spread}`],
+  ["Jenkins", "H(0-29) 3 * * *", `minute "H(0-29)" ${spread}`],
+  ["EventBridge", "rate(5 minutes)", `"rate(5 minutes)" has 2 ${fiveFields}`],
+  ["EventBridge", "cron(0 12 * * ? *)", `"cron(0 12 * * ? *)" has 6 ${fiveFields}`],
+  ["systemd", "Mon..Fri", `"Mon..Fri" ${otherForm}`],
+  ["systemd", "1..5 06:00", `"1..5 06:00" ${otherForm}`],
+  ["systemd", "*-*-* 03:00:00", `"*-*-* 03:00:00" ${otherForm}`],
+  ["systemd", "Mon *-*-* 04:00", `"Mon *-*-* 04:00" ${otherForm}`],
+  ["systemd", "2027-01-01", `"2027-01-01" ${otherForm}`],
+  ["systemd", "06:00:30", `"06:00:30" ${otherForm}`],
+];
+
+for (const [dialect, text, problem] of rejected) {
+  test(`${dialect}: "${text}" is rejected: ${problem}`, (t) => t.is(triggerProblem(text), problem));
+}
+
+test("the guide's forms of other programs are rejected, and its replacements are accepted", async (t) => {
+  const guide = await readFile(new URL("../../docs/how-to/import-a-crontab.md", import.meta.url), "utf8");
+  const rows = guide.matchAll(/^\| `([^`]+)` \|[^|]*\| `([^`]+)`/gm);
+  let count = 0;
+  for (const [, theirs = "", ours = ""] of rows) {
+    count += 1;
+    t.not(triggerProblem(theirs), undefined, theirs);
+    t.is(triggerProblem(ours), undefined, ours);
+  }
+  t.true(count >= 8);
+});

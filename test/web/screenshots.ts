@@ -142,7 +142,7 @@ ports: [{ name: http, setting: port }]
 settings:
   properties:
     port: { description: TCP port to listen on., type: integer, minimum: 1, maximum: 65535, default: ${port}, env: PORT }
-    greeting: { description: What it says to a visitor., type: string, default: Hello, env: GREETING }
+    greeting: { description: Greeting for visitors., type: string, default: Hello, env: GREETING }
     language: { type: string, enum: [en, de, fr], default: en, env: LANGUAGE }
     password: { description: Who knows it may write., type: string, secret: true, env: PASSWORD }
 limits: { memory: 128MiB }

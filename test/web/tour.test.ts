@@ -1,17 +1,20 @@
-/** README's tour on the page: with the mouse, and by a regular user beside root's apps with the keyboard only. */
+/** README's tour on the page, and how the page shows untrusted text. */
 import { execFile } from "node:child_process";
 import { readFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
-import type { ExecutionContext } from "ava";
+import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { ended, plainLine, plainText, sentence } from "../../src/web/plain-text.ts";
 import { browserPath } from "../support/browser.ts";
-import { isRoot, type UserConnection } from "../support/daemon.ts";
+import { type UserConnection, isRoot } from "../support/daemon.ts";
 import { freePort, writePackage, writeRepository } from "../support/packages.ts";
-import { keyboard, mouse, type Hands } from "./support/hands.ts";
+import { type Hands, keyboard, mouse } from "./support/hands.ts";
 import type { WatchedPage } from "./support/open-page.ts";
 import { browserTest, needsBrowser, openView, shareNode } from "./support/shared-node.ts";
+
+// README's tour on the page: with the mouse, and by a regular user beside root's apps with the keyboard only.
 
 /** In the browser that users have. */
 const node = shareNode(undefined, browserPath);
@@ -125,8 +128,8 @@ async function takeTour(t: ExecutionContext, tourist: Tourist): Promise<void> {
   await page.getByText(/^Restored: \d+ entries/).waitFor();
   t.is(await readFile(note, "utf8"), "precious\n");
 
-  await press(link("Schedules"));
-  await press(link("New schedule"));
+  await press(link("Jobs"));
+  await press(link("New job"));
   await type(page.getByLabel("Name", { exact: true }), "nightly");
   await choose(page.getByLabel("Action", { exact: true }), "Back up app");
   await choose(page.getByLabel("App", { exact: true }), `Test web server (${id})`);
@@ -167,3 +170,38 @@ browserTest(
     t.is(await page.getByText("ofroot").count(), isRoot ? 0 : 1);
   },
 );
+
+// How untrusted text and the daemon's messages are shown to users.
+
+for (const [what, text, shown] of [
+  ["reverses its direction", "a\u202egnp.exe", "a\\u202egnp.exe"],
+  ["isolates", "\u2066a\u2069", "\\u2066a\\u2069"],
+  ["marks a direction", "\u200ea\u200f\u061c", "\\u200ea\\u200f\\u061c"],
+  ["separates lines", "a\u2028b\u2029", "a\\u2028b\\u2029"],
+  ["controls a terminal", "a\u0000b\u001b[2Jc\u007f", "a\\u0000b\\u001b[2Jc\\u007f"],
+  ["controls a terminal with eight bits", "a\u009b2Jb\u0080", "a\\u009b2Jb\\u0080"],
+  ["moves the cursor back", "secret\rpublic\b", "secret\\u000dpublic\\u0008"],
+  ["is of any language", "שלום é 日本 👍", "שלום é 日本 👍"],
+] as const)
+  test(`text that ${what} is shown as plain text`, (t) => t.is(plainText(text), shown));
+
+test("a log line loses only its colors and its line ending", (t) => {
+  t.is(plainLine("\u001b[1;31mred\u001b[0m\r"), "red");
+  t.is(plainLine("\u001b[2Jgone\rback"), "\\u001b[2Jgone\\u000dback");
+});
+
+for (const [words, shown] of [
+  ["it is busy", "It is busy."],
+  ["no", "No."],
+  ["can't be read, ever!", "Can't be read, ever!"],
+  ["svc.yaml: line 5: unknown key", "svc.yaml: line 5: unknown key."],
+  ["greeting: is too long", "greeting: is too long."],
+  ["svc needs Node", "svc needs Node."],
+  ['"web" is there', '"web" is there.'],
+  ["", ""],
+] as const)
+  test(`the daemon's message "${words}" is a sentence`, (t) => t.is(sentence(words), shown));
+
+test("a sentence before another one ends with a period", (t) => {
+  t.deepEqual(["a word", "a word.", "why?", ""].map(ended), ["a word.", "a word.", "why?", ""]);
+});

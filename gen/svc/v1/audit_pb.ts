@@ -2,7 +2,7 @@
 // @generated from file svc/v1/audit.proto (package svc.v1, syntax proto3)
 /* eslint-disable */
 
-// Audit trail: one record for each changing call, including rejected ones.
+// Audit log: one record for each changing call, including rejected ones.
 
 import type { GenFile, GenMessage, GenService } from "@bufbuild/protobuf/codegenv2";
 import { fileDesc, messageDesc, serviceDesc } from "@bufbuild/protobuf/codegenv2";
@@ -329,7 +329,7 @@ export const VerifyAuditResponseSchema: GenMessage<VerifyAuditResponse> = /*@__P
   messageDesc(file_svc_v1_audit, 4);
 
 /**
- * Audit trail of changing calls on every transport, including rejected calls and commands that work without a daemon.
+ * Audit log of changing calls on every transport, including rejected calls and commands that work without a daemon.
  * Records never contain request bodies, settings or tokens. Repeated calls that were rejected because of their caller
  * share one record; see `attempts`.
  *
@@ -347,7 +347,7 @@ export const AuditService: GenService<{
     output: typeof ListAuditResponseSchema;
   },
   /**
-   * Verify the audit trail. Computes every hash again, from the anchor to the newest record. Tampering is reported in
+   * Verify the audit log. Computes every hash again, from the anchor to the newest record. Tampering is reported in
    * the response, not as an error.
    *
    * @generated from rpc svc.v1.AuditService.VerifyAudit

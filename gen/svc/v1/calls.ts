@@ -77,6 +77,8 @@ export const restCalls = {
   getDockerDiskUsage: {"service":"svc.v1.DockerService","method":"getDockerDiskUsage","httpMethod":"GET","path":"/v1/docker/disk-usage","body":""},
   pruneDocker: {"service":"svc.v1.DockerService","method":"pruneDocker","httpMethod":"POST","path":"/v1/docker/prune","body":"*"},
   controlContainer: {"service":"svc.v1.DockerService","method":"controlContainer","httpMethod":"POST","path":"/v1/docker/control","body":"*"},
+  listUnmanagedStacks: {"service":"svc.v1.DockerService","method":"listUnmanagedStacks","httpMethod":"GET","path":"/v1/docker/unmanaged-stacks","body":""},
+  adoptStack: {"service":"svc.v1.DockerService","method":"adoptStack","httpMethod":"POST","path":"/v1/docker/adopt","body":"*"},
   inspectContainer: {"service":"svc.v1.DockerService","method":"inspectContainer","httpMethod":"GET","path":"/v1/docker/containers/{container}","body":""},
   getContainerLogs: {"service":"svc.v1.DockerService","method":"getContainerLogs","httpMethod":"GET","path":"/v1/docker/containers/{container}/logs","body":""},
   listDirectory: {"service":"svc.v1.FileService","method":"listDirectory","httpMethod":"GET","path":"/v1/files","body":""},
@@ -181,6 +183,8 @@ export interface RestMethods {
   getDockerDiskUsage: { method: (typeof DockerService)["method"]["getDockerDiskUsage"]; naming: "camel" };
   pruneDocker: { method: (typeof DockerService)["method"]["pruneDocker"]; naming: "camel" };
   controlContainer: { method: (typeof DockerService)["method"]["controlContainer"]; naming: "camel" };
+  listUnmanagedStacks: { method: (typeof DockerService)["method"]["listUnmanagedStacks"]; naming: "camel" };
+  adoptStack: { method: (typeof DockerService)["method"]["adoptStack"]; naming: "camel" };
   inspectContainer: { method: (typeof DockerService)["method"]["inspectContainer"]; naming: "camel" };
   getContainerLogs: { method: (typeof DockerService)["method"]["getContainerLogs"]; naming: "camel" };
   listDirectory: { method: (typeof FileService)["method"]["listDirectory"]; naming: "snake" };

@@ -11,6 +11,8 @@ import { file_google_api_field_behavior } from "../../google/api/field_behavior_
 import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import { file_google_protobuf_struct, file_google_protobuf_timestamp } from "@bufbuild/protobuf/wkt";
 import { file_svc_v1_access } from "./access_pb.ts";
+import type { App, Progress } from "./app_pb.ts";
+import { file_svc_v1_app } from "./app_pb.ts";
 import type { Operation } from "./operation_pb.ts";
 import { file_svc_v1_operation } from "./operation_pb.ts";
 import { file_svc_v1_rules } from "./rules_pb.ts";
@@ -20,7 +22,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/docker.proto.
  */
 export const file_svc_v1_docker: GenFile = /*@__PURE__*/
-  fileDesc("ChNzdmMvdjEvZG9ja2VyLnByb3RvEgZzdmMudjEiMgoVTGlzdENvbnRhaW5lcnNSZXF1ZXN0EgsKA2FsbBgBIAEoCBIMCgRzaXplGAIgASgIIj8KFkxpc3RDb250YWluZXJzUmVzcG9uc2USJQoKY29udGFpbmVycxgBIAMoCzIRLnN2Yy52MS5Db250YWluZXIi5wIKCUNvbnRhaW5lchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBWltYWdlGAMgASgJEhAKCGltYWdlX2lkGAQgASgJEg0KBXN0YXRlGAUgASgJEg4KBnN0YXR1cxgGIAEoCRIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVwb3J0cxgIIAMoCzIVLnN2Yy52MS5Db250YWluZXJQb3J0EhwKD2NvbXBvc2VfcHJvamVjdBgJIAEoCUgAiAEBEhwKD2NvbXBvc2Vfc2VydmljZRgKIAEoCUgBiAEBEhMKBmFwcF9pZBgLIAEoCUgCiAEBEhcKCnNpemVfYnl0ZXMYDCABKANIA4gBAUISChBfY29tcG9zZV9wcm9qZWN0QhIKEF9jb21wb3NlX3NlcnZpY2VCCQoHX2FwcF9pZEINCgtfc2l6ZV9ieXRlcyI4ChdJbnNwZWN0Q29udGFpbmVyUmVxdWVzdBIdCgljb250YWluZXIYASABKAlCCuBBApq1GAMggAIi0gMKEENvbnRhaW5lckRldGFpbHMSJAoJY29udGFpbmVyGAEgASgLMhEuc3ZjLnYxLkNvbnRhaW5lchIPCgdjb21tYW5kGAIgAygJEi4KCnN0YXJ0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCglleGl0X2NvZGUYBSABKAVIAIgBARIOCgZoZWFsdGgYBiABKAkSEAoIcmVzdGFydHMYByABKA0SFgoOcmVzdGFydF9wb2xpY3kYCCABKAkSJgoGbW91bnRzGAkgAygLMhYuc3ZjLnYxLkNvbnRhaW5lck1vdW50EhAKCG5ldHdvcmtzGAogAygJEjQKBmxhYmVscxgLIAMoCzIkLnN2Yy52MS5Db250YWluZXJEZXRhaWxzLkxhYmVsc0VudHJ5EicKBmVuZ2luZRgMIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfZXhpdF9jb2RlIlEKDkNvbnRhaW5lck1vdW50EgwKBHR5cGUYASABKAkSDgoGc291cmNlGAIgASgJEg4KBnRhcmdldBgDIAEoCRIRCglyZWFkX29ubHkYBCABKAgiogEKF0dldENvbnRhaW5lckxvZ3NSZXF1ZXN0Eh0KCWNvbnRhaW5lchgBIAEoCUIK4EECmrUYAyCAAhIgCgR0YWlsGAIgASgNQg2atRgJEQAAAAAAavhASACIAQESEgoKdGltZXN0YW1wcxgDIAEoCBIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBCBwoFX3RhaWwiSwoNQ29udGFpbmVyTG9ncxInCgVsaW5lcxgBIAMoCzIYLnN2Yy52MS5Db250YWluZXJMb2dMaW5lEhEKCXRydW5jYXRlZBgCIAEoCCJwChBDb250YWluZXJMb2dMaW5lEigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiQKBnN0cmVhbRgCIAEoCUIUmrUYEDIGc3Rkb3V0MgZzdGRlcnISDAoEdGV4dBgDIAEoCSI4ChlTdHJlYW1Eb2NrZXJFdmVudHNSZXF1ZXN0EhsKBXR5cGVzGAEgAygJQgyatRgIQBBKBBgBICAi+wEKC0RvY2tlckV2ZW50EigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHR5cGUYAiABKAkSDgoGYWN0aW9uGAMgASgJEgoKAmlkGAQgASgJEgwKBG5hbWUYBSABKAkSEwoGYXBwX2lkGAYgASgJSACIAQESNwoKYXR0cmlidXRlcxgHIAMoCzIjLnN2Yy52MS5Eb2NrZXJFdmVudC5BdHRyaWJ1dGVzRW50cnkaMQoPQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCQoHX2FwcF9pZCKhAQoNQ29udGFpbmVyUG9ydBImCghwcm90b2NvbBgBIAEoCUIUmrUYEDIDdGNwMgN1ZHAyBHNjdHASFgoOY29udGFpbmVyX3BvcnQYAiABKA0SFgoJaG9zdF9wb3J0GAMgASgNSACIAQESGQoMaG9zdF9hZGRyZXNzGAQgASgJSAGIAQFCDAoKX2hvc3RfcG9ydEIPCg1faG9zdF9hZGRyZXNzIjgKGUxpc3RDb250YWluZXJTdGF0c1JlcXVlc3QSGwoDaWRzGAEgAygJQg6atRgKQOgHSgUYASCAASJDChpMaXN0Q29udGFpbmVyU3RhdHNSZXNwb25zZRIlCgVzdGF0cxgBIAMoCzIWLnN2Yy52MS5Db250YWluZXJTdGF0cyKAAgoOQ29udGFpbmVyU3RhdHMSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRITCgtjcHVfcGVyY2VudBgDIAEoARIUCgxtZW1vcnlfYnl0ZXMYBCABKAMSHwoSbWVtb3J5X2xpbWl0X2J5dGVzGAUgASgDSACIAQESHgoWbmV0d29ya19yZWNlaXZlZF9ieXRlcxgGIAEoAxIaChJuZXR3b3JrX3NlbnRfYnl0ZXMYByABKAMSGAoQYmxvY2tfcmVhZF9ieXRlcxgIIAEoAxIbChNibG9ja193cml0dGVuX2J5dGVzGAkgASgDQhUKE19tZW1vcnlfbGltaXRfYnl0ZXMiEwoRTGlzdEltYWdlc1JlcXVlc3QiMwoSTGlzdEltYWdlc1Jlc3BvbnNlEh0KBmltYWdlcxgBIAMoCzINLnN2Yy52MS5JbWFnZSLnAQoFSW1hZ2USCgoCaWQYASABKAkSDAoEdGFncxgCIAMoCRIPCgdkaWdlc3RzGAMgAygJEhIKCnNpemVfYnl0ZXMYBCABKAMSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKY29udGFpbmVycxgGIAEoDRIQCghkYW5nbGluZxgHIAEoCBIVCg1zdmNfcHJvdGVjdGVkGAggASgIEh0KEHByb3RlY3RlZF9yZWFzb24YCSABKAlIAIgBAUITChFfcHJvdGVjdGVkX3JlYXNvbiIUChJMaXN0Vm9sdW1lc1JlcXVlc3QiNgoTTGlzdFZvbHVtZXNSZXNwb25zZRIfCgd2b2x1bWVzGAEgAygLMg4uc3ZjLnYxLlZvbHVtZSLIAQoGVm9sdW1lEgwKBG5hbWUYASABKAkSDgoGZHJpdmVyGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWFub255bW91cxgEIAEoCBISCgpjb250YWluZXJzGAUgASgNEhUKDXN2Y19wcm90ZWN0ZWQYBiABKAgSHQoQcHJvdGVjdGVkX3JlYXNvbhgHIAEoCUgAiAEBQhMKEV9wcm90ZWN0ZWRfcmVhc29uIhUKE0xpc3ROZXR3b3Jrc1JlcXVlc3QiOQoUTGlzdE5ldHdvcmtzUmVzcG9uc2USIQoIbmV0d29ya3MYASADKAsyDy5zdmMudjEuTmV0d29yayJlCgdOZXR3b3JrEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGZHJpdmVyGAMgASgJEg0KBXNjb3BlGAQgASgJEg8KB3N1Ym5ldHMYBSADKAkSEAoIaW50ZXJuYWwYBiABKAgiGwoZR2V0RG9ja2VyRGlza1VzYWdlUmVxdWVzdCLLAQoPRG9ja2VyRGlza1VzYWdlEioKBmltYWdlcxgBIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSLgoKY29udGFpbmVycxgCIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSKwoHdm9sdW1lcxgDIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSLwoLYnVpbGRfY2FjaGUYBCABKAsyGi5zdmMudjEuRG9ja2VyRGlza0NhdGVnb3J5IjcKEkRvY2tlckRpc2tDYXRlZ29yeRINCgVjb3VudBgBIAEoDRISCgpzaXplX2J5dGVzGAIgASgDIrwBChJQcnVuZURvY2tlclJlcXVlc3QSNQoGdGFyZ2V0GAEgASgJQiXgQQKatRgeMgZpbWFnZXMyB3ZvbHVtZXMyC2J1aWxkX2NhY2hlEg8KB2RyeV9ydW4YAiABKAgSHwoNZGFuZ2xpbmdfb25seRgDIAEoCEID4EECSACIAQESGwoDaWRzGAQgAygJQg6atRgKQJBOSgUYASCAAhIOCgZkZXRhY2gYMiABKAhCEAoOX2RhbmdsaW5nX29ubHkiqwEKE1BydW5lRG9ja2VyUmVzcG9uc2USIwoHcmVtb3ZlZBgBIAMoCzISLnN2Yy52MS5QcnVuZWRJdGVtEiQKB3NraXBwZWQYAiADKAsyEy5zdmMudjEuU2tpcHBlZEl0ZW0SEwoLZnJlZWRfYnl0ZXMYAyABKAMSDwoHZHJ5X3J1bhgEIAEoCBIjCghkZXRhY2hlZBgyIAEoCzIRLnN2Yy52MS5PcGVyYXRpb24iOgoKUHJ1bmVkSXRlbRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAMiNwoLU2tpcHBlZEl0ZW0SCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZyZWFzb24YAyABKAkisAEKF0NvbnRyb2xDb250YWluZXJSZXF1ZXN0Eh4KCWNvbnRhaW5lchgBIAEoCUIJmrUYBRgBIIACSAASJAoPY29tcG9zZV9wcm9qZWN0GAIgASgJQgmatRgFGAEggAJIABJFCgZhY3Rpb24YAyABKAlCNeBBApq1GC4yBXN0YXJ0MgRzdG9wMgdyZXN0YXJ0MgVwYXVzZTIHdW5wYXVzZTIGcmVtb3ZlQggKBnRhcmdldCJxChhDb250cm9sQ29udGFpbmVyUmVzcG9uc2USLwoKY29udHJvbGxlZBgBIAMoCzIbLnN2Yy52MS5Db250cm9sbGVkQ29udGFpbmVyEiQKB3NraXBwZWQYAiADKAsyEy5zdmMudjEuU2tpcHBlZEl0ZW0iLwoTQ29udHJvbGxlZENvbnRhaW5lchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJMtwLCg1Eb2NrZXJTZXJ2aWNlEn8KDkxpc3RDb250YWluZXJzEh0uc3ZjLnYxLkxpc3RDb250YWluZXJzUmVxdWVzdBoeLnN2Yy52MS5MaXN0Q29udGFpbmVyc1Jlc3BvbnNlIi6QAgGItRgCkrUYBmRvY2tlcoLT5JMCFxIVL3YxL2RvY2tlci9jb250YWluZXJzEoYBChJMaXN0Q29udGFpbmVyU3RhdHMSIS5zdmMudjEuTGlzdENvbnRhaW5lclN0YXRzUmVxdWVzdBoiLnN2Yy52MS5MaXN0Q29udGFpbmVyU3RhdHNSZXNwb25zZSIpkAIBiLUYApK1GAZkb2NrZXKC0+STAhISEC92MS9kb2NrZXIvc3RhdHMSbwoKTGlzdEltYWdlcxIZLnN2Yy52MS5MaXN0SW1hZ2VzUmVxdWVzdBoaLnN2Yy52MS5MaXN0SW1hZ2VzUmVzcG9uc2UiKpACAYi1GAKStRgGZG9ja2VygtPkkwITEhEvdjEvZG9ja2VyL2ltYWdlcxJzCgtMaXN0Vm9sdW1lcxIaLnN2Yy52MS5MaXN0Vm9sdW1lc1JlcXVlc3QaGy5zdmMudjEuTGlzdFZvbHVtZXNSZXNwb25zZSIrkAIBiLUYApK1GAZkb2NrZXKC0+STAhQSEi92MS9kb2NrZXIvdm9sdW1lcxJ3CgxMaXN0TmV0d29ya3MSGy5zdmMudjEuTGlzdE5ldHdvcmtzUmVxdWVzdBocLnN2Yy52MS5MaXN0TmV0d29ya3NSZXNwb25zZSIskAIBiLUYApK1GAZkb2NrZXKC0+STAhUSEy92MS9kb2NrZXIvbmV0d29ya3MSgAEKEkdldERvY2tlckRpc2tVc2FnZRIhLnN2Yy52MS5HZXREb2NrZXJEaXNrVXNhZ2VSZXF1ZXN0Ghcuc3ZjLnYxLkRvY2tlckRpc2tVc2FnZSIukAIBiLUYApK1GAZkb2NrZXKC0+STAhcSFS92MS9kb2NrZXIvZGlzay11c2FnZRJxCgtQcnVuZURvY2tlchIaLnN2Yy52MS5QcnVuZURvY2tlclJlcXVlc3QaGy5zdmMudjEuUHJ1bmVEb2NrZXJSZXNwb25zZSIpiLUYApK1GAZkb2NrZXKC0+STAhU6ASoiEC92MS9kb2NrZXIvcHJ1bmUSigEKEENvbnRyb2xDb250YWluZXISHy5zdmMudjEuQ29udHJvbENvbnRhaW5lclJlcXVlc3QaIC5zdmMudjEuQ29udHJvbENvbnRhaW5lclJlc3BvbnNlIjOItRgCkrUYDmRvY2tlci5jb250cm9sgtPkkwIXOgEqIhIvdjEvZG9ja2VyL2NvbnRyb2wSiQEKEEluc3BlY3RDb250YWluZXISHy5zdmMudjEuSW5zcGVjdENvbnRhaW5lclJlcXVlc3QaGC5zdmMudjEuQ29udGFpbmVyRGV0YWlscyI6kAIBiLUYApK1GAZkb2NrZXKC0+STAiMSIS92MS9kb2NrZXIvY29udGFpbmVycy97Y29udGFpbmVyfRKLAQoQR2V0Q29udGFpbmVyTG9ncxIfLnN2Yy52MS5HZXRDb250YWluZXJMb2dzUmVxdWVzdBoVLnN2Yy52MS5Db250YWluZXJMb2dzIj+QAgGItRgCkrUYBmRvY2tlcoLT5JMCKBImL3YxL2RvY2tlci9jb250YWluZXJzL3tjb250YWluZXJ9L2xvZ3MSYgoTU3RyZWFtQ29udGFpbmVyTG9ncxIfLnN2Yy52MS5HZXRDb250YWluZXJMb2dzUmVxdWVzdBoVLnN2Yy52MS5Db250YWluZXJMb2dzIhGQAgGItRgCkrUYBmRvY2tlcjABEmEKElN0cmVhbURvY2tlckV2ZW50cxIhLnN2Yy52MS5TdHJlYW1Eb2NrZXJFdmVudHNSZXF1ZXN0GhMuc3ZjLnYxLkRvY2tlckV2ZW50IhGQAgGItRgCkrUYBmRvY2tlcjABYgZwcm90bzM", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_operation, file_svc_v1_rules]);
+  fileDesc("ChNzdmMvdjEvZG9ja2VyLnByb3RvEgZzdmMudjEiMgoVTGlzdENvbnRhaW5lcnNSZXF1ZXN0EgsKA2FsbBgBIAEoCBIMCgRzaXplGAIgASgIIj8KFkxpc3RDb250YWluZXJzUmVzcG9uc2USJQoKY29udGFpbmVycxgBIAMoCzIRLnN2Yy52MS5Db250YWluZXIi5wIKCUNvbnRhaW5lchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEg0KBWltYWdlGAMgASgJEhAKCGltYWdlX2lkGAQgASgJEg0KBXN0YXRlGAUgASgJEg4KBnN0YXR1cxgGIAEoCRIuCgpjcmVhdGVkX2F0GAcgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIkCgVwb3J0cxgIIAMoCzIVLnN2Yy52MS5Db250YWluZXJQb3J0EhwKD2NvbXBvc2VfcHJvamVjdBgJIAEoCUgAiAEBEhwKD2NvbXBvc2Vfc2VydmljZRgKIAEoCUgBiAEBEhMKBmFwcF9pZBgLIAEoCUgCiAEBEhcKCnNpemVfYnl0ZXMYDCABKANIA4gBAUISChBfY29tcG9zZV9wcm9qZWN0QhIKEF9jb21wb3NlX3NlcnZpY2VCCQoHX2FwcF9pZEINCgtfc2l6ZV9ieXRlcyI4ChdJbnNwZWN0Q29udGFpbmVyUmVxdWVzdBIdCgljb250YWluZXIYASABKAlCCuBBApq1GAMggAIi0gMKEENvbnRhaW5lckRldGFpbHMSJAoJY29udGFpbmVyGAEgASgLMhEuc3ZjLnYxLkNvbnRhaW5lchIPCgdjb21tYW5kGAIgAygJEi4KCnN0YXJ0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEi8KC2ZpbmlzaGVkX2F0GAQgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIWCglleGl0X2NvZGUYBSABKAVIAIgBARIOCgZoZWFsdGgYBiABKAkSEAoIcmVzdGFydHMYByABKA0SFgoOcmVzdGFydF9wb2xpY3kYCCABKAkSJgoGbW91bnRzGAkgAygLMhYuc3ZjLnYxLkNvbnRhaW5lck1vdW50EhAKCG5ldHdvcmtzGAogAygJEjQKBmxhYmVscxgLIAMoCzIkLnN2Yy52MS5Db250YWluZXJEZXRhaWxzLkxhYmVsc0VudHJ5EicKBmVuZ2luZRgMIAEoCzIXLmdvb2dsZS5wcm90b2J1Zi5TdHJ1Y3QaLQoLTGFiZWxzRW50cnkSCwoDa2V5GAEgASgJEg0KBXZhbHVlGAIgASgJOgI4AUIMCgpfZXhpdF9jb2RlIlEKDkNvbnRhaW5lck1vdW50EgwKBHR5cGUYASABKAkSDgoGc291cmNlGAIgASgJEg4KBnRhcmdldBgDIAEoCRIRCglyZWFkX29ubHkYBCABKAgiuQEKF0dldENvbnRhaW5lckxvZ3NSZXF1ZXN0Eh0KCWNvbnRhaW5lchgBIAEoCUIK4EECmrUYAyCAAhIgCgR0YWlsGAIgASgNQg2atRgJEQAAAAAAavhASACIAQESEgoKdGltZXN0YW1wcxgDIAEoCBIpCgVzaW5jZRgEIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASFQoFYWZ0ZXIYBSABKAlCBpq1GAIgQEIHCgVfdGFpbCJbCg1Db250YWluZXJMb2dzEicKBWxpbmVzGAEgAygLMhguc3ZjLnYxLkNvbnRhaW5lckxvZ0xpbmUSEQoJdHJ1bmNhdGVkGAIgASgIEg4KBmN1cnNvchgDIAEoCSJwChBDb250YWluZXJMb2dMaW5lEigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEiQKBnN0cmVhbRgCIAEoCUIUmrUYEDIGc3Rkb3V0MgZzdGRlcnISDAoEdGV4dBgDIAEoCSI4ChlTdHJlYW1Eb2NrZXJFdmVudHNSZXF1ZXN0EhsKBXR5cGVzGAEgAygJQgyatRgIQBBKBBgBICAi+wEKC0RvY2tlckV2ZW50EigKBHRpbWUYASABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEgwKBHR5cGUYAiABKAkSDgoGYWN0aW9uGAMgASgJEgoKAmlkGAQgASgJEgwKBG5hbWUYBSABKAkSEwoGYXBwX2lkGAYgASgJSACIAQESNwoKYXR0cmlidXRlcxgHIAMoCzIjLnN2Yy52MS5Eb2NrZXJFdmVudC5BdHRyaWJ1dGVzRW50cnkaMQoPQXR0cmlidXRlc0VudHJ5EgsKA2tleRgBIAEoCRINCgV2YWx1ZRgCIAEoCToCOAFCCQoHX2FwcF9pZCKhAQoNQ29udGFpbmVyUG9ydBImCghwcm90b2NvbBgBIAEoCUIUmrUYEDIDdGNwMgN1ZHAyBHNjdHASFgoOY29udGFpbmVyX3BvcnQYAiABKA0SFgoJaG9zdF9wb3J0GAMgASgNSACIAQESGQoMaG9zdF9hZGRyZXNzGAQgASgJSAGIAQFCDAoKX2hvc3RfcG9ydEIPCg1faG9zdF9hZGRyZXNzIjgKGUxpc3RDb250YWluZXJTdGF0c1JlcXVlc3QSGwoDaWRzGAEgAygJQg6atRgKQOgHSgUYASCAASJDChpMaXN0Q29udGFpbmVyU3RhdHNSZXNwb25zZRIlCgVzdGF0cxgBIAMoCzIWLnN2Yy52MS5Db250YWluZXJTdGF0cyKAAgoOQ29udGFpbmVyU3RhdHMSCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRITCgtjcHVfcGVyY2VudBgDIAEoARIUCgxtZW1vcnlfYnl0ZXMYBCABKAMSHwoSbWVtb3J5X2xpbWl0X2J5dGVzGAUgASgDSACIAQESHgoWbmV0d29ya19yZWNlaXZlZF9ieXRlcxgGIAEoAxIaChJuZXR3b3JrX3NlbnRfYnl0ZXMYByABKAMSGAoQYmxvY2tfcmVhZF9ieXRlcxgIIAEoAxIbChNibG9ja193cml0dGVuX2J5dGVzGAkgASgDQhUKE19tZW1vcnlfbGltaXRfYnl0ZXMiEwoRTGlzdEltYWdlc1JlcXVlc3QiMwoSTGlzdEltYWdlc1Jlc3BvbnNlEh0KBmltYWdlcxgBIAMoCzINLnN2Yy52MS5JbWFnZSLnAQoFSW1hZ2USCgoCaWQYASABKAkSDAoEdGFncxgCIAMoCRIPCgdkaWdlc3RzGAMgAygJEhIKCnNpemVfYnl0ZXMYBCABKAMSLgoKY3JlYXRlZF9hdBgFIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASEgoKY29udGFpbmVycxgGIAEoDRIQCghkYW5nbGluZxgHIAEoCBIVCg1zdmNfcHJvdGVjdGVkGAggASgIEh0KEHByb3RlY3RlZF9yZWFzb24YCSABKAlIAIgBAUITChFfcHJvdGVjdGVkX3JlYXNvbiIUChJMaXN0Vm9sdW1lc1JlcXVlc3QiNgoTTGlzdFZvbHVtZXNSZXNwb25zZRIfCgd2b2x1bWVzGAEgAygLMg4uc3ZjLnYxLlZvbHVtZSLIAQoGVm9sdW1lEgwKBG5hbWUYASABKAkSDgoGZHJpdmVyGAIgASgJEi4KCmNyZWF0ZWRfYXQYAyABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEhEKCWFub255bW91cxgEIAEoCBISCgpjb250YWluZXJzGAUgASgNEhUKDXN2Y19wcm90ZWN0ZWQYBiABKAgSHQoQcHJvdGVjdGVkX3JlYXNvbhgHIAEoCUgAiAEBQhMKEV9wcm90ZWN0ZWRfcmVhc29uIhUKE0xpc3ROZXR3b3Jrc1JlcXVlc3QiOQoUTGlzdE5ldHdvcmtzUmVzcG9uc2USIQoIbmV0d29ya3MYASADKAsyDy5zdmMudjEuTmV0d29yayJlCgdOZXR3b3JrEgoKAmlkGAEgASgJEgwKBG5hbWUYAiABKAkSDgoGZHJpdmVyGAMgASgJEg0KBXNjb3BlGAQgASgJEg8KB3N1Ym5ldHMYBSADKAkSEAoIaW50ZXJuYWwYBiABKAgiGwoZR2V0RG9ja2VyRGlza1VzYWdlUmVxdWVzdCLLAQoPRG9ja2VyRGlza1VzYWdlEioKBmltYWdlcxgBIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSLgoKY29udGFpbmVycxgCIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSKwoHdm9sdW1lcxgDIAEoCzIaLnN2Yy52MS5Eb2NrZXJEaXNrQ2F0ZWdvcnkSLwoLYnVpbGRfY2FjaGUYBCABKAsyGi5zdmMudjEuRG9ja2VyRGlza0NhdGVnb3J5IjcKEkRvY2tlckRpc2tDYXRlZ29yeRINCgVjb3VudBgBIAEoDRISCgpzaXplX2J5dGVzGAIgASgDIrwBChJQcnVuZURvY2tlclJlcXVlc3QSNQoGdGFyZ2V0GAEgASgJQiXgQQKatRgeMgZpbWFnZXMyB3ZvbHVtZXMyC2J1aWxkX2NhY2hlEg8KB2RyeV9ydW4YAiABKAgSHwoNZGFuZ2xpbmdfb25seRgDIAEoCEID4EECSACIAQESGwoDaWRzGAQgAygJQg6atRgKQJBOSgUYASCAAhIOCgZkZXRhY2gYMiABKAhCEAoOX2RhbmdsaW5nX29ubHkiqwEKE1BydW5lRG9ja2VyUmVzcG9uc2USIwoHcmVtb3ZlZBgBIAMoCzISLnN2Yy52MS5QcnVuZWRJdGVtEiQKB3NraXBwZWQYAiADKAsyEy5zdmMudjEuU2tpcHBlZEl0ZW0SEwoLZnJlZWRfYnl0ZXMYAyABKAMSDwoHZHJ5X3J1bhgEIAEoCBIjCghkZXRhY2hlZBgyIAEoCzIRLnN2Yy52MS5PcGVyYXRpb24iOgoKUHJ1bmVkSXRlbRIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJEhIKCnNpemVfYnl0ZXMYAyABKAMiNwoLU2tpcHBlZEl0ZW0SCgoCaWQYASABKAkSDAoEbmFtZRgCIAEoCRIOCgZyZWFzb24YAyABKAkisAEKF0NvbnRyb2xDb250YWluZXJSZXF1ZXN0Eh4KCWNvbnRhaW5lchgBIAEoCUIJmrUYBRgBIIACSAASJAoPY29tcG9zZV9wcm9qZWN0GAIgASgJQgmatRgFGAEggAJIABJFCgZhY3Rpb24YAyABKAlCNeBBApq1GC4yBXN0YXJ0MgRzdG9wMgdyZXN0YXJ0MgVwYXVzZTIHdW5wYXVzZTIGcmVtb3ZlQggKBnRhcmdldCJxChhDb250cm9sQ29udGFpbmVyUmVzcG9uc2USLwoKY29udHJvbGxlZBgBIAMoCzIbLnN2Yy52MS5Db250cm9sbGVkQ29udGFpbmVyEiQKB3NraXBwZWQYAiADKAsyEy5zdmMudjEuU2tpcHBlZEl0ZW0iLwoTQ29udHJvbGxlZENvbnRhaW5lchIKCgJpZBgBIAEoCRIMCgRuYW1lGAIgASgJIhwKGkxpc3RVbm1hbmFnZWRTdGFja3NSZXF1ZXN0IkUKG0xpc3RVbm1hbmFnZWRTdGFja3NSZXNwb25zZRImCgZzdGFja3MYASADKAsyFi5zdmMudjEuVW5tYW5hZ2VkU3RhY2sijwEKDlVubWFuYWdlZFN0YWNrEgwKBG5hbWUYASABKAkSJgoEa2luZBgCIAEoCUIYmrUYFDIHcHJvamVjdDIJY29udGFpbmVyEhEKCWRpcmVjdG9yeRgDIAEoCRINCgVmaWxlcxgEIAMoCRIlCgpjb250YWluZXJzGAUgAygLMhEuc3ZjLnYxLkNvbnRhaW5lciKRAwoRQWRvcHRTdGFja1JlcXVlc3QSGgoEbmFtZRgBIAEoCUIM4EECmrUYBRgBIIACEnUKCGFwcF9uYW1lGAIgASgJQmOatRhfIEAqElthLXowLTldW2EtejAtOS1dKlpHbG93ZXItY2FzZSBsZXR0ZXJzLCBkaWdpdHMgYW5kIGh5cGhlbnMsIHN0YXJ0aW5nIHdpdGggYSBsZXR0ZXIgb3IgZGlnaXQSDwoHZHJ5X3J1bhgDIAEoCBIlCg1jb250YWluZXJfaWRzGAQgAygJQg6atRgKQOgHSgUYASCAARIXCg9mcm9tX2NvbnRhaW5lcnMYBSABKAgSEgoKcmVtb3ZlX29sZBgGIAEoCBITCgtsaWNlbnNlX2FjaxgHIAEoCBIXCg9wZXJtaXNzaW9uc19hY2sYCCABKAgSKQoIc2V0dGluZ3MYCSABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhsKC3BsYW5fZGlnZXN0GAogASgJQgaatRgCIEASDgoGZGV0YWNoGDIgASgIIncKEkFkb3B0U3RhY2tSZXNwb25zZRIiCgRwbGFuGAEgASgLMhQuc3ZjLnYxLkFkb3B0aW9uUGxhbhIYCgNhcHAYAiABKAsyCy5zdmMudjEuQXBwEiMKCGRldGFjaGVkGDIgASgLMhEuc3ZjLnYxLk9wZXJhdGlvbiKVAQoPQWRvcHRTdGFja0V2ZW50EiQKCHByb2dyZXNzGAEgASgLMhAuc3ZjLnYxLlByb2dyZXNzSAASLAoGcmVzdWx0GAIgASgLMhouc3ZjLnYxLkFkb3B0U3RhY2tSZXNwb25zZUgAEiUKCGRldGFjaGVkGDIgASgLMhEuc3ZjLnYxLk9wZXJhdGlvbkgAQgcKBWV2ZW50IvUBCgxBZG9wdGlvblBsYW4SJQoFc3RhY2sYASABKAsyFi5zdmMudjEuVW5tYW5hZ2VkU3RhY2sSEQoJZGlyZWN0b3J5GAIgASgJEhcKD2Zyb21fY29udGFpbmVycxgDIAEoCBIiCgVmaWxlcxgEIAMoCzITLnN2Yy52MS5QbGFubmVkRmlsZRImCgd2b2x1bWVzGAUgAygLMhUuc3ZjLnYxLkFkb3B0ZWRWb2x1bWUSFQoNbW91bnRlZF9wYXRocxgGIAMoCRINCgVub3RlcxgHIAMoCRIQCghuZXR3b3JrcxgIIAMoCRIOCgZkaWdlc3QYCSABKAkiKQoLUGxhbm5lZEZpbGUSDAoEcGF0aBgBIAEoCRIMCgR0ZXh0GAIgASgJIioKDUFkb3B0ZWRWb2x1bWUSDAoEbmFtZRgBIAEoCRILCgNrZXkYAiABKAkyzw4KDURvY2tlclNlcnZpY2USfwoOTGlzdENvbnRhaW5lcnMSHS5zdmMudjEuTGlzdENvbnRhaW5lcnNSZXF1ZXN0Gh4uc3ZjLnYxLkxpc3RDb250YWluZXJzUmVzcG9uc2UiLpACAYi1GAKStRgGZG9ja2VygtPkkwIXEhUvdjEvZG9ja2VyL2NvbnRhaW5lcnMShgEKEkxpc3RDb250YWluZXJTdGF0cxIhLnN2Yy52MS5MaXN0Q29udGFpbmVyU3RhdHNSZXF1ZXN0GiIuc3ZjLnYxLkxpc3RDb250YWluZXJTdGF0c1Jlc3BvbnNlIimQAgGItRgCkrUYBmRvY2tlcoLT5JMCEhIQL3YxL2RvY2tlci9zdGF0cxJvCgpMaXN0SW1hZ2VzEhkuc3ZjLnYxLkxpc3RJbWFnZXNSZXF1ZXN0Ghouc3ZjLnYxLkxpc3RJbWFnZXNSZXNwb25zZSIqkAIBiLUYApK1GAZkb2NrZXKC0+STAhMSES92MS9kb2NrZXIvaW1hZ2VzEnMKC0xpc3RWb2x1bWVzEhouc3ZjLnYxLkxpc3RWb2x1bWVzUmVxdWVzdBobLnN2Yy52MS5MaXN0Vm9sdW1lc1Jlc3BvbnNlIiuQAgGItRgCkrUYBmRvY2tlcoLT5JMCFBISL3YxL2RvY2tlci92b2x1bWVzEncKDExpc3ROZXR3b3JrcxIbLnN2Yy52MS5MaXN0TmV0d29ya3NSZXF1ZXN0Ghwuc3ZjLnYxLkxpc3ROZXR3b3Jrc1Jlc3BvbnNlIiyQAgGItRgCkrUYBmRvY2tlcoLT5JMCFRITL3YxL2RvY2tlci9uZXR3b3JrcxKAAQoSR2V0RG9ja2VyRGlza1VzYWdlEiEuc3ZjLnYxLkdldERvY2tlckRpc2tVc2FnZVJlcXVlc3QaFy5zdmMudjEuRG9ja2VyRGlza1VzYWdlIi6QAgGItRgCkrUYBmRvY2tlcoLT5JMCFxIVL3YxL2RvY2tlci9kaXNrLXVzYWdlEnEKC1BydW5lRG9ja2VyEhouc3ZjLnYxLlBydW5lRG9ja2VyUmVxdWVzdBobLnN2Yy52MS5QcnVuZURvY2tlclJlc3BvbnNlIimItRgCkrUYBmRvY2tlcoLT5JMCFToBKiIQL3YxL2RvY2tlci9wcnVuZRKKAQoQQ29udHJvbENvbnRhaW5lchIfLnN2Yy52MS5Db250cm9sQ29udGFpbmVyUmVxdWVzdBogLnN2Yy52MS5Db250cm9sQ29udGFpbmVyUmVzcG9uc2UiM4i1GAKStRgOZG9ja2VyLmNvbnRyb2yC0+STAhc6ASoiEi92MS9kb2NrZXIvY29udHJvbBKaAQoTTGlzdFVubWFuYWdlZFN0YWNrcxIiLnN2Yy52MS5MaXN0VW5tYW5hZ2VkU3RhY2tzUmVxdWVzdBojLnN2Yy52MS5MaXN0VW5tYW5hZ2VkU3RhY2tzUmVzcG9uc2UiOpACAYi1GAKStRgMZG9ja2VyLmFkb3B0gtPkkwIdEhsvdjEvZG9ja2VyL3VubWFuYWdlZC1zdGFja3MSdAoKQWRvcHRTdGFjaxIZLnN2Yy52MS5BZG9wdFN0YWNrUmVxdWVzdBoaLnN2Yy52MS5BZG9wdFN0YWNrUmVzcG9uc2UiL4i1GAKStRgMZG9ja2VyLmFkb3B0gtPkkwIVOgEqIhAvdjEvZG9ja2VyL2Fkb3B0El4KEEFkb3B0U3RhY2tTdHJlYW0SGS5zdmMudjEuQWRvcHRTdGFja1JlcXVlc3QaFy5zdmMudjEuQWRvcHRTdGFja0V2ZW50IhSItRgCkrUYDGRvY2tlci5hZG9wdDABEokBChBJbnNwZWN0Q29udGFpbmVyEh8uc3ZjLnYxLkluc3BlY3RDb250YWluZXJSZXF1ZXN0Ghguc3ZjLnYxLkNvbnRhaW5lckRldGFpbHMiOpACAYi1GAKStRgGZG9ja2VygtPkkwIjEiEvdjEvZG9ja2VyL2NvbnRhaW5lcnMve2NvbnRhaW5lcn0SiwEKEEdldENvbnRhaW5lckxvZ3MSHy5zdmMudjEuR2V0Q29udGFpbmVyTG9nc1JlcXVlc3QaFS5zdmMudjEuQ29udGFpbmVyTG9ncyI/kAIBiLUYApK1GAZkb2NrZXKC0+STAigSJi92MS9kb2NrZXIvY29udGFpbmVycy97Y29udGFpbmVyfS9sb2dzEmIKE1N0cmVhbUNvbnRhaW5lckxvZ3MSHy5zdmMudjEuR2V0Q29udGFpbmVyTG9nc1JlcXVlc3QaFS5zdmMudjEuQ29udGFpbmVyTG9ncyIRkAIBiLUYApK1GAZkb2NrZXIwARJhChJTdHJlYW1Eb2NrZXJFdmVudHMSIS5zdmMudjEuU3RyZWFtRG9ja2VyRXZlbnRzUmVxdWVzdBoTLnN2Yy52MS5Eb2NrZXJFdmVudCIRkAIBiLUYApK1GAZkb2NrZXIwAWIGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_app, file_svc_v1_operation, file_svc_v1_rules]);
 
 /**
  * Containers to return.
@@ -364,6 +366,14 @@ export type GetContainerLogsRequest = Message<"svc.v1.GetContainerLogsRequest"> 
    * @generated from field: google.protobuf.Timestamp since = 4;
    */
   since?: Timestamp | undefined;
+
+  /**
+   * `cursor` of an earlier response: return all lines after it instead of the last `tail` lines, as with `since`.
+   * Excludes `since`.
+   *
+   * @generated from field: string after = 5;
+   */
+  after: string;
 };
 
 /**
@@ -392,6 +402,13 @@ export type ContainerLogs = Message<"svc.v1.ContainerLogs"> & {
    * @generated from field: bool truncated = 2;
    */
   truncated: boolean;
+
+  /**
+   * Position after the last line; pass it as `after` to continue there.
+   *
+   * @generated from field: string cursor = 3;
+   */
+  cursor: string;
 };
 
 /**
@@ -1342,6 +1359,398 @@ export const ControlledContainerSchema: GenMessage<ControlledContainer> = /*@__P
   messageDesc(file_svc_v1_docker, 33);
 
 /**
+ * Empty.
+ *
+ * @generated from message svc.v1.ListUnmanagedStacksRequest
+ */
+export type ListUnmanagedStacksRequest = Message<"svc.v1.ListUnmanagedStacksRequest"> & {
+};
+
+/**
+ * Describes the message svc.v1.ListUnmanagedStacksRequest.
+ * Use `create(ListUnmanagedStacksRequestSchema)` to create a new message.
+ */
+export const ListUnmanagedStacksRequestSchema: GenMessage<ListUnmanagedStacksRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 34);
+
+/**
+ * Stacks that svc does not manage.
+ *
+ * @generated from message svc.v1.ListUnmanagedStacksResponse
+ */
+export type ListUnmanagedStacksResponse = Message<"svc.v1.ListUnmanagedStacksResponse"> & {
+  /**
+   * Stacks, sorted by name.
+   *
+   * @generated from field: repeated svc.v1.UnmanagedStack stacks = 1;
+   */
+  stacks: UnmanagedStack[];
+};
+
+/**
+ * Describes the message svc.v1.ListUnmanagedStacksResponse.
+ * Use `create(ListUnmanagedStacksResponseSchema)` to create a new message.
+ */
+export const ListUnmanagedStacksResponseSchema: GenMessage<ListUnmanagedStacksResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 35);
+
+/**
+ * A compose project or a single container that svc does not manage.
+ *
+ * @generated from message svc.v1.UnmanagedStack
+ */
+export type UnmanagedStack = Message<"svc.v1.UnmanagedStack"> & {
+  /**
+   * Name of the project or of the container.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Kind of stack.
+   *
+   * @generated from field: string kind = 2;
+   */
+  kind: string;
+
+  /**
+   * Directory of the project, as its labels name it; empty for a container.
+   *
+   * @generated from field: string directory = 3;
+   */
+  directory: string;
+
+  /**
+   * Compose files of the project, as its labels name them.
+   *
+   * @generated from field: repeated string files = 4;
+   */
+  files: string[];
+
+  /**
+   * Containers, sorted by name.
+   *
+   * @generated from field: repeated svc.v1.Container containers = 5;
+   */
+  containers: Container[];
+};
+
+/**
+ * Describes the message svc.v1.UnmanagedStack.
+ * Use `create(UnmanagedStackSchema)` to create a new message.
+ */
+export const UnmanagedStackSchema: GenMessage<UnmanagedStack> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 36);
+
+/**
+ * Stack to adopt, and how.
+ *
+ * @generated from message svc.v1.AdoptStackRequest
+ */
+export type AdoptStackRequest = Message<"svc.v1.AdoptStackRequest"> & {
+  /**
+   * Name of the compose project, or name or ID of the container.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Name and ID of the new app. If empty, the name of the stack, or the next free `<name>-N`.
+   *
+   * @generated from field: string app_name = 2;
+   */
+  appName: string;
+
+  /**
+   * If true, returns the plan without changing anything.
+   *
+   * @generated from field: bool dry_run = 3;
+   */
+  dryRun: boolean;
+
+  /**
+   * IDs of the containers in the plan of a dry run. Fails with `not_possible` if the stack has other containers now.
+   * Empty: adopts the current containers.
+   *
+   * @generated from field: repeated string container_ids = 4;
+   */
+  containerIds: string[];
+
+  /**
+   * If true, writes the compose file from the configuration of the containers even if the project has files.
+   *
+   * @generated from field: bool from_containers = 5;
+   */
+  fromContainers: boolean;
+
+  /**
+   * If true, removes the old containers once the app is healthy. Their volumes stay.
+   *
+   * @generated from field: bool remove_old = 6;
+   */
+  removeOld: boolean;
+
+  /**
+   * If true, the caller accepts the licenses that `license_required` listed.
+   *
+   * @generated from field: bool license_ack = 7;
+   */
+  licenseAck: boolean;
+
+  /**
+   * If true, the caller grants the permissions on the host that `license_required` listed.
+   *
+   * @generated from field: bool permissions_ack = 8;
+   */
+  permissionsAck: boolean;
+
+  /**
+   * Initial settings, such as variables of the compose file that `.env` does not set.
+   *
+   * @generated from field: google.protobuf.Struct settings = 9;
+   */
+  settings?: JsonObject | undefined;
+
+  /**
+   * Digest of the plan of a dry run. Fails with `not_possible` if the plan, or a file that decides what the project runs,
+   * has changed. Empty: adopts the current stack and files.
+   *
+   * @generated from field: string plan_digest = 10;
+   */
+  planDigest: string;
+
+  /**
+   * If true, returns the operation at once, and the work continues if the client disconnects; see OperationService.
+   *
+   * @generated from field: bool detach = 50;
+   */
+  detach: boolean;
+};
+
+/**
+ * Describes the message svc.v1.AdoptStackRequest.
+ * Use `create(AdoptStackRequestSchema)` to create a new message.
+ */
+export const AdoptStackRequestSchema: GenMessage<AdoptStackRequest> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 37);
+
+/**
+ * Plan of the adoption, and the new app.
+ *
+ * @generated from message svc.v1.AdoptStackResponse
+ */
+export type AdoptStackResponse = Message<"svc.v1.AdoptStackResponse"> & {
+  /**
+   * Plan of the adoption.
+   *
+   * @generated from field: svc.v1.AdoptionPlan plan = 1;
+   */
+  plan?: AdoptionPlan | undefined;
+
+  /**
+   * The new app; absent after a dry run.
+   *
+   * @generated from field: svc.v1.App app = 2;
+   */
+  app?: App | undefined;
+
+  /**
+   * Operation that was started. Set only in the response to a request with `detach`.
+   *
+   * @generated from field: svc.v1.Operation detached = 50;
+   */
+  detached?: Operation | undefined;
+};
+
+/**
+ * Describes the message svc.v1.AdoptStackResponse.
+ * Use `create(AdoptStackResponseSchema)` to create a new message.
+ */
+export const AdoptStackResponseSchema: GenMessage<AdoptStackResponse> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 38);
+
+/**
+ * An event of an adoption.
+ *
+ * @generated from message svc.v1.AdoptStackEvent
+ */
+export type AdoptStackEvent = Message<"svc.v1.AdoptStackEvent"> & {
+  /**
+   * Exactly one is set.
+   *
+   * @generated from oneof svc.v1.AdoptStackEvent.event
+   */
+  event: {
+    /**
+     * Progress of the work.
+     *
+     * @generated from field: svc.v1.Progress progress = 1;
+     */
+    value: Progress;
+    case: "progress";
+  } | {
+    /**
+     * Result: the last event.
+     *
+     * @generated from field: svc.v1.AdoptStackResponse result = 2;
+     */
+    value: AdoptStackResponse;
+    case: "result";
+  } | {
+    /**
+     * Operation that was started: the only event of a request with `detach`.
+     *
+     * @generated from field: svc.v1.Operation detached = 50;
+     */
+    value: Operation;
+    case: "detached";
+  } | { case: undefined; value?: undefined };
+};
+
+/**
+ * Describes the message svc.v1.AdoptStackEvent.
+ * Use `create(AdoptStackEventSchema)` to create a new message.
+ */
+export const AdoptStackEventSchema: GenMessage<AdoptStackEvent> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 39);
+
+/**
+ * Plan of an adoption.
+ *
+ * @generated from message svc.v1.AdoptionPlan
+ */
+export type AdoptionPlan = Message<"svc.v1.AdoptionPlan"> & {
+  /**
+   * The stack.
+   *
+   * @generated from field: svc.v1.UnmanagedStack stack = 1;
+   */
+  stack?: UnmanagedStack | undefined;
+
+  /**
+   * Directory of the package that the app is installed from, and upgraded from later.
+   *
+   * @generated from field: string directory = 2;
+   */
+  directory: string;
+
+  /**
+   * Whether the compose file is written from the configuration of the containers.
+   *
+   * @generated from field: bool from_containers = 3;
+   */
+  fromContainers: boolean;
+
+  /**
+   * Files that svc writes into the directory.
+   *
+   * @generated from field: repeated svc.v1.PlannedFile files = 4;
+   */
+  files: PlannedFile[];
+
+  /**
+   * Volumes that the app uses in place. Backups of the app contain them, and its removal leaves them.
+   *
+   * @generated from field: repeated svc.v1.AdoptedVolume volumes = 5;
+   */
+  volumes: AdoptedVolume[];
+
+  /**
+   * Paths of the host that the app mounts in place. Backups of the app do not contain them.
+   *
+   * @generated from field: repeated string mounted_paths = 6;
+   */
+  mountedPaths: string[];
+
+  /**
+   * Further remarks, one sentence each.
+   *
+   * @generated from field: repeated string notes = 7;
+   */
+  notes: string[];
+
+  /**
+   * Networks of the project that the app uses in place, so that other containers on them still reach it.
+   *
+   * @generated from field: repeated string networks = 8;
+   */
+  networks: string[];
+
+  /**
+   * SHA-256 over the plan, and over the compose files, environment files and `svc.yaml` of the project, in hexadecimal; for
+   * `plan_digest`. Build contexts do not count.
+   *
+   * @generated from field: string digest = 9;
+   */
+  digest: string;
+};
+
+/**
+ * Describes the message svc.v1.AdoptionPlan.
+ * Use `create(AdoptionPlanSchema)` to create a new message.
+ */
+export const AdoptionPlanSchema: GenMessage<AdoptionPlan> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 40);
+
+/**
+ * A file that svc writes.
+ *
+ * @generated from message svc.v1.PlannedFile
+ */
+export type PlannedFile = Message<"svc.v1.PlannedFile"> & {
+  /**
+   * Absolute path.
+   *
+   * @generated from field: string path = 1;
+   */
+  path: string;
+
+  /**
+   * Content.
+   *
+   * @generated from field: string text = 2;
+   */
+  text: string;
+};
+
+/**
+ * Describes the message svc.v1.PlannedFile.
+ * Use `create(PlannedFileSchema)` to create a new message.
+ */
+export const PlannedFileSchema: GenMessage<PlannedFile> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 41);
+
+/**
+ * A volume that an app uses in place.
+ *
+ * @generated from message svc.v1.AdoptedVolume
+ */
+export type AdoptedVolume = Message<"svc.v1.AdoptedVolume"> & {
+  /**
+   * Name on the engine.
+   *
+   * @generated from field: string name = 1;
+   */
+  name: string;
+
+  /**
+   * Name in the compose file; empty for a volume without a name there.
+   *
+   * @generated from field: string key = 2;
+   */
+  key: string;
+};
+
+/**
+ * Describes the message svc.v1.AdoptedVolume.
+ * Use `create(AdoptedVolumeSchema)` to create a new message.
+ */
+export const AdoptedVolumeSchema: GenMessage<AdoptedVolume> = /*@__PURE__*/
+  messageDesc(file_svc_v1_docker, 42);
+
+/**
  * The container engine of the host. Calls fail with `unavailable` while the engine does not respond.
  *
  * @generated from service svc.v1.DockerService
@@ -1428,6 +1837,40 @@ export const DockerService: GenService<{
     methodKind: "unary";
     input: typeof ControlContainerRequestSchema;
     output: typeof ControlContainerResponseSchema;
+  },
+  /**
+   * List stacks that can be adopted. Returns compose projects and single containers that svc does not manage.
+   *
+   * @generated from rpc svc.v1.DockerService.ListUnmanagedStacks
+   */
+  listUnmanagedStacks: {
+    methodKind: "unary";
+    input: typeof ListUnmanagedStacksRequestSchema;
+    output: typeof ListUnmanagedStacksResponseSchema;
+  },
+  /**
+   * Adopt a stack. Installs a compose project or a single container as an app of root. Its volumes and mounted
+   * directories stay in place. Stops the old containers, starts the app and waits until it is healthy. If that fails,
+   * the app is removed and the old containers run again. Fails with `not_possible` if the compose file has other images
+   * than the containers, or lacks a service. After success the old containers stay stopped, and the engine
+   * no longer starts them. Fails with `owned_by_app` for a container of an installed app.
+   *
+   * @generated from rpc svc.v1.DockerService.AdoptStack
+   */
+  adoptStack: {
+    methodKind: "unary";
+    input: typeof AdoptStackRequestSchema;
+    output: typeof AdoptStackResponseSchema;
+  },
+  /**
+   * Adopt a stack with progress. The last event is the result.
+   *
+   * @generated from rpc svc.v1.DockerService.AdoptStackStream
+   */
+  adoptStackStream: {
+    methodKind: "server_streaming";
+    input: typeof AdoptStackRequestSchema;
+    output: typeof AdoptStackEventSchema;
   },
   /**
    * Inspect a container. Returns a summary and the engine's own document.

@@ -20,7 +20,7 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file svc/v1/operation.proto.
  */
 export const file_svc_v1_operation: GenFile = /*@__PURE__*/
-  fileDesc("ChZzdmMvdjEvb3BlcmF0aW9uLnByb3RvEgZzdmMudjEi1QUKCU9wZXJhdGlvbhIKCgJpZBgBIAEoCRKVAQoEa2luZBgCIAEoCUKGAZq1GIEBMgdpbnN0YWxsMgd1cGdyYWRlMgVjbG9uZTIGYmFja3VwMgdyZXN0b3JlMgZ2ZXJpZnkyBnJlcHVsbDIFcGxhY2UyBXBydW5lMgptb3ZlX2ZpbGVzMgpjb3B5X2ZpbGVzMg5jcmVhdGVfYXJjaGl2ZTIPZXh0cmFjdF9hcmNoaXZlEhYKBmFwcF9pZBgDIAEoCVIGYXBwX2lkEg0KBW93bmVyGAQgASgNEg4KBmNhbGxlchgFIAEoDRIgCgtjYWxsZXJfbmFtZRgGIAEoCVILY2FsbGVyX25hbWUSRgoFc3RhdGUYByABKAlCN5q1GDMyB1JVTk5JTkcyCVNVQ0NFRURFRDIGRkFJTEVEMghDQU5DRUxFRDILSU5URVJSVVBURUQSDQoFcGhhc2UYCCABKAkSDwoHbWVzc2FnZRgJIAEoCRIjCgpkb25lX2J5dGVzGAogASgDSABSCmRvbmVfYnl0ZXOIAQESJQoLdG90YWxfYnl0ZXMYCyABKANIAVILdG90YWxfYnl0ZXOIAQESOgoKc3RhcnRlZF9hdBgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBSCnN0YXJ0ZWRfYXQSNgoIZW5kZWRfYXQYDSABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUghlbmRlZF9hdBIlCgVlcnJvchgOIAEoCzIWLnN2Yy52MS5PcGVyYXRpb25FcnJvchInCgZyZXN1bHQYDyABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EiIKA2xvZxgQIAMoCzIVLnN2Yy52MS5PcGVyYXRpb25MaW5lEhAKCGRldGFjaGVkGBEgASgIQg0KC19kb25lX2J5dGVzQg4KDF90b3RhbF9ieXRlcyJUCg5PcGVyYXRpb25FcnJvchIPCgdtZXNzYWdlGAEgASgJEgwKBGNvZGUYAiABKAkSIwoGZGV0YWlsGAMgASgLMhMuc3ZjLnYxLkVycm9yRGV0YWlsImYKDU9wZXJhdGlvbkxpbmUSDgoGbnVtYmVyGAEgASgNEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXBoYXNlGAMgASgJEgwKBHRleHQYBCABKAki3wEKFUxpc3RPcGVyYXRpb25zUmVxdWVzdBIfCgZhcHBfaWQYASABKAlCB5q1GAMggAFSBmFwcF9pZBJGCgVzdGF0ZRgCIAEoCUI3mrUYMzIHUlVOTklORzIJU1VDQ0VFREVEMgZGQUlMRUQyCENBTkNFTEVEMgtJTlRFUlJVUFRFRBIqCgVsaW1pdBgDIAEoDUIWmrUYEgkAAAAAAADwPxEAAAAAAECPQEgAiAEBEicKCnBhZ2VfdG9rZW4YBCABKAlCB5q1GAMggAJSCnBhZ2VfdG9rZW5CCAoGX2xpbWl0ImkKFkxpc3RPcGVyYXRpb25zUmVzcG9uc2USJQoKb3BlcmF0aW9ucxgBIAMoCzIRLnN2Yy52MS5PcGVyYXRpb24SKAoPbmV4dF9wYWdlX3Rva2VuGAIgASgJUg9uZXh0X3BhZ2VfdG9rZW4iLAoTR2V0T3BlcmF0aW9uUmVxdWVzdBIVCgJpZBgBIAEoCUIJ4EECmrUYAiBAIj4KFlN0cmVhbU9wZXJhdGlvblJlcXVlc3QSFQoCaWQYASABKAlCCeBBApq1GAIgQBINCgVhZnRlchgCIAEoDSJoCg5PcGVyYXRpb25FdmVudBIlCgRsaW5lGAEgASgLMhUuc3ZjLnYxLk9wZXJhdGlvbkxpbmVIABImCglvcGVyYXRpb24YAiABKAsyES5zdmMudjEuT3BlcmF0aW9uSABCBwoFZXZlbnQiLwoWQ2FuY2VsT3BlcmF0aW9uUmVxdWVzdBIVCgJpZBgBIAEoCUIJ4EECmrUYAiBAMogEChBPcGVyYXRpb25TZXJ2aWNlEnwKDkxpc3RPcGVyYXRpb25zEh0uc3ZjLnYxLkxpc3RPcGVyYXRpb25zUmVxdWVzdBoeLnN2Yy52MS5MaXN0T3BlcmF0aW9uc1Jlc3BvbnNlIiuQAgGItRgBkrUYCm9wZXJhdGlvbnOC0+STAhASDi92MS9vcGVyYXRpb25zEnAKDEdldE9wZXJhdGlvbhIbLnN2Yy52MS5HZXRPcGVyYXRpb25SZXF1ZXN0GhEuc3ZjLnYxLk9wZXJhdGlvbiIwkAIBiLUYAZK1GApvcGVyYXRpb25zgtPkkwIVEhMvdjEvb3BlcmF0aW9ucy97aWR9EoQBCg9TdHJlYW1PcGVyYXRpb24SHi5zdmMudjEuU3RyZWFtT3BlcmF0aW9uUmVxdWVzdBoWLnN2Yy52MS5PcGVyYXRpb25FdmVudCI3kAIBiLUYAZK1GApvcGVyYXRpb25zgtPkkwIcEhovdjEvb3BlcmF0aW9ucy97aWR9L2V2ZW50czABEn0KD0NhbmNlbE9wZXJhdGlvbhIeLnN2Yy52MS5DYW5jZWxPcGVyYXRpb25SZXF1ZXN0GhEuc3ZjLnYxLk9wZXJhdGlvbiI3iLUYAZK1GApvcGVyYXRpb25zgtPkkwIfOgEqIhovdjEvb3BlcmF0aW9ucy97aWR9L2NhbmNlbGIGcHJvdG8z", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_error, file_svc_v1_rules]);
+  fileDesc("ChZzdmMvdjEvb3BlcmF0aW9uLnByb3RvEgZzdmMudjEi2AYKCU9wZXJhdGlvbhIKCgJpZBgBIAEoCRKcAQoEa2luZBgCIAEoCUKNAZq1GIgBMgdpbnN0YWxsMgd1cGdyYWRlMgVjbG9uZTIGYmFja3VwMgdyZXN0b3JlMgZ2ZXJpZnkyBnJlcHVsbDIFcGxhY2UyBXBydW5lMgVhZG9wdDIKbW92ZV9maWxlczIKY29weV9maWxlczIOY3JlYXRlX2FyY2hpdmUyD2V4dHJhY3RfYXJjaGl2ZRIWCgZhcHBfaWQYAyABKAlSBmFwcF9pZBINCgVvd25lchgEIAEoDRIOCgZjYWxsZXIYBSABKA0SIAoLY2FsbGVyX25hbWUYBiABKAlSC2NhbGxlcl9uYW1lEkYKBXN0YXRlGAcgASgJQjeatRgzMgdSVU5OSU5HMglTVUNDRUVERUQyBkZBSUxFRDIIQ0FOQ0VMRUQyC0lOVEVSUlVQVEVEEg0KBXBoYXNlGAggASgJEg8KB21lc3NhZ2UYCSABKAkSIwoKZG9uZV9ieXRlcxgKIAEoA0gAUgpkb25lX2J5dGVziAEBEiUKC3RvdGFsX2J5dGVzGAsgASgDSAFSC3RvdGFsX2J5dGVziAEBEjoKCnN0YXJ0ZWRfYXQYDCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wUgpzdGFydGVkX2F0EjYKCGVuZGVkX2F0GA0gASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcFIIZW5kZWRfYXQSJQoFZXJyb3IYDiABKAsyFi5zdmMudjEuT3BlcmF0aW9uRXJyb3ISJwoGcmVzdWx0GA8gASgLMhcuZ29vZ2xlLnByb3RvYnVmLlN0cnVjdBIiCgNsb2cYECADKAsyFS5zdmMudjEuT3BlcmF0aW9uTGluZRIQCghkZXRhY2hlZBgRIAEoCBIlCgtzdGVwX251bWJlchgSIAEoDUgCUgtzdGVwX251bWJlcogBARIjCgpzdGVwX2NvdW50GBMgASgNSANSCnN0ZXBfY291bnSIAQESDwoHc2VydmljZRgUIAEoCUINCgtfZG9uZV9ieXRlc0IOCgxfdG90YWxfYnl0ZXNCDgoMX3N0ZXBfbnVtYmVyQg0KC19zdGVwX2NvdW50IlQKDk9wZXJhdGlvbkVycm9yEg8KB21lc3NhZ2UYASABKAkSDAoEY29kZRgCIAEoCRIjCgZkZXRhaWwYAyABKAsyEy5zdmMudjEuRXJyb3JEZXRhaWwi4gEKDU9wZXJhdGlvbkxpbmUSDgoGbnVtYmVyGAEgASgNEigKBHRpbWUYAiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEg0KBXBoYXNlGAMgASgJEgwKBHRleHQYBCABKAkSJQoLc3RlcF9udW1iZXIYBSABKA1IAFILc3RlcF9udW1iZXKIAQESIwoKc3RlcF9jb3VudBgGIAEoDUgBUgpzdGVwX2NvdW50iAEBEg8KB3NlcnZpY2UYByABKAlCDgoMX3N0ZXBfbnVtYmVyQg0KC19zdGVwX2NvdW50It8BChVMaXN0T3BlcmF0aW9uc1JlcXVlc3QSHwoGYXBwX2lkGAEgASgJQgeatRgDIIABUgZhcHBfaWQSRgoFc3RhdGUYAiABKAlCN5q1GDMyB1JVTk5JTkcyCVNVQ0NFRURFRDIGRkFJTEVEMghDQU5DRUxFRDILSU5URVJSVVBURUQSKgoFbGltaXQYAyABKA1CFpq1GBIJAAAAAAAA8D8RAAAAAABAj0BIAIgBARInCgpwYWdlX3Rva2VuGAQgASgJQgeatRgDIIACUgpwYWdlX3Rva2VuQggKBl9saW1pdCJpChZMaXN0T3BlcmF0aW9uc1Jlc3BvbnNlEiUKCm9wZXJhdGlvbnMYASADKAsyES5zdmMudjEuT3BlcmF0aW9uEigKD25leHRfcGFnZV90b2tlbhgCIAEoCVIPbmV4dF9wYWdlX3Rva2VuIiwKE0dldE9wZXJhdGlvblJlcXVlc3QSFQoCaWQYASABKAlCCeBBApq1GAIgQCI+ChZTdHJlYW1PcGVyYXRpb25SZXF1ZXN0EhUKAmlkGAEgASgJQgngQQKatRgCIEASDQoFYWZ0ZXIYAiABKA0iaAoOT3BlcmF0aW9uRXZlbnQSJQoEbGluZRgBIAEoCzIVLnN2Yy52MS5PcGVyYXRpb25MaW5lSAASJgoJb3BlcmF0aW9uGAIgASgLMhEuc3ZjLnYxLk9wZXJhdGlvbkgAQgcKBWV2ZW50Ii8KFkNhbmNlbE9wZXJhdGlvblJlcXVlc3QSFQoCaWQYASABKAlCCeBBApq1GAIgQDKIBAoQT3BlcmF0aW9uU2VydmljZRJ8Cg5MaXN0T3BlcmF0aW9ucxIdLnN2Yy52MS5MaXN0T3BlcmF0aW9uc1JlcXVlc3QaHi5zdmMudjEuTGlzdE9wZXJhdGlvbnNSZXNwb25zZSIrkAIBiLUYAZK1GApvcGVyYXRpb25zgtPkkwIQEg4vdjEvb3BlcmF0aW9ucxJwCgxHZXRPcGVyYXRpb24SGy5zdmMudjEuR2V0T3BlcmF0aW9uUmVxdWVzdBoRLnN2Yy52MS5PcGVyYXRpb24iMJACAYi1GAGStRgKb3BlcmF0aW9uc4LT5JMCFRITL3YxL29wZXJhdGlvbnMve2lkfRKEAQoPU3RyZWFtT3BlcmF0aW9uEh4uc3ZjLnYxLlN0cmVhbU9wZXJhdGlvblJlcXVlc3QaFi5zdmMudjEuT3BlcmF0aW9uRXZlbnQiN5ACAYi1GAGStRgKb3BlcmF0aW9uc4LT5JMCHBIaL3YxL29wZXJhdGlvbnMve2lkfS9ldmVudHMwARJ9Cg9DYW5jZWxPcGVyYXRpb24SHi5zdmMudjEuQ2FuY2VsT3BlcmF0aW9uUmVxdWVzdBoRLnN2Yy52MS5PcGVyYXRpb24iN4i1GAGStRgKb3BlcmF0aW9uc4LT5JMCHzoBKiIaL3YxL29wZXJhdGlvbnMve2lkfS9jYW5jZWxiBnByb3RvMw", [file_google_api_annotations, file_google_api_field_behavior, file_google_protobuf_struct, file_google_protobuf_timestamp, file_svc_v1_access, file_svc_v1_error, file_svc_v1_rules]);
 
 /**
  * A call of a long method.
@@ -148,6 +148,27 @@ export type Operation = Message<"svc.v1.Operation"> & {
    * @generated from field: bool detached = 17;
    */
   detached: boolean;
+
+  /**
+   * Position of the step in the operation, starting at 1. Absent for messages outside the steps, such as a warning.
+   *
+   * @generated from field: optional uint32 step_number = 18 [json_name = "step_number"];
+   */
+  stepNumber?: number | undefined;
+
+  /**
+   * Number of steps of the operation; absent while unknown.
+   *
+   * @generated from field: optional uint32 step_count = 19 [json_name = "step_count"];
+   */
+  stepCount?: number | undefined;
+
+  /**
+   * Compose service that the step is about, such as `web`; empty if the step is about the whole app.
+   *
+   * @generated from field: string service = 20;
+   */
+  service: string;
 };
 
 /**
@@ -225,6 +246,27 @@ export type OperationLine = Message<"svc.v1.OperationLine"> & {
    * @generated from field: string text = 4;
    */
   text: string;
+
+  /**
+   * Position of the step in the operation, starting at 1. Absent for lines outside the steps, such as a warning.
+   *
+   * @generated from field: optional uint32 step_number = 5 [json_name = "step_number"];
+   */
+  stepNumber?: number | undefined;
+
+  /**
+   * Number of steps of the operation; absent while unknown.
+   *
+   * @generated from field: optional uint32 step_count = 6 [json_name = "step_count"];
+   */
+  stepCount?: number | undefined;
+
+  /**
+   * Compose service that the step is about; empty if the step is about the whole app.
+   *
+   * @generated from field: string service = 7;
+   */
+  service: string;
 };
 
 /**
@@ -413,8 +455,8 @@ export const CancelOperationRequestSchema: GenMessage<CancelOperationRequest> = 
   messageDesc(file_svc_v1_operation, 8);
 
 /**
- * Long operations. Each call of a long method (install, upgrade, clone, backup, restore, verify, repull, place, prune)
- * is an operation while the daemon runs it. With `detach`, the call returns its operation at once, and the work
+ * Long operations. Each call of a long method (install, upgrade, clone, backup, restore, verify, repull, place, prune,
+ * adopt) is an operation while the daemon runs it. With `detach`, the call returns its operation at once, and the work
  * continues if the client disconnects. Without `detach`, the work is canceled if the client disconnects.
  * Work on files (move, copy, creating and extracting archives) is an operation only with `detach`.
  *

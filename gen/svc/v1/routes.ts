@@ -491,6 +491,20 @@ export const routes: readonly Route[] = [
   },
   {
     httpMethod: "GET",
+    template: {"source":"/v1/docker/unmanaged-stacks","segments":["v1","docker","unmanaged-stacks"],"verb":"","variables":[]},
+    get method() { return DockerService.method.listUnmanagedStacks; },
+    body: "",
+    responseBody: "",
+  },
+  {
+    httpMethod: "POST",
+    template: {"source":"/v1/docker/adopt","segments":["v1","docker","adopt"],"verb":"","variables":[]},
+    get method() { return DockerService.method.adoptStack; },
+    body: "*",
+    responseBody: "",
+  },
+  {
+    httpMethod: "GET",
     template: {"source":"/v1/docker/containers/{container}","segments":["v1","docker","containers","*"],"verb":"","variables":[{"fieldPath":["container"],"start":3,"end":4,"rest":false,"multi":false}]},
     get method() { return DockerService.method.inspectContainer; },
     body: "",

@@ -104,7 +104,7 @@ export type FieldRules = Message<"svc.v1.FieldRules"> & {
   omitEmpty?: boolean | undefined;
 
   /**
-   * If true, a string with `in` may also be empty in a response.
+   * If true, an empty string counts as absent, also in a field with presence. With `in`, responses may contain one.
    *
    * @generated from field: optional bool may_be_empty = 14;
    */

@@ -5,7 +5,7 @@ export const ErrorDetailReasons = ["unauthenticated","token_denied","root_requir
 export type ErrorDetailReason = (typeof ErrorDetailReasons)[number];
 
 /** Values of `svc.v1.Operation.kind`. */
-export const OperationKinds = ["install","upgrade","clone","backup","restore","verify","repull","place","prune","move_files","copy_files","create_archive","extract_archive"] as const;
+export const OperationKinds = ["install","upgrade","clone","backup","restore","verify","repull","place","prune","adopt","move_files","copy_files","create_archive","extract_archive"] as const;
 export type OperationKind = (typeof OperationKinds)[number];
 
 /** Values of `svc.v1.Operation.state`. */
@@ -53,7 +53,7 @@ export const AppLimitNames = ["memory","cpus","open_files"] as const;
 export type AppLimitName = (typeof AppLimitNames)[number];
 
 /** Values of `svc.v1.AppOperation.kind`. */
-export const AppOperationKinds = ["install","upgrade","clone","remove","start","stop","restart","settings","restore","repull","backup"] as const;
+export const AppOperationKinds = ["install","upgrade","clone","remove","start","stop","restart","settings","restore","repull","backup","adopt"] as const;
 export type AppOperationKind = (typeof AppOperationKinds)[number];
 
 /** Values of `svc.v1.AppImage.freshness`. */
@@ -152,6 +152,10 @@ export type PruneDockerRequestTarget = (typeof PruneDockerRequestTargets)[number
 export const ControlContainerRequestActions = ["start","stop","restart","pause","unpause","remove"] as const;
 export type ControlContainerRequestAction = (typeof ControlContainerRequestActions)[number];
 
+/** Values of `svc.v1.UnmanagedStack.kind`. */
+export const UnmanagedStackKinds = ["project","container"] as const;
+export type UnmanagedStackKind = (typeof UnmanagedStackKinds)[number];
+
 /** Values of `svc.v1.Event.kind`. */
 export const EventKinds = ["begin","reset","app.installed","app.changed","app.removed","app.busy","app.starting","app.running","app.stopping","app.stopped","app.failed","app.crashed","app.unknown","app.healthy","app.unhealthy","app.detail","operation.began","operation.changed","operation.ended","operation.started","operation.finished","run.began","run.ended","backup.made","backup.failed","alert.began","alert.ended","container.changed"] as const;
 export type EventKind = (typeof EventKinds)[number];
@@ -165,7 +169,7 @@ export const CreateArchiveRequestFormats = ["tar.gz","tar.zst","zip"] as const;
 export type CreateArchiveRequestFormat = (typeof CreateArchiveRequestFormats)[number];
 
 /** Values of `svc.v1.ExtractArchiveRequest.format`. */
-export const ExtractArchiveRequestFormats = ["tar","tar.gz","tar.zst","zip"] as const;
+export const ExtractArchiveRequestFormats = ["tar","tar.gz","tar.zst","tar.xz","tar.bz2","zip"] as const;
 export type ExtractArchiveRequestFormat = (typeof ExtractArchiveRequestFormats)[number];
 
 /** Values of `svc.v1.ExtractArchiveRequest.name_encoding`. */

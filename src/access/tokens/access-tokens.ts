@@ -1,8 +1,7 @@
 /** Short-lived access tokens, minted with the primary token. They exist only in the memory of this process. */
 import { SvcError } from "../../errors.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { endTokens, LiveToken } from "./live-token.ts";
-import { Lifetime } from "./lifetime.ts";
+import { endTokens, LiveToken, Lifetime } from "./live-token.ts";
 import { mintToken, tokenDigest } from "./token-digest.ts";
 
 /** Maximum number of valid tokens. */

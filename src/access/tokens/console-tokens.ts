@@ -2,7 +2,7 @@
 import { SvcError } from "../../errors.ts";
 import type { Clock } from "../../lib/clock.ts";
 import type { IssueConsoleTokenRequestSession } from "../../../gen/svc/v1/values.ts";
-import { Lifetime } from "./lifetime.ts";
+import { Lifetime } from "./live-token.ts";
 import { isToken, mintToken, tokenDigest } from "./token-digest.ts";
 
 const lifetimeMs = 30_000;
@@ -55,7 +55,7 @@ export class ConsoleTokens<Issuer extends ConsoleIssuer> {
   }
 
   /**
-   * Uses the token. Only one of any number of tries succeeds; a try for another app or session changes nothing.
+   * Uses the token up. Of concurrent calls, one succeeds; a call for another app or session changes nothing.
    * @returns the caller that the token was issued to; `undefined` if it is not valid for this session
    */
   consume(presented: string, { appId, session }: ConsoleScope): Issuer | undefined {

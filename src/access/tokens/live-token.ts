@@ -1,6 +1,7 @@
 import { setMaxListeners } from "node:events";
 import { SvcError } from "../../errors.ts";
 import { shortDigest } from "./token-digest.ts";
+import type { Clock } from "../../lib/clock.ts";
 
 /** A valid token: its digest, and the signal that ends the calls made with it. */
 export class LiveToken {
@@ -46,4 +47,25 @@ export function endTokens<T extends { readonly live: LiveToken }>(
     count++;
   }
   return count;
+}
+
+/**
+ * A time span that starts now. It ends as soon as either clock, wall or monotonic, has passed it: neither setting the clock back
+ * nor suspending the host makes a token last longer.
+ */
+export class Lifetime {
+  /** Unix milliseconds. */
+  readonly endsAtMs: number;
+  readonly #clock: Clock;
+  readonly #endsAtMonotonicMs: number;
+
+  constructor(clock: Clock, durationMs: number) {
+    this.#clock = clock;
+    this.endsAtMs = clock.nowMs() + durationMs;
+    this.#endsAtMonotonicMs = clock.monotonicMs() + durationMs;
+  }
+
+  get isOver(): boolean {
+    return this.#clock.nowMs() >= this.endsAtMs || this.#clock.monotonicMs() >= this.#endsAtMonotonicMs;
+  }
 }

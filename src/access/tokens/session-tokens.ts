@@ -4,8 +4,7 @@
  */
 import { SvcError } from "../../errors.ts";
 import type { Clock } from "../../lib/clock.ts";
-import { endTokens, LiveToken } from "./live-token.ts";
-import { Lifetime } from "./lifetime.ts";
+import { endTokens, LiveToken, Lifetime } from "./live-token.ts";
 import { mintToken, shortDigest, tokenDigest } from "./token-digest.ts";
 import type { TokenUser } from "./tokens.ts";
 
@@ -85,7 +84,7 @@ export class SessionTokens {
   }
 
   /**
-   * Uses a code. Only one of any number of tries succeeds.
+   * Opens a session with a code. A code opens one session, even if several clients use it at once.
    * @param name of the code, as {@link findCode} returns it
    * @param browser the `User-Agent` that opens the session
    * @throws SvcError `unauthenticated` if it was used in the meantime; `too_many`, in which case it stays unused

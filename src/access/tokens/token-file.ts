@@ -128,7 +128,7 @@ async function syncDirectory(directory: string): Promise<void> {
 function writeFailure(error: unknown): SvcError {
   const { code = "" } = error as NodeJS.ErrnoException;
   if (code === "ENOSPC" || code === "EDQUOT") {
-    return new SvcError("disk_full", "the disk is full: free some room and try again", {
+    return new SvcError("disk_full", "the disk is full: free some space and try again", {
       cause: error,
     });
   }

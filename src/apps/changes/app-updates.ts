@@ -140,7 +140,7 @@ export class AppUpdates implements Disposable {
         ...(problem !== "" && { problem }),
       };
     } catch (error) {
-      const problem = error instanceof SvcError ? error.message : "it did not respond in time";
+      const problem = error instanceof SvcError ? error.message : "the source did not respond in time";
       return { id, version, availableVersion, outdatedImages: [], problem };
     }
   }

@@ -1,17 +1,20 @@
 /** Makes a full copy of an app under another name. The copy is stopped. */
+import { join } from "node:path";
 import { PassThrough } from "node:stream";
 import { SvcError } from "../../errors.ts";
 import { resolvePorts, type ResolvedPort } from "../../packages/settings/settings.ts";
 import { isUp } from "../../runtimes/runtime-status.ts";
 import type { RunnableApp } from "../../runtimes/runnable-app.ts";
-import { requireDirectory } from "../records/app-directory.ts";
+import { requireAccess, requireDirectory } from "../records/app-directory.ts";
 import { newApp, type AppRecord, type NewApp } from "../records/app-record.ts";
 import { appTree } from "../../runtimes/app-tree.ts";
 import type { AppCaller } from "../records/app-registry.ts";
 import type { FreePorts } from "../ports/free-ports.ts";
 import type { Installer } from "./install.ts";
 import { cancelably, type WorkOptions } from "../../work/progress.ts";
+import { withStepNumbers } from "../../work/step-numbers.ts";
 import { rebuildCopy } from "./release.ts";
+import { clonePlan } from "./step-plans.ts";
 import type { AppsContext } from "../apps-context.ts";
 
 export interface CloneRequest {
@@ -48,7 +51,8 @@ export class Cloner {
    * @throws SvcError `app_busy`, `disk_full`, `volumes_shared`; no part of the copy remains then.
    */
   clone(app: AppRecord, request: CloneRequest, caller: AppCaller, work: WorkOptions): Promise<CloneResult> {
-    return cancelably(work, (within) => this.#clone(app, request, caller, within));
+    const numbered = withStepNumbers(work, clonePlan(app.manifest));
+    return cancelably(numbered, (within) => this.#clone(app, request, caller, within));
   }
 
   async #clone(
@@ -68,6 +72,7 @@ export class Cloner {
     });
     try {
       await requireDirectory(this.#options, app);
+      await requireAccess(this.#options, app, "cloned");
       if (!shareVolumes) rejectShared(app, (await runtimeOf(app).data?.sharedData(app.id)) ?? []);
       const ownerUid = newOwnerOf(app.ownerUid, caller);
       const runUid = ownerUid === app.ownerUid ? app.runUid : await this.#options.runUidOf(ownerUid);
@@ -79,10 +84,14 @@ export class Cloner {
       using chosen = await freePorts.choose(app.manifest, app.settings, { ownerUid, uid: runUid });
       for (const message of chosen.notes) work.onProgress?.({ step: "ports", message });
       const { settings } = chosen;
+      // The copy has its own volumes and networks. Another owner may not mount the directories.
+      const isSameOwner = ownerUid === app.ownerUid;
+      const adopted = isSameOwner && app.adopted ? { ...app.adopted, volumes: {}, networks: {} } : null;
+      const owned = { ownerUid, runUid, settings, adopted };
       const describe = (copyId: string, copyName: string): NewApp =>
-        newApp({ ...source, ownerUid, runUid, settings, id: copyId, name: copyName }, nowMs);
+        newApp({ ...source, ...owned, id: copyId, name: copyName }, nowMs);
       const made = await installer.create(
-        { caller, ownerUid, kind: "clone", baseId: app.id, name, defaultName: "", describe },
+        { caller, ownerUid, kind: "clone", phase: "create", baseId: app.id, name, defaultName: "", describe },
         async (copy) => {
           copiedBytes =
             runUid === app.runUid
@@ -179,13 +188,16 @@ export function newOwnerOf(originalOwnerUid: number, caller: Pick<AppCaller, "ui
   return caller.ownerUid === caller.uid ? originalOwnerUid : caller.ownerUid;
 }
 
-/** @throws SvcError `volumes_shared` if there are shared volumes */
-function rejectShared({ id }: AppRecord, volumes: readonly string[]): void {
-  if (volumes.length === 0) return;
-  const what = volumes.length === 1 ? "volume" : "volumes";
-  const why = "which are not copied as they have a driver or a name of their own";
+/** @throws SvcError `volumes_shared` if there are shared volumes or adopted paths */
+function rejectShared({ id, adopted }: AppRecord, volumes: readonly string[]): void {
+  const paths = (adopted?.binds ?? []).map((path) => join(adopted?.directory ?? "", path));
+  const shared = [
+    ...(volumes.length > 0 ? [`volumes with a driver or a name of their own (${volumes.join(", ")})`] : []),
+    ...(paths.length > 0 ? [`adopted paths (${paths.join(", ")})`] : []),
+  ];
+  if (shared.length === 0) return;
   throw new SvcError(
     "volumes_shared",
-    `app "${id}" and its copy would both use the ${what} ${volumes.join(", ")}, ${why}; allow that with share_volumes`,
+    `app "${id}" and its copy would both use data that svc does not copy: ${shared.join(", and ")}; allow that with share_volumes`,
   );
 }

@@ -1,9 +1,12 @@
 /** Installs a package from a spec. The new app is stopped; a failure leaves nothing behind. */
+import { basename } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import type { Manifest } from "../../packages/manifest/manifest.ts";
+import { manifestFileName, settingsOf, type Manifest } from "../../packages/manifest/manifest.ts";
+import type { UnmanagedStacks } from "../../engine/unmanaged-stacks.ts";
+import type { ResolvedPackage } from "../../packages/resolved-package.ts";
 import { oneAtATime } from "../../lib/limiter.ts";
-import type { Placement, RunnableApp } from "../../runtimes/runnable-app.ts";
+import type { AdoptedData, Placement, RunnableApp } from "../../runtimes/runnable-app.ts";
 import { StoreConflict } from "../../store/store.ts";
 import {
   acknowledgementOf,
@@ -17,12 +20,16 @@ import { firstFreeId, requireFreeName } from "../records/app-ids.ts";
 import type { AppSettings } from "../records/app-settings.ts";
 import type { FreePorts } from "../ports/free-ports.ts";
 import { requireOpenPorts } from "../ports/privileged-ports.ts";
-import type { Operation } from "../lifecycle/operations.ts";
+import type { Operation, OperationDetail } from "../lifecycle/operations.ts";
+import type { InstallPhase } from "../lifecycle/phases.ts";
 import { cancelably, type WorkOptions } from "../../work/progress.ts";
+import { withStepNumbers } from "../../work/step-numbers.ts";
 import type { InstallLimiter } from "./install-limiter.ts";
 import { requireSwarmPackage } from "./placement.ts";
 import { checkOutRelease } from "./release.ts";
+import { removeAdoptedPackage } from "./removal.ts";
 import type { AppsContext } from "../apps-context.ts";
+import { adoptPlan, firstSteps, installPlan } from "./step-plans.ts";
 
 /** What to install; see `InstallAppRequest`. Texts that were not given are empty. */
 export interface InstallRequest extends Consent {
@@ -36,10 +43,23 @@ export interface InstallRequest extends Consent {
   placement: Placement | null;
 }
 
+/** An install that takes over containers. */
+export interface InstallAdoption {
+  readonly data: AdoptedData;
+  readonly detail: OperationDetail;
+  /** The ID if no name is chosen. */
+  readonly baseId: string;
+  /** Starts the app in place of the containers, and ends the operation. */
+  readonly complete: (operation: Operation, app: NewApp, work: WorkOptions) => Promise<void>;
+  /** Undoes {@link complete} too, and ends the operation. */
+  readonly undo: (operation: Operation) => Promise<void>;
+}
+
 export interface InstallerOptions extends AppsContext {
   settings: AppSettings;
   freePorts: FreePorts;
   installLimiter: InstallLimiter;
+  stacks: Pick<UnmanagedStacks, "list">;
   /** Does not apply to root. */
   maxAppsPerUser: number;
   /** Why packages of a runtime cannot be installed here; undefined if they can. */
@@ -50,7 +70,11 @@ export interface InstallerOptions extends AppsContext {
 export interface CreationPlan {
   caller: AppCaller;
   ownerUid: number;
-  kind: "install" | "clone";
+  kind: "install" | "clone" | "adopt";
+  /** First phase: `create` if the app's volumes are filled together with its files. */
+  phase: InstallPhase;
+  /** For `adopt` only. */
+  adoption?: InstallAdoption | undefined;
   /** The ID if no name is chosen; a number is added if it is taken. */
   baseId: string;
   /** The ID that the user chose; empty for none. */
@@ -74,32 +98,52 @@ export class Installer {
    * @throws SvcError `license_required`, `ambiguous`, `package_invalid`, `git_failed`, `source_failed`, `build_failed`,
    *   `invalid_request` for settings that the package rejects; nothing remains then.
    */
-  async install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<string> {
+  async install(
+    request: InstallRequest,
+    caller: AppCaller,
+    work: WorkOptions,
+    adoption?: InstallAdoption,
+  ): Promise<string> {
     using _slot = await this.#options.installLimiter.take(caller, work);
-    return await cancelably(work, (within) => this.#install(request, caller, within));
+    return await cancelably(work, (within) => this.#install(request, caller, within, adoption));
   }
 
-  async #install(request: InstallRequest, caller: AppCaller, work: WorkOptions): Promise<string> {
+  async #install(
+    request: InstallRequest,
+    caller: AppCaller,
+    work: WorkOptions,
+    adoption: InstallAdoption | undefined,
+  ): Promise<string> {
     const { packages, settings, userHelpers, freePorts, daemonPort, runUidOf } = this.#options;
     const runUid = await runUidOf(caller.ownerUid);
     // Checked again with the write; checked here first so that a taken name does not cost a download.
     if (request.name !== "")
       await this.#chooseId({ caller, kind: "install", baseId: "", name: request.name });
-    await using resolved = await packages.resolve(request, caller.ownerUid, work);
+    const first = withStepNumbers(work, firstSteps.install, { isComplete: false });
+    await using resolved = await packages.resolve(request, caller.ownerUid, first);
     const { manifest } = resolved;
+    if (adoption !== undefined) requireNoCommands(manifest);
+    const numbered = withStepNumbers(
+      work,
+      adoption === undefined ? installPlan(manifest) : adoptPlan(manifest),
+    );
     const { ownerUid } = caller;
     requireAcknowledgement(resolved, { ...request, ownerUid, accepted: nothingAccepted, again: "install" });
     this.requireRuntime(manifest);
     if (request.placement !== null) requireSwarmPackage(manifest);
+    if (adoption === undefined) await this.#warnOfOldStack(resolved, caller, work);
     await settings.validate(manifest, request.settings, caller.ownerUid, work.signal);
-    const fixed = new Set(Object.keys(request.settings));
+    // The ports of the old containers are in use until they are stopped.
+    const inherited = adoption === undefined ? [] : settingsOf(manifest).map(([key]) => key);
+    const fixed = new Set([...Object.keys(request.settings), ...inherited]);
     using chosen = await freePorts.choose(manifest, request.settings, { ownerUid, uid: runUid }, fixed);
     const values = chosen.settings;
     await requireOpenPorts({
       ...{ manifest, values, ownerUid, runUid, daemonPort },
       selfUid: userHelpers.selfUid,
     });
-    for (const message of chosen.notes) work.onProgress?.({ step: "ports", message });
+    for (const message of adoption === undefined ? chosen.notes : [])
+      work.onProgress?.({ step: "ports", message });
     if (runUid === 0) work.onProgress?.({ step: "warning", message: rootWarning(manifest.name) });
     const nowMs = this.#options.now();
     const describe = (id: string, name: string): NewApp =>
@@ -116,17 +160,42 @@ export class Installer {
           settings: values,
           accepted: acknowledgementOf(resolved),
           placement: request.placement,
+          adopted: adoption?.data ?? null,
         },
         nowMs,
       );
-    const names = { baseId: manifest.id, name: request.name, defaultName: manifest.name };
+    const names = {
+      baseId: adoption?.baseId ?? manifest.id,
+      ...{ name: request.name, defaultName: manifest.name },
+    };
+    const begin =
+      adoption === undefined
+        ? ({ kind: "install", phase: "files" } as const)
+        : ({ kind: "adopt", phase: "create" } as const);
     const { id } = await this.create(
-      { caller, ownerUid, kind: "install", ...names, describe },
-      (app) => checkOutRelease(this.#options, app, resolved, work),
-      work,
+      { caller, ownerUid, ...begin, adoption, ...names, describe },
+      (app) => checkOutRelease(this.#options, app, resolved, numbered),
+      numbered,
     );
     resolved.retain();
     return id;
+  }
+
+  /** Only root may see the containers of the host. */
+  async #warnOfOldStack(
+    { manifest, origin }: ResolvedPackage,
+    caller: AppCaller,
+    work: WorkOptions,
+  ): Promise<void> {
+    if (!caller.root || manifest.runtime.kind !== "compose" || origin.kind !== "directory") return;
+    const stacks = await this.#options.stacks.list().catch(() => []);
+    const old = stacks.find(
+      ({ name, directory, kind }) =>
+        kind === "project" && (directory === origin.url || name === basename(origin.url)),
+    );
+    if (old === undefined) return;
+    const message = `the containers of compose project "${old.name}" exist; this install creates new, empty volumes beside theirs; to use their data instead: svc adopt ${old.name}`;
+    work.onProgress?.({ step: "warning", message });
   }
 
   /** @throws SvcError `unavailable` if this host lacks the runtime of the package */
@@ -144,7 +213,7 @@ export class Installer {
     fill: (app: RunnableApp) => Promise<void>,
     work: WorkOptions,
   ): Promise<NewApp> {
-    const { operations, userHelpers, paths, runnable, runtimeOf } = this.#options;
+    const { operations, userHelpers, paths, runnable, runtimeOf, log } = this.#options;
     const { operation, app } = await this.#reserve(plan, work);
     const { id } = app;
     work.onCreate?.(id);
@@ -153,10 +222,16 @@ export class Installer {
       await tree.create();
       await userHelpers.createOwnedDir(paths.appRunDir(id), app.runUid);
       await fill(runnable(app));
+      if (operation.phase === ("files" satisfies InstallPhase))
+        await operations.enter(operation, "create" satisfies InstallPhase);
       await runtimeOf(app).prepare(runnable(app), work);
-      await operations.end(operation, [patchApp(id, { state: "STOPPED" })]);
+      if (plan.adoption === undefined) await operations.end(operation, [patchApp(id, { state: "STOPPED" })]);
+      else await plan.adoption.complete(operation, app, work);
     } catch (error) {
-      await this.undo(operation);
+      // The first error explains the failure; a recovery sweep repeats an undo that failed.
+      await (plan.adoption?.undo ?? ((left) => this.undo(left)))(operation).catch((failed: unknown) => {
+        log.warn({ err: failed, appId: id }, "failed to undo the creation of an app");
+      });
       throw error;
     } finally {
       operations.release(operation);
@@ -170,7 +245,13 @@ export class Installer {
     const id = operation.appId;
     const { runUid } = operation.detail;
     const app = registry.get(id);
-    if (app !== undefined) await runtimeOf(app).remove(runnable(app));
+    if (app !== undefined) {
+      const runtime = runtimeOf(app);
+      // The phase is recorded, because another process may undo the install while the engine is unreachable.
+      if (operation.phase === ("files" satisfies InstallPhase)) runtime.engine?.begin(runnable(app));
+      await runtime.remove(runnable(app));
+      await removeAdoptedPackage(this.#options, app);
+    }
     if (runUid !== undefined) {
       const tree = await userHelpers.tree(paths.appDir(id), runUid);
       await tree.destroy();
@@ -185,7 +266,7 @@ export class Installer {
     { cancel, signal }: WorkOptions,
   ): Promise<{ operation: Operation; app: NewApp }> {
     const { operations, registry, maxAppsPerUser } = this.#options;
-    const { caller, ownerUid, kind, describe } = plan;
+    const { caller, ownerUid, kind, phase, describe } = plan;
     // So that the count of the owner's apps stays valid until the new app is written.
     using _slot = await this.#reservations.acquire(ownerUid, signal);
     for (;;) {
@@ -199,8 +280,8 @@ export class Installer {
         const operation = await operations.begin({
           appId: id,
           kind,
-          phase: "create",
-          detail: { runUid: app.runUid },
+          phase,
+          detail: { runUid: app.runUid, ...plan.adoption?.detail },
           statements: [insertApp(app)],
           cancel,
         });
@@ -224,7 +305,7 @@ export class Installer {
     const { registry, userName } = this.#options;
     const callerName = caller.root ? "" : await userName(caller.uid);
     return name === ""
-      ? firstFreeId(registry, { caller, callerName, kind, baseId })
+      ? firstFreeId(registry, { caller, callerName, kind: kind === "clone" ? kind : "install", baseId })
       : requireFreeName(registry, { caller, callerName, baseId: name });
   }
 
@@ -235,6 +316,28 @@ export class Installer {
       .some((app) => app.ownerUid === ownerUid && [app.name, app.id].includes(defaultName));
     return defaultName === "" || isShown ? id : defaultName;
   }
+}
+
+/**
+ * Root adopts what containers run, and has not chosen the programs of a manifest that lies beside the compose file.
+ * @throws SvcError `not_possible`
+ */
+function requireNoCommands({ runtime, migrate, backup }: Manifest): void {
+  const remedy = `remove that from ${manifestFileName}, or adopt the project with from_containers`;
+  if (runtime.kind !== "compose")
+    throw new SvcError("not_possible", `${manifestFileName} runs no compose file; ${remedy}`);
+  const commands = {
+    migrate,
+    "backup.dump": backup?.dump,
+    "backup.after": backup?.after,
+    "backup.restore": backup?.restore,
+  };
+  const found = Object.entries(commands).flatMap(([key, command]) => (command === undefined ? [] : [key]));
+  if (found.length > 0)
+    throw new SvcError(
+      "not_possible",
+      `${manifestFileName} runs commands on the host as root (${found.join(", ")}); ${remedy}`,
+    );
 }
 
 function tooManyApps(owned: number, max: number): SvcError<"too_many"> {

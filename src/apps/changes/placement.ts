@@ -43,7 +43,10 @@ export class Placer {
     // Its image may have to be pulled.
     using _slot = await installLimiter.take(caller, work);
     const found = await finder.find(id, caller);
-    if (placement !== null) requireSwarmPackage(found.manifest);
+    if (placement !== null) {
+      requireSwarmPackage(found.manifest);
+      if (found.adopted !== null) throw new SvcError("not_possible", keepsData(found.id));
+    }
     await operations.during({ appId: found.id, kind: "settings", phase: "place" }, async (operation) => {
       const app = registry.lockedApp(operation);
       const before = runtimeOf(app);
@@ -75,4 +78,8 @@ export class Placer {
       return patchApp(app.id, { placement: scaled.placement });
     });
   }
+}
+
+function keepsData(id: string): string {
+  return `app "${id}" uses the data of an adopted stack in place, which a swarm does not support`;
 }

@@ -45,7 +45,10 @@ async function exportRelease(
   const tree = await tools.userHelpers.tree(app.directory, app.uid);
   const checkout = checkoutOf(app);
   await tree.makeDirs([checkout]);
-  await resolved.exportTo(app.uid, app.directory, checkout, { signal });
+  await resolved.exportTo(app.uid, app.directory, checkout, {
+    signal,
+    ...(app.adopted && { exclude: app.adopted.leftOut }),
+  });
   // Its mode is that of the package's directory.
   await tree.close(checkout);
   const volumes = app.manifest.volumes.map((volume) => join(appTree.volumes, volume.path));

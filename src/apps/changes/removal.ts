@@ -1,9 +1,11 @@
 /** Removes an app and all its data. Once started, a removal is finished even across restarts of the daemon and the engine. */
+import { basename, dirname } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
 import type { AppRuntime } from "../../runtimes/contract.ts";
 import { deleteApp, patchApp, type AppRecord } from "../records/app-record.ts";
 import type { Operation } from "../lifecycle/operations.ts";
+import { requireAccess } from "../records/app-directory.ts";
 import type { AppsContext } from "../apps-context.ts";
 import { isReadable } from "../records/unreadable-app.ts";
 
@@ -30,6 +32,7 @@ export class Remover {
   async remove(app: AppRecord): Promise<number> {
     const { operations, runtimeOf, runnable, runUidOf } = this.#options;
     await runtimeOf(app).engine?.requireResponse(runnable(app));
+    if (isReadable(app)) await requireAccess(this.#options, app, "removed");
     const operation = await operations.begin({
       appId: app.id,
       kind: "remove",
@@ -73,6 +76,7 @@ export class Remover {
       const uid = operation.detail.runUid ?? app?.runUid ?? userHelpers.selfUid;
       const tree = await this.#persist(async () => (await userHelpers.tree(paths.appDir(id), uid)).destroy());
       const run = await this.#persist(() => userHelpers.removeOwnedDir(paths.appRunDir(id), uid));
+      if (app !== undefined) await removeAdoptedPackage(this.#options, app);
       await operations.end(operation, [deleteApp(id)]);
       return freed + tree.freedBytes + run.freedBytes;
     } catch (error) {
@@ -90,7 +94,7 @@ export class Remover {
           : [
               patchApp(id, {
                 state: "FAILED",
-                stateReason: "it could not be removed whole; remove it again",
+                stateReason: "the app could not be removed completely; remove it again",
               }),
             ],
       );
@@ -122,6 +126,25 @@ export class Remover {
     delete operation.detail.awaitsEngine;
     await operations.enter(operation, operation.phase);
   }
+}
+
+interface AdoptedApp extends Pick<AppRecord, "adopted"> {
+  readonly id?: string;
+  readonly origin: Pick<AppRecord["origin"], "url">;
+}
+
+/**
+ * Removes the package that svc wrote for adopted containers, unless another app is installed from it, too.
+ * @param app without an ID before its installation
+ */
+export async function removeAdoptedPackage(
+  { registry, userHelpers, paths: { adoptedDir } }: Pick<AppsContext, "registry" | "userHelpers" | "paths">,
+  { id, adopted, origin: { url: directory } }: AdoptedApp,
+): Promise<void> {
+  if (adopted === null || dirname(directory) !== adoptedDir) return;
+  if (registry.all().some((other) => other.id !== id && other.origin.url === directory)) return;
+  const self = await userHelpers.as(userHelpers.selfUid);
+  await self.removeTree(adoptedDir, basename(directory));
 }
 
 function isEngineAway(runtime: AppRuntime, error: unknown): boolean {

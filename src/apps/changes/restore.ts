@@ -26,7 +26,9 @@ import type { Lifecycle } from "../lifecycle/lifecycle.ts";
 import type { Operation } from "../lifecycle/operations.ts";
 import type { RestorePhase } from "../lifecycle/phases.ts";
 import type { WorkOptions } from "../../work/progress.ts";
+import { withStepNumbers } from "../../work/step-numbers.ts";
 import { rebuildCopy, runStep } from "./release.ts";
+import { restorePlan } from "./step-plans.ts";
 import type { AppsContext } from "../apps-context.ts";
 import { needsStart } from "../lifecycle/reconciler.ts";
 import { volumeTree } from "../lifecycle/backed-up-trees.ts";
@@ -46,7 +48,7 @@ export interface AppImage {
   volumes: readonly string[];
 }
 
-/** Where the trees of a backup are unpacked, and as which user. */
+/** The destination of a backup's trees, and the user that unpacks them. */
 export interface UnpackTarget {
   userHelper: UserHelper;
   root: string;
@@ -118,7 +120,8 @@ export class Restorer {
       cancel: work.cancel,
     });
     try {
-      await this.#run(operation, image, unpack, options, work).catch(async (error: unknown) => {
+      const numbered = withStepNumbers(work, restorePlan(image.manifest));
+      await this.#run(operation, image, unpack, options, numbered).catch(async (error: unknown) => {
         await this.settle(operation);
         throw error;
       });
@@ -159,6 +162,7 @@ export class Restorer {
   ): Promise<string> {
     const { installer, freePorts, settings, userHelpers, runUidOf, now } = this.#options;
     const { manifest, origin, version, accepted, trees } = image;
+    const numbered = withStepNumbers(work, restorePlan(manifest));
     const runUid = await runUidOf(ownerUid);
     installer.requireRuntime(manifest);
     await settings.validate(manifest, image.settings, ownerUid, work.signal);
@@ -181,7 +185,7 @@ export class Restorer {
     const names = { baseId, name, defaultName: image.name };
     // Awaited, so that other apps cannot get the ports before they are written.
     const { id } = await installer.create(
-      { caller, ownerUid, kind: "install", ...names, describe },
+      { caller, ownerUid, kind: "install", phase: "create", ...names, describe },
       async (app) => {
         const [userHelper, tree] = [
           await userHelpers.as(app.uid),
@@ -191,11 +195,11 @@ export class Restorer {
         const volumes = volumesOf(this.#options.runtimeOf(describe(app.id, app.name)), image.volumes);
         const takeVolume: UnpackTarget["takeVolume"] = async (key, tar) =>
           volumes?.create(app.id, key, tar, work.signal);
-        await unpack({ userHelper, root: app.directory, into: trees, takeVolume }, work);
-        await rebuildCopy(this.#options, app, work);
-        await this.#complete(tree, app, work);
+        await unpack({ userHelper, root: app.directory, into: trees, takeVolume }, numbered);
+        await rebuildCopy(this.#options, app, numbered);
+        await this.#complete(tree, app, numbered);
       },
-      work,
+      numbered,
     );
     return id;
   }

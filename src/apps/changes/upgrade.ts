@@ -17,9 +17,11 @@ import type { AppSettings } from "../records/app-settings.ts";
 import type { Lifecycle } from "../lifecycle/lifecycle.ts";
 import type { Operation } from "../lifecycle/operations.ts";
 import { cancelably, type WorkOptions } from "../../work/progress.ts";
+import { withStepNumbers } from "../../work/step-numbers.ts";
 import type { AppsContext } from "../apps-context.ts";
 import { UpgradeRollback, type UpgradePhase } from "./upgrade-rollback.ts";
-import { requireStop, VersionSwitch } from "./version-switch.ts";
+import { firstSteps, upgradePlan } from "./step-plans.ts";
+import { canTestVersion, requireStop, VersionSwitch } from "./version-switch.ts";
 import { needsStart } from "../lifecycle/reconciler.ts";
 
 /** Target version and options; see `UpgradeAppRequest`. */
@@ -81,17 +83,19 @@ export class Upgrader {
     const { finder, installLimiter, backUpBeforeUpgrade } = this.#options;
     using _slot = await installLimiter.take(caller, work);
     const app = await finder.find(id, caller);
+    const backup = request.backup ?? backUpBeforeUpgrade();
     const before = async (): Promise<void> => {
-      if (!(request.backup ?? backUpBeforeUpgrade())) return;
-      work.onProgress?.({ step: "backup", message: `Backing up ${app.name} ${app.version} first` });
-      await this.beforeUpgrade.get()(app, caller, work);
+      if (!backup) return;
+      const first = withStepNumbers(work, firstSteps.upgrade(backup), { isComplete: false });
+      first.onProgress?.({ step: "backup", message: `Backing up ${app.name} ${app.version} first` });
+      await this.beforeUpgrade.get()(app, caller, first);
     };
-    return await cancelably(work, (within) => this.#upgrade(app, request, before, within));
+    return await cancelably(work, (within) => this.#upgrade(app, { ...request, backup }, before, within));
   }
 
   async #upgrade(
     app: AppRecord,
-    request: UpgradeRequest,
+    request: UpgradeRequest & { backup: boolean },
     before: () => Promise<void>,
     work: WorkOptions,
   ): Promise<UpgradeResult> {
@@ -127,13 +131,18 @@ export class Upgrader {
     }
   }
 
-  async #run(operation: Operation, request: UpgradeRequest, work: WorkOptions): Promise<UpgradeResult> {
+  async #run(
+    operation: Operation,
+    request: UpgradeRequest & { backup: boolean },
+    work: WorkOptions,
+  ): Promise<UpgradeResult> {
     const { operations, registry, packages, settings, runtimeOf, runnable, now, log } = this.#options;
     const app = registry.lockedApp(operation);
     // The app may have been started between the first check and the lock.
     await this.#requireReady(app, request);
     await requireDirectory(this.#options, app);
-    await using resolved = await packages.resolveUpgrade(app, request.version, app.ownerUid, work);
+    const first = withStepNumbers(work, firstSteps.upgrade(request.backup), { isComplete: false });
+    await using resolved = await packages.resolveUpgrade(app, request.version, app.ownerUid, first);
     if (isSameRelease(app, resolved)) {
       resolved.retain();
       return upToDate(app);
@@ -146,13 +155,15 @@ export class Upgrader {
     const restarted = wasUp || operation.detail.restart === true || this.#needsStart(app);
     operation.detail.sameName = app.version === resolved.version;
     await operations.enter(operation, "prepare" satisfies UpgradePhase);
-    const isBuilt = await this.#switch.prepare(app, resolved, work);
+    const plan = upgradePlan(resolved.manifest, { backup: request.backup, trial: canTestVersion(app) });
+    const numbered = withStepNumbers(work, plan);
+    const isBuilt = await this.#switch.prepare(app, resolved, numbered);
     operation.detail.restart = restarted;
     operation.detail.rolls = wasUp && (await this.#switch.canRoll(app, resolved));
     if (wasUp && !operation.detail.rolls) requireStop(app, resolved, request);
     await operations.enter(operation, "switch" satisfies UpgradePhase);
     if (!operation.detail.rolls) await runtimeOf(app).stop(runnable(app));
-    await this.#switch.switch(app, resolved, { ...operation.detail, ...request, isBuilt }, work);
+    await this.#switch.switch(app, resolved, { ...operation.detail, ...request, isBuilt }, numbered);
     // This write commits the new version; a client that disconnects changes nothing from here on.
     work.signal?.throwIfAborted();
     await operations.enter(operation, "done" satisfies UpgradePhase, [

@@ -105,6 +105,15 @@ export class Lifecycle {
     await this.finishRestart(operation);
   }
 
+  /**
+   * Starts the app under an operation that stays, whatever the outcome; resolves to the values to record.
+   * @throws SvcError as {@link start}
+   */
+  async startWithin(operation: Operation, app: AppRecord, signal: AbortSignal): Promise<AppPatch> {
+    await this.#bringUp(operation, app, signal);
+    return startedPatch(app);
+  }
+
   /** Resolves when the app is up. @throws SvcError as {@link waitUntilUp} */
   waitUntilUp(app: AppRecord, work: WorkOptions): Promise<void> {
     return waitUntilUp(app, this.#options.runtimeOf(app), work);
@@ -123,8 +132,7 @@ export class Lifecycle {
     const start = async (app: AppRecord): Promise<AppPatch> => {
       const runtime = this.#options.runtimeOf(app);
       if (!isUpNow(runtime.status(app.id))) await this.#bringUp(operation, app, signal);
-      const startedSettings = mergeDefaults(app.manifest, app.settings);
-      return { state: "RUNNING", stateReason: "", failure: null, startedSettings };
+      return startedPatch(app);
     };
     const afterError = (app: AppRecord, error: unknown): AppPatch =>
       isCanceledStart(operation, signal) ? { desired: "stopped", ...stopped } : this.#failed(app, error);
@@ -263,6 +271,11 @@ export class Lifecycle {
 const endsWithStart: ReadonlySet<AppOperationKind> = new Set(["start", "restart", "upgrade", "repull"]);
 
 const stopped: AppPatch = { state: "STOPPED", stateReason: "", failure: null };
+
+function startedPatch({ manifest, settings }: AppRecord): AppPatch {
+  const startedSettings = mergeDefaults(manifest, settings);
+  return { state: "RUNNING", stateReason: "", failure: null, startedSettings };
+}
 
 /** Whether a plain start was canceled, in which case the app is stopped. */
 function isCanceledStart({ kind }: Operation, signal: AbortSignal): boolean {

@@ -58,6 +58,12 @@ export interface OperationDetail {
   sameName?: boolean;
   /** Whether a removal waits for the container engine. */
   awaitsEngine?: boolean;
+  /** IDs of the containers that an adoption replaces. */
+  containers?: string[];
+  /** IDs of the replaced containers that ran before the adoption. */
+  running?: string[];
+  /** Whether an adoption removes these containers at its end. */
+  removesOld?: boolean;
   /** The parts that a backup has frozen, as the runtime names them. */
   frozen?: string[];
 }
@@ -89,7 +95,8 @@ export interface OperationRow {
 const detailFields: Fields<OperationDetail> = {
   runUid: maybe(isWhole),
   ...{ portInUse: maybe(isFlag), lockOnly: maybe(isFlag), restart: maybe(isFlag), rolls: maybe(isFlag) },
-  ...{ sameName: maybe(isFlag), awaitsEngine: maybe(isFlag) },
+  ...{ sameName: maybe(isFlag), awaitsEngine: maybe(isFlag), removesOld: maybe(isFlag) },
+  ...{ containers: maybe(listOf(isText)), running: maybe(listOf(isText)) },
   ...{ trees: maybe(listOf(isText)), volumes: maybe(listOf(isText)) },
   ...{ kept: maybe(listOf(isText)), frozen: maybe(listOf(isText)) },
 };
@@ -102,7 +109,7 @@ const columns: Fields<OperationRow> = {
 export const operationRows: RowKind<OperationRow, Operation> = {
   table: "operations",
   columns,
-  nameOf: ({ app_id, kind }) => `what is under way with app "${app_id}" (${kind})`,
+  nameOf: ({ app_id, kind }) => `the operation in progress on app "${app_id}" (${kind})`,
   remedy: () => "restart the daemon, which gives the app back as it is",
   read: (row) => ({
     ...commonOf(row),
@@ -274,7 +281,7 @@ export class Operations {
   cancel(appId: string): void {
     const operation = this.of(appId);
     if (operation === undefined)
-      throw new SvcError("not_possible", `nothing is under way with app "${appId}"`);
+      throw new SvcError("not_possible", `app "${appId}" has no operation in progress`);
     const cancel = this.#live.get(operation.id)?.cancel;
     if (cancel === undefined) {
       throw new SvcError(
@@ -373,6 +380,7 @@ const doing: Record<AppOperationKind, string> = {
   restore: "being restored",
   repull: "pulling its image again",
   backup: "being backed up",
+  adopt: "being adopted",
 };
 
 function busy(operation: Operation) {

@@ -8,6 +8,12 @@ export type HoldPhase = "read" | "away" | "frozen";
 /** Phases of a restore. Before `swap` nothing has changed; from `done` on the restored data is committed. */
 export type RestorePhase = "stage" | "swap" | "done";
 
+/** Phases of an install. In `files`, the app has nothing on the container engine yet. */
+export type InstallPhase = "files" | "create";
+
+/** Phases of an adoption. From `switch` on the old containers are stopped; from `switched` on the app replaces them. */
+export type AdoptionPhase = "create" | "switch" | "switched";
+
 /** Phases in which the app may be partly started or stopped. */
 const leavesHalf: Partial<Record<AppOperationKind, readonly string[]>> = {
   start: ["start"],
@@ -15,6 +21,7 @@ const leavesHalf: Partial<Record<AppOperationKind, readonly string[]>> = {
   repull: ["start"],
   backup: ["away"] satisfies HoldPhase[],
   restore: ["swap", "done"] satisfies RestorePhase[],
+  adopt: ["switch"] satisfies AdoptionPhase[],
 };
 
 /** Whether only a part of an app may run: a process exited while it stopped or started the app. */

@@ -1,4 +1,5 @@
 /** Recovers operations whose process ended: promised work is finished, everything else is rolled back. */
+import type { Adopter } from "../adopt/adopter.ts";
 import type { Installer } from "../changes/install.ts";
 import type { Lifecycle } from "./lifecycle.ts";
 import type { AppOperationKind } from "../../../gen/svc/v1/values.ts";
@@ -6,7 +7,7 @@ import type { Operation } from "./operations.ts";
 import type { BackupHold } from "./backup-hold.ts";
 import type { Remover } from "../changes/removal.ts";
 import type { Restorer } from "../changes/restore.ts";
-import type { RestorePhase } from "./phases.ts";
+import type { AdoptionPhase, RestorePhase } from "./phases.ts";
 import type { Upgrader } from "../changes/upgrade.ts";
 import { patchApp, type AppRecord } from "../records/app-record.ts";
 import type { AppsContext } from "../apps-context.ts";
@@ -21,6 +22,7 @@ export interface RecoveryOptions extends AppsContext {
   lifecycle: Lifecycle;
   backupHold: BackupHold;
   restorer: Restorer;
+  adopter: Adopter;
 }
 
 type RecoveryListener = (appId: string, what: string) => void;
@@ -40,6 +42,7 @@ const needsManifest: ReadonlySet<AppOperationKind> = new Set([
 
 function waysOf(options: RecoveryOptions): Readonly<Record<AppOperationKind, OneWay>> {
   const { operations, registry, installer, upgrader, remover, lifecycle, backupHold, restorer } = options;
+  const { adopter } = options;
   const end = (operation: Operation): Promise<void> => operations.end(operation);
   const ifThere =
     (work: (operation: Operation) => Promise<void>) =>
@@ -51,6 +54,7 @@ function waysOf(options: RecoveryOptions): Readonly<Record<AppOperationKind, One
     clone: {
       undo: (operation) => (operation.detail.lockOnly === true ? end(operation) : installer.undo(operation)),
     },
+    adopt: { undo: (operation) => adopter.undo(operation) },
     upgrade: { undo: (operation) => upgrader.restore(operation) },
     remove: { resume: (operation) => remover.finish(operation) },
     stop: { resume: ifThere((operation) => lifecycle.finishStop(operation)) },
@@ -65,7 +69,9 @@ function waysOf(options: RecoveryOptions): Readonly<Record<AppOperationKind, One
 
 /** Describes the result of a recovery to people. */
 function outcomeOf({ kind, phase }: Operation): string {
-  const isDone = kind === "restore" && phase === ("done" satisfies RestorePhase);
+  const isDone =
+    (kind === "restore" && phase === ("done" satisfies RestorePhase)) ||
+    (kind === "adopt" && phase === ("switched" satisfies AdoptionPhase));
   if (isDone || (kind === "repull" && phase !== "pull")) return "the daemon finished it after its restart";
   return "the daemon undid it after its restart";
 }
@@ -125,7 +131,9 @@ export class Recovery {
       if (this.#failed.has(id)) return;
       this.#failed.add(id);
       this.#report(appId, "undoing it failed; the daemon tries again");
-      log.error(
+      // Recovery has to wait for the engine. Without a daemon, each command recovers, and would print the error.
+      const level = error instanceof SvcError && error.code === "unavailable" ? "warn" : "error";
+      log[level](
         { err: error, appId, kind, phase },
         "an operation that was left behind could not be brought to rest",
       );

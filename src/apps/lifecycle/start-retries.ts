@@ -59,7 +59,7 @@ export class StartRetries implements Disposable {
   /** Call when the app is up, or another operation decides about it. */
   forget(id: string): void {
     this.#failed.delete(id);
-    this.#take(id);
+    this.#cancel(id);
   }
 
   /** Call when the app is removed, so that a later app with the same ID starts without a history. */
@@ -69,16 +69,16 @@ export class StartRetries implements Disposable {
   }
 
   #plan(id: string, delayMs: number, start: () => void): void {
-    this.#take(id);
+    this.#cancel(id);
     const timer = this.#clock.setTimer(delayMs, () => {
-      this.#take(id);
+      this.#cancel(id);
       start();
     });
     this.#due.set(id, { atMs: this.#clock.nowMs() + delayMs, timer });
     this.#revision++;
   }
 
-  #take(id: string): void {
+  #cancel(id: string): void {
     const due = this.#due.get(id);
     if (due === undefined) return;
     due.timer[Symbol.dispose]();
@@ -88,6 +88,6 @@ export class StartRetries implements Disposable {
 
   /** Drops all planned starts. */
   [Symbol.dispose](): void {
-    for (const id of [...this.#due.keys()]) this.#take(id);
+    for (const id of [...this.#due.keys()]) this.#cancel(id);
   }
 }

@@ -34,7 +34,7 @@ export async function waitUntilUp(
   const say = (): void => {
     const { healthReason } = runtime.status(id) ?? {};
     const so = healthReason === undefined ? "" : `: ${healthReason}`;
-    onProgress?.({ step: "health", message: `waiting for ${checkOf(app)}${so}` });
+    onProgress?.({ step: "health", message: `Waiting for ${checkOf(app)}${so}` });
   };
   say();
   using _news = runtime.onChange((changedId) => {
@@ -58,16 +58,16 @@ function notUp(id: string, error: unknown): unknown {
   if (!(error instanceof SvcError) || error.reason !== "start_failed") return error;
   const { payload } = error as SvcError<"start_failed">;
   const why = explainFailedStart(id, error as SvcError);
-  const message = `app "${id}" did not come up: ${why === "" ? "it was stopped" : why}`;
+  const message = `app "${id}" did not come up: ${why === "" ? "the app was stopped" : why}`;
   return new SvcError("start_failed", message, { payload, cause: error });
 }
 
-/** `GET /healthz on port 8080`, `port 8080`, `pg_isready`, or `its health check` if the manifest does not define it. */
+/** `GET /healthz on port 8080`, `port 8080`, `pg_isready`, or `the health check` if the manifest does not define it. */
 function checkOf(app: AppRecord): string {
   const probe = app.manifest.health?.probe;
   switch (probe?.kind) {
     case undefined:
-      return "its health check";
+      return "the health check";
     case "http":
       return `GET ${probe.path} on port ${portOf(app, probe.port)}`;
     case "tcp":

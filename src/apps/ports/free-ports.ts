@@ -20,7 +20,7 @@ export interface NewOwner {
 export interface ChosenPorts extends Disposable {
   /** `values` with the ports that were chosen. */
   readonly settings: JsonObject;
-  /** One for each port that is not the default, or is in use: `web: port 8081 (8080 is in use by alice)`. */
+  /** One for each port that is not the default, or is in use: `port "web" is 8081, because 8080 is in use by alice`. */
   readonly notes: readonly string[];
 }
 
@@ -61,16 +61,14 @@ export class FreePorts {
       settings[port.setting] = chosen;
       const [first = keyOf({ protocol: "tcp", port: port.port }), ...others] = keysOf(port, port.port);
       const by = await this.#holder([first, ...others].find(isTaken) ?? first, owner);
-      notes.push(`${port.name}: port ${chosen} (${port.port} is in use by ${by})`);
+      notes.push(`port "${port.name}" is ${chosen}, because ${port.port} is in use by ${by}`);
     }
     for (const port of resolvePorts(manifest, settings)) {
       if (promised.includes(keyOf(port)) || !isTaken(keyOf(port))) continue;
       const by = await this.#holder(keyOf(port), owner);
       const isFixed = !movablePorts(manifest, settings).some((each) => each.port === port.port);
       const why = isFixed ? `; ${explainFixedPort(manifest, port.port)}` : "";
-      notes.push(
-        `${port.name}: port ${port.port} is in use by ${by}; the app cannot start while it is${why}`,
-      );
+      notes.push(`port ${port.port} ("${port.name}") is in use by ${by}, so the app cannot start${why}`);
     }
     return {
       settings,

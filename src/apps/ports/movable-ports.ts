@@ -56,7 +56,7 @@ export function nextFree(
 
 /** Why no other port can be chosen, and how the package's author changes that. */
 export function explainFixedPort({ runtime }: Partial<Pick<Manifest, "runtime">>, port: number): string {
-  const fixed = "its package fixes the number";
+  const fixed = "the package fixes the number";
   if (runtime?.kind !== "compose") return fixed;
   return `${fixed}; write \${PORT:-${port}} in ${runtime.file}, and generate svc.yaml again`;
 }

@@ -107,15 +107,19 @@ export class PortHolders {
     );
   }
 
-  /** The ports of each app, with their addresses and who listens there instead of it. */
+  /**
+   * The ports of each app: those of the manifest, and others that its running containers publish, such as random ones.
+   * Each has its addresses, and the program that listens there instead of the app.
+   */
   async report(apps: readonly AppRecord[]): Promise<ReportedPort[][]> {
     const open = await listeners();
     const { runnable, runtimeOf } = this.#options;
     return Promise.all(
       apps.map(async (app) => {
-        const ports = resolvePorts(app.manifest, runningSettings(app, this.#isUp(app)));
-        const published =
-          ports.length === 0 ? undefined : await runtimeOf(app).publishing?.publishedAt(runnable(app));
+        const listed = resolvePorts(app.manifest, runningSettings(app, this.#isUp(app)));
+        const { publishing } = runtimeOf(app);
+        const ports = [...listed, ...unlistedPorts(listed, publishing?.boundNames?.(app.id))];
+        const published = ports.length === 0 ? undefined : await publishing?.publishedAt(runnable(app));
         return Promise.all(
           ports.map(async (port): Promise<ReportedPort> => {
             const addresses = [...(published?.get(`${port.port}/${port.protocol}`) ?? [])];
@@ -196,6 +200,19 @@ export class PortHolders {
   #isUp(app: AppRecord): boolean {
     return isUpNow(this.#options.runtimeOf(app).status(app.id));
   }
+}
+
+function unlistedPorts(
+  listed: readonly ResolvedPort[],
+  names: ReadonlyMap<string, string> = new Map(),
+): ResolvedPort[] {
+  const known = new Set(listed.map(({ port, protocol }) => `${port}/${protocol}`));
+  return [...names].flatMap(([key, name]): ResolvedPort[] => {
+    const [port = "", protocol = ""] = key.split("/");
+    // Engines also publish SCTP, which no list of ports has.
+    if (known.has(key) || (protocol !== "tcp" && protocol !== "udp")) return [];
+    return [{ name, protocol, port: Number(port) }];
+  });
 }
 
 /** The TCP sockets that connections to this host get to, by port. */

@@ -1,4 +1,5 @@
 /** Rejects ports that an app could not use when they are chosen, as its start would only fail. */
+import { readFile } from "node:fs/promises";
 import { invalidRequest } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { portViolations } from "../../packages/settings/chosen-ports.ts";
@@ -23,23 +24,41 @@ export interface PortChoice {
 export async function requireOpenPorts(choice: PortChoice): Promise<void> {
   const { manifest, values, daemonPort } = choice;
   if (manifest.ports.length === 0) return;
-  const start = mayHaveAll(choice) ? 0 : await readUnprivilegedPortStart();
+  const start = (await mayHaveAll(choice)) ? 0 : await readUnprivilegedPortStart();
+  const why =
+    choice.selfUid === 0 || manifest.runtime.kind !== "process"
+      ? "ports below it are for root's own apps"
+      : "svc does not run as root; root can allow lower ports with sysctl net.ipv4.ip_unprivileged_port_start";
   const violations = portViolations(manifest, mergeDefaults(manifest, values), (port) => {
     if (port === daemonPort) return `must not be ${port}: the port is reserved for svc`;
-    return port < start ? `must be at least ${start}: ports below it are for root's own apps` : undefined;
+    return port < start
+      ? `must be at least ${start}: ${why}; choose another, such as ${openPortFor(port, start)}`
+      : undefined;
   });
   if (violations.length > 0) throw invalidRequest(violations);
 }
 
-/** An administrator can give more rights to apps of a daemon that does not run as root; systemd decides for units. */
-function mayHaveAll({ manifest, ownerUid, runUid, selfUid }: PortChoice): boolean {
+/** As in packages made from a Dockerfile, 80 becomes 8080 and 443 becomes 8443, unless that port is not open either. */
+export function openPortFor(port: number, start: number): number {
+  return port < 1_024 ? Math.max(start, port + 8_000) : start;
+}
+
+/** Root can give more rights to a daemon that does not run as root, which its apps inherit; systemd decides for units. */
+async function mayHaveAll({ manifest, ownerUid, runUid, selfUid }: PortChoice): Promise<boolean> {
   switch (manifest.runtime.kind) {
     case "process":
-      return selfUid !== 0 || runUid === 0;
+      return selfUid === 0 ? runUid === 0 : inheritsPorts();
     case "docker":
     case "compose":
       return ownerUid === 0;
     case "service":
       return true;
   }
+}
+
+/** Whether the daemon's programs get CAP_NET_BIND_SERVICE, which is capability 10. */
+async function inheritsPorts(): Promise<boolean> {
+  const status = await readFile("/proc/self/status", "latin1");
+  const set = /^CapAmb:\s*([0-9a-f]+)$/m.exec(status)?.[1] ?? "0";
+  return (BigInt(`0x${set}`) & (1n << 10n)) !== 0n;
 }

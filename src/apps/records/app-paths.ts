@@ -6,6 +6,8 @@ export interface AppPaths {
   readonly appsDir: string;
   /** `<store>/run`: owned by the daemon's user, with one directory per app. */
   readonly runDir: string;
+  /** `<store>/adopted`: packages that svc wrote for adopted containers. */
+  readonly adoptedDir: string;
   /** The app's tree. Its top directory belongs to the daemon's user; its content belongs to the uid that runs the app. */
   appDir(id: string): string;
   /** Logs, exit codes and supervisor state of the app; belongs to the same uid, 0700. */
@@ -18,6 +20,7 @@ export function createAppPaths(storeDir: string): AppPaths {
   return {
     appsDir,
     runDir,
+    adoptedDir: join(storeDir, "adopted"),
     appDir: (id) => join(appsDir, id),
     appRunDir: (id) => join(runDir, id),
   };

@@ -3,7 +3,7 @@ import { AppRuntimes, type AppRuntime } from "../../../gen/svc/v1/values.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
 import type { PackageOrigin } from "../../packages/resolved-package.ts";
-import type { Placement } from "../../runtimes/runnable-app.ts";
+import type { AdoptedData, AdoptedMount, Placement } from "../../runtimes/runnable-app.ts";
 import { nothingAccepted, type Acknowledgement } from "../changes/acknowledgement.ts";
 import {
   isInstant,
@@ -57,6 +57,8 @@ interface AppDocument {
   accepted: Acknowledgement;
   /** Placement on a swarm; null if it runs on this host. */
   placement: Placement | null;
+  /** Data of the adopted stack; null for other apps. */
+  adopted: AdoptedData | null;
 }
 
 interface AppColumns {
@@ -94,12 +96,15 @@ const unstarted = {
 } as const;
 
 /** Values that differ between new apps; without a placement the app runs on this host. */
-type MadeApp = Omit<NewApp, keyof typeof unstarted | "createdAtMs" | "changedAtMs" | "placement"> &
-  Partial<Pick<NewApp, "placement">>;
+type MadeApp = Omit<
+  NewApp,
+  keyof typeof unstarted | "createdAtMs" | "changedAtMs" | "placement" | "adopted"
+> &
+  Partial<Pick<NewApp, "placement" | "adopted">>;
 
 /** A new app. */
 export function newApp(made: MadeApp, nowMs: number): NewApp {
-  return { placement: null, ...made, ...unstarted, createdAtMs: nowMs, changedAtMs: nowMs };
+  return { placement: null, adopted: null, ...made, ...unstarted, createdAtMs: nowMs, changedAtMs: nowMs };
 }
 
 /** A row of `apps` as SQLite returns it. */
@@ -170,6 +175,15 @@ const documentFields: Fields<AppDocument> = {
     (value) => isObject(value) && listOf(isText)(value["licenses"]) && Array.isArray(value["permissions"]),
   ),
   placement: maybe(orNull(objectOf({ replicas: isWhole, ports: isText }))),
+  adopted: maybe(
+    orNull(
+      objectOf<AdoptedData>({
+        ...{ directory: isText, binds: listOf(isText), paths: listOf(isText) },
+        ...{ leftOut: listOf(isText), volumes: recordOf(isText), networks: recordOf(isText) },
+        mounts: listOf(objectOf<AdoptedMount>({ service: isText, target: isText, key: isText })),
+      }),
+    ),
+  ),
 };
 
 const columns: Fields<AppRow> = {
@@ -200,10 +214,11 @@ function recordOfRow(row: AppRow): AppRecord {
     accepted: nothingAccepted,
     startedSettings: null,
     placement: null,
+    adopted: null,
     changedAtMs: row.created_at,
     ...(readDocument<AppDocument>(row.record, documentFields) as Omit<
       AppDocument,
-      "accepted" | "startedSettings" | "placement" | "changedAtMs"
+      "accepted" | "startedSettings" | "placement" | "adopted" | "changedAtMs"
     >),
     id: row.id,
     ownerUid: row.owner_uid,

@@ -35,11 +35,13 @@ export class AppRuntimes {
   };
 
   readonly runnable = (app: NewApp): RunnableApp => {
-    const { id, name, ownerUid, runUid: uid, version, manifest, settings, startedSettings, placement } = app;
+    const { id, name, ownerUid, runUid: uid, version, manifest, settings, startedSettings } = app;
+    const { placement, adopted } = app;
     const [directory, runDir] = [this.#paths.appDir(id), this.#paths.appRunDir(id)];
     return {
       ...{ id, name, ownerUid, uid, directory, runDir, version, manifest, settings, startedSettings },
       ...(placement !== null && { placement }),
+      ...(adopted !== null && { adopted }),
     };
   };
 

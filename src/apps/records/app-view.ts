@@ -8,6 +8,7 @@ import type { JsonObject } from "../../lib/json.ts";
 import { hasOwnTerminal } from "../../packages/manifest/manifest.ts";
 import { mergeDefaults, resolvePorts } from "../../packages/settings/settings.ts";
 import type { RuntimeLimit } from "../../runtimes/capabilities.ts";
+import type { AdoptedData } from "../../runtimes/runnable-app.ts";
 import { isUp, type RuntimeStatus } from "../../runtimes/runtime-status.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { Operation } from "../lifecycle/operations.ts";
@@ -99,7 +100,13 @@ export function viewApp(parts: ViewParts): AppView {
     })),
     ...(availableVersion !== undefined && { availableVersion }),
     hasConsole: hasConsole(app, status),
+    ...(app.adopted !== null && { adopted: viewAdopted(app.adopted) }),
   };
+}
+
+export function viewAdopted({ volumes, mounts, paths }: AdoptedData): AppView["adopted"] {
+  const unnamed = new Set(mounts.flatMap(({ key }) => volumes[key] ?? []));
+  return { volumes: Object.values(volumes).sort(), paths: [...paths], leftBehind: [...unnamed, ...paths] };
 }
 
 /** In a compose project, each service may have a terminal. */
@@ -143,8 +150,10 @@ export function stateOf(
 ): { state: AppState; reason: string } {
   const underway = operation === undefined ? undefined : stateDuring(operation);
   if (underway !== undefined) {
-    const reason = operation?.detail.awaitsEngine === true ? "it waits for the container engine" : "";
-    return { state: underway, reason };
+    if (operation?.detail.awaitsEngine === true)
+      return { state: underway, reason: "the app waits for the container engine" };
+    const isReported = app.runtime === "compose" && status?.state === underway;
+    return { state: underway, reason: isReported ? status.reason : "" };
   }
   // Even if parts of it run: the desired state cannot be read.
   if (!isReadable(app)) return { state: "FAILED", reason: app.stateReason };
@@ -172,11 +181,13 @@ const cancelable: ReadonlySet<AppOperationKind> = new Set([
   "backup",
   "restore",
   "repull",
+  "adopt",
 ]);
 
 function stateDuring(operation: Operation): AppState | undefined {
   switch (operation.kind) {
     case "install":
+    case "adopt":
       return "INSTALLING";
     case "clone":
       return operation.detail.lockOnly === true ? undefined : "INSTALLING";

@@ -134,7 +134,7 @@ export class DiskReports {
   #reasonOf(error: unknown, subject: string | number): string {
     if (error instanceof SvcError) return error.message;
     this.#options.log.warn({ err: error, subject }, "an app could not be measured");
-    return "it could not be measured";
+    return "the disk usage could not be measured; see the daemon's log";
   }
 }
 

@@ -44,6 +44,7 @@ export function placeholderOf(row: AppRow): AppRecord {
     failure: null,
     accepted: nothingAccepted,
     placement: null,
+    adopted: null,
     ...{ createdAtMs, changedAtMs: createdAtMs },
     rowVersion: row.updated_at,
   };

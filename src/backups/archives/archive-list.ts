@@ -84,7 +84,7 @@ async function archivesOn(
   const listing = unlessAborted(storages.open(storage).list(appId, signal), signal);
   const listed = await listing.catch((error: unknown) => {
     if (!signal.aborted) throw error;
-    throw new SvcError("deadline_exceeded", `it did not respond within ${deadlineMs / 1000} s`);
+    throw new SvcError("deadline_exceeded", `the storage did not respond within ${deadlineMs / 1000} s`);
   });
   return listed.map((archive) => {
     const row = known.get(keyOf({ storage, name: archive.name }));
@@ -95,7 +95,7 @@ async function archivesOn(
 function whyNot(error: unknown, storage: string, log: ArchiveListOptions["log"]): string {
   if (error instanceof SvcError) return error.message;
   log.warn({ err: error, storage }, "failed to list a backup storage");
-  return "it cannot be listed; see the daemon's log";
+  return "the storage cannot be listed; see the daemon's log";
 }
 
 /** Names start with the time. */

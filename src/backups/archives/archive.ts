@@ -119,7 +119,11 @@ export class Archive implements AsyncDisposable {
     paths: readonly string[],
     { signal }: WorkOptions,
   ): Promise<LocatedPaths> {
-    return userHelper.locateInArchive(this.#described, this.#tables(signal), paths, { signal });
+    try {
+      return await userHelper.locateInArchive(this.#described, this.#tables(signal), paths, { signal });
+    } catch (error) {
+      throw notArchived(error);
+    }
   }
 
   /** @param directory empty: the archive's root. @throws SvcError `not_found` */
@@ -142,7 +146,11 @@ export class Archive implements AsyncDisposable {
 
   /** @throws SvcError `not_found`, `denied` unless it is a regular file */
   async findFile(userHelper: UserHelper, path: string, signal?: AbortSignal): Promise<LocatedFile> {
-    return userHelper.locateFileInArchive(this.#described, this.#tables(signal), path, { signal });
+    try {
+      return await userHelper.locateFileInArchive(this.#described, this.#tables(signal), path, { signal });
+    } catch (error) {
+      throw notArchived(error);
+    }
   }
 
   /** The bytes of a file; the stream fails if they do not match the index. */
@@ -179,4 +187,12 @@ export class Archive implements AsyncDisposable {
       })(),
     );
   }
+}
+
+/** Explains a missing path, because the helper's error does not mention the archive. Other errors stay unchanged. */
+function notArchived(error: unknown): unknown {
+  if (!(error instanceof SvcError && error.reason === "not_found")) return error;
+  const { kind = "", name = "" } = (error as SvcError<"not_found">).payload ?? {};
+  const message = `the archive has no "${name}"; list its paths with: svc backup browse ID ARCHIVE`;
+  return kind === "file" ? notFound("file", name, message, error) : error;
 }

@@ -2,7 +2,7 @@
 import { parentPort } from "node:worker_threads";
 import { openHeader, sealHeader } from "./age-header.ts";
 import { decryptChunks, encryptChunks } from "./age-payload.ts";
-import type { AgeTask, AgeTasks } from "./age-tasks.ts";
+import type { AgeTask, AgeTasks } from "./age.ts";
 
 async function answer(task: AgeTask): Promise<AgeTasks[keyof AgeTasks]["answer"]> {
   switch (task.kind) {

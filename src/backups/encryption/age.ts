@@ -6,9 +6,8 @@ import { invalidField, SvcError } from "../../errors.ts";
 import { rootShare, shareOwner } from "../../lib/share-owner.ts";
 import { TaskError, TaskThread } from "../../lib/task-thread.ts";
 import { damaged } from "../archives/archive-footer.ts";
-import type { SealedHeader } from "./age-header.ts";
+import type { SealedHeader, OpenedHeader } from "./age-header.ts";
 import type { Chunks } from "./age-payload.ts";
-import type { AgeTask, AgeTasks } from "./age-tasks.ts";
 
 /** Timeout for one task: some chunks, or the keys of one header. */
 const taskMs = 30_000;
@@ -143,3 +142,15 @@ function identitiesIn(text: string): string[] {
   }
   return identities;
 }
+
+/** Messages between the daemon and the encryption thread: request and response, by kind. */
+export interface AgeTasks {
+  /** A header for these recipients, and the payload key; undefined for an invalid recipient. */
+  seal: { question: { recipients: readonly string[] }; answer: SealedHeader | undefined };
+  open: { question: { head: Uint8Array; identities: readonly string[] }; answer: OpenedHeader };
+  encrypt: { question: Chunks & { key: Uint8Array }; answer: Uint8Array };
+  /** Undefined if they are not authentic. */
+  decrypt: { question: Chunks & { key: Uint8Array }; answer: Uint8Array | undefined };
+}
+
+export type AgeTask = { [K in keyof AgeTasks]: { kind: K } & AgeTasks[K]["question"] }[keyof AgeTasks];

@@ -46,7 +46,10 @@ export function checkPolicy(
   if (problem !== undefined) violations.push({ field: "trigger", description: problem });
   for (const [at, name] of spec.storages.entries()) {
     if (!storages.some((each) => each.name === name))
-      violations.push({ field: `storages[${at}]`, description: `there is no storage "${name}"` });
+      violations.push({
+        field: `storages[${at}]`,
+        description: `no storage "${name}"; list them with: svc backup storage ls`,
+      });
   }
   const names = spec.storages.length > 0 ? spec.storages : [localName];
   const isSealed = storages

@@ -1,5 +1,6 @@
 /** Removes expired archives of an app from a storage after a new backup. */
 import type { AppRecord } from "../../apps/records/app-record.ts";
+import { messageForUsers } from "../../errors.ts";
 import type { Log } from "../../lib/log.ts";
 import { unlessAborted } from "../../lib/abort.ts";
 import { hostOf } from "../archives/archive-name.ts";
@@ -19,8 +20,8 @@ export interface RemoveExpiredOptions {
 
 /**
  * Considers only archives that exist on the storage, without those of an earlier owner's app with the same
- * ID. Errors are logged.
- * @returns the names of the removed archives
+ * ID. A failure is only a warning, because the new backup is complete.
+ * @returns the names of the removed archives, and a warning if not all were removed
  */
 export async function removeExpired(
   { storages, catalog, storeId, log }: RemoveExpiredOptions,
@@ -28,12 +29,13 @@ export async function removeExpired(
   { id: appId, ownerUid }: Pick<AppRecord, "id" | "ownerUid">,
   retention: Retention,
   deadlineMs = timeoutMs,
-): Promise<string[]> {
+): Promise<{ removed: string[]; warnings: string[] }> {
   const removed: string[] = [];
+  const warnings: string[] = [];
+  const signal = AbortSignal.timeout(deadlineMs);
   try {
     const opened = storages.open(storage);
     const known = catalog.archives(appId);
-    const signal = AbortSignal.timeout(deadlineMs);
     // Operations on a hanging disk cannot be canceled.
     const listed = await unlessAborted(opened.list(appId, signal), signal);
     const owned = listed.flatMap(({ name, createdAtMs, host, ownerUid: whose }) => {
@@ -48,6 +50,14 @@ export async function removeExpired(
     }
   } catch (error) {
     log.warn({ err: error, storage, app: appId }, "failed to remove old backups");
+    warnings.push(
+      `old backups of "${appId}" on storage "${storage}" were not removed: ${reasonOf(error, signal, deadlineMs)}`,
+    );
   }
-  return removed;
+  return { removed, warnings };
+}
+
+function reasonOf(error: unknown, { aborted }: AbortSignal, deadlineMs: number): string {
+  if (aborted) return `the storage did not respond within ${deadlineMs / 1000} s`;
+  return messageForUsers(error);
 }

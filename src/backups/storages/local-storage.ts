@@ -155,7 +155,7 @@ export class LocalStorage implements Storage {
     });
     const directory = `the directory of the storage "${this.#name}"`;
     if (status !== undefined && (status.uid !== this.#selfUid || (status.mode & 0o022) !== 0)) {
-      const message = `${directory} must belong to uid ${this.#selfUid} and be writable by nobody else (chmod go-w)`;
+      const message = `${directory} must belong to uid ${this.#selfUid}, and no other user may write to it: run chown and chmod go-w on it`;
       throw new SvcError("not_possible", message, { cause: new DirectoryProblem(this.#dir) });
     }
     if (this.#isBesideStore) return;

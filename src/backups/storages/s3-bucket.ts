@@ -1,44 +1,31 @@
 /**
  * A bucket of an S3 server, through Amazon's client, which is large and therefore runs in a separate thread.
  */
-import { open, type FileHandle } from "node:fs/promises";
+import { open } from "node:fs/promises";
 import { Readable } from "node:stream";
-import { setTimeout as wait } from "node:timers/promises";
 import { rootCertificates } from "node:tls";
 import {
-  AbortMultipartUploadCommand,
-  CompleteMultipartUploadCommand,
-  CreateMultipartUploadCommand,
   DeleteObjectCommand,
   GetObjectCommand,
   HeadObjectCommand,
-  ListMultipartUploadsCommand,
   ListObjectsV2Command,
   PutObjectCommand,
   S3Client,
-  UploadPartCommand,
-  type CompletedPart,
 } from "@aws-sdk/client-s3";
 import { SvcError } from "../../errors.ts";
 import { BytePacer, limitBytes } from "../../lib/byte-streams.ts";
-import type { FileHashes, PartHashes } from "./part-hashes.ts";
+import { MultipartUploads, partBytes, readPart } from "./multipart-uploads.ts";
+import type { PartHashes } from "./part-hashes.ts";
 import type { S3Object, S3Operations, S3Connection } from "./s3-calls.ts";
 
-const partBytes = 8 << 20;
-/** The maximum of S3. */
-const maxParts = 10_000;
-/** Concurrent parts of one upload; each uses memory. */
-const parallelUploads = 2;
 const attempts = 5;
 const connectMs = 10_000;
 /** Timeout for one request, in milliseconds. */
 const requestMs = 10 * 60_000;
-/** Milliseconds for cleaning up after a failed transfer. */
-const cleanUpMs = 15_000;
-const maxAborts = 5;
-const abortAgainMs = 250;
 /** Limit for one listing: a bucket may contain other data. */
 const maxObjects = 100_000;
+/** Limit for consecutive pages. A server may send some, such as for removed objects; a faulty one may never stop. */
+const maxEmptyPages = 100;
 /** Limit for a response that is parsed as a whole. A page of a listing has at most 1,000 keys of 1 KiB. */
 const maxResponseBytes = 16 << 20;
 /** Encrypted archives have no specific type. */
@@ -51,6 +38,7 @@ export class S3Bucket implements Disposable {
   readonly #bucket: string;
   readonly #silenceMs: number;
   readonly #pacer: BytePacer | undefined;
+  readonly #uploads: MultipartUploads;
 
   /** @param hashes shared with concurrent uploads to other buckets */
   constructor(
@@ -90,11 +78,13 @@ export class S3Bucket implements Disposable {
       },
     });
     limitResponses(this.#client);
+    this.#uploads = new MultipartUploads(this.#client, bucket, this.#pacer);
   }
 
   /** All objects whose keys have this prefix. */
   async list({ prefix }: S3Operations["list"]["request"], signal: AbortSignal): Promise<S3Object[]> {
     const objects: S3Object[] = [];
+    let emptyPages = 0;
     for (let next: { ContinuationToken?: string; StartAfter?: string } = {}; ;) {
       const page = await this.#client.send(
         new ListObjectsV2Command({ Bucket: this.#bucket, Prefix: prefix, ...next }),
@@ -107,6 +97,12 @@ export class S3Bucket implements Disposable {
       for (const { Key, Size } of keys) {
         if (Key !== undefined) objects.push({ key: Key, sizeBytes: Size ?? 0 });
       }
+      emptyPages = keys.length > 0 ? 0 : emptyPages + 1;
+      if (emptyPages > maxEmptyPages)
+        throw new SvcError(
+          "unavailable",
+          `the server sent ${emptyPages} empty pages of objects; the server is not usable`,
+        );
       if (objects.length > maxObjects) {
         const message = `the bucket has more than ${maxObjects} objects with this prefix; use a separate prefix for the storage`;
         throw new SvcError("too_many", message);
@@ -147,7 +143,8 @@ export class S3Bucket implements Disposable {
     const { size } = await source.stat();
     if (size > partBytes) {
       using hashes = this.#hashes.of(file);
-      await this.#uploadParts(key, { source, sizeBytes: size, hashes }, signal, onProgress);
+      const uploaded = { source, sizeBytes: size, hashes, contentType: contentTypeOf(key) };
+      await this.#uploads.upload(key, uploaded, signal, onProgress);
     } else {
       const body = await readPart(source, Buffer.allocUnsafeSlow(size), 0, size);
       await this.#pacer?.take(size, signal);
@@ -208,127 +205,12 @@ export class S3Bucket implements Disposable {
   }
 
   async abandon({ key }: S3Operations["abandon"]["request"], signal: AbortSignal): Promise<void> {
-    const { Uploads: uploads = [] } = await this.#client.send(
-      new ListMultipartUploadsCommand({ Bucket: this.#bucket, Prefix: key }),
-      { abortSignal: signal },
-    );
-    for (const { Key, UploadId } of uploads) {
-      if (Key === key && UploadId !== undefined) await this.#abort(key, UploadId, signal);
-    }
+    await this.#uploads.abandon(key, signal);
   }
 
   [Symbol.dispose](): void {
     this.#client.destroy();
   }
-
-  async #uploadParts(
-    key: string,
-    file: UploadedFile,
-    signal: AbortSignal,
-    onProgress: (doneBytes: number) => void,
-  ): Promise<void> {
-    const target = { Bucket: this.#bucket, Key: key };
-    const { UploadId } = await this.#client.send(
-      new CreateMultipartUploadCommand({ ...target, ContentType: contentTypeOf(key) }),
-      { abortSignal: signal },
-    );
-    if (UploadId === undefined) {
-      throw new SvcError("unavailable", "the server did not start an upload");
-    }
-    try {
-      const Parts = await this.#sendParts({ ...target, UploadId }, file, signal, onProgress);
-      await this.#client
-        .send(new CompleteMultipartUploadCommand({ ...target, UploadId, MultipartUpload: { Parts } }), {
-          abortSignal: signal,
-        })
-        .catch((error: unknown) => {
-          // The first response may have been lost; the next request checks whether the upload is complete.
-          if (nameOf(error) !== "NoSuchUpload") throw error;
-        });
-    } catch (error) {
-      await this.#abort(key, UploadId, AbortSignal.timeout(cleanUpMs)).catch(() => undefined);
-      throw error;
-    }
-  }
-
-  async #sendParts(
-    upload: { Bucket: string; Key: string; UploadId: string },
-    { source, sizeBytes, hashes }: UploadedFile,
-    signal: AbortSignal,
-    onProgress: (doneBytes: number) => void,
-  ): Promise<CompletedPart[]> {
-    const eachBytes = Math.max(partBytes, Math.ceil(sizeBytes / maxParts));
-    const parts: CompletedPart[] = [];
-    const numbers = Array.from(
-      { length: Math.ceil(sizeBytes / eachBytes) },
-      (_, index) => index + 1,
-    ).values();
-    let doneBytes = 0;
-    let hasFailed = false;
-    const lane = async (): Promise<void> => {
-      const buffer = Buffer.allocUnsafeSlow(eachBytes);
-      for (const PartNumber of numbers) {
-        // Running requests are not aborted: parts that arrive after the end of their upload may stay on the
-        // server forever.
-        if (hasFailed) return;
-        const at = (PartNumber - 1) * eachBytes;
-        const body = await readPart(source, buffer, at, Math.min(eachBytes, sizeBytes - at));
-        await this.#pacer?.take(body.length, signal);
-        const part = new UploadPartCommand({ ...upload, PartNumber, Body: body });
-        signWith(part, hashes.take(at, body));
-        const { ETag } = await this.#client.send(part, { abortSignal: signal });
-        parts[PartNumber - 1] = { PartNumber, ETag };
-        onProgress((doneBytes += body.length));
-      }
-    };
-    const ends = await Promise.allSettled(
-      Array.from({ length: parallelUploads }, () =>
-        lane().catch((error: unknown) => {
-          hasFailed = true;
-          throw error;
-        }),
-      ),
-    );
-    for (const end of ends) if (end.status === "rejected") throw end.reason;
-    return parts;
-  }
-
-  /**
-   * Repeats until the server no longer knows the upload: a part that was in transfer survives the first call.
-   */
-  async #abort(key: string, UploadId: string, signal: AbortSignal): Promise<void> {
-    for (let call = 0; call < maxAborts; call++) {
-      try {
-        await this.#client.send(
-          new AbortMultipartUploadCommand({ Bucket: this.#bucket, Key: key, UploadId }),
-          { abortSignal: signal },
-        );
-      } catch (error) {
-        if (nameOf(error) === "NoSuchUpload") return;
-        throw error;
-      }
-      await wait(abortAgainMs, undefined, { signal });
-    }
-  }
-}
-
-/** A file that is sent in parts. */
-interface UploadedFile {
-  source: FileHandle;
-  sizeBytes: number;
-  hashes: FileHashes;
-}
-
-/** The client uses an existing hash of the body. */
-function signWith(part: UploadPartCommand, sha256: string): void {
-  part.middlewareStack.add(
-    (next) => (args) => {
-      const { headers } = args.request as { headers: Record<string, string> };
-      headers["x-amz-content-sha256"] = sha256;
-      return next(args);
-    },
-    { step: "build", name: "signWith" },
-  );
 }
 
 /** Limits the responses that the client reads into memory: all except the content of an object. */
@@ -380,22 +262,9 @@ async function* withSilence(
   }
 }
 
-async function readPart(source: FileHandle, buffer: Buffer, at: number, length: number): Promise<Buffer> {
-  for (let done = 0; done < length;) {
-    const { bytesRead } = await source.read(buffer, done, length - done, at + done);
-    if (bytesRead === 0) throw new Error("the file was truncated");
-    done += bytesRead;
-  }
-  return buffer.subarray(0, length);
-}
-
 /** S3 sorts keys by their bytes. */
 function isAfter(key: string, other: string): boolean {
   return Buffer.compare(Buffer.from(key), Buffer.from(other)) > 0;
-}
-
-function nameOf(error: unknown): string {
-  return error instanceof Error ? error.name : "";
 }
 
 function statusOf(error: unknown): number | undefined {

@@ -54,7 +54,7 @@ function explain(error: unknown, connection: S3Connection): S3Failure {
   if (status === 401 || status === 403)
     return denied(`the S3 server denies access to the bucket "${bucket}" (${detail})`);
   if (name === "NoSuchKey" || name === "NotFound")
-    return { reason: "not_found", message: `it is not in the bucket "${bucket}"` };
+    return { reason: "not_found", message: `the object is not in the bucket "${bucket}"` };
   if (status === 301 || status === 307)
     return denied(`the bucket "${bucket}" is in another region or at another endpoint (${detail})`);
   if (status === 429 || status === 503)

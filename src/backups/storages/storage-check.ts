@@ -16,9 +16,9 @@ const stepMs = 60_000;
 
 /** The consequence of a failure. */
 const consequences: Record<StorageCheck["name"], string> = {
-  list: "its archives are not listed, and old ones are not removed",
+  list: "archives are not listed, and old ones are not removed",
   write: "backups fail",
-  read: "its archives cannot be verified or restored",
+  read: "archives cannot be verified or restored",
   delete: "old archives are never removed",
 };
 
@@ -55,7 +55,7 @@ export async function checkStorage(
       const found = Buffer.concat(await Array.fromAsync(file.read(0, file.sizeBytes, step)));
       const part = Buffer.concat(await Array.fromAsync(file.read(100, 200, step)));
       if (!found.equals(content) || !part.equals(content.subarray(100, 200)))
-        throw new SvcError("archive_damaged", "it returns different bytes");
+        throw new SvcError("archive_damaged", "the storage returns different bytes");
     });
     await attempt("delete", async (step) => {
       await storage.remove(key, step);

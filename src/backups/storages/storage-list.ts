@@ -168,7 +168,7 @@ export class StorageList {
     const before = this.all().find(({ name }) => name === entry.name);
     if (before !== undefined && before.managedBy !== entry.managedBy) throw managed(before);
     if (entry.location?.kind === "local" && entry.location.dir === "/") {
-      throw invalidField("local.dir", "must be a directory only for archives");
+      throw invalidField("local.dir", "must not be /; use a directory that holds only archives");
     }
     if (entry.location?.kind === "s3") checkEndpoint(entry.location.endpoint);
     await this.#options.age.requireRecipients(entry.recipients);

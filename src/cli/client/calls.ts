@@ -57,6 +57,8 @@ export type ScheduleFiring = ResponseOf<"previewSchedule">["firings"][number];
 export type AppStats = ResponseOf<"getAppStats">["stats"][number];
 
 export type Container = ResponseOf<"listContainers">["containers"][number];
+export type UnmanagedStack = ResponseOf<"listUnmanagedStacks">["stacks"][number];
+export type AdoptionPlan = NonNullable<ResponseOf<"adoptStack">["plan"]>;
 export type ContainerDetails = ResponseOf<"inspectContainer">;
 export type ContainerStats = ResponseOf<"listContainerStats">["stats"][number];
 export type ControlResult = ResponseOf<"controlContainer">;

@@ -68,7 +68,7 @@ async function readRequests(
 ): Promise<readonly unknown[]> {
   let text = request;
   if (request === "-" || request.startsWith("@")) {
-    const { readInput } = await import("../input/read-input.ts");
+    const { readInput } = await import("../input/local-file.ts");
     text = await readInput(context.host, request === "-" ? "-" : request.slice(1));
   }
   const takesStream = method.methodKind === "client_streaming" || method.methodKind === "bidi_streaming";

@@ -2,6 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { detach, detachOption, type DetachOption } from "../detach.ts";
+import { examples } from "../examples.ts";
 import { AdvisedError, asSvcError } from "../output/failure.ts";
 import { followProgress } from "../output/follow-progress.ts";
 import { confirm, isInteractive } from "../input/prompt.ts";
@@ -20,6 +21,7 @@ export function addCloneCommand(parent: Command, run: RunCommand): void {
       "share volumes that cannot be copied (with a driver or a fixed name) with the copy",
     )
     .option(...detachOption)
+    .addHelpText("after", examples("svc clone hello", "svc clone hello --name hello-test"))
     .action(run(clone));
 }
 

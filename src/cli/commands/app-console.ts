@@ -11,6 +11,8 @@ interface ConsoleOptions {
 
 const serviceOption = ["--service <name>", "the service, in a compose project with several"] as const;
 const detachHelp = "\nCtrl-P Ctrl-Q detaches. The exit code is the program's.\n";
+const directoryHelp =
+  "In a process app, the working directory has the package's files; the data is in $SVC_DATA_DIR.\n";
 
 export function addAttachCommand(parent: Command, run: RunCommand): void {
   parent
@@ -29,7 +31,10 @@ export function addShellCommands(parent: Command, run: RunCommand): void {
     .argument("<id>", "the app")
     .argument("[command...]", "the command to run instead of a shell, after --")
     .option(...serviceOption)
-    .addHelpText("after", detachHelp)
+    .addHelpText(
+      "after",
+      `${detachHelp}${directoryHelp}${examples("svc shell hello", "svc shell hello -- node")}`,
+    )
     .action(
       run((context, id: string, command: string[], options: ConsoleOptions) =>
         open(context, id, "shell", command, options),
@@ -53,7 +58,7 @@ export function addShellCommands(parent: Command, run: RunCommand): void {
 
 const execHelp = `
 Options of svc must come before the app. The exit code is the command's.
-${examples("svc exec hello ls -l", "svc exec --service db shop psql -U shop")}`;
+${directoryHelp}${examples("svc exec hello ls -l", "svc exec hello sh -c 'ls $SVC_DATA_DIR'", "svc exec --service db shop psql -U shop")}`;
 
 /** Flags of `docker exec`. A terminal is used if there is one. */
 const dockerFlags = [new Option("-i, --interactive").hideHelp(), new Option("-t, --tty").hideHelp()];

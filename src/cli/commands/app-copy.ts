@@ -9,7 +9,7 @@ import { formatBytes } from "../output/units.ts";
 import type { RunCommand } from "../run-command.ts";
 import { transfer, type TransferResult } from "./app-transfer.ts";
 import { identityHelp, readIdentity, type IdentityOption } from "./backup/archive-ref.ts";
-import { planTransfer, printPlan } from "./transfer-plan.ts";
+import { confirmLeftBehind, planTransfer, printPlan } from "./transfer-plan.ts";
 
 export function addCopyCommand(parent: Command, run: RunCommand): void {
   parent
@@ -54,6 +54,7 @@ async function copy(
     await printPlan(context, plan, `would be copied to ${name}`);
     return;
   }
+  await confirmLeftBehind(context, plan);
   const identity = await readIdentity(context, options);
   const accepted = acceptedBy(options);
   const { owner, exists } = plan;

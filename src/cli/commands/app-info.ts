@@ -4,6 +4,7 @@ import type { CommandContext } from "../context.ts";
 import { oneByOne } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
 import {
+  adoptedText,
   ownerText,
   stateColor,
   stateText,
@@ -38,9 +39,9 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
   const app = await context.call(calls.getApp, { id });
   if (context.json) return context.printJson(app);
   const now = context.host.now();
-  const { url, stats, disk, jobs, lastLines } = await measured(context, app);
+  const { url, stats, disk, jobs, ports, lastLines } = await measured(context, app);
   await context.printFields([
-    ["Id", app.id],
+    ["ID", app.id],
     ["Name", app.name],
     ["Summary", app.summary],
     ["State", stateText(app, now), stateColor(statusOf(app))],
@@ -56,7 +57,7 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
     ["Origin", originText(app)],
     ["Home page", app.homepage],
     ["Owner", ownerText(app)],
-    ["Ports", app.ports.map((port) => `${port.name} ${port.port}/${port.protocol}`).join(", ")],
+    ["Ports", ports.map((port) => `${port.name} ${port.port}/${port.protocol}`).join(", ")],
     ["Limits", app.limits.map(limitText).join(", ")],
     ["CPU", stats?.cpu_percent === undefined ? undefined : formatPercent(stats.cpu_percent)],
     ["Memory", stats?.memory_bytes === undefined ? undefined : formatBytes(stats.memory_bytes)],
@@ -69,6 +70,7 @@ export async function showInfo(context: CommandContext, id: string): Promise<voi
     ["Last exit", exitText(app)],
     ["At boot", app.enabled ? "starts again" : "stays stopped"],
     ["Directory", app.directory],
+    ["Adopted data", adoptedText(app.adopted)],
   ]);
   if (lastLines.length > 0) {
     await context.print(`${context.paint("bold", "Last lines:")}\n`);
@@ -92,15 +94,20 @@ async function measured(context: CommandContext, app: App) {
     client.call(call, request, { signal }).catch(() => undefined);
   const isRunning = app.state === "RUNNING";
   const needsLog = statusOf(app) === "UNHEALTHY" && app.last_lines.length === 0;
-  const [url, stats, disk, jobs, log] = await Promise.all([
+  const [url, stats, disk, jobs, ports, log] = await Promise.all([
     urlOf(context, app).catch(() => undefined),
     isRunning ? ask(calls.getAppStats, { ids: [app.id] }) : undefined,
     ask(calls.getAppDisk, { id: app.id }),
     ask(calls.listSchedules, { app: app.id }),
+    ask(calls.listAppPorts, { id: app.id }),
     needsLog ? ask(calls.getAppLogs, { id: app.id, tail: lastLineCount }) : undefined,
   ]);
   const lastLines = log?.lines.map(({ text }) => text) ?? app.last_lines;
-  return { url, stats: stats?.stats[0], disk, jobs: jobs?.schedules ?? [], lastLines };
+  return {
+    ...{ url, stats: stats?.stats[0], disk, jobs: jobs?.schedules ?? [], lastLines },
+    // Includes ports that only running containers publish.
+    ports: ports?.ports ?? app.ports,
+  };
 }
 
 function versionText({ version, available_version: available }: App): string {
@@ -133,7 +140,7 @@ function operationText({ operation }: App, nowMs: number): string | undefined {
 
 function originText({ origin }: App): string | undefined {
   if (origin === undefined) return undefined;
-  const at = origin.tag === "" ? origin.branch : origin.tag;
+  const at = origin.tag || origin.branch || origin.commit;
   const commit = origin.commit === "" ? "" : ` (${origin.commit.slice(0, 12)})`;
   const url = origin.directory === "" ? origin.url : `${origin.directory} of ${origin.url}`;
   return `${url}${at === "" ? "" : ` at ${at}`}${commit}`;

@@ -1,9 +1,8 @@
 /** `svc start|stop|restart|cancel`. */
 import type { Command } from "commander";
-import { waitUntilUp, noWaitOption, waitOption, type WaitOptions } from "../wait-until-up.ts";
-import { chosenIds, type AllOption } from "../chosen-apps.ts";
+import { startAndWait, noWaitOption, waitOption, type WaitOptions } from "../wait-until-up.ts";
+import { chosenIds, type AllOption, forEachName } from "../for-each.ts";
 import type { CommandContext } from "../context.ts";
-import { forEachName } from "../for-each.ts";
 import type { RunCommand } from "../run-command.ts";
 import { whereText } from "../app-url.ts";
 import { stateText } from "../output/app-table.ts";
@@ -59,16 +58,16 @@ export function addCancelCommand(parent: Command, run: RunCommand): void {
 }
 
 /** @param call starts one app */
-export function startApps(
+function startApps(
   context: CommandContext,
   ids: readonly string[],
   call: (typeof starts)[number]["call"],
   options: WaitOptions,
 ): Promise<void> {
-  return forEach(context, ids, async (id) => waitUntilUp(context, await context.call(call, { id }), options));
+  return forEach(context, ids, (id) => startAndWait(context, id, call, options));
 }
 
-export function stopApps(context: CommandContext, ids: readonly string[]): Promise<void> {
+function stopApps(context: CommandContext, ids: readonly string[]): Promise<void> {
   return forEach(context, ids, (id) => context.call(calls.stopApp, { id }));
 }
 

@@ -1,5 +1,6 @@
 /** `svc logs`: the end of a log, and new lines with `--follow`. */
 import type { Command } from "commander";
+import { chosenIds, type AllOption } from "../for-each.ts";
 import { showAppLogs } from "../logs/app-logs.ts";
 import { examples } from "../examples.ts";
 import type { LogsOptions } from "../logs/logs.ts";
@@ -10,7 +11,8 @@ export function addLogsCommand(parent: Command, run: RunCommand): void {
   const command = parent
     .command("logs")
     .description("show the last lines of the logs of apps")
-    .argument("<id...>", "the apps; lines of several apps begin with their ID");
+    .argument("[id...]", "the apps; lines of several apps begin with their ID")
+    .option("--all", "show the logs of all apps");
   addLogsOptions(command, "Ctrl-C")
     .addHelpText(
       "after",
@@ -19,7 +21,12 @@ export function addLogsCommand(parent: Command, run: RunCommand): void {
         "svc logs hello -n 1000 --timestamps",
         "svc logs hello --grep error --since 1h",
         "svc logs hello blog --follow",
+        "svc logs --all --grep error --since 1h",
       ),
     )
-    .action(run((context, ids: string[], options: LogsOptions) => showAppLogs(context, ids, options)));
+    .action(
+      run(async (context, ids: string[], options: LogsOptions & AllOption) =>
+        showAppLogs(context, await chosenIds(context, ids, options), options),
+      ),
+    );
 }

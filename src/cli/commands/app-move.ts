@@ -11,9 +11,10 @@ import { confirmRemoval } from "../input/prompt.ts";
 import { formatBytes } from "../output/units.ts";
 import type { RunCommand } from "../run-command.ts";
 import { calls, type App } from "../client/calls.ts";
+import { removalOf } from "./app-remove.ts";
 import { AppMove, type Moved } from "./app-move-steps.ts";
 import { identityHelp, readIdentity, type IdentityOption } from "./backup/archive-ref.ts";
-import { planTransfer, printPlan } from "./transfer-plan.ts";
+import { confirmLeftBehind, planTransfer, printPlan } from "./transfer-plan.ts";
 
 export function addMoveCommand(parent: Command, run: RunCommand): void {
   parent
@@ -84,6 +85,7 @@ async function move(context: CommandContext, given: string, options: MoveOptions
       await printPlan(context, plan, `would be moved to ${name}`);
       return;
     }
+    await confirmLeftBehind(context, plan);
   } else if (dryRun) {
     await context.printResult(
       { id, node: name, step: unfinished.step },
@@ -92,8 +94,7 @@ async function move(context: CommandContext, given: string, options: MoveOptions
     return;
   }
   if (remove) {
-    const question = `Remove ${id} here with all data, once it runs on ${name}?`;
-    await confirmRemoval(context, { question, loss: "this deletes the app and its data" });
+    await confirmRemoval(context, removalOf([app], `, once it runs on ${name}`));
   }
   const begun: Move =
     unfinished === undefined

@@ -24,7 +24,7 @@ export function addPlacementOptions(command: Command, where = AppPlacementOns): 
     .option("--replicas <n>", "on a swarm: number of tasks (default: 1)", replicasOf)
     .addOption(
       new Option(
-        "--publish <way>",
+        "--publish <mode>",
         "on a swarm: publish ports on the nodes that run the app, or on every node (default: host)",
       ).choices(AppPlacementPortses),
     );

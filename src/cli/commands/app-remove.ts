@@ -1,12 +1,20 @@
 /** `svc remove`: removes apps and all their data. */
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import { notFound } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
+import { examples } from "../examples.ts";
 import { forEachName } from "../for-each.ts";
+import { UsageError } from "../output/failure.ts";
 import type { RunCommand } from "../run-command.ts";
-import { confirmRemoval } from "../input/prompt.ts";
+import { confirmRemoval, type Removal } from "../input/prompt.ts";
+import { adoptedText } from "../output/app-table.ts";
 import { formatBytes } from "../output/units.ts";
-import { calls } from "../client/calls.ts";
+import { calls, type App } from "../client/calls.ts";
+
+interface RemoveOptions {
+  readonly dryRun?: boolean;
+  readonly force?: boolean;
+}
 
 export function addRemoveCommand(parent: Command, run: RunCommand): void {
   parent
@@ -15,53 +23,75 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
     .description("stop apps and remove them with all their data (asks for confirmation; skip with --yes)")
     .argument("<id...>", "the apps")
     .option("--dry-run", "show what would be removed, and change nothing")
+    // Docker users type it, but docker rm --force keeps volumes, so it must not skip the question here.
+    .addOption(new Option("-f, --force", "is rejected with advice").hideHelp())
+    .addHelpText("after", examples("svc rm hello --dry-run", "svc rm hello blog --yes"))
     .action(
-      run((context, ids: string[], { dryRun = false }: { dryRun?: boolean }) =>
-        dryRun ? showPlan(context, ids) : remove(context, ids),
-      ),
+      run((context, ids: string[], { dryRun = false, force = false }: RemoveOptions) => {
+        if (force)
+          throw new UsageError(
+            "--force is not an option: removal deletes all data; to skip the question, pass --yes",
+          );
+        return dryRun ? showPlan(context, ids) : remove(context, ids);
+      }),
     );
 }
 
 async function remove(context: CommandContext, ids: readonly string[]): Promise<void> {
-  await confirmRemoval(context, {
-    question: `Remove ${ids.join(", ")} with all data?`,
-    loss: "this deletes the app and its data",
-    checkTarget: async () => {
-      for (const id of ids) await requireApp(context, id);
-    },
-  });
+  if (context.options.yes !== true) await confirmRemoval(context, removalOf(await appsOf(context, ids)));
   await forEachName(context, ids, {
     call: (id) => context.call(calls.removeApp, { id }),
     text: (removed) =>
-      `Removed ${removed.id} and freed ${formatBytes(removed.freed_bytes)}${jobsText(removed)}`,
+      `Removed ${removed.id} and freed ${formatBytes(removed.freed_bytes)}${keptText(removed)}${jobsText(removed)}`,
   });
+}
+
+async function appsOf(context: CommandContext, ids: readonly string[]): Promise<App[]> {
+  const apps: App[] = [];
+  for (const id of ids) apps.push(await requireApp(context, id));
+  return apps;
+}
+
+/** The question before apps are removed, which names adopted data that stays. @param when such as `, once it runs on nas` */
+export function removalOf(apps: readonly App[], when = ""): Removal {
+  const kept = apps.flatMap(({ adopted }) => adoptedText(adopted) ?? []).join("; ");
+  const what = `${apps.map(({ id }) => id).join(", ")}${when === "" ? "" : " here"} with all data`;
+  const except = kept === "" ? "" : `, except adopted data (${kept})`;
+  return { question: `Remove ${what}${except}${when}?`, loss: `this deletes ${what}${except}` };
 }
 
 function showPlan(context: CommandContext, ids: readonly string[]): Promise<void> {
   return forEachName(context, ids, {
     call: async (id) => {
-      await requireApp(context, id);
-      const { total_bytes: sizeBytes } = await context.call(calls.getAppDisk, { id });
+      const { adopted } = await requireApp(context, id);
+      const { total_bytes: totalBytes, volumes } = await context.call(calls.getAppDisk, { id });
+      const keptBytes = volumes
+        .filter(({ name }) => adopted?.volumes.includes(name))
+        .reduce((sum, { size_bytes: sizeBytes }) => sum + sizeBytes, 0);
       const { schedules } = await context.call(calls.listSchedules, {});
       const jobs = schedules.filter(({ action }) => action?.app === id).map((job) => job.id);
-      return { id, size_bytes: sizeBytes, disabled_schedules: jobs };
+      return { id, size_bytes: totalBytes - keptBytes, disabled_schedules: jobs, kept: adopted };
     },
     text: (plan) =>
-      `Would remove ${plan.id} and free ${formatBytes(plan.size_bytes)}${jobsText(plan).replace("disabled", "disable")}`,
+      `Would remove ${plan.id} and free ${formatBytes(plan.size_bytes)}${keptText(plan, "would stay")}${jobsText(plan, "would disable")}`,
   });
 }
 
 /** Removal cannot be undone, so it requires the full ID; a read would also accept a prefix. */
-async function requireApp(context: CommandContext, id: string): Promise<void> {
+async function requireApp(context: CommandContext, id: string): Promise<App> {
   const found = await context.call(calls.getApp, { id });
   if (found.id !== id) throw notFound("app", id);
+  return found;
+}
+
+function keptText({ kept }: { readonly kept?: App["adopted"] | undefined }, verb = "stays"): string {
+  return kept === undefined ? "" : `; adopted data ${verb}: ${adoptedText(kept) ?? ""}`;
 }
 
 /** Older daemons do not report jobs. */
-function jobsText({
-  disabled_schedules: jobs = [],
-}: {
-  readonly disabled_schedules?: readonly string[];
-}): string {
-  return jobs.length === 0 ? "" : `; disabled its jobs ${jobs.join(", ")}`;
+function jobsText(
+  { disabled_schedules: jobs = [] }: { readonly disabled_schedules?: readonly string[] },
+  verb = "disabled",
+): string {
+  return jobs.length === 0 ? "" : `; ${verb} its jobs: ${jobs.join(", ")}`;
 }

@@ -33,7 +33,7 @@ export function addSettingsCommand(parent: Command, run: RunCommand): void {
     .argument("<id>", "the app")
     .argument(
       "[key=value...]",
-      "a value is parsed as JSON unless the setting is a text; svc prompts for a key without a value",
+      "a value is parsed as JSON, except for text settings; svc prompts for a key without a value",
     )
     .option(...setFileOption)
     .option(...setStdinOption)
@@ -95,7 +95,8 @@ function knownSetting(settings: AppSettings, key: string): KnownSetting {
 async function unsetSettings(context: CommandContext, id: string, keys: readonly string[]): Promise<void> {
   const settings = await context.call(calls.getAppSettings, { id });
   for (const key of keys) {
-    if (settings.values?.[key] === undefined) throw new UsageError(`${id} has no value for "${key}"`);
+    if (settings.values?.[key] === undefined)
+      throw new UsageError(`${id} has no value for "${key}"; see all with: svc settings ${id}`);
   }
   const remaining = Object.entries(chosenValues(settings)).filter(([key]) => !keys.includes(key));
   return update(context, id, Object.fromEntries(remaining));
@@ -124,7 +125,7 @@ function propertySchema({ schema }: AppSettings, key: string): JsonObject {
 }
 
 async function readValues(context: CommandContext, file: string): Promise<JsonObject> {
-  const { readInput } = await import("../input/read-input.ts");
+  const { readInput } = await import("../input/local-file.ts");
   const text = await readInput(context.host, file);
   let values: unknown;
   try {

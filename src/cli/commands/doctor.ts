@@ -26,7 +26,7 @@ export function addDoctorCommand(parent: Command, run: RunCommand): void {
     .description("check this host for problems and suggest fixes; exits with 1 if there is a problem")
     .option(
       "--config <file>",
-      "configuration file (default: the checkout's, /etc/svc/svc.toml, or the user's own)",
+      "configuration file (default: the clone's, /etc/svc/svc.toml, or the user's own)",
     )
     .action(run(showFindings));
 }

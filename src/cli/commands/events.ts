@@ -4,7 +4,7 @@ import type { Event as EventMessage } from "../../../gen/svc/v1/event_pb.ts";
 import { EventKinds } from "../../../gen/svc/v1/values.ts";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../output/failure.ts";
-import { collect } from "../input/option-values.ts";
+import { collect, parseMoment, type Moment } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeCell } from "../output/escape.ts";
 import { inLocalTime } from "../output/instant.ts";
@@ -15,6 +15,7 @@ interface EventsOptions {
   readonly after?: string;
   readonly app?: string;
   readonly kind: readonly string[];
+  readonly since?: Moment;
 }
 
 export function addEventsCommand(parent: Command, run: RunCommand): void {
@@ -22,6 +23,11 @@ export function addEventsCommand(parent: Command, run: RunCommand): void {
     .command("events")
     .description("print the events of the last hour; with --follow, new events until Ctrl-C")
     .option("-f, --follow", "print new events")
+    .addOption(
+      new Option("--since <when>", "only events since this time: an age such as 10m, or a time")
+        .argParser(parseMoment)
+        .conflicts("after"),
+    )
     .option("--after <cursor>", "start after this event: its `cursor` in --json")
     .option("--app <app>", "only events of this app")
     .addOption(
@@ -34,46 +40,56 @@ export function addEventsCommand(parent: Command, run: RunCommand): void {
       `\nKinds:\n  ${EventKinds.join(", ")
         .replace(/(.{1,90})(, |$)/g, "$1$2\n  ")
         .trimEnd()}\n` +
-        "\nExamples:\n  svc events\n  svc events --follow --app hello\n  svc events -f --kind app.crashed --kind backup.failed\n",
+        "\nExamples:\n  svc events\n  svc events --since 10m\n  svc events --follow --app hello\n  svc events -f --kind app.crashed --kind backup.failed\n",
     )
     .action(run(showEvents));
 }
 
 async function showEvents(context: CommandContext, options: EventsOptions): Promise<void> {
   const { EventService } = await import("../../../gen/svc/v1/event_pb.ts");
-  const { follow = false, after = "", app: appId = "", kind } = options;
+  const { follow = false, after = "", app: appId = "", kind, since } = options;
   // Full kinds, and their prefixes before the dot.
   const known = new Set(EventKinds.flatMap((each) => [each, each.replace(/\..*/, "")]));
   for (const each of kind)
     if (!known.has(each))
       throw new UsageError(`unknown kind "${each}"; use one of: ${EventKinds.join(", ")}`);
   const chosen = { appId, kinds: [...kind] };
-  if (follow) return followEvents(context, chosen, after);
+  const sinceMs = since?.(context.host.now());
+  if (follow) return followEvents(context, chosen, { after, past: sinceMs !== undefined, sinceMs });
   const request = { ...chosen, after, past: after === "", untilNow: true };
   for await (const event of context.invoke(EventService.method.streamEvents, [request]))
-    await printEvent(context, event);
+    if (isSince(event, sinceMs)) await printEvent(context, event);
 }
 
 async function followEvents(
   context: CommandContext,
   chosen: { readonly appId: string; readonly kinds: string[] },
-  after: string,
+  {
+    sinceMs,
+    ...first
+  }: { readonly after: string; readonly past: boolean; readonly sinceMs: number | undefined },
 ): Promise<void> {
   const { EventService } = await import("../../../gen/svc/v1/event_pb.ts");
-  let start = { after, past: false };
+  let start = first;
   for (let isOver = false; !isOver;) {
     isOver = true;
     for await (const event of context.follow(EventService.method.streamEvents, () => ({
       ...chosen,
       ...start,
     }))) {
-      await printEvent(context, event);
+      if (isSince(event, sinceMs)) await printEvent(context, event);
       // After a reset, such as a daemon restart, all events that the daemon has are new.
       isOver = event.kind !== "reset";
       start = isOver ? { after: event.cursor, past: false } : { after: "", past: true };
       if (!isOver) break;
     }
   }
+}
+
+/** Filters here, because the method has no start time: the daemon stores only the newest events. */
+function isSince({ time }: EventMessage, sinceMs: number | undefined): boolean {
+  if (sinceMs === undefined || time === undefined) return true;
+  return Number(time.seconds) * 1_000 + time.nanos / 1_000_000 >= sinceMs;
 }
 
 async function printEvent(context: CommandContext, message: EventMessage): Promise<void> {
@@ -84,7 +100,7 @@ async function printEvent(context: CommandContext, message: EventMessage): Promi
   else if (event.kind !== "begin") await context.print(eventLine(context, event));
 }
 
-/** An event of an app shows the app's status: `2026-03-29 03:00:00 +02:00  app.crashed        hello  CRASHED  it exited with code 1` */
+/** An event of an app shows the app's status: `2026-03-29 03:00:00 +02:00  app.crashed        hello  CRASHED  the program exited with code 1` */
 function eventLine({ paint }: CommandContext, event: Event): string {
   const { time, kind, app_id: appId, subject, message, status } = event;
   const state = kind.startsWith("app.") ? (status ?? event.state) : event.state;

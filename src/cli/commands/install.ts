@@ -10,7 +10,7 @@ import { whereText } from "../app-url.ts";
 import { absoluteIfPath } from "../input/absolute-path.ts";
 import { acceptedBy, acceptingLicenses, type AcceptOptions } from "../input/accept-license.ts";
 import { runWithAdvice } from "../output/advice.ts";
-import { waitUntilUp, noWaitOption, waitOption, type WaitOptions } from "../wait-until-up.ts";
+import { startAndWait, noWaitOption, waitOption, type WaitOptions } from "../wait-until-up.ts";
 import type { CommandContext } from "../context.ts";
 import { addPlacementOptions, placementFrom, type PlacementOptions } from "./app-place.ts";
 import { detach, detachOption, type DetachOption } from "../detach.ts";
@@ -39,6 +39,7 @@ interface InstallOptions
   readonly source?: string;
   readonly name?: string;
   readonly branch?: string;
+  readonly version?: string;
   readonly tag?: string;
   readonly set?: readonly string[];
   readonly start?: boolean;
@@ -53,12 +54,17 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .description("install an app from a source, a git URL or a directory")
     .argument(
       "<spec>",
-      "package id, source/id, either with @tag; a git URL, also URL#ref:dir; a directory; or a compose file",
+      "a package ID or source/ID, optionally with @tag; a git URL, optionally with #ref:dir; a directory; or a compose file",
     )
     .option("--source <name>", "look in this source only")
     .option("--name <name>", "name and ID of the app (default: the package's ID)")
     .option("--branch <branch>", "install and track a branch")
-    .option("--tag <tag>", "install this tag (default: the newest version)")
+    .option(
+      "--version <tag>",
+      "install this version: a tag, or the full hash of a commit (default: the newest version)",
+    )
+    // Older scripts pass it.
+    .addOption(new Option("--tag <tag>").conflicts("version").hideHelp())
     .option("--accept-license", "accept the licenses of the package")
     .option("--accept-permissions", "grant the host permissions that the package requires")
     .option(
@@ -69,7 +75,7 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .option(...setFileOption)
     .option(...setStdinOption)
     .addOption(new Option("--port-auto", "has no effect: every install picks free ports").hideHelp())
-    .option("--dry-run", "show the package of a source with its permissions, and change nothing")
+    .option("--dry-run", "show or check the package and its permissions, and change nothing")
     .option("--start", "start the app after installing")
     .option(...waitOption)
     .option(...noWaitOption)
@@ -82,6 +88,7 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
       examples(
         "svc install svc/forgejo --start",
         "svc install hello@1.1.0 --set port=8081 --set-file motd=motd.txt",
+        "svc install https://git.example.org/blog.git --version v1.2.0 --start",
         "svc install https://git.example.org/blog.git --branch main --start",
         "svc install 'https://git.example.org/tools.git#v1.0:blog'",
         "svc install ./blog --name team-blog --start",
@@ -104,7 +111,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     source: options.source ?? "",
     name: options.name ?? "",
     branch: options.branch ?? "",
-    tag: options.tag ?? "",
+    tag: options.version ?? options.tag ?? "",
     ...(placement !== undefined && { placement }),
     ...acceptedBy(options),
     settings: await readAssignments(context, { ...options, pairs: options.set }),
@@ -118,7 +125,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     const dir = await cloneWithoutManifest(
       context,
       request.branch || request.tag || splitFragment(spec).ref,
-      explainLocalPath(context, absolute, error),
+      explainSpec(context, absolute, error),
     );
     return installWithQuestions(context, { ...request, spec: dir, source: "", branch: "", tag: "" });
   });
@@ -141,18 +148,27 @@ function noteBranch(context: CommandContext, { spec, branch }: InstallRequest, {
   if (context.json || origin === undefined || origin.branch === "" || origin.source !== "") return;
   if (branch !== "" || splitFragment(spec ?? "").ref !== "") return;
   context.note(
-    `No newest version was found among the tags of ${origin.url}, so upgrades follow its branch ${origin.branch}. To install a tag, pass --tag.`,
+    `No newest version was found among the tags of ${origin.url}, so upgrades follow its branch ${origin.branch}. To install a tag, pass --version TAG.`,
   );
 }
 
 async function showPlan(context: CommandContext, spec: string, source: string | undefined): Promise<void> {
+  const path = absoluteIfPath(context, spec);
+  if (path.startsWith("/") && readsFilesHere(context.host, context.options))
+    return showLocalPlan(context, path);
   const id = /^(?:[^@:/.][^@:/]*\/)?[^@:/.][^@:/]*(?=@|$)/.exec(spec)?.[0];
   if (id === undefined)
-    throw new UsageError(
-      "--dry-run needs a package of a source; check a directory with: svc package check DIR",
-    );
+    throw new UsageError("--dry-run does not read git URLs: clone the repository, and pass its directory");
   const { showSource } = await import("./search.ts");
   return showSource(context, source === undefined || id.includes("/") ? id : `${source}/${id}`);
+}
+
+/** Shows the manifest that would be generated, or checks the one of the package. */
+async function showLocalPlan(context: CommandContext, path: string): Promise<void> {
+  const dir = await packageAt(context, path, { dryRun: true });
+  if (dir === undefined) return;
+  const { check } = await import("./package.ts");
+  return check(context, dir);
 }
 
 /** ` on port 8080`, or ` on 127.0.0.1:8080` for a port that the container engine publishes. */
@@ -168,22 +184,34 @@ async function wherePublished(context: CommandContext, { id, runtime, ports }: A
 }
 
 /**
- * Explains a path that does not exist, and a directory name that was looked up in the sources.
+ * Explains a spec that is not a package: a path that does not exist, an image, or the name of a directory, which was
+ * looked up in the sources.
  * @param spec with absolute paths
  */
-function explainLocalPath({ host, options }: CommandContext, spec: string, error: unknown): unknown {
+function explainSpec({ host, options }: CommandContext, spec: string, error: unknown): unknown {
   const known = asSvcError(error);
   if (known === undefined || !readsFilesHere(host, options)) return error;
   if (known.reason === "no_manifest" && spec.startsWith("/") && !exists(spec))
-    return new AdvisedError(known, `${spec} does not exist`);
-  const isWhat = known.reason === "not_found" || namesNoPackage(known);
-  return isWhat && !spec.startsWith("/") && !spec.includes(":") && exists(resolve(spec))
+    return new AdvisedError(
+      known,
+      `${spec} does not exist; check the path, or list packages with: svc search`,
+    );
+  if (looksLikeImage.test(spec) && known.reason !== "license_required")
+    return new AdvisedError(
+      known,
+      `${known.message}; to run an image, write a compose file: svc install ./compose.yaml`,
+    );
+  const isUnknownPackage = known.reason === "not_found" || namesNoPackage(known);
+  return isUnknownPackage && !spec.startsWith("/") && !spec.includes(":") && exists(resolve(spec))
     ? new AdvisedError(
         known,
         `${known.message}; to install the local path: svc install ${shellWord(`./${spec}`)}`,
       )
     : error;
 }
+
+/** `nginx:1.27`, `docker.io/library/nginx` or `ghcr.io/me/app:1`, as docker run accepts them; no git host has such a name. */
+const looksLikeImage = /^(?:(?:docker|ghcr|quay)\.io\/[\w./-]+(?::[\w.-]+)?|[a-z\d][\w-]*:[\w.-]+)$/;
 
 /** Whether the spec itself was rejected, for example because its source does not exist. */
 function namesNoPackage({ reason, payload }: SvcError): boolean {
@@ -195,7 +223,7 @@ function namesNoPackage({ reason, payload }: SvcError): boolean {
 /** Later advice names the ID that the app was given, since the command line has none. */
 async function startInstalled(context: CommandContext, id: string, options: WaitOptions): Promise<App> {
   try {
-    return await waitUntilUp(context, await context.call(calls.startApp, { id }), options);
+    return await startAndWait(context, id, calls.startApp, options);
   } catch (error) {
     throw new ReportedError(context.report(error, id));
   }
@@ -220,8 +248,13 @@ export async function installWithQuestions(context: CommandContext, request: Ins
 
 async function installOnce(context: CommandContext, request: InstallRequest): Promise<App> {
   const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");
-  const label = `install ${request.spec ?? ""}`;
+  const label = `install ${shortName(request.spec ?? "")}`;
   return followProgress(context, label, AppService.method.installAppStream, request);
+}
+
+/** `app.git` for a URL and the directory's name for a path, since progress messages have the rest. */
+function shortName(spec: string): string {
+  return /^(?:[^#?]*[/:])?([^#?/:]+)/.exec(spec)?.[1] ?? spec;
 }
 
 /**

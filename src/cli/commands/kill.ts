@@ -36,7 +36,7 @@ function pidOf(text: string): string {
   const pid = Number(text);
   if (/^\d+$/.test(text) && pid >= 1 && pid <= maxPid) return String(pid);
   throw new UsageError(
-    `"${text}" is not a process ID: use a number from 1 to ${maxPid}, as shown by svc top`,
+    `"${text}" is not a process ID: use a number from 1 to ${maxPid}, as shown by svc top; to stop an app: svc stop ID`,
   );
 }
 

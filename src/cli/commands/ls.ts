@@ -1,5 +1,5 @@
 /** `svc ls`: the apps that the caller may see. */
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import type { RunCommand } from "../run-command.ts";
 import { machineOf } from "../app-url.ts";
 import { appColumns, statusOf } from "../output/app-table.ts";
@@ -24,6 +24,8 @@ export function addLsCommand(parent: Command, run: RunCommand): void {
       "--all-nodes",
       "list apps on this machine, all named nodes and --host; --timeout applies per node (default: 10 s)",
     )
+    // Docker users type it: docker ps lists only running containers without it.
+    .addOption(new Option("-a, --all", "has no effect: stopped apps are listed, too").hideHelp())
     .action(run(watchable(showApps)));
 }
 

@@ -7,8 +7,7 @@ import { UsageError } from "../output/failure.ts";
 import { parseAddress } from "../nodes/address.ts";
 import { collect } from "../input/option-values.ts";
 import { findNode } from "../nodes/choose-node.ts";
-import { localNode, nodeName, readNodes, type Node } from "../nodes/node-file.ts";
-import { writeNodes } from "../nodes/write-nodes.ts";
+import { localNode, nodeName, readNodes, type Node, writeNodes } from "../nodes/node-file.ts";
 import type { RunCommand } from "../run-command.ts";
 
 export function addNodeCommand(parent: Command, run: RunCommand): void {
@@ -41,7 +40,7 @@ export function addNodeCommand(parent: Command, run: RunCommand): void {
     .command("remove")
     .alias("rm")
     .description("remove a node from the list; nothing changes on it")
-    .argument("<node>", "its name")
+    .argument("<node>", "name of the node")
     .action(run(remove));
 }
 

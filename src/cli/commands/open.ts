@@ -43,6 +43,6 @@ async function open(
 
 function noAddress({ id, state, ports }: Parameters<typeof urlOf>[1]): SvcError {
   if (state !== "RUNNING") return new SvcError("app_not_running", `app "${id}" is not running`);
-  const has = ports.length === 0 ? "it has no ports" : `it has only port ${portsText(ports)}`;
+  const has = ports.length === 0 ? "the app has no ports" : `the app has only port ${portsText(ports)}`;
   return new AdvisedError(new SvcError("not_possible", ""), `app "${id}" has no web address: ${has}`);
 }

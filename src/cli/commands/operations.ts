@@ -8,7 +8,7 @@ import { ListOperationsRequestStates } from "../../../gen/svc/v1/values.ts";
 import { SvcError, knownReason } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";
-import { progressLine } from "../output/follow-progress.ts";
+import { progressLine, progressStep } from "../output/follow-progress.ts";
 import { forEachName } from "../for-each.ts";
 import { pagesOf } from "../pages.ts";
 import type { RunCommand } from "../run-command.ts";
@@ -26,7 +26,8 @@ interface ListOptions {
 export function addOperationsCommand(parent: Command, run: RunCommand): void {
   const command = parent.command("operations").description("list, follow and cancel long work of the daemon");
   command
-    .command("ls")
+    .command("ls", { isDefault: true })
+    .alias("list")
     .description("list running operations, and those finished within the last day")
     .option("--app <app>", "only operations of this app")
     .addOption(
@@ -144,17 +145,10 @@ async function finished(context: CommandContext, id: string): Promise<OperationM
   for await (const event of eventsOf(context, id)) {
     if (event.case !== "operation") continue;
     last = event.value;
-    const { state, phase, message, doneBytes, totalBytes } = last;
-    if (state !== "RUNNING") continue;
-    const bytes = { doneBytes: numberOf(doneBytes), totalBytes: numberOf(totalBytes) };
-    line.update({ step: phase, message, ...bytes });
+    if (last.state === "RUNNING") line.update(progressStep(last));
   }
   if (last === undefined) throw new SvcError("internal", `operation ${id}: the daemon gave no state`);
   return last;
-}
-
-function numberOf(count: bigint | undefined): number | undefined {
-  return count === undefined ? undefined : Number(count);
 }
 
 function errorOf(id: string, { state, error }: OperationMessage): SvcError {

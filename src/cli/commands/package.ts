@@ -107,7 +107,8 @@ async function init(context: CommandContext, dir: string, options: InitOptions):
   });
 }
 
-async function check(context: CommandContext, dir: string): Promise<void> {
+/** @param dir absolute */
+export async function check(context: CommandContext, dir: string): Promise<void> {
   requireTrustedPath(context, dir);
   if (!exists(dir)) throw new UnusableFileError(`${dir} does not exist`);
   const report = await checked(context, dir);

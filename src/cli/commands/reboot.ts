@@ -19,7 +19,7 @@ export function addRebootCommand(parent: Command, run: RunCommand): void {
 async function reboot(context: CommandContext): Promise<void> {
   if (context.options.yes !== true) {
     if (context.json || !isInteractive(context.host)) {
-      throw new UsageError("a reboot stops everything on this machine: confirm with --yes");
+      throw new UsageError("a reboot stops everything on this machine; pass --yes to confirm");
     }
     if (!(await confirm(context.host, "Reboot this machine?"))) {
       throw new SvcError("not_possible", "the machine was not rebooted");

@@ -54,7 +54,7 @@ export async function showSource(context: CommandContext, spec: string): Promise
     .call(calls.searchPackages, { query: id, source, limit: maxShown })
     .catch(async (error: unknown) => {
       if (id !== "" || asSvcError(error)?.reason !== "invalid_request") throw error;
-      return { spec: await onlyPackage(context, source, error) };
+      return { spec: await onlyPackage(context, source) };
     });
   if ("spec" in answer) return showSource(context, answer.spec);
   const card = answer.packages.find((listed) => listed.id === id);
@@ -81,11 +81,14 @@ export async function showSource(context: CommandContext, spec: string): Promise
   context.note(`Install it: svc install ${card.spec}`);
 }
 
-/** The package that `svc install` would choose. @throws the error if no source has a package with this ID */
-async function onlyPackage(context: CommandContext, id: string, error: unknown): Promise<string> {
+/** The package that `svc install` would choose. @throws SvcError `not_found` if no source has a package with this ID */
+async function onlyPackage(context: CommandContext, id: string): Promise<string> {
   const { packages } = await context.call(calls.searchPackages, { query: id, source: "", limit: maxShown });
   const [first, ...others] = packages.filter((listed) => listed.id === id).map(({ spec }) => spec);
-  if (first === undefined) throw error;
+  if (first === undefined) {
+    const message = `no source or package has the name "${id}"; find one with: svc source ls, svc search`;
+    throw new AdvisedError(notFound("package", id, message), message);
+  }
   if (others.length > 0)
     throw new UsageError(`${id} is in several sources; choose one: ${[first, ...others].join(", ")}`);
   return first;

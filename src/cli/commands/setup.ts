@@ -11,7 +11,7 @@ export function addSetupCommand(parent: Command, run: RunCommand): void {
     .description("write missing files: a commented configuration, completions and, with systemd, units")
     .addHelpText(
       "after",
-      "\nAs root for the whole system, otherwise for your user. Existing files are not changed, and nothing is started.",
+      "\nAs root, svc setup applies to the whole system; otherwise, only to your user. Existing files are not changed, and nothing is started.",
     )
     .action(run(setUpHost));
 }

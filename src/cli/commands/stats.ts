@@ -1,5 +1,5 @@
 /** `svc stats`: resource usage of running apps, once or live. */
-import type { Command } from "commander";
+import { Option, type Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { ReportedError } from "../output/failure.ts";
 import { parseCount } from "../input/option-values.ts";
@@ -21,6 +21,8 @@ export function addStatsCommand(parent: Command, run: RunCommand): void {
     .argument("[id...]", "only these apps")
     .option("-w, --watch", "update until Ctrl-C")
     .option("--interval <seconds>", "seconds between two samples, 1 to 3600", parseCount(1, 3600), 1)
+    // Docker users type it: docker stats updates until Ctrl-C without it.
+    .addOption(new Option("--no-stream", "has no effect: one sample is the default").hideHelp())
     .action(run((context, ids: string[], options: StatsOptions) => showStats(context, ids, options)));
 }
 

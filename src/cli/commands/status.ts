@@ -66,14 +66,14 @@ export async function showStatus(
     ["Engine", engineText(status.engine)],
     ["App limits", limitsText(status.enforced_limits)],
     ["Apps", summary, (apps?.failed ?? 0) + unhealthy > 0 ? "red" : undefined],
-    ["Backups", overdue > 0 ? `${overdue} overdue: svc ls` : undefined, "red"],
-    ["Updates", outdated > 0 ? `${outdated} outdated: svc outdated` : undefined],
+    ["Backups", overdue > 0 ? `${overdue} overdue; see which with: svc ls` : undefined, "red"],
+    ["Updates", outdated > 0 ? `${outdated} available; list them with: svc outdated` : undefined],
     ...status.alerts.map(({ name, message, since }): Field => [
       "Alert",
       `${name}: ${message}, since ${formatAge(since, context.host.now())}`,
       "red",
     ]),
-    ["You", caller?.root === true ? `${user ?? ""}, sees all apps` : user],
+    ["You", caller?.root === true ? `${user ?? ""}, with access to all apps` : user],
     ["Capabilities", verbose ? status.capabilities.join(", ") : undefined],
   ]);
 }
@@ -99,7 +99,7 @@ function engineText(engine: Status["engine"]): string | undefined {
 }
 
 function limitsText(names: readonly string[]): string {
-  return names.length === 0 ? "not enforced: svc doctor" : `${names.join(", ")} (by cgroups)`;
+  return names.length === 0 ? "not enforced; see why with: svc doctor" : `${names.join(", ")} (by cgroups)`;
 }
 
 /** Where the daemon listens, and how to open its page. */

@@ -1,6 +1,7 @@
 /** Checks whether an app can be transferred to another node. */
 import { SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
+import { confirmRemoval } from "../input/prompt.ts";
 import { ifFound } from "../output/failure.ts";
 import { formatBytes } from "../output/units.ts";
 import { calls, type App } from "../client/calls.ts";
@@ -15,6 +16,8 @@ export interface TransferPlan {
   /** User ID and name on both nodes. */
   readonly owner: number;
   readonly owner_name: string;
+  /** Adopted volumes and paths that are not transferred. */
+  readonly left_behind: readonly string[];
 }
 
 /** @throws SvcError the first obstacle */
@@ -40,9 +43,28 @@ export async function planTransfer(
       `${id} needs ${formatBytes(disk.total_bytes)}, but only ${formatBytes(available)} are free there`,
     );
   }
-  const { owner, owner_name } = app;
-  const bytes = { total_bytes: disk.total_bytes, available_bytes: available };
-  return { id, ...bytes, exists: existing !== undefined, owner, owner_name };
+  const { owner, owner_name, adopted } = app;
+  return {
+    id,
+    total_bytes: disk.total_bytes,
+    available_bytes: available,
+    exists: existing !== undefined,
+    owner,
+    owner_name,
+    left_behind: adopted?.left_behind ?? [],
+  };
+}
+
+/** Asks whether to transfer an app without adopted data that stays here, unless `--yes` is set. */
+export async function confirmLeftBehind(context: CommandContext, plan: TransferPlan): Promise<void> {
+  const loss = leftBehindText(plan);
+  if (loss === "") return;
+  if (context.options.yes === true) context.note(`warning: ${loss}`);
+  else await confirmRemoval(context, { question: `${loss}. Continue?`, loss });
+}
+
+function leftBehindText({ id, left_behind: left }: TransferPlan): string {
+  return left.length === 0 ? "" : `adopted data of ${id} stays on this node: ${left.join(", ")}`;
 }
 
 /** The app with exactly this ID, if there is one. */
@@ -57,5 +79,6 @@ export function printPlan(context: CommandContext, plan: TransferPlan, what: str
   const size = `${formatBytes(plan.total_bytes)}, ${formatBytes(plan.available_bytes)} are free there`;
   const owner = plan.owner_name === "" ? plan.owner : plan.owner_name;
   const text = `${plan.id} ${what} (${size})${plan.exists ? " under another id" : ""}; its owner there is ${owner}`;
-  return context.printResult(plan, text);
+  const left = leftBehindText(plan);
+  return context.printResult(plan, left === "" ? text : `${text}; ${left}`);
 }

@@ -28,11 +28,11 @@ export function addUpgradeCommand(parent: Command, run: RunCommand): void {
     .description("upgrade apps to the newest version")
     .argument("[id...]", "the apps")
     .option("--all", "upgrade every app")
-    .option("--no-restart", "leave running apps as they are instead of stopping and starting them")
+    .option("--no-restart", "do not upgrade running apps (default: stop, upgrade and start them)")
     // The default; older scripts pass it.
     .addOption(new Option("--restart").hideHelp())
-    .option("--version <tag>", "upgrade to this tag instead of the newest")
-    // As svc install calls it.
+    .option("--version <tag>", "switch to this version, newer or older: a tag, or the full hash of a commit")
+    // Older scripts and users of git pass it.
     .addOption(new Option("--tag <tag>").conflicts("version").hideHelp())
     .option("--dry-run", "show the versions to upgrade to, and change nothing")
     .option("--accept-license", "accept the licenses that the new version adds")
@@ -91,8 +91,9 @@ async function upgrade(
       if (upToDate) return `${id} is up to date at ${to}`;
       // Releases of a package in a directory differ only in the version of its manifest, which may be
       // unchanged.
+      const verb = version === "" ? "Upgraded" : "Switched";
       const done =
-        from === to ? `Reinstalled ${id} ${to} from its source` : `Upgraded ${id} from ${from} to ${to}`;
+        from === to ? `Reinstalled ${id} ${to} from its source` : `${verb} ${id} from ${from} to ${to}`;
       return `${done}${restarted ? ", and started it again" : ""}`;
     },
   });

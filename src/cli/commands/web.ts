@@ -28,7 +28,7 @@ export function addWebCommand(parent: Command, run: RunCommand): void {
     .option("--end", "sign out all your open pages instead")
     .addHelpText(
       "after",
-      "\nThe address signs in one browser, once, within 30 seconds. The page then has your permissions.\n" +
+      "\nThe address works once, within 30 seconds. The page then has your permissions.\n" +
         "For a remote machine: ssh -L 8420:127.0.0.1:8420 MACHINE, and open what svc web prints there.\n",
     )
     .action(

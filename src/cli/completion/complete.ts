@@ -112,9 +112,8 @@ async function argumentCandidates(
   if (expected.choices !== undefined) return expected.choices.map((word) => ({ word, description: "" }));
   if (expected.name === "method") return listMethods();
   if (command.name === adding && expected.name === "name") return [];
-  const isArchive = expected.name === "name" && command.args[0]?.name === "id";
   const argument = expected.name === "name" ? `name of ${group.name}` : expected.name;
-  const kind = isArchive ? "archive" : kindOfArgument[argument];
+  const kind = kindOfArgument[argument];
   if (kind === undefined) return [];
   return (await names(host, position.target, kind, args)).filter(({ word }) => !args.includes(word));
 }
@@ -145,6 +144,7 @@ const kindOfArgument: Readonly<Record<string, Kind>> = {
   id: "app",
   job: "job",
   operation: "operation",
+  archive: "archive",
   container: "container",
   node: "node",
   key: "setting",

@@ -106,7 +106,8 @@ class CrontabReader implements Crontab {
   }
 
   #readJob(text: string, line: number): void {
-    const [words, rest] = takeWords(text, text.startsWith("@") ? 1 : 5);
+    // With a leading hyphen, cron does not log the run.
+    const [words, rest] = takeWords(text.replace(/^-/, ""), text.startsWith("@") ? 1 : 5);
     const time = text.startsWith("@") ? readNickname(words[0] ?? "") : { trigger: readFields(words) };
     if ("problem" in time) {
       this.problems.push({ line, text: time.problem });

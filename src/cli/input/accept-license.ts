@@ -2,6 +2,7 @@
 import type { ReasonPayloads, SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
 import { AdvisedError, asSvcError } from "../output/failure.ts";
+import { escapeLines } from "../output/escape.ts";
 import { confirm, isInteractive } from "./prompt.ts";
 
 type LicenseRequired = ReasonPayloads["license_required"];
@@ -58,7 +59,7 @@ export async function acceptingLicenses<T>(
     if (!isNew) throw thrown;
     // With --json the daemon's error is returned unchanged.
     if (!isInteractive(context.host)) throw context.json ? thrown : explainConsent(name, error);
-    await askForLicense(context, error);
+    await askForConsent(context, name, error);
     return attempt(required);
   }
 }
@@ -69,7 +70,7 @@ function explainConsent(name: string, error: SvcError): AdvisedError {
   const parts = [
     {
       isAsked: licenses.length > 0,
-      what: `ships ${licenses.map((license) => license.name ?? "").join(", ")}`,
+      what: `requires that you accept ${licenseText(licenses)}`,
       option: "--accept-license",
     },
     {
@@ -82,23 +83,28 @@ function explainConsent(name: string, error: SvcError): AdvisedError {
   const options = parts.map(({ option }) => option).join(" and ");
   return new AdvisedError(
     error,
-    `${name} ${what}: read it at a terminal or with --json, then pass ${options}`,
+    `${name} ${what}; run this in a terminal to read and accept, or pass ${options}`,
   );
 }
 
-/** Turns `It uses devices.` into part of a sentence. */
-function asClause(sentence: string): string {
-  return sentence.replace(/^It /, "it ").replace(/\.$/, "");
+/** `its license (LICENSE)`. */
+function licenseText(licenses: LicenseRequired["licenses"] = []): string {
+  const names = licenses.map(({ name = "" }) => name).join(", ");
+  return `its license${licenses.length === 1 ? "" : "s"} (${names})`;
 }
 
-async function askForLicense(context: CommandContext, error: SvcError): Promise<void> {
+/** Turns `The app uses devices.` into part of a sentence. */
+function asClause(sentence: string): string {
+  return sentence.replace(/^The /, "the ").replace(/\.$/, "");
+}
+
+async function askForConsent(context: CommandContext, name: string, error: SvcError): Promise<void> {
   const { licenses = [], permissions = [] } = (error.payload ?? {}) as LicenseRequired;
-  for (const { name = "", text = "" } of licenses) {
-    context.note(`--- ${name} ---`);
-    context.noteLines(`${text.trimEnd()}\n`);
-  }
-  const names = licenses.map(({ name = "" }) => name).join(", ");
-  if (licenses.length > 0 && !(await confirm(context.host, `Accept ${names}?`))) {
+  const { page } = await import("../output/pager.ts");
+  for (const { name: file = "", text = "" } of licenses)
+    await page(context.host, escapeLines(`--- ${file} ---\n${text.trimEnd()}\n\n`), context.host.stderr);
+  const question = `Accept the license of ${name}?`;
+  if (licenses.length > 0 && !(await confirm(context.host, question))) {
     throw new AdvisedError(error, "nothing was changed: the license was not accepted");
   }
   for (const permission of permissions) context.note(`Permission: ${permission}`);

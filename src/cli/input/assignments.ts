@@ -4,7 +4,7 @@ import type { CommandContext } from "../context.ts";
 import { UsageError } from "../output/failure.ts";
 import { collect } from "./option-values.ts";
 import { ask, askSecret, isInteractive } from "./prompt.ts";
-import { readInput } from "./read-input.ts";
+import { readInput } from "./local-file.ts";
 import type { Json, JsonObject } from "../client/rest-shape.ts";
 
 export interface Assignments {
@@ -21,11 +21,14 @@ export const adviceOnSettings: Advice = ({ payload }) => {
   const { violations = [] } = (payload ?? {}) as {
     violations?: readonly { field?: string; description?: string }[];
   };
-  const keys = violations
-    .filter(({ description }) => description === "is required")
-    .flatMap(({ field = "" }) => /^values\.([\w-]+)$/.exec(field)?.[1] ?? []);
-  if (keys.length === 0) return undefined;
-  return `choose ${keys.length === 1 ? "it" : "them"}: ${keys.map((key) => `--set ${key}=VALUE`).join(" ")}`;
+  const options = violations.flatMap(({ field = "", description = "" }) => {
+    const key = /^values\.([\w-]+)$/.exec(field)?.[1];
+    const [, port] = /; choose another, such as (\d+)$/.exec(description) ?? [];
+    const value = description === "is required" ? "VALUE" : port;
+    return key === undefined || value === undefined ? [] : [`--set ${key}=${value}`];
+  });
+  if (options.length === 0) return undefined;
+  return `choose ${options.length === 1 ? "it" : "them"}: ${options.join(" ")}`;
 };
 
 export const setFileOption = [
@@ -33,7 +36,7 @@ export const setFileOption = [
   "set a setting to the content of a file (repeatable)",
   collect,
 ] as const;
-export const setStdinOption = ["--set-stdin <key>", "set a setting to the text on stdin"] as const;
+export const setStdinOption = ["--set-stdin <key>", "set a setting to the text from stdin"] as const;
 
 /** What is known about a setting: a text takes its value unparsed, and a secret is not shown while it is typed. */
 export interface KnownSetting {

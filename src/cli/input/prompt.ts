@@ -77,7 +77,7 @@ export async function confirmRemoval(
 ): Promise<void> {
   if (options.yes === true) return;
   await checkTarget?.();
-  if (!isInteractive(host)) throw new UsageError(`${loss}: confirm with --yes`);
+  if (!isInteractive(host)) throw new UsageError(`${loss}; pass --yes to confirm`);
   if (!(await confirm(host, question))) throw nothingChanged();
 }
 

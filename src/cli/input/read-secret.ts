@@ -2,7 +2,7 @@
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../output/failure.ts";
 import { askSecret, isInteractive } from "./prompt.ts";
-import { readInput } from "./read-input.ts";
+import { readInput } from "./local-file.ts";
 
 interface SecretQuestion {
   /** Its kind, for errors: `password`. */

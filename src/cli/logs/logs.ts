@@ -1,9 +1,9 @@
 /** Prints the lines of a log, for `svc logs` and `svc docker logs`. */
+import type { Timestamp } from "@bufbuild/protobuf/wkt";
 import type { CommandContext } from "../context.ts";
 import { escapeControls, escapeKeepingStyles } from "../output/escape.ts";
 import type { Moment } from "../input/option-values.ts";
 import { formatBytes } from "../output/units.ts";
-import type { LogRequest } from "./seen-lines.ts";
 
 export interface LogsOptions {
   readonly tail: number;
@@ -31,9 +31,22 @@ interface LogLine {
 
 interface Logs {
   readonly lines: readonly LogLine[];
+  readonly cursor: string;
   readonly truncated: boolean;
   /** Only for apps. */
   readonly missed_bytes?: number;
+}
+
+/** Where to start: with the last lines, with those since an instant, or after a cursor. */
+interface LogPlace {
+  readonly tail?: number;
+  readonly since?: Timestamp;
+  readonly after?: string;
+}
+
+/** The fields of the contract's log requests. */
+interface LogRequest extends LogPlace {
+  readonly timestamps: boolean;
 }
 
 /** How to request a log from the daemon, of an app or a container. */
@@ -57,11 +70,18 @@ export async function showLogs(
   }
   const { tail, since, timestamps = false, grep } = options;
   const sinceMs = since?.(context.host.now());
-  const { SeenLines } = await import("./seen-lines.ts");
-  const seen = new SeenLines(context, { tail, sinceMs, timestamps });
-  for await (const response of source.follow(() => seen.request())) {
-    const logs = seen.withNewLines(response);
-    if (logs === undefined) continue;
+  const { timestampFromMs } = await import("@bufbuild/protobuf/wkt");
+  let place: LogPlace = { tail, ...(sinceMs !== undefined && { since: timestampFromMs(sinceMs) }) };
+  const beganMs = context.host.now();
+  const request = (): LogRequest => {
+    const asked = { ...place, timestamps };
+    // After an outage without a line before, new lines start where the first subscription did.
+    if (tail === 0 && sinceMs === undefined && place.after === undefined)
+      place = { since: timestampFromMs(beganMs) };
+    return asked;
+  };
+  for await (const logs of source.follow(request)) {
+    if (logs.cursor !== "") place = { after: logs.cursor };
     const shown = { ...logs, lines: logs.lines.filter(({ text }) => grep?.test(text) ?? true) };
     if (grep !== undefined && shown.lines.length === 0) continue;
     await (context.json ? context.printJsonLine(shown) : printLogs(context, shown, prefix));

@@ -33,7 +33,7 @@ const socketName = /^\/[A-Za-z0-9._/@+-]{1,106}$/;
 /** @throws UsageError that names the invalid part, but nothing that may be a password */
 export function parseAddress(text: string): NodeAddress {
   const parts = /^(ssh|https?|unix):\/\/(?:([^@/]*)@)?([^/]*)(\/.*)?$/s.exec(text);
-  if (parts === null) throw new UsageError(`an address is ${forms}`);
+  if (parts === null) throw new UsageError(`this is not an address of a daemon: use ${forms}`);
   const [, kind, user, hostAndPort = "", path = ""] = parts;
   if (user?.includes(":") === true) {
     throw new UsageError(

@@ -6,8 +6,7 @@
 import { mkdir, open, readFile, rename, rm, writeFile } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { SvcError } from "../../errors.ts";
-import { readBootId } from "../../sys/boot.ts";
-import { readProcessIdentity } from "../../sys/process-identity.ts";
+import { readBootId, readProcessIdentity } from "../../sys/process-identity.ts";
 import { nodeFileOf, type NodeHome } from "./node-file.ts";
 
 /**

@@ -1,6 +1,15 @@
 /** A user's named nodes, in the file `$XDG_CONFIG_HOME/svc/nodes.json` with mode 0600. */
-import { closeSync, fstatSync, openSync, readFileSync } from "node:fs";
-import { join } from "node:path";
+import {
+  closeSync,
+  fstatSync,
+  openSync,
+  readFileSync,
+  mkdirSync,
+  renameSync,
+  rmSync,
+  writeFileSync,
+} from "node:fs";
+import { join, dirname } from "node:path";
 import { SvcError } from "../../errors.ts";
 import { xdgDir } from "../../lib/paths.ts";
 import type { CliHost } from "../host.ts";
@@ -80,4 +89,17 @@ function checked(text: string, path: string): NodeList {
     );
   }
   return { ...list, nodes: Object.fromEntries(nodes) as NodeList["nodes"] };
+}
+
+export function writeNodes(host: NodeHome, list: NodeList): void {
+  const path = nodeFileOf(host);
+  mkdirSync(dirname(path), { recursive: true, mode: 0o700 });
+  const fresh = `${path}.${crypto.randomUUID()}`;
+  try {
+    writeFileSync(fresh, `${JSON.stringify(list, undefined, 2)}\n`, { mode: 0o600, flag: "wx", flush: true });
+    renameSync(fresh, path);
+  } catch (error) {
+    rmSync(fresh, { force: true });
+    throw error;
+  }
 }

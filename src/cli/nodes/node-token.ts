@@ -36,7 +36,7 @@ async function readFile(path: string): Promise<string> {
     await using file = await open(path, "r");
     const { mode, size } = await file.stat();
     if ((mode & 0o077) !== 0) throw new Error("other users can read it: chmod 600");
-    if (size > maxTokenBytes) throw new Error("it is too large for a token");
+    if (size > maxTokenBytes) throw new Error("the file is too large for a token");
     return await file.readFile("utf8");
   } catch (error) {
     const { code, message } = error as NodeJS.ErrnoException;
@@ -55,15 +55,15 @@ function askHelper(program: string, address: string): Promise<string> {
     // The output may contain the secret, even after a failure.
     const child = execFile(program, ["get"], limits, (error, stdout) => {
       if (error !== null) {
-        reject(refused(error.code === "ENOENT" ? "the program was not found" : "it failed"));
+        reject(refused(error.code === "ENOENT" ? "the program was not found" : "the program failed"));
         return;
       }
       try {
         const { Secret: secret } = JSON.parse(stdout) as { Secret?: unknown };
         if (typeof secret === "string") resolve(secret);
-        else reject(refused("its response has no Secret"));
+        else reject(refused("the response has no Secret"));
       } catch {
-        reject(refused("its response is not JSON"));
+        reject(refused("the response is not JSON"));
       }
     });
     child.stdin?.on("error", () => undefined);

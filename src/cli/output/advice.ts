@@ -1,5 +1,5 @@
 /** Advice on the next step, for errors of particular commands. */
-import type { SvcError } from "../../errors.ts";
+import type { SvcError, ReasonPayloads } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
 import { AdvisedError, asSvcError } from "./failure.ts";
 import type { Action, RunCommand } from "../run-command.ts";
@@ -26,3 +26,16 @@ export function advised(thrown: unknown, advice: Advice, context: CommandContext
   const step = advice(error, context);
   return step === undefined ? thrown : new AdvisedError(error, `${error.message}; ${step}`);
 }
+
+/** The next step when a command about jobs fails. */
+export const adviceOnJobs: Advice = ({ reason, payload }, { host }) => {
+  if (reason !== "invalid_request" || host.uid === 0) return undefined;
+  const { violations = [] } = (payload ?? {}) as Partial<ReasonPayloads["invalid_request"]>;
+  const isAbout = (what: string): boolean =>
+    violations.some(({ field = "" }) => field === `action.${what}` || field.endsWith(`.action.${what}`));
+  // An action type that users' jobs may not use at all is not allowed for an app either.
+  if (isAbout("type")) return "run it with sudo";
+  return isAbout("app")
+    ? "name one of your apps with --app ID (see: svc ls), or run it with sudo"
+    : undefined;
+};

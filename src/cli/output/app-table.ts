@@ -112,10 +112,11 @@ export function ownerText(app: Pick<App, "owner" | "owner_name">): string {
 export function lastBackupText({ backups }: Pick<App, "backups">, nowMs: number): string | undefined {
   if (backups === undefined) return undefined;
   const { last_backup_at: last, storages, last_proven_at: proven, overdue } = backups;
-  const made = last === undefined ? "never" : `${formatAge(last, nowMs)} to ${storages.join(", ")}`;
   const tried = proven === undefined ? "never verified" : `verified ${formatAge(proven, nowMs)}`;
-  const isKnown = last !== undefined || proven !== undefined;
-  return [made, ...(isKnown ? [tried] : []), ...(overdue ? ["overdue"] : [])].join("; ");
+  let made = last === undefined ? "never" : `${formatAge(last, nowMs)} to ${storages.join(", ")}; ${tried}`;
+  // A restored app has no backup of its own yet, but the restore has verified the archive.
+  if (last === undefined && proven !== undefined) made = `not since the install; older archive ${tried}`;
+  return overdue ? `${made}; overdue` : made;
 }
 
 /** `on a swarm in 3 tasks`; undefined for an app on this host. */
@@ -125,6 +126,17 @@ export function placementText(app: App): string | undefined {
   const { running, desired } = count;
   const isPartial = missingTasks(app) === undefined ? "" : ` (${running} of them so far)`;
   return `on a ${app.placement.on} in ${desired} ${desired === 1 ? "task" : "tasks"}${isPartial}`;
+}
+
+/** `volume shop_data; path /opt/shop/site` */
+export function adoptedText(adopted: App["adopted"]): string | undefined {
+  if (adopted === undefined) return undefined;
+  const { volumes, paths } = adopted;
+  return [listText("volume", volumes), listText("path", paths)].filter((text) => text !== "").join("; ");
+}
+
+function listText(noun: string, items: readonly string[]): string {
+  return items.length === 0 ? "" : `${noun}${items.length === 1 ? "" : "s"} ${items.join(", ")}`;
 }
 
 /** Each task with its node, and why it does not run. */

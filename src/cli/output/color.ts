@@ -1,4 +1,5 @@
 /** Color, if the output is a terminal that supports it. */
+import type { CliHost } from "../host.ts";
 
 export type Color = "red" | "green" | "yellow" | "blue" | "magenta" | "cyan" | "bold" | "dim";
 
@@ -38,4 +39,16 @@ export function wantsColor(
   const force = env["FORCE_COLOR"];
   if (force !== undefined) return force !== "0" && force !== "false";
   return isTerminal && env["TERM"] !== "dumb";
+}
+
+type ErrorOutput = Pick<CliHost, "env" | "stderr">;
+
+/** Whether standard error supports colors. */
+export function hasErrorColor({ env, stderr }: ErrorOutput, option: boolean): boolean {
+  return wantsColor(env, stderr.isTTY ?? false, option);
+}
+
+/** The start of an error message: a red `error:` on a terminal with colors, otherwise `svc:`. */
+export function errorPrefix(host: ErrorOutput, option: boolean): string {
+  return hasErrorColor(host, option) ? createPaint(true)("red", "error:") : "svc:";
 }

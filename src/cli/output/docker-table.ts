@@ -154,7 +154,7 @@ export const skippedColumns: readonly Column<PruneResult["skipped"][number]>[] =
   { title: "WHY", value: ({ reason }) => reason, shrinkTo: 20 },
 ];
 
-/** One line per container: `Stopped web`, or `web: it is exited`. @param did the action, such as `Stopped` */
+/** One line per container: `Stopped web`, or `web: the container is exited`. @param did the action, such as `Stopped` */
 export function controlLines(did: string, { controlled, skipped }: ControlResult): string[] {
   return [
     ...controlled.map(({ name }) => `${did} ${name}`),

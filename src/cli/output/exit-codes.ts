@@ -30,8 +30,8 @@ Exit codes:
   5    conflict: the app is busy or running, the name exists already, or a confirmation is missing
   6    unavailable: the daemon, the container engine or a server
   7    took longer than --timeout
-  78   the configuration of svc daemon is wrong
-  124  the job that svc schedule run ran took longer than its own timeout
+  78   the configuration is not valid
+  124  the job of svc schedule run exceeded its timeout
   130  interrupted
 `;
 

@@ -100,9 +100,11 @@ export function describeFailure(error: unknown, app?: string, start = "svc daemo
   return { exitCode, message, details: lastLines(known).map(escapeControls) };
 }
 
-/** `port must be …` for a setting of the request's field `values.port`. */
+/** `port must be …` for a setting of the request's field `values.port`; `no storage "x"` without `storages[0]: `. */
 function withSettingNames({ reason, message }: SvcError): string {
-  return reason === "invalid_request" ? message.replaceAll(/(^|; )values\.(?=\S)/g, "$1") : message;
+  return reason === "invalid_request"
+    ? message.replaceAll(/(^|; )(?:values\.(?=\S)|\w+\[\d+\]: )/g, "$1")
+    : message;
 }
 
 interface Advice {
@@ -124,6 +126,7 @@ const advice: Readonly<Record<string, Advice>> = {
   root_required: { words: "; run it with ", command: "sudo" },
   "not_found app": { words: "; list installed apps with: ", command: "svc ls" },
   "not_found schedule": { words: "; see the jobs with: ", command: "svc schedule list" },
+  "not_found operation": { words: "; list them with: ", command: "svc operations ls" },
   "not_found package": { words: "; list them with: ", command: "svc search" },
   "not_found source": { words: "; list them with: ", command: "svc source ls" },
   "not_found credential": { words: "; list them with: ", command: "svc credential list" },
@@ -134,7 +137,7 @@ const advice: Readonly<Record<string, Advice>> = {
 };
 
 /** In messages about ports that no setting can change. */
-const fixedPort = "its package fixes the number";
+const fixedPort = "the package fixes the number";
 
 /** An app that was not started has no output to look at. */
 const otherPort: Advice = {

@@ -4,10 +4,11 @@
  */
 import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import type { Progress } from "../../../gen/svc/v1/app_pb.ts";
+import type { Operation } from "../../../gen/svc/v1/operation_pb.ts";
 import { SvcError } from "../../errors.ts";
 import type { CommandContext } from "../context.ts";
 import type { LocalFile } from "../input/local-file.ts";
-import { ProgressLine } from "./progress.ts";
+import { ProgressLine, type ProgressStep } from "./progress.ts";
 import type { Method } from "../client/client.ts";
 import type { RestShape } from "../client/rest-shape.ts";
 
@@ -44,20 +45,26 @@ export async function followProgress<I extends DescMessage, O extends DescMessag
   let last: MessageShape<O> | undefined;
   for await (const message of events) {
     const { event } = message as unknown as ProgressEvent;
-    if (event.case === "progress") {
-      const { step, message: text, doneBytes, totalBytes } = event.value as Progress;
-      line.update({
-        step,
-        message: text,
-        doneBytes: doneBytes === undefined ? undefined : Number(doneBytes),
-        totalBytes: totalBytes === undefined ? undefined : Number(totalBytes),
-      });
-    } else if (event.case !== undefined) last = message;
+    if (event.case === "progress") line.update(progressStep(event.value as Progress));
+    else if (event.case !== undefined) last = message;
   }
   if (last === undefined) throw new SvcError("internal", `${label}: the daemon gave no result`);
   const { messageToRest } = await import("../client/rest-json.ts");
   const [result] = Object.values(messageToRest(method.output, last) as Readonly<Record<string, unknown>>);
   return result as ResultOf<MessageShape<O>>;
+}
+
+/** The step that a message of the contract reports. */
+export function progressStep(progress: Progress | Operation): ProgressStep {
+  const { message, doneBytes, totalBytes, stepNumber, stepCount, service } = progress;
+  const counted = (bytes: bigint | undefined): number | undefined =>
+    bytes === undefined ? undefined : Number(bytes);
+  return {
+    step: "step" in progress ? progress.step : progress.phase,
+    ...{ message, stepNumber, stepCount, service },
+    doneBytes: counted(doneBytes),
+    totalBytes: counted(totalBytes),
+  };
 }
 
 /** A piece of a large download. The first piece has the total size. */

@@ -20,7 +20,7 @@ export function hostLines(samples: readonly HostMetrics[], paint: Paint): string
   const fields: Field[] = [
     ["Uptime", formatDuration(now.uptimeSecs * 1000)],
     [
-      "Processor",
+      "CPU",
       `${formatPercent(now.cpuPercent)} of ${now.cpuCount}${cpuParts(now)}${spark((s) => s.cpuPercent)}`,
       colorOf(now.cpuPercent),
     ],
@@ -62,8 +62,8 @@ function cpuParts({ cpu }: HostMetrics): string {
   const parts = [
     ["user", cpu.userPercent],
     ["system", cpu.systemPercent],
-    ["waiting", cpu.iowaitPercent],
-    ["stolen", cpu.stealPercent],
+    ["I/O wait", cpu.iowaitPercent],
+    ["steal", cpu.stealPercent],
   ] as const;
   const shown = parts.filter(([, percent]) => percent >= 0.05);
   return shown.length === 0

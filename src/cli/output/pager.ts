@@ -7,11 +7,14 @@ import type { CliHost } from "../host.ts";
 /** Options of `less` if `LESS` is not set: keep colors, exit if the text fits, and leave the text on the screen. */
 const lessOptions = "FRX";
 
-/** @param text without untrusted control characters */
-export async function page(host: CliHost, text: string): Promise<void> {
+/**
+ * @param text without untrusted control characters
+ * @param output receives the text if no pager shows it
+ */
+export async function page(host: CliHost, text: string, output = host.stdout): Promise<void> {
   const { env, stdout } = host;
   if (env["PAGER"] === "" || !isLong(text, stdout) || !isInteractive(host) || !(await hasPaged(env, text)))
-    stdout.write(text);
+    output.write(text);
 }
 
 /** A terminal that does not know its size reports 0. */

@@ -1,6 +1,6 @@
 /**
- * Progress of long work on stderr: one redrawn line on a terminal; elsewhere one line per step, except for
- * steps that count bytes.
+ * Progress of long work on stderr. On a terminal each step has a line, which is redrawn; the lines of numbered steps
+ * stay, except for short ones. Elsewhere each step prints one line when it starts, and one more for each service.
  */
 import type { CliHost } from "../host.ts";
 import { escapeCell } from "./escape.ts";
@@ -14,12 +14,18 @@ export interface ProgressStep {
   readonly message: string;
   readonly doneBytes?: number | undefined;
   readonly totalBytes?: number | undefined;
+  /** From 1; absent for messages outside the steps. */
+  readonly stepNumber?: number | undefined;
+  /** Absent while unknown. */
+  readonly stepCount?: number | undefined;
+  /** The compose service that the step is about. */
+  readonly service?: string | undefined;
 }
 
 /** Steps whose message is a result and stays on the terminal: chosen ports, and warnings. */
 const lastingSteps: ReadonlySet<string> = new Set(["ports", "warning"]);
 
-/** Shorter steps show no elapsed time. */
+/** Shorter steps show no elapsed time, and their lines do not stay. */
 const elapsedFromMs = 2_000;
 
 /** Milliseconds between redraws: bytes are counted faster than people read. */
@@ -31,9 +37,13 @@ export class ProgressLine implements Disposable {
   /** By transfer, since there may be several at once. */
   readonly #rates = new Map<string, TransferRate>();
   #shown = "";
-  #drawn = { step: "", atMs: 0 };
-  /** The current step on a terminal, which is redrawn with its elapsed time. */
-  #current: { readonly step: string; readonly startMs: number; text: string } | undefined;
+  #drawn = { key: "", atMs: 0 };
+  /** The line on a terminal, which is redrawn with its elapsed time. */
+  #current:
+    | { readonly key: string; readonly isNumbered: boolean; readonly startMs: number; text: string }
+    | undefined;
+  /** Steps that were printed without a terminal. */
+  readonly #printed = new Set<string>();
   #clock: NodeJS.Timeout | undefined;
 
   /** @param host absent: show nothing @param label what the work is about, such as `install hello` */
@@ -47,22 +57,34 @@ export class ProgressLine implements Disposable {
     const { stderr, now } = this.#host;
     if (lastingSteps.has(progress.step)) {
       this.clear();
-      stderr.write(`${this.#label}: ${progressText(progress)}\n`);
+      const { step, message } = progress;
+      const level = step === "warning" ? "warning: " : "";
+      stderr.write(`${this.#label}: ${level}${escapeCell(message)}\n`);
     } else if (stderr.isTTY === true) this.#draw(progress, now);
-    else if (progress.doneBytes === undefined && progress.step !== this.#shown) {
-      this.#shown = progress.step;
-      stderr.write(`${this.#label}: ${progressText(progress)}\n`);
-    }
+    else this.#print(progress, stderr);
+  }
+
+  /** Bytes of a transfer without a number are not worth a line in a log. */
+  #print(progress: ProgressStep, stderr: CliHost["stderr"]): void {
+    const { doneBytes, stepNumber, service = "" } = progress;
+    if (doneBytes !== undefined && stepNumber === undefined) return;
+    const key = `${lineKey(progress)} ${service}`;
+    if (this.#printed.has(key)) return;
+    this.#printed.add(key);
+    stderr.write(`${this.#label}: ${progressText({ ...progress, doneBytes: undefined })}\n`);
   }
 
   #draw(progress: ProgressStep, now: () => number): void {
     const atMs = now();
-    const { step, doneBytes } = progress;
+    const key = lineKey(progress);
     const bytesPerSec = this.#rateOf(progress, atMs);
-    const isSoon = step === this.#drawn.step && Math.abs(atMs - this.#drawn.atMs) < redrawMs;
-    if (doneBytes !== undefined && isSoon) return;
-    this.#drawn = { step, atMs };
-    if (this.#current?.step !== step) this.#current = { step, startMs: atMs, text: "" };
+    const isSoon = key === this.#drawn.key && Math.abs(atMs - this.#drawn.atMs) < redrawMs;
+    if (progress.doneBytes !== undefined && isSoon) return;
+    this.#drawn = { key, atMs };
+    if (this.#current?.key !== key) {
+      this.#finishLine();
+      this.#current = { key, isNumbered: progress.stepNumber !== undefined, startMs: atMs, text: "" };
+    }
     this.#current.text = `${this.#label}: ${progressText(progress, bytesPerSec)}`;
     this.#clock ??= setInterval(() => this.#redraw(now()), 1000).unref();
     this.#redraw(atMs);
@@ -81,8 +103,19 @@ export class ProgressLine implements Disposable {
     stderr.write(`\r\x1b[K${line}`);
   }
 
-  /** Erases the line, so that other output starts on an empty one. */
+  /** Keeps the line of a numbered step on the terminal if the step took long. */
+  #finishLine(): void {
+    if (this.#host === undefined || this.#current?.isNumbered !== true) return;
+    const atMs = this.#host.now();
+    if (atMs - this.#current.startMs < elapsedFromMs) return;
+    this.#redraw(atMs);
+    this.#host.stderr.write("\n");
+    this.#shown = "";
+  }
+
+  /** Ends or erases the line, so that other output starts on an empty one. */
   clear(): void {
+    this.#finishLine();
     if (this.#host?.stderr.isTTY === true && this.#shown !== "") this.#host.stderr.write("\r\x1b[K");
     this.#shown = "";
     this.#current = undefined;
@@ -93,22 +126,56 @@ export class ProgressLine implements Disposable {
     this.clear();
   }
 
-  #rateOf({ step, message, doneBytes, totalBytes }: ProgressStep, atMs: number): number | undefined {
+  #rateOf(progress: ProgressStep, atMs: number): number | undefined {
+    const { step, message, doneBytes, totalBytes, service = "" } = progress;
     if (doneBytes === undefined) return undefined;
     // Without a total, the message may itself count, so it cannot identify the transfer.
-    const key = totalBytes === undefined ? step : `${step} ${message}`;
+    const key = `${step} ${service} ${totalBytes === undefined ? "" : message}`;
     const rate = this.#rates.get(key) ?? new TransferRate();
     this.#rates.set(key, rate);
     return rate.at(atMs, doneBytes);
   }
 }
 
-/** `copy 1.2 MiB of 3.4 MiB (35%) · 512 KiB/s · 4s left · data/` */
+/** Progress with the same key shares a line. */
+function lineKey({ step, stepNumber }: ProgressStep): string {
+  return stepNumber === undefined ? step : `${stepNumber}`;
+}
+
+/** Texts of steps, by their name in the contract. Other steps are shown by name. */
+const stepTexts: Readonly<Record<string, string>> = {
+  resolve: "Reading",
+  fetch: "Fetching",
+  export: "Unpacking",
+  build: "Building",
+  pull: "Pulling",
+  copy: "Copying",
+  backup: "Backing up",
+  dump: "Dumping data",
+  read: "Reading",
+  encrypt: "Encrypting",
+  push: "Storing",
+  after: "Cleaning up",
+  restore: "Restoring",
+  verify: "Verifying",
+  migrate: "Migrating data",
+  trial: "Starting",
+  health: "Waiting",
+  wait: "Waiting",
+  send: "Sending",
+  receive: "Receiving",
+};
+
+/** `[1/2] Copying 1.2 MiB of 3.4 MiB (35%) · 512 KiB/s · 4s left · data/` */
 export function progressText(
-  { step, message, doneBytes, totalBytes }: ProgressStep,
+  { step, message, doneBytes, totalBytes, stepNumber, stepCount, service = "" }: ProgressStep,
   bytesPerSec?: number,
 ): string {
-  let text = escapeCell(step);
+  const name = stepTexts[step] ?? step;
+  // Most first messages are titles, such as `Fetching v1.2.0 of https://…`.
+  const isTitle = message.startsWith(`${name} `);
+  let text = `${numberText(stepNumber, stepCount)}${escapeCell(isTitle ? message : name)}`;
+  if (service !== "") text += ` · ${escapeCell(service)}`;
   if (doneBytes !== undefined) {
     text += ` ${formatBytes(doneBytes)}`;
     if (totalBytes !== undefined && totalBytes > 0) {
@@ -120,7 +187,12 @@ export function progressText(
       text += ` · ${formatDuration((1000 * (totalBytes - doneBytes)) / bytesPerSec)} left`;
     }
   }
-  return message === "" ? text : `${text} · ${escapeCell(message)}`;
+  return message === "" || isTitle ? text : `${text} · ${escapeCell(message)}`;
+}
+
+function numberText(number: number | undefined, count: number | undefined): string {
+  if (number === undefined || count === 1) return "";
+  return count === undefined ? `[${number}] ` : `[${number}/${count}] `;
 }
 
 /** Milliseconds. Older samples do not count, so that the rate is current. */

@@ -31,7 +31,7 @@ export function triggerText({ trigger, utc, time_zone: zone }: Schedule): string
 }
 
 /** Older daemons do not report it. */
-function isStopped({ disabled_reason: reason }: Partial<Schedule>): boolean {
+export function isStopped({ disabled_reason: reason }: Partial<Schedule>): boolean {
   return reason !== undefined && reason !== "";
 }
 
@@ -56,11 +56,11 @@ function dateText(unix: number): string {
 
 /** When the job fires next, or why it does not. */
 export function nextRunSentence(job: Schedule, nowMs: number): string {
-  if (job.enabled === false) return `It is disabled. Enable it: svc schedule enable ${job.id}`;
-  if (isStopped(job)) return `It does not run: ${job.disabled_reason}`;
+  if (job.enabled === false) return `The job is disabled. Enable it: svc schedule enable ${job.id}`;
+  if (isStopped(job)) return `The job does not run: ${job.disabled_reason}`;
   const nextUnix = job.next_run_unix ?? job.later_run_unix;
   if (nextUnix === undefined)
-    return isEvent(job.trigger) ? "It runs on the event" : "It does not fire within nine years";
+    return isEvent(job.trigger) ? "The job runs on the event" : "The trigger does not fire within nine years";
   const nextMs = nextUnix * 1000;
   return `Next run ${relativeTo(nowMs)(nextMs)}, at ${inLocalTime(nextMs)}`;
 }
@@ -72,7 +72,7 @@ function lastRunText({ last_run: run }: Schedule, format: InstantFormat): string
 }
 
 const waits: Readonly<Record<string, string>> = {
-  jitter: "its jitter",
+  jitter: "a random delay",
   room: "other runs to finish",
   retry: "another attempt",
 };

@@ -19,8 +19,19 @@ const manifestFile = "svc.yaml";
  * The package directory for a path, which is a directory or a file that a manifest can be generated from. A
  * directory without a manifest gets one if the user agrees.
  * @param path absolute
+ * @returns undefined if a dry run showed the manifest that is missing
  */
-export async function packageAt(context: CommandContext, path: string): Promise<string> {
+export async function packageAt(context: CommandContext, path: string): Promise<string>;
+export async function packageAt(
+  context: CommandContext,
+  path: string,
+  options: DryRunOption,
+): Promise<string | undefined>;
+export async function packageAt(
+  context: CommandContext,
+  path: string,
+  { dryRun = false }: DryRunOption = {},
+): Promise<string | undefined> {
   // Files of another host are unknown here.
   if (!readsFilesHere(context.host, context.options)) return path;
   const info = statusOf(path);
@@ -29,8 +40,10 @@ export async function packageAt(context: CommandContext, path: string): Promise<
   const dir = isFile ? dirname(path) : path;
   if (!isFile && !info.isDirectory()) return dir;
   const from = isFile ? basename(path) : undefined;
-  if (!exists(join(dir, manifestFile))) await writePlanned(context, dir, { from });
-  else if (from !== undefined && from !== manifestFile && !context.json) {
+  if (!exists(join(dir, manifestFile))) {
+    await writePlanned(context, dir, { from, dryRun });
+    if (dryRun) return undefined;
+  } else if (from !== undefined && from !== manifestFile && !context.json) {
     const message = `note: ${join(dir, manifestFile)} is installed; it is not generated again from ${from}`;
     context.note(message);
   }
@@ -46,7 +59,12 @@ function statusOf(path: string): Stats | undefined {
   }
 }
 
-interface WriteOptions extends PlanOptions {
+export interface DryRunOption {
+  /** Shows the manifest, and writes nothing. */
+  readonly dryRun?: boolean;
+}
+
+interface WriteOptions extends PlanOptions, DryRunOption {
   /** Additional files to write, by name. They are the only input of the manifest; existing ones stay. */
   readonly template?: Readonly<Record<string, string>>;
 }
@@ -58,7 +76,7 @@ interface WriteOptions extends PlanOptions {
 export async function writePlanned(
   context: CommandContext,
   dir: string,
-  { template, ...options }: WriteOptions,
+  { template, dryRun = false, ...options }: WriteOptions,
 ): Promise<void> {
   requireTrustedPath(context, dir);
   const [{ planManifest }, { findCompose }, { PackageFiles, PlannedFiles }, { mkdir, writeFile }] =
@@ -75,10 +93,12 @@ export async function writePlanned(
   const path = join(dir, manifestFile);
   if (!context.json) {
     for (const [name] of missing) context.note(`${join(dir, name)} would be written`);
-    context.note(`${path} would be generated from ${plan.from}:`);
+    context.note(`svc generates ${path} from ${plan.from}:`);
     for (const line of plan.text.trimEnd().split(/\r?\n/)) context.note(`  ${line}`);
     for (const note of plan.notes) context.note(`note: ${note}`);
   }
+  if (dryRun)
+    return context.json ? context.printJson({ path, manifest: plan.text, notes: plan.notes }) : undefined;
   await requireConsent(context, path, missing.length);
   // Another user may have put a link in a sticky directory during the question.
   makeTrustedDirectory(context, dir);
@@ -115,8 +135,7 @@ async function requireConsent(
   others: number,
 ): Promise<void> {
   if (options.yes === true) return;
-  if (!isInteractive(host))
-    throw new UsageError(`${path} does not exist: to write the manifest above, pass --yes`);
+  if (!isInteractive(host)) throw new UsageError(`svc asks before it writes ${path}; pass --yes to confirm`);
   const what = others === 0 ? path : `${path} and the files it is generated from`;
   if (!(await confirm(host, `Write ${what}?`))) throw canceled();
 }

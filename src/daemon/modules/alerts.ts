@@ -1,5 +1,5 @@
 /** Alerts, which send notifications with the actions of jobs. */
-import { readAlertFacts } from "../../observability/alerts/alert-facts.ts";
+import { readAlertFacts } from "../../observability/alerts/alert-rules.ts";
 import { AlertStore } from "../../observability/alerts/alert-store.ts";
 import { Alerts } from "../../observability/alerts/alerts.ts";
 import { createNotifier } from "../../observability/alerts/notifier.ts";

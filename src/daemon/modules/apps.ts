@@ -14,12 +14,12 @@ export type InstalledApps = ReturnType<typeof createInstalledApps>;
 
 export function createInstalledApps(
   platform: Platform,
-  { packages, settings }: Packages,
+  { packages, settings, yaml }: Packages,
   { byName: runtimes, containers }: Runtimes,
   resources: AsyncDisposableStack,
 ) {
   const { config, version, clock, now, log, metrics, store, executor, users, userName } = platform;
-  const { userHelpers, paths } = platform;
+  const { userHelpers, paths, programs } = platform;
   const zones = new Zones();
   const backupStates = resources.use(new BackupStates({ store, zones, clock, log }));
   const found = new FoundUpdates();
@@ -37,6 +37,9 @@ export function createInstalledApps(
       backups: backupStates,
       updates: found,
       backUpBeforeUpgrade: () => upgradeDefaults.backUpFirst,
+      containers,
+      command: programs.command,
+      yaml,
     },
     resources,
   );

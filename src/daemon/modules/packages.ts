@@ -34,6 +34,7 @@ export function createPackages(platform: Platform, resources: AsyncDisposableSta
         maxBytesPerUser: config.limits.maxCacheBytesPerUser,
         maxBytes: config.limits.maxCacheBytes,
       },
+      insecureHosts: config.git.insecureHosts,
       login: (host, ownerUid) => credentials.loginFor("git", host, ownerUid),
     },
     now,

@@ -1,4 +1,7 @@
-/** The parts that all others need: clock, store, users, audit trail, metrics, and helper processes that run as users. */
+/** The parts that all others need: clock, store, users, audit log, metrics, and helper processes that run as users. */
+import { createHash } from "node:crypto";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createAppPaths } from "../../apps/records/app-paths.ts";
 import { systemClock } from "../../lib/clock.ts";
 import { FairQueue } from "../../lib/fair-queue.ts";
@@ -10,10 +13,9 @@ import { UserNames } from "../../run-as/user-names.ts";
 import { createUsers } from "../../run-as/user.ts";
 import { currentExecutor } from "../../store/executors.ts";
 import { openStore } from "../../store/store.ts";
-import { requireClosedStore } from "../closed-store.ts";
+import { requireClosedStore, claimStore } from "../store-claim.ts";
 import { checkAccounts } from "../config-accounts.ts";
 import type { ContextOptions } from "../context-options.ts";
-import { claimStore } from "../store-claim.ts";
 
 export type Platform = Awaited<ReturnType<typeof createPlatform>>;
 
@@ -57,8 +59,12 @@ export async function createPlatform(options: ContextOptions, resources: AsyncDi
   /** Shares the event loop fairly between users. */
   const fairQueue = new FairQueue();
   const userHelpers = resources.use(
-    createUserHelpers({ helperPath: programs.userHelper, users, searchPath, fairQueue, log }),
+    createUserHelpers({
+      ...{ helperPath: programs.userHelper, users, searchPath, fairQueue, log },
+      copiesPrefix: copiesPrefix(config.store.dir),
+    }),
   );
+  if (isDaemon) await userHelpers.removeLeftCopies();
   return {
     ...options,
     ...{
@@ -77,4 +83,10 @@ export async function createPlatform(options: ContextOptions, resources: AsyncDi
     executor: await currentExecutor(),
     fairQueue,
   };
+}
+
+/** Each daemon removes only its own copies. @param storeDir identifies the daemon */
+function copiesPrefix(storeDir: string): string {
+  const id = createHash("sha256").update(storeDir).digest("hex").slice(0, 16);
+  return join(tmpdir(), `svc-copies-${id}-`);
 }

@@ -7,7 +7,7 @@ import { ProcessRuntime } from "../../runtimes/process/process-runtime.ts";
 import { ServiceRuntime } from "../../runtimes/systemd/service-runtime.ts";
 import { isSystemdHost, unitLimits } from "../../runtimes/systemd/systemd.ts";
 import { storeIdOf } from "../../store/store-id.ts";
-import { readBootId, readBootTimeMs } from "../../sys/boot.ts";
+import { readBootId, readBootTimeMs } from "../../sys/process-identity.ts";
 import { Cgroups } from "../../sys/cgroup.ts";
 import { createContainerEngine } from "../container-engine.ts";
 import type { Packages } from "./packages.ts";

@@ -7,7 +7,7 @@ import type { ListeningPortSchema } from "../../../gen/svc/v1/monitor_pb.ts";
 import type { ListProcessesResponseSchema, ProcessSchema } from "../../../gen/svc/v1/process_pb.ts";
 import type { ListProcessesRequestSort } from "../../../gen/svc/v1/values.ts";
 import type { ContainerRecord } from "../../engine/container-record.ts";
-import { readBootTimeMs } from "../../sys/boot.ts";
+import { readBootTimeMs } from "../../sys/process-identity.ts";
 import { mapBounded } from "../../lib/map-bounded.ts";
 import type { HostThread } from "./host-thread.ts";
 import type { HostProcess, HostSocket, ProcessOwner } from "./process-questions.ts";

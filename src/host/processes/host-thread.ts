@@ -51,7 +51,7 @@ export class HostThread implements Disposable {
       const isLate = cause instanceof TaskError && cause.why === "too_slow";
       const reason = isLate ? "deadline_exceeded" : "internal";
       const within = isLate ? ` within ${answerMs / 1000} s` : "";
-      throw new SvcError(reason, `the host's processes could not be looked at${within}`, { cause });
+      throw new SvcError(reason, `the host's processes could not be read${within}`, { cause });
     }
   }
 

@@ -36,9 +36,9 @@ export class ProcessSignals {
 
   /** @throws SvcError `denied` for processes that svc or the host needs, `not_found`, `pid_reused` */
   send({ pid, signal, expectedStartTicks }: SignalRequest): void {
-    if (pid === 1) throw denied("process 1 is the host's first: everything ends with it");
+    if (pid === 1) throw denied("process 1 is the init process of the host and cannot be signaled");
     if (pid === this.#options.selfPid)
-      throw denied(`process ${pid} is svc's own daemon: stop it as a service`);
+      throw denied(`process ${pid} is the svc daemon; stop it with: systemctl stop svc`);
     try {
       // From here on the descriptor refers to this process, even if the pid is reused.
       using handle = (this.#open ??= createProcessOpener())(pid);
@@ -48,8 +48,9 @@ export class ProcessSignals {
         const why = `process ${pid} is another one by now: it started at tick ${found.startTicks}, not ${expectedStartTicks}`;
         throw new SvcError("pid_reused", why);
       }
-      if (found.isKernelThread) throw denied(`process ${pid} is a thread of the kernel's`);
-      if (found.ppid === this.#options.selfPid) throw denied(`process ${pid} is a helper of svc's daemon`);
+      if (found.isKernelThread) throw denied(`process ${pid} is a kernel thread`);
+      if (found.ppid === this.#options.selfPid)
+        throw denied(`process ${pid} is a helper process of the svc daemon`);
       if (this.#isSupervisor(pid)) {
         throw denied(`process ${pid} is the supervisor of an app: use svc stop`);
       }

@@ -4,8 +4,7 @@
  */
 import { endianness } from "node:os";
 import { loadLibc, nativeError } from "../../sys/libc.ts";
-import { SocketAddresses } from "./socket-address.ts";
-import type { SocketTable, WaitingSocket } from "./waiting-socket.ts";
+import { SocketAddresses, type SocketTable, type WaitingSocket } from "./waiting-socket.ts";
 
 /** Constants of the kernel's `socket.h`, `netlink.h` and `sock_diag.h`, equal on all architectures. */
 const netlinkFamily = 16;
@@ -39,11 +38,11 @@ type Transfer = (fd: number, bytes: Buffer, length: number, flags: number) => nu
 /** Loads the native calls. @returns a function that reads one table and throws if the kernel rejects the request */
 export function createSocketDiagnosis(): (table: SocketTable) => WaitingSocket[] {
   const libc = loadLibc();
-  const socket = libc.func("int socket(int, int, int)") as unknown as Socket;
-  const send = libc.func("int64_t send(int, void *, size_t, int)") as unknown as Transfer;
-  const receive = libc.func("int64_t recv(int, void *, size_t, int)") as unknown as Transfer;
+  const socket: Socket = libc.func("int socket(int, int, int)");
+  const send: Transfer = libc.func("int64_t send(int, void *, size_t, int)");
+  const receive: Transfer = libc.func("int64_t recv(int, void *, size_t, int)");
   // Node warns about each descriptor that a thread closes without having opened it.
-  const close = libc.func("int close(int)") as unknown as Close;
+  const close: Close = libc.func("int close(int)");
   const answer = Buffer.alloc(answerBytes);
   const addresses = new SocketAddresses();
   return (table) => {

@@ -1,7 +1,12 @@
 /** Finds the processes that hold sockets. The last known holder is checked first, because scanning all descriptors is slow. */
-import { closeSync, openSync, readdirSync } from "node:fs";
+import { closeSync, openSync, readdirSync, readlinkSync } from "node:fs";
 import { listPids, readProcess } from "../../sys/process-table.mjs";
-import { createSocketAt, type SocketAt } from "./descriptor-links.ts";
+
+/**
+ * @param dir a descriptor of the process's `/proc/<pid>/fd`, which still refers to that process if the pid is reused
+ * @returns the inode of the socket; `undefined` if the descriptor is not a socket or is closed
+ */
+type SocketAt = (dir: number, fd: string) => number | undefined;
 
 /** A process, and its socket descriptors by inode. */
 interface Holder {
@@ -20,7 +25,7 @@ export class SocketHolders {
   #nobodys: ReadonlySet<number> = new Set();
   #allSeenAtMs = -Infinity;
 
-  constructor(socketAt = createSocketAt(), monotonicMs = (): number => performance.now()) {
+  constructor(socketAt: SocketAt = readSocketAt, monotonicMs = (): number => performance.now()) {
     this.#socketAt = socketAt;
     this.#monotonicMs = monotonicMs;
   }
@@ -87,5 +92,14 @@ function withDescriptors(pid: number, use: (dir: number) => void): void {
     // The process has ended.
   } finally {
     closeSync(dir);
+  }
+}
+
+export function readSocketAt(dir: number, fd: string): number | undefined {
+  try {
+    const inode = /^socket:\[(\d+)\]$/.exec(readlinkSync(`/proc/self/fd/${dir}/${fd}`))?.[1];
+    return inode === undefined ? undefined : Number(inode);
+  } catch {
+    return undefined;
   }
 }

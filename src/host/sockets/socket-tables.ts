@@ -2,8 +2,7 @@
 import { readFileSync } from "node:fs";
 import { endianness } from "node:os";
 import { socketsIn } from "../../sys/listening-sockets.mjs";
-import { SocketAddresses } from "./socket-address.ts";
-import type { SocketTable, WaitingSocket } from "./waiting-socket.ts";
+import { SocketAddresses, type SocketTable, type WaitingSocket } from "./waiting-socket.ts";
 
 /** Listening sockets, and UDP sockets that are not connected. */
 const waitingStates = { tcp: "0A", udp: "07" } as const;

@@ -1,5 +1,7 @@
 /** Alert rules of the configuration, and whether each one applies now. */
 import { diskPercent } from "../../lib/disk-share.ts";
+import type { AppCounters } from "../../apps/records/app-counters.ts";
+import type { HostMetrics } from "../../host/metrics/host-metrics.ts";
 
 /** How an alert is delivered: an action like those of jobs. */
 export type AlertAction =
@@ -75,4 +77,25 @@ export function findingsOf(rule: AlertRule, facts: AlertFacts): Finding[] | unde
 function lastBackup(nowMs: number, backedUpAtMs: number | undefined): string {
   if (backedUpAtMs === undefined) return "there is none yet";
   return `the last one was made ${Math.floor((nowMs - backedUpAtMs) / hourMs)} hours ago`;
+}
+
+export interface AlertFactSources {
+  counters: Pick<AppCounters, "states" | "backupStates">;
+  hostMetrics: Pick<HostMetrics, "readings">;
+  now: () => number;
+}
+
+/** Collects the facts that alert rules are checked against. */
+export async function readAlertFacts({ counters, hostMetrics, now }: AlertFactSources): Promise<AlertFacts> {
+  const states = await counters.states();
+  return {
+    nowMs: now(),
+    filesystems: hostMetrics.readings()?.sample.filesystems,
+    apps: Array.from(counters.backupStates(), ([id, backup]) => ({
+      id,
+      state: states.get(id) ?? "UNKNOWN",
+      isBackupOverdue: backup?.overdue === true,
+      backedUpAtMs: backup?.lastBackupAtMs,
+    })),
+  };
 }

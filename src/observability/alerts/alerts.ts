@@ -83,7 +83,7 @@ export class Alerts implements AsyncDisposable {
       try {
         await this.evaluate();
       } catch (error) {
-        if (!signal.aborted) log.warn({ err: error }, "alerts could not be looked at");
+        if (!signal.aborted) log.warn({ err: error }, "failed to check the alerts");
       }
       isEnded = await pause(clock, intervalMs, signal).then(
         () => false,

@@ -1,4 +1,4 @@
-/** Reads the audit trail, newest first, and verifies its chain. */
+/** Reads the audit log, newest first, and verifies its chain. */
 import { setImmediate } from "node:timers/promises";
 import { invalidField } from "../../errors.ts";
 import { readIfWhole } from "../../store/row-reader.ts";
@@ -130,7 +130,7 @@ export class AuditReader {
     const row = this.#store.get<
       Record<"anchor_seq" | "head_seq", number> & Record<"anchor_hash" | "head_hash", Uint8Array>
     >("SELECT anchor_seq, anchor_hash, head_seq, head_hash FROM audit_chain");
-    if (row === undefined) throw new Error("the audit trail has lost the ends of its chain");
+    if (row === undefined) throw new Error("the audit log has lost the ends of its chain");
     return {
       anchor: { seq: row.anchor_seq, hash: row.anchor_hash },
       head: { seq: row.head_seq, hash: row.head_hash },

@@ -95,8 +95,8 @@ export const contentColumns = Object.keys(contentChecks) as readonly (keyof Audi
 export const auditRows: RowKind<AuditRow, AuditRow> = {
   table: "audit",
   columns: { seq: isSeq, ...contentChecks, hash: isBytes },
-  nameOf: ({ seq }) => `record ${seq} of the audit trail`,
-  remedy: () => "svc audit --verify says what is wrong first; it stays, as evidence, until its time is over",
+  nameOf: ({ seq }) => `record ${seq} of the audit log`,
+  remedy: () => "svc audit --verify says what is wrong first; the record stays as evidence until it expires",
   read: (row) => row,
 };
 

@@ -1,5 +1,5 @@
 /**
- * Appends to the audit trail: one chain of records for all processes that share the store. Each hash includes the previous hash.
+ * Appends to the audit log: one chain of records for all processes that share the store. Each hash includes the previous hash.
  *
  * No call waits for its record or fails without it: records are written in batches after the calls. Records that cannot be written
  * are logged as errors, and the trail records their number as soon as it can be written again. On a full disk only calls with an

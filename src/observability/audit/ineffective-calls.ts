@@ -1,5 +1,5 @@
 /**
- * Keeps calls that changed nothing from filling the audit trail: a caller can repeat them as often as they like.
+ * Keeps calls that changed nothing from filling the audit log: a caller can repeat them as often as they like.
  *
  * The first call of a kind (same caller, method, target and result) is recorded at once. Its repeats become one more record with
  * their number after ten minutes, or when the daemon stops. The kinds of each user have a budget; calls beyond it are only counted,

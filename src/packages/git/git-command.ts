@@ -141,18 +141,29 @@ export function localGitCommand(
 }
 
 /**
- * The environment with a login for the URL's host, which neither process lists nor the command line show. Redirects
- * are not followed, because git would send the login to their target.
+ * The environment for a remote repository. It passes the login for the URL's host, which process lists then do not show,
+ * and whether certificates are verified. With either setting git follows no redirects, because it would send the login
+ * to their target, or not verify the target's certificate.
  */
-export function loginEnvironment(gitUrl: GitUrl, { username, secret }: GitLogin): Record<string, string> {
-  const basic = Buffer.from(`${username}:${secret}`).toString("base64");
-  return {
-    GIT_CONFIG_COUNT: "2",
-    GIT_CONFIG_KEY_0: `http.${new URL(gitUrl.url).origin}/.extraHeader`,
-    GIT_CONFIG_VALUE_0: `Authorization: Basic ${basic}`,
-    GIT_CONFIG_KEY_1: "http.followRedirects",
-    GIT_CONFIG_VALUE_1: "false",
-  };
+export function remoteEnvironment(
+  { url }: GitUrl,
+  { login, isInsecure }: { readonly login?: GitLogin | undefined; readonly isInsecure: boolean },
+): Record<string, string> {
+  const settings: [key: string, value: string][] = [];
+  if (login !== undefined) {
+    const basic = Buffer.from(`${login.username}:${login.secret}`).toString("base64");
+    settings.push([`http.${new URL(url).origin}/.extraHeader`, `Authorization: Basic ${basic}`]);
+  }
+  if (isInsecure) settings.push(["http.sslVerify", "false"]);
+  if (settings.length === 0) return {};
+  settings.push(["http.followRedirects", "false"]);
+  return Object.fromEntries([
+    ["GIT_CONFIG_COUNT", String(settings.length)],
+    ...settings.flatMap(([key, value], at) => [
+      [`GIT_CONFIG_KEY_${at}`, key],
+      [`GIT_CONFIG_VALUE_${at}`, value],
+    ]),
+  ]) as Record<string, string>;
 }
 
 /** Arguments of `ls-remote` that list everything that can be a version. */

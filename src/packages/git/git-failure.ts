@@ -1,6 +1,7 @@
 /** Converts git's errors to errors with a remedy. */
 import { SvcError } from "../../errors.ts";
 import { redactUrls } from "./git-url.ts";
+import { settingFor } from "./insecure-hosts.ts";
 
 /** How git exited. */
 export interface GitEnd {
@@ -60,10 +61,24 @@ export function gitFailure(
   ) {
     return fail(`there is no git repository at ${name}`);
   }
+  if (/not our ref|unadvertised object|Needed a single revision/.test(text)) {
+    return fail(`${name} does not have the commit, or its server only sends branches and tags`);
+  }
+  if (
+    /SSL certificate problem|certificate verif\w+ failed|certificate subject name|no alternative certificate/.test(
+      text,
+    )
+  ) {
+    const fix = URL.canParse(subject)
+      ? `; add its CA to the host's certificates, or ${settingFor(subject)}`
+      : "";
+    return fail(`the certificate of ${name} is not trusted${fix}`);
+  }
   if (/fsck error|unpack-objects|index-pack (failed|died)|bad object|corrupt/.test(text)) {
     return fail(`${name} sent corrupt objects: ${lastLine(stderr)}`);
   }
-  const message = `git failed with ${name}: ${lastLine(stderr)}`;
+  const fix = /Could not resolve host/.test(text) ? "; check the address and the network" : "";
+  const message = `git cannot read ${name}: ${lastLine(stderr)}${fix}`;
   return new SvcError(unreachable.test(text) ? "unavailable" : "git_failed", message, { cause });
 }
 
@@ -71,5 +86,7 @@ function lastLine(stderr: readonly string[]): string {
   const ofSsh = stderr.find((line) => line.startsWith("ssh: "));
   const telling =
     ofSsh ?? stderr.findLast((line) => /^(fatal|error): /.test(line)) ?? stderr.at(-1) ?? "no message";
-  return redactUrls(telling.replace(/^(fatal|error): /, ""));
+  const text = redactUrls(telling.replace(/^(fatal|error): /, ""));
+  // The server can send escape sequences for a terminal.
+  return text.replaceAll(/[\u0000-\u001f\u007f-\u009f]/g, " ");
 }

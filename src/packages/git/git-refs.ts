@@ -15,7 +15,7 @@ export interface RemoteRefs {
   newestTags: NewestTags;
 }
 
-/** A version of a repository: a tracked branch, an installed tag, or the commit of a submodule. */
+/** A version of a repository: a tracked branch, an installed tag, or a commit. */
 export interface Revision {
   branch: string;
   tag: string;
@@ -23,6 +23,9 @@ export interface Revision {
   commit: string;
 }
 
+/** SHA-1 or SHA-256. */
+const wholeCommit = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
+const partOfCommit = /^[0-9a-f]{7,63}$/;
 /** Lines to parse before yielding to the event loop. */
 const linesPerTurn = 500;
 
@@ -55,7 +58,7 @@ export async function readRefs(output: string): Promise<RemoteRefs> {
 
 /**
  * Selects the requested revision; without a request, the newest tag, else the default branch. Tags match with or
- * without a leading `v`.
+ * without a leading `v`. A full hash is a commit.
  * @param directory of the package; `.` for the root
  * @throws SvcError `not_found` with the repository and the missing name.
  */
@@ -66,27 +69,35 @@ export function pickRevision(
   directory = ".",
 ): Revision {
   if (wish.ref !== undefined) {
-    const isTag = refs.tags.has(wish.ref) || !refs.branches.has(wish.ref);
+    const isTag = refs.tags.has(wish.ref) || wholeCommit.test(wish.ref) || !refs.branches.has(wish.ref);
     return pickRevision(refs, isTag ? { tag: wish.ref } : { branch: wish.ref }, url);
   }
   if (wish.branch !== undefined) return branchRevision(refs, wish.branch, url);
   if (wish.tag !== undefined) {
+    // As in git, a full hash is never the name of a tag.
+    if (wholeCommit.test(wish.tag)) return { branch: "", tag: "", commit: wish.tag };
     const tag = [wish.tag, `v${wish.tag}`].find((name) => refs.tags.has(name));
-    if (tag === undefined)
-      throw notFound("tag", wish.tag, `no tag "${wish.tag}" in ${url}${known("tags", refs.tags)}`);
+    if (tag === undefined) {
+      const advice = partOfCommit.test(wish.tag)
+        ? "; for a commit, specify its full hash"
+        : known("tags", refs.tags);
+      throw notFound("tag", wish.tag, `no tag "${wish.tag}" in ${url}${advice}`);
+    }
     return { branch: "", tag, commit: refs.tags.get(tag) ?? "" };
   }
   const tag = refs.newestTags.of(directory);
   if (tag !== undefined) return { branch: "", tag, commit: refs.tags.get(tag) ?? "" };
   const [only] = refs.branches.size === 1 ? refs.branches.keys() : [];
   const branch = refs.defaultBranch ?? only;
-  if (branch === undefined)
-    throw notFound(
-      "branch",
-      "HEAD",
-      `${url} has neither a version tag nor a default branch; specify a branch`,
-    );
+  if (branch === undefined || !refs.branches.has(branch))
+    throw notFound("branch", branch ?? "HEAD", `${url} ${explainNoDefault(refs)}`);
   return branchRevision(refs, branch, url);
+}
+
+function explainNoDefault({ branches, tags }: RemoteRefs): string {
+  if (branches.size + tags.size === 0) return "is empty: it has no branches and no tags";
+  const choice = branches.size > 0 ? `branch${known("branches", branches)}` : `tag${known("tags", tags)}`;
+  return `has neither a version tag nor a default branch; specify a ${choice}`;
 }
 
 function branchRevision(refs: RemoteRefs, branch: string, url: string): Revision {

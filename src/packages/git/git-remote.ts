@@ -17,7 +17,7 @@ import { allocatedBytes } from "./cache-space.ts";
 import {
   listRefsArgs,
   localGitCommand,
-  loginEnvironment,
+  remoteEnvironment,
   type GitLogin,
   type GitSurroundings,
 } from "./git-command.ts";
@@ -74,15 +74,15 @@ export interface FetchedCommit {
   tree: string;
 }
 
-/** A repository accessed by https, ssh, or by http on this host. */
+/** A repository accessed by https, ssh or http. */
 export function networkRemote(
   gitUrl: GitUrl,
   git: GitProcess,
   limits: GitLimits,
-  login: GitLogin | undefined,
+  access: { readonly login?: GitLogin | undefined; readonly isInsecure: boolean },
 ): GitRemote {
   const subject = gitUrl.url;
-  const env = login === undefined ? {} : loginEnvironment(gitUrl, login);
+  const env = remoteEnvironment(gitUrl, access);
   return {
     gitUrl,
     async listRefs(signal) {
@@ -134,7 +134,7 @@ export function networkRemote(
   };
 }
 
-/** What to fetch: a submodule is only a commit. */
+/** What to fetch: the commit itself without a tag and a branch. */
 function refNameOf({ branch, tag, commit }: Revision): string {
   if (tag !== "") return `refs/tags/${tag}`;
   return branch === "" ? commit : `refs/heads/${branch}`;

@@ -18,7 +18,8 @@ import {
   type GitRemote,
 } from "./git-remote.ts";
 import { findSubmodules, requireNoLfsFiles, type CheckedOutDirectory } from "./git-submodules.ts";
-import type { GitUrl } from "./git-url.ts";
+import { haveSameOwner, type GitUrl } from "./git-url.ts";
+import { isInsecure, requireProtected } from "./insecure-hosts.ts";
 import type { ExportedSize } from "./tar-entries.ts";
 import type { WorkOptions } from "../../work/progress.ts";
 import type { RequestedRevision } from "../spec.ts";
@@ -37,6 +38,8 @@ export interface GitRepositoriesOptions {
   now: () => number;
   /** Finds the caller's login for a git host. Default: none. */
   login?: FindLogin;
+  /** Hosts from which repositories may be fetched by http, or with certificates that cannot be verified. Default: none. */
+  insecureHosts?: readonly string[];
 }
 
 export class GitRepositories {
@@ -74,18 +77,34 @@ export class GitRepositories {
    *   both are cached only for this user.
    */
   open(gitUrl: GitUrl, uid: number): GitRepository {
+    return this.#open(gitUrl, uid, true);
+  }
+
+  /**
+   * A package chooses the URLs of its submodules, and its code can read them. So a submodule of another host or owner
+   * gets no credentials, and neither do its own submodules.
+   */
+  #open(gitUrl: GitUrl, uid: number, hasCredentials: boolean): GitRepository {
     const parts = {
       uid,
       cache: this.#cache,
       objects: this.#objects,
       maxBytes: this.#limits.maxFetchBytes,
-      open: (other: GitUrl) => this.open(other, uid),
+      open: (other: GitUrl) => this.#open(other, uid, hasCredentials && haveSameOwner(gitUrl, other)),
     };
     const { path } = gitUrl;
     if (path === undefined) {
       const { transport, url } = gitUrl;
-      const login = transport === "ssh" ? undefined : this.#options.login?.(new URL(url).host, uid);
-      const remote = networkRemote(gitUrl, this.#git, this.#limits, login);
+      if (transport === "ssh" && !hasCredentials) {
+        const message = `the submodule ${url} belongs to another host or owner than the package, and ssh would use the daemon's key; use https`;
+        throw new SvcError("package_invalid", message);
+      }
+      const usesLogin = transport !== "ssh" && hasCredentials;
+      const login = usesLogin ? this.#options.login?.(new URL(url).host, uid) : undefined;
+      const { insecureHosts = [] } = this.#options;
+      requireProtected(gitUrl, insecureHosts);
+      const access = { login, isInsecure: isInsecure(gitUrl, insecureHosts) };
+      const remote = networkRemote(gitUrl, this.#git, this.#limits, access);
       return new GitRepository(remote, login?.scope ?? "network", parts);
     }
     const remote = localRemote(

@@ -26,7 +26,7 @@ export function looksLikeGitUrl(text: string): boolean {
 }
 
 /**
- * Parses `https://`, `ssh://`, `file://`, `[user@]host:path`, `[user@host:port]:path`, and `http://` for this host.
+ * Parses `https://`, `http://`, `ssh://`, `file://`, `[user@]host:path` and `[user@host:port]:path`.
  */
 export function parseGitUrl(text: string): GitUrlResult {
   if (/[\s\u0000-\u001f\u007f]/.test(text)) return { problem: "has white space or control characters" };
@@ -57,12 +57,6 @@ function parseNetworkUrl(text: string, transport: "https" | "http" | "ssh"): Git
     return { problem: `has the port ${port}` };
   const problem = pathProblem(path);
   if (problem !== undefined) return { problem };
-  if (transport === "http" && !isLoopback(name)) {
-    return {
-      problem:
-        "uses http, which is not protected against changes; use https (http is allowed only for this host)",
-    };
-  }
   const authority = `${user === undefined ? "" : `${user}@`}${name.toLowerCase()}${port === undefined ? "" : `:${port}`}`;
   return { gitUrl: { transport, url: `${transport}://${authority}${path}` } };
 }
@@ -77,6 +71,13 @@ function parseScpLike(text: string): GitUrlResult {
     return "problem" in result
       ? result
       : { gitUrl: { transport: "ssh", url: `[${address}:${port}]:${path}` } };
+  }
+  const [, before = "", asPort = "", after = ""] = /^([^:/]+):(\d{1,5}):\/*(.+)$/.exec(text) ?? [];
+  if (asPort !== "") {
+    const address = before.replace(/[[\]]/g, "");
+    return {
+      problem: `is not user@host:path; for the port ${asPort} write ssh://${address}:${asPort}/${after}`,
+    };
   }
   const parts = /^(?:([^@:/]+)@)?(\[[0-9A-Fa-f:.]+\]|[^:/@]+):(.+)$/.exec(text);
   if (parts === null) return { problem: "is not scheme://host/path or user@host:path" };
@@ -134,7 +135,15 @@ function pathProblem(path: string): string | undefined {
   if (path.startsWith("-") || path.startsWith("/-")) return "has a path that looks like an option";
   // `::` separates a helper program from its argument.
   if (path.includes("::")) return "names a helper program";
-  return path.split("/").includes("..") ? `has ".." in its path` : undefined;
+  return namesOnServer(path).includes("..") ? `has ".." in its path` : undefined;
+}
+
+/** The names of a path, as git for ssh and servers for https decode them: an escaped ".." would lead to another owner. */
+function namesOnServer(path: string): string[] {
+  const decoded = path.replaceAll(/%([0-9a-f]{2})/gi, (_, code: string) =>
+    String.fromCharCode(Number.parseInt(code, 16)),
+  );
+  return (decoded === path ? decoded : namesOnServer(decoded).join("/")).split(/[/\\]/);
 }
 
 /** Splits `URL#ref:dir`, as `docker build` does; absent parts are empty. */
@@ -159,6 +168,29 @@ export function localAddressOf({ transport, url }: GitUrl): string {
   const plain = address.replace(/^\[([^:\]]+:\d+)\]/, "$1").replace(/^[^@]*@/, "");
   const [, name = "", port = ""] = /^(\[[^\]]+\]|[^:]+)(?::(\d+))?/.exec(plain) ?? [];
   return isThisHost(name) ? `${transport} ${name} ${port}` : "";
+}
+
+/** First path names that all repositories of a server share, as on Bitbucket, Gerrit and Azure DevOps over ssh. */
+const serverPrefixes: ReadonlySet<string> = new Set(["a", "git", "p", "r", "repos", "scm", "v3"]);
+
+/**
+ * Whether two repositories have the same host and owner. The owner is the first name of a path with several names, or the
+ * first two if the first is a server's prefix.
+ */
+export function haveSameOwner(one: GitUrl, other: GitUrl): boolean {
+  return ownerOf(one) === ownerOf(other);
+}
+
+function ownerOf({ transport, url }: GitUrl): string {
+  if (transport === "file") return "directory";
+  const [, bracketed, ofScheme, plain, path = ""] =
+    /^(?:\[(?:[^@\]]*@)?([^\]]+:\d+)\]:|[a-z]+:\/\/(?:[^@/]*@)?([^/]+)\/|(?:[^@:/]*@)?(\[[^\]]+\]|[^:]+):)\/*(.*)$/.exec(
+      url,
+    ) ?? [];
+  const names = path.split("/").filter((name) => name !== "");
+  const ownerNames = names.length > 2 && serverPrefixes.has((names[0] ?? "").toLowerCase()) ? 2 : 1;
+  const owner = names.slice(0, -1).slice(0, ownerNames).join("/");
+  return `${(bracketed ?? ofScheme ?? plain ?? url).toLowerCase()}/${owner}`;
 }
 
 /** Whether a name or an address in any of its spellings, such as `127.1` and `[::ffff:7f00:1]`, leads to this host. */

@@ -5,20 +5,20 @@ import type { ManifestDocument } from "../../../gen/manifest-document.ts";
 export type Permission = NonNullable<ManifestDocument["permissions"]>[number];
 
 const sentences: Readonly<Record<Permission, string>> = {
-  privileged: "It runs privileged: it can do everything that root can.",
-  host_network: "It uses the host's network directly.",
-  host_pid: "It sees and can signal the host's processes.",
-  host_ipc: "It shares the host's inter-process communication.",
-  devices: "It uses devices of the host.",
-  gpu: "It uses the GPUs of the host.",
-  serial: "It uses serial ports of the host, such as radio sticks.",
-  media: "It uses the sound and video devices of the host.",
-  tun: "It creates network tunnels.",
-  groups: "It joins groups of the hostby group ID.",
-  networks: "It joins networks that other containers also use.",
-  capabilities: "It has capabilities beyond those of an ordinary container.",
-  host_mounts: "It reads or writes directories of the host.",
-  engine_socket: "It controls the container engine, and so the host.",
+  privileged: "The app runs privileged: it can do everything that root can.",
+  host_network: "The app uses the host's network directly.",
+  host_pid: "The app sees and can signal the host's processes.",
+  host_ipc: "The app shares the host's inter-process communication.",
+  devices: "The app uses devices of the host.",
+  gpu: "The app uses the GPUs of the host.",
+  serial: "The app uses serial ports of the host, such as radio sticks.",
+  media: "The app uses the sound and video devices of the host.",
+  tun: "The app creates network tunnels.",
+  groups: "The app joins groups of the host by their IDs.",
+  networks: "The app joins networks that other containers also use.",
+  capabilities: "The app has capabilities beyond those of an ordinary container.",
+  host_mounts: "The app reads or writes directories of the host.",
+  engine_socket: "The app controls the container engine, and so the host.",
 };
 
 /** Permissions that include another one. */

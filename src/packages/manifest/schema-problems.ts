@@ -1,6 +1,7 @@
 /** Validates a document against a JSON Schema, and describes problems with their lines. */
 import type { ErrorObject, Options, ValidateFunction } from "ajv";
 import type { JsonValue } from "../../lib/json.ts";
+import { nearWord } from "../../lib/near-word.ts";
 import { pointerKey } from "./rule-problem.ts";
 import type { DocumentPath, Problem, YamlDocument } from "./yaml-document.ts";
 
@@ -97,8 +98,7 @@ function typeNames(type: unknown): string {
 }
 
 function suggestion(key: string, known: readonly string[]): string {
-  const plain = (text: string): string => text.toLowerCase().replaceAll(/[-_]/g, "");
-  const match = known.find((name) => plain(name) === plain(key));
+  const match = nearWord(key, known);
   return match === undefined ? `; known keys: ${known.join(", ")}, x-*` : `; did you mean "${match}"?`;
 }
 

@@ -1,9 +1,11 @@
 /**
- * Parses untrusted YAML in a thread that can be ended and blocks nobody; the same kind of thread validates settings.
+ * Parses untrusted YAML and applies ignore files in a thread that can be ended and blocks nobody; the same kind of thread
+ * validates settings.
  */
 import { SvcError } from "../../errors.ts";
 import type { JsonValue } from "../../lib/json.ts";
 import { TaskError, TaskThread } from "../../lib/task-thread.ts";
+import type { EntryChoice } from "../build-context/chosen-entries.ts";
 import type { ManifestText } from "./manifest-reader.ts";
 import type { SettingsCheck, SettingsFinding } from "../settings/settings-check.ts";
 import type { IndexResult } from "../sources/source-index.ts";
@@ -11,12 +13,25 @@ import type { Problem, YamlBounds } from "./yaml-document.ts";
 
 export type YamlTask =
   | { readonly kind: "document"; readonly text: string; readonly bounds: YamlBounds }
-  | { readonly kind: "manifest" | "index"; readonly text: string };
+  | { readonly kind: "manifest" | "index"; readonly text: string }
+  | ({ readonly kind: "entries" } & EntryChoice);
 
-/** The result as JSON, which is cheaper for the caller than a copy of the value. */
-export type YamlAnswer = { readonly json: string } | { readonly problems: readonly Problem[] };
+interface Problems {
+  readonly problems: readonly Problem[];
+}
 
-export type YamlReading = { readonly value: JsonValue } | { readonly problems: readonly Problem[] };
+/** As JSON, which is cheaper for the caller than a copy of the value. */
+interface PrintedValue {
+  readonly json: string;
+}
+
+export interface ChosenEntries {
+  readonly numbers: Uint32Array;
+}
+
+export type YamlAnswer = PrintedValue | ChosenEntries | Problems;
+
+export type YamlReading = { readonly value: JsonValue } | Problems;
 
 /** The tasks of the thread, for all callers. */
 export type AuthorsThread = TaskThread<YamlTask | SettingsCheck, YamlAnswer | SettingsFinding>;
@@ -71,9 +86,18 @@ export class YamlThread implements Disposable {
     return "problems" in answer ? answer : (JSON.parse(answer.json) as IndexResult);
   }
 
-  async #ask(uid: number, task: YamlTask, signal?: AbortSignal): Promise<YamlAnswer> {
+  /** As `chooseEntries`. @param uid the user whose queue it waits in */
+  async choose(choice: EntryChoice, uid: number, signal?: AbortSignal): Promise<ChosenEntries | Problems> {
+    return this.#ask<ChosenEntries>(uid, { kind: "entries", ...choice }, signal);
+  }
+
+  async #ask<Answer = PrintedValue>(
+    uid: number,
+    task: YamlTask,
+    signal?: AbortSignal,
+  ): Promise<Answer | Problems> {
     try {
-      return (await this.tasks.run(`uid ${uid}`, task, { signal })) as YamlAnswer;
+      return (await this.tasks.run(`uid ${uid}`, task, { signal })) as Answer | Problems;
     } catch (error) {
       if (!(error instanceof TaskError)) throw error;
       if (error.why === "too_many")

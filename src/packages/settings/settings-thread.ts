@@ -1,9 +1,10 @@
 /**
- * The thread for untrusted content: validates settings against their schema, and parses YAML, such as manifests and
- * indexes of sources.
+ * The thread for untrusted content: validates settings against their schema, parses YAML, such as manifests and indexes of
+ * sources, and applies ignore files.
  */
 import { parentPort } from "node:worker_threads";
 import { lowerPriority } from "../../sys/priority.ts";
+import { chooseEntries, type EntryChoice } from "../build-context/chosen-entries.ts";
 import { createManifestReader } from "../manifest/manifest-reader.ts";
 import type { SettingsCheck, SettingsFinding } from "./settings-check.ts";
 import { createIndexReader } from "../sources/source-index.ts";
@@ -33,6 +34,17 @@ export async function answer(task: SettingsCheck | YamlTask): Promise<SettingsFi
       return printed(await readManifest(task.text));
     case "index":
       return printed(await readIndex(task.text));
+    case "entries":
+      return chosen(task);
+  }
+}
+
+function chosen(choice: EntryChoice): YamlAnswer {
+  try {
+    return { numbers: chooseEntries(choice) };
+  } catch (error) {
+    if (!(error instanceof RangeError)) throw error;
+    return { problems: [{ line: 1, message: error.message }] };
   }
 }
 

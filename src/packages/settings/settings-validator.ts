@@ -3,6 +3,7 @@
  * this runs in a separate thread (see `settings-check.ts`), with a queue per user and a time limit.
  */
 import { invalidRequest, maxStructure, SvcError, type FieldViolation } from "../../errors.ts";
+import { nearWord } from "../../lib/near-word.ts";
 import { hasMoreStructure, type JsonObject } from "../../lib/json.ts";
 import { TaskError, TaskThread } from "../../lib/task-thread.ts";
 import { portViolations, explainMissingPort } from "./chosen-ports.ts";
@@ -134,7 +135,7 @@ function taskFailed(error: TaskError, id: string, timeoutMs: number): SvcError {
         `cannot check the settings of "${id}": ${reachedLimit}; try again in a moment`,
       );
     case "broken":
-      return unusable(id, "it takes too much memory");
+      return unusable(id, "the schema takes too much memory");
   }
 }
 
@@ -163,8 +164,13 @@ function violationOf(error: SettingError, manifest: Manifest, values: JsonObject
     case "additionalProperties": {
       const key = String(params["additionalProperty"]);
       const known = error.instancePath === "" ? settingsOf(manifest).map(([name]) => name) : [];
-      const others = known.length === 0 ? "" : `; it has ${known.slice(0, maxListedSettings).join(", ")}`;
-      return { field: field + fieldStep(key), description: `the package has no setting "${key}"${others}` };
+      const near = nearWord(key, known);
+      const hint =
+        near === undefined
+          ? `known settings: ${known.slice(0, maxListedSettings).join(", ")}`
+          : `did you mean "${near}"?`;
+      const advice = known.length === 0 ? "" : `; ${hint}`;
+      return { field: field + fieldStep(key), description: `is not a setting of ${manifest.id}${advice}` };
     }
     case "required":
       return { field: field + fieldStep(String(params["missingProperty"])), description: "is required" };

@@ -73,7 +73,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     const result = await yaml.index(text, uid, signal);
     if ("index" in result) return result.index;
     const list = result.problems.map(({ line, message }) => `line ${line}: ${message}`).join("; ");
-    throw sourceFailed(source, `its ${indexFileName} is not valid: ${list}`);
+    throw sourceFailed(source, `the source's ${indexFileName} is not valid: ${list}`);
   }
 
   /** Directories are read as the caller, and never cached. */
@@ -125,7 +125,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     const { files, total } = await checkout.files({ ...storeBounds, wanted: describesApp }, signal);
     const text = await storeIndex(files, (yamlText, bounds) => yaml.read(yamlText, bounds, uid, signal));
     if (text === undefined) throw missing;
-    const cut = `it describes ${total} apps, but only the first ${files.size} are listed`;
+    const cut = `the index lists ${total} apps, but only the first ${files.size} are listed`;
     return { text, ...(total > files.size && { cut }) };
   }
 
@@ -180,7 +180,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
       } catch (error) {
         if (error instanceof SvcError && (error.reason === "source_failed" || error.code === "canceled"))
           throw error;
-        const message = error instanceof SvcError ? error.message : "its index cannot be read";
+        const message = error instanceof SvcError ? error.message : "the source's index cannot be read";
         throw sourceFailed(source, message, error);
       }
     },
@@ -190,7 +190,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
 function gitUrlOf(source: SourceConfig): GitUrl {
   const result = parseGitUrl(source.url);
   if ("gitUrl" in result) return result.gitUrl;
-  throw sourceFailed(source, `its url "${redactUrls(source.url)}" ${result.problem}`);
+  throw sourceFailed(source, `the url "${redactUrls(source.url)}" ${result.problem}`);
 }
 
 function sourceFailed(source: SourceConfig, why: string, cause?: unknown): SvcError<"source_failed"> {

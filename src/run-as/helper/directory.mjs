@@ -29,7 +29,7 @@ export function toLatin1(name) {
 }
 
 /**
- * Closes a descriptor at the end of its scope: `using file = ownedFd(openPlace(parent, name))`.
+ * Closes a descriptor at the end of its scope: `using file = ownedFd(openPath(parent, name))`.
  * @param {number} fd
  */
 export function ownedFd(fd) {
@@ -82,10 +82,10 @@ export function openPath(parent, name) {
 
 /**
  * Opens the regular file that an O_PATH descriptor refers to.
- * @param {number} place
+ * @param {number} fd
  */
-export function openForReading(place) {
-  return open(reopen(place), O_RDONLY | O_NONBLOCK | O_NOCTTY);
+export function openForReading(fd) {
+  return open(reopen(fd), O_RDONLY | O_NONBLOCK | O_NOCTTY);
 }
 
 /**
@@ -127,11 +127,33 @@ export function* namesIn(fd) {
   }
 }
 
-/** @typedef {{ root: string, path: string }} Place A root and a path below it, as in a request. */
+/**
+ * Whether a directory is the same as another one or below it.
+ * @param {number} fd
+ * @param {import("node:fs").Stats} above
+ */
+export function isWithin(fd, above) {
+  let current = openPath(fd, ".");
+  try {
+    for (;;) {
+      const { dev, ino } = fstatSync(current);
+      if (dev === above.dev && ino === above.ino) return true;
+      const parent = openPath(current, "..");
+      closeSync(current);
+      current = parent;
+      const next = fstatSync(current);
+      if (next.dev === dev && next.ino === ino) return false;
+    }
+  } finally {
+    closeSync(current);
+  }
+}
+
+/** @typedef {{ root: string, path: string }} RootedPath A root and a path below it, as in a request. */
 
 /**
  * Returns the names of a path below a root.
- * @param {Place} place
+ * @param {RootedPath} target
  * @returns {string[]}
  * @throws RequestError `INVALID` for NUL, `..`, lone surrogates, a root that is not absolute, a path outside of it
  */
@@ -163,14 +185,14 @@ function split(path) {
 /**
  * Opens a directory for the time of the work.
  * @template T
- * @param {Place} place
+ * @param {RootedPath} target
  * @param {(fd: number) => T} work
  * @param {{ make?: boolean }} [options] `make`: create missing directories, accessible only to this user
  * @returns {Promise<Awaited<T>>}
  */
-export async function inDirectory(place, work, { make = false } = {}) {
-  const names = namesBelow(place);
-  const root = openSync(place.root, O_PATH | O_DIRECTORY);
+export async function inDirectory(target, work, { make = false } = {}) {
+  const names = namesBelow(target);
+  const root = openSync(target.root, O_PATH | O_DIRECTORY);
   using directory = ownedFd(descend(root, names, make ? makeSubdirectory : openSubdirectory));
   return await work(directory.fd);
 }
@@ -178,17 +200,17 @@ export async function inDirectory(place, work, { make = false } = {}) {
 /**
  * Opens the parent directory of a path for the time of the work.
  * @template T
- * @param {Place} place
+ * @param {RootedPath} target
  * @param {(parent: number, name: string) => T} work
  * @returns {Promise<Awaited<T>>}
  * @throws RequestError `INVALID` for the root itself, whose parent is not accessible
  */
-export async function inParent(place, work) {
-  const names = namesBelow(place);
+export async function inParent(target, work) {
+  const names = namesBelow(target);
   const name = names.at(-1);
   if (name === undefined) throw new RequestError("INVALID", "must not be the root itself");
   const parentPath = Buffer.from(names.slice(0, -1).join("/"), "latin1").toString();
-  return inDirectory({ root: place.root, path: parentPath }, (parent) => work(parent, name));
+  return inDirectory({ root: target.root, path: parentPath }, (parent) => work(parent, name));
 }
 
 /**

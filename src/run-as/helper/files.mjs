@@ -15,7 +15,7 @@ import {
 import { openUnnamed, unlinkIfThere } from "./host/unnamed-file.mjs";
 import { RequestError, hasCode } from "./request-error.mjs";
 
-/** @typedef {import("./directory.mjs").Place} Place */
+/** @typedef {import("./directory.mjs").RootedPath} RootedPath */
 /** @typedef {import("node:fs").Stats} Stats */
 
 /** @param {Stats} stats */
@@ -25,13 +25,13 @@ function typeOf(stats) {
   return stats.isSymbolicLink() ? "symlink" : "other";
 }
 
-/** @param {Place} place */
-export async function stat(place) {
+/** @param {RootedPath} target */
+export async function stat(target) {
   try {
-    const isRoot = namesBelow(place).length === 0;
+    const isRoot = namesBelow(target).length === 0;
     const stats = isRoot
-      ? await inDirectory(place, (fd) => fstatSync(fd))
-      : await inParent(place, (parent, name) => lstatSync(at(parent, name)));
+      ? await inDirectory(target, (fd) => fstatSync(fd))
+      : await inParent(target, (parent, name) => lstatSync(at(parent, name)));
     return {
       type: typeOf(stats),
       sizeBytes: stats.size,
@@ -47,12 +47,12 @@ export async function stat(place) {
 }
 
 /**
- * @param {Place & { maxEntries: number }} args
+ * @param {RootedPath & { maxEntries: number }} args
  * @returns {Promise<{ name: string, type: string }[]>}
  */
-export async function list({ maxEntries, ...place }) {
+export async function list({ maxEntries, ...target }) {
   const utf8 = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true });
-  return inDirectory(place, (fd) => {
+  return inDirectory(target, (fd) => {
     const entries = [];
     for (const bytes of namesIn(fd)) {
       try {
@@ -73,10 +73,10 @@ export async function list({ maxEntries, ...place }) {
 /**
  * Opens a regular file for reading. Its type is checked before it is opened, so that a FIFO does not block and a device
  * is not activated. It cannot be swapped in between.
- * @param {Place} place
+ * @param {RootedPath} target
  */
-export async function openRegular(place) {
-  return inParent(place, async (parent, name) => {
+export async function openRegular(target) {
+  return inParent(target, async (parent, name) => {
     using found = ownedFd(openPath(parent, name));
     const stats = fstatSync(found.fd);
     if (stats.isSymbolicLink()) throw new RequestError("SYMLINK", "symbolic links are not followed");
@@ -86,12 +86,12 @@ export async function openRegular(place) {
 }
 
 /**
- * @param {Place & { maxBytes: number }} args
+ * @param {RootedPath & { maxBytes: number }} args
  * @param {AbortSignal} signal
  * @returns {Promise<Buffer>}
  */
-export async function readFile({ maxBytes, ...place }, signal) {
-  await using file = await openRegular(place);
+export async function readFile({ maxBytes, ...target }, signal) {
+  await using file = await openRegular(target);
   const tooLarge = () => new RequestError("LIMIT", `is larger than ${maxBytes} bytes`);
   const { size } = await file.stat();
   if (size > maxBytes) throw tooLarge();
@@ -114,11 +114,11 @@ export async function readFile({ maxBytes, ...place }, signal) {
 
 /**
  * @param {import("./host/syscalls.mjs").Syscalls} syscalls
- * @param {Place & { mode?: number }} place
+ * @param {RootedPath & { mode?: number }} target
  * @param {Buffer} data
  */
-export async function writeFile(syscalls, { mode = 0o600, ...place }, data) {
-  await inParent(place, async (parent, name) => {
+export async function writeFile(syscalls, { mode = 0o600, ...target }, data) {
+  await inParent(target, async (parent, name) => {
     const temporary = `.svc-${randomBytes(8).toString("hex")}.tmp`;
     await using file = await openUnnamed(syscalls, parent, temporary);
     const { handle } = file;

@@ -1,18 +1,23 @@
 /** Measures the space that trees use: allocated bytes, as du(1) counts them. */
-import { fstatSync, lstatSync } from "node:fs";
+import { accessSync, constants, fstatSync, lstatSync } from "node:fs";
 import { at, inDirectory, inParent, namesBelow, namesIn } from "./directory.mjs";
 import { hasCode } from "./request-error.mjs";
 import { runInSlices } from "./slices.mjs";
 import { DirectoryStack } from "./directory-stack.mjs";
 
-/** @typedef {import("./directory.mjs").Place} Place */
+/** @typedef {import("./directory.mjs").RootedPath} RootedPath */
 /** @typedef {import("node:fs").Stats} Stats */
+
+/** Users can make paths of any length, and the daemon shows them in errors. */
+const maxShown = 1024;
 
 /**
  * @param {{ root: string, paths: string[] }} args
  * @param {AbortSignal} signal
- * @returns {Promise<{ sizes: number[], isWhole: boolean }>} bytes of each path; a file with several hard links is
- *   counted in the first path that contains it. `isWhole` is false if the user may not read some directory
+ * @returns {Promise<{ sizes: number[], isWhole: boolean, barrier?: string }>} bytes of each path; a file
+ *   with several hard links is counted in the first path that contains it. `isWhole` is false if the user may not read
+ *   some directory; `barrier` is the path (latin1), below one of the paths, of another user's directory that the user
+ *   may not empty
  */
 export async function measure({ root, paths }, signal) {
   const measurement = new Measurement();
@@ -27,24 +32,28 @@ export async function measure({ root, paths }, signal) {
     }
     sizes.push(measurement.allocatedBytes - before);
   }
-  return { sizes, isWhole: measurement.isWhole };
+  return {
+    sizes,
+    isWhole: measurement.isWhole,
+    ...(measurement.barrier !== undefined && { barrier: measurement.barrier }),
+  };
 }
 
 /**
  * @param {Measurement} measurement
- * @param {Place} place
+ * @param {RootedPath} target
  * @param {AbortSignal} signal
  */
-async function measurePath(measurement, place, signal) {
-  if (namesBelow(place).length === 0) {
-    return inDirectory(place, (fd) => runInSlices(measurement.directory(fd), signal));
+async function measurePath(measurement, target, signal) {
+  if (namesBelow(target).length === 0) {
+    return inDirectory(target, (fd) => runInSlices(measurement.directory(fd), signal));
   }
-  return inParent(place, (parent, name) => {
+  return inParent(target, (parent, name) => {
     if (!lstatSync(at(parent, name)).isDirectory()) {
       measurement.count(parent, name);
       return;
     }
-    return inDirectory(place, (fd) => runInSlices(measurement.directory(fd), signal));
+    return inDirectory(target, (fd) => runInSlices(measurement.directory(fd), signal));
   });
 }
 
@@ -53,6 +62,13 @@ export class Measurement {
   entries = 0;
   /** Whether all directories could be read. */
   isWhole = true;
+  /**
+   * Path (latin1) of a directory that the user may not empty, apart from those of the daemon. Instead of a long path, a
+   * directory above it.
+   * @type {string | undefined}
+   */
+  barrier;
+  #uid = process.getuid?.() ?? 0;
   #excluded;
   /** @type {Set<string>} */
   #hardLinks = new Set();
@@ -70,15 +86,19 @@ export class Measurement {
   *directory(start) {
     using stack = new DirectoryStack(start);
     this.#add(fstatSync(start));
-    const levels = [{ path: "", subdirectories: yield* this.#countAll(stack, "") }];
+    // The daemon owns directories from the top of an app on, without a gap.
+    const isFixed = stack.stats.uid === 0;
+    const levels = [{ path: "", isFixed, subdirectories: yield* this.#countAll(stack, "", isFixed) }];
     for (let level = levels.at(-1); level; level = levels.at(-1)) {
       const name = level.subdirectories.pop();
       if (name === undefined) {
         levels.pop();
         if (levels.length > 0) stack.leave();
       } else if (this.#tryEnter(stack, name)) {
-        const path = this.#excluded.size > 0 ? `${level.path}${name}/` : "";
-        levels.push({ path, subdirectories: yield* this.#countAll(stack, path) });
+        const path = `${level.path}${name}/`;
+        const isBelowFixed = level.isFixed && stack.stats.uid === 0;
+        const subdirectories = yield* this.#countAll(stack, path, isBelowFixed);
+        levels.push({ path, isFixed: isBelowFixed, subdirectories });
       }
     }
   }
@@ -87,12 +107,14 @@ export class Measurement {
    * Counts one entry.
    * @param {number} parent
    * @param {string} name
+   * @param {(stats: Stats) => void} [check]
    * @returns {boolean} whether it is a directory
    */
-  count(parent, name) {
+  count(parent, name, check) {
     try {
       const path = at(parent, name);
       const stats = lstatSync(path);
+      check?.(stats);
       if (stats.isDirectory()) {
         this.#add(stats);
         return true;
@@ -132,18 +154,35 @@ export class Measurement {
   /**
    * @param {DirectoryStack} stack
    * @param {string} path
+   * @param {boolean} isFixed whether it belongs to the daemon
    * @returns {Generator<undefined, string[], void>} The subdirectories.
    */
-  *#countAll(stack, path) {
+  *#countAll(stack, path, isFixed) {
     const subdirectories = [];
+    let isChecked = isFixed;
+    // The engine creates mount points as root. The daemon removes these if they contain only directories.
+    const isMountPoint = stack.stats.uid === 0 && (stack.stats.mode & 0o022) === 0;
+    // In a sticky directory of another user, users can remove only their own entries.
+    const isRestricted =
+      this.#uid !== 0 && stack.stats.uid !== this.#uid && (stack.stats.mode & 0o1000) !== 0;
+    const requireOwn = (/** @type {Stats} */ { uid }) => {
+      if (uid !== this.#uid) this.#setBarrier(path);
+    };
     try {
       for (const name of namesIn(stack.fd)) {
-        if (this.#excluded.has(path + name)) continue;
-        if (this.count(stack.fd, name)) subdirectories.push(name);
+        // A deep path is costly to build.
+        if (this.#excluded.size > 0 && this.#excluded.has(path + name)) continue;
+        const isDirectory = this.count(stack.fd, name, isRestricted ? requireOwn : undefined);
+        if (isDirectory) subdirectories.push(name);
+        if (!isChecked && !(isMountPoint && isDirectory)) {
+          this.#checkOwner(stack, path, constants.W_OK | constants.X_OK);
+          isChecked = true;
+        }
         yield;
       }
     } catch (error) {
       this.#passOver(error);
+      this.#checkOwner(stack, path, constants.R_OK);
     }
     return subdirectories;
   }
@@ -161,5 +200,24 @@ export class Measurement {
       this.#passOver(error, "ENOENT", "ENOTDIR", "SYMLINK");
       return false;
     }
+  }
+
+  /**
+   * @param {DirectoryStack} stack
+   * @param {string} path
+   * @param {number} access
+   */
+  #checkOwner({ fd, stats }, path, access) {
+    if (stats.uid === this.#uid) return;
+    try {
+      accessSync(at(fd, "."), access);
+    } catch {
+      this.#setBarrier(path);
+    }
+  }
+
+  /** @param {string} path */
+  #setBarrier(path) {
+    this.barrier ??= path.slice(0, path.length > maxShown ? path.lastIndexOf("/", maxShown) : -1);
   }
 }

@@ -10,20 +10,20 @@ const maxPasses = 100;
 /** Subdirectories stored per pass. */
 const subdirectoriesPerPass = 4096;
 
-/** @typedef {import("./directory.mjs").Place} Place */
+/** @typedef {import("./directory.mjs").RootedPath} RootedPath */
 
 /**
- * @param {Place} place
+ * @param {RootedPath} target
  * @param {AbortSignal} signal
  * @returns {Promise<{ freedBytes: number }>}
  */
-export async function removeTree(place, signal) {
+export async function removeTree(target, signal) {
   const removal = new Removal();
   try {
-    if (namesBelow(place).length === 0) {
-      await inDirectory(place, (fd) => runInSlices(removal.empty(fd), signal));
+    if (namesBelow(target).length === 0) {
+      await inDirectory(target, (fd) => runInSlices(removal.empty(fd), signal));
     } else {
-      await inParent(place, (parent, name) => runInSlices(removal.remove(parent, name), signal));
+      await inParent(target, (parent, name) => runInSlices(removal.remove(parent, name), signal));
     }
   } catch (error) {
     if (!hasCode(error, "ENOENT")) throw error;

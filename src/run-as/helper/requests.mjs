@@ -18,6 +18,8 @@ import { killRuns } from "./kill-runs.mjs";
 import { spawnDetached } from "./spawn-detached.mjs";
 
 const readBlockBytes = 256 << 10;
+/** Lines of output in one message: the daemon limits its structure, and a read can have 65,536 empty lines. */
+const maxEmittedLines = 1_000;
 
 /**
  * Encodes number, offset and length of each frame as doubles: an archive may have a hundred thousand frames, and the
@@ -34,7 +36,7 @@ function placesOf(frames) {
   return data;
 }
 
-/** @typedef {import("./directory.mjs").Place} Place */
+/** @typedef {import("./directory.mjs").RootedPath} RootedPath */
 
 /**
  * @typedef {object} Call Context of a request.
@@ -53,7 +55,7 @@ function placesOf(frames) {
 /**
  * @typedef {object} RunArgs
  * @property {string[]} argv
- * @property {string | Place} cwd a `Place` is entered without following symlinks
+ * @property {string | RootedPath} cwd a `RootedPath` is entered without following symlinks
  * @property {Record<string, string>} env
  * @property {string} runId
  * @property {boolean} input whether standard input is streamed
@@ -68,17 +70,20 @@ const syscalls = new Syscalls();
 export const operations = {
   ...createHostOperations(syscalls),
 
-  stat: async (/** @type {Place} */ args) => ({ value: await files.stat(args) }),
+  stat: async (/** @type {RootedPath} */ args) => ({ value: await files.stat(args) }),
 
-  list: async (/** @type {Place & { maxEntries: number }} */ args) => ({
+  list: async (/** @type {RootedPath & { maxEntries: number }} */ args) => ({
     data: Buffer.from(JSON.stringify(await files.list(args))),
   }),
 
-  readFile: async (/** @type {Place & { maxBytes: number }} */ args, /** @type {Call} */ { signal }) => ({
+  readFile: async (
+    /** @type {RootedPath & { maxBytes: number }} */ args,
+    /** @type {Call} */ { signal },
+  ) => ({
     data: await files.readFile(args, signal),
   }),
 
-  writeFile: async (/** @type {Place & { mode: number }} */ args, /** @type {Call} */ { data }) => {
+  writeFile: async (/** @type {RootedPath & { mode: number }} */ args, /** @type {Call} */ { data }) => {
     await files.writeFile(syscalls, args, data);
     return {};
   },
@@ -93,7 +98,7 @@ export const operations = {
     return {};
   },
 
-  removeTree: async (/** @type {Place} */ args, /** @type {Call} */ { signal }) => ({
+  removeTree: async (/** @type {RootedPath} */ args, /** @type {Call} */ { signal }) => ({
     value: await removeTree(args, signal),
   }),
 
@@ -105,7 +110,7 @@ export const operations = {
     /** @type {import("./copy-tree.mjs").CopyArgs} */ args,
     /** @type {Call} */ { emit, signal },
   ) => ({
-    value: await copyTree(args, (progress) => void emit({ progress }), signal),
+    value: await copyTree(syscalls, args, (progress) => void emit({ progress }), signal),
   }),
 
   writeArchive: async (
@@ -166,10 +171,10 @@ export const operations = {
   },
 
   openRead: async (
-    /** @type {Place & { offset: number }} */ { offset, ...place },
+    /** @type {RootedPath & { offset: number }} */ { offset, ...target },
     /** @type {Call} */ call,
   ) => {
-    await using file = await files.openRegular(place);
+    await using file = await files.openRegular(target);
     for (let position = offset; ;) {
       // Allocated once and reused, because sent bytes are not copied.
       const buffer = Buffer.allocUnsafe(readBlockBytes);
@@ -211,7 +216,8 @@ async function runCommandIn({ input, output, lines, maxOutputBytes, ...program }
   const tails = { stdout: new LastBytes(maxOutputBytes), stderr: new LastBytes(maxOutputBytes) };
   const splitters = { stdout: new LineSplitter(), stderr: new LineSplitter() };
   const emitLines = async (/** @type {"stdout" | "stderr"} */ stream, /** @type {string[]} */ texts) => {
-    if (lines && texts.length > 0) await call.emit({ stream, lines: texts });
+    for (let at = 0; lines && at < texts.length; at += maxEmittedLines)
+      await call.emit({ stream, lines: texts.slice(at, at + maxEmittedLines) });
   };
   const take = (/** @type {"stdout" | "stderr"} */ stream) => async (/** @type {Buffer} */ chunk) => {
     tails[stream].push(chunk);

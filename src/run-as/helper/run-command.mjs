@@ -24,8 +24,6 @@ const drainMs = 2_000;
  * @property {AsyncIterable<Buffer>} [stdin]
  * @property {(chunk: Buffer) => void | Promise<void>} stdout the pipe is read further once it resolves
  * @property {(chunk: Buffer) => void | Promise<void>} stderr
- * @property {number[]} [descriptors] passed to the program as 3, 4, …
- * @property {(pid: number) => void} [started]
  */
 
 /**
@@ -37,12 +35,11 @@ const drainMs = 2_000;
  */
 export async function runToEnd({ runId, ...program }, streams, signal) {
   signal.throwIfAborted();
-  const { stdin, descriptors = [] } = streams;
+  const { stdin } = streams;
   const child = await spawnSession({ ...program, env: { ...program.env, [runIdVariable]: runId } }, [
     stdin ? "pipe" : "ignore",
     "pipe",
     "pipe",
-    ...descriptors,
   ]);
   const ended = new AbortController();
   /** @type {Promise<{ exitCode: number | null, signal: string | null }>} */
@@ -61,7 +58,6 @@ export async function runToEnd({ runId, ...program }, streams, signal) {
   };
   signal.addEventListener("abort", stop, { once: true });
   if (signal.aborted) stop();
-  if (child.pid !== undefined) streams.started?.(child.pid);
   // Not awaited: a program does not have to read its input, which then may never end.
   void feed(child, stdin);
   const flow = new OutputFlow();

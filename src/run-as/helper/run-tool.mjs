@@ -7,7 +7,7 @@ import { runToEnd } from "./run-command.mjs";
 const maxComplaintBytes = 4096;
 
 /**
- * @typedef {Pick<import("./run-command.mjs").Streams, "stdin" | "descriptors" | "started"> & { runId: string, umask?: number }} ToolOptions
+ * @typedef {Pick<import("./run-command.mjs").Streams, "stdin"> & { runId: string, umask?: number }} ToolOptions
  */
 
 /**

@@ -10,7 +10,7 @@ const { O_WRONLY, O_APPEND, O_CREAT, O_NOFOLLOW, O_NONBLOCK, O_NOCTTY } = consta
 /**
  * @typedef {object} DetachedArgs
  * @property {string} [stdin] written to its standard input, which is then closed
- * @property {import("./directory.mjs").Place} [log]
+ * @property {import("./directory.mjs").RootedPath} [log]
  */
 
 /**
@@ -45,7 +45,7 @@ export async function spawnDetached({ stdin, log, ...program }, signal) {
   }
 }
 
-/** @param {import("./directory.mjs").Place} log */
+/** @param {import("./directory.mjs").RootedPath} log */
 async function openLog(log) {
   return inParent(log, (parent, name) => {
     // Without O_NONBLOCK, opening a FIFO would wait for a reader.

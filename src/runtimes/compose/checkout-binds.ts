@@ -13,6 +13,7 @@ import { mapValues } from "../../lib/map-values.ts";
 import { appTree, checkoutOf } from "../app-tree.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { entryType } from "../entry-type.ts";
+import { readServiceMount } from "./service-mounts.ts";
 import { isSet, listOf, recordOf, textOf } from "./compose-values.ts";
 
 type Place = Pick<RunnableApp, "directory" | "checkout">;
@@ -42,16 +43,39 @@ export async function dataBinds(
   return data;
 }
 
-/** The document with data mounted from `data/`. @param data result of {@link dataBinds} */
+/**
+ * The document with data mounted from `data/`. A service that mounts the whole checkout gets the data in it, like the
+ * services that mount only the data: airflow, for example, prepares directories for others in this way.
+ * @param data result of {@link dataBinds}
+ */
 export function withData(document: JsonObject, place: Place, data: readonly string[]): JsonObject {
-  const { directory } = place;
+  const checkout = posix.join(place.directory, checkoutOf(place));
   const moved = new Map(
-    data.map((path) => [
-      posix.join(directory, checkoutOf(place), path),
-      posix.join(directory, appTree.data, path),
-    ]),
+    data.map((path) => [posix.join(checkout, path), posix.join(place.directory, appTree.data, path)]),
   );
-  return mapBinds(document, (source) => moved.get(source) ?? source);
+  const services = mapValues(recordOf(document["services"]), (value): JsonValue => {
+    const service = recordOf(value);
+    const added = mountsInCheckout(service, checkout, data);
+    return added.length === 0 ? service : { ...service, volumes: [...listOf(service["volumes"]), ...added] };
+  });
+  return mapBinds({ ...document, services }, (source) => moved.get(source) ?? source);
+}
+
+/** Mounts of data inside a service's writable mounts of the whole checkout, except at targets that the service mounts itself. */
+function mountsInCheckout(service: JsonObject, checkout: string, data: readonly string[]): JsonObject[] {
+  const volumes = listOf(service["volumes"]);
+  const taken = new Set(volumes.map((volume) => posix.resolve("/", readServiceMount(volume).target)));
+  return volumes.flatMap((volume) => {
+    const { type, source, target, readOnly } = readServiceMount(volume);
+    if (typeof volume === "string" || type !== "bind" || readOnly || normalize(source) !== checkout)
+      return [];
+    return data
+      .map((path) => ({
+        ...recordOf(volume),
+        ...{ source: posix.join(checkout, path), target: posix.resolve("/", target, path) },
+      }))
+      .filter((mount) => !taken.has(mount.target));
+  });
 }
 
 /**
@@ -109,7 +133,10 @@ function checkoutBinds(document: JsonObject, place: Place): CheckoutBind[] {
 }
 
 /** The document with mapped sources of its binds. */
-function mapBinds(document: JsonObject, map: (source: string, readOnly: boolean) => string): JsonObject {
+export function mapBinds(
+  document: JsonObject,
+  map: (source: string, readOnly: boolean) => string,
+): JsonObject {
   const mapVolume = (volume: JsonValue): JsonValue => {
     if (typeof volume !== "string") {
       const mount = recordOf(volume);

@@ -1,12 +1,8 @@
 /** Collects what a part of a compose file requests from the host. */
 import { isReservedLabel } from "../../engine/attribution.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
-import {
-  listRequirements,
-  type Bind,
-  type FileOwner,
-  type HostRequirement,
-} from "../containers/container-policy.ts";
+import type { Bind, FileOwner } from "../containers/container-policy.ts";
+import { listRequirements, type HostRequirement } from "../containers/host-requirements.ts";
 import { pairsOf, unknownKeys } from "./compose-values.ts";
 
 /** The claims of a service so far. */

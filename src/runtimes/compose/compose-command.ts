@@ -1,7 +1,7 @@
 /** Finds and runs compose: the engine's plugin `docker compose`, or the older `docker-compose`. */
 import { SvcError } from "../../errors.ts";
-import type { UserHelper } from "../../run-as/user-helper.ts";
-import type { CommandResult, RunCommandOptions } from "../../run-as/user-helper-types.ts";
+import type { IsolatedOptions } from "../../run-as/isolated-run.ts";
+import type { CommandResult } from "../../run-as/user-helper-types.ts";
 
 /**
  * The older program would first load Debian's Python modules, which takes longer than loading compose itself; this
@@ -9,8 +9,8 @@ import type { CommandResult, RunCommandOptions } from "../../run-as/user-helper-
  */
 const candidates: readonly FoundProgram[] = [
   { command: ["docker", "compose"], env: {} },
-  { command: ["docker-compose"], env: { SETUPTOOLS_USE_DISTUTILS: "stdlib" } },
-  { command: ["docker-compose"], env: {} },
+  { command: ["docker-compose"], env: { SETUPTOOLS_USE_DISTUTILS: "stdlib", ...ownModulesOnly() } },
+  { command: ["docker-compose"], env: ownModulesOnly() },
 ];
 
 const versionTimeoutMs = 30_000;
@@ -24,13 +24,23 @@ const settledElsewhere = {
   COMPOSE_EXPERIMENTAL_OCI_REMOTE: "0",
   COMPOSE_ANSI: "never",
   COMPOSE_STATUS_STDOUT: "0",
+  // No code of the package, whose manifest sets variables.
+  ...{ LD_PRELOAD: "", LD_AUDIT: "", LD_LIBRARY_PATH: "", GCONV_PATH: "", GLIBC_TUNABLES: "" },
 };
 
 /** Passed as arguments: an empty value keeps compose from reading these in `.env`. */
 const chosenElsewhere = { COMPOSE_FILE: "", COMPOSE_PROFILES: "" };
 
-/** Runs programs as one user. */
-export type CommandRunner = Pick<UserHelper, "runCommand">;
+/** Keeps Python and its libraries from loading code of the package. */
+function ownModulesOnly(): Record<string, string> {
+  const none = { PYTHONPATH: "", PYTHONHOME: "", PYTHONPLATLIBDIR: "", PYTHONWARNINGS: "" };
+  return { ...none, PYTHONNOUSERSITE: "1", OPENSSL_CONF: "/dev/null" };
+}
+
+/** Runs programs as one user, or isolated. */
+export interface CommandRunner {
+  runCommand(argv: readonly string[], options?: IsolatedOptions): Promise<CommandResult>;
+}
 
 /** The users that compose runs as. */
 export interface CommandRunners {
@@ -38,7 +48,7 @@ export interface CommandRunners {
   as: (uid: number) => Promise<CommandRunner>;
 }
 
-interface ComposeRun extends RunCommandOptions {
+interface ComposeRun extends IsolatedOptions {
   timeoutMs: number;
   /** Whether `.env` may set {@link chosenElsewhere}, to find out what it sets. Default: no. */
   readsChoices?: boolean;

@@ -1,6 +1,4 @@
 /** Converts the output of `compose config` to the document that svc checks and runs. */
-import { posix } from "node:path";
-import { isInside } from "../../lib/paths.ts";
 import type { Labels } from "../../engine/attribution.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
@@ -13,6 +11,7 @@ import {
   sizedInMemory,
 } from "../containers/user-bounds.ts";
 import { invalid, type YamlReader } from "./compose-sources.ts";
+import { readPullPolicy, strongerPolicy, type ImagePull } from "./pull-policy.ts";
 import {
   environmentPairs,
   isSet,
@@ -24,14 +23,30 @@ import {
   textOf,
   textsOf,
 } from "./compose-values.ts";
+import { readBuild, type ServiceBuild } from "./service-build.ts";
 
 const bounds = { maxBytes: 2 * 1024 * 1024, maxTokens: 100_000, maxDepth: 64, maxValues: 100_000 };
 
-/** Parses the output, and unescapes `$$`. @throws SvcError `package_invalid` */
-export async function readResolved(text: string, file: string, readYaml: YamlReader): Promise<JsonObject> {
+/**
+ * Parses the output, and unescapes `$$`.
+ * @param copies the directory of the copies that compose read
+ * @throws SvcError `package_invalid`
+ */
+export async function readResolved(
+  text: string,
+  file: string,
+  readYaml: YamlReader,
+  copies?: string,
+): Promise<JsonObject> {
   const result = await readYaml(text, bounds);
   if ("problems" in result) throw invalid(file, result.problems.map(({ message }) => message).join("; "));
-  return recordOf(mapTexts(result.value, unescaped));
+  return recordOf(mapTexts(result.value, (part) => withoutCopies(unescaped(part), copies)));
+}
+
+/** A text with the paths of the files that were copied. No package can contain the directory's name, which is random. */
+export function withoutCopies(text: string, copies: string | undefined): string {
+  if (copies === undefined || !text.includes(copies)) return text;
+  return text.replaceAll(`${copies}/`, "/").replaceAll(copies, "/");
 }
 
 /** If there are many dollar signs, replacing a pattern takes a tenth of the time of replacing a text. */
@@ -54,17 +69,6 @@ export function printDocument(document: JsonObject): string {
 /** Parses a printed document. */
 export function readPrinted(text: string): JsonObject {
   return recordOf(mapTexts(JSON.parse(text) as JsonValue, unescaped));
-}
-
-/** An image to build. */
-export interface ServiceBuild {
-  readonly service: string;
-  /** Absolute path. */
-  readonly context: string;
-  /** Path relative to the context. */
-  readonly dockerfile: string;
-  readonly target?: string;
-  readonly args: Readonly<Record<string, string>>;
 }
 
 export interface RunnableOptions {
@@ -94,8 +98,7 @@ export interface RunnableProject {
   readonly builds: readonly ServiceBuild[];
   /** Built images by the names that the file gives them. */
   readonly ownImages: ReadonlyMap<string, string>;
-  /** References of the images to pull. */
-  readonly pulls: readonly string[];
+  readonly pulls: readonly ImagePull[];
 }
 
 /**
@@ -104,7 +107,7 @@ export interface RunnableProject {
  */
 export function runnableProject(document: JsonObject, options: RunnableOptions): RunnableProject {
   const builds: ServiceBuild[] = [];
-  const pulls = new Set<string>();
+  const pulls = new Map<string, ImagePull>();
   const services: Record<string, JsonObject> = {};
   const profiles = new Set(options.profiles);
   const all = Object.entries(recordOf(document["services"])).filter(([, value]) =>
@@ -119,8 +122,15 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
       throw invalid(options.file, `service "${name}" has neither image nor build`);
     const written = isBuilt ? "" : options.withTag(textOf(image));
     const reference = isBuilt ? options.builtTag(name) : (ownImages.get(written) ?? written);
-    if (isBuilt) builds.push(readBuild(options.file, name, build ?? null));
-    else if (!ownImages.has(written)) pulls.add(reference);
+    const policy = textOf(service["pull_policy"]);
+    if (isBuilt) {
+      const read = readBuild(name, build ?? null, { ...options, secrets: recordOf(document["secrets"]) });
+      builds.push({ ...read, isRepeated: policy === "build" });
+    } else if (!ownImages.has(written))
+      pulls.set(reference, {
+        ...(pulls.get(reference) ?? { service: name, reference }),
+        policy: strongerPolicy(pulls.get(reference)?.policy, readPullPolicy(policy)),
+      });
     for (const key of ["pull_policy", "develop"]) Reflect.deleteProperty(service, key);
     const { restart_policy: deployedPolicy, ...deployed } = recordOf(deploy);
     const limited = pidsLimited(options, service, deployed);
@@ -154,9 +164,12 @@ export function runnableProject(document: JsonObject, options: RunnableOptions):
       ...(options.owner !== undefined && sized(service)),
     };
   }
-  if (Object.keys(services).length === 0) throw invalid(options.file, "it contains no services to run");
+  if (Object.keys(services).length === 0) throw invalid(options.file, "the file contains no services to run");
   const { name: _, services: __, ...rest } = document;
-  return { document: { ...rest, services }, builds, ownImages, pulls: [...pulls] };
+  return {
+    ...{ document: { ...rest, services }, builds, ownImages },
+    pulls: [...pulls.values()],
+  };
 }
 
 /** Whether a service runs with these profiles. */
@@ -321,34 +334,6 @@ function deployedWord(policy: JsonValue | undefined): string | undefined {
 
 function restartWord({ policy, maxAttempts }: RestartPolicy): string {
   return policy === "never" ? "no" : `${policy}:${maxAttempts}`;
-}
-
-function readBuild(file: string, service: string, value: JsonValue): ServiceBuild {
-  const { context, dockerfile, target, args, ...rest } =
-    typeof value === "string" ? { context: value } : recordOf(value);
-  // Labels and caches do not change what the image does.
-  const odd = Object.entries(rest).find(
-    ([key, item]) => !["labels", "cache_from", "cache_to", "pull"].includes(key) && isSet(item),
-  );
-  if (odd !== undefined)
-    throw invalid(
-      file,
-      `service "${service}": svc does not support "${odd[0]}" in build; leave it out, or set an image`,
-    );
-  const path = textOf(context);
-  if (!path.startsWith("/"))
-    throw invalid(file, `service "${service}": the build context must be a directory`);
-  const dockerfilePath = posix.resolve(path, textOf(dockerfile) || "Dockerfile");
-  if (!isInside(path, dockerfilePath)) {
-    throw invalid(file, `service "${service}": the Dockerfile must be in the build context`);
-  }
-  return {
-    service,
-    context: path,
-    dockerfile: posix.relative(path, dockerfilePath),
-    args: pairsOf(args),
-    ...(isSet(target) && { target: textOf(target) }),
-  };
 }
 
 /** For users: compose v2 would pull another platform's image, unchecked, and move the name for all users. */

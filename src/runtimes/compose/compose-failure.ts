@@ -15,10 +15,11 @@ export function reasonOf(lines: readonly string[]): string {
 
 /** What docker-compose 1.29 of Debian 12 does not support, in its own words, which blame the format's version. */
 const unsupported =
-  /(?:The Compose file '.*?' is invalid because: )?(\S+ (?:value )?'\w+' does not match any of the regexes|\S+ contains unsupported option: '\w+'|Unsupported config option for \S+ '\w+'|\S+env_file contains .*? an invalid type|could not determine a constructor for the tag '!\w+')/;
+  /(?:The Compose file '.*?' is invalid because: )?(\S+ (?:value )?'\w+' does not match any of the regexes|\S+ contains unsupported option: '\w+'|Unsupported config option for \S+ '\w+'|\S+env_file contains .*? an invalid type|\S+pull_policy value '\w+' is not one of \[.*?\]|could not determine a constructor for the tag '!\w+')/;
 
-/** Why compose rejects a file, with what to do if only an old compose does. */
-export function configFailure(output: string): string {
+/** Why compose rejects a file, with what to do if only an old compose does. @param text its output */
+export function configFailure(text: string): string {
+  const output = lastLines(text).join(" ");
   if (output.includes("'name' does not match any of the regexes"))
     return 'this docker-compose is too old for "name" at the top: delete that line (svc names the project), or install compose 2';
   const [, unsupportedKey] = unsupported.exec(output) ?? [];

@@ -39,12 +39,12 @@ export class ComposeImages implements ImageRuntime {
     this.#options = options;
   }
 
-  async needs({ id }: RunnableApp): Promise<EngineNeeds> {
+  async needs({ id, adopted }: RunnableApp): Promise<EngineNeeds> {
     const document = (await this.#options.projects.lastDocument(id)) ?? {};
     const volumes = Object.entries(recordOf(document["volumes"])).map(([key, volume]) =>
       volumeName(recordOf(volume), key, this.#options.ownership.projectOf(id)),
     );
-    return { images: imagesOf(document), volumes };
+    return { images: imagesOf(document), volumes: [...volumes, ...Object.values(adopted?.volumes ?? {})] };
   }
 
   /** One result per service. */
@@ -73,10 +73,10 @@ export class ComposeImages implements ImageRuntime {
     const results = new Map<string, PulledImages>();
     const reasons = new Map<string, string>();
     for (const reference of new Set(references.values())) {
-      const reason = reference.startsWith(builtPrefix) ? "it was built here" : pinnedBy(reference);
+      const reason = reference.startsWith(builtPrefix) ? "the image was built here" : pinnedBy(reference);
       const result = reason === undefined ? await images.pullAgain(app.ownerUid, reference, work) : undefined;
       if (result !== undefined) results.set(reference, result);
-      else reasons.set(reference, reason ?? "it did not come from a registry");
+      else reasons.set(reference, reason ?? "the image did not come from a registry");
     }
     const services = [...references].map(([service, reference]) => ({
       ...{ service, reference, changed: results.get(reference)?.changed ?? false },

@@ -1,11 +1,14 @@
-/** Plans an app's compose project: compose reads the checkout as the owner, and svc checks and changes the result. */
+/**
+ * Plans an app's compose project. svc reads the checkout as the owner and gives compose copies, which it reads as a uid
+ * without other files. Then svc checks and changes the result.
+ */
 import { createHash } from "node:crypto";
 import { join, posix } from "node:path";
 import type { EngineEvents } from "../../engine/events.ts";
 import type { EngineOwnership } from "../../engine/ownership.ts";
+import type { IsolatedRun } from "../../run-as/isolated-run.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import { SvcError } from "../../errors.ts";
-import { isInside } from "../../lib/paths.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { Limiter } from "../../lib/limiter.ts";
 import { mapValues } from "../../lib/map-values.ts";
@@ -17,13 +20,14 @@ import { appEnvironment, appExpander } from "../app-environment.ts";
 import { checkoutOf } from "../app-tree.ts";
 import { ownerSpec, requireWithinLimits, type ContainerClaims } from "../containers/container-policy.ts";
 import { missingClock } from "../containers/host-clock.ts";
-import { type AppImages, withTag } from "../docker/app-images.ts";
-import { requireAllowedName } from "../docker/image-names.ts";
+import type { AppImages } from "../docker/app-images.ts";
+import { withTag, requireAllowedName } from "../docker/image-names.ts";
 import type { PublishOptions } from "../containers/published-ports.ts";
 import type { RunnableApp } from "../runnable-app.ts";
+import { withAdoptedMounts, withoutAdopted } from "./adopted-data.ts";
 import { dataBinds, withData } from "./checkout-binds.ts";
 import type { ComposeCommand } from "./compose-command.ts";
-import { readResolved, runnableProject, type RunnableProject } from "./compose-document.ts";
+import { readResolved, runnableProject, withoutCopies, type RunnableProject } from "./compose-document.ts";
 import {
   checkComposeSources,
   contentVariablesOf,
@@ -34,11 +38,13 @@ import {
 import { withInlineFiles, withVariables, type InlineFile } from "./inline-files.ts";
 import { projectClaims } from "./project-claims.ts";
 import { requireFewParts } from "./project-size.ts";
-import { withAddresses } from "./service-ports.ts";
-import { configFailure, lastLines } from "./compose-failure.ts";
+import { buildClaims, requireInPackage } from "./service-build.ts";
+import { withHostPorts } from "./service-ports.ts";
+import { configFailure } from "./compose-failure.ts";
 import { ConfigCache, type CachedConfig } from "./config-cache.ts";
 import { dotenvValues } from "./dotenv-values.ts";
 import { chooseProject, type ProjectChoice } from "./project-files.ts";
+import { ProjectReads } from "./project-reads.ts";
 
 /** A project, its host access, and which of its mounts are data ({@link dataBinds}). */
 export interface ComposePlan {
@@ -57,7 +63,8 @@ interface ConfigInputs {
   readonly section: ComposeSection;
   readonly choice: ProjectChoice;
   readonly sources: ComposeSources;
-  readonly readValues: ValueReader;
+  readonly reads: ProjectReads;
+  readonly readYaml: YamlReader;
 }
 
 const configTimeoutMs = 60_000;
@@ -125,20 +132,17 @@ export class ComposePlanner {
     }
     const userHelper = await userHelpers.as(app.uid);
     const readYaml: YamlReader = (text, bounds) => this.#options.yaml.read(text, bounds, app.ownerUid, ended);
-    const options = { command: this.#options.command, runner: userHelper, readYaml, signal: ended };
-    const readValues: ValueReader = (directory, names) =>
-      dotenvValues(options, join(app.directory, directory), names);
-    const place = { root: app.directory, checkout: checkoutOf(app), section };
-    const choice = await chooseProject(userHelper, place, readValues);
-    const sources = await checkComposeSources(
-      userHelper,
-      app.directory,
-      checkoutOf(app),
-      choice.files,
-      readYaml,
-    );
-    const { text, values } = await this.#config(app, { section, choice, sources, readValues }, ended);
-    const resolved = await readResolved(text, file, readYaml);
+    const reads = new ProjectReads(userHelper);
+    const readValues: ValueReader = async (directory, names) => {
+      await using isolated = await userHelpers.isolate(app.uid, reads.copied);
+      return await this.#dotenvValues(isolated, join(app.directory, directory), names, readYaml, ended);
+    };
+    const checkout = checkoutOf(app);
+    const choice = await chooseProject(reads, { root: app.directory, checkout, section }, readValues);
+    const sources = await checkComposeSources(reads, app.directory, checkout, choice.files, readYaml);
+    const inputs = { section, choice, sources, reads, readYaml };
+    const { text, values, copies } = await this.#config(app, inputs, ended);
+    const resolved = await readResolved(text, file, readYaml, copies);
     requireFewParts(resolved, file, isRoots);
     const variables = { ...values, ...environmentOf(app, section) };
     const project = runnableProject(withVariables(resolved, variables, file), {
@@ -154,20 +158,17 @@ export class ComposePlanner {
       builtTag: (service) => images.builtTag(app, service),
       withTag,
     });
-    for (const { context, service } of project.builds) {
-      if (!isInside(join(app.directory, checkoutOf(app)), context)) {
-        throw invalid(
-          file,
-          `service "${service}": the build context is outside the package; move it into the package`,
-        );
-      }
-    }
-    for (const image of project.pulls) requireAllowedName(image);
-    const data = await dataBinds(userHelper, app, project.document);
-    const withPlaces = withData(project.document, app, data);
-    const document = withAddresses(withPlaces, app, this.#options);
+    for (const build of project.builds) requireInPackage(file, build, join(app.directory, checkoutOf(app)));
+    for (const { reference } of project.pulls) requireAllowedName(reference);
+    const adopted = withAdoptedMounts(project.document, app);
+    const data = await dataBinds(userHelper, app, adopted);
+    const withPlaces = withData(adopted, app, data);
+    const document = withHostPorts(withPlaces, app, this.#options);
     const { document: placed, files } = withInlineFiles(document, { directory: app.directory, isRoots });
-    const claims = projectClaims(placed, this.#options.ownership.projectOf(app.id));
+    const claims = [
+      ...withoutAdopted(projectClaims(placed, this.#options.ownership.projectOf(app.id)), app),
+      ...project.builds.map(buildClaims),
+    ];
     requireWithinLimits(app, claims);
     return { project: { ...project, document }, placed, files, claims, data };
   }
@@ -178,16 +179,16 @@ export class ComposePlanner {
    */
   async #config(
     app: RunnableApp,
-    { section, choice, sources, readValues }: ConfigInputs,
+    { section, choice, sources, reads, readYaml }: ConfigInputs,
     signal: AbortSignal,
   ): Promise<CachedConfig> {
     const { userHelpers, command } = this.#options;
     const directory = join(app.directory, checkoutOf(app));
     const below = posix.dirname(choice.files[0]);
-    const args = [
+    const argsBelow = (copies: string): string[] => [
       ...projectArgs(
-        choice.files.map((file) => join(directory, file)),
-        join(directory, below),
+        choice.files.map((file) => join(copies, directory, file)),
+        join(copies, directory, below),
       ),
       ...choice.profiles.flatMap((name) => ["--profile", name]),
       "config",
@@ -197,22 +198,46 @@ export class ComposePlanner {
       ...nameVariable(this.#options.ownership.projectOf(app.id)),
     };
     const userHelper = await userHelpers.as(app.uid);
+    // "copies, own variables": earlier versions cached what compose had read in place, or with variables of the daemon.
     const key = createHash("sha256")
-      .update(JSON.stringify([sources.digest, await command.fingerprint(), userHelper.user, args, env]))
+      .update(
+        JSON.stringify([
+          "copies, own variables",
+          sources.digest,
+          await command.fingerprint(),
+          userHelper.user,
+          argsBelow("/"),
+          env,
+        ]),
+      )
       .digest("hex");
     const known = await this.#configs.find(app.id, key);
     if (known !== undefined) return known;
-    const { exitCode, stdout, stderr } = await command.run(userHelper, args, {
-      ...{ cwd: directory, env },
+    await using isolated = await userHelpers.isolate(app.uid, reads.copied);
+    const { directory: copies } = isolated;
+    const { exitCode, stdout, stderr } = await command.run(isolated, argsBelow(copies), {
+      ...{ cwd: isolated.copyOf(directory), env },
       ...{ timeoutMs: configTimeoutMs, maxOutputBytes: maxConfigBytes, signal },
     });
-    if (exitCode !== 0) throw invalid(section.file, configFailure(lastLines(stderr).join(" ")));
+    if (exitCode !== 0) throw invalid(section.file, configFailure(withoutCopies(stderr, copies)));
     const content = sources.documents.flatMap((document) => [...contentVariablesOf(document)]);
     const missing = content.map(({ name }) => name).filter((name) => !Object.hasOwn(env, name));
-    const values = await readValues(posix.join(checkoutOf(app), below), missing);
-    const config = { key, text: stdout, values: Object.fromEntries(values) };
+    const values = await this.#dotenvValues(isolated, join(directory, below), missing, readYaml, signal);
+    const config = { key, text: stdout, copies, values: Object.fromEntries(values) };
     await this.#configs.store(app.id, config);
     return config;
+  }
+
+  /** Values of the copied `.env` in a directory. */
+  #dotenvValues(
+    isolated: IsolatedRun,
+    directory: string,
+    names: Iterable<string>,
+    readYaml: YamlReader,
+    signal: AbortSignal,
+  ): Promise<ReadonlyMap<string, string>> {
+    const options = { command: this.#options.command, runner: isolated, readYaml, signal };
+    return dotenvValues({ ...options, copies: isolated.directory }, isolated.copyOf(directory), names);
   }
 
   /** Deletes the cached output of compose for an app. */

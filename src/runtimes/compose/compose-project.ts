@@ -24,6 +24,7 @@ import type { ResolvedProject } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { settingsDigest, settingsLabel } from "../settings-digest.ts";
 import { startFailed } from "../start-failed.ts";
+import { withAdoptedObjects, withoutAdopted, withOwnObjects } from "./adopted-data.ts";
 import { moveData, seedData } from "./checkout-binds.ts";
 import {
   labelled,
@@ -34,8 +35,10 @@ import {
   type RunnableProject,
 } from "./compose-document.ts";
 import { writeInlineFiles } from "./inline-files.ts";
-import { recordOf } from "./compose-values.ts";
+import { isSet, recordOf, textOf } from "./compose-values.ts";
 import { projectClaims } from "./project-claims.ts";
+import { pullImages, type PullOptions } from "./project-images.ts";
+import { PullTimes } from "./pull-policy.ts";
 import { withoutSubnets } from "./project-networks.ts";
 import { lastLines, reasonOf } from "./compose-failure.ts";
 import { referencesOf, mountedFiles } from "./document-services.ts";
@@ -161,8 +164,8 @@ export class ComposeProjects {
   async checkLast(app: RunnableApp): Promise<void> {
     const last = await this.lastDocument(app.id);
     if (last === undefined) return;
-    const document = withoutSubnets(last);
-    const claims = projectClaims(withoutLabels(document), this.#nameOf(app));
+    const document = withOwnObjects(withoutSubnets(last), app);
+    const claims = withoutAdopted(projectClaims(withoutLabels(document), this.#nameOf(app)), app);
     const typeOf = await holdMounts(
       this.#options.userHelpers,
       app,
@@ -251,7 +254,8 @@ export class ComposeProjects {
     const path = this.#path(app.id);
     await mkdir(posix.dirname(path), { recursive: true, mode: 0o700 });
     const isPlain = app.ownerUid === 0 || (await this.#options.command.isClassic());
-    const run = labelled(isPlain ? document : withoutPulls(document), labels);
+    const adopted = withAdoptedObjects(document, app);
+    const run = labelled(isPlain ? adopted : withoutPulls(adopted), labels);
     await writeFile(`${path}.new`, printDocument(run), { mode: 0o600 });
     await rename(`${path}.new`, path);
     return path;
@@ -277,9 +281,28 @@ export class ComposeProjects {
     }
   }
 
+  /** Names of the volumes that the last document takes from outside the app. */
+  async externalVolumes(id: string): Promise<string[]> {
+    const volumes = Object.entries(recordOf((await this.lastDocument(id))?.["volumes"]));
+    return volumes.flatMap(([key, value]) => {
+      const { external = null, name = null } = recordOf(value);
+      return isSet(external) ? [textOf(name) || key] : [];
+    });
+  }
+
   /** Whether the app may have engine volumes, by the last document. */
   async hasVolumes(id: string): Promise<boolean> {
     return Object.keys(recordOf((await this.lastDocument(id))?.["volumes"])).length > 0;
+  }
+
+  /** Pulls images as their services' policies require. @throws SvcError as {@link pullImages} */
+  async pull(
+    app: RunnableApp,
+    project: Pick<RunnableProject, "pulls">,
+    work: Omit<PullOptions, "times">,
+  ): Promise<void> {
+    const times = new PullTimes(join(posix.dirname(this.#path(app.id)), "pulls.json"));
+    await pullImages(this.#options.images, app, project, { ...work, times });
   }
 
   async forget(id: string): Promise<void> {

@@ -1,5 +1,4 @@
 /** Runs apps as compose projects on the host's engine. */
-import { unlessGone } from "../../engine/engine-errors.ts";
 import { composeServiceLabel, composeVolumeLabel, type Labels } from "../../engine/attribution.ts";
 import { listedName, type ContainerRecord } from "../../engine/container-record.ts";
 import type { DiskMeter } from "../../engine/disk-usage.ts";
@@ -9,7 +8,8 @@ import type { JsonObject } from "../../lib/json.ts";
 import type { YamlThread } from "../../packages/manifest/yaml-thread.ts";
 import type { HostPortRules } from "../containers/container-policy.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../containers/container-runtime.ts";
-import { AppImages, type CredentialsOf } from "../docker/app-images.ts";
+import { AppImages } from "../docker/app-images.ts";
+import type { CredentialsOf } from "../docker/registry-images.ts";
 import type { UserBuilds } from "../docker/user-builds.ts";
 import type { UserImages } from "../docker/user-images.ts";
 import { addressesByPort } from "../containers/published-ports.ts";
@@ -27,26 +27,23 @@ import type {
 } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
+import { withAdoptedObjects } from "./adopted-data.ts";
+import { anonymousMountsOf, AnonymousVolumes } from "./anonymous-volumes.ts";
+import { CompletedServices } from "./completed-services.ts";
 import { ComposeCommand } from "./compose-command.ts";
-import { printDocument, type RunnableProject } from "./compose-document.ts";
+import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
 import { composeRelease, ComposeProjects } from "./compose-project.ts";
-import {
-  dependencyDepths,
-  imagesOf,
-  oneShotServices,
-  referencesOf,
-  restartedWith,
-} from "./document-services.ts";
+import { dependencyDepths, imagesOf, referencesOf, restartedWith } from "./document-services.ts";
 import { recordOf } from "./compose-values.ts";
 import { containerPaths } from "./service-mounts.ts";
 import { requireOwnedParts } from "./project-ownership.ts";
 import { isLeftoverOf } from "./leftover-containers.ts";
 import { documentPorts } from "./service-ports.ts";
-import { buildMissing, buildProject, imageUses, pullMissing, requireSlowImages } from "./project-images.ts";
+import { buildForStart, buildProject, imageUses, requireSlowImages } from "./project-images.ts";
 import { makeExternal, withSubnets } from "./project-networks.ts";
 import { projectClaims } from "./project-claims.ts";
-import { ProjectVolumes } from "./project-volumes.ts";
+import { ProjectVolumes, type ProjectVolumesOptions } from "./project-volumes.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
 import { unwritableBinds } from "./unwritable-binds.ts";
 import { changeVolumeOwner } from "./volume-owner.ts";
@@ -62,12 +59,8 @@ export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
   /** The daemon's directory for compose documents. */
   composeDir: string;
   portRules: HostPortRules;
-}
-
-interface CompletedServices {
-  /** The project of the start: after a change, all its services run again. */
-  readonly text: string;
-  readonly services: ReadonlySet<string>;
+  /** See {@link ProjectVolumesOptions.adoptedVolumes}. */
+  adoptedVolumes: ProjectVolumesOptions["adoptedVolumes"];
 }
 
 /** Compose is not searched for before the first app. */
@@ -81,8 +74,8 @@ export class ComposeRuntime extends ContainerRuntime {
   readonly #options: ComposeRuntimeOptions;
   readonly #images: AppImages;
   readonly #projects: ComposeProjects;
-  /** By app whose last start failed: the one-shot services that had completed, which a retry does not repeat. */
-  readonly #completed = new Map<string, CompletedServices>();
+  readonly #anonymous: AnonymousVolumes;
+  readonly #completed = new CompletedServices();
 
   constructor(options: ComposeRuntimeOptions) {
     super(options);
@@ -98,9 +91,20 @@ export class ComposeRuntime extends ContainerRuntime {
       images: this.#images,
       projects: this.#projects,
     });
+    this.#anonymous = new AnonymousVolumes({
+      ...options,
+      containers: (id) => this.appOf(id).containers.infos("all"),
+      document: (id) => this.#projects.lastDocument(id),
+      spared: async (id) => [
+        ...(await this.#projects.externalVolumes(id)),
+        ...Object.values(options.adoptedVolumes(id)),
+      ],
+    });
     this.volumes = new ProjectVolumes({
       ...options,
       mayHave: (id) => this.#projects.hasVolumes(id),
+      anonymousMounts: (id) => anonymousMountsOf(this.appOf(id).containers.known()),
+      externalNames: (id) => this.#projects.externalVolumes(id),
       release: async (id) => {
         await this.#requireUnused(id, "restored");
         await this.appOf(id).containers.remove();
@@ -111,11 +115,11 @@ export class ComposeRuntime extends ContainerRuntime {
 
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
     this.begin(app);
-    this.#completed.delete(app.id);
+    this.#completed.forget(app.id);
     const project = await this.#projects.resolve(app, work.signal);
     await this.reach(app.id);
     await buildProject(this.#images, app, project, work);
-    await pullMissing(this.#images, app, project, work);
+    await this.#projects.pull(app, project, work);
     if (app.ownerUid === 0) await this.#warnUnwritable(app, project, work);
     if (app.checkout === undefined) await this.#projects.write(app, project.document);
   }
@@ -134,11 +138,9 @@ export class ComposeRuntime extends ContainerRuntime {
     const document = await this.#projects.lastDocument(app.id);
     if (document === undefined) return;
     await this.reach(app.id);
-    const isGivenUp = isLeftoverOf(app);
-    const removed = await this.appOf(app.id).containers.remove(
-      ({ isUp }, container) => !isUp && isGivenUp(container),
-    );
-    await this.#removeNamelessVolumes(app, removed);
+    const isLeftover = isLeftoverOf(app);
+    await this.appOf(app.id).containers.remove(({ isUp }, container) => !isUp && isLeftover(container));
+    await this.#anonymous.settle(app.id);
     await this.#images.removeBuilt(app, imagesOf(document));
   }
 
@@ -174,15 +176,17 @@ export class ComposeRuntime extends ContainerRuntime {
 
   protected async launch(app: RunnableApp, work: RuntimeWork): Promise<void> {
     const { signal } = work;
+    const noteReplaced = await this.#anonymous.watch(app);
     const checked = await this.#projects.prepareFiles(app, signal);
-    await pullMissing(this.#images, app, checked, work);
-    await buildMissing(this.#images, app, checked, work);
+    await this.#projects.pull(app, checked, { ...work, mayBeOld: true });
+    await buildForStart(this.#images, app, checked, work);
     using _counted = await this.#options.userContainers.reserve(app, [
       ...projectClaims(checked.document, this.#options.ownership.projectOf(app.id)),
       ...(await imageUses(this.#images, checked.document)),
     ]);
     await this.#requireFewVolumes(app, checked);
-    using placed = await withSubnets(checked.document, app, this.#options.networks);
+    const adopted = withAdoptedObjects(checked.document, app);
+    using placed = await withSubnets(adopted, app, this.#options.networks);
     const project = { ...checked, document: placed.document };
     await makeExternal(project.document, app, this.#options.networks);
     if (app.ownerUid !== 0) await requireSlowImages(this.#images, project.document);
@@ -190,7 +194,7 @@ export class ComposeRuntime extends ContainerRuntime {
     await requireOwnedParts(this.#options, app, project.document);
     const watched = this.appOf(app.id);
     const before = await watched.containers.all();
-    const completed = this.#completedOf(app, checked);
+    const completed = this.#completed.of(app.id, checked);
     try {
       await watched.start(app, composeRelease, async () => {
         if (app.ownerUid !== 0 && (await this.#hasNew(app, project))) {
@@ -201,70 +205,23 @@ export class ComposeRuntime extends ContainerRuntime {
         }
         const startedAtMs = Date.now();
         try {
-          await this.#up(app, project, { completed: completed.services, signal });
+          await this.#up(app, project, { completed, signal });
         } finally {
           // Before a failed start ends its containers, which may also exit with code 0.
-          await this.#noteCompleted(app, checked, completed, startedAtMs).catch(() => undefined);
+          const containers = await watched.containers.all().catch(() => []);
+          this.#completed.note(app.id, checked, containers, startedAtMs);
         }
         return watched.containers.listed("all");
       });
-      this.#completed.delete(app.id);
-    } finally {
-      await this.#removeNamelessVolumes(app, before);
+      this.#completed.forget(app.id);
+    } catch (error) {
+      await noteReplaced(before, false);
+      throw error;
     }
+    await noteReplaced(before, true);
     await this.#images.removeNameless(before).catch((error: unknown) => {
       this.#options.log.warn({ app: app.id, err: error }, "failed to remove earlier images of a project");
     });
-  }
-
-  #completedOf({ id }: RunnableApp, { document }: RunnableProject): CompletedServices {
-    const text = printDocument(document);
-    const known = this.#completed.get(id);
-    return known?.text === text ? known : { text, services: new Set() };
-  }
-
-  async #noteCompleted(
-    { id }: RunnableApp,
-    { document }: RunnableProject,
-    { text, services }: CompletedServices,
-    startedAtMs: number,
-  ): Promise<void> {
-    const oneShots = oneShotServices(document);
-    if (oneShots.size === 0) return;
-    const containers = await this.appOf(id).containers.all();
-    const isComplete = (service: string): boolean => {
-      const own = containers.filter(({ composeService }) => composeService === service);
-      const hasEnded = ({ state, exitCode, finishedAtMs = 0 }: ContainerRecord): boolean =>
-        state === "exited" && exitCode === 0 && finishedAtMs >= startedAtMs;
-      return own.length > 0 && own.every(hasEnded);
-    };
-    const ended = [...oneShots].filter((service) => services.has(service) || isComplete(service));
-    this.#completed.set(id, { text, services: new Set(ended) });
-  }
-
-  /**
-   * Removes anonymous volumes that only these containers of a user had, because nobody could find them later. Compose
-   * leaves those of replaced containers behind; others it passes on by name, so that the engine keeps them.
-   */
-  async #removeNamelessVolumes(app: RunnableApp, before: readonly ContainerRecord[]): Promise<void> {
-    const { engine, log } = this.#options;
-    const { id, ownerUid } = app;
-    // Volumes of root's apps may be external.
-    if (ownerUid === 0) return;
-    const names = before.flatMap(({ mounts }) => mounts.flatMap(({ name = "" }) => name));
-    const nameless = [...new Set(names)].filter((name) => /^[0-9a-f]{64}$/.test(name));
-    if (nameless.length === 0) return;
-    try {
-      const containers = await this.appOf(id).containers.infos("all");
-      const used = new Set(containers.flatMap(({ Mounts }) => Mounts.map(({ Name }) => Name)));
-      for (const name of nameless.filter((each) => !used.has(each))) {
-        await unlessGone(
-          engine.call(`remove a volume of app "${id}"`, (docker) => docker.getVolume(name).remove()),
-        );
-      }
-    } catch (error) {
-      log.warn({ app: id, err: error }, "failed to remove volumes of replaced containers");
-    }
   }
 
   async #requireFewVolumes(app: RunnableApp, { document }: RunnableProject): Promise<void> {
@@ -345,7 +302,7 @@ export class ComposeRuntime extends ContainerRuntime {
   }
 
   protected async end(app: RunnableApp): Promise<void> {
-    this.#completed.delete(app.id);
+    this.#completed.forget(app.id);
     const depths = dependencyDepths((await this.#projects.lastDocument(app.id)) ?? {});
     await this.appOf(app.id).stop(app, (service) => depths.get(service) ?? 0);
   }
@@ -353,7 +310,7 @@ export class ComposeRuntime extends ContainerRuntime {
   protected async clear(app: RunnableApp, keep?: "volumes"): Promise<number> {
     const freed = this.isUntouched(app.id) ? 0 : await this.#removeFromEngine(app, keep);
     await this.#projects.forget(app.id);
-    this.#completed.delete(app.id);
+    this.#completed.forget(app.id);
     this.forget(app.id);
     return freed;
   }
@@ -361,19 +318,21 @@ export class ComposeRuntime extends ContainerRuntime {
   async #removeFromEngine(app: RunnableApp, keep: "volumes" | undefined): Promise<number> {
     if (keep === undefined) await this.#requireUnused(app.id, "removed");
     const removed = await this.appOf(app.id).containers.remove();
-    await this.#removeNamelessVolumes(app, removed);
+    await this.#anonymous.removeOf(app.id, removed);
     await this.#options.networks.remove(app.id);
     const imagesFreed = await this.#images.removeBuilt(app, []);
     await this.#images.removeNameless(removed);
     // Volumes last, because they cannot be restored.
     return (
-      imagesFreed + (keep === undefined ? await this.volumes.removeAll(await this.volumes.all(app.id)) : 0)
+      imagesFreed +
+      (keep === undefined ? await this.volumes.removeAll(await this.volumes.created(app.id)) : 0)
     );
   }
 
   /** @throws SvcError `failed_precondition` when a container of another owner uses a volume of the app */
   async #requireUnused(id: string, what: "removed" | "restored"): Promise<void> {
-    const names = (await this.volumes.all(id)).map(({ Name }) => Name);
+    const volumes = await (what === "removed" ? this.volumes.created(id) : this.volumes.all(id));
+    const names = volumes.map(({ Name }) => Name);
     if (names.length === 0) return;
     // From the engine: memory may lack a container that started a moment ago.
     const users = await this.#options.engine.call(
@@ -402,7 +361,7 @@ export class ComposeRuntime extends ContainerRuntime {
     const watched = this.appOf(app.id);
     const sources = await watched.logSources();
     const membersNow = (): typeof sources => (watched.members.length > 0 ? watched.members : sources);
-    yield* followProjectLog(this.#options.engine, { tail, afterMs: after?.timeMs, signal, membersNow });
+    yield* followProjectLog(this.#options.engine, { tail, sinceMs: after?.timeMs, signal, membersNow });
   }
 
   /**

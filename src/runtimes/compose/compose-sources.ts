@@ -1,20 +1,23 @@
 /**
  * Checks the files that a compose file refers to before compose reads them: nothing from the network, nothing outside
- * the checkout. Compose reads files of root's packages as root, so a file that svc and compose may read differently is
- * rejected.
+ * the checkout. The daemon then gives compose copies of exactly these ({@link ProjectReads}). Where compose reads in
+ * place, only this check protects files outside, so a file that svc and compose may read differently is rejected.
  */
 import { isUtf8 } from "node:buffer";
-import { createHash, randomUUID } from "node:crypto";
+import { createHash } from "node:crypto";
 import { posix } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { UserHelper } from "../../run-as/user-helper.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
+import { isInside } from "../../lib/paths.ts";
 import type { YamlBounds } from "../../packages/manifest/yaml-document.ts";
 import type { YamlReading } from "../../packages/manifest/yaml-thread.ts";
 import { entryType } from "../entry-type.ts";
 import { listOf, mergedRecord } from "./compose-values.ts";
 
-const bounds = { maxBytes: 512 * 1024, maxTokens: 20_000, maxDepth: 64, maxValues: 20_000 };
+/** The most bytes of a compose file or environment file. */
+export const maxSourceBytes = 512 * 1024;
+const bounds = { maxBytes: maxSourceBytes, maxTokens: 20_000, maxDepth: 64, maxValues: 20_000 };
 /** The most files of a project, with those that they include. */
 export const maxFiles = 32;
 
@@ -24,7 +27,7 @@ type Reader = Pick<UserHelper, "readFile" | "stat">;
 export type YamlReader = (text: string, bounds: YamlBounds) => Promise<YamlReading>;
 
 export interface ComposeSources {
-  /** Digest of all of compose's inputs: while it is the same, so is the project. */
+  /** Digest of all of compose's inputs except the path of the checkout: equal digests mean equal projects. */
   readonly digest: string;
   /** The files, in no order. */
   readonly documents: readonly JsonValue[];
@@ -33,7 +36,7 @@ export interface ComposeSources {
 /**
  * Reads the files and everything that they include, as the owner.
  * @param root the app's directory
- * @param checkout path relative to `root`
+ * @param checkout path relative to `root`, or `.`
  * @param files paths relative to the checkout; the first determines the project directory
  * @param readYaml parses the files
  * @throws SvcError `package_invalid` with the file and the line
@@ -63,7 +66,7 @@ export async function checkComposeSources(
     const key = `${next.path}\0${next.from}`;
     if (seen.has(key)) continue;
     seen.add(key);
-    if (seen.size > maxFiles) throw invalid(file, `it includes more than ${maxFiles} files`);
+    if (seen.size > maxFiles) throw invalid(file, `the file includes more than ${maxFiles} files`);
     const name = posix.relative(checkout, next.path);
     const { bytes, document } = await readDocument(userHelper, root, next.path, name, readYaml);
     add(name, bytes);
@@ -80,7 +83,7 @@ export async function checkComposeSources(
       if (type !== undefined && type !== "file" && type !== "directory") {
         throw invalid(name, `${kind} "${text}" is a symlink, or a parent of it is; use the file itself`);
       }
-      add(kind, path, type ?? "");
+      add(kind, posix.relative(checkout, path), type ?? "");
       if (kind === "include" || kind === "extends") {
         const isIncluded = next.isIncluded || kind === "include";
         const from =
@@ -93,11 +96,8 @@ export async function checkComposeSources(
       if (kind === "directory" && type !== "directory")
         throw invalid(name, `project_directory "${text}" is not a directory of the package; create it`);
       if (type === "file" && (kind === "env_file" || kind === "label_file")) {
-        // Compose decides whether it can be read; until then assume a change.
-        add(await readText(userHelper, root, path, name).catch(() => randomUUID()));
+        add(await readText(userHelper, root, path, posix.relative(checkout, path)));
       }
-      // A directory may contain a file `.env`.
-      if (kind === "directory") add(randomUUID());
     }
   }
   return { digest: digest.digest("hex"), documents };
@@ -146,22 +146,22 @@ async function readDocument(
  * @throws SvcError `package_invalid`
  */
 function requireClearText(bytes: Buffer, name: string): void {
-  if (!isUtf8(bytes)) throw invalid(name, "it is not UTF-8 text; save it as UTF-8");
+  if (!isUtf8(bytes)) throw invalid(name, "the file is not UTF-8 text; save it as UTF-8");
   const text = bytes.toString();
   const found = /\r(?!\n)|[\u0085\u2028\u2029]|(?<!^)\ufeff/.exec(text);
   if (found === null) return;
   const code = found[0].charCodeAt(0).toString(16).toUpperCase().padStart(4, "0");
   const line = text.slice(0, found.index).split("\n").length;
   const problem = code === "FEFF" ? "is a byte order mark; remove it" : "ends a line; use line feeds";
-  throw invalid(name, `line ${line}: it contains the character U+${code}, which ${problem}`);
+  throw invalid(name, `line ${line} contains the character U+${code}, which ${problem}`);
 }
 
 async function readText(userHelper: Reader, root: string, path: string, name: string): Promise<Buffer> {
   try {
-    return await userHelper.readFile(root, path, { maxBytes: bounds.maxBytes });
+    return await userHelper.readFile(root, path, { maxBytes: maxSourceBytes });
   } catch (error) {
     if (!(error instanceof SvcError) || error.code === "unavailable") throw error;
-    throw invalid(name, `it cannot be read: ${error.message}`);
+    throw invalid(name, `the file cannot be read: ${error.message}`);
   }
 }
 
@@ -259,8 +259,7 @@ function insideCheckout(
   if (!isLocal)
     throw invalid(file, `${kind} "${text}" is not a file of the package; add the file to the package`);
   const path = posix.normalize(posix.join(from, text));
-  const isInside = path === checkout || path.startsWith(`${checkout}/`);
-  if (text.startsWith("/") || text.startsWith("~") || !isInside) {
+  if (text.startsWith("/") || text.startsWith("~") || !isInside(checkout, path)) {
     throw invalid(file, `${kind} "${text}" is outside the package; move it into the package`);
   }
   // Compose joins the paths of nested files, and then replaces a leading `~` by the home directory.

@@ -7,6 +7,8 @@ export interface CachedConfig {
   /** Digest of everything that the output depends on. */
   readonly key: string;
   readonly text: string;
+  /** The directory of the copies that compose read, which is in front of the paths in the output. */
+  readonly copies: string;
   /** Values of `.env` that the output lacks: the content of secrets and configs. */
   readonly values: Readonly<Record<string, string>>;
 }

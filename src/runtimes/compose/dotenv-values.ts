@@ -1,14 +1,16 @@
 /** Reads variables of a project's `.env` through compose, so that its own rules for quotes, comments and blank values apply. */
-import { readResolved } from "./compose-document.ts";
+import { readResolved, withoutCopies } from "./compose-document.ts";
 import type { ComposeCommand, CommandRunner } from "./compose-command.ts";
 import { invalid, type YamlReader } from "./compose-sources.ts";
-import { configFailure, lastLines } from "./compose-failure.ts";
+import { configFailure } from "./compose-failure.ts";
 import { pairsOf, recordOf } from "./compose-values.ts";
 
 export interface DotenvOptions {
   readonly command: Pick<ComposeCommand, "run">;
   readonly runner: CommandRunner;
   readonly readYaml: YamlReader;
+  /** The directory of the copies that compose reads, if it does not read in place. */
+  readonly copies?: string;
   readonly signal?: AbortSignal | undefined;
 }
 
@@ -23,7 +25,7 @@ const unset = "svc:unset";
  * @throws SvcError `package_invalid` if compose rejects the file
  */
 export async function dotenvValues(
-  { command, runner, readYaml, signal }: DotenvOptions,
+  { command, runner, readYaml, copies, signal }: DotenvOptions,
   directory: string,
   names: Iterable<string>,
 ): Promise<ReadonlyMap<string, string>> {
@@ -40,7 +42,7 @@ export async function dotenvValues(
       ...{ timeoutMs, readsChoices: true, ...(signal && { signal }) },
     },
   );
-  if (exitCode !== 0) throw invalid(".env", configFailure(lastLines(stderr).join(" ")));
+  if (exitCode !== 0) throw invalid(".env", configFailure(withoutCopies(stderr, copies)));
   if (truncated) throw invalid(".env", "the values that the compose file uses are too long; shorten them");
   const { services } = await readResolved(stdout, ".env", readYaml);
   const values = pairsOf(recordOf(recordOf(services)["values"])["environment"]);

@@ -1,12 +1,8 @@
 /** Determines the host access of a compose file's volumes, networks, secrets and configs. */
 import { isPrivateSubnet } from "../../engine/subnets.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
-import {
-  bindOf,
-  volumeDriverRequirements,
-  type ContainerClaims,
-  type HostRequirement,
-} from "../containers/container-policy.ts";
+import { bindOf, type ContainerClaims } from "../containers/container-policy.ts";
+import { volumeDriverRequirements, type HostRequirement } from "../containers/host-requirements.ts";
 import { labelRequirements, unknownKeyRequirements } from "./claims-draft.ts";
 import { externalName, isSet, unknownKeys, recordOf, textOf } from "./compose-values.ts";
 import { rangesOf, subnetsOf } from "./project-networks.ts";
@@ -19,7 +15,7 @@ export function projectClaims(document: JsonObject, project: string): ContainerC
   const all = recordOf(services);
   return [
     ...Object.entries(all).map(([name, service]) => serviceClaims(name, recordOf(service), all)),
-    ...parts("volume", volumes, (volume, key) => volumeRequirements(volume, `${project}_${key}`)),
+    ...volumeClaims(recordOf(volumes), project),
     ...networkClaims(recordOf(networks), project),
     ...fileParts("secret", secrets),
     ...fileParts("config", configs),
@@ -28,21 +24,32 @@ export function projectClaims(document: JsonObject, project: string): ContainerC
   ];
 }
 
-function parts(
-  kind: string,
-  value: JsonValue | undefined,
-  requirementsOf: (part: JsonObject, key: string) => HostRequirement[],
-): ContainerClaims[] {
-  return Object.entries(recordOf(value)).map(([key, part]) =>
-    claimsOf(`${kind} "${key}"`, requirementsOf(recordOf(part), key)),
-  );
+function volumeClaims(volumes: JsonObject, project: string): ContainerClaims[] {
+  return Object.entries(volumes).map(([key, value]) => {
+    const volume = recordOf(value);
+    return {
+      ...claimsOf(`volume "${key}"`, volumeRequirements(volume, `${project}_${key}`)),
+      excess: isInMemory(volume) ? ['is in memory (use "tmpfs" of the service instead)'] : [],
+    };
+  });
+}
+
+/** Options of an in-memory file system; others, such as `bind`, would mount something else. */
+const inMemoryOption = /^(?:(?:size|nr_inodes|mode|uid|gid)=[\w%]+|ro|rw|noexec|nosuid|nodev|noatime)$/;
+
+/** Whether a volume of the local driver is in memory, and so needs no access to the host. */
+function isInMemory({ driver, driver_opts: options }: JsonObject): boolean {
+  const { type, device: _, o = "", ...rest } = recordOf(options);
+  if (!["", "local"].includes(textOf(driver)) || type !== "tmpfs" || Object.keys(rest).length > 0)
+    return false;
+  return typeof o === "string" && o.split(",").every((word) => word === "" || inMemoryOption.test(word));
 }
 
 function volumeRequirements(volume: JsonObject, ownName: string): HostRequirement[] {
   const { driver, driver_opts: options, ...rest } = volume;
   return [
     ...externalRequirements(rest, ownName, "host_mounts"),
-    ...volumeDriverRequirements(textOf(driver), recordOf(options)),
+    ...(isInMemory(volume) ? [] : volumeDriverRequirements(textOf(driver), recordOf(options))),
     ...unknownKeyRequirements(rest, ["name", "external", "labels"], "host_mounts"),
     ...labelRequirements(volume["labels"] ?? null),
   ];

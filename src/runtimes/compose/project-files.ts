@@ -2,7 +2,7 @@
 import { posix } from "node:path";
 import type { UserHelper } from "../../run-as/user-helper.ts";
 import { entryType } from "../entry-type.ts";
-import { invalid, maxFiles } from "./compose-sources.ts";
+import { invalid, maxFiles, maxSourceBytes } from "./compose-sources.ts";
 
 /** The names that compose looks for, in its order. */
 export const composeFileNames: readonly string[] = [
@@ -12,7 +12,7 @@ export const composeFileNames: readonly string[] = [
   "docker-compose.yaml",
 ];
 /** Compose merges the first that exists into a file with one of {@link composeFileNames}. */
-const overrideFileNames = [
+export const overrideFileNames: readonly string[] = [
   "compose.override.yml",
   "compose.override.yaml",
   "docker-compose.override.yml",
@@ -91,7 +91,7 @@ async function mentionsChoices(
   path: string,
 ): Promise<boolean> {
   if ((await entryType(userHelper, root, path)) !== "file") return false;
-  const bytes = await userHelper.readFile(root, path).catch(() => undefined);
+  const bytes = await userHelper.readFile(root, path, { maxBytes: maxSourceBytes }).catch(() => undefined);
   return bytes === undefined || /COMPOSE_(?:FILE|PROFILES)/.test(bytes.toString("latin1"));
 }
 

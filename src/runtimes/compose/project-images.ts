@@ -1,5 +1,5 @@
 /** Builds and pulls the images of a project. */
-import { relative } from "node:path";
+import { notFound, SvcError } from "../../errors.ts";
 import type { AppImages } from "../docker/app-images.ts";
 import type { RuntimeWork } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
@@ -7,9 +7,11 @@ import type { JsonObject } from "../../lib/json.ts";
 import type { Usage } from "../containers/container-policy.ts";
 import { requireBoundedImage, usesOfImage } from "../containers/image-bounds.ts";
 import { requireSlowChecks } from "../containers/image-health.ts";
-import type { RunnableProject, ServiceBuild } from "./compose-document.ts";
+import type { RunnableProject } from "./compose-document.ts";
 import { isSet, recordOf, textOf, textsOf } from "./compose-values.ts";
 import { copiesOf } from "./project-networks.ts";
+import type { PullTimes } from "./pull-policy.ts";
+import { relativeTo, type ServiceBuild } from "./service-build.ts";
 
 type Builds = Pick<RunnableProject, "builds" | "ownImages">;
 
@@ -20,35 +22,87 @@ export async function buildProject(
   { builds, ownImages }: Builds,
   work: RuntimeWork,
 ): Promise<void> {
-  const placed = builds.map((build) => ({ ...build, context: relative(app.directory, build.context) }));
-  for (const { service, ...source } of await images.inBuildOrder(app, placed, ownImages)) {
-    await images.build(app, { ...source, ownImages }, work, service);
+  const placed = builds.map((build) => relativeTo(app.directory, build));
+  for (const { service, notes, ...source } of await images.inBuildOrder(app, placed, ownImages)) {
+    for (const message of notes) work.onProgress?.({ step: "build", message });
+    await images.build(app, { ...source, ownImages }, about(service, work), service);
   }
 }
 
-/** Builds images that were built before and removed since. */
-export async function buildMissing(
+/** Work whose progress names the service. */
+function about<Work extends RuntimeWork>(service: string, work: Work): Work {
+  const { onProgress } = work;
+  return onProgress === undefined
+    ? work
+    : { ...work, onProgress: (progress) => onProgress({ ...progress, service }) };
+}
+
+/** Builds images that were removed since the last build, and those with `pull_policy: build`. */
+export async function buildForStart(
   images: AppImages,
   app: RunnableApp,
   { builds, ownImages }: Builds,
   work: RuntimeWork,
 ): Promise<void> {
-  const missing: ServiceBuild[] = [];
+  const needed: ServiceBuild[] = [];
   for (const build of builds) {
-    if ((await images.inspect(images.builtTag(app, build.service))) === undefined) missing.push(build);
+    const isThere = (await images.inspect(images.builtTag(app, build.service))) !== undefined;
+    if (build.isRepeated || !isThere) needed.push(build);
   }
-  await buildProject(images, app, { builds: missing, ownImages }, work);
+  await buildProject(images, app, { builds: needed, ownImages }, work);
 }
 
-export async function pullMissing(
+export interface PullOptions extends RuntimeWork {
+  readonly times: PullTimes;
+  /** Whether a failed pull leaves a local image in use, so that apps of a host that boots offline start. Default: no. */
+  readonly mayBeOld?: boolean;
+}
+
+/** Pulls images as their services' policies require. @throws SvcError as {@link AppImages.pull} */
+export async function pullImages(
   images: AppImages,
   app: RunnableApp,
   { pulls }: Pick<RunnableProject, "pulls">,
+  { times, mayBeOld = false, ...options }: PullOptions,
+): Promise<void> {
+  for (const { service, reference, policy } of pulls) {
+    const work = about(service, options);
+    if (policy === "never") {
+      await requirePresent(images, app, reference, work);
+      continue;
+    }
+    const { maxAgeMs } = policy;
+    if (maxAgeMs === Infinity || !(await times.isOlder(reference, maxAgeMs))) {
+      await images.obtain(app.ownerUid, reference, work);
+      continue;
+    }
+    try {
+      await images.pull(app.ownerUid, reference, work);
+      if (maxAgeMs > 0) await times.record(reference);
+    } catch (error) {
+      const isUsable = mayBeOld && (await images.usable(app.ownerUid, reference)) !== undefined;
+      if (!isUsable || work.signal?.aborted === true) throw error;
+      const why = error instanceof Error ? error.message : String(error);
+      const message = `${reference} stays as it is: ${why}`;
+      work.onProgress?.({ step: "warning", message });
+    }
+  }
+}
+
+async function requirePresent(
+  images: AppImages,
+  app: RunnableApp,
+  reference: string,
   work: RuntimeWork,
 ): Promise<void> {
-  for (const reference of pulls) {
-    await images.obtain(app.ownerUid, reference, work);
-  }
+  const image = await images.existing(app.ownerUid, reference, work).catch((error: unknown) => {
+    // The same error as for a missing image, so that users cannot find out what others have pulled.
+    if (error instanceof SvcError && work.signal?.aborted !== true) return undefined;
+    throw error;
+  });
+  if (image !== undefined) return;
+  const message = `image ${reference} is not found on this host, and its pull_policy is "never"; pull it first, or remove pull_policy`;
+  throw notFound("image", reference, message);
 }
 
 /** What services inherit from their images, if the images exist here. */

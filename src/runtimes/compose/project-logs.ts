@@ -3,7 +3,8 @@ import { setTimeout as sleep } from "node:timers/promises";
 import { followContainerLog, readContainerLog } from "../../engine/container-logs.ts";
 import type { ContainerRecord } from "../../engine/container-record.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
-import type { LogChunk, LogRecord } from "../../logs/log-chunk.ts";
+import { linesBefore, type LogChunk, type LogRecord } from "../../logs/log-chunk.ts";
+import { NewLines } from "../../logs/log-position.ts";
 
 /** The last lines of all containers by time, each prefixed with the service's name. */
 export async function readProjectLog(
@@ -11,24 +12,41 @@ export async function readProjectLog(
   containers: readonly ContainerRecord[],
   { tail, signal }: { tail: number; signal?: AbortSignal },
 ): Promise<LogChunk> {
-  const chunks = await Promise.all(
-    containers.map(async (container) => {
-      const chunk = await readContainerLog(engine, container, { tail, signal });
-      return { ...chunk, lines: named(container, chunk.lines) };
-    }),
-  );
-  const lines = chunks.flatMap((chunk) => chunk.lines).sort((a, b) => a.timeMs - b.timeMs);
+  return merged(await readContainers(engine, containers, { tail, signal }), tail);
+}
+
+interface ContainerChunk {
+  readonly container: ContainerRecord;
+  readonly chunk: LogChunk;
+}
+
+function readContainers(
+  engine: DockerEngine,
+  containers: readonly ContainerRecord[],
+  options: { tail: number; signal?: AbortSignal | undefined },
+): Promise<ContainerChunk[]> {
+  const chunks = containers.map(async (container) => ({
+    container,
+    chunk: await readContainerLog(engine, container, options),
+  }));
+  return Promise.all(chunks);
+}
+
+function merged(chunks: readonly ContainerChunk[], tail: number): LogChunk {
+  const lines = chunks
+    .flatMap(({ container, chunk }) => named(container, chunk.lines))
+    .sort((a, b) => a.timeMs - b.timeMs);
   return {
     lines: tail < 1 ? [] : lines.slice(-tail),
-    truncated: chunks.some(({ truncated }) => truncated),
+    truncated: chunks.some(({ chunk }) => chunk.truncated),
     missedBytes: 0,
   };
 }
 
 export interface FollowOptions {
   tail: number;
-  /** Unix milliseconds; yields all later lines instead of the last ones. */
-  afterMs?: number | undefined;
+  /** Unix milliseconds; yields all lines since then instead of the last ones. */
+  sinceMs?: number | undefined;
   signal: AbortSignal;
   /** The project's current containers; the log ends when none of them runs. */
   membersNow: () => readonly ContainerRecord[];
@@ -42,15 +60,21 @@ const lookAgainMs = 500;
  */
 export async function* followProjectLog(
   engine: DockerEngine,
-  { tail, afterMs, signal, membersNow }: FollowOptions,
+  { tail, sinceMs, signal, membersNow }: FollowOptions,
 ): AsyncGenerator<LogChunk, void> {
-  let lastMs = afterMs;
-  if (lastMs === undefined) {
-    const first = await readProjectLog(engine, membersNow(), { tail, signal });
-    yield first;
-    lastMs = first.lines.at(-1)?.timeMs ?? 0;
+  const begin = { timeMs: sinceMs ?? Date.now(), count: 0 };
+  /** By container ID: the lines that were read. */
+  const logs = new Map<string, NewLines>();
+  if (sinceMs === undefined) {
+    const chunks = await readContainers(engine, membersNow(), { tail: tail + linesBefore, signal });
+    yield merged(chunks, tail);
+    for (const { container, chunk } of chunks) {
+      if (chunk.lines.length === 0) continue;
+      const log = new NewLines();
+      log.select(chunk);
+      logs.set(container.id, log);
+    }
   }
-  const seenMs = new Map<string, number>();
   const ended = new AbortController();
   const either = AbortSignal.any([signal, ended.signal]);
   const followed = new Map<string, Next>();
@@ -58,9 +82,10 @@ export async function* followProjectLog(
     while (!signal.aborted) {
       for (const container of membersNow()) {
         if (container.state !== "running" || followed.has(container.id)) continue;
-        const sinceMs = (seenMs.get(container.id) ?? lastMs) + 1;
-        const chunks = followContainerLog(engine, container, { tail: Infinity, sinceMs, signal: either });
-        followed.set(container.id, nextOf(container, chunks));
+        const after = logs.get(container.id)?.position ?? begin;
+        logs.set(container.id, new NewLines(after));
+        const options = { tail: Infinity, sinceMs: after.timeMs, signal: either };
+        followed.set(container.id, nextOf(container, followContainerLog(engine, container, options)));
       }
       if (followed.size === 0) return;
       const again = sleep(lookAgainMs, undefined, { signal: either }).catch(() => undefined);
@@ -69,14 +94,9 @@ export async function* followProjectLog(
       const { container, chunks, result } = next;
       followed.delete(container.id);
       if (result.done === true) continue;
-      const lines = result.value.lines.filter(({ timeMs }) => timeMs > (seenMs.get(container.id) ?? lastMs));
-      // Lines of one container are in order.
-      const last = lines.at(-1);
+      const lines = logs.get(container.id)?.select(result.value) ?? [];
       followed.set(container.id, nextOf(container, chunks));
-      if (last !== undefined) {
-        yield { ...result.value, lines: named(container, lines) };
-        seenMs.set(container.id, last.timeMs - 1);
-      }
+      if (lines.length > 0) yield { ...result.value, lines: named(container, lines) };
     }
   } finally {
     ended.abort();

@@ -90,7 +90,7 @@ async function isInherited(
 }
 
 function notOwn(appId: string, what: string): SvcError {
-  const message = `app "${appId}" cannot start: ${what} exists and does not belong to the app; choose another name in the compose file, or declare it as external`;
+  const message = `app "${appId}" cannot start: ${what} exists and does not belong to the app; give yours another "name" in the compose file, or use that one with "external: true"`;
   return new SvcError("not_possible", message);
 }
 

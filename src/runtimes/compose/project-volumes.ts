@@ -15,10 +15,11 @@ import type { DiskMeter } from "../../engine/disk-usage.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
 import type { EngineOwnership } from "../../engine/ownership.ts";
 import { SvcError } from "../../errors.ts";
-import type { EngineVolumes, RuntimeWork } from "../capabilities.ts";
+import type { EngineVolumes, RuntimeWork, VolumeList } from "../capabilities.ts";
 import type { UserObjects } from "../containers/user-objects.ts";
+import type { AnonymousMount } from "./anonymous-volumes.ts";
 import { withEmptyImage } from "./empty-image.ts";
-import { copyVolumes, isCopied } from "./volume-copy.ts";
+import { copyVolumes, isPlain } from "./volume-copy.ts";
 import { withVolumes, type VolumeHelper } from "./volume-helper.ts";
 
 export interface ProjectVolumesOptions {
@@ -29,18 +30,24 @@ export interface ProjectVolumesOptions {
   disk: DiskMeter;
   /** Whether the app may have volumes; from memory and the daemon's own files. */
   mayHave: (id: string) => Promise<boolean>;
+  /** Names of the volumes that the compose file takes from outside the app. */
+  externalNames: (id: string) => Promise<string[]>;
   /**
    * Removes the stopped app's containers, which use its volumes. @throws SvcError when another owner's container does
    */
   release: (id: string) => Promise<void>;
   /** Called when objects of the app are created on the engine. */
   touch: (id: string) => void;
+  /** Anonymous volumes of the app's containers, with their places; from memory. */
+  anonymousMounts: (id: string) => readonly AnonymousMount[];
+  /** Names of the volumes that the app has adopted, by their key in the compose file. */
+  adoptedVolumes: (id: string) => Readonly<Record<string, string>>;
 }
 
 const timeoutMs = 6 * 3_600_000;
 const volumeAs = "volume";
-/** Valid for compose, and as a name in a directory. */
-const keyPattern = /^(?!\.{1,2}$)[a-zA-Z0-9._-]{1,128}$/;
+/** Keys of volumes that backups contain: valid in a compose file, and as a file name. */
+export const volumeKeyPattern = /^(?!\.{1,2}$)[a-zA-Z0-9._-]{1,128}$/;
 
 /** A temporary copy of an app's volume during a restore: its new or its old content. */
 type Copy = "restored" | "replaced";
@@ -52,8 +59,18 @@ export class ProjectVolumes implements EngineVolumes {
     this.#options = options;
   }
 
-  /** All volumes of the app on the engine. */
+  /** All volumes of the app on the engine, with those that it has adopted. */
   async all(id: string): Promise<VolumeInspectInfo[]> {
+    const adopted: VolumeInspectInfo[] = [];
+    for (const name of Object.values(this.#options.adoptedVolumes(id))) {
+      const volume = await this.#inspect(name);
+      if (volume !== undefined) adopted.push(volume);
+    }
+    return [...(await this.created(id)), ...adopted];
+  }
+
+  /** The volumes that svc created for the app, and removes with it. */
+  async created(id: string): Promise<VolumeInspectInfo[]> {
     const { engine, ownership } = this.#options;
     const { Volumes } = await engine.call(`list the volumes of app "${id}"`, (docker) =>
       docker.listVolumes({ filters: ownership.filter(id) }),
@@ -63,15 +80,33 @@ export class ProjectVolumes implements EngineVolumes {
     return listed.filter(({ Labels: labels }) => ownership.isOwn("volume", id, { labels }));
   }
 
+  /** The volume's key in the compose file if backups and clones contain it; undefined for shared volumes. */
+  #keyOf(id: string, volume: VolumeInspectInfo): string | undefined {
+    const adopted = Object.entries(this.#options.adoptedVolumes(id)).find(([, name]) => name === volume.Name);
+    const key = adopted?.[0] ?? volume.Labels[composeVolumeLabel] ?? "";
+    const isOwn = adopted !== undefined || volume.Name === `${this.#projectOf(id)}_${key}`;
+    return isOwn && isPlain(volume) ? key : undefined;
+  }
+
   /** Names of volumes that a copy of the app would share with it. */
   async sharedNames(id: string): Promise<string[]> {
-    const shared = (await this.all(id)).filter((volume) => !isCopied(volume, this.#projectOf(id)));
-    return shared.map(({ Name }) => Name);
+    const all = await this.all(id);
+    const shared = all.filter((volume) => this.#keyOf(id, volume) === undefined);
+    return [...shared.map(({ Name }) => Name), ...(await this.#externalNames(id, all))];
+  }
+
+  /** Adopted volumes are external for compose, but not for svc. */
+  async #externalNames(id: string, all: readonly VolumeInspectInfo[]): Promise<string[]> {
+    const known = new Set(all.map(({ Name }) => Name));
+    return (await this.#options.externalNames(id)).filter((name) => !known.has(name));
   }
 
   /** Copies the app's own volumes for a new copy of the app; resolves to the number of bytes. */
   async copy(id: string, copyId: string, work: RuntimeWork): Promise<number> {
-    const volumes = (await this.all(id)).filter((volume) => isCopied(volume, this.#projectOf(id)));
+    const volumes = (await this.all(id)).flatMap((volume) => {
+      const key = this.#keyOf(id, volume);
+      return key === undefined ? [] : [{ ...volume, key }];
+    });
     if (volumes.length === 0) return 0;
     const { engine, ownership, userObjects } = this.#options;
     await userObjects.requireVolumes(copyId, volumes);
@@ -92,21 +127,23 @@ export class ProjectVolumes implements EngineVolumes {
     return volumes.reduce((sum, { Name }) => sum + (sizes.get(Name) ?? 0), 0);
   }
 
-  async list(id: string): Promise<{ own: string[]; shared: string[] }> {
-    if (!(await this.#options.mayHave(id))) return { own: [], shared: [] };
-    const listed = (await this.all(id)).filter(({ Labels }) => Labels[composeVolumeLabel] !== undefined);
-    const isOwn = (volume: VolumeInspectInfo): boolean =>
-      isCopied(volume, this.#projectOf(id)) && keyPattern.test(volume.Labels[composeVolumeLabel] ?? "");
-    return {
-      own: listed
-        .filter(isOwn)
-        .map(({ Labels }) => Labels[composeVolumeLabel] ?? "")
-        .sort(),
-      shared: listed
-        .filter((volume) => !isOwn(volume))
-        .map(({ Name }) => Name)
-        .sort(),
-    };
+  async list(id: string): Promise<VolumeList> {
+    const mounts = this.#options.anonymousMounts(id);
+    const anonymousExcept = (known: readonly string[]): string[] =>
+      mounts.filter(({ name }) => !known.includes(name)).map(({ place }) => place);
+    if (!(await this.#options.mayHave(id))) return { own: [], shared: [], anonymous: anonymousExcept([]) };
+    const [own, shared]: [string[], string[]] = [[], []];
+    const all = await this.all(id);
+    shared.push(...(await this.#externalNames(id, all)));
+    for (const volume of all) {
+      const key = this.#keyOf(id, volume);
+      if (key !== undefined && volumeKeyPattern.test(key)) own.push(key);
+      // A temporary copy during a restore has no key.
+      else if (key !== undefined || composeVolumeLabel in ((volume.Labels as Labels | null) ?? {}))
+        shared.push(volume.Name);
+    }
+    const anonymous = anonymousExcept([...all.map(({ Name }) => Name), ...shared]);
+    return { own: own.sort(), shared: shared.sort(), anonymous };
   }
 
   async *read(id: string, key: string, signal?: AbortSignal): AsyncGenerator<Buffer, void> {
@@ -181,7 +218,6 @@ export class ProjectVolumes implements EngineVolumes {
   /** Recreates the volume from another one. */
   async #make(id: string, key: string, from: string, signal?: AbortSignal): Promise<void> {
     const name = this.#nameOf(id, key);
-    await this.#remove(id, name);
     await this.#create(id, key, name, { [composeVolumeLabel]: key });
     await this.#copy(id, from, name, signal);
   }
@@ -209,15 +245,22 @@ export class ProjectVolumes implements EngineVolumes {
 
   /** @throws SvcError `not_possible` for a name that belongs to another owner */
   async #create(id: string, key: string, name: string, labels: Record<string, string>): Promise<void> {
-    if (!keyPattern.test(key)) throw new SvcError("not_possible", `"${key}" is not a valid name of a volume`);
+    if (!volumeKeyPattern.test(key))
+      throw new SvcError("not_possible", `"${key}" is not a valid name of a volume`);
     this.#options.touch(id);
+    const own = {
+      [composeProjectLabel]: this.#projectOf(id),
+      ...labels,
+      ...this.#options.ownership.labels("volume", id),
+    };
+    // An adopted volume outlives the app, and must not belong to the next app with this ID.
+    const volumeLabels = this.#isAdopted(id, name) ? ((await this.#inspect(name))?.Labels ?? {}) : own;
     await this.#remove(id, name);
-    const project = { [composeProjectLabel]: this.#projectOf(id) };
     await this.#options.engine.call(`create the volume ${name}`, (docker) =>
       docker.createVolume({
         Name: name,
         Driver: "local",
-        Labels: { ...project, ...labels, ...this.#options.ownership.labels("volume", id) },
+        Labels: volumeLabels,
       }),
     );
   }
@@ -226,13 +269,17 @@ export class ProjectVolumes implements EngineVolumes {
     const found = await this.#inspect(name);
     if (found === undefined) return;
     const labels = found.Labels as Labels | null;
-    if (!this.#options.ownership.isOwn("volume", id, { labels })) {
+    if (!this.#isAdopted(id, name) && !this.#options.ownership.isOwn("volume", id, { labels })) {
       const message = `volume ${name} exists and does not belong to app "${id}"; remove it: docker volume rm ${name}`;
       throw new SvcError("not_possible", message);
     }
     await unlessGone(
       this.#options.engine.call(`remove the volume ${name}`, (docker) => docker.getVolume(name).remove()),
     );
+  }
+
+  #isAdopted(id: string, name: string): boolean {
+    return Object.values(this.#options.adoptedVolumes(id)).includes(name);
   }
 
   #inspect(name: string): Promise<VolumeInspectInfo | undefined> {
@@ -250,7 +297,7 @@ export class ProjectVolumes implements EngineVolumes {
   }
 
   #nameOf(id: string, key: string): string {
-    return `${this.#projectOf(id)}_${key}`;
+    return this.#options.adoptedVolumes(id)[key] ?? `${this.#projectOf(id)}_${key}`;
   }
 
   /** A name that compose cannot give to a volume of svc's projects. */

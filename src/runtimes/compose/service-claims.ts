@@ -4,14 +4,14 @@
  */
 import { descriptionBytes } from "../../engine/engine-objects.ts";
 import type { JsonObject } from "../../lib/json.ts";
+import type { ContainerClaims } from "../containers/container-policy.ts";
 import {
   capabilityRequirements,
   deviceRequirements,
   groupRequirements,
   listRequirements,
   securityOptRequirements,
-  type ContainerClaims,
-} from "../containers/container-policy.ts";
+} from "../containers/host-requirements.ts";
 import { excessOfKernelParameters, kernelParameterRequirements } from "../containers/kernel-parameters.ts";
 import {
   excessOfExposed,
@@ -59,12 +59,20 @@ interface ServiceKey {
 const keys: Readonly<Record<string, ServiceKey>> = {
   annotations: {
     up: "sets HostConfig.Annotations, which the engine hands to the OCI runtime and its hooks",
+    // As root, crun and Kata Containers run programs and read files of the host that annotations name.
     read: (value, { excess }) => {
       for (const key of Object.keys(pairsOf(value)))
         excess.push(`has the annotation "${key}" for the runtime`);
     },
   },
   attach: { up: "chooses whose output `up` prints; nothing with --detach" },
+  blkio_config: {
+    up: "sets HostConfig.BlkioWeight and BlkioDevice…: limits of the container, and its weight beside other containers",
+    read: (value, { requirements, excess }) => {
+      requirements.push(...unknownKeyRequirements(recordOf(value), blockKeys));
+      excess.push('sets "blkio_config", for which the engine opens devices of the host as root');
+    },
+  },
   build: { up: "nothing with --no-build; svc builds by itself and removes the key" },
   cap_add: {
     up: "sets HostConfig.CapAdd",
@@ -168,10 +176,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
     read: (value, draft) => {
       const mode = textOf(value);
       if (!["bridge", "default"].includes(mode)) sharedNetwork(value, draft);
-      else
-        draft.excess.push(
-          `has the network mode "${mode}", a network that all containers share; leave it out`,
-        );
+      else draft.excess.push(`has the network mode "${mode}", a network that all containers share`);
     },
   },
   networks: {
@@ -208,7 +213,7 @@ const keys: Readonly<Record<string, ServiceKey>> = {
     up: "leaves the service out unless one is chosen; svc has chosen by then, and removes the key",
   },
   pull_policy: {
-    up: 'chooses when to pull; svc pulls by itself, removes the key, and sets "never" for users',
+    up: 'chooses when to pull; svc pulls accordingly, removes the key, and sets "never" for users',
   },
   read_only: { up: "sets HostConfig.ReadonlyRootfs, which only takes something away" },
   restart: { up: 'sets HostConfig.RestartPolicy; svc sets "no"' },
@@ -289,6 +294,11 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   },
   working_dir: { up: "sets Config.WorkingDir; the engine makes it inside where it is missing" },
 };
+
+const blockKeys = [
+  ...["weight", "weight_device", "device_read_bps", "device_read_iops"],
+  ...["device_write_bps", "device_write_iops"],
+];
 
 const portKeys = ["mode", "target", "published", "protocol", "host_ip", "name", "app_protocol"];
 

@@ -1,12 +1,12 @@
 /** Determines what the values of a service's keys request from the host. Mounts are in service-mount-claims.ts. */
 import type { JsonValue } from "../../lib/json.ts";
+import { usersContainers } from "../containers/container-policy.ts";
 import {
   listRequirements,
   logDriverRequirements,
   namespaceRequirements,
-  usersContainers,
   type HostRequirement,
-} from "../containers/container-policy.ts";
+} from "../containers/host-requirements.ts";
 import { excessOfHealth, excessOfLog } from "../containers/user-bounds.ts";
 import { unknownKeyRequirements, type Draft, type Reader } from "./claims-draft.ts";
 import {
@@ -44,8 +44,7 @@ function tooMuch(what: string, value: JsonValue, most: number): string[] {
 
 export function readProcesses(value: JsonValue, { excess }: Draft): void {
   // As a text, 0 counts as set, and means unlimited.
-  if (bytesOf(value) === 0)
-    excess.push(`sets its process limit to ${textOf(value)}, which means unlimited; set a number`);
+  if (bytesOf(value) === 0) excess.push(`sets its process limit to ${textOf(value)}, which means unlimited`);
   excess.push(...tooMuch("processes", value, serviceBounds.processes));
 }
 

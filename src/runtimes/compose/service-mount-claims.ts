@@ -2,7 +2,8 @@
 import { posix } from "node:path";
 import { isBelow } from "../../lib/paths.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
-import { bindOf, listRequirements, propagationRequirements } from "../containers/container-policy.ts";
+import { bindOf } from "../containers/container-policy.ts";
+import { listRequirements, propagationRequirements } from "../containers/host-requirements.ts";
 import { unknownKeyRequirements, type Draft, type Reader } from "./claims-draft.ts";
 import { fileMode, isSet, listOf, unknownKeys, recordOf, textOf, textsOf } from "./compose-values.ts";
 import {
@@ -139,9 +140,9 @@ function readShortVolume(volume: string, { requirements, binds, excess }: Draft)
   if (!volumeName.test(source)) binds.push(bindOf(source, modes.includes("ro")));
 }
 
-/** The engine relabels as root, whatever the source is. */
+/** The engine relabels as root, following paths that the owner may swap meanwhile. A named volume is the engine's own. */
 function relabels(source: string, mode: string): string {
-  return `has "${source}" labelled for SELinux ("${mode}")`;
+  return `has "${source}" labelled for SELinux by root (write the mount without "${mode}", or mount a named volume with it)`;
 }
 
 /** The keys of each kind of mount, with their effect on the engine. */
@@ -164,6 +165,9 @@ function readLongVolume(volume: JsonObject, { requirements, binds, excess }: Dra
   const kind = textOf(type);
   // Options of another kind are not ignored: with those of a bind, compose mounts differently.
   const known = ["type", "source", "target", "read_only", "consistency", kind];
+  // Compose resolves `name:/path:z` to this: the engine labels its own volume.
+  const isLabelOnly = Object.keys(recordOf(bind)).join() === "selinux";
+  if (kind === "volume" && volumeName.test(textOf(source)) && isLabelOnly) known.push("bind");
   const options = recordOf(volume[kind]);
   const odd = [
     ...unknownKeys(volume, known),

@@ -1,7 +1,9 @@
 /** Parses the published ports of services: `[ADDRESS:][[HOST]:]INSIDE[/PROTOCOL]`, or the long form. */
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
-import { resolveAddresses, resolvePorts } from "../../packages/settings/settings.ts";
+import { settingsOf } from "../../packages/manifest/manifest.ts";
+import { placeholdersIn } from "../../packages/manifest/placeholders.ts";
+import { mergeDefaults, resolveAddresses, resolvePorts } from "../../packages/settings/settings.ts";
 import type { PublishOptions } from "../containers/published-ports.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { isSet, listOf, recordOf, textOf } from "./compose-values.ts";
@@ -37,8 +39,11 @@ export function readServicePort(port: JsonValue): ServicePort {
   };
 }
 
-/** Sets the address of ports without one: the one that the app's manifest gives this port, else the daemon's. */
-export function withAddresses(
+/**
+ * Publishes the chosen number of a port that the file fixes, and sets the address of ports without one: the one that
+ * the app's manifest gives this port, else the daemon's.
+ */
+export function withHostPorts(
   document: JsonObject,
   app: Pick<RunnableApp, "manifest" | "settings">,
   { publishAddress }: PublishOptions,
@@ -50,19 +55,64 @@ export function withAddresses(
       named.get(name),
     ]),
   );
+  const moved = movedPorts(app);
   const addressed = (port: JsonValue): JsonValue => {
     const { address, published, target, protocol } = readServicePort(port);
     const wanted = chosen.get(`${published}/${protocol}`) ?? publishAddress;
     if (address !== "") return port;
     // Compose v1 supports addresses only in the short form.
-    return `${wanted.includes(":") ? `[${wanted}]` : wanted}:${published}:${target}/${protocol}`;
+    return shortPort({ address: wanted, published, target, protocol });
   };
   const services = mapValues(recordOf(document["services"]), (value): JsonValue => {
     const service = recordOf(value);
     if (!isSet(service["ports"])) return value;
-    return { ...service, ports: listOf(service["ports"]).map(addressed) };
+    const ports = listOf(service["ports"]).flatMap((port) => movedPort(port, moved));
+    return { ...service, ports: ports.map(addressed) };
   });
   return { ...document, services };
+}
+
+function shortPort({ address, published, target, protocol }: ServicePort): string {
+  const host = address.includes(":") ? `[${address}]` : address;
+  return `${host === "" ? "" : `${host}:`}${published}:${target}/${protocol}`;
+}
+
+/**
+ * New host ports by `PORT/PROTOCOL` of the file: those of settings that reach the file in no other way, because
+ * compose puts the values of variables in.
+ */
+function movedPorts({
+  manifest,
+  settings,
+}: Pick<RunnableApp, "manifest" | "settings">): ReadonlyMap<string, number> {
+  const merged = mergeDefaults(manifest, settings);
+  const schemas = new Map(settingsOf(manifest));
+  const inTexts = manifest.runtime.kind === "compose" ? Object.values(manifest.runtime.env).join("") : "";
+  const used = new Set(placeholdersIn(inTexts));
+  return new Map(
+    manifest.ports.flatMap(({ name, setting = "", protocol }): [string, number][] => {
+      const { default: written, env } = schemas.get(setting) ?? {};
+      const port = merged[setting];
+      if (env !== undefined || used.has(`ports.${name}`) || used.has(`settings.${setting}`)) return [];
+      if (typeof written !== "number" || typeof port !== "number" || written === port) return [];
+      return [[`${written}/${protocol}`, port]];
+    }),
+  );
+}
+
+/** A port of the file with its new number; each of a range by itself if one of them moves. */
+function movedPort(port: JsonValue, moved: ReadonlyMap<string, number>): JsonValue[] {
+  if (moved.size === 0) return [port];
+  const written = readServicePort(port);
+  const singles = spannedPorts(written) ?? [];
+  const newOf = (published: number): number | undefined => moved.get(`${published}/${written.protocol}`);
+  if (!singles.some(({ published }) => newOf(published) !== undefined)) return [port];
+  return singles.map(({ target, published }) => {
+    const number = { target: String(target), published: String(newOf(published) ?? published) };
+    if (singles.length === 1 && typeof port === "object")
+      return { ...recordOf(port), published: number.published };
+    return shortPort({ ...written, ...number });
+  });
 }
 
 /** The ports of all services. */

@@ -2,7 +2,7 @@
 import { Readable } from "node:stream";
 import type Dockerode from "dockerode";
 import type { VolumeInspectInfo } from "dockerode";
-import { composeProjectLabel, composeVolumeLabel } from "../../engine/attribution.ts";
+import { composeProjectLabel, composeVolumeLabel, type Labels } from "../../engine/attribution.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
 import type { EngineOwnership } from "../../engine/ownership.ts";
 import type { RuntimeWork } from "../capabilities.ts";
@@ -12,8 +12,8 @@ import { withVolumes } from "./volume-helper.ts";
 export interface VolumeCopyOptions extends RuntimeWork {
   engine: DockerEngine;
   ownership: EngineOwnership;
-  /** Volumes of the original. */
-  volumes: readonly VolumeInspectInfo[];
+  /** Volumes of the original, each with its key in the compose file. */
+  volumes: readonly (VolumeInspectInfo & { readonly key: string })[];
   /** ID of the copy. */
   appId: string;
 }
@@ -24,15 +24,10 @@ const progressEveryBytes = 16 * 1024 * 1024;
 const configHashLabel = "com.docker.compose.config-hash";
 const volumeAs = "volume";
 
-/**
- * Whether a copy of the app gets its own copy: not if a driver stores the volume elsewhere, or the file sets its
- * name.
- */
-export function isCopied(volume: VolumeInspectInfo, project: string): boolean {
-  const { Driver: driver, Name: name, Options: options, Labels: labels } = volume;
+/** Whether the engine stores the volume itself: a driver or its options may store it elsewhere. */
+export function isPlain({ Driver: driver, Options: options }: VolumeInspectInfo): boolean {
   // Engines return `null` for an empty list, unlike the client's type.
-  const isPlain = driver === "local" && Object.keys((options as object | null) ?? {}).length === 0;
-  return isPlain && name === `${project}_${labels[composeVolumeLabel] ?? ""}`;
+  return driver === "local" && Object.keys((options as object | null) ?? {}).length === 0;
 }
 
 /** Creates the volumes of the copy; resolves to the size of their archives in bytes. */
@@ -49,15 +44,11 @@ async function copyAll(docker: Dockerode, image: string, options: VolumeCopyOpti
   const { ownership, volumes, appId, onProgress } = options;
   const project = ownership.projectOf(appId);
   const own = ownership.labels("volume", appId);
-  const pairs = volumes.map(({ Name: from, Labels: known }) => {
-    const { [configHashLabel]: _, ...labels } = known;
-    const key = labels[composeVolumeLabel] ?? from;
-    return {
-      from,
-      key,
-      to: `${project}_${key}`,
-      labels: { ...labels, [composeProjectLabel]: project, ...own },
-    };
+  const pairs = volumes.map(({ Name: from, Labels: known, key }) => {
+    // A volume without labels has null there, unlike the client's type.
+    const { [configHashLabel]: _, ...labels } = (known as Labels | null) ?? {};
+    const compose = { [composeProjectLabel]: project, [composeVolumeLabel]: key };
+    return { from, key, to: `${project}_${key}`, labels: { ...labels, ...compose, ...own } };
   });
   for (const pair of pairs) {
     await docker.createVolume({ Name: pair.to, Driver: "local", Labels: pair.labels });

@@ -102,7 +102,7 @@ export class AppNetworks {
     const found = await this.#make(app, name, 1, ownership.labels("network", app.id));
     if (found === undefined) await this.#reattach(app.id, name);
     else if (!ownership.isOwn("network", app.id, { labels: labelsOf(found) })) {
-      const message = `app "${app.id}" cannot start: network ${name} exists and belongs to another owner; remove it: docker network rm ${name}`;
+      const message = `app "${app.id}" cannot start: network ${name} exists and does not belong to the app; remove it: docker network rm ${name}`;
       throw new SvcError("not_possible", message);
     }
   }
@@ -317,7 +317,7 @@ function isSubnet(subnet: Subnet | undefined): subnet is Subnet {
 }
 
 function subnetInUse(appId: string, subnet: Subnet, other: Subnet): SvcError {
-  const message = `app "${appId}" cannot create its networks: its subnet ${formatSubnet(subnet)} overlaps ${formatSubnet(other)}, which another network or a route of the host uses; choose another subnet in the compose file`;
+  const message = `app "${appId}" cannot create its networks: its subnet ${formatSubnet(subnet)} overlaps ${formatSubnet(other)}, which another network or a route of the host uses; choose another subnet in the compose file, or in the setting that it uses`;
   return new SvcError("not_possible", message);
 }
 

@@ -5,14 +5,15 @@ import { ContainerRestarts } from "./container-restarts.ts";
 import { portHealth } from "../port-health.ts";
 import { followPort, type PortProbe } from "../port-probe.ts";
 import { probedHost, type PublishOptions } from "./published-ports.ts";
-import { stoppedStatus, type RuntimeStatus } from "../runtime-status.ts";
+import type { RuntimeStatus } from "../runtime-status.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { ObservedContainers, type ObservedContainersOptions } from "./observed-containers.ts";
 import { runsAsStarted } from "../settings-digest.ts";
-import { StartingContainers } from "./starting-containers.ts";
-import { OtherReleases } from "./other-releases.ts";
+import { untilSettled } from "./starting-containers.ts";
 import { releaseOf, blockedContainer } from "./blocked-containers.ts";
 import { ObservedApp } from "./observed-app.ts";
+import { initialMode, mayRestart, statusIn, transitions, type ContainerMode } from "./container-mode.ts";
+import { startReason } from "./container-status.ts";
 
 export interface ContainerAppOptions
   extends AppContainersOptions, Omit<ObservedContainersOptions, "containers">, PublishOptions {
@@ -30,6 +31,9 @@ export interface ContainerAppOptions
   onChange: () => void;
 }
 
+/** Milliseconds between updates of the services that a start waits for. */
+const reportEveryMs = 1_000;
+
 /**
  * The containers of one app. The containers of the current release are the app; those of other releases are kept
  * until an upgrade is verified. Callers run only one operation at a time; watching continues all the time.
@@ -39,34 +43,27 @@ export class ContainerApp extends ObservedApp {
   readonly #options: ContainerAppOptions;
   #app: RunnableApp | undefined;
   #release: string | undefined;
-  /** Whether the app should run. */
-  #shouldRun = false;
+  #mode: ContainerMode = initialMode;
   /** Containers of the current release. */
   readonly #seen: ObservedContainers;
   readonly #restarts: ContainerRestarts;
-  /** Shown instead of the engine's state during an operation. */
-  #transition: RuntimeStatus | undefined;
   #probe: PortProbe | undefined;
-  #engineError: SvcError | undefined;
-  /** The app was ended by the engine's end, not by itself, and must be started again. */
-  #isLost = false;
-  /** A start or stop was interrupted: the app may run only in part, or differ from its record. */
-  #isUnfinished = false;
-  #isFrozen = false;
-  readonly #orphans: OtherReleases;
-  readonly #starting: StartingContainers;
+  /** Services that the current start waits for, in one sentence. */
+  #startReason = "";
+  /** Ends the wait of the current start: one of its containers failed. */
+  #onFailure: (() => void) | undefined;
+  /** IDs of containers of other releases that are being ended. */
+  readonly #ending = new Set<string>();
 
   constructor(id: string, options: ContainerAppOptions) {
     super(id, options.onChange);
     this.containers = new AppContainers(id, options);
     this.#options = options;
     this.#seen = new ObservedContainers({ containers: this.containers, lastLines: options.lastLines });
-    this.#starting = new StartingContainers({ ...options, containers: this.containers, seen: this.#seen });
     this.#restarts = new ContainerRestarts({
       restart: (container) => this.#restart(container),
       onChange: () => this.#publish(),
     });
-    this.#orphans = new OtherReleases(this.containers);
   }
 
   /** The app's containers, as last observed. */
@@ -81,30 +78,38 @@ export class ContainerApp extends ObservedApp {
    */
   async start(app: RunnableApp, release: string, launch: () => Promise<readonly string[]>): Promise<void> {
     this.#app = app;
-    this.#shouldRun = true;
-    this.#isLost = false;
     const { graceMs } = app.manifest.stop;
-    await this.#during("STARTING", async () => {
-      try {
-        await this.#restarts.reset();
-        this.#seen.beginRun();
-        // The engine may still be ending other containers of the app.
-        if (this.#isUnfinished && this.#options.hasParts) await this.containers.endAll(graceMs);
-        for (const container of await this.containers.all()) {
-          const isOther = releaseOf(container) !== release;
-          if (isOther && isUpState(container.state)) await this.containers.stop(container.id, graceMs);
-        }
-        this.#release = release;
-        this.#isUnfinished = true;
-        await this.#starting.settle(app, launch, (made) => this.#refresh(made));
-        this.#isUnfinished = false;
-      } catch (error) {
-        // The containers that had started were ended.
-        if (error instanceof SvcError && error.reason === "start_failed")
-          this.#shouldRun = this.#isUnfinished = false;
-        throw error;
+    await this.#during(transitions.start(this.#mode), async () => {
+      await this.#restarts.reset();
+      this.#seen.beginRun();
+      // The engine may still be ending other containers of the app.
+      if (this.#mode.isUnfinished && this.#options.hasParts) await this.containers.endAll(graceMs);
+      for (const container of await this.containers.all()) {
+        const isOther = releaseOf(container) !== release;
+        if (isOther && isUpState(container.state)) await this.containers.stop(container.id, graceMs);
       }
+      this.#release = release;
+      this.#mode = transitions.launch(this.#mode);
+      await this.#launch(app, launch);
     });
+  }
+
+  async #launch(app: RunnableApp, launch: () => Promise<readonly string[]>): Promise<void> {
+    const failed = Promise.withResolvers<undefined>();
+    this.#onFailure = () => failed.resolve(undefined);
+    try {
+      await untilSettled(app, launch, failed.promise, {
+        ...{ containers: this.containers, seen: this.#seen, settleMs: this.#options.settleMs },
+        refresh: (made) => this.#refresh(made),
+      });
+      this.#mode = transitions.finish(this.#mode);
+    } catch (error) {
+      const isRejected = error instanceof SvcError && error.reason === "start_failed";
+      if (isRejected) this.#mode = transitions.rejectStart(this.#mode);
+      throw error;
+    } finally {
+      this.#onFailure = undefined;
+    }
   }
 
   /**
@@ -113,40 +118,46 @@ export class ContainerApp extends ObservedApp {
    */
   async stop(app: RunnableApp, depthOf: (service: string) => number = () => 0): Promise<void> {
     this.#app = app;
-    this.#shouldRun = false;
-    this.#isLost = false;
-    await this.#during("STOPPING", async () => {
+    await this.#during(transitions.stop(this.#mode, this.#options.hasParts), async () => {
       await this.#restarts.reset();
-      this.#isUnfinished = this.#options.hasParts;
       await this.containers.endInTurn(app.manifest.stop.graceMs, depthOf);
-      this.#isUnfinished = false;
+      this.#mode = transitions.finish(this.#mode);
     });
   }
 
-  /** Prevents starts of its containers until {@link thaw}. */
+  /** Prevents starts of its containers until {@link thaw}, or its next start or stop. */
   async freeze(ids: readonly string[]): Promise<void> {
-    this.#isFrozen = true;
+    this.#mode = transitions.freeze(this.#mode);
     await Promise.all(ids.map((id) => this.containers.pause(id)));
     await this.#observe(await this.#refresh([]));
   }
 
   async thaw(ids: readonly string[]): Promise<boolean> {
     const wasPaused = await Promise.all(ids.map((id) => this.containers.unpause(id)));
-    this.#isFrozen = false;
+    this.#mode = transitions.rest(this.#mode);
     await this.#observe(await this.#refresh([]));
     return wasPaused.every(Boolean);
   }
 
-  async #during(state: "STARTING" | "STOPPING", work: () => Promise<void>): Promise<void> {
-    this.#transition = { ...stoppedStatus, state };
+  async #during(mode: ContainerMode, work: () => Promise<void>): Promise<void> {
+    this.#mode = mode;
+    this.#startReason = "";
     this.#publish();
+    const isReported = mode.work === "starting" && this.#options.hasParts;
+    const timer = isReported ? setInterval(() => this.#reportStart(), reportEveryMs) : undefined;
     try {
       await work();
     } finally {
-      this.#transition = undefined;
+      clearInterval(timer);
+      this.#mode = transitions.rest(this.#mode);
       const fresh = await this.#refresh([]).catch(() => undefined);
       await (fresh ? this.#observe(fresh) : this.observe());
     }
+  }
+
+  #reportStart(): void {
+    this.#startReason = startReason(this.containers.known());
+    this.#publish();
   }
 
   /**
@@ -156,8 +167,7 @@ export class ContainerApp extends ObservedApp {
    */
   async adopt(app: RunnableApp, wasCut = false): Promise<"running" | "lost"> {
     this.#app = app;
-    this.#shouldRun = true;
-    this.#isUnfinished ||= wasCut && this.#options.hasParts;
+    this.#mode = transitions.adopt(this.#mode, wasCut && this.#options.hasParts);
     try {
       return await this.#findOut();
     } catch (error) {
@@ -172,28 +182,27 @@ export class ContainerApp extends ObservedApp {
     const app = this.#app;
     const up = (await this.containers.all()).filter(({ state }) => isUpState(state));
     const found = up.findLast(({ labels }) => app === undefined || runsAsStarted(app, labels));
-    this.#isLost = found === undefined || this.#isUnfinished;
+    this.#mode = transitions.find(this.#mode, found !== undefined);
     if (found === undefined) {
       this.#publish();
       return "lost";
     }
     this.#release = releaseOf(found);
     await this.observe();
-    return this.#isLost ? "lost" : "running";
+    return this.#mode.isLost ? "lost" : "running";
   }
 
   /** The engine was unreachable, so the app must be started when it is back. */
   awaitEngine(app: RunnableApp, error: SvcError): void {
     this.#app = app;
-    this.#shouldRun = true;
-    this.#isLost = this.#isUnfinished || !anyUp(this.members);
+    this.#mode = transitions.find(transitions.adopt(this.#mode, false), anyUp(this.members));
     if (this.#options.state.isAvailable) this.#publish();
     else this.engineLost(error);
   }
 
   /** The engine is unreachable. */
   engineLost(error: SvcError): void {
-    this.#engineError = error;
+    this.#mode = transitions.loseEngine(this.#mode, error);
     void this.#restarts.suspend();
     this.#publish();
   }
@@ -203,12 +212,12 @@ export class ContainerApp extends ObservedApp {
    * started again, as after an interrupted start or stop.
    */
   async engineBack(): Promise<void> {
-    this.#engineError = undefined;
+    this.#mode = transitions.regainEngine(this.#mode);
     if (this.#release !== undefined) {
       const members = this.containers.knownOf(this.#release) ?? [];
       const isOver = members.length > 0 && members.every((each) => this.#restarts.endOf(each) !== undefined);
-      this.#isLost = this.#shouldRun && (anyUp(members) ? this.#isUnfinished : !isOver);
-    } else if (this.#shouldRun) await this.#findOut();
+      this.#mode = transitions.find(this.#mode, anyUp(members), isOver);
+    } else if (this.#mode.shouldRun) await this.#findOut();
     await this.observe();
   }
 
@@ -222,10 +231,10 @@ export class ContainerApp extends ObservedApp {
 
   /** A process of this container ended. */
   died(containerId: string, exitCode: number): void {
-    if (!this.#shouldRun) return;
+    if (!this.#mode.shouldRun) return;
     this.#seen.died(containerId, exitCode);
     // A service that has finished its work may end at once.
-    if (exitCode !== 0) this.#starting.died();
+    if (exitCode !== 0) this.#onFailure?.();
   }
 
   /** Applies the current state of the containers. */
@@ -236,9 +245,9 @@ export class ContainerApp extends ObservedApp {
   }
 
   async #observe(members: readonly ContainerRecord[]): Promise<void> {
-    const isLatest = await this.#seen.take(members, this.#app, this.#shouldRun);
+    const isLatest = await this.#seen.take(members, this.#app, this.#mode.shouldRun);
     if (!isLatest) return;
-    if (anyUp(members) && !this.#isUnfinished) this.#isLost = false;
+    this.#mode = transitions.observe(this.#mode, anyUp(members));
     this.#judgeEnds();
     this.#watchPort();
     this.#publish();
@@ -247,7 +256,7 @@ export class ContainerApp extends ObservedApp {
   /** Restarts containers that ended and should run, and ends those of other releases. */
   #judgeEnds(): void {
     if (this.#app === undefined || !this.#mayRestart()) return;
-    if (this.#release !== undefined) this.#orphans.end(this.#release, this.#app.manifest.stop.graceMs);
+    this.#endOtherReleases(this.#app.manifest.stop.graceMs);
     for (const container of this.members) {
       if (isUpState(container.state)) this.#restarts.runs(container);
       if (container.state !== "exited") continue;
@@ -255,9 +264,23 @@ export class ContainerApp extends ObservedApp {
     }
   }
 
+  /**
+   * Stops running containers of other releases: started by another client, they would occupy the ports with other
+   * settings. The next call retries those that could not be stopped.
+   */
+  #endOtherReleases(graceMs: number): void {
+    if (this.#release === undefined) return;
+    for (const container of this.containers.known()) {
+      const { id, state } = container;
+      if (!isUpState(state) || releaseOf(container) === this.#release || this.#ending.has(id)) continue;
+      this.#ending.add(id);
+      const forget = (): boolean => this.#ending.delete(id);
+      this.containers.stop(id, graceMs).then(forget, forget);
+    }
+  }
+
   #mayRestart(): boolean {
-    if (!this.#shouldRun || this.#isLost || this.#seen.exceededLimit !== undefined) return false;
-    return this.#transition === undefined && this.#engineError === undefined && !this.#isFrozen;
+    return mayRestart(this.#mode) && this.#seen.exceededLimit === undefined;
   }
 
   async #restart(container: ContainerRecord): Promise<void> {
@@ -307,31 +330,17 @@ export class ContainerApp extends ObservedApp {
     this.#probe?.[Symbol.dispose]();
     this.#probe = undefined;
     this.#release = undefined;
-    this.#shouldRun = false;
+    this.#mode = transitions.detach(this.#mode);
     void this.#restarts.suspend();
     this.#seen.abandon();
   }
 
   #publish(): void {
-    this.setStatus(this.#currentStatus());
-  }
-
-  #currentStatus(): RuntimeStatus {
-    if (this.#transition !== undefined) return this.#transition;
-    const isConcerned = this.#shouldRun || anyUp(this.members);
-    if (this.#engineError !== undefined && isConcerned) {
-      return { ...stoppedStatus, state: "UNKNOWN", reason: this.#engineError.message };
-    }
-    const isUnfinished = this.#isUnfinished && anyUp(this.members);
-    const reason = isUnfinished
-      ? "its start or stop was interrupted"
-      : "it was ended by the end of the container engine";
-    if (this.#isLost) return { ...stoppedStatus, reason, isLost: true };
-    return isUnfinished ? { ...this.#seenStatus(), reason, isPartial: true } : this.#seenStatus();
+    this.setStatus(statusIn(this.#mode, this.#seenStatus(), anyUp(this.members), this.#startReason));
   }
 
   #seenStatus(): RuntimeStatus {
-    return this.#seen.status(this.#shouldRun, this.#probe, this.#restarts);
+    return this.#seen.status(this.#mode.shouldRun, this.#probe, this.#restarts);
   }
 
   /** Loads the current containers of the release, including new ones. */

@@ -17,7 +17,7 @@ import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
 import type { UserObjects } from "./user-objects.ts";
 import type { UserContainers } from "./user-containers.ts";
-import { boundAddresses } from "./published-ports.ts";
+import { boundAddresses, boundNames } from "./published-ports.ts";
 import type { AppRuntime, FollowLogOptions } from "../contract.ts";
 import type {
   ImageRuntime,
@@ -173,6 +173,10 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     return bound.size > 0 ? bound : this.toPublish(app);
   }
 
+  boundNames(id: string): ReadonlyMap<string, string> {
+    return boundNames(this.apps.get(id)?.members ?? []);
+  }
+
   /** IDs of its running containers. */
   async freezable({ id }: RunnableApp): Promise<string[]> {
     const all = await this.appOf(id).containers.all();
@@ -234,7 +238,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
    * Call before anything is created for an app; an app that was started before may already have objects on the
    * engine.
    */
-  protected begin({ id, startedSettings }: RunnableApp): void {
+  begin({ id, startedSettings }: RunnableApp): void {
     this.#detectHang();
     if (startedSettings === null && !this.apps.has(id)) this.#untouched.add(id);
   }

@@ -36,11 +36,11 @@ export function statusOf(containers: readonly Facts[], context: StatusContext): 
   const [only, ...others] = containers;
   if (only === undefined) {
     if (!context.shouldRun) return stoppedStatus;
-    return { ...stoppedStatus, state: "CRASHED", reason: "its containers were removed outside of svc" };
+    return { ...stoppedStatus, state: "CRASHED", reason: "the app's containers were removed outside of svc" };
   }
   const status =
     others.length === 0
-      ? statusOfOne(only, "it", context)
+      ? statusOfOne(only, "the container", context)
       : statusOfSeveral(
           containers.map((facts) =>
             statusOfOne(facts, `service "${facts.composeService ?? facts.id.slice(0, 12)}"`, context),
@@ -142,9 +142,23 @@ export function worstHealth(all: readonly RuntimeStatus[]): RuntimeStatus["healt
 /** How a container ended, without a full stop. */
 export function endOf(
   { exitCode, wasOutOfMemory, error }: Pick<Facts, "exitCode" | "wasOutOfMemory" | "error">,
-  subject = "it",
+  subject = "the container",
 ): string {
   if (error !== "") return `the engine could not start ${subject}: ${error}`;
   if (wasOutOfMemory) return `${subject} ran out of memory (exit code ${exitCode})`;
   return `${subject} exited with code ${exitCode}`;
+}
+
+/** The services that a start waits for, in one sentence; empty if unknown. */
+export function startReason(containers: readonly Facts[]): string {
+  const names = (wanted: (facts: Facts) => boolean): string =>
+    [
+      ...new Set(containers.filter(wanted).map(({ composeService = "" }) => JSON.stringify(composeService))),
+    ].join(", ");
+  const checked = names(
+    ({ state, health }) => state === "running" && ["starting", "unhealthy"].includes(health),
+  );
+  if (checked !== "") return `the app waits for the health check of ${checked}`;
+  const created = names(({ state }) => state === "created");
+  return created === "" ? "" : `the app has not started ${created} yet`;
 }

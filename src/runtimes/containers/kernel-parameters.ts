@@ -2,7 +2,7 @@
  * Kernel parameters of containers. The kernel keeps the ones listed here separately for each network or IPC namespace
  * (Documentation/admin-guide/sysctl/net.rst, ipc_namespaces(7)); all others are shared with the host.
  */
-import { listRequirements, type HostRequirement } from "./container-policy.ts";
+import { listRequirements, type HostRequirement } from "./host-requirements.ts";
 
 /** The engine replaces every dot by a slash, so that a name with only these characters cannot leave its directory. */
 const namespaced: readonly RegExp[] = [

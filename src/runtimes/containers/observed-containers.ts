@@ -106,7 +106,7 @@ export class ObservedContainers {
     if (app === undefined || app.ownerUid === 0) return;
     const path = await changedMount(app, container);
     if (path === undefined) return;
-    this.#exceededLimit = `it was ended because its mount at ${path} is not the configured directory`;
+    this.#exceededLimit = `svc stopped the app, because its mount at ${path} is not the configured directory`;
     await this.#options.containers.stop(container.id, 0);
   }
 

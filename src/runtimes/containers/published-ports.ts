@@ -34,6 +34,21 @@ export function boundAddresses(containers: readonly Pick<ContainerRecord, "ports
   return addressesByPort(bound);
 }
 
+/** Names of bound ports by port and protocol: the service, or the container, and its own port. */
+export function boundNames(
+  containers: readonly Pick<ContainerRecord, "ports" | "composeService" | "name">[],
+): ReadonlyMap<string, string> {
+  return new Map(
+    containers.flatMap(({ ports, composeService, name }) =>
+      ports.flatMap(({ protocol, hostPort, containerPort }): [string, string][] =>
+        hostPort === undefined
+          ? []
+          : [[`${hostPort}/${protocol}`, `${composeService ?? name}-${containerPort}`]],
+      ),
+    ),
+  );
+}
+
 export function addressesByPort(
   ports: readonly { readonly protocol: string; readonly port: number; readonly address: string }[],
 ): PublishedAddresses {

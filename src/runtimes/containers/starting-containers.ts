@@ -13,46 +13,30 @@ export interface StartingContainersOptions {
   seen: ObservedContainers;
   /** An app that ends within this time after its start has failed to start. */
   settleMs: number;
+  /** Loads the app's containers, including those with these IDs. */
+  refresh: (made: readonly string[]) => Promise<readonly ContainerRecord[]>;
 }
 
-export class StartingContainers {
-  readonly #options: StartingContainersOptions;
-  #onDeath: (() => void) | undefined;
-
-  constructor(options: StartingContainersOptions) {
-    this.#options = options;
-  }
-
-  /** A container failed: stop waiting. */
-  died(): void {
-    this.#onDeath?.();
-  }
-
-  /**
-   * Resolves when the launched containers have run long enough.
-   * @param launch starts them and resolves to the IDs of created containers
-   * @param refresh loads the app's containers, including those with these IDs
-   * @throws SvcError `start_failed` with exit code and last lines; `unavailable`
-   */
-  async settle(
-    app: RunnableApp,
-    launch: () => Promise<readonly string[]>,
-    refresh: (made: readonly string[]) => Promise<readonly ContainerRecord[]>,
-  ): Promise<void> {
-    const { containers, seen, settleMs } = this.#options;
-    const died = Promise.withResolvers<undefined>();
-    this.#onDeath = () => died.resolve(undefined);
-    try {
-      const made = await launch();
-      await Promise.race([died.promise, sleep(settleMs)]);
-      this.#onDeath = undefined;
-      await requireStarted(app, await refresh(made), seen);
-    } catch (error) {
-      this.#onDeath = undefined;
-      // A part of an app would look like a running app.
-      await containers.endAll(app.manifest.stop.graceMs);
-      throw rejectedStart(app.id, error);
-    }
+/**
+ * Resolves when the launched containers have run long enough.
+ * @param launch starts them and resolves to the IDs of created containers
+ * @param failed resolves early when a container fails, which ends the wait
+ * @throws SvcError `start_failed` with exit code and last lines; `unavailable`
+ */
+export async function untilSettled(
+  app: RunnableApp,
+  launch: () => Promise<readonly string[]>,
+  failed: Promise<undefined>,
+  { containers, seen, settleMs, refresh }: StartingContainersOptions,
+): Promise<void> {
+  try {
+    const made = await launch();
+    await Promise.race([failed, sleep(settleMs)]);
+    await requireStarted(app, await refresh(made), seen);
+  } catch (error) {
+    // A part of an app would look like a running app.
+    await containers.endAll(app.manifest.stop.graceMs);
+    throw rejectedStart(app.id, error);
   }
 }
 
@@ -70,8 +54,9 @@ async function requireStarted(
   }
   if (seen.exceededLimit !== undefined) throw startFailed(app.id, seen.exceededLimit);
   if (failed === undefined && members.length > 0) return;
-  if (failed === undefined) throw startFailed(app.id, "its containers were removed");
-  const subject = failed.composeService === undefined ? "it" : `service "${failed.composeService}"`;
+  if (failed === undefined) throw startFailed(app.id, "the app's containers were removed");
+  const subject =
+    failed.composeService === undefined ? "the container" : `service "${failed.composeService}"`;
   if (seen.wasKilled(failed.id)) {
     const message = `app "${app.id}" did not start: another client of the container engine stopped ${subject}`;
     throw new SvcError("unavailable", message);

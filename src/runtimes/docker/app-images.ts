@@ -1,53 +1,42 @@
 /** The image of an app, pulled or built from its checkout. */
 import { createHash } from "node:crypto";
-import { posix } from "node:path";
 import type { ImageInspectInfo } from "dockerode";
 import { descriptionBytes } from "../../engine/engine-objects.ts";
-import type { DockerEngine } from "../../engine/engine.ts";
-import { parseImageReference } from "../../engine/image-reference.ts";
 import type { EngineOwnership } from "../../engine/ownership.ts";
-import type { RegistryCredentials } from "../../engine/registry-auth.ts";
-import { notFound, SvcError } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import type { UserHelper } from "../../run-as/user-helper.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
+import type { YamlThread } from "../../packages/manifest/yaml-thread.ts";
 import type { DockerRuntime } from "../../packages/manifest/manifest.ts";
 import { checkoutOf } from "../app-tree.ts";
 import { requireBoundedImage } from "../containers/image-bounds.ts";
-import type { PulledImages, RuntimeWork } from "../capabilities.ts";
+import type { RuntimeWork } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
-import { requireNamedImages } from "./dockerfile-images.ts";
-import { builtPrefix, requireAllowedName, digestOf, localDigests } from "./image-names.ts";
-import { EngineImages } from "./engine-images.ts";
-import { NewImageCheck } from "./new-image-check.ts";
-import { buildImage, type BuildOptions } from "./image-build.ts";
-import { confirmImage, pullImage } from "./image-pull.ts";
-import type { UserObjects } from "../containers/user-objects.ts";
+import { findImages } from "./dockerfile-images.ts";
+import { readDockerfile } from "./dockerfile-source.ts";
+import { builtPrefix, requireAllowedName, withTag } from "./image-names.ts";
+import { failedWithoutOutput } from "./build-output.ts";
+import type { BuildBase, BuildOptions } from "./build-request.ts";
+import { buildImage } from "./image-build.ts";
+import { RegistryImages, type RegistryImagesOptions } from "./registry-images.ts";
 import type { UserBuilds } from "./user-builds.ts";
-import type { UserImages } from "./user-images.ts";
 
-/** The owner's credentials for the registry of an image; `undefined` without any. */
-export type CredentialsOf = (ownerUid: number, reference: string) => Promise<RegistryCredentials | undefined>;
-
-export interface AppImagesOptions {
-  engine: DockerEngine;
+export interface AppImagesOptions extends RegistryImagesOptions {
   userHelpers: UserHelpers;
   ownership: EngineOwnership;
-  credentialsOf: CredentialsOf;
-  userImages: UserImages;
   userBuilds: UserBuilds;
-  userObjects: UserObjects;
+  /** Applies ignore files. */
+  yaml: YamlThread;
 }
 
-type BuildSource = Pick<BuildOptions, "context" | "dockerfile" | "target" | "args">;
+type BuildSource = Pick<BuildOptions, "context" | "dockerfile" | "inline" | "target" | "args" | "settings">;
 
-export class AppImages extends EngineImages {
-  readonly #newImages: NewImageCheck;
+export class AppImages extends RegistryImages {
   readonly #options: AppImagesOptions;
 
   constructor(options: AppImagesOptions) {
-    super(options.engine);
+    super(options);
     this.#options = options;
-    this.#newImages = new NewImageCheck(this, options.userObjects);
   }
 
   /** Local name of the image of this version of the app. */
@@ -59,32 +48,6 @@ export class AppImages extends EngineImages {
   /** The local image; `undefined` if there is none that the app may use. @throws SvcError `unavailable` */
   async local(app: RunnableApp, signal?: AbortSignal): Promise<ImageInspectInfo | undefined> {
     return this.usable(app.ownerUid, this.reference(app), signal);
-  }
-
-  /** The local image of that name; `undefined` if apps of this owner may use none. */
-  async usable(
-    ownerUid: number,
-    reference: string,
-    signal?: AbortSignal,
-  ): Promise<ImageInspectInfo | undefined> {
-    const image = await this.inspect(reference, signal);
-    // Packages cannot refer to images that svc built, so this is the app's own.
-    if (image === undefined || reference.startsWith(builtPrefix)) return image;
-    const find = async (name: string): Promise<string | undefined> => (await this.inspect(name))?.Id;
-    return (await this.#options.userImages.allows(ownerUid, reference, image.Id, find)) ? image : undefined;
-  }
-
-  /**
-   * The local image of that name; pulls it if apps of this owner may use none.
-   * @throws SvcError what {@link pull} throws
-   */
-  async obtain(ownerUid: number, reference: string, work: RuntimeWork): Promise<ImageInspectInfo> {
-    const known = await this.usable(ownerUid, reference, work.signal);
-    if (known !== undefined) return known;
-    if (!(await this.#confirmLocal(ownerUid, reference, work))) await this.pull(ownerUid, reference, work);
-    const image = await this.usable(ownerUid, reference, work.signal);
-    if (image === undefined) throw notFound("image", reference);
-    return image;
   }
 
   /** The local image; built or pulled again if it was removed. */
@@ -141,7 +104,7 @@ export class AppImages extends EngineImages {
     work: RuntimeWork,
     part?: string,
   ): Promise<void> {
-    const { engine, userHelpers, ownership, userImages, userBuilds } = this.#options;
+    const { engine, userHelpers, ownership, userImages, userBuilds, yaml } = this.#options;
     if (app.ownerUid !== 0) requireOwnKey(source.args);
     const signal = work.signal ?? new AbortController().signal;
     await using bounds = userImages.restricts(app.ownerUid) ? await userBuilds.enter(app, signal) : undefined;
@@ -150,15 +113,24 @@ export class AppImages extends EngineImages {
       ...source,
       bounds,
       userHelper: await userHelpers.as(app.uid),
+      chooseEntries: async (choice) => {
+        const answer = await yaml.choose(choice, app.ownerUid, signal);
+        if ("numbers" in answer) return answer.numbers;
+        throw failedWithoutOutput(answer.problems.map(({ message }) => message).join("; "));
+      },
       root: app.directory,
       tag: this.builtTag(app, part),
       labels: ownership.labels("image", app.id),
       base: (reference) => {
-        const name = withTag(reference);
-        return this.#base(app.ownerUid, ownImages?.get(name) ?? name, work);
+        const own = ownImages?.get(withTag(reference));
+        return this.#base(
+          app.ownerUid,
+          { name: own ?? reference, reference: own ?? withTag(reference) },
+          work,
+        );
       },
     });
-    await this.#newImages.requireBoundedNew(app.ownerUid, this.builtTag(app, part));
+    await this.newImages.requireBoundedNew(app.ownerUid, this.builtTag(app, part));
     try {
       await bounds?.verify();
     } catch (error) {
@@ -167,13 +139,13 @@ export class AppImages extends EngineImages {
     }
   }
 
-  /** The builds in an order in which each follows those whose images its Dockerfile uses. */
+  /** Sorts the builds so that each follows the builds whose images its Dockerfile uses. */
   async inBuildOrder<T extends BuildSource & { readonly service: string }>(
     app: RunnableApp,
     builds: readonly T[],
     ownImages: ReadonlyMap<string, string>,
   ): Promise<readonly T[]> {
-    if (builds.length < 2 || ownImages.size === 0) return builds;
+    if (builds.length < 2) return builds;
     const userHelper = await this.#options.userHelpers.as(app.uid);
     const byTag = new Map(builds.map((build) => [this.builtTag(app, build.service), build]));
     const ordered = new Set<T>();
@@ -182,7 +154,7 @@ export class AppImages extends EngineImages {
       if (started.has(build)) return;
       started.add(build);
       for (const reference of await basesOf(userHelper, app.directory, build)) {
-        const base = byTag.get(ownImages.get(reference) ?? "");
+        const base = byTag.get(ownImages.get(reference) ?? reference);
         if (base !== undefined) await add(base);
       }
       ordered.add(build);
@@ -191,91 +163,23 @@ export class AppImages extends EngineImages {
     return [...ordered];
   }
 
-  async #base(ownerUid: number, reference: string, work: RuntimeWork) {
+  async #base(
+    ownerUid: number,
+    { name, reference }: { name: string; reference: string },
+    work: RuntimeWork,
+  ): Promise<BuildBase> {
     const image = await this.obtain(ownerUid, reference, work);
     if (ownerUid !== 0) requireBoundedImage(image, reference);
-    const { OnBuild: triggers } = image.Config as { OnBuild?: string[] | null };
+    const { OnBuild: triggers, Env: environment } = image.Config as {
+      OnBuild?: string[] | null;
+      Env?: string[] | null;
+    };
     const labels = image.Config.Labels as Readonly<Record<string, string>> | null | undefined;
     return {
-      ...{ id: image.Id, triggers: triggers ?? [], labels: Object.keys(labels ?? {}) },
-      environment: (image.Config.Env as string[] | null | undefined) ?? [],
+      ...{ id: image.Id, name, triggers: triggers ?? [], labels: Object.keys(labels ?? {}) },
+      environment: environment ?? [],
       descriptionBytes: descriptionBytes(image),
     };
-  }
-
-  /**
-   * Lets the user use the local image of this name if the registry shows exactly this image to them. A pull could
-   * move the name to a newer image, which other users' apps would run from their next start.
-   * @returns false if the image must be pulled
-   * @throws SvcError what {@link confirmImage} throws
-   */
-  async #confirmLocal(ownerUid: number, reference: string, work: RuntimeWork): Promise<boolean> {
-    const { engine, credentialsOf, userImages } = this.#options;
-    if (!userImages.restricts(ownerUid)) return false;
-    const image = await this.inspect(reference, work.signal);
-    const { repository, host } = parseImageReference(reference);
-    const name = ((image?.RepoDigests as string[] | null | undefined) ?? []).find((digested) => {
-      const named = parseImageReference(digested);
-      return named.host === host && named.repository === repository;
-    });
-    if (image === undefined || name === undefined) return false;
-    const access = { ...work, credentials: await credentialsOf(ownerUid, reference) };
-    // The same error as for a missing image, so that users cannot find out what others have pulled.
-    const newest = await confirmImage(engine, reference, access);
-    if (!name.endsWith(`@${newest}`)) {
-      try {
-        await confirmImage(engine, name, access);
-      } catch (error) {
-        // The registry may have deleted it meanwhile.
-        if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
-        return false;
-      }
-    }
-    await this.#newImages.requireBounded(ownerUid, image, reference);
-    await userImages.record(ownerUid, reference, image.Id);
-    return true;
-  }
-
-  /** @throws SvcError what {@link confirmImage} and {@link pullImage} throw */
-  async pull(ownerUid: number, image: string, work: RuntimeWork): Promise<void> {
-    const { engine, credentialsOf, userImages } = this.#options;
-    const reference = withTag(image);
-    const access = { ...work, credentials: await credentialsOf(ownerUid, reference) };
-    if (!userImages.restricts(ownerUid)) {
-      await pullImage(engine, reference, access);
-      return;
-    }
-    // Some engines accept a digest that they have without asking the registry.
-    const confirmed = await confirmImage(engine, reference, access);
-    const before = await this.inspect(reference, work.signal);
-    let digest = confirmed;
-    try {
-      digest = (await pullImage(engine, reference, access)) ?? confirmed;
-    } finally {
-      // The engine may have the image although the pull was canceled.
-      await this.#newImages.requireBoundedNew(ownerUid, reference, before, digest);
-    }
-    const pulled = await this.inspect(reference, work.signal);
-    if (pulled === undefined || !localDigests(pulled).includes(digest))
-      throw new SvcError("source_failed", `image ${reference} changed while it was pulled; try again`);
-    await userImages.record(ownerUid, reference, pulled.Id);
-  }
-
-  /**
-   * Pulls an image even if it exists locally.
-   * @returns undefined for an image that did not come from a registry, which stays unchanged
-   * @throws SvcError what {@link pullImage} throws
-   */
-  async pullAgain(ownerUid: number, image: string, work: RuntimeWork): Promise<PulledImages | undefined> {
-    const reference = withTag(image);
-    const before = await this.usable(ownerUid, reference, work.signal);
-    if (before !== undefined && localDigests(before).length === 0) return undefined;
-    await this.pull(ownerUid, image, work);
-    const after = await this.inspect(reference, work.signal);
-    if (after === undefined) throw notFound("image", image);
-    const changed = after.Id !== before?.Id;
-    const replaced = changed && before !== undefined ? [{ reference, id: before.Id }] : [];
-    return { changed, digest: digestOf(after), replaced };
   }
 
   /**
@@ -327,13 +231,17 @@ function requireOwnKey(args: Readonly<Record<string, string>>): void {
 
 /** The images that a Dockerfile uses, with tags; none if it cannot be read, which its build reports. */
 async function basesOf(
-  userHelper: Pick<UserHelper, "readFile">,
+  userHelper: Pick<UserHelper, "readFile" | "stat">,
   root: string,
-  { context, dockerfile, args }: BuildSource,
+  source: BuildSource,
 ): Promise<string[]> {
   try {
-    const text = await userHelper.readFile(root, posix.join(context, dockerfile));
-    return requireNamedImages(text.toString(), args).map(({ reference }) => withTag(reference));
+    const text = await readDockerfile(userHelper, root, source);
+    const contexts = Object.values(source.settings?.remoteContexts ?? {});
+    return [
+      ...findImages(text, source.args).map(({ reference }) => withTag(reference)),
+      ...contexts.map((context) => context.replace("docker-image://", "")),
+    ];
   } catch (error) {
     if (error instanceof SvcError) return [];
     throw error;
@@ -345,13 +253,4 @@ export function dockerRuntime(app: RunnableApp): DockerRuntime {
   const { runtime } = app.manifest;
   if (runtime.kind !== "docker") throw new Error(`app ${app.id} runs as ${runtime.kind}`);
   return runtime;
-}
-
-/**
- * Adds the default tag: without a tag the engine would pull all. @throws SvcError `invalid_argument` for an invalid
- * image name
- */
-export function withTag(image: string): string {
-  const { tag, digest } = parseImageReference(image);
-  return image.endsWith(`:${tag ?? ""}`) || digest !== undefined ? image : `${image}:${tag ?? ""}`;
 }

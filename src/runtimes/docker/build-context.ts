@@ -1,13 +1,13 @@
 /** The build context, read by its owner: the engine receives an archive and never reads the directory. */
-import { isUtf8 } from "node:buffer";
 import { randomUUID } from "node:crypto";
 import { posix } from "node:path";
-import { PassThrough, Readable, Writable } from "node:stream";
-import { setImmediate as breathe } from "node:timers/promises";
-import { SvcError } from "../../errors.ts";
+import { PassThrough, type Readable } from "node:stream";
+import type { RequestOptions } from "../../run-as/user-helper-types.ts";
 import type { UserHelper } from "../../run-as/user-helper.ts";
 import { limitBytes } from "../../lib/byte-streams.ts";
-import { readIgnorePatterns, type PatternMatches } from "./ignore-patterns.ts";
+import { failedWithoutOutput } from "./build-output.ts";
+import { chosenEntries, listEntries, tooLarge, type ChooseEntries } from "./context-entries.ts";
+import { archiveFiles } from "./file-archive.ts";
 
 export interface BuildContextOptions {
   userHelper: UserHelper;
@@ -15,28 +15,39 @@ export interface BuildContextOptions {
   root: string;
   /** The context, relative to `root`. */
   path: string;
-  /** Path relative to the context. */
-  dockerfile: string;
-  /** Checks the Dockerfile's text; resolves to the text that is built instead. */
-  check: (text: string) => Promise<string>;
+  /** The text of the Dockerfile to build. */
+  dockerfileText: string;
+  chooseEntries: ChooseEntries;
   timeoutMs: number;
   /** Maximum size of the archive. Default: 4 GiB. */
   maxBytes?: number;
   signal?: AbortSignal | undefined;
 }
 
-const maxEntries = 100_000;
-const maxListBytes = 32 * 1024 * 1024;
 const maxIgnoreBytes = 256 * 1024;
-const maxDockerfileBytes = 256 * 1024;
 const checkedPrefix = ".dockerfile-";
-/** Names to match before yielding to the event loop. */
-const namesPerTurn = 500;
+/** Names in one piece of the list. */
+const namesPerPiece = 500;
+
+/** Maximum size of a build context. */
+export const maxContextBytes = 4 * 2 ** 30;
 
 export interface BuildContext {
   readonly archive: Readable;
   /** Name of the checked Dockerfile in the archive. */
   readonly dockerfile: string;
+}
+
+/** @throws SvcError `build_failed` unless the context is a directory */
+export async function requireContext(
+  userHelper: Pick<UserHelper, "stat">,
+  root: string,
+  path: string,
+  limits: RequestOptions,
+): Promise<void> {
+  const entry = await userHelper.stat(root, path, limits);
+  if (entry?.type !== "directory")
+    throw failedWithoutOutput(`the build context "${path}" is not a directory`);
 }
 
 /**
@@ -47,43 +58,29 @@ export interface BuildContext {
  *   is too large; `build_failed` if the owner cannot read all of it: the stream is destroyed with that error
  */
 export async function openBuildContext(options: BuildContextOptions): Promise<BuildContext> {
-  const { userHelper, root, path, dockerfile, timeoutMs, maxBytes = 4 * 2 ** 30, signal } = options;
+  const { userHelper, root, path, dockerfileText, chooseEntries } = options;
+  const { timeoutMs, maxBytes = maxContextBytes, signal } = options;
   const limits = { timeoutMs, ...(signal && { signal }) };
-  const entry = await userHelper.stat(root, path, limits);
-  if (entry?.type !== "directory") throw contextFailed(`the build context "${path}" is not a directory`);
-  if ((await userHelper.stat(root, posix.join(path, dockerfile), limits))?.type !== "file") {
-    throw contextFailed(`the build context "${path}" has no file "${dockerfile}"`);
-  }
-  const text = await userHelper.readFile(root, posix.join(path, dockerfile), {
-    ...limits,
-    maxBytes: maxDockerfileBytes,
-  });
-  // A text that cannot be checked is rejected, not converted.
-  if (!isUtf8(text)) throw contextFailed(`the file "${dockerfile}" is not UTF-8`);
-  const bytes = Buffer.from(await options.check(text.toString()));
+  await requireContext(userHelper, root, path, limits);
+  const bytes = Buffer.from(dockerfileText);
   const checkedName = `${checkedPrefix}${randomUUID()}`;
   const cwd = posix.join(root, path);
-  const names = await listNames(userHelper, cwd, limits);
+  const entries = await listEntries(userHelper, cwd, limits);
   const ignoreText = await readIgnoreFile(userHelper, root, posix.join(path, ".dockerignore"), limits);
-  // Files that the engine itself reads are always sent. It removes what this file excludes after reading it.
-  const ignoreFile = names.includes(".dockerignore") ? `${ignoreText}\n` : ".dockerignore\n";
-  const chosen = await chooseNames(names, ignoreText, new Set([posix.normalize(dockerfile)]));
+  // A file that the engine itself reads is always sent. It removes what this file excludes after reading it.
+  const ignoreFile = entries.some((entry) => entry.path === ".dockerignore")
+    ? `${ignoreText}\n`
+    : ".dockerignore\n";
+  const chosen = await chosenEntries(entries, chooseEntries, { ignoreText, withDirectories: false });
+  const names = chosen.map((entry) => entry.path).filter((name) => name !== ".dockerignore");
   const archive = new PassThrough();
   archive.write(tarEntry(checkedName, bytes));
   archive.write(tarEntry(".dockerignore", Buffer.from(`${ignoreFile}${checkedPrefix}*\n`, "latin1")));
-  const argv = ["tar", "--create", "--file=-", "--format=pax", "--numeric-owner", "--owner=0", "--group=0"];
-  const work = userHelper.runCommand(
-    [...argv, "--no-recursion", "--null", "--verbatim-files-from", "--files-from=-"],
-    // Names are bytes in any encoding.
-    { ...limits, cwd, stdin: Readable.from(nameList(chosen)), stdout: archive },
-  );
-  work.then(
-    ({ exitCode, stderr }) => {
-      if (exitCode === 0) archive.end();
-      else archive.destroy(contextFailed(`the build context cannot be read: ${stderr.trim().slice(-500)}`));
-    },
-    (error: unknown) => archive.destroy(error instanceof Error ? error : new Error(String(error))),
-  );
+  archiveFiles(archive, {
+    ...{ userHelper, cwd, ...limits },
+    names: nameList(names),
+    tarOptions: ["--format=pax", "--numeric-owner", "--owner=0", "--group=0"],
+  });
   const bounded = limitBytes(archive, maxBytes, () => tooLarge(`${maxBytes} bytes`));
   return { archive: bounded, dockerfile: checkedName };
 }
@@ -107,33 +104,6 @@ function tarEntry(name: string, content: Buffer): Buffer {
   return Buffer.concat([header, content, Buffer.alloc((512 - (content.length % 512)) % 512)]);
 }
 
-async function listNames(
-  userHelper: UserHelper,
-  cwd: string,
-  limits: { timeoutMs: number; signal?: AbortSignal },
-): Promise<string[]> {
-  const chunks: Buffer[] = [];
-  let sizeBytes = 0;
-  const list = new Writable({
-    write(chunk: Buffer, _encoding, done) {
-      sizeBytes += chunk.length;
-      if (sizeBytes > maxListBytes) done(tooLarge(`${maxListBytes} bytes of file names`));
-      else {
-        chunks.push(chunk);
-        done();
-      }
-    },
-  });
-  const argv = ["find", ".", "-mindepth", "1", "-printf", String.raw`%P\0`];
-  const { exitCode, stderr } = await userHelper.runCommand(argv, { ...limits, cwd, stdout: list });
-  if (exitCode !== 0) {
-    throw contextFailed(`the build context cannot be read: ${stderr.trim().slice(-500)}`);
-  }
-  const names = Buffer.concat(chunks).toString("latin1").split("\0").slice(0, -1);
-  if (names.length > maxEntries) throw tooLarge(`${maxEntries} files`);
-  return names;
-}
-
 async function readIgnoreFile(
   userHelper: UserHelper,
   root: string,
@@ -145,42 +115,13 @@ async function readIgnoreFile(
   return bytes.toString("latin1");
 }
 
-async function chooseNames(
-  names: readonly string[],
-  ignoreText: string,
-  always: ReadonlySet<string>,
-): Promise<string[]> {
-  const patterns = readIgnorePatterns(ignoreText);
-  const directories = new Map<string, PatternMatches>();
-  const chosen: string[] = [];
-  for (const [index, name] of names.entries()) {
-    if (index % namesPerTurn === 0) await breathe();
-    // Directories come before their contents.
-    const result = patterns.match(name, directories.get(posix.dirname(name)));
-    directories.set(name, result);
-    const isSent = name === ".dockerignore";
-    if (!isSent && (!result.isIgnored || always.has(name))) chosen.push(name);
-  }
-  return chosen;
-}
-
+/** Names are bytes in any encoding. */
 function* nameList(names: readonly string[]): Generator<Buffer> {
-  for (let at = 0; at < names.length; at += namesPerTurn) {
+  for (let at = 0; at < names.length; at += namesPerPiece) {
     const text = names
-      .slice(at, at + namesPerTurn)
+      .slice(at, at + namesPerPiece)
       .map((name) => `./${name}\0`)
       .join("");
     yield Buffer.from(text, "latin1");
   }
-}
-
-function tooLarge(bound: string): SvcError {
-  return new SvcError(
-    "too_many",
-    `the build context has more than ${bound}; exclude what the build does not need in .dockerignore`,
-  );
-}
-
-function contextFailed(message: string): SvcError {
-  return new SvcError("build_failed", message, { payload: { signal: "", lastLines: [] } });
 }

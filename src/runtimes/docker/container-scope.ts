@@ -40,7 +40,7 @@ export function containerExpander(app: RunnableApp): (text: string) => string {
  */
 export function appMounts(app: RunnableApp, runtime: DockerRuntime): AppMount[] {
   const { manifest, directory } = app;
-  const named = namedPlaces(app, runtime);
+  const named = usedPlaceholders(app, runtime);
   const writesFiles = settingsOf(manifest).some(([, { file }]) => file !== undefined);
   return [
     ...manifest.volumes.map((volume) => ({
@@ -57,8 +57,8 @@ export function appMounts(app: RunnableApp, runtime: DockerRuntime): AppMount[] 
   ];
 }
 
-/** Directory placeholders in the container's texts. */
-export function namedPlaces(
+/** Placeholders in the container's texts, such as `data` and `repo`. */
+export function usedPlaceholders(
   { manifest }: Pick<RunnableApp, "manifest">,
   runtime: DockerRuntime,
 ): Set<string> {

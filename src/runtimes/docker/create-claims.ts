@@ -2,8 +2,8 @@
 import type { ContainerCreateOptions, HostConfig } from "dockerode";
 import { descriptionBytes } from "../../engine/engine-objects.ts";
 import { mapValues } from "../../lib/map-values.ts";
+import { bindOf, tooLong, type Bind, type ContainerClaims } from "../containers/container-policy.ts";
 import {
-  bindOf,
   capabilityRequirements,
   deviceRequirements,
   groupRequirements,
@@ -12,12 +12,9 @@ import {
   namespaceRequirements,
   propagationRequirements,
   securityOptRequirements,
-  tooLong,
   volumeDriverRequirements,
-  type Bind,
-  type ContainerClaims,
   type HostRequirement,
-} from "../containers/container-policy.ts";
+} from "../containers/host-requirements.ts";
 import { excessOfHealth, excessOfInMemory, excessOfLimit, excessOfLog } from "../containers/user-bounds.ts";
 
 const nanosecondsPerSec = 1_000_000_000;
@@ -213,7 +210,7 @@ function readBind(bind: string, { requirements, binds, excess }: Draft): void {
   for (const word of words) {
     if (/(shared|slave|private)$/.test(word)) requirements.push(...propagationRequirements(word));
     // The engine does that as root, for whatever is there.
-    if (/^z$/i.test(word)) excess.push(`has "${source}" labelled for SELinux ("${word}")`);
+    if (/^z$/i.test(word)) excess.push(`has "${source}" labelled for SELinux by root ("${word}")`);
   }
   binds.push(bindOf(source, words.includes("ro")));
 }

@@ -12,7 +12,8 @@ import type {
 } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import type { EngineNeeds } from "../../engine/protection.ts";
-import { dockerRuntime, withTag, type AppImages } from "./app-images.ts";
+import { dockerRuntime, type AppImages } from "./app-images.ts";
+import { withTag } from "./image-names.ts";
 import { describeImage, pinnedBy, type FreshnessOptions } from "./image-freshness.ts";
 
 export interface DockerImagesOptions extends AppContainersOptions, FreshnessOptions {
@@ -37,7 +38,7 @@ export class DockerImages implements ImageRuntime {
 
   async pull(app: RunnableApp, work: RuntimeWork): Promise<PulledImages> {
     const { image } = dockerRuntime(app);
-    const reason = image === undefined ? "it was built here" : pinnedBy(withTag(image));
+    const reason = image === undefined ? "the image was built here" : pinnedBy(withTag(image));
     if (image === undefined || reason !== undefined) {
       const message = `the image of app "${app.id}" cannot be pulled again: ${reason ?? ""}; upgrade the app instead`;
       throw new SvcError("pinned_image", message);

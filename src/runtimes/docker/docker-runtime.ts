@@ -2,6 +2,7 @@
 import { followContainerLog, readContainerLog } from "../../engine/container-logs.ts";
 import type { ContainerRecord } from "../../engine/container-record.ts";
 import { SvcError } from "../../errors.ts";
+import type { YamlThread } from "../../packages/manifest/yaml-thread.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import type { HostPortRules } from "../containers/container-policy.ts";
 import { ContainerRuntime, type ContainerRuntimeOptions } from "../containers/container-runtime.ts";
@@ -13,7 +14,8 @@ import type { FollowLogOptions } from "../contract.ts";
 import type { ImageRuntime, PublishedAddresses, RuntimeWork } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
-import { AppImages, dockerRuntime, type CredentialsOf } from "./app-images.ts";
+import { AppImages, dockerRuntime } from "./app-images.ts";
+import type { CredentialsOf } from "./registry-images.ts";
 import type { ContainerConfig } from "./container-config.ts";
 import { ContainerConfigs } from "./container-configs.ts";
 import { createClaims } from "./create-claims.ts";
@@ -26,6 +28,7 @@ export interface DockerRuntimeOptions extends ContainerRuntimeOptions {
   credentialsOf: CredentialsOf;
   userImages: UserImages;
   userBuilds: UserBuilds;
+  yaml: YamlThread;
   portRules: HostPortRules;
 }
 

@@ -3,14 +3,11 @@
  * user's image: such names are rejected.
  */
 import { SvcError } from "../../errors.ts";
-import { readInstructions, unclear, type Instruction } from "./dockerfile-lines.ts";
+import { readBuildKitInstructions, readInstructions, unclear, type Instruction } from "./dockerfile-lines.ts";
 import { requireAllowedName } from "./image-names.ts";
 
-/**
- * The arguments of an ARG before the first FROM that expand to exactly their text: `NAME`, `NAME=value`, `NAME="a
- * value"`.
- */
-const argument = /([A-Za-z_]\w*)(?:=(?:("[^"\\$`]*"|'[^'\\$`]*')|([^"'\\$` ]*)))?(?: |$)/g;
+/** The arguments of an ARG: `NAME`, `NAME=value`, `NAME="a value"`. */
+const argument = /(?<![^ ])([A-Za-z_]\w*)(?:=(?:("[^"\\`]*"|'[^'\\$`]*')|([^"'\\` ]*)))?(?: |$)/g;
 const plainArguments = new RegExp(`^(?:${argument.source})+$`);
 
 /** An image in a FROM or `--from=`. */
@@ -31,6 +28,33 @@ export interface NamedImage {
  * @throws SvcError `denied` for an image that is named by its ID, was built by svc, or cannot be determined
  */
 export function requireNamedImages(text: string, args: Readonly<Record<string, string>>): NamedImage[] {
+  return namedImages(readInstructions(text), args, { requireClear: true, requireNamed });
+}
+
+/** The images that svc can determine in a Dockerfile for BuildKit, which finds the others itself. */
+export function findImages(text: string, args: Readonly<Record<string, string>>): NamedImage[] {
+  const all = namedImages(readBuildKitInstructions(text), args, { requireClear: false });
+  for (const { reference } of all) requireAllowedName(reference);
+  return all.filter(({ reference }) => plainName.test(reference) && !imageId.test(reference));
+}
+
+/** @throws SvcError `denied` for an image that is named by its ID or was built by svc */
+export function requireFoundNames(text: string, args: Readonly<Record<string, string>>): void {
+  const all = namedImages(readBuildKitInstructions(text), args, { requireClear: false });
+  for (const { reference } of all) if (plainName.test(reference)) requireNamed(reference);
+}
+
+interface ImageChecks {
+  /** Whether every image name must be clear. */
+  readonly requireClear: boolean;
+  readonly requireNamed?: (image: string) => void;
+}
+
+function namedImages(
+  instructions: Iterable<Instruction>,
+  args: Readonly<Record<string, string>>,
+  { requireClear, requireNamed: check }: ImageChecks,
+): NamedImage[] {
   const images: NamedImage[] = [];
   const values = new Map<string, string>();
   /** Names of finished stages: the engine does not know the current one, and treats its name as an image. */
@@ -38,38 +62,45 @@ export function requireNamedImages(text: string, args: Readonly<Record<string, s
   let current = "";
   let stageCount = 0;
   let areValuesClear = true;
-  for (const instruction of readInstructions(text)) {
+  for (const instruction of instructions) {
     const { word, flags, rest, line } = instruction;
     if (word === "ARG" && stageCount === 0)
-      areValuesClear = takeArguments(rest, args, values) && areValuesClear;
+      areValuesClear = takeArguments(instruction, args, values) && areValuesClear;
     if (word === "FROM") {
       if (current !== "") finished.add(current);
-      if (!isAscii(rest)) throw unclear(line, "names an image with characters that are not allowed in names");
-      if (rest.includes("$") && !areValuesClear)
-        throw unclear(line, "uses an ARG after one that is set twice or has escapes");
+      if (requireClear && !isAscii(rest))
+        throw unclear(line, "names an image with characters that are not allowed in names");
+      if (requireClear && rest.includes("$") && !areValuesClear)
+        throw unclear(line, "uses an ARG after one that has escapes");
       const [image = "", as = "", name = ""] = rest.split(" ");
-      const reference = expand(image, values);
+      requireShort(image, line);
+      const reference = expand(image.replaceAll(/^(["'])(.*)\1$/g, "$2"), values);
       current = as.toUpperCase() === "AS" ? name.toLowerCase() : "";
       if (reference !== "scratch" && !finished.has(reference.toLowerCase())) {
-        requireNamed(reference);
+        check?.(reference);
         images.push({ reference, instruction, isBase: true, name: current, stage: stageCount });
       }
       stageCount++;
     }
-    for (const flag of word === "FROM" ? [] : flags) {
-      const from = /^--from=(.*)$/is.exec(flag)?.[1];
-      if (from === undefined || finished.has(from.toLowerCase())) continue;
+    for (const from of word === "FROM" ? [] : flags.flatMap(sourceOf)) {
+      if (finished.has(from.toLowerCase())) continue;
       const isNumber = /^\d+$/.test(from);
       if (isNumber && Number(from) < stageCount - 1) continue;
-      if (isNumber ? Number(from) === stageCount - 1 : from.toLowerCase() === current)
+      if (requireClear && (isNumber ? Number(from) === stageCount - 1 : from.toLowerCase() === current))
         throw denied(
           `line ${line} of the Dockerfile copies from "${from}", its own stage; copy from an earlier stage, or rename the stage to copy from an image of this name`,
         );
-      requireNamed(from);
+      check?.(from);
       images.push({ reference: from, instruction, isBase: false, name: "", stage: stageCount - 1 });
     }
   }
   return images;
+}
+
+/** The stage or image in `--from=` of COPY, and in `--mount=` of RUN. */
+function sourceOf(flag: string): string[] {
+  const from = /^--from=(.*)$/is.exec(flag)?.[1] ?? /^--mount=(?:.*,)?from=([^,]*)/is.exec(flag)?.[1];
+  return from === undefined ? [] : [from];
 }
 
 /**
@@ -91,6 +122,18 @@ export function requireNamedByTriggers(image: string, triggers: readonly string[
   }
 }
 
+/** The images of the stages up to the target; later stages are not built. */
+export function upToTarget<T extends { name: string; stage: number; isBase: boolean }>(
+  images: readonly T[],
+  target: string | undefined,
+): readonly T[] {
+  const wanted = target?.toLowerCase() ?? "";
+  const last = images.findLast(({ isBase, name, stage }) => isBase && [name, String(stage)].includes(wanted));
+  return last === undefined || target === undefined
+    ? images
+    : images.filter(({ stage }) => stage <= last.stage);
+}
+
 /** Replaces names by image IDs: a name may refer to another image by the time the engine reads the text. */
 export function withImageIds(
   text: string,
@@ -109,29 +152,56 @@ export function withImageIds(
   return lines.join("\n");
 }
 
+/** Replaces image names by the names that the engine uses, where they differ. */
+export function withImageNames(
+  text: string,
+  images: readonly NamedImage[],
+  nameOf: ReadonlyMap<string, string>,
+): string {
+  const renamed = images.filter(({ reference }) => (nameOf.get(reference) ?? reference) !== reference);
+  return withImageIds(text, renamed, nameOf);
+}
+
 function baseWithId({ flags, rest }: Instruction, id: string): string {
   return ["FROM", ...flags, id, ...rest.split(" ").slice(1)].join(" ");
 }
 
 /** Changes only the flag, because white space is part of paths written as JSON. */
 function copyWithId({ text }: Instruction, reference: string, id: string): string {
-  return text.replace(/(?<=[\t\v\f\r ])--from=([^\t\v\f\r ]*)/i, (flag, name: string) =>
-    name === reference ? `--from=${id}` : flag,
+  const flag = /(?<=[\t\v\f\r ])(--|--mount=\S*,|--mount=)from=([^\t\v\f\r ,]*)/i;
+  return text.replace(flag, (whole, start: string, name: string) =>
+    name === reference ? `${start}from=${id}` : whole,
   );
 }
 
-/** Evaluates an ARG before the first FROM; returns whether its names and values are exactly their text. */
+/** Evaluates an ARG before the first FROM; returns whether svc reads it as the engine does. */
 function takeArguments(
-  rest: string,
+  { rest, line }: Instruction,
   args: Readonly<Record<string, string>>,
   values: Map<string, string>,
 ): boolean {
-  let isClear = plainArguments.test(rest) && isAscii(rest);
+  if (rest.length > maxArgumentsLength) return false;
   for (const [, name = "", quoted, plain] of rest.matchAll(argument)) {
-    if (values.has(name)) isClear = false;
-    values.set(name, args[name] ?? quoted?.slice(1, -1) ?? plain ?? "");
+    const isLiteral = quoted?.startsWith("'") === true;
+    const written = quoted?.slice(1, -1) ?? plain;
+    const value = written === undefined || isLiteral ? written : expand(written, values);
+    if (rest.includes("$")) requireShort(value, line);
+    values.set(name, args[name] ?? value ?? "");
   }
-  return isClear;
+  return plainArguments.test(rest) && isAscii(rest);
+}
+
+/** Above the length of any image name. Values that contain others could double with each line. */
+const maxImageLength = 4_096;
+/** Of one ARG; images cannot use the values of a longer one. */
+const maxArgumentsLength = 16_384;
+
+/** @throws SvcError `denied` */
+function requireShort(text = "", line = 0): void {
+  if (text.length > maxImageLength)
+    throw denied(
+      `line ${line} of the Dockerfile has a value or an image of more than ${maxImageLength} characters`,
+    );
 }
 
 function isAscii(text: string): boolean {
@@ -147,11 +217,14 @@ function expand(image: string, values: ReadonlyMap<string, string>): string {
   );
 }
 
+const plainName = /^[\w.\-/:@[\]]+$/;
+const imageId = /^(?:[0-9a-f]{1,64}|sha(?:256|512):.*)$/i;
+
 /** @throws SvcError `denied` */
 function requireNamed(image: string): void {
-  if (!/^[\w.\-/:@[\]]+$/.test(image))
+  if (!plainName.test(image))
     throw denied(`svc cannot determine the image "${image}"; write its name with a tag`);
-  if (/^(?:[0-9a-f]{1,64}|sha(?:256|512):.*)$/i.test(image)) {
+  if (imageId.test(image)) {
     throw denied(`"${image}" may be the ID of another user's image; write its name with a tag`);
   }
   requireAllowedName(image);

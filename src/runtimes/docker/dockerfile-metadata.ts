@@ -61,6 +61,8 @@ class VariableLengths {
   readonly #bytes = new Map<string, number>();
   /** Lower bound for every variable, because engines may read some names differently. */
   #least = 0;
+  /** Of all variables. */
+  #longest = 0;
   #argumentBytes = 0;
 
   constructor(args: Readonly<Record<string, string>>, environment: readonly string[]) {
@@ -105,22 +107,28 @@ class VariableLengths {
     const arePlain = isAscii(text) && names.every((name) => /^[\w.-]*$/.test(name));
     if (!arePlain) this.#least = Math.max(this.#least, bytes);
     const isOne = names.length === 1 || /["'\\`]/.test(text);
-    for (const name of names) this.#extend(name, isOne ? bytes : this.#lengthOf(name, pairs, bytes));
+    const lengths = isOne ? undefined : this.#lengthsOf(pairs);
+    for (const name of names) this.#extend(name, lengths?.get(name) ?? bytes);
   }
 
-  /** Size of one of several unquoted pairs. */
-  #lengthOf(name: string, pairs: readonly string[], bytes: number): number {
-    const own = pairs.filter((pair) => pair.startsWith(`${name}=`));
-    if (own.length === 0) return bytes;
-    return own.reduce((sum, pair) => sum + pair.length + this.#referredBytes(pair), 0);
+  /** Sizes of several unquoted pairs, by name. */
+  #lengthsOf(pairs: readonly string[]): Map<string, number> {
+    const lengths = new Map<string, number>();
+    for (const pair of pairs) {
+      const [name = ""] = pair.split("=", 1);
+      lengths.set(name, (lengths.get(name) ?? 0) + pair.length + this.#referredBytes(pair));
+    }
+    return lengths;
   }
 
   #extend(name: string, bytes: number): void {
-    this.#bytes.set(name, Math.max(this.#bytes.get(name) ?? 0, bytes, this.#least));
+    const longest = Math.max(this.#bytes.get(name) ?? 0, bytes, this.#least);
+    this.#bytes.set(name, longest);
+    this.#longest = Math.max(this.#longest, longest);
   }
 
   #most(): number {
-    return Math.max(this.#least, ...this.#bytes.values());
+    return Math.max(this.#least, this.#longest);
   }
 }
 

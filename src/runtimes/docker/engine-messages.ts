@@ -1,5 +1,6 @@
 /** Parses the engine's progress messages of pulls and builds: consecutive JSON objects. */
 import { SvcError } from "../../errors.ts";
+import { slicePauses } from "../../lib/slice-pauses.ts";
 
 export interface EngineMessage {
   /** A line of a build, or a part of one. */
@@ -15,8 +16,10 @@ export interface EngineMessage {
 
 const maxMessageLength = 1024 * 1024;
 
+/** In slices: the engine sends the output of a build as fast as its steps write it. */
 export async function* readMessages(stream: NodeJS.ReadableStream): AsyncGenerator<EngineMessage, void> {
   let rest = "";
+  const pause = slicePauses();
   for await (const chunk of stream.setEncoding("utf8")) {
     const lines = (rest + (chunk as string)).split("\n");
     rest = lines.pop() ?? "";
@@ -24,6 +27,7 @@ export async function* readMessages(stream: NodeJS.ReadableStream): AsyncGenerat
       throw new SvcError("unavailable", "the progress messages of the container engine are not valid");
     }
     for (const line of lines) {
+      await pause();
       if (line.trim() !== "") yield JSON.parse(line) as EngineMessage;
     }
   }

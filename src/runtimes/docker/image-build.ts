@@ -1,170 +1,95 @@
-import type Dockerode from "dockerode";
+/** Builds the images of apps: root's with BuildKit, a regular user's with the classic builder, which can limit its steps. */
 import { proofLabel } from "../../engine/attribution.ts";
+import { isOlder } from "../../engine/api-version.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
-import { SvcError } from "../../errors.ts";
-import type { UserHelper } from "../../run-as/user-helper.ts";
-import { secretMask } from "../../lib/secret-mask.ts";
-import type { RuntimeWork } from "../capabilities.ts";
-import { openBuildContext } from "./build-context.ts";
-import { requireNamedByTriggers, requireNamedImages, withImageIds } from "./dockerfile-images.ts";
-import { requireBoundedMetadata, type RepeatedBase } from "./dockerfile-metadata.ts";
-import { readMessages } from "./engine-messages.ts";
-import type { BuildBounds } from "./user-builds.ts";
-import { requireNoTriggers, restrictDockerfile, withStageLabels } from "./user-dockerfile.ts";
+import { BuildLines, failedWithoutOutput } from "./build-output.ts";
+import { buildTimeoutMs, type BuildOptions, type PreparedBuild } from "./build-request.ts";
+import { contextNames, platformArguments, type BuildSettings } from "./build-settings.ts";
+import { buildWithBuildKit } from "./buildkit/build.ts";
+import { attributesOf, entitlementsOf } from "./buildkit/attributes.ts";
+import { secretMethods } from "./buildkit/secrets.ts";
+import { buildClassic } from "./classic-build.ts";
+import { findImages, upToTarget, withImageNames } from "./dockerfile-images.ts";
+import { readDockerfile, readOwnIgnore } from "./dockerfile-source.ts";
+import { requireOlderSyntax, withoutNewerFlags } from "./newer-syntax.ts";
 
-export interface BuildOptions extends RuntimeWork {
-  /** Reads the context. */
-  userHelper: UserHelper;
-  /** The app's directory, absolute. */
-  root: string;
-  /** The context, relative to `root`. */
-  context: string;
-  /** Path relative to the context. */
-  dockerfile: string;
-  target?: string | undefined;
-  args: Readonly<Record<string, string>>;
-  /** Name of the image, with a tag. */
-  tag: string;
-  labels: Readonly<Record<string, string>>;
-  /** Finds the image of a name; pulls it if it is missing. */
-  base: (reference: string) => Promise<BuildBase>;
-  /** Limits of a regular user's build; absent for root's. */
-  bounds?: BuildBounds | undefined;
-}
-
-export interface BuildBase extends RepeatedBase {
-  readonly id: string;
-  readonly triggers: readonly string[];
-  /** Names of the image's labels. */
-  readonly labels: readonly string[];
-}
-
-const buildTimeoutMs = 60 * 60_000;
-/** Number of last lines in the error of a failed build. */
-const maxErrorLines = 20;
+/** API version of Docker 23.0, the first whose BuildKit reads here-documents, additional contexts and limits. */
+const newerVersion = "1.42";
 
 /**
  * Builds an image; its output is reported as progress.
- * @throws SvcError `build_failed` with its last lines; what {@link openBuildContext} and {@link requireNamedImages}
- *   throw
+ * @throws SvcError `build_failed` with its last lines; `denied` for what the builds of regular users may not do
  */
 export async function buildImage(engine: DockerEngine, options: BuildOptions): Promise<void> {
-  const { userHelper, root, context, dockerfile, target, args, tag, labels, bounds } = options;
+  const { userHelper, root, labels, bounds } = options;
   const signal = AbortSignal.any([options.signal, bounds?.signal].filter((each) => each !== undefined));
   const lines = new BuildLines(
     (message) => options.onProgress?.({ step: "build", message }),
     labels[proofLabel],
   );
-  // Before the build takes a slot, because pulling a base image takes one, too.
-  const { archive, dockerfile: checkedName } = await openBuildContext({
-    ...{ userHelper, root, path: context, dockerfile, timeoutMs: buildTimeoutMs, signal },
-    check: (text) => withCheckedBases(text, options),
+  const text = await readDockerfile(userHelper, root, options, { timeoutMs: buildTimeoutMs, signal });
+  const build = { ...options, text, lines, signal, platform: await platformOf(engine, signal) };
+  if (bounds === undefined && (await buildUnlimited(engine, build))) return;
+  await buildClassic(engine, build);
+}
+
+/** @returns false if the engine has no BuildKit */
+async function buildUnlimited(engine: DockerEngine, build: PreparedBuild): Promise<boolean> {
+  const { userHelper, root, context, settings = {}, signal } = build;
+  const isOld = isOlder(await engine.apiVersion(signal), newerVersion);
+  if (isOld) {
+    requireOlderSyntax(build.text);
+    requireNoAdditionalContexts(settings);
+    const ignored = [settings.shmBytes && "shm_size", settings.ulimits?.length && "ulimits"].filter(Boolean);
+    const message = `this engine ignores ${ignored.join(" and ")} in build; upgrade to Docker 23.0 or newer`;
+    if (ignored.length > 0) build.onProgress?.({ step: "build", message });
+  }
+  const text = isOld ? withoutNewerFlags(build.text, build.platform) : build.text;
+  return buildWithBuildKit(engine, {
+    ...build,
+    contexts: { ...settings.contexts, context },
+    dockerfileText: await withPresentBases(text, build),
+    ignoreText: await readOwnIgnore(userHelper, root, build, { timeoutMs: buildTimeoutMs, signal }),
+    attributes: attributesOf(build),
+    entitlements: entitlementsOf(settings),
+    methods: secretMethods(build),
+    timeoutMs: buildTimeoutMs,
   });
-  let archiveError: Error | undefined;
-  archive.once("error", (error) => (archiveError = error));
-  const build = async (docker: Dockerode): Promise<void> => {
+}
+
+/**
+ * Pulls base images with the owner's credentials, which BuildKit does not have. It then prefers the local images.
+ * @returns the Dockerfile with the engine's names of images that the app builds
+ */
+async function withPresentBases(text: string, build: PreparedBuild): Promise<string> {
+  const { args, platform, settings = {}, base } = build;
+  const named = new Set(contextNames(settings).map((name) => name.toLowerCase()));
+  const images = findImages(text, { ...platformArguments(platform), ...args }).filter(
+    ({ reference }) => !named.has(reference.toLowerCase()),
+  );
+  const names = new Map<string, string>();
+  for (const { reference, isBase } of upToTarget(images, build.target)) {
+    if (names.has(reference)) continue;
     try {
-      const answer = await docker.buildImage(archive, {
-        t: tag,
-        dockerfile: checkedName,
-        buildargs: { ...args },
-        labels: { ...labels },
-        rm: true,
-        forcerm: true,
-        ...(target !== undefined && { target }),
-        ...bounds?.options,
-      });
-      for await (const { stream = "", error, errorDetail } of readMessages(answer)) {
-        lines.add(stream);
-        if (error !== undefined) throw buildFailed(tag, error, errorDetail?.code, lines.end());
-      }
+      names.set(reference, (await base(reference)).name);
     } catch (error) {
-      // An error of the owner's side comes first, because it caused the other.
-      if (archiveError !== undefined) throw archiveError;
-      if (error instanceof SvcError || !isRefusal(error)) throw error;
-      throw buildFailed(tag, error.message, undefined, lines.end());
+      // The name may refer to something other than an image, which BuildKit decides.
+      if (isBase) throw error;
     }
-  };
-  try {
-    await engine.operate(`build ${tag}`, build, { timeoutMs: buildTimeoutMs, signal, waitsFor: "build" });
-  } finally {
-    archive.destroy();
   }
+  return withImageNames(text, images, names);
 }
 
-/** The Dockerfile with IDs of exactly the checked images. Stages after the target are not built. */
-async function withCheckedBases(
-  original: string,
-  { args, target, base, bounds }: BuildOptions,
-): Promise<string> {
-  const text = bounds === undefined ? original : restrictDockerfile(original);
-  const all = requireNamedImages(text, args);
-  const wanted = target?.toLowerCase() ?? "";
-  const last = all.findLast(({ isBase, name, stage }) => isBase && [name, String(stage)].includes(wanted));
-  const images =
-    last === undefined || target === undefined ? all : all.filter(({ stage }) => stage <= last.stage);
-  const found = new Map<string, BuildBase>();
-  const labels = new Map<number, readonly string[]>();
-  for (const { reference, isBase, stage } of images) {
-    const image = found.get(reference) ?? (await base(reference));
-    found.set(reference, image);
-    if (!isBase) continue;
-    if (bounds !== undefined) requireNoTriggers(reference, image.triggers);
-    requireNamedByTriggers(reference, image.triggers);
-    labels.set(stage, image.labels);
-  }
-  if (bounds !== undefined) requireBoundedMetadata(text, args, [...found.values()]);
-  const ids = new Map([...found].map(([reference, { id }]) => [reference, id]));
-  const pinned = withImageIds(text, images, ids);
-  return bounds === undefined ? pinned : withStageLabels(pinned, labels, bounds.label);
-}
-
-function isRefusal(error: unknown): error is Error {
-  return error instanceof Error && "statusCode" in error;
-}
-
-function buildFailed(
-  tag: string,
-  words: string,
-  exitCode: number | undefined,
-  lastLines: readonly string[],
-): SvcError {
-  const isCode = exitCode !== undefined && exitCode > 0;
-  return new SvcError("build_failed", `the image ${tag} cannot be built: ${words.slice(0, 1_000)}`, {
-    payload: { ...(isCode && { exitCode }), signal: "", lastLines: [...lastLines] },
+async function platformOf(engine: DockerEngine, signal: AbortSignal): Promise<string> {
+  const { Os: os, Arch: architecture } = await engine.call("say its version", (docker) => docker.version(), {
+    signal,
   });
+  return `${os}/${architecture}`;
 }
 
-/** Assembles the build's output into lines, and keeps the last ones. */
-class BuildLines {
-  readonly #onLine: (line: string) => void;
-  readonly #last: string[] = [];
-  readonly #secret: string | undefined;
-  #rest = "";
-
-  /** @param secret is masked: the engine prints the labels that it sets on the image */
-  constructor(onLine: (line: string) => void, secret?: string) {
-    this.#onLine = onLine;
-    this.#secret = secret;
-  }
-
-  add(text: string): void {
-    const lines = (this.#rest + text).split(/\r?\n|\r/);
-    this.#rest = (lines.pop() ?? "").slice(-16_384);
-    for (const line of lines) this.#append(line);
-  }
-
-  end(): readonly string[] {
-    if (this.#rest !== "") this.#append(this.#rest);
-    this.#rest = "";
-    return this.#last;
-  }
-
-  #append(line: string): void {
-    if (line.trim() === "") return;
-    const shown = this.#secret === undefined ? line : line.replaceAll(this.#secret, secretMask);
-    this.#last.push(shown);
-    if (this.#last.length > maxErrorLines) this.#last.shift();
-    this.#onLine(shown);
-  }
+function requireNoAdditionalContexts(settings: BuildSettings): void {
+  const [name] = contextNames(settings);
+  if (name === undefined) return;
+  const message = `the additional context "${name}" needs the engine 23.0 or newer; upgrade the engine, or copy the files into the build context`;
+  throw failedWithoutOutput(message);
 }

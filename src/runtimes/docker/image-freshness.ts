@@ -5,7 +5,8 @@ import { remoteImage } from "../../engine/registry-client.ts";
 import { SvcError } from "../../errors.ts";
 import type { RuntimeImage } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
-import { type AppImages, type CredentialsOf } from "./app-images.ts";
+import type { AppImages } from "./app-images.ts";
+import type { CredentialsOf } from "./registry-images.ts";
 import { builtPrefix, digestOf, localDigests } from "./image-names.ts";
 
 const versionLabel = "org.opencontainers.image.version";
@@ -21,21 +22,26 @@ export interface FreshnessOptions {
   isInsecure: (host: string) => Promise<boolean>;
 }
 
+interface DescribeOptions extends FreshnessOptions {
+  images: Pick<AppImages, "usable" | "requireRegistry">;
+}
+
 /** Never throws if the registry does not respond: the result is `unknown` with the reason. */
 async function checkFreshness(
-  { credentialsOf, isInsecure }: FreshnessOptions,
+  { images, credentialsOf, isInsecure }: DescribeOptions,
   app: RunnableApp,
   reference: string,
   local: ImageInspectInfo | undefined,
   signal: AbortSignal | undefined,
 ): Promise<FreshnessResult> {
-  if (reference.startsWith(builtPrefix)) return unknown("it was built here, from the app's checkout");
+  if (reference.startsWith(builtPrefix)) return unknown("the image was built here, from the app's checkout");
   if (local === undefined) return unknown("the image is not on this host");
   const digests = localDigests(local);
   const pinned = /@(sha256:[0-9a-f]{64})$/.exec(reference)?.[1];
   if (pinned !== undefined) return { freshness: "current", remoteDigest: pinned };
   if (digests.length === 0) return unknown("the image did not come from a registry");
   try {
+    images.requireRegistry(app.ownerUid, reference);
     const { Os: os, Architecture: architecture } = local;
     const variant = (local as { Variant?: string }).Variant ?? "";
     const platform = { os, architecture, variant };
@@ -59,7 +65,7 @@ async function checkFreshness(
 
 /** Describes one image of an app. */
 export async function describeImage(
-  options: FreshnessOptions & { images: Pick<AppImages, "usable"> },
+  options: DescribeOptions,
   app: RunnableApp,
   reference: string,
   { checkRemote, signal }: { checkRemote: boolean; signal?: AbortSignal },
@@ -86,11 +92,11 @@ export function tagOf(reference: string): string | undefined {
  * that is only a number (`16`) names a release line and moves, as `latest` and `stable` do.
  */
 export function pinnedBy(reference: string): string | undefined {
-  if (reference.includes("@")) return "its manifest names a digest";
+  if (reference.includes("@")) return "the manifest names a digest";
   const tag = tagOf(reference) ?? "";
   const statesVersion = /^v?\d+(\.\d+)+([-_.+].*)?$/i.test(tag) || /(^|[-.])\d{8}([-.]|$)/.test(tag);
   const statesCommit = /^(sha-|git-)?[0-9a-f]{7,40}$/i.test(tag) && /[a-f]/i.test(tag) && /\d/.test(tag);
-  return statesVersion || statesCommit ? `its tag "${tag}" states a version` : undefined;
+  return statesVersion || statesCommit ? `the tag "${tag}" states a version` : undefined;
 }
 
 function unknown(reason: string): FreshnessResult {

@@ -1,6 +1,7 @@
 /** Names and digests of images. */
-import { SvcError } from "../../errors.ts";
 import type { ImageInspectInfo } from "dockerode";
+import { parseImageReference } from "../../engine/image-reference.ts";
+import { SvcError } from "../../errors.ts";
 
 /** Prefix of images that svc builds; no registry has this name. */
 export const builtPrefix = "svc.local/";
@@ -26,4 +27,13 @@ export function localDigests({ RepoDigests: names }: Pick<ImageInspectInfo, "Rep
 /** Identifies an image: its first digest in a registry, else its ID. */
 export function digestOf(image: Pick<ImageInspectInfo, "Id" | "RepoDigests">): string {
   return localDigests(image)[0] ?? image.Id;
+}
+
+/**
+ * Adds the default tag: without a tag the engine would pull all. @throws SvcError `invalid_argument` for an invalid
+ * image name
+ */
+export function withTag(image: string): string {
+  const { tag, digest } = parseImageReference(image);
+  return image.endsWith(`:${tag ?? ""}`) || digest !== undefined ? image : `${image}:${tag ?? ""}`;
 }

@@ -19,9 +19,15 @@ const isAbsent =
 const progressIntervalMs = 200;
 
 /**
+ * Limit for images of regular users, because the engine's memory grows with each layer that a manifest lists. With 127
+ * layers, the most that overlay2 can mount, and annotations, a manifest has at most 64 KiB.
+ */
+const maxUserManifestBytes = 128 * 1024;
+
+/**
  * Checks that the registry shows the image to these credentials, whether or not the image exists locally.
  * @returns the digest of the image
- * @throws SvcError `not_found`; `unavailable` if the registry cannot be reached
+ * @throws SvcError `not_found`; `unavailable` if the registry cannot be reached; `denied` if its manifest is too large
  */
 export async function confirmImage(
   engine: DockerEngine,
@@ -36,11 +42,18 @@ export async function confirmImage(
       (docker) => docker.getImage(reference).distribution(options),
       { timeoutMs: confirmTimeoutMs, signal, waitsFor: "pull" },
     );
-    return (found as { Descriptor: { digest: string } }).Descriptor.digest;
+    const { digest, size = 0 } = (found as { Descriptor: { digest: string; size?: number } }).Descriptor;
+    if (size > maxUserManifestBytes) throw tooLarge(reference, size);
+    return digest;
   } catch (error) {
     if (!(error instanceof SvcError) || !(error.cause instanceof EngineRejection)) throw error;
     throw notConfirmed(reference, serveraddress, error.cause.message);
   }
+}
+
+function tooLarge(reference: string, bytes: number): SvcError {
+  const message = `the manifest of image ${reference} has ${bytes} bytes, more than the ${maxUserManifestBytes} of a regular user's image; use an image with fewer layers`;
+  return new SvcError("denied", message);
 }
 
 function notConfirmed(reference: string, host: string, words: string): SvcError {

@@ -23,7 +23,7 @@ export function restrictDockerfile(text: string): string {
   for (const { word, isTrigger, flags, rest, line } of readInstructions(text)) {
     if (isTrigger) throw denied(line, "ONBUILD", "write the instruction in the Dockerfile that needs it");
     if (word === "LABEL") requireOwnLabels([...flags, rest].join(" "), line);
-    if (word === "EXPOSE") ports.push(...exposedPorts(rest, line));
+    if (word === "EXPOSE") for (const port of exposedPorts(rest, line)) ports.push(port);
     // Both for paths as JSON and for plain paths.
     if (word === "VOLUME") volumes += rest.split(/[ ,]+/).length;
     const [excess] = [...excessOfExposed(ports), ...excessOfMounts(volumes, "volumes")];

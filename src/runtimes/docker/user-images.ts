@@ -3,11 +3,13 @@
  * have pulled private ones: a regular user may use an image that svc pulled for that user's apps, or that the
  * configuration shares.
  */
+import { SvcError } from "../../errors.ts";
 import type { EngineEvents } from "../../engine/events.ts";
 import { formatImageReference, parseImageReference } from "../../engine/image-reference.ts";
 import { isInstant, isName, isUid } from "../../store/row-document.ts";
 import type { RowKind } from "../../store/row-reader.ts";
 import type { Store } from "../../store/store.ts";
+import { includesRegistry } from "./user-registries.ts";
 
 export interface UserImagesOptions {
   store: Pick<Store, "all" | "write">;
@@ -16,6 +18,8 @@ export interface UserImagesOptions {
   selfUid: number;
   /** References of local images that all users may use; one that ends with `*` matches by prefix. */
   shared: readonly string[];
+  /** The only registries that users may name, as {@link includesRegistry} takes them. */
+  registries: readonly string[];
   /** References of the images that installed apps run, by app ID. */
   needs: () => Promise<ReadonlyMap<string, { readonly images: readonly string[] }>>;
   now: () => number;
@@ -76,6 +80,14 @@ export class UserImages implements Disposable {
   /** Whether this user's apps may use only certain images. */
   restricts(uid: number): boolean {
     return uid !== 0 && uid !== this.#options.selfUid;
+  }
+
+  /** @throws SvcError `denied` if the user may not get images from this registry */
+  requireRegistry(uid: number, reference: string): void {
+    const { host } = parseImageReference(reference);
+    if (!this.restricts(uid) || includesRegistry(this.#options.registries, host)) return;
+    const message = `image ${reference} comes from the registry ${host}, which regular users may not use; root can add "${host}" to users_registries in the section [docker] of the configuration`;
+    throw new SvcError("denied", message);
   }
 
   /** Whether the user may use the local image `imageId`, which `reference` currently names. */

@@ -19,5 +19,5 @@ export function exitCodeOf({ code, signal }) {
 /** @param {AppExit} exit */
 export function describeExit({ code, signal, error }) {
   if (error !== undefined) return error;
-  return signal === null ? `it exited with code ${code}` : `it was killed by ${signal}`;
+  return signal === null ? `the program exited with code ${code}` : `the program was killed by ${signal}`;
 }

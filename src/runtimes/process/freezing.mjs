@@ -56,7 +56,7 @@ export class Freezer {
           throw new Error(`not all of its processes could be frozen: ${moving}`);
         }
         await sleep(pollMs);
-        if (this.#thawed !== own) throw new Error("it was resumed before all of it was frozen");
+        if (this.#thawed !== own) throw new Error("the app was resumed before all of it was frozen");
       }
     } catch (error) {
       if (this.#thawed === own) this.thaw();
@@ -80,7 +80,7 @@ export class Freezer {
    */
   #round(byCgroup) {
     const cared = new Set(byCgroup && this.#cgroup !== null ? cgroupPids(this.#cgroup) : []);
-    let moving = !byCgroup || this.#cgroup === null || isFrozen(this.#cgroup) ? undefined : "its cgroup";
+    let moving = !byCgroup || this.#cgroup === null || isFrozen(this.#cgroup) ? undefined : "the cgroup";
     const members = allMembers(this.#run, this.#cgroup);
     for (const entry of members) {
       const states = cared.has(entry.pid) ? [] : readStates(entry.pid);

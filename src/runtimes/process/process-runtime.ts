@@ -18,6 +18,7 @@ import type {
 import { isUp } from "../runtime-status.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
+import type { LogPosition } from "../../logs/log-position.ts";
 import { logFileStart } from "./log-files.mjs";
 import { parseRecords } from "./log-lines.ts";
 import { ProcessSampler } from "./process-sampler.ts";
@@ -98,9 +99,9 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
   }
 
   /**
-   * Determines the status of an app that an earlier daemon started, and watches it from now on. If its supervisor was
+   * Determines the status of an app that an earlier daemon started, and watches it from now on. If the app's supervisor was
    * killed, the next start or stop ends its leftovers.
-   * @throws SvcError when its supervisor or its owner's files cannot be accessed
+   * @throws SvcError when the app's supervisor or the owner's files cannot be accessed
    */
   async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
     const { state, isLost } = await this.#supervised(app).adopt(app.manifest.limits);
@@ -172,11 +173,11 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     { tail, after, signal }: FollowLogOptions,
   ): AsyncGenerator<LogChunk, void> {
     const connection = await connectSupervisor(app, this.#options);
-    let seen = after?.position ?? (after && (await this.#positionBefore(app, after.timeMs, signal)));
+    let seen = after && (await this.#offsetOf(app, after, signal));
     if (connection === undefined && seen === undefined) {
-      // Read the position first: output of a start may be repeated then, but not missed.
-      const position = await this.#logEnd(app, signal);
-      yield { ...(await this.logs(app, { tail, signal })), position };
+      // Read the offset first: output of a start may be repeated then, but not missed.
+      const offset = await this.#logEnd(app, signal);
+      yield { ...(await this.logs(app, { tail, signal })), offset };
       return;
     }
     const close = (): void => connection?.close();
@@ -189,7 +190,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
         const lines = isGap ? [] : parseRecords(event.text);
         seen = event.to;
         const missedBytes = isGap ? event.to - event.from : 0;
-        yield { lines, truncated: false, missedBytes, position: seen };
+        yield { lines, truncated: false, missedBytes, offset: seen };
       }
     } finally {
       signal.removeEventListener("abort", close);
@@ -204,20 +205,26 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
     }
   }
 
-  /** Position of the log file that contains the moment; the caller drops older lines by their time. */
-  async #positionBefore({ runDir, uid }: RunnableApp, timeMs: number, signal: AbortSignal): Promise<number> {
+  /**
+   * The position's offset. If it has none, or an invalid one: that of the last log file that starts before its time; the caller
+   * leaves out the lines up to the position.
+   */
+  async #offsetOf(app: RunnableApp, { offset, timeMs }: LogPosition, signal: AbortSignal): Promise<number> {
+    // Beyond the end: of an earlier app with this ID.
+    if (offset !== undefined && offset <= (await this.#logEnd(app, signal))) return offset;
+    const { runDir, uid } = app;
     const owner = await this.#options.userHelpers.as(uid);
     const files = await logFilesOf(owner, runDir, { signal });
     for (const { path, start } of files.toReversed()) {
       const head = await firstOf(owner.openRead(runDir, path, { signal }));
       const end = head?.indexOf("\n") ?? -1;
       const [first] = parseRecords(head?.toString("utf8", 0, end) ?? "");
-      if (first !== undefined && first.timeMs <= timeMs) return start;
+      if (first !== undefined && first.timeMs < timeMs) return start;
     }
     return files.at(0)?.start ?? 0;
   }
 
-  /** Current end of the log. */
+  /** The current end of the log. */
   async #logEnd({ runDir, uid }: RunnableApp, signal: AbortSignal): Promise<number> {
     const owner = await this.#options.userHelpers.as(uid);
     const last = (await logFilesOf(owner, runDir, { signal })).at(-1);
@@ -226,7 +233,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
   }
 
   /**
-   * The log from a position on: a supervisor that exits waits only briefly for slow readers, and a killed one not at
+   * The log from an offset on: a supervisor that exits waits only briefly for slow readers, and a killed one not at
    * all.
    */
   async *#rest(
@@ -236,20 +243,20 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
   ): AsyncGenerator<LogChunk, void> {
     if (signal.aborted) return;
     const owner = await this.#options.userHelpers.as(uid);
-    let position = seen;
+    let offset = seen;
     for (const { path, start } of await logFilesOf(owner, runDir, { signal })) {
-      if (start > position) yield { lines: [], truncated: false, missedBytes: start - position };
-      position = Math.max(position, start);
+      if (start > offset) yield { lines: [], truncated: false, missedBytes: start - offset };
+      offset = Math.max(offset, start);
       for (;;) {
         // In pieces: a slow reader must not occupy the owner's helper.
-        const piece = await firstOf(owner.openRead(runDir, path, { offset: position - start, signal }));
+        const piece = await firstOf(owner.openRead(runDir, path, { offset: offset - start, signal }));
         if (piece === undefined) break;
         // An unfinished record was left by a killed supervisor, whose successor cuts it off, or written by the owner.
         const end = piece.lastIndexOf("\n") + 1;
         if (end === 0) break;
-        position += end;
+        offset += end;
         const lines = parseRecords(piece.toString("utf8", 0, end));
-        yield { lines, truncated: false, missedBytes: 0, position };
+        yield { lines, truncated: false, missedBytes: 0, offset };
       }
     }
   }

@@ -19,7 +19,7 @@ export function statusOf(state: SupervisorState): ProcessStatus {
   const exit = state.exits.at(-1);
   return {
     state: startFailed && phase === "CRASHED" ? "FAILED" : phase,
-    reason: reason ?? (frozen === true ? "it is paused" : ""),
+    reason: reason ?? (frozen === true ? "the app is paused" : ""),
     health: health ?? "none",
     ...(healthReason !== undefined && { healthReason }),
     ...(app && { pid: app.pid, startedAtMs: Date.parse(app.startedAt) }),

@@ -36,11 +36,11 @@ export class RestartPolicy {
     const { policy, backoffMs, maxBackoffMs, maxRestarts, resetAfterMs } = this.#spec;
     const failed = exit.code !== 0;
     if (policy === "never" || (policy === "on-failure" && !failed)) {
-      return { giveUp: `its restart policy is ${policy}`, failed };
+      return { giveUp: `the restart policy is ${policy}`, failed };
     }
     if (exit.ranMs >= resetAfterMs) this.#restarts = 0;
     if (maxRestarts > 0 && this.#restarts >= maxRestarts) {
-      return { giveUp: `it was restarted ${this.#restarts} times in a row`, failed: true };
+      return { giveUp: `the app was restarted ${this.#restarts} times in a row`, failed: true };
     }
     // For large exponents the power is infinite, and the maximum applies.
     const full = Math.min(maxBackoffMs, backoffMs * 2 ** this.#restarts);

@@ -9,7 +9,7 @@ import { carriesCookie } from "../../sys/run-cookie.mjs";
  * @typedef {object} Run
  * @property {string} runId value of `SVC_RUN_ID` in the environment of its processes
  * @property {number} startTicks processes that started earlier are not members, because a run's processes start after
- *   its supervisor. 0 if unknown
+ *   the supervisor. 0 if unknown
  * @property {number} uid only processes of this user can be members
  * @property {ReadonlySet<number>} sessions known sessions of the run
  * @property {number} exclude a PID that is never a member: the supervisor

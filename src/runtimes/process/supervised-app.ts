@@ -45,7 +45,7 @@ export class SupervisedApp {
   readonly #options: SupervisionOptions;
   readonly #watch: SupervisorWatch;
   #isDetached = false;
-  /** The connection that keeps the app frozen: its supervisor resumes the app when it closes. */
+  /** The connection that keeps the app frozen: the supervisor resumes the app when the connection closes. */
   #hold: { connection: SupervisorConnection; isHeld: boolean } | undefined;
 
   constructor(ref: ProcessAppRef, options: SupervisionOptions, onChange: (status: ProcessStatus) => void) {
@@ -195,7 +195,7 @@ export class SupervisedApp {
         const { state, health, healthReason, restarts, reason, nextRestartAtMs } = this.status;
         const ended = (state !== "RUNNING" && state !== "STARTING") || nextRestartAtMs !== undefined;
         if (this.state && (ended || restarts > restartsBefore || health === "unhealthy")) {
-          const why = health === "unhealthy" ? `its health check fails: ${healthReason ?? ""}` : reason;
+          const why = health === "unhealthy" ? `the health check fails: ${healthReason ?? ""}` : reason;
           throw failureOf(id, { ...this.state, reason: why });
         }
         return state === "RUNNING" && (health === "none" || health === "healthy");
@@ -275,7 +275,7 @@ function endedState({ reason: _, ...rest }: SupervisorState, leftover: number): 
 
 function failureOf(id: string, { exits, reason }: SupervisorState): SvcError<"start_failed"> {
   const { code, signal, lastLines } = exits.at(-1) ?? {};
-  return startFailed(id, reason ?? "it ended at once", {
+  return startFailed(id, reason ?? "the program stopped at once", {
     exitCode: code ?? undefined,
     signal: signal ?? undefined,
     lastLines,

@@ -111,7 +111,7 @@ export class SupervisedRuns {
       await this.#runUntilDone(output);
     } catch (error) {
       this.#state.startFailed = !this.#state.settled;
-      this.#become("CRASHED", `it could not be supervised: ${String(error)}`);
+      this.#become("CRASHED", `the app could not be supervised: ${String(error)}`);
     }
     await this.#finish();
   }
@@ -126,7 +126,7 @@ export class SupervisedRuns {
       }
       if (!this.#state.settled) {
         this.#state.startFailed = true;
-        const { error = `it ended right after its start: ${describeExit(exit)}` } = exit;
+        const { error = `${describeExit(exit)} right after its start` } = exit;
         this.#become("CRASHED", error);
         return;
       }
@@ -139,7 +139,7 @@ export class SupervisedRuns {
       this.#become("STARTING", `BACKOFF after ${restarts} restarts: ${describeExit(exit)}`);
       this.#state.nextRestartAt = new Date(Date.now() + next.delayMs).toISOString();
       await this.#changed();
-      await this.#log.note(`${describeExit(exit)}; it starts again in ${next.delayMs} ms`);
+      await this.#log.note(`${describeExit(exit)}; svc starts it again in ${next.delayMs} ms`);
       try {
         await sleep(next.delayMs, undefined, { signal: this.#stop.signal });
         await this.#freezer.thawed;
@@ -160,7 +160,7 @@ export class SupervisedRuns {
       return;
     }
     this.#state.interrupted = true;
-    this.#become("STOPPED", `its supervisor received ${this.#interruptedBy}, not from svc`);
+    this.#become("STOPPED", `the app's supervisor received ${this.#interruptedBy}, not from svc`);
   }
 
   /**
@@ -218,7 +218,7 @@ export class SupervisedRuns {
     // With no process left, the exit event is due at once; do not wait for a process that cannot be killed.
     const exit = await Promise.race([app.exited, sleep(drainMs, undefined, { ref: false })]);
     await app.drain(drainMs);
-    return exit ?? { code: null, signal: null, error: "its main process cannot be killed" };
+    return exit ?? { code: null, signal: null, error: "the main process cannot be killed" };
   }
 
   /** @param {NonNullable<SupervisorSpec["health"]>} health */

@@ -202,10 +202,10 @@ export class SupervisorWatch {
       const { pid, startTicks } = state.supervisor;
       const alive = (await readProcessIdentity(pid))?.startTicks === startTicks;
       if (alive) {
-        this.#becomeUnknown("its supervisor does not respond");
+        this.#becomeUnknown("the app's supervisor does not respond");
         return;
       }
-      const reason = "its supervisor was killed";
+      const reason = "the app's supervisor was killed";
       const { nextRestartAtMs: _, endedReason: __, ...ended } = statusOf({ ...state, health: null, reason });
       this.#become({ ...ended, state: "CRASHED", isLost: true });
     }
@@ -251,7 +251,7 @@ export class SupervisorWatch {
       if (this.#detached || this.#operations !== operations) return;
       this.findOut().catch((error: unknown) => {
         this.#options.log.warn({ app: this.#ref.id, err: error }, "failed to determine the status of an app");
-        this.#becomeUnknown("its status could not be determined");
+        this.#becomeUnknown("the app's status could not be determined");
       });
     }, recheckMs).unref();
   }
@@ -278,11 +278,11 @@ export class SupervisorWatch {
         if (isStale() || (await this.attach())) return;
       }
       if (isStale()) return;
-      this.#becomeUnknown("its supervisor does not respond");
+      this.#becomeUnknown("the app's supervisor does not respond");
     } catch (error) {
       if (isStale()) return;
       this.#options.log.warn({ app: id, err: error }, "failed to determine the status of an app");
-      this.#becomeUnknown("its status could not be determined");
+      this.#becomeUnknown("the app's status could not be determined");
     } finally {
       if (this.#connection === connection) this.#connection = undefined;
       this.changes.announce();

@@ -13,7 +13,7 @@ import { ComposeImages, type ComposeImagesOptions } from "../compose/compose-ima
 import { ComposeProjects, type ComposeProjectsOptions } from "../compose/compose-project.ts";
 import { dependencyDepths, imagesOf } from "../compose/document-services.ts";
 import { externalName, isSet, pairsOf, recordOf, textOf, volumeName } from "../compose/compose-values.ts";
-import { buildMissing, buildProject, pullMissing } from "../compose/project-images.ts";
+import { buildForStart, buildProject } from "../compose/project-images.ts";
 import { ProjectVolumes } from "../compose/project-volumes.ts";
 import { documentPorts } from "../compose/service-ports.ts";
 import { AppImages, type AppImagesOptions } from "../docker/app-images.ts";
@@ -73,6 +73,10 @@ export class ComposeStacks implements Stacks {
     this.volumes = new ProjectVolumes({
       ...options,
       mayHave: (id) => this.#projects.hasVolumes(id),
+      externalNames: (id) => this.#projects.externalVolumes(id),
+      // An app with data in place runs only on this host.
+      adoptedVolumes: () => ({}),
+      anonymousMounts: () => [],
       release: (id) => this.#released(id),
     });
   }
@@ -80,7 +84,7 @@ export class ComposeStacks implements Stacks {
   async prepare(app: RunnableApp, work: RuntimeWork): Promise<void> {
     const project = await this.#projects.resolve(app, work.signal);
     await buildProject(this.#images, app, project, work);
-    await pullMissing(this.#images, app, project, work);
+    await this.#projects.pull(app, project, work);
     if (app.checkout === undefined) await this.#projects.write(app, project.document);
   }
 
@@ -98,8 +102,8 @@ export class ComposeStacks implements Stacks {
 
   async plan(app: RunnableApp, nodeId: string): Promise<StackPlan> {
     const project = await this.#projects.prepareFiles(app);
-    await pullMissing(this.#images, app, project, {});
-    await buildMissing(this.#images, app, project, {});
+    await this.#projects.pull(app, project, { mayBeOld: true });
+    await buildForStart(this.#images, app, project, {});
     const { document } = project;
     const images = new Map<string, FoundImage & { readonly local: ImageInspectInfo }>();
     for (const reference of imagesOf(document)) {

@@ -6,7 +6,7 @@ import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import type { ContainerConfig } from "../docker/container-config.ts";
 import { dockerRuntime } from "../docker/app-images.ts";
-import { mountPoints, namedPlaces } from "../docker/container-scope.ts";
+import { mountPoints, usedPlaceholders } from "../docker/container-scope.ts";
 import type { Placement, RunnableApp } from "../runnable-app.ts";
 import { publishedPorts, type PublishOptions } from "../containers/published-ports.ts";
 import type { TaskFiles } from "./task-files.ts";
@@ -42,7 +42,7 @@ export function sharedMounts(
   app: RunnableApp,
   { options }: ContainerConfig,
 ): NonNullable<HostConfig["Mounts"]> {
-  const named = namedPlaces(app, dockerRuntime(app));
+  const named = usedPlaceholders(app, dockerRuntime(app));
   // Files are passed as configs and secrets, so the directory is needed only for other contents.
   return (options.HostConfig.Mounts ?? []).filter(
     ({ Target }) => Target !== mountPoints.data || named.has("data"),

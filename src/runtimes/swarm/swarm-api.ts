@@ -175,7 +175,7 @@ export class SwarmApi {
     const found = await unlessGone(asked);
     if (found !== undefined) {
       if (this.#ownership.isOwn("network", appId, { labels: found.Labels })) return;
-      const message = `app "${appId}" cannot start: network ${name} exists and belongs to another owner; remove it: docker network rm ${name}`;
+      const message = `app "${appId}" cannot start: network ${name} exists and does not belong to the app; remove it: docker network rm ${name}`;
       throw new SvcError("not_possible", message);
     }
     const own = { Name: name, Driver: "overlay", CheckDuplicate: true, Internal: isInternal };

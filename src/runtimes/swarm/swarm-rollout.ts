@@ -151,7 +151,7 @@ export class SwarmRollout {
     const whose = part === "" ? "" : `service "${part}": `;
     const at = node === "" ? "" : ` on ${node}`;
     const plain =
-      state === "complete" ? "its task ended before its health check passed" : `its task is ${state}`;
+      state === "complete" ? "the task ended before its health check passed" : `the task is ${state}`;
     const words = error === "" ? plain : error;
     return startFailed(app.id, `${whose}${words}${at}`, {
       exitCode: isBad ? exitCode : undefined,
@@ -285,7 +285,7 @@ export class SwarmRollout {
       if (health === "healthy" || health === "none") return;
       if (health === "unhealthy" || Date.now() - begunMs > startTimeoutMs) {
         if (isBack) return;
-        throw startFailed(app.id, `its health check fails: ${healthReason}`);
+        throw startFailed(app.id, `the health check fails: ${healthReason}`);
       }
       await sleep(startPollMs);
     }

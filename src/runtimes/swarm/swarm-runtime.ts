@@ -1,8 +1,6 @@
 /** Runs apps as services of the swarm that the host's engine manages, with one or more tasks on any of its nodes. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { SvcError } from "../../errors.ts";
-import { CoalescedRequests } from "../../lib/coalesced-requests.ts";
-import { Ticker } from "../../lib/clock.ts";
 import type { ContainerRuntimeOptions } from "../containers/container-runtime.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
 import { addressesByPort, publishedPorts } from "../containers/published-ports.ts";
@@ -35,6 +33,7 @@ import { SwarmApi, type ServiceSpec } from "./swarm-api.ts";
 import { usageOfService } from "./swarm-usage.ts";
 import { scaleUpdates } from "./scaling.ts";
 import { SwarmApp } from "./swarm-app.ts";
+import { SwarmPolls } from "./swarm-polls.ts";
 import { isUpTask } from "./task-status.ts";
 
 export type SwarmRuntimeOptions = Pick<
@@ -44,7 +43,6 @@ export type SwarmRuntimeOptions = Pick<
   DockerStacksOptions &
   Omit<ComposeStacksOptions, "touch">;
 
-const pollMs = 2_000;
 const stopMarginMs = 20_000;
 const goneTimeoutMs = 30_000;
 
@@ -65,19 +63,13 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   readonly #docker: DockerStacks;
   readonly #compose: ComposeStacks;
   readonly #rollout: SwarmRollout;
-  readonly #ticker: Ticker;
-  /** Concurrent callers share a poll. */
-  readonly #polls = new CoalescedRequests<undefined, undefined>(() => this.#loadState());
-  /** Apps with a service at the last poll; undefined while the swarm is unreachable. */
-  #inService: ReadonlySet<string> | undefined;
-  /** Whether to poll for apps that run although they should not. */
-  #isFollowed = false;
-  #isAway = false;
+  readonly #polls: SwarmPolls;
 
   constructor(options: SwarmRuntimeOptions) {
     super();
     this.#options = options;
     this.#api = new SwarmApi(options);
+    this.#polls = new SwarmPolls({ api: this.#api, apps: this.apps, log: options.log });
     this.#docker = new DockerStacks(options);
     this.#compose = new ComposeStacks({ ...options, touch: (id) => void this.#appOf(id) });
     this.images = imagesOfKinds((app) => this.#stacksOf(app).images, this.#compose.images);
@@ -86,8 +78,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     this.freezing = local;
     this.usage = local;
     this.terminals = local;
-    this.#rollout = new SwarmRollout({ ...options, api: this.#api, refresh: () => this.#refresh() });
-    this.#ticker = new Ticker(pollMs, () => this.#poll());
+    this.#rollout = new SwarmRollout({ ...options, api: this.#api, refresh: () => this.#polls.refresh() });
   }
 
   #stacksOf({ manifest }: Pick<RunnableApp, "manifest">): Stacks {
@@ -174,7 +165,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   async #endEnded(app: RunnableApp, watched: SwarmApp): Promise<void> {
     const services = await this.#api.services(app.id);
     if (services.length === 0) return;
-    await this.#refresh();
+    await this.#polls.refresh();
     const up = new Set(watched.tasks.filter((task) => isUpTask(task)).map(({ serviceId }) => serviceId));
     const ended = services.filter(({ id }) => !up.has(id));
     for (const { id } of ended) await this.#api.removeService(id);
@@ -187,7 +178,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     for (const { id, part } of await this.#api.services(app.id)) {
       if (!planned.has(part)) await this.#api.removeService(id);
     }
-    await this.#refresh();
+    await this.#polls.refresh();
   }
 
   /** Removes what a failed start created: a part of an app would look like a running app. */
@@ -196,7 +187,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     if (reason === "unavailable") {
       // Once the swarm is reachable again, the app is found missing and started.
       watched.setRunning(app);
-      await this.#refresh().catch(() => undefined);
+      await this.#polls.refresh().catch(() => undefined);
     } else watched.setStopped();
     try {
       if (hasBegun && reason !== "unavailable") await this.stop(app);
@@ -237,7 +228,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const { fixed, updates } = scaleUpdates(app, await this.#api.services(app.id), replicas);
     using _counted = await this.#reserve(app, [...fixed, ...updates.map(({ spec }) => spec)]);
     for (const { service, spec } of updates) await this.#api.update(service, spec);
-    if (updates.length > 0) await this.#refresh();
+    if (updates.length > 0) await this.#polls.refresh();
   }
 
   async stop(app: RunnableApp): Promise<void> {
@@ -260,7 +251,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   async #untilGone(app: RunnableApp, serviceIds?: ReadonlySet<string>): Promise<void> {
     const deadlineMs = Date.now() + app.manifest.stop.graceMs + stopMarginMs;
     for (;;) {
-      await this.#refresh();
+      await this.#polls.refresh();
       const states = new Map((await this.#api.nodes()).map(({ id, state }) => [id, state]));
       const remaining = (this.apps.get(app.id)?.tasks ?? []).filter(
         ({ state, nodeId, serviceId }) =>
@@ -280,14 +271,13 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   async adopt(app: RunnableApp): Promise<"running" | "lost"> {
     const watched = this.#appOf(app.id);
     watched.setRunning(app);
-    await this.#refresh().catch(() => undefined);
+    await this.#polls.refresh().catch(() => undefined);
     return watched.status.isLost === true ? "lost" : "running";
   }
 
   /** Apps that the swarm keeps running; from then on svc also polls for apps that should not run. */
   upNow(): ReadonlySet<string> {
-    this.#isFollowed = true;
-    return this.#inService ?? new Set();
+    return this.#polls.followExternal();
   }
 
   async remove(app: RunnableApp, keep?: "volumes"): Promise<number> {
@@ -330,7 +320,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
   followLogs(app: RunnableApp, options: FollowLogOptions): AsyncGenerator<LogChunk, void> {
     const watch = async (): Promise<SwarmApp> => {
       const watched = this.#appOf(app.id);
-      await this.#refresh();
+      await this.#polls.refresh();
       return watched;
     };
     return followAppLog({ engine: this.#options.engine, api: this.#api }, app, watch, options);
@@ -345,55 +335,8 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     return app;
   }
 
-  async #poll(): Promise<void> {
-    const apps = [...this.apps.values()];
-    const isAnyWanted = apps.some(({ shouldRun }) => shouldRun);
-    if (!isAnyWanted && !this.#mayRunUndesired() && !apps.some((app) => app.isPartlyUnknown)) return;
-    try {
-      await this.#refresh();
-    } catch {
-      // Each app's status shows the error. An engine outside a swarm runs no services.
-      const isMember = isAnyWanted || (await this.#api.isMember().catch(() => true));
-      if (!isMember) this.#inService = new Set();
-    }
-  }
-
-  /** Whether an app may run although it should not: a stop failed, or there was no poll yet. */
-  #mayRunUndesired(): boolean {
-    if (!this.#isFollowed) return false;
-    return (
-      this.#inService === undefined ||
-      [...this.#inService].some((id) => this.apps.get(id)?.shouldRun !== true)
-    );
-  }
-
-  /** Runs {@link SwarmRuntime.#loadState} after this call. */
-  async #refresh(): Promise<void> {
-    await this.#polls.request(undefined);
-  }
-
-  /** Applies the swarm's current state to all apps. @throws SvcError `unavailable` */
-  async #loadState(): Promise<undefined> {
-    try {
-      const [services, tasks] = await Promise.all([this.#api.services(), this.#api.tasks()]);
-      const servicesOf = Map.groupBy(services, ({ appId }) => appId);
-      const tasksOf = Map.groupBy(tasks, ({ appId }) => appId);
-      this.#inService = new Set(servicesOf.keys());
-      this.#isAway = false;
-      for (const [id, app] of this.apps) app.take(servicesOf.get(id) ?? [], tasksOf.get(id) ?? []);
-    } catch (error) {
-      this.#inService = undefined;
-      // Log only the first failure; each app's status shows the error.
-      if (!this.#isAway) this.#options.log.warn({ err: error }, "the swarm is unreachable");
-      this.#isAway = true;
-      const { message } = error as Error;
-      for (const app of this.apps.values()) app.lost(message);
-      throw error;
-    }
-  }
-
   override async [Symbol.asyncDispose](): Promise<void> {
-    await this.#ticker[Symbol.asyncDispose]();
+    await this.#polls[Symbol.asyncDispose]();
     await super[Symbol.asyncDispose]();
   }
 }

@@ -46,7 +46,7 @@ function statusOfServices({ services, tasks, shouldRun, probed }: StackFacts): R
     if (!shouldRun) return stoppedStatus;
     return {
       ...stoppedStatus,
-      reason: "its service was removed from the swarm outside of svc",
+      reason: "the app's service was removed from the swarm outside of svc",
       isLost: true,
     };
   }
@@ -107,7 +107,7 @@ function statusOfSeveral(all: readonly PartStatus[]): RuntimeStatus {
  * reports do not distinguish the two.
  */
 const endedUnhealthy =
-  "its task exited with code 0, possibly because the swarm stopped it for a failed health check; restart the app";
+  "the app's task exited with code 0, possibly because the swarm stopped it for a failed health check; restart the app";
 
 /** Whether the swarm checks the tasks' health; tasks count as running only once they are healthy. */
 export function isHealthChecked({ spec }: Pick<SwarmService, "spec">): boolean {
@@ -148,7 +148,7 @@ function statusOfService(
   const ended = { ...known, ...(exitCode !== undefined && { exitCode }) };
   if (last?.state === "complete" && !isHealthChecked(service)) return ended;
   if (last?.state === "complete") return { ...ended, state: "CRASHED", reason: endedUnhealthy };
-  return { ...ended, state: "CRASHED", reason: why === "" ? "its tasks ended" : why };
+  return { ...ended, state: "CRASHED", reason: why === "" ? "the app's tasks ended" : why };
 }
 
 /** The newest task of each slot of each service. */

@@ -122,7 +122,7 @@ export class ServiceApp extends ObservedApp {
 
   #fromUnit(): RuntimeStatus {
     const status = this.#unitStatus();
-    return this.#isFrozen && status.state === "RUNNING" ? { ...status, reason: "it is paused" } : status;
+    return this.#isFrozen && status.state === "RUNNING" ? { ...status, reason: "the app is paused" } : status;
   }
 
   #unitStatus(): RuntimeStatus {

@@ -82,7 +82,7 @@ const elsewhere: Readonly<Record<string, string>> = {
   "Service.MemoryMax": "use limits in svc.yaml",
   "Service.CPUQuota": "use limits in svc.yaml",
   "Service.LimitNOFILE": "use limits in svc.yaml",
-  "Service.User": "it runs as its owner",
+  "Service.User": "the unit runs as the app's owner",
   "Service.WorkingDirectory": "use service.working_dir in svc.yaml",
   "Service.EnvironmentFile": "use service.env and settings in svc.yaml",
 };
@@ -93,5 +93,5 @@ export function rejectionOf({ section, key, value }: UnitEntry): string | undefi
   const directive = userDirectives.get(name);
   if (directive === undefined) return elsewhere[name] ?? "regular users' units may not use it";
   if (!plain.test(value)) return "specifiers (%) are not supported; write %% for a per cent sign";
-  return directive.accepts.test(value) ? undefined : `it must be ${directive.expected}`;
+  return directive.accepts.test(value) ? undefined : `the value must be ${directive.expected}`;
 }

@@ -35,7 +35,7 @@ export function parseUnit(text: string): UnitEntry[] {
     // A value that is written again must never start a new line.
 
     if (/[\u0000-\u0008\u000a-\u001f\u007f]/.test(whole) || whole.endsWith("\\")) {
-      throw new UnitSyntaxError(line, "it contains a control character or ends in a backslash");
+      throw new UnitSyntaxError(line, "the line contains a control character or ends in a backslash");
     }
     entries.push({ section, key: whole.slice(0, at).trim(), value: whole.slice(at + 1).trim(), line });
   }

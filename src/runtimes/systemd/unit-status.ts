@@ -18,10 +18,10 @@ export const statusProperties = [
 const exitedCode = "1";
 /** systemd's own exit codes for programs that could not be executed (systemd.exec(5), "Process exit codes"). */
 const systemdCodes: Readonly<Record<number, string>> = {
-  200: "its working directory could not be entered",
-  203: "its program could not be executed",
-  217: "its user could not be set",
-  226: "its namespaces could not be set up",
+  200: "the working directory could not be entered",
+  203: "the program could not be executed",
+  217: "the user could not be set",
+  226: "the namespaces could not be set up",
 };
 
 export interface StatusContext {
@@ -52,7 +52,7 @@ export function unitStatus(unit: UnitProperties | undefined, context: StatusCont
     case "reloading":
       return { ...known, state: "RUNNING", startedAtMs: Math.round(atMs("ExecMainStartTimestampMonotonic")) };
     case "exited":
-      return shouldRun ? { ...known, reason: `its restart policy is ${restart.policy}` } : known;
+      return shouldRun ? { ...known, reason: `the restart policy is ${restart.policy}` } : known;
     case "activating": {
       if (unit?.["SubState"] !== "auto-restart") return { ...known, state: "STARTING" };
       const nextRestartAtMs =
@@ -69,9 +69,9 @@ export function unitStatus(unit: UnitProperties | undefined, context: StatusCont
     default:
       if (!shouldRun) return known;
       if (unit === undefined || wasStopped(unit)) {
-        return { ...known, reason: "it was stopped outside of svc", isLost: true };
+        return { ...known, reason: "the unit was stopped outside of svc", isLost: true };
       }
-      return { ...known, reason: `its restart policy is ${restart.policy}` };
+      return { ...known, reason: `the restart policy is ${restart.policy}` };
   }
 }
 
@@ -110,24 +110,24 @@ export function whyEnded(unit: UnitProperties): string {
   const { exitCode, exitSignal } = endOf(unit);
   switch (unit["Result"]) {
     case "start-limit-hit":
-      return "it was restarted too often";
+      return "the unit was restarted too often";
     case "oom-kill":
-      return "it ran out of memory";
+      return "the unit ran out of memory";
     case "timeout":
-      return "it exceeded its timeout";
+      return "the unit exceeded its timeout";
     case "watchdog":
-      return "its watchdog timed out";
+      return "the unit's watchdog timed out";
     case "resources":
-      return "systemd could not start it";
+      return "systemd could not start the unit";
     default:
-      return exitSignal === undefined ? whyExited(exitCode) : `it was killed by ${exitSignal}`;
+      return exitSignal === undefined ? whyExited(exitCode) : `the unit was killed by ${exitSignal}`;
   }
 }
 
 function whyExited(exitCode: number | undefined): string {
-  if (exitCode === undefined) return "it did not start";
+  if (exitCode === undefined) return "the unit did not start";
   const why = systemdCodes[exitCode];
-  return `it exited with code ${exitCode}${why === undefined ? "" : ` (${why})`}`;
+  return `the unit exited with code ${exitCode}${why === undefined ? "" : ` (${why})`}`;
 }
 
 function signalName(number: number): string {

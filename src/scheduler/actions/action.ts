@@ -1,6 +1,7 @@
 /** The interface of job actions; each kind of action has one file. */
 import type { ScheduleActionType } from "../../../gen/svc/v1/values.ts";
 import type { Job } from "../jobs/job.ts";
+import type { AppCaller } from "../../apps/records/app-registry.ts";
 
 /** The context of a running action. */
 export interface ActionWork {
@@ -35,3 +36,15 @@ export type Action = (job: Job, work: ActionWork) => Promise<ActionResult>;
 export type PlainAction = (job: Pick<Job, "ownerUid" | "action">, work: ActionWork) => Promise<ActionResult>;
 
 export type Actions = Readonly<Record<ScheduleActionType, Action>>;
+
+/** The caller of an action: the job's owner, who cannot see other users' apps. */
+export function callerOf(job: Pick<Job, "ownerUid">, work: Pick<ActionWork, "isRoot">): AppCaller {
+  return { uid: job.ownerUid, root: work.isRoot, ownerUid: job.ownerUid };
+}
+
+/** The app of an action that requires one. */
+export function appOf(job: Job): string {
+  const { app } = job.action;
+  if (app === undefined) throw new Error(`the action of job "${job.id}" names no app`);
+  return app;
+}

@@ -2,8 +2,7 @@
 import type { Lifecycle } from "../../apps/lifecycle/lifecycle.ts";
 import type { AppFinder } from "../../apps/records/app-finder.ts";
 import { unlessAborted } from "../../lib/abort.ts";
-import type { Action } from "./action.ts";
-import { appOf, callerOf } from "./job-app.ts";
+import { type Action, appOf, callerOf } from "./action.ts";
 
 export type LifecycleVerb = "start" | "stop" | "restart";
 

@@ -5,8 +5,7 @@
  */
 import type { Upgrader } from "../../apps/changes/upgrade.ts";
 import type { AppFinder } from "../../apps/records/app-finder.ts";
-import type { Action } from "./action.ts";
-import { appOf, callerOf } from "./job-app.ts";
+import { type Action, appOf, callerOf } from "./action.ts";
 
 /** A version with a new license needs a user's consent. */
 const newest = { version: "", licenseAck: false, permissionsAck: false, stopApp: true };

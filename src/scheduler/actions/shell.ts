@@ -10,8 +10,7 @@ import type { JobEnd } from "../../run-as/job-processes.ts";
 import { systemClock } from "../../lib/clock.ts";
 import type { Job } from "../jobs/job.ts";
 import type { Limiter } from "../../lib/limiter.ts";
-import type { ActionResult, ActionWork, PlainAction } from "./action.ts";
-import { callerOf } from "./job-app.ts";
+import { type ActionResult, type ActionWork, type PlainAction, callerOf } from "./action.ts";
 
 export interface ShellOptions {
   userHelpers: Pick<UserHelpers, "selfUid" | "runJob">;
@@ -79,7 +78,7 @@ export function createShellAction(options: ShellOptions): PlainAction {
 
 /** @param isStopped it was stopped, regardless of its exit code after SIGTERM */
 function resultOf({ exitCode }: JobEnd, isStopped: boolean): ActionResult {
-  if (isStopped) return { exitCode, error: "it was stopped" };
+  if (isStopped) return { exitCode, error: "the run was stopped" };
   if (exitCode === 0) return { exitCode };
   return { exitCode, error: `the command exited with status ${exitCode}${signalOf(exitCode)}` };
 }

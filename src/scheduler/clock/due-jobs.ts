@@ -4,16 +4,15 @@
  */
 import type { ScheduleWaitReason } from "../../../gen/svc/v1/values.ts";
 import { pause, type Clock } from "../../lib/clock.ts";
-import type { Jitter } from "./jitter.ts";
-import { keyText } from "../jobs/job-key.ts";
+import { keyText, type Job, type JobKey } from "../jobs/job.ts";
 import type { JobOwners } from "../jobs/job-owners.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
-import type { Job, JobKey } from "../jobs/job.ts";
 import type { Limiter } from "../../lib/limiter.ts";
 import type { Run, RunCause } from "../runs/run.ts";
 import type { Runner } from "../runs/runner.ts";
 import type { SkipCounts } from "../runs/skip-counts.ts";
 import type { Log } from "../../lib/log.ts";
+import { createHash } from "node:crypto";
 
 export interface DueJobsOptions {
   jobs: Pick<JobRegistry, "get">;
@@ -219,4 +218,21 @@ function isMadeUpFor({ retries, catchUp, action }: Job, { attempt, outcome }: Ru
 
 function isWorthRetry({ retries }: Job, { attempt, outcome }: Run): boolean {
   return attempt <= retries && (outcome?.status === "FAILED" || outcome?.status === "TIMED_OUT");
+}
+
+/** Milliseconds from 0 to the job's limit, excluding the limit. */
+export type Jitter = (job: Job, scheduledAtMs: number) => number;
+
+/**
+ * Pseudo-random but reproducible, so that the next daemon can compute it without a record.
+ * @param seed distinguishes hosts with the same job
+ */
+export function createJitter(seed: string): Jitter {
+  return (job, scheduledAtMs) => {
+    if (job.jitterSecs === 0) return 0;
+    const digest = createHash("sha256")
+      .update(`${seed} ${keyText(job)} ${scheduledAtMs}`)
+      .digest();
+    return (digest.readUIntBE(0, 6) / 2 ** 48) * job.jitterSecs * 1_000;
+  };
 }

@@ -46,13 +46,13 @@ export class JobOwners {
     const { id, ownerUid, ownerName, lostApp } = job;
     if (job.unreadable === true) return `${damaged}: remove it, or set it again`;
     if (lostApp !== undefined) {
-      return `its app, ${lostApp}, was removed; to use it for the new app of that ID: svc schedule enable ${id}`;
+      return `the app ${lostApp} was removed; to use it for the new app of that ID: svc schedule enable ${id}`;
     }
     if (ownerUid === this.#options.selfUid || nameNow === undefined) return undefined;
     if (nameNow === "")
-      return `its owner, ${ownerName === "" ? "" : `${ownerName}, `}uid ${ownerUid}, no longer exists`;
+      return `the owner ${ownerName === "" ? "" : `${ownerName}, `}uid ${ownerUid}, no longer exists`;
     if (ownerName === "" || ownerName === nameNow) return undefined;
-    return `its owner, ${ownerName}, no longer exists: uid ${ownerUid} is ${nameNow} now`;
+    return `the owner ${ownerName} no longer exists: uid ${ownerUid} is ${nameNow} now`;
   }
 
   /** Adds owner names to jobs of earlier versions, which did not store them. @throws errors of the store */

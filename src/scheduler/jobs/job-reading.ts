@@ -2,10 +2,9 @@
  * Reads jobs in slices of a millisecond or two, so that a hundred thousand jobs do not block the event loop.
  */
 import type { Store } from "../../store/store.ts";
-import { keyText } from "./job-key.ts";
+import { keyText, type Job, type JobKey } from "./job.ts";
 import { jobColumns, type JobReader, type JobRow } from "./job-row.ts";
 import { JobTable, type JobChange } from "./job-table.ts";
-import type { Job, JobKey } from "./job.ts";
 
 /** The jobs at a revision. */
 export interface JobState {

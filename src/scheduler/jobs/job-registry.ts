@@ -1,13 +1,12 @@
 /** The jobs of the database, cached in memory; changed jobs are read again. */
 import { setImmediate as nextTurn } from "node:timers/promises";
-import { notFound } from "../../errors.ts";
 import type { Log } from "../../lib/log.ts";
 import type { Store } from "../../store/store.ts";
 import { TriggerParser } from "../../triggers/trigger.ts";
 import { JobReading, type JobState } from "./job-reading.ts";
 import { jobColumns, JobReader, type JobRow } from "./job-row.ts";
 import { JobTable, type JobChange, type OwnerTotals } from "./job-table.ts";
-import type { Job, JobKey } from "./job.ts";
+import { jobNotFound, type Job, type JobKey } from "./job.ts";
 
 /** The caller: the part of the user context that jobs need. */
 export interface JobCaller {
@@ -111,7 +110,7 @@ export class JobRegistry implements Disposable {
   /** @throws SvcError `not_found` if it does not exist or belongs to another user */
   find(key: JobKey, caller: JobCaller): Job {
     const job = this.get(key);
-    if (job === undefined || !(caller.root || isOf(job, caller))) throw notFound("schedule", key.id);
+    if (job === undefined || !(caller.root || isOf(job, caller))) throw jobNotFound(key.id);
     return job;
   }
 

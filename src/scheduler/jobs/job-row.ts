@@ -75,7 +75,7 @@ export function jobRows(triggers: TriggerParser = new TriggerParser()): RowKind<
       ...{ n: isWhole, owner_uid: isUid, owner_name: isText, id: isName, managed_by: isText },
       ...{ document: isText, updated_at: isInstant, revision: isWhole },
     },
-    nameOf: ({ id, owner_uid }) => `schedule "${id}" of uid ${owner_uid}`,
+    nameOf: ({ id, owner_uid }) => `job "${id}" of uid ${owner_uid}`,
     remedy: ({ id, owner_uid }) =>
       isNamed({ id, owner_uid })
         ? `svc schedule remove ${id} --owner ${owner_uid} removes it; then add it again`
@@ -192,7 +192,7 @@ export function nameOwner(ownerUid: number, ownerName: string): Statement {
 }
 
 /** Jobs of one owner that are written together. */
-export interface ManyJobs {
+export interface JobBatch {
   readonly ownerUid: number;
   /** Manager of the added jobs. */
   readonly managedBy: string;
@@ -206,7 +206,7 @@ export interface ManyJobs {
  * Writes many jobs with one recorded change. The first statement returns its number, which is the revision of
  * all jobs.
  */
-export function writeJobs({ ownerUid, managedBy, added, changed }: ManyJobs, nowMs: number): Statement[] {
+export function writeJobs({ ownerUid, managedBy, added, changed }: JobBatch, nowMs: number): Statement[] {
   if (added.length + changed.length === 0) return [];
   return [
     { sql: "INSERT INTO job_changes (owner_uid, id) VALUES (?, '') RETURNING revision", params: [ownerUid] },

@@ -8,7 +8,7 @@ import { StoreConflict, type Statement, type Store } from "../../store/store.ts"
 import type { JobRegistry } from "./job-registry.ts";
 import type { JobChange, OwnerTotals } from "./job-table.ts";
 import { insertJob, isSameSpec, updateJob, writeJobs, type OwnedKey } from "./job-row.ts";
-import { revisionText, textLength, type Job, type JobKey, type JobSpec } from "./job.ts";
+import { jobNotFound, revisionText, textLength, type Job, type JobKey, type JobSpec } from "./job.ts";
 
 export interface JobWriterOptions {
   store: Store;
@@ -103,7 +103,7 @@ export class JobWriter {
       [{ sql: "DELETE FROM jobs WHERE owner_uid = ? AND id = ?", params: [ownerUid, id] }],
       { essential: true },
     );
-    if (removed?.changes === 0) throw notFound("schedule", id);
+    if (removed?.changes === 0) throw jobNotFound(id);
   }
 
   /**
@@ -204,7 +204,7 @@ export class JobWriter {
       this.#options.registry.invalidate();
       await sleep(Math.random() * attempt);
     }
-    throw new SvcError("conflict", "too many concurrent changes of the same schedules; try again");
+    throw new SvcError("conflict", "too many concurrent changes of the same jobs; try again");
   }
 }
 
@@ -234,13 +234,13 @@ function checkCondition({ id }: JobKey, stored: Job | undefined, condition: Writ
   if (createOnly && stored !== undefined) {
     throw new SvcError(
       "already_exists",
-      `schedule "${id}" already exists; choose another ID, or omit create_only to replace it`,
+      `job "${id}" already exists; choose another ID, or omit create_only to replace it`,
     );
   }
   if (revision === "" || (stored !== undefined && revisionText(stored) === revision)) return;
   throw new SvcError(
     "conflict",
-    `schedule "${id}" was ${stored === undefined ? "removed" : "changed"} since it was read, so nothing was written; read it again`,
+    `job "${id}" was ${stored === undefined ? "removed" : "changed"} since it was read, so nothing was written; read it again`,
   );
 }
 
@@ -253,7 +253,7 @@ function jobOwned(jobs: readonly Job[]): SvcError {
   const list = `${named.map((id) => `"${id}"`).join(", ")}${more}`;
   return new SvcError(
     "job_owned",
-    `${ids.length === 1 ? `schedule ${list} is` : `schedules ${list} are`} managed by ${owner}; nothing was written`,
+    `${ids.length === 1 ? `job ${list} is` : `jobs ${list} are`} managed by ${owner}; nothing was written`,
     { payload: { ids, ...(managedBy !== "" && { managedBy }) } },
   );
 }
@@ -262,16 +262,16 @@ function notManaged({ id }: JobKey, managedBy: string): SvcError {
   return notFound(
     "schedule",
     id,
-    `no schedule "${id}" managed by "${managedBy}"; omit managed_by to create an unmanaged one`,
+    `no job "${id}" managed by "${managedBy}"; omit managed_by to create an unmanaged one`,
   );
 }
 
 function checkSpace({ jobs, chars }: OwnerTotals, bounds: OwnerBounds): void {
   if (jobs > bounds.jobs) {
-    throw tooMany(`${jobs} schedules exceed the limit of ${bounds.jobs} per owner`);
+    throw tooMany(`${jobs} jobs exceed the limit of ${bounds.jobs} per owner`);
   }
   if (chars > bounds.chars) {
-    throw tooMany(`schedules with ${chars} characters exceed the limit of ${bounds.chars} per owner`);
+    throw tooMany(`jobs with ${chars} characters exceed the limit of ${bounds.chars} per owner`);
   }
 }
 

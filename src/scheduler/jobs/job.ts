@@ -2,11 +2,18 @@
 import { hash } from "node:crypto";
 import type { ScheduleActionType, ScheduleCatchUp } from "../../../gen/svc/v1/values.ts";
 import type { Trigger } from "../../triggers/trigger.ts";
+import { notFound, type SvcError } from "../../errors.ts";
+import { invalidPageToken } from "../../apps/records/page-token.ts";
 
 /** The key of a job: IDs are unique per owner. */
 export interface JobKey {
   readonly ownerUid: number;
   readonly id: string;
+}
+
+/** The error for an unknown job. The contract calls this kind of object `schedule`. */
+export function jobNotFound(id: string): SvcError<"not_found"> {
+  return notFound("schedule", id, `no job "${id}"`);
 }
 
 /** The action of a job; fields that its type does not use are absent. */
@@ -107,4 +114,16 @@ export function indexAfter(jobs: readonly JobKey[], key: JobKey): number {
   const at = indexFrom(jobs, key);
   const job = jobs[at];
   return job !== undefined && compareKeys(job, key) === 0 ? at + 1 : at;
+}
+
+/** A job's key as text, for maps; IDs have no slash. */
+export function keyText({ ownerUid, id }: JobKey): string {
+  return `${ownerUid}/${id}`;
+}
+
+/** The key of a page token. @throws SvcError `invalid_request` for an invalid key */
+export function keyOfText(text: string): JobKey {
+  const [, uid, id] = /^(\d{1,10})\/(.+)$/s.exec(text) ?? [];
+  if (uid === undefined || id === undefined) throw invalidPageToken();
+  return { ownerUid: Number(uid), id };
 }

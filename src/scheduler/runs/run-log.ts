@@ -5,11 +5,11 @@
  */
 import { setTimeout as sleep } from "node:timers/promises";
 import type { ScheduleSkipReason } from "../../../gen/svc/v1/values.ts";
-import { notFound, SvcError } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import { Ticker } from "../../lib/clock.ts";
 import { isExecutorAlive, type Executor } from "../../store/executors.ts";
 import { StoreConflict, type Statement, type Store } from "../../store/store.ts";
-import type { JobKey } from "../jobs/job.ts";
+import { jobNotFound, type JobKey } from "../jobs/job.ts";
 import type { Run, RunCause, RunOutcome, StartedRun } from "./run.ts";
 import {
   amendRun,
@@ -90,7 +90,7 @@ export class RunLog implements AsyncDisposable {
         return { started: true, run };
       } catch (error) {
         if (!(error instanceof StoreConflict)) throw error;
-        if (error.reason === "changes") throw notFound("schedule", key.id);
+        if (error.reason === "changes") throw jobNotFound(key.id);
       } finally {
         this.#opening--;
       }
@@ -100,7 +100,7 @@ export class RunLog implements AsyncDisposable {
       if (row !== undefined) await this.#interrupt(row);
       else await sleep(attempt);
     }
-    throw new SvcError("unavailable", `schedule "${key.id}" is being started by other processes; try again`);
+    throw new SvcError("unavailable", `job "${key.id}" is being started by other processes; try again`);
   }
 
   /**

@@ -1,5 +1,5 @@
 /** Converts the result of an action to the recorded outcome. */
-import { SvcError } from "../../errors.ts";
+import { messageForUsers } from "../../errors.ts";
 import type { ActionResult } from "../actions/action.ts";
 import { capText, type CappedText } from "./capped-output.ts";
 import type { RunOutcome } from "./run.ts";
@@ -15,11 +15,11 @@ export interface RunStop {
 export const runStops = {
   timedOut: (timeoutSecs: number): RunStop => ({
     status: "TIMED_OUT",
-    error: `it took longer than its timeout of ${timeoutSecs} s`,
+    error: `the run took longer than its timeout of ${timeoutSecs} s`,
   }),
-  canceled: { status: "CANCELED", error: "it was canceled" },
-  removed: { status: "CANCELED", error: "it was canceled: its job was removed" },
-  stopping: { status: "CANCELED", error: "it was canceled: the daemon stopped", isCutShort: true },
+  canceled: { status: "CANCELED", error: "the run was canceled" },
+  removed: { status: "CANCELED", error: "the run was canceled: its job was removed" },
+  stopping: { status: "CANCELED", error: "the run was canceled: the daemon stopped", isCutShort: true },
 } as const;
 
 /** The abort reason of a stopped action. */
@@ -61,8 +61,6 @@ export function outcomeOf(end: ActionEnd, output: CappedText, stop: RunStop | un
 }
 
 /** The error message for users; details are in the daemon's log. */
-export function sentenceOf(error: unknown): string {
-  return error instanceof SvcError || error instanceof RunStopped
-    ? error.message
-    : "internal error; see the daemon's log";
+function sentenceOf(error: unknown): string {
+  return error instanceof RunStopped ? error.message : messageForUsers(error);
 }

@@ -84,8 +84,8 @@ const columns: Fields<Omit<RunRow, "owner_uid" | "job_id" | "output"> & { job: n
 export const runRows: RowKind<RunRow, Run> = {
   table: "runs",
   columns,
-  nameOf: ({ id }) => `run ${id} of a schedule`,
-  remedy: () => `it is removed after ${maxRetainedRuns} more runs of its schedule, or with the schedule`,
+  nameOf: ({ id }) => `run ${id} of a job`,
+  remedy: () => `it is removed after ${maxRetainedRuns} more runs of its job, or with the job`,
   read: (row) => {
     if ((row.ended_at === null) !== (row.status === "RUNNING"))
       throw new UnreadableRow("it has an invalid end");
@@ -96,7 +96,7 @@ export const runRows: RowKind<RunRow, Run> = {
 export const outputRows: RowKind<{ run: number }, unknown> = {
   table: "run_outputs",
   columns: { run: isWhole, output: isText },
-  nameOf: ({ run }) => `the output of run ${run} of a schedule`,
+  nameOf: ({ run }) => `the output of run ${run} of a job`,
   remedy: runRows.remedy as () => string,
   read: () => undefined,
 };

@@ -1,8 +1,8 @@
 /** Live streams of runs: one in the foreground, or all starts and ends. */
 import type { ScheduleRun } from "../../../gen/svc/v1/schedule_pb.ts";
-import { notFound, SvcError } from "../../errors.ts";
+import { SvcError } from "../../errors.ts";
 import { viewRun } from "../jobs/job-views.ts";
-import type { Job, JobKey } from "../jobs/job.ts";
+import { jobNotFound, type Job, type JobKey } from "../jobs/job.ts";
 import type { RunLog } from "./run-log.ts";
 import { runStops } from "./run-outcome.ts";
 import type { Runner } from "./runner.ts";
@@ -42,7 +42,7 @@ export async function* runInForeground(
     }
     const ended = await runs.ended(run.id, signal);
     isOver = true;
-    if (ended === undefined) throw notFound("schedule", job.id);
+    if (ended === undefined) throw jobNotFound(job.id);
     yield { started, event: { case: "run", value: viewRun(ended) } };
   } finally {
     const why = isOfTheDaemon(signal) ? runStops.stopping : runStops.canceled;

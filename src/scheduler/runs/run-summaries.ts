@@ -3,8 +3,7 @@ import { ScheduleSkipReasons, type ScheduleSkipReason } from "../../../gen/svc/v
 import { isCount, isInstant, isWhole, oneOf } from "../../store/row-document.ts";
 import { readIfWhole, type RowKind } from "../../store/row-reader.ts";
 import type { Store } from "../../store/store.ts";
-import { keyText } from "../jobs/job-key.ts";
-import type { JobKey } from "../jobs/job.ts";
+import { keyText, type JobKey } from "../jobs/job.ts";
 import { runOfRow, selectRunsInBrief, type RunRow } from "./run-row.ts";
 import type { Run } from "./run.ts";
 
@@ -37,7 +36,7 @@ export const skipRows: RowKind<Omit<SkipRow, "owner_uid" | "id">, JobSkip> = {
     ...{ job: isWhole, reason: oneOf(ScheduleSkipReasons), count: isCount },
     last_unix: (value) => isWhole(value) && isInstant((value as number) * 1000),
   },
-  nameOf: ({ reason }) => `the skip count of a schedule (${reason})`,
+  nameOf: ({ reason }) => `the skip count of a job (${reason})`,
   remedy: () => "the count restarts with the next skip",
   read: ({ reason, count, last_unix }) => ({
     reason: reason as ScheduleSkipReason,

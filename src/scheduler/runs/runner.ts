@@ -6,8 +6,7 @@ import type { ActionResult, Actions } from "../actions/action.ts";
 import { CappedOutput } from "./capped-output.ts";
 import type { JobOwners } from "../jobs/job-owners.ts";
 import type { JobRegistry } from "../jobs/job-registry.ts";
-import type { Job, JobKey } from "../jobs/job.ts";
-import { keyText } from "../jobs/job-key.ts";
+import { type Job, type JobKey, keyText } from "../jobs/job.ts";
 import { OutputWriter } from "./output-writer.ts";
 import { LiveOutput, nothing } from "./live-output.ts";
 import type { RunLog } from "./run-log.ts";
@@ -79,8 +78,7 @@ export class Runner implements AsyncDisposable {
     using resources = new DisposableStack();
     if (slot !== undefined) resources.use(slot);
     const problem = await this.#options.owners.problemOf(job);
-    if (problem !== undefined)
-      throw new SvcError("not_possible", `schedule "${job.id}" does not run: ${problem}`);
+    if (problem !== undefined) throw new SvcError("not_possible", `job "${job.id}" does not run: ${problem}`);
     if (this.#stopping.signal.aborted)
       throw new SvcError("unavailable", "svc is stopping and starts no runs");
     const finishing = this.finishing(job);

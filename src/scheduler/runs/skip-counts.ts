@@ -5,8 +5,7 @@
 import type { ScheduleSkipReason } from "../../../gen/svc/v1/values.ts";
 import type { Clock } from "../../lib/clock.ts";
 import { mapBounded } from "../../lib/map-bounded.ts";
-import { keyText } from "../jobs/job-key.ts";
-import type { JobKey } from "../jobs/job.ts";
+import { keyText, type JobKey } from "../jobs/job.ts";
 import type { RunLog } from "./run-log.ts";
 import type { Log } from "../../lib/log.ts";
 

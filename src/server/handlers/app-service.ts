@@ -22,17 +22,18 @@ import type { AppParts } from "../../apps/create-apps.ts";
 import type { InstallRequest } from "../../apps/changes/install.ts";
 import type { UpgradeResult } from "../../apps/changes/upgrade.ts";
 import { newOwnerOf, type CloneResult } from "../../apps/changes/clone.ts";
+import { viewAdopted } from "../../apps/records/app-view.ts";
 import type { SettingsView } from "../../apps/records/app-settings.ts";
 import type { Consoles } from "../../console/consoles.ts";
 import type { Placement } from "../../runtimes/runnable-app.ts";
-import type { LogChunk } from "../../logs/log-chunk.ts";
+import type { LogPart } from "../../logs/log-chunk.ts";
 import type { Schedules } from "../../scheduler/schedules.ts";
 import { noteChangedNothing, shareName, userOf, type UserContext } from "../rpc/user-context.ts";
 import type { ConsoleTokens } from "../../access/tokens/console-tokens.ts";
-import { logLines, logStart } from "./log-lines.ts";
+import { logFields, logStart } from "./log-lines.ts";
 import type { LongMethods } from "./long-method.ts";
 import { progressEvents, workOf } from "./progress-events.ts";
-import { statsFrames } from "./stats-frames.ts";
+import { setTimeout as wait } from "node:timers/promises";
 
 const defaultPageSize = 1000;
 const defaultHistory = 360;
@@ -40,6 +41,7 @@ const defaultHistory = 360;
 /** Domain objects for installed apps. */
 export type InstalledParts = Pick<
   AppParts,
+  | "adopter"
   | "cloner"
   | "disks"
   | "exporter"
@@ -117,8 +119,10 @@ export function createAppService(
     removeApp: async ({ id }, context) => {
       const user = userOf(context);
       const disabledSchedules = await schedules.actingOn(id, user);
-      const freedBytes = await apps.remover.remove(await finder.any(id, user));
-      return { id, freedBytes: BigInt(freedBytes), disabledSchedules };
+      const app = await finder.any(id, user);
+      const freedBytes = await apps.remover.remove(app);
+      const kept = app.adopted === null ? {} : { kept: viewAdopted(app.adopted) };
+      return { id, freedBytes: BigInt(freedBytes), disabledSchedules, ...kept };
     },
 
     getAppDisk: async ({ id }, context) =>
@@ -298,6 +302,29 @@ function settingsMessage({ schema, ...view }: SettingsView) {
   return { schema: fromJson(ValueSchema, schema), ...view };
 }
 
-function logsMessage({ lines, truncated, missedBytes }: LogChunk, timestamps: boolean) {
-  return { lines: logLines(lines, timestamps), truncated, missedBytes: BigInt(missedBytes) };
+function logsMessage(part: LogPart, timestamps: boolean) {
+  return { ...logFields(part, timestamps), missedBytes: BigInt(part.missedBytes) };
+}
+
+/** Yields samples until `signal` aborts, at least `intervalMs` apart. */
+export async function* statsFrames<S>(
+  sample: () => Promise<S>,
+  intervalMs: number,
+  signal: AbortSignal,
+): AsyncGenerator<{ stats: S }> {
+  let dueMs = performance.now();
+  while (!signal.aborted) {
+    const begunMs = performance.now();
+    const stats = await sample();
+    const tookMs = performance.now() - begunMs;
+    // Sampling times vary.
+    await rest(dueMs - performance.now(), signal);
+    dueMs = performance.now() + intervalMs;
+    yield { stats };
+    await rest(dueMs - performance.now() - tookMs, signal);
+  }
+}
+
+async function rest(ms: number, signal: AbortSignal): Promise<void> {
+  if (ms > 0) await wait(ms, undefined, { signal });
 }

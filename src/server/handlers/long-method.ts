@@ -61,6 +61,7 @@ export interface LongMethod<Request extends LongRequest, Output extends DescMess
 /** Work on the host rather than on an app. */
 const onHost: ReadonlySet<OperationKind> = new Set([
   "prune",
+  "adopt",
   "move_files",
   "copy_files",
   "create_archive",
@@ -185,7 +186,7 @@ export class LongMethods {
     return sizeOf(json) <= maxResultBytes ? json : undefined;
   }
 
-  /** Records the outcome of detached work in the audit trail. */
+  /** Records the outcome of detached work in the audit log. */
   #auditEnd(request: Message, context: HandlerContext, startedMs: number, finished: Promise<unknown>): void {
     const common = {
       requestId: context.values.get(requestIdKey),

@@ -14,16 +14,18 @@ export async function operationMessage(
   userName: (uid: number) => Promise<string>,
   lines: readonly OperationLine[] = [],
 ): Promise<MessageInitShape<typeof OperationSchema>> {
-  const { id, kind, appId, ownerUid, callerUid, state, phase, message, detached } = record;
-  const { startedAtMs, endedAtMs, doneBytes, totalBytes, error, result } = record;
+  const { id, kind, appId, ownerUid, callerUid, state, phase, message, service, detached } = record;
+  const { startedAtMs, endedAtMs, doneBytes, totalBytes, stepNumber, stepCount, error, result } = record;
   return {
-    ...{ id, kind, appId, owner: ownerUid, caller: callerUid, state, phase, message, detached },
+    ...{ id, kind, appId, owner: ownerUid, caller: callerUid, state, phase, message, service, detached },
     log: lines.map(lineMessage),
     callerName: await userName(callerUid),
     startedAt: timestampFromMs(startedAtMs),
     ...(endedAtMs !== undefined && { endedAt: timestampFromMs(endedAtMs) }),
     ...(doneBytes !== undefined && { doneBytes: BigInt(doneBytes) }),
     ...(totalBytes !== undefined && { totalBytes: BigInt(totalBytes) }),
+    ...(stepNumber !== undefined && { stepNumber }),
+    ...(stepCount !== undefined && { stepCount }),
     ...(error !== undefined && { error: errorMessage(error) }),
     ...(result !== undefined && { result }),
   };
@@ -34,8 +36,15 @@ export function lineMessage({
   atMs,
   phase,
   text,
+  stepNumber,
+  stepCount,
+  service = "",
 }: OperationLine): MessageInitShape<typeof OperationLineSchema> {
-  return { number, time: timestampFromMs(atMs), phase, text };
+  return {
+    ...{ number, time: timestampFromMs(atMs), phase, text, service },
+    ...(stepNumber !== undefined && { stepNumber }),
+    ...(stepCount !== undefined && { stepCount }),
+  };
 }
 
 function errorMessage({

@@ -131,7 +131,7 @@ export function bindServices(domain: Domain): BoundService[] {
       () => DaemonService,
       createDaemonService(finder, counters, userName, domain.status, metrics, alerts, configReload),
     ),
-    implement("svc.v1.DockerService", () => DockerService, createDockerService(docker, long)),
+    implement("svc.v1.DockerService", () => DockerService, createDockerService(docker, apps, long)),
     implement("svc.v1.EventService", () => EventService, createEventService(domain.events)),
     implement("svc.v1.FileService", () => FileService, createFileService(domain.files, long)),
     implement("svc.v1.MonitorService", () => MonitorService, createMonitorService(hostMetrics, processes)),

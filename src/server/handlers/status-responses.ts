@@ -16,7 +16,7 @@ export interface DaemonFacts {
   startedAtMs: number;
   configFile: string;
   storeDirectory: string;
-  /** `journal`, the path of a file, or empty. */
+  /** Where the daemon writes its log: `journal`, the path of a file, or empty if unknown. */
   log: string;
   engine: { readonly socket: string; condition: () => Promise<EngineCondition> };
   /** Sorted. */

@@ -10,8 +10,7 @@ import { loadLibc } from "../../sys/libc.ts";
 import type { Log } from "../../lib/log.ts";
 import { Tally } from "../../lib/tally.ts";
 import { peerName } from "./connection.ts";
-import { descriptorOf } from "./descriptor.ts";
-import type { ReadPeerUid } from "./peer-uid.ts";
+import { descriptorOf, type ReadPeerUid } from "./peer-uid.ts";
 
 /** Per turn of the event loop: more would delay open connections, fewer would delay pending ones. */
 const maxAcceptedAtOnce = 64;

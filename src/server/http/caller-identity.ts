@@ -1,18 +1,10 @@
 /** Determines the caller's UserContext from the connection and the request. */
 import { SvcError, invalidField } from "../../errors.ts";
 import { joinTokens } from "../../lib/session-cookie.ts";
+import type { RequestSource } from "./request-source.ts";
 import { shareName, type UserContext } from "../rpc/user-context.ts";
 import type { AuthenticatedToken, Tokens } from "../../access/tokens/tokens.ts";
 import type { SubordinateUids } from "./subordinate-uids.ts";
-
-/** Where a connection comes from, known at accept. */
-export type Origin =
-  { readonly kind: "tcp"; readonly address: string } | { readonly kind: "peer"; readonly uid: number };
-
-/** The address of a connection over TCP. */
-export function addressOf(origin: Origin | undefined): string | undefined {
-  return origin?.kind === "tcp" ? origin.address : undefined;
-}
 
 type RequestHeaders = Readonly<Record<string, string | string[] | undefined>>;
 
@@ -43,8 +35,8 @@ export class IdentityResolver {
   }
 
   /** The share of a request's token; undefined without a token, and for an unknown one. */
-  shareOf(headers: RequestHeaders): string | undefined {
-    const token = this.#authenticate(presentedTokens(headers));
+  shareOf(source: RequestSource, headers: RequestHeaders): string | undefined {
+    const token = this.#authenticate(presentedTokens(headers, source));
     return token === null ? undefined : shareName(this.#callerOf(token));
   }
 
@@ -53,8 +45,11 @@ export class IdentityResolver {
    * @throws SvcError `unauthenticated` without a valid token on TCP; `invalid_request` for an invalid sudo
    * uid of a root peer
    */
-  identify(origin: Origin, headers: RequestHeaders): UserContext {
-    if (origin.kind === "tcp") return { ...this.#bearer(headers), address: origin.address };
+  identify(source: RequestSource, headers: RequestHeaders): UserContext {
+    const { origin } = source;
+    if (origin.kind === "tcp") {
+      return { ...this.#bearer(presentedTokens(headers, source)), address: origin.address };
+    }
     const { uid } = origin;
     const root = this.#isRoot(uid);
     // Only for attribution, and only from root: no header extends the rights of the kernel-verified user.
@@ -68,8 +63,7 @@ export class IdentityResolver {
     return uid === 0 || (mode === "user" && uid === selfUid);
   }
 
-  #bearer(headers: RequestHeaders): UserContext {
-    const presented = presentedTokens(headers);
+  #bearer(presented: readonly string[]): UserContext {
     const [first] = presented;
     if (first === undefined) {
       throw unauthenticated("send the token as `Authorization: Bearer TOKEN`");
@@ -103,22 +97,21 @@ export class IdentityResolver {
 }
 
 /** The bearer token, or the candidates for a page's session token. */
-function presentedTokens(headers: RequestHeaders): string[] {
+function presentedTokens(headers: RequestHeaders, source: RequestSource): string[] {
   const { authorization } = headers;
   if (typeof authorization !== "string") return [];
   const [, scheme = "", text = ""] = /^(bearer|session) +(\S+) *$/i.exec(authorization) ?? [];
-  if (scheme.toLowerCase() === "session") return sessionTokens(text, headers);
+  if (scheme.toLowerCase() === "session") return sessionTokens(text, headers, source);
   return text === "" ? [] : [text];
 }
 
 /**
  * A cookie counts only for the page itself: other sites cannot send the key, and browsers send the origin.
  */
-function sessionTokens(key: string, headers: RequestHeaders): string[] {
+function sessionTokens(key: string, headers: RequestHeaders, source: RequestSource): string[] {
   const site = headers["sec-fetch-site"] ?? "same-origin";
   if (site !== "same-origin") return [];
-  const [cookies, host] = [headers["cookie"], headers[":authority"] ?? headers["host"]];
-  return joinTokens(key, textOf(cookies), textOf(host));
+  return joinTokens(key, textOf(headers["cookie"]), source.forwardedHost ?? source.host);
 }
 
 function textOf(header: string | string[] | undefined): string | undefined {

@@ -4,7 +4,7 @@ import { constants } from "node:http2";
 import { isIPv4, type Socket } from "node:net";
 import { declaredSize } from "../../lib/http-messages.ts";
 import type { HttpResponse } from "../rpc/http-request.ts";
-import type { Origin } from "./caller-identity.ts";
+import type { Origin } from "./request-source.ts";
 
 /** The share of the connections that a connection counts toward. */
 export interface Share {

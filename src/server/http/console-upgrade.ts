@@ -20,9 +20,10 @@ import type { ConsoleScope, ConsoleTokens } from "../../access/tokens/console-to
 import type { ConnectionLimiter } from "./connection-limiter.ts";
 import type { Connection } from "./connection.ts";
 import { ConsoleSocket } from "./console-socket.ts";
+import { throttleName } from "./failure-throttle.ts";
+import { addressOf, type RequestSource, type TrustedProxies } from "./request-source.ts";
 import type { HostCheck } from "./host-check.ts";
 import { pathOf, type HttpRequest, type HttpResponse } from "../rpc/http-request.ts";
-import { addressOf } from "./caller-identity.ts";
 import { PacedStream } from "./paced-stream.ts";
 import { reject } from "./reject-request.ts";
 import { checkForm } from "./request-form.ts";
@@ -31,6 +32,7 @@ import type { Log } from "../../lib/log.ts";
 export interface ConsoleUpgradeOptions {
   readonly pipeline: Pipeline;
   readonly tokens: Pick<ConsoleTokens<UserContext>, "consume">;
+  readonly proxies: TrustedProxies;
   readonly hosts: HostCheck;
   readonly connections: ConnectionLimiter;
   /** Whether another wrong token from that share is still checked. */
@@ -87,8 +89,9 @@ export class ConsoleUpgrade {
   async open(request: IncomingMessage, head: Buffer, connection: Connection): Promise<void> {
     const { socket } = connection;
     const requestId = this.#options.nextRequestId();
+    const source = this.#options.proxies.sourceOf(connection.origin, request.headers, request.headers.host);
     try {
-      const { user, scope, service } = this.#admit(request, connection);
+      const { user, scope, service } = this.#admit(request, connection, source);
       const share = { kind: user.peerUid === 0 ? "root" : "known", name: shareName(user) } as const;
       if (connection.share.kind === "unknown" && !this.#options.connections.identified(connection, share)) {
         socket.destroy();
@@ -97,29 +100,28 @@ export class ConsoleUpgrade {
       const server = await (this.#server ??= loadServer());
       const stream = new PacedStream(connection, this.#options.pipeline.fairQueue);
       server.handleUpgrade(request, stream, head, (webSocket) => {
-        void this.#serve(webSocket, { ...scope, service }, userFrom(connection, user), requestId);
+        void this.#serve(webSocket, { ...scope, service }, userFrom(source, user), requestId);
       });
     } catch (thrown) {
-      this.#reject(request, shownError(thrown, requestId), connection);
+      this.#reject(request, shownError(thrown, requestId), connection, source);
     }
   }
 
   /** Checks the token last, because it is valid for one attempt. @throws SvcError */
   #admit(
     request: IncomingMessage,
-    { origin, share }: Connection,
+    connection: Connection,
+    source: RequestSource,
   ): { user: UserContext; scope: ConsoleScope; service: string } {
     const { hosts, tokens, mayFail } = this.#options;
     checkForm(request);
     canonicalPath(pathOf(request), { escapedSlash: "allow" });
-    const { host } = request.headers;
-    if (origin.kind === "tcp") hosts.checkHost(host);
-    hosts.checkOrigin(request.headers.origin, host);
+    hosts.check(source, request.headers.origin);
     const query = new URLSearchParams((request.url ?? "").split("?", 2)[1]);
     const scope = { appId: appIdOf(request) ?? "", session: sessionOf(query.get("session")) };
     const user = tokens.consume(query.get("token") ?? offeredToken(request) ?? "", scope);
     if (user !== undefined) return { user, scope, service: query.get("service") ?? "" };
-    if (!mayFail(share.name)) {
+    if (!mayFail(throttleName(connection, source))) {
       throw new SvcError("too_many", "too many requests without a known token; wait a minute");
     }
     throw new SvcError(
@@ -149,7 +151,12 @@ export class ConsoleUpgrade {
     }
   }
 
-  #reject(request: IncomingMessage, error: SvcError, { socket, origin }: Connection): void {
+  #reject(
+    request: IncomingMessage,
+    error: SvcError,
+    { socket }: Connection,
+    { origin }: RequestSource,
+  ): void {
     try {
       this.#options.pipeline.recordResponse(
         AppService.method.attachConsole,
@@ -173,7 +180,7 @@ export class ConsoleUpgrade {
 }
 
 /** A token may be used from another address than the one that requested it. */
-function userFrom({ origin }: Connection, user: UserContext): UserContext {
+function userFrom({ origin }: RequestSource, user: UserContext): UserContext {
   return { ...user, address: addressOf(origin) };
 }
 

@@ -4,6 +4,8 @@
  * connection.
  */
 import { RateBudget } from "../../lib/rate-budget.ts";
+import { shareOf, type Connection } from "./connection.ts";
+import type { RequestSource } from "./request-source.ts";
 
 export interface FailureThrottleOptions {
   /** Wrong tokens allowed in a burst from one address. */
@@ -34,4 +36,9 @@ export class FailureThrottle {
     }
     return budget.take();
   }
+}
+
+/** The name under which wrong tokens are counted. Clients behind a trusted proxy do not share its limit. */
+export function throttleName({ origin, share }: Connection, source: RequestSource): string {
+  return source.origin === origin ? share.name : shareOf(source.origin).name;
 }

@@ -1,5 +1,5 @@
 import { defaultsOf, type LimitsIn } from "../../lib/limit-table.ts";
-import { defaultCallLimits, defaultStreamKeepAliveMs, type CallLimits } from "../rpc/call-limits.ts";
+import { defaultCallLimits, defaultStreamKeepAliveMs, type CallLimits } from "../rpc/running-calls.ts";
 
 const dayMs = 24 * 60 * 60 * 1000;
 const mib = 1024 * 1024;

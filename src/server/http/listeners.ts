@@ -25,6 +25,7 @@ import {
 import { FailureThrottle } from "./failure-throttle.ts";
 import { RequestGateway } from "./request-gateway.ts";
 import { HostCheck } from "./host-check.ts";
+import { TrustedProxies } from "./request-source.ts";
 import type { HttpRequest, HttpResponse } from "../rpc/http-request.ts";
 import { createHttp1Server } from "./http1-server.ts";
 import { createHttp2Acceptor, type Http2Acceptor } from "./http2-server.ts";
@@ -49,6 +50,8 @@ export interface ListenersOptions extends Omit<
   readonly selfUid: number;
   /** Host names besides loopback that are allowed on TCP (`[api] allowed_hosts`), without port. */
   readonly allowedHosts?: readonly string[] | undefined;
+  /** Addresses and ranges whose forwarding headers count (`[api] trusted_proxies`). Default: none. */
+  readonly trustedProxies?: readonly string[] | undefined;
   /** Pages that need no identity. Default: none. */
   readonly pages?: PageFiles | undefined;
   /** REST routes. Default: the contract's. */
@@ -91,6 +94,7 @@ export class Listeners implements AsyncDisposable {
       mode,
       selfUid,
       allowedHosts = [],
+      trustedProxies = [],
       tcp,
       pages = {},
       log,
@@ -104,6 +108,7 @@ export class Listeners implements AsyncDisposable {
     const responses = new ResponseRecorder({ pipeline, router });
     const identity = new IdentityResolver({ mode, selfUid, tokens, subordinateUids: new SubordinateUids() });
     const hosts = new HostCheck([...allowedHosts, ...(tcp === undefined ? [] : hostNames(tcp.host))]);
+    const proxies = new TrustedProxies(trustedProxies);
     const failures = new FailureThrottle({
       burst: limits.tokenFailureBudget,
       refillPerSec: limits.tokenFailureRefillPerSec,
@@ -116,13 +121,25 @@ export class Listeners implements AsyncDisposable {
     this.#consoles =
       consoleTokens &&
       new ConsoleUpgrade({
-        ...{ pipeline, hosts, connections, log },
+        ...{ pipeline, proxies, hosts, connections, log },
         tokens: consoleTokens,
         mayFail: (name) => failures.take(name),
         nextRequestId: randomUUID,
       });
     this.#front = new RequestGateway({
-      ...{ pipeline, identity, connections, hosts, failures, exchange, responses, limits, bodies, log },
+      ...{
+        pipeline,
+        identity,
+        connections,
+        proxies,
+        hosts,
+        failures,
+        exchange,
+        responses,
+        limits,
+        bodies,
+        log,
+      },
       rest: createRestHandler({
         ...{ routes, router, exchange, pipeline },
         maxBodyBytes: limits.maxBodyBytes,

@@ -52,6 +52,7 @@ const missingPage = `<!doctype html>
 <main>
 <h1>Not found</h1>
 <p>There is no page at this address. <a href="/">Open svc</a>, or read <a href="/docs/guide">the guide</a>.</p>
+<p>Behind a reverse proxy, svc needs its own host name: it does not work below a path.</p>
 </main>
 </body>
 </html>

@@ -3,9 +3,8 @@
  * is the peer's at the time of the connect (for a client: of the server's listen). The pid may have been
  * reused and is ignored.
  */
-import type { Socket } from "node:net";
+import type { Socket, Server } from "node:net";
 import { loadLibc } from "../../sys/libc.ts";
-import { descriptorOf } from "./descriptor.ts";
 
 /**
  * The uid behind a connected *unix* socket, or its descriptor. Not for TCP, where the kernel reports an
@@ -45,4 +44,13 @@ export function loadPeerUid(): ReadPeerUid {
 export function uidIn([, uid = noUid]: Uint32Array): number {
   if (uid === noUid) throw new Error("the peer's uid is not mapped here");
   return uid;
+}
+
+/**
+ * The descriptor behind a socket or a listener; undefined for a closed one. Node has no public API for it.
+ */
+export function descriptorOf(handled: Server | Socket): number | undefined {
+  const { _handle: handle } = handled as { _handle?: { fd?: number } | null };
+  const fd = handle?.fd;
+  return fd === undefined || fd < 0 ? undefined : fd;
 }

@@ -20,7 +20,7 @@ import type { ResponseRecorder } from "./response-recorder.ts";
 import type { Connection } from "./connection.ts";
 import { rejectPlainConsole } from "./console-upgrade.ts";
 import type { ConnectionLimiter } from "./connection-limiter.ts";
-import type { FailureThrottle } from "./failure-throttle.ts";
+import { throttleName, type FailureThrottle } from "./failure-throttle.ts";
 import type { HostCheck } from "./host-check.ts";
 import {
   breakOff,
@@ -34,11 +34,12 @@ import {
   type HttpRequest,
   type HttpResponse,
 } from "../rpc/http-request.ts";
-import type { IdentityResolver, Origin } from "./caller-identity.ts";
+import type { IdentityResolver } from "./caller-identity.ts";
 import type { TransportLimits } from "./limits.ts";
 import { isVisit, pageAt, sendMissingPage, type Pages } from "./pages.ts";
 import { reject } from "./reject-request.ts";
 import { checkForm, isBodyEndAmbiguous } from "./request-form.ts";
+import type { Origin, RequestSource, TrustedProxies } from "./request-source.ts";
 import { createRpcDispatcher, type RpcDispatcher, type RpcDispatcherOptions } from "./rpc-dispatcher.ts";
 import type { Log } from "../../lib/log.ts";
 
@@ -48,6 +49,7 @@ export interface RequestGatewayOptions {
   readonly rest: RestHandler;
   readonly identity: IdentityResolver;
   readonly connections: ConnectionLimiter;
+  readonly proxies: TrustedProxies;
   readonly hosts: HostCheck;
   readonly failures: FailureThrottle;
   readonly responses: ResponseRecorder;
@@ -93,7 +95,8 @@ export class RequestGateway {
   ): void {
     const requestId = `${this.#idPrefix}-${(this.#idCount++).toString(36)}`;
     const { pipeline, limits } = this.#options;
-    this.#recognise(request, connection);
+    const source = this.#options.proxies.sourceOf(connection.origin, request.headers, hostOf(request));
+    this.#recognise(request, connection, source);
     const { name } = connection.share;
     this.#underWay.set(response, { connection, name });
     connection.begin(response);
@@ -103,7 +106,7 @@ export class RequestGateway {
     const serve = (): void => {
       // The client may have disconnected while the request waited.
       if (this.#underWay.has(response))
-        this.#serve(request, response, connection, requestId, expectsContinue);
+        this.#serve(request, response, connection, source, requestId, expectsContinue);
     };
     // Already parsed from its user's queue.
     if (connection.isInTurn) serve();
@@ -139,6 +142,7 @@ export class RequestGateway {
     request: HttpRequest,
     response: HttpResponse,
     connection: Connection,
+    source: RequestSource,
     requestId: string,
     expectsContinue: boolean,
   ): void {
@@ -148,9 +152,10 @@ export class RequestGateway {
       if (this.#isStopping && !this.#options.pipeline.isPublic(pathOf(request))) {
         throw new SvcError("unavailable", "the daemon is stopping; try again");
       }
-      this.#admit(request, response, connection, requestId, expectsContinue);
+      this.#admit(request, response, source, requestId, expectsContinue);
     } catch (error) {
-      this.#fail(request, response, error, requestId, connection);
+      const client = { origin: source.origin, throttleName: throttleName(connection, source) };
+      this.#fail(request, response, error, requestId, client);
     }
   }
 
@@ -206,12 +211,12 @@ export class RequestGateway {
   #admit(
     request: HttpRequest,
     response: HttpResponse,
-    connection: Connection,
+    source: RequestSource,
     requestId: string,
     expectsContinue: boolean,
   ): void {
     const { pipeline, identity, hosts, rest, pages } = this.#options;
-    const { origin } = connection;
+    const { origin } = source;
     if (isBodyEndAmbiguous(request)) {
       disconnectAfter(request, response);
       throw invalidField("transfer-encoding", "is not allowed in HTTP/1.0");
@@ -221,9 +226,7 @@ export class RequestGateway {
     const escapedSlash = rawPath.startsWith(restPrefix) ? "allow" : "reject";
     const path = canonicalPath(rawPath, { escapedSlash });
 
-    const host = hostOf(request);
-    if (origin.kind === "tcp") hosts.checkHost(host);
-    hosts.checkOrigin(headerOf(request, "origin"), host);
+    hosts.check(source, headerOf(request, "origin"));
 
     rejectPlainConsole(request, response);
     const isPage = pageAt(pages, request) !== undefined;
@@ -235,7 +238,7 @@ export class RequestGateway {
       return;
     }
     const isPublic = isPage || pipeline.isPublic(path);
-    const user = isPublic ? anonymousFrom(origin) : identity.identify(origin, request.headers);
+    const user = isPublic ? anonymousFrom(origin) : identity.identify(source, request.headers);
     const caller = { user, requestId, response, path, isRecorded: false, admittedTo: undefined };
     setCaller(request, caller);
     if (expectsContinue) response.writeContinue();
@@ -243,9 +246,9 @@ export class RequestGateway {
   }
 
   /** Assigns a TCP connection to the share of its token, before serving it. */
-  #recognise(request: HttpRequest, connection: Connection): void {
+  #recognise(request: HttpRequest, connection: Connection, source: RequestSource): void {
     if (connection.share.kind !== "unknown") return;
-    const name = this.#options.identity.shareOf(request.headers);
+    const name = this.#options.identity.shareOf(source, request.headers);
     if (name === undefined) return;
     const share = { kind: "known", name } as const;
     if (!this.#options.connections.identified(connection, share)) connection.socket.destroy();
@@ -288,7 +291,7 @@ export class RequestGateway {
     response: HttpResponse,
     thrown: unknown,
     requestId: string,
-    connection?: Connection,
+    client?: { readonly origin: Origin; readonly throttleName: string },
   ): void {
     const { log, pipeline, failures, responses } = this.#options;
     const isProcedure = pipeline.methodAt(pathOf(request)) !== undefined;
@@ -296,14 +299,14 @@ export class RequestGateway {
     if (error.code === "internal" && !isSvcError(thrown)) {
       log.error({ requestId, err: thrown }, "unexpected error in a request");
     }
-    if (error.code === "unauthenticated" && !failures.take(connection?.share.name ?? "")) {
+    if (error.code === "unauthenticated" && !failures.take(client?.throttleName ?? "")) {
       error = new SvcError("too_many", "too many requests without a known token; wait a minute");
       // Announced in a header, so that the client does not send its next request on the closing connection.
       if (response instanceof ServerResponse) response.setHeader("connection", "close");
       disconnectAfter(request, response);
     }
     try {
-      responses.record(request, { error, requestId, origin: connection?.origin });
+      responses.record(request, { error, requestId, origin: client?.origin });
       if (!response.headersSent) response.setHeader("x-request-id", requestId);
       reject(request, response, error, { isProcedure, writer: this.#writer });
     } catch (err) {

@@ -1,6 +1,6 @@
 /**
  * Records responses that do not come from a call of the pipeline: early rejections, and pages. So every
- * response is counted, and attempted changes appear in the audit trail.
+ * response is counted, and attempted changes appear in the audit log.
  */
 import type { DescMethod } from "@bufbuild/protobuf";
 import type { SvcError } from "../../errors.ts";
@@ -10,7 +10,7 @@ import type { Router } from "../rest/router.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import { anonymous, type UserContext } from "../rpc/user-context.ts";
 import { callerOf, pathOf, type CanonicalPath, type HttpRequest } from "../rpc/http-request.ts";
-import { addressOf, type Origin } from "./caller-identity.ts";
+import { addressOf, type Origin } from "./request-source.ts";
 
 export interface ResponseRecorderOptions {
   readonly pipeline: Pick<Pipeline, "methodAt" | "recordResponse">;

@@ -51,7 +51,7 @@ export class JsonWriter {
   /** Whether a message has a list that should be written in slices. */
   isLong(type: DescMessage, message: Message): boolean {
     if (hasCustomJsonRepresentation(type)) return false;
-    const record = message as unknown as Readonly<Record<string, unknown>>;
+    const record = recordOf(message);
     return this.#membersOf(type).some(({ field, itemType }) => {
       const items = itemType === undefined ? undefined : record[field.localName];
       return Array.isArray(items) && items.length >= longList;
@@ -60,7 +60,7 @@ export class JsonWriter {
 
   /** The JSON of a long message as UTF-8 in slices. The caller can do other work between two slices. */
   *slices(type: DescMessage, message: Message): Generator<Buffer, void> {
-    const record = message as unknown as Readonly<Record<string, unknown>>;
+    const record = recordOf(message);
     let text = "{";
     let separator = "";
     for (const { write, field, itemType } of this.#membersOf(type)) {
@@ -87,7 +87,7 @@ export class JsonWriter {
 
   /** The JSON text of one field of a message; `null` if it is not set. */
   field(field: DescField, message: Message): string {
-    const record = message as unknown as Readonly<Record<string, unknown>>;
+    const record = recordOf(message);
     const value = field.oneof === undefined ? record[field.localName] : valueInOneof(field, record);
     return value === undefined ? "null" : this.#valueWriter(field)(value as never);
   }
@@ -247,4 +247,9 @@ function stringText(text: string): string {
 function valueInOneof(field: DescField, message: Readonly<Record<string, unknown>>): unknown {
   const chosen = message[field.oneof?.localName ?? ""] as { case?: string; value?: unknown };
   return chosen.case === field.localName ? chosen.value : undefined;
+}
+
+/** The fields of a message by their local names. */
+function recordOf(message: Message): Readonly<Record<string, unknown>> {
+  return message;
 }

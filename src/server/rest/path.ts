@@ -23,22 +23,22 @@ export function canonicalPath(path: string, rules: PathRules): CanonicalPath {
 /** The problem of a raw path (a request target up to its `?`) as half a sentence; undefined if the path is canonical. */
 export function pathProblem(path: string, rules: PathRules): string | undefined {
   if (plainPath.test(path)) return undefined;
-  if (!path.startsWith("/")) return "it must start with a slash";
-  if (path.includes("//")) return "it contains an empty segment";
+  if (!path.startsWith("/")) return "the path must start with a slash";
+  if (path.includes("//")) return "the path contains an empty segment";
   if (!pathCharacters.test(path))
-    return "it contains a character that must be percent-encoded, or a broken escape";
+    return "the path contains a character that must be percent-encoded, or a broken escape";
   if (path.includes("%")) {
     let decoded;
     try {
       decoded = decodeURIComponent(path);
     } catch {
-      return "its escapes are not UTF-8";
+      return "the escapes in the path are not UTF-8";
     }
-    if (decoded.includes("\0")) return "it contains a NUL";
-    if (rules.escapedSlash === "reject" && /%2f/i.test(path)) return "it contains an escaped slash";
-    return hasDotSegment(path.replaceAll(/%2e/gi, ".")) ? "it contains a dot segment" : undefined;
+    if (decoded.includes("\0")) return "the path contains a NUL";
+    if (rules.escapedSlash === "reject" && /%2f/i.test(path)) return "the path contains an escaped slash";
+    return hasDotSegment(path.replaceAll(/%2e/gi, ".")) ? "the path contains a dot segment" : undefined;
   }
-  return hasDotSegment(path) ? "it contains a dot segment" : undefined;
+  return hasDotSegment(path) ? "the path contains a dot segment" : undefined;
 }
 
 function hasDotSegment(path: string): boolean {

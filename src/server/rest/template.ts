@@ -64,7 +64,7 @@ class TemplateParser {
   }
 
   parse(): Template {
-    if (!this.#take("/")) this.#fail("it must start with a slash");
+    if (!this.#take("/")) this.#fail("the path must start with a slash");
     this.#parseSegments();
     let verb = "";
     if (this.#take(":")) {

@@ -3,7 +3,7 @@ import type { Message } from "@bufbuild/protobuf";
 import type { ErrorCode } from "../../errors.ts";
 import type { UserContext } from "./user-context.ts";
 
-/** One changing call, for the log and the audit trail. */
+/** One changing call, for the log and the audit log. */
 export interface AuditRecord {
   readonly requestId: string;
   /** Full name, such as `svc.v1.AppService/StartApp`. */

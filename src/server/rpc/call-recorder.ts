@@ -36,7 +36,7 @@ export interface CallRecorderOptions {
 
 /**
  * Logged calls of a regular user: at most so many at once, and so many per second. The journal drops lines of a service that logs too
- * much, root's lines included. The audit trail has the other calls.
+ * much, root's lines included. The audit log has the other calls.
  */
 const logged = { atOnce: 256, perSec: 1, noteSecs: 600 };
 
@@ -80,7 +80,7 @@ export class CallRecorder {
 
   /**
    * Records a request that did not become a call. Not logged, since unauthenticated clients could flood the
-   * log; the audit trail has attempted changes.
+   * log; the audit log has attempted changes.
    */
   answered(entry: MethodEntry | undefined, caller: RecordedCaller, error?: SvcError): void {
     const { protocolName } = caller;
@@ -102,7 +102,7 @@ export class CallRecorder {
     };
     this.#budgets.set(uid, budget);
     if (budget.calls.take()) log.info(auditLine(record), "changing call");
-    else if (budget.notes.take()) log.info({ uid }, "too many changing calls to log; see the audit trail");
+    else if (budget.notes.take()) log.info({ uid }, "too many changing calls to log; see the audit log");
   }
 
   #audit(record: AuditRecord): void {
@@ -110,7 +110,7 @@ export class CallRecorder {
       this.#options.audit?.(record);
     } catch (err) {
       const { requestId, method } = record;
-      this.#options.log.error({ requestId, method, err }, "failed to record a call in the audit trail");
+      this.#options.log.error({ requestId, method, err }, "failed to record a call in the audit log");
     }
   }
 }

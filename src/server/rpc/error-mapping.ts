@@ -3,6 +3,12 @@ import { Code, ConnectError } from "@connectrpc/connect";
 import { SvcError } from "../../errors.ts";
 import { isUnnamedCompression, svcErrorOf } from "./connect/connect-errors.ts";
 
+/**
+ * The codes that Connect gives a broken connection. A client that closes an HTTP/2 session may reset its streams with
+ * any error, for which Connect uses `internal`.
+ */
+const disconnectCodes: readonly Code[] = [Code.Unknown, Code.Aborted, Code.Internal];
+
 /** `instanceof` as a type guard. */
 export function isSvcError(value: unknown): value is SvcError {
   return value instanceof SvcError;
@@ -11,10 +17,7 @@ export function isSvcError(value: unknown): value is SvcError {
 /** Converts an abort reason to an error: a deadline, a given SvcError, or a disconnect. */
 export function errorOfAbort(reason: unknown): SvcError {
   if (isSvcError(reason)) return reason;
-  // Connect reports a broken connection as "aborted".
-  const isTold =
-    reason instanceof ConnectError && reason.code !== Code.Unknown && reason.code !== Code.Aborted;
-  if (isTold) return svcErrorOf(reason);
+  if (reason instanceof ConnectError && !disconnectCodes.includes(reason.code)) return svcErrorOf(reason);
   if (isNamed(reason, "TimeoutError")) return deadlineExceeded();
   return new SvcError("canceled", "the call was canceled", { cause: reason });
 }
@@ -33,9 +36,9 @@ export function shownError(thrown: unknown, requestId: string, signal?: AbortSig
   const isAbort = isNamed(thrown, "AbortError");
   if (signal?.aborted === true && (isAbort || thrown === signal.reason)) return errorOfAbort(signal.reason);
   if (isAbort || isNamed(thrown, "TimeoutError")) return errorOfAbort(thrown);
-  const isTold =
+  const hasCode =
     thrown instanceof ConnectError && thrown.code !== Code.Unknown && thrown.code !== Code.Internal;
-  if (isTold || isUnnamedCompression(thrown)) return svcErrorOf(thrown);
+  if (hasCode || isUnnamedCompression(thrown)) return svcErrorOf(thrown);
   return internal(thrown, requestId);
 }
 

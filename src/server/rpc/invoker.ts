@@ -6,7 +6,7 @@ import type { FairQueue } from "../../lib/fair-queue.ts";
 import { onShareOf } from "../../lib/share-owner.ts";
 import { checkAccess } from "./access.ts";
 import type { MethodEntry } from "./bound-service.ts";
-import type { Call } from "./call-context.ts";
+import type { Call, CallContext } from "./call-context.ts";
 import type { CallRecorder } from "./call-recorder.ts";
 import { errorOfAbort, shownError } from "./error-mapping.ts";
 import { closeIterator, peekFirst, type FirstMessage } from "./connect/first-message.ts";
@@ -65,8 +65,7 @@ export class Invoker {
       };
       // The outcome is recorded even if the caller has disconnected.
       const fail = (thrown: unknown): void => {
-        const aborted = context.isAborted ? context.signal : undefined;
-        const error = unreadable(stream, context.requestId) ?? shownError(thrown, context.requestId, aborted);
+        const error = unreadable(stream, context) ?? errorIn(context, thrown);
         this.#recorder.ended(entry, context, startMs, request, error);
         reject(error);
         leave();
@@ -84,7 +83,7 @@ export class Invoker {
         leave();
       };
       context.onAbort((error) => {
-        reject(unreadable(stream, context.requestId) ?? error);
+        reject(unreadable(stream, context) ?? error);
         stream?.close();
       });
       try {
@@ -135,7 +134,7 @@ export class Invoker {
       }
       isDone = true;
     } catch (thrown) {
-      failure = shownError(thrown, context.requestId, context.isAborted ? context.signal : undefined);
+      failure = errorIn(context, thrown);
       throw failure;
     } finally {
       this.#running.end(context);
@@ -153,9 +152,14 @@ export class Invoker {
   }
 }
 
+/** The error of a call for its caller. */
+function errorIn(context: CallContext, thrown: unknown): SvcError {
+  return shownError(thrown, context.requestId, context.isAborted ? context.signal : undefined);
+}
+
 /** A read error also closes the request stream, which would otherwise look like a disconnect. */
-function unreadable(stream: FirstMessage | undefined, requestId: string): SvcError | undefined {
+function unreadable(stream: FirstMessage | undefined, context: CallContext): SvcError | undefined {
   if (stream?.failure === undefined) return undefined;
-  const error = shownError(stream.failure, requestId);
+  const error = errorIn(context, stream.failure);
   return error.code === "canceled" ? undefined : error;
 }

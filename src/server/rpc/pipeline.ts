@@ -19,7 +19,12 @@ import { FairQueue } from "../../lib/fair-queue.ts";
 import { checkAccess, gatedCallerKey, methodName, type GatedCaller } from "./access.ts";
 import { collectCapabilities, type BoundService, type Handler, type MethodEntry } from "./bound-service.ts";
 import type { Call } from "./call-context.ts";
-import { defaultCallLimits, defaultStreamKeepAliveMs, type CallLimits } from "./call-limits.ts";
+import {
+  defaultCallLimits,
+  defaultStreamKeepAliveMs,
+  type CallLimits,
+  RunningCalls,
+} from "./running-calls.ts";
 import { CallRecorder, type CallRecorderOptions, type RecordedCaller } from "./call-recorder.ts";
 import { connectErrorOf } from "./connect/connect-errors.ts";
 import { stopWatching, watchRejections } from "./connect/connect-rejections.ts";
@@ -27,7 +32,6 @@ import { isSvcError } from "./error-mapping.ts";
 import { withKeepAlives } from "./keep-alive.ts";
 import { Invoker } from "./invoker.ts";
 import { MethodIndex } from "./method-index.ts";
-import { RunningCalls } from "./running-calls.ts";
 import { requestIdKey, userOf } from "./user-context.ts";
 
 export interface PipelineOptions extends CallRecorderOptions {

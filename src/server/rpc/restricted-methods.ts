@@ -11,13 +11,16 @@ const engine = "the host's container engine";
  * Each starts a sentence such as `… requires root`. The compiler reports a missing method of the contract.
  */
 export const restrictedMethodLabels = {
-  "svc.v1.AuditService/ListAudit": "reading the audit trail",
-  "svc.v1.AuditService/VerifyAudit": "reading the audit trail",
+  "svc.v1.AuditService/ListAudit": "reading the audit log",
+  "svc.v1.AuditService/VerifyAudit": "reading the audit log",
   "svc.v1.BackupService/UpsertBackupStorage": "adding or changing a backup storage",
   "svc.v1.BackupService/RemoveBackupStorage": "removing a backup storage",
   "svc.v1.BackupService/TestBackupStorage": "testing a backup storage",
   "svc.v1.DaemonService/GetDaemonMetrics": "reading the daemon's metrics",
   "svc.v1.DaemonService/ReloadConfig": "reloading the daemon's configuration",
+  "svc.v1.DockerService/AdoptStack": "adopting containers",
+  "svc.v1.DockerService/AdoptStackStream": "adopting containers",
+  "svc.v1.DockerService/ListUnmanagedStacks": engine,
   "svc.v1.DockerService/ListContainers": engine,
   "svc.v1.DockerService/ListContainerStats": engine,
   "svc.v1.DockerService/ListImages": engine,
@@ -31,7 +34,7 @@ export const restrictedMethodLabels = {
   "svc.v1.DockerService/StreamContainerLogs": engine,
   "svc.v1.DockerService/StreamDockerEvents": engine,
   "svc.v1.ProcessService/SignalProcess": "sending a signal to a process",
-  "svc.v1.ScheduleService/ReplaceManagedSchedules": "replacing a platform's schedules",
+  "svc.v1.ScheduleService/ReplaceManagedSchedules": "replacing a platform's jobs",
   "svc.v1.SourceService/UpsertSource": "adding or changing a source",
   "svc.v1.SourceService/RemoveSource": "removing a source",
   "svc.v1.SystemService/RebootSystem": "rebooting this host",

@@ -95,7 +95,7 @@ export class Validator {
     if (!isRequired && content === undefined) return undefined;
 
     const read = reader(field);
-    const isAbsent = absence(field, isRequired);
+    const isAbsent = rules?.mayBeEmpty === true ? isEmptyText : absence(field, isRequired);
     return (message, prefix, depth, report) => {
       const value = read(message);
       if (!isAbsent(value)) content?.(value, report.hasNames ? prefix + field.jsonName : "", depth, report);
@@ -154,6 +154,10 @@ function absence(field: DescField, isRequired: boolean): (value: unknown) => boo
     field.fieldKind === "scalar" && (field.scalar === ScalarType.STRING || field.scalar === ScalarType.BYTES);
   if (isText) return (value) => (value as string | Uint8Array).length === 0;
   return isRequired ? () => false : (value) => value === 0 || value === 0n || value === false;
+}
+
+function isEmptyText(value: unknown): boolean {
+  return value === undefined || value === "";
 }
 
 function isEmpty(map: object): boolean {

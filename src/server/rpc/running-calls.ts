@@ -4,7 +4,6 @@ import type { HandlerContext } from "@connectrpc/connect";
 import { SvcError } from "../../errors.ts";
 import { Tally } from "../../lib/tally.ts";
 import { CallContext, type Call } from "./call-context.ts";
-import type { CallLimits } from "./call-limits.ts";
 import { RequestMemory } from "./request-memory.ts";
 import { shareName, type UserContext } from "./user-context.ts";
 
@@ -79,3 +78,16 @@ function isSingle({ methodKind }: DescMethod): boolean {
 export function isBound({ kind, peerUid }: UserContext): boolean {
   return kind !== "local" && kind !== "anonymous" && peerUid !== 0;
 }
+
+/** Limits per user: a uid, or a token. Root on the socket is not limited. */
+export interface CallLimits {
+  /** Concurrent calls with a single response. */
+  readonly maxCallsPerUser: number;
+  /** Concurrent streaming calls: logs, events, statistics. */
+  readonly maxStreamsPerUser: number;
+}
+
+/** Silence after which a stream sends a keep-alive. Proxies close a silent response after 60 s by default. */
+export const defaultStreamKeepAliveMs = 25_000;
+
+export const defaultCallLimits: CallLimits = { maxCallsPerUser: 256, maxStreamsPerUser: 128 };

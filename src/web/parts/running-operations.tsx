@@ -1,6 +1,7 @@
 import { useId } from "preact/hooks";
 import type { Operation } from "../../../gen/svc/v1/operation_pb.ts";
 import type { NodeView } from "../node-view.ts";
+import { stepOf } from "../operations.ts";
 import { texts } from "../texts.ts";
 import { ConfirmButton } from "./confirm.tsx";
 import { StepLine } from "./work.tsx";
@@ -29,14 +30,10 @@ export function RunningOperations({ node, appId }: Props) {
 }
 
 function Running({ node, of }: { node: NodeView; of: Operation }) {
-  const { id, kind, appId, phase: step, message, doneBytes, totalBytes } = of;
-  const bytes = {
-    ...(doneBytes !== undefined && { doneBytes }),
-    ...(totalBytes !== undefined && { totalBytes }),
-  };
+  const { id, kind, appId } = of;
   return (
     <li>
-      <b>{texts.work.runningOf(kind, appId)}</b> <StepLine of={{ step, message, ...bytes }} isLast />{" "}
+      <b>{texts.work.runningOf(kind, appId)}</b> <StepLine of={stepOf(of)} isLast />{" "}
       <ConfirmButton
         title={texts.work.cancelTitle}
         action={texts.work.cancel}

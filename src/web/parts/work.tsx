@@ -1,11 +1,12 @@
+import { useSignal } from "@preact/signals";
 import { useEffect, useId, useRef } from "preact/hooks";
 import type { DescMessage } from "@bufbuild/protobuf";
 import type { LicenseRequired } from "../../../gen/svc/v1/error_pb.ts";
 import { isMeasured, type LongWork } from "../long-work.ts";
-import type { Step } from "../operations.ts";
 import { plainLine } from "../plain-text.ts";
 import { texts } from "../texts.ts";
-import { formatBytes } from "../units.ts";
+import { stepLines, type StepLineOf } from "../operations.ts";
+import { formatBytes, formatElapsed } from "../units.ts";
 import { ConfirmButton } from "./confirm.tsx";
 import { Failure } from "./failure.tsx";
 import { Bar, percentOf } from "./meter.tsx";
@@ -15,7 +16,8 @@ import { Text, Texts } from "./text.tsx";
 export function Work<S extends DescMessage>({ of }: { of: LongWork<S> }) {
   const id = useId();
   const asked = of.question.value;
-  const steps = of.steps.value;
+  const now = useNow(of.isBusy);
+  const steps = stepLines(of.steps.value, of.isBusy ? now : undefined);
   return (
     <>
       <Failure message={of.failure.value} />
@@ -36,17 +38,35 @@ export function Work<S extends DescMessage>({ of }: { of: LongWork<S> }) {
   );
 }
 
+/** Milliseconds since 1970; changes every second while something runs. */
+function useNow(isRunning: boolean): number {
+  const now = useSignal(Date.now());
+  useEffect(() => {
+    if (!isRunning) return undefined;
+    const timer = setInterval(() => (now.value = Date.now()), 1_000);
+    return () => clearInterval(timer);
+  }, [isRunning]);
+  return now.value;
+}
+
+/** Shorter steps show no elapsed time. */
+const elapsedFromMs = 2_000;
+
 /**
- * The progress of a step. Only the current step has a bar: the last report of a finished step is not its end.
+ * The progress of a step: `[2/4] Build – npm ci · 12 s`. Only the current step has a bar: the last report of a finished step is
+ * not its end.
  */
-export function StepLine({ of, isLast }: { of: Step; isLast: boolean }) {
-  const { step, message, doneBytes, totalBytes } = of;
-  const words = [texts.work.step(step), message].filter((text) => text !== "").map(plainLine);
+export function StepLine({ of, isLast }: { of: StepLineOf; isLast: boolean }) {
+  const { step, message, service = "", doneBytes, totalBytes, stepNumber, stepCount, tookMs = 0 } = of;
+  const title = texts.work.numbered(texts.work.step(step), stepNumber, stepCount);
+  const words = [title, service, message].filter((text) => text !== "").map(plainLine);
+  const elapsed = tookMs < elapsedFromMs ? "" : ` · ${formatElapsed(tookMs / 1_000)}`;
   const done = doneBytes === undefined ? "" : formatBytes(doneBytes);
   const share = totalBytes === undefined ? done : texts.overview.used(done, formatBytes(totalBytes));
   return (
     <>
-      <bdi>{words.join(" – ")}</bdi> {isLast && <span class="quiet">{share}</span>}
+      <bdi>{words.join(" – ")}</bdi>
+      {elapsed} {isLast && <span class="quiet">{share}</span>}
       {isLast && isMeasured(of) && (
         <Bar label={words.join(" ")} share={percentOf(doneBytes ?? 0n, totalBytes ?? 1n)} />
       )}

@@ -1,8 +1,8 @@
-/** The texts of tokens, sessions and the audit trail. */
+/** The texts of tokens, sessions and the audit log. */
 export const accessTexts = {
   you: "You",
   user: "User",
-  how: "Credential",
+  how: "Signed in with",
   session: "session in this browser, until you sign out or close the browser",
   token: "pasted token, stored in this tab until the connection breaks",
   root: "Access",
@@ -47,7 +47,7 @@ export const accessTexts = {
   revokeLoses:
     "All clients with an access token are rejected at once, including running calls. Clients need new tokens.",
   revoked: (number: number) => `${String(number)} revoked.`,
-  audit: "Audit trail",
+  audit: "Audit log",
   none: "No matching records.",
   method: "Method",
   methodHint: "Such as StartApp",
@@ -56,17 +56,17 @@ export const accessTexts = {
   search: "Search",
   older: "Older",
   newest: "Newest",
-  verify: "Verify audit trail",
+  verify: "Verify audit log",
   verified: (records: string) => `All ${records} records are intact and complete.`,
   columns: {
     when: "Time",
     who: "User",
-    by: "Credential",
+    by: "Authentication",
     what: "Method",
     target: "Target",
     result: "Result",
-    times: "Attempts",
-    via: "Transport",
+    times: "Count",
+    via: "Protocol",
   },
   kinds: {
     peer: "socket",

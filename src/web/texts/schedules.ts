@@ -1,10 +1,10 @@
-/** The texts of schedules. */
+/** The texts of jobs. */
 export const scheduleTexts = {
-  none: "No schedules yet.",
-  add: "New schedule",
-  addTitle: "New schedule",
+  none: "No jobs yet.",
+  add: "New job",
+  addTitle: "New job",
   editTitle: (id: string) => `Change ${id}`,
-  all: "All schedules",
+  all: "All jobs",
   columns: {
     name: "Name",
     does: "Action",
@@ -23,7 +23,7 @@ export const scheduleTexts = {
   disable: "Disable",
   edit: "Change",
   remove: "Remove",
-  removeTitle: (id: string) => `Remove schedule ${id}?`,
+  removeTitle: (id: string) => `Remove job ${id}?`,
   removeLoses: "Cancels a current run and deletes the output of all runs.",
   wentAlready: "A run is already in progress.",
   began: "Run started.",
@@ -33,7 +33,7 @@ export const scheduleTexts = {
   watchLeave: "Stop watching",
   watched: "Watched run",
   week: "Next 7 days",
-  weekCut: (shown: number, all: number) => `Next ${String(shown)} of ${String(all)} schedules.`,
+  weekCut: (shown: number, all: number) => `Next ${String(shown)} of ${String(all)} jobs.`,
   weekNothing: "No runs.",
   weekTimes: (number: number, first: string) => `${String(number)} runs, first at ${first}`,
   waiting: {

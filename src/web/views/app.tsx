@@ -1,9 +1,11 @@
 import { useSignal, type Signal } from "@preact/signals";
 import type { App } from "../../../gen/svc/v1/app_pb.ts";
 import { useAction } from "../action.ts";
+import { schemeOf } from "../../lib/web-port.ts";
 import type { Api } from "../api.ts";
-import { reasonOf, shownState } from "../app-state.ts";
+import { adoptedItems, reasonOf, shownState } from "../app-state.ts";
 import type { NodeView } from "../node-view.ts";
+import { useLive } from "../live.ts";
 import { Facts } from "../parts/facts.tsx";
 import { Failure } from "../parts/failure.tsx";
 import { Heading } from "../parts/heading.tsx";
@@ -73,7 +75,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
       <RunningOperations node={node} appId={id} />
       <div class="columns">
         <div>
-          <About app={app} />
+          <About api={api} node={node} app={app} />
           {app.lastLines.length > 0 && (
             <section class="card" aria-labelledby="last-lines">
               <h2 id="last-lines">{texts.app.lastLines}</h2>
@@ -164,8 +166,12 @@ function Actions({ api, app: { id, state, hasConsole }, terminal }: ActionsProps
   );
 }
 
-function About({ app }: { app: App }) {
-  const { exitCode, exitSignal, startedAt, health, healthReason = "" } = app;
+function About({ api, node, app }: { api: Api; node: NodeView; app: App }) {
+  const { id, state, exitCode, exitSignal, startedAt, health, healthReason = "" } = app;
+  // Includes ports that only running containers publish.
+  const listed = useLive(node, [], (signal) => api.apps.listAppPorts({ id }, { signal }), [api, id, state]);
+  const { ports } = listed.value ?? app;
+  const adopted = adoptedItems(app);
   return (
     <Facts
       title={texts.app.facts}
@@ -180,8 +186,9 @@ function About({ app }: { app: App }) {
         ],
         [texts.app.exit, exitSignal ?? (exitCode === undefined ? "" : texts.app.exitCode(exitCode))],
         [texts.app.restarts, app.restarts === 0 ? "" : app.restarts],
-        [texts.app.ports, app.ports.length > 0 && <Ports key="ports" app={app} />],
+        [texts.app.ports, ports.length > 0 && <Ports key="ports" ports={ports} state={state} />],
         [texts.app.directory, <Directory key="directory" of={app.directory} />],
+        [texts.app.adopted, adopted.length > 0 && <Text key="adopted" of={adopted.join(", ")} />],
         [texts.app.homepage, app.homepage !== "" && <ExternalLink key="homepage" to={app.homepage} />],
         [
           texts.app.backups,
@@ -216,7 +223,7 @@ function hostOfApps(): string {
 }
 
 /** Links to the app's ports while it runs. */
-function Ports({ app: { ports, state } }: { app: App }) {
+function Ports({ ports, state }: Pick<App, "ports" | "state">) {
   return (
     <ul class="inline">
       {ports.map(({ port, name, protocol }) => {
@@ -225,7 +232,11 @@ function Ports({ app: { ports, state } }: { app: App }) {
         return (
           <li key={`${String(port)}/${protocol}`}>
             {isLink ? (
-              <a href={`http://${hostOfApps()}:${String(port)}/`} target="_blank" rel="noreferrer noopener">
+              <a
+                href={`${schemeOf({ name })}://${hostOfApps()}:${String(port)}/`}
+                target="_blank"
+                rel="noreferrer noopener"
+              >
                 {text}
               </a>
             ) : (

@@ -8,7 +8,7 @@ import {
 } from "../../../gen/svc/v1/app_pb.ts";
 import { BackupService, CreateBackupResponseSchema } from "../../../gen/svc/v1/backup_pb.ts";
 import type { Api } from "../api.ts";
-import { isRunning } from "../app-state.ts";
+import { adoptedItems, isRunning } from "../app-state.ts";
 import { useLongWork } from "../long-work.ts";
 import type { NodeView } from "../node-view.ts";
 import { ConfirmButton } from "../parts/confirm.tsx";
@@ -199,7 +199,7 @@ function Remove({ api, app, node }: Props) {
       typed={id}
       onConfirm={remove}
     >
-      <Lost api={api} id={id} />
+      <Lost api={api} app={app} />
       {isRunning(app) && <p>{manage.stopsFirst}</p>}
       <p>{manage.jobs}</p>
       <CheckField label={manage.keep} {...bindCheckbox(backup)} />
@@ -207,14 +207,29 @@ function Remove({ api, app, node }: Props) {
   );
 }
 
-/** What the removal deletes, with its size once measured. */
-function Lost({ api, id }: { api: Api; id: string }) {
+/** What the removal deletes, with its size once measured, and the adopted data that stays. */
+function Lost({ api, app }: { api: Api; app: App }) {
   const loss = useSignal(manage.lostUnknown);
+  const kept = adoptedItems(app);
   useEffect(() => {
-    api.apps.getAppDisk({ id }).then(
-      ({ totalBytes }) => (loss.value = manage.lost(formatBytes(totalBytes))),
+    api.apps.getAppDisk({ id: app.id }).then(
+      ({ totalBytes, volumes }) => {
+        const keptBytes = volumes
+          .filter(({ name }) => kept.includes(name))
+          .reduce((sum, { sizeBytes }) => sum + sizeBytes, 0n);
+        loss.value = manage.lost(formatBytes(totalBytes - keptBytes));
+      },
       () => undefined,
     );
   }, []);
-  return <p>{loss.value}</p>;
+  return (
+    <>
+      <p>{loss.value}</p>
+      {kept.length > 0 && (
+        <p>
+          <Text of={manage.keeps(kept.join(", "))} />
+        </p>
+      )}
+    </>
+  );
 }

@@ -8,7 +8,7 @@ import { Failure } from "../parts/failure.tsx";
 import { Field, type Described } from "../parts/field.tsx";
 import { Text } from "../parts/text.tsx";
 import { ended, plainText } from "../plain-text.ts";
-import { goToFirstProblem, type Problems } from "../problems.ts";
+import { goToFirstProblem, type Problems } from "../form.ts";
 import {
   chosenValues,
   fieldsOf,

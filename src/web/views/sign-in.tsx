@@ -19,7 +19,7 @@ export function SignInView({ message }: { message?: string | undefined }) {
       <p>{texts.signIn.how}</p>
       <pre class="command">{texts.signIn.command}</pre>
       <p class="quiet">
-        {texts.signIn.inCheckout} <code>{texts.signIn.checkoutCommand}</code>
+        {texts.signIn.inClone} <code>{texts.signIn.cloneCommand}</code>
       </p>
       <form onSubmit={submit}>
         <label for="token">{texts.signIn.orToken}</label>

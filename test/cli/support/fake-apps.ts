@@ -39,7 +39,7 @@ export function fakeApps(
     }),
     startApp: ({ id }) => {
       if (id === "luckless") {
-        throw new SvcError("start_failed", 'app "luckless" did not start: it exited with code 1');
+        throw new SvcError("start_failed", 'app "luckless" did not start: the program exited with code 1');
       }
       if (id === "crowded")
         throw new SvcError(
@@ -75,8 +75,10 @@ export function fakeApps(
       await new Promise((resolve) => signal.addEventListener("abort", resolve));
       onLeft();
     },
-    async *installAppStream({ spec, licenseAck, permissionsAck, settings, name }) {
-      yield { event: { case: "progress", value: { step: "fetch", message: "main" } } };
+    async *installAppStream({ spec, licenseAck, permissionsAck, settings, name, tag }) {
+      yield {
+        event: { case: "progress", value: { step: "fetch", message: "main", stepNumber: 1, stepCount: 2 } },
+      };
       if (spec === "licensed" && !(licenseAck && permissionsAck)) {
         const asked = "Licensed 1.0.0 ships LICENSE and needs permissions on the host: read it, and";
         throw new SvcError(
@@ -85,7 +87,7 @@ export function fakeApps(
           {
             payload: {
               licenses: licenseAck ? [] : [{ name: "LICENSE", text: "Be kind.\x1b[2J", sha256: "00" }],
-              permissions: permissionsAck ? [] : ["It wants the moon."],
+              permissions: permissionsAck ? [] : ["The app wants the moon."],
             },
           },
         );
@@ -104,7 +106,7 @@ export function fakeApps(
         throw invalidField("spec", `"${spec}" is not a package id, git URL or absolute path`);
       if (spec.startsWith("src/"))
         throw invalidField("source", 'no source "src" is configured; sources: main');
-      if (["examples", "nowhere"].includes(spec)) throw notFound("package", spec);
+      if (["examples", "nowhere", "nginx:1.27"].includes(spec)) throw notFound("package", spec);
       if (spec.endsWith("/nowhere")) {
         throw new SvcError("no_manifest", `${spec} is not a package: it has no svc.yaml`, {
           payload: { url: spec, directory: "" },
@@ -121,6 +123,7 @@ export function fakeApps(
           case: "app",
           value: appOf({
             ...{ id, name: name || JSON.stringify(settings ?? {}) },
+            ...(tag !== "" && { version: tag }),
             ...(["closed", "open"].includes(id) && {
               ...{
                 runtime: "docker",

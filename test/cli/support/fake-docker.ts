@@ -101,13 +101,13 @@ export function fakeDocker(): Partial<ServiceImpl<typeof DockerService>> {
         if (target.value !== "shop") throw notFound("compose project", target.value);
         return {
           controlled: [{ id: web.id, name: "web" }],
-          skipped: [{ id: ended.id, name: ended.name, reason: "it is exited" }],
+          skipped: [{ id: ended.id, name: ended.name, reason: "the container is exited" }],
         };
       }
       const { id, name } = find(target.value ?? "");
       const done = [{ id, name }];
       return action === "unpause"
-        ? { skipped: [{ id, name, reason: "it is running" }] }
+        ? { skipped: [{ id, name, reason: "the container is running" }] }
         : { controlled: done };
     },
     inspectContainer: ({ container: name }) => ({

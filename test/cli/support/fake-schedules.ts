@@ -96,10 +96,10 @@ export function fakeSchedules(
       meanwhile.shift()?.(jobs);
       const at = jobs.findIndex((job) => job.id === id && job.owner === owner);
       if (at !== -1 && request.createOnly) {
-        throw new SvcError("already_exists", `there is a schedule "${id}" already`);
+        throw new SvcError("already_exists", `there is a job "${id}" already`);
       }
       if (request.revision !== "" && jobs[at]?.revision !== request.revision) {
-        throw new SvcError("conflict", `schedule "${id}" was changed since it was read`);
+        throw new SvcError("conflict", `job "${id}" was changed since it was read`);
       }
       if (at !== -1 && (jobs[at]?.managedBy ?? "") !== (managedBy ?? "")) {
         throw new SvcError("job_owned", `job "${id}" belongs to another`);

@@ -1,4 +1,4 @@
-/** The audit trail: its records, their integrity, and calls without an effect. */
+/** The audit log: its records, their integrity, and calls without an effect. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
@@ -24,7 +24,7 @@ import { openStore, temporaryDir, temporaryStore } from "../../store/support/tem
 import { fixtureEnvironment } from "../../support/fixture-environment.ts";
 import { auditedCall } from "./support/calls.ts";
 
-// The audit trail stores records in one chain that reveals every later change, for all processes of a store.
+// The audit log stores records in one chain that reveals every later change, for all processes of a store.
 
 const now = () => 1_750_000_000_123;
 const userName = (uid: number) => Promise.resolve(uid === 0 ? "root" : `user${uid}`);

@@ -86,7 +86,8 @@ export function askingFiles(place: Place): [name: string, permission: Permission
     ["no AppArmor", "privileged", service({ security_opt: ["apparmor:unconfined"] })],
     ["no seccomp", "privileged", service({ security_opt: ["seccomp=unconfined"] })],
     ["its own seccomp profile", "privileged", service({ security_opt: ["seccomp:./profile.json"] })],
-    ["no SELinux", "privileged", service({ security_opt: ["label:disable"] })],
+    ["no SELinux", "host_mounts", service({ security_opt: ["label:disable"] })],
+    ["another SELinux type", "privileged", service({ security_opt: ["label:type:spc_t"] })],
     ["the kernel's paths", "privileged", service({ security_opt: ["systempaths=unconfined"] })],
     ["new privileges", "privileged", service({ security_opt: ["no-new-privileges:false"] })],
     ["kernel parameters of the host", "privileged", service({ sysctls: { "kernel.panic": 1 } })],
@@ -111,11 +112,6 @@ export function askingFiles(place: Place): [name: string, permission: Permission
     ["a group of the host", "groups", service({ group_add: [44] })],
     ["the OOM killer off", "privileged", service({ oom_kill_disable: true })],
     ["a better OOM score", "privileged", service({ oom_score_adj: -1000 })],
-    [
-      "limits on devices of the host",
-      "privileged",
-      service({ blkio_config: { device_read_bps: [{ path: "/dev/sda" }] } }),
-    ],
     ["storage options", "privileged", service({ storage_opt: { size: "100G" } })],
     [
       "privileged commands after the start",
@@ -195,6 +191,11 @@ export function askingFiles(place: Place): [name: string, permission: Permission
       "host_mounts",
       service({ volumes: [{ type: "volume", target: "/x", bind: { create_host_path: true } }] }),
     ],
+    [
+      "labels of SELinux for a path that is called a volume",
+      "host_mounts",
+      service({ volumes: [{ type: "volume", source: "/etc", target: "/x", bind: { selinux: "z" } }] }),
+    ],
     ["svc's own labels on a volume", "privileged", volume({ labels: { "svc.app": "other" } })],
     ["svc's own labels on a network", "privileged", network({ labels: { "svc.app": "other" } })],
     [
@@ -250,6 +251,11 @@ export function askingFiles(place: Place): [name: string, permission: Permission
       "a volume that is a bind",
       "host_mounts",
       volume({ driver_opts: { type: "none", o: "bind", device: "/" } }),
+    ],
+    [
+      "a directory of the host as a volume in memory",
+      "host_mounts",
+      volume({ driver_opts: { type: "tmpfs", o: "size=1m,bind", device: "/" } }),
     ],
     ["a volume from the network", "host_mounts", volume({ driver: "local", driver_opts: { type: "nfs" } })],
     ["a volume driver", "host_mounts", volume({ driver: "rexray" })],
@@ -372,6 +378,14 @@ export function greedyFiles(place: Place): [name: string, document: JsonObject][
     ["shared memory in bytes", service({ shm_size: "68719476736" })],
     ["shared memory as a number", service({ shm_size: 68_719_476_736 })],
     ["memory as a file system", service({ tmpfs: ["/x:mode=755,size=64g"] })],
+    [
+      "memory as a volume of the project",
+      volume({ driver_opts: { type: "tmpfs", device: "tmpfs", o: "size=64m,uid=1000" } }),
+    ],
+    [
+      "limits on devices of the host",
+      service({ blkio_config: { weight: 300, device_read_bps: [{ path: "/dev/sda", rate: "1mb" }] } }),
+    ],
     ["memory as a file system, said twice", service({ tmpfs: ["/x:size=1m,size=64g"] })],
     ["memory as one file system", service({ tmpfs: "/x:size=50%" })],
     [

@@ -101,11 +101,12 @@ export class DockerFixture implements AsyncDisposable {
     const disk = new DiskMeter(client);
     const userImages = new UserImages({
       ...{ store: database, events, selfUid: 0, now: Date.now },
-      shared: testImages,
+      ...{ shared: testImages, registries: ["*"] },
       needs: async () => new Map(),
     });
     const options = {
       ...{ engine: client, events, state, userHelpers: this.userHelpers },
+      yaml: resources.use(new YamlThread({ threadUrl: programs.settingsThread })),
       ownership: this.ownership,
       userImages,
       userObjects: new UserObjects({
@@ -145,8 +146,10 @@ export class DockerFixture implements AsyncDisposable {
     resources.use(endUnknownTasks(options));
     resources.use(forbidEngineRestarts(options));
     this.runtime = resources.use(new DockerRuntime(options));
-    const yaml = resources.use(new YamlThread({ threadUrl: programs.settingsThread }));
-    const forProjects = { ...options, disk, yaml, composeDir: join(store, "compose") };
+    const forProjects = {
+      ...{ ...options, disk, composeDir: join(store, "compose") },
+      adoptedVolumes: () => ({}),
+    };
     this.compose = resources.use(new ComposeRuntime(forProjects));
     this.swarm = resources.use(new SwarmRuntime(forProjects));
     this.stacks = {

@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { createUserHelpers, type UserHelpers } from "../../../src/run-as/user-helpers.ts";
 import { systemDirs } from "../../../src/run-as/launch.ts";
-import { readBootId } from "../../../src/sys/boot.ts";
+import { readBootId } from "../../../src/sys/process-identity.ts";
 import { noLog } from "../../../src/lib/log.ts";
 import type { Manifest } from "../../../src/packages/manifest/manifest.ts";
 import { ProcessRuntime, type ProcessRuntimeOptions } from "../../../src/runtimes/process/process-runtime.ts";

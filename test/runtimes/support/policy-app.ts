@@ -5,7 +5,7 @@ import { join } from "node:path";
 import { parseSubnet } from "../../../src/engine/subnets.ts";
 import { SvcError } from "../../../src/errors.ts";
 import type { UserHelper } from "../../../src/run-as/user-helper.ts";
-import { createUserHelpers } from "../../../src/run-as/user-helpers.ts";
+import { createUserHelpers, type UserHelpers } from "../../../src/run-as/user-helpers.ts";
 import type { Manifest } from "../../../src/packages/manifest/manifest.ts";
 import { requireAllowed, type ContainerClaims } from "../../../src/runtimes/containers/container-policy.ts";
 import { entryType } from "../../../src/runtimes/entry-type.ts";
@@ -20,6 +20,8 @@ export type Permission = Manifest["permissions"][number];
 
 export interface PolicyDirectory extends AsyncDisposable {
   readonly dir: string;
+  /** Of the directory. */
+  readonly userHelpers: UserHelpers;
   /** The uid of the directory's owner. */
   userHelper(): Promise<UserHelper>;
   app(ownerUid: number, permissions?: readonly Permission[]): RunnableApp;
@@ -48,6 +50,7 @@ export async function policyDirectory(): Promise<PolicyDirectory> {
   const userHelper = (): Promise<UserHelper> => userHelpers.as(nobody);
   const place: PolicyDirectory = {
     dir,
+    userHelpers,
     userHelper,
     app: (ownerUid, permissions = []) => ({
       id: "web",

@@ -153,6 +153,10 @@ test("packages are reproducible and contain all required files", async (t) => {
     t.regex(await content("usr/lib/systemd/system/svc.socket"), /^ListenStream=\/run\/svc\/svc.sock$/m);
     for (const script of ["postinst", "prerm", "postrm"])
       await run("sh", ["-n", join(tree, "DEBIAN", script)]);
+    t.regex(
+      await content("DEBIAN/postinst"),
+      /not started\. Next: sudo svc setup && sudo systemctl enable --now svc" >&2$/m,
+    );
 
     const page = gunzipSync(await readFile(join(tree, "usr/share/man/man1/svc.1.gz"))).toString();
     t.regex(page, /^\.TH SVC 1 "2026-01-01" "svc /);

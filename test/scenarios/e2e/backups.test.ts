@@ -11,6 +11,7 @@ import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
+import { runSvc } from "../../cli/support/run-svc.ts";
 import { sharedDaemon } from "../../support/daemon-test.ts";
 import { isRoot, needsRoot, type TestDaemon } from "../../support/daemon.ts";
 import { errorOf } from "../../support/errors.ts";
@@ -787,4 +788,50 @@ test("a canceled backup or restore leaves no archive, and the app is unchanged",
   t.is((await apps.getApp({ id: "web" })).state, "STOPPED");
   t.is(await readFile(join(directory, "data/notes"), "utf8"), "newer");
   t.deepEqual((await readdir(directory)).toSorted(), ["data", "logs", "repo", "volumes"]);
+});
+
+test("a backup leaves out a socket with a warning, and keeps a FIFO", async (t) => {
+  const daemon = await emptyDaemon();
+  const { directory } = await install(daemon);
+  await writeFile(join(directory, "data/notes"), "mine");
+  execFileSync("mkfifo", [join(directory, "data/pipe")]);
+  const server = createServer().listen(join(directory, "data/mysql.sock"));
+  t.teardown(() => server.close());
+  const backups = daemon.client(BackupService);
+  const { results, warnings } = await backups.createBackup({ appId: "web" });
+  t.is(warnings.filter((warning) => warning.includes("mysql.sock")).length, 1, warnings.join("\n"));
+  const { storage = "", name = "" } = results[0] ?? {};
+  await backups.verifyBackup({ appId: "web", storage, name, deep: true });
+  const { appId: id } = await backups.restoreBackup({ appId: "web", storage, name, asNew: true });
+  const { directory: restored } = await daemon.client(AppService).getApp({ id });
+  t.deepEqual((await readdir(join(restored, "data"))).sort(), ["notes", "pipe"]);
+  t.true((await stat(join(restored, "data/pipe"))).isFIFO());
+});
+
+test("two hosts with one storage keep, rotate and restore their own archives of apps with one ID", async (t) => {
+  const [first, second] = [await emptyDaemon(), await otherDaemon()];
+  const location = { case: "local", value: { dir: join(first.dir, "shared") } } as const;
+  const names = new Map<TestDaemon, string[]>();
+  for (const daemon of [second, first]) {
+    const backups = daemon.client(BackupService);
+    await backups.upsertBackupStorage({ name: "shared", location });
+    const { directory } = await install(daemon);
+    await writeFile(join(directory, "data/notes"), daemon === first ? "first" : "second");
+    const made: string[] = [];
+    for (let count = 0; count < 3; count++) {
+      const { results } = await backups.createBackup({ appId: "web", storages: ["shared"], keep: 2 });
+      made.push(results[0]?.name ?? "");
+    }
+    names.set(daemon, made.slice(1));
+  }
+  const all = (await readdir(join(first.dir, "shared/web"))).filter((name) => name.endsWith(".tar.zst"));
+  t.deepEqual(all.sort(), [...names.values()].flat().sort());
+  // Its own newest archive is older than the other host's.
+  const { exitCode, stderr } = await runSvc([
+    ...["restore", "web", "latest", "--storage", "shared", "--yes"],
+    ...["--socket", second.socketPath],
+  ]);
+  t.is(exitCode, 0, stderr);
+  const { directory } = await second.client(AppService).getApp({ id: "web" });
+  t.is(await readFile(join(directory, "data/notes"), "utf8"), "second");
 });

@@ -233,6 +233,44 @@ composeTest(
   },
 );
 
+composeTest(
+  `a kill during a restore as a new app leaves none of the app's volumes${needsCompose}`,
+  async (t) => {
+    t.timeout(300_000);
+    await using engine = await startEngine();
+    await engine.images.build("svc/box:latest");
+    await using daemon = await startDaemon({ config: engine.config });
+    const [apps, backups] = [daemon.client(AppService), daemon.client(BackupService)];
+    await install(daemon, apps);
+    await apps.startApp({ id: "keeper" });
+    const ownership = ownershipOf(daemon);
+    const state = `${ownership.projectOf("keeper")}_state`;
+    await eventually(async () => assert.match(await within(engine, state, "ls"), /big/), 30_000);
+    // Large enough that its restore can be observed.
+    await within(engine, state, "test -s big && head -c 60000000 /dev/urandom > bulk");
+    const { results } = await backups.createBackup({ appId: "keeper" });
+    const ref = { appId: "keeper", storage: "local", name: results[0]?.name ?? "" };
+    const volumes = await volumesOf(engine);
+
+    const restoring = errorOf(backups.restoreBackup({ ...ref, asNew: true })).catch(() => undefined);
+    const restored = `${ownership.projectOf("keeper-2")}_state`;
+    await eventually(async () => assert.ok((await volumesOf(engine)).includes(restored)), 60_000, 10);
+    await daemon.kill();
+    await restoring;
+    await daemon.restart();
+
+    await eventually(async () => {
+      const { apps: listed } = await apps.listApps({});
+      assert.deepEqual(
+        listed.map(({ id }) => id),
+        ["keeper"],
+      );
+    }, 120_000);
+    t.deepEqual(await volumesOf(engine), volumes);
+    await apps.removeApp({ id: "keeper" });
+  },
+);
+
 // Backups of databases with constant writes are consistent.
 
 // Backups of a database with constant writes are consistent: with a dump, frozen, or stopped.

@@ -432,7 +432,7 @@ for (const [name, spell] of [
       action: "stop",
     });
     t.like(again, { controlled: [] });
-    t.like(again.skipped[0], { id, reason: "it is exited" });
+    t.like(again.skipped[0], { id, reason: "the container is exited" });
     await docker().controlContainer({ target: { case: "container", value: spell(id) }, action: "remove" });
     t.is((await engineNow().request("GET", `/containers/${id}/json`)).status, 404);
   });
@@ -563,7 +563,7 @@ dockerTest(`a compose project starts oldest first and stops newest first${needsD
       action,
     );
     t.true(
-      answer.skipped.every(({ reason }) => /^it is /.test(reason)),
+      answer.skipped.every(({ reason }) => /^the container is /.test(reason)),
       action,
     );
   }

@@ -224,7 +224,7 @@ ${extra}
     const isOver = () =>
       eventually(async () => {
         const { state, exitCode, stateReason } = await apps.getApp({ id: "hello" });
-        const reason = "its restart policy is on-failure";
+        const reason = "the restart policy is on-failure";
         assert.deepEqual(
           { state, exitCode, stateReason },
           { state: "STOPPED", exitCode: 0, stateReason: reason },

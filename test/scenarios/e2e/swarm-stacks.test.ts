@@ -8,6 +8,7 @@ import anyTest, { type TestFn } from "ava";
 import { AppService, type App } from "../../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../../gen/svc/v1/backup_pb.ts";
 import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
+import { installedCompose } from "../../support/compose-generations.ts";
 import { startDaemon, type TestDaemon } from "../../support/daemon.ts";
 import { errorOf } from "../../support/errors.ts";
 import { eventually } from "../../support/eventually.ts";
@@ -51,7 +52,7 @@ base.before(async (t) => {
     await images.build(tag, { cmd: ["/bin/sh", "-c", web], env: { VERSION: version } });
     await images.push(tag);
   }
-  const config = `[docker]\nsocket = "${swarm.manager.socket}"\npublish_address = "0.0.0.0"`;
+  const config = `[docker]\nsocket = "${swarm.manager.socket}"\npublish_address = "0.0.0.0"\nusers_registries = ["*"]\n[apps]\npath = ${JSON.stringify(installedCompose?.dirs ?? [])}`;
   // It checks the health of tasks at their nodes, which are reachable from there.
   t.context.daemon = await startDaemon({ config, launcher: ["nsenter", ...swarm.inside] });
 });
@@ -249,6 +250,35 @@ secrets: { key: { file: ./key.txt }, der: { file: ./key.der } }
   };
   t.deepEqual(await left("/networks", ""), []);
   t.deepEqual(await left("/volumes", "Volumes"), []);
+});
+
+const secondTest = installedCompose?.isClassic === false ? test : base.skip;
+secondTest(`secrets and configs have the values of variables on a swarm${needsSwarm}`, async (t) => {
+  t.timeout(180_000);
+  const { swarm, daemon } = t.context;
+  const apps = daemon.client(AppService);
+  const spec = await writePackage(t.context, "words", {
+    "svc.yaml": `id: words\nname: Words\nversion: "1"\ncompose: { file: compose.yaml }\n`,
+    ".env": "SECRET_WORD=one\nCONFIG_WORD=two\n",
+    "compose.yaml": `services:
+  web:
+    image: ${imageOf(swarm, "1")}
+    command: ["/bin/sh", "-c", "echo $$(cat /run/secrets/word) $$(cat /conf); sleep 3600"]
+    stop_grace_period: 1s
+    secrets: [word]
+    configs: [conf]
+secrets: { word: { environment: SECRET_WORD } }
+configs: { conf: { environment: CONFIG_WORD } }
+`,
+  });
+  await apps.installApp({ spec, placement: swarmed(1) });
+  await apps.startApp({ id: "words" });
+  await eventually(async () => {
+    const { lines } = await apps.getAppLogs({ id: "words" });
+    assert.ok(lines.some(({ text }) => text.endsWith("| one two")));
+  }, longMs);
+  await apps.removeApp({ id: "words" });
+  t.pass();
 });
 
 test(`a project that a swarm does not support, or would expose, is rejected before anything changes${needsSwarm}`, async (t) => {

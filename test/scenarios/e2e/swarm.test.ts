@@ -38,7 +38,7 @@ base.before(async (t) => {
     await images.build(tag, { cmd: ["/bin/sh", "-c", web], env: { VERSION: version } });
     await images.push(tag);
   }
-  const config = `[docker]\nsocket = "${swarm.manager.socket}"\npublish_address = "0.0.0.0"`;
+  const config = `[docker]\nsocket = "${swarm.manager.socket}"\npublish_address = "0.0.0.0"\nusers_registries = ["*"]`;
   t.context.daemon = await startDaemon({ config });
 });
 

@@ -343,7 +343,7 @@ test("svc token: status, issue, revoke, rotate and commit", async (t) => {
   ]) {
     const refused = await svc(daemon, "token", ...args);
     t.is(refused.exitCode, 2);
-    t.regex(refused.stderr, /It must be [01] to 86400 seconds/);
+    t.regex(refused.stderr, /must be [01] to 86400 seconds/);
   }
 });
 

@@ -396,7 +396,7 @@ test("a running app is stopped for its upgrade if requested, and runs again afte
   t.is((await apps.getApp({ id })).state, "STOPPED", "a stopped app is not started");
 });
 
-test("nothing of the old version runs when the new one starts, which is started once", async (t) => {
+test("an upgrade stops the old version completely, and then starts the new one once", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);
   const dir = join(daemon.dir, "package");

@@ -6,11 +6,11 @@ import { createReadStream } from "node:fs";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { mkdir, readdir, rm, symlink, utimes, writeFile } from "node:fs/promises";
-import { join } from "node:path";
+import { basename, join } from "node:path";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { promisify } from "node:util";
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { createGitProcess } from "../../../src/packages/git/git-process.ts";
 import type { PackageResolver } from "../../../src/packages/package-resolver.ts";
 import { SvcError } from "../../../src/errors.ts";
@@ -87,6 +87,33 @@ test("an object that must be unpacked in memory is rejected above git's limit", 
   t.deepEqual(await cached(world), [], "nothing of it is left");
 });
 
+/**
+ * Serves a repository as plain files.
+ * @param choose returns the file below `.git` to answer with; undefined does not answer
+ * @returns its address
+ */
+async function serveFiles(
+  t: ExecutionContext,
+  repository: TestRepository,
+  choose: (path: string) => string | undefined,
+): Promise<string> {
+  const name = basename(repository.path);
+  const server = createServer((request, response) => {
+    const pathname = /^\/[^/]+(\/[^?]*)/.exec(request.url ?? "")?.[1] ?? "/";
+    const path = choose(pathname);
+    if (path === undefined) return;
+    createReadStream(join(repository.path, ".git", path))
+      .on("error", () => response.writeHead(404).end())
+      .pipe(response);
+  }).listen(0, "127.0.0.1");
+  t.teardown(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  await once(server, "listening");
+  return `http://127.0.0.1:${(server.address() as AddressInfo).port}/${name}`;
+}
+
 test("the objects of a plain file server count toward the size limit during the fetch", async (t) => {
   await using world = await World.create();
   const repository = await TestRepository.create(world.path("git", "plain"));
@@ -98,22 +125,33 @@ test("the objects of a plain file server count toward the size limit during the 
   await repository.git("update-server-info");
   let objects = 0;
   // After half of the objects it stops responding, so only the limit ends the fetch.
-  const server = createServer((request, response) => {
-    const pathname = /^\/plain(\/[^?]*)/.exec(request.url ?? "")?.[1] ?? "/";
-    if (/\/objects\/..\//.test(pathname) && ++objects > 20) return;
-    createReadStream(join(repository.path, ".git", pathname))
-      .on("error", () => response.writeHead(404).end())
-      .pipe(response);
-  }).listen(0, "127.0.0.1");
-  t.teardown(() => {
-    server.closeAllConnections();
-    server.close();
-  });
-  await once(server, "listening");
-  const spec = `http://127.0.0.1:${(server.address() as AddressInfo).port}/plain`;
+  const spec = await serveFiles(t, repository, (path) =>
+    /\/objects\/..\//.test(path) && ++objects > 20 ? undefined : path,
+  );
   const resolver = world.resolver({ git: { limits: { maxFetchBytes: mib / 2 } } });
   const error = await t.throwsAsync(resolver.resolve({ spec }, selfUid), { instanceOf: SvcError });
   t.regex(error.message, /is too large \(limit 524288 bytes\)/);
+  t.deepEqual(await cached(world), [], "nothing of it is left");
+});
+
+test("an object that does not match its hash is not used", async (t) => {
+  await using world = await World.create();
+  const repository = await TestRepository.create(world.path("git", "lying"));
+  await repository.commit({ "svc.yaml": minimalManifest("lying", "1"), evil: minimalManifest("evil", "1") });
+  await repository.git("update-server-info");
+  const objectOf = async (name: string): Promise<string> => {
+    const id = (await repository.git("rev-parse", `HEAD:${name}`)).trim();
+    return `/objects/${id.slice(0, 2)}/${id.slice(2)}`;
+  };
+  const [asked, sent] = [await objectOf("svc.yaml"), await objectOf("evil")];
+  let lies = 0;
+  const spec = await serveFiles(t, repository, (path) => {
+    if (path === asked) lies++;
+    return path === asked ? sent : path;
+  });
+  const error = await t.throwsAsync(world.resolver().resolve({ spec }, selfUid), { instanceOf: SvcError });
+  t.true(lies > 0);
+  t.is(error.reason, "git_failed", error.message);
   t.deepEqual(await cached(world), [], "nothing of it is left");
 });
 

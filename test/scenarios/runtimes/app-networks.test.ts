@@ -293,7 +293,7 @@ composeTest(`a user's service does not join the shared network${needsCompose}`, 
   t.is(reason, "denied");
   t.regex(
     message,
-    /service "s" has the network mode "bridge", a network that all containers share; leave it out/,
+    /service "s" has the network mode "bridge", a network that all containers share, which only root's own apps may do; lower it or leave it out/,
   );
 });
 

@@ -61,7 +61,7 @@ volumes: { kept: {} }
 `,
           "worker/Dockerfile":
             'FROM svc/shell:1\nARG NAME\nENV NAME=$NAME\nCMD ["/bin/sh", "/run.sh"]\nCOPY run.sh /run.sh\n',
-          "worker/run.sh": `id -u > /media/uid; id -u > /kept/uid || exit 9; echo "$GREETING $LITERAL $NAME" > /media/env; echo working; ${forever}\n`,
+          "worker/run.sh": `id -u > /media/uid; id -u > /kept/uid || exit 9; echo "$GREETING $LITERAL $NAME" > /media/env; printf "%s\\n" 1 2 3 4 5 working; ${forever}\n`,
         },
       },
     );
@@ -90,6 +90,13 @@ volumes: { kept: {} }
     for await (const chunk of compose.followLogs(app, { tail: 10, signal: stop.signal })) {
       if (chunk.lines.some((line) => line.text === "worker | working")) stop.abort();
     }
+    const short = new AbortController();
+    const followed: string[] = [];
+    for await (const chunk of compose.followLogs(app, { tail: 1, signal: short.signal })) {
+      followed.push(...chunk.lines.map((line) => line.text));
+      setTimeout(() => short.abort(), 1_500);
+    }
+    t.deepEqual(followed, ["worker | working"], "lines of the same millisecond are not repeated");
     const usage = await compose.stats([app]);
     t.true((usage.get("shop")?.processes ?? 0) >= 2);
     const { services: shown = [], ...whole } = await compose.images.image(app, { checkRemote: true });
@@ -98,7 +105,7 @@ volumes: { kept: {} }
       shown.map(({ service, image }) => [service, image.freshnessReason]),
       [
         ["web", "the image did not come from a registry"],
-        ["worker", "it was built here, from the app's checkout"],
+        ["worker", "the image was built here, from the app's checkout"],
       ],
     );
     const needs = await compose.images.needs(app);
@@ -475,7 +482,7 @@ composeTest(
         service: "pinned",
         reference: tags.pinned,
         changed: false,
-        reason: 'its tag "1.2.3" states a version',
+        reason: 'the tag "1.2.3" states a version',
       },
     ]);
     t.deepEqual(await freshness(), expected("current"));

@@ -125,7 +125,7 @@ dockerTest(
     const answer = await engine.request("GET", `/containers/json?filters=${label}`);
     const [container] = answer.expect(200) as { Id: string }[];
     (await engine.request("DELETE", `/containers/${container!.Id}?force=1`)).expect(204);
-    const removed = { state: "CRASHED", reason: "its containers were removed outside of svc" } as const;
+    const removed = { state: "CRASHED", reason: "the app's containers were removed outside of svc" } as const;
     await eventually(() => assert.partialDeepStrictEqual(runtime.status("gone"), removed), 5_000);
 
     await using next = await DockerFixture.create(engine, { store: fixture.store });
@@ -204,7 +204,7 @@ for (const policy of ["always", "on-failure", "never"]) {
     process.kill(it!.State.Pid, "SIGKILL");
     if (policy === "never") {
       await eventually(() => assert.equal(runtime.status(policy)?.state, "CRASHED"), deadlineMs);
-      t.regex(runtime.status(policy)!.reason, /exited with code 137; its restart policy is never/);
+      t.regex(runtime.status(policy)!.reason, /exited with code 137; the restart policy is never/);
     } else {
       await eventually(() => {
         assert.partialDeepStrictEqual(runtime.status(policy), {

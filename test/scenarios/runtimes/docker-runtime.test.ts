@@ -97,7 +97,7 @@ dockerTest(
     await fixture.runtime.prepare(app, {});
     const error = await failureOf(fixture.runtime.start(app));
     t.is(error.reason, "start_failed");
-    t.regex(error.message, /it exited with code 3/);
+    t.regex(error.message, /the container exited with code 3/);
     t.like(error.payload, { exitCode: 3 });
     t.deepEqual([...new Set((error.payload as { lastLines: string[] }).lastLines)].sort(), ["one", "two"]);
     t.is(fixture.runtime.status("fails")?.state, "STOPPED");
@@ -161,10 +161,12 @@ dockerTest(
     t.regex(status.reason, /exited with code 7/);
     t.true(runtime.revision > before);
     t.true(
-      [...seen].some((reason) => reason.startsWith("BACKOFF after 0 restarts: it exited with code 7")),
+      [...seen].some((reason) =>
+        reason.startsWith("BACKOFF after 0 restarts: the container exited with code 7"),
+      ),
       [...seen].join(),
     );
-    t.true(ends.has("it exited with code 7"));
+    t.true(ends.has("the container exited with code 7"));
     t.is(status.endedReason, undefined);
     // It is started again from this state.
     await runtime.start(app);
@@ -228,7 +230,7 @@ dockerTest(`a log is followed from a given time, however many lines came since${
   const script = `i=0; while [ $i -lt ${count} ]; do i=$((i+1)); echo "n $i"; done; exec sleep 3600`;
   const app = await startApp(runtime, await fixture.app("many", shell(script)));
   const stop = new AbortController();
-  const after = { timeMs: Date.now() - 600_000 };
+  const after = { timeMs: Date.now() - 600_000, count: 0 };
   const followed: string[] = [];
   for await (const { lines } of runtime.followLogs(app, { tail: 10, after, signal: stop.signal })) {
     followed.push(...lines.map(({ text }) => text));

@@ -1,23 +1,24 @@
+/** Apps that outlive the daemon, and log readers that are slower than their app's exit. */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
-import { mkdir, readFile, readdir, rm, link, truncate, writeFile } from "node:fs/promises";
-import { createServer, type Socket } from "node:net";
+import { link, mkdir, readFile, readdir, rm, truncate, writeFile } from "node:fs/promises";
+import { type Socket, createServer } from "node:net";
 import { constants } from "node:os";
 import { join } from "node:path";
-import { setTimeout as sleep } from "node:timers/promises";
+import { setTimeout as sleep, setTimeout as wait } from "node:timers/promises";
 import test from "ava";
-import { Cgroups } from "../../../src/sys/cgroup.ts";
 import { ProcessRuntime } from "../../../src/runtimes/process/process-runtime.ts";
 import type { SupervisorState } from "../../../src/runtimes/process/supervisor-types.ts";
 import type { RunnableApp } from "../../../src/runtimes/runnable-app.ts";
+import { Cgroups } from "../../../src/sys/cgroup.ts";
 import {
+  Fixture,
   eventually,
   isRoot,
   pidsRunning,
   runtimeOptions,
   uniqueSleep,
-  type Fixture,
 } from "../../runtimes/support/fixture.ts";
 import { sharedFixtures } from "../../runtimes/support/shared-fixture.ts";
 import { nextEvent } from "../../support/eventually.ts";
@@ -296,4 +297,59 @@ test("a later version's supervisor is supported", async (t) => {
   await using next = new ProcessRuntime(runtimeOptions(fixture.userHelpers, state.bootId));
   t.is(await next.adopt(app), "ended");
   t.like(next.status(app.id), { state: "CRASHED", exitCode: 4 });
+});
+
+// A log reader that is slower than its app's exit gets all lines.
+
+/** Longer than an exiting supervisor waits for its readers. */
+const slowMs = 8_000;
+/** All that fits into one log file, which is more than is read at once. */
+const count = 42_000;
+const filler = "x".repeat(200);
+
+test("a slow reader gets every line when the app is stopped", async (t) => {
+  t.timeout(120_000);
+  await using fixture = await Fixture.create();
+  const go = join(fixture.store, "go");
+  const app = await fixture.shell(
+    `echo begin; until [ -e ${go} ]; do sleep 0.1; done; ` +
+      `i=0; while [ $i -lt ${count} ]; do echo "$i ${filler}"; i=$((i+1)); done; exec sleep 1000`,
+  );
+  await fixture.runtime.start(app);
+  await fixture.outputUntil(app, "begin");
+  const left = new AbortController();
+  const seen: string[] = [];
+  const follower = fixture.runtime.followLogs(app, { tail: 1, signal: left.signal });
+  const first = await follower.next();
+  t.is(first.done === true ? undefined : first.value.lines.at(-1)?.text, "begin");
+  await writeFile(go, "");
+  await eventually(
+    "its last line",
+    async () => (await fixture.output(app)).at(-1)?.startsWith(`${count - 1} `) ?? false,
+    60_000,
+  );
+  await fixture.runtime.stop(app);
+  await wait(slowMs);
+  for await (const { lines, missedBytes } of follower) {
+    t.is(missedBytes, 0);
+    seen.push(...lines.filter(({ stream }) => stream === "stdout").map(({ text }) => text));
+  }
+  left.abort();
+  t.deepEqual(
+    seen.map((text) => Number(text.split(" ")[0])),
+    Array.from({ length: count }, (_, at) => at),
+  );
+});
+
+test("following ends when the app is removed", async (t) => {
+  await using fixture = await Fixture.create();
+  const app = await fixture.shell("echo one; exec sleep 1000");
+  await fixture.runtime.start(app);
+  const left = new AbortController();
+  const follower = fixture.runtime.followLogs(app, { tail: 1, signal: left.signal });
+  t.false((await follower.next()).done);
+  await rm(join(app.runDir, "logs"), { recursive: true });
+  const rest = Array.fromAsync(follower);
+  await fixture.runtime.stop(app);
+  await t.notThrowsAsync(rest);
 });

@@ -9,7 +9,9 @@ import test, { type ExecutionContext } from "ava";
 import { SvcError } from "../../../src/errors.ts";
 import { createUserHelpers } from "../../../src/run-as/user-helpers.ts";
 import type { AppRuntime } from "../../../src/runtimes/contract.ts";
+import { chooseEntries } from "../../../src/packages/build-context/chosen-entries.ts";
 import { openBuildContext } from "../../../src/runtimes/docker/build-context.ts";
+import { readDockerfile } from "../../../src/runtimes/docker/dockerfile-source.ts";
 import type { RunnableApp } from "../../../src/runtimes/runnable-app.ts";
 import { composeTest, needsCompose } from "../../runtimes/support/compose-test.ts";
 import { sharedFixture } from "../../runtimes/support/container-tests.ts";
@@ -40,17 +42,16 @@ async function packageOf(t: ExecutionContext, parent = tmpdir()): Promise<Packag
   await mkdir(repo);
   await writeFile(join(repo, "Dockerfile"), "FROM scratch\n");
   const userHelper = await userHelpers.as(process.getuid?.() ?? 0);
-  const given = {
-    userHelper,
-    root,
-    path: "repo",
-    dockerfile: "Dockerfile",
-    check: (text: string) => Promise.resolve(text),
-  };
+  const source = { context: "repo", dockerfile: "Dockerfile" };
   return {
     repo,
-    open: (maxBytes) =>
-      openBuildContext({ ...given, timeoutMs: 120_000, ...(maxBytes !== undefined && { maxBytes }) }),
+    open: async (maxBytes) =>
+      openBuildContext({
+        ...{ userHelper, root, path: "repo", timeoutMs: 120_000 },
+        chooseEntries: (choice) => Promise.resolve(chooseEntries(choice)),
+        dockerfileText: await readDockerfile(userHelper, root, source),
+        ...(maxBytes !== undefined && { maxBytes }),
+      }),
   };
 }
 

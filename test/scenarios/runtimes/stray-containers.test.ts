@@ -183,7 +183,7 @@ volumes: { rows: {} }
       const { compose } = after;
       t.is(await compose.adopt(app), "running");
       await eventually(() => assert.equal(compose.status(id)?.state, "RUNNING"));
-      t.deepEqual(await compose.volumes.list(id), { own: ["rows"], shared: [] });
+      t.deepEqual(await compose.volumes.list(id), { own: ["rows"], shared: [], anonymous: [] });
       await compose.stop(app);
       await compose.start(app);
       const [made, ...others] = await earlierContainers(after, id);

@@ -217,13 +217,16 @@ for (const { title, damage } of [
       await t.throwsAsync(openStore({ dir: original.path }), {
         instanceOf: SvcError,
         code: "data_loss",
-        message: /cannot be replaced by its snapshot .*svc\.db\.bak \(it is damaged too/,
+        message: /cannot be replaced by its snapshot .*svc\.db\.bak \(the snapshot is damaged too/,
       });
     }
     t.deepEqual(await digests(original.path), before);
     if (!("svc.db" in before)) return;
     await rm(snapshot);
-    await t.throwsAsync(openStore({ dir: original.path }), { code: "data_loss", message: /it is missing/ });
+    await t.throwsAsync(openStore({ dir: original.path }), {
+      code: "data_loss",
+      message: /the snapshot is missing/,
+    });
   });
 }
 

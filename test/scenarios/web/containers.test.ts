@@ -44,7 +44,7 @@ engineTest(
       (await engine.request("POST", "/volumes/create", { Name })).expect(201);
 
     const { page, complaints } = await openView(browser, daemon, "#/");
-    await page.getByRole("link", { name: "Inventory", exact: true }).click();
+    await page.getByRole("link", { name: "Docker & system", exact: true }).click();
     const row = page.getByRole("row").filter({ hasText: "alone" });
     await row.getByText(/^Up /).waitFor();
     await isForEverybody(t, page, "containers");
@@ -115,6 +115,30 @@ engineTest(
     t.deepEqual(complaints, []);
   },
 );
+
+projectTest(`a container becomes an app after a readable plan${needsBrowser}${needsCompose}`, async (t) => {
+  t.timeout(240_000);
+  const { daemon, browser } = node;
+  const engine = engineNow();
+  await engine.images.build("svc/adopted:1");
+  // In no network: a browser aborts its loads when an interface appears.
+  const HostConfig = { NetworkMode: "none", Binds: ["adopted-data:/data"] };
+  const id = await engine.run("unmanaged", { Image: "svc/adopted:1", HostConfig });
+  const { page, complaints } = await openView(browser, daemon, "#/inventory/containers");
+  const row = page.getByRole("row").filter({ hasText: "unmanaged" });
+  await row.getByRole("button", { name: "Adopt…" }).click();
+  const plan = page.getByRole("dialog");
+  await plan.getByText("adopted-data").waitFor();
+  await isForEverybody(t, page, "the plan of an adoption");
+  await plan.getByRole("button", { name: "Adopt", exact: true }).click();
+  await page.getByRole("heading", { name: "unmanaged" }).waitFor({ timeout: 120_000 });
+  t.like(await daemon.client(AppService).getApp({ id: "unmanaged" }), { state: "RUNNING" });
+  const facts = page.getByRole("region", { name: "Details" });
+  await facts.getByText("Adopted data").waitFor();
+  t.deepEqual(complaints, []);
+  await daemon.client(AppService).removeApp({ id: "unmanaged" });
+  (await engine.request("DELETE", `/containers/${id}`)).expect(204);
+});
 
 engineTest(
   `a container's resource usage is shown while it runs, and its exit is shown${needsBrowser}${needsDocker}`,
@@ -191,6 +215,37 @@ projectTest(
     }
     t.deepEqual(complaints, []);
     await apps.removeApp({ id: "pair" });
+  },
+);
+
+projectTest(
+  `the page of an app lists all ports of its project, also random ones${needsBrowser}${needsCompose}`,
+  async (t) => {
+    t.timeout(180_000);
+    const { daemon, browser } = node;
+    await engineNow().images.build("svc/ports:1");
+    const spec = join(daemon.dir, "ports");
+    const script = "trap 'exit 0' TERM; while :; do sleep 3600 & wait; done";
+    await writeFiles(spec, {
+      "svc.yaml": 'id: ports\nname: Ports\nversion: "1"\ncompose: { file: compose.yaml }\n',
+      "compose.yaml": JSON.stringify({
+        services: { web: { image: "svc/ports:1", command: ["/bin/sh", "-c", script], ports: ["80", "81"] } },
+      }),
+    });
+    const apps = daemon.client(AppService);
+    await apps.installApp({ spec });
+    await apps.startApp({ id: "ports" });
+    const { ports } = await apps.listAppPorts({ id: "ports" });
+    t.is(new Set(ports.map(({ port }) => port)).size, 2);
+    const { page, complaints } = await openView(browser, daemon, "#/apps/ports");
+    for (const { port, name } of ports) {
+      await page
+        .getByRole("link", { name: `${port} (${name})` })
+        .first()
+        .waitFor();
+    }
+    t.deepEqual(complaints, []);
+    await apps.removeApp({ id: "ports" });
   },
 );
 

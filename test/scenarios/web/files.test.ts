@@ -7,6 +7,7 @@ import {
   mkdtempDisposable,
   readFile,
   readdir,
+  rename,
   rm,
   stat,
   utimes,
@@ -173,6 +174,61 @@ browserTest(`files are viewed, uploaded, changed, renamed and deleted${needsBrow
     complaints.filter((said) => !/status of (409|412)/.test(said)),
     [],
   );
+});
+
+browserTest(`files with odd names are opened, reloaded, renamed and deleted${needsBrowser}`, async (t) => {
+  t.timeout(240_000);
+  const { daemon, browser } = node;
+  const dir = join(daemon.dir, "100%", "#odd?&");
+  await mkdir(dir, { recursive: true });
+  const names = [
+    ...["100% sure.txt", "%2e%2e%2fetc", "a?b", "#hash", "plus+plus", "semi;colon&amp.txt", "quote'\"`"],
+    ...[
+      "-rf",
+      " leading",
+      "trailing ",
+      "tab\there",
+      "new\nline",
+      "back\\slash",
+      "...",
+      "[a]{b}*.txt",
+      "x".repeat(255),
+    ],
+    ...["gru\u0308ße.txt", "名前(空).txt", "📦.txt", "\u202egpj.exe", "latin1-\\xe9.txt"],
+  ];
+  const bytesOf = (name: string) =>
+    Buffer.from(Buffer.from(`${dir}/${name}`).toString("latin1").replace("\\xe9", "\xe9"), "latin1");
+  for (const name of names) await writeFile(bytesOf(name), `content of ${names.indexOf(name)}`);
+  const { page, complaints } = await openView(browser, daemon, viewOf(dir));
+  const linkTo = (name: string) => page.locator(`a[href=${JSON.stringify(viewOf(`${dir}/${name}`))}]`);
+  const button = (name: string, action: string) =>
+    page
+      .getByRole("row")
+      .filter({ has: linkTo(name) })
+      .getByRole("button", { name: action, exact: true });
+  for (const [at, name] of names.entries()) {
+    await page.getByLabel("Show hidden files").check();
+    await linkTo(name).click();
+    await page.locator("pre.command").waitFor();
+    t.is(await page.locator("pre.command").textContent(), `content of ${at}`);
+    await page.reload();
+    await page.locator("pre.command").waitFor();
+    await page.goBack();
+    await page.getByLabel("Show hidden files").check();
+    await button(name, "Rename").click();
+    await page.getByLabel("New name").fill(`moved-${at}`);
+    await page.keyboard.press("Enter");
+    await linkTo(`moved-${at}`).waitFor();
+    t.is(await readFile(join(dir, `moved-${at}`), "utf8"), `content of ${at}`);
+    await rename(join(dir, `moved-${at}`), bytesOf(name));
+    await page.reload();
+    await page.getByLabel("Show hidden files").check();
+    await button(name, "Delete").click();
+    await page.getByRole("dialog").getByRole("button", { name: "Delete" }).click();
+    await linkTo(name).waitFor({ state: "detached" });
+  }
+  t.deepEqual(await readdir(dir), []);
+  t.deepEqual(complaints, []);
 });
 
 browserTest(`typed input stays until it is saved, also after a session ends${needsBrowser}`, async (t) => {

@@ -1,13 +1,17 @@
-/**
- * Requests that a network interrupts while the page loads are repeated, as needed on a host whose containers start and
- * stop.
- */
+/** Interrupted loading of the page, and the API page, in a real browser. */
+import { once } from "node:events";
+import { createServer, request } from "node:http";
+import type { AddressInfo } from "node:net";
 import { join } from "node:path";
 import type { Browser, Page } from "playwright-core";
 import { AppService } from "../../../gen/svc/v1/app_pb.ts";
+import { routes } from "../../../gen/svc/v1/routes.ts";
 import { freePort, writePackage } from "../../support/packages.ts";
 import { openPage, signIn } from "../../web/support/open-page.ts";
 import { browserTest, needsBrowser, openView, shareNode } from "../../web/support/shared-node.ts";
+
+// Requests that a network interrupts while the page loads are repeated, as needed on a host whose containers start and
+// stop.
 
 const node = shareNode();
 
@@ -51,6 +55,31 @@ for (const [part, pattern] of Object.entries({
   });
 }
 
+browserTest(`below a path of a proxy, the page says that it needs a host name${needsBrowser}`, async (t) => {
+  const { daemon, browser } = node;
+  const prefix = "/svc";
+  const proxy = createServer(({ url = "" }, response) => {
+    if (!url.startsWith(`${prefix}/`)) response.writeHead(404).end();
+    else
+      request({ port: daemon.port, path: url.slice(prefix.length) }, (answer) => {
+        response.writeHead(answer.statusCode ?? 502, answer.headers);
+        answer.pipe(response);
+      }).end();
+  });
+  proxy.listen(0, "127.0.0.1");
+  await once(proxy, "listening");
+  try {
+    const { page } = await open(browser);
+    const { port } = proxy.address() as AddressInfo;
+    await page.goto(`http://127.0.0.1:${port}${prefix}/`, { waitUntil: "networkidle" });
+    await page.getByText("svc needs its own host name: it does not work below a path").waitFor();
+  } finally {
+    proxy.closeAllConnections();
+    proxy.close();
+  }
+  t.pass();
+});
+
 browserTest(
   `a view loads despite aborted requests, and explains what to do if it fails${needsBrowser}`,
   async (t) => {
@@ -58,8 +87,8 @@ browserTest(
     const { daemon, browser } = node;
     const { page, complaints } = await openView(browser, daemon, "#/");
     const broken = await breakOff(page, /\/web\/schedules-\w+\.js$/);
-    await page.getByRole("link", { name: "Schedules", exact: true }).click();
-    await page.getByText("No schedules yet.").waitFor();
+    await page.getByRole("link", { name: "Jobs", exact: true }).click();
+    await page.getByText("No jobs yet.").waitFor();
     t.is(broken(), 1);
 
     await page.route(/\/web\/access-\w+\.js$/, (route) => route.abort("failed"));
@@ -101,11 +130,11 @@ browserTest(`hanging reads end with the connection and are repeated${needsBrowse
   const { page } = await openView(browser, daemon, "#/");
   await page.getByText("Nothing needs your attention.").waitFor();
   await hangOnce(page, /\/ListSchedules$/);
-  await page.getByRole("link", { name: "Schedules", exact: true }).click();
-  await page.getByRole("heading", { name: "Schedules" }).waitFor();
+  await page.getByRole("link", { name: "Jobs", exact: true }).click();
+  await page.getByRole("heading", { name: "Jobs" }).waitFor();
   {
     await using _life = await withoutLife(page);
-    await page.getByText("No schedules yet.").waitFor();
+    await page.getByText("No jobs yet.").waitFor();
   }
   await page.getByText("Live", { exact: true }).waitFor();
   t.is(await page.getByRole("alert").count(), 0);
@@ -156,3 +185,54 @@ browserTest(`a page that fails to load reports it by itself${needsBrowser}`, asy
   await page.goto(`http://127.0.0.1:${daemon.port}/`);
   t.regex((await page.locator("body").textContent()) ?? "", /reload the page/);
 });
+
+// The API page in a real browser.
+
+browserTest(
+  `the API page shows every operation, calls them, and loads files only from the daemon${needsBrowser}`,
+  async (t) => {
+    const { daemon, browser } = node;
+    const page = await browser.newPage({ viewport: { width: 1280, height: 1600 } });
+    const base = `http://127.0.0.1:${daemon.port}`;
+    const urls: string[] = [];
+    const problems: string[] = [];
+    page.on("request", (request) => urls.push(request.url()));
+    page.on("pageerror", (error) => problems.push(error.message));
+    page.on("console", (message) => {
+      if (message.type() === "error" || message.type() === "warning") problems.push(message.text());
+    });
+
+    await page.goto(`${base}/docs`);
+    // The page adds the operations one section at a time.
+    await page
+      .locator(".opblock")
+      .nth(routes.length - 1)
+      .waitFor();
+    const methods = await page.locator(".opblock-summary-method").allTextContents();
+    const paths = await page.locator(".opblock-summary-path").allTextContents();
+    // Long paths may break at zero-width spaces.
+    const shown = paths.map((path, index) => `${methods[index] ?? ""} ${path.replaceAll("\u200b", "")}`);
+    t.deepEqual(
+      shown.toSorted(),
+      routes.map(({ httpMethod, template }) => `${httpMethod} ${template.source}`).toSorted(),
+    );
+    t.deepEqual(urls.toSorted(), [
+      `${base}/docs`,
+      `${base}/docs/docs.js`,
+      `${base}/docs/swagger-ui-bundle.js`,
+      `${base}/docs/swagger-ui.css`,
+      `${base}/v1/openapi.json`,
+    ]);
+
+    await page.click(".btn.authorize");
+    await page.fill(".auth-container input", daemon.token);
+    await page.click(".auth-btn-wrapper .authorize");
+    await page.click(".btn-done");
+    await page.click("#operations-DaemonService-getStatus .opblock-summary-control");
+    await page.click("#operations-DaemonService-getStatus .try-out__btn");
+    await page.click("#operations-DaemonService-getStatus .execute");
+    const response = page.locator("#operations-DaemonService-getStatus .live-responses-table .response");
+    await response.filter({ hasText: '"capabilities"' }).first().waitFor();
+    t.deepEqual(problems, []);
+  },
+);

@@ -1,4 +1,4 @@
-/** The host, its ports and processes, its tokens and its audit trail on the page, for root and for a user. */
+/** The host, its ports and processes, its tokens and its audit log on the page, for root and for a user. */
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -228,7 +228,7 @@ browserTest(
 );
 
 browserTest(
-  `a token is shown once and revoked, and the audit trail names the caller${needsBrowser}`,
+  `a token is shown once and revoked, and the audit log names the caller${needsBrowser}`,
   async (t) => {
     t.timeout(180_000);
     const { daemon, browser } = node;
@@ -266,7 +266,7 @@ browserTest(
     const row = page.getByRole("row").filter({ hasText: "Token IssueAccessToken" });
     await row.filter({ hasText: "primary token" }).first().waitFor();
     await page.getByRole("row").filter({ hasText: "RevokeAccessTokens" }).waitFor({ state: "detached" });
-    await page.getByRole("button", { name: "Verify audit trail" }).click();
+    await page.getByRole("button", { name: "Verify audit log" }).click();
     await page.getByText(/records are intact and complete/).waitFor();
 
     await page.getByRole("button", { name: "End all sessions" }).click();
@@ -291,10 +291,13 @@ usersTest(
     await using ann = await daemon.as(65534);
     const { page, complaints } = await openView(browser, ann, "#/access");
     await page.getByText("your apps only").waitFor();
-    t.is(await page.getByText("Audit trail").count(), 0);
-    await page.getByRole("link", { name: "Inventory", exact: true }).click();
+    t.is(await page.getByText("Audit log").count(), 0);
+    await page.getByRole("link", { name: "Docker & system", exact: true }).click();
     await page.getByRole("region", { name: "Ports" }).waitFor();
-    const parts = await page.getByRole("navigation", { name: "Inventory" }).locator("a").allTextContents();
+    const parts = await page
+      .getByRole("navigation", { name: "Docker & system" })
+      .locator("a")
+      .allTextContents();
     t.deepEqual(parts, ["Ports", "Processes", "Disk"]);
     await page.getByRole("link", { name: "Processes" }).click();
     await page.getByRole("region", { name: "Processes" }).waitFor();

@@ -215,7 +215,7 @@ browserTest(
     await apps.startApp({ id: "loops" });
     await attention
       .filter({
-        hasText: "Crash loop: it exited with code 3.",
+        hasText: "Crash loop: the program exited with code 3.",
         has: page.locator('a[href="#/apps/loops"]'),
       })
       .waitFor();

@@ -25,7 +25,7 @@ browserTest(`a schedule is run from the page, which shows its output as text${ne
     action: { type: "shell", command: `printf '%s\\n' '${hostile}'` },
   });
   const { page, complaints } = await openView(browser, daemon, "#/");
-  await page.getByRole("link", { name: "Schedules", exact: true }).click();
+  await page.getByRole("link", { name: "Jobs", exact: true }).click();
   const row = page.getByRole("row").filter({ hasText: "daily@03:07" });
   const next = await row.locator("time").getAttribute("datetime");
   t.is(next, new Date(Number(nextRunUnix) * 1000).toISOString());
@@ -52,7 +52,7 @@ browserTest(`a schedule is run from the page, which shows its output as text${ne
   await remove.and(page.locator(":focus")).waitFor();
   await remove.click();
   await dialog.getByRole("button", { name: "Remove" }).click();
-  await page.getByRole("heading", { name: "Schedules" }).waitFor();
+  await page.getByRole("heading", { name: "Jobs" }).waitFor();
   await t.throwsAsync(schedules.getSchedule({ id: "says" }), { message: /says/ });
   t.deepEqual(complaints, []);
 });
@@ -66,7 +66,7 @@ browserTest(
     const { keyboard } = page;
     await page.getByLabel("Name", { exact: true }).waitFor();
     await isForEverybody(t, page, "the form");
-    await page.getByRole("heading", { name: "New schedule" }).focus();
+    await page.getByRole("heading", { name: "New job" }).focus();
     await keyboard.press("Tab");
     await keyboard.type("ticks");
     await keyboard.press("Tab");
@@ -278,7 +278,7 @@ browserTest(`a run's output is shown as it arrives, with the coming week${needsB
   await watched.locator('[data-run="CANCELED"]').waitFor();
   await page.getByRole("button", { name: "Run with live output" }).click();
   await watched.locator('[data-run="RUNNING"]').waitFor();
-  await page.getByRole("link", { name: "All schedules" }).click();
+  await page.getByRole("link", { name: "All jobs" }).click();
   await eventually(async () => {
     const { lastRun } = await schedules.getSchedule({ owner, id });
     assert.equal(lastRun?.status, "CANCELED");
@@ -386,7 +386,7 @@ usersTest(`each user sees and changes their own schedules${needsBrowser}${needsR
     action: { type: "backup", app: "ofann", keep: 3 },
   });
   const bens = await openView(browser, ben, "#/schedules");
-  await bens.page.getByText("No schedules yet.").waitFor();
+  await bens.page.getByText("No jobs yet.").waitFor();
   t.false((await bens.page.content()).includes("nightly"));
   await bens.page.evaluate("location.hash = '#/schedules/65534/nightly'");
   await bens.page.getByRole("alert").waitFor();

@@ -1,15 +1,24 @@
-/** From a due job to its run: jitter, limits, skips and retries. */
+/** From a due job to its run: jitter, limits, skips, retries, and jobs that events fire. */
 import assert from "node:assert/strict";
 import test from "ava";
-import type { Job } from "../../../src/scheduler/jobs/job.ts";
-import { keyText } from "../../../src/scheduler/jobs/job-key.ts";
-import { readSummaries, type JobSkip } from "../../../src/scheduler/runs/run-summaries.ts";
 import { Limiter } from "../../../src/lib/limiter.ts";
-import { parseTrigger } from "../support/parse-trigger.ts";
-import { eventually } from "../../support/eventually.ts";
+import type { NodeEvent } from "../../../src/observability/events/event-log.ts";
 import type { Action } from "../../../src/scheduler/actions/action.ts";
-import { openRunWorld, untilAborted, type RunWorld } from "../support/run-world.ts";
-import { runningRuns, newestRun } from "../support/world.ts";
+import { DueTable } from "../../../src/scheduler/clock/due-table.ts";
+import { EventJobs } from "../../../src/scheduler/clock/event-jobs.ts";
+import { createJitter } from "../../../src/scheduler/clock/due-jobs.ts";
+import { keyText, type Job } from "../../../src/scheduler/jobs/job.ts";
+import { type JobSkip, readSummaries } from "../../../src/scheduler/runs/run-summaries.ts";
+import { dayMs } from "../../../src/triggers/wall-slice.ts";
+import { Zones } from "../../../src/triggers/zone.ts";
+import { eventually } from "../../support/eventually.ts";
+import { FakeClock } from "../../support/fake-clock.ts";
+import { job } from "../support/evaluation.ts";
+import { parseTrigger } from "../support/parse-trigger.ts";
+import { type RunWorld, openRunWorld, untilAborted } from "../support/run-world.ts";
+import { newestRun, runningRuns } from "../support/world.ts";
+
+// From a due job to its run: jitter, limits, skips and retries.
 
 const fails = () => Promise.resolve({ error: "it failed" });
 const [secondMs, minuteMs] = [1_000, 60_000];
@@ -66,7 +75,7 @@ test("a job runs only while its owner exists, and not for another user of the ui
       assert.deepEqual(skipsOf(world, job), [{ reason: "owner", count: at + 1, lastUnix: (at + 2) * 60 }]);
     });
     const manual = world.runner.start(job, { trigger: "manual", attempt: 1 });
-    await t.throwsAsync(manual, { message: /does not run: its owner, alice, .*no longer exists/ });
+    await t.throwsAsync(manual, { message: /does not run: the owner alice.* no longer exists/ });
   }
   t.is(world.world.log.list(job).length, 1);
   names.set(1_001, "alice");
@@ -385,3 +394,108 @@ async function settled(world: RunWorld): Promise<void> {
 async function nextTurn(): Promise<void> {
   for (let time = 0; time < 5; time += 1) await new Promise((resolve) => setImmediate(resolve));
 }
+
+test("a job on 29 February fires on that day only, years after its start", (t) => {
+  const table = new DueTable(new Zones());
+  const fired: string[] = [];
+  run(table.fill([job("leap", "0 0 29 2 *")]));
+  for (let atMs = Date.UTC(2096, 2, 1); atMs < Date.UTC(2109, 0, 1); atMs += dayMs)
+    run(table.pass(atMs, () => fired.push(new Date(atMs).toISOString().slice(0, 10))));
+  t.deepEqual(fired, ["2104-02-29", "2108-02-29"]);
+});
+
+function run(work: Generator<undefined, void>): void {
+  while (work.next().done !== true);
+}
+
+// Jobs that events fire.
+
+function jobOn(ownerUid: number, id: string, kind: string, subject = ""): Job {
+  return { ownerUid, id, enabled: true, trigger: { event: { kind, subject } } } as unknown as Job;
+}
+
+function open(jobs: readonly Job[]) {
+  const clock = new FakeClock();
+  const fired: string[] = [];
+  let publish: (event: NodeEvent) => void = () => undefined;
+  const eventJobs = new EventJobs({
+    jobs: { all: () => jobs },
+    due: { fire: ({ id }) => void fired.push(id) },
+    events: {
+      listen: (listener) => {
+        publish = listener;
+        return { [Symbol.dispose]: () => undefined };
+      },
+    },
+    isRoot: (uid) => uid === 0,
+    clock,
+  });
+  return { clock, fired, eventJobs, publish: (event: NodeEvent) => publish(event) };
+}
+
+test("a flood of events fires each job once per 100 ms", (t) => {
+  const { clock, fired, publish } = open([
+    jobOn(5, "any", "app.detail"),
+    jobOn(5, "one", "app.detail", "a7"),
+  ]);
+  for (let each = 0; each < 4_000; each++) publish({ kind: "app.detail", appId: `a${each % 200}`, owner: 5 });
+  t.deepEqual(fired, []);
+  clock.pass(100);
+  t.deepEqual(fired, ["any", "one"]);
+  clock.pass(1_000);
+  t.is(fired.length, 2, "a job fires again only on another event");
+  publish({ kind: "app.detail", appId: "a8", owner: 5 });
+  clock.pass(100);
+  t.deepEqual(fired, ["any", "one", "any"]);
+});
+
+test("events of one moment fire only the jobs whose owners may see them", (t) => {
+  const { clock, fired, publish, eventJobs } = open([
+    jobOn(5, "own", "app.crashed", "web"),
+    jobOn(6, "another user", "app.crashed", "web"),
+    jobOn(6, "other app", "app.crashed", "db"),
+    jobOn(6, "hosts", "alert.began"),
+    jobOn(0, "root", "app.crashed", "web"),
+    jobOn(0, "roots", "alert.began", "disk"),
+  ]);
+  publish({ kind: "app.crashed", appId: "web", owner: 5 });
+  publish({ kind: "app.crashed", appId: "cache", owner: 6 });
+  publish({ kind: "alert.began", subject: "disk", isRoots: true });
+  clock.pass(100);
+  t.deepEqual(fired, ["own", "root", "roots"]);
+  publish({ kind: "alert.began", subject: "load" });
+  clock.pass(100);
+  t.deepEqual(fired.slice(3), ["hosts"]);
+  publish({ kind: "app.crashed", appId: "web", owner: 5 });
+  eventJobs[Symbol.dispose]();
+  clock.pass(100);
+  t.is(fired.length, 4, "nothing fires after the end");
+});
+
+test("jitter is the same for the same firing of a host, and different for every other", (t) => {
+  const [web, db] = [job("web", "hourly", { jitterSecs: 600 }), job("db", "hourly", { jitterSecs: 600 })];
+  const [here, there] = [createJitter("a"), createJitter("b")];
+  t.is(here(web, minuteMs), createJitter("a")(web, minuteMs));
+  const others = [here(web, minuteMs), here(web, 2 * minuteMs), here(db, minuteMs), there(web, minuteMs)];
+  t.is(new Set(others).size, 4);
+});
+
+test("jitter stays within its limit and is spread over it", (t) => {
+  const spread = job("web", "hourly", { jitterSecs: 10 });
+  const jitter = createJitter("a");
+  const tenths = new Array<number>(10).fill(0);
+  for (let minute = 0; minute < 10_000; minute++) {
+    const ms = jitter(spread, minute * minuteMs);
+    tenths[Math.floor(ms / 1_000)]! += 1;
+  }
+  t.is(
+    tenths.reduce((sum, count) => sum + count, 0),
+    10_000,
+    "none is outside",
+  );
+  t.true(
+    tenths.every((count) => count > 850 && count < 1_150),
+    tenths.join(" "),
+  );
+  t.is(jitter(job("none", "hourly"), minuteMs), 0);
+});

@@ -149,7 +149,7 @@ for (const [name, newest, fired] of [
     ],
   ],
 ] as const) {
-  test(`what a daemon fired whose clock was ahead by ${name} is ${fired.length < 4 ? "not " : ""}fired again by the next one`, async (t) => {
+  test(`after a clock that was ahead by ${name}, the next daemon ${fired.length < 4 ? "does not repeat" : "repeats"} the firings`, async (t) => {
     const jobs = [...minutely, job("other", "1 10 * * *")];
     const onRecord = ["minutely 2026-01-15T10:01", `minutely ${newest}`];
     await using evaluation = new Evaluation({ start, jobs, onRecord });

@@ -362,7 +362,7 @@ test("the total size of an owner's jobs is limited, and may always shrink", asyn
   }
   await put("a", 10);
   await put("c", 10);
-  t.is((await t.throwsAsync<SvcError>(put("d", 1))).message.split(" exceed")[0], "4 schedules");
+  t.is((await t.throwsAsync<SvcError>(put("d", 1))).message.split(" exceed")[0], "4 jobs");
 });
 
 test("a page contains as many jobs as fit, and the next one continues", async (t) => {

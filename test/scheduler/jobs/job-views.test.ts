@@ -1,14 +1,20 @@
-/** The views of jobs in a list show every change of a job. */
+/** Views of jobs in lists, concurrent changes of jobs, and previews of triggers. */
 import { inspect } from "node:util";
 import test from "ava";
 import type { Schedule } from "../../../gen/svc/v1/schedule_pb.ts";
 import { SvcError } from "../../../src/errors.ts";
-import type { JobWait } from "../../../src/scheduler/clock/due-jobs.ts";
 import { FairQueue } from "../../../src/lib/fair-queue.ts";
+import type { JobWait } from "../../../src/scheduler/clock/due-jobs.ts";
+import { previewFirings } from "../../../src/scheduler/clock/preview.ts";
 import { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
+import { type JobChange, JobTable } from "../../../src/scheduler/jobs/job-table.ts";
+import type { Job } from "../../../src/scheduler/jobs/job.ts";
 import { Schedules } from "../../../src/scheduler/schedules.ts";
 import { Zones } from "../../../src/triggers/zone.ts";
+import { parseTrigger } from "../support/parse-trigger.ts";
 import { openWorld, putJob, removeJob, succeeded } from "../support/world.ts";
+
+// The views of jobs in a list show every change of a job.
 
 const uid = 1_001;
 const root = { uid: 0, user: "root", root: true };
@@ -170,4 +176,69 @@ test("the error of the newest run is shown with its beginning", async (t) => {
   const { run } = await lists.world.log.open(key, { trigger: "manual", attempt: 1 });
   await lists.world.log.close(run, { ...succeeded, status: "FAILED", error: "e".repeat(2_000) });
   t.is((await lists.viewOf(other)).lastRun?.error, "e".repeat(1_024));
+});
+
+// Many concurrent changes of jobs block nobody, in any order.
+
+/** A prime, so that its multiples have a different order. */
+const count = 20_011;
+const step = 7_919;
+/** Comparisons while some hundreds of changes are sorted or applied; all at once it would be half a million. */
+const mostLooks = 20_000;
+
+const trigger = parseTrigger("hourly");
+const idOf = (n: number): string => `job-${String(n).padStart(6, "0")}`;
+
+test("changes in any order are sorted and applied in slices", (t) => {
+  let looks = 0;
+  const changeOf = (n: number): JobChange => {
+    const key = {
+      id: idOf(n),
+      get ownerUid() {
+        looks += 1;
+        return 0;
+      },
+    };
+    return { key, job: { ownerUid: 0, id: key.id, trigger, comment: "", action: { type: "shell" } } as Job };
+  };
+  const changes = Array.from({ length: count }, (_, at) => changeOf((at * step) % count));
+  /** The table with the changes, and the maximum of comparisons in one slice. */
+  const take = (before: JobTable): { table: JobTable; most: number } => {
+    const work = before.withAll(changes);
+    for (let most = 0; ;) {
+      looks = 0;
+      const { done, value } = work.next();
+      most = Math.max(most, looks);
+      if (done === true) return { table: value, most };
+    }
+  };
+  let table = new JobTable();
+  // In a table that has them already each change is also looked up.
+  for (const round of ["first", "again"]) {
+    const taken = take(table);
+    table = taken.table;
+    t.deepEqual(
+      table.jobs.map(({ id }) => id),
+      Array.from({ length: count }, (_, n) => idOf(n)),
+    );
+    t.is(table.totalsOf(0).jobs, count);
+    t.true(taken.most < mostLooks, `${round}: ${taken.most} comparisons in one slice`);
+  }
+});
+
+// A preview of a trigger's firings.
+
+test("the preview stops when its client disconnects", async (t) => {
+  const client = new AbortController();
+  let turns = 0;
+  const yieldToOthers = (): Promise<void> => {
+    if (++turns === 3) client.abort(new Error("the client disconnected"));
+    return Promise.resolve();
+  };
+  const asked = { afterMs: 0, count: 100, yieldToOthers, signal: client.signal };
+  const daily = parseTrigger("0 0 * * *");
+  await t.throwsAsync(previewFirings(daily, new Zones().get("UTC"), asked), {
+    message: "the client disconnected",
+  });
+  t.is(turns, 3);
 });

@@ -1,9 +1,8 @@
 import { join } from "node:path";
 import { DatabaseSync } from "node:sqlite";
 import test from "ava";
-import { keyText } from "../../../src/scheduler/jobs/job-key.ts";
+import { keyText, type JobKey } from "../../../src/scheduler/jobs/job.ts";
 import { viewRun } from "../../../src/scheduler/jobs/job-views.ts";
-import type { JobKey } from "../../../src/scheduler/jobs/job.ts";
 import type { Run, RunOutcome } from "../../../src/scheduler/runs/run.ts";
 import { readSummaries } from "../../../src/scheduler/runs/run-summaries.ts";
 import { migrations } from "../../../src/store/migrations.ts";
@@ -118,9 +117,9 @@ test("one run of a job is active at a time, whoever starts it and however many a
 
 test("a missing job has no run", async (t) => {
   await using world = await openWorld();
-  await t.throwsAsync(world.log.open(key, manual), { message: 'no schedule "job"' });
+  await t.throwsAsync(world.log.open(key, manual), { message: 'no job "job"' });
   await putJob(world, { ...key, ownerUid: 7 });
-  await t.throwsAsync(world.log.open(key, manual), { message: 'no schedule "job"' });
+  await t.throwsAsync(world.log.open(key, manual), { message: 'no job "job"' });
 });
 
 test("the newest 50 runs are retained with their outputs; older ones are removed when one is closed", async (t) => {
@@ -357,7 +356,7 @@ test("a run whose row is damaged while it is active stays active, and is notifie
   }
   t.false((await log.open(job, { trigger: "manual", attempt: 1 })).started);
   await log.close(run, succeeded);
-  t.like(log.get(run.id)?.outcome, { status: "SUCCEEDED", error: "its stored data is damaged" });
+  t.like(log.get(run.id)?.outcome, { status: "SUCCEEDED", error: "the stored data is damaged" });
 });
 
 test("the newest run that a job's trigger started marks its progress, also behind 50 others, and so do skips", async (t) => {

@@ -180,7 +180,10 @@ test("at its timeout a run is aborted and TIMED_OUT", async (t) => {
   await turn();
   t.is(world.world.log.get(run.id)?.outcome, undefined);
   world.clock.pass(1);
-  t.like((await ended)?.outcome, { status: "TIMED_OUT", error: "it took longer than its timeout of 5 s" });
+  t.like((await ended)?.outcome, {
+    status: "TIMED_OUT",
+    error: "the run took longer than its timeout of 5 s",
+  });
 });
 
 test("an action that finishes although it was aborted has succeeded", async (t) => {
@@ -194,7 +197,7 @@ test("canceling returns the finished run, also before its action started", async
   await using world = await openRunWorld((_job, work) => untilAborted(work));
   const { run } = await world.runner.start(await world.addJob("j"), manual);
   const canceled = await world.runner.cancel(run.id);
-  t.like(canceled.outcome, { status: "CANCELED", error: "it was canceled" });
+  t.like(canceled.outcome, { status: "CANCELED", error: "the run was canceled" });
   t.deepEqual(world.world.log.get(run.id)?.outcome, canceled.outcome);
   const error = await t.throwsAsync<SvcError>(world.runner.cancel(run.id), { instanceOf: SvcError });
   t.is(error.code, "failed_precondition");
@@ -217,7 +220,7 @@ test("a run whose job is removed is canceled", async (t) => {
   const ended = world.runner.ended(run.id);
   await world.remove(job);
   world.runner.endOrphans();
-  t.like((await ended)?.outcome, { status: "CANCELED", error: "it was canceled: its job was removed" });
+  t.like((await ended)?.outcome, { status: "CANCELED", error: "the run was canceled: its job was removed" });
 });
 
 test("no user's runs prevent those of others or of root", async (t) => {
@@ -266,7 +269,7 @@ test("a run continues when its job is edited, and ends before another job with t
   await nextTurn();
   t.deepEqual(events, ["old begins", "old is stopped"]);
   mayEnd.resolve(undefined);
-  t.like((await first)?.outcome, { status: "CANCELED", error: "it was canceled: its job was removed" });
+  t.like((await first)?.outcome, { status: "CANCELED", error: "the run was canceled: its job was removed" });
   t.true(runner.isRunning(fresh), "the end of the old one is not that of the new one");
   t.like((await second)?.outcome, { status: "SUCCEEDED" });
   t.deepEqual(events, ["old begins", "old is stopped", "old ends", "new begins", "new ends"]);
@@ -280,7 +283,7 @@ test("a stop cancels and records active runs, and starts none any more", async (
   await world.runner[Symbol.asyncDispose]();
   t.like(world.world.log.get(run.id)?.outcome, {
     status: "CANCELED",
-    error: "it was canceled: the daemon stopped",
+    error: "the run was canceled: the daemon stopped",
   });
   const error = await t.throwsAsync<SvcError>(world.runner.start(job, manual), { instanceOf: SvcError });
   t.is(error.code, "unavailable");
@@ -352,7 +355,7 @@ for (const [what, act, isCanceled] of [
       t.like(await world.runner.start(job, manual), { started: false, run: { id: run.id } });
     }
     const ended = isCanceled ? await world.runner.cancel(run.id) : await world.runner.ended(run.id);
-    const [status, error] = isCanceled ? ["CANCELED", "it was canceled"] : ["FAILED", "no such command"];
+    const [status, error] = isCanceled ? ["CANCELED", "the run was canceled"] : ["FAILED", "no such command"];
     t.like(ended?.outcome, { status, error, output: "in a moment" });
     t.like(world.world.log.get(run.id)?.outcome, { status, error, output: "in a moment" });
   });

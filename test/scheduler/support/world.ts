@@ -1,7 +1,7 @@
 /** A registry and a run log over a temporary store, with a fake clock. */
 import type { JobOwners } from "../../../src/scheduler/jobs/job-owners.ts";
 import { JobRegistry } from "../../../src/scheduler/jobs/job-registry.ts";
-import { insertJob, updateJob } from "../../../src/scheduler/jobs/job-row.ts";
+import { documentOf, insertJob, updateJob, writeJobs } from "../../../src/scheduler/jobs/job-row.ts";
 import type { Job, JobKey, JobSpec } from "../../../src/scheduler/jobs/job.ts";
 import { readProcessIdentity } from "../../../src/sys/process-identity.ts";
 import { RunLog } from "../../../src/scheduler/runs/run-log.ts";
@@ -127,4 +127,15 @@ export async function otherExecutor(): Promise<Executor> {
   const identity = await readProcessIdentity(process.ppid);
   if (identity === undefined) throw new Error("this process has no parent");
   return { ...(await currentExecutor()), ...identity };
+}
+
+/** Jobs with IDs from `job-0000` on, of about `chars` characters each. */
+export async function addMany({ store }: World, count: number, chars = 200): Promise<void> {
+  const jobs = Array.from({ length: count }, (_, index) => ({
+    id: `job-${String(index).padStart(6, "0")}`,
+    document: documentOf(spec({ comment: "x".repeat(chars) })),
+  }));
+  await store.write(writeJobs({ ownerUid: 0, managedBy: "", added: jobs, changed: [] }, 1), {
+    timeoutMs: 60_000,
+  });
 }

@@ -1,4 +1,7 @@
-/** The identity that the daemon assigns to a socket peer. */
+/**
+ * The identity that the daemon assigns to a socket peer. Which client, host and scheme a request has behind
+ * reverse proxies.
+ */
 import { stat } from "node:fs/promises";
 import { request } from "node:http";
 import { connect } from "node:net";
@@ -7,6 +10,7 @@ import { uidIn } from "../../../src/server/http/peer-uid.ts";
 import { rest } from "./support/clients.ts";
 import { openGateway } from "./support/gateway.ts";
 import { callAs, isRoot, needsRoot } from "./support/peer.ts";
+import { TrustedProxies, type Origin } from "../../../src/server/http/request-source.ts";
 
 const rootTest = isRoot ? test : test.skip;
 const nobody = 65534;
@@ -182,4 +186,153 @@ test("many concurrent connections keep their own identity", async (t) => {
     statuses,
     Array.from({ length: 50 }, (_unused, n) => (n % 2 === 0 ? "peer" : "primary")),
   );
+});
+
+// Which client, host and scheme a request has behind reverse proxies.
+
+const proxies = new TrustedProxies(["127.0.0.1", "::1", "10.0.0.0/8", "2001:db8:1::/48"]);
+const tcp = (address: string): Origin => ({ kind: "tcp", address });
+
+const clients: readonly [title: string, peer: string, headers: Record<string, string>, client: string][] = [
+  ["a header of an untrusted peer", "192.0.2.1", { "x-forwarded-for": "203.0.113.9" }, "192.0.2.1"],
+  ["no header", "127.0.0.1", {}, "127.0.0.1"],
+  ["one address", "127.0.0.1", { "x-forwarded-for": "203.0.113.9" }, "203.0.113.9"],
+  [
+    "a forged entry before the proxy's",
+    "127.0.0.1",
+    { "x-forwarded-for": "1.2.3.4, 203.0.113.9" },
+    "203.0.113.9",
+  ],
+  ["two proxies", "127.0.0.1", { "x-forwarded-for": "1.2.3.4, 203.0.113.9, 10.1.1.1" }, "203.0.113.9"],
+  ["only proxies", "127.0.0.1", { "x-forwarded-for": "10.2.2.2, 10.1.1.1" }, "10.2.2.2"],
+  ["a peer in a range", "10.9.9.9", { "x-forwarded-for": "203.0.113.9" }, "203.0.113.9"],
+  ["a mapped IPv4 peer", "::ffff:127.0.0.1", { "x-forwarded-for": "203.0.113.9" }, "203.0.113.9"],
+  ["an IPv6 peer and client", "2001:db8:1::5", { "x-forwarded-for": "2001:db8:2::9" }, "2001:db8:2::9"],
+  ["an address with port", "127.0.0.1", { "x-forwarded-for": "203.0.113.9:4711" }, "203.0.113.9"],
+  ["an IPv6 address with port", "127.0.0.1", { "x-forwarded-for": "[2001:db8::9]:4711" }, "2001:db8::9"],
+  ["an address with zone", "127.0.0.1", { "x-forwarded-for": "fe80::1%eth0" }, "fe80::1"],
+  ["a name", "127.0.0.1", { "x-forwarded-for": "203.0.113.9, unknown" }, "127.0.0.1"],
+  ["an empty header", "127.0.0.1", { "x-forwarded-for": "" }, "127.0.0.1"],
+  ["text", "127.0.0.1", { "x-forwarded-for": "<script>, 999.1.1.1" }, "127.0.0.1"],
+  ["Forwarded", "127.0.0.1", { forwarded: 'for="[2001:db8::9]:80";proto=https' }, "2001:db8::9"],
+  ["a Forwarded list", "127.0.0.1", { forwarded: "for=1.2.3.4, For=203.0.113.9;by=_x" }, "203.0.113.9"],
+  ["an obfuscated Forwarded", "127.0.0.1", { forwarded: "for=_hidden" }, "127.0.0.1"],
+  ["a broken Forwarded", "127.0.0.1", { forwarded: 'for="1.2.3.4, for=203.0.113.9' }, "127.0.0.1"],
+  [
+    "a client's Forwarded beside the proxy's header",
+    "127.0.0.1",
+    { forwarded: "for=1.2.3.4", "x-forwarded-for": "203.0.113.9" },
+    "203.0.113.9",
+  ],
+  [
+    "thousands of forged entries before the proxy's",
+    "127.0.0.1",
+    { "x-forwarded-for": `${"10.1.1.1, ".repeat(1_500)}203.0.113.9`, "x-forwarded-host": ",".repeat(15_000) },
+    "203.0.113.9",
+  ],
+  [
+    "entries of more than 64 proxies",
+    "127.0.0.1",
+    { "x-forwarded-for": `203.0.113.9, 10.2.2.2${", 10.1.1.1".repeat(63)}` },
+    "10.2.2.2",
+  ],
+];
+for (const [title, peer, headers, client] of clients) {
+  test(`the client is ${client}: ${title}`, (t) => {
+    t.deepEqual(proxies.sourceOf(tcp(peer), headers, "h").origin, tcp(client));
+  });
+}
+
+const forwardedHosts: readonly [title: string, headers: Record<string, string>, host: string | undefined][] =
+  [
+    ["one proxy", { "x-forwarded-host": "a.example" }, "a.example"],
+    ["an entry appended to a forged one", { "x-forwarded-host": "evil.example, a.example" }, "a.example"],
+    [
+      "two proxies that append",
+      { "x-forwarded-for": "203.0.113.9, 10.1.1.1", "x-forwarded-host": "a.example, b.example" },
+      "a.example",
+    ],
+    [
+      "two proxies, and the nearest one overwrites",
+      { "x-forwarded-for": "203.0.113.9, 10.1.1.1", "x-forwarded-host": "a.example" },
+      "a.example",
+    ],
+    ["Forwarded", { forwarded: 'for=203.0.113.9;host="a.example:8443"' }, "a.example:8443"],
+    ["no host", { "x-forwarded-for": "203.0.113.9" }, undefined],
+  ];
+for (const [title, headers, host] of forwardedHosts) {
+  test(`the forwarded host is ${host ?? "absent"}: ${title}`, (t) => {
+    t.is(proxies.sourceOf(tcp("127.0.0.1"), headers, "h").forwardedHost, host);
+    t.is(proxies.sourceOf(tcp("192.0.2.1"), headers, "h").forwardedHost, undefined);
+    t.is(proxies.sourceOf({ kind: "peer", uid: 7 }, headers, "h").forwardedHost, undefined);
+  });
+}
+
+test("a proxy that changes Host works if it is trusted and names the original host", async (t) => {
+  await using gateway = await openGateway({
+    allowedHosts: ["node.example.com"],
+    trustedProxies: ["127.0.0.1"],
+  });
+  const ask = async (headers: Record<string, string>): Promise<[number, unknown]> => {
+    const { status, json } = await rest(gateway, "/v1/status", {
+      headers: { origin: "https://node.example.com:8443", ...headers },
+    });
+    return [status, json.error];
+  };
+  t.is((await ask({ "x-forwarded-host": "node.example.com:8443" }))[0], 200);
+  const other = await ask({ "x-forwarded-host": "other.example" });
+  t.deepEqual(other, [
+    403,
+    'the header X-Forwarded-Host "other.example" is not allowed; set allowed_hosts = ["other.example"] under [api] in svc.toml, and restart svc',
+  ]);
+  const rebound = await ask({ host: "evil.example", "x-forwarded-host": "node.example.com:8443" });
+  t.regex(String(rebound[1]), /^the header Host "evil.example" is not allowed/);
+});
+
+test("the error behind an untrusted proxy that changes Host shows the setting to trust it", async (t) => {
+  await using gateway = await openGateway({ allowedHosts: ["node.example.com"] });
+  const headers = { origin: "https://node.example.com", "x-forwarded-host": "node.example.com" };
+  const { status, json } = await rest(gateway, "/v1/status", { headers });
+  t.is(status, 403);
+  t.regex(String(json.error), /differs from Host "127\.0\.0\.1:\d+"/);
+  t.regex(
+    String(json.error),
+    /set trusted_proxies = \["127\.0\.0\.1"\] under \[api\] in svc\.toml, and restart svc$/,
+  );
+});
+
+test("a page without TLS cannot call a daemon that its proxy serves over https", async (t) => {
+  await using gateway = await openGateway({
+    allowedHosts: ["node.example.com"],
+    trustedProxies: ["127.0.0.1"],
+  });
+  const headers = { host: "node.example.com", "x-forwarded-proto": "https" };
+  const status = async (origin: string): Promise<number> =>
+    (await rest(gateway, "/v1/status", { headers: { ...headers, origin } })).status;
+  t.is(await status("https://node.example.com"), 200);
+  t.is(await status("http://node.example.com"), 403);
+});
+
+test("wrong tokens of one client do not slow down other clients of its proxy", async (t) => {
+  await using gateway = await openGateway({
+    trustedProxies: ["127.0.0.1"],
+    limits: { tokenFailureBudget: 3, tokenFailureRefillPerSec: 0.001 },
+  });
+  const status = async (client: string): Promise<number> =>
+    (await rest(gateway, "/v1/status", { token: "wrong", headers: { "x-forwarded-for": client } })).status;
+  for (let at = 0; at < 3; at++) t.is(await status("203.0.113.9"), 401);
+  t.is(await status("203.0.113.9"), 429);
+  t.is(await status("203.0.113.10"), 401);
+});
+
+test("a client cannot escape the limit on wrong tokens by a header", async (t) => {
+  await using gateway = await openGateway({
+    limits: { tokenFailureBudget: 3, tokenFailureRefillPerSec: 0.001 },
+  });
+  const statuses: number[] = [];
+  for (let at = 0; at < 4; at++) {
+    const headers = { "x-forwarded-for": `203.0.113.${at}` };
+    statuses.push((await rest(gateway, "/v1/status", { token: "wrong", headers })).status);
+  }
+  t.deepEqual(statuses, [401, 401, 401, 429]);
 });

@@ -176,6 +176,17 @@ const hosts: [host: string, isAccepted: boolean][] = [
   ["127.8.9.1", true],
   ["[::1]:8420", true],
   ["node.example.com", true],
+  ["NODE.Example.com.", true],
+  ["node.example.com.:8443", true],
+  ["node.example.com:", true],
+  ["[fd00::7]", true],
+  ["[FD00:0:0::7]:8420", true],
+  ["[fd00::8]", false],
+  ["[fd00::7", false],
+  ["fd00::7", false],
+  ["node.example.com..", false],
+  ["node.example.com:80:80", false],
+  [".", false],
   ["node.example.com:443", true],
   ["evil.example", false],
   ["localhost.evil.example", false],
@@ -186,7 +197,7 @@ const hosts: [host: string, isAccepted: boolean][] = [
 ];
 for (const [host, isAccepted] of hosts) {
   test(`TCP ${isAccepted ? "accepts" : "rejects"} the host ${host}`, async (t) => {
-    await using gateway = await openGateway({ allowedHosts: ["node.example.com"] });
+    await using gateway = await openGateway({ allowedHosts: ["node.example.com", "fd00::7"] });
     for (const path of ["/v1/status", "/healthz"]) {
       const { status, json } = await rest(gateway, path, { headers: { host } });
       t.is(status, isAccepted ? 200 : 403);
@@ -227,6 +238,10 @@ for (const [origin, host, isAccepted] of [
   ["https://node.example.com", "node.example.com:443", true],
   ["http://node.example.com", "node.example.com:80", true],
   ["https://node.example.com:8443", "node.example.com:8443", true],
+  ["https://Node.Example.com.", "node.example.com", true],
+  ["https://node.example.com:443", "node.example.com", true],
+  ["https://node.example.com.evil.example", "node.example.com", false],
+  ["https://node.example.com@evil.example", "node.example.com", false],
   ["https://node.example.com", "node.example.com:8443", false],
   ["https://node.example.com:8443", "node.example.com", false],
   ["http://node.example.com", "node.example.com:443", false],
@@ -239,7 +254,7 @@ for (const [origin, host, isAccepted] of [
     t.is(json.reason, "origin_denied");
     t.regex(
       String(json.error),
-      /^the header Origin differs from Host, .*; a reverse proxy must pass Host unchanged/,
+      /^the header Origin ".*" differs from Host ".*", and .*; a reverse proxy must pass Host unchanged/,
     );
   });
 }
@@ -249,10 +264,13 @@ test("a rejected host is named with the setting that allows it", async (t) => {
   const { json } = await rest(gateway, "/v1/status", { headers: { host: "Node.Example.com:8443" } });
   t.is(
     json.error,
-    'the header Host "node.example.com" is not allowed; add the name to [api] allowed_hosts in the configuration',
+    'the header Host "Node.Example.com:8443" is not allowed; set allowed_hosts = ["node.example.com"] under [api] in svc.toml, and restart svc',
   );
   const invalid = await rest(gateway, "/v1/status", { headers: { host: "a<b>" } });
-  t.regex(String(invalid.json.error), /^the header Host is not allowed;/);
+  t.regex(
+    String(invalid.json.error),
+    /^the header Host "a<b>" is not a host name; set allowed_hosts = \["svc\.example\.org"\]/,
+  );
 });
 
 test("HTTP/2 keeps the same order", async (t) => {

@@ -425,18 +425,17 @@ test("a call has little overhead", async (t) => {
   const { pipeline } = open({ app: { getApp: ({ id }) => ({ id }) } });
   const call = { user, requestId: "r", protocolName: "test" };
   const request = create(GetAppRequestSchema, { id: "hello" });
-  const rounds = 20_000;
-  for (let n = 0; n < 2000; n++) await pipeline.invoke(AppService.method.getApp, request, call);
-  const startMs = performance.now();
-  for (let n = 0; n < rounds; n++) await pipeline.invoke(AppService.method.getApp, request, call);
-  const microseconds = ((performance.now() - startMs) / rounds) * 1000;
-  const client = createClient(AppService, transport(pipeline, user));
-  const clientStartMs = performance.now();
-  for (let n = 0; n < rounds; n++) await client.getApp({ id: "hello" });
-  t.log(
-    `${microseconds.toFixed(1)} µs through the pipeline, ${(((performance.now() - clientStartMs) / rounds) * 1000).toFixed(1)} µs from a client`,
-  );
-  t.true(microseconds < 500);
+  const rounds = 2_000;
+  const invokeAll = async (): Promise<void> => {
+    for (let n = 0; n < rounds; n++) await pipeline.invoke(AppService.method.getApp, request, call);
+  };
+  await invokeAll();
+  // CPU time, because a call waits for the CPU on a busy host.
+  const before = process.cpuUsage();
+  await invokeAll();
+  const { user: own, system } = process.cpuUsage(before);
+  const microseconds = (own + system) / rounds;
+  t.true(microseconds < 500, `${microseconds.toFixed(1)} µs`);
 });
 
 // The target of an audited call.

@@ -69,7 +69,7 @@ export async function visitNode(
     ["disk", "#/inventory/disk", "Total"],
     ["machine", "#/host", "Filesystems"],
     ["sources", "#/sources", "Credentials for private hosts"],
-    ["access", "#/access", "Audit trail"],
+    ["access", "#/access", "Audit log"],
   ] as const) {
     await page.evaluate(`location.hash = ${JSON.stringify(hash)}`);
     await page.locator("main").getByText(shows).first().waitFor();

@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { invalidField, notFound } from "../../../errors.ts";
 import type { CommandContext } from "../../context.ts";
 import { ifFound } from "../../output/failure.ts";
-import { readInput } from "../../input/read-input.ts";
+import { readInput } from "../../input/local-file.ts";
 import { calls, type BackupArchive } from "../../client/calls.ts";
 
 export interface ArchiveRef {
@@ -35,7 +35,7 @@ export function archiveCommand(parent: Command, name: string, description: strin
     .command(name)
     .description(description)
     .argument("<id>", app)
-    .argument("<name>", `an archive as svc backup ls shows it, or ${latest}`)
+    .argument("<archive>", `an archive as svc backup ls shows it, or ${latest}`)
     .option("--storage <name>", "the storage of the archive (default: the first that has it)");
 }
 

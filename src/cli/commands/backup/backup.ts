@@ -26,7 +26,7 @@ export function addBackupCommand(parent: Command, run: RunCommand): void {
 }
 
 const examples = `
-NAME is the name of an archive from svc backup ls, or "latest" for the app's newest archive of this node.
+ARCHIVE is the name of an archive from svc backup ls, or "latest" for the app's newest archive of this node.
 
 Examples:
   svc backup create hello

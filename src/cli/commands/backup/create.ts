@@ -1,13 +1,12 @@
 /** `svc backup create`: one archive, to any number of storages. */
 import { type Command, Option } from "commander";
 import { CreateBackupRequestModes } from "../../../../gen/svc/v1/values.ts";
-import { chosenIds, type AllOption } from "../../chosen-apps.ts";
+import { chosenIds, type AllOption, oneByOne } from "../../for-each.ts";
 import { calls } from "../../client/calls.ts";
 import type { CommandContext } from "../../context.ts";
 import { detach, detachOption, type DetachOption } from "../../detach.ts";
 import { ReportedError } from "../../output/failure.ts";
 import { followProgress } from "../../output/follow-progress.ts";
-import { oneByOne } from "../../for-each.ts";
 import { collect, parseCount } from "../../input/option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { formatBytes } from "../../output/units.ts";

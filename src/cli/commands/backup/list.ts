@@ -37,7 +37,7 @@ export function addListCommands(parent: Command, run: RunCommand): void {
 }
 
 const listExamples = `
-NODE shows which node created the archive, since nodes can share a storage: this one, or the start of another node's ID.
+NODE shows which node created the archive, since nodes can share a storage: this node, or the start of another node's ID.
 VERIFIED shows the last check by svc backup verify: checksums ("verified"), or a trial restore ("restored").
 
 Examples:
@@ -65,7 +65,7 @@ function columnsAt(nowMs: number): readonly Column<BackupArchive>[] {
     { title: "STORAGE", value: ({ storage }) => storage },
     {
       title: "NODE",
-      value: ({ node, from_this_node: isOwn }) => (isOwn ? "this one" : node),
+      value: ({ node, from_this_node: isOwn }) => (isOwn ? "this node" : node),
       dispensable: 1,
     },
     { title: "CREATED", value: ({ created_at }) => formatAge(created_at, nowMs) },
@@ -86,9 +86,11 @@ async function list(context: CommandContext, appId = "", { storage = "" }: Stora
     context.note(`warning: storage ${which}: ${error}`);
   }
   const none =
-    appId === ""
-      ? "No backups yet. Create one: svc backup create ID"
-      : `No backups of ${appId} yet. Create one: svc backup create ${appId}`;
+    answer.errors.length > 0
+      ? "No backups on the storages that could be listed."
+      : appId === ""
+        ? "No backups yet. Create one: svc backup create ID"
+        : `No backups of ${appId} yet. Create one: svc backup create ${appId}`;
   await context.printTable(columnsAt(context.host.now()), answer.backups, none);
   if (answer.next_page_token !== "")
     context.note("More archives exist; pass an app or --storage to see them.");
@@ -112,13 +114,13 @@ async function show(
   const rows: [string, string][] = [
     ["Name", ref.name],
     ["Storage", ref.storage],
-    ["Node", details.archive?.from_this_node === true ? "this one" : (details.archive?.node ?? "")],
+    ["Node", details.archive?.from_this_node === true ? "this node" : (details.archive?.node ?? "")],
     ["App", `${id} (${details.package_id} ${details.version}, ${details.runtime})`],
     ["Owner", details.owner_name],
-    ["Made", `${details.archive?.created_at ?? ""} by svc ${details.svc_version}, ${details.mode}`],
+    ["Created", `${details.archive?.created_at ?? ""} by svc ${details.svc_version}, ${details.mode}`],
     [
       "Size",
-      `${formatBytes(details.archive?.size_bytes ?? 0)} for ${formatBytes(details.content_bytes)} in ${details.entries} entries`,
+      `${formatBytes(details.archive?.size_bytes ?? 0)} (${formatBytes(details.content_bytes)} in ${details.entries} entries before compression)`,
     ],
     ["Verified", details.archive?.verified_at ?? "never"],
     ["Restored", details.archive?.restored_at ?? "never"],

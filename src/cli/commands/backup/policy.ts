@@ -7,6 +7,7 @@ import { collect, parseCount, triggerForms } from "../../input/option-values.ts"
 import type { RunCommand } from "../../run-command.ts";
 import { escapeControls } from "../../output/escape.ts";
 import { lastBackupText } from "../../output/app-table.ts";
+import { inLocalTime, relativeTo } from "../../output/instant.ts";
 import { calls, type BackupPolicy } from "../../client/calls.ts";
 import type { CreateOptions } from "./create.ts";
 
@@ -23,7 +24,7 @@ export function addPolicyCommand(parent: Command, run: RunCommand): void {
     .description("show or set the automatic backups of an app")
     .argument("<id>", "the app")
     .addArgument(
-      new Argument("[what]", "set: change the given options; reset: use the package's recommendation")
+      new Argument("[action]", "set: change the given options; reset: use the package's recommendation")
         .choices(["show", "set", "reset"])
         .default("show"),
     )
@@ -37,7 +38,7 @@ export function addPolicyCommand(parent: Command, run: RunCommand): void {
       new Option("--mode <mode>", "state of a running app during the backup").choices(BackupPolicyModes),
     )
     .option("--verify", "also restore each backup to a temporary directory")
-    .option("--no-verify", "do not")
+    .option("--no-verify", "do not restore backups for a test")
     .addOption(
       new Option("--catch-up [which]", "make up for a backup that was missed while the daemon was down")
         .choices(BackupPolicyCatchUps)
@@ -90,7 +91,8 @@ async function policy(
         );
   if (context.json) return context.printJson(answer);
   const app = await context.call(calls.getApp, { id });
-  return context.print(textOf(answer, lastBackupText(app, context.host.now())));
+  const nowMs = context.host.now();
+  return context.print(textOf(answer, lastBackupText(app, nowMs), nowMs));
 }
 
 function changed(before: BackupPolicy, options: PolicyOptions): BackupPolicy {
@@ -111,7 +113,7 @@ function changed(before: BackupPolicy, options: PolicyOptions): BackupPolicy {
 }
 
 /** @param last the result of the last backup */
-function textOf(policy: BackupPolicy, last = "never"): string {
+function textOf(policy: BackupPolicy, last: string | undefined, nowMs: number): string {
   const { app_id: id, storages, mode, verify, next_run_at: next, last_error: error } = policy;
   const retention = [
     [policy.keep, "newest"],
@@ -122,15 +124,20 @@ function textOf(policy: BackupPolicy, last = "never"): string {
   const rows: [string, string][] = [
     ["App", id],
     ["Set by", policy.from_package ? "the package" : "the owner"],
-    ["When", whenOf(policy)],
-    ["Last", last],
-    ["Next", next === undefined ? "never" : next],
-    ["Where", storages.length === 0 ? "local" : storages.join(", ")],
-    ["Keeps", retention.length === 0 ? "all" : retention.join(", ")],
-    ["How", verify ? `${mode}, with a trial restore` : mode],
+    ["Trigger", whenOf(policy)],
+    ["Last", last ?? "never"],
+    ["Next", next === undefined ? "never" : nextText(next, nowMs)],
+    ["Storage", storages.length === 0 ? "local" : storages.join(", ")],
+    ["Keep", retention.length === 0 ? "all" : retention.join(", ")],
+    ["Mode", verify ? `${mode}, with a trial restore` : mode],
     ...(error === "" ? [] : [["Error", error] satisfies [string, string]]),
   ];
   return rows.map(([title, text]) => `${`${title}:`.padEnd(8)} ${escapeControls(text)}\n`).join("");
+}
+
+function nextText(next: string, nowMs: number): string {
+  const atMs = Date.parse(next);
+  return `${inLocalTime(atMs)} (${relativeTo(nowMs)(atMs)})`;
 }
 
 function whenOf({ trigger, catch_up: catchUp }: BackupPolicy): string {

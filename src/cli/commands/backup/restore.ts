@@ -12,6 +12,7 @@ import {
   type AcceptOptions,
 } from "../../input/accept-license.ts";
 import { confirmRemoval } from "../../input/prompt.ts";
+import { isStopped } from "../../output/schedule-table.ts";
 import { formatBytes } from "../../output/units.ts";
 import { calls } from "../../client/calls.ts";
 import {
@@ -37,7 +38,7 @@ export function addRestoreCommand(parent: Command, run: RunCommand): void {
     .option("--stop", "stop a running app, and start it again afterwards")
     .option("--as-new", "restore as a new app, and leave the existing app unchanged")
     .option("--name <name>", "name and ID of the new app (with --as-new)")
-    .option("--paths <path...>", "restore only these paths and what is below them, such as data/notes.txt")
+    .option("--paths <path...>", "restore only these paths and everything below them, such as data/notes.txt")
     .option("--dry-run", "check whether the archive can be restored, and change nothing")
     .option(...acceptRestoredOptions[0])
     .option(...acceptRestoredOptions[1])
@@ -50,8 +51,8 @@ const examples = `
 The archive is unpacked next to the app and its checksums are compared before it replaces the app. If anything fails, the app is
 unchanged. If the app does not exist, it is created from the archive.
 
-Archives that this daemon did not make ask for their licenses and permissions, as an install does. If the app is root's, they
-also ask whether root may run what is in them.
+For an archive that this daemon did not make, svc asks for its licenses and permissions, as an install does. If the app belongs
+to root, svc also asks whether root may run what is in the archive.
 
 Examples:
   svc backup restore hello latest --dry-run
@@ -77,7 +78,7 @@ async function restore(
     const what = paths.length === 0 ? id : `${paths.join(", ")} of ${id}`;
     await confirmRemoval(context, {
       question: `Replace ${what} (owner ${ownerText(app)}) by ${ref.name}?`,
-      loss: "its current data is replaced",
+      loss: `this replaces ${what}`,
     });
   }
   // A dry run stops nothing.
@@ -102,9 +103,27 @@ async function restore(
       `The archive can be restored: ${amount}. Its owner would be ${ownerText(answer)}`,
     );
   }
+  if (app === undefined) await noteWhatIsMissing(context, answer.app_id);
   const next = answer.restarted ? "The app was started again." : `Start it: svc start ${answer.app_id}`;
   const what = paths.length === 0 ? answer.app_id : `${paths.join(", ")} of ${answer.app_id}`;
   return context.printLine(`Restored ${what} (${amount}). ${next}`);
+}
+
+/** Names what an archive does not contain: the jobs and the backup policy of its app. If a call fails, its note is omitted. */
+async function noteWhatIsMissing(context: CommandContext, id: string): Promise<void> {
+  const [jobs, policy] = await Promise.all([
+    context.call(calls.listSchedules, { app: id }).catch(() => undefined),
+    context.call(calls.getBackupPolicy, { app_id: id }).catch(() => undefined),
+  ]);
+  const disabled = (jobs?.schedules ?? [])
+    .filter((job) => job.action?.app === id && (job.enabled === false || isStopped(job)))
+    .map((job) => job.id);
+  if (disabled.length > 0)
+    context.note(`Jobs of ${id} are disabled. Enable them: svc schedule enable ${disabled.join(" ")}`);
+  if (policy?.trigger === "")
+    context.note(
+      `The backup policy of ${id} was not restored, because archives have none. Set one: svc backup policy ${id} set --trigger 03:30`,
+    );
 }
 
 /** The name, or the user ID where the host has none. */

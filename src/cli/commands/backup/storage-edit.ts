@@ -9,7 +9,7 @@ import { warnIfManaged } from "../../managed.ts";
 import { readsFilesHere } from "../../nodes/choose-node.ts";
 import { collect, parseCount } from "../../input/option-values.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { readInput } from "../../input/read-input.ts";
+import { readInput } from "../../input/local-file.ts";
 import { readSecret } from "../../input/read-secret.ts";
 import { calls, type BackupStorage } from "../../client/calls.ts";
 
@@ -161,7 +161,8 @@ async function edit(context: CommandContext, name: string, options: StorageOptio
   } else {
     if (dir !== undefined) throw new UsageError(`${name} is a bucket: --dir is for directories`);
     const isElsewhere = endpoint !== undefined && endpoint !== before.s3.endpoint;
-    if (isElsewhere && accessKey === undefined) throw new UsageError("another --s3 needs --access-key");
+    if (isElsewhere && accessKey === undefined)
+      throw new UsageError("a different --s3 endpoint needs its --access-key");
     const needsSecret = isElsewhere || secretKeyFile !== undefined;
     location = { s3: await changedBucket(context, before.s3, options, needsSecret) };
   }

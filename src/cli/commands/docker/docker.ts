@@ -4,12 +4,14 @@ import type { RunCommand } from "../../run-command.ts";
 import { addControlCommands } from "./control.ts";
 import { addDfCommand } from "./df.ts";
 import { addEventsCommand } from "./events.ts";
-import { addInspectCommand } from "./inspect.ts";
 import { addListCommands } from "./lists.ts";
 import { addLogsCommand } from "./logs.ts";
 import { addPruneCommand } from "./prune.ts";
 import { addPsCommand } from "./ps.ts";
 import { addStatsCommand } from "./stats.ts";
+import type { CommandContext } from "../../context.ts";
+import { containerFields } from "../../output/docker-table.ts";
+import { calls } from "../../client/calls.ts";
 
 export function addDockerCommand(parent: Command, run: RunCommand): void {
   const docker = parent
@@ -41,3 +43,17 @@ Examples:
   svc docker logs --follow web
   svc docker prune images --dry-run
 `;
+
+function addInspectCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("inspect")
+    .description("show one container; --json adds the engine's full document with the environment")
+    .argument("<container>", "name, ID or ID prefix")
+    .action(run((context, container: string) => inspect(context, container)));
+}
+
+async function inspect(context: CommandContext, container: string): Promise<void> {
+  const details = await context.call(calls.inspectContainer, { container });
+  if (context.json) return context.printJson(details);
+  return context.printFields(containerFields(details));
+}

@@ -25,7 +25,7 @@ export function addPruneCommand(parent: Command, run: RunCommand): void {
     .description(
       "remove unused images, volumes or build cache (shows a plan and asks for confirmation; skip with --yes)",
     )
-    .addArgument(new Argument("<what>", "what to remove").choices(Object.keys(targets)))
+    .addArgument(new Argument("<kind>", "what to remove").choices(Object.keys(targets)))
     .option("-n, --dry-run", "only show what would be removed")
     .addOption(
       new Option("--dangling-only", "only images without a tag and volumes without a name (default)"),
@@ -51,7 +51,7 @@ async function prune(context: CommandContext, what: Target, options: PruneOption
   if (options.dryRun === true) return show(context, await plan());
   if (context.options.yes !== true) {
     if (context.json || !isInteractive(context.host)) {
-      throw new UsageError("pruning cannot be undone: check with --dry-run, then confirm with --yes");
+      throw new UsageError("pruning cannot be undone; check with --dry-run, then pass --yes to confirm");
     }
     const planned = await plan();
     await show(context, planned);

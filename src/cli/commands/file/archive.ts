@@ -35,10 +35,10 @@ export function addArchiveCommands(parent: Command, run: RunCommand): void {
     .action(runWithAdvice(run, adviceOnForce)(pack));
   parent
     .command("untar")
-    .description("unpack an archive to a directory, completely or not at all: tar, tar.gz, tar.zst or zip")
+    .description("unpack an archive to a directory, completely or not at all")
     .argument("<archive>", pathHelp)
     .argument("<directory>", `${pathHelp}; created if missing`)
-    .option("--format <format>", formatHelp)
+    .option("--format <format>", `tar, tar.xz, tar.bz2, ${formatHelp}`)
     .option("-f, --force", "overwrite existing files")
     .option(
       "--names <encoding>",

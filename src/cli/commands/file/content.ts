@@ -11,6 +11,7 @@ import { localError, openLocalFile } from "../../input/local-file.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { ByteOutput } from "../../output/byte-output.ts";
 import { formatBytes } from "../../output/units.ts";
+import { decodeSpelling } from "../../../sys/spelled-name.mjs";
 import { adviceOnForce, pathHelp, resolvePath, resolveTarget } from "./paths.ts";
 
 interface PutOptions {
@@ -70,7 +71,7 @@ async function get(context: CommandContext, source: string, file: string | undef
           yield bytes;
         }
       },
-      createWriteStream(target, { flags: "wx" }),
+      createWriteStream(file ?? Buffer.from(decodeSpelling(target), "latin1"), { flags: "wx" }),
     );
   } catch (error) {
     throw localError(error, target);

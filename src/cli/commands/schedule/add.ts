@@ -11,7 +11,7 @@ import { calls, type Schedule, type ScheduleRequest } from "../../client/calls.t
 import { actionTypes, addJobFlags, bareAction, requireFlags, withFlags, type JobFlags } from "./job-flags.ts";
 import { jobName } from "./job-names.ts";
 import { getJob } from "./jobs.ts";
-import { alreadyExists, makeJob, makeNamedJob } from "./write-job.ts";
+import { isAlreadyExists, createJob, createNamedJob } from "./write-job.ts";
 
 interface AddOptions extends JobFlags {
   readonly id?: string;
@@ -61,7 +61,7 @@ async function write(context: CommandContext, job: ScheduleRequest, options: Add
   const { id, replace } = options;
   if (id === undefined) {
     const isTaken = async (like: string) => (await ifFound(getJob(context, like, options))) !== undefined;
-    return makeNamedJob(context, jobName(job.action ?? bareAction("")), job, isTaken);
+    return createNamedJob(context, jobName(job.action ?? bareAction("")), job, isTaken);
   }
   if (replace === true) {
     const stored = await ifFound(getJob(context, id, options));
@@ -69,9 +69,9 @@ async function write(context: CommandContext, job: ScheduleRequest, options: Add
     return context.call(calls.upsertSchedule, { ...job, id, managed_by: stored?.managed_by ?? "" });
   }
   try {
-    return await makeJob(context, { ...job, id });
+    return await createJob(context, { ...job, id });
   } catch (error) {
-    if (!alreadyExists(error)) throw error;
+    if (!isAlreadyExists(error)) throw error;
     throw new SvcError(
       "already_exists",
       `job "${id}" already exists; change it with: svc schedule edit ${id}; or replace it with --replace`,

@@ -114,5 +114,8 @@ async function openEditor({ env }: CliHost, path: string): Promise<void> {
   // Run by a shell, since the variables may contain command lines such as `code --wait`.
   const child = spawn("/bin/sh", ["-c", `${editor} "$1"`, "sh", path], { stdio: "inherit" });
   const [code, signal] = (await once(child, "close")) as [number | null, NodeJS.Signals | null];
-  if (code !== 0) throw new UsageError(`the editor "${editor}" ended with ${code ?? signal ?? "an error"}`);
+  if (code !== 0)
+    throw new UsageError(
+      `the editor "${editor}" exited with ${code ?? signal ?? "an error"}; nothing was changed`,
+    );
 }

@@ -20,7 +20,7 @@ export function addEditCommand(parent: Command, run: RunCommand): void {
   const command = parent
     .command("edit")
     .description("change a job by flags, or without flags in $VISUAL or $EDITOR")
-    .argument("<job>", "its id")
+    .argument("<job>", "ID of the job")
     .option("--trigger <trigger>", `when it fires: ${triggerForms}; or an event`);
   addJobFlags(command);
   command

@@ -6,14 +6,14 @@ import type { CommandContext } from "../../context.ts";
 import { readCrontab, type CrontabEntry, type CrontabRemark } from "../../crontab/crontab.ts";
 import { asSvcError, UsageError } from "../../output/failure.ts";
 import type { RunCommand } from "../../run-command.ts";
-import { readInput } from "../../input/read-input.ts";
+import { readInput } from "../../input/local-file.ts";
 import { renderTable } from "../../output/table.ts";
 import { calls, type Schedule, type ScheduleRequest } from "../../client/calls.ts";
 import { bareAction } from "./job-flags.ts";
 import { commandName, idsLike } from "./job-names.ts";
 import { listAllJobs } from "./jobs.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
-import { alreadyExists, makeJob, maxConflicts } from "./write-job.ts";
+import { isAlreadyExists, createJob, maxConflicts } from "./write-job.ts";
 
 interface ImportOptions extends OwnerOption {
   readonly system?: boolean;
@@ -202,10 +202,10 @@ async function make(
   for (let losses = 0; request !== undefined;) {
     context.throwIfInterrupted();
     try {
-      return await makeJob(context, request);
+      return await createJob(context, request);
     } catch (error) {
       losses += 1;
-      if (!alreadyExists(error) || losses === maxConflicts) throw error;
+      if (!isAlreadyExists(error) || losses === maxConflicts) throw error;
     }
     const [next] = await plan(context, [entry], options);
     request = next?.job;

@@ -6,7 +6,7 @@ import { warnIfManaged } from "../../managed.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { confirmRemoval } from "../../input/prompt.ts";
 import { calls } from "../../client/calls.ts";
-import { adviceOnJobs } from "./advice.ts";
+import { adviceOnJobs } from "../../output/advice.ts";
 import { getJob } from "./jobs.ts";
 import { jobRef, ownerOption, type OwnerOption } from "./owner-option.ts";
 
@@ -17,7 +17,7 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
     .description(
       "remove jobs and their runs, and cancel current runs (asks for confirmation; skip with --yes)",
     )
-    .argument("<job...>", "their ids")
+    .argument("<job...>", "IDs of the jobs")
     .addOption(ownerOption())
     .action(run((context, ids: string[], options: OwnerOption) => remove(context, ids, options)));
 }
@@ -25,7 +25,7 @@ export function addRemoveCommand(parent: Command, run: RunCommand): void {
 async function remove(context: CommandContext, ids: readonly string[], owner: OwnerOption): Promise<void> {
   await confirmRemoval(context, {
     question: `Remove ${ids.join(", ")} with all recorded runs?`,
-    loss: "removing a job removes its runs, too",
+    loss: "removing a job also removes its runs",
     checkTarget: async () => {
       for (const id of ids) await getJob(context, id, owner);
     },

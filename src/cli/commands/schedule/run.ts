@@ -19,7 +19,7 @@ export function addRunCommand(parent: Command, run: RunCommand): void {
   parent
     .command("run")
     .description("run a job now, print its output and exit with its exit code")
-    .argument("<job>", "its id")
+    .argument("<job>", "ID of the job")
     .option("-d, --detach", "only start the run")
     .addOption(ownerOption())
     .addHelpText("after", help)
@@ -141,4 +141,19 @@ export function exitCodeOfRun({
     default:
       return code !== undefined && code > 0 && code < 256 ? code : exitCodes.failed;
   }
+}
+
+/** `svc schedule cancel`. */
+export function addCancelCommand(parent: Command, run: RunCommand): void {
+  parent
+    .command("cancel")
+    .description("cancel the current run of a job, with all its processes")
+    .argument("<job>", "ID of the job")
+    .addOption(ownerOption())
+    .action(run((context, id: string, options: OwnerOption) => cancel(context, id, options)));
+}
+
+async function cancel(context: CommandContext, id: string, options: OwnerOption): Promise<void> {
+  const run = await context.call(calls.cancelScheduleRun, jobRef(id, options));
+  return context.printResult(run, `Run ${run.id} of ${id} is ${run.status}`);
 }

@@ -1,17 +1,15 @@
 /** `svc schedule …`: scheduled jobs, their runs, and a preview of triggers. */
 import type { Command } from "commander";
-import { runWithAdvice } from "../../output/advice.ts";
+import { runWithAdvice, adviceOnJobs } from "../../output/advice.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { addAddCommand } from "./add.ts";
-import { adviceOnJobs } from "./advice.ts";
-import { addCancelCommand } from "./cancel.ts";
+import { addCancelCommand, addRunCommand } from "./run.ts";
 import { addEditCommand } from "./edit.ts";
 import { addImportCommand } from "./import.ts";
 import { addListCommand } from "./list.ts";
 import { addNextCommand } from "./next.ts";
 import { ofOwner } from "./owner-option.ts";
 import { addRemoveCommand } from "./remove.ts";
-import { addRunCommand } from "./run.ts";
 import { addRunsCommand } from "./runs.ts";
 import { addShowCommand } from "./show.ts";
 import { addSwitchCommands } from "./switch.ts";
@@ -19,7 +17,7 @@ import { addSwitchCommands } from "./switch.ts";
 export function addScheduleCommand(parent: Command, run: RunCommand): void {
   const schedule = parent
     .command("schedule")
-    .description("manage scheduled jobs")
+    .description("manage jobs, which run at set times or after events")
     .addHelpText("after", examples);
   const advisedRun = runWithAdvice((action) => run(ofOwner(action)), adviceOnJobs);
   for (const add of [

@@ -26,7 +26,7 @@ export function addShowCommand(parent: Command, run: RunCommand): void {
   parent
     .command("show")
     .description("show everything about a job")
-    .argument("<job>", "its id")
+    .argument("<job>", "ID of the job")
     .option("--utc", "show times in UTC instead of local time")
     .addOption(ownerOption())
     .action(run((context, id: string, options: ShowOptions) => show(context, id, options)));

@@ -3,7 +3,7 @@ import type { Command } from "commander";
 import { forEachName } from "../../for-each.ts";
 import type { RunCommand } from "../../run-command.ts";
 import { nextRunSentence } from "../../output/schedule-table.ts";
-import { adviceOnJobs } from "./advice.ts";
+import { adviceOnJobs } from "../../output/advice.ts";
 import { ownerOption, type OwnerOption } from "./owner-option.ts";
 import { changeJob } from "./write-job.ts";
 
@@ -17,7 +17,7 @@ export function addSwitchCommands(parent: Command, run: RunCommand): void {
     parent
       .command(name)
       .description(description)
-      .argument("<job...>", "their ids")
+      .argument("<job...>", "IDs of the jobs")
       .addOption(ownerOption())
       .action(
         run((context, ids: string[], options: OwnerOption) =>

@@ -17,7 +17,7 @@ const longestPauseMs = 50;
  * @param isTaken whether an ID is known to be in use, before it is tried
  * @throws SvcError `already_exists` if others took each ID first
  */
-export async function makeNamedJob(
+export async function createNamedJob(
   context: CommandContext,
   name: string,
   job: ScheduleRequest,
@@ -27,21 +27,21 @@ export async function makeNamedJob(
   for (const id of idsLike(name)) {
     if (await isTaken(id)) continue;
     try {
-      return await makeJob(context, { ...job, id });
+      return await createJob(context, { ...job, id });
     } catch (error) {
       losses += 1;
-      if (!alreadyExists(error) || losses === maxConflicts) throw error;
+      if (!isAlreadyExists(error) || losses === maxConflicts) throw error;
     }
   }
   throw new Error("ids do not end");
 }
 
 /** @throws SvcError `already_exists` if there is a job with this ID */
-export function makeJob(context: CommandContext, job: ScheduleRequest): Promise<Schedule> {
+export function createJob(context: CommandContext, job: ScheduleRequest): Promise<Schedule> {
   return context.call(calls.upsertSchedule, { ...job, create_only: true });
 }
 
-export function alreadyExists(error: unknown): boolean {
+export function isAlreadyExists(error: unknown): boolean {
   return asSvcError(error)?.code === "already_exists";
 }
 

@@ -131,11 +131,11 @@ export class ArchiveWriter {
 
   /**
    * Writes a tree; does nothing if it is missing.
-   * @param {import("../directory.mjs").Place} place
+   * @param {import("../directory.mjs").RootedPath} target
    * @param {TreeOptions} options
    * @param {AbortSignal} signal
    */
-  async #tree(place, { isExcluded, marks, before, never, runId }, signal) {
+  async #tree(target, { isExcluded, marks, before, never, runId }, signal) {
     /** @type {IndexedEntry[]} */
     const same = [];
     let settledMs = 0;
@@ -155,9 +155,9 @@ export class ArchiveWriter {
     const options = { syscalls: this.#syscalls, isExcluded, ...((marks || before) && { isKnown }) };
     const tar = new TreeTar({ ...handler, warn: (warning) => this.#warn(warning) }, options);
     try {
-      await inDirectory(place, async (fd) => {
+      await inDirectory(target, async (fd) => {
         if (marks && !before) settledMs = await settle(fd, runId, signal);
-        await runInSlices(tar.read(fd, toLatin1(place.path)), signal, () => this.#room());
+        await runInSlices(tar.read(fd, toLatin1(target.path)), signal, () => this.#room());
       });
     } catch (error) {
       // Of the tree itself, not of an entry in it.

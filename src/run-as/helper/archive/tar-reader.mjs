@@ -93,11 +93,11 @@ export class TarReader {
   #position = 0;
   /** The received pieces of a header block or of extended headers. @type {Buffer[]} */
   #pieces = [];
-  #wanted = blockBytes;
-  #held = 0;
+  #neededBytes = blockBytes;
+  #collectedBytes = 0;
   /** @type {"header" | "extended" | "parts" | "content" | "padding" | "end"} */
   #state = "header";
-  #left = 0;
+  #remainingBytes = 0;
   #paddingLeft = 0;
   /** Type of the extended header that is being read. */
   #extendedType = "";
@@ -129,7 +129,7 @@ export class TarReader {
 
   /** Whether the next byte starts an entry. */
   get between() {
-    return this.#state === "header" && this.#held === 0 && this.#extended === undefined;
+    return this.#state === "header" && this.#collectedBytes === 0 && this.#extended === undefined;
   }
 
   /**
@@ -155,14 +155,14 @@ export class TarReader {
 
   /** @param {Buffer} bytes */
   #gather(bytes) {
-    const piece = bytes.subarray(0, this.#wanted - this.#held);
+    const piece = bytes.subarray(0, this.#neededBytes - this.#collectedBytes);
     // The caller may reuse the memory before the rest arrives.
-    this.#pieces.push(piece.length === this.#wanted ? piece : Buffer.from(piece));
-    this.#held += piece.length;
-    if (this.#held < this.#wanted) return piece.length;
+    this.#pieces.push(piece.length === this.#neededBytes ? piece : Buffer.from(piece));
+    this.#collectedBytes += piece.length;
+    if (this.#collectedBytes < this.#neededBytes) return piece.length;
     const whole = this.#pieces.length === 1 ? piece : Buffer.concat(this.#pieces);
     this.#pieces = [];
-    this.#held = 0;
+    this.#collectedBytes = 0;
     if (this.#state === "header") this.#takeHeader(whole);
     else if (this.#state === "parts") this.#takeParts(whole, 0, 21);
     else this.#takeExtended(whole);
@@ -171,28 +171,28 @@ export class TarReader {
 
   /** @param {Buffer} bytes */
   #pass(bytes) {
-    const piece = bytes.subarray(0, this.#left);
-    this.#left -= piece.length;
+    const piece = bytes.subarray(0, this.#remainingBytes);
+    this.#remainingBytes -= piece.length;
     this.#position += piece.length;
     if (this.#state === "content") {
       this.#handler.content(piece);
-      if (this.#left === 0) this.#enterPadding();
+      if (this.#remainingBytes === 0) this.#enterPadding();
     } else {
       this.#handler.padding(piece);
-      if (this.#left === 0) this.#endEntry();
+      if (this.#remainingBytes === 0) this.#endEntry();
     }
     return piece.length;
   }
 
   #enterPadding() {
     this.#state = "padding";
-    this.#left = this.#paddingLeft;
-    if (this.#left === 0) this.#endEntry();
+    this.#remainingBytes = this.#paddingLeft;
+    if (this.#remainingBytes === 0) this.#endEntry();
   }
 
   #endEntry() {
     this.#state = "header";
-    this.#wanted = blockBytes;
+    this.#neededBytes = blockBytes;
     this.#handler.entryEnd();
   }
 
@@ -213,12 +213,12 @@ export class TarReader {
       const size = octal(block, 124, 12);
       if (this.#extended && !this.#external) throw damaged("has two extended headers for one entry");
       if (size > maxExtendedBytes) throw damaged("has an extended header that is too large");
-      this.#left = size;
-      this.#wanted = size + paddingBytes(size);
+      this.#remainingBytes = size;
+      this.#neededBytes = size + paddingBytes(size);
       this.#extendedType = type;
       this.#extended ??= new Map();
       this.#state = size === 0 ? "header" : "extended";
-      if (size === 0) this.#wanted = blockBytes;
+      if (size === 0) this.#neededBytes = blockBytes;
       return;
     }
     if (type === "S" && this.#external) {
@@ -249,14 +249,14 @@ export class TarReader {
       return;
     }
     this.#state = "parts";
-    this.#wanted = blockBytes;
+    this.#neededBytes = blockBytes;
   }
 
   /** @param {Buffer} bytes */
   #takeExtended(bytes) {
     this.#position += bytes.length;
     if (!this.#external) this.#headers.push(Buffer.from(bytes));
-    const content = bytes.subarray(0, this.#left);
+    const content = bytes.subarray(0, this.#remainingBytes);
     const longName = longNames.get(this.#extendedType);
     if (longName !== undefined) this.#extended?.set(longName, text(content, 0, content.length));
     // A global header applies to all following entries, so it cannot contain a name or a size.
@@ -264,7 +264,7 @@ export class TarReader {
       for (const [key, value] of readRecords(content, this.#external)) this.#extended?.set(key, value);
     }
     this.#state = "header";
-    this.#wanted = blockBytes;
+    this.#neededBytes = blockBytes;
   }
 
   /**
@@ -309,7 +309,7 @@ export class TarReader {
     this.#extended = undefined;
     this.entries++;
     this.#handler.entry(entry, headers);
-    this.#left = stored;
+    this.#remainingBytes = stored;
     this.#paddingLeft = paddingBytes(stored);
     this.#state = "content";
     if (stored === 0) this.#enterPadding();

@@ -221,8 +221,8 @@ export class TarSink {
       `--transform=${transform}`,
     ];
     const options = { runId, umask: 0o077, stdin: feed };
-    const place = { root, path: into[tree] ?? "" };
-    await inDirectory(place, (fd) => runTool(argv, fd, signal, options), { make: true });
+    const target = { root, path: into[tree] ?? "" };
+    await inDirectory(target, (fd) => runTool(argv, fd, signal, options), { make: true });
   }
 }
 

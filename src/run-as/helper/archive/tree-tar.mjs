@@ -194,14 +194,14 @@ export class TreeTar {
    * @param {string} path
    */
   #fifo(parent, name, path) {
-    using place = this.#try(path, () => ownedFd(openPath(parent, name)));
-    if (place === undefined) return;
-    const stats = this.#options.syscalls.statOf(place.fd);
+    using entry = this.#try(path, () => ownedFd(openPath(parent, name)));
+    if (entry === undefined) return;
+    const stats = this.#options.syscalls.statOf(entry.fd);
     if ((Number(stats.mode) & S_IFMT) !== S_IFIFO) {
       this.#warnChanged(path);
       return;
     }
-    this.#whole(stats, { type: "fifo", path, records: this.#attributes(place.fd, { isPlace: true }) });
+    this.#whole(stats, { type: "fifo", path, records: this.#attributes(entry.fd, { isPathOnly: true }) });
     this.#note(stats, path);
   }
 
@@ -300,7 +300,7 @@ export class TreeTar {
   /**
    * Extended attributes with the names that tar(1) uses.
    * @param {number} fd
-   * @param {{ isPlace?: boolean }} [options]
+   * @param {{ isPathOnly?: boolean }} [options]
    * @returns {[string, string][]}
    */
   #attributes(fd, options) {

@@ -4,33 +4,33 @@ import { setImmediate as turn } from "node:timers/promises";
 import { at, ownedFd, openPath, openSubdirectory, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { entryAt } from "./entries.mjs";
-import { assertNamed, inPlace, opened } from "./host-path.mjs";
+import { assertNamed, withParent, opened } from "./host-path.mjs";
 import { namesOf, spell } from "./spelling.mjs";
 import { Walk } from "./walk.mjs";
 
 const specialBits = 0o7000;
 
-/** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
+/** @typedef {import("./host-path.mjs").GuardedPath} GuardedPath */
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
 
 /**
  * @param {Syscalls} syscalls
- * @param {HostPlace & { parents: boolean, mode: number }} args
+ * @param {GuardedPath & { parents: boolean, mode: number }} args
  * @param {AbortSignal} signal
  */
-export async function makeDirectory(syscalls, { parents, mode, ...place }, signal) {
-  const names = namesOf(place.path);
+export async function makeDirectory(syscalls, { parents, mode, ...target }, signal) {
+  const names = namesOf(target.path);
   // One at a time from the first: links on the way follow the same rules as elsewhere.
   for (let depth = parents ? 1 : names.length; depth < names.length; depth++) {
     const path = `/${names.slice(0, depth).map(spell).join("/")}`;
-    await inPlace(syscalls, { ...place, path }, { follow: true }, ({ parent, name }) => {
+    await withParent(syscalls, { ...target, path }, { follow: true }, ({ parent, name }) => {
       if (!isThere(parent, name)) makeOne(parent, name, 0o755);
     });
     // A path may have thousands of levels: let other requests run, and notice cancellation.
     await turn();
     signal.throwIfAborted();
   }
-  return inPlace(syscalls, place, { follow: parents }, (found) => {
+  return withParent(syscalls, target, { follow: parents }, (found) => {
     const { parent, name } = found;
     if (!parents) assertNamed(found);
     if (!parents || !isThere(parent, name)) makeOne(parent, name, mode);
@@ -79,13 +79,13 @@ function makeOne(parent, name, mode) {
 
 /**
  * @param {Syscalls} syscalls
- * @param {HostPlace & Attributes & { recursive: boolean }} args
+ * @param {GuardedPath & Attributes & { recursive: boolean }} args
  * @param {(entries: number) => void} report
  * @param {AbortSignal} signal
  */
-export async function setAttributes(syscalls, { mode, uid, gid, recursive, ...place }, report, signal) {
+export async function setAttributes(syscalls, { mode, uid, gid, recursive, ...target }, report, signal) {
   const wanted = { mode, uid, gid };
-  return inPlace(syscalls, place, { follow: false }, async (found) => {
+  return withParent(syscalls, target, { follow: false }, async (found) => {
     const { parent, name, guard } = found;
     const isTree = await opened(found, (fd, stats) => {
       guard.admitWhole(stats);
@@ -101,7 +101,7 @@ export async function setAttributes(syscalls, { mode, uid, gid, recursive, ...pl
         setAt(directory, each, wanted);
       // A directory that loses access is changed after its content; one that gains access, before.
       const before = mode === null || (mode & 0o500) === 0o500;
-      const walk = new Walk(place.path, {
+      const walk = new Walk(target.path, {
         leaf: change,
         ...(before ? { enter: change } : { leave: change }),
       });
@@ -127,6 +127,6 @@ function set(fd, { mode, uid, gid }) {
  * @param {Attributes} wanted
  */
 function setAt(directory, name, wanted) {
-  using place = ownedFd(openPath(directory, name));
-  set(place.fd, fstatSync(place.fd).isSymbolicLink() ? { ...wanted, mode: null } : wanted);
+  using entry = ownedFd(openPath(directory, name));
+  set(entry.fd, fstatSync(entry.fd).isSymbolicLink() ? { ...wanted, mode: null } : wanted);
 }

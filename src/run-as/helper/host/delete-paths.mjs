@@ -1,7 +1,7 @@
 /** Removes paths with everything below them. Entries that cannot be removed stay and are reported. */
 import { lstatSync, rmdirSync, unlinkSync } from "node:fs";
 import { at } from "../directory.mjs";
-import { assertNamed, inPlace } from "./host-path.mjs";
+import { assertNamed, withParent } from "./host-path.mjs";
 import { Walk } from "./walk.mjs";
 
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
@@ -23,7 +23,7 @@ export async function deletePaths(syscalls, { paths, guard }, report, signal) {
     signal.throwIfAborted();
     const walk = removal(path);
     try {
-      await inPlace(syscalls, { path, guard }, { follow: false }, async (found) => {
+      await withParent(syscalls, { path, guard }, { follow: false }, async (found) => {
         assertNamed(found);
         const { parent, name } = found;
         const stats = lstatSync(at(parent, name));

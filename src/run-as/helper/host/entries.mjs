@@ -3,7 +3,7 @@ import { constants, lstatSync, readlinkSync } from "node:fs";
 import { at, namesIn } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { runInSlices } from "../slices.mjs";
-import { inPlace, opened } from "./host-path.mjs";
+import { withParent, opened } from "./host-path.mjs";
 import { bytesOf, spell } from "./spelling.mjs";
 
 const types = new Map([
@@ -21,7 +21,7 @@ const maxNames = 1_000_000;
 /** Milliseconds to cache the names of a directory for its next page. */
 const retentionMs = 10_000;
 
-/** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
+/** @typedef {import("./host-path.mjs").GuardedPath} GuardedPath */
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
 /** @typedef {import("node:fs").BigIntStats} BigIntStats */
 /** @typedef {import("./syscalls.mjs").EntryStats} EntryStats */
@@ -77,10 +77,10 @@ export function entryAt(parent, name) {
 
 /**
  * @param {Syscalls} syscalls
- * @param {HostPlace} place
+ * @param {GuardedPath} target
  */
-export async function statPath(syscalls, place) {
-  return inPlace(syscalls, place, { follow: false }, (found) =>
+export async function statPath(syscalls, target) {
+  return withParent(syscalls, target, { follow: false }, (found) =>
     opened(found, (_, stats) => describeEntry(found.parent, found.name, stats)),
   );
 }
@@ -130,12 +130,12 @@ function* readNames(fd) {
  * Lists a page of a directory, sorted by name.
  * @param {Syscalls} syscalls
  * @param {Listings} listings
- * @param {HostPlace & { hidden: boolean, after: string, limit: number }} args `after`: the last name of the previous
+ * @param {GuardedPath & { hidden: boolean, after: string, limit: number }} args `after`: the last name of the previous
  *   page
  * @param {AbortSignal} signal
  */
-export async function listDirectory(syscalls, listings, { hidden, after, limit, ...place }, signal) {
-  return inPlace(syscalls, place, { follow: true }, (found) =>
+export async function listDirectory(syscalls, listings, { hidden, after, limit, ...target }, signal) {
+  return withParent(syscalls, target, { follow: true }, (found) =>
     opened(found, async (fd, stats) => {
       if (!stats.isDirectory()) throw Object.assign(new Error("ENOTDIR"), { code: "ENOTDIR" });
       const names = await listings.names(fd, stats, signal);

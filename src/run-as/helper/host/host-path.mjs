@@ -15,19 +15,19 @@ const maxLinks = 40;
 const procMagic = 0x9fa0;
 
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
-/** @typedef {{ path: string, guard?: import("./guard.mjs").Guarded | undefined }} HostPlace An escaped path. */
+/** @typedef {{ path: string, guard?: import("./guard.mjs").Guarded | undefined }} GuardedPath An escaped path. */
 /** @typedef {{ parent: number, name: string, guard: Guard }} Found The descriptor of a directory and a name in it; "." for / itself. */
 
 /**
  * Runs work on a path, with its parent directory open.
  * @template T
  * @param {Syscalls} syscalls
- * @param {HostPlace} place
+ * @param {GuardedPath} target
  * @param {{ follow: boolean }} options whether to follow a link at the end
  * @param {(found: Found) => T | Promise<T>} work
  * @returns {Promise<T>}
  */
-export async function inPlace(syscalls, { path, guard: guarded }, { follow }, work) {
+export async function withParent(syscalls, { path, guard: guarded }, { follow }, work) {
   const guard = new Guard(guarded);
   const wanted = namesOf(path);
   const names = [...wanted];
@@ -120,10 +120,10 @@ function readTrusted(syscalls, link, { uid }) {
  * @returns {Promise<T>}
  */
 export async function opened({ parent, name, guard }, work) {
-  using place = ownedFd(openPath(parent, name));
-  const stats = fstatSync(place.fd, { bigint: true });
+  using entry = ownedFd(openPath(parent, name));
+  const stats = fstatSync(entry.fd, { bigint: true });
   guard.admit(stats);
-  return await work(place.fd, stats);
+  return await work(entry.fd, stats);
 }
 
 /**

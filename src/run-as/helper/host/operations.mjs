@@ -14,7 +14,7 @@ import { uploadFile } from "./upload.mjs";
 import { diskUsage } from "./usage.mjs";
 
 /** @typedef {import("../requests.mjs").Call} Call */
-/** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
+/** @typedef {import("./host-path.mjs").GuardedPath} GuardedPath */
 /** @typedef {import("./relocate.mjs").RelocateArgs} RelocateArgs */
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
 
@@ -22,7 +22,7 @@ import { diskUsage } from "./usage.mjs";
 export function createHostOperations(syscalls) {
   const listings = new Listings();
   return {
-    hostStat: async (/** @type {HostPlace} */ args) => ({ value: await statPath(syscalls, args) }),
+    hostStat: async (/** @type {GuardedPath} */ args) => ({ value: await statPath(syscalls, args) }),
 
     hostList: async (
       /** @type {Parameters<typeof listDirectory>[2]} */ args,

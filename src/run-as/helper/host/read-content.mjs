@@ -2,12 +2,12 @@
 import { openForReading } from "../directory.mjs";
 import { RequestError } from "../request-error.mjs";
 import { describeEntry, tagOf } from "./entries.mjs";
-import { inPlace, opened } from "./host-path.mjs";
+import { withParent, opened } from "./host-path.mjs";
 
 const blockBytes = 256 << 10;
 const whole = { offset: 0, length: null, fromEnd: false };
 
-/** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
+/** @typedef {import("./host-path.mjs").GuardedPath} GuardedPath */
 /** @typedef {import("node:fs/promises").FileHandle} FileHandle */
 /** @typedef {import("../requests.mjs").Call} Call */
 
@@ -15,12 +15,12 @@ const whole = { offset: 0, length: null, fromEnd: false };
  * Reports the file and the number of bytes first, then sends them. A file that grows is only read up to its size when
  * it was opened.
  * @param {import("./syscalls.mjs").Syscalls} syscalls
- * @param {HostPlace & { offset: number, length: number | null, fromEnd: boolean, ifTag: string }} args `fromEnd`: read
+ * @param {GuardedPath & { offset: number, length: number | null, fromEnd: boolean, ifTag: string }} args `fromEnd`: read
  *   the last `offset` bytes. `ifTag`: read the whole file if its tag differs
  * @param {Call} call
  */
 export async function readContent(syscalls, { ifTag, ...args }, call) {
-  return inPlace(syscalls, args, { follow: true }, (found) =>
+  return withParent(syscalls, args, { follow: true }, (found) =>
     opened(found, async (fd, stats) => {
       const isOther = ifTag !== "" && tagOf(stats) !== ifTag;
       const { offset, length, fromEnd } = isOther ? whole : args;

@@ -1,13 +1,13 @@
 /** Copies and moves. A copy is complete before it becomes visible, and replaces existing files in one step. */
-import { closeSync, fstatSync, lstatSync, openSync, renameSync } from "node:fs";
-import { at, ownedFd, openPath, reopen, syncDirectory } from "../directory.mjs";
+import { lstatSync, renameSync } from "node:fs";
+import { at, isWithin, syncDirectory } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { removeWhole } from "./delete-paths.mjs";
 import { entryAt } from "./entries.mjs";
-import { assertNamed, inPlace } from "./host-path.mjs";
+import { assertNamed, withParent } from "./host-path.mjs";
 import { inStage, item, putInPlace } from "./staging.mjs";
 import { exists } from "./syscalls.mjs";
-import { TreeCopy } from "./tree-copy.mjs";
+import { TreeCopy } from "../tree-copy.mjs";
 
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
 /** @typedef {import("./host-path.mjs").Found} Found */
@@ -69,11 +69,11 @@ export async function movePath(syscalls, args, report, signal) {
  * @returns {Promise<T>}
  */
 async function between(syscalls, { from, to, overwrite, guard }, work) {
-  return inPlace(syscalls, { path: from, guard }, { follow: false }, async (source) => {
+  return withParent(syscalls, { path: from, guard }, { follow: false }, async (source) => {
     assertNamed(source);
     const stats = lstatSync(at(source.parent, source.name));
     source.guard.admitWhole(stats);
-    return inPlace(syscalls, { path: to, guard }, { follow: false }, async (target) => {
+    return withParent(syscalls, { path: to, guard }, { follow: false }, async (target) => {
       assertNamed(target);
       const old = lstatSync(at(target.parent, target.name), { throwIfNoEntry: false });
       if (old) source.guard.admitWhole(old);
@@ -90,28 +90,6 @@ async function between(syscalls, { from, to, overwrite, guard }, work) {
       return work(source, target);
     });
   });
-}
-
-/**
- * Whether a directory is the same as another one or below it.
- * @param {number} fd
- * @param {import("node:fs").Stats} above
- */
-function isWithin(fd, above) {
-  let current = openPath(fd, ".");
-  try {
-    for (;;) {
-      const { dev, ino } = fstatSync(current);
-      if (dev === above.dev && ino === above.ino) return true;
-      const parent = openPath(current, "..");
-      closeSync(current);
-      current = parent;
-      const next = fstatSync(current);
-      if (next.dev === dev && next.ino === ino) return false;
-    }
-  } finally {
-    closeSync(current);
-  }
 }
 
 /**
@@ -132,7 +110,7 @@ async function copy(
     const tree = new TreeCopy(syscalls, stage, report, signal);
     const finish = await tree.run(source.parent, source.name, item, from);
     try {
-      if (sync) await syncStage(syscalls, stage);
+      if (sync) await syscalls.syncTree(stage);
       signal.throwIfAborted();
       putInPlace(syscalls, stage, target, { overwrite, sync });
     } finally {
@@ -140,15 +118,6 @@ async function copy(
     }
     return tree.copiedBytes;
   });
-}
-
-/**
- * @param {Syscalls} syscalls
- * @param {number} stage
- */
-async function syncStage(syscalls, stage) {
-  using directory = ownedFd(openSync(reopen(stage), "r"));
-  await syscalls.syncFileSystem(directory.fd);
 }
 
 /**

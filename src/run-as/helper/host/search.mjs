@@ -2,7 +2,7 @@
 import { createRequire } from "node:module";
 import { RequestError } from "../request-error.mjs";
 import { describeEntry } from "./entries.mjs";
-import { inPlace } from "./host-path.mjs";
+import { withParent } from "./host-path.mjs";
 import { spell } from "./spelling.mjs";
 import { openEntry, treeEntries } from "./tree-entries.mjs";
 
@@ -28,7 +28,7 @@ const newline = 0x0a;
 
 /**
  * @param {import("./syscalls.mjs").Syscalls} syscalls
- * @param {import("./host-path.mjs").HostPlace & SearchArgs} args
+ * @param {import("./host-path.mjs").GuardedPath & SearchArgs} args
  * @param {(record: object) => Promise<void>} report
  * @param {AbortSignal} signal
  */
@@ -37,7 +37,7 @@ export async function searchFiles(syscalls, { hidden, limit, ...args }, report, 
   const holds = lineMatcher(args);
   let [entries, matches, failed] = [0, 0, 0];
   const { path, guard } = args;
-  await inPlace(syscalls, { path, guard }, { follow: true }, async (found) => {
+  await withParent(syscalls, { path, guard }, { follow: true }, async (found) => {
     const options = {
       stays: true,
       fail: () => {

@@ -5,9 +5,9 @@
  *
  * Inside the helper names are strings of one character per byte (latin1).
  */
+import { decodeSpelling } from "../../../sys/spelled-name.mjs";
 import { RequestError } from "../request-error.mjs";
 
-const spelledByte = /\\x(5c|[89a-f][0-9a-f])/g;
 const ambiguous = /\\(?=x(?:5c|[89a-f][0-9a-f]))/g;
 const plain = /^[^\\\x80-\xff]*$/;
 const maxNames = 4096;
@@ -49,9 +49,7 @@ export function bytesOf(text) {
   if (typeof text !== "string" || text.includes("\0") || !text.isWellFormed()) {
     throw new RequestError("INVALID", "is not a valid path");
   }
-  return Buffer.from(text)
-    .toString("latin1")
-    .replace(spelledByte, (_, hex) => String.fromCharCode(Number.parseInt(hex, 16)));
+  return decodeSpelling(text);
 }
 
 /**

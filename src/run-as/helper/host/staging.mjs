@@ -6,7 +6,7 @@ import { fstatSync, lstatSync, mkdirSync, renameSync, rmdirSync } from "node:fs"
 import { at, ownedFd, namesIn, openSubdirectory, reopen, syncDirectory } from "../directory.mjs";
 import { RequestError } from "../request-error.mjs";
 import { removeTree } from "../remove-tree.mjs";
-import { inPlace } from "./host-path.mjs";
+import { withParent } from "./host-path.mjs";
 import { exists } from "./syscalls.mjs";
 import { unlinkIfThere } from "./unnamed-file.mjs";
 
@@ -62,10 +62,10 @@ async function clear(parent, temporary, stage) {
 /**
  * Removes the leftovers of a process that died.
  * @param {Syscalls} syscalls
- * @param {import("./host-path.mjs").HostPlace & { temporary: string }} args `path`: the target next to which it is
+ * @param {import("./host-path.mjs").GuardedPath & { temporary: string }} args `path`: the target next to which it is
  */
-export async function discard(syscalls, { temporary, ...place }) {
-  await inPlace(syscalls, place, { follow: false }, async ({ parent }) => {
+export async function discard(syscalls, { temporary, ...target }) {
+  await withParent(syscalls, target, { follow: false }, async ({ parent }) => {
     const leftover = lstatSync(at(parent, temporary), { throwIfNoEntry: false });
     if (leftover?.isDirectory() !== true) {
       unlinkIfThere(parent, temporary);

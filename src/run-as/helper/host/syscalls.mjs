@@ -14,7 +14,7 @@ import {
   writeSync,
 } from "node:fs";
 import { loadKoffi } from "../../../sys/koffi.mjs";
-import { at, reopen } from "../directory.mjs";
+import { at, ownedFd, reopen } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 
 const cwd = -100;
@@ -291,36 +291,36 @@ export class Syscalls {
    * Sets access and modification time of a descriptor.
    * @param {number} fd
    * @param {Times} stats
-   * @param {{ isPlace?: boolean }} [options] `isPlace`: opened with O_PATH, which most calls do not accept
+   * @param {{ isPathOnly?: boolean }} [options] `isPathOnly`: opened with O_PATH, which most calls do not accept
    */
-  setTimesOf(fd, { atimeNs, mtimeNs }, { isPlace = true } = {}) {
+  setTimesOf(fd, { atimeNs, mtimeNs }, { isPathOnly = true } = {}) {
     const native = this.#native;
     if (!native) {
       const [read, written] = [Number(atimeNs) / 1e9, Number(mtimeNs) / 1e9];
-      if (isPlace) utimesSync(reopen(fd), read, written);
+      if (isPathOnly) utimesSync(reopen(fd), read, written);
       else futimesSync(fd, read, written);
       return;
     }
     const times = new BigInt64Array([...parts(atimeNs), ...parts(mtimeNs)]);
     const { utimensat, futimens } = native.calls;
-    const failed = isPlace ? utimensat(cwd, cString(reopen(fd)), times, 0) : futimens(fd, times);
-    if (failed !== 0) throw this.#error(isPlace ? "utimensat" : "futimens");
+    const failed = isPathOnly ? utimensat(cwd, cString(reopen(fd)), times, 0) : futimens(fd, times);
+    if (failed !== 0) throw this.#error(isPathOnly ? "utimensat" : "futimens");
   }
 
   /**
    * Copies extended attributes, including ACLs, as far as this user may set them.
    * @param {number} from neither is a symlink
    * @param {number} to
-   * @param {{ isPlace?: boolean }} [options] `isPlace`: either was opened with O_PATH
+   * @param {{ isPathOnly?: boolean }} [options] `isPathOnly`: either was opened with O_PATH
    * @returns {boolean} whether there are any
    */
-  copyAttributes(from, to, { isPlace = true } = {}) {
+  copyAttributes(from, to, { isPathOnly = true } = {}) {
     const native = this.#native;
     if (!native) return false;
-    const set = isPlace ? native.calls.setxattr : native.calls.fsetxattr;
-    const target = isPlace ? cString(reopen(to)) : to;
+    const set = isPathOnly ? native.calls.setxattr : native.calls.fsetxattr;
+    const target = isPathOnly ? cString(reopen(to)) : to;
     let hasAny = false;
-    for (const [name, value] of this.attributes(from, { isPlace })) {
+    for (const [name, value] of this.attributes(from, { isPathOnly })) {
       // As `cp -a`: attributes that the file system or this user cannot set do not fail the copy.
       set(target, cString(name), value, value.length, 0);
       hasAny = true;
@@ -332,15 +332,15 @@ export class Syscalls {
    * Yields extended attributes, including ACLs, as far as this user may read them. A value is only valid until the next
    * one: all values of a file may be hundreds of megabytes.
    * @param {number} fd
-   * @param {{ isPlace?: boolean }} [options] `isPlace`: opened with O_PATH; not a symlink
+   * @param {{ isPathOnly?: boolean }} [options] `isPathOnly`: opened with O_PATH; not a symlink
    * @returns {Generator<[name: string, value: Buffer], void, void>}
    */
-  *attributes(fd, { isPlace = false } = {}) {
+  *attributes(fd, { isPathOnly = false } = {}) {
     const native = this.#native;
     if (!native) return;
     const { listxattr, getxattr, flistxattr, fgetxattr } = native.calls;
-    const [list, get] = isPlace ? [listxattr, getxattr] : [flistxattr, fgetxattr];
-    const source = isPlace ? cString(reopen(fd)) : fd;
+    const [list, get] = isPathOnly ? [listxattr, getxattr] : [flistxattr, fgetxattr];
+    const source = isPathOnly ? cString(reopen(fd)) : fd;
     const listed = list(source, this.#names, this.#names.length);
     if (listed <= 0) return;
     for (const name of this.#names.toString("latin1", 0, listed).split("\0")) {
@@ -397,15 +397,15 @@ export class Syscalls {
   }
 
   /**
-   * Syncs a file system to disk, on another thread, because it takes as long as the disk needs.
-   * @param {number} fd
-   * @returns {Promise<void>}
+   * Syncs the file system of a directory to disk, on another thread, because it takes as long as the disk needs.
+   * @param {number} directory
    */
-  syncFileSystem(fd) {
+  async syncTree(directory) {
     const native = this.#native;
-    if (!native) return Promise.resolve();
+    if (!native) return;
+    using readable = ownedFd(openSync(reopen(directory), "r"));
     const call = /** @type {Native & { async: Function }} */ (native.calls.syncfs);
-    return new Promise((resolve) => call.async(fd, () => resolve()));
+    await new Promise((resolve) => call.async(readable.fd, resolve));
   }
 
   /**

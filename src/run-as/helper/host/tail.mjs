@@ -1,28 +1,28 @@
 /** Reads the end of a file, and follows what is written to it. */
 import { setTimeout as sleep } from "node:timers/promises";
 import { openForReading } from "../directory.mjs";
+import { findLines } from "../read-tail.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
-import { inPlace, opened } from "./host-path.mjs";
+import { withParent, opened } from "./host-path.mjs";
 
 const blockBytes = 256 << 10;
 /** How far back the last lines are searched. */
 const maxTailBytes = 4 << 20;
-const newline = 0x0a;
 /** Milliseconds between two polls. */
 const pollMs = 200;
 
-/** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
+/** @typedef {import("./host-path.mjs").GuardedPath} GuardedPath */
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
 /** @typedef {import("node:fs/promises").FileHandle} FileHandle */
 
 /**
  * @param {Syscalls} syscalls
- * @param {HostPlace & { lines: number, follow: boolean }} args
+ * @param {GuardedPath & { lines: number, follow: boolean }} args
  * @param {(bytes: Buffer) => Promise<void>} output
  * @param {AbortSignal} signal
  */
-export async function tailFile(syscalls, { lines, follow, ...place }, output, signal) {
-  let file = await openRegular(syscalls, place);
+export async function tailFile(syscalls, { lines, follow, ...target }, output, signal) {
+  let file = await openRegular(syscalls, target);
   try {
     let position = await startOfLines(file, lines, signal);
     for (;;) {
@@ -32,7 +32,7 @@ export async function tailFile(syscalls, { lines, follow, ...place }, output, si
       const { size } = await file.stat();
       if (size < position) position = 0;
       if (size > position) continue;
-      const next = await successor(syscalls, place, file);
+      const next = await successor(syscalls, target, file);
       if (!next) continue;
       // Data written to the old file until it was replaced comes first.
       await sendFrom(file, position, output, signal);
@@ -47,11 +47,11 @@ export async function tailFile(syscalls, { lines, follow, ...place }, output, si
 
 /**
  * @param {Syscalls} syscalls
- * @param {HostPlace} place
+ * @param {GuardedPath} target
  * @returns {Promise<FileHandle>}
  */
-async function openRegular(syscalls, place) {
-  return inPlace(syscalls, place, { follow: true }, (found) =>
+async function openRegular(syscalls, target) {
+  return withParent(syscalls, target, { follow: true }, (found) =>
     opened(found, async (fd, stats) => {
       if (stats.isDirectory()) throw Object.assign(new Error("EISDIR"), { code: "EISDIR" });
       if (!stats.isFile()) throw new RequestError("WRONG_TYPE", "is not a regular file");
@@ -63,15 +63,15 @@ async function openRegular(syscalls, place) {
 /**
  * Opens the file that now has this name, if it is a different one.
  * @param {Syscalls} syscalls
- * @param {HostPlace} place
+ * @param {GuardedPath} target
  * @param {FileHandle} file
  */
-async function successor(syscalls, place, file) {
+async function successor(syscalls, target, file) {
   const { dev, ino } = await file.stat();
   /** @type {FileHandle | undefined} */
   let next;
   try {
-    next = await openRegular(syscalls, place);
+    next = await openRegular(syscalls, target);
   } catch (error) {
     // The name is missing between two files, or no longer accessible: keep the open file.
     if (!(error instanceof Error) || !("code" in error) || hasCode(error, "GUARDED")) throw error;
@@ -108,23 +108,6 @@ async function sendFrom(file, position, output, signal) {
 async function startOfLines(file, lines, signal) {
   const { size } = await file.stat();
   if (lines === 0) return size;
-  const least = Math.max(0, size - maxTailBytes);
-  // The newline at the end of the file ends the last line and starts none.
-  let remaining = lines + 1;
-  const buffer = Buffer.allocUnsafe(blockBytes);
-  for (let end = size; end > least;) {
-    signal.throwIfAborted();
-    const start = Math.max(least, end - blockBytes);
-    const { bytesRead } = await file.read(buffer, 0, end - start, start);
-    if (end === size && bytesRead > 0 && buffer[bytesRead - 1] !== newline) remaining--;
-    for (
-      let at = buffer.subarray(0, bytesRead).lastIndexOf(newline);
-      at >= 0;
-      at = at === 0 ? -1 : buffer.lastIndexOf(newline, at - 1)
-    ) {
-      if (--remaining === 0) return start + at + 1;
-    }
-    end = start;
-  }
-  return least;
+  const bounds = { end: size - 1, lines, least: Math.max(0, size - maxTailBytes) };
+  return (await findLines(file, bounds, signal)).start;
 }

@@ -89,8 +89,8 @@ export async function* treeEntries(parent, name, signal, { stays = false, admits
  *   file
  */
 export async function openEntry({ parent, name, stats }) {
-  using place = ownedFd(openPath(parent, name));
-  const now = fstatSync(place.fd, { bigint: true });
+  using entry = ownedFd(openPath(parent, name));
+  const now = fstatSync(entry.fd, { bigint: true });
   if (!now.isFile() || now.ino !== stats.ino || now.dev !== stats.dev) return undefined;
-  return await openForReading(place.fd);
+  return await openForReading(entry.fd);
 }

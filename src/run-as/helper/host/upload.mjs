@@ -7,7 +7,7 @@ import { fchmodSync, fchownSync, fstatSync, lstatSync, renameSync, unlinkSync } 
 import { at, ownedFd, openPath, syncDirectory } from "../directory.mjs";
 import { RequestError, hasCode } from "../request-error.mjs";
 import { entryAt, tagOf } from "./entries.mjs";
-import { assertNamed, inPlace } from "./host-path.mjs";
+import { assertNamed, withParent } from "./host-path.mjs";
 import { exists } from "./syscalls.mjs";
 import { openUnnamed, unlinkIfThere } from "./unnamed-file.mjs";
 
@@ -15,7 +15,7 @@ const defaultMode = 0o644;
 /** Large enough that a write-back costs next to nothing. */
 const writeBackBytes = 16 << 20;
 
-/** @typedef {import("./host-path.mjs").HostPlace} HostPlace */
+/** @typedef {import("./host-path.mjs").GuardedPath} GuardedPath */
 /** @typedef {import("./host-path.mjs").Found} Found */
 /** @typedef {import("./syscalls.mjs").Syscalls} Syscalls */
 /** @typedef {import("node:fs").BigIntStats} BigIntStats */
@@ -30,7 +30,7 @@ const writeBackBytes = 16 << 20;
 
 /**
  * @param {Syscalls} syscalls
- * @param {HostPlace & UploadArgs} args
+ * @param {GuardedPath & UploadArgs} args
  * @param {import("../chunk-flow.mjs").ChunkInbox} input
  * @param {AbortSignal} signal
  */
@@ -85,12 +85,12 @@ async function appendAll(file, pieces) {
 
 /**
  * @param {Syscalls} syscalls
- * @param {HostPlace & UploadArgs} args
+ * @param {GuardedPath & UploadArgs} args
  * @param {AbortSignal} signal
  * @param {(file: import("node:fs/promises").FileHandle, old: BigIntStats | undefined) => Promise<void>} fill
  */
-export async function placeFile(syscalls, { overwrite, ifMatch, mode, temporary, ...place }, signal, fill) {
-  return inPlace(syscalls, place, { follow: false }, async (found) => {
+export async function placeFile(syscalls, { overwrite, ifMatch, mode, temporary, ...target }, signal, fill) {
+  return withParent(syscalls, target, { follow: false }, async (found) => {
     assertNamed(found);
     const { parent, name } = found;
     const wanted = { overwrite, ifMatch };

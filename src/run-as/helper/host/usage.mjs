@@ -1,5 +1,5 @@
 /** Measures the disk usage of a tree. */
-import { inPlace } from "./host-path.mjs";
+import { withParent } from "./host-path.mjs";
 import { spell } from "./spelling.mjs";
 import { treeEntries } from "./tree-entries.mjs";
 
@@ -11,12 +11,12 @@ const maxLinked = 2_000_000;
 
 /**
  * @param {import("./syscalls.mjs").Syscalls} syscalls
- * @param {import("./host-path.mjs").HostPlace & { depth: number }} args
+ * @param {import("./host-path.mjs").GuardedPath & { depth: number }} args
  * @param {(record: object) => Promise<void>} report
  * @param {AbortSignal} signal
  */
-export async function diskUsage(syscalls, { depth, ...place }, report, signal) {
-  await inPlace(syscalls, place, { follow: true }, async ({ parent, name }) => {
+export async function diskUsage(syscalls, { depth, ...target }, report, signal) {
+  await withParent(syscalls, target, { follow: true }, async ({ parent, name }) => {
     const sums = new Sums();
     const options = { stays: true, fail: () => sums.fail() };
     for await (const entry of treeEntries(parent, name, signal, options)) {

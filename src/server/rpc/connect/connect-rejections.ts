@@ -1,7 +1,7 @@
 /**
- * Requests that Connect itself rejects between the gate and the handler: unreadable messages, unsupported
- * compressions or timeouts, wrong numbers of messages. Connect aborts the call's signal with the error before
- * it writes it; a listener there rewrites the error in svc's format.
+ * Requests that Connect itself rejects after svc has admitted the caller and before the handler runs: unreadable
+ * messages, unsupported compressions or timeouts, wrong numbers of messages. Connect aborts the call's signal with the
+ * error before it writes the error; a listener there rewrites the error in svc's format.
  */
 import { base64Decode } from "@bufbuild/protobuf/wire";
 import { Code, ConnectError, createContextKey, type HandlerContext } from "@connectrpc/connect";
@@ -11,23 +11,23 @@ import { endableBodyKey } from "./endable-body.ts";
 import { errorOfAbort } from "../error-mapping.ts";
 
 /** Stops watching a call; called by {@link stopWatching}. */
-const watchKey = createContextKey<(() => void) | undefined>(undefined, { description: "svc refusals" });
+const watchKey = createContextKey<(() => void) | undefined>(undefined, { description: "svc rejections" });
 
 /**
  * Reports and rewrites an error of Connect that ends the call before its handler runs.
  * @throws SvcError if the call has already ended, for example by a deadline of zero; for an invalid query
  */
-export function watchRejections(context: HandlerContext, onRefused: (error: SvcError) => void): void {
+export function watchRejections(context: HandlerContext, onRejected: (error: SvcError) => void): void {
   const { signal, values } = context;
-  const refusal = signal.aborted ? errorOfAbort(signal.reason) : queryError(context);
-  if (refusal !== undefined) {
-    onRefused(refusal);
-    throw refusal;
+  const rejection = signal.aborted ? errorOfAbort(signal.reason) : queryError(context);
+  if (rejection !== undefined) {
+    onRejected(rejection);
+    throw rejection;
   }
   const onEnded = (): void => {
     if (signal.reason instanceof ConnectError) reword(signal.reason);
     const error = errorOfAbort(signal.reason);
-    onRefused(error);
+    onRejected(error);
     // Connect checks its deadline only after the body has arrived.
     if (error.code === "deadline_exceeded") values.get(endableBodyKey)?.end(connectErrorOf(error));
   };

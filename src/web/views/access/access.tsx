@@ -11,7 +11,7 @@ import { AuditTrail } from "./audit-trail.tsx";
 import { Sessions } from "./sessions.tsx";
 import { Tokens } from "./tokens.tsx";
 
-/** The user's identity, sessions, tokens and the audit trail. */
+/** The user's identity, sessions, tokens and the audit log. */
 export function AccessView({ api, node }: ViewProps) {
   const caller = node.status.value?.caller;
   const { value } = session;

@@ -11,7 +11,7 @@ import { isNotFound } from "../../api.ts";
 import { useLive } from "../../live.ts";
 import { useLongWork } from "../../long-work.ts";
 import type { NodeView } from "../../node-view.ts";
-import { Failure } from "../../parts/failure.tsx";
+import { Failure, StorageFailures } from "../../parts/failure.tsx";
 import { Heading } from "../../parts/heading.tsx";
 import { RunningOperations } from "../../parts/running-operations.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
@@ -24,7 +24,6 @@ import { backupTexts as labels } from "../../texts/backups.ts";
 import { formatBytes } from "../../units.ts";
 import { readArchives } from "./archives.ts";
 import { Policy } from "./policy.tsx";
-import { StorageFailures } from "./storage-failures.tsx";
 
 const { columns } = labels;
 

@@ -2,7 +2,7 @@ import { useMemo } from "preact/hooks";
 import { BackupService, type BackupArchive } from "../../../../gen/svc/v1/backup_pb.ts";
 import type { App } from "../../../../gen/svc/v1/app_pb.ts";
 import { useLive } from "../../live.ts";
-import { Failure } from "../../parts/failure.tsx";
+import { Failure, StorageFailures } from "../../parts/failure.tsx";
 import { Heading } from "../../parts/heading.tsx";
 import { Table, type Column } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
@@ -15,7 +15,6 @@ import { AppBackupsView } from "./app-backups.tsx";
 import { readArchives } from "./archives.ts";
 import { ArchiveView } from "./archive.tsx";
 import { Storages } from "./storages.tsx";
-import { StorageFailures } from "./storage-failures.tsx";
 
 const { columns } = labels;
 

@@ -25,7 +25,7 @@ interface Props {
 }
 
 /** Names of archives that can be unpacked. */
-const archiveEnd = /\.(?:tar|tar\.gz|tar\.zst|zip)$/;
+const archiveEnd = /\.(?:tar(?:\.(?:gz|zst|xz|bz2))?|zip)$/;
 
 export function isArchive({ type, name }: FileEntry): boolean {
   return type === "file" && archiveEnd.test(name);

@@ -12,7 +12,8 @@ import { plainText } from "../../plain-text.ts";
 import { pathTo } from "../../route.ts";
 import { inventoryTexts as labels } from "../../texts/inventory.ts";
 import type { ViewProps } from "../../view-props.ts";
-import { EngineFailure } from "./engine-failure.tsx";
+import { Adopt } from "./adopt.tsx";
+import { EngineFailure } from "./engine-lists.tsx";
 
 const { columns } = labels;
 const verbs = ["start", "stop", "restart"] as const;
@@ -28,6 +29,7 @@ export function Containers({ api, node }: Pick<ViewProps, "api" | "node">) {
   );
   const { busy, failure, perform } = useAction();
   const removed = useSignal<Container | undefined>(undefined);
+  const adopted = useSignal("");
   const control = async ({ id }: Container, action: string): Promise<void> => {
     await perform(`${action} ${id}`, () =>
       client.controlContainer({ target: { case: "container", value: id }, action }),
@@ -51,6 +53,9 @@ export function Containers({ api, node }: Pick<ViewProps, "api" | "node">) {
               {labels[verb]}
             </button>
           ))}
+        <button type="button" onClick={() => (adopted.value = container.composeProject ?? container.name)}>
+          {labels.adopt}
+        </button>
         <button type="button" class="danger" onClick={() => (removed.value = container)}>
           {labels.remove}
         </button>
@@ -77,6 +82,7 @@ export function Containers({ api, node }: Pick<ViewProps, "api" | "node">) {
     <>
       <EngineFailure of={live} />
       <Failure message={failure} />
+      <Adopt client={client} node={node} name={adopted} />
       {live.failure === "" && (
         <Table
           label={labels.parts.containers}

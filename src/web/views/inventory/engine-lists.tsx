@@ -1,15 +1,16 @@
 import type { Client } from "@connectrpc/connect";
 import { useMemo } from "preact/hooks";
 import { DockerService, type Image, type Network, type Volume } from "../../../../gen/svc/v1/docker_pb.ts";
-import { useLive } from "../../live.ts";
+import { useLive, type Live } from "../../live.ts";
 import { Table, type Column, type TableProps } from "../../parts/table.tsx";
 import { Text } from "../../parts/text.tsx";
 import { When } from "../../parts/when.tsx";
 import { inventoryTexts as labels } from "../../texts/inventory.ts";
 import { formatBytes } from "../../units.ts";
 import type { ViewProps } from "../../view-props.ts";
-import { EngineFailure } from "./engine-failure.tsx";
 import { Prune } from "./prune.tsx";
+import { Failure } from "../../parts/failure.tsx";
+import { texts } from "../../texts.ts";
 
 const { columns } = labels;
 
@@ -112,3 +113,22 @@ const networkColumns: readonly Column<Network>[] = [
   { title: columns.driver, cell: ({ driver }) => <Text of={driver} /> },
   { title: columns.subnets, cell: ({ subnets }) => <Text of={subnets.join(", ")} /> },
 ];
+
+/** Explains why the container engine's data is missing. Many hosts need no engine. */
+export function EngineFailure({ of }: { of: Live<unknown> }) {
+  if (!of.isUnavailable) return <Failure message={of.failure} />;
+  return (
+    <div class="notice" role="status">
+      <p>
+        <strong>{labels.noEngine}</strong> {labels.noEngineNeeded}
+      </p>
+      <p class="quiet">
+        <Text of={of.failure} />
+      </p>
+      <p>{labels.noEngineHint}</p>
+      <button type="button" onClick={of.reload}>
+        {texts.readAgain}
+      </button>
+    </div>
+  );
+}

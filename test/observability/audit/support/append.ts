@@ -1,5 +1,5 @@
 /**
- * A process that appends records to an audit trail, and prints how many are durable. Arguments: store directory, count
+ * A process that appends records to an audit log, and prints how many are durable. Arguments: store directory, count
  * (0: until killed).
  */
 import { AuditTrail } from "../../../../src/observability/audit/audit-trail.ts";

@@ -4,7 +4,7 @@ import { pipeline } from "node:stream/promises";
 import { createGzip, createZstdCompress } from "node:zlib";
 import { at, openPath } from "../../directory.mjs";
 import { RequestError } from "../../request-error.mjs";
-import { assertNamed, inPlace } from "../host-path.mjs";
+import { assertNamed, withParent } from "../host-path.mjs";
 import { namesOf, spell } from "../spelling.mjs";
 import { openEntry, treeEntries } from "../tree-entries.mjs";
 import { placeFile } from "../upload.mjs";
@@ -99,8 +99,8 @@ export class PackSource {
    * @returns {AsyncGenerator<TreeEntry, void, void>}
    */
   async *entries(path) {
-    const place = { path, guard: this.#guard };
-    const { parent, name } = await inPlace(this.#syscalls, place, { follow: false }, (found) => {
+    const target = { path, guard: this.#guard };
+    const { parent, name } = await withParent(this.#syscalls, target, { follow: false }, (found) => {
       assertNamed(found);
       found.guard.admitWhole(lstatSync(at(found.parent, found.name)));
       return { parent: openPath(found.parent, "."), name: found.name };

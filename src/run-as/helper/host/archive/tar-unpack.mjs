@@ -1,15 +1,15 @@
 /** Unpacks a tar while it is decompressed. */
-import { createGunzip, createZstdDecompress } from "node:zlib";
 import { SparsePieces } from "../../archive/sparse-pieces.mjs";
 import { TarReader } from "../../archive/tar-reader.mjs";
 import { RequestError } from "../../request-error.mjs";
+import { decompressed } from "./decompress.mjs";
 import { decodedName } from "./name-encoding.mjs";
 
 /** @typedef {import("./unpack-sink.mjs").UnpackSink} UnpackSink */
 
 /**
  * @param {import("node:fs/promises").FileHandle} file
- * @param {"tar" | "tar.gz" | "tar.zst"} format
+ * @param {import("./decompress.mjs").TarFormat} format
  * @param {string} nameEncoding of names that are not UTF-8; empty: they keep their bytes
  * @param {UnpackSink} sink
  * @param {import("./budget.mjs").Budget} budget
@@ -49,19 +49,4 @@ export async function unpackTar(file, format, nameEncoding, sink, budget, step) 
   // Some tars lack the final blocks of zeros.
   if (!reader.ended && !reader.between) throw new RequestError("REFUSED", "is truncated");
   if (reader.entries === 0) throw new RequestError("REFUSED", "is empty");
-}
-
-/**
- * @param {import("node:fs/promises").FileHandle} file
- * @param {"tar" | "tar.gz" | "tar.zst"} format
- * @returns {AsyncIterable<Buffer>}
- */
-function decompressed(file, format) {
-  const bytes = file.createReadStream({ autoClose: false, highWaterMark: 256 << 10, start: 0 });
-  if (format === "tar") return bytes;
-  const options = { chunkSize: 128 << 10 };
-  const filter = format === "tar.gz" ? createGunzip(options) : createZstdDecompress(options);
-  bytes.on("error", (error) => filter.destroy(error));
-  filter.on("close", () => bytes.destroy());
-  return bytes.pipe(filter);
 }

@@ -14,7 +14,7 @@ import {
 } from "../../directory.mjs";
 import { RequestError, hasCode } from "../../request-error.mjs";
 import { entryAt } from "../entries.mjs";
-import { inPlace, opened } from "../host-path.mjs";
+import { withParent, opened } from "../host-path.mjs";
 import { Slices } from "../../slices.mjs";
 import { spell } from "../spelling.mjs";
 import { inStage, item } from "../staging.mjs";
@@ -38,7 +38,7 @@ const zlibCode = /^(Z_|ZSTD_|ERR_ZSTD)/;
  * @typedef {object} UnpackArgs
  * @property {string} path of the archive
  * @property {string} target a directory, created if missing
- * @property {"tar" | "tar.gz" | "tar.zst" | "zip"} format
+ * @property {import("./decompress.mjs").TarFormat | "zip"} format
  * @property {string} nameEncoding of names that are not UTF-8; empty: CP437 in a zip, and unchanged bytes in a tar
  * @property {boolean} overwrite
  * @property {string} temporary
@@ -53,7 +53,7 @@ const zlibCode = /^(Z_|ZSTD_|ERR_ZSTD)/;
  * @param {AbortSignal} signal
  */
 export async function unpackFiles(syscalls, { path, target, guard, ...args }, report, signal) {
-  return inPlace(syscalls, { path, guard }, { follow: true }, (archive) =>
+  return withParent(syscalls, { path, guard }, { follow: true }, (archive) =>
     opened(archive, async (fd, stats) => {
       if (!stats.isFile()) throw new RequestError("WRONG_TYPE", "is not a regular file");
       await using file = await openForReading(fd);
@@ -61,7 +61,7 @@ export async function unpackFiles(syscalls, { path, target, guard, ...args }, re
       const fill = (/** @type {number} */ stage) =>
         unpackToStage(syscalls, file, stage, args, budget, report, signal);
       try {
-        return await inPlace(syscalls, { path: target, guard }, { follow: true }, async (found) => {
+        return await withParent(syscalls, { path: target, guard }, { follow: true }, async (found) => {
           await (isThere(found.parent, found.name)
             ? unpackInto(syscalls, found, args, fill, signal)
             : unpackAs(syscalls, found, args, fill, signal));

@@ -1,0 +1,66 @@
+/** The ports that the last stage of a Dockerfile exposes. */
+
+export interface ExposedPort {
+  readonly port: number;
+  readonly protocol: "tcp" | "udp";
+}
+
+export interface StageInstruction {
+  readonly word: string;
+  readonly rest: string;
+}
+
+/** Maximum number of ports in one range. */
+const maxRange = 32;
+const maxPort = 65_535;
+
+/** @returns the ports, in order, and the arguments of EXPOSE that svc cannot publish */
+export function exposedPorts(stage: readonly StageInstruction[]): {
+  ports: ExposedPort[];
+  others: string[];
+} {
+  const values = new Map<string, string>();
+  const ports = new Map<string, ExposedPort>();
+  const others: string[] = [];
+  for (const { word, rest } of stage) {
+    if (word === "ENV" || word === "ARG") setVariables(word, rest, values);
+    if (word !== "EXPOSE") continue;
+    for (const text of rest.split(/\s+/).filter((each) => each !== "")) {
+      const found = portsOf(expand(text, values));
+      if (found === undefined) others.push(text);
+      for (const port of found ?? []) ports.set(`${port.port}/${port.protocol}`, port);
+    }
+  }
+  return { ports: [...ports.values()], others };
+}
+
+/** Reads `80`, `80/UDP` and `5000-5002/tcp`. */
+function portsOf(text: string): ExposedPort[] | undefined {
+  const [, from, to = from, named = "tcp"] =
+    /^["']?(\d{1,5})(?:-(\d{1,5}))?(?:\/([a-z]+))?["']?$/i.exec(text) ?? [];
+  const protocol = named.toLowerCase();
+  if (from === undefined || to === undefined || (protocol !== "tcp" && protocol !== "udp")) return undefined;
+  const [first, last] = [Number(from), Number(to)];
+  if (first < 1 || last > maxPort || last < first || last - first >= maxRange) return undefined;
+  return Array.from({ length: last - first + 1 }, (_, at) => ({ port: first + at, protocol }));
+}
+
+/** Reads `A=1 B="2"`, and `ENV A 1`. */
+function setVariables(word: string, rest: string, values: Map<string, string>): void {
+  if (word === "ENV" && !/^\S*=/.test(rest)) {
+    const [name = "", ...words] = rest.split(" ");
+    values.set(name, expand(words.join(" "), values));
+    return;
+  }
+  for (const [, name = "", text] of rest.matchAll(/(?:^|\s)(\w+)=("[^"]*"|'[^']*'|\S*)/g))
+    values.set(name, expand((text ?? "").replaceAll(/^(["'])(.*)\1$/g, "$2"), values));
+}
+
+/** Unknown variables remain, unless there is a default. */
+function expand(text: string, values: ReadonlyMap<string, string>): string {
+  return text.replaceAll(
+    /\$(?:(\w+)|\{(\w+)(?::?-([^{}]*))?\})/g,
+    (whole, plain: string | undefined, braced: string | undefined, otherwise: string | undefined) =>
+      values.get(plain ?? braced ?? "") ?? otherwise ?? whole,
+  );
+}
