@@ -9,7 +9,8 @@ import {
   type ScheduleRun,
   type ScheduleService,
 } from "../../../gen/svc/v1/schedule_pb.ts";
-import { invalidField, notFound, SvcError } from "../../../src/errors.ts";
+import { invalidField, SvcError } from "../../../src/errors.ts";
+import { jobNotFound } from "../../../src/scheduler/jobs/job.ts";
 
 /** The current time in `runSvc`: 2026-01-02T00:00:00Z. */
 const nowMs = Date.parse("2026-01-02T00:00:00Z");
@@ -74,7 +75,7 @@ export function fakeSchedules(
 ): Partial<ServiceImpl<typeof ScheduleService>> {
   const find = (id: string, owner = 1000): Schedule => {
     const job = jobs.find((each) => each.id === id && each.owner === owner);
-    if (job === undefined) throw notFound("schedule", id);
+    if (job === undefined) throw jobNotFound(id);
     return job;
   };
   return {

@@ -178,6 +178,8 @@ volumes: { rows: {} }
       t.false("svc.proof" in (old?.Labels ?? {}));
 
       const { store } = before;
+      // Beside the later one, it would restart what that one stops.
+      await before[Symbol.asyncDispose]();
       const ownership = ownershipIn("test", [id]);
       await using after = await DockerFixture.create(engineNow(), { dirs, store, ownership });
       const { compose } = after;
@@ -213,6 +215,7 @@ dockerTest(
     await startApp(before.runtime, app);
 
     const { store } = before;
+    await before[Symbol.asyncDispose]();
     await using after = await DockerFixture.create(engineNow(), {
       store,
       ownership: ownershipIn("test", ["single"]),
