@@ -27,7 +27,7 @@ import { Reconciler } from "./lifecycle/reconciler.ts";
 import { FreePorts } from "./ports/free-ports.ts";
 import { PortHolders } from "./ports/port-holders.ts";
 import { PortReservations } from "./ports/port-reservations.ts";
-import { Adoption } from "./records/adoption.ts";
+import { Reattachment } from "./records/reattachment.ts";
 import { AppChanges } from "./records/app-changes.ts";
 import { AppCounters } from "./records/app-counters.ts";
 import { AppExporter } from "./records/app-export.ts";
@@ -104,9 +104,9 @@ export function createApps(options: AppsOptions, resources: AsyncDisposableStack
   const reconciler = new Reconciler({ ...shared, lifecycle, clock: systemClock(options.now) });
   shared.operations.listen(reconciler);
   const changes = resources.use(new AppChanges({ ...shared, finder }));
-  const { adoption } = base;
+  const { reattachment } = base;
   const backgroundWork = resources.use(
-    new BackgroundWork({ ...shared, adoption, reconciler, recovery, freePorts }),
+    new BackgroundWork({ ...shared, reattachment, reconciler, recovery, freePorts }),
   );
   return {
     ...{
@@ -152,7 +152,7 @@ function createBase(options: AppsOptions, resources: AsyncDisposableStack) {
     ...options,
     ...{ registry, operations, ports, runtimes: all, runtimeOf, runtimesOf, runnable },
   };
-  const adoption = resources.use(new Adoption(shared));
-  const finder = new AppFinder({ ...shared, adoption });
-  return { shared, runtimes, reservations, adoption, finder };
+  const reattachment = resources.use(new Reattachment(shared));
+  const finder = new AppFinder({ ...shared, reattachment });
+  return { shared, runtimes, reservations, reattachment, finder };
 }

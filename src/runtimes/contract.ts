@@ -58,12 +58,12 @@ export interface AppRuntime extends AsyncDisposable {
   /** Ends every process of the app, if any. */
   stop(app: RunnableApp): Promise<void>;
   /**
-   * Adopts an app that an earlier daemon left running, or finds out how it ended. `running` also if that is unknown; `lost` if it did
+   * Reattaches to an app that an earlier daemon left running, or finds out how it ended. `running` also if that is unknown; `lost` if it did
    * not exit by itself, as after a reboot of the host.
    * @param wasCut the daemon ended while it stopped or started the app, so an app that runs only in part is `lost`
    */
-  adopt(app: RunnableApp, wasCut?: boolean): Promise<"running" | "ended" | "lost">;
-  /** The status from memory. `undefined`: the runtime has neither started nor adopted the app. */
+  reattach(app: RunnableApp, wasCut?: boolean): Promise<"running" | "ended" | "lost">;
+  /** The status from memory. `undefined`: the runtime has neither started nor reattached to the app. */
   status(id: string): RuntimeStatus | undefined;
   /** Increases at once whenever the status of an app changes. */
   readonly revision: number;

@@ -10,7 +10,7 @@ export interface FollowedApp {
   detach(): void;
 }
 
-/** The part of a runtime that follows the apps it has started or adopted. */
+/** The part of a runtime that follows the apps it has started or reattached to. */
 export abstract class FollowingRuntime<App extends FollowedApp> {
   readonly #apps = new Map<string, App>();
   readonly #listeners = new Set<(id: string) => void>();

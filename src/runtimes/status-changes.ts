@@ -40,7 +40,7 @@ export class StatusChanges {
   }
 }
 
-/** For an app that was neither started nor adopted: there is nothing to wait for. */
+/** For an app that was neither started nor reattached: there is nothing to wait for. */
 export function appNotRunning(id: string): SvcError<"app_not_running"> {
   return new SvcError("app_not_running", `app "${id}" does not run`);
 }

@@ -34,7 +34,7 @@ test("an app that cannot be settled for now delays no other", async (t) => {
     operations: {
       all: () => ids.map((appId) => ({ appId, kind: "stop", phase: "stop", detail: {} })),
       isLive: () => Promise.resolve(false),
-      adopt: () => Promise.resolve(true),
+      takeOver: () => Promise.resolve(true),
       release: () => undefined,
     },
     registry: { get: (id: string) => ({ id }) },
@@ -60,7 +60,7 @@ test("an app that cannot be settled is retried, and logged once until it succeed
     operations: {
       all: () => [{ id: 1, appId: "web", kind: "stop", phase: "stop", detail: {} }],
       isLive: () => Promise.resolve(false),
-      adopt: () => Promise.resolve(true),
+      takeOver: () => Promise.resolve(true),
       release: () => undefined,
     },
     registry: { get: (id: string) => ({ id }) },
@@ -149,7 +149,7 @@ async function leftOf(name: string, isLeaving: boolean, error: SvcError): Promis
   const runtime = {
     status: (): Partial<RuntimeStatus> => ({ state: isUp ? "RUNNING" : "STOPPED" }),
     check: () => Promise.resolve(),
-    adopt: () => Promise.resolve("running"),
+    reattach: () => Promise.resolve("running"),
     start: fails,
     stop: () => (isUp ? fails() : Promise.resolve()),
     remove: fails,

@@ -158,7 +158,7 @@ test("the terminal survives the daemon, and a later client sees its last screen"
   await nextEvent(daemon.stdout, "data");
   daemon.kill("SIGKILL");
   await nextEvent(daemon, "exit");
-  t.is(await fixture.runtime.adopt(app), "running");
+  t.is(await fixture.runtime.reattach(app), "running");
   await eventually(async () => assert.equal((await fixture.output(app)).at(-1), "row-200-"), patienceMs);
   await using seat = (await sit(fixture, app, { columns: 80, rows: 10 })).read();
   await seat.sees(/row-200-/);

@@ -159,7 +159,7 @@ test("a project is up while one of its services runs; a failed one shows in its 
   t.deepEqual(statusOf([], { ...context, shouldRun: false }).state, "STOPPED");
 });
 
-const { start, launch, rejectStart, stop, finish, freeze, rest, adopt, find, observe } = transitions;
+const { start, launch, rejectStart, stop, finish, freeze, rest, reattach, find, observe } = transitions;
 const { loseEngine, regainEngine } = transitions;
 const running = rest(finish(launch(start(initialMode))));
 const unreachable = new SvcError("unavailable", "the engine does not respond");
@@ -193,14 +193,14 @@ for (const [title, mode, isUp, expected] of [
     false,
     { mayRestart: true },
   ],
-  ["is lost if its start was interrupted", find(adopt(initialMode, true), true), true, { isLost: true }],
+  ["is lost if its start was interrupted", find(reattach(initialMode, true), true), true, { isLost: true }],
   [
     "is no longer lost when one of its containers runs",
     ...[observe(find(running, false), true), true, { state: "RUNNING", mayRestart: true }],
   ],
   [
     "stays lost after an interrupted start, even if one of its containers runs",
-    ...[observe(find(adopt(initialMode, true), true), true), true, { isLost: true }],
+    ...[observe(find(reattach(initialMode, true), true), true), true, { isLost: true }],
   ],
   ["is not restarted while it is frozen", freeze(running), true, { state: "RUNNING" }],
   [

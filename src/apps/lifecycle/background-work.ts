@@ -4,7 +4,7 @@ import { mapBounded } from "../../lib/map-bounded.ts";
 import { Ticker } from "../../lib/clock.ts";
 import type { AppsContext } from "../apps-context.ts";
 import type { FreePorts } from "../ports/free-ports.ts";
-import type { Adoption } from "../records/adoption.ts";
+import type { Reattachment } from "../records/reattachment.ts";
 import { isReadable } from "../records/unreadable-app.ts";
 import type { Recovery } from "./recovery.ts";
 import type { Reconciler } from "./reconciler.ts";
@@ -13,7 +13,7 @@ export interface BackgroundWorkOptions extends Pick<
   AppsContext,
   "registry" | "operations" | "userHelpers" | "paths" | "log"
 > {
-  adoption: Adoption;
+  reattachment: Reattachment;
   reconciler: Reconciler;
   recovery: Recovery;
   freePorts: FreePorts;
@@ -26,7 +26,7 @@ const parallelClaims = 4;
 
 export class BackgroundWork implements AsyncDisposable {
   readonly #options: BackgroundWorkOptions;
-  #adopted: Promise<string[]> = Promise.resolve([]);
+  #reattached: Promise<string[]> = Promise.resolve([]);
   #starting: Promise<void> = Promise.resolve();
   readonly #mayClaim = Promise.withResolvers<undefined>();
   #sweeper: Ticker | undefined;
@@ -36,13 +36,13 @@ export class BackgroundWork implements AsyncDisposable {
   }
 
   /**
-   * Adopts running apps, and recovers interrupted operations. Returns at once: both run in the background, and calls that need
+   * Reattaches to running apps, and recovers interrupted operations. Returns at once: both run in the background, and calls that need
    * their result wait for it.
    */
   start(): void {
     const claimed = this.#mayClaim.promise.then(() => this.#claimTrees());
-    this.#adopted = this.#options.adoption.start();
-    this.#starting = this.#adopted.then(() => this.#sweep()).then(() => claimed);
+    this.#reattached = this.#options.reattachment.start();
+    this.#starting = this.#reattached.then(() => this.#sweep()).then(() => claimed);
     this.#sweeper = new Ticker(sweepIntervalMs, () => this.#sweep());
   }
 
@@ -54,7 +54,7 @@ export class BackgroundWork implements AsyncDisposable {
   /** Starts reconciling apps with their desired state. Only for the daemon, not for in-process commands. */
   startReconciling(): void {
     this.claimTrees();
-    void this.#adopted.then((ended) => this.#options.reconciler.start(ended));
+    void this.#reattached.then((ended) => this.#options.reconciler.start(ended));
   }
 
   /** Stops reconciling. */

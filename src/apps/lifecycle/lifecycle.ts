@@ -293,7 +293,7 @@ async function stopToStart(runtime: AppRuntime, app: RunnableApp): Promise<void>
   try {
     await runtime.stop(app);
   } catch (error) {
-    await runtime.adopt(app);
+    await runtime.reattach(app);
     throw error;
   }
 }

@@ -330,10 +330,10 @@ export class Operations {
   }
 
   /** Takes over an interrupted operation, so that only one process recovers it. False: another process was faster. */
-  async adopt(operation: Operation): Promise<boolean> {
+  async takeOver(operation: Operation): Promise<boolean> {
     const { executor } = operation;
     const { bootId, pid, startTicks } = this.#options.executor;
-    const [adopted] = await this.#options.store.write(
+    const [takenOver] = await this.#options.store.write(
       [
         {
           sql: `UPDATE operations SET boot_id = ?, pid = ?, start_ticks = ?
@@ -343,12 +343,12 @@ export class Operations {
       ],
       { essential: true },
     );
-    if (adopted?.changes !== 1 || this.#live.has(operation.id)) return false;
+    if (takenOver?.changes !== 1 || this.#live.has(operation.id)) return false;
     this.#live.set(operation.id, { cancel: undefined, ended: Promise.withResolvers() });
     return true;
   }
 
-  /** Releases an adopted operation that could not be ended, so that the next sweep can try again. */
+  /** Releases an operation that was taken over but could not be ended, so that the next sweep can try again. */
   release(operation: Operation): void {
     this.#live.get(operation.id)?.ended.resolve(undefined);
     this.#live.delete(operation.id);

@@ -107,7 +107,7 @@ export class Recovery {
   /** Rolls back unacknowledged work and finishes promised work. A failure is logged; the next sweep tries again. */
   async recover(operation: Operation): Promise<void> {
     const { operations, registry, log } = this.#options;
-    if (!(await operations.adopt(operation))) return;
+    if (!(await operations.takeOver(operation))) return;
     const { id, appId, kind, phase } = operation;
     if (!this.#failed.has(id)) {
       log.info({ appId, kind, phase }, "an operation was left behind; bringing the app to rest");

@@ -47,7 +47,7 @@ export class AppChanges implements Disposable {
 
   /**
    * Calls `listener` soon after each change, one call at a time; simultaneous changes of one app are merged. Starts when all apps
-   * are adopted.
+   * are reattached.
    */
   async listen(listener: (change: AppChange) => void): Promise<Disposable> {
     await this.#options.finder.settled();

@@ -2,13 +2,13 @@
 import type { EngineNeeds } from "../../engine/protection.ts";
 import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import type { AppsContext } from "../apps-context.ts";
-import type { Adoption } from "./adoption.ts";
+import type { Reattachment } from "./reattachment.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { AppCaller } from "./app-registry.ts";
 import { isReadable, requireReadable } from "./unreadable-app.ts";
 
 export interface AppFinderOptions extends Pick<AppsContext, "registry" | "runtimeOf" | "runnable"> {
-  adoption: Adoption;
+  reattachment: Reattachment;
 }
 
 export class AppFinder {
@@ -18,7 +18,7 @@ export class AppFinder {
     this.#options = options;
   }
 
-  /** The app, after its adoption. @throws SvcError `not_found`; `store_damaged` if its row cannot be read */
+  /** The app, once it is reattached. @throws SvcError `not_found`; `store_damaged` if its row cannot be read */
   async find(id: string, caller: AppCaller): Promise<AppRecord> {
     const app = await this.any(id, caller);
     requireReadable(app);
@@ -27,9 +27,9 @@ export class AppFinder {
 
   /** As {@link find}, but also returns apps whose row cannot be read. */
   async any(id: string, caller: AppCaller): Promise<AppRecord> {
-    const { registry, adoption } = this.#options;
+    const { registry, reattachment } = this.#options;
     registry.find(id, caller);
-    await adoption.of(id);
+    await reattachment.of(id);
     return registry.find(id, caller);
   }
 
@@ -53,7 +53,7 @@ export class AppFinder {
     return this.#options.registry.get(id)?.ownerUid;
   }
 
-  /** The apps that the caller may see, by ID, adopted or not. */
+  /** The apps that the caller may see, by ID, reattached or not. */
   visible(caller: Pick<AppCaller, "uid" | "root">): AppRecord[] {
     return this.#options.registry.visible(caller);
   }
@@ -67,15 +67,15 @@ export class AppFinder {
     return this.#options.registry.all().map(({ id }) => id);
   }
 
-  /** All readable apps, after adoption. */
+  /** All readable apps, after reattachment. */
   async all(): Promise<readonly AppRecord[]> {
-    await this.#options.adoption.completed();
+    await this.#options.reattachment.completed();
     return this.#options.registry.all().filter(isReadable);
   }
 
-  /** Resolves when all apps are adopted, or after a grace period. */
+  /** Resolves when all apps are reattached, or after a grace period. */
   settled(): Promise<void> {
-    return this.#options.adoption.settled();
+    return this.#options.reattachment.settled();
   }
 
   /** Grows whenever an app or an operation on one was added, changed or removed. */

@@ -1,5 +1,5 @@
 /**
- * Apps outlive the daemon. At its start the daemon adopts the apps that run, and from then on the record follows the status of
+ * Apps outlive the daemon. At its start the daemon reattaches to the apps that run, and from then on the record follows the status of
  * the runtime.
  */
 import { setTimeout as wait } from "node:timers/promises";
@@ -10,11 +10,11 @@ import type { AppsContext } from "../apps-context.ts";
 import { isLeftHalf } from "../lifecycle/phases.ts";
 import { isReadable } from "./unreadable-app.ts";
 
-const adoptedAtOnce = 32;
-/** How long a listing waits for adoption before it shows what was last known. */
+const reattachedAtOnce = 32;
+/** How long a listing waits for reattachment before it shows what was last known. */
 const listingGraceMs = 2_000;
 
-export class Adoption implements Disposable {
+export class Reattachment implements Disposable {
   readonly #options: AppsContext;
   readonly #subscriptions: Disposable[] = [];
   readonly #pending = new Map<string, Promise<unknown>>();
@@ -24,46 +24,46 @@ export class Adoption implements Disposable {
     this.#options = options;
   }
 
-  /** Starts adoption. Resolves when every app is adopted, to the apps that should run and do not. Never rejects. */
+  /** Starts reattachment. Resolves when every app is reattached, to the apps that should run and do not. Never rejects. */
   async start(): Promise<string[]> {
     const { registry, runtimes } = this.#options;
     for (const runtime of runtimes) {
       this.#subscriptions.push(
         runtime.onChange((id) => {
-          // Until an app is adopted, the status of its runtime is preliminary.
+          // Until an app is reattached, the status of its runtime is preliminary.
           if (!this.#pending.has(id)) this.#follow(id);
         }),
       );
     }
     // Stopped apps stay stopped and need no check, so that a thousand of them cost nothing.
     const wanted = registry.all().filter((app) => app.desired === "running");
-    const all = mapBounded(wanted, adoptedAtOnce, (app) => this.#adopt(app));
+    const all = mapBounded(wanted, reattachedAtOnce, (app) => this.#reattach(app));
     this.#all = all;
     const runs = await all;
     return wanted.filter((_, at) => runs[at] !== true).map(({ id }) => id);
   }
 
-  /** Resolves when this app is adopted. */
+  /** Resolves when this app is reattached. */
   async of(id: string): Promise<void> {
     await this.#pending.get(id);
   }
 
-  /** Resolves when all apps are adopted, however long that takes. */
+  /** Resolves when all apps are reattached, however long that takes. */
   async completed(): Promise<void> {
     await this.#all;
   }
 
-  /** Resolves when all apps are adopted, or after a grace period. */
+  /** Resolves when all apps are reattached, or after a grace period. */
   async settled(): Promise<void> {
     if (this.#pending.size === 0) return;
     await Promise.race([this.#all, wait(listingGraceMs, undefined, { ref: false })]);
   }
 
   /** Whether the app runs. */
-  async #adopt(app: AppRecord): Promise<boolean> {
+  async #reattach(app: AppRecord): Promise<boolean> {
     const { runtimeOf, runnable, log } = this.#options;
-    const adopted = isLeftHalf(this.#options, app.id)
-      .then((wasCut) => runtimeOf(app).adopt(runnable(app), wasCut))
+    const reattached = isLeftHalf(this.#options, app.id)
+      .then((wasCut) => runtimeOf(app).reattach(runnable(app), wasCut))
       .then(
         (found) => {
           this.#follow(app.id);
@@ -74,8 +74,8 @@ export class Adoption implements Disposable {
           return false;
         },
       );
-    this.#pending.set(app.id, adopted);
-    const runs = await adopted;
+    this.#pending.set(app.id, reattached);
+    const runs = await reattached;
     this.#pending.delete(app.id);
     return runs;
   }

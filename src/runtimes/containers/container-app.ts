@@ -165,9 +165,9 @@ export class ContainerApp extends ObservedApp {
    * unknown.
    * @param wasCut an earlier daemon ended while it stopped or started the app
    */
-  async adopt(app: RunnableApp, wasCut = false): Promise<"running" | "lost"> {
+  async reattach(app: RunnableApp, wasCut = false): Promise<"running" | "lost"> {
     this.#app = app;
-    this.#mode = transitions.adopt(this.#mode, wasCut && this.#options.hasParts);
+    this.#mode = transitions.reattach(this.#mode, wasCut && this.#options.hasParts);
     try {
       return await this.#findOut();
     } catch (error) {
@@ -195,7 +195,7 @@ export class ContainerApp extends ObservedApp {
   /** The engine was unreachable, so the app must be started when it is back. */
   awaitEngine(app: RunnableApp, error: SvcError): void {
     this.#app = app;
-    this.#mode = transitions.find(transitions.adopt(this.#mode, false), anyUp(this.members));
+    this.#mode = transitions.find(transitions.reattach(this.#mode, false), anyUp(this.members));
     if (this.#options.state.isAvailable) this.#publish();
     else this.engineLost(error);
   }

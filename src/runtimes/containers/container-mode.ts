@@ -57,7 +57,7 @@ export const transitions = {
   rest: (mode: ContainerMode): ContainerMode => ({ ...mode, work: "none" }),
 
   /** The app should run, and may run already. @param wasCut its last start or stop was interrupted */
-  adopt: (mode: ContainerMode, wasCut: boolean): ContainerMode => ({
+  reattach: (mode: ContainerMode, wasCut: boolean): ContainerMode => ({
     ...mode,
     shouldRun: true,
     isUnfinished: mode.isUnfinished || wasCut,

@@ -191,8 +191,8 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     return this.appOf(id).thaw(containerIds);
   }
 
-  async adopt(app: RunnableApp, wasCut?: boolean): Promise<"running" | "lost"> {
-    return this.appOf(app.id).adopt(app, wasCut);
+  async reattach(app: RunnableApp, wasCut?: boolean): Promise<"running" | "lost"> {
+    return this.appOf(app.id).reattach(app, wasCut);
   }
 
   /** Starts following the engine, so that the next call has a result. */

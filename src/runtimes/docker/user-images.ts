@@ -62,7 +62,7 @@ type FindImage = (reference: string) => Promise<string | undefined>;
 export class UserImages implements Disposable {
   readonly #options: UserImagesOptions;
   readonly #listening: Disposable;
-  #adopting: Promise<void> | undefined;
+  #recording: Promise<void> | undefined;
 
   constructor(options: UserImagesOptions) {
     this.#options = options;
@@ -95,7 +95,7 @@ export class UserImages implements Disposable {
     if (!this.restricts(uid)) return true;
     const name = wholeName(reference);
     if (this.#isShared(name)) return true;
-    await this.#adoptOnce(find);
+    await this.#recordEarlierOnce(find);
     const sql = "SELECT 1 FROM user_images WHERE uid = ? AND reference = ? AND image_id = ?";
     return this.#options.store.all(sql, uid, name, imageId).length > 0;
   }
@@ -150,15 +150,15 @@ export class UserImages implements Disposable {
    * Records the images of apps that an older svc installed. This happens before any image is used, so that no app can
    * be changed to use other images first.
    */
-  #adoptOnce(find: FindImage): Promise<void> {
-    const adopting = (this.#adopting ??= this.#adopt(find));
-    adopting.catch(() => {
-      if (this.#adopting === adopting) this.#adopting = undefined;
+  #recordEarlierOnce(find: FindImage): Promise<void> {
+    const recording = (this.#recording ??= this.#recordEarlier(find));
+    recording.catch(() => {
+      if (this.#recording === recording) this.#recording = undefined;
     });
-    return adopting;
+    return recording;
   }
 
-  async #adopt(find: FindImage): Promise<void> {
+  async #recordEarlier(find: FindImage): Promise<void> {
     const { store, needs } = this.#options;
     const apps = store.all<UnrecordedAppRow>("SELECT * FROM apps_without_recorded_images");
     if (apps.length === 0) return;

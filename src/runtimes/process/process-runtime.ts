@@ -103,8 +103,8 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
    * killed, the next start or stop ends its leftovers.
    * @throws SvcError when the app's supervisor or the owner's files cannot be accessed
    */
-  async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
-    const { state, isLost } = await this.#supervised(app).adopt(app.manifest.limits);
+  async reattach(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
+    const { state, isLost } = await this.#supervised(app).reattach(app.manifest.limits);
     if (isLost === true) return "lost";
     return state === "STOPPED" || state === "FAILED" || state === "CRASHED" ? "ended" : "running";
   }

@@ -172,8 +172,8 @@ export class SupervisedApp {
     return wasHeld;
   }
 
-  /** See {@link ProcessRuntime.adopt}. */
-  async adopt(limits: LimitSpec): Promise<ProcessStatus> {
+  /** See {@link ProcessRuntime.reattach}. */
+  async reattach(limits: LimitSpec): Promise<ProcessStatus> {
     await this.#watch.findOut();
     const { userHelpers, cgroups, log } = this.#options;
     const { id, uid } = this.ref;

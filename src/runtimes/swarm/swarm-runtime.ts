@@ -268,7 +268,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     }
   }
 
-  async adopt(app: RunnableApp): Promise<"running" | "lost"> {
+  async reattach(app: RunnableApp): Promise<"running" | "lost"> {
     const watched = this.#appOf(app.id);
     watched.setRunning(app);
     await this.#polls.refresh().catch(() => undefined);

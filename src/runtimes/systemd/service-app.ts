@@ -59,7 +59,7 @@ export class ServiceApp extends ObservedApp {
     return this.#unit["ControlGroup"] || undefined;
   }
 
-  /** The app as last started, adopted or stopped. */
+  /** The app as last started, reattached or stopped. */
   get app(): RunnableApp {
     return this.#app;
   }

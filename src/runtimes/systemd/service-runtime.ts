@@ -220,7 +220,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
     return stoodStill;
   }
 
-  async adopt(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
+  async reattach(app: RunnableApp): Promise<"running" | "ended" | "lost"> {
     const known = this.#appOf(app);
     if (!this.#options.isHere) {
       known.settle(app, true);

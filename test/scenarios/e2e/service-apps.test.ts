@@ -132,7 +132,7 @@ ${extra}
       [["hello", "number"]],
     );
 
-    // It keeps running without the daemon, and the next daemon adopts it.
+    // It keeps running without the daemon, and the next daemon reattaches to it.
     const { startedAt } = await apps.getApp({ id: "hello" });
     await machine.systemctl("restart", "svc");
     await eventually(async () => {

@@ -103,7 +103,7 @@ dockerTest(`a daemon that starts before its engine finds its apps later${needsDo
   await first[Symbol.asyncDispose]();
   await engine.stop();
   await using second = await DockerFixture.create(engine, { store: first.store });
-  t.is(await second.runtime.adopt(app), "running");
+  t.is(await second.runtime.reattach(app), "running");
   t.is(second.runtime.status("early")?.state, "UNKNOWN");
   using _starting = startLost(second.runtime, [app]);
   await engine.start();
@@ -129,7 +129,7 @@ dockerTest(
     await eventually(() => assert.partialDeepStrictEqual(runtime.status("gone"), removed), 5_000);
 
     await using next = await DockerFixture.create(engine, { store: fixture.store });
-    t.is(await next.runtime.adopt(app), "lost");
+    t.is(await next.runtime.reattach(app), "lost");
     await next.runtime.start(app);
     t.like(next.runtime.status("gone"), { state: "RUNNING", reason: "" });
     await next.runtime.remove(app);
@@ -150,7 +150,7 @@ dockerTest(
     try {
       // As in a restart that the hang makes fail.
       t.is((await failureOf(runtime.stop(app))).code, "unavailable");
-      await runtime.adopt(app);
+      await runtime.reattach(app);
       t.is(runtime.status("brief")?.state, "UNKNOWN");
     } finally {
       engine.resume();

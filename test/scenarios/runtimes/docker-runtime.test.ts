@@ -354,8 +354,8 @@ dockerTest(`a restarted daemon finds the running and the exited apps${needsDocke
     assert.equal(all.find(({ Labels }) => Labels["svc.app"] === "ends")?.State, "exited");
   });
   await using second = await DockerFixture.create(engine, { store: first.store });
-  t.is(await second.runtime.adopt(runs), "running");
-  t.is(await second.runtime.adopt(ends), "lost");
+  t.is(await second.runtime.reattach(runs), "running");
+  t.is(await second.runtime.reattach(ends), "lost");
   t.is(second.runtime.status("runs")?.state, "RUNNING");
   for (const app of [runs, ends]) await second.runtime.remove(app);
 });

@@ -59,12 +59,12 @@ test("no signal opens a supervisor to debuggers", async (t) => {
   await fixture.runtime.stop(app);
 });
 
-test("a killed daemon leaves apps running; the next adopts them with logs and exit codes", async (t) => {
+test("a killed daemon leaves apps running; the next reattaches to them with logs and exit codes", async (t) => {
   await using fixture = await createFixture();
   const app = await fixture.shell("echo first; trap 'echo last; exit 5' USR1; while :; do sleep 0.05; done");
   await startFromDoomedDaemon(fixture, [app]);
   const { app: main } = await readState(app);
-  t.is(await fixture.runtime.adopt(app), "running");
+  t.is(await fixture.runtime.reattach(app), "running");
   t.like(fixture.runtime.status(app.id), { state: "RUNNING", pid: main?.pid });
   process.kill(main?.pid ?? 0, "SIGUSR1");
   await eventually("exit", () => fixture.runtime.status(app.id)?.state === "CRASHED");
@@ -84,7 +84,7 @@ test("the next daemon also sets the limits of a running app", async (t) => {
   }
   const cgroups = new Cgroups({ root, controllers: new Set(["memory"]) });
   await using next = await createFixture({ store: fixture.store, cgroups });
-  t.is(await next.runtime.adopt(app), "running");
+  t.is(await next.runtime.reattach(app), "running");
   t.is(await readFile(join(root, "apps", app.id, "app/memory.max"), "utf8"), "100000000");
   await fixture.runtime.stop(app);
 });
@@ -94,7 +94,7 @@ test("the next daemon learns what happened while no daemon ran", async (t) => {
   const app = await fixture.shell("echo bye; sleep 0.4; exit 9");
   await startFromDoomedDaemon(fixture, [app]);
   await eventually("end", async () => (await readState(app)).final);
-  t.is(await fixture.runtime.adopt(app), "ended");
+  t.is(await fixture.runtime.reattach(app), "ended");
   t.like(fixture.runtime.status(app.id), { state: "CRASHED", exitCode: 9, lastLines: ["bye"] });
 });
 
@@ -125,7 +125,7 @@ test("if a supervisor is killed with its daemon, the next daemon detects it, and
   await startFromDoomedDaemon(fixture, [app]);
   process.kill((await readState(app)).supervisor.pid, "SIGKILL");
   t.is((await pidsRunning(marker)).length, 1);
-  t.is(await fixture.runtime.adopt(app), "lost");
+  t.is(await fixture.runtime.reattach(app), "lost");
   t.is(fixture.runtime.status(app.id)?.state, "CRASHED");
   await fixture.runtime.stop(app);
   t.true(await eventually("nothing of it runs", async () => (await pidsRunning(marker)).length === 0));
@@ -170,8 +170,8 @@ test("after a reboot a running app is lost, and an exited one is not", async (t)
   const owner = await fixture.userHelpers.as(running.uid);
   await owner.writeFile(running.runDir, "state.json", JSON.stringify({ ...state, bootId }));
   await using next = new ProcessRuntime(runtimeOptions(fixture.userHelpers, state.bootId));
-  t.is(await next.adopt(running), "lost");
-  t.is(await next.adopt(ended), "ended");
+  t.is(await next.reattach(running), "lost");
+  t.is(await next.reattach(ended), "ended");
   await next.start(running);
   t.is(next.status(running.id)?.state, "RUNNING");
   await next.stop(running);
@@ -185,7 +185,7 @@ test("a damaged state and specification do not prevent a start", async (t) => {
   const owner = await fixture.userHelpers.as(app.uid);
   await owner.writeFile(app.runDir, "state.json", '{"version":1,"phase":"RUN');
   await using next = new ProcessRuntime(runtimeOptions(fixture.userHelpers, "boot"));
-  await next.adopt(app);
+  await next.reattach(app);
   await next.start(app);
   t.is(next.status(app.id)?.state, "RUNNING");
   await next.stop(app);
@@ -196,13 +196,13 @@ test("a damaged state and specification do not prevent a start", async (t) => {
   await next.stop(app);
 });
 
-test("many apps are adopted concurrently and quickly", async (t) => {
+test("many apps are reattached concurrently and quickly", async (t) => {
   await using fixture = await createFixture();
   const apps = await Promise.all(Array.from({ length: 12 }, () => fixture.shell("exec sleep 1000")));
   await startFromDoomedDaemon(fixture, apps);
   const startedMs = performance.now();
-  const found = await Promise.all(apps.map((app) => fixture.runtime.adopt(app)));
-  t.log(`adopted ${apps.length} in ${Math.round(performance.now() - startedMs)} ms`);
+  const found = await Promise.all(apps.map((app) => fixture.runtime.reattach(app)));
+  t.log(`reattached ${apps.length} in ${Math.round(performance.now() - startedMs)} ms`);
   t.true(found.every((outcome) => outcome === "running"));
   t.is((await fixture.runtime.stats(apps)).size, apps.length);
 });
@@ -217,7 +217,7 @@ rootTest("the daemon does not use a socket that another user put in place (root 
   await once(server.listen(path), "listening");
   // Symlinks are not followed.
   await link(path, join(app.runDir, "supervisor.sock"));
-  await t.throwsAsync(fixture.runtime.adopt(app), { message: /is of uid 0, not of 65534/ });
+  await t.throwsAsync(fixture.runtime.reattach(app), { message: /is of uid 0, not of 65534/ });
   t.is(received, 0);
   server.close();
 });
@@ -262,7 +262,7 @@ for (const [name, speak] of Object.entries(impostors)) {
     });
     await once(server.listen(join(app.runDir, "supervisor.sock")), "listening");
     // It does not matter whether it is rejected or found to have exited, as long as it finishes.
-    await fixture.runtime.adopt(app).catch(() => undefined);
+    await fixture.runtime.reattach(app).catch(() => undefined);
     connections = 0;
     await sleep(1000);
     t.true(connections <= 20, `${connections} connections in a second`);
@@ -295,7 +295,7 @@ test("a later version's supervisor is supported", async (t) => {
   await fixture.runtime.stop(app);
   await writeFile(join(app.runDir, "state.json"), JSON.stringify(state));
   await using next = new ProcessRuntime(runtimeOptions(fixture.userHelpers, state.bootId));
-  t.is(await next.adopt(app), "ended");
+  t.is(await next.reattach(app), "ended");
   t.like(next.status(app.id), { state: "CRASHED", exitCode: 4 });
 });
 

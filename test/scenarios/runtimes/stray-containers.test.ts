@@ -15,7 +15,7 @@ import { eventually } from "../../support/eventually.ts";
 import { ownershipIn } from "../../support/ownership.ts";
 import { searchPath } from "../../support/search-path.ts";
 
-// Containers that others start through the engine are not the app: svc stops those of old releases, and adopts nothing
+// Containers that others start through the engine are not the app: svc stops those of old releases, and takes over nothing
 // else.
 
 const fixtureNow = sharedFixture();
@@ -70,7 +70,7 @@ dockerTest(`an externally started container of an old release is stopped${needsD
 });
 
 dockerTest(
-  `a container with settings other than those of its start is not adopted${needsDocker}`,
+  `a container with settings other than those of its start is not reattached${needsDocker}`,
   async (t) => {
     const fixture = fixtureNow();
     const { engine, runtime } = fixture;
@@ -81,7 +81,7 @@ dockerTest(
       ["that", "lost"],
     ] as const) {
       await using next = await DockerFixture.create(engine, { store: fixture.store });
-      t.is(await next.runtime.adopt({ ...app, startedSettings: { word } }), found, word);
+      t.is(await next.runtime.reattach({ ...app, startedSettings: { word } }), found, word);
     }
     await runtime.stop(app);
     await runtime.remove(app);
@@ -183,7 +183,7 @@ volumes: { rows: {} }
       const ownership = ownershipIn("test", [id]);
       await using after = await DockerFixture.create(engineNow(), { dirs, store, ownership });
       const { compose } = after;
-      t.is(await compose.adopt(app), "running");
+      t.is(await compose.reattach(app), "running");
       await eventually(() => assert.equal(compose.status(id)?.state, "RUNNING"));
       t.deepEqual(await compose.volumes.list(id), { own: ["rows"], shared: [], anonymous: [] });
       await compose.stop(app);
@@ -220,7 +220,7 @@ dockerTest(
       store,
       ownership: ownershipIn("test", ["single"]),
     });
-    t.is(await after.runtime.adopt(app), "running");
+    t.is(await after.runtime.reattach(app), "running");
     await after.runtime.stop(app);
     await after.runtime.start(app);
     t.like(after.runtime.status("single"), { state: "RUNNING" });
