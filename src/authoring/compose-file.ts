@@ -13,6 +13,8 @@ export interface ComposeVariable {
   readonly fallback?: string;
   /** Whether the file is invalid without a value. */
   readonly isRequired: boolean;
+  /** Whether compose warns without a value, and uses an empty text. */
+  readonly isExpected: boolean;
   /** Whether it is the content of a secret. */
   readonly isSecret: boolean;
 }
@@ -44,13 +46,14 @@ export function variablesOf(documents: readonly JsonObject[]): ComposeVariable[]
   const found = new Map<string, ComposeVariable>();
   const add = (
     name: string,
-    { fallback, isRequired = false, isSecret = false }: Partial<ComposeVariable>,
+    { fallback, isRequired = false, isExpected = false, isSecret = false }: Partial<ComposeVariable>,
   ): void => {
     const before = found.get(name);
     const known = fallback ?? before?.fallback;
     found.set(name, {
       name,
       isRequired: isRequired || before?.isRequired === true,
+      isExpected: isExpected || before?.isExpected === true,
       isSecret: isSecret || before?.isSecret === true,
       ...(known !== undefined && { fallback: known }),
     });
@@ -67,14 +70,18 @@ export function variablesOf(documents: readonly JsonObject[]): ComposeVariable[]
   return [...found.values()];
 }
 
-type WrittenVariable = Pick<ComposeVariable, "name" | "fallback" | "isRequired">;
+type WrittenVariable = Pick<ComposeVariable, "name" | "fallback" | "isRequired" | "isExpected">;
 
 function* variablesIn(text: string): Generator<WrittenVariable & { readonly whole: string }> {
   for (const [whole, braced, operator = "", word = "", plain] of text.matchAll(variableForm)) {
     const name = braced ?? plain;
     if (whole === "$$" || name === undefined) continue;
     const isPlain = operator.endsWith("-") && !word.includes("$");
-    yield { whole, name, isRequired: operator.endsWith("?"), ...(isPlain && { fallback: word }) };
+    yield {
+      ...{ whole, name, isRequired: operator.endsWith("?"), isExpected: operator === "" },
+      ...(isPlain && { fallback: word }),
+    };
+    for (const inner of variablesIn(word)) yield { ...inner, isExpected: false };
   }
 }
 

@@ -4,6 +4,7 @@ import type { SvcError } from "../errors.ts";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import { mapValues } from "../lib/map-values.ts";
 import { readYaml, type Problem, type YamlDocument } from "../packages/manifest/yaml-document.ts";
+import { requireClassicSubstitution } from "../runtimes/compose/classic-substitution.ts";
 import { configFailure } from "../runtimes/compose/compose-failure.ts";
 import { isChosen, readResolved } from "../runtimes/compose/compose-document.ts";
 import { checkComposeSources, invalid, type YamlReader } from "../runtimes/compose/compose-sources.ts";
@@ -131,6 +132,7 @@ async function withCompose(project: Project, compose: ComposeProgram): Promise<P
   const documents = isPlanned
     ? [document]
     : (await checkComposeSources(files, root, checkout, choice.files, yaml)).documents.map(mergedRecord);
+  if (await compose.command.isClassic()) requireClassicSubstitution(documents, name);
   const variables = variablesOf(documents);
   const dotenv = (await files.has(posix.join(posix.dirname(name), ".env")))
     ? await dotenvValues(

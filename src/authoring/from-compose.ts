@@ -44,6 +44,8 @@ export async function fromCompose(
       : settingOf(variable, name, model.dotenv.has(variable.name));
     settings[key] = setting;
     if (isRequired) required.push(key);
+    else if (isEmpty(variable, model, compose) && !numbers.has(key))
+      notes.push(`\${${variable.name}} is empty, because nothing sets it; set "${key}" if it needs a value`);
   }
   Object.assign(settings, fixed);
   for (const { sentence, permission } of model.requirements)
@@ -63,6 +65,19 @@ export async function fromCompose(
       }),
     },
   };
+}
+
+/** Variables of the owner that compose gets. */
+const ownerVariables: ReadonlySet<string> = new Set(["HOME", "PATH", "PWD", "USER"]);
+
+function isEmpty(
+  { name, isExpected, fallback }: ComposeVariable,
+  { dotenv }: ComposeModel,
+  compose: ComposeProgram | undefined,
+): boolean {
+  // Without compose, values in `.env` are unknown.
+  const isUnset = compose !== undefined && fallback === undefined && !dotenv.has(name);
+  return isExpected && isUnset && !ownerVariables.has(name);
 }
 
 async function notesOn(

@@ -244,6 +244,41 @@ const cases: readonly Case[] = [
     classicError: /unsupported option: 'required'; docker-compose 1\.29 does not support it/,
   },
   {
+    name: "a default that contains a variable",
+    files: { ".env": "A=one\n", "compose.yaml": app('environment: { B: "${B:-${A}}" }') },
+    settings: { a: { ...inDotenv, env: "A" }, b: { type: "string", env: "B" } },
+    classicError:
+      /^compose.yaml: docker-compose 1\.29 does not support the variable in "\$\{B:-\$\{A\}\}"; .*install compose 2$/,
+  },
+  {
+    name: "a value that depends on whether a variable is set",
+    files: { "compose.yaml": app('environment: { URL: "${HOST:+https://$HOST}" }') },
+    settings: { host: { type: "string", env: "HOST" } },
+    classicError: /does not support the variable in "\$\{HOST:\+https:\/\/\$HOST\}"/,
+  },
+  {
+    name: "a variable that nothing sets",
+    files: { "compose.yaml": app('volumes: ["$HOME_DIR/config:/config", "${PWD}/data:/data"]') },
+    settings: { home_dir: { type: "string", env: "HOME_DIR" }, pwd: { type: "string", env: "PWD" } },
+    permissions: ["host_mounts"],
+    notes:
+      /^\$\{HOME_DIR\} is empty, because nothing sets it; set "home_dir" if it needs a value\n.*\/config/,
+  },
+  {
+    name: "a variable that is true",
+    files: { "compose.yaml": app("environment: { TELEMETRY: true }") },
+    classicError:
+      /services\.app\.environment\.TELEMETRY is not text, which docker-compose 1\.29 does not support: write it in quotes/,
+  },
+  {
+    name: "a service that extends one with dependencies",
+    files: {
+      "base.yaml": "services: { base: { image: a, depends_on: [db] } }\n",
+      "compose.yaml": app("extends: { file: base.yaml, service: base }", "  db: { image: a }"),
+    },
+    classicError: /with 'depends_on' cannot be extended; docker-compose 1\.29 does not support it/,
+  },
+  {
     name: "a port in an included file",
     files: {
       "compose.yaml": `include: [sub/compose.yaml]\n${app("command: [sleep, '600']")}`,

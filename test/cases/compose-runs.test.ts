@@ -123,6 +123,49 @@ for (const [at, { name, runTest, skipped, fixtureOf }] of generations.entries())
     t.pass();
   });
 
+  runTest(`services that wait for others start after them: ${name}${skipped}`, async (t) => {
+    const fixture = fixtureOf();
+    const app = await fixture.app(`waits-${at}`, manifest, {
+      files: {
+        "compose.yaml": `services:
+  sidecar: { image: "svc/shell:1", network_mode: "service:app", command: ${shell("echo here")} }
+  app:
+    image: svc/shell:1
+    command: ${shell("cat /data/migrated")}
+    volumes: ["data:/data"]
+    depends_on: { migrate: { condition: service_completed_successfully }, db: { condition: service_healthy } }
+  migrate:
+    image: svc/shell:1
+    command: [/bin/sh, -c, "echo migrated > /data/migrated"]
+    volumes: ["data:/data"]
+    depends_on: { db: { condition: service_healthy } }
+  db:
+    image: svc/shell:1
+    command: ${shell("touch /tmp/ready")}
+    healthcheck: { test: "test -e /tmp/ready", interval: 1s }
+volumes: { data: {} }
+`,
+      },
+    });
+    await startApp(fixture.compose, app);
+    await requireLines(fixture, app, ["app | migrated", "sidecar | here"]);
+    await end(fixture, app);
+    t.pass();
+  });
+
+  runTest(`a start names a missing directory of the host: ${name}${skipped}`, async (t) => {
+    const fixture = fixtureOf();
+    const app = await fixture.app(`missing-${at}`, `${manifest}\npermissions: [host_mounts]`, {
+      uid: 0,
+      files: {
+        "compose.yaml": `services: { app: { image: "svc/shell:1", volumes: ["/nonexistent/media:/media"] } }\n`,
+      },
+    });
+    const error = await t.throwsAsync(startApp(fixture.compose, app));
+    t.regex(error.message, /: \/nonexistent\/media is mounted, but does not exist on this host; create it$/);
+    await end(fixture, app);
+  });
+
   runTest(`override files and the profiles of .env apply: ${name}${skipped}`, async (t) => {
     const fixture = fixtureOf();
     const app = await fixture.app(`override-${at}`, manifest, {

@@ -79,7 +79,10 @@ for (const isHung of [true, false]) {
       },
       events: { verify: () => found.promise, isUnresponsive: isHung },
       yaml: { read: () => Promise.resolve({ value: {} }) },
-      command: { run, fingerprint: () => Promise.resolve("2.0.0") },
+      command: {
+        ...{ run, isClassic: () => Promise.resolve(false) },
+        fingerprint: () => Promise.resolve("2.0.0"),
+      },
       ownership: { projectOf: (id: string) => `svc-${id}` },
     } as unknown as ComposeProjectsOptions);
     await t.throwsAsync(projects.resolve(projectIn(place)), {

@@ -10,18 +10,30 @@ export function reasonOf(lines: readonly string[]): string {
     .map((line) => /(?:Error response from daemon: |^ERROR: for \S+ +)(.+)$/.exec(line)?.[1])
     .findLast((words) => words !== undefined);
   const likely = telling.findLast((line) => /error|cannot|failed|denied|invalid/i.test(line));
-  return reported ?? likely ?? telling.at(-1) ?? "compose failed";
+  return withRemedy(reported ?? likely ?? telling.at(-1) ?? "compose failed");
+}
+
+/** Unlike plain compose, svc does not let the engine create missing directories of the host as root. */
+function withRemedy(reason: string): string {
+  const [, path] = /bind source path does not exist: (\S+)/.exec(reason) ?? [];
+  return path === undefined ? reason : `${path} is mounted, but does not exist on this host; create it`;
 }
 
 /** What docker-compose 1.29 of Debian 12 does not support, in its own words, which blame the format's version. */
 const unsupported =
-  /(?:The Compose file '.*?' is invalid because: )?(\S+ (?:value )?'\w+' does not match any of the regexes|\S+ contains unsupported option: '\w+'|Unsupported config option for \S+ '\w+'|\S+env_file contains .*? an invalid type|\S+pull_policy value '\w+' is not one of \[.*?\]|could not determine a constructor for the tag '!\w+')/;
+  /(?:The Compose file '.*?' is invalid because: )?(\S+ (?:value )?'\w+' does not match any of the regexes|\S+ contains unsupported option: '\w+'|Unsupported config option for \S+ '\w+'|\S+env_file contains .*? an invalid type|\S+pull_policy value '\w+' is not one of \[.*?\]|could not determine a constructor for the tag '!\w+'|Cannot extend service '.*?' in \S+: services with '\w+' cannot be extended)/;
+
+/** Debian's version rejects `true` and `false` of a variable, which compose 2 reads as text. */
+const booleanVariable = /(\S+\.environment\.\S+) contains (?:true|false), which is an invalid type/;
 
 /** Why compose rejects a file, with what to do if only an old compose does. @param text its output */
 export function configFailure(text: string): string {
   const output = lastLines(text).join(" ");
   if (output.includes("'name' does not match any of the regexes"))
     return 'this docker-compose is too old for "name" at the top: delete that line (svc names the project), or install compose 2';
+  const [, variable] = booleanVariable.exec(output) ?? [];
+  if (variable !== undefined)
+    return `${variable} is not text, which docker-compose 1.29 does not support: write it in quotes, or install compose 2`;
   const [, unsupportedKey] = unsupported.exec(output) ?? [];
   if (unsupportedKey !== undefined)
     return `${unsupportedKey}; docker-compose 1.29 does not support it: leave it out, or install compose 2`;

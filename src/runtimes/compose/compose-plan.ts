@@ -40,6 +40,7 @@ import { projectClaims } from "./project-claims.ts";
 import { requireFewParts } from "./project-size.ts";
 import { buildClaims, requireInPackage } from "./service-build.ts";
 import { withHostPorts } from "./service-ports.ts";
+import { requireClassicSubstitution } from "./classic-substitution.ts";
 import { configFailure } from "./compose-failure.ts";
 import { ConfigCache, type CachedConfig } from "./config-cache.ts";
 import { dotenvValues } from "./dotenv-values.ts";
@@ -141,13 +142,15 @@ export class ComposePlanner {
     const choice = await chooseProject(reads, { root: app.directory, checkout, section }, readValues);
     const sources = await checkComposeSources(reads, app.directory, checkout, choice.files, readYaml);
     const inputs = { section, choice, sources, reads, readYaml };
+    const isClassic = await this.#options.command.isClassic();
+    if (isClassic) requireClassicSubstitution(sources.documents, file);
     const { text, values, copies } = await this.#config(app, inputs, ended);
     const resolved = await readResolved(text, file, readYaml, copies);
     requireFewParts(resolved, file, isRoots);
     const variables = { ...values, ...environmentOf(app, section) };
     const project = runnableProject(withVariables(resolved, variables, file), {
       file,
-      isClassic: await this.#options.command.isClassic(),
+      isClassic,
       profiles: choice.profiles,
       restart: app.manifest.restart,
       stopGraceMs: app.manifest.stop.graceMs,

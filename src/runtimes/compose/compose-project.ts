@@ -41,7 +41,7 @@ import { pullImages, type PullOptions } from "./project-images.ts";
 import { PullTimes } from "./pull-policy.ts";
 import { withoutSubnets } from "./project-networks.ts";
 import { lastLines, reasonOf } from "./compose-failure.ts";
-import { referencesOf, mountedFiles } from "./document-services.ts";
+import { creationGroups, mountedFiles, referencesOf } from "./document-services.ts";
 import { ComposePlanner, nameVariable, projectArgs, type ComposePlannerOptions } from "./compose-plan.ts";
 
 export interface ComposeProjectsOptions extends ComposePlannerOptions {
@@ -200,9 +200,15 @@ export class ComposeProjects {
     { completed, signal }: { completed?: ReadonlySet<string>; signal?: AbortSignal | undefined },
   ): Promise<void> {
     await this.write(app, document);
+    const isClassic = await this.#options.command.isClassic();
+    const groups = isClassic && how === "--no-start" ? creationGroups(document) : [];
+    if (groups.length > 1) {
+      for (const group of groups) await this.#up(app, [how, "--no-deps", ...group], signal);
+      return;
+    }
     const names = Object.keys(recordOf(document["services"])).filter((name) => !completed?.has(name));
     const isSubset = completed !== undefined && completed.size > 0 && names.length > 0;
-    const isPart = isSubset && !(await this.#options.command.isClassic());
+    const isPart = isSubset && !isClassic;
     await this.#up(app, [how, "--remove-orphans", ...(isPart ? ["--no-deps", ...names] : [])], signal);
   }
 

@@ -1,7 +1,7 @@
 /** Reads images, dependencies and files of the services of a document. */
 import type { JsonObject } from "../../lib/json.ts";
-import { isSet, listOf, namedParts, recordOf, textOf } from "./compose-values.ts";
-import { readServiceMount } from "./service-mounts.ts";
+import { isSet, listOf, namedParts, recordOf, textOf, textsOf } from "./compose-values.ts";
+import { readServiceMount, volumesService } from "./service-mounts.ts";
 
 /** The image of each service, by name. */
 export function referencesOf(document: JsonObject): ReadonlyMap<string, string> {
@@ -45,6 +45,40 @@ export function dependencyDepths(document: JsonObject): ReadonlyMap<string, numb
   };
   for (const name of Object.keys(services)) measure(name);
   return depths;
+}
+
+/**
+ * Groups of services to create in this order: none waits for the health or the end of another service of its group.
+ * docker-compose 1.29 waits for those even if it only creates containers.
+ */
+export function creationGroups(document: JsonObject): string[][] {
+  const services = recordOf(document["services"]);
+  const levels = new Map<string, number>();
+  const measure = (name: string): number => {
+    const known = levels.get(name);
+    if (known !== undefined) return known;
+    levels.set(name, 0);
+    const service = recordOf(services[name]);
+    const needed = namedParts(service["depends_on"]).map(([other, how]) => {
+      const isWaiting = !["", "service_started"].includes(textOf(how["condition"]));
+      return measure(other) + (isWaiting ? 1 : 0);
+    });
+    const level = Math.max(0, ...needed, ...usedServices(service).map(measure));
+    levels.set(name, level);
+    return level;
+  };
+  const groups = Map.groupBy(Object.keys(services), measure);
+  return [...groups].toSorted(([a], [b]) => a - b).map(([, group]) => group);
+}
+
+/** The services whose containers a service refers to without `depends_on`. */
+function usedServices(service: JsonObject): string[] {
+  const shared = ["network_mode", "ipc", "pid"].map((key) => textOf(service[key]));
+  return [
+    ...shared.flatMap((mode) => (mode.startsWith("service:") ? [mode.slice("service:".length)] : [])),
+    ...textsOf(service["volumes_from"]).map(volumesService),
+    ...textsOf(service["links"]).map((link) => link.replace(/:.*$/, "")),
+  ];
 }
 
 /**
