@@ -5,6 +5,7 @@
 import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, open, readFile, stat, writeFile } from "node:fs/promises";
+import { userInfo } from "node:os";
 import { join, relative } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { pathToFileURL } from "node:url";
@@ -32,6 +33,7 @@ try {
 }
 
 async function run(): Promise<void> {
+  requireAccount();
   await claimStateDir();
   const socket = await placeSocket(stateDir, uid);
   if (await isListening(socket)) {
@@ -75,6 +77,17 @@ async function run(): Promise<void> {
   throw new Error(
     `${lastLines}\nThe daemon ended with ${signal ?? `exit code ${String(exitCode)}`}; its log is ${logFile}.`,
   );
+}
+
+/** The daemon runs apps only as users with an account. */
+function requireAccount(): void {
+  try {
+    userInfo();
+  } catch {
+    throw new Error(
+      `Your user ID ${uid} has no account on this machine; start svc as a user with an entry in /etc/passwd, or create the account with: sudo useradd --uid ${uid} NAME`,
+    );
+  }
 }
 
 /** Private for a regular user; root's directory is accessible to other users. */

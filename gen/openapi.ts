@@ -2587,6 +2587,8 @@ export interface components {
             has_console: boolean;
             /** @description Data that the app uses in place since it was adopted; absent for other apps. */
             adopted?: components["schemas"]["AppAdoptedData"];
+            /** @description Event that the app waits for, such as `the health check of "db"`: the part of `state_reason` after `the app waits for`. Absent if the app waits for nothing. */
+            waits_for?: string;
             /** @description Operation that was started. Set only in the response to a request with `detach`; the other fields are not final then. */
             detached?: components["schemas"]["Operation"];
         };
@@ -2670,6 +2672,11 @@ export interface components {
              * @description Sum of the sizes above.
              */
             total_bytes: number;
+            /**
+             * Format: int64
+             * @description Bytes that the removal of the app would free: `total_bytes` without adopted volumes, which stay.
+             */
+            removable_bytes: number;
             /** @description Why a part could not be measured, such as a directory that its owner made unreadable. The sizes do not include that part. Absent if everything was measured. */
             unknown?: string;
         };
@@ -3176,6 +3183,8 @@ export interface components {
             signal: string;
             /** @description Last lines of output, at most 20. */
             last_lines: string[];
+            /** @description Port of the app that another process uses, if that is why the app did not start; the message says what to do. Absent for other failures. */
+            taken_port?: number;
         };
         /** @description Result of finishing a rotation. */
         CommitPrimaryTokenRotationResponse: {
@@ -3763,6 +3772,10 @@ export interface components {
             field: string;
             /** @description Problem, with the value and the bound; one sentence. */
             description: string;
+            /** @description Whether a required field or setting is missing. */
+            missing: boolean;
+            /** @description A value that is valid, as text, such as `8080`; absent if none is known. */
+            suggestion?: string;
         };
         /** @description A file, directory or link. */
         FileEntry: {

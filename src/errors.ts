@@ -112,9 +112,15 @@ export function invalidRequest(violations: readonly FieldViolation[]): SvcError<
   return new SvcError("invalid_request", message, { payload: { violations: [...violations] } });
 }
 
-function sentenceOf({ field = "", description = "" }: FieldViolation): string {
+/** Whether a description is a complete sentence, rather than a continuation of the field's name. */
+export function hasOwnSubject(description: string): boolean {
+  return !predicate.test(description);
+}
+
+/** A violation as it stands in the message. */
+export function sentenceOf({ field = "", description = "" }: FieldViolation): string {
   if (field === "") return description;
-  return predicate.test(description) ? `${field} ${description}` : `${field}: ${description}`;
+  return hasOwnSubject(description) ? `${field}: ${description}` : `${field} ${description}`;
 }
 
 /** `invalid_argument` about one field; empty: about the request. */

@@ -53,9 +53,8 @@ async function showAwaited(
   for (;;) {
     await sleep(readEveryMs, undefined, { signal });
     const app = await context.call(calls.getApp, { id }).catch(() => undefined);
-    const [, awaited] = /^the app waits for (.+)$/.exec(app?.state_reason ?? "") ?? [];
-    if (!signal.aborted && app?.state === "STARTING" && awaited !== undefined)
-      line.update({ step: "wait", message: `Waiting for ${awaited}` });
+    if (!signal.aborted && app?.waits_for !== undefined)
+      line.update({ step: "wait", message: `Waiting for ${app.waits_for}` });
   }
 }
 
@@ -64,11 +63,7 @@ async function showAwaited(
  * passed.
  * @throws SvcError `start_failed` if it does not stay up
  */
-export async function waitUntilUp(
-  context: CommandContext,
-  app: App,
-  { wait = true }: WaitOptions,
-): Promise<App> {
+async function waitUntilUp(context: CommandContext, app: App, { wait = true }: WaitOptions): Promise<App> {
   if (!wait || app.health === "none" || app.health === "healthy") return app;
   const { AppService } = await import("../../gen/svc/v1/app_pb.ts");
   const { follow } = await import("./logs/follow.ts");

@@ -86,7 +86,7 @@ export function toCompose({ workloads }: Project): ExportedApp {
     notes: applying(
       health !== undefined &&
         !isExec &&
-        `compose does not support ${health.probe.kind} health checks, so its health is not checked`,
+        `compose does not support ${health.probe.kind} health checks, so the app's health is not checked`,
       secretEnv.length > 0 && `set ${secretEnv.join(", ")} in the environment of docker compose, or in .env`,
       workload.replicas > 1 && `the app runs once there instead of ${workload.replicas} times`,
     ),
@@ -152,7 +152,7 @@ export function projectFile(
       const part = recordOf(value);
       if (!isSet(part["file"])) return part;
       const file = kind === "configs" ? place(textOf(part["file"])) : `./${name}-${plainName(key)}.secret`;
-      if (kind === "secrets") notes.push(`its secret "${key}" is not exported; put it into ${file}`);
+      if (kind === "secrets") notes.push(`the secret "${key}" is not exported; put it into ${file}`);
       return { ...part, file };
     });
   const parted = (kind: "networks" | "volumes"): JsonObject =>
@@ -190,7 +190,7 @@ export function projectFile(
       notes,
       app.manifest.health !== undefined && "the health check in svc.yaml works only in svc",
       (app.placement?.replicas ?? 1) > 1 &&
-        "its services run several times on the swarm, but as set in compose.yaml there",
+        "the services run several times on the swarm, but as set in compose.yaml there",
     ),
   };
 }

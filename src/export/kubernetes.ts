@@ -38,9 +38,9 @@ export function toKubernetes(project: Project): ExportedApp {
       volumes.size > 0 && `each volume requests ${volumeSize}; set the size that it needs`,
       sharedNotes(workloads),
       workloads.some(({ names }) => names.length > 0) &&
-        `its services find each other by name; apply it to a separate namespace (kubectl apply -n ${name})`,
+        `the services find each other by name; apply the file to a separate namespace (kubectl apply -n ${name})`,
       (networks.length > 1 || networks.some(({ isInternal }) => isInternal)) &&
-        "its networks become one there, so every service reaches all others; separate them with NetworkPolicies",
+        "the networks become one there, so every service reaches all others; separate them with NetworkPolicies",
     ),
   };
 }
@@ -61,7 +61,7 @@ function notesOf(workload: Workload): string[] {
     workload.stop.signal !== "SIGTERM" &&
       `it is stopped with SIGTERM there, not with ${workload.stop.signal}, unless its image sets that`,
     workload.restart.policy !== "always" &&
-      `a Deployment always restarts it; its policy here is "${workload.restart.policy}"`,
+      `it is always restarted by a Deployment, although its restart policy here is "${workload.restart.policy}"`,
     (runtime.groups ?? []).length > 0 && "its additional groups become supplementalGroups there",
     after.map((each) => waitingNote(each, "it starts at once")),
     names

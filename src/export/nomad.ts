@@ -65,7 +65,7 @@ export function toNomad(project: Project): ExportedApp {
       workloads.flatMap((workload) => noted(workload, notesOf(workload, ports))),
       [...volumes.values()].map((source) => `declare the host volume "${source}" on the clients that run it`),
       isTogether &&
-        "its services are tasks of one group and share its network: each name resolves to 127.0.0.1",
+        "the services are tasks of one group and share the group's network: each name resolves to 127.0.0.1",
       collisions(workloads),
     ),
   };

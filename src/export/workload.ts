@@ -115,7 +115,7 @@ export interface ExportedApp {
   readonly notes: readonly string[];
 }
 
-export const dataNote = "its data is not exported; svc backup create makes an archive of it";
+export const dataNote = "the app's data is not exported; svc backup create makes an archive of it";
 
 /** Stands for a secret. */
 export const secretPlaceholder = "REPLACE-ME";
@@ -223,8 +223,8 @@ export function secretNotes(secrets: readonly string[]): string[] {
 /** Features of svc that no other engine has. */
 export function ownNotes({ backup, migrate }: Manifest): string[] {
   return applying(
-    backup !== undefined && "its backup policy works only in svc",
-    migrate !== undefined && "its migration step works only in svc; run it by hand between versions",
+    backup !== undefined && "the app's backup policy works only in svc",
+    migrate !== undefined && "the app's migration step works only in svc; run it by hand between versions",
   );
 }
 
@@ -243,11 +243,12 @@ export function noted({ part }: Workload, notes: readonly string[]): string[] {
   return notes.map((note) => noteAbout(part, note));
 }
 
-/** A note with its subject instead of a leading "it". @param part the service; undefined for the app */
+/** A note with its subject instead of a leading "it" or "its". @param part the service; undefined for the app */
 export function noteAbout(part: string | undefined, note: string): string {
   const name = part === undefined ? "the app" : `service "${part}"`;
   if (note.startsWith("it ")) return `${name}${note.slice(2)}`;
-  return part === undefined ? note : `${name}: ${note}`;
+  if (part !== undefined) return `${name}: ${note}`;
+  return note.startsWith("its ") ? `${name}'s${note.slice(3)}` : note;
 }
 
 /** A port in the format of compose and Podman. */

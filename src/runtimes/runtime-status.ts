@@ -31,6 +31,8 @@ export interface RuntimeStatus {
   readonly state: RuntimeState;
   /** The reason in one sentence; empty if the state is enough. */
   readonly reason: string;
+  /** Event that a start waits for, as in {@link waitReason}. */
+  readonly waitsFor?: string;
   readonly health: "none" | "starting" | "healthy" | "unhealthy";
   /** True: one of its containers has a terminal. */
   readonly hasTerminal?: true;
@@ -54,6 +56,11 @@ export interface RuntimeStatus {
   readonly lastLines: readonly string[];
   /** Tasks of an app on a swarm, by service and slot. */
   readonly tasks?: readonly RuntimeTask[];
+}
+
+/** The reason of an app that waits for something. */
+export function waitReason(awaited: string): string {
+  return `the app waits for ${awaited}`;
 }
 
 /** Status of an app that was never started here, or that its owner stopped. */

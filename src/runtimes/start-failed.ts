@@ -7,13 +7,19 @@ export interface AppEnd {
   readonly signal?: string | undefined;
   /** Its last lines of output. */
   readonly lastLines?: readonly string[] | undefined;
+  /** The port that another process uses, which prevented the start. */
+  readonly takenPort?: number | undefined;
 }
 
 /** @param why without a full stop */
 export function startFailed(appId: string, why: string, end: AppEnd = {}): SvcError<"start_failed"> {
-  const { exitCode, signal = "", lastLines = [] } = end;
+  const { exitCode, signal = "", lastLines = [], takenPort } = end;
   return new SvcError("start_failed", `${beginning(appId)}${why}`, {
-    payload: { ...(exitCode !== undefined && { exitCode }), signal, lastLines: [...lastLines] },
+    payload: {
+      ...(exitCode !== undefined && { exitCode }),
+      ...{ signal, lastLines: [...lastLines] },
+      ...(takenPort !== undefined && { takenPort }),
+    },
   });
 }
 

@@ -573,8 +573,9 @@ preferred.runTest(
         assert.ok(stack?.services.some(({ name, state }) => name === "db" && state === "running"));
       }, 60_000);
       await eventually(async () => {
-        const { state, stateReason } = await apps.getApp({ id });
+        const { state, stateReason, waitsFor } = await apps.getApp({ id });
         assert.deepEqual([state, stateReason], ["STARTING", 'the app waits for the health check of "db"']);
+        assert.equal(waitsFor, 'the health check of "db"');
       });
       await call({ id });
       t.like(await start, { reason: "canceled" });

@@ -266,7 +266,7 @@ const cases: CommandCase[] = [
   {
     args: ["app", "start", "crowded"],
     exitCode: 5,
-    stderr: /is in use by app "hello"; use another one: svc settings set crowded port=8081\n$/,
+    stderr: /is in use by app "hello"; the package fixes the number\n$/,
   },
   { args: ["source", "show", "web"], stdout: /^Package: +main\/web\n/, stderr: /svc install main\/web/ },
   { args: ["source", "show", "main/web"], stdout: /^Package: +main\/web\n/, stderr: /svc install main\/web/ },

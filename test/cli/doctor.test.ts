@@ -54,6 +54,36 @@ test("a host with a daemon passes all checks", async (t) => {
   t.regex(stdout, /^ok +git +git version /m);
 });
 
+test("svc doctor with --socket checks the configuration of the daemon there", async (t) => {
+  await using daemon = await startDaemon();
+  const { stdout } = await runSvc(["--socket", daemon.socketPath, "doctor", "--json"], { host: { uid } });
+  const { findings } = JSON.parse(stdout) as { findings: Finding[] };
+  const textOf = (name: string): string | undefined => findings.find(({ check }) => check === name)?.text;
+  t.is(textOf("configuration"), daemon.configFile);
+  t.is(textOf("daemon"), `answers on ${daemon.socketPath}`);
+  t.regex(textOf("store") ?? "", /is intact$/);
+  const other = await runSvc(["--socket", daemon.socketPath, "doctor"], {
+    host: { uid: uid === 0 ? 1000 : 0 },
+  });
+  t.not(other.exitCode, 0, other.stdout);
+  t.regex(
+    other.stderr,
+    uid === 0 ? /is root's, so only root can .*; run it with sudo\n$/ : /as that user\n$/,
+  );
+});
+
+test("svc doctor says that it cannot check another host, or a daemon that does not respond", async (t) => {
+  const remote = await runSvc(["--host", "ssh://attic", "doctor"]);
+  t.is(remote.exitCode, 2);
+  t.is(
+    remote.stderr,
+    "svc: svc doctor checks only this host, not ssh://attic: run it there, or check this host with --node local\n",
+  );
+  const silent = await runSvc(["--socket", "/nonexistent/svc.sock", "doctor"]);
+  t.is(silent.exitCode, 6);
+  t.regex(silent.stderr, /\/nonexistent\/svc\.sock/);
+});
+
 test("in a checkout doctor reads the configuration that npm start has written", async (t) => {
   const { directory, file } = await place(
     t,

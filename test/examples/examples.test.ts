@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { copyFile, cp, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { chown, copyFile, cp, mkdir, mkdtemp, readFile, readdir, rm, writeFile } from "node:fs/promises";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -162,6 +162,24 @@ test("npm start prints its progress on standard error", async (t) => {
   );
   t.notRegex(failed.stdout, /Building|Starting/);
 });
+
+(process.getuid?.() === 0 ? test : test.skip)(
+  "npm start says at once that the user has no account",
+  async (t) => {
+    const dir = await checkoutOf(t);
+    const uid = 3_912_345;
+    await chown(dir, uid, uid);
+    const asked = [`--reuid=${uid}`, `--regid=${uid}`, "--clear-groups", process.execPath];
+    const failed = await t.throwsAsync<Error & { stderr: string; stdout: string }>(
+      run("setpriv", [...asked, join(dir, "examples/try.ts")]),
+    );
+    t.is(
+      failed.stderr,
+      `Your user ID ${uid} has no account on this machine; start svc as a user with an entry in /etc/passwd, or create the account with: sudo useradd --uid ${uid} NAME\n`,
+    );
+    t.deepEqual(await readdir(dir).then((names) => names.includes(".svc")), false);
+  },
+);
 
 /** A daemon that stops at SIGTERM with exit code 3. */
 const stopsWith3 = `

@@ -66,7 +66,7 @@ for (const to of ["kubernetes", "nomad", "quadlet", "compose"] satisfies ExportA
     for (const name of ["password", "key"]) {
       t.true(exported.notes.some((note) => note.includes(`the secret "${name}" is not exported`)));
     }
-    t.true(exported.notes.some((note) => note.includes("its data is not exported")));
+    t.true(exported.notes.some((note) => note.includes("the app's data is not exported")));
   });
 }
 
@@ -156,7 +156,7 @@ health: { tcp: { port: tcp } }
     { Mode: "bridge", ReservedPorts: [{ Label: "udp", Value: 53, To: 5353 }] },
   ]);
   t.like(group, { Services: [{ Checks: [{ PortLabel: "udp" }] }], Tasks: [{ Config: { ports: ["udp"] } }] });
-  t.true(notes.some((note) => note.startsWith("its port 53 leads to 53 for tcp only here")));
+  t.true(notes.some((note) => note.startsWith("the app's port 53 leads to 53 for tcp only here")));
 });
 
 test("Quadlet gets units with systemd's specifiers escaped", async (t) => {
@@ -451,13 +451,18 @@ for (const to of ["kubernetes", "nomad", "quadlet", "compose"] satisfies ExportA
   test(`a project has no secret in an export to ${to}, and notes list what is missing`, async (t) => {
     const { files, notes } = await exportShape("project", to);
     const text = JSON.stringify({ files, notes });
+    t.deepEqual(
+      notes.filter((note) => /^its? /.test(note)),
+      [],
+      "each note names its subject",
+    );
     t.false(text.includes("sesame"));
     t.false(text.includes("belongs-here"));
     t.false(/"[^"]*\/x\/(?:repo|data)/.test(JSON.stringify(files)), "a path of this host");
     for (const said of [
       /the secret "password" is not exported/,
       /secret "key" is not exported/,
-      /its data is not exported/,
+      /^the app's data is not exported/,
       /service "web" mounts (\.\/repo\/)?html of its package/,
       /service "jobs": its image is built from the package/,
       ...(to === "compose" ? [] : [/service "2fa": sysctls is not exported/]),

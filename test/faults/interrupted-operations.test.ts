@@ -93,6 +93,7 @@ for (const runtime of Object.keys(packages)) {
         assert.partialDeepStrictEqual(await apps.getApp({ id: "deaf" }), {
           state: "REMOVING",
           stateReason: "the app waits for the container engine",
+          waitsFor: "the container engine",
         }),
       );
       await engine.start();

@@ -121,7 +121,9 @@ settings:
   );
   t.deepEqual(await violationsOf(manifest, { "web-port": 1, peers: 65_535 }), []);
   t.deepEqual(
-    portViolations(manifest, { "web-port": 80 }, (port) => (port < 1024 ? "is low" : undefined)),
+    portViolations(manifest, { "web-port": 80 }, (port) =>
+      port < 1024 ? { description: "is low" } : undefined,
+    ),
     [{ field: "values.web-port", description: "is low" }],
   );
 });

@@ -165,7 +165,7 @@ const running = rest(finish(launch(start(initialMode))));
 const unreachable = new SvcError("unavailable", "the engine does not respond");
 const shownIn = (mode: ContainerMode, isUp: boolean) => {
   const seen = { ...stoppedStatus, state: isUp ? ("RUNNING" as const) : ("STOPPED" as const) };
-  const { state, isLost = false, isPartial = false } = statusIn(mode, seen, isUp, "");
+  const { state, isLost = false, isPartial = false } = statusIn(mode, seen, isUp, { reason: "" });
   return { state, isLost, isPartial, mayRestart: mayRestart(mode) };
 };
 

@@ -69,7 +69,7 @@ export class BackupHold {
       }
     }
     if (stoodStill) return { result, warnings };
-    const message = `app "${id}" was let go on by something else before all of it was read`;
+    const message = `the backup of app "${id}" was discarded: another program resumed the paused app before all files were read; try again, or use the mode "stop"`;
     throw new SvcError("unavailable", message);
   }
 

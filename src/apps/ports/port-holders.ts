@@ -104,6 +104,7 @@ export class PortHolders {
     throw startFailed(
       app.id,
       `port ${taken.port} is in use by ${by}; ${await this.#freePortAdvice(app, taken.port)}`,
+      { takenPort: taken.port },
     );
   }
 

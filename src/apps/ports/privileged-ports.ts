@@ -30,10 +30,13 @@ export async function requireOpenPorts(choice: PortChoice): Promise<void> {
       ? "ports below it are for root's own apps"
       : "svc does not run as root; root can allow lower ports with sysctl net.ipv4.ip_unprivileged_port_start";
   const violations = portViolations(manifest, mergeDefaults(manifest, values), (port) => {
-    if (port === daemonPort) return `must not be ${port}: the port is reserved for svc`;
-    return port < start
-      ? `must be at least ${start}: ${why}; choose another, such as ${openPortFor(port, start)}`
-      : undefined;
+    if (port === daemonPort) return { description: `must not be ${port}: the port is reserved for svc` };
+    if (port >= start) return undefined;
+    const suggestion = String(openPortFor(port, start));
+    return {
+      description: `must be at least ${start}: ${why}; choose another, such as ${suggestion}`,
+      suggestion,
+    };
   });
   if (violations.length > 0) throw invalidRequest(violations);
 }

@@ -9,7 +9,7 @@ import { hasOwnTerminal } from "../../packages/manifest/manifest.ts";
 import { mergeDefaults, resolvePorts } from "../../packages/settings/settings.ts";
 import type { RuntimeLimit } from "../../runtimes/capabilities.ts";
 import type { AdoptedData } from "../../runtimes/runnable-app.ts";
-import { isUp, type RuntimeStatus } from "../../runtimes/runtime-status.ts";
+import { isUp, waitReason, type RuntimeStatus } from "../../runtimes/runtime-status.ts";
 import type { AppRecord } from "./app-record.ts";
 import type { Operation } from "../lifecycle/operations.ts";
 import { isReadable } from "./unreadable-app.ts";
@@ -45,7 +45,7 @@ export function viewApp(parts: ViewParts): AppView {
   const { app, operation, status, backups, dueStartAtMs, availableVersion, limits, ownerName, directory } =
     parts;
   const { manifest } = app;
-  const { state, reason } = stateOf(app, operation, status);
+  const { state, reason, waitsFor } = stateOf(app, operation, status);
   const isRunning = isUp(state);
   const exitCode = status?.exitCode ?? app.failure?.exitCode;
   const exitSignal = status?.exitSignal ?? app.failure?.signal;
@@ -92,6 +92,7 @@ export function viewApp(parts: ViewParts): AppView {
     ...(nextRestartAtMs !== undefined && { nextRestartAt: timestampFromMs(nextRestartAtMs) }),
     ...(healthReason !== undefined && { healthReason }),
     ...(endedReason !== undefined && { endedReason }),
+    ...(waitsFor !== undefined && { waitsFor }),
     ...(backups !== undefined && { backups: viewBackups(backups) }),
     ...(app.placement !== null && { placement: { on: "swarm", ...app.placement } }),
     tasks: (status?.tasks ?? []).map(({ sinceMs, ...task }) => ({
@@ -142,18 +143,21 @@ export function changedSettings({ desired, manifest, settings, startedSettings }
   return [...keys].filter((key) => !isDeepStrictEqual(next[key], startedSettings[key]));
 }
 
+const engineWait = "the container engine";
+
 /** The state: of the operation if there is one, else of the runtime, else the last recorded one. */
 export function stateOf(
   app: AppRecord,
   operation: Operation | undefined,
   status: RuntimeStatus | undefined,
-): { state: AppState; reason: string } {
+): { state: AppState; reason: string; waitsFor?: string } {
   const underway = operation === undefined ? undefined : stateDuring(operation);
   if (underway !== undefined) {
     if (operation?.detail.awaitsEngine === true)
-      return { state: underway, reason: "the app waits for the container engine" };
-    const isReported = app.runtime === "compose" && status?.state === underway;
-    return { state: underway, reason: isReported ? status.reason : "" };
+      return { state: underway, reason: waitReason(engineWait), waitsFor: engineWait };
+    if (app.runtime !== "compose" || status?.state !== underway) return { state: underway, reason: "" };
+    const { reason, waitsFor } = status;
+    return { state: underway, reason, ...(waitsFor !== undefined && { waitsFor }) };
   }
   // Even if parts of it run: the desired state cannot be read.
   if (!isReadable(app)) return { state: "FAILED", reason: app.stateReason };

@@ -143,11 +143,14 @@ function nothing(problem: string): TreeSizes {
 }
 
 function rowOf(
-  { id, name }: AppRecord,
+  { id, name, adopted }: AppRecord,
   { repositoryBytes, dataBytes, volumes, problem }: TreeSizes,
   imageBytes?: number,
 ): AppDisk {
-  const volumesBytes = volumes.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
+  const adoptedVolumes = new Set(Object.values(adopted?.volumes ?? {}));
+  const volumesBytes = sumOf(volumes);
+  const keptBytes = sumOf(volumes.filter((volume) => adoptedVolumes.has(volume.name)));
+  const totalBytes = (imageBytes ?? 0) + repositoryBytes + dataBytes + volumesBytes;
   return {
     id,
     name,
@@ -156,7 +159,12 @@ function rowOf(
     dataBytes: BigInt(dataBytes),
     volumesBytes: BigInt(volumesBytes),
     volumes: volumes.map((volume) => ({ name: volume.name, sizeBytes: BigInt(volume.sizeBytes) })),
-    totalBytes: BigInt((imageBytes ?? 0) + repositoryBytes + dataBytes + volumesBytes),
+    totalBytes: BigInt(totalBytes),
+    removableBytes: BigInt(totalBytes - keptBytes),
     ...(problem !== undefined && { unknown: problem }),
   };
+}
+
+function sumOf(sizes: readonly { readonly sizeBytes: number }[]): number {
+  return sizes.reduce((sum, { sizeBytes }) => sum + sizeBytes, 0);
 }

@@ -4,7 +4,7 @@
  * stopped there.
  */
 import { SvcError } from "../../errors.ts";
-import { waitUntilUp } from "../wait-until-up.ts";
+import { startAndWait } from "../wait-until-up.ts";
 import type { CommandContext } from "../context.ts";
 import { describeFailure } from "../output/failure.ts";
 import type { Move, MoveJournal, MoveStep } from "../nodes/move-journal.ts";
@@ -161,7 +161,7 @@ export class AppMove {
     }
     if (!wasEnabled) return;
     try {
-      await waitUntilUp(to, await to.call(calls.startApp, { id }), {});
+      await startAndWait(to, id, calls.startApp, {});
     } catch (error) {
       const awake = to.uninterrupted(commandTimeoutMs);
       try {

@@ -64,13 +64,10 @@ function showPlan(context: CommandContext, ids: readonly string[]): Promise<void
   return forEachName(context, ids, {
     call: async (id) => {
       const { adopted } = await requireApp(context, id);
-      const { total_bytes: totalBytes, volumes } = await context.call(calls.getAppDisk, { id });
-      const keptBytes = volumes
-        .filter(({ name }) => adopted?.volumes.includes(name))
-        .reduce((sum, { size_bytes: sizeBytes }) => sum + sizeBytes, 0);
+      const { removable_bytes: removableBytes } = await context.call(calls.getAppDisk, { id });
       const { schedules } = await context.call(calls.listSchedules, {});
       const jobs = schedules.filter(({ action }) => action?.app === id).map((job) => job.id);
-      return { id, size_bytes: totalBytes - keptBytes, disabled_schedules: jobs, kept: adopted };
+      return { id, size_bytes: removableBytes, disabled_schedules: jobs, kept: adopted };
     },
     text: (plan) =>
       `Would remove ${plan.id} and free ${formatBytes(plan.size_bytes)}${keptText(plan, "would stay")}${jobsText(plan, "would disable")}`,

@@ -1,4 +1,5 @@
 /** Values of settings from the command line: as arguments, from files, from stdin, or typed at a prompt. */
+import type { ReasonPayloads } from "../../errors.ts";
 import type { Advice } from "../output/advice.ts";
 import type { CommandContext } from "../context.ts";
 import { UsageError } from "../output/failure.ts";
@@ -18,13 +19,10 @@ export interface Assignments {
 
 /** How to set the settings that an install lacks. */
 export const adviceOnSettings: Advice = ({ payload }) => {
-  const { violations = [] } = (payload ?? {}) as {
-    violations?: readonly { field?: string; description?: string }[];
-  };
-  const options = violations.flatMap(({ field = "", description = "" }) => {
+  const { violations = [] } = (payload ?? {}) as Partial<ReasonPayloads["invalid_request"]>;
+  const options = violations.flatMap(({ field = "", missing, suggestion }) => {
     const key = /^values\.([\w-]+)$/.exec(field)?.[1];
-    const [, port] = /; choose another, such as (\d+)$/.exec(description) ?? [];
-    const value = description === "is required" ? "VALUE" : port;
+    const value = missing === true ? "VALUE" : suggestion;
     return key === undefined || value === undefined ? [] : [`--set ${key}=${value}`];
   });
   if (options.length === 0) return undefined;

@@ -1,5 +1,11 @@
 /** Errors as the command line shows them: one sentence with the next step, and the exit code. */
-import { SvcError } from "../../errors.ts";
+import {
+  hasOwnSubject,
+  sentenceOf,
+  SvcError,
+  type FieldViolation,
+  type ReasonPayloads,
+} from "../../errors.ts";
 import { snakeCase } from "../../lib/snake-case.ts";
 import { exitCodeOf, exitCodes } from "./exit-codes.ts";
 import { escapeControls, escapeLines } from "./escape.ts";
@@ -100,11 +106,20 @@ export function describeFailure(error: unknown, app?: string, start = "svc daemo
   return { exitCode, message, details: lastLines(known).map(escapeControls) };
 }
 
-/** `port must be …` for a setting of the request's field `values.port`; `no storage "x"` without `storages[0]: `. */
-function withSettingNames({ reason, message }: SvcError): string {
-  return reason === "invalid_request"
-    ? message.replaceAll(/(^|; )(?:values\.(?=\S)|\w+\[\d+\]: )/g, "$1")
-    : message;
+/** The message with the names that people know: `port must be …` for `values.port must be …`. */
+function withSettingNames({ reason, message, payload }: SvcError): string {
+  if (reason !== "invalid_request") return message;
+  const { violations = [] } = (payload ?? {}) as Partial<ReasonPayloads["invalid_request"]>;
+  return violations.reduce<string>(
+    (text, violation) => text.replace(sentenceOf(violation), () => sentenceOf(inKnownNames(violation))),
+    message,
+  );
+}
+
+/** A setting without the request's field, such as `values.port`; a sentence about an entry without `storages[0]`. */
+function inKnownNames({ field = "", description = "" }: FieldViolation): FieldViolation {
+  const known = field.replace(/^values\./, "");
+  return { field: hasOwnSubject(description) ? known.replace(/^\w+\[\d+\]$/, "") : known, description };
 }
 
 interface Advice {
@@ -136,16 +151,6 @@ const advice: Readonly<Record<string, Advice>> = {
   "not_found compose project": { words: "; see them with: ", command: "svc docker ps --all" },
 };
 
-/** In messages about ports that no setting can change. */
-const fixedPort = "the package fixes the number";
-
-/** An app that was not started has no output to look at. */
-const otherPort: Advice = {
-  words: "; choose another port in its settings: ",
-  command: "svc settings get",
-  takesApp: true,
-};
-
 /** @returns the end of the error message; empty if there is nothing to add */
 function nextStep(error: SvcError, app: string | undefined, start: string): string {
   if (error instanceof AdvisedError) return "";
@@ -161,10 +166,10 @@ function namesCommand(message: string): boolean {
   return /: svc [a-z].*$/.test(message);
 }
 
-function adviceOn({ reason, message, payload }: SvcError): Advice | undefined {
-  if (reason === "start_failed" && /: port \d+ is in use by /.test(message))
-    return message.includes(fixedPort) ? undefined : otherPort;
-  const { kind } = (payload ?? {}) as { kind?: string };
+function adviceOn({ reason, payload }: SvcError): Advice | undefined {
+  const { kind, takenPort } = (payload ?? {}) as { kind?: string; takenPort?: number };
+  // The message says what to do, and an app that was not started has no output to look at.
+  if (takenPort !== undefined) return undefined;
   return advice[kind === undefined ? reason : `${reason} ${kind}`];
 }
 

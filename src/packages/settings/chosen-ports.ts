@@ -4,6 +4,13 @@ import type { JsonObject } from "../../lib/json.ts";
 import { fieldStep } from "../manifest/rule-problem.ts";
 import type { Manifest } from "../manifest/manifest.ts";
 
+/** Why a port is not allowed. */
+export interface PortProblem {
+  readonly description: string;
+  /** An allowed port. */
+  readonly suggestion?: string;
+}
+
 /**
  * One violation per setting with a port that is not allowed.
  * @param values with defaults
@@ -12,18 +19,18 @@ import type { Manifest } from "../manifest/manifest.ts";
 export function portViolations(
   manifest: Pick<Manifest, "ports">,
   values: JsonObject,
-  whyNot: (port: number) => string | undefined,
+  whyNot: (port: number) => PortProblem | undefined,
 ): FieldViolation[] {
   const settings = new Set(manifest.ports.flatMap(({ setting }) => setting ?? []));
   return [...settings].flatMap((setting) => {
     const port = values[setting];
-    const description = typeof port === "number" ? whyNot(port) : undefined;
-    return description === undefined ? [] : [{ field: `values${fieldStep(setting)}`, description }];
+    const problem = typeof port === "number" ? whyNot(port) : undefined;
+    return problem === undefined ? [] : [{ field: `values${fieldStep(setting)}`, ...problem }];
   });
 }
 
 /** Applies to all packages, whatever their schema allows. */
-export function explainMissingPort(port: number): string | undefined {
+export function explainMissingPort(port: number): PortProblem | undefined {
   if (Number.isInteger(port) && port >= 1 && port <= 65_535) return undefined;
-  return `${port} is not a port number (1 to 65535)`;
+  return { description: `${port} is not a port number (1 to 65535)` };
 }

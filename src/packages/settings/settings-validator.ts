@@ -173,7 +173,11 @@ function violationOf(error: SettingError, manifest: Manifest, values: JsonObject
       return { field: field + fieldStep(key), description: `is not a setting of ${manifest.id}${advice}` };
     }
     case "required":
-      return { field: field + fieldStep(String(params["missingProperty"])), description: "is required" };
+      return {
+        field: field + fieldStep(String(params["missingProperty"])),
+        description: "is required",
+        missing: true,
+      };
     case "enum":
       return { field, description: `must be one of ${JSON.stringify(params["allowedValues"])}${got}` };
     default: {

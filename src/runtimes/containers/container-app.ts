@@ -13,7 +13,7 @@ import { untilSettled } from "./starting-containers.ts";
 import { releaseOf, blockedContainer } from "./blocked-containers.ts";
 import { ObservedApp } from "./observed-app.ts";
 import { initialMode, mayRestart, statusIn, transitions, type ContainerMode } from "./container-mode.ts";
-import { startReason } from "./container-status.ts";
+import { awaitedIn, unknownParts, type AwaitedParts } from "./container-status.ts";
 
 export interface ContainerAppOptions
   extends AppContainersOptions, Omit<ObservedContainersOptions, "containers">, PublishOptions {
@@ -48,8 +48,8 @@ export class ContainerApp extends ObservedApp {
   readonly #seen: ObservedContainers;
   readonly #restarts: ContainerRestarts;
   #probe: PortProbe | undefined;
-  /** Services that the current start waits for, in one sentence. */
-  #startReason = "";
+  /** Services that the current start waits for. */
+  #awaited: AwaitedParts = unknownParts;
   /** Ends the wait of the current start: one of its containers failed. */
   #onFailure: (() => void) | undefined;
   /** IDs of containers of other releases that are being ended. */
@@ -141,7 +141,7 @@ export class ContainerApp extends ObservedApp {
 
   async #during(mode: ContainerMode, work: () => Promise<void>): Promise<void> {
     this.#mode = mode;
-    this.#startReason = "";
+    this.#awaited = unknownParts;
     this.#publish();
     const isReported = mode.work === "starting" && this.#options.hasParts;
     const timer = isReported ? setInterval(() => this.#reportStart(), reportEveryMs) : undefined;
@@ -156,7 +156,7 @@ export class ContainerApp extends ObservedApp {
   }
 
   #reportStart(): void {
-    this.#startReason = startReason(this.containers.known());
+    this.#awaited = awaitedIn(this.containers.known());
     this.#publish();
   }
 
@@ -336,7 +336,7 @@ export class ContainerApp extends ObservedApp {
   }
 
   #publish(): void {
-    this.setStatus(statusIn(this.#mode, this.#seenStatus(), anyUp(this.members), this.#startReason));
+    this.setStatus(statusIn(this.#mode, this.#seenStatus(), anyUp(this.members), this.#awaited));
   }
 
   #seenStatus(): RuntimeStatus {

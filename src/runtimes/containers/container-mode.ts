@@ -4,6 +4,7 @@
  */
 import type { SvcError } from "../../errors.ts";
 import { stoppedStatus, type RuntimeStatus } from "../runtime-status.ts";
+import type { AwaitedParts } from "./container-status.ts";
 
 export interface ContainerMode {
   /** Whether the app should run. */
@@ -93,15 +94,15 @@ export function mayRestart({ shouldRun, work, isLost, engineError }: ContainerMo
 /**
  * The app's status.
  * @param seen status of its containers @param isUp whether one of them runs
- * @param startReason what a start waits for
+ * @param awaited what a start waits for
  */
 export function statusIn(
   { shouldRun, work, isUnfinished, isLost, engineError }: ContainerMode,
   seen: RuntimeStatus,
   isUp: boolean,
-  startReason: string,
+  awaited: AwaitedParts,
 ): RuntimeStatus {
-  if (work === "starting") return { ...stoppedStatus, state: "STARTING", reason: startReason };
+  if (work === "starting") return { ...stoppedStatus, state: "STARTING", ...awaited };
   if (work === "stopping") return { ...stoppedStatus, state: "STOPPING" };
   if (engineError !== undefined && (shouldRun || isUp)) {
     return { ...stoppedStatus, state: "UNKNOWN", reason: engineError.message };

@@ -1,7 +1,7 @@
 /** Converts the state of an app's containers to the status of the app. */
 import type { ContainerRecord } from "../../engine/container-record.ts";
 import type { ContainerEnd } from "./container-restarts.ts";
-import { stoppedStatus, type RuntimeStatus } from "../runtime-status.ts";
+import { stoppedStatus, waitReason, type RuntimeStatus } from "../runtime-status.ts";
 
 export interface StatusContext {
   /** Whether the app should run. */
@@ -149,8 +149,12 @@ export function endOf(
   return `${subject} exited with code ${exitCode}`;
 }
 
-/** The services that a start waits for, in one sentence; empty if unknown. */
-export function startReason(containers: readonly Facts[]): string {
+/** The services that a start waits for. */
+export type AwaitedParts = Pick<RuntimeStatus, "reason" | "waitsFor">;
+
+export const unknownParts: AwaitedParts = { reason: "" };
+
+export function awaitedIn(containers: readonly Facts[]): AwaitedParts {
   const names = (wanted: (facts: Facts) => boolean): string =>
     [
       ...new Set(containers.filter(wanted).map(({ composeService = "" }) => JSON.stringify(composeService))),
@@ -158,7 +162,10 @@ export function startReason(containers: readonly Facts[]): string {
   const checked = names(
     ({ state, health }) => state === "running" && ["starting", "unhealthy"].includes(health),
   );
-  if (checked !== "") return `the app waits for the health check of ${checked}`;
+  if (checked !== "") {
+    const waitsFor = `the health check of ${checked}`;
+    return { reason: waitReason(waitsFor), waitsFor };
+  }
   const created = names(({ state }) => state === "created");
-  return created === "" ? "" : `the app has not started ${created} yet`;
+  return created === "" ? unknownParts : { reason: `the app has not started ${created} yet` };
 }

@@ -107,7 +107,11 @@ function checkStatedLists(input: DescMessage, json: JsonObject, violations: Fiel
   for (const { name, jsonName } of input.fields) {
     if (!statedFields.has(`${input.typeName}.${name}`)) continue;
     if ((json[jsonName] ?? json[name] ?? null) === null)
-      violations.push({ field: jsonName, description: "is required; it may be an empty list" });
+      violations.push({
+        field: jsonName,
+        description: "is required; it may be an empty list",
+        missing: true,
+      });
   }
 }
 

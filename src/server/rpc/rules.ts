@@ -41,7 +41,13 @@ class Report {
     return this.violations.length >= this.#most;
   }
   add(field: string, description: string): void {
-    if (!this.full) this.violations.push({ field, description });
+    this.#add({ field, description });
+  }
+  addMissing(field: string): void {
+    this.#add({ field, description: "is required", missing: true });
+  }
+  #add(violation: FieldViolation): void {
+    if (!this.full) this.violations.push(violation);
   }
 }
 
@@ -99,7 +105,7 @@ export class Validator {
     return (message, prefix, depth, report) => {
       const value = read(message);
       if (!isAbsent(value)) content?.(value, report.hasNames ? prefix + field.jsonName : "", depth, report);
-      else if (isRequired) report.add(prefix + field.jsonName, "is required");
+      else if (isRequired) report.addMissing(prefix + field.jsonName);
     };
   }
 

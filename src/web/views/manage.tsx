@@ -213,11 +213,8 @@ function Lost({ api, app }: { api: Api; app: App }) {
   const kept = adoptedItems(app);
   useEffect(() => {
     api.apps.getAppDisk({ id: app.id }).then(
-      ({ totalBytes, volumes }) => {
-        const keptBytes = volumes
-          .filter(({ name }) => kept.includes(name))
-          .reduce((sum, { sizeBytes }) => sum + sizeBytes, 0n);
-        loss.value = manage.lost(formatBytes(totalBytes - keptBytes));
+      ({ removableBytes }) => {
+        loss.value = manage.lost(formatBytes(removableBytes));
       },
       () => undefined,
     );

@@ -44,7 +44,8 @@ export function fakeApps(
       if (id === "crowded")
         throw new SvcError(
           "start_failed",
-          'app "crowded" did not start: port 8080 is in use by app "hello"; use another one: svc settings set crowded port=8081',
+          'app "crowded" did not start: port 8080 is in use by app "hello"; the package fixes the number',
+          { payload: { takenPort: 8080 } },
         );
       return appOf({ ...find(id), state: "RUNNING" });
     },
@@ -56,7 +57,7 @@ export function fakeApps(
       return find(id);
     },
     removeApp: ({ id }) => ({ id: find(id).id, freedBytes: 3n * 1024n ** 3n }),
-    getAppDisk: ({ id }) => ({ id: find(id).id, dataBytes: 1024n, totalBytes: 2048n }),
+    getAppDisk: ({ id }) => ({ id: find(id).id, dataBytes: 1024n, totalBytes: 2048n, removableBytes: 2048n }),
     getAppLogs: ({ id, tail, timestamps }) => {
       const offsetSec = id === "idle" ? 1 : 0;
       return {

@@ -112,6 +112,7 @@ adoptTest(`svc remove names the adopted data that stays${needs}`, async (t) => {
   const volumeBytes = disk.volumes.reduce((sum, { sizeBytes }) => sum + Number(sizeBytes), 0);
   t.true(volumeBytes > 0);
   t.is(size, Number(disk.totalBytes) - volumeBytes);
+  t.is(size, Number(disk.removableBytes));
   const error = await t.throwsAsync(svc("rm", "kept"));
   t.true(error.message.includes(`this deletes kept with all data, except adopted data (${kept})`));
   const removed = await svc("rm", "kept", "--yes");

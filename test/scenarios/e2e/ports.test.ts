@@ -41,6 +41,7 @@ test("a start at a port that another app or process uses names the holder and th
   };
   const reason = `port ${port} is in use by app "web"${await wayOut("web-2")}`;
   t.like(refused, { code: "FailedPrecondition", reason: "start_failed" });
+  t.like(refused.payload.value, { takenPort: port });
   t.is(refused.message, `app "web-2" did not start: ${reason}`);
   t.like(await apps.getApp({ id: "web-2" }), { state: "FAILED", stateReason: reason, enabled: true });
   const report = (await apps.getPortReport({})).apps.map(({ id, ports }) => [id, ports[0]?.takenBy]);
@@ -72,7 +73,9 @@ test("a start at a port that another app or process uses names the holder and th
     await writePackage(high, await freePort(), { id: "high" });
     const message =
       /^values\.port must be at least \d+: ports below it are for root's own apps; choose another, such as 8\d+$/;
-    t.regex((await errorOf(apps.installApp({ spec: low }))).message, message);
+    const lowError = await errorOf(apps.installApp({ spec: low }));
+    t.regex(lowError.message, message);
+    t.like(lowError.payload.value, { violations: [{ field: "values.port", suggestion: "8080" }] });
     t.deepEqual((await apps.listApps({})).apps, [], "nothing of it is left");
     t.is((await apps.installApp({ spec: low, settings: { port: await freePort() } })).id, "low");
     await apps.installApp({ spec: high });
