@@ -487,32 +487,35 @@ second.runTest(
   },
 );
 
-preferred.runTest(
-  `a service that shares the network of another one is restarted after it${preferred.skipped}`,
-  async (t) => {
-    const fixture = preferred.fixtureOf();
-    const port = await freePort();
-    const app = await fixture.app("tunnel", `${manifest}\nrestart: { policy: always, delay: 100ms }`, {
-      files: {
-        "compose.yaml": `services:
+for (const [at, { name, runTest, skipped, fixtureOf }] of generations.entries()) {
+  runTest(
+    `a service that shares the network of another one is restarted after it, at once if it ignores SIGTERM: ${name}${skipped}`,
+    async (t) => {
+      const fixture = fixtureOf();
+      const port = await freePort();
+      const settings = "restart: { policy: always, delay: 100ms }\nstop: { grace: 5m }";
+      const app = await fixture.app(`tunnel-${at}`, `${manifest}\n${settings}`, {
+        files: {
+          "compose.yaml": `services:
   tunnel: { image: svc/shell:1, command: ${shell("true")}, ports: ["${port}:8080"] }
   client: { image: svc/web:1, network_mode: "service:tunnel" }
 `,
-      },
-    });
-    await startApp(fixture.compose, app);
-    const answer = async (): Promise<string> => (await fetch(`http://127.0.0.1:${port}/`)).text();
-    await eventually(async () => assert.equal(await answer(), "hello"));
-    const { pid, startedAt } = await firstProcess(fixture, "tunnel", "tunnel");
-    process.kill(pid, "SIGKILL");
-    await eventually(async () => {
-      assert.notEqual((await firstProcess(fixture, "tunnel", "tunnel")).startedAt, startedAt);
-      assert.equal(await answer(), "hello");
-    });
-    await end(fixture, app);
-    t.pass();
-  },
-);
+        },
+      });
+      await startApp(fixture.compose, app);
+      const answer = async (): Promise<string> => (await fetch(`http://127.0.0.1:${port}/`)).text();
+      await eventually(async () => assert.equal(await answer(), "hello"));
+      const { pid, startedAt } = await firstProcess(fixture, app.id, "tunnel");
+      process.kill(pid, "SIGKILL");
+      await eventually(async () => {
+        assert.notEqual((await firstProcess(fixture, app.id, "tunnel")).startedAt, startedAt);
+        assert.equal(await answer(), "hello");
+      });
+      await fixture.compose.remove(app);
+      t.pass();
+    },
+  );
+}
 
 second.runTest(
   `a service that depends on another one with "restart: true" is restarted after it${second.skipped}`,

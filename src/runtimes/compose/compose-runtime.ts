@@ -34,7 +34,13 @@ import { ComposeCommand } from "./compose-command.ts";
 import type { RunnableProject } from "./compose-document.ts";
 import { ComposeImages } from "./compose-images.ts";
 import { composeRelease, ComposeProjects } from "./compose-project.ts";
-import { dependencyDepths, imagesOf, referencesOf, restartedWith } from "./document-services.ts";
+import {
+  dependencyDepths,
+  imagesOf,
+  networkSharers,
+  referencesOf,
+  restartedWith,
+} from "./document-services.ts";
 import { recordOf } from "./compose-values.ts";
 import { containerPaths } from "./service-mounts.ts";
 import { requireOwnedParts } from "./project-ownership.ts";
@@ -202,6 +208,7 @@ export class ComposeRuntime extends ContainerRuntime {
           // The app's parts may have changed meanwhile; from here on volumes are given to the app's owner.
           await requireOwnedParts(this.#options, app, project.document);
           await this.#changeVolumeOwner(app);
+          await this.#removeDetached(app, project);
         }
         const startedAtMs = Date.now();
         try {
@@ -288,6 +295,18 @@ export class ComposeRuntime extends ContainerRuntime {
       name: `${ownership.projectOf(app.id)}-volumes`,
       labels: ownership.labels("container", app.id),
     });
+  }
+
+  /**
+   * Removes created containers that lack the network of another service, so that they are created again once that service
+   * runs: docker-compose 1.29 attaches them only then, and would otherwise start them on a network of their own.
+   */
+  async #removeDetached(app: RunnableApp, { document }: RunnableProject): Promise<void> {
+    const sharing = new Set(networkSharers(document));
+    await this.appOf(app.id).containers.remove(
+      ({ isUp }, { composeService = "", networkMode }) =>
+        !isUp && sharing.has(composeService) && !networkMode.startsWith("container:"),
+    );
   }
 
   protected async toPublish({ id }: RunnableApp): Promise<PublishedAddresses> {

@@ -102,6 +102,13 @@ function followsRestart(service: JsonObject, other: string): boolean {
   return isShared || isSet(recordOf(recordOf(service["depends_on"])[other])["restart"]);
 }
 
+/** Names of the services that use the network of another service. */
+export function networkSharers(document: JsonObject): string[] {
+  return Object.entries(recordOf(document["services"])).flatMap(([name, service]) =>
+    textOf(recordOf(service)["network_mode"]).startsWith("service:") ? [name] : [],
+  );
+}
+
 /** Paths of files that services may mount. */
 export function mountedFiles(document: JsonObject): string[] {
   const services = Object.values(recordOf(document["services"]));

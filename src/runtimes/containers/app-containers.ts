@@ -5,6 +5,7 @@ import type { EngineState } from "../../engine/engine-state.ts";
 import type { DockerEngine, OperationOptions } from "../../engine/engine.ts";
 import type { EngineEvents } from "../../engine/events.ts";
 import type { EngineOwnership } from "../../engine/ownership.ts";
+import { isIgnoredSignal } from "../../sys/ignored-signal.ts";
 import { blockedName, isRenamed, releaseOf } from "./blocked-containers.ts";
 
 export interface AppContainersOptions {
@@ -123,12 +124,24 @@ export class AppContainers {
     await this.#change(`stop ${this.#one}`, id, stop, options);
   }
 
+  /**
+   * Restarts a container that has lost what it depends on. It gets its grace period only if its first process handles the
+   * stop signal: otherwise the wait would only prolong the outage.
+   */
   async restart(id: string, graceMs: number): Promise<void> {
     const options: OperationOptions = { timeoutMs: graceMs + stopMarginMs, waitsFor: "start" };
     await this.#change(
       `restart ${this.#one}`,
       id,
-      (container) => container.restart({ t: Math.ceil(graceMs / 1000) }).catch(unlessStatus(404)),
+      async (container) => {
+        try {
+          const { State: state, Config: config } = await container.inspect();
+          const isUseless = await isIgnoredSignal(state.Pid, stopSignalOf(config));
+          await container.restart({ t: isUseless ? 0 : Math.ceil(graceMs / 1000) });
+        } catch (error) {
+          unlessStatus(404)(error);
+        }
+      },
       options,
     );
   }
@@ -204,6 +217,10 @@ async function removeWhole(container: Container): Promise<void> {
 
 function isOfRelease(release: string | undefined): (container: ContainerRecord) => boolean {
   return (container) => releaseOf(container) === release;
+}
+
+function stopSignalOf(config: object): string {
+  return (config as { StopSignal?: string }).StopSignal || "SIGTERM";
 }
 
 /** Ignores responses that say that nothing was to be done. */
