@@ -2,6 +2,7 @@
 import { EventKinds, type EventKind } from "../../gen/svc/v1/values.ts";
 import { invalidField } from "../errors.ts";
 import { BoundedMemo } from "../lib/bounded-memo.ts";
+import { impossibleDate } from "./impossible-date.ts";
 import { fieldsOfFriendlyForm, readFields, readNickname } from "./cron-names.ts";
 import { cronFields } from "./cron-fields.ts";
 import { ValueSets, type ValueSet } from "./value-sets.ts";
@@ -61,6 +62,13 @@ export class TriggerParser {
     return this.#known.get(text, () => this.#make(text));
   }
 
+  /** As {@link read}, but also rejects a trigger that never fires, such as one on 30 February. For new triggers. */
+  readNew(text: string): Trigger | string {
+    const read = this.read(text);
+    const problem = typeof read === "string" ? undefined : impossibleDate(read);
+    return problem === undefined ? read : `"${text}" never fires: ${problem}`;
+  }
+
   /** @throws SvcError `invalid_argument` `invalid_request` whose violation names the cron field; see {@link read} */
   parse(text: string): Trigger {
     const trigger = this.read(text);
@@ -96,9 +104,17 @@ export class TriggerParser {
 
 /** The reason why the text is not a valid time trigger; undefined if it is one. For callers that parse only a few. */
 export function triggerProblem(text: string): string | undefined {
-  const read = new TriggerParser().read(text);
+  return timeProblem(new TriggerParser().read(text));
+}
+
+/** As {@link triggerProblem}, for a new trigger: it must fire at some time. */
+export function newTriggerProblem(text: string): string | undefined {
+  return timeProblem(new TriggerParser().readNew(text));
+}
+
+function timeProblem(read: Trigger | string): string | undefined {
   if (typeof read === "string") return read;
-  return read.event === undefined ? undefined : `"${text}" must be a time, not an event`;
+  return read.event === undefined ? undefined : `"${read.text}" must be a time, not an event`;
 }
 
 /** Events that jobs may react to. Runs and operations are excluded, because jobs cause them and would fire forever. */

@@ -176,9 +176,9 @@ const cases: CommandCase[] = [
     stderr: /read in Europe\/Berlin/,
   },
   {
-    args: ["next", "0 0 30 2 *"],
+    args: ["next", "0 0 29 2 */6"],
     stdout: /^$/,
-    stderr: /^"0 0 30 2 \*" does not fire within nine years\.\n$/,
+    stderr: /^"0 0 29 2 \*\/6" does not fire within nine years\.\n$/,
   },
   {
     args: ["next", "on:app.crashed"],

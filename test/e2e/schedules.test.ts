@@ -628,14 +628,34 @@ test("a job on 29 February shows its next date, and no next run", async (t) => {
   t.is(firings.length, 3);
   t.true(firings.every(({ localTime }) => localTime.endsWith("-02-29T03:00:00+00:00")));
   t.is(rare.nextRunUnix ?? rare.laterRunUnix, firings[0]?.unix);
-  const never = await schedules.upsertSchedule({ id: "never", trigger: "0 3 30 2 *", utc: true, action });
-  t.is(never.laterRunUnix, undefined);
   const off = await schedules.upsertSchedule({
     ...{ id: "rare", trigger: "0 3 29 2 *" },
     enabled: false,
     action,
   });
   t.is(off.laterRunUnix, undefined);
+});
+
+test("a trigger without any date is rejected", async (t) => {
+  const daemon = await emptyDaemon();
+  const schedules = daemon.client(ScheduleService, protocol);
+  const action = { type: "shell", command: "true" };
+  const trigger = "0 3 30,31 2 *";
+  const calls = [
+    () => schedules.upsertSchedule({ id: "never", trigger, action }),
+    () =>
+      schedules.replaceManagedSchedules({ managedBy: "test", schedules: [{ id: "never", trigger, action }] }),
+    () => schedules.previewSchedule({ trigger }),
+  ];
+  for (const call of calls) {
+    t.like(await errorOf(call()), {
+      code: "InvalidArgument",
+      reason: "invalid_request",
+    });
+    t.true(
+      (await errorOf(call())).message.endsWith(`trigger: "${trigger}" never fires: there is no 30 February`),
+    );
+  }
 });
 
 test("a trigger is previewed without a job", async (t) => {
@@ -659,7 +679,7 @@ test("a trigger is previewed without a job", async (t) => {
   );
   t.is(preview.firings[1]?.unix, BigInt(Date.UTC(2026, 2, 29, 1) / 1000));
   t.is((await schedules.previewSchedule({ trigger: "hourly", utc: true })).firings.length, 5);
-  t.deepEqual((await schedules.previewSchedule({ trigger: "0 0 30 2 *" })).firings, []);
+  t.deepEqual((await schedules.previewSchedule({ trigger: "on:app.crashed" })).firings, []);
   const { reason, message } = await errorOf(
     schedules.previewSchedule({ trigger: "x", utc: true, timeZone: "UTC" }),
   );

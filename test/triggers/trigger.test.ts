@@ -8,7 +8,12 @@ import { promisify } from "node:util";
 import test from "ava";
 import fc from "fast-check";
 import { SvcError } from "../../src/errors.ts";
-import { TriggerParser, triggerProblem, type Trigger } from "../../src/triggers/trigger.ts";
+import { newTriggerProblem, TriggerParser, triggerProblem, type Trigger } from "../../src/triggers/trigger.ts";
+  TriggerParser,
+  newTriggerProblem,
+  triggerProblem,
+  type Trigger,
+} from "../../src/triggers/trigger.ts";
 import { parseTrigger } from "../scheduler/support/parse-trigger.ts";
 import { readFile } from "node:fs/promises";
 import { nextFiring } from "../../src/triggers/next-firing.ts";
@@ -134,6 +139,33 @@ for (const [text, description] of refused) {
     t.is(error.code, "invalid_argument");
     t.deepEqual(error.payload, { violations: [{ field: "trigger", description }] });
     t.is(triggerProblem(text), description);
+  });
+}
+
+for (const [text, problem] of [
+  ["0 0 30 2 *", "there is no 30 February"],
+  ["0 0 31 2,4 *", "there is no 31 February"],
+  ["0 0 31 sep-nov/2 *", "there is no 31 September"],
+  ["0 0 31 4,6,9,11 *", "there is no 31 April"],
+  ["0 0 30-31 2 *", "there is no 30 February"],
+  ["0 0 31 2 */7", "there is no 31 February"],
+] as const) {
+  test(`"${text}" is rejected as a new trigger, because ${problem}`, (t) => {
+    t.is(newTriggerProblem(text), `"${text}" never fires: ${problem}`);
+    t.is(triggerProblem(text), undefined, "a stored trigger stays readable");
+  });
+}
+
+for (const text of [
+  "0 0 29 2 *",
+  "0 0 29 2 */7",
+  "0 0 31 2 5",
+  "0 0 31 2-3 *",
+  "0 0 31 * *",
+  "0 0 */31 2 *",
+]) {
+  test(`"${text}" is accepted as a new trigger, because its date exists`, (t) => {
+    t.is(newTriggerProblem(text), undefined);
   });
 }
 

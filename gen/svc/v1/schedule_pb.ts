@@ -116,7 +116,8 @@ export type Schedule = Message<"svc.v1.Schedule"> & {
    *
    * Times: `hourly`, `daily@HH:MM`, `HH:MM`, `mon 03:00`; five cron fields (minute, hour, day of month, month, day of
    * week) with names of months and days (`MON-FRI`); `@daily` and the other nicknames of cron (`weekly` means
-   * `@weekly`); `every 15m` or `every 2h`, if the interval divides an hour or a day.
+   * `@weekly`); `every 15m` or `every 2h`, if the interval divides an hour or a day. Rejected if it never fires, such as
+   * on 30 February.
    *
    * Events of `StreamEvents` that the owner may see, of the kinds `app`, `backup` and `alert`: `on:app.crashed` for
    * every subject, `on:backup.failed hello` for one app or other subject. Missed events are not caught up.

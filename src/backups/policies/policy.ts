@@ -1,7 +1,7 @@
 /** The policy for scheduled backups of an app: set by a user, or recommended by the package. */
 import { invalidRequest, type FieldViolation } from "../../errors.ts";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
-import { triggerProblem } from "../../triggers/trigger.ts";
+import { newTriggerProblem } from "../../triggers/trigger.ts";
 import type { BackupMode } from "../../apps/lifecycle/backup-hold.ts";
 import type { Retention } from "./retention.ts";
 import { localName, type StorageEntry } from "../storages/storage-list.ts";
@@ -42,7 +42,7 @@ export function checkPolicy(
   storages: readonly Pick<StorageEntry, "name" | "recipients">[],
 ): void {
   const violations: FieldViolation[] = [];
-  const problem = spec.trigger === "" ? undefined : triggerProblem(spec.trigger);
+  const problem = spec.trigger === "" ? undefined : newTriggerProblem(spec.trigger);
   if (problem !== undefined) violations.push({ field: "trigger", description: problem });
   for (const [at, name] of spec.storages.entries()) {
     if (!storages.some((each) => each.name === name))

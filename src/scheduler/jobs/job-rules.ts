@@ -106,7 +106,7 @@ export class JobRules {
 
   /** @param path prefix of the field's name */
   readTrigger(text: string, path: string, violations: Violations): Trigger {
-    const trigger = this.#triggers.read(text);
+    const trigger = this.#triggers.readNew(text);
     if (typeof trigger !== "string") return trigger;
     violations.add(`${path}trigger`, trigger);
     return this.#triggers.parse("hourly");

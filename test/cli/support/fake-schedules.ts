@@ -167,7 +167,7 @@ export function fakeSchedules(
         { unix: BigInt(nowMs / 1000 + 360), localTime: "2026-01-02T01:06:00+01:00", anomaly: "none" },
       ].slice(0, count);
       return {
-        firings: ["0 0 30 2 *", "on:app.crashed"].includes(trigger) ? [] : firings,
+        firings: ["0 0 29 2 */6", "on:app.crashed"].includes(trigger) ? [] : firings,
         timeZone: timeZone || "Europe/Berlin",
       };
     },

@@ -61,6 +61,7 @@ rootTest(`a policy is the package's until it is set, and again after a reset${ne
   t.deepEqual(await backups.setBackupPolicy(written), set, "it can be written back as it was read");
   for (const [wrong, field] of [
     [{ trigger: "at noon" }, "trigger"],
+    [{ trigger: "0 3 31 6 *" }, "there is no 31 June"],
     [{ storages: ["local", "moon"] }, "storages[1]"],
   ] satisfies [object, string][]) {
     const refused = await errorOf(backups.setBackupPolicy({ appId: "web", ...wrong }));
