@@ -8,9 +8,9 @@ import { promisify } from "node:util";
 import test from "ava";
 import fc from "fast-check";
 import { SvcError } from "../../src/errors.ts";
-import { newTriggerProblem, TriggerParser, triggerProblem, type Trigger } from "../../src/triggers/trigger.ts";
-  TriggerParser,
+import {
   newTriggerProblem,
+  TriggerParser,
   triggerProblem,
   type Trigger,
 } from "../../src/triggers/trigger.ts";

@@ -364,7 +364,7 @@ export class TreeCopy {
     if (own.uid === Number(uid) && own.gid === Number(gid)) return bits;
     try {
       chown(this.#isRoot ? Number(uid) : -1, Number(gid));
-      if (this.#isRoot) return bits;
+      if (this.#isRoot || own.uid === Number(uid)) return bits;
     } catch (error) {
       if (!hasCode(error, "EPERM")) throw error;
     }

@@ -113,6 +113,47 @@ rootTest("tar(1) and Python read created archives, and theirs can be unpacked", 
   t.true((await readFile(`${home}/from-zip/sub/big`)).equals(await readFile(`${home}/tree/sub/big`)));
 });
 
+const timesScript = `
+mkdir -p dated/shared; echo old > dated/old; ln -s old dated/link; echo new > dated/new; : > dated/future
+touch -d '1969-12-31 23:59:58.75 UTC' dated/old; touch -h -d '1901-12-14 00:00:00.1 UTC' dated/link
+touch -d '2026-01-02 03:04:05.123456789 UTC' dated/new; touch -d '2100-01-01 00:00:00.5 UTC' dated/future
+chmod 2750 dated/shared; chmod 3777 dated; touch -d '1969-07-20 20:17:40.5 UTC' dated/shared dated`;
+
+rootTest(
+  "a tar retains times before 1970 and fractions of seconds, and set-group-ID directories",
+  async (t) => {
+    const ground = await newGround();
+    const { home, files, as, daemon } = ground;
+    await as(ownerUid, "sh", "-c", `cd ${home}; ${timesScript}`);
+    const exact = (dir: string): Promise<string> =>
+      as(ownerUid, "sh", "-c", `cd ${dir}; find . -mindepth 1 -printf '%P %m %T@\\n' | sort`);
+    const before = await exact(`${home}`);
+    // find prints the whole seconds rounded down, before a fraction that is never negative.
+    t.regex(before, /^dated 3777 -14182940\.5000000000\n[^]*dated\/old 644 -2\.7500000000\n/);
+    await files.createArchive({ paths: [`${home}/dated`], target: `${home}/ours.tar.gz` });
+    await as(
+      ownerUid,
+      "sh",
+      "-c",
+      `cd ${home}; tar --format=pax -czf theirs.tgz dated; mkdir tar; tar -xpzf ours.tar.gz -C tar`,
+    );
+    t.is(await exact(`${home}/tar`), before, "tar(1) reads it");
+    for (const name of ["ours.tar.gz", "theirs.tgz"]) {
+      await files.extractArchive({ path: `${home}/${name}`, target: `${home}/from-${name}` });
+      t.is(await exact(`${home}/from-${name}`), before, name);
+    }
+    const roots = join(daemon.dir, "roots");
+    await daemon.client(FileService).extractArchive({ path: `${home}/ours.tar.gz`, target: roots });
+    t.is(
+      (await lstat(join(roots, "dated/shared"))).mode & 0o7777,
+      0o750,
+      "without root's group for new files",
+    );
+    await files.copyPath({ from: `${home}/dated`, to: `${home}/copy` });
+    t.is(await exact(`${home}/copy`), await exact(`${home}/dated`));
+  },
+);
+
 rootTest("a zip has at most 10,000 entries; a tar has no limit", async (t) => {
   t.timeout(600_000);
   const ground = await newGround();

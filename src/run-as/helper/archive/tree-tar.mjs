@@ -5,7 +5,7 @@
  */
 import { constants, openSync, readlinkSync } from "node:fs";
 import { at, ownedFd, namesIn, openPath, reopen } from "../directory.mjs";
-import { headers, padding } from "../host/archive/tar-bytes.mjs";
+import { headers, padding, timeOf } from "../host/archive/tar-bytes.mjs";
 import { hasCode, RequestError } from "../request-error.mjs";
 import { DirectoryStack } from "../directory-stack.mjs";
 import { accessText } from "./access-text.mjs";
@@ -23,12 +23,9 @@ const {
   S_IFIFO,
   S_IFSOCK,
 } = constants;
-const second = 1_000_000_000n;
 /** tar(1) cannot extract longer paths: PATH_MAX includes the trailing slash and NUL. */
 const maxPathBytes = 4094;
 const shownBytes = 200;
-/** The latest time that fits into a header, in seconds. */
-const maxPlainTime = 0o77777777777n;
 const accessLists = new Map([
   ["system.posix_acl_access", "SCHILY.acl.access"],
   ["system.posix_acl_default", "SCHILY.acl.default"],
@@ -359,22 +356,6 @@ export const typeFlags = {
 /** @param {EntryStats} stats */
 function linkKey({ dev, ino, nlink }) {
   return nlink > 1 ? `${dev}-${ino}` : "";
-}
-
-/**
- * Returns whole seconds, and the time as text if it is not whole or does not fit into a header.
- * @param {bigint} nanoseconds
- * @returns {[number, string | undefined]}
- */
-function timeOf(nanoseconds) {
-  const isBefore = nanoseconds < 0n;
-  const distance = isBefore ? -nanoseconds : nanoseconds;
-  const seconds = distance / second;
-  const rest = distance % second;
-  if (!isBefore && rest === 0n && seconds <= maxPlainTime) return [Number(seconds), undefined];
-  const fraction = rest === 0n ? "" : `.${String(rest).padStart(9, "0").replace(/0+$/, "")}`;
-  const plain = isBefore || seconds > maxPlainTime ? 0 : Number(seconds);
-  return [plain, `${isBefore ? "-" : ""}${seconds}${fraction}`];
 }
 
 /** @param {string} path */

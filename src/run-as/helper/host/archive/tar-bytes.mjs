@@ -9,6 +9,7 @@ const maxNameBytes = 100;
 /** The largest numbers of 7 and of 11 octal digits. */
 const maxShort = 0o7777777;
 const maxLong = 0o77777777777;
+const second = 1_000_000_000n;
 
 /** @typedef {import("./pack.mjs").PackSource} PackSource */
 /** @typedef {import("../tree-entries.mjs").TreeEntry} TreeEntry */
@@ -68,13 +69,31 @@ export async function* tarBytes(source, paths) {
  * @param {string} path
  */
 function common({ stats }, path) {
+  const [mtime, exactMtime] = timeOf(stats.mtimeNs);
   return {
     path,
     mode: Number(stats.mode) & 0o7777,
     uid: Number(stats.uid),
     gid: Number(stats.gid),
-    mtime: Math.max(0, Number(stats.mtimeNs / 1_000_000_000n)),
+    mtime,
+    ...(exactMtime !== undefined && { exactMtime }),
   };
+}
+
+/**
+ * Returns whole seconds, and the time as text if it is not whole or does not fit into a header.
+ * @param {bigint} nanoseconds
+ * @returns {[number, string | undefined]}
+ */
+export function timeOf(nanoseconds) {
+  const isBefore = nanoseconds < 0n;
+  const distance = isBefore ? -nanoseconds : nanoseconds;
+  const seconds = distance / second;
+  const rest = distance % second;
+  if (!isBefore && rest === 0n && seconds <= BigInt(maxLong)) return [Number(seconds), undefined];
+  const fraction = rest === 0n ? "" : `.${String(rest).padStart(9, "0").replace(/0+$/, "")}`;
+  const plain = isBefore || seconds > BigInt(maxLong) ? 0 : Number(seconds);
+  return [plain, `${isBefore ? "-" : ""}${seconds}${fraction}`];
 }
 
 /** @param {Header} header */

@@ -29,7 +29,7 @@ export async function unpackTar(file, format, nameEncoding, sink, budget, step) 
       entry: (entry) => {
         const path = decodedName(entry.path, nameEncoding);
         const target = decodedName(entry.target, nameEncoding);
-        sink.begin({ ...entry, path, target, mtimeSecs: Number(entry.mtime) });
+        sink.begin({ ...entry, path, target });
         sparse = entry.sparse ? new SparsePieces(entry) : undefined;
       },
       content: (piece) => write(sparse?.push(piece) ?? [piece]),

@@ -23,8 +23,10 @@ const { O_CREAT, O_EXCL, O_NOFOLLOW, O_WRONLY, O_DIRECTORY } = constants;
 const maxDepth = 1000;
 const maxTargetBytes = 4095;
 const zeros = Buffer.alloc(256 << 10);
-/** The last second that every file system supports. */
-const maxSecs = 2 ** 32 - 1;
+const second = 1_000_000_000n;
+/** The first and the last second that common file systems support. */
+const minSecs = -(2n ** 31n);
+const maxSecs = 2n ** 32n - 1n;
 
 /**
  * @typedef {object} UnpackedEntry
@@ -32,7 +34,7 @@ const maxSecs = 2 ** 32 - 1;
  * @property {"file" | "directory" | "symlink" | "hardlink" | "fifo" | "device"} type
  * @property {string} target of a link
  * @property {number} mode
- * @property {number} mtimeSecs
+ * @property {string} mtime seconds since 1970, with a fraction
  */
 
 export class UnpackSink {
@@ -47,7 +49,7 @@ export class UnpackSink {
   #endsWithHole = false;
   /**
    * Directories get their modes and times when their content is complete. @type {{ path: string, mode: number,
-   * mtimeSecs: number }[]}
+   * mtime: string }[]}
    */
   #directories = [];
 
@@ -152,10 +154,11 @@ export class UnpackSink {
 
   /**
    * @param {number} fd
-   * @param {{ mode: number, mtimeSecs: number }} entry
+   * @param {{ mode: number, mtime: string }} entry
    */
   #dress(fd, entry) {
-    chmodSync(reopen(fd), entry.mode & 0o1777);
+    // Root's directories do not pass their group on: it would be root's, to files of other users.
+    chmodSync(reopen(fd), entry.mode & (process.geteuid?.() === 0 ? 0o1777 : 0o3777));
     this.#syscalls.setTimesOf(fd, timesOf(entry));
   }
 
@@ -166,7 +169,7 @@ export class UnpackSink {
    * @param {UnpackedEntry} entry
    */
   #make(parent, name, path, entry) {
-    const { type, target, mode, mtimeSecs } = entry;
+    const { type, target, mode, mtime } = entry;
     switch (type) {
       case "directory":
         try {
@@ -175,7 +178,7 @@ export class UnpackSink {
           if (!hasCode(error, "EEXIST")) throw error;
           closeSync(openSubdirectory(parent, name));
         }
-        this.#directories.push({ path, mode, mtimeSecs });
+        this.#directories.push({ path, mode, mtime });
         return;
       case "file":
         if ((mode & 0o6000) !== 0) throw refused(path, "has a setuid or setgid bit");
@@ -270,9 +273,13 @@ function identityOf(fd) {
   return { dev, ino };
 }
 
-/** @param {{ mtimeSecs: number }} entry */
-function timesOf({ mtimeSecs }) {
-  const ns = BigInt(Math.trunc(Math.min(Math.max(0, mtimeSecs || 0), maxSecs))) * 1_000_000_000n;
+/** @param {{ mtime: string }} entry */
+function timesOf({ mtime }) {
+  const [, sign = "", digits = "0", fraction = ""] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(mtime) ?? [];
+  const distance = BigInt(digits) * second + BigInt(fraction.slice(0, 9).padEnd(9, "0"));
+  const wanted = sign === "" ? distance : -distance;
+  const [first, last] = [minSecs * second, maxSecs * second];
+  const ns = wanted < first ? first : wanted > last ? last : wanted;
   return { atimeNs: ns, mtimeNs: ns };
 }
 

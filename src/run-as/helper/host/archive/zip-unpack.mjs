@@ -104,7 +104,7 @@ function describe(entry, nameEncoding) {
     type: isDirectory ? "directory" : type,
     target: "",
     mode: attributes & 0o7777 || (isDirectory ? 0o755 : 0o644),
-    mtimeSecs: entry.getLastModDate().getTime() / 1000,
+    mtime: String(Math.trunc(entry.getLastModDate().getTime() / 1000) || 0),
   };
 }
 
