@@ -7,12 +7,17 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { buffer } from "node:stream/consumers";
 import test, { type ExecutionContext } from "ava";
+import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
+import { sharedDaemon } from "../support/daemon-test.ts";
 import { S3Bucket } from "../../src/backups/storages/s3-bucket.ts";
+import type { S3Connection } from "../../src/backups/storages/s3-calls.ts";
 import { PartHashes } from "../../src/backups/storages/part-hashes.ts";
 
 interface Quirks {
   /** Lists have no token for the next page, as in version 1 of the call. */
   readonly lacksTokens?: boolean;
+  /** Only the first version of the call continues a list. */
+  readonly isOld?: boolean;
   /** Lists start at the beginning, whatever the request asks for. */
   readonly repeatsFirstPage?: boolean;
   readonly ignoresRanges?: boolean;
@@ -20,9 +25,16 @@ interface Quirks {
 }
 
 const pageSize = 2;
+const newDaemon = sharedDaemon();
 
 /** A bucket in memory that accepts every signature. */
 async function startServer(t: ExecutionContext, quirks: Quirks): Promise<S3Bucket> {
+  const bucket = new S3Bucket(await listen(t, quirks), new PartHashes());
+  t.teardown(() => bucket[Symbol.dispose]());
+  return bucket;
+}
+
+async function listen(t: ExecutionContext, quirks: Quirks): Promise<S3Connection> {
   const objects = new Map<string, Buffer>();
   const respond = async (request: IncomingMessage, response: ServerResponse): Promise<void> => {
     const { pathname, searchParams } = new URL(request.url ?? "/", "http://localhost");
@@ -31,7 +43,10 @@ async function startServer(t: ExecutionContext, quirks: Quirks): Promise<S3Bucke
     if (request.method === "PUT") {
       objects.set(key, await buffer(request));
       response.end();
-    } else if (searchParams.has("list-type")) {
+    } else if (request.method === "DELETE") {
+      objects.delete(key);
+      response.writeHead(204).end();
+    } else if (key === "") {
       response.end(listing([...objects.keys()].toSorted(), searchParams, quirks));
     } else if (object === undefined) {
       response.writeHead(404).end();
@@ -49,39 +64,34 @@ async function startServer(t: ExecutionContext, quirks: Quirks): Promise<S3Bucke
   const server = createServer((request, response) => void respond(request, response));
   server.listen(0, "127.0.0.1");
   await once(server, "listening");
-  const bucket = new S3Bucket(
-    {
-      endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
-      region: "",
-      bucket: "bucket",
-      accessKey: "a",
-      secretKey: "b",
-      pathStyle: true,
-      ca: "",
-      maxBytesPerSec: undefined,
-      silenceMs: 10_000,
-    },
-    new PartHashes(),
-  );
   t.teardown(() => {
-    bucket[Symbol.dispose]();
     server.closeAllConnections();
     server.close();
   });
-  return bucket;
+  return {
+    endpoint: `http://127.0.0.1:${(server.address() as AddressInfo).port}`,
+    region: "",
+    bucket: "bucket",
+    accessKey: "a",
+    secretKey: "b",
+    pathStyle: true,
+    ca: "",
+    maxBytesPerSec: undefined,
+    silenceMs: 10_000,
+  };
 }
 
 function listing(keys: readonly string[], parameters: URLSearchParams, quirks: Quirks): string {
   if (quirks.sendsEmptyPages === true)
     return "<ListBucketResult><IsTruncated>true</IsTruncated><NextContinuationToken>a</NextContinuationToken></ListBucketResult>";
+  const names = quirks.isOld === true ? ["marker"] : ["continuation-token", "start-after"];
   const after =
-    quirks.repeatsFirstPage === true
-      ? ""
-      : (parameters.get("continuation-token") ?? parameters.get("start-after") ?? "");
-  const rest = keys.filter((key) => key > after);
+    quirks.repeatsFirstPage === true ? "" : (names.map((name) => parameters.get(name)).find(Boolean) ?? "");
+  const rest = keys.filter((key) => key > after && key.startsWith(parameters.get("prefix") ?? ""));
   const page = rest.slice(0, pageSize);
   const isCut = rest.length > page.length;
-  const hasToken = isCut && quirks.lacksTokens !== true && quirks.repeatsFirstPage !== true;
+  const hasToken =
+    isCut && quirks.lacksTokens !== true && quirks.repeatsFirstPage !== true && quirks.isOld !== true;
   const token = hasToken ? `<NextContinuationToken>${page.at(-1)}</NextContinuationToken>` : "";
   const contents = page.map((key) => `<Contents><Key>${key}</Key><Size>1</Size></Contents>`).join("");
   return `<ListBucketResult><IsTruncated>${isCut}</IsTruncated>${token}${contents}</ListBucketResult>`;
@@ -101,6 +111,7 @@ test.beforeEach((t) => {
 for (const [title, quirks] of [
   ["with tokens for the next page", {}],
   ["without tokens for the next page", { lacksTokens: true }],
+  ["with only the first version of the call", { isOld: true }],
 ] as const) {
   test(`a server ${title} lists all objects`, async (t) => {
     const bucket = await startServer(t, quirks);
@@ -146,3 +157,32 @@ test("a list of endless empty pages fails", async (t) => {
     message: "the server sent 101 empty pages of objects; the server is not usable",
   });
 });
+
+for (const [title, quirks, error] of [
+  ["passes with a server that lists all pages", {}, ""],
+  ["passes with a server that has only the first version of the call", { isOld: true }, ""],
+  [
+    "fails with a server that repeats its first page",
+    { repeatsFirstPage: true },
+    "the server lists only the first page of the objects: archives are not listed, and old ones are not removed",
+  ],
+] as const) {
+  test(`the test of a storage ${title}`, async (t) => {
+    const { endpoint, bucket, accessKey, secretKey } = await listen(t, quirks);
+    const daemon = await newDaemon();
+    const backups = daemon.client(BackupService);
+    const value = { endpoint, bucket, accessKey, secretKey, pathStyle: true };
+    const name = title.replaceAll(" ", "-").slice(0, 40);
+    await backups.upsertBackupStorage({ name, location: { case: "s3", value } });
+    const { checks } = await backups.testBackupStorage({ name });
+    t.deepEqual(
+      checks.map((check) => [check.name, check.ok, check.error]),
+      [
+        ["list", error === "", error],
+        ["write", true, ""],
+        ["read", true, ""],
+        ["delete", true, ""],
+      ],
+    );
+  });
+}

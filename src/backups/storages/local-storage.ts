@@ -71,6 +71,11 @@ export class LocalStorage implements Storage {
     return archives;
   }
 
+  async count(namePrefix: string): Promise<number> {
+    await this.#requireOwn();
+    return (await namesIn(this.#dir)).filter((name) => name.startsWith(namePrefix)).length;
+  }
+
   async put(
     { appId, name }: ArchiveKey,
     file: string,

@@ -8,6 +8,7 @@ import {
   DeleteObjectCommand,
   GetObjectCommand,
   HeadObjectCommand,
+  ListObjectsCommand,
   ListObjectsV2Command,
   PutObjectCommand,
   S3Client,
@@ -31,6 +32,19 @@ const maxResponseBytes = 16 << 20;
 /** Encrypted archives have no specific type. */
 const contentTypeOf = (key: string): string =>
   key.endsWith(".age") ? "application/octet-stream" : "application/zstd";
+
+/** Where the next page of a list starts. */
+interface NextPage {
+  readonly ContinuationToken?: string;
+  readonly StartAfter?: string;
+  readonly Marker?: string;
+}
+
+interface ListedPage {
+  readonly Contents?: { readonly Key?: string | undefined; readonly Size?: number | undefined }[] | undefined;
+  readonly IsTruncated?: boolean | undefined;
+  readonly NextContinuationToken?: string | undefined;
+}
 
 export class S3Bucket implements Disposable {
   readonly #client: S3Client;
@@ -82,18 +96,24 @@ export class S3Bucket implements Disposable {
   }
 
   /** All objects whose keys have this prefix. */
-  async list({ prefix }: S3Operations["list"]["request"], signal: AbortSignal): Promise<S3Object[]> {
+  async list(
+    { prefix, pageSize }: S3Operations["list"]["request"],
+    signal: AbortSignal,
+  ): Promise<S3Object[]> {
     const objects: S3Object[] = [];
+    const wanted = { Bucket: this.#bucket, Prefix: prefix, MaxKeys: pageSize };
     let emptyPages = 0;
-    for (let next: { ContinuationToken?: string; StartAfter?: string } = {}; ;) {
-      const page = await this.#client.send(
-        new ListObjectsV2Command({ Bucket: this.#bucket, Prefix: prefix, ...next }),
-        { abortSignal: signal },
-      );
+    for (let next: NextPage = {}; ;) {
+      const page = await this.#page({ ...wanted, ...next }, signal);
       const last = objects.at(-1)?.key ?? "";
       const keys = page.Contents ?? [];
-      if (next.StartAfter !== undefined && !keys.every(({ Key = "" }) => isAfter(Key, last)))
-        throw new SvcError("unavailable", "the server lists only the first page of the objects");
+      const mayRepeat = next.StartAfter !== undefined || next.Marker !== undefined;
+      if (mayRepeat && !keys.every(({ Key = "" }) => isAfter(Key, last))) {
+        if (next.Marker !== undefined)
+          throw new SvcError("unavailable", "the server lists only the first page of the objects");
+        next = { Marker: last };
+        continue;
+      }
       for (const { Key, Size } of keys) {
         if (Key !== undefined) objects.push({ key: Key, sizeBytes: Size ?? 0 });
       }
@@ -110,10 +130,21 @@ export class S3Bucket implements Disposable {
       if (page.IsTruncated !== true) return objects;
       const StartAfter = objects.at(-1)?.key;
       if (page.NextContinuationToken !== undefined) next = { ContinuationToken: page.NextContinuationToken };
-      // Some servers have only the tokens of the first version of this call.
-      else if (StartAfter !== undefined && keys.length > 0) next = { StartAfter };
+      // Some servers have no tokens, and some only the first version of this call.
+      else if (StartAfter !== undefined && keys.length > 0)
+        next = next.Marker === undefined ? { StartAfter } : { Marker: StartAfter };
       else throw new SvcError("unavailable", "the server's list of objects is incomplete");
     }
+  }
+
+  /** A page of the second version of the call, or of the first one if the request has its marker. */
+  async #page(
+    request: NextPage & { Bucket: string; Prefix: string; MaxKeys: number | undefined },
+    abortSignal: AbortSignal,
+  ): Promise<ListedPage> {
+    return request.Marker === undefined
+      ? this.#client.send(new ListObjectsV2Command(request), { abortSignal })
+      : this.#client.send(new ListObjectsCommand(request), { abortSignal });
   }
 
   async head(

@@ -23,7 +23,8 @@ export interface S3Object {
 
 /** Operations on a bucket, with their results. */
 export interface S3Operations {
-  list: { request: { prefix: string }; result: S3Object[] };
+  /** `pageSize` is for a test of the server; without it, the server chooses. */
+  list: { request: { prefix: string; pageSize?: number }; result: S3Object[] };
   /** Uploads a file that belongs to the daemon. */
   put: { request: { key: string; file: string }; result: undefined };
   /** Undefined if it does not exist. */

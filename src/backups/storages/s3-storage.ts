@@ -29,6 +29,11 @@ export class S3Storage implements Storage {
     });
   }
 
+  async count(namePrefix: string, signal: AbortSignal): Promise<number> {
+    const request = { prefix: `${this.#prefix}${namePrefix}`, pageSize: 1 };
+    return (await this.#thread.call(this.#connection, "list", request, { signal })).length;
+  }
+
   async put(key: ArchiveKey, file: string, { signal, onProgress }: TransferOptions): Promise<void> {
     await this.#thread.call(this.#connection, "put", { key: this.#keyOf(key), file }, { signal, onProgress });
   }

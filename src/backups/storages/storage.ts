@@ -34,6 +34,8 @@ export interface TransferOptions {
 export interface Storage {
   /** Lists the archives of one app or of all, unordered. Other files are ignored. */
   list(appId: string | undefined, signal: AbortSignal): Promise<StoredArchive[]>;
+  /** Counts the files whose names start with this, in pages as small as possible. @throws SvcError if pages are missing */
+  count(namePrefix: string, signal: AbortSignal): Promise<number>;
   /** Stores a file atomically and durably. The caller keeps the file. */
   put(key: ArchiveKey, file: string, options: TransferOptions): Promise<void>;
   /** @throws SvcError `not_found` */
