@@ -61,12 +61,32 @@ export async function* followContainerLog(
     { signal },
   );
   const reader = createReader(container);
+  const beganMs = Date.now();
+  let last: LogRecord | undefined;
+  const note = (lines: readonly LogRecord[]): readonly LogRecord[] => {
+    last = lines.at(-1) ?? last;
+    return lines;
+  };
   try {
-    for await (const chunk of opened.chunks) yield* chunks(reader.read(chunk));
+    for await (const chunk of opened.chunks) yield* chunks(note(reader.read(chunk)));
   } catch (error) {
     if (!signal.aborted) throw error;
   }
-  yield* chunks(reader.end());
+  yield* chunks(note(reader.end()));
+  if (signal.aborted) return;
+  // An engine may end the stream before the last lines of the container, above all an unfinished one.
+  const rest = { tail: Infinity, sinceMs: last?.timeMs ?? beganMs, signal };
+  const { lines } = await readContainerLog(engine, container, rest).catch(() => ({ lines: [] }));
+  yield* chunks(linesAfter(lines, last));
+}
+
+function linesAfter(lines: readonly LogRecord[], last: LogRecord | undefined): readonly LogRecord[] {
+  if (last === undefined) return lines;
+  const { timeMs, stream, text } = last;
+  const at = lines.findLastIndex(
+    (line) => line.timeMs === timeMs && line.stream === stream && line.text === text,
+  );
+  return at === -1 ? lines.filter((line) => line.timeMs > timeMs) : lines.slice(at + 1);
 }
 
 /** dockerode would buffer a log that is not followed, however long it is. */
