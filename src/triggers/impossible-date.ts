@@ -1,12 +1,18 @@
-import type { Trigger } from "./trigger.ts";
-
 /** Days of each month in a leap year. */
 const longestMonths = [31, 29, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31] as const;
 const monthNames =
   "January February March April May June July August September October November December".split(" ");
 
+/** The days of a trigger, as bits; see `Trigger`. */
+interface TriggerDays {
+  readonly months: number;
+  readonly daysOfMonth: number;
+  readonly isEitherDay: boolean;
+  readonly event?: unknown;
+}
+
 /** Why a trigger never fires in any year, such as `there is no 30 February`; undefined if it fires. */
-export function impossibleDate({ event, isEitherDay, months, daysOfMonth }: Trigger): string | undefined {
+export function impossibleDate({ event, isEitherDay, months, daysOfMonth }: TriggerDays): string | undefined {
   // A trigger with either day always fires on its days of the week.
   if (event !== undefined || isEitherDay) return undefined;
   const chosen = longestMonths.flatMap((length, month) =>

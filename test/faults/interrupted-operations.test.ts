@@ -1,6 +1,6 @@
 /** Interrupted operations are finished or rolled back: removals, starts, and those of a CLI in-process. */
 import assert from "node:assert/strict";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import { once } from "node:events";
 import { readdir, chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -151,6 +151,75 @@ dockerTest(
     );
   },
 );
+
+// An install whose image is being built has objects on the engine, which only the engine can remove.
+
+const engineEnds: readonly (readonly [
+  how: string,
+  code: string,
+  end: (engine: TestEngine, daemon: TestDaemon) => Promise<void>,
+])[] = [
+  ["dies", "Unavailable", (engine) => engine.kill()],
+  [
+    "dies with the daemon",
+    "Aborted",
+    async (engine, daemon) => {
+      await daemon.kill();
+      await engine.kill();
+      await daemon.restart();
+    },
+  ],
+  [
+    "hangs until it is canceled",
+    "Canceled",
+    async (engine, daemon) => {
+      await engine.pause();
+      await daemon.client(AppService).cancelAppOperation({ id: "slow" });
+    },
+  ],
+];
+
+for (const [how, code, end] of engineEnds) {
+  dockerTest(
+    `an install whose engine ${how} waits for the engine, and is removed when it is back${needsDocker}`,
+    async (t) => {
+      t.timeout(300_000);
+      await using engine = await startEngine();
+      await using daemon = await startDaemon({ config: engine.config });
+      await engine.images.build("svc/box:latest");
+      const apps = daemon.client(AppService);
+      const spec = join(daemon.dir, "slow");
+      const seconds = 80_000 + (daemon.pid % 10_000);
+      await writeFiles(spec, {
+        "svc.yaml": 'id: slow\nname: Slow\nversion: "1"\ndocker: { build: { context: . } }\n',
+        Dockerfile: `FROM svc/box:latest\nRUN ["sleep", "${seconds}"]\n`,
+      });
+      const install = errorOf(apps.installApp({ spec }));
+      await eventually(async () => {
+        assert.equal((await apps.getApp({ id: "slow" })).operation?.phase, "create");
+        execFileSync("pgrep", ["--full", `^sleep ${seconds}$`]);
+      }, settleMs);
+
+      await end(engine, daemon);
+
+      await eventually(
+        async () =>
+          assert.partialDeepStrictEqual(await apps.getApp({ id: "slow" }), {
+            state: "REMOVING",
+            stateReason: "the app waits for the container engine",
+          }),
+        settleMs,
+      );
+      t.like(await install, { code });
+      t.like(await errorOf(apps.removeApp({ id: "slow" })), { code: "Unavailable" });
+      if (how.startsWith("hangs")) engine.resume();
+      else await engine.start();
+
+      await eventually(async () => assert.deepEqual((await apps.listApps({})).apps, []), settleMs);
+      t.deepEqual(await readdir(join(daemon.storeDir, "apps")), []);
+    },
+  );
+}
 
 // An interrupted start of a compose app, with some services running and some not, is finished as soon as the engine is
 // back, whoever started it.

@@ -21,13 +21,13 @@ import type { AppSettings } from "../records/app-settings.ts";
 import type { FreePorts } from "../ports/free-ports.ts";
 import { requireOpenPorts } from "../ports/privileged-ports.ts";
 import type { Operation, OperationDetail } from "../lifecycle/operations.ts";
-import type { InstallPhase } from "../lifecycle/phases.ts";
+import type { InstallPhase, RemovalPhase } from "../lifecycle/phases.ts";
 import { cancelably, type WorkOptions } from "../../work/progress.ts";
 import { withStepNumbers } from "../../work/step-numbers.ts";
 import type { InstallLimiter } from "./install-limiter.ts";
 import { requireSwarmPackage } from "./placement.ts";
 import { checkOutRelease } from "./release.ts";
-import { removeAdoptedPackage } from "./removal.ts";
+import { isEngineAway, removeAdoptedPackage } from "./removal.ts";
 import type { AppsContext } from "../apps-context.ts";
 import { adoptPlan, firstSteps, installPlan } from "./step-plans.ts";
 
@@ -239,7 +239,7 @@ export class Installer {
     return app;
   }
 
-  /** Removes a partial install or clone. Recovery uses it, too. */
+  /** Removes a partial install or clone, or leaves that to a removal that waits for the engine. Recovery uses it, too. */
   async undo(operation: Operation): Promise<void> {
     const { operations, registry, userHelpers, paths, runtimeOf, runnable } = this.#options;
     const id = operation.appId;
@@ -249,7 +249,15 @@ export class Installer {
       const runtime = runtimeOf(app);
       // The phase is recorded, because another process may undo the install while the engine is unreachable.
       if (operation.phase === ("files" satisfies InstallPhase)) runtime.engine?.begin(runnable(app));
-      await runtime.remove(runnable(app));
+      try {
+        await runtime.remove(runnable(app));
+      } catch (error) {
+        if (isEngineAway(runtime, error)) {
+          operation.detail.awaitsEngine = true;
+          await operations.enter(operation, "delete" satisfies RemovalPhase, [], "remove");
+        }
+        throw error;
+      }
       await removeAdoptedPackage(this.#options, app);
     }
     if (runUid !== undefined) {

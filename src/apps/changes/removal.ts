@@ -5,6 +5,7 @@ import { SvcError } from "../../errors.ts";
 import type { AppRuntime } from "../../runtimes/contract.ts";
 import { deleteApp, patchApp, type AppRecord } from "../records/app-record.ts";
 import type { Operation } from "../lifecycle/operations.ts";
+import type { RemovalPhase } from "../lifecycle/phases.ts";
 import { requireAccess } from "../records/app-directory.ts";
 import type { AppsContext } from "../apps-context.ts";
 import { isReadable } from "../records/unreadable-app.ts";
@@ -36,7 +37,7 @@ export class Remover {
     const operation = await operations.begin({
       appId: app.id,
       kind: "remove",
-      phase: "stop",
+      phase: "stop" satisfies RemovalPhase,
       detail: { runUid: isReadable(app) ? app.runUid : await runUidOf(app.ownerUid) },
       statements: [patchApp(app.id, { desired: "stopped" })],
     });
@@ -66,9 +67,9 @@ export class Remover {
     const app = registry.get(id);
     try {
       if (app !== undefined && operation.detail.awaitsEngine === true) await this.#engineBack(operation, app);
-      if (app !== undefined && operation.phase === "stop") {
+      if (app !== undefined && operation.phase === ("stop" satisfies RemovalPhase)) {
         for (const runtime of runtimesOf(app)) await runtime.stop(runnable(app));
-        await operations.enter(operation, "delete");
+        await operations.enter(operation, "delete" satisfies RemovalPhase);
       }
       let freed = 0;
       if (app !== undefined)
@@ -147,6 +148,6 @@ export async function removeAdoptedPackage(
   await self.removeTree(adoptedDir, basename(directory));
 }
 
-function isEngineAway(runtime: AppRuntime, error: unknown): boolean {
+export function isEngineAway(runtime: AppRuntime, error: unknown): boolean {
   return runtime.engine !== undefined && error instanceof SvcError && error.code === "unavailable";
 }

@@ -26,7 +26,7 @@ import { StoreConflict, type Statement, type Store } from "../../store/store.ts"
 export interface Operation {
   readonly id: number;
   readonly appId: string;
-  readonly kind: AppOperationKind;
+  kind: AppOperationKind;
   /** The phase, which decides about recovery. */
   phase: string;
   /** Further values for recovery. */
@@ -302,13 +302,21 @@ export class Operations {
     return isExecutorAlive(operation.executor);
   }
 
-  /** Records phase and detail together with the statements of that phase, in one transaction. */
-  async enter(operation: Operation, phase: string, statements: readonly Statement[] = []): Promise<void> {
+  /**
+   * Records phase and detail together with the statements of that phase, in one transaction.
+   * @param kind another kind, which recovery treats differently
+   */
+  async enter(
+    operation: Operation,
+    phase: string,
+    statements: readonly Statement[] = [],
+    kind: AppOperationKind = operation.kind,
+  ): Promise<void> {
     await this.#options.store.write(
       [
         {
-          sql: "UPDATE operations SET phase = ?, detail = ? WHERE id = ?",
-          params: [phase, JSON.stringify(operation.detail), operation.id],
+          sql: "UPDATE operations SET kind = ?, phase = ?, detail = ? WHERE id = ?",
+          params: [kind, phase, JSON.stringify(operation.detail), operation.id],
           changes: 1,
         },
         ...statements,
@@ -316,6 +324,7 @@ export class Operations {
       { essential: true },
     );
     operation.phase = phase;
+    operation.kind = kind;
   }
 
   /** Releases the lock and writes the result, in one transaction. */

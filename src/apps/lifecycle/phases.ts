@@ -11,6 +11,9 @@ export type RestorePhase = "stage" | "swap" | "done";
 /** Phases of an install. In `files`, the app has nothing on the container engine yet. */
 export type InstallPhase = "files" | "create";
 
+/** Phases of a removal. In `delete`, the app is stopped. */
+export type RemovalPhase = "stop" | "delete";
+
 /** Phases of an adoption. From `switch` on the old containers are stopped; from `switched` on the app replaces them. */
 export type AdoptionPhase = "create" | "switch" | "switched";
 

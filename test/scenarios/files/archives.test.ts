@@ -127,7 +127,7 @@ rootTest(
     await as(ownerUid, "sh", "-c", `cd ${home}; ${timesScript}`);
     const exact = (dir: string): Promise<string> =>
       as(ownerUid, "sh", "-c", `cd ${dir}; find . -mindepth 1 -printf '%P %m %T@\\n' | sort`);
-    const before = await exact(`${home}`);
+    const before = await exact(home);
     // find prints the whole seconds rounded down, before a fraction that is never negative.
     t.regex(before, /^dated 3777 -14182940\.5000000000\n[^]*dated\/old 644 -2\.7500000000\n/);
     await files.createArchive({ paths: [`${home}/dated`], target: `${home}/ours.tar.gz` });

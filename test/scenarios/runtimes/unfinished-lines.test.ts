@@ -79,7 +79,7 @@ for (const { id, title, manifest, files, runtimeOf, expected } of cases) {
       await eventually(() => assert.deepEqual(followed, expected.slice(0, 1)));
       process.kill(await firstProcessOf(fixture, id), "SIGUSR1");
       await following;
-    t.deepEqual(followed, expected);
+      t.deepEqual(followed, expected);
       t.deepEqual(await texts(), expected);
       await runtime.remove(app);
     },
