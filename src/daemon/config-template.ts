@@ -165,6 +165,7 @@ const userLimitHelp: Readonly<Record<keyof typeof userLimits, string>> = {
   maxBuildCpus: "CPUs of each image build of a user.",
   maxBuildProcesses: "Processes of a user's image builds.",
   maxBuildBytesPerUser: "Disk space of a user's built images and running image builds, bytes.",
+  maxImageBytesPerUser: "Size of the images that were pulled for a user's apps, each counted whole, bytes.",
   maxBackupBytesPerUser:
     "Size of a user's archives in each storage, including uploads in progress, bytes; 0: no limit.",
 };

@@ -126,6 +126,7 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
       ...{ engine, ownership },
       ownerOf: (appId) => ownerOf(store, appId),
       pulled: () => userImages.pulled(),
+      limits: config.limits,
     }),
     networks,
     userBuilds,

@@ -50,6 +50,8 @@ export const userLimits = {
   maxBuildProcesses: { default: 2048, min: 64, max: 32_768 },
   /** Disk space of a user's built images and running image builds, without base images. */
   maxBuildBytesPerUser: { default: 32 * gib, ...size },
+  /** Size of the images that were pulled for a user's apps, each counted whole. Built images do not count. */
+  maxImageBytesPerUser: { default: 64 * gib, ...size },
   /** Size of a user's archives in each storage; 0 is unlimited. */
   maxBackupBytesPerUser: { default: 64 * gib, min: 0, max: 2 ** 50 },
 };

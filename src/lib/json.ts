@@ -45,3 +45,36 @@ function isEscaped(json: string, at: number): boolean {
   while (json.charCodeAt(at - 1 - backslashes) === 0x5c) backslashes++;
   return backslashes % 2 === 1;
 }
+
+/**
+ * The first key that parsers of JSON read differently: Go's ignore case, and merge the values of equal keys.
+ * @param json valid JSON
+ * @param names of the fields that matter, which may be spelled only like this
+ */
+export function findAmbiguousKey(json: string, names: readonly string[]): string | undefined {
+  const spelling = new Map(names.map((name) => [foldedKey(name), name]));
+  const open: Set<string>[] = [];
+  for (let at = 0; at < json.length; at++) {
+    const character = json[at] ?? "";
+    if ("{[".includes(character)) open.push(new Set());
+    else if ("}]".includes(character)) open.pop();
+    else if (character === '"') {
+      const close = endOfString(json, at);
+      const text = json.slice(at, close + 1);
+      at = close;
+      while (/\s/.test(json[at + 1] ?? "")) at++;
+      // Only keys are followed by a colon.
+      if (json[at + 1] !== ":") continue;
+      const key = JSON.parse(text) as string;
+      const folded = foldedKey(key);
+      if (open.at(-1)?.has(folded) === true || (spelling.get(folded) ?? key) !== key) return key;
+      open.at(-1)?.add(folded);
+    }
+  }
+  return undefined;
+}
+
+/** Go also takes ſ for s and the Kelvin sign for k. */
+function foldedKey(key: string): string {
+  return key.normalize("NFKC").toLowerCase();
+}

@@ -1,4 +1,5 @@
 /** Limits the volumes and images of a regular user on the engine, and the size of all users' entries in its lists. */
+import type { ImageInfo } from "dockerode";
 import { descriptionBytes } from "../../engine/engine-objects.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
 import type { EngineOwnership } from "../../engine/ownership.ts";
@@ -11,6 +12,7 @@ export interface UserObjectsOptions {
   readonly ownerOf: (appId: string) => number | undefined;
   /** Users for whom svc pulled an image, by its ID. */
   readonly pulled: () => ReadonlyMap<string, readonly number[]>;
+  readonly limits: { readonly maxImageBytesPerUser: number };
 }
 
 /**
@@ -23,6 +25,12 @@ const bounds = {
 };
 
 type Kind = keyof typeof bounds;
+
+const remedies: Readonly<Record<Kind, string>> = {
+  volumes: "remove an app that you do not need",
+  images:
+    "remove an app that you do not need, and ask an administrator to run: svc docker prune images --all",
+};
 
 /** An entry of a list, and the users it counts for. */
 interface Entry {
@@ -77,6 +85,35 @@ export class UserObjects {
     const bytes = entries.find(({ id }) => id === imageId)?.bytes ?? 0;
     const what = `the image ${reference} is one more`;
     requireFew("images", ownerUid, others, [{ owners: [ownerUid], bytes }], what);
+    const own = listed.find(({ Id: id }) => id === imageId);
+    if (own !== undefined) this.#requireSpace(ownerUid, reference, listed, own);
+  }
+
+  /**
+   * Checks the space for an image that svc is about to pull for the user.
+   * @param sizeBytes of the compressed layers
+   * @throws SvcError `too_many`
+   */
+  async requireImageSpace(ownerUid: number, reference: string, sizeBytes: number): Promise<void> {
+    const listed = await this.#options.engine.call("list images", (docker) => docker.listImages());
+    this.#requireSpace(ownerUid, reference, listed, { Id: "", Size: sizeBytes });
+  }
+
+  #requireSpace(
+    ownerUid: number,
+    reference: string,
+    listed: readonly Pick<ImageInfo, "Id" | "Size">[],
+    added: Pick<ImageInfo, "Id" | "Size">,
+  ): void {
+    const { limits, pulled } = this.#options;
+    const pulledFor = pulled();
+    const own = listed.filter(({ Id: id }) => id !== added.Id && pulledFor.get(id)?.includes(ownerUid) === true);
+    const usedBytes = own.reduce((sum, { Size: sizeBytes }) => sum + sizeBytes, 0);
+    if (usedBytes + added.Size <= limits.maxImageBytesPerUser) return;
+    throw new SvcError(
+      "too_many",
+      `the image ${reference} has ${added.Size} bytes, your apps' other pulled images have ${usedBytes}, and max_image_bytes_per_user is ${limits.maxImageBytesPerUser}; ${remedies.images}`,
+    );
   }
 }
 
@@ -90,10 +127,7 @@ function requireFew(
   const { count, userBytes, usersBytes } = bounds[kind];
   const own = [...listed.filter(({ owners }) => owners.includes(ownerUid)), ...added];
   const users = [...listed.filter(({ owners }) => owners.some((uid) => uid !== 0)), ...added];
-  const remedy =
-    kind === "volumes"
-      ? "remove an app that you do not need"
-      : "remove an app that you do not need, and ask an administrator to run: svc docker prune images --all";
+  const remedy = remedies[kind];
   const before = own.length - added.length;
   if (own.length > count) {
     throw new SvcError(

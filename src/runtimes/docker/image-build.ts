@@ -1,6 +1,7 @@
 /** Builds the images of apps: root's with BuildKit, a regular user's with the classic builder, which can limit its steps. */
 import { proofLabel } from "../../engine/attribution.ts";
 import { isOlder } from "../../engine/api-version.ts";
+import { platformOf } from "../../engine/engine-platform.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
 import { BuildLines, failedWithoutOutput } from "./build-output.ts";
 import { buildTimeoutMs, type BuildOptions, type PreparedBuild } from "./build-request.ts";
@@ -28,7 +29,9 @@ export async function buildImage(engine: DockerEngine, options: BuildOptions): P
     labels[proofLabel],
   );
   const text = await readDockerfile(userHelper, root, options, { timeoutMs: buildTimeoutMs, signal });
-  const build = { ...options, text, lines, signal, platform: await platformOf(engine, signal) };
+  const { os, architecture } = await platformOf(engine, signal);
+  const platform = `${os}/${architecture}`;
+  const build = { ...options, text, lines, signal, platform };
   if (bounds === undefined && (await buildUnlimited(engine, build))) return;
   await buildClassic(engine, build);
 }
@@ -78,13 +81,6 @@ async function withPresentBases(text: string, build: PreparedBuild): Promise<str
     }
   }
   return withImageNames(text, images, names);
-}
-
-async function platformOf(engine: DockerEngine, signal: AbortSignal): Promise<string> {
-  const { Os: os, Arch: architecture } = await engine.call("say its version", (docker) => docker.version(), {
-    signal,
-  });
-  return `${os}/${architecture}`;
 }
 
 function requireNoAdditionalContexts(settings: BuildSettings): void {

@@ -1,15 +1,17 @@
 /** Images of registries, for the apps of an owner: finds, confirms and pulls them. */
 import type { ImageInspectInfo } from "dockerode";
 import type { DockerEngine } from "../../engine/engine.ts";
-import { parseImageReference } from "../../engine/image-reference.ts";
+import { platformOf } from "../../engine/engine-platform.ts";
+import { formatImageReference, parseImageReference } from "../../engine/image-reference.ts";
 import type { RegistryCredentials } from "../../engine/registry-auth.ts";
 import { notFound, SvcError } from "../../errors.ts";
 import type { PulledImages, RuntimeWork } from "../capabilities.ts";
 import type { UserObjects } from "../containers/user-objects.ts";
 import { EngineImages } from "./engine-images.ts";
 import { builtPrefix, digestOf, localDigests, withTag } from "./image-names.ts";
-import { confirmImage, pullImage, type PullOptions } from "./image-pull.ts";
+import { pullImage } from "./image-pull.ts";
 import { NewImageCheck } from "./new-image-check.ts";
+import { confirmImage, readOffer } from "./offered-image.ts";
 import type { UserImages } from "./user-images.ts";
 
 /** The owner's credentials for the registry of an image; `undefined` without any. */
@@ -20,6 +22,12 @@ export interface RegistryImagesOptions {
   credentialsOf: CredentialsOf;
   userImages: UserImages;
   userObjects: UserObjects;
+  /** Whether the engine treats a registry as insecure; `host` as in image names. */
+  isInsecure: (host: string) => Promise<boolean>;
+}
+
+interface RegistryLogin extends RuntimeWork {
+  readonly credentials: RegistryCredentials | undefined;
 }
 
 export class RegistryImages extends EngineImages {
@@ -68,10 +76,9 @@ export class RegistryImages extends EngineImages {
     work: RuntimeWork,
   ): Promise<ImageInspectInfo | undefined> {
     const known = await this.usable(ownerUid, reference, work.signal);
-    const { userImages, engine } = this.#options;
-    if (known !== undefined || !userImages.restricts(ownerUid)) return known;
+    if (known !== undefined || !this.#options.userImages.restricts(ownerUid)) return known;
     // Confirm a missing image, too, so that the time does not show users what others have pulled.
-    await confirmImage(engine, reference, await this.#accessOf(ownerUid, reference, work));
+    await this.#confirm(reference, await this.#accessOf(ownerUid, reference, work));
     return this.#confirmed(ownerUid, reference, work);
   }
 
@@ -92,7 +99,7 @@ export class RegistryImages extends EngineImages {
    * @throws SvcError what {@link confirmImage} throws
    */
   async #confirmLocal(ownerUid: number, reference: string, work: RuntimeWork): Promise<boolean> {
-    const { engine, userImages } = this.#options;
+    const { userImages } = this.#options;
     if (!userImages.restricts(ownerUid)) return false;
     const image = await this.inspect(reference, work.signal);
     const { repository, host } = parseImageReference(reference);
@@ -103,10 +110,10 @@ export class RegistryImages extends EngineImages {
     if (image === undefined || name === undefined) return false;
     const access = await this.#accessOf(ownerUid, reference, work);
     // The same error as for a missing image, so that users cannot find out what others have pulled.
-    const newest = await confirmImage(engine, reference, access);
+    const newest = await this.#confirm(reference, access);
     if (!name.endsWith(`@${newest}`)) {
       try {
-        await confirmImage(engine, name, access);
+        await this.#confirm(name, access);
       } catch (error) {
         // The registry may have deleted it meanwhile.
         if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
@@ -124,33 +131,48 @@ export class RegistryImages extends EngineImages {
   }
 
   /** @throws SvcError as {@link requireRegistry} */
-  async #accessOf(ownerUid: number, reference: string, work: RuntimeWork): Promise<PullOptions> {
+  async #accessOf(ownerUid: number, reference: string, work: RuntimeWork): Promise<RegistryLogin> {
     this.requireRegistry(ownerUid, reference);
     return { ...work, credentials: await this.#options.credentialsOf(ownerUid, reference) };
   }
 
-  /** @throws SvcError `denied`, what {@link confirmImage} and {@link pullImage} throw */
+  async #confirm(reference: string, access: RegistryLogin): Promise<string> {
+    const { engine, isInsecure } = this.#options;
+    const { host } = parseImageReference(reference);
+    return confirmImage(engine, reference, { ...access, isInsecure: await isInsecure(host) });
+  }
+
+  /** @throws SvcError `denied`, `too_many`, what {@link readOffer} and {@link pullImage} throw */
   async pull(ownerUid: number, image: string, work: RuntimeWork): Promise<void> {
-    const { engine, userImages } = this.#options;
     const reference = withTag(image);
     const access = await this.#accessOf(ownerUid, reference, work);
-    if (!userImages.restricts(ownerUid)) {
-      await pullImage(engine, reference, access);
-      return;
-    }
-    // Some engines accept a digest that they have without asking the registry.
-    const confirmed = await confirmImage(engine, reference, access);
-    const before = await this.inspect(reference, work.signal);
-    let digest = confirmed;
+    if (this.#options.userImages.restricts(ownerUid)) await this.#pullOffered(ownerUid, reference, access);
+    else await pullImage(this.#options.engine, reference, access);
+  }
+
+  /** Pulls exactly what svc has read and checked, by its digest, and only then gives it the name. */
+  async #pullOffered(ownerUid: number, reference: string, access: RegistryLogin): Promise<void> {
+    const { engine, userImages, userObjects, isInsecure } = this.#options;
+    const { signal } = access;
+    const { host, repository, digest: pinned } = parseImageReference(reference);
+    const offer = await readOffer(engine, reference, {
+      ...{ signal, credentials: access.credentials },
+      ...{ isInsecure: await isInsecure(host), platform: await platformOf(engine, signal) },
+    });
+    const { digest, downloadBytes: maxDownloadBytes } = offer;
+    const name = formatImageReference({ host, repository, digest });
+    const before = await this.inspect(name, signal);
+    if (before === undefined) await userObjects.requireImageSpace(ownerUid, reference, maxDownloadBytes);
     try {
-      digest = (await pullImage(engine, reference, access)) ?? confirmed;
+      await pullImage(engine, name, { ...access, maxDownloadBytes, shownName: reference });
     } finally {
       // The engine may have the image although the pull was canceled.
-      await this.newImages.requireBoundedNew(ownerUid, reference, before, digest);
+      if (before === undefined) await this.newImages.requireBoundedNew(ownerUid, name, reference);
     }
-    const pulled = await this.inspect(reference, work.signal);
-    if (pulled === undefined || !localDigests(pulled).includes(digest))
-      throw new SvcError("source_failed", `image ${reference} changed while it was pulled; try again`);
+    const pulled = await this.inspect(name, signal);
+    if (pulled === undefined) throw new Error(`the image ${name} was removed right after it was pulled`);
+    if (before !== undefined) await this.newImages.requireBounded(ownerUid, pulled, reference);
+    if (pinned === undefined) await this.restoreNames([{ reference, id: pulled.Id }]);
     await userImages.record(ownerUid, reference, pulled.Id);
   }
 

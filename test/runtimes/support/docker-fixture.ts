@@ -112,6 +112,7 @@ export class DockerFixture implements AsyncDisposable {
       userObjects: new UserObjects({
         ...{ engine: client, ownership: this.ownership, ownerOf: (id: string) => this.#owners.get(id) },
         pulled: () => userImages.pulled(),
+        limits: { maxImageBytesPerUser: 64 * 2 ** 30 },
       }),
       credentialsOf: async () => undefined,
       settleMs: 300,

@@ -239,6 +239,7 @@ interface Listed {
   /** The app that it was built or created for. */
   readonly appId?: string;
   readonly pulledFor?: readonly number[];
+  readonly sizeBytes?: number;
 }
 
 function objectsOver(listed: readonly Listed[]): UserObjects {
@@ -249,7 +250,7 @@ function objectsOver(listed: readonly Listed[]): UserObjects {
   const docker = {
     listImages: async () =>
       listed.map((each) => ({
-        ...{ Id: each.id, RepoTags: [`svc.local/${each.id}:1`], Labels: labelsOf("image", each) },
+        ...{ Id: each.id, Size: each.sizeBytes ?? 0, RepoTags: [`svc.local/${each.id}:1`], Labels: labelsOf("image", each) },
       })),
     listVolumes: async () => ({
       Volumes: listed.map((each) => ({ Name: each.id, Labels: labelsOf("volume", each) })),
@@ -265,8 +266,23 @@ function objectsOver(listed: readonly Listed[]): UserObjects {
     ownership,
     ownerOf: (appId) => owners.get(appId),
     pulled: () => new Map(listed.map(({ id, pulledFor = [] }) => [id, pulledFor])),
+    limits: { maxImageBytesPerUser: 1_000 },
   });
 }
+
+test("the sizes of a user's pulled images have a limit, which others' images and built ones do not use", async (t) => {
+  const objects = objectsOver([
+    { id: "pulled", pulledFor: [uid, other], sizeBytes: 600 },
+    { id: "theirs", pulledFor: [other], sizeBytes: 900 },
+    { id: "built", appId: "mine", sizeBytes: 900 },
+  ]);
+  await t.notThrowsAsync(objects.requireImageSpace(uid, "web:1", 400));
+  const error = await t.throwsAsync(objects.requireImageSpace(uid, "web:1", 401), {
+    message: /has 401 bytes, your apps' other pulled images have 600, and max_image_bytes_per_user is 1000/,
+  });
+  t.like(error, { reason: "too_many" });
+  await t.notThrowsAsync(objects.requireImages(uid, "pulled", "web:1"), "an image counts once");
+});
 
 const many = (count: number, each: Omit<Listed, "id">): Listed[] =>
   Array.from({ length: count }, (_, at) => ({ ...each, id: `each-${at}` }));
