@@ -15,7 +15,7 @@ import { parseImageReference } from "../engine/image-reference.ts";
 import { WatchedEngine } from "../engine/watched-engine.ts";
 import { createOwnership, type EngineOwnership } from "../engine/ownership.ts";
 import type { UserHelpers } from "../run-as/user-helpers.ts";
-import { isInsecureRegistry, type RegistryConfig } from "../engine/registry-security.ts";
+import { transportFor, type EngineNetwork } from "../engine/registry-transport.ts";
 import { parseSubnet, type Subnet } from "../engine/subnets.ts";
 import { AppNetworks } from "../runtimes/containers/app-networks.ts";
 import { readUnprivilegedPortStart } from "../runtimes/containers/container-policy.ts";
@@ -23,7 +23,7 @@ import { readMaxUserProcesses } from "../runtimes/containers/user-bounds.ts";
 import { ComposeRuntime } from "../runtimes/compose/compose-runtime.ts";
 import { Systemd } from "../runtimes/systemd/systemd.ts";
 import { UserBuilds } from "../runtimes/docker/user-builds.ts";
-import { UserImages, type UserImagesOptions } from "../runtimes/docker/user-images.ts";
+import { UserImages, type UnlistedImage, type UserImagesOptions } from "../runtimes/docker/user-images.ts";
 import { DockerRuntime } from "../runtimes/docker/docker-runtime.ts";
 import { forbidEngineRestarts } from "../runtimes/containers/engine-restarts.ts";
 import { endUnknownTasks } from "../runtimes/containers/unknown-tasks.ts";
@@ -57,6 +57,8 @@ export interface ContainerEngineOptions {
 export interface ContainerEngine extends AsyncDisposable {
   /** Sets the source of image references that installed apps use, by app ID. Called once, before any app starts. */
   readonly imageNeeds: Pick<SetOnce<UserImagesOptions["needs"]>, "set">;
+  /** See {@link UserImages.unlisted}. */
+  readonly unlistedImages: () => Promise<readonly UnlistedImage[]>;
   readonly engine: DockerEngine;
   readonly probe: EngineProbe;
   readonly events: EngineEvents;
@@ -109,10 +111,9 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
       unprivilegedPortStart: await readUnprivilegedPortStart(),
       daemonPort: config.api.listen.port,
     },
-    isInsecure: async (host: string) => {
+    transportOf: async (host: string) => {
       const info: unknown = await engine.call("describe itself", (docker) => docker.info());
-      const { RegistryConfig: registries } = info as { RegistryConfig?: RegistryConfig | null };
-      return isInsecureRegistry(host, registries ?? {});
+      return transportFor(host, info as EngineNetwork);
     },
     publishAddress: config.docker.publishAddress,
     usersPidsLimit: config.docker.usersPidsLimit,
@@ -146,6 +147,7 @@ export async function createContainerEngine(options: ContainerEngineOptions): Pr
   return {
     probe: new EngineProbe(config.docker.socket),
     ...{ imageNeeds, engine, events, state, disk, ownership },
+    unlistedImages: () => userImages.unlisted(),
     runtimes: new Map<string, AppRuntime>([
       ["docker", docker],
       ["compose", compose],

@@ -12,6 +12,7 @@ import type { HealthState } from "../server/rpc/health.ts";
 import type { Pipeline } from "../server/rpc/pipeline.ts";
 import type { UserContext } from "../server/rpc/user-context.ts";
 import type { ConfigReload } from "./config-reload.ts";
+import type { ContainerEngine } from "./container-engine.ts";
 import type { ContextOptions } from "./context-options.ts";
 import { createAlerts } from "./modules/alerts.ts";
 import { createApi } from "./modules/api.ts";
@@ -40,6 +41,7 @@ export interface DaemonContext extends AsyncDisposable {
   readonly updates: AppUpdates;
   readonly alerts: Alerts;
   readonly configReload: ConfigReload;
+  readonly unlistedImages: ContainerEngine["unlistedImages"];
   /** The daemon starts it, because clients may follow. */
   readonly events: NodeEvents;
   /** Open in a daemon; a command must open it before it can recognize tokens. */
@@ -92,6 +94,7 @@ async function buildContext(options: ContextOptions): Promise<DaemonContext> {
   const owned = resources.move();
   return {
     ...{ ...api, ...observability, backgroundWork, updates, backups, scheduler, alerts, configReload },
+    unlistedImages: () => runtimes.containers.unlistedImages(),
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
 }

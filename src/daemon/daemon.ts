@@ -10,6 +10,7 @@ import type { Config } from "./config.ts";
 import { createContext } from "./context.ts";
 import { exposureWarning } from "./exposure.ts";
 import { createLog, logDestination } from "./log.ts";
+import { unlistedWarning } from "./unlisted-images.ts";
 import { createMemoryRelease } from "./memory-release.ts";
 import type { InspectionAhead } from "../store/store.ts";
 import type { Programs } from "./programs.ts";
@@ -116,6 +117,8 @@ export async function startDaemon(options: DaemonOptions): Promise<Daemon> {
   context.events.start();
   const exposure = exposureWarning(config);
   if (exposure !== undefined) log.warn({}, exposure);
+  const unlisted = unlistedWarning(await context.unlistedImages());
+  if (unlisted !== undefined) log.warn({}, unlisted);
   log.info({ version, mode: config.mode, store: config.store.dir, ...addresses }, "svc is ready");
   const owned = resources.move();
   return {

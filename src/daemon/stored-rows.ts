@@ -1,4 +1,5 @@
 /** Finds unreadable rows in all tables of the database, with the remedy for each. */
+import type { DatabaseSync } from "node:sqlite";
 import { alertRows } from "../observability/alerts/alert-store.ts";
 import { appRows } from "../apps/records/app-record.ts";
 import { operationRows } from "../apps/lifecycle/operations.ts";
@@ -12,7 +13,12 @@ import { programRows } from "../engine/container-programs.ts";
 import { stageRows } from "../files/file-stages.ts";
 import { recordRows } from "../operations/operation-record.ts";
 import { sourceRows } from "../packages/sources/source-list.ts";
-import { unrecordedAppRows, userImageRows } from "../runtimes/docker/user-images.ts";
+import {
+  unlistedImages,
+  unrecordedAppRows,
+  userImageRows,
+  type UnlistedImage,
+} from "../runtimes/docker/user-images.ts";
 import { jobRows } from "../scheduler/jobs/job-row.ts";
 import { outputRows, runRows } from "../scheduler/runs/run-row.ts";
 import { skipRows } from "../scheduler/runs/run-summaries.ts";
@@ -71,10 +77,18 @@ export function* unreadableRows(path: string): Generator<UnreadableThing> {
  */
 export async function auditProblem(path: string): Promise<string | undefined> {
   using opened = openToInspect(path, lockWaitMs);
-  const { database } = opened;
-  const store: Pick<Store, "all" | "get"> = {
+  return (await new AuditReader(readerOf(opened.database)).verify()).problem;
+}
+
+/** @param path of the database, which has the current schema */
+export function storedUnlistedImages(path: string, registries: readonly string[]): UnlistedImage[] {
+  using opened = openToInspect(path, lockWaitMs);
+  return unlistedImages(readerOf(opened.database), registries);
+}
+
+function readerOf(database: DatabaseSync): Pick<Store, "all" | "get"> {
+  return {
     all: <Row>(sql: string, ...params: SqlValue[]) => database.prepare(sql).all(...params) as Row[],
     get: (sql: string, ...params: SqlValue[]) => database.prepare(sql).get(...params) as never,
   };
-  return (await new AuditReader(store).verify()).problem;
 }

@@ -4,6 +4,7 @@ import { resolve } from "node:path";
 import { loadConfig, parseConfig, type Config } from "../daemon/config.ts";
 import { defaultPaths, type PathEnvironment } from "../daemon/paths.ts";
 import { SvcError } from "../errors.ts";
+import { findReplaceable } from "../sys/replaceable-path.ts";
 import { checkCgroups } from "./cgroups.ts";
 import { checkDisk } from "./disk.ts";
 import { checkDns } from "./dns.ts";
@@ -11,7 +12,7 @@ import { checkDaemon, checkExposure, checkPort } from "./addresses.ts";
 import { checkEngine } from "./engine.ts";
 import { ok, problem, type Check, type Finding, type ExaminedHost, type ServedListener } from "./finding.ts";
 import { checkGit, checkNode, checkSetpriv, checkUnshare } from "./programs.ts";
-import { checkPermissions, checkStore } from "./store.ts";
+import { checkPermissions, checkRegistries, checkStore } from "./store.ts";
 import { checkClock, checkTimeZone } from "./time.ts";
 
 export interface NamedFinding extends Finding {
@@ -45,6 +46,7 @@ const checks: Readonly<Record<string, Check>> = {
   exposure: checkExposure,
   permissions: checkPermissions,
   store: checkStore,
+  registries: checkRegistries,
 };
 
 /** Each has a section in docs/troubleshooting.md. */
@@ -74,6 +76,7 @@ async function configurationAt(
   environment: PathEnvironment,
 ): Promise<{ readonly config: Config; readonly finding: Finding }> {
   try {
+    await requireOwnFile(file, environment);
     const config = await loadConfig({ file, environment });
     const isThere = existsSync(config.file);
     return { config, finding: ok(isThere ? config.file : `the defaults, as there is no ${config.file}`) };
@@ -85,6 +88,15 @@ async function configurationAt(
       finding: problem(`${error.message}; what follows goes by the defaults`),
     };
   }
+}
+
+/** Root reads no file that a user can exchange. @throws SvcError `denied` */
+async function requireOwnFile(file: string | undefined, { uid }: PathEnvironment): Promise<void> {
+  if (file === undefined || uid !== 0) return;
+  const replaceable = await findReplaceable(resolve(file), uid);
+  if (replaceable === undefined) return;
+  const message = `did not read ${file}, as another user can change ${replaceable}: run svc doctor as that user`;
+  throw new SvcError("denied", message);
 }
 
 async function findingOf(check: Check, host: ExaminedHost): Promise<Finding> {

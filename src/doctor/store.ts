@@ -6,7 +6,8 @@ import { findReplaceable } from "../sys/replaceable-path.ts";
 import { inspectDatabase } from "../store/inspection.ts";
 import { migrations } from "../store/migrations.ts";
 import { storeFiles } from "../store/store-files.ts";
-import { auditProblem, unreadableRows } from "../daemon/stored-rows.ts";
+import { auditProblem, storedUnlistedImages, unreadableRows } from "../daemon/stored-rows.ts";
+import { unlistedWarning } from "../daemon/unlisted-images.ts";
 import { ok, problem, warning, type Check, type Finding } from "./finding.ts";
 
 /** Larger databases are read only up to their header. */
@@ -46,8 +47,10 @@ export const checkPermissions: Check = async ({ config, uid }) => {
     : problem(wrong.join("; "));
 };
 
-export const checkStore: Check = async ({ config }) => {
+export const checkStore: Check = async ({ config, uid }) => {
   const path = join(config.store.dir, "svc.db");
+  const replaceable = await findReplaceable(path, uid);
+  if (replaceable !== undefined) return notExamined(path, replaceable);
   const found = inspectDatabase(path, migrations.length, { maxBytes });
   switch (found.condition) {
     case "missing":
@@ -61,6 +64,26 @@ export const checkStore: Check = async ({ config }) => {
         ? warning(`${path} is intact, from an older svc: the next start of the daemon upgrades it`)
         : rowFinding(path);
   }
+};
+
+/** Opening a database writes files beside it. */
+function notExamined(path: string, replaceable: string): Finding {
+  return warning(
+    `did not examine ${path}, as another user can change ${replaceable}: run svc doctor as the user of that daemon`,
+  );
+}
+
+export const checkRegistries: Check = async ({ config, uid }) => {
+  const path = join(config.store.dir, "svc.db");
+  const replaceable = await findReplaceable(path, uid);
+  if (replaceable !== undefined) return notExamined(path, replaceable);
+  const found = inspectDatabase(path, migrations.length, { maxBytes: 0 });
+  if (found.condition !== "sound" || found.version < migrations.length)
+    return ok("not examined, as there is no intact and current store");
+  const text = unlistedWarning(storedUnlistedImages(path, config.docker.usersRegistries));
+  return text === undefined
+    ? ok("all images of users come from registries that users may use")
+    : warning(text);
 };
 
 /** An unreadable row affects only the object that it describes, whose listing says so. */

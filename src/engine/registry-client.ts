@@ -75,11 +75,21 @@ export async function lookUp<T>(
   const deadline = AbortSignal.timeout(timeoutMs);
   const ending = signal ? AbortSignal.any([signal, deadline]) : deadline;
   try {
+    for (const mirror of options.transport?.mirrors ?? []) {
+      try {
+        return await work(new RegistryRequests(image, options, ending, mirror), image);
+      } catch {
+        // The registry itself may have the image.
+        ending.throwIfAborted();
+      }
+    }
     return await work(new RegistryRequests(image, options, ending), image);
   } catch (error) {
     if (signal?.aborted === true) throw new SvcError("canceled", `the lookup of ${reference} was canceled`);
     if (error instanceof SvcError) throw error;
-    const why = deadline.aborted ? `did not respond within ${timeoutMs / 1000} s` : "cannot be reached";
+    const { code } = error as NodeJS.ErrnoException;
+    const failure = typeof code === "string" ? `cannot be reached (${code})` : "cannot be reached";
+    const why = deadline.aborted ? `did not respond within ${timeoutMs / 1000} s` : failure;
     throw new SvcError("unavailable", `the registry ${image.host} ${why}`, { cause: error });
   }
 }

@@ -2,7 +2,7 @@
 import { maxStructure, SvcError, notFound } from "../errors.ts";
 import { hasMoreStructure } from "../lib/json.ts";
 import { formatImageReference, isLoopbackHost, type ImageReference } from "./image-reference.ts";
-import { unverifiedFetch } from "./unverified-request.ts";
+import { sendRequest, type RegistryTransport } from "./registry-transport.ts";
 import {
   basicAuthorization,
   parseChallenge,
@@ -11,8 +11,8 @@ import {
 } from "./registry-auth.ts";
 
 export interface RegistryAccess {
-  /** Accepts any certificate, and falls back to plain HTTP for a registry without TLS. */
-  isInsecure?: boolean;
+  /** Default: as an engine without any configuration. */
+  transport?: RegistryTransport;
   /** Credentials for the registry. */
   credentials?: RegistryCredentials | undefined;
 }
@@ -32,25 +32,30 @@ export const manifestTypes: readonly string[] = [
 export class RegistryRequests {
   readonly #image: ImageReference;
   readonly #name: string;
+  readonly #transport: RegistryTransport;
   readonly #isInsecure: boolean;
   #origin: string;
   readonly #credentials: RegistryCredentials | undefined;
   readonly #signal: AbortSignal;
   #authorization: string | undefined;
 
+  /** @param mirror URL of a mirror, which gets no credentials; default: the registry itself */
   constructor(
     image: ImageReference,
-    { credentials, isInsecure = isLoopbackHost(image.host) }: RegistryAccess,
+    { credentials, transport = {} }: RegistryAccess,
     signal: AbortSignal,
+    mirror?: string,
   ) {
     this.#image = image;
     this.#name = formatImageReference(image);
     // The host of Docker's registry differs from the host in its image names.
     const host = image.host === "docker.io" ? "registry-1.docker.io" : image.host;
     // Over loopback, plain HTTP is as secure as TLS, and most local registries offer nothing else.
-    this.#origin = `${isLoopbackHost(image.host) ? "http" : "https"}://${host}`;
-    this.#isInsecure = isInsecure;
-    this.#credentials = credentials;
+    const scheme = isLoopbackHost(image.host) ? "http" : "https";
+    this.#origin = mirror === undefined ? `${scheme}://${host}` : new URL(mirror).origin;
+    this.#transport = transport;
+    this.#isInsecure = transport.isInsecure ?? isLoopbackHost(image.host);
+    this.#credentials = mirror === undefined ? credentials : undefined;
     this.#signal = signal;
   }
 
@@ -140,17 +145,17 @@ export class RegistryRequests {
     isOwn: boolean,
   ): Promise<Response> {
     const signal = this.#signal;
-    if (!isOwn || !this.#isInsecure || target.protocol === "http:") {
-      return fetch(target, { ...init, redirect: "manual", signal });
-    }
+    const transport = this.#transport;
+    if (!isOwn || !this.#isInsecure || target.protocol === "http:")
+      return sendRequest(target, { ...init, signal }, transport);
     try {
-      return await unverifiedFetch(target, { ...init, signal });
+      return await sendRequest(target, { ...init, signal }, transport, true);
     } catch (error) {
       // Like the engine, fall back to plain HTTP for a server without TLS, as long as no credentials were sent.
       if (signal.aborted || this.#authorization !== undefined) throw error;
       this.#origin = this.#origin.replace(/^https:/, "http:");
       const clear = new URL(`${this.#origin}${target.pathname}${target.search}`);
-      return fetch(clear, { ...init, redirect: "manual", signal });
+      return sendRequest(clear, { ...init, signal }, transport);
     }
   }
 

@@ -6,7 +6,9 @@ import { isLoopbackHost } from "./image-reference.ts";
 /** `RegistryConfig` of `GET /info`; engines omit or null empty fields. */
 export interface RegistryConfig {
   readonly InsecureRegistryCIDRs?: readonly string[] | null;
-  readonly IndexConfigs?: Readonly<Record<string, { readonly Secure?: boolean }>> | null;
+  readonly IndexConfigs?: Readonly<
+    Record<string, { readonly Secure?: boolean; readonly Mirrors?: readonly string[] | null }>
+  > | null;
 }
 
 /** @param host with its port, as in image names */

@@ -87,7 +87,9 @@ const rooms: Record<string, string[]> = {
     "lib",
     "store",
     "sys",
-    ...["config", "exposure", "paths", "stored-rows"].map((name) => `src/daemon/${name}.ts`),
+    ...["config", "exposure", "paths", "stored-rows", "unlisted-images"].map(
+      (name) => `src/daemon/${name}.ts`,
+    ),
   ],
   engine: ["errors.ts", "lib", "logs", "store", "sys", "work"],
   "errors.ts": ["error-payloads.ts"],

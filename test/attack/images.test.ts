@@ -192,6 +192,7 @@ dockerTest(
     const file = daemon.configFile;
     await writeFile(file, (await readFile(file, "utf8")).replace(/^users_registries.*$/m, ""));
     await daemon.restart();
+    t.true(daemon.log().includes(`users_registries: ${image} (uid ${nobody}); these apps run`), daemon.log());
     await using user = await daemon.as(nobody);
     const apps = user.client(AppService);
     t.is((await apps.startApp({ id: "listed" })).state, "RUNNING");

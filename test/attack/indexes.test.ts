@@ -121,13 +121,16 @@ dockerTest(`an index whose manifest has thousands of layers is not pulled${needs
   await requireRejected(t, `${hostile.name}:1`, /a manifest of more than 131072 bytes/);
 });
 
-dockerTest(`a configuration that is larger than its manifest declares is not read${needsDocker}`, async (t) => {
-  const hostile = await repository("hostile/configuration");
-  const { config, ...base } = await hostile.pushed();
-  const digest = await hostile.blob(Buffer.alloc(32 * 2 ** 20, " "));
-  await hostile.publish("1", { ...base, config: { ...config, digest } });
-  await requireRejected(t, `${hostile.name}:1`, /a configuration of more than 1048576 bytes/);
-});
+dockerTest(
+  `a configuration that is larger than its manifest declares is not read${needsDocker}`,
+  async (t) => {
+    const hostile = await repository("hostile/configuration");
+    const { config, ...base } = await hostile.pushed();
+    const digest = await hostile.blob(Buffer.alloc(32 * 2 ** 20, " "));
+    await hostile.publish("1", { ...base, config: { ...config, digest } });
+    await requireRejected(t, `${hostile.name}:1`, /a configuration of more than 1048576 bytes/);
+  },
+);
 
 dockerTest(`a layer that is larger than its manifest declares is not downloaded${needsDocker}`, async (t) => {
   const hostile = await repository("hostile/layer");
@@ -148,7 +151,7 @@ dockerTest(`a layer that the engine would get from another server is not pulled$
 });
 
 dockerTest(
-  `an index of one's own platform is pulled by tag and by digest, and runs under its name${needsDocker}`,
+  `an index for this platform is pulled by tag and by digest, and runs under its name${needsDocker}`,
   async (t) => {
     const honest = await repository("honest/index");
     const { digest } = await honest.publish("1", await honest.pushed());

@@ -45,7 +45,7 @@ test("a host with a daemon passes all checks", async (t) => {
     [...found.values()].filter(({ state }) => state === "problem"),
     [],
   );
-  t.is(found.size, 16);
+  t.is(found.size, 17);
   for (const check of ["node", "git", "daemon", "port", "exposure", "permissions", "store", "configuration"])
     t.is(found.get(check)?.state, "ok", check);
   t.regex(found.get("store")?.text ?? "", /is intact$/);
@@ -187,7 +187,7 @@ test("the other checks use the defaults if the configuration is invalid", async 
     t.is(exitCode, 1);
     t.is(found.get("configuration")?.state, "problem");
     t.regex(found.get("configuration")?.text ?? "", why);
-    t.is(found.size, 16);
+    t.is(found.size, 17);
     t.is(found.get("git")?.state, "ok");
   }
 });

@@ -1,6 +1,6 @@
 /** The output of `svc doctor` with a single problem, check by check. */
 import { execFile } from "node:child_process";
-import { chmod, chown, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { chmod, chown, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { once } from "node:events";
 import { createServer } from "node:net";
 import { tmpdir } from "node:os";
@@ -15,7 +15,7 @@ import { checkEngine } from "../../src/doctor/engine.ts";
 import { examine } from "../../src/doctor/examine.ts";
 import type { Finding, ExaminedHost } from "../../src/doctor/finding.ts";
 import { nodeFinding } from "../../src/doctor/programs.ts";
-import { checkPermissions, checkStore } from "../../src/doctor/store.ts";
+import { checkPermissions, checkRegistries, checkStore } from "../../src/doctor/store.ts";
 import { checkTimeZone, clockFinding } from "../../src/doctor/time.ts";
 import { migrations } from "../../src/store/migrations.ts";
 import { openStore } from "../../src/store/store.ts";
@@ -193,6 +193,58 @@ rootTest("permissions: a store below a directory of another user", async (t) => 
   t.regex(said(await checkPermissions(ready)), finding);
 });
 
+rootTest("root does not open the database of another user", async (t) => {
+  const ready = await place(t);
+  const dir = join(ready.dir, "store");
+  await (await openStore({ dir }))[Symbol.asyncDispose]();
+  await chown(ready.dir, 65_534, 0);
+  const before = await readdir(dir);
+  const finding =
+    /^warning: did not examine \S+svc\.db, as another user can change \S+: run svc doctor as the user/;
+  t.regex(said(await checkStore(ready)), finding);
+  t.regex(said(await checkRegistries(ready)), finding);
+  t.deepEqual(await readdir(dir), before);
+});
+
+rootTest("root does not read the configuration of another user", async (t) => {
+  const { dir, config } = await place(t);
+  await chown(config.file, 65_534, 65_534);
+  const [finding] = await examine({
+    configFile: config.file,
+    environment: { uid: 0, home: dir, env: {} },
+    findDaemon: () => Promise.resolve(undefined),
+  });
+  t.regex(
+    said(finding!),
+    /^problem: did not read \S+svc\.toml, as another user can change \S+svc\.toml: run/,
+  );
+});
+
+test("images of users from registries that are not listed are reported while these users have apps", async (t) => {
+  const ready = await place(t);
+  const dir = join(ready.dir, "store");
+  {
+    await using store = await openStore({ dir });
+    const image =
+      "INSERT INTO user_images (uid, reference, image_id, recorded_at) VALUES (?, ?, 'sha256:1', 0)";
+    for (const [owner, reference] of [
+      [1000, "docker.io/library/nginx:1"],
+      [1000, "registry.lan:5000/web:1"],
+      [1001, "registry.lan:5000/gone:1"],
+    ] as const)
+      await store.write([{ sql: image, params: [owner, reference] }]);
+    const app = `INSERT INTO apps (id, owner_uid, name, runtime, package_id, record, state, created_at, updated_at)
+                 VALUES ('web', 1000, 'web', 'docker', 'web', '{}', 'STOPPED', 0, 0)`;
+    await store.write([{ sql: app, params: [] }]);
+  }
+  t.regex(
+    said(await checkRegistries(ready)),
+    /^warning: apps of regular users .* users_registries: registry\.lan:5000\/web:1 \(uid 1000\); these apps run,/,
+  );
+  const docker = { ...ready.config.docker, usersRegistries: ["docker.io", "registry.lan:5000"] };
+  t.regex(said(await checkRegistries({ ...ready, config: { ...ready.config, docker } })), /^ok: all images/);
+});
+
 test("a store of an older svc is reported", async (t) => {
   const ready = await place(t);
   const dir = join(ready.dir, "store");
@@ -273,7 +325,7 @@ test("a check that fails is a problem beside the others", async (t) => {
     environment: { uid, home: ready.dir, env: {} },
     findDaemon: () => Promise.resolve(undefined),
   });
-  t.is(found.length, 16);
+  t.is(found.length, 17);
   const failed = found.filter(({ text }) => text.startsWith("the check failed: "));
   t.true(failed.length > 0);
   t.true(failed.every(({ state }) => state === "problem"));

@@ -2,7 +2,7 @@
 import { execFile } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { copyFile, mkdir, mkdtemp, readFile, rm } from "node:fs/promises";
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import { createServer as createTlsServer } from "node:https";
 import type { AddressInfo } from "node:net";
@@ -20,6 +20,7 @@ import {
 import { parseChallenge } from "../../src/engine/registry-auth.ts";
 import { remoteImage } from "../../src/engine/registry-client.ts";
 import { isInsecureRegistry } from "../../src/engine/registry-security.ts";
+import { transportFor } from "../../src/engine/registry-transport.ts";
 import { SvcError, type ErrorCode } from "../../src/errors.ts";
 import { describeImage } from "../../src/runtimes/docker/image-freshness.ts";
 import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
@@ -142,7 +143,7 @@ async function freshnessOf(
         usable: () => Promise.resolve(local as ImageInspectInfo),
         requireRegistry: () => undefined,
       },
-      isInsecure: (host) => Promise.resolve(insecure.includes(host)),
+      transportOf: (host) => Promise.resolve({ isInsecure: insecure.includes(host) }),
       credentialsOf: () => Promise.resolve(undefined),
     },
     { ownerUid: 0 } as RunnableApp,
@@ -207,11 +208,94 @@ test("an insecure registry is contacted over unverified TLS, otherwise in plain 
     const reference = `${hostname()}:${port}/app:1`;
     const refused = await t.throwsAsync(remoteImage(reference, { platform }), { instanceOf: SvcError });
     t.is(refused.code, "unavailable");
-    t.is((await remoteImage(reference, { platform, isInsecure: true })).digest, digestOf("app"));
+    t.is(
+      (await remoteImage(reference, { platform, transport: { isInsecure: true } })).digest,
+      digestOf("app"),
+    );
     const local = { id: digestOf("config"), digest: digestOf("app") };
     t.is(await freshnessOf(reference, local), "unknown");
     t.is(await freshnessOf(reference, local, [`${hostname()}:${port}`]), "current");
   }
+});
+
+test("the engine's certificates of a registry are trusted", async (t) => {
+  const dir = await mkdtemp(join(tmpdir(), "svc-certificates-"));
+  t.teardown(() => rm(dir, { recursive: true }));
+  const [key, cert] = [join(dir, "key.pem"), join(dir, "cert.pem")];
+  const subject = ["-subj", "/CN=registry.example", "-addext", `subjectAltName=DNS:${hostname()}`];
+  const kind = ["-days", "1", "-nodes", "-newkey", "rsa:2048", "-keyout", key, "-out", cert];
+  await promisify(execFile)("openssl", ["req", "-x509", ...subject, ...kind]);
+  const server = createTlsServer({ key: await readFile(key), cert: await readFile(cert) }, (_, response) => {
+    response.setHeader("content-type", "application/vnd.oci.image.manifest.v1+json");
+    response.writeHead(200, { "docker-content-digest": digestOf("app") }).end();
+  });
+  server.listen(0, "0.0.0.0");
+  await once(server, "listening");
+  t.teardown(() => void server.close());
+  const host = `${hostname()}:${(server.address() as AddressInfo).port}`;
+  const ask = async () => {
+    const transport = await transportFor(host, {}, dir);
+    return remoteImage(`${host}/app:1`, { platform, transport });
+  };
+  await t.throwsAsync(ask(), { message: /cannot be reached/ });
+  await mkdir(join(dir, host));
+  await copyFile(cert, join(dir, host, "ca.crt"));
+  t.is((await ask()).digest, digestOf("app"));
+});
+
+for (const status of [205, 600, 999]) {
+  test(`a registry that returns status ${status} is not available`, async (t) => {
+    await using registry = await fakeRegistry((_request, response) => {
+      response.writeHead(status).end("text");
+    });
+    for (const name of ["app:1", `app@${digestOf("app")}`])
+      await t.throwsAsync(remoteImage(`${registry.host}/${name}`, { platform, timeoutMs: 2_000 }), {
+        message: /^the registry \S+ (?:cannot be reached|responded with status|returned)/,
+      });
+  });
+}
+
+test("svc asks the engine's mirrors first, without credentials, and then the registry", async (t) => {
+  const answerWith =
+    (status: number) =>
+    (_request: IncomingMessage, response: ServerResponse): void => {
+      const headers = { "content-type": "application/vnd.oci.image.manifest.v1+json" };
+      response.writeHead(status, { ...headers, "docker-content-digest": digestOf("app") }).end();
+    };
+  await using registry = await fakeRegistry(answerWith(200));
+  for (const [status, asked] of [
+    [200, 0],
+    [404, 1],
+    [401, 1],
+  ] as const) {
+    await using mirror = await fakeRegistry(answerWith(status));
+    registry.requests.length = 0;
+    const engine = {
+      RegistryConfig: { IndexConfigs: { [registry.host]: { Mirrors: [`http://${mirror.host}/`] } } },
+    };
+    const transport = await transportFor(registry.host, engine);
+    t.is(
+      (await remoteImage(`${registry.host}/app:1`, { platform, credentials, transport })).digest,
+      digestOf("app"),
+    );
+    t.deepEqual(mirror.requests, ["HEAD /v2/app/manifests/1"]);
+    t.is(registry.requests.length, asked);
+  }
+});
+
+test("the engine's proxy is used, except for a registry of this host", async (t) => {
+  await using proxy = await fakeRegistry((_request, response) => {
+    const headers = { "content-type": "application/vnd.oci.image.manifest.v1+json" };
+    response.writeHead(200, { ...headers, "docker-content-digest": digestOf("app") }).end();
+  });
+  const engine = { HttpProxy: `http://${proxy.host}`, NoProxy: "direct.example" };
+  const transport = {
+    ...(await transportFor("registry.example", engine)),
+    mirrors: ["http://mirror.example/"],
+  };
+  t.is((await remoteImage("registry.example/app:1", { platform, transport })).digest, digestOf("app"));
+  t.deepEqual(proxy.requests, ["HEAD http://mirror.example/v2/app/manifests/1"]);
+  t.is((await transportFor("127.0.0.1:5000", engine)).proxies, undefined);
 });
 
 const engineSays = {

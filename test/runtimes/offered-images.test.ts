@@ -1,4 +1,4 @@
-/** What svc reads in a registry before the engine pulls an image for a regular user. */
+/** Manifests that svc reads in a registry before the engine pulls an image for a regular user. */
 import test from "ava";
 import type { DockerEngine } from "../../src/engine/engine.ts";
 import { findAmbiguousKey } from "../../src/lib/json.ts";
@@ -21,7 +21,7 @@ const engine = {
 
 function read(registry: OfferingRegistry, architecture = "amd64"): Promise<OfferedImage> {
   const platform = { os: "linux", architecture };
-  return readOffer(engine, `${registry.host}/app:1`, { platform, isInsecure: true });
+  return readOffer(engine, `${registry.host}/app:1`, { platform, transport: { isInsecure: true } });
 }
 
 const mib = 2 ** 20;
@@ -39,13 +39,19 @@ for (const [what, fields, refused] of [
     /from another server/,
   ],
   [
-    "a foreign layer without an address",
-    () => ({ layers: [layerOf("layer", { mediaType: "application/vnd.docker.image.rootfs.foreign.diff.tar" })] }),
+    "a non-distributable layer without an address",
+    () => ({
+      layers: [layerOf("layer", { mediaType: "application/vnd.docker.image.rootfs.foreign.diff.tar" })],
+    }),
     /has a layer of type "application\/vnd\.docker\.image\.rootfs\.foreign/,
   ],
   ["a negative size", () => ({ layers: [layerOf("layer", { size: -1 })] }), /the size -1/],
   ["a size that is not a number", () => ({ layers: [layerOf("layer", { size: "1" })] }), /the size "1"/],
-  ["a digest that is not one", () => ({ layers: [layerOf("layer", { digest: "../a" })] }), /the digest "..\/a"/],
+  [
+    "a digest that is not one",
+    () => ({ layers: [layerOf("layer", { digest: "../a" })] }),
+    /the digest "..\/a"/,
+  ],
   [
     "a large configuration",
     (registry: OfferingRegistry) => {
@@ -69,7 +75,11 @@ for (const [what, fields, refused] of [
   ["a manifest of the first version", () => ({ schemaVersion: 1 }), /a format that svc does not read/],
   ["manifests and layers", () => ({ manifests: [] }), /does not read|not for linux\/amd64/],
   ["layers in another spelling", () => ({ Layers: [layerOf("other")] }), /ambiguous field "Layers"/],
-  ["annotations of any size", () => ({ annotations: { a: "a".repeat(128 * 1024) } }), /more than 131072 bytes/],
+  [
+    "annotations of any size",
+    () => ({ annotations: { a: "a".repeat(128 * 1024) } }),
+    /more than 131072 bytes/,
+  ],
 ] as const) {
   const verb = refused === undefined ? "may be" : "is not";
   test(`an image with ${what} ${verb} pulled for a regular user`, async (t) => {
@@ -125,7 +135,14 @@ for (const [what, entries, isPulled] of [
     true,
   ],
   ["no platform", [{ platform: amd64, layers: few }, { layers: many }], false],
-  ["an empty platform", [{ platform: amd64, layers: few }, { platform: {}, layers: many }], false],
+  [
+    "an empty platform",
+    [
+      { platform: amd64, layers: few },
+      { platform: {}, layers: many },
+    ],
+    false,
+  ],
   [
     "its platform in another spelling",
     [
@@ -190,7 +207,7 @@ test("a digest is confirmed with one request, which the registry's download limi
   await using registry = await startOfferingRegistry();
   const digest = registry.offer("app", "1", manifestOf(registry, "app"));
   const confirm = (name: string): Promise<string> =>
-    confirmImage(engine, `${registry.host}/${name}`, { isInsecure: true });
+    confirmImage(engine, `${registry.host}/${name}`, { transport: { isInsecure: true } });
   t.is(await confirm("app:1"), digest);
   t.is(await confirm(`app@${digest}`), digest);
   t.deepEqual(registry.asked, ["HEAD /v2/app/manifests/1", `HEAD /v2/app/manifests/${digest}`]);

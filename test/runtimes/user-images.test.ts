@@ -216,7 +216,7 @@ class FakeEngine implements AsyncDisposable {
     const options = {
       engine: { call: run, operate: run },
       credentialsOf: async () => undefined,
-      isInsecure: async () => true,
+      transportOf: async () => ({ isInsecure: true }),
       userImages: {
         restricts: () => true,
         requireRegistry: () => undefined,

@@ -33,6 +33,7 @@ import type {
   EngineRuntime,
   ExternallyStartedRuntime,
 } from "../capabilities.ts";
+import type { RegistryTransport } from "../../engine/registry-transport.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { openAppTerminal } from "./container-terminals.ts";
@@ -45,8 +46,8 @@ export interface ContainerRuntimeOptions extends Omit<
   networks: AppNetworks;
   /** Programs that svc starts in containers for terminals. */
   programs: ContainerPrograms;
-  /** Whether the engine treats a registry as insecure; `host` as in image names. */
-  isInsecure: (host: string) => Promise<boolean>;
+  /** How the engine reaches a registry; `host` as in image names. */
+  transportOf: (host: string) => Promise<RegistryTransport>;
   /** Default process limit of a regular user's container. */
   usersPidsLimit: number;
   /** Limit of the processes and threads of a regular user, in all containers together. */

@@ -107,7 +107,9 @@ export class UserObjects {
   ): void {
     const { limits, pulled } = this.#options;
     const pulledFor = pulled();
-    const own = listed.filter(({ Id: id }) => id !== added.Id && pulledFor.get(id)?.includes(ownerUid) === true);
+    const own = listed.filter(
+      ({ Id: id }) => id !== added.Id && pulledFor.get(id)?.includes(ownerUid) === true,
+    );
     const usedBytes = own.reduce((sum, { Size: sizeBytes }) => sum + sizeBytes, 0);
     if (usedBytes + added.Size <= limits.maxImageBytesPerUser) return;
     throw new SvcError(

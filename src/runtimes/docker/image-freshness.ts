@@ -2,6 +2,7 @@
 import type { ImageInspectInfo } from "dockerode";
 import { parseImageReference } from "../../engine/image-reference.ts";
 import { remoteImage } from "../../engine/registry-client.ts";
+import type { RegistryTransport } from "../../engine/registry-transport.ts";
 import { SvcError } from "../../errors.ts";
 import type { RuntimeImage } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
@@ -18,8 +19,8 @@ export type FreshnessResult = Pick<
 
 export interface FreshnessOptions {
   credentialsOf: CredentialsOf;
-  /** Whether the engine treats a registry as insecure; `host` as in image names. */
-  isInsecure: (host: string) => Promise<boolean>;
+  /** How the engine reaches a registry; `host` as in image names. */
+  transportOf: (host: string) => Promise<RegistryTransport>;
 }
 
 interface DescribeOptions extends FreshnessOptions {
@@ -28,7 +29,7 @@ interface DescribeOptions extends FreshnessOptions {
 
 /** Never throws if the registry does not respond: the result is `unknown` with the reason. */
 async function checkFreshness(
-  { images, credentialsOf, isInsecure }: DescribeOptions,
+  { images, credentialsOf, transportOf }: DescribeOptions,
   app: RunnableApp,
   reference: string,
   local: ImageInspectInfo | undefined,
@@ -48,7 +49,7 @@ async function checkFreshness(
     const credentials = await credentialsOf(app.ownerUid, reference);
     const remote = await remoteImage(reference, {
       ...{ platform, credentials, signal, known: digests },
-      isInsecure: await isInsecure(parseImageReference(reference).host),
+      transport: await transportOf(parseImageReference(reference).host),
     });
     // The engine records the digest that it pulled by, of an index or an image, one per registry. If another
     // platform's image changes, the index has a new digest, but this platform's image is the same.

@@ -7,7 +7,12 @@ import type { DockerEngine } from "../../engine/engine.ts";
 import type { EnginePlatform } from "../../engine/engine-platform.ts";
 import { parseImageReference, type ImageReference } from "../../engine/image-reference.ts";
 import { lookUp, type LookupOptions } from "../../engine/registry-client.ts";
-import { manifestTypes, parseJson, readBounded, type RegistryRequests } from "../../engine/registry-requests.ts";
+import {
+  manifestTypes,
+  parseJson,
+  readBounded,
+  type RegistryRequests,
+} from "../../engine/registry-requests.ts";
 import { notFound, SvcError } from "../../errors.ts";
 import { findAmbiguousKey } from "../../lib/json.ts";
 
@@ -53,7 +58,11 @@ interface Descriptor {
   readonly digest?: unknown;
   readonly size?: unknown;
   readonly urls?: unknown;
-  readonly platform?: { readonly os?: unknown; readonly architecture?: unknown; readonly variant?: unknown } | null;
+  readonly platform?: {
+    readonly os?: unknown;
+    readonly architecture?: unknown;
+    readonly variant?: unknown;
+  } | null;
 }
 
 /**
@@ -185,8 +194,7 @@ class Offer {
       throw this.#denied("has a manifest in a format that svc does not read");
     if (!configTypes.includes(textOf(config.mediaType)))
       throw this.#denied(`has a configuration of type ${quoted(config.mediaType)}`);
-    if (layers.length > maxLayers)
-      throw this.#denied(`has ${layers.length} layers, more than ${maxLayers}`);
+    if (layers.length > maxLayers) throw this.#denied(`has ${layers.length} layers, more than ${maxLayers}`);
     const described = this.#descriptor(config);
     if (described.size > maxConfigBytes)
       throw this.#denied(`has a configuration of ${described.size} bytes, more than ${maxConfigBytes}`);
@@ -194,7 +202,7 @@ class Offer {
     const shortIds = new Set<string>();
     for (const layer of layers as unknown[]) {
       if (!isObject(layer) || !layerTypes.includes(textOf(layer.mediaType)))
-        throw this.#denied(`has a layer of type ${quoted(isObject(layer) ? layer.mediaType : layer)}`);
+        throw this.#denied(`has a layer of type ${quoted(isObject(layer) ? layer.mediaType : undefined)}`);
       const { digest, size } = this.#descriptor(layer);
       sizes.set(digest, Math.max(size, sizes.get(digest) ?? 0));
       shortIds.add(digest.slice(digest.indexOf(":") + 1).slice(0, shortIdLength));
@@ -208,9 +216,13 @@ class Offer {
   /** The declared size may be wrong, and the engine reads the whole configuration into memory. */
   async #requireBoundedConfig(digest: string): Promise<void> {
     const response = await this.#available(() => this.#requests.blob(digest));
-    await readBounded(response, maxConfigBytes, () =>
-      this.#denied(`has a configuration of more than ${maxConfigBytes} bytes`),
-    );
+    let sizeBytes = 0;
+    const body: AsyncIterable<Uint8Array> | null = response.body;
+    for await (const chunk of body ?? []) {
+      sizeBytes += chunk.length;
+      if (sizeBytes > maxConfigBytes)
+        throw this.#denied(`has a configuration of more than ${maxConfigBytes} bytes`);
+    }
   }
 
   #descriptor({ digest, size, urls }: Descriptor): { digest: string; size: number } {
@@ -235,7 +247,8 @@ class Offer {
     try {
       return await request();
     } catch (error) {
-      if (!(error instanceof SvcError) || !["not_found", "denied"].includes(error.reason)) throw error;
+      if (!(error instanceof SvcError) || !["not_found", "permission_denied"].includes(error.code))
+        throw error;
       const message = `image ${this.#reference} is not found: the registry has no such image that you may read; check the name, or add a login with: svc credential add --kind registry`;
       throw notFound("image", this.#reference, message);
     }
@@ -286,5 +299,5 @@ function textOf(value: unknown): string {
 }
 
 function quoted(value: unknown): string {
-  return (JSON.stringify(value) ?? "none").slice(0, 100);
+  return JSON.stringify(value ?? null).slice(0, 100);
 }

@@ -4,6 +4,7 @@ import type { DockerEngine } from "../../engine/engine.ts";
 import { platformOf } from "../../engine/engine-platform.ts";
 import { formatImageReference, parseImageReference } from "../../engine/image-reference.ts";
 import type { RegistryCredentials } from "../../engine/registry-auth.ts";
+import type { RegistryTransport } from "../../engine/registry-transport.ts";
 import { notFound, SvcError } from "../../errors.ts";
 import type { PulledImages, RuntimeWork } from "../capabilities.ts";
 import type { UserObjects } from "../containers/user-objects.ts";
@@ -22,8 +23,8 @@ export interface RegistryImagesOptions {
   credentialsOf: CredentialsOf;
   userImages: UserImages;
   userObjects: UserObjects;
-  /** Whether the engine treats a registry as insecure; `host` as in image names. */
-  isInsecure: (host: string) => Promise<boolean>;
+  /** How the engine reaches a registry; `host` as in image names. */
+  transportOf: (host: string) => Promise<RegistryTransport>;
 }
 
 interface RegistryLogin extends RuntimeWork {
@@ -137,9 +138,9 @@ export class RegistryImages extends EngineImages {
   }
 
   async #confirm(reference: string, access: RegistryLogin): Promise<string> {
-    const { engine, isInsecure } = this.#options;
+    const { engine, transportOf } = this.#options;
     const { host } = parseImageReference(reference);
-    return confirmImage(engine, reference, { ...access, isInsecure: await isInsecure(host) });
+    return confirmImage(engine, reference, { ...access, transport: await transportOf(host) });
   }
 
   /** @throws SvcError `denied`, `too_many`, what {@link readOffer} and {@link pullImage} throw */
@@ -152,12 +153,12 @@ export class RegistryImages extends EngineImages {
 
   /** Pulls exactly what svc has read and checked, by its digest, and only then gives it the name. */
   async #pullOffered(ownerUid: number, reference: string, access: RegistryLogin): Promise<void> {
-    const { engine, userImages, userObjects, isInsecure } = this.#options;
+    const { engine, userImages, userObjects, transportOf } = this.#options;
     const { signal } = access;
     const { host, repository, digest: pinned } = parseImageReference(reference);
     const offer = await readOffer(engine, reference, {
       ...{ signal, credentials: access.credentials },
-      ...{ isInsecure: await isInsecure(host), platform: await platformOf(engine, signal) },
+      ...{ transport: await transportOf(host), platform: await platformOf(engine, signal) },
     });
     const { digest, downloadBytes: maxDownloadBytes } = offer;
     const name = formatImageReference({ host, repository, digest });

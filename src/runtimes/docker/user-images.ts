@@ -9,6 +9,7 @@ import { formatImageReference, parseImageReference } from "../../engine/image-re
 import { isInstant, isName, isUid } from "../../store/row-document.ts";
 import type { RowKind } from "../../store/row-reader.ts";
 import type { Store } from "../../store/store.ts";
+import { builtPrefix } from "./image-names.ts";
 import { includesRegistry } from "./user-registries.ts";
 
 export interface UserImagesOptions {
@@ -130,6 +131,20 @@ export class UserImages implements Disposable {
     ]);
   }
 
+  /** Images of users' apps from registries that are not listed, those of an older svc included. */
+  async unlisted(): Promise<UnlistedImage[]> {
+    const { store, registries, needs } = this.#options;
+    const apps = store.all<UnrecordedAppRow>("SELECT * FROM apps_without_recorded_images");
+    const references = apps.length === 0 ? new Map<string, never>() : await needs();
+    const unrecorded = apps.flatMap(({ app_id: appId, owner_uid: uid }) =>
+      (references.get(appId)?.images ?? []).map((reference) => ({ uid, reference: wholeName(reference) })),
+    );
+    return [
+      ...unlistedImages(store, registries),
+      ...unrecorded.filter((image) => isUnlisted(image, registries)),
+    ];
+  }
+
   #insertion(uid: number, reference: string, imageId: string) {
     return {
       sql: `INSERT INTO user_images (uid, reference, image_id, recorded_at) VALUES (?, ?, ?, ?)
@@ -182,6 +197,23 @@ export class UserImages implements Disposable {
     // A remaining record is deleted with the oldest ones.
     store.write([statement], { essential: true }).catch(() => undefined);
   }
+}
+
+export interface UnlistedImage {
+  readonly uid: number;
+  readonly reference: string;
+}
+
+/** Images that svc pulled for users who have apps, from registries that are not listed. Also for `svc doctor`. */
+export function unlistedImages(store: Pick<Store, "all">, registries: readonly string[]): UnlistedImage[] {
+  const sql = `SELECT DISTINCT uid, reference FROM user_images
+     WHERE uid IN (SELECT owner_uid FROM apps) ORDER BY reference, uid`;
+  return store.all<UnlistedImage>(sql).filter((image) => isUnlisted(image, registries));
+}
+
+function isUnlisted({ reference }: UnlistedImage, registries: readonly string[]): boolean {
+  const isBuilt = reference.startsWith(builtPrefix);
+  return !isBuilt && !includesRegistry(registries, parseImageReference(reference).host);
 }
 
 function wholeName(reference: string): string {

@@ -1,8 +1,8 @@
 /** The registries from which apps of regular users get images. */
 
 /**
- * The default: public registries that limit the size of what they store. The engine itself does not limit how much
- * it reads from a registry, and a registry that a user controls could make it use all memory of the host.
+ * The default: well-known public registries. The engine does not limit how much it reads from a registry, and a
+ * registry that a user controls could send it anything, whatever svc has read before.
  */
 export const wellKnownRegistries: readonly string[] = [
   "docker.io",

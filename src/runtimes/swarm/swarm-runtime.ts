@@ -38,7 +38,7 @@ import { isUpTask } from "./task-status.ts";
 
 export type SwarmRuntimeOptions = Pick<
   ContainerRuntimeOptions,
-  "engine" | "events" | "state" | "programs" | "isInsecure" | "userContainers" | "log"
+  "engine" | "events" | "state" | "programs" | "transportOf" | "userContainers" | "log"
 > &
   DockerStacksOptions &
   Omit<ComposeStacksOptions, "touch">;

@@ -125,7 +125,7 @@ export class DockerFixture implements AsyncDisposable {
         swarmUsage: () => swarmUsage(new SwarmApi({ engine: client, ownership: this.ownership })),
         limits: { maxContainersPerUser: 64, maxPublishedPortsPerUser: 64, ...limits },
       }),
-      isInsecure: () => Promise.resolve(false),
+      transportOf: () => Promise.resolve({}),
       networks,
       userBuilds: new UserBuilds({
         ...{ engine: client, disk, networks, storeId: "test", log },

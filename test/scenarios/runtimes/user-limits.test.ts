@@ -250,7 +250,12 @@ function objectsOver(listed: readonly Listed[]): UserObjects {
   const docker = {
     listImages: async () =>
       listed.map((each) => ({
-        ...{ Id: each.id, Size: each.sizeBytes ?? 0, RepoTags: [`svc.local/${each.id}:1`], Labels: labelsOf("image", each) },
+        ...{
+          Id: each.id,
+          Size: each.sizeBytes ?? 0,
+          RepoTags: [`svc.local/${each.id}:1`],
+          Labels: labelsOf("image", each),
+        },
       })),
     listVolumes: async () => ({
       Volumes: listed.map((each) => ({ Name: each.id, Labels: labelsOf("volume", each) })),
