@@ -161,7 +161,7 @@ async function measureMemory(): Promise<Result> {
   collect();
   const before = process.memoryUsage().heapUsed;
   using registry = new JobRegistry(store);
-  await registry.fresh();
+  await registry.untilCurrent();
   const count = registry.all().length;
   collect();
   const bytes = (process.memoryUsage().heapUsed - before) / count;

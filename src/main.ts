@@ -27,7 +27,7 @@ const fromSources = import.meta.dirname.endsWith("/src");
 /** Directory of the daemon that `npm start` runs in a checkout; undefined for an installed program. */
 const checkoutDir = fromSources ? join(import.meta.dirname, "../.svc") : process.env["SVC_CHECKOUT"];
 /** Whether systemd passed the daemon's socket (sd_listen_fds(3)). */
-const isSocketHanded = process.env["LISTEN_PID"] === String(process.pid);
+const isSocketActivated = process.env["LISTEN_PID"] === String(process.pid);
 const misconfiguredMs = 5_000;
 /** `O_PATH` of open(2): a descriptor of a directory without the right to read it. */
 const placeOnly = 0o10000000;
@@ -40,7 +40,8 @@ async function main(): Promise<void> {
   // Modules load on demand. This open descriptor tells an upgrade of the package that the files are still in use.
   if (!fromSources) openSync(import.meta.dirname, placeOnly);
   process.exitCode = await runLine(host);
-  if (isSocketHanded && process.exitCode === exitCodes.misconfigured) await outlastCaller(host.interrupted);
+  if (isSocketActivated && process.exitCode === exitCodes.misconfigured)
+    await outlastCaller(host.interrupted);
   if (host.args[0] === "daemon") return;
   // Write errors of a stream arrive in a later turn of the event loop.
   if (opened.size > 0) await new Promise(setImmediate);
@@ -140,14 +141,14 @@ function isJournal(): boolean {
  */
 function hangUpsInstead(): (reload: () => void) => void {
   process.removeAllListeners("SIGHUP");
-  let wasAsked = false;
+  let wasRequested = false;
   let onHangUp = (): void => {
-    wasAsked = true;
+    wasRequested = true;
   };
   process.on("SIGHUP", () => onHangUp());
   return (reload) => {
     onHangUp = reload;
-    if (wasAsked) reload();
+    if (wasRequested) reload();
   };
 }
 

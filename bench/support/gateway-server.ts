@@ -7,7 +7,7 @@ import { insertApp } from "../../src/apps/records/app-record.ts";
 import { createPipeline } from "../../src/server/rpc/pipeline.ts";
 import { userOf } from "../../src/server/rpc/user-context.ts";
 import { Listeners } from "../../src/server/http/listeners.ts";
-import { createViews, newApp, ToldRuntime } from "../../test/support/many-apps.ts";
+import { createViews, newApp, FakeStatusRuntime } from "../../test/support/many-apps.ts";
 import { temporaryStore } from "../../test/store/support/temporary-store.ts";
 import { fakeServices } from "../../test/server/http/support/fake-services.ts";
 
@@ -20,7 +20,7 @@ await using temporary = await temporaryStore();
 const { store } = temporary;
 const ids = Array.from({ length: Number(apps) }, (_, index) => `idle-${index + 1}`);
 await store.write(ids.map((id) => insertApp(newApp(id, 0))));
-const views = createViews(store, new ToldRuntime(), () => Promise.resolve("root"));
+const views = createViews(store, new FakeStatusRuntime(), () => Promise.resolve("root"));
 const log = { info: () => undefined, warn: console.error, error: console.error };
 
 const pipeline = createPipeline({

@@ -8,7 +8,7 @@ import { recordOf, textOf } from "../runtimes/compose/compose-values.ts";
 import { projectClaims } from "../runtimes/compose/project-claims.ts";
 import { buildClaims } from "../runtimes/compose/service-build.ts";
 import { wellKnownSockets, type ContainerClaims } from "../runtimes/containers/container-policy.ts";
-import { hostClock } from "../runtimes/containers/host-clock.ts";
+import { clockFiles } from "../runtimes/containers/host-clock.ts";
 
 export interface ComposeRequirement {
   readonly permission: Permission;
@@ -27,7 +27,7 @@ export function composeRequirements(
   return claims.flatMap(({ subject, requirements, binds }) => {
     const line = lineOf(pathOf(subject));
     const mounts = binds.flatMap(({ source, readOnly }) => {
-      if (isInside(root, source) || (readOnly && hostClock.has(source))) return [];
+      if (isInside(root, source) || (readOnly && clockFiles.has(source))) return [];
       const isSocket = wellKnownSockets.some((socket) => isInside(source, socket));
       return [{ permission: isSocket ? "engine_socket" : "host_mounts", what: `mounts ${source}` } as const];
     });

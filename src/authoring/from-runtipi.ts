@@ -47,7 +47,7 @@ export async function fromRuntipi(
       : { services: dynamicServices(recordOf(dynamic), notes) };
   const port = Number(config["port"]) || undefined;
   const made = stringify(
-    mapTexts(document, (text) => withPlaces(text, id, port)),
+    mapTexts(document, (text) => withRuntipiVariables(text, id, port)),
     { lineWidth: 0 },
   );
   const planned = new PlannedFiles(files.root, { [madeComposeFile]: made });
@@ -160,7 +160,7 @@ function healthOf({ test, interval, timeout, retries, startPeriod }: JsonObject)
 }
 
 /** Replaces variables that Runtipi sets. A hostname stays a setting. */
-function withPlaces(text: string, id: string, port: number | undefined): string {
+function withRuntipiVariables(text: string, id: string, port: number | undefined): string {
   return text
     .replaceAll(/\$\{?APP_DATA_DIR\}?(?=\/|:|$)/g, ".")
     .replaceAll(/\$\{?APP_ID(?!\w)\}?/g, id)

@@ -149,12 +149,12 @@ export class BackupMaker {
     const { finder, backupHold, catalog, spool, age, storeId, now } = this.#options;
     const createdAtMs = now();
     const targets = request.storages.map((storage) => this.#options.storages.find(storage));
-    const isKeptHere = (isSealed: boolean): boolean =>
+    const staysLocal = (isSealed: boolean): boolean =>
       targets.some(
         ({ location, recipients }) => location?.kind === "local" && recipients.length > 0 === isSealed,
       );
-    await using file = await spool.create({ space, isPermanent: isKeptHere(false) });
-    await using forms = new EncryptedForms({ archive: file, spool, age, isPermanent: isKeptHere(true) });
+    await using file = await spool.create({ space, isPermanent: staysLocal(false) });
+    await using forms = new EncryptedForms({ archive: file, spool, age, isPermanent: staysLocal(true) });
     const { result, warnings: holdWarnings } = await backupHold.hold(
       (await finder.find(appId, caller)).id,
       request.mode,
@@ -178,7 +178,7 @@ export class BackupMaker {
     );
     const results = uploads.map((upload) => upload.result);
     const taken = results.filter(({ error }) => error === "").map(({ storage }) => storage);
-    if (taken.length > 0 && request.since === undefined) await catalog.backedUp(appId, taken);
+    if (taken.length > 0 && request.since === undefined) await catalog.recordBackup(appId, taken);
     const { contentBytes, entries } = written;
     const expiryWarnings = uploads.flatMap((upload) => upload.warnings);
     const warnings = [...expiryWarnings, ...holdWarnings, ...written.warnings].slice(0, maxWarnings);
@@ -217,9 +217,9 @@ export class BackupMaker {
     // The total is only shown as progress; the backup continues without it.
     measuring.catch(() => undefined);
     const output = file.writable();
-    const kept = finished(output);
+    const outputEnd = finished(output);
     // Awaited below; a full disk has a separate error.
-    kept.catch(() => undefined);
+    outputEnd.catch(() => undefined);
     const archiving = userHelper.writeArchive(directory, trees, output, {
       exclude: backupExcludes(app.manifest),
       volumes,
@@ -238,7 +238,7 @@ export class BackupMaker {
     });
     const written = await archiving.finally(() => read.abort());
     output.end();
-    await kept;
+    await outputEnd;
     const left = [
       ...shared.map((name) => `volume ${name} is not in the backup, because it has a custom driver or name`),
       ...anonymous.map(

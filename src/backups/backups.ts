@@ -45,7 +45,12 @@ import type { S3Thread } from "./storages/s3-thread.ts";
 import { checkStorage, type StorageCheck } from "./storages/storage-check.ts";
 import { localName, StorageList } from "./storages/storage-list.ts";
 import type { Log } from "../lib/log.ts";
-import { ArchiveAccess, requireVisible, requireWhole, type OpenableRef } from "./archives/archive-access.ts";
+import {
+  ArchiveAccess,
+  requireVisible,
+  requireFullArchive,
+  type OpenableRef,
+} from "./archives/archive-access.ts";
 import { BackupRestorer } from "./restore.ts";
 import { BackupVerifier } from "./verify.ts";
 
@@ -181,26 +186,26 @@ export class Backups {
     work: WorkOptions,
   ): Promise<BackupOutcome> {
     const policy = this.#options.states.policyOf(await this.#options.finder.find(appId, caller)).spec;
-    const { storages, mode, marks = false, since = "", ...asked } = request;
+    const { storages, mode, marks = false, since = "", ...retention } = request;
     const chosen = mode === "" ? policy.mode : mode;
-    const wanted = [storages, policy.storages, [localName]].find((names) => names.length > 0) ?? [];
+    const storageNames = [storages, policy.storages, [localName]].find((names) => names.length > 0) ?? [];
     await this.#spool.sweep();
-    const whole = { storages: wanted, retention: asked, mode: chosen, marks };
+    const complete = { storages: storageNames, retention, mode: chosen, marks };
     const make = (exact: BackupRequest): Promise<BackupOutcome> =>
       cancelably(work, (within) => this.#maker.make(appId, exact, caller, within));
-    if (since === "") return make(whole);
-    const [storage = "", ...others] = wanted;
+    if (since === "") return make(complete);
+    const [storage = "", ...others] = storageNames;
     if (others.length > 0 || marks) throw invalidField("since", "requires exactly one storage, and no marks");
     await using archive = await this.#access.open(
       { appId, storage, name: since, identity: "" },
       caller,
       work.signal,
     );
-    requireWhole(archive);
+    requireFullArchive(archive);
     const { ownerUid } = await this.#options.finder.find(appId, caller);
     if (archive.footer.host !== storeIdOf(this.#options.store) || archive.footer.app.owner_uid !== ownerUid)
       throw invalidField("since", `${since} is not an archive of this app`);
-    return await make({ ...whole, since: { name: since, archive } });
+    return await make({ ...complete, since: { name: since, archive } });
   }
 
   /**
@@ -277,7 +282,7 @@ export class Backups {
     });
     return new PolicyPass({
       ...{ apps: finder, states, zones, callerOf, now },
-      tried: (appId, atMs) => this.#catalog.tried(appId, atMs),
+      recordAttempt: (appId, atMs) => this.#catalog.recordAttempt(appId, atMs),
       settle: () => this.settle(),
       make: async (app, signal) => {
         try {

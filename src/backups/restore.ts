@@ -17,7 +17,7 @@ import type { ManifestParser } from "../packages/manifest/manifest-parser.ts";
 import type { UserHelper } from "../run-as/user-helper.ts";
 import { cancelably, type WorkOptions } from "../work/progress.ts";
 import type { Archive } from "./archives/archive.ts";
-import { requireWhole, type ArchiveAccess, type OpenableRef } from "./archives/archive-access.ts";
+import { requireFullArchive, type ArchiveAccess, type OpenableRef } from "./archives/archive-access.ts";
 import { imageOf, licensesOf } from "./archives/archived-package.ts";
 import type { ArchiveCatalog } from "./archives/archive-catalog.ts";
 
@@ -95,8 +95,8 @@ export class BackupRestorer {
     }
     if (target === undefined && paths.length > 0) throw notFound("app", ref.appId);
     // A differential archive needs an existing app.
-    if (target === undefined || paths.length > 0) requireWhole(archive);
-    const { asked, accepted } = await this.#requiredConsent(
+    if (target === undefined || paths.length > 0) requireFullArchive(archive);
+    const { required, accepted } = await this.#requiredConsent(
       archive,
       contents,
       { target, paths },
@@ -111,10 +111,10 @@ export class BackupRestorer {
       return {
         ...outcome,
         ...{ restoredBytes: found.contentBytes, entries: found.entries },
-        ...{ licenses: asked.licenses.map(({ name }) => name), permissions: [...asked.permissions] },
+        ...{ licenses: required.licenses.map(({ name }) => name), permissions: [...required.permissions] },
       };
     }
-    requireConsent(`${image.name} ${image.version}`, asked, { ...request, again: "restore" });
+    requireConsent(`${image.name} ${image.version}`, required, { ...request, again: "restore" });
     let read = { contentBytes: 0, entries: 0 };
     const unpack: Unpack = async (into, unpackWork) => {
       read = await archive.unpack(into, paths, unpackWork);
@@ -146,24 +146,24 @@ export class BackupRestorer {
     { target, paths }: { target: AppRecord | undefined; paths: readonly string[] },
     reader: UserHelper,
     signal?: AbortSignal,
-  ): Promise<{ asked: RequiredConsent; accepted: Acknowledgement }> {
+  ): Promise<{ required: RequiredConsent; accepted: Acknowledgement }> {
     const { app } = archive.footer;
     const isMadeHere = this.#options.catalog.hasCreated(archive.digest);
     const ownerUid = target?.ownerUid ?? app.owner_uid;
     const permissions = ownerUid === 0 && !isMadeHere ? [rootContentPermission] : [];
     const before = target?.accepted ?? nothingAccepted;
     // The version and its accepted terms stay.
-    if (paths.length > 0) return { asked: { licenses: [], permissions }, accepted: before };
+    if (paths.length > 0) return { required: { licenses: [], permissions }, accepted: before };
     if (isMadeHere) {
       const recorded = app.accepted as Acknowledgement;
-      const asked = requiredConsent({ licenses: [], manifest }, { ownerUid, accepted: recorded });
-      return { asked, accepted: { ...recorded, permissions: manifest.permissions } };
+      const required = requiredConsent({ licenses: [], manifest }, { ownerUid, accepted: recorded });
+      return { required, accepted: { ...recorded, permissions: manifest.permissions } };
     }
     const { known, licenses } = await licensesOf(archive, before.licenses, reader, signal);
-    const asked = requiredConsent({ licenses, manifest }, { ownerUid, accepted: before });
+    const required = requiredConsent({ licenses, manifest }, { ownerUid, accepted: before });
     const added = acknowledgementOf({ licenses, manifest });
     return {
-      asked: { ...asked, permissions: [...permissions, ...asked.permissions] },
+      required: { ...required, permissions: [...permissions, ...required.permissions] },
       accepted: { ...added, licenses: [...known, ...added.licenses] },
     };
   }

@@ -10,7 +10,7 @@ import type { UserHelper } from "../run-as/user-helper.ts";
 import type { UserHelpers } from "../run-as/user-helpers.ts";
 import type { WorkOptions } from "../work/progress.ts";
 import type { Archive } from "./archives/archive.ts";
-import { requireWhole, type ArchiveAccess, type OpenableRef } from "./archives/archive-access.ts";
+import { requireFullArchive, type ArchiveAccess, type OpenableRef } from "./archives/archive-access.ts";
 import type { ArchiveCatalog } from "./archives/archive-catalog.ts";
 
 export interface VerifyOutcome {
@@ -47,7 +47,7 @@ export class BackupVerifier {
   ): Promise<VerifyOutcome> {
     const { access, catalog } = this.#options;
     await using archive = await access.open(ref, caller, work.signal);
-    requireWhole(archive);
+    requireFullArchive(archive);
     const userHelper = await access.readerOf(archive, caller);
     if (deep && userHelper.user.uid === 0) await this.#requireOfRoot(archive, caller);
     const read = deep

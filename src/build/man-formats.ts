@@ -24,7 +24,7 @@ export interface Schema {
 export interface ManifestKey {
   /** `ports[].name` */
   readonly name: string;
-  /** Its description in sentences. */
+  /** The key's description, in sentences. */
   readonly descriptions: readonly string[];
 }
 

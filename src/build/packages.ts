@@ -52,7 +52,7 @@ async function makePackages(arch: string): Promise<string[]> {
   const tarball = join(outDir, `${name}-${version}-${process.platform}-${arch}.tar.gz`);
   await makeTarball(bundle, tarball, epoch);
   const made = [tarball, await makeDebianPackage(bundle, debianArch)];
-  // It contains the Node that creates it.
+  // The executable contains the Node that runs this build.
   if (arch !== process.arch) return made;
   const outFile = join(outDir, `${name}-${version}-${process.platform}-${arch}`);
   await makeSingleExecutable({ root, bundle, outFile });

@@ -14,7 +14,7 @@ import { columnsOf } from "./output/width.ts";
 import { connect } from "./client/routing.ts";
 import type { UnaryCall } from "./client/calls.ts";
 import type { CallOptions, Client, Method, Requests } from "./client/client.ts";
-import { drained } from "./client/http.ts";
+import { untilDrained } from "./client/http.ts";
 import type { RestShape } from "./client/rest-shape.ts";
 
 export const outputFormats = ["json", "yaml", "wide", "name"] as const;
@@ -86,15 +86,15 @@ export class CommandContext implements AsyncDisposable {
    * up. Must not be disposed of.
    */
   uninterrupted(limitMs: number): CommandContext {
-    return this.#sharing({ ...this.host, interrupted: AbortSignal.timeout(limitMs) });
+    return this.#withHost({ ...this.host, interrupted: AbortSignal.timeout(limitMs) });
   }
 
   /** The same command over the same connection, with other output streams. Must not be disposed of. */
   writingTo(stdout: OutputStream, stderr: OutputStream): CommandContext {
-    return this.#sharing({ ...this.host, stdout, stderr });
+    return this.#withHost({ ...this.host, stdout, stderr });
   }
 
-  #sharing(host: CliHost): CommandContext {
+  #withHost(host: CliHost): CommandContext {
     const context = new CommandContext(host, this.options, this.#openInProcess);
     context.#client = this.client();
     return context;
@@ -181,7 +181,7 @@ export class CommandContext implements AsyncDisposable {
   /** Writes to stdout; resolves when a slow reader has caught up. The caller must have escaped untrusted text. */
   print(text: string | Uint8Array): Promise<void> {
     const { stdout } = this.host;
-    return text.length === 0 || stdout.write(text) ? Promise.resolve() : drained(stdout);
+    return text.length === 0 || stdout.write(text) ? Promise.resolve() : untilDrained(stdout);
   }
 
   /** Renders a table with the columns that the command line selects. @throws UsageError for an unknown column */
@@ -217,16 +217,16 @@ export class CommandContext implements AsyncDisposable {
   }
 
   async printJson(value: unknown): Promise<void> {
-    return this.print((await this.#formatted(value)) ?? formatJson(value, 2));
+    return this.print((await this.#formatEntries(value)) ?? formatJson(value, 2));
   }
 
   /** Prints one line of a JSON stream. */
   async printJsonLine(value: unknown): Promise<void> {
-    return this.print((await this.#formatted(value)) ?? formatJson(value, 0));
+    return this.print((await this.#formatEntries(value)) ?? formatJson(value, 0));
   }
 
   /** The value as `--format` or `-o yaml` prints it; undefined for JSON. */
-  async #formatted(value: unknown): Promise<string | undefined> {
+  async #formatEntries(value: unknown): Promise<string | undefined> {
     const { format, output } = this.options;
     if (format === undefined && output !== "yaml") return undefined;
     const { formatYaml, formatEntries, requireKnownFields } = await import("./output/data-formats.ts");

@@ -107,7 +107,7 @@ export class Consoles {
       if (lines.length === 0) continue;
       const data = Buffer.from(lines.map(({ text }) => `${text}\r\n`).join(""));
       yield { output: { case: "data", value: data } };
-      await unlessAborted(window.sent(data.length), signal);
+      await unlessAborted(window.countSent(data.length), signal);
     }
     yield { output: { case: "exit", value: { code: 0 } } };
     await waitForClose(taking, signal);
@@ -144,7 +144,7 @@ export class Consoles {
       const { data, isError = false } = next.value;
       await written(recording?.show(data, isError));
       yield { output: { case: isError ? "errorData" : "data", value: data } };
-      await unlessAborted(window.sent(data.length), signal);
+      await unlessAborted(window.countSent(data.length), signal);
     }
     const code = await unlessAborted(terminal.exitCode, signal);
     await written(recording?.mark(`exit code ${code}`));
@@ -206,7 +206,7 @@ async function type(
     isEnding = true;
     void endInput(terminal, over).then(() => (isEnding = false));
   };
-  const isWhole = await take(inputs, async ({ data, resize, ack, endOfInput }) => {
+  const isComplete = await take(inputs, async ({ data, resize, ack, endOfInput }) => {
     if (ack > 0) window.acknowledge(Number(ack));
     if (resize !== undefined && isSize(resize)) {
       terminal.resize(resize);
@@ -215,7 +215,7 @@ async function type(
     if (data.length > 0) await window.openFor(terminal.write(data));
     if (endOfInput) end();
   });
-  if (isWhole) end();
+  if (isComplete) end();
 }
 
 /**

@@ -16,7 +16,7 @@ export class OutputWindow {
   }
 
   /** Counts sent bytes; resolves, usually at once, when more may be sent. */
-  async sent(bytes: number): Promise<void> {
+  async countSent(bytes: number): Promise<void> {
     this.#sentBytes += bytes;
     while (!this.#isOpen) {
       this.#opened = Promise.withResolvers();

@@ -45,14 +45,14 @@ export const counters: readonly string[] = [
   ...["engine_key", "unproven_apps", "schema_digest"],
 ];
 
-export interface UnreadableThing {
+export interface UnreadableItem {
   /** The name of the item. */
   readonly name: string;
   readonly remedy: string;
 }
 
 /** Yields the rows one at a time. @param path of the database, which has the current schema */
-export function* unreadableRows(path: string): Generator<UnreadableThing> {
+export function* unreadableRows(path: string): Generator<UnreadableItem> {
   using opened = openToInspect(path, lockWaitMs);
   const { database } = opened;
   for (const kind of rowKinds) {

@@ -10,7 +10,7 @@ import { hostName, splitHost } from "../lib/host-name.ts";
 export class TableReader {
   readonly #values: Record<string, unknown>;
   readonly #prefix: string;
-  readonly #asked = new Set<string>();
+  readonly #keysRead = new Set<string>();
   readonly #violations: FieldViolation[];
   readonly #children: TableReader[] = [];
 
@@ -21,7 +21,7 @@ export class TableReader {
   }
 
   #take(key: string): unknown {
-    this.#asked.add(key);
+    this.#keysRead.add(key);
     return this.#values[key];
   }
 
@@ -222,7 +222,7 @@ export class TableReader {
   /** The violations in this table and its subtables, including unknown keys. */
   finish(): FieldViolation[] {
     for (const key of Object.keys(this.#values)) {
-      if (!this.#asked.has(key)) this.#reject(key, "is not a setting of svc");
+      if (!this.#keysRead.has(key)) this.#reject(key, "is not a setting of svc");
     }
     for (const child of this.#children) child.finish();
     return this.#violations;

@@ -10,12 +10,12 @@ export const checkDns: Check = async ({ config }) => {
   const servers = config.sources.flatMap(({ url }) => (URL.canParse(url) ? [new URL(url).hostname] : []));
   const names = [...new Set(servers.filter((name) => name !== ""))];
   const ownName = hostname();
-  const wanted = names.length > 0 ? names : [ownName];
+  const resolvable = names.length > 0 ? names : [ownName];
   const signal = AbortSignal.timeout(timeoutMs);
-  const answers = await Promise.allSettled(wanted.map((name) => unlessAborted(lookup(name), signal)));
-  const unknown = wanted.filter((_name, index) => answers[index]?.status === "rejected");
+  const answers = await Promise.allSettled(resolvable.map((name) => unlessAborted(lookup(name), signal)));
+  const unknown = resolvable.filter((_name, index) => answers[index]?.status === "rejected");
   return unknown.length === 0
-    ? ok(`${wanted.join(", ")} can be resolved`)
+    ? ok(`${resolvable.join(", ")} can be resolved`)
     : names.length > 0
       ? warning(`${unknown.join(", ")} cannot be resolved: see /etc/resolv.conf and /etc/hosts`)
       : warning(`${ownName}, this host's own name, cannot be resolved: give it a line in /etc/hosts`);

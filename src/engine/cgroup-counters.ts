@@ -35,7 +35,7 @@ export class CgroupReader {
       const usage = groups.unified === undefined ? await this.#v1(groups) : await this.#v2(groups.unified);
       return { ...usage, ...(await this.#network(pid)) };
     } catch (error) {
-      // It ended meanwhile, or this host has its control groups elsewhere.
+      // The process ended, or this host has its control groups elsewhere.
       if (isMissing(error)) return undefined;
       throw error;
     }

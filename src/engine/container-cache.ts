@@ -49,14 +49,14 @@ export class ContainerCache {
   /** Containers with events that have not been inspected yet, by ID, with the time of the first event. */
   readonly #dirty = new Map<string, number>();
   /** Containers that are being inspected because of events, with the time of the first event. */
-  readonly #asked = new Map<string, number>();
+  readonly #inspecting = new Map<string, number>();
   /** Numbers inspections and removals in order. */
   #sequence = 0;
   /** Per container, the number of its removal or of the last applied inspection: older answers are dropped. */
   readonly #known = new Map<string, number>();
-  #questions = 0;
+  #openRequests = 0;
   /**
-   * Grows when an inspection fails: everything is loaded again then, and failures meanwhile are not reported again.
+   * Grows when an inspection fails: everything is loaded again then, and failures before that are not reported again.
    */
   #failures = 0;
   /** Resolves with the next answer. */
@@ -70,14 +70,14 @@ export class ContainerCache {
 
   get(id: string): ContainerRecord | undefined {
     const record = this.#records.get(id);
-    return record && this.#current(record, this.#options.now());
+    return record && this.#withCurrentStatus(record, this.#options.now());
   }
 
   /** Returns the same object until something in it changes. */
   list(): ContainerList {
     const nowMs = this.#options.now();
     if (this.#list !== undefined && nowMs < this.#statusUntilMs) return this.#list;
-    const containers = [...this.#records.values()].map((record) => this.#current(record, nowMs));
+    const containers = [...this.#records.values()].map((record) => this.#withCurrentStatus(record, nowMs));
     containers.sort((a, b) => (a.name < b.name ? -1 : 1));
     this.#statusUntilMs = containers.reduce(
       (until, { statusUntilMs }) => Math.min(until, statusUntilMs),
@@ -87,7 +87,7 @@ export class ContainerCache {
     return this.#list;
   }
 
-  #current(record: ContainerRecord, nowMs: number): ContainerRecord {
+  #withCurrentStatus(record: ContainerRecord, nowMs: number): ContainerRecord {
     if (nowMs < record.statusUntilMs) return record;
     const current = withStatus(record, nowMs);
     this.#records.set(record.id, current);
@@ -101,7 +101,7 @@ export class ContainerCache {
     if (action === "destroy") {
       this.#known.set(id, ++this.#sequence);
       this.#dirty.delete(id);
-      if (this.#records.delete(id)) this.#changed(new Set([id]));
+      if (this.#records.delete(id)) this.#publishChange(new Set([id]));
     } else {
       if (!this.#dirty.has(id)) this.#dirty.set(id, performance.now());
       // Handle all events of one chunk of the stream together.
@@ -116,14 +116,14 @@ export class ContainerCache {
 
   get #behindSinceMs(): number {
     const [firstDirty = Infinity] = this.#dirty.values();
-    return Math.min(firstDirty, ...this.#asked.values());
+    return Math.min(firstDirty, ...this.#inspecting.values());
   }
 
   /**
    * Waits until the list reflects the events that arrived before this call; later events do not extend the wait.
    * @param patienceMs the longest wait: the engine does not answer for a container while it is being started
    */
-  async caughtUp(patienceMs: number): Promise<void> {
+  async untilCaughtUp(patienceMs: number): Promise<void> {
     const askedAtMs = performance.now();
     const signal = AbortSignal.timeout(patienceMs);
     while (this.#behindSinceMs <= askedAtMs && !signal.aborted) {
@@ -143,8 +143,8 @@ export class ContainerCache {
 
   /** Loads everything again, to see changes that were missed. */
   async resync(signal: AbortSignal): Promise<void> {
-    const asked = ++this.#sequence;
-    using _question = this.#question();
+    const requestNumber = ++this.#sequence;
+    using _question = this.#countRequest();
     const list = await this.#options.engine.call(
       "list containers",
       (docker) => docker.listContainers({ all: true }),
@@ -154,7 +154,7 @@ export class ContainerCache {
     await this.#ask([...ids], signal);
     const unlisted = [...this.#records.keys()].filter((id) => !ids.has(id));
     // A container that was created while the list was on its way has its own event.
-    this.#forget(unlisted.filter((id) => (this.#known.get(id) ?? 0) < asked));
+    this.#forget(unlisted.filter((id) => (this.#known.get(id) ?? 0) < requestNumber));
   }
 
   /**
@@ -163,10 +163,10 @@ export class ContainerCache {
    */
   #refreshDirty(): void {
     for (const [id, sinceMs] of this.#dirty) {
-      if (this.#asked.size >= maxInspects) return;
-      if (this.#asked.has(id)) continue;
+      if (this.#inspecting.size >= maxInspects) return;
+      if (this.#inspecting.has(id)) continue;
       this.#dirty.delete(id);
-      this.#asked.set(id, sinceMs);
+      this.#inspecting.set(id, sinceMs);
       void this.#refreshOne(id);
     }
   }
@@ -182,7 +182,7 @@ export class ContainerCache {
         this.#options.onError(error);
       }
     } finally {
-      this.#asked.delete(id);
+      this.#inspecting.delete(id);
       this.#answered.resolve(undefined);
       this.#answered = Promise.withResolvers();
       this.#refreshDirty();
@@ -191,26 +191,26 @@ export class ContainerCache {
 
   /** Inspects containers and applies the answers that nothing newer has replaced. */
   async #ask(ids: readonly string[], signal?: AbortSignal): Promise<{ facts: ContainerFacts | undefined }[]> {
-    using _question = this.#question();
+    using _question = this.#countRequest();
     const answers = await mapBounded(ids, maxInspects, async (id) => {
-      const asked = ++this.#sequence;
+      const requestNumber = ++this.#sequence;
       const facts = await this.#inspect(id, signal);
-      return { id: facts?.id ?? id, asked, facts };
+      return { id: facts?.id ?? id, requestNumber, facts };
     });
-    const news = answers.filter(({ id, asked }) => (this.#known.get(id) ?? 0) < asked);
-    for (const { id, asked } of news) this.#known.set(id, asked);
+    const news = answers.filter(({ id, requestNumber }) => (this.#known.get(id) ?? 0) < requestNumber);
+    for (const { id, requestNumber } of news) this.#known.set(id, requestNumber);
     this.#put(news.flatMap(({ facts }) => (facts === undefined ? [] : [facts])));
     this.#forget(news.filter(({ facts }) => facts === undefined).map(({ id }) => id));
     return answers;
   }
 
-  #question(): Disposable {
-    this.#questions++;
+  #countRequest(): Disposable {
+    this.#openRequests++;
     return {
       [Symbol.dispose]: () => {
-        this.#questions--;
+        this.#openRequests--;
         // No older answer can arrive any more.
-        if (this.#questions === 0) this.#known.clear();
+        if (this.#openRequests === 0) this.#known.clear();
       },
     };
   }
@@ -229,15 +229,15 @@ export class ContainerCache {
     if (all.length === 0) return;
     const nowMs = this.#options.now();
     for (const facts of all) this.#records.set(facts.id, withStatus(facts, nowMs));
-    this.#changed(new Set(all.map(({ id }) => id)));
+    this.#publishChange(new Set(all.map(({ id }) => id)));
   }
 
   #forget(ids: readonly string[]): void {
     const gone = new Set(ids.filter((id) => this.#records.delete(id)));
-    if (gone.size > 0) this.#changed(gone);
+    if (gone.size > 0) this.#publishChange(gone);
   }
 
-  #changed(ids: ReadonlySet<string>): void {
+  #publishChange(ids: ReadonlySet<string>): void {
     this.#list = undefined;
     this.#options.onChange(ids);
   }

@@ -27,13 +27,13 @@ export class ContainerFinder {
    * Asks the engine, because a cached list may lack a container that was created a moment ago.
    * @throws SvcError `not_found`; `invalid_request` when several IDs have this prefix
    */
-  async find(wanted: string): Promise<ContainerRecord> {
+  async find(idOrName: string): Promise<ContainerRecord> {
     // The engine puts a slash before names.
-    const name = wanted.replace(/^\//, "");
-    if (!namePattern.test(name)) throw notFound("container", wanted);
+    const name = idOrName.replace(/^\//, "");
+    if (!namePattern.test(name)) throw notFound("container", idOrName);
     try {
       const container = await this.refresh(name);
-      if (container === undefined) throw notFound("container", wanted);
+      if (container === undefined) throw notFound("container", idOrName);
       return container;
     } catch (error) {
       // Engines reject ambiguous prefixes with different errors.

@@ -16,10 +16,10 @@ export class ContainerSampler {
   readonly #samples: CoalescedRequests<readonly string[], ReadonlyMap<string, ContainerUsage>>;
 
   constructor({ engine, state }: ContainerSamplerOptions) {
-    this.#samples = new CoalescedRequests((asked, signal) =>
+    this.#samples = new CoalescedRequests((requests, signal) =>
       // Other users wait for the result too, so it must not use the slots of the first caller.
       onShareOf(rootShare, () =>
-        sampleContainers(engine, [...new Set(asked.flat())], {
+        sampleContainers(engine, [...new Set(requests.flat())], {
           signal,
           pidOf: (id) => state.containerNow(id)?.pid,
         }),

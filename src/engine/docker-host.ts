@@ -140,18 +140,18 @@ export class DockerHost {
   }
 
   /**
-   * Sorted by name. @param wanted IDs, names or ID prefixes; empty for every running container. Unknown ones are
+   * Sorted by name. @param idsOrNames IDs, names or ID prefixes; empty for every running container. Unknown ones are
    * skipped.
    */
   async stats(
-    wanted: readonly string[],
+    idsOrNames: readonly string[],
     signal: AbortSignal,
   ): Promise<MessageInitShape<typeof ContainerStatsSchema>[]> {
     const { containers } = await this.#options.state.containers();
     const chosen =
-      wanted.length === 0
+      idsOrNames.length === 0
         ? containers
-        : containers.filter((each) => wanted.some((name) => isNamed(each, name)));
+        : containers.filter((each) => idsOrNames.some((name) => isNamed(each, name)));
     const running = chosen.filter(({ state: word }) => word === "running" || word === "paused");
     const ids = running.map(({ id }) => id);
     const usages = await this.#sampler.sample(ids, signal);
@@ -207,12 +207,12 @@ export class DockerHost {
     return this.#control.control(target, action);
   }
 
-  /** @param wanted ID, ID prefix or name @throws SvcError `not_found` */
+  /** @param idOrName ID, ID prefix or name @throws SvcError `not_found` */
   async inspect(
-    wanted: string,
+    idOrName: string,
     signal: AbortSignal,
   ): Promise<MessageInitShape<typeof ContainerDetailsSchema>> {
-    const record = await this.#finder.find(wanted);
+    const record = await this.#finder.find(idOrName);
     const info = await this.#options.engine.call(
       "inspect a container",
       (docker) => docker.getContainer(record.id).inspect(),
@@ -221,8 +221,8 @@ export class DockerHost {
     return views.detailsView(this.#view(record), record, info);
   }
 
-  async logs(wanted: string, from: LogStart, signal: AbortSignal): Promise<LogPart> {
-    const container = await this.#finder.find(wanted);
+  async logs(idOrName: string, from: LogStart, signal: AbortSignal): Promise<LogPart> {
+    const container = await this.#finder.find(idOrName);
     const { engine } = this.#options;
     const sinceMs = from.after?.timeMs;
     return readLog(from, (tail) => readContainerLog(engine, container, { tail, sinceMs, signal }));
@@ -233,11 +233,11 @@ export class DockerHost {
    * aborts.
    */
   async *followLogs(
-    wanted: string,
+    idOrName: string,
     { tail, after }: LogStart,
     signal: AbortSignal,
   ): AsyncGenerator<LogPart, void> {
-    const container = await this.#finder.find(wanted);
+    const container = await this.#finder.find(idOrName);
     const start = { tail: after === undefined ? tail : Infinity, sinceMs: after?.timeMs, signal };
     yield* newParts(followContainerLog(this.#options.engine, container, start), new NewLines(after));
   }
@@ -302,8 +302,8 @@ export class DockerHost {
 /** The shortest ID that the engine shows. */
 const shortIdLength = 12;
 
-function isNamed({ id, name }: ContainerRecord, wanted: string): boolean {
-  return name === wanted || (wanted.length >= shortIdLength && id.startsWith(wanted));
+function isNamed({ id, name }: ContainerRecord, idOrName: string): boolean {
+  return name === idOrName || (idOrName.length >= shortIdLength && id.startsWith(idOrName));
 }
 
 function countBy<T>(values: readonly T[]): Map<T, number> {

@@ -141,7 +141,7 @@ export class EngineState implements AsyncDisposable {
       // Early enough that frequent readers never wait.
       this.#events.verify().catch(() => undefined);
     }
-    if (this.#containers.lagMs >= maxAgeMs / 2) await this.#containers.caughtUp(catchUpMs);
+    if (this.#containers.lagMs >= maxAgeMs / 2) await this.#containers.untilCaughtUp(catchUpMs);
     return this.#containers.list();
   }
 

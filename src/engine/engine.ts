@@ -33,13 +33,13 @@ export interface OperationOptions extends EngineCallOptions {
 export type EngineWork<T> = (docker: Dockerode, signal: AbortSignal) => Promise<T>;
 
 /**
- * Every request to the engine is one of three kinds, each with its own limit, so that slow work never delays short
- * calls. Users share the slots by the user that svc works for ({@link shareOwner}); root has a reserve.
+ * Every request to the engine is one of three kinds, each with its own limit, so that slow work never delays short calls. Users share
+ * the slots by the user that svc works for ({@link shareOwner}); root has a reserve. `what` completes the sentence "the container
+ * engine could not", such as `list containers`.
  *
- * All three throw SvcError: `unavailable` when the engine is unreachable, hangs or restarts; `not_found` and
- * `already_exists` as reported by the engine; `invalid_argument` and `failed_precondition` with the engine's message
- * when it rejects the request; `resource_exhausted` when its disk is full or too many requests of the user wait.
- * `what` completes the sentence "the container engine could not", such as `list containers`.
+ * All three throw SvcError: `unavailable` when the engine is unreachable, hangs or restarts; `not_found` and `already_exists` as the
+ * engine reports them; `invalid_argument` and `failed_precondition` with the engine's message when it rejects the request;
+ * `resource_exhausted` when its disk is full or too many requests of the user wait.
  */
 export interface DockerEngine extends AsyncDisposable {
   /** Path of the engine's socket. */

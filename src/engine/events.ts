@@ -123,13 +123,13 @@ export class EngineEvents implements AsyncDisposable {
     };
     const timer = setTimeout(giveUp, Math.min(Math.max(leftMs, 0), mostMs));
     try {
-      await unlessAborted(this.#verified(), patience.signal);
+      await unlessAborted(this.#untilVerified(), patience.signal);
     } finally {
       clearTimeout(timer);
     }
   }
 
-  async #verified(): Promise<void> {
+  async #untilVerified(): Promise<void> {
     if (this.#error === undefined) {
       this.#verifying ??= this.#ping().finally(() => (this.#verifying = undefined));
       await this.#verifying;
@@ -137,7 +137,7 @@ export class EngineEvents implements AsyncDisposable {
       this.#retryNow.abort();
       await this.#attempt.promise;
     }
-    // Both may have changed it.
+    // Each wait may have changed the error.
     const error = this.#error;
     if (error !== undefined) throw error;
   }
@@ -148,7 +148,7 @@ export class EngineEvents implements AsyncDisposable {
     try {
       await this.#engine.ping({ timeoutMs: this.#answerMs, signal: this.#disposed.signal });
       this.#verifiedAtMs = performance.now();
-      if (generation === this.#generation) this.#answered();
+      if (generation === this.#generation) this.#reportLateAnswer();
     } catch (error) {
       if (generation === this.#generation) this.#disconnected(error as SvcError);
     } finally {
@@ -156,7 +156,7 @@ export class EngineEvents implements AsyncDisposable {
     }
   }
 
-  #answered(): void {
+  #reportLateAnswer(): void {
     if (!this.#hasFailed) return;
     this.#hasFailed = false;
     for (const listener of this.#listeners) listener.onLateAnswer?.();
@@ -191,7 +191,7 @@ export class EngineEvents implements AsyncDisposable {
         signal,
       });
       this.#connected(lost);
-      using _heartbeat = this.#beat();
+      using _heartbeat = this.#startHeartbeat();
       for await (const event of readEvents(opened.chunks)) {
         this.#verifiedAtMs = performance.now();
         for (const listener of this.#listeners) listener.onEvent?.(event);
@@ -240,7 +240,7 @@ export class EngineEvents implements AsyncDisposable {
     for (const listener of this.#listeners) listener.onDisconnect?.(error);
   }
 
-  #beat(): Disposable {
+  #startHeartbeat(): Disposable {
     const timer = setInterval(() => {
       if (this.silentMs >= this.#heartbeatMs) this.verify().catch(() => undefined);
     }, this.#heartbeatMs).unref();

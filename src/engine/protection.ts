@@ -29,7 +29,7 @@ export class Protection {
   constructor({ needs, containers, attribution }: ProtectionOptions) {
     this.#attribution = attribution;
     for (const [appId, { images, volumes }] of needs) {
-      for (const image of images) this.#images.set(wholeName(image), appId);
+      for (const image of images) this.#images.set(fullName(image), appId);
       for (const volume of volumes) this.#volumes.set(volume, appId);
     }
     for (const { imageId, names, labels, volumes } of containers) {
@@ -42,7 +42,7 @@ export class Protection {
 
   /** Why an image must stay; empty when no installed app needs it. */
   ofImage({ id, tags, digests, labels }: ImageRecord): string {
-    const names = [id, ...[...tags, ...digests].map(wholeName)];
+    const names = [id, ...[...tags, ...digests].map(fullName)];
     const appId = names.map((name) => this.#images.get(name)).find((found) => found !== undefined);
     return reason("runs it", appId ?? this.#attribution("image", { labels, names: tags }));
   }
@@ -58,7 +58,7 @@ function reason(what: string, appId: string | undefined): string {
 }
 
 /** The same spelling for all names of an image; IDs and invalid names are returned unchanged. */
-function wholeName(text: string): string {
+function fullName(text: string): string {
   if (text.startsWith("sha256:")) return text;
   try {
     const { tag, ...name } = parseImageReference(text);

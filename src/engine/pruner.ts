@@ -47,7 +47,7 @@ export class Pruner {
   }
 
   /**
-   * Removes unused objects, never by force: an object that came into use meanwhile is skipped with the engine's
+   * Removes unused objects, never by force: an object that has come into use is skipped with the engine's
    * message.
    * @throws SvcError `unavailable`; the signal's reason while it waits and between two items
    */
@@ -60,8 +60,8 @@ export class Pruner {
     const { target, dryRun, ids = [] } = request;
     const currentPlan = this.#planner(request, await this.#options.disk.measure(signal));
     const plan = await currentPlan();
-    const wanted = new Set(ids);
-    const chosen = plan.remove.filter(({ id }) => wanted.size === 0 || wanted.has(id));
+    const requestedIds = new Set(ids);
+    const chosen = plan.remove.filter(({ id }) => requestedIds.size === 0 || requestedIds.has(id));
     if (dryRun) return { removed: chosen, skipped: plan.skip };
     const removed: PruneItem[] = [];
     const skipped = [...plan.skip];

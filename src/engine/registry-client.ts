@@ -140,8 +140,8 @@ class ImageLookup {
     const { digest } = exact ?? fitting[0] ?? {};
     if (digest !== undefined) return digest;
     const name = formatImageReference(this.#image);
-    const wanted = [platform.os, platform.architecture, platform.variant].filter(Boolean).join("/");
-    throw notFound("image", name, `the registry has ${name}, but not for ${wanted}`);
+    const platformText = [platform.os, platform.architecture, platform.variant].filter(Boolean).join("/");
+    throw notFound("image", name, `the registry has ${name}, but not for ${platformText}`);
   }
 }
 

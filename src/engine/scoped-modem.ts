@@ -67,18 +67,18 @@ export class ScopedModem extends Modem {
   }
 
   /** Called by dockerode; never throws. */
-  override dial(asked: Modem.DialOptions, callback: Modem.RequestCallback = () => undefined): void {
-    const isStream = asked.isStream === true || asked.hijack === true;
+  override dial(dialed: Modem.DialOptions, callback: Modem.RequestCallback = () => undefined): void {
+    const isStream = dialed.isStream === true || dialed.hijack === true;
     const settle = (error: Error | null, answer: Parameters<Modem.RequestCallback>[1]): void => {
       if (error === null)
-        this.#read(asked, isStream, answer as IncomingMessage | Socket).then(
+        this.#read(dialed, isStream, answer as IncomingMessage | Socket).then(
           (read) => callback(null, read),
           callback as (error: Error) => void,
         );
       else callback(error, null);
     };
     try {
-      super.dial({ ...this.#compose(asked), isStream: true, statusCodes: anyStatus }, settle);
+      super.dial({ ...this.#compose(dialed), isStream: true, statusCodes: anyStatus }, settle);
     } catch (error) {
       callback(error as Error, null);
     }
@@ -96,18 +96,18 @@ export class ScopedModem extends Modem {
   }
 
   /** @throws SvcError `invalid_request` for a path that no valid name leads to */
-  #compose(asked: Modem.DialOptions): Modem.DialOptions {
-    if (typeof asked.file === "string")
+  #compose(dialed: Modem.DialOptions): Modem.DialOptions {
+    if (typeof dialed.file === "string")
       throw new Error("the engine's client does not read files; their owner does");
-    if (asked.openStdin === true && asked.hijack !== true)
+    if (dialed.openStdin === true && dialed.hijack !== true)
       throw new Error("a bidirectional stream requires hijack");
-    const { abortSignal: _, authconfig: __, ...options } = asked.options ?? {};
-    const path = asked.path.endsWith("?") ? asked.path.slice(0, -1) : asked.path;
+    const { abortSignal: _, authconfig: __, ...options } = dialed.options ?? {};
+    const path = dialed.path.endsWith("?") ? dialed.path.slice(0, -1) : dialed.path;
     rejectInvalidPath(path);
     return {
-      ...asked,
+      ...dialed,
       path: `${path}?`,
-      options: split(asked, path, options),
+      options: split(dialed, path, options),
       abortSignal: this.#signal,
     };
   }
@@ -119,7 +119,7 @@ export class ScopedModem extends Modem {
  * lower-case letter, as no part of a specification does.
  */
 function split(
-  asked: Modem.DialOptions,
+  dialed: Modem.DialOptions,
   path: string,
   options: Record<string, unknown>,
 ): { _query: object; _body: object } {
@@ -135,7 +135,7 @@ function split(
     return { _query: Object.fromEntries(parts.query ?? []), _body: Object.fromEntries(parts.body ?? []) };
   }
   const isBody = path === "/volumes/create" || path === "/networks/create";
-  const isQuery = asked.method !== "POST" || asked.path.endsWith("?") || asked.file !== undefined;
+  const isQuery = dialed.method !== "POST" || dialed.path.endsWith("?") || dialed.file !== undefined;
   return isBody || !isQuery ? { _query: {}, _body: options } : { _query: options, _body: {} };
 }
 

@@ -114,7 +114,7 @@ export class UnmanagedStacks {
   }
 
   /** The names of containers that do not run. */
-  async stopped(ids: readonly string[]): Promise<string[]> {
+  async stoppedNames(ids: readonly string[]): Promise<string[]> {
     const down = (await this.#present(ids)).filter(({ state }) => !isUpState(state));
     return down.map(({ name }) => name);
   }

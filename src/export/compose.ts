@@ -147,7 +147,7 @@ export function projectFile(
       ...(volumes.length > 0 && { volumes }),
     };
   };
-  const handed = (kind: "configs" | "secrets"): JsonObject =>
+  const partsWithFiles = (kind: "configs" | "secrets"): JsonObject =>
     mapValues(recordOf(document[kind]), (value, key): JsonObject => {
       const part = recordOf(value);
       if (!isSet(part["file"])) return part;
@@ -163,8 +163,8 @@ export function projectFile(
     ...parted("networks"),
     ...parted("volumes"),
     services: mapValues(recordOf(document["services"]), service),
-    ...(isSet(document["configs"]) && { configs: handed("configs") }),
-    ...(isSet(document["secrets"]) && { secrets: handed("secrets") }),
+    ...(isSet(document["configs"]) && { configs: partsWithFiles("configs") }),
+    ...(isSet(document["secrets"]) && { secrets: partsWithFiles("secrets") }),
   };
   const escaped = recordOf(mapTexts(parts, literal));
   const content = yamlText(

@@ -140,7 +140,7 @@ function deployment(workload: Workload): object {
     name: `host-${at}`,
     hostPath: { path: source },
   }));
-  const handed = [
+  const fileVolumes = [
     ...(filesOf(workload, false).length === 0 ? [] : [{ name: "config", configMap: { name } }]),
     ...(filesOf(workload, true).length === 0 ? [] : [{ name: "secret", secret: { secretName: name } }]),
   ];
@@ -154,7 +154,7 @@ function deployment(workload: Workload): object {
     name: `memory-${at}`,
     emptyDir: { medium: "Memory", ...(sizeBytes !== undefined && { sizeLimit: String(sizeBytes) }) },
   }));
-  const all = [...claims, ...handed, ...memory, ...hostVolumes];
+  const all = [...claims, ...fileVolumes, ...memory, ...hostVolumes];
   const pod = {
     terminationGracePeriodSeconds: Math.ceil(stop.graceMs / 1000),
     ...(runtime.network === "host" && { hostNetwork: true }),

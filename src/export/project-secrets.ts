@@ -17,7 +17,7 @@ export function markedApp(app: RunnableApp): MarkedApp {
   return { app: { ...app, settings }, secrets };
 }
 
-/** No text of a package contains it by chance, and it passes unchanged through all conversions. */
+/** A text that stands for a secret: no package contains this text by chance, and all conversions leave it unchanged. */
 function markOf(name: string): string {
   return `svc-secret-${Buffer.from(name).toString("hex")}-belongs-here`;
 }

@@ -19,14 +19,14 @@ const endings: readonly (readonly [ending: string, format: UnpackFormat])[] = [
 const unsupported = [".tar.lz", ".tar.lzma", ".7z", ".rar"];
 
 /**
- * @param asked the requested format; empty: determined by the name
+ * @param requested the requested format; empty: determined by the name
  * @throws SvcError `invalid_request` when neither determines the format
  */
-export function archiveFormat(asked: string, path: string): UnpackFormat {
+export function archiveFormat(requested: string, path: string): UnpackFormat {
   const known = endings.find(([ending, format]) =>
-    asked === "" ? path.toLowerCase().endsWith(ending) : format === asked,
+    requested === "" ? path.toLowerCase().endsWith(ending) : format === requested,
   );
-  const ending = unsupported.find((end) => asked === "" && path.toLowerCase().endsWith(end));
+  const ending = unsupported.find((end) => requested === "" && path.toLowerCase().endsWith(end));
   if (ending !== undefined) {
     throw invalidField(
       "format",

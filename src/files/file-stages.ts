@@ -81,7 +81,7 @@ export class FileStages implements StageRecord, AsyncDisposable {
     for (const row of store.all<StageRow>("SELECT * FROM file_stages")) {
       const stage = this.#reader.read(row);
       if (stage === undefined) {
-        // Its location is invalid, so keeping the row would not help.
+        // The row's location is invalid, so nobody can remove the leftovers.
         log.warn({ ...row }, "leftovers of file operations have an invalid location");
         await this.forget(row.name);
         continue;

@@ -175,11 +175,11 @@ export class Files {
 
   async setAttributes(
     path: string,
-    wanted: { mode?: number | undefined; owner: string; group: string; recursive: boolean },
+    requested: { mode?: number | undefined; owner: string; group: string; recursive: boolean },
     caller: FileCaller,
     work: FileWork,
   ): Promise<NamedEntry> {
-    const { mode, owner, group, recursive } = wanted;
+    const { mode, owner, group, recursive } = requested;
     const uid = owner === "" ? undefined : await this.system.uidOf(owner);
     const gid = group === "" ? undefined : await this.system.gidOf(group);
     if (mode === undefined && uid === undefined && gid === undefined) {
@@ -238,17 +238,17 @@ export class Files {
   /** @throws SvcError `invalid_request` without a name and content to search for */
   async *search(
     path: string,
-    wanted: SearchOptions,
+    options: SearchOptions,
     caller: FileCaller,
     { signal }: FileWork,
   ): AsyncGenerator<Found> {
-    if (wanted.name === "" && wanted.content === "") {
+    if (options.name === "" && options.content === "") {
       throw invalidField("name", "is required unless content is set");
     }
     using _slot = this.#acquireSlot(caller);
     const hostFiles = await this.#filesAs(caller);
     const names = await this.system.names();
-    for await (const record of hostFiles.search(path, wanted, { signal })) {
+    for await (const record of hostFiles.search(path, options, { signal })) {
       if (record.kind !== "match") yield record;
       else yield { ...record, entry: named(record.entry, below(path, record.where), names) };
     }
@@ -272,10 +272,10 @@ export class Files {
     caller: FileCaller,
     work: FileWork,
   ): Promise<NamedEntry> {
-    const wanted = archiveFormat(format, target);
-    if (wanted !== "tar.gz" && wanted !== "tar.zst" && wanted !== "zip")
+    const archiveType = archiveFormat(format, target);
+    if (archiveType !== "tar.gz" && archiveType !== "tar.zst" && archiveType !== "zip")
       throw invalidField("format", "must be tar.gz, tar.zst or zip");
-    const options = { format: wanted, overwrite };
+    const options = { format: archiveType, overwrite };
     return this.#entry(target, caller, (hostFiles) =>
       hostFiles.pack(target, paths, options, hostWork(work, "pack")),
     );

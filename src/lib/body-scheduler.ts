@@ -31,17 +31,17 @@ export class ScheduledBody implements Disposable {
   #isDone = false;
   #slot: Disposable | undefined;
 
-  constructor(name: string, fairQueue: FairQueue, large: Limiter<string>) {
+  constructor(name: string, fairQueue: FairQueue, beginLarge: Limiter<string>) {
     this.#name = name;
     this.#fairQueue = fairQueue;
-    this.#large = large;
+    this.#large = beginLarge;
   }
 
   /**
    * Call this when there is more than {@link smallBodyBytes}. Returns undefined if reading may continue, else a promise
    * for when it may.
    */
-  large(): Promise<void> | undefined {
+  beginLarge(): Promise<void> | undefined {
     if (this.#isLarge) return undefined;
     this.#isLarge = true;
     this.#slot = this.#large.tryAcquire(this.#name);

@@ -1,13 +1,9 @@
 /**
- * Limits how much of one kind of work runs at a time, with a fair share for each key, such as a user.
+ * Limits how much of one kind of work runs at a time, with a fair share for each key, such as a user. A key gets at most `perKey` of
+ * the `total` slots. Of these, `reserved` slots are only for reserved keys, such as root, which share the rest like any other key. If no
+ * slot is free, keys are served round-robin, and the waiters of one key in order of arrival.
  *
- * A key gets at most `perKey` slots. Reserved keys, such as root, have `reserved` slots of `total` for
- * themselves and, beyond those, share the rest like any other key. So other keys together always find `total
- * - reserved - perKey` slots, and reserved keys always find `reserved`. If no slot is free, keys are served
- * round-robin, and the waiters of one key in order of arrival.
- *
- * Work that only waits for something else, such as a health check, should not hold a slot that others need:
- * give it a limiter of its own with `total: Infinity`, where only `perKey` counts.
+ * Work that only waits, such as a health check, needs a separate limiter with `total: Infinity`, where only `perKey` counts.
  */
 
 export interface LimiterOptions<K> {

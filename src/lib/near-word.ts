@@ -1,8 +1,8 @@
 /** The known word that a mistyped word probably means: at most two edits away, one if the word has fewer than five letters. */
 export function nearWord(word: string, known: readonly string[]): string | undefined {
-  const wanted = plainText(word);
+  const typed = plainText(word);
   const limit = word.length < 5 ? 1 : 2;
-  const near = known.map((each) => ({ each, edits: editsBetween(wanted, plainText(each), limit) }));
+  const near = known.map((each) => ({ each, edits: editsBetween(typed, plainText(each), limit) }));
   return near.toSorted((one, other) => one.edits - other.edits).find(({ edits }) => edits <= limit)?.each;
 }
 

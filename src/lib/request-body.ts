@@ -22,7 +22,7 @@ const lingerMs = 5_000;
 export class RequestBody implements Disposable {
   readonly #request: IncomingRequest;
   readonly #chunks = new ByteList();
-  #isWhole = false;
+  #isComplete = false;
   #turn: ScheduledBody | undefined;
 
   constructor(request: IncomingRequest) {
@@ -45,7 +45,7 @@ export class RequestBody implements Disposable {
         isSettled = true;
         clearTimeout(timer);
         request.off("data", onData).off("end", onEnd).off("close", onCut);
-        this.#isWhole = end === "whole";
+        this.#isComplete = end === "whole";
         resolve(end);
       };
       const leave = (end: BodyEnd): void => {
@@ -58,7 +58,7 @@ export class RequestBody implements Disposable {
         if (sizeBytes > maxBytes) {
           leave("large");
         } else if (sizeBytes > smallBodyBytes) {
-          const wait = (this.#turn ??= openBody()).large();
+          const wait = (this.#turn ??= openBody()).beginLarge();
           if (wait === undefined) return;
           request.pause();
           void wait.then(() => {
@@ -77,10 +77,10 @@ export class RequestBody implements Disposable {
 
   /** A later iteration over the request yields the body from its first byte. */
   replay(): void {
-    const [request, chunks, isWhole] = [this.#request, this.#chunks, this.#isWhole];
+    const [request, chunks, isComplete] = [this.#request, this.#chunks, this.#isComplete];
     request[Symbol.asyncIterator] = async function* (): AsyncGenerator<Buffer> {
       yield* chunks.pieces;
-      if (!isWhole) yield* request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
+      if (!isComplete) yield* request.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
     };
   }
 

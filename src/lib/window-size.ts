@@ -25,8 +25,8 @@ export class WindowSize {
   }
 
   #take(): TerminalSize | undefined {
-    const wanted = this.#requested;
+    const requested = this.#requested;
     this.#requested = undefined;
-    return wanted;
+    return requested;
   }
 }

@@ -14,7 +14,7 @@ import {
   isObject,
   isText,
   isUid,
-  isWhole,
+  isInteger,
   listOf,
   maybe,
   objectOf,
@@ -95,7 +95,7 @@ const lineFields: Fields<OperationLine> = {
   ...{ stepNumber: maybe(isCount), stepCount: maybe(isCount), service: maybe(isText) },
 };
 const documentFields: Fields<Document> = {
-  ...{ kind: oneOf(OperationKinds), callerUid: isWhole, detached: isFlag },
+  ...{ kind: oneOf(OperationKinds), callerUid: isInteger, detached: isFlag },
   ...{ phase: isText, message: isText, error: maybe(objectOf(failureFields)), result: maybe(isObject) },
 };
 

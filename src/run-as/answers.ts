@@ -156,10 +156,10 @@ function pathBelow(path: string): string {
 }
 
 export function readMeasured(value: ClaimOf<"measure">, length: number): Measured {
-  const { sizes, isWhole, barrier } = fieldsOf(value);
+  const { sizes, isComplete, barrier } = fieldsOf(value);
   if (!Array.isArray(sizes) || sizes.length !== length) throw malformed();
   return {
-    ...{ sizes: sizes.map(count), isWhole: isWhole === true },
+    ...{ sizes: sizes.map(count), isComplete: isComplete === true },
     ...(barrier !== undefined && { barrier: pathBelow(Buffer.from(text(barrier), "latin1").toString()) }),
   };
 }

@@ -137,7 +137,7 @@ export class HelperPool implements AsyncDisposable {
   async #start(slot: Slot): Promise<HelperProcess> {
     try {
       const helper = await this.#options.start(slot.uid);
-      void helper.ended.then(({ reason, runIds }) => this.#afterEnd(slot, reason, runIds));
+      void helper.ended.then(({ reason, runIds }) => this.#onHelperDeath(slot, reason, runIds));
       return helper;
     } catch (error) {
       slot.helper = undefined;
@@ -146,7 +146,7 @@ export class HelperPool implements AsyncDisposable {
   }
 
   /** A helper that dies leaves its commands running: its successor kills them. */
-  #afterEnd(slot: Slot, reason: string, runIds: string[]): void {
+  #onHelperDeath(slot: Slot, reason: string, runIds: string[]): void {
     if (this.#slots.get(slot.uid) !== slot) return;
     slot.helper = undefined;
     this.#options.log.warn({ uid: slot.uid, reason, runs: runIds.length }, "a helper process died");
@@ -157,7 +157,7 @@ export class HelperPool implements AsyncDisposable {
       subject: "cleaning up",
       timeoutMs: killRunsMs,
     };
-    this.#chore(
+    this.#trackChore(
       this.request(slot.uid, request).catch((error: unknown) => {
         this.#options.log.warn({ uid: slot.uid, err: error }, "failed to kill the commands of a dead helper");
       }),
@@ -169,10 +169,10 @@ export class HelperPool implements AsyncDisposable {
     clearTimeout(slot.turnTimer);
     this.#slots.delete(slot.uid);
     for (const wake of slot.waiting.splice(0)) wake();
-    if (slot.helper) this.#chore(slot.helper.then((helper) => helper.close()).catch(() => undefined));
+    if (slot.helper) this.#trackChore(slot.helper.then((helper) => helper.close()).catch(() => undefined));
   }
 
-  #chore(work: Promise<unknown>): void {
+  #trackChore(work: Promise<unknown>): void {
     const chore = work.finally(() => this.#chores.delete(chore));
     this.#chores.add(chore);
   }

@@ -32,7 +32,7 @@ const maxFreeBuffers = windowBytes / maxChunkBytes;
  * Called after each message of a helper, because its user can send a hundred thousand in one read. @returns a promise if other
  * users must be served first
  */
-export type NextTurn = () => Promise<void> | undefined;
+export type YieldToOthers = () => Promise<void> | undefined;
 
 export interface HelperEnd {
   reason: string;
@@ -50,7 +50,7 @@ export class HelperProcess {
   readonly #pending = new Map<number, PendingRequest>();
   readonly #ready = Promise.withResolvers<undefined>();
   readonly #ended = Promise.withResolvers<HelperEnd>();
-  readonly #nextTurn: NextTurn;
+  readonly #yieldToOthers: YieldToOthers;
   #nextId = 1;
   #stderr = "";
   #killedBecause: string | undefined;
@@ -58,9 +58,9 @@ export class HelperProcess {
   #isClosing = false;
 
   /** @param output pipe for the helper's output; default: the helper's standard output */
-  private constructor(child: ChildProcess, output: WidePipe | undefined, nextTurn: NextTurn) {
+  private constructor(child: ChildProcess, output: WidePipe | undefined, yieldToOthers: YieldToOthers) {
     this.#child = child;
-    this.#nextTurn = nextTurn;
+    this.#yieldToOthers = yieldToOthers;
     // `start()` handles the rejection, but may have failed before.
     this.#ready.promise.catch(() => undefined);
     const { stdout } = child;
@@ -99,9 +99,9 @@ export class HelperProcess {
     launch: Launch,
     expected: ExpectedCredentials,
     userName: string,
-    nextTurn: NextTurn,
+    yieldToOthers: YieldToOthers,
   ): Promise<HelperProcess> {
-    const helper = HelperProcess.#spawn(launch, nextTurn);
+    const helper = HelperProcess.#spawn(launch, yieldToOthers);
     const tooLate = setTimeout(() => void helper.kill(`did not start within ${startMs} ms`), startMs);
     try {
       await helper.#ready.promise;
@@ -117,7 +117,7 @@ export class HelperProcess {
     }
   }
 
-  static #spawn({ command, args, env }: Launch, nextTurn: NextTurn): HelperProcess {
+  static #spawn({ command, args, env }: Launch, yieldToOthers: YieldToOthers): HelperProcess {
     const output = openWidePipe();
     try {
       const child = spawn(command, args, {
@@ -127,7 +127,7 @@ export class HelperProcess {
         // Ctrl-C on the daemon's terminal must reach only the daemon, which stops its helpers in order.
         detached: true,
       });
-      return new HelperProcess(child, output, nextTurn);
+      return new HelperProcess(child, output, yieldToOthers);
     } catch (error) {
       output?.destroy();
       throw error;
@@ -204,7 +204,7 @@ export class HelperProcess {
         const { header, data } = next.value;
         if (header["hello"] !== undefined) this.#ready.resolve(undefined);
         else if (header.id !== undefined) this.#pending.get(header.id)?.receive(header, data);
-        const turn = this.#nextTurn();
+        const turn = this.#yieldToOthers();
         if (turn !== undefined) return turn;
       }
     } catch (error) {

@@ -1,15 +1,10 @@
 /**
- * The program that works as a user.
+ * The program that works as a user. The daemon starts it as that user, and sends many requests at a time over its standard input and
+ * output (`frames.mjs`). When the daemon is gone, it cancels its work, kills the commands that it runs, and exits.
+ * Argument: the expected user, as JSON of `ExpectedCredentials`, which it checks first.
  *
- * The daemon starts it as that user. It checks that it runs as that user, then executes the daemon's requests, many at
- * a time, over its standard input and output (`frames.mjs`). When the daemon goes away, it cancels its work, kills the
- * commands that it runs, and exits.
- *
- * Argument: the expected user, as JSON of `ExpectedCredentials`.
- *
- * From the daemon: `{id, op, args}` with data, `{id, chunk}` with data, `{id, end}`, `{id, ack}`, `{id, cancel}`. To
- * the daemon: `{hello}` once, then `{id, event}`, `{id, chunk}` with data, `{id, ack}`, and `{id, ok, value}` with data
- * or `{id, error}` to end a request.
+ * From the daemon: `{id, op, args}` with data, `{id, chunk}` with data, `{id, end}`, `{id, ack}`, `{id, cancel}`. To the daemon:
+ * `{hello}` once, then `{id, event}`, `{id, chunk}` with data, `{id, ack}`, and `{id, ok, value}` with data or `{id, error}` at the end.
  */
 import { readFileSync } from "node:fs";
 import { Socket } from "node:net";

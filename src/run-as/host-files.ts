@@ -104,8 +104,8 @@ export class HostFiles {
     return this.#stream("hostTail", path, options, signal);
   }
 
-  search(path: string, wanted: SearchOptions, { signal }: HostWork = {}): AsyncGenerator<SearchRecord> {
-    return this.#records("hostSearch", path, { ...wanted }, signal, answers.readSearchRecord);
+  search(path: string, options: SearchOptions, { signal }: HostWork = {}): AsyncGenerator<SearchRecord> {
+    return this.#records("hostSearch", path, { ...options }, signal, answers.readSearchRecord);
   }
 
   usage(path: string, depth: number, { signal }: HostWork = {}): AsyncGenerator<UsageRecord> {
@@ -149,8 +149,8 @@ export class HostFiles {
     return answers.readHostEntry((await this.#do("hostMakeDirectory", path, { parents, mode }, work)).value);
   }
 
-  async setAttributes(path: string, wanted: RequestedAttributes, work: HostWork = {}): Promise<HostEntry> {
-    const { mode = null, uid = null, gid = null, recursive } = wanted;
+  async setAttributes(path: string, requested: RequestedAttributes, work: HostWork = {}): Promise<HostEntry> {
+    const { mode = null, uid = null, gid = null, recursive } = requested;
     const args = { mode, uid, gid, recursive };
     return answers.readHostEntry((await this.#long("hostAttributes", path, args, work)).value);
   }

@@ -121,7 +121,7 @@ export class IsolatedRun implements AsyncDisposable {
     await this.#options.remove();
   }
 
-  /** Nobody else has the uid. @throws Error if processes of it remain */
+  /** Kills all processes of the uid, which is only for this run. @throws Error if one remains */
   async #killRest({ isContained }: ContainedLaunch): Promise<void> {
     const { uid } = this.#options.expected;
     // A list of processes can miss one that replaces itself.
@@ -146,7 +146,7 @@ function kill(pid: number): void {
   try {
     process.kill(pid, "SIGKILL");
   } catch {
-    // It has exited.
+    // The process has exited.
   }
 }
 

@@ -109,7 +109,7 @@ export class JobProcesses {
     clearTimeout(giveUp);
     // Also ends what a killed parent has left behind.
     control.stream.end();
-    await within(drainMs, outputEnded);
+    await waitAtMost(drainMs, outputEnded);
     return readEnd(report.text, last.text, user.name);
   }
 
@@ -136,7 +136,7 @@ async function start(
   fds: readonly [number, number, number, number],
 ): Promise<number> {
   try {
-    // So that the user can open it again as `/dev/stdout`.
+    // The user who owns the pipe can open it again as `/dev/stdout`.
     fchownSync(fds[1], uid, gid);
     return await processes.start({ command, args, env, fds });
   } catch (error) {
@@ -176,7 +176,7 @@ async function ended(stream: Readable): Promise<void> {
   });
 }
 
-async function within(ms: number, work: Promise<unknown>): Promise<void> {
+async function waitAtMost(ms: number, work: Promise<unknown>): Promise<void> {
   const tooLate = Promise.withResolvers<undefined>();
   const timer = setTimeout(() => tooLate.resolve(undefined), ms);
   await Promise.race([work, tooLate.promise]);

@@ -1,12 +1,9 @@
 /**
- * Starts a process as a user.
+ * Starts a process as a user. libuv's own `uid` option keeps root's groups and its capability bounding set, so `setpriv` is used: uid,
+ * gid, all groups by initgroups(3), no capabilities, `no_new_privs`. If a step fails, the program is never executed.
  *
- * libuv's own `uid` option keeps root's groups and its capability bounding set, so `setpriv` is used: uid, gid, all
- * groups by initgroups(3), no capabilities, `no_new_privs`. If a step fails, the program is never executed.
- *
- * Only the helper and parents of jobs and consoles are launched like this. They apply a user's settings (environment,
- * directory, program) after the privileges are dropped: otherwise `setpriv` would load the user's `LD_PRELOAD` while it
- * is still root.
+ * Only the helper and parents of jobs and consoles are launched like this. They apply a user's settings (environment, directory,
+ * program) later, without privileges: otherwise `setpriv` would load the user's `LD_PRELOAD` while it is still root.
  */
 import { SvcError } from "../errors.ts";
 import { findProgram } from "./find-program.ts";

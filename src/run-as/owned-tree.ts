@@ -1,19 +1,13 @@
 /**
- * A daemon-owned directory with a user's files in it: `<store>/apps/<id>`.
+ * A daemon-owned directory with a user's files in it: `<store>/apps/<id>`. A user who can write to a directory can replace its entries
+ * with links, so the daemon works by path only in fixed directories. Each directory of the tree is of one of three kinds:
+ * - *fixed*: the root, and every directory above a path that a container mounts. Owned by the daemon, which creates, renames and
+ *   removes its entries and never follows links; the user may only list and enter it.
+ * - *user's*: owned by the user, with everything below it. All work there is done as the user.
+ * - *unowned*: a directory of root that the user moved into the tree, such as the engine's or another file system. Never fixed, given
+ *   to the user, or removed with content.
  *
- * A user who can write to a directory can rename its entries and replace them with links. So each directory of the tree
- * is of one of two kinds:
- * - *fixed*: owned by the daemon; the user may only list it and walk through it.
- * - *user's*: owned by the user, with everything below it.
- *
- * The root is fixed, and so is every directory on the way to a path that a container mounts. Fixed directories lie only
- * in fixed directories. Entries of a fixed directory cannot move without the daemon, so the daemon may refer to them by
- * path. The daemon creates, renames and removes entries of fixed directories itself, and never follows links. Below
- * fixed directories, all work is done as the user. If the daemon runs as the user, all directories are equal.
- *
- * A user can also move a directory into the tree that contains directories of root: those of the engine, those that root
- * made in the user's home, other file systems. They are *unowned*: never fixed, given to the user, or removed
- * with content.
+ * If the daemon runs as the user, all directories are equal.
  */
 import { randomUUID } from "node:crypto";
 import { type Stats } from "node:fs";

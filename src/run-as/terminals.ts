@@ -168,7 +168,7 @@ class PipeEnds implements Ends {
   constructor(openPipe: ReturnType<typeof loadPipes>, { uid, gid }: ExpectedCredentials) {
     const [input, out, error] = [openPipe("write"), openPipe("read"), openPipe("read")];
     this.fds = [input.fd, out.fd, error.fd];
-    // So that its user can open them again as `/dev/stdout`.
+    // The user who owns the pipes can open them again as `/dev/stdout`.
     for (const fd of this.fds) fchownSync(fd, uid, gid);
     this.#input = input.stream;
     this.#outputs = [out.stream, error.stream];
@@ -246,10 +246,10 @@ class ProgramTerminal implements Terminal {
   readonly #life: Writable;
   readonly #gone = new AbortController();
   #pieces = 0;
-  #isAsked = false;
+  #isReading = false;
   #isOver = false;
 
-  /** @param life its end ends the program; a line means that the program has exited */
+  /** @param life pipe to the parent process: closing it ends the program; a line reports that the program has exited */
   constructor(ends: Ends, child: ChildProcess, life: Writable) {
     this.#ends = ends;
     this.#child = child;
@@ -269,9 +269,9 @@ class ProgramTerminal implements Terminal {
     const pieces = this.#ends.pieces[Symbol.asyncIterator]();
     try {
       for (;;) {
-        this.#isAsked = true;
+        this.#isReading = true;
         const next = await pieces.next();
-        this.#isAsked = false;
+        this.#isReading = false;
         this.#pieces++;
         if (next.done === true) return;
         yield next.value;
@@ -283,7 +283,7 @@ class ProgramTerminal implements Terminal {
 
   /** Resolves when all output has been read, however slowly. */
   async #dry(): Promise<void> {
-    for (let seen = -1; !this.#isOver && !(this.#isAsked && seen === this.#pieces);) {
+    for (let seen = -1; !this.#isOver && !(this.#isReading && seen === this.#pieces);) {
       seen = this.#pieces;
       await wait(drainMs);
     }

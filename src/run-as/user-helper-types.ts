@@ -52,7 +52,7 @@ export interface Measured {
   /** One size per path. */
   sizes: number[];
   /** Whether all directories could be read: a user can forbid themselves to read a directory. */
-  isWhole: boolean;
+  isComplete: boolean;
   /** Path of a directory of another user that this one may not empty: a container can give directories away. */
   barrier?: string;
 }

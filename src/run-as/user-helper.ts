@@ -1,12 +1,10 @@
 /**
- * File and process operations performed as a user. The daemon itself never touches anything inside a user's tree. Each
- * method runs in a helper process that has the user's uid, gid, all groups, no capabilities and `no_new_privs`, so that
- * the kernel checks permissions. A daemon that is not root uses the same helper as its own user, and rejects any other
- * uid.
+ * File and process operations performed as a user: the daemon itself never touches a user's tree. Each method runs in a helper process
+ * with the user's uid, gid, all groups, no capabilities and `no_new_privs`, so that the kernel checks permissions. A daemon that is not
+ * root uses the same helper as its own user, and rejects any other uid.
  *
- * Paths: every operation on files takes a `root` (absolute, chosen by the daemon) and a `path` below it, relative or
- * absolute; `"."` is the root itself. Symlinks below `root` are never followed: a path that crosses one fails with
- * `not_possible`. NUL bytes, `..` and paths outside of `root` fail with `invalid_request`.
+ * File operations take a `root` (absolute, chosen by the daemon) and a `path` below it, relative or absolute; `"."` is the root itself.
+ * Symlinks below `root` are never followed (`not_possible`). NUL bytes, `..` and paths outside of `root` fail with `invalid_request`.
  *
  * Errors of all methods, as {@link SvcError}: `not_found` (ENOENT), `already_exists`, `denied`, `not_possible` (a
  * symlink, a wrong kind of file, a directory that is not empty), `disk_full`, `too_many` (a limit of the request),

@@ -42,7 +42,7 @@ export interface RuntimeStatus {
   readonly healthReason?: string;
   /** When the running process started, unix milliseconds. */
   readonly startedAtMs?: number;
-  /** How the last process that exited by itself ended. */
+  /** Exit code of the last process that exited by itself. */
   readonly exitCode?: number;
   readonly exitSignal?: string;
   readonly restarts: number;

@@ -5,7 +5,7 @@ import type { RuntimeStatus } from "./runtime-status.ts";
 export interface AppEnd {
   readonly exitCode?: number | undefined;
   readonly signal?: string | undefined;
-  /** Its last lines of output. */
+  /** The app's last lines of output. */
   readonly lastLines?: readonly string[] | undefined;
   /** The port that another process uses, which prevented the start. */
   readonly takenPort?: number | undefined;

@@ -117,7 +117,7 @@ export class Schedules {
   ): Promise<ListSchedulesResponse> {
     const after = pageToken === "" ? undefined : keyOfText(decodePageToken(pageToken));
     const { registry } = this.#options;
-    await registry.fresh();
+    await registry.untilCurrent();
     const { jobs, isLast } = pageOf(
       registry.visible(caller),
       after,
@@ -199,7 +199,7 @@ export class Schedules {
 
   /** IDs of the enabled jobs visible to the caller that act on an app. */
   async actingOn(appId: string, caller: JobCaller): Promise<string[]> {
-    await this.#options.registry.fresh();
+    await this.#options.registry.untilCurrent();
     const jobs = this.#options.registry.visible(caller);
     return jobs.filter(({ enabled, action }) => enabled && action.app === appId).map(({ id }) => id);
   }

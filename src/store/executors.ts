@@ -3,14 +3,14 @@
  * exactly that process exists. It needs no heartbeat, so a stopped or swapped-out executor never loses its work.
  */
 import { readBootId, readProcessIdentity, type ProcessIdentity } from "../sys/process-identity.ts";
-import { isText, isWhole, readDocument, type Fields } from "./row-document.ts";
+import { isText, isInteger, readDocument, type Fields } from "./row-document.ts";
 
 /** A process in one boot of the host, as stored in `boot_id`, `pid` and `start_ticks` of `operations` and `runs`. */
 export interface Executor extends ProcessIdentity {
   bootId: string;
 }
 
-const fields: Fields<Executor> = { bootId: isText, pid: isWhole, startTicks: isWhole };
+const fields: Fields<Executor> = { bootId: isText, pid: isInteger, startTicks: isInteger };
 
 /** Parses an executor that a row stores as JSON. @throws UnreadableRow */
 export function readExecutor(text: string): Executor {

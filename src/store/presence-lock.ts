@@ -37,7 +37,7 @@ export class PresenceLock implements Disposable {
   }
 
   /** Locks every other process out of the store. */
-  async exclude(): Promise<void> {
+  async lockExclusively(): Promise<void> {
     await this.#acquire(
       "BEGIN EXCLUSIVE",
       "the store needs repair or migration, but another svc process has it open; stop the other process and try again",

@@ -84,7 +84,7 @@ export function isText(value: unknown): value is string {
 }
 export const isFlag: Check = (value) => typeof value === "boolean";
 export const isNumber: Check = (value) => typeof value === "number";
-export const isWhole: Check = (value) => Number.isSafeInteger(value);
+export const isInteger: Check = (value) => Number.isSafeInteger(value);
 
 /** A `uint32` of the contract. */
 export const isCount: Check = (value) => isBetween(value, 0, 2 ** 32 - 1);

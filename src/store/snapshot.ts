@@ -94,7 +94,7 @@ function retainUndamaged(files: StoreFiles): void {
   try {
     linkSync(files.snapshot, files.wholeSnapshot);
   } catch (error) {
-    // It exists already, or the snapshot is missing.
+    // The link exists already, or the snapshot is missing.
     if (!["EEXIST", "ENOENT"].includes((error as NodeJS.ErrnoException).code ?? "")) throw error;
   }
 }

@@ -40,7 +40,7 @@ export interface StoreOptions {
   /** Interval of snapshot updates in milliseconds; nothing happens if nothing was written. Default: 5 minutes. */
   housekeepingIntervalMs?: number;
   /** Receives the duration of each write and whether it was stored. */
-  onWrite?: (durationMs: number, isKept: boolean) => void;
+  onWrite?: (durationMs: number, isStored: boolean) => void;
   /** The steps of the schema. Only tests change them. */
   migrations?: readonly string[];
   /** The inspection that {@link inspectAhead} has started. */
@@ -112,7 +112,7 @@ export async function openStore(options: StoreOptions): Promise<Store> {
     await lock.share();
     let restoration: Restoration | undefined;
     if (!(await isReady(files, migrations.length, maintenance, options))) {
-      await lock.exclude();
+      await lock.lockExclusively();
       restoration = await prepare(files, migrations, clock.now(), maintenance);
       await lock.share();
     }
@@ -165,7 +165,7 @@ async function isReady(
   if (found.condition !== "sound" || found.version !== version) return false;
   if (lstatSync(files.database).size <= inlineInspectionBytes) return true;
   if (ahead !== undefined && trustsMeanwhile) return true;
-  const verdict = (await ahead?.isSound) ?? (await isWhole(inspect(maintenance), log));
+  const verdict = (await ahead?.isSound) ?? (await isDatabaseSound(inspect(maintenance), log));
   return verdict === true;
 }
 
@@ -194,7 +194,7 @@ function inspect(maintenance: Maintenance): InspectionAhead {
 }
 
 /** Whether everything is sound, including the index after it was compared. The result of the comparison is logged. */
-async function isWhole(
+async function isDatabaseSound(
   { isSound, index }: InspectionAhead,
   log: StoreOptions["log"],
 ): Promise<boolean | undefined> {
@@ -260,7 +260,7 @@ export class Store implements AsyncDisposable {
     this.#writeTimeoutMs = options.writeTimeoutMs ?? 10_000;
     // A database that was restored in the meantime is not the one that was read ahead.
     if (options.trustsMeanwhile === true && restoration === undefined) {
-      this.#inspection = options.ahead && isWhole(options.ahead, options.log);
+      this.#inspection = options.ahead && isDatabaseSound(options.ahead, options.log);
       void this.#inspection?.then((isSound) => {
         if (isSound === true) this.#inspection = undefined;
       });
@@ -314,16 +314,16 @@ export class Store implements AsyncDisposable {
     }
     const { essential = false, timeoutMs = this.#writeTimeoutMs } = options;
     const startMs = performance.now();
-    let isKept = false;
+    let isStored = false;
     try {
       if (this.#inspection !== undefined && (await this.#inspection) !== true) {
         throw new SvcError("unavailable", "the database is damaged and rejects writes");
       }
       const results = await this.#writes.push({ statements, essential, deadlineMs: deadlineIn(timeoutMs) });
-      isKept = true;
+      isStored = true;
       return results;
     } finally {
-      this.#onWrite?.(performance.now() - startMs, isKept);
+      this.#onWrite?.(performance.now() - startMs, isStored);
     }
   }
 
@@ -368,7 +368,7 @@ export class Store implements AsyncDisposable {
     this.#changes[Symbol.dispose]();
     // A short-lived command has no timer for its snapshots.
     if (snapshotAgeMs(this.#files) > this.#housekeepingIntervalMs) await this.#housekeepQuietly();
-    // Another waiter may have started one in the meantime.
+    // Another waiter may have started housekeeping again.
     while (this.#housekeeping !== undefined) await this.#housekeeping.catch(() => undefined);
     // Closed before the writer, so that the writer is the last connection and folds the log into the database.
     this.#reader[Symbol.dispose]();

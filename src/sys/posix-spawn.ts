@@ -80,7 +80,7 @@ export class PosixSpawn {
     const pid = new Int32Array(1);
     const argv = [command, ...args, null];
     const envp = [...Object.entries(env).map(([name, value]) => `${name}=${value}`), null];
-    await this.#turn();
+    await this.#acquireSlot();
     try {
       const errno = await new Promise<number>((resolve, reject) => {
         this.#spawn.async(
@@ -114,7 +114,7 @@ export class PosixSpawn {
     }
   }
 
-  async #turn(): Promise<void> {
+  async #acquireSlot(): Promise<void> {
     if (this.#starting >= maxStarting) await new Promise<void>((resolve) => this.#waiting.push(resolve));
     this.#starting += 1;
   }

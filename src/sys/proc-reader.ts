@@ -77,8 +77,8 @@ export class ProcReader {
       signal,
       (pid) => statSync(`${this.#procDir}/${pid}`).uid,
     );
-    const asked = [...uids].filter(([, uid]) => owners.has(uid)).map(([pid]) => pid);
-    const runIds = await readEach(asked, readsAtOnce, signal, (pid) =>
+    const matchingPids = [...uids].filter(([, uid]) => owners.has(uid)).map(([pid]) => pid);
+    const runIds = await readEach(matchingPids, readsAtOnce, signal, (pid) =>
       this.#cookieOf(pid, byPid.get(pid)?.startTicks ?? 0),
     );
     return new Map([...uids].map(([pid, uid]) => [pid, { uid, runId: runIds.get(pid) }]));

@@ -17,7 +17,7 @@ export function nextWallMinute(trigger: Trigger, fromMs: number, beforeMs: numbe
   if ((days & (1 << dayIndex)) !== 0) {
     const startMs = monthMs + dayIndex * dayMs;
     const minute = nextMinuteOfDay(trigger, (fromMs - startMs) / minuteMs);
-    if (minute !== undefined) return below(startMs + minute * minuteMs, beforeMs);
+    if (minute !== undefined) return ifBefore(startMs + minute * minuteMs, beforeMs);
   }
   days &= -2 << dayIndex;
   while (days === 0) {
@@ -30,7 +30,7 @@ export function nextWallMinute(trigger: Trigger, fromMs: number, beforeMs: numbe
     days = daysOfMonth(trigger, year, month, firstWeekday);
   }
   const minute = nextMinuteOfDay(trigger, 0) ?? 0;
-  return below(monthMs + lowestBit(days) * dayMs + minute * minuteMs, beforeMs);
+  return ifBefore(monthMs + lowestBit(days) * dayMs + minute * minuteMs, beforeMs);
 }
 
 /** The days of a month (0 is January) on which the trigger fires, as bits from day 1; 0 if it does not fire in the month. */
@@ -73,6 +73,6 @@ function lowestBit(bits: number): number {
   return 31 - Math.clz32(bits & -bits);
 }
 
-function below(wallMs: number, beforeMs: number): number | undefined {
+function ifBefore(wallMs: number, beforeMs: number): number | undefined {
   return wallMs < beforeMs ? wallMs : undefined;
 }

@@ -87,6 +87,6 @@ export function problemsOf(error: unknown): Problems {
 
 /** Focuses the first field with a problem, which may be outside of the visible area. */
 export function goToFirstProblem(form: HTMLFormElement): void {
-  // After rendering.
+  // The fields are marked only after rendering.
   setTimeout(() => form.querySelector<HTMLElement>("[aria-invalid=true]")?.focus());
 }

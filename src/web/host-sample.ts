@@ -42,17 +42,17 @@ export function useSample<T>(
   const sample = useSignal<T | undefined>(undefined);
   useEffect(() => {
     const over = new AbortController();
-    let isAsked = false;
+    let isReading = false;
     const take = async (): Promise<void> => {
-      if (document.hidden || isAsked || over.signal.aborted) return;
-      isAsked = true;
+      if (document.hidden || isReading || over.signal.aborted) return;
+      isReading = true;
       try {
         sample.value = await read(over.signal);
       } catch (error) {
         // Other parts of the page report an unresponsive daemon.
         if (isUnauthenticated(error)) over.abort();
       } finally {
-        isAsked = false;
+        isReading = false;
       }
     };
     void take();

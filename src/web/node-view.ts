@@ -40,7 +40,7 @@ export class NodeView {
   #isFollowed = false;
   /** Aborts the calls of the current connection. */
   #connected = new AbortController();
-  #isAsked = false;
+  #isProbing = false;
   readonly #listeners = new Set<(event: Event) => void>();
   readonly operations: Operations;
 
@@ -113,8 +113,8 @@ export class NodeView {
    * look live forever.
    */
   async #probe(): Promise<void> {
-    if (document.hidden || this.#isAsked) return;
-    this.#isAsked = true;
+    if (document.hidden || this.#isProbing) return;
+    this.#isProbing = true;
     const connected = this.#connected;
     try {
       await fetch("/healthz", { cache: "no-store", signal: AbortSignal.timeout(probeTimeoutMs) });
@@ -123,7 +123,7 @@ export class NodeView {
       this.#api.loseConnection();
       this.#api.dropReads();
     } finally {
-      this.#isAsked = false;
+      this.#isProbing = false;
     }
   }
 

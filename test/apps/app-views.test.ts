@@ -18,7 +18,7 @@ import { Fixture } from "../runtimes/support/fixture.ts";
 import { openStore, put, temporaryStore } from "../store/support/temporary-store.ts";
 import { startDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
-import { ToldRuntime, ToldStarts, createViews, newApp, noBackups } from "../support/many-apps.ts";
+import { FakeStatusRuntime, FakeStartRetries, createViews, newApp, noBackups } from "../support/many-apps.ts";
 import { freePort, writePackage } from "../support/packages.ts";
 import { main } from "../support/svc-main.ts";
 
@@ -89,8 +89,8 @@ function statementsOf(change: Change, nowMs: number): Statement[] {
 
 class World {
   readonly store: Store;
-  readonly runtime = new ToldRuntime();
-  readonly starts = new ToldStarts();
+  readonly runtime = new FakeStatusRuntime();
+  readonly starts = new FakeStartRetries();
   readonly names = new Map<number, string>();
   #nowMs = 1_700_000_000_000;
 
@@ -196,12 +196,12 @@ test("counts follow the store and the runtimes, and include nobody else's apps",
   await using temporary = await temporaryStore();
   const { store } = temporary;
   using registry = new AppRegistry(store);
-  const runtime = new ToldRuntime();
+  const runtime = new FakeStatusRuntime();
   const counters = new AppCounters({
     registry,
     runtimes: [runtime as never],
     runtimeOf: () => runtime as never,
-    finder: { settled: () => Promise.resolve() },
+    finder: { untilSettled: () => Promise.resolve() },
     backups: noBackups,
     updates: new FoundUpdates(),
   });
@@ -405,7 +405,7 @@ test("each line arrives once although the clock was set back and a partial recor
   const logs = join(app.runDir, "logs");
   const [name = ""] = await readdir(logs);
   const log = join(logs, name);
-  // As if that had been until the clock was set back.
+  // The lines get times from before the clock was set back.
   await writeFile(log, (await readFile(log, "utf8")).replaceAll(/^\d{4}/gm, "2099"));
   await start();
   const left = new AbortController();

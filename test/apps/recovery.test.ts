@@ -423,7 +423,7 @@ for (const kind of ["upgrade", "restore", "repull"] as const) {
     world.end(kind);
     await world.pass(minuteMs);
     t.deepEqual(world.tries, [0], "up");
-    // It exits by itself.
+    // The app exits by itself.
     world.status = undefined;
     world.end("backup");
     await world.pass(minuteMs);

@@ -19,7 +19,7 @@ for (;;) {
       if (isHelper) helpersLeft--;
       process.stdout.write(isSweep ? "killed a sweep\n" : "killed a helper\n");
     } catch {
-      // It has ended, or belongs to another user.
+      // The process has ended, or belongs to another user.
     }
   }
 }

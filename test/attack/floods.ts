@@ -127,9 +127,9 @@ interface Seen {
 async function openWatcher(
   name: string,
   target: RequestOptions,
-  connectsAnew = false,
+  usesNewConnections = false,
 ): Promise<(forMs: number) => Promise<Seen>> {
-  const agent = new Agent({ keepAlive: !connectsAnew, maxSockets: 1 });
+  const agent = new Agent({ keepAlive: !usesNewConnections, maxSockets: 1 });
   const ask = async (): Promise<number> => {
     const startMs = performance.now();
     const status = await getStatus({ ...target, agent });

@@ -123,7 +123,7 @@ ageTest(`an archive is encrypted while it is created${needsAge}`, async (t) => {
     const [small = 0] = (await spooled(dir)).toSorted((a, b) => a - b);
     assert.ok(small > 16 * chunk, `${small}`);
   }, 60_000);
-  t.false(file.isWhole);
+  t.false(file.isComplete);
   await file.append(plain.subarray(30 * chunk));
   await file.end();
   const { path } = await form;

@@ -68,7 +68,7 @@ test("an app is overdue an hour after its policy's time, until there is a backup
   clock.pass(hourMs);
   t.not(states.revision, revision);
   t.true(states.of(all.app("web"))?.overdue);
-  await catalog.backedUp("web", ["local", "far"]);
+  await catalog.recordBackup("web", ["local", "far"]);
   t.deepEqual(states.of(all.app("web")), {
     lastBackupAtMs: clock.nowMs(),
     storages: ["local", "far"],
@@ -115,7 +115,7 @@ test("the alert of an overdue backup starts and ends with the app's own state", 
   t.deepEqual(await found(), []);
   clock.pass(hourMs);
   t.deepEqual(await found(), ["web"]);
-  await catalog.backedUp("web", ["local"]);
+  await catalog.recordBackup("web", ["local"]);
   t.deepEqual(await found(), []);
 });
 
@@ -154,7 +154,7 @@ test("a pass creates all due backups, one per user and two of root at a time, an
     callerOf: ({ ownerUid }) => ({ uid: ownerUid, ownerUid, root: ownerUid === 0 }),
     settle: () => Promise.resolve(),
     now: () => all.clock.nowMs(),
-    tried: (id, atMs) => catalog.tried(id, atMs),
+    recordAttempt: (id, atMs) => catalog.recordAttempt(id, atMs),
     make: async ({ id }) => {
       begun.push(id);
       const end = Promise.withResolvers<undefined>();
@@ -201,7 +201,7 @@ test("two users with slow backups delay a third user's backup only for a while",
     callerOf: ({ ownerUid }) => ({ uid: ownerUid, ownerUid, root: false }),
     settle: () => Promise.resolve(),
     now: () => all.clock.nowMs(),
-    tried: (id, atMs) => all.catalog.tried(id, atMs),
+    recordAttempt: (id, atMs) => all.catalog.recordAttempt(id, atMs),
     make: async ({ id }, signal) => {
       begun.push(id);
       shares.push(shareOwner());
@@ -218,10 +218,10 @@ test("two users with slow backups delay a third user's backup only for a while",
 });
 
 test("a missed backup is created once if requested, also if it fails, and again if the app was busy or the daemon stopped", async (t) => {
-  const wanted = ["web", "failing", "busy", "cut"];
-  await using all = await setUp([...wanted, "plain", "old", "late"]);
+  const due = ["web", "failing", "busy", "cut"];
+  await using all = await setUp([...due, "plain", "old", "late"]);
   const { clock, states, zones, registry, catalog } = all;
-  for (const id of wanted) await catalog.setPolicy(id, JSON.stringify({ ...nightly, catchUp: "latest" }));
+  for (const id of due) await catalog.setPolicy(id, JSON.stringify({ ...nightly, catchUp: "latest" }));
   for (const id of ["plain", "old"])
     await catalog.setPolicy(id, JSON.stringify({ ...nightly, ...(id === "plain" && { catchUp: "none" }) }));
   // The 1st of April; the next check is more than a week later.
@@ -233,7 +233,7 @@ test("a missed backup is created once if requested, also if it fails, and again 
     callerOf: ({ ownerUid }) => ({ uid: ownerUid, ownerUid, root: true }),
     settle: () => Promise.resolve(),
     now: () => clock.nowMs(),
-    tried: (id, atMs) => catalog.tried(id, atMs),
+    recordAttempt: (id, atMs) => catalog.recordAttempt(id, atMs),
     make: async ({ id }, signal) => {
       made.push(id);
       if (id === "failing") throw new SvcError("unavailable", "full");
@@ -242,7 +242,7 @@ test("a missed backup is created once if requested, also if it fails, and again 
         ending.abort();
         throw new SvcError("canceled", "the daemon stops");
       }
-      await catalog.backedUp(id, ["local"]);
+      await catalog.recordBackup(id, ["local"]);
     },
   });
   const ending = new AbortController();
@@ -260,11 +260,11 @@ test("a missed backup is created once if requested, also if it fails, and again 
   t.deepEqual(await next(ending.signal), ["busy", "cut"], "two at a time, then the daemon stops");
   t.deepEqual(await next(), ["busy", "cut", "failing", "web"]);
   t.deepEqual(await next(), ["busy"]);
-  await catalog.backedUp("busy", ["local"]);
+  await catalog.recordBackup("busy", ["local"]);
   t.deepEqual(await next(), [], "a manual backup counts");
   clock.pass(24 * hourMs);
   t.deepEqual(await next(), ["busy", "cut", "failing", "web"], "the next night's, too");
-  for (const id of [...wanted, "plain", "old"]) await catalog.setPolicy(id, null);
+  for (const id of [...due, "plain", "old"]) await catalog.setPolicy(id, null);
   clock.pass(Date.parse("2026-04-08T03:01:00Z") - clock.nowMs());
   t.deepEqual(await next(), [], "more than a week ago");
   clock.pass(Date.parse("2027-04-01T04:00:00Z") - clock.nowMs());

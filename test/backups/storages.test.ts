@@ -249,13 +249,13 @@ test("an upload in progress is not touched, and an abandoned one is settled by w
   for (const ref of [whole, gone]) await catalog.announce(ref, null);
 
   await settle();
-  t.is(catalog.announced().length, 2, "this process is uploading them");
+  t.is(catalog.unconfirmed().length, 2, "this process is uploading them");
 
   for (const ref of [whole, gone]) await catalog.leave(ref);
   await settle();
-  t.deepEqual(catalog.announced(), []);
+  t.deepEqual(catalog.unconfirmed(), []);
   const known = [...catalog.archives("web").values()];
-  t.like(known, [{ name: whole.name, isWhole: true }]);
+  t.like(known, [{ name: whole.name, isComplete: true }]);
   t.is(known.length, 1);
   t.deepEqual(await readdir(join(dir, "web")), [whole.name]);
 });
@@ -270,6 +270,6 @@ test("an upload to an unavailable storage is settled later", async (t) => {
   const warned: unknown[] = [];
   const log = { warn: (fields: unknown) => void warned.push(fields) } as never;
   await settleLeftovers({ storages: { open: () => storage }, catalog, log });
-  t.like(catalog.announced(), [{ ...ref, isWhole: false }]);
+  t.like(catalog.unconfirmed(), [{ ...ref, isComplete: false }]);
   t.like(warned, [{ storage: "far", err: { message: "it is far away" } }]);
 });

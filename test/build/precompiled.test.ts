@@ -65,31 +65,31 @@ function filesIn(modules: object): Map<string, DescFile> {
 }
 
 /** Everything that the library uses, with references to types by name. */
-function told({ proto, name, edition, messages, enums, services }: DescFile): unknown {
+function describeFile({ proto, name, edition, messages, enums, services }: DescFile): unknown {
   return {
     ...{ proto: proto.name, package: proto.package, name, edition },
-    messages: messages.map(toldOfMessage),
-    enums: enums.map(toldOfEnum),
+    messages: messages.map(describeMessage),
+    enums: enums.map(describeEnum),
     services: services.map((service) => ({
-      ...{ name: service.name, typeName: service.typeName, methods: service.methods.map(toldOfMethod) },
+      ...{ name: service.name, typeName: service.typeName, methods: service.methods.map(describeMethod) },
       byName: Object.keys(service.method),
     })),
   };
 }
 
-function toldOfMessage(message: DescMessage): object {
+function describeMessage(message: DescMessage): object {
   const { name, typeName, parent, proto, fields, oneofs, members, nestedEnums, nestedMessages } = message;
   return {
-    ...{ name, typeName, parent: parent?.typeName, protoName: proto.name, fields: fields.map(toldOfField) },
+    ...{ name, typeName, parent: parent?.typeName, protoName: proto.name, fields: fields.map(describeField) },
     byName: Object.keys(message.field),
     oneofs: oneofs.map((oneof) => [oneof.name, oneof.localName, oneof.fields.map((field) => field.name)]),
     members: members.map((member) => [member.kind, member.name]),
-    enums: nestedEnums.map(toldOfEnum),
-    messages: nestedMessages.map(toldOfMessage),
+    enums: nestedEnums.map(describeEnum),
+    messages: nestedMessages.map(describeMessage),
   };
 }
 
-function toldOfField(field: DescField): unknown {
+function describeField(field: DescField): unknown {
   const { parent, proto, message, enum: named, oneof, ...rest } = field;
   const says = String(field);
   // Those of messages and lists have the name without a value.
@@ -106,7 +106,7 @@ function toldOfField(field: DescField): unknown {
   return { ...rest, ...own, ...left, says, presets, protoName: proto.name };
 }
 
-function toldOfEnum({ name, typeName, parent, open, sharedPrefix, values, value }: DescEnum): unknown {
+function describeEnum({ name, typeName, parent, open, sharedPrefix, values, value }: DescEnum): unknown {
   return {
     ...{ name, typeName, parent: parent?.typeName, open, sharedPrefix },
     values: values.map((each) => [each.name, each.localName, each.number, each.jsonName]),
@@ -114,7 +114,7 @@ function toldOfEnum({ name, typeName, parent, open, sharedPrefix, values, value 
   };
 }
 
-function toldOfMethod({ name, localName, methodKind, input, output, idempotency }: DescMethod): unknown {
+function describeMethod({ name, localName, methodKind, input, output, idempotency }: DescMethod): unknown {
   return { name, localName, methodKind, input: input.typeName, output: output.typeName, idempotency };
 }
 
@@ -127,7 +127,7 @@ test("each file of the contract and its dependencies reach the page as their des
   t.true(said.has("svc/v1/app.proto") && said.has("google/protobuf/struct.proto"));
   let lean = 0;
   for (const [name, file] of said) {
-    t.deepEqual(told(ofPage.get(name) ?? file), told(file), name);
+    t.deepEqual(describeFile(ofPage.get(name) ?? file), describeFile(file), name);
     // Exists only with the descriptors.
     if (ofPage.get(name)?.proto.options === undefined) lean++;
     t.is(ofPage.get(name)?.extensions.length, file.extensions.length, name);
@@ -255,7 +255,7 @@ test("any contract reaches the page unchanged", async (t) => {
     const { path, file } = await generated(dir, fields);
     const ofPage = (await filesOfPage([path])).get("odd.proto");
     t.truthy(ofPage);
-    t.deepEqual(ofPage && told(ofPage), told(file));
+    t.deepEqual(ofPage && describeFile(ofPage), describeFile(file));
     t.is(ofPage?.proto.options, undefined);
   });
 });

@@ -21,7 +21,7 @@ const packageName = "connectrpc.conformance.v1";
  * The error that the suite requires, with its own details. The pipeline gives every error svc's one detail, so the
  * server replaces it at the outermost layer.
  */
-export const wantedErrorKey: ContextKey<ConnectError | undefined> = createContextKey(
+export const expectedErrorKey: ContextKey<ConnectError | undefined> = createContextKey(
   undefined as ConnectError | undefined,
 );
 
@@ -30,7 +30,7 @@ interface Header {
   readonly value: string[];
 }
 
-interface WantedError {
+interface ExpectedError {
   readonly code: Code;
   readonly message?: string;
   readonly details: Any[];
@@ -41,7 +41,9 @@ interface UnaryDefinition {
   readonly responseTrailers: Header[];
   readonly responseDelayMs: number;
   readonly response:
-    { case: "responseData"; value: Uint8Array } | { case: "error"; value: WantedError } | { case: undefined };
+    | { case: "responseData"; value: Uint8Array }
+    | { case: "error"; value: ExpectedError }
+    | { case: undefined };
 }
 
 interface StreamDefinition {
@@ -49,7 +51,7 @@ interface StreamDefinition {
   readonly responseTrailers: Header[];
   readonly responseDelayMs: number;
   readonly responseData: Uint8Array[];
-  readonly error?: WantedError;
+  readonly error?: ExpectedError;
 }
 
 interface UnaryRequest extends Message {
@@ -129,7 +131,7 @@ class Handlers {
       yield { payload: { data, ...(sent === 0 && { requestInfo: this.#requestInfo(received, context) }) } };
       sent++;
     }
-    this.#throwWanted(definition?.error, sent === 0 ? received : undefined, context);
+    this.#throwExpected(definition?.error, sent === 0 ? received : undefined, context);
   }.bind(this);
 
   async #answer(
@@ -140,7 +142,7 @@ class Handlers {
     setHeaders(definition, context);
     await delay(definition?.responseDelayMs ?? 0);
     const response = definition?.response;
-    if (response?.case === "error") this.#throwWanted(response.value, received, context);
+    if (response?.case === "error") this.#throwExpected(response.value, received, context);
     const data = response?.case === "responseData" ? response.value : new Uint8Array();
     return { payload: { data, requestInfo: this.#requestInfo(received, context) } };
   }
@@ -157,29 +159,29 @@ class Handlers {
       yield { payload: { data, ...(sent === 0 && { requestInfo: this.#requestInfo(received, context) }) } };
       sent++;
     }
-    this.#throwWanted(definition?.error, sent === 0 ? received : undefined, context);
+    this.#throwExpected(definition?.error, sent === 0 ? received : undefined, context);
   }
 
   /** @param received reported by the error if no response reported it before */
-  #throwWanted(
-    error: WantedError | undefined,
+  #throwExpected(
+    error: ExpectedError | undefined,
     received: readonly Message[] | undefined,
     context: HandlerContext,
   ): void {
     if (error === undefined) return;
-    const wanted = new ConnectError(error.message ?? "", error.code);
+    const expected = new ConnectError(error.message ?? "", error.code);
     // Received details are sent unchanged.
-    wanted.details = error.details.map(({ typeUrl, value }) => ({
+    expected.details = error.details.map(({ typeUrl, value }) => ({
       type: typeUrl.slice(typeUrl.lastIndexOf("/") + 1),
       value,
     }));
     if (received !== undefined) {
       const desc = this.#registry.getMessage(`${packageName}.ConformancePayload.RequestInfo`);
       if (desc === undefined) throw new Error("the suite's descriptors contain no RequestInfo");
-      wanted.details.push({ desc, value: this.#requestInfo(received, context) });
+      expected.details.push({ desc, value: this.#requestInfo(received, context) });
     }
-    context.values.set(wantedErrorKey, wanted);
-    throw wanted;
+    context.values.set(expectedErrorKey, expected);
+    throw expected;
   }
 
   /** @param briefly only the requests, because the first response contained the rest */

@@ -23,7 +23,7 @@ import { connectErrorOf } from "../../src/server/rpc/connect/connect-errors.ts";
 import { createPipeline, type Pipeline } from "../../src/server/rpc/pipeline.ts";
 import { readOnlyForUsers } from "../../src/server/rpc/bound-service.ts";
 import { Listeners } from "../../src/server/http/listeners.ts";
-import { conformanceService, wantedErrorKey } from "./conformance-service.ts";
+import { conformanceService, expectedErrorKey } from "./conformance-service.ts";
 
 const [descriptors] = process.argv.slice(2);
 if (descriptors === undefined) throw new Error("name the file of the suite's descriptors");
@@ -42,7 +42,7 @@ const pipeline = createPipeline({
 const directory = await mkdtemp(join(tmpdir(), "svc-conformance-"));
 const socketPath = join(directory, "svc.sock");
 await using listeners = new Listeners({
-  pipeline: withWantedErrors(pipeline),
+  pipeline: withExpectedErrors(pipeline),
   tokens: { authenticate: () => null },
   mode: "system",
   selfUid: process.getuid?.() ?? 0,
@@ -99,9 +99,9 @@ async function forwardTo(path: string): Promise<Server> {
 }
 
 /** The pipeline's errors, with the details that the suite requires instead of svc's. */
-function withWantedErrors(inner: Pipeline): Pipeline {
-  const wanted = (context: HandlerContext, error: unknown): unknown =>
-    context.values.get(wantedErrorKey) ?? withoutDetails(error);
+function withExpectedErrors(inner: Pipeline): Pipeline {
+  const expected = (context: HandlerContext, error: unknown): unknown =>
+    context.values.get(expectedErrorKey) ?? withoutDetails(error);
   type Unary = (input: unknown, context: HandlerContext) => Promise<unknown>;
   type Streaming = (input: unknown, context: HandlerContext) => AsyncIterable<unknown>;
   const unary =
@@ -110,7 +110,7 @@ function withWantedErrors(inner: Pipeline): Pipeline {
       try {
         return await handler(input, context);
       } catch (error) {
-        throw wanted(context, error);
+        throw expected(context, error);
       }
     };
   const streaming = (handler: Streaming): Streaming =>
@@ -118,7 +118,7 @@ function withWantedErrors(inner: Pipeline): Pipeline {
       try {
         yield* handler(input, context);
       } catch (error) {
-        throw wanted(context, error);
+        throw expected(context, error);
       }
     };
   return {

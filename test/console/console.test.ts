@@ -348,7 +348,7 @@ test("a client that ends its input again and again has one end of input waiting"
     },
     exitCode: exited.promise,
     write: () => Promise.resolve(),
-    // Its program reads nothing.
+    // The console's program reads nothing.
     endInput: () => {
       ends++;
       return exited.promise.then(() => undefined);

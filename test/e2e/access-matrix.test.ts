@@ -216,10 +216,10 @@ async function deviations(
   const found = await mapBounded(chosen, callsAtOnce, async (cell) => {
     const want = expected(cell);
     const got = await call(cell).catch((error: unknown) => ({ code: String(error), reason: "" }));
-    const wanted = cell.protocol === "rest" ? want : { code: want.code, reason: want.reason };
-    return JSON.stringify(got) === JSON.stringify(wanted)
+    const comparable = cell.protocol === "rest" ? want : { code: want.code, reason: want.reason };
+    return JSON.stringify(got) === JSON.stringify(comparable)
       ? []
-      : [`${titleOf(cell)}: ${JSON.stringify(got)}, not ${JSON.stringify(wanted)}`];
+      : [`${titleOf(cell)}: ${JSON.stringify(got)}, not ${JSON.stringify(comparable)}`];
   });
   return found.flat();
 }

@@ -62,10 +62,10 @@ async function takeTour(t: ExecutionContext): Promise<void> {
     port = line.includes("rm hello") ? port : await portOf("hello");
     const copy = await portOf("hello-2");
     // The default in the settings is unchanged.
-    const wanted = shown.replaceAll(/\b(8080|8081)\b(?! +TCP)/g, (shownPort) =>
+    const expected = shown.replaceAll(/\b(8080|8081)\b(?! +TCP)/g, (shownPort) =>
       shownPort === "8080" ? port : copy,
     );
-    t.is(steadySizes(output), steadySizes(wanted), line);
+    t.is(steadySizes(output), steadySizes(expected), line);
   }
   t.deepEqual(
     (await apps.listApps({})).apps.map(({ id }) => id),

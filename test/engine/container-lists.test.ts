@@ -63,7 +63,7 @@ test("a list does not wait for the end of a storm of events", async (t) => {
   );
   cache.onEvent(event("first"));
   // It returns although events keep arriving while it waits.
-  await cache.caughtUp(60_000);
+  await cache.untilCaughtUp(60_000);
   t.true(asked > 0);
   t.true(asked < 1_000, "it reads only about earlier events");
   storms = false;
@@ -78,7 +78,7 @@ test("concurrent events are one request per container", async (t) => {
     }),
   );
   for (let round = 0; round < 10; round++) for (const id of ["one", "other"]) cache.onEvent(event(id));
-  await cache.caughtUp(60_000);
+  await cache.untilCaughtUp(60_000);
   t.is(asked, 2);
 });
 
@@ -92,11 +92,11 @@ test("a container without a response from the engine delays neither a list nor o
   cache.onEvent(event("stuck"));
   await turn();
   cache.onEvent(event("other"));
-  await cache.caughtUp(10);
+  await cache.untilCaughtUp(10);
   t.is(asked, 2, "another one is requested in between");
   t.true(cache.lagMs > 0);
   first.resolve(undefined);
-  await cache.caughtUp(60_000);
+  await cache.untilCaughtUp(60_000);
   t.is(cache.lagMs, 0);
 });
 

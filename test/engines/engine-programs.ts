@@ -42,7 +42,7 @@ export type EngineProgram = keyof typeof programs;
 export async function engineProgram(name: EngineProgram): Promise<string> {
   const path = join(cacheDir, name);
   if (await exists(path)) return path;
-  const { source, package: wanted } = programs[name];
+  const { source, package: packagePath } = programs[name];
   console.log(`Building ${name} of ${source.module} ${source.version}; this takes minutes, once.`);
   await mkdir(cacheDir, { recursive: true });
   const directory = await sourcesOf(source);
@@ -53,7 +53,7 @@ export async function engineProgram(name: EngineProgram): Promise<string> {
   // Like all of Go's cache it is read-only, and the other modules' checksums are added to it.
   await chmod(goSum, 0o644);
   const flags = ["-C", directory, "-mod=mod", `-modfile=${goMod}`, "-trimpath", "-ldflags=-s -w"];
-  await go(["build", ...flags, "-o", `${path}.new`, wanted]);
+  await go(["build", ...flags, "-o", `${path}.new`, packagePath]);
   await rename(`${path}.new`, path);
   await Promise.all([goMod, goSum].map((file) => rm(file, { force: true })));
   return path;

@@ -67,7 +67,7 @@ export async function startKubernetes(): Promise<Kubernetes> {
       ...["--service-account-key-file", join(dir, "key.pub")],
       ...["--service-account-signing-key-file", join(dir, "key")],
       "--allow-privileged",
-      // It would require the controller that creates accounts.
+      // The plugin would require the controller that creates accounts.
       ...["--disable-admission-plugins", "ServiceAccount", "--v", "0"],
     ]),
   );
@@ -101,7 +101,7 @@ export async function startKubernetes(): Promise<Kubernetes> {
 
 interface Program extends AsyncDisposable {
   readonly child: ChildProcess;
-  /** The end of its output. */
+  /** The last 2,000 characters of the server's output. */
   readonly said: () => string;
 }
 

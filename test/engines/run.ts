@@ -38,11 +38,11 @@ const checks: Partial<Record<ExportAppRequestTo, Check>> = {
   },
 };
 
-const wanted = process.argv.slice(2);
+const names = process.argv.slice(2);
 const counts = { passed: 0, failed: 0, skipped: 0 };
 const [withoutGo] = await missing({ go: "the engines' programs are not built." });
 for (const [name, check] of Object.entries(checks)) {
-  if (wanted.length > 0 && !wanted.includes(name)) continue;
+  if (names.length > 0 && !names.includes(name)) continue;
   try {
     for (const program of check.programs) await engineProgram(program);
   } catch (error) {

@@ -170,7 +170,7 @@ test(`${kills} kills leave complete archives, and the app unchanged or restored`
       t.true([contentBefore, contents.get(ref.name)].includes(now), `${what}: ${now}`);
     else t.is(now, content, what);
     content = now;
-    // So that the next round has something to lose.
+    // The next round needs something to lose.
     if (after.length < 3) {
       for (const { name } of await create()) contents.set(name, content);
     }
@@ -233,7 +233,7 @@ async function requireThawed(daemon: Connection): Promise<void> {
   }, 60_000);
 }
 
-/** Once the remains of an interrupted backup have been removed. */
+/** Stops the app when an interrupted backup has been cleaned up. */
 async function stop(daemon: Connection): Promise<void> {
   await eventually(() => daemon.client(AppService).stopApp({ id: "ticks" }), 60_000);
 }
@@ -262,7 +262,7 @@ function stopReader(directory: string): number {
         return pid;
       }
     } catch {
-      // It, or the file of its, is gone.
+      // The archive or its file is gone.
     }
   }
   throw new assert.AssertionError({ message: "no process reads the app" });

@@ -246,10 +246,10 @@ async function lists(daemon: TestDaemon, protocol: Protocol, table: string): Pro
   const jobs = daemon.client(ScheduleService, protocol);
   const backups = daemon.client(BackupService, protocol);
   const audit = daemon.client(AuditService, protocol);
-  const has = (all: readonly { id?: string; name?: string; appId?: string }[], wanted: string): void =>
+  const has = (all: readonly { id?: string; name?: string; appId?: string }[], key: string): void =>
     assert.ok(
-      all.some(({ id, name, appId }) => [id, name, appId].includes(wanted)),
-      wanted,
+      all.some(({ id, name, appId }) => [id, name, appId].includes(key)),
+      key,
     );
   const listApps = () => apps.listApps({}).then((answer) => has(answer.apps, "web-2"));
   const getStatus = () => daemon.client(DaemonService, protocol).getStatus({});
@@ -428,7 +428,7 @@ test("the CLI shows other rows despite rows with invalid numbers", async (t) => 
     }
   }
   await daemon.restart();
-  for (const [command, wanted] of [
+  for (const [command, expected] of [
     ["ls", "web-2"],
     ["ports", ""],
     ["disk", "web-2"],
@@ -443,6 +443,6 @@ test("the CLI shows other rows despite rows with invalid numbers", async (t) => 
   ] as const) {
     const { code, output } = await svc(daemon, ...command.split(" "));
     t.is(code, 0, `${command}: ${output}`);
-    t.true(output.includes(wanted), `${command}: ${output}`);
+    t.true(output.includes(expected), `${command}: ${output}`);
   }
 });

@@ -42,7 +42,7 @@ const long = faults.flatMap((fault) => daemons.map((daemon) => [fault, daemon] a
 interface Step {
   readonly runsBefore: boolean;
   readonly settings?: string;
-  /** The app may exist afterwards, or nothing of it. */
+  /** Whether the app may be absent afterwards; then nothing of it remains. */
   readonly isOptional?: true;
   /** In the short form only with this fault, because each case takes long. */
   readonly shortFault?: Fault;
@@ -195,7 +195,7 @@ async function strike(
     await engine.start();
   } else {
     await engine.pause();
-    // Until the daemon has noticed it and canceled its operations.
+    // The daemon needs this long to notice the failure and to cancel its operations.
     await wait(8_000);
     engine.resume();
   }
@@ -206,13 +206,13 @@ async function strike(
 async function expectAgreement(apps: Apps, engine: TestEngine, one: Case): Promise<void> {
   const ids = await idsOf(apps);
   const clone = `${one.id}-2`;
-  if (ids.includes(clone)) await expectWanted(apps, engine, { ...one, id: clone });
+  if (ids.includes(clone)) await expectDesiredState(apps, engine, { ...one, id: clone });
   else await expectNothing(engine, clone);
   if (ids.includes(one.id)) {
     const { state, stateReason } = await apps.getApp({ id: one.id });
     // A removal that the engine interrupted reports it, and can be repeated.
     if (state !== "FAILED" || !stateReason.endsWith("remove it again"))
-      return expectWanted(apps, engine, one);
+      return expectDesiredState(apps, engine, one);
     await apps.removeApp({ id: one.id });
   }
   assert.ok(steps[one.step]!.isOptional, "it is gone");
@@ -236,7 +236,7 @@ async function expectNothing(engine: TestEngine, id: string): Promise<void> {
   assert.deepEqual(volumes ?? [], []);
 }
 
-async function expectWanted(apps: Apps, engine: TestEngine, { id, runtime }: Case): Promise<void> {
+async function expectDesiredState(apps: Apps, engine: TestEngine, { id, runtime }: Case): Promise<void> {
   const app = await apps.getApp({ id });
   const { values } = await apps.getAppSettings({ id });
   assert.equal(app.operation, undefined);

@@ -321,7 +321,7 @@ test("8 processes edit, push and record concurrently without losing a job or a r
   await Promise.all(writers.map((writer) => writer.end()));
 
   await using world = await openWorld({ dir: dir.path });
-  await world.registry.fresh();
+  await world.registry.untilCurrent();
   const commentOf = (id: string): string | null => world.registry.get({ ownerUid: 0, id })?.comment ?? null;
   const facts = writers.flatMap((writer) => writer.facts);
   const jobs = new Map(facts.flatMap((fact) => (fact.kind === "job" ? [[fact.id, fact.comment]] : [])));

@@ -110,8 +110,8 @@ export async function expectContainers(engine: TestEngine, apps: readonly Living
     Labels: Record<string, string>;
   }[];
   const running = [...new Set(listed.map(({ Labels }) => Labels["svc.app"] ?? "of nobody's"))];
-  const wanted = apps
+  const expected = apps
     .filter(({ id, shouldRun }) => shouldRun && /^(docker|compose)-/.test(id))
     .map(({ id }) => id);
-  assert.deepEqual(running.sort(), wanted.sort());
+  assert.deepEqual(running.sort(), expected.sort());
 }

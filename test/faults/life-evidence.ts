@@ -130,8 +130,8 @@ async function commandsWith(word: string): Promise<string[]> {
   return commands.filter((command) => command.includes(word));
 }
 
-function lastOf(log: string, isMeant: (line: string) => boolean): string {
-  const lines = log.split("\n").filter((line) => isMeant(line) && !isNoise(line));
+function lastOf(log: string, isIncluded: (line: string) => boolean): string {
+  const lines = log.split("\n").filter((line) => isIncluded(line) && !isNoise(line));
   return lines.slice(-lastLines).join("\n");
 }
 

@@ -55,7 +55,7 @@ export interface LivingApp {
   readonly connection: Pick<UserConnection, "client">;
   /** Publishes a version, if there are further ones. */
   readonly release?: (version: number) => Promise<unknown>;
-  /** The directory of its files. */
+  /** The directory of the app's files. */
   readonly filesDir: string;
   /** The URL to write a file, without that file's name. */
   readonly writePath: string;
@@ -290,14 +290,14 @@ async function settle(
     const { id, client, shouldRun, port } = app;
     await eventually(async () => {
       const { state, stateReason } = await client.getApp({ id });
-      const wanted = shouldRun ? "RUNNING" : "STOPPED";
+      const expected = shouldRun ? "RUNNING" : "STOPPED";
       const serves = await fetch(`http://127.0.0.1:${port}`).then(
         ({ ok }) => ok,
         () => false,
       );
       assert.deepEqual(
-        { id, state, why: state === wanted && serves === shouldRun ? "" : stateReason, serves },
-        { id, state: wanted, why: "", serves: shouldRun },
+        { id, state, why: state === expected && serves === shouldRun ? "" : stateReason, serves },
+        { id, state: expected, why: "", serves: shouldRun },
       );
     }, settleMs).catch(async (error: unknown) => {
       throw new Error(`${String(error)}\n${await evidence(app)}`, { cause: error });
@@ -363,7 +363,7 @@ if (import.meta.main) {
   console.log(did);
 }
 
-/** The failure and the errors of its cleanup: Node prints neither of the two. */
+/** The failure and the errors of its cleanup, because Node prints neither. */
 function allOf(error: unknown): unknown[] {
   return error instanceof SuppressedError ? [...allOf(error.suppressed), ...allOf(error.error)] : [error];
 }

@@ -245,7 +245,7 @@ const maxGrownMiB = 800;
 const maxAnswerLength = 3 << 20;
 const idOf = (index: number): string => `long-${String(index).padStart(4, "0")}`;
 
-/** As pushes and runs would leave them. */
+/** Fills the store as pushes and runs would. */
 async function fill({ storeDir }: TestDaemon): Promise<void> {
   await using store = await openStore({ dir: storeDir });
   const command = "x".repeat(commandLength);
@@ -390,7 +390,7 @@ test("reading 92,000 jobs does not block the event loop for long, whoever wrote 
       { timeoutMs: 60_000 },
     );
   using known = new JobRegistry(store);
-  await known.fresh();
+  await known.untilCurrent();
   const readings: Record<string, () => Promise<JobRegistry>> = {
     "the first reading": () => Promise.resolve(new JobRegistry(store)),
     "more changes than are remembered": async () => {
@@ -408,7 +408,7 @@ test("reading 92,000 jobs does not block the event loop for long, whoever wrote 
     while (longest.length < 3 && Math.min(...longest) >= maxKeptMs) {
       const registry = await prepare();
       registry.invalidate();
-      const turns = (await turnsMs(() => registry.fresh())).sort((a, b) => b - a);
+      const turns = (await turnsMs(() => registry.untilCurrent())).sort((a, b) => b - a);
       const usual = turns[turns.length >> 2] ?? 0;
       t.true(usual < maxSliceMs, `${name}: a quarter of ${turns.length} turns takes ${usual} ms or longer`);
       longest.push(turns[0] ?? 0);
@@ -456,7 +456,7 @@ async function turnsMs(work: () => Promise<unknown>): Promise<number[]> {
 test("jobs with the longest commands are read in small slices, too", async (t) => {
   await using world = await openWorld();
   await addMany(world, 1_000, 65_500);
-  const turns = await turnsMs(() => world.registry.fresh());
+  const turns = await turnsMs(() => world.registry.untilCurrent());
   t.is(world.registry.all().length, 1_000);
   t.true(turns.length > 10, String(turns.length));
 });

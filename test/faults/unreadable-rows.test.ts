@@ -37,7 +37,7 @@ async function install(daemon: TestDaemon): Promise<void> {
 }
 
 /** How often the log reports something as unreadable. */
-function timesTold(log: string, name: string): number {
+function timesLogged(log: string, name: string): number {
   return log.split(`the stored data of ${name.replaceAll('"', String.raw`\"`)} cannot be read`).length - 1;
 }
 
@@ -275,7 +275,7 @@ for (const { what, table, column, where, values, name, prepare, check } of cases
       t.true((await storeCheck(daemon)).includes(`unreadable rows: ${name}:`), await storeCheck(daemon));
       await check(t, { daemon, seen: (look) => eventually(look) });
       // Once each time that it was damaged, however often it was read.
-      t.true([1, 2].includes(timesTold(daemon.log().slice(before), name)), daemon.log());
+      t.true([1, 2].includes(timesLogged(daemon.log().slice(before), name)), daemon.log());
       t.regex(await storeCheck(daemon), /^ok: /);
     });
   }
@@ -390,7 +390,7 @@ for (const [what, kind, detail] of [
       t.is(app.state, "FAILED");
     });
     t.deepEqual(ids((await apps.listApps({})).apps), ["web", "web-2"]);
-    // Its kind is not lost with it.
+    // The row's kind is not lost with its other values.
     t.true(daemon.log().slice(before).includes(JSON.stringify({ kind, detail })), daemon.log());
     t.is((await apps.startApp({ id: "web" })).state, "RUNNING");
     t.regex(await storeCheck(daemon), /^ok: /);

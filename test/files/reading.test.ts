@@ -40,13 +40,13 @@ const newGround = sharedGround();
 /** Nothing here may block a call. */
 const traps = `mkfifo FIFO; ln -s /dev/zero zero; ln -s FIFO link; ln -s / root; ln -s . self; ln -s /proc/kmsg kmsg`;
 
-async function search({ files }: Ground, wanted: Parameters<typeof files.searchFiles>[0]) {
-  const events = await Array.fromAsync(files.searchFiles(wanted));
+async function search({ files }: Ground, searchRequest: Parameters<typeof files.searchFiles>[0]) {
+  const events = await Array.fromAsync(files.searchFiles(searchRequest));
   const found = events.flatMap(({ event }) => (event.case === "match" ? [event.value] : []));
   const last = events.at(-1)?.event;
   assert.ok(last?.case === "result");
   const lines = found.map(({ entry, line, text: shown }) =>
-    [entry?.path.slice(String(wanted.path).length + 1), line, shown]
+    [entry?.path.slice(String(searchRequest.path).length + 1), line, shown]
       .filter((part) => part !== undefined)
       .join(":"),
   );
@@ -279,7 +279,7 @@ rootTest(
           });
           if (links.includes(`${path}.2`)) open.push(pid);
         } catch {
-          // Gone meanwhile.
+          // The process has ended.
         }
       }
       return open;

@@ -222,14 +222,14 @@ test("new work does not overtake waiting work, and runs at once again when none 
 test("one user's large bodies are read one at a time and do not delay other users", async (t) => {
   const bodies = new BodyScheduler(new FairQueue());
   const [first, second, third, other] = ["a", "a", "a", "b"].map((name) => bodies.open(name));
-  t.is(first!.large(), undefined);
-  t.is(first!.large(), undefined, "it is large once");
+  t.is(first!.beginLarge(), undefined);
+  t.is(first!.beginLarge(), undefined, "it is large once");
   const order: string[] = [];
   const waiting = [second, third].map(async (body, index) => {
-    await body!.large();
+    await body!.beginLarge();
     order.push(["second", "third"][index]!);
   });
-  t.is(other!.large(), undefined);
+  t.is(other!.beginLarge(), undefined);
   await nextTurn();
   t.deepEqual(order, []);
   // A body that is disposed while it waits is skipped.
@@ -238,7 +238,7 @@ test("one user's large bodies are read one at a time and do not delay other user
   await Promise.all(waiting);
   t.deepEqual(order, ["second", "third"]);
   third![Symbol.dispose]();
-  t.is(bodies.open("a").large(), undefined, "nobody is left");
+  t.is(bodies.open("a").beginLarge(), undefined, "nobody is left");
 });
 
 /** A clock that a step of work advances by 1 ms. */

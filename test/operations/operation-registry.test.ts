@@ -81,7 +81,7 @@ test("a finished operation is kept for a day", async (t) => {
   const { registry, clock, start } = await startRegistry(t);
   const { id, finished } = start(ann);
   await finished;
-  // Until it is stored.
+  // The operation is stored when the registry is disposed of.
   await registry[Symbol.asyncDispose]();
   clock.nowMs += retentionMs - 1;
   t.is(registry.get(id, { uid: ann, root: false }).id, id);

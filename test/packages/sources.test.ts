@@ -527,8 +527,8 @@ test("an accepted spec is safe as an argument of git and of ssh", (t) => {
         return error instanceof SvcError && error.code === "invalid_argument";
       }
       if (parsed.kind === "directory") return parsed.path.startsWith("/") && !parsed.path.includes("\0");
-      const { branch, tag: wanted } = parsed.revision;
-      if (![branch, wanted].every((name) => name === undefined || isRefName(name))) return false;
+      const { branch, tag: parsedTag } = parsed.revision;
+      if (![branch, parsedTag].every((name) => name === undefined || isRefName(name))) return false;
       if (parsed.kind === "listed") return /^[A-Za-z0-9][A-Za-z0-9._+-]*$/.test(parsed.name);
       const { transport, url } = parsed.gitUrl;
       if (transport === "file") return parsed.gitUrl.path?.startsWith("/") === true;

@@ -208,7 +208,7 @@ for (const size of [5_000, largeBytes]) {
         writeFileSync(join(dir, "file"), Buffer.alloc(size, "x"));
         writeFileSync(join(dir, "other"), "other");
       },
-      // Its size is known by then.
+      // The file's size is known by then.
       { call: "attributes", name: "file", act: (dir) => change(join(dir, "file")) },
     );
 

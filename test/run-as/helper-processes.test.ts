@@ -79,8 +79,8 @@ test("bytes of lent pieces are copied if they are stored", (t) => {
       frames.push({ header, data: Buffer.from(own) });
     lent.fill(0);
   }
-  const received = (wanted: number) =>
-    Buffer.concat(frames.filter(({ header }) => header.id === wanted).map((frame) => frame.data));
+  const received = (streamId: number) =>
+    Buffer.concat(frames.filter(({ header }) => header.id === streamId).map((frame) => frame.data));
   t.deepEqual(received(1), data);
   t.deepEqual(received(3), data);
 });
@@ -243,7 +243,7 @@ test("names that are too long are an invalid response", (t) => {
 });
 
 test("a measurement that names a path outside of the measured directory is an invalid response", (t) => {
-  const read = (barrier: string) => readMeasured({ sizes: [1], isWhole: false, barrier }, 1);
+  const read = (barrier: string) => readMeasured({ sizes: [1], isComplete: false, barrier }, 1);
   t.is(read("data/pg..").barrier, "data/pg..");
   for (const barrier of ["../../../etc", "data/../../../../etc", "/etc", "x".repeat(70_000)])
     t.throws(() => read(barrier), { message: /invalid response/ });

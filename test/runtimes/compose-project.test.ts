@@ -363,7 +363,7 @@ rootTest(
     await using place = await policyDirectory();
     using yaml = new YamlThread({ threadUrl: programs.settingsThread });
     const document = { services: { web: { image: "a", command: ["x".repeat(200_000)] } } };
-    // Its user helpers hold no directories.
+    // The fake user helpers hold no directories.
     const projects = await resolving(place, yaml, document);
     await t.throwsAsync(projects.prepareFiles({ ...projectIn(place), ownerUid: nobody }), {
       message: /^the compose file is \d+ bytes long, more than 131072,/,

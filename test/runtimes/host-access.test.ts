@@ -5,7 +5,7 @@ import { readFile } from "node:fs/promises";
 import test from "ava";
 import { readServicePort, withHostPorts } from "../../src/runtimes/compose/service-ports.ts";
 import type { ContainerClaims } from "../../src/runtimes/containers/container-policy.ts";
-import { missingClock } from "../../src/runtimes/containers/host-clock.ts";
+import { missingClockFiles } from "../../src/runtimes/containers/host-clock.ts";
 import type { AppRuntime } from "../../src/runtimes/contract.ts";
 import { containerConfig } from "../../src/runtimes/docker/container-config.ts";
 import type { RunnableApp } from "../../src/runtimes/runnable-app.ts";
@@ -93,7 +93,7 @@ const linked = "FROM svc/shell:1\nRUN ln -s /usr/share/zoneinfo/Etc/UTC /etc/loc
 dockerTest(`a user's container sees the host's time zone${needsDocker}`, async (t) => {
   const fixture = fixtureNow();
   const { runtime } = fixture;
-  const missing = await missingClock();
+  const missing = await missingClockFiles();
   const there = files.filter((path) => !missing.has(path));
   const mounts = files.map((path) => `{ source: ${path}, target: ${path}, read_only: true }`).join(", ");
   const say = `cat ${there.join(" ")} | md5sum; ${forever}`;
@@ -337,8 +337,8 @@ for (const [port, address, published, target, protocol] of forms) {
     const document = { services: { web: { ports: [port as never] } } };
     const portsOf = (ownerUid: number): unknown =>
       withHostPorts(document, place.app(ownerUid), { publishAddress: "::1" })["services"];
-    const wanted = address === "" ? `[::1]:${published}:${target}/${protocol}` : port;
-    t.deepEqual(portsOf(nobody), { web: { ports: [wanted] } });
-    t.deepEqual(portsOf(0), { web: { ports: [wanted] } });
+    const expected = address === "" ? `[::1]:${published}:${target}/${protocol}` : port;
+    t.deepEqual(portsOf(nobody), { web: { ports: [expected] } });
+    t.deepEqual(portsOf(0), { web: { ports: [expected] } });
   });
 }

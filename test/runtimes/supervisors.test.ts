@@ -544,10 +544,10 @@ test("a hundred concurrent callers share the samples, and each sees only its own
   const second = asked.map((some) => sampler.sample(some));
   const shown = await Promise.all([...first, ...second]);
   for (const [n, usage] of shown.entries()) {
-    const wanted = asked[n % asked.length] ?? [];
+    const subset = asked[n % asked.length] ?? [];
     t.deepEqual(
       [...usage].map(([id, { processes }]) => [id, processes]).sort(),
-      wanted.map(({ appId }) => [appId, 1]),
+      subset.map(({ appId }) => [appId, 1]),
     );
   }
   t.is(reader.tables, 2);

@@ -192,7 +192,7 @@ const restart = {
   maxAttempts: 1,
   resetAfterMs: 1,
 } as const;
-const wanted = {
+const desired = {
   manifest: { restart, runtime: { kind: "service", argv: ["/bin/true"] } } as Manifest,
   shouldRun: true,
   bootedAtMs: 1_000_000,
@@ -270,7 +270,7 @@ for (const [name, unit, expected] of [
     { state: "STOPPED", reason: "the restart policy is on-failure", exitCode: 0 },
   ],
 ] as const) {
-  test(`a unit that is ${name}`, (t) => t.like(unitStatus(unit, wanted), expected));
+  test(`a unit that is ${name}`, (t) => t.like(unitStatus(unit, desired), expected));
 }
 
 test("a unit of more than 64 KiB is not read", async (t) => {
@@ -299,14 +299,14 @@ test("a unit of more than 64 KiB is not read", async (t) => {
 test("a unit that runs again shows how it had exited, until it exits once more", (t) => {
   const lastExit = { hasExited: true, status: 4 };
   const running = { ActiveState: "active", SubState: "running", NRestarts: "1" };
-  t.like(unitStatus(running, { ...wanted, lastExit }), { state: "RUNNING", exitCode: 4, restarts: 1 });
+  t.like(unitStatus(running, { ...desired, lastExit }), { state: "RUNNING", exitCode: 4, restarts: 1 });
   const killed = { hasExited: false, status: 9 };
-  t.like(unitStatus(running, { ...wanted, lastExit: killed }), {
+  t.like(unitStatus(running, { ...desired, lastExit: killed }), {
     exitSignal: "SIGKILL",
     exitCode: undefined,
   });
   const ended = { ExecMainExitTimestampMonotonic: "5", ExecMainCode: "2", ExecMainStatus: "15" };
-  const status = unitStatus({ ...running, ...ended, ActiveState: "failed" }, { ...wanted, lastExit });
+  const status = unitStatus({ ...running, ...ended, ActiveState: "failed" }, { ...desired, lastExit });
   t.like(status, { exitSignal: "SIGTERM", exitCode: undefined });
 });
 

@@ -22,24 +22,24 @@ async function open(n) {
   return datagrams;
 }
 
-/** @param {{ processes: number, sockets: number }} wanted */
-async function become(wanted) {
-  while (sockets.length < wanted.sockets) sockets.push(await open(sockets.length));
-  for (const socket of sockets.splice(wanted.sockets))
+/** @param {{ processes: number, sockets: number }} target */
+async function become(target) {
+  while (sockets.length < target.sockets) sockets.push(await open(sockets.length));
+  for (const socket of sockets.splice(target.sockets))
     await new Promise((resolve) => socket.close(() => resolve(undefined)));
-  while (children.length < wanted.processes) {
+  while (children.length < target.processes) {
     const child = spawn("sleep", ["1000000"], { stdio: "ignore" });
     children.push(child);
     await once(child, "spawn");
   }
-  const ended = children.splice(wanted.processes);
+  const ended = children.splice(target.processes);
   await Promise.all(ended.map((child) => (child.kill("SIGKILL"), once(child, "exit"))));
   process.send?.(children.map(({ pid }) => pid));
 }
 
 process.on(
   "message",
-  (wanted) => void become(/** @type {{ processes: number, sockets: number }} */ (wanted)),
+  (target) => void become(/** @type {{ processes: number, sockets: number }} */ (target)),
 );
 process.on("disconnect", () => {
   for (const child of children) child.kill("SIGKILL");

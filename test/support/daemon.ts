@@ -69,7 +69,7 @@ export interface TestDaemon extends AsyncDisposable {
   readonly pid: number;
   /** The primary token. */
   readonly token: string;
-  /** Its log so far. */
+  /** The daemon's log so far. */
   readonly log: () => string;
   /** A client as the test's own user, over the socket. */
   client<S extends DescService>(service: S, protocol?: Protocol): Client<S>;
@@ -111,7 +111,7 @@ export function socketTransport(socketPath: string, protocol: Protocol): Transpo
 
 export async function startDaemon(options: DaemonOptions = {}): Promise<TestDaemon> {
   const dir = options.dir ?? (await mkdtemp(join(tmpdir(), "svc-test-")));
-  // Others reach the socket through it.
+  // Other users reach the socket through this directory.
   await chmod(dir, 0o755);
   const configFile = join(dir, "svc.toml");
   const socketPath = join(dir, "svc.sock");

@@ -8,7 +8,7 @@ const run = promisify(execFile);
 const slots = 200;
 
 export interface TestBridge extends AsyncDisposable {
-  /** Its interface, which also names the engine's cgroup. */
+  /** Name of the bridge's interface, which also names the engine's cgroup. */
   readonly name: string;
   /** The address range for further networks of the engine. */
   readonly pool: string;

@@ -39,8 +39,8 @@ export async function engineRequest(
   return {
     status,
     text,
-    expect(wanted) {
-      if (status !== wanted) throw new Error(`${method} ${path}: ${status} ${text}`);
+    expect(expected) {
+      if (status !== expected) throw new Error(`${method} ${path}: ${status} ${text}`);
       try {
         return JSON.parse(text) as unknown;
       } catch {

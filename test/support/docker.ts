@@ -61,7 +61,7 @@ export interface TestEngine extends AsyncDisposable {
   readonly data: string;
   /** Creates and pushes images, because none can be pulled from elsewhere. */
   readonly images: TestImages;
-  /** Its log so far. */
+  /** The engine's log so far. */
   log(): string;
   /** A plain request to its API, independent of the code under test; `path` without the version. */
   request(method: string, path: string, body?: unknown): Promise<EngineAnswer>;

@@ -28,7 +28,7 @@ const modules = [
 /** Units that the test does not need, or that need hardware of the host. */
 const masked = ["docker.service", "docker.socket", "containerd.service", "systemd-udevd.service"].concat([
   "systemd-modules-load.service",
-  // It would clean up this host's temporary directories.
+  // This unit would clean up this host's temporary directories.
   "systemd-tmpfiles-setup.service",
   "systemd-tmpfiles-setup-dev.service",
   "network-online.target",

@@ -10,7 +10,7 @@ export type Fault =
   /** Nothing is read or written any more: at once, or after this many bytes of the request or the response. */
   | { kind: "stall"; afterBytes?: number }
   | { kind: "answer"; status: number; code: string }
-  /** It continues after this time. */
+  /** The connection continues after this time. */
   | { kind: "late"; ms: number }
   /** The request is forwarded, and the connection is closed before the response. */
   | { kind: "lose-answer" };

@@ -102,6 +102,6 @@ function endGroup({ pid, exitCode, signalCode }: ChildProcess): void {
   try {
     process.kill(-pid, "SIGKILL");
   } catch {
-    // Gone meanwhile.
+    // The process has ended.
   }
 }

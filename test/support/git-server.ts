@@ -14,7 +14,7 @@ export type Override = (request: IncomingMessage, response: ServerResponse) => b
 export class GitServer implements AsyncDisposable {
   /** The requested URLs, in order. */
   readonly requests: string[] = [];
-  /** Their Authorization headers; empty for a request without one. */
+  /** The Authorization header of each request; empty for a request without one. */
   readonly shown: string[] = [];
   override: Override = () => false;
   readonly #server: Server;

@@ -54,7 +54,7 @@ export function newApp(id: string, ownerUid: number, createdAtMs = 1_700_000_000
 }
 
 /** The part of a runtime that views use. */
-export class ToldRuntime implements Pick<AppRuntime, "revision" | "status" | "usage"> {
+export class FakeStatusRuntime implements Pick<AppRuntime, "revision" | "status" | "usage"> {
   revision = 0;
   readonly #statuses = new Map<string, RuntimeStatus>();
 
@@ -76,7 +76,7 @@ export class ToldRuntime implements Pick<AppRuntime, "revision" | "status" | "us
 export const noBackups = { revision: 0, of: () => undefined };
 
 /** Due starts by app ID. */
-export class ToldStarts implements AppStartRetries {
+export class FakeStartRetries implements AppStartRetries {
   revision = 0;
   readonly #due = new Map<string, number>();
 
@@ -95,14 +95,14 @@ export class ToldStarts implements AppStartRetries {
 /** Views of a store with such a runtime. */
 export function createViews(
   store: Store,
-  runtime: ToldRuntime,
+  runtime: FakeStatusRuntime,
   userName: (uid: number) => Promise<string>,
-  dueStarts: AppStartRetries = new ToldStarts(),
+  dueStarts: AppStartRetries = new FakeStartRetries(),
 ): AppViews & Disposable {
   const registry = new AppRegistry(store);
   const views = new AppViews({
     registry,
-    finder: { settled: () => Promise.resolve(), any: async (id, caller) => registry.find(id, caller) },
+    finder: { untilSettled: () => Promise.resolve(), any: async (id, caller) => registry.find(id, caller) },
     runtimes: [runtime as unknown as AppRuntime],
     runtimeOf: () => runtime as unknown as AppRuntime,
     runnable: (app) => app as never,

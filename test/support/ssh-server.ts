@@ -22,7 +22,7 @@ export interface SshServer extends AsyncDisposable {
   readonly port: number;
   /** The command that svc runs instead of `ssh`: the system's, with the test's keys. */
   readonly ssh: string;
-  /** Its log so far. */
+  /** The server's log so far. */
   readonly log: () => string;
   /** Replaces the program with this name for logged-in users. */
   install(name: string, script: string): Promise<void>;

@@ -86,10 +86,10 @@ class Life {
 
   async start(id: string): Promise<void> {
     await this.apps.startApp({ id });
-    await this.isUp(id);
+    await this.expectUp(id);
   }
 
-  async isUp(id: string): Promise<void> {
+  async expectUp(id: string): Promise<void> {
     await eventually(async () => {
       const { state, health, healthReason } = await this.apps.getApp({ id });
       assert.equal(state, "RUNNING");
@@ -161,16 +161,16 @@ export function testStacks(stacks: readonly PopularStack[]): void {
 
           await publish(repository, stack, { uid, revision: 2 });
           await apps.upgradeApp({ id, stopApp: true });
-          await life.isUp(id);
+          await life.expectUp(id);
           t.is(await life.read(id, "revision"), "2");
           t.is(await life.read(id, "born"), born);
 
           const [made] = (await backups.createBackup({ appId: id, mode: "stop" })).results;
           const ref = { appId: id, storage: "local", name: made?.name ?? "" };
-          await life.isUp(id);
+          await life.expectUp(id);
           const starts = await life.read(id, "starts");
           t.true((await backups.restoreBackup({ ...ref, stopApp: true })).restarted);
-          await life.isUp(id);
+          await life.expectUp(id);
           t.is(await life.read(id, "born"), born);
           t.is(await life.read(id, "starts"), starts, "the start after the backup is undone");
 

@@ -88,7 +88,7 @@ async function forReadme(): Promise<void> {
     await page.screenshot({ path: join(dir, `readme-${name}.png`) });
     await page.context().close();
   };
-  // As high as the content above its directory.
+  // The picture is as high as the content above the app's directory.
   const app = await open("light", 1120, 376, "#/apps/notes");
   await app.locator(".log .line").nth(7).waitFor();
   await take(app, "app");

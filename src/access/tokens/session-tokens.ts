@@ -39,12 +39,12 @@ interface Session {
 
 /** An open session, as its user sees it. */
 export interface OpenSession {
-  /** The first 12 hex digits of the digest of its token. */
+  /** The first 12 hex digits of the digest of the session's token. */
   readonly id: string;
   /** Unix milliseconds. */
   readonly createdAtMs: number;
   readonly expiresAtMs: number;
-  /** Its `User-Agent`. */
+  /** `User-Agent` of the browser. */
   readonly browser: string;
 }
 

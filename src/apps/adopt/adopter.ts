@@ -164,7 +164,7 @@ export class Adopter {
   async #describeFailure({ containers }: UnmanagedStack, error: unknown): Promise<unknown> {
     if (!(error instanceof SvcError)) return error;
     const ran = containers.filter(({ state }) => isUpState(state)).map(({ id }) => id);
-    const down = await this.#options.stacks.stopped(ran).catch(() => []);
+    const down = await this.#options.stacks.stoppedNames(ran).catch(() => []);
     if (down.length === 0) return error;
     const { reason, message, payload } = error as SvcError;
     const whole = `${message}; these old containers do not run: ${down.join(", ")}; start them: docker start ${down.join(" ")}`;
@@ -216,7 +216,7 @@ export class Adopter {
     await this.#finish(operation);
   }
 
-  /** Nothing is rolled back any more. */
+  /** Completes an adoption that can no longer be rolled back. */
   async #finish(operation: Operation): Promise<void> {
     const { operations, stacks } = this.#options;
     const { containers = [], removesOld } = operation.detail;

@@ -34,7 +34,7 @@ export interface RequiredConsent {
 }
 
 /** The owner of the app, and what was accepted earlier. */
-export interface AcceptedBefore {
+export interface EarlierConsent {
   readonly ownerUid: number;
   readonly accepted: Acknowledgement;
 }
@@ -45,7 +45,7 @@ export interface AcceptedBefore {
  */
 export function requiredConsent(
   { licenses, manifest }: ConsentSource,
-  { ownerUid, accepted }: AcceptedBefore,
+  { ownerUid, accepted }: EarlierConsent,
 ): RequiredConsent {
   const added = manifest.permissions.filter((each) => !accepted.permissions.includes(each));
   return {
@@ -57,7 +57,7 @@ export function requiredConsent(
 /** @throws SvcError `license_required` with the new and changed licenses and permissions */
 export function requireAcknowledgement(
   resolved: ResolvedPackage,
-  request: Consent & AcceptedBefore & { readonly again: "install" | "upgrade" },
+  request: Consent & EarlierConsent & { readonly again: "install" | "upgrade" },
 ): void {
   const { name } = resolved.manifest;
   try {
@@ -75,11 +75,11 @@ export function requireAcknowledgement(
  */
 export function requireConsent(
   name: string,
-  asked: RequiredConsent,
+  required: RequiredConsent,
   { licenseAck, permissionsAck, again }: Consent & { readonly again: "install" | "upgrade" | "restore" },
 ): void {
-  const licenses = licenseAck ? [] : asked.licenses;
-  const permissions = permissionsAck ? [] : asked.permissions;
+  const licenses = licenseAck ? [] : required.licenses;
+  const permissions = permissionsAck ? [] : required.permissions;
   if (licenses.length === 0 && permissions.length === 0) return;
   const what = [
     ...(licenses.length > 0 ? [`ships ${licenses.map((license) => license.name).join(", ")}`] : []),

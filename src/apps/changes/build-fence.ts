@@ -45,7 +45,7 @@ export async function raiseFence(
   return {
     env: {
       ...{ ...env, npm_config_workspaces: "false", NPM_CONFIG_WORKSPACE_DIR: repo },
-      // Only this variable: later yarns fail on unknown variables with their prefix.
+      // Makes yarn 1 fail. The name has npm's prefix, because later yarns reject unknown variables with yarn's prefix.
       ...(!isRoot && { npm_config_workspaces_experimental: "false" }),
     },
     refusal: `${join(project, "package.json")} takes the checkout for a workspace of its own; leave it out there with "!${relative(project, repo)}"`,

@@ -62,7 +62,7 @@ export class Cloner {
     work: WorkOptions,
   ): Promise<CloneResult> {
     const { operations, installer, freePorts, runtimeOf, runnable, now } = this.#options;
-    // Locked, so that the original is not upgraded or removed meanwhile.
+    // The lock prevents an upgrade or removal of the original during the clone.
     const lock = await operations.begin({
       appId: app.id,
       kind: "clone",

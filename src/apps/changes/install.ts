@@ -275,7 +275,7 @@ export class Installer {
   ): Promise<{ operation: Operation; app: NewApp }> {
     const { operations, registry, maxAppsPerUser } = this.#options;
     const { caller, ownerUid, kind, phase, describe } = plan;
-    // So that the count of the owner's apps stays valid until the new app is written.
+    // One install per owner at a time: the count of apps stays valid until the new app is written.
     using _slot = await this.#reservations.acquire(ownerUid, signal);
     for (;;) {
       // Writes of other processes are noticed with a delay, so read again.

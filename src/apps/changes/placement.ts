@@ -40,7 +40,7 @@ export class Placer {
     work: WorkOptions,
   ): Promise<void> {
     const { finder, installLimiter, operations, registry, runtimeOf, runnable } = this.#options;
-    // Its image may have to be pulled.
+    // The app's image may have to be pulled.
     using _slot = await installLimiter.take(caller, work);
     const found = await finder.find(id, caller);
     if (placement !== null) {

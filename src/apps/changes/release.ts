@@ -49,7 +49,7 @@ async function exportRelease(
     signal,
     ...(app.adopted && { exclude: app.adopted.leftOut }),
   });
-  // Its mode is that of the package's directory.
+  // The export gave the checkout the mode of the package's directory.
   await tree.close(checkout);
   const volumes = app.manifest.volumes.map((volume) => join(appTree.volumes, volume.path));
   await tree.makeDirs([appTree.data, appTree.logs, appTree.volumes, ...volumes]);

@@ -66,7 +66,8 @@ export class Remover {
     const id = operation.appId;
     const app = registry.get(id);
     try {
-      if (app !== undefined && operation.detail.awaitsEngine === true) await this.#engineBack(operation, app);
+      if (app !== undefined && operation.detail.awaitsEngine === true)
+        await this.#onEngineBack(operation, app);
       if (app !== undefined && operation.phase === ("stop" satisfies RemovalPhase)) {
         for (const runtime of runtimesOf(app)) await runtime.stop(runnable(app));
         await operations.enter(operation, "delete" satisfies RemovalPhase);
@@ -121,7 +122,7 @@ export class Remover {
     await this.#options.operations.enter(operation, operation.phase);
   }
 
-  async #engineBack(operation: Operation, app: AppRecord): Promise<void> {
+  async #onEngineBack(operation: Operation, app: AppRecord): Promise<void> {
     const { operations, runtimeOf, runnable } = this.#options;
     await runtimeOf(app).engine?.requireResponse(runnable(app));
     delete operation.detail.awaitsEngine;

@@ -110,7 +110,7 @@ export class Restorer {
   ): Promise<{ restarted: boolean }> {
     const { operations, runtimeOf } = this.#options;
     this.requireRestorable(app, image, options);
-    const { volumes } = touched(image, options.paths);
+    const { volumes } = affectedTrees(image, options.paths);
     const restart = this.#isUp(app) || needsStart(app, runtimeOf(app).status(app.id));
     const operation = await operations.begin({
       appId: app.id,
@@ -143,7 +143,7 @@ export class Restorer {
       const message = `the backup is of "${manifest.id}", and app "${app.id}" is "${app.packageId}"; restore it as a new app`;
       throw new SvcError("package_invalid", message);
     }
-    volumesOf(this.#options.runtimeOf(app), touched(image, paths).volumes);
+    volumesOf(this.#options.runtimeOf(app), affectedTrees(image, paths).volumes);
     if (!stopApp && this.#isUp(app)) {
       const message = `app "${app.id}" is running; stop it before restoring it`;
       throw new SvcError("app_running", message);
@@ -239,15 +239,15 @@ export class Restorer {
     const app = registry.lockedApp(operation);
     // The app may have been started between the first check and the lock.
     this.requireRestorable(app, image, options);
-    const isWhole = options.paths.length === 0;
-    const { origin, version, manifest, accepted } = isWhole ? image : app;
+    const isFull = options.paths.length === 0;
+    const { origin, version, manifest, accepted } = isFull ? image : app;
     const next = {
       ...app,
       origin,
       version,
       manifest,
       accepted,
-      ...(isWhole && { settings: image.settings }),
+      ...(isFull && { settings: image.settings }),
     };
     await settings.validate(next.manifest, next.settings, app.ownerUid, work.signal);
     const userHelper = await userHelpers.as(app.runUid);
@@ -257,11 +257,11 @@ export class Restorer {
     for (const path of image.trees) {
       await tree.remove(staged(path));
       await tree.makeDirs([staged(path)]);
-      if (!isWhole) await copyRest(userHelper, tree, path, options.paths, work);
+      if (!isFull) await copyRest(userHelper, tree, path, options.paths, work);
     }
     const into = image.trees.map(staged);
     const runtime = runtimeOf(app);
-    const parts = touched(image, options.paths);
+    const parts = affectedTrees(image, options.paths);
     const volumes = volumesOf(runtime, parts.volumes);
     const takeVolume: UnpackTarget["takeVolume"] = async (key, tar) =>
       volumes?.stage(app.id, key, tar, work.signal);
@@ -312,7 +312,7 @@ export class Restorer {
  * The trees that a restore of these paths swaps; all trees if there are no paths.
  * @throws SvcError `invalid_request` for a path in an engine volume, which can only be restored as a whole
  */
-function touched(
+function affectedTrees(
   image: Pick<AppImage, "trees" | "volumes">,
   paths: readonly string[],
 ): { trees: string[]; volumes: string[] } {
@@ -331,8 +331,8 @@ function touched(
 }
 
 /** @throws SvcError `package_invalid` for engine volumes if the runtime does not support them */
-function volumesOf(runtime: AppRuntime, wanted: readonly string[]): EngineVolumes | undefined {
-  if (wanted.length === 0) return undefined;
+function volumesOf(runtime: AppRuntime, volumeKeys: readonly string[]): EngineVolumes | undefined {
+  if (volumeKeys.length === 0) return undefined;
   if (runtime.volumes !== undefined) return runtime.volumes;
   const message = "the backup has volumes of the container engine, and is of an app that can have none";
   throw new SvcError("package_invalid", message);

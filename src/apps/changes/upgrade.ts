@@ -42,7 +42,7 @@ export interface UpgradeResult {
   upToDate: boolean;
   from: string;
   to: string;
-  /** It ran before, and was started again afterwards. */
+  /** Whether the app ran before the upgrade and was started again. */
   restarted: boolean;
 }
 

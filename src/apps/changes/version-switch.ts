@@ -89,13 +89,17 @@ export class VersionSwitch {
       requireStop(app, resolved, how);
       await runtimeOf(app).stop(runnable(app));
     }
-    await this.#prove(runtimeOf(app), next, work);
+    await this.#startOnTrial(runtimeOf(app), next, work);
     // Starts that are planned anyway continue.
     if (!staysUp) await runtimeOf(app).stop(next);
   }
 
   /** Starts the new version on trial. @throws SvcError `start_failed` with its last lines; it is stopped then */
-  async #prove(runtime: AppRuntime, next: RunnableApp, { signal, onProgress }: WorkOptions): Promise<void> {
+  async #startOnTrial(
+    runtime: AppRuntime,
+    next: RunnableApp,
+    { signal, onProgress }: WorkOptions,
+  ): Promise<void> {
     onProgress?.({ step: "trial", message: `Starting ${next.version} on trial` });
     await this.#options.ports.requireFree(next, () => runtime.stop(next));
     await writeSettingsFiles(this.#options.userHelpers, next);

@@ -59,9 +59,9 @@ export class BackgroundWork implements AsyncDisposable {
 
   /** Stops reconciling. */
   async stopReconciling(): Promise<void> {
-    const { operations, reconciler: wanted } = this.#options;
+    const { operations, reconciler } = this.#options;
     operations.leave();
-    await wanted[Symbol.asyncDispose]();
+    await reconciler[Symbol.asyncDispose]();
   }
 
   /** In earlier versions the top directories belonged to the owners of the apps. */

@@ -12,7 +12,7 @@ import {
   isInstant,
   isName,
   isText,
-  isWhole,
+  isInteger,
   listOf,
   maybe,
   oneOf,
@@ -93,7 +93,7 @@ export interface OperationRow {
 }
 
 const detailFields: Fields<OperationDetail> = {
-  runUid: maybe(isWhole),
+  runUid: maybe(isInteger),
   ...{ portInUse: maybe(isFlag), lockOnly: maybe(isFlag), restart: maybe(isFlag), rolls: maybe(isFlag) },
   ...{ sameName: maybe(isFlag), awaitsEngine: maybe(isFlag), removesOld: maybe(isFlag) },
   ...{ containers: maybe(listOf(isText)), running: maybe(listOf(isText)) },
@@ -102,8 +102,8 @@ const detailFields: Fields<OperationDetail> = {
 };
 
 const columns: Fields<OperationRow> = {
-  ...{ id: isWhole, app_id: isName, kind: oneOf(AppOperationKinds), phase: isText, detail: isText },
-  ...{ boot_id: isText, pid: isWhole, start_ticks: isWhole, started_at: isInstant },
+  ...{ id: isInteger, app_id: isName, kind: oneOf(AppOperationKinds), phase: isText, detail: isText },
+  ...{ boot_id: isText, pid: isInteger, start_ticks: isInteger, started_at: isInstant },
 };
 
 export const operationRows: RowKind<OperationRow, Operation> = {
@@ -232,7 +232,7 @@ export class Operations {
         if (!(error instanceof StoreConflict)) throw error;
         if (error.statementIndex > 0) throw error.reason === "changes" ? notFound("app", appId) : error;
         const holder = this.of(appId);
-        // It ended at the same moment.
+        // The operation that held the lock ended at the same moment.
         if (holder === undefined && attempt <= maxAttempts) continue;
         if (holder === undefined) throw error;
         if (await this.#endStart(holder, kind)) continue;

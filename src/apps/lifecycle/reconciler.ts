@@ -77,11 +77,11 @@ export class Reconciler implements AsyncDisposable, OperationListener {
    * could not be restarted because its port was in use is started when the port may be free.
    */
   ended({ appId, kind, detail }: Operation): void {
-    const isSetAside = this.#interrupted.delete(appId);
+    const wasInterrupted = this.#interrupted.delete(appId);
     if (this.#hasEnded) return;
     if (kind !== "start" && detail.portInUse === true)
       this.#retries.afterFailure(appId, () => void this.#start(appId));
-    else if (isSetAside) void this.#start(appId);
+    else if (wasInterrupted) void this.#start(appId);
   }
 
   /** Starts reconciling. @param ended apps that should run and did not at the daemon's start */

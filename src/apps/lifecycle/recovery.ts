@@ -146,7 +146,7 @@ export class Recovery {
     for (const listener of this.#listeners) listener(appId, what);
   }
 
-  /** Its phase is unknown, so what it left stays, and the owner decides. */
+  /** The operation's phase is unknown, so its leftovers stay, and the app's owner decides. */
   async #abandon(operation: Operation, app: AppRecord | undefined, row: { kind: string }): Promise<void> {
     const { operations, log } = this.#options;
     const { appId, phase } = operation;

@@ -105,7 +105,7 @@ export class FreePorts {
       promise(keys);
       const reserved = await Promise.all(keys.map((key) => this.#options.reservations.reserve(key)));
       if (!reserved.includes(false)) return number;
-      // Another daemon has chosen it at the same moment.
+      // Another daemon chose this port at the same moment.
       for (const key of keys) lost.add(key);
     }
   }

@@ -231,7 +231,7 @@ async function readBoundPorts({ protocol, path }: (typeof boundTables)[number]):
 }
 
 async function readTable(path: string): Promise<string> {
-  // A kernel without IPv6 has only one of them.
+  // A kernel without IPv6 has only the table of IPv4.
   return readFile(path, "latin1").catch(() => "");
 }
 
@@ -244,7 +244,7 @@ async function findProcess({
     try {
       const isRelated = (await stat(`/proc/${pid}`)).uid === uid;
       if (!isRelated || !(await holds(pid, inode))) continue;
-      // The name is that of its main thread, which the program chooses.
+      // `/proc/<pid>/comm` is the main thread's name, which the program chooses.
       return { pid, name: basename(await readlink(`/proc/${pid}/exe`)) };
     } catch {
       // The process has ended, or is not accessible.

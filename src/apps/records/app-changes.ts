@@ -28,7 +28,7 @@ export interface AppChange {
 }
 
 export interface AppChangesOptions extends AppsContext {
-  finder: Pick<AppFinder, "settled">;
+  finder: Pick<AppFinder, "untilSettled">;
 }
 
 export class AppChanges implements Disposable {
@@ -50,7 +50,7 @@ export class AppChanges implements Disposable {
    * are reattached.
    */
   async listen(listener: (change: AppChange) => void): Promise<Disposable> {
-    await this.#options.finder.settled();
+    await this.#options.finder.untilSettled();
     if (this.#listeners.size === 0) this.#begin();
     this.#listeners.add(listener);
     return {

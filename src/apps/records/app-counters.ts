@@ -10,7 +10,7 @@ import type { AppsContext } from "../apps-context.ts";
 import type { FoundUpdates } from "./found-updates.ts";
 
 export interface AppCountersOptions extends Pick<AppsContext, "registry" | "runtimes" | "runtimeOf"> {
-  finder: Pick<AppFinder, "settled">;
+  finder: Pick<AppFinder, "untilSettled">;
   backups: AppBackupStates;
   updates: Pick<FoundUpdates, "revision" | "of">;
 }
@@ -37,7 +37,7 @@ export class AppCounters {
 
   /** Counts of the apps that the caller may see. */
   async of(caller: AppCaller): Promise<AppCounts> {
-    await this.#options.finder.settled();
+    await this.#options.finder.untilSettled();
     this.#forgetOld();
     const key = caller.root ? "root" : String(caller.uid);
     let counts = this.#counts.get(key);
@@ -52,7 +52,7 @@ export class AppCounters {
   /** Counts of all apps; contains every state. */
   async byState(): Promise<Map<AppState, number>> {
     const { finder, registry } = this.#options;
-    await finder.settled();
+    await finder.untilSettled();
     const counts = new Map<AppState, number>(AppStates.map((state) => [state, 0]));
     for (const app of registry.all()) {
       const state = this.#stateOf(app);
@@ -64,7 +64,7 @@ export class AppCounters {
   /** The state of every app, by id. */
   async states(): Promise<ReadonlyMap<string, AppState>> {
     const { finder, registry } = this.#options;
-    await finder.settled();
+    await finder.untilSettled();
     return new Map(registry.all().map((app) => [app.id, this.#stateOf(app)]));
   }
 

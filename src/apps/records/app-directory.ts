@@ -32,12 +32,12 @@ export async function requireAccess(
   if (runUid === 0) return;
   const directory = paths.appDir(id);
   const helper = await userHelpers.as(runUid);
-  const { isWhole, barrier } = await helper.measure(directory, ["."]).catch((error: unknown) => {
+  const { isComplete, barrier } = await helper.measure(directory, ["."]).catch((error: unknown) => {
     // The owner can end the helper, which must not keep root from a removal.
-    if (what === "removed") return { isWhole: false, barrier: undefined };
+    if (what === "removed") return { isComplete: false, barrier: undefined };
     throw error;
   });
-  if (barrier === undefined || (what === "cloned" && isWhole)) return;
+  if (barrier === undefined || (what === "cloned" && isComplete)) return;
   const { uid, gid } = helper.user;
   const path = shellWord(join(directory, barrier));
   // Not with chown(1): the user can replace a directory on the way with a link after this check.

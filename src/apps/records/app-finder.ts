@@ -69,13 +69,13 @@ export class AppFinder {
 
   /** All readable apps, after reattachment. */
   async all(): Promise<readonly AppRecord[]> {
-    await this.#options.reattachment.completed();
+    await this.#options.reattachment.untilCompleted();
     return this.#options.registry.all().filter(isReadable);
   }
 
   /** Resolves when all apps are reattached, or after a grace period. */
-  settled(): Promise<void> {
-    return this.#options.reattachment.settled();
+  untilSettled(): Promise<void> {
+    return this.#options.reattachment.untilSettled();
   }
 
   /** Grows whenever an app or an operation on one was added, changed or removed. */

@@ -25,12 +25,12 @@ const maxNameLength = 64;
  * @throws SvcError `already_exists` with a suggestion if an app has it as its ID, or an app that the caller
  * sees as its displayed name
  */
-export function requireFreeName(registry: AppRegistry, wanted: Omit<NewId, "kind">): string {
-  const { caller, baseId: name } = wanted;
+export function requireFreeName(registry: AppRegistry, request: Omit<NewId, "kind">): string {
+  const { caller, baseId: name } = request;
   const holder = holderOf(name, registry, caller);
   const isShown = registry.visible(caller).some((app) => app.name === name);
   if (holder === "nobody" && !isShown) return name;
-  const free = firstFreeId(registry, { ...wanted, kind: holder === "hidden" ? "install" : "clone" });
+  const free = firstFreeId(registry, { ...request, kind: holder === "hidden" ? "install" : "clone" });
   const suggestion = free.length <= maxNameLength ? `try "${free}"` : "choose another one";
   throw new SvcError("already_exists", `name "${name}" is taken; ${suggestion}`);
 }

@@ -12,7 +12,7 @@ import {
   isObject,
   isText,
   isUid,
-  isWhole,
+  isInteger,
   listOf,
   maybe,
   objectOf,
@@ -154,7 +154,7 @@ const isManifest: Check = objectOf<Omit<Manifest, LooseFields>>({
 type LooseFields = "clone";
 
 const documentFields: Fields<AppDocument> = {
-  runUid: isWhole,
+  runUid: isInteger,
   origin: (value) =>
     isObject(value) &&
     ["kind", "url", "source", "branch", "tag", "commit"].every((name) => isText(value[name])),
@@ -166,7 +166,7 @@ const documentFields: Fields<AppDocument> = {
     orNull(
       (value) =>
         isObject(value) &&
-        maybe(isWhole)(value["exitCode"]) &&
+        maybe(isInteger)(value["exitCode"]) &&
         maybe(isText)(value["signal"]) &&
         listOf(isText)(value["lastLines"]),
     ),
@@ -174,7 +174,7 @@ const documentFields: Fields<AppDocument> = {
   accepted: maybe(
     (value) => isObject(value) && listOf(isText)(value["licenses"]) && Array.isArray(value["permissions"]),
   ),
-  placement: maybe(orNull(objectOf({ replicas: isWhole, ports: isText }))),
+  placement: maybe(orNull(objectOf({ replicas: isInteger, ports: isText }))),
   adopted: maybe(
     orNull(
       objectOf<AdoptedData>({
@@ -193,7 +193,7 @@ const columns: Fields<AppRow> = {
     state: oneOf(settledStates),
     state_reason: orNull(isText),
     created_at: isInstant,
-    updated_at: isWhole,
+    updated_at: isInteger,
   },
 };
 

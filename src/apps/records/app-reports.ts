@@ -40,7 +40,7 @@ export class AppReports {
   /** The compose projects of the caller's apps, by name. */
   async stacks(caller: AppCaller): Promise<RuntimeStack[]> {
     const { finder, runtimes, runtimeOf, runnable } = this.#options;
-    await finder.settled();
+    await finder.untilSettled();
     const apps = finder.visible(caller);
     const found = await Promise.all(
       runtimes.map(async (runtime) => {
@@ -54,7 +54,7 @@ export class AppReports {
   /** Usage of all running apps, by ID. */
   async usages(signal: AbortSignal): Promise<ReadonlyMap<string, RuntimeUsage>> {
     const { finder, registry } = this.#options;
-    await finder.settled();
+    await finder.untilSettled();
     return this.#usagesOf(registry.all(), signal);
   }
 
@@ -79,7 +79,7 @@ export class AppReports {
     signal?: AbortSignal,
   ): Promise<MessageInitShape<typeof AppStatsSchema>[]> {
     const { finder } = this.#options;
-    await finder.settled();
+    await finder.untilSettled();
     const visible = finder.visible(caller);
     const chosen = new Set(ids);
     const apps = ids.length === 0 ? visible : visible.filter((app) => chosen.has(app.id));

@@ -22,7 +22,7 @@ export interface AppViewsOptions extends Pick<
   AppsContext,
   "registry" | "runtimes" | "runtimeOf" | "runnable" | "paths" | "userName"
 > {
-  finder: Pick<AppFinder, "any" | "settled">;
+  finder: Pick<AppFinder, "any" | "untilSettled">;
   backups: AppBackupStates;
   startRetries: AppStartRetries;
   updates: Pick<FoundUpdates, "revision" | "of">;
@@ -76,7 +76,7 @@ export class AppViews {
 
   /** A page of the caller's apps, sorted by ID. @throws SvcError `invalid_request` for an unknown page token. */
   async list(caller: AppCaller, options: ListOptions): Promise<ListAppsResponse> {
-    await this.#options.finder.settled();
+    await this.#options.finder.untilSettled();
     const key = `${caller.root ? "root" : caller.uid} ${options.limit} ${options.pageToken}`;
     const cached = this.#pages.get(key);
     if (cached !== undefined && (await this.#isCurrent(cached))) return cached.page;

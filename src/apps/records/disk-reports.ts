@@ -23,7 +23,7 @@ interface TreeSizes {
   repositoryBytes: number;
   dataBytes: number;
   volumes: { name: string; sizeBytes: number }[];
-  /** The reason why some of it was not measured. */
+  /** The reason why a part of the usage was not measured. */
   problem: string | undefined;
 }
 
@@ -124,7 +124,7 @@ export class DiskReports {
       dataBytes: data + previousData + logs + (run.sizes[0] ?? 0),
       volumes: volumes.map(({ name }, at) => ({ name, sizeBytes: volumeSizes[at] ?? 0 })),
       problem:
-        tree.isWhole && run.isWhole
+        tree.isComplete && run.isComplete
           ? undefined
           : `user "${userHelper.user.name}" may not look into some of its directories`,
     };

@@ -36,11 +36,11 @@ export class Reattachment implements Disposable {
       );
     }
     // Stopped apps stay stopped and need no check, so that a thousand of them cost nothing.
-    const wanted = registry.all().filter((app) => app.desired === "running");
-    const all = mapBounded(wanted, reattachedAtOnce, (app) => this.#reattach(app));
+    const shouldRun = registry.all().filter((app) => app.desired === "running");
+    const all = mapBounded(shouldRun, reattachedAtOnce, (app) => this.#reattach(app));
     this.#all = all;
     const runs = await all;
-    return wanted.filter((_, at) => runs[at] !== true).map(({ id }) => id);
+    return shouldRun.filter((_, at) => runs[at] !== true).map(({ id }) => id);
   }
 
   /** Resolves when this app is reattached. */
@@ -49,12 +49,12 @@ export class Reattachment implements Disposable {
   }
 
   /** Resolves when all apps are reattached, however long that takes. */
-  async completed(): Promise<void> {
+  async untilCompleted(): Promise<void> {
     await this.#all;
   }
 
   /** Resolves when all apps are reattached, or after a grace period. */
-  async settled(): Promise<void> {
+  async untilSettled(): Promise<void> {
     if (this.#pending.size === 0) return;
     await Promise.race([this.#all, wait(listingGraceMs, undefined, { ref: false })]);
   }

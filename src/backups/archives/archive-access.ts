@@ -118,7 +118,7 @@ export class ArchiveAccess {
 }
 
 /** @throws SvcError `not_possible` for a differential archive */
-export function requireWhole({ footer }: Archive): void {
+export function requireFullArchive({ footer }: Archive): void {
   if (footer.since === undefined) return;
   const message = `the archive has only the changes since ${footer.since}: restore it completely, into the app that was restored from ${footer.since}`;
   throw new SvcError("not_possible", message);

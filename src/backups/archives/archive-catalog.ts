@@ -14,7 +14,7 @@ export interface ArchiveRef {
 
 export interface CatalogedArchive extends ArchiveRef {
   /** Whether it is complete on its storage; else its upload was announced, but not confirmed. */
-  isWhole: boolean;
+  isComplete: boolean;
   verifiedAtMs: number | undefined;
   restoredAtMs: number | undefined;
   /** The process that uploads it. */
@@ -45,7 +45,7 @@ export const archiveRows: RowKind<ArchiveRow, CatalogedArchive> = {
       : "restart the daemon, which checks whether it exists",
   read: ({ storage, name, app_id, is_whole, verified_at, restored_at, executor }) => ({
     ...{ storage, name, appId: app_id },
-    isWhole: is_whole === 1,
+    isComplete: is_whole === 1,
     verifiedAtMs: verified_at ?? undefined,
     restoredAtMs: restored_at ?? undefined,
     executor: executor === null ? undefined : readExecutor(executor),
@@ -55,7 +55,7 @@ export const archiveRows: RowKind<ArchiveRow, CatalogedArchive> = {
 /** A placeholder: not verified, and not being uploaded. */
 function placeholderOf({ storage, name, app_id, is_whole }: ArchiveRow): CatalogedArchive {
   const unknown = { verifiedAtMs: undefined, restoredAtMs: undefined, executor: undefined };
-  return { storage, name, appId: app_id, isWhole: is_whole === 1, ...unknown };
+  return { storage, name, appId: app_id, isComplete: is_whole === 1, ...unknown };
 }
 
 export class ArchiveCatalog {
@@ -81,7 +81,7 @@ export class ArchiveCatalog {
   }
 
   /** Archives that may be incomplete. */
-  announced(): CatalogedArchive[] {
+  unconfirmed(): CatalogedArchive[] {
     return this.#read("WHERE is_whole <> 1");
   }
 
@@ -123,7 +123,7 @@ export class ArchiveCatalog {
   }
 
   /** Records the storages of an app's newest archive. */
-  async backedUp(appId: string, storages: readonly string[]): Promise<void> {
+  async recordBackup(appId: string, storages: readonly string[]): Promise<void> {
     await this.#note(appId, { last_backup_at: this.#now(), last_storages: JSON.stringify(storages) });
   }
 
@@ -133,7 +133,7 @@ export class ArchiveCatalog {
   }
 
   /** Records when a scheduled backup was last started; null: never. */
-  async tried(appId: string, atMs: number | null): Promise<void> {
+  async recordAttempt(appId: string, atMs: number | null): Promise<void> {
     await this.#note(appId, { tried_at: atMs });
   }
 

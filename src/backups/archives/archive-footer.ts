@@ -14,7 +14,7 @@ import {
   isObject,
   isText,
   isUid,
-  isWhole,
+  isInteger,
   listOf,
   maybe,
   objectOf,
@@ -235,7 +235,7 @@ type Origin = Record<"kind" | "url" | "source" | "branch" | "tag" | "commit", st
 
 /** The properties that other code relies on. Archives may come from other hosts. */
 const isFooter = objectOf<ArchiveFooter>({
-  format: isWhole,
+  format: isInteger,
   ...{ svc_version: isLine, created_at: isLine, mode: isLine, host: isLine, since: maybe(isLine) },
   app: objectOf<ArchiveFooter["app"]>({
     ...{ id: isLine, name: isLine, package_id: isLine, runtime: isLine, version: isLine, owner: isLine },

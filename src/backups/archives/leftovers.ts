@@ -19,11 +19,11 @@ export interface LeftoversOptions {
  * retried later.
  */
 export async function settleLeftovers({ storages, catalog, log }: LeftoversOptions): Promise<void> {
-  for (const archive of catalog.announced()) {
+  for (const archive of catalog.unconfirmed()) {
     if (archive.executor !== undefined && (await isExecutorAlive(archive.executor))) continue;
     try {
-      const isWhole = await settle(storages, catalog, archive);
-      log.info({ ...archive, isWhole }, "settled an interrupted backup upload");
+      const isComplete = await settle(storages, catalog, archive);
+      log.info({ ...archive, isComplete }, "settled an interrupted backup upload");
     } catch (error) {
       log.warn({ err: error, ...archive }, "failed to settle an interrupted backup upload");
     }

@@ -71,7 +71,7 @@ export class SpoolFile implements AsyncDisposable {
   readonly #handle: FileHandle;
   readonly #options: SpoolFileOptions;
   #uncheckedBytes = 0;
-  #isWhole = false;
+  #isComplete = false;
   /** Resolves when the file grows or is complete. */
   #growth = Promise.withResolvers<undefined>();
   #writingBack: Promise<void> | undefined;
@@ -86,8 +86,8 @@ export class SpoolFile implements AsyncDisposable {
     this.#options = options;
   }
 
-  get isWhole(): boolean {
-    return this.#isWhole;
+  get isComplete(): boolean {
+    return this.#isComplete;
   }
 
   /** @throws SvcError `disk_full`, `too_many` if the owner's quota is exceeded */
@@ -128,13 +128,13 @@ export class SpoolFile implements AsyncDisposable {
   async end(): Promise<void> {
     await this.#writingBack;
     if (this.#lost !== undefined) throw diskError(this.#lost.error);
-    this.#isWhole = true;
+    this.#isComplete = true;
     this.#grow();
   }
 
   /** Resolves when the file is complete. */
-  async whole(signal: AbortSignal): Promise<void> {
-    while (!this.#isWhole) await unlessAborted(this.#growth.promise, signal);
+  async untilComplete(signal: AbortSignal): Promise<void> {
+    while (!this.#isComplete) await unlessAborted(this.#growth.promise, signal);
   }
 
   /**
@@ -142,11 +142,11 @@ export class SpoolFile implements AsyncDisposable {
    * block has separate memory.
    */
   async *blocks(blockBytes: number, signal: AbortSignal): AsyncGenerator<SpoolBlock> {
-    for (let position = 0; position < this.sizeBytes || !this.#isWhole;) {
+    for (let position = 0; position < this.sizeBytes || !this.#isComplete;) {
       signal.throwIfAborted();
       const leftBytes = this.sizeBytes - position;
       // A block is the last only if nothing follows.
-      if (leftBytes <= blockBytes && !this.#isWhole) {
+      if (leftBytes <= blockBytes && !this.#isComplete) {
         await unlessAborted(this.#growth.promise, signal);
         continue;
       }
@@ -157,7 +157,7 @@ export class SpoolFile implements AsyncDisposable {
         filled += bytesRead;
         position += bytesRead;
       }
-      yield { bytes, isEnd: this.#isWhole && position === this.sizeBytes };
+      yield { bytes, isEnd: this.#isComplete && position === this.sizeBytes };
     }
   }
 

@@ -59,12 +59,12 @@ export class EncryptedForms implements AsyncDisposable {
   async #form(recipients: readonly string[], work: WorkOptions): Promise<SpoolFile> {
     const { archive } = this.#options;
     const signal = work.signal ? AbortSignal.any([work.signal, this.#gone.signal]) : this.#gone.signal;
-    if (!archive.isWhole) {
+    if (!archive.isComplete) {
       try {
         return await this.#encrypt(recipients, { ...work, signal }, { spareBytes });
       } catch (error) {
         if (!(error instanceof SvcError) || error.reason !== "disk_full") throw error;
-        await archive.whole(signal);
+        await archive.untilComplete(signal);
       }
     }
     return this.#encrypt(recipients, { ...work, signal });
@@ -77,7 +77,7 @@ export class EncryptedForms implements AsyncDisposable {
   ): Promise<SpoolFile> {
     const { archive, spool, age, isPermanent } = this.#options;
     const { head, key } = await age.seal(recipients);
-    const expectedBytes = head.length + (archive.isWhole ? sealedBytes(archive.sizeBytes) : 0);
+    const expectedBytes = head.length + (archive.isComplete ? sealedBytes(archive.sizeBytes) : 0);
     const file = await spool.create({ expectedBytes, spareBytes: spare, isPermanent });
     const append = async (bytes: Uint8Array): Promise<void> => {
       await file.append(bytes);
@@ -97,7 +97,7 @@ export class EncryptedForms implements AsyncDisposable {
         if (before !== undefined) await append(await before);
         before = current;
         // Until then, the progress of the archive itself is reported.
-        if (archive.isWhole) {
+        if (archive.isComplete) {
           const done = { doneBytes: BigInt(doneBytes), totalBytes: BigInt(archive.sizeBytes) };
           onProgress?.({ step: "encrypt", message: "", ...done });
         }

@@ -21,7 +21,7 @@ export interface PolicyPassOptions {
   /** Creates a backup by an app's policy. */
   make: (app: AppRecord, signal: AbortSignal) => Promise<void>;
   /** Records when an app's backup was started, unix milliseconds. */
-  tried: (appId: string, atMs: number | null) => Promise<void>;
+  recordAttempt: (appId: string, atMs: number | null) => Promise<void>;
   /** Called every hour. */
   settle: () => Promise<void>;
   /** Unix milliseconds. */
@@ -85,14 +85,14 @@ export class PolicyPass {
 
   /** Recorded before the start: a backup that crashes the daemon must not do so at each start. */
   async #make(app: AppRecord, signal: AbortSignal): Promise<void> {
-    const { states, make, tried, now } = this.#options;
+    const { states, make, recordAttempt, now } = this.#options;
     const before = states.triedAtMs(app);
-    await tried(app.id, now());
+    await recordAttempt(app.id, now());
     try {
       await make(app, signal);
     } catch (error) {
       const isForLater = signal.aborted || (error instanceof SvcError && error.reason === "app_busy");
-      if (isForLater) await tried(app.id, before);
+      if (isForLater) await recordAttempt(app.id, before);
       throw error;
     }
   }

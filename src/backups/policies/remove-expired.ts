@@ -40,7 +40,7 @@ export async function removeExpired(
     const listed = await unlessAborted(opened.list(appId, signal), signal);
     const owned = listed.flatMap(({ name, createdAtMs, host, ownerUid: whose }) => {
       const row = known.get(keyOf({ storage, name }));
-      const isOurs = row?.isWhole === true && host === hostOf(storeId) && whose === ownerUid;
+      const isOurs = row?.isComplete === true && host === hostOf(storeId) && whose === ownerUid;
       return isOurs ? [{ name, createdAtMs, verifiedAtMs: row.verifiedAtMs }] : [];
     });
     for (const name of expiredArchives(owned, retention)) {

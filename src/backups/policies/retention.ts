@@ -50,7 +50,7 @@ function dayOf(ms: number): string {
   return new Date(ms).toISOString().slice(0, 10);
 }
 
-/** The day of its Monday: 1970-01-01 was a Thursday. */
+/** The Monday of the week, as a day. 1970-01-01 was a Thursday. */
 function weekOf(ms: number): string {
   const days = Math.floor(ms / dayMs);
   return dayOf((days - ((((days + 3) % 7) + 7) % 7)) * dayMs);

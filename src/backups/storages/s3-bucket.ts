@@ -215,10 +215,10 @@ export class S3Bucket implements Disposable {
       }
       try {
         for await (const bytes of withSilence(body as BodyStream, this.#silenceMs, signal)) {
-          const wanted = bytes.subarray(0, end - position);
-          await this.#pacer?.take(wanted.length, signal);
-          await onPiece(wanted);
-          position += wanted.length;
+          const needed = bytes.subarray(0, end - position);
+          await this.#pacer?.take(needed.length, signal);
+          await onPiece(needed);
+          position += needed.length;
           failures = 0;
         }
         if (position < end) throw new Error("the server sent an incomplete object");

@@ -12,7 +12,7 @@ import {
   isInstant,
   isName,
   isText,
-  isWhole,
+  isInteger,
   listOf,
   maybe,
   objectOf,
@@ -82,7 +82,7 @@ const isS3 = objectOf<S3Location>({
 
 const documentFields: Fields<StorageDocument> = {
   location: (value) => isLocal(value) || isS3(value),
-  maxBytesPerSec: maybe(isWhole),
+  maxBytesPerSec: maybe(isInteger),
   recipients: maybe(listOf(isText)),
 };
 

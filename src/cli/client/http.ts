@@ -85,7 +85,7 @@ export function send(endpoint: Endpoint, request: HttpRequest): Promise<HttpResp
 }
 
 /** Resolves when a stream can take more, or is closed. */
-export function drained(stream: NodeJS.WritableStream): Promise<void> {
+export function untilDrained(stream: NodeJS.WritableStream): Promise<void> {
   return new Promise((resolve) => {
     const end = (): void => {
       stream.off("drain", end);
@@ -151,7 +151,7 @@ class Exchange implements HttpResponse {
   }
 
   async #readHead(): Promise<HttpResponse> {
-    while (this.#parser.status === undefined) await this.#more();
+    while (this.#parser.status === undefined) await this.#nextEvent();
     return this;
   }
 
@@ -166,7 +166,7 @@ class Exchange implements HttpResponse {
         this.#socket.write(piece);
         const hasRoom = this.#socket.write("\r\n");
         this.#socket.uncork();
-        if (!hasRoom) await drained(this.#socket);
+        if (!hasRoom) await untilDrained(this.#socket);
       }
       this.#socket.write("0\r\n\r\n");
     } catch (error) {
@@ -185,7 +185,7 @@ class Exchange implements HttpResponse {
         } else if (this.#parser.isDone) {
           return;
         } else {
-          await this.#more();
+          await this.#nextEvent();
         }
       }
     } finally {
@@ -194,7 +194,7 @@ class Exchange implements HttpResponse {
   }
 
   /** Waits for the next event of the connection. @throws the failure if the connection ended too early */
-  async #more(): Promise<void> {
+  async #nextEvent(): Promise<void> {
     if (this.#failure === undefined) {
       const { promise, resolve } = Promise.withResolvers<undefined>();
       this.#wake = () => resolve(undefined);

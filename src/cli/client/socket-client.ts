@@ -6,8 +6,8 @@ import type { CallOptions, Client, Method, Requests } from "./client.ts";
 import { readAll, send, type Endpoint } from "./http.ts";
 import { callRest } from "./rest-client.ts";
 
-/** Milliseconds for a probe. A remote daemon may have to be connected first. */
-const probeTimeoutMs = { here: 2_000, far: 10_000 };
+/** Timeouts of a probe in milliseconds. The connection to a remote daemon may have to be opened first. */
+const probeTimeoutMs = { local: 2_000, remote: 10_000 };
 
 export class SocketClient implements Client {
   readonly #endpoint: Endpoint;
@@ -43,7 +43,7 @@ export class SocketClient implements Client {
   }
 
   async isAvailable(signal?: AbortSignal): Promise<boolean> {
-    const timeoutMs = "socketPath" in this.#endpoint ? probeTimeoutMs.here : probeTimeoutMs.far;
+    const timeoutMs = "socketPath" in this.#endpoint ? probeTimeoutMs.local : probeTimeoutMs.remote;
     try {
       await readAll(await send(this.#endpoint, { method: "GET", path: "/healthz", timeoutMs, signal }));
       return true;

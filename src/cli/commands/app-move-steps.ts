@@ -50,7 +50,7 @@ export class AppMove {
     this.#accepted = nodes.accepted;
   }
 
-  /** Runs the remaining steps. @throws the failure; the app is then running here again if that is safe */
+  /** Runs the remaining steps. If one fails, starts the app here again if that is safe. @throws the failure */
   async run(options: { readonly remove: boolean }): Promise<Moved> {
     try {
       return await this.#run(options);

@@ -27,7 +27,7 @@ export interface Transfer {
 }
 
 export interface TransferResult {
-  /** Its ID on the target node. */
+  /** The app's ID on the target node. */
   readonly id: string;
   readonly bytes: number;
   readonly warnings: readonly string[];

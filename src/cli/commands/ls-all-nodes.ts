@@ -21,11 +21,11 @@ type NodeApps =
 export async function showAllNodes(context: CommandContext, matches: (app: App) => boolean): Promise<void> {
   const { options } = context;
   const timeoutSecs = options.timeout ?? defaultTimeoutSecs;
-  const asked = await Promise.all(
+  const responses = await Promise.all(
     nodesOf(context).map(([node, nodeContext]) => ask(nodeContext, { node, timeoutSecs })),
   );
-  const hasApps = asked.some((answer) => "apps" in answer && answer.apps.length > 0);
-  const answers = asked.map((answer) =>
+  const hasApps = responses.some((answer) => "apps" in answer && answer.apps.length > 0);
+  const answers = responses.map((answer) =>
     "apps" in answer ? { ...answer, apps: answer.apps.filter(matches) } : answer,
   );
   const failures = answers.flatMap((answer) => ("error" in answer ? [answer] : []));

@@ -24,7 +24,7 @@ export async function showAppLogs(
 
 function sourceOf(context: CommandContext, id: string): LogSource {
   return {
-    read: (asked) => context.call(calls.getAppLogs, { id, ...asked }),
+    read: (query) => context.call(calls.getAppLogs, { id, ...query }),
     follow: async function* (request) {
       const { AppLogsSchema, AppService } = await import("../../../gen/svc/v1/app_pb.ts");
       const { messageToRest } = await import("../client/rest-json.ts");

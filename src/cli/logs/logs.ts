@@ -52,7 +52,7 @@ interface LogRequest extends LogPlace {
 /** How to request a log from the daemon, of an app or a container. */
 export interface LogSource {
   /** Returns the existing lines, as in REST. */
-  readonly read: (asked: { tail: number; timestamps: boolean; since?: string }) => Promise<Logs>;
+  readonly read: (query: { tail: number; timestamps: boolean; since?: string }) => Promise<Logs>;
   /** Returns existing and new lines. @param request returns the request for each subscription */
   readonly follow: (request: () => LogRequest) => AsyncIterable<Logs>;
 }
@@ -74,11 +74,11 @@ export async function showLogs(
   let place: LogPlace = { tail, ...(sinceMs !== undefined && { since: timestampFromMs(sinceMs) }) };
   const beganMs = context.host.now();
   const request = (): LogRequest => {
-    const asked = { ...place, timestamps };
+    const query = { ...place, timestamps };
     // After an outage without a line before, new lines start where the first subscription did.
     if (tail === 0 && sinceMs === undefined && place.after === undefined)
       place = { since: timestampFromMs(beganMs) };
-    return asked;
+    return query;
   };
   for await (const logs of source.follow(request)) {
     if (logs.cursor !== "") place = { after: logs.cursor };

@@ -9,7 +9,7 @@ import { PassThrough, pipeline } from "node:stream";
 import { SvcError } from "../../errors.ts";
 import {
   canceled,
-  drained,
+  untilDrained,
   tookTooLong,
   unreadableInput,
   type RemoteEndpoint,
@@ -254,7 +254,7 @@ class RemoteExchange implements HttpResponse {
     try {
       for await (const piece of pieces) {
         if (call.destroyed || this.#status !== 0) return;
-        if (piece.length > 0 && !call.write(piece)) await drained(call);
+        if (piece.length > 0 && !call.write(piece)) await untilDrained(call);
       }
       call.end();
     } catch (error) {

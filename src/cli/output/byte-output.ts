@@ -4,7 +4,7 @@
  */
 import { StringDecoder } from "node:string_decoder";
 import type { OutputStream } from "../host.ts";
-import { drained } from "../client/http.ts";
+import { untilDrained } from "../client/http.ts";
 import { escapeLines } from "./escape.ts";
 
 export class ByteOutput {
@@ -32,7 +32,7 @@ export class ByteOutput {
 
   async #send(data: string | Uint8Array): Promise<void> {
     // If the reader goes away, the stream closes instead of draining.
-    if (data.length > 0 && !this.#stream.write(data)) await drained(this.#stream);
+    if (data.length > 0 && !this.#stream.write(data)) await untilDrained(this.#stream);
   }
 }
 

@@ -69,9 +69,9 @@ export function asSvcError(error: unknown): SvcError | undefined {
 }
 
 /** The result, or undefined if it is not found. */
-export async function ifFound<T>(asked: Promise<T>): Promise<T | undefined> {
+export async function ifFound<T>(lookup: Promise<T>): Promise<T | undefined> {
   try {
-    return await asked;
+    return await lookup;
   } catch (error) {
     if (asSvcError(error)?.reason === "not_found") return undefined;
     throw error;

@@ -38,7 +38,7 @@ export async function createPlatform(options: ContextOptions, resources: AsyncDi
       workerUrl: programs.storeWorker,
       ahead: options.storeAhead,
       trustsMeanwhile: true,
-      onWrite: (durationMs, isKept) => metrics.observeStoreWrite(durationMs, isKept),
+      onWrite: (durationMs, isStored) => metrics.observeStoreWrite(durationMs, isStored),
     }),
   );
   // Released only after every part that uses the store has ended.

@@ -66,8 +66,8 @@ export async function openSession(options: SessionOptions): Promise<Disposable> 
 
 /** The engine escapes values that are not ASCII as in a query, and marks them with a further header. */
 function valuesOf(raw: readonly string[], name: string): string[] {
-  const all = (wanted: string): string[] =>
-    raw.filter((_, index) => index % 2 === 1 && raw[index - 1] === wanted);
+  const all = (headerName: string): string[] =>
+    raw.filter((_, index) => index % 2 === 1 && raw[index - 1] === headerName);
   const isEscaped = all(`${name}-encoded`).length > 0;
   return all(name).map((value) => (isEscaped ? decodeURIComponent(value.replaceAll("+", " ")) : value));
 }
@@ -93,7 +93,7 @@ async function serve(
     const chunks = stream.iterator({ destroyOnReturn: false }) as AsyncIterable<Buffer>;
     for await (const message of method(grpcMessages(chunks), metadata)) {
       if (stream.destroyed) return;
-      if (!stream.write(grpcFrame(message))) await drained(stream);
+      if (!stream.write(grpcFrame(message))) await untilDrained(stream);
     }
   } catch (error) {
     // The engine resets streams that it no longer needs.
@@ -110,7 +110,7 @@ async function serve(
   }
 }
 
-function drained(stream: ServerHttp2Stream): Promise<void> {
+function untilDrained(stream: ServerHttp2Stream): Promise<void> {
   return new Promise((resolve) => {
     const settle = (): void => {
       stream.off("drain", settle).off("close", settle);

@@ -72,7 +72,7 @@ function unescape(text: string): string {
 }
 
 async function measure({ path, device, type }: Mount): Promise<Filesystem | undefined> {
-  // It may be unmounted, or not accessible to this process.
+  // The file system may be unmounted, or not accessible to this process.
   const stats = await statfs(path).catch(() => undefined);
   if (stats === undefined || stats.blocks === 0) return undefined;
   const { bsize, blocks, bfree, bavail, files, ffree } = stats;

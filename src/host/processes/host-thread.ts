@@ -17,7 +17,7 @@ const answerMs = 20_000;
 type Kind = keyof HostAnswers;
 
 export class HostThread implements Disposable {
-  /** As of now. */
+  /** Returns the current apps. */
   readonly #apps = new SetOnce<() => KnownApps>("the processes of apps");
   readonly #thread: TaskThread<HostQuestion, HostAnswers[Kind]>;
   readonly #requests = {

@@ -88,14 +88,14 @@ export class ProcessScan {
   /** The owners of these processes, by pid; processes that ended are absent. */
   owners(pids: Iterable<number>, known: KnownApps): Map<number, ProcessOwner> {
     const table = new Map<number, ScannedProcess>();
-    const wanted: ScannedProcess[] = [];
+    const scanned: ScannedProcess[] = [];
     for (const pid of pids) {
       const process = this.#withAncestors(pid, table);
-      if (process !== undefined) wanted.push(process);
+      if (process !== undefined) scanned.push(process);
     }
     const apps = this.#appsOf([...table.values()], known);
     return new Map(
-      wanted.map((process) => {
+      scanned.map((process) => {
         const { pid, name, uid } = process;
         return [pid, { ...{ pid, name, uid }, ...this.#belongs(process, apps, known) }];
       }),
@@ -159,7 +159,7 @@ export class ProcessScan {
     }));
   }
 
-  /** The text of its control groups. */
+  /** The process's control groups, as text. */
   #groupsOf(process: ProcessEntry): string | undefined {
     return this.#groups.get(process, () => ({
       value: this.#optional(process.pid, "cgroup", (bytes) => bytes.toString()),

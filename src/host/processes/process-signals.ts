@@ -9,7 +9,7 @@ import { createProcessOpener, type ProcessHandle } from "../../sys/pidfd.ts";
 export interface SignalRequest {
   readonly pid: number;
   readonly signal: SignalProcessRequestSignal;
-  /** Its start marker, if the caller knows it. */
+  /** The process's start marker, if the caller knows it. */
   readonly expectedStartTicks?: number;
 }
 

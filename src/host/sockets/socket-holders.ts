@@ -22,7 +22,7 @@ export class SocketHolders {
   readonly #monotonicMs: () => number;
   /** By pid. */
   #holders: ReadonlyMap<number, Holder> = new Map();
-  #nobodys: ReadonlySet<number> = new Set();
+  #unheld: ReadonlySet<number> = new Set();
   #allSeenAtMs = -Infinity;
 
   constructor(socketAt: SocketAt = readSocketAt, monotonicMs = (): number => performance.now()) {
@@ -32,19 +32,19 @@ export class SocketHolders {
 
   /** By inode: the lowest pid of the processes that hold it; sockets without a holder are absent. */
   of(inodes: Iterable<number>): Map<number, number> {
-    const wanted = new Set(inodes);
-    const found = this.#stillHeld(wanted);
+    const searched = new Set(inodes);
+    const found = this.#stillHeld(searched);
     const isOld = this.#monotonicMs() - this.#allSeenAtMs > nobodyMs;
-    const isKnown = (inode: number): boolean => found.has(inode) || (!isOld && this.#nobodys.has(inode));
-    return wanted.values().every(isKnown) ? found : this.#lookAtAll(wanted);
+    const isKnown = (inode: number): boolean => found.has(inode) || (!isOld && this.#unheld.has(inode));
+    return searched.values().every(isKnown) ? found : this.#scanAll(searched);
   }
 
-  #stillHeld(wanted: ReadonlySet<number>): Map<number, number> {
+  #stillHeld(searched: ReadonlySet<number>): Map<number, number> {
     const found = new Map<number, number>();
     for (const [pid, { startTicks, sockets }] of this.#holders) {
       withDescriptors(pid, (dir) => {
         for (const [inode, fd] of sockets)
-          if (wanted.has(inode) && this.#socketAt(dir, fd) === inode) found.set(inode, pid);
+          if (searched.has(inode) && this.#socketAt(dir, fd) === inode) found.set(inode, pid);
       });
       if (readProcess(pid)?.startTicks === startTicks) continue;
       for (const inode of sockets.keys()) found.delete(inode);
@@ -52,7 +52,7 @@ export class SocketHolders {
     return found;
   }
 
-  #lookAtAll(wanted: ReadonlySet<number>): Map<number, number> {
+  #scanAll(searched: ReadonlySet<number>): Map<number, number> {
     const found = new Map<number, number>();
     const holders = new Map<number, Holder>();
     for (const pid of listPids().toSorted((a, b) => a - b)) {
@@ -60,7 +60,7 @@ export class SocketHolders {
         const sockets = new Map<number, string>();
         for (const fd of readdirSync(`/proc/self/fd/${dir}`)) {
           const inode = this.#socketAt(dir, fd);
-          if (inode !== undefined && wanted.has(inode) && !found.has(inode)) sockets.set(inode, fd);
+          if (inode !== undefined && searched.has(inode) && !found.has(inode)) sockets.set(inode, fd);
         }
         const [first] = sockets;
         if (first === undefined) return;
@@ -72,7 +72,7 @@ export class SocketHolders {
       });
     }
     this.#holders = holders;
-    this.#nobodys = new Set(wanted.values().filter((inode) => !found.has(inode)));
+    this.#unheld = new Set(searched.values().filter((inode) => !found.has(inode)));
     this.#allSeenAtMs = this.#monotonicMs();
     return found;
   }

@@ -139,7 +139,7 @@ export class SampleRing<T extends Sample> {
     const [oldest] = unsaved;
     yield unsaved;
     for await (const samples of (isLong ? this.#month : this.#day).newestFirst(sinceMs)) {
-      // They may have been saved in the meantime.
+      // Unsaved samples may have been saved in the meantime.
       yield oldest === undefined ? samples : samples.filter(({ atMs }) => atMs < oldest.atMs);
     }
   }

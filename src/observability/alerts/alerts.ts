@@ -65,7 +65,7 @@ export class Alerts implements AsyncDisposable {
   /** Alerts that are not over. @param apps IDs of the apps that the caller may see; undefined: all */
   firing(apps?: ReadonlySet<string>): readonly Alert[] {
     return this.#all.filter(
-      (alert) => goesOn(alert) && (apps === undefined || apps.has(alert.subject) || isOfHost(alert)),
+      (alert) => isUnresolved(alert) && (apps === undefined || apps.has(alert.subject) || isOfHost(alert)),
     );
   }
 
@@ -110,7 +110,7 @@ export class Alerts implements AsyncDisposable {
   async #end(alerts: readonly Alert[]): Promise<void> {
     await this.#store([], alerts);
     const resolvedAtMs = this.#options.clock.nowMs();
-    for (const alert of alerts.filter(goesOn)) this.#change({ ...alert, resolvedAtMs });
+    for (const alert of alerts.filter(isUnresolved)) this.#change({ ...alert, resolvedAtMs });
   }
 
   #change(alert: Alert): void {
@@ -129,7 +129,8 @@ export class Alerts implements AsyncDisposable {
     for (const subject of new Set([...messages.keys(), ...own.keys()])) {
       const [message, alert] = [messages.get(subject), own.get(subject)];
       const isSo = message !== undefined;
-      if (isSo === (alert !== undefined && goesOn(alert))) this.#changing.delete(`${rule.name}\n${subject}`);
+      if (isSo === (alert !== undefined && isUnresolved(alert)))
+        this.#changing.delete(`${rule.name}\n${subject}`);
       else if (this.#hasLasted(rule, subject, nowMs)) {
         const firedAtMs = alert?.firedAtMs ?? nowMs;
         put.push(
@@ -222,7 +223,7 @@ export class Alerts implements AsyncDisposable {
   }
 }
 
-function goesOn({ resolvedAtMs }: Alert): boolean {
+function isUnresolved({ resolvedAtMs }: Alert): boolean {
   return resolvedAtMs === undefined;
 }
 

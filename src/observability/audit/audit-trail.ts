@@ -89,7 +89,7 @@ export class AuditTrail implements AsyncDisposable {
 
   #take(content: AuditContent): void {
     if (this.#pending.length >= this.#options.maxPending) {
-      this.#lose([content], `${this.#pending.length} audit records wait for the store already`);
+      this.#recordLoss([content], `${this.#pending.length} audit records wait for the store already`);
       return;
     }
     this.#pending.push(content);
@@ -130,15 +130,15 @@ export class AuditTrail implements AsyncDisposable {
     const error = await this.#tryWrite(batch, false);
     if (error === undefined) return;
     if (!(error instanceof SvcError) || error.reason !== "disk_full") {
-      this.#lose(batch, error);
+      this.#recordLoss(batch, error);
       return;
     }
     const isDone = ({ result }: AuditContent): boolean => result === "ok";
     const done = batch.filter(isDone);
     const refused = batch.filter((content) => !isDone(content));
-    if (refused.length > 0) this.#lose(refused, error);
+    if (refused.length > 0) this.#recordLoss(refused, error);
     const essentialError = done.length === 0 ? undefined : await this.#tryWrite(done, true);
-    if (essentialError !== undefined) this.#lose(done, essentialError);
+    if (essentialError !== undefined) this.#recordLoss(done, essentialError);
   }
 
   /** @returns the reason why it was not written */
@@ -166,7 +166,7 @@ export class AuditTrail implements AsyncDisposable {
     return [...own, ...ofUsers, { sql: moveAnchorSql }, { sql: removeAnchoredGapSql }];
   }
 
-  #lose(records: readonly AuditContent[], why: unknown): void {
+  #recordLoss(records: readonly AuditContent[], why: unknown): void {
     this.#lost += records.length;
     this.#lostInAll += records.length;
     this.#options.log.error(

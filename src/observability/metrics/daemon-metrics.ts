@@ -31,7 +31,7 @@ export interface MetricSources {
   readonly appUsages: () => ReadonlyMap<string, RuntimeUsage>;
 }
 
-/** Until the parts that have the gauges are created. */
+/** Sources without values, until the parts that have the gauges are created. */
 const nothing: MetricSources = {
   callsInFlight: () => 0,
   appsByState: () => Promise.resolve(new Map()),
@@ -66,9 +66,9 @@ export class DaemonMetrics implements Disposable {
   }
 
   /** Records a write to the store, from request to result. */
-  observeStoreWrite(durationMs: number, isKept: boolean): void {
+  observeStoreWrite(durationMs: number, isStored: boolean): void {
     this.#storeWrites.observe(durationMs / 1000);
-    if (!isKept) this.#storeWriteFailures++;
+    if (!isStored) this.#storeWriteFailures++;
   }
 
   /** The page in the text format of Prometheus. */

@@ -4,7 +4,7 @@
 import { lstat, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
 import { mapBounded } from "../../lib/map-bounded.ts";
-import { isText, isWhole, objectOf } from "../../store/row-document.ts";
+import { isText, isInteger, objectOf } from "../../store/row-document.ts";
 
 export interface CacheBounds {
   /** Limit of one user's commits. */
@@ -33,7 +33,7 @@ export interface CommitFacts {
 }
 
 export const factsFile = "svc.json";
-const areFacts = objectOf<CommitFacts>({ tree: isText, sizeBytes: isWhole });
+const areFacts = objectOf<CommitFacts>({ tree: isText, sizeBytes: isInteger });
 
 /** Name of a commit's directory. */
 export const commitDirectory = (commit: string): string => `${commit}.git`;
@@ -141,7 +141,7 @@ export class CacheSpace {
         (stats) => stats.mtimeMs,
         () => undefined,
       );
-      // It was removed at this moment.
+      // The entry was just removed.
       if (usedMs === undefined) return [];
       const sizeBytes = isTemporary ? await allocatedBytes(path) : ((await readFacts(path))?.sizeBytes ?? 0);
       return [{ uid, path, sizeBytes, usedMs, isTemporary }];

@@ -42,7 +42,7 @@ const maxEntryLength = 16 * 1024;
 
 /** Selects files to read. */
 export interface FileSelection {
-  readonly wanted: (path: string) => boolean;
+  readonly isSelected: (path: string) => boolean;
   readonly maxFiles: number;
   readonly maxFileBytes: number;
 }
@@ -86,20 +86,20 @@ export class GitObjects {
   }
 
   /**
-   * Reads the regular files of a tree with a `wanted` path, at any depth, as text by path, without larger ones.
+   * Reads the regular files of a tree with a selected path, at any depth, as text by path, without larger ones.
    * @returns `total`: the number of matching files, including those beyond `maxFiles`, which are not read
    */
   async files(
     { gitDir }: CachedCommit,
     tree: string,
     subject: string,
-    { wanted, maxFiles, maxFileBytes }: FileSelection,
+    { isSelected, maxFiles, maxFileBytes }: FileSelection,
     signal?: AbortSignal,
   ): Promise<{ files: Map<string, string>; total: number }> {
     const args = ["ls-tree", "-r", "-z", "--long", "--end-of-options", tree];
     const all = readEntries(await this.#read(gitDir, args, subject, maxListBytes, signal));
     const found = all.filter(
-      ({ type, name, sizeBytes }) => type === "file" && sizeBytes <= maxFileBytes && wanted(name),
+      ({ type, name, sizeBytes }) => type === "file" && sizeBytes <= maxFileBytes && isSelected(name),
     );
     const files = await this.#readFiles(gitDir, found.slice(0, maxFiles), subject, signal);
     return { files, total: found.length };

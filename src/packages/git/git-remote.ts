@@ -202,7 +202,7 @@ async function watchSize<T>(
   throw tooLargeError(subject, maxBytes);
 }
 
-function tooMuchSaid(subject: string): SvcError<"git_failed"> {
+function outputTooLarge(subject: string): SvcError<"git_failed"> {
   return new SvcError("git_failed", `the ref list of ${subject} is too large (limit ${maxRefsBytes} bytes)`);
 }
 
@@ -233,7 +233,7 @@ export function localRemote(gitUrl: GitUrl & { path: string }, options: LocalRem
     const { argv, env } = localGitCommand(path, args, environment);
     const result = await userHelper.runCommand(argv, { ...run, cwd: "/", env });
     if (result.exitCode !== 0) throw gitFailure(subject, result.stderr.split("\n").filter(Boolean), result);
-    if (result.truncated) throw tooMuchSaid(subject);
+    if (result.truncated) throw outputTooLarge(subject);
     return result.stdout;
   }
 

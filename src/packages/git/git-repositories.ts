@@ -255,8 +255,11 @@ export class GitCheckout implements AsyncDisposable {
   }
 
   /** As {@link GitObjects.files}. */
-  files(wanted: FileSelection, signal?: AbortSignal): Promise<{ files: Map<string, string>; total: number }> {
-    return this.#objects.files(this.#commit, this.#tree, this.#url, wanted, signal);
+  files(
+    selection: FileSelection,
+    signal?: AbortSignal,
+  ): Promise<{ files: Map<string, string>; total: number }> {
+    return this.#objects.files(this.#commit, this.#tree, this.#url, selection, signal);
   }
 
   /** Keeps it in the cache for later use. */

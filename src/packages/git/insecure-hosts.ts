@@ -10,13 +10,11 @@ import { isLoopback, type GitUrl } from "./git-url.ts";
 /** Whether the list contains the URL's host, as `host` for all ports or as `host:port`. */
 export function isInsecure({ transport, url }: GitUrl, insecureHosts: readonly string[]): boolean {
   if (transport !== "http" && transport !== "https") return false;
-  const asked = splitHost(new URL(url).host);
-  const askedPort = asked?.port ?? (transport === "https" ? "443" : "80");
+  const host = splitHost(new URL(url).host);
+  const port = host?.port ?? (transport === "https" ? "443" : "80");
   return insecureHosts.some((text) => {
     const listed = isIPv6(text) ? { name: hostName(text), port: undefined } : splitHost(text);
-    return (
-      listed !== undefined && listed.name === asked?.name && [undefined, askedPort].includes(listed.port)
-    );
+    return listed !== undefined && listed.name === host?.name && [undefined, port].includes(listed.port);
   });
 }
 

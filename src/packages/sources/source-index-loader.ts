@@ -122,7 +122,7 @@ export function createSourceIndexLoader(options: SourceIndexLoaderOptions): Sour
     missing: SvcError,
     { signal }: WorkOptions,
   ): Promise<BroughtIndex> {
-    const { files, total } = await checkout.files({ ...storeBounds, wanted: describesApp }, signal);
+    const { files, total } = await checkout.files({ ...storeBounds, isSelected: describesApp }, signal);
     const text = await storeIndex(files, (yamlText, bounds) => yaml.read(yamlText, bounds, uid, signal));
     if (text === undefined) throw missing;
     const cut = `the index lists ${total} apps, but only the first ${files.size} are listed`;
@@ -203,7 +203,7 @@ export async function removeOldest(directory: string, maxFiles: number): Promise
   if (names.length <= maxFiles) return;
   const files = await mapBounded(names, 16, async (name) => {
     const path = join(directory, name);
-    // Another process may have removed it.
+    // Another process may have removed the file.
     const mtimeMs = await stat(path).then(
       (stats) => stats.mtimeMs,
       () => 0,

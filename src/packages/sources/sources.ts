@@ -89,12 +89,12 @@ export class Sources {
   ): Promise<FoundPackages> {
     const searched = this.#choose(source);
     const results = await Promise.all(searched.map(async (config) => this.#search(config, uid, work)));
-    const wanted = words.map((word) => word.toLowerCase());
+    const terms = words.map((word) => word.toLowerCase());
     const packages = results
       .flatMap((result) => ("packages" in result ? result.packages : []))
       .filter(({ id, name, summary, tags }) => {
         const text = [id, name, summary, ...tags].join(" ").toLowerCase();
-        return wanted.every((word) => text.includes(word));
+        return terms.every((word) => text.includes(word));
       })
       .toSorted((one, other) => one.name.localeCompare(other.name) || (one.source < other.source ? -1 : 1));
     const errors = results.flatMap((result, at) => {

@@ -14,8 +14,8 @@ const maxShown = 1024;
 /**
  * @param {{ root: string, paths: string[] }} args
  * @param {AbortSignal} signal
- * @returns {Promise<{ sizes: number[], isWhole: boolean, barrier?: string }>} bytes of each path; a file
- *   with several hard links is counted in the first path that contains it. `isWhole` is false if the user may not read
+ * @returns {Promise<{ sizes: number[], isComplete: boolean, barrier?: string }>} bytes of each path; a file
+ *   with several hard links is counted in the first path that contains it. `isComplete` is false if the user may not read
  *   some directory; `barrier` is the path (latin1), below one of the paths, of another user's directory that the user
  *   may not empty
  */
@@ -27,14 +27,14 @@ export async function measure({ root, paths }, signal) {
     try {
       await measurePath(measurement, { root, path }, signal);
     } catch (error) {
-      if (hasCode(error, "EACCES")) measurement.isWhole = false;
+      if (hasCode(error, "EACCES")) measurement.isComplete = false;
       else if (!hasCode(error, "ENOENT", "ENOTDIR")) throw error;
     }
     sizes.push(measurement.allocatedBytes - before);
   }
   return {
     sizes,
-    isWhole: measurement.isWhole,
+    isComplete: measurement.isComplete,
     ...(measurement.barrier !== undefined && { barrier: measurement.barrier }),
   };
 }
@@ -61,7 +61,7 @@ export class Measurement {
   allocatedBytes = 0;
   entries = 0;
   /** Whether all directories could be read. */
-  isWhole = true;
+  isComplete = true;
   /**
    * Path (latin1) of a directory that the user may not empty, apart from those of the daemon. Instead of a long path, a
    * directory above it.
@@ -141,7 +141,7 @@ export class Measurement {
    * @param {string[]} harmless codes that mean that the entry has disappeared
    */
   #passOver(error, ...harmless) {
-    if (hasCode(error, "EACCES")) this.isWhole = false;
+    if (hasCode(error, "EACCES")) this.isComplete = false;
     else if (!hasCode(error, ...harmless)) throw error;
   }
 

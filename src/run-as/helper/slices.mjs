@@ -16,7 +16,7 @@ export class Slices {
   }
 
   /** @throws the reason of the signal */
-  async rest() {
+  async nextSlice() {
     this.#signal.throwIfAborted();
     await new Promise((resolve) => setImmediate(resolve));
     this.#signal.throwIfAborted();
@@ -43,7 +43,7 @@ export async function runInSlices(steps, signal, room) {
       if (step.value !== undefined) await step.value;
       const waits = room?.();
       if (waits !== undefined) await waits;
-      if (slices.isOver) await slices.rest();
+      if (slices.isOver) await slices.nextSlice();
     }
   } finally {
     // Lets interrupted steps close what they have open.

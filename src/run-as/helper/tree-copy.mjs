@@ -177,7 +177,7 @@ export class TreeCopy {
 
   async #rest() {
     this.#report(this.copiedBytes);
-    await this.#slices.rest();
+    await this.#slices.nextSlice();
   }
 
   /**
@@ -280,8 +280,8 @@ export class TreeCopy {
     for (let data = this.#syscalls.nextData(from.fd, 0, size); data;) {
       for (let position = data.start; position < data.end;) {
         this.#signal.throwIfAborted();
-        const wanted = Math.min(buffer.length, data.end - position);
-        const { bytesRead } = await from.read(buffer, 0, wanted, position);
+        const maxBytes = Math.min(buffer.length, data.end - position);
+        const { bytesRead } = await from.read(buffer, 0, maxBytes, position);
         if (bytesRead === 0) break;
         await to.write(buffer, 0, bytesRead, position);
         position += bytesRead;

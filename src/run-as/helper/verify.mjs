@@ -25,16 +25,16 @@ export function credentialsMismatch(status, expected) {
     ["Uid", expected.uid],
     ["Gid", expected.gid],
   ])) {
-    const wanted = [id, id, id, id].join(" ");
+    const required = [id, id, id, id].join(" ");
     const found = fields.get(field)?.split(/\s+/).join(" ");
-    if (found !== wanted) return `${field} is ${found ?? "missing"} instead of ${wanted}`;
+    if (found !== required) return `${field} is ${found ?? "missing"} instead of ${required}`;
   }
   if (!expected.dropped) return undefined;
   const found = fields.get("Groups")?.split(/\s+/).filter(Boolean).map(Number) ?? [];
   // The primary group does not have to be among the supplementary groups.
   const groups = sortedIds([...found, expected.gid]);
-  const wanted = sortedIds([...expected.groups, expected.gid]);
-  if (groups !== wanted) return `Groups are ${groups} instead of ${wanted}`;
+  const required = sortedIds([...expected.groups, expected.gid]);
+  if (groups !== required) return `Groups are ${groups} instead of ${required}`;
   for (const field of ["CapInh", "CapPrm", "CapEff", "CapBnd", "CapAmb"]) {
     const set = fields.get(field);
     if (set === undefined || !/^0+$/.test(set)) return `${field} is ${set ?? "missing"} instead of 0`;

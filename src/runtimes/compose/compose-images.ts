@@ -23,7 +23,7 @@ import { imagesOf, referencesOf } from "./document-services.ts";
 import { recordOf, volumeName } from "./compose-values.ts";
 
 /** Concurrent requests to registries. */
-const askedAtOnce = 4;
+const maxParallelReads = 4;
 
 export interface ComposeImagesOptions extends AppContainersOptions, FreshnessOptions {
   /** Measures the engine's volumes. */
@@ -54,7 +54,7 @@ export class ComposeImages implements ImageRuntime {
   ): Promise<RuntimeImage> {
     const services = referencesOf((await this.#options.projects.lastDocument(app.id)) ?? {});
     const references = [...new Set(services.values())];
-    const images = await mapBounded(references, askedAtOnce, (reference) =>
+    const images = await mapBounded(references, maxParallelReads, (reference) =>
       describeImage(this.#options, app, reference, options),
     );
     return {

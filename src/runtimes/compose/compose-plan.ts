@@ -19,7 +19,7 @@ import { rootShare } from "../../lib/share-owner.ts";
 import { appEnvironment, appExpander } from "../app-environment.ts";
 import { checkoutOf } from "../app-tree.ts";
 import { ownerSpec, requireWithinLimits, type ContainerClaims } from "../containers/container-policy.ts";
-import { missingClock } from "../containers/host-clock.ts";
+import { missingClockFiles } from "../containers/host-clock.ts";
 import type { AppImages } from "../docker/app-images.ts";
 import { withTag, requireAllowedName } from "../docker/image-names.ts";
 import type { PublishOptions } from "../containers/published-ports.ts";
@@ -157,7 +157,7 @@ export class ComposePlanner {
       owner: isRoots ? undefined : ownerSpec(userHelper.user),
       pidsLimit: isRoots ? undefined : this.#options.usersPidsLimit,
       maxUserProcesses: isRoots ? undefined : this.#options.maxUserProcesses,
-      absent: await missingClock(),
+      absent: await missingClockFiles(),
       builtTag: (service) => images.builtTag(app, service),
       withTag,
     });
@@ -165,8 +165,8 @@ export class ComposePlanner {
     for (const { reference } of project.pulls) requireAllowedName(reference);
     const adopted = withAdoptedMounts(project.document, app);
     const data = await dataBinds(userHelper, app, adopted);
-    const withPlaces = withData(adopted, app, data);
-    const document = withHostPorts(withPlaces, app, this.#options);
+    const withDataMounts = withData(adopted, app, data);
+    const document = withHostPorts(withDataMounts, app, this.#options);
     const { document: placed, files } = withInlineFiles(document, { directory: app.directory, isRoots });
     const claims = [
       ...withoutAdopted(projectClaims(placed, this.#options.ownership.projectOf(app.id)), app),

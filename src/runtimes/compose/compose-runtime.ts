@@ -205,7 +205,7 @@ export class ComposeRuntime extends ContainerRuntime {
       await watched.start(app, composeRelease, async () => {
         if (app.ownerUid !== 0 && (await this.#hasNew(app, project))) {
           await this.#projects.up(app, project, "--no-start", { signal });
-          // The app's parts may have changed meanwhile; from here on volumes are given to the app's owner.
+          // The app's parts may have changed since the check. From here on, volumes are given to the app's owner.
           await requireOwnedParts(this.#options, app, project.document);
           await this.#changeVolumeOwner(app);
           await this.#removeDetached(app, project);

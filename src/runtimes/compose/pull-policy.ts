@@ -42,7 +42,7 @@ export function strongerPolicy(a: PullPolicy | undefined, b: PullPolicy): PullPo
   return a.maxAgeMs <= b.maxAgeMs ? a : b;
 }
 
-/** When svc last pulled the images of an app that have a maximum age, in a file of the daemon. */
+/** Times of the last pulls of an app's images with a maximum age, in a file of the daemon. */
 export class PullTimes {
   readonly #path: string;
 

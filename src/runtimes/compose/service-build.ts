@@ -93,10 +93,10 @@ const hostPlatform = `linux/${process.arch === "x64" ? "amd64" : process.arch}`;
 
 function readSettings(service: string, build: JsonObject, sources: BuildSources): BuildSettings {
   const { no_cache: noCache, network, shm_size: shmSize, platforms } = build;
-  const wanted = textsOf(platforms);
+  const requested = textsOf(platforms);
   // Of several, the engine's default.
-  const platform = wanted.length === 1 ? wanted[0] : undefined;
-  if (wanted.length > 1 && !wanted.includes(hostPlatform))
+  const platform = requested.length === 1 ? requested[0] : undefined;
+  if (requested.length > 1 && !requested.includes(hostPlatform))
     throw invalid(
       sources.file,
       `service "${service}": svc builds for one platform; add ${hostPlatform} to "platforms", or keep only one`,

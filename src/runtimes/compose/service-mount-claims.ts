@@ -140,7 +140,7 @@ function readShortVolume(volume: string, { requirements, binds, excess }: Draft)
   if (!volumeName.test(source)) binds.push(bindOf(source, modes.includes("ro")));
 }
 
-/** The engine relabels as root, following paths that the owner may swap meanwhile. A named volume is the engine's own. */
+/** The engine relabels as root, following paths that the owner may swap during the work. A named volume is the engine's own. */
 function relabels(source: string, mode: string): string {
   return `has "${source}" labelled for SELinux by root (write the mount without "${mode}", or mount a named volume with it)`;
 }

@@ -58,10 +58,10 @@ export function withHostPorts(
   const moved = movedPorts(app);
   const addressed = (port: JsonValue): JsonValue => {
     const { address, published, target, protocol } = readServicePort(port);
-    const wanted = chosen.get(`${published}/${protocol}`) ?? publishAddress;
+    const hostAddress = chosen.get(`${published}/${protocol}`) ?? publishAddress;
     if (address !== "") return port;
     // Compose v1 supports addresses only in the short form.
-    return shortPort({ address: wanted, published, target, protocol });
+    return shortPort({ address: hostAddress, published, target, protocol });
   };
   const services = mapValues(recordOf(document["services"]), (value): JsonValue => {
     const service = recordOf(value);

@@ -40,7 +40,7 @@ export interface ReservedSubnets extends Disposable {
 }
 
 /** The networks that are about to be created. */
-interface WantedNetworks {
+interface NetworkRequest {
   /** Number of networks that get a subnet of the pool. */
   readonly count: number;
   /** Containers per network; 0: count the networks only, because their addresses are not from the pool. */
@@ -53,7 +53,7 @@ interface Reservation {
   readonly ownerUid: number;
   /** Networks that are about to be created. */
   readonly count: number;
-  /** Those of `placed`, and those that networks set themselves. */
+  /** All subnets: those of `placed`, and those that networks set themselves. */
   readonly subnets: readonly Subnet[];
   /** Subnets of the pool for networks without one. */
   readonly placed: readonly Subnet[];
@@ -171,8 +171,8 @@ export class AppNetworks {
    * @throws SvcError `too_many` when a regular user has too many networks or addresses; `not_possible` when a chosen
    *   subnet is in use
    */
-  async reserve(app: NetworkOwner, wanted: WantedNetworks): Promise<ReservedSubnets> {
-    const reservation = await this.#reserve(app, wanted);
+  async reserve(app: NetworkOwner, request: NetworkRequest): Promise<ReservedSubnets> {
+    const reservation = await this.#reserve(app, request);
     return {
       subnets: reservation.placed.map(formatSubnet),
       [Symbol.dispose]: () => void this.#reserved.delete(reservation),
@@ -181,7 +181,7 @@ export class AppNetworks {
 
   async #reserve(
     { id, ownerUid }: NetworkOwner,
-    { count, containers, chosen = [] }: WantedNetworks,
+    { count, containers, chosen = [] }: NetworkRequest,
   ): Promise<Reservation> {
     using _slot = await this.#slots.acquire(ownerUid);
     const { engine, pool } = this.#options;
@@ -193,8 +193,8 @@ export class AppNetworks {
     // Doubled, because an upgrade runs old and new containers side by side.
     const size = containers === 0 ? 0 : sizeFor(2 * containers);
     const own = chosen.flatMap(({ subnets }) => subnets.map(parseSubnet)).filter(isSubnet);
-    const wanted = { count: count + chosen.length, addresses: count * size + addressesOf(own) };
-    if (ownerUid !== 0) this.#requireShare(id, ownerUid, wanted, networks, others);
+    const needed = { count: count + chosen.length, addresses: count * size + addressesOf(own) };
+    if (ownerUid !== 0) this.#requireShare(id, ownerUid, needed, networks, others);
     if (size === 0) return this.#hold({ ownerUid, count, subnets: [], placed: [] });
     // A host without IPv4 has no route table.
     const routes = routedSubnets(await readFile(routeTable, "latin1").catch(() => ""));
@@ -210,7 +210,7 @@ export class AppNetworks {
     }
     const placed = freeSubnets(pool, size, count, [...taken, ...own]);
     if (ownerUid !== 0 && placed.length < count) throw poolUsedUp(id, pool);
-    return this.#hold({ ownerUid, count: wanted.count, subnets: [...own, ...placed], placed });
+    return this.#hold({ ownerUid, count: needed.count, subnets: [...own, ...placed], placed });
   }
 
   #hold(reservation: Reservation): Reservation {
@@ -222,7 +222,7 @@ export class AppNetworks {
   #requireShare(
     appId: string,
     ownerUid: number,
-    wanted: { readonly count: number; readonly addresses: number },
+    needed: { readonly count: number; readonly addresses: number },
     networks: readonly NetworkInspectInfo[],
     reserved: readonly Reservation[],
   ): void {
@@ -242,13 +242,13 @@ export class AppNetworks {
     });
     const all = [...usersNetworks, ...reserved.filter((reservation) => reservation.ownerUid !== 0)];
     const own = all.filter((reservation) => reservation.ownerUid === ownerUid);
-    const count = own.reduce((sum, reservation) => sum + reservation.count, wanted.count);
+    const count = own.reduce((sum, reservation) => sum + reservation.count, needed.count);
     if (count > maxPerUser) {
       const message = `app "${appId}" cannot create its networks: you would have ${count}, and [limits] max_networks_per_user is ${maxPerUser}; remove an app, or ask for a higher limit`;
       throw new SvcError("too_many", message);
     }
     const poolSize = pool.end - pool.start;
-    const { addresses } = wanted;
+    const { addresses } = needed;
     if (addressesIn(pool, own) + addresses > poolSize * userPart) {
       const message = `app "${appId}" cannot create its networks: yours would use more than a quarter of the addresses of ${formatSubnet(pool)} ([docker] subnet_pool); remove an app, or ask for a larger pool`;
       throw new SvcError("too_many", message);

@@ -7,7 +7,7 @@ import { lstat, readFile, realpath } from "node:fs/promises";
 import { join, relative } from "node:path";
 import type { ContainerRecord } from "../../engine/container-record.ts";
 import { isInside } from "../../lib/paths.ts";
-import { hostClock } from "./host-clock.ts";
+import { clockFiles } from "./host-clock.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 
 /** A line of mountinfo (proc_pid_mountinfo(5)). */
@@ -30,7 +30,7 @@ export async function changedMount(
   procDir = "/proc",
 ): Promise<string | undefined> {
   // Only root controls the host's time zone files, and an image may have a symlink at their path.
-  const binds = mounts.filter(({ type, source }) => type === "bind" && !hostClock.has(source));
+  const binds = mounts.filter(({ type, source }) => type === "bind" && !clockFiles.has(source));
   if (binds.length === 0) return undefined;
   const [own, others] = await Promise.all([
     readMounts(`${procDir}/self`),

@@ -173,7 +173,7 @@ export class ContainerApp extends ObservedApp {
     } catch (error) {
       if (!(error instanceof SvcError) || error.code !== "unavailable") throw error;
       // The app may run; the next connection to the engine settles it.
-      this.engineLost(error as SvcError);
+      this.onEngineLost(error as SvcError);
       return "running";
     }
   }
@@ -197,11 +197,11 @@ export class ContainerApp extends ObservedApp {
     this.#app = app;
     this.#mode = transitions.find(transitions.reattach(this.#mode, false), anyUp(this.members));
     if (this.#options.state.isAvailable) this.#publish();
-    else this.engineLost(error);
+    else this.onEngineLost(error);
   }
 
   /** The engine is unreachable. */
-  engineLost(error: SvcError): void {
+  onEngineLost(error: SvcError): void {
     this.#mode = transitions.loseEngine(this.#mode, error);
     void this.#restarts.suspend();
     this.#publish();
@@ -211,7 +211,7 @@ export class ContainerApp extends ObservedApp {
    * The engine is back. If no container runs except finished ones, the engine's end also ended the app, which must be
    * started again, as after an interrupted start or stop.
    */
-  async engineBack(): Promise<void> {
+  async onEngineBack(): Promise<void> {
     this.#mode = transitions.regainEngine(this.#mode);
     if (this.#release !== undefined) {
       const members = this.containers.knownOf(this.#release) ?? [];
@@ -221,18 +221,18 @@ export class ContainerApp extends ObservedApp {
     await this.observe();
   }
 
-  started(containerId: string): void {
-    this.#seen.started(containerId);
+  noteStart(containerId: string): void {
+    this.#seen.noteStart(containerId);
   }
 
-  killed(containerId: string): void {
-    this.#seen.killed(containerId);
+  noteKill(containerId: string): void {
+    this.#seen.noteKill(containerId);
   }
 
   /** A process of this container ended. */
-  died(containerId: string, exitCode: number): void {
+  noteDeath(containerId: string, exitCode: number): void {
     if (!this.#mode.shouldRun) return;
-    this.#seen.died(containerId, exitCode);
+    this.#seen.noteDeath(containerId, exitCode);
     // A service that has finished its work may end at once.
     if (exitCode !== 0) this.#onFailure?.();
   }

@@ -34,7 +34,7 @@ export const transitions = {
     work: "starting",
   }),
 
-  /** Its containers are being started: from now on, the start can be interrupted. */
+  /** The app's containers are being started: from now on, the start can be interrupted. */
   launch: (mode: ContainerMode): ContainerMode => ({ ...mode, isUnfinished: true }),
 
   /** The start failed, and the containers that had started were ended. */

@@ -10,7 +10,7 @@ import type { User } from "../../run-as/user.ts";
 import { formatSubnet, isWithin, parseSubnet, type Subnet } from "../../engine/subnets.ts";
 import { isInside } from "../../lib/paths.ts";
 import { isGranted, type Permission } from "../../packages/manifest/permissions.ts";
-import { hostClock } from "./host-clock.ts";
+import { clockFiles } from "./host-clock.ts";
 import type { HostRequirement } from "./host-requirements.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 
@@ -243,7 +243,7 @@ async function bindRequirements(
   for (const socket of [...sockets]) sockets.add(await realpath(socket).catch(() => socket));
   const requirements: HostRequirement[] = [];
   for (const { source, readOnly } of binds) {
-    if (readOnly && hostClock.has(source)) continue;
+    if (readOnly && clockFiles.has(source)) continue;
     const root = roots.find((directory) => isInside(directory, source));
     if (root !== undefined) {
       await requirePlain(typeOf, relative(root, source) || ".");
@@ -257,7 +257,7 @@ async function bindRequirements(
         what: `mounts ${source}, which gives it control of the container engine`,
       });
     } else {
-      const why = hostClock.has(source) ? "not read-only" : "which is outside the app's directory";
+      const why = clockFiles.has(source) ? "not read-only" : "which is outside the app's directory";
       requirements.push({ permission: "host_mounts", what: `mounts ${source}, ${why}` });
     }
   }

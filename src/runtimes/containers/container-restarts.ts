@@ -91,7 +91,7 @@ export class ContainerRestarts {
       await this.#options.restart(container);
       restarts.count++;
     } catch (error) {
-      // The decision was revoked meanwhile.
+      // The decision to restart was revoked during the attempt.
       if (restarts.end === undefined) return;
       const isDenied = error instanceof SvcError && error.reason === "denied";
       if (isDenied) restarts.end = { why: (error as SvcError).message };

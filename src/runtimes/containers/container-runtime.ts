@@ -102,9 +102,9 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
           const { name = "" } = attributes;
           const appId = options.ownership.ownerOf("container", { labels: attributes, names: [name] });
           const app = this.apps.get(appId ?? "");
-          if (action === "start") app?.started(id);
-          if (action === "kill" && !words.has(attributes["signal"] ?? "")) app?.killed(id);
-          if (action === "die") app?.died(id, Number(attributes["exitCode"] ?? 0));
+          if (action === "start") app?.noteStart(id);
+          if (action === "kill" && !words.has(attributes["signal"] ?? "")) app?.noteKill(id);
+          if (action === "die") app?.noteDeath(id, Number(attributes["exitCode"] ?? 0));
         },
       }),
     ];
@@ -299,10 +299,10 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
         for (const app of this.#concernedBy(change.ids)) void this.#attempt(app, app.observe());
         return;
       case "unavailable":
-        for (const app of this.apps.values()) app.engineLost(change.error);
+        for (const app of this.apps.values()) app.onEngineLost(change.error);
         return;
       case "available":
-        void this.#engineBack();
+        void this.#onEngineBack();
         return;
       default:
         return;
@@ -323,8 +323,10 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     return concerned;
   }
 
-  async #engineBack(): Promise<void> {
-    await mapBounded([...this.apps.values()], observedAtOnce, (app) => this.#attempt(app, app.engineBack()));
+  async #onEngineBack(): Promise<void> {
+    await mapBounded([...this.apps.values()], observedAtOnce, (app) =>
+      this.#attempt(app, app.onEngineBack()),
+    );
     try {
       const info: unknown = await this.#options.engine.call("describe itself", (docker) => docker.info());
       const { MemoryLimit, CpuCfsQuota } = info as EngineLimits;

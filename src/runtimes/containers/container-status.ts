@@ -155,9 +155,11 @@ export type AwaitedParts = Pick<RuntimeStatus, "reason" | "waitsFor">;
 export const unknownParts: AwaitedParts = { reason: "" };
 
 export function awaitedIn(containers: readonly Facts[]): AwaitedParts {
-  const names = (wanted: (facts: Facts) => boolean): string =>
+  const names = (isIncluded: (facts: Facts) => boolean): string =>
     [
-      ...new Set(containers.filter(wanted).map(({ composeService = "" }) => JSON.stringify(composeService))),
+      ...new Set(
+        containers.filter(isIncluded).map(({ composeService = "" }) => JSON.stringify(composeService)),
+      ),
     ].join(", ");
   const checked = names(
     ({ state, health }) => state === "running" && ["starting", "unhealthy"].includes(health),

@@ -46,12 +46,12 @@ export class ObservedContainers {
   }
 
   /** A process of this container started. */
-  started(containerId: string): void {
+  noteStart(containerId: string): void {
     this.#killed.delete(containerId);
   }
 
   /** The container is being ended through the engine: by an operator, by svc, or by the engine's shutdown. */
-  killed(containerId: string): void {
+  noteKill(containerId: string): void {
     this.#killed.add(containerId);
   }
 
@@ -60,7 +60,7 @@ export class ObservedContainers {
   }
 
   /** A process of this container ended; the engine may already have started the next one. */
-  died(containerId: string, exitCode: number): void {
+  noteDeath(containerId: string, exitCode: number): void {
     this.#exitCodes.set(containerId, exitCode);
   }
 

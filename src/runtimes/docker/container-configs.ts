@@ -7,7 +7,7 @@ import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import type { AppNetworks } from "../containers/app-networks.ts";
 import { requireAllowed, type HostPortRules, type PolicyOptions } from "../containers/container-policy.ts";
 import { entryType } from "../entry-type.ts";
-import { missingClock } from "../containers/host-clock.ts";
+import { missingClockFiles } from "../containers/host-clock.ts";
 import { holdMounts } from "../containers/mount-points.ts";
 import { imagePaths, makeMountTargets } from "../containers/mount-targets.ts";
 import type { PublishOptions } from "../containers/published-ports.ts";
@@ -42,7 +42,7 @@ export class ContainerConfigs {
     const { user: owner } = await this.#options.userHelpers.as(app.uid);
     const imageReference = this.#images.reference(app);
     const network = this.#options.networks.nameOf(app.id);
-    const absent = await missingClock();
+    const absent = await missingClockFiles();
     const image = imageId === "" ? undefined : await this.#images.inspect(imageId);
     const imageLabels = image?.Config.Labels as Labels | null | undefined;
     const options = { ...this.#options, imageId, imageReference, imageLabels, owner, network, absent };

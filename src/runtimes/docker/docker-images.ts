@@ -52,7 +52,7 @@ export class DockerImages implements ImageRuntime {
     return this.#options.images.restoreNames(replaced);
   }
 
-  /** The image that it starts with, and images of its existing containers. */
+  /** Size of the image that the app starts with, and of the images of its existing containers. */
   async disk(app: RunnableApp, signal?: AbortSignal): Promise<RuntimeDisk> {
     const containers = await new AppContainers(app.id, this.#options).all();
     const names = [this.#options.images.reference(app), ...containers.map(({ imageId }) => imageId)];

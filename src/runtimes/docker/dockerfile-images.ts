@@ -127,8 +127,10 @@ export function upToTarget<T extends { name: string; stage: number; isBase: bool
   images: readonly T[],
   target: string | undefined,
 ): readonly T[] {
-  const wanted = target?.toLowerCase() ?? "";
-  const last = images.findLast(({ isBase, name, stage }) => isBase && [name, String(stage)].includes(wanted));
+  const targetName = target?.toLowerCase() ?? "";
+  const last = images.findLast(
+    ({ isBase, name, stage }) => isBase && [name, String(stage)].includes(targetName),
+  );
   return last === undefined || target === undefined
     ? images
     : images.filter(({ stage }) => stage <= last.stage);

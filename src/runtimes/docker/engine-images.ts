@@ -65,7 +65,7 @@ export class EngineImages {
         timeoutMs: removeTimeoutMs,
       });
     } catch (error) {
-      // A container of another owner may use it, or it may have been removed meanwhile.
+      // A container of another owner may use the image, or the image may be gone.
       if (!(error instanceof SvcError) || !["not_found", "failed_precondition"].includes(error.code)) {
         throw error;
       }

@@ -116,7 +116,7 @@ export class RegistryImages extends EngineImages {
       try {
         await this.#confirm(name, access);
       } catch (error) {
-        // The registry may have deleted it meanwhile.
+        // The registry may have deleted the image.
         if (!(error instanceof SvcError) || error.code !== "not_found") throw error;
         return false;
       }

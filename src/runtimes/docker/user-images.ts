@@ -94,7 +94,7 @@ export class UserImages implements Disposable {
   /** Whether the user may use the local image `imageId`, which `reference` currently names. */
   async allows(uid: number, reference: string, imageId: string, find: FindImage): Promise<boolean> {
     if (!this.restricts(uid)) return true;
-    const name = wholeName(reference);
+    const name = fullName(reference);
     if (this.#isShared(name)) return true;
     await this.#recordEarlierOnce(find);
     const sql = "SELECT 1 FROM user_images WHERE uid = ? AND reference = ? AND image_id = ?";
@@ -105,7 +105,7 @@ export class UserImages implements Disposable {
   recorded(uid: number, reference: string): string[] {
     const sql =
       "SELECT image_id FROM user_images WHERE uid = ? AND reference = ? ORDER BY recorded_at DESC LIMIT 10";
-    const rows = this.#options.store.all<{ image_id: string }>(sql, uid, wholeName(reference));
+    const rows = this.#options.store.all<{ image_id: string }>(sql, uid, fullName(reference));
     return rows.map(({ image_id: id }) => id);
   }
 
@@ -137,7 +137,7 @@ export class UserImages implements Disposable {
     const apps = store.all<UnrecordedAppRow>("SELECT * FROM apps_without_recorded_images");
     const references = apps.length === 0 ? new Map<string, never>() : await needs();
     const unrecorded = apps.flatMap(({ app_id: appId, owner_uid: uid }) =>
-      (references.get(appId)?.images ?? []).map((reference) => ({ uid, reference: wholeName(reference) })),
+      (references.get(appId)?.images ?? []).map((reference) => ({ uid, reference: fullName(reference) })),
     );
     return [
       ...unlistedImages(store, registries),
@@ -149,15 +149,13 @@ export class UserImages implements Disposable {
     return {
       sql: `INSERT INTO user_images (uid, reference, image_id, recorded_at) VALUES (?, ?, ?, ?)
             ON CONFLICT DO UPDATE SET recorded_at = excluded.recorded_at`,
-      params: [uid, wholeName(reference), imageId, this.#options.now()],
+      params: [uid, fullName(reference), imageId, this.#options.now()],
     };
   }
 
   #isShared(name: string): boolean {
     return this.#options.shared.some((pattern) =>
-      pattern.endsWith("*")
-        ? name.startsWith(wholePrefix(pattern.slice(0, -1)))
-        : name === wholeName(pattern),
+      pattern.endsWith("*") ? name.startsWith(fullPrefix(pattern.slice(0, -1))) : name === fullName(pattern),
     );
   }
 
@@ -216,12 +214,12 @@ function isUnlisted({ reference }: UnlistedImage, registries: readonly string[])
   return !isBuilt && !includesRegistry(registries, parseImageReference(reference).host);
 }
 
-function wholeName(reference: string): string {
+function fullName(reference: string): string {
   return formatImageReference(parseImageReference(reference));
 }
 
 /** The prefix of full names for a `prefix` such as `team/`. */
-function wholePrefix(prefix: string): string {
+function fullPrefix(prefix: string): string {
   if (prefix === "") return "";
   return formatImageReference(parseImageReference(`${prefix}x`)).replace(/x(?::latest)?$/, "");
 }

@@ -14,7 +14,7 @@ const carriageReturn = 13;
 const newlineByte = 10;
 const maxWindow = 1000;
 /** Per watcher: input that the app has not read. */
-const maxUntakenBytes = 256 * 1024;
+const maxPendingBytes = 256 * 1024;
 
 export class AppTerminal {
   #openPty = loadPtys();
@@ -102,12 +102,12 @@ export class AppTerminal {
    * @throws Error when too much of the watcher's input is unread
    */
   type(watcher, bytes) {
-    if (watcher.untakenBytes + bytes.length > maxUntakenBytes)
+    if (watcher.pendingBytes + bytes.length > maxPendingBytes)
       throw new Error("the app does not read its input");
-    watcher.untakenBytes += bytes.length;
+    watcher.pendingBytes += bytes.length;
     watcher.typed = watcher.typed.then(async () => {
       await this.#pty?.write(bytes, watcher.gone).catch(() => undefined);
-      watcher.untakenBytes -= bytes.length;
+      watcher.pendingBytes -= bytes.length;
     });
     return watcher.typed;
   }
@@ -153,7 +153,7 @@ export class Watcher {
   onAdvance;
   /** Set when the app has ended. @type {number | undefined} */
   exitCode;
-  untakenBytes = 0;
+  pendingBytes = 0;
   /** @type {Promise<void>} */
   typed = Promise.resolve();
   #recent;

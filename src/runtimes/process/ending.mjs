@@ -89,7 +89,7 @@ export function sendSignal(entry, signal) {
   try {
     process.kill(entry.pid, signal);
   } catch {
-    // It ended meanwhile. Processes that must not be signalled are never members.
+    // The process has ended. Processes that must not be signalled are never members.
   }
 }
 

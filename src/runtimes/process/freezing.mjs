@@ -85,14 +85,14 @@ export class Freezer {
     for (const entry of members) {
       const states = cared.has(entry.pid) ? [] : readStates(entry.pid);
       if (states.every(isStopped)) continue;
-      const isTold = this.#stopped.get(entry.pid)?.startTicks === entry.startTicks;
-      if (!isTold) {
+      const wasStopped = this.#stopped.get(entry.pid)?.startTicks === entry.startTicks;
+      if (!wasStopped) {
         this.#stopped.set(entry.pid, entry);
         sendSignal(entry, "SIGSTOP");
       }
       // vfork(2) suspends the parent until its child executes a program, which a frozen child does not.
       const isHeld = members.some(({ pid, ppid }) => ppid === entry.pid && stands(readStates(pid)));
-      if (isTold && isHeld && states.every((state) => state === "D" || isStopped(state))) continue;
+      if (wasStopped && isHeld && states.every((state) => state === "D" || isStopped(state))) continue;
       moving = `process ${entry.pid} is in state ${states.join("")}`;
     }
     return moving;

@@ -33,8 +33,8 @@ export class ProcessSampler {
   readonly #windowMs: number;
   readonly #nowMs: () => number;
   /** Returns the usages by the {@link keyOf} of the requested runs. */
-  readonly #samples = new CoalescedRequests((asked: readonly (readonly SampledRun[])[], signal) =>
-    this.#measure(asked, signal),
+  readonly #samples = new CoalescedRequests((requests: readonly (readonly SampledRun[])[], signal) =>
+    this.#measure(requests, signal),
   );
 
   constructor({
@@ -60,17 +60,17 @@ export class ProcessSampler {
   }
 
   async #measure(
-    asked: readonly (readonly SampledRun[])[],
+    requests: readonly (readonly SampledRun[])[],
     signal: AbortSignal,
   ): Promise<ReadonlyMap<string, Usages>> {
-    const owners = new Set(asked.flat().map(({ ownerUid }) => ownerUid));
+    const owners = new Set(requests.flat().map(({ ownerUid }) => ownerUid));
     const table = await this.#reader.readTable(signal);
     const beforeMs = this.#nowMs();
     const origins = await this.#reader.readOrigins(table, owners, signal);
 
     // Each by its own runs: the owner of a process must not depend on concurrent calls.
     const membersByKey = new Map<string, Map<string, ProcessEntry[]>>();
-    for (const [key, runs] of new Map(asked.map((runs) => [keyOf(runs), runs]))) {
+    for (const [key, runs] of new Map(requests.map((runs) => [keyOf(runs), runs]))) {
       signal.throwIfAborted();
       membersByKey.set(key, membersOf(runs, table, origins));
       await othersTurn();

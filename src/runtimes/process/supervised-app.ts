@@ -103,7 +103,7 @@ export class SupervisedApp {
     if (cgroup !== null) await cgroups?.enter(cgroup, pid, uid);
     log.info({ app: id, pid }, "supervisor started");
 
-    await this.#watch.meet(owner, runId, pid);
+    await this.#watch.attachNew(owner, runId, pid);
     await this.#watch.changes.until(() => {
       const { state, isConnected } = this.#watch;
       if (state?.runId !== runId) return false;

@@ -121,7 +121,7 @@ export class SupervisedRuns {
     for (;;) {
       const exit = await this.#runOnce(output);
       if (this.#stop.signal.aborted) {
-        this.#stopped();
+        this.#becomeStopped();
         return;
       }
       if (!this.#state.settled) {
@@ -138,14 +138,14 @@ export class SupervisedRuns {
       const { restarts } = this.#state;
       this.#become("STARTING", `BACKOFF after ${restarts} restarts: ${describeExit(exit)}`);
       this.#state.nextRestartAt = new Date(Date.now() + next.delayMs).toISOString();
-      await this.#changed();
+      await this.#saveAndPublish();
       await this.#log.note(`${describeExit(exit)}; svc starts it again in ${next.delayMs} ms`);
       try {
         await sleep(next.delayMs, undefined, { signal: this.#stop.signal });
         await this.#freezer.thawed;
         this.#stop.signal.throwIfAborted();
       } catch {
-        this.#stopped();
+        this.#becomeStopped();
         return;
       } finally {
         delete this.#state.nextRestartAt;
@@ -154,7 +154,7 @@ export class SupervisedRuns {
     }
   }
 
-  #stopped() {
+  #becomeStopped() {
     if (this.#interruptedBy === undefined) {
       this.#become("STOPPED");
       return;
@@ -178,17 +178,17 @@ export class SupervisedRuns {
     this.#become("STARTING");
     const health = this.#spec.health && this.#watchHealth(this.#spec.health);
     this.#health = health;
-    const settle = setTimeout(() => this.#settled(), this.#spec.settleMs);
+    const settle = setTimeout(() => this.#becomeRunning(), this.#spec.settleMs);
     // At once, even while the start's state is still being written to a slow disk.
     void app.exited.then(() => clearTimeout(settle));
-    await this.#changed();
+    await this.#saveAndPublish();
 
     await Promise.race([app.exited, aborted(this.#stop.signal)]);
     clearTimeout(settle);
     health?.stop();
     if (this.#stop.signal.aborted) {
       this.#become("STOPPING");
-      void this.#changed();
+      void this.#saveAndPublish();
     }
     const exit = await this.#endRun(app);
     this.#terminal?.ended(exitCodeOf(exit));
@@ -231,16 +231,16 @@ export class SupervisedRuns {
         this.#state.health = state;
         if (reason === undefined) delete this.#state.healthReason;
         else this.#state.healthReason = reason;
-        void this.#changed();
+        void this.#saveAndPublish();
       },
       (port) => listener.explainPortConflict(port),
     );
   }
 
-  #settled() {
+  #becomeRunning() {
     this.#state.settled = true;
     this.#become("RUNNING");
-    void this.#changed();
+    void this.#saveAndPublish();
   }
 
   /**
@@ -254,7 +254,7 @@ export class SupervisedRuns {
   }
 
   /** Writes the state, then publishes it. A full disk delays neither the app nor the notification. */
-  async #changed() {
+  async #saveAndPublish() {
     await this.#stateFile.save(this.#state).catch(() => undefined);
     this.#server.publishState();
   }
@@ -269,7 +269,7 @@ export class SupervisedRuns {
       throw error;
     }
     this.#state.frozen = true;
-    await this.#changed();
+    await this.#saveAndPublish();
   }
 
   #thaw() {
@@ -277,14 +277,14 @@ export class SupervisedRuns {
     this.#health?.release();
     if (this.#state.frozen === undefined) return;
     delete this.#state.frozen;
-    void this.#changed();
+    void this.#saveAndPublish();
   }
 
   async #finish() {
     if (this.#state.reason !== undefined) await this.#log.note(this.#state.reason);
     await this.#log.close();
     this.#state.final = true;
-    await this.#changed();
+    await this.#saveAndPublish();
     await this.#server.close();
   }
 }

@@ -90,7 +90,7 @@ export interface ExitRecord {
   at: string;
   /** Duration of the run. */
   ranMs: number;
-  /** Its last lines of output, at most 20, each cut at 1,024 characters. */
+  /** The last lines of output, at most 20, each cut at 1,024 characters. */
   lastLines: string[];
   /** Why it could not be run, such as `program "x" was not found in PATH`. */
   error?: string;

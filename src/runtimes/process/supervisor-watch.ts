@@ -135,7 +135,7 @@ export class SupervisorWatch {
    * Connects to a newly started supervisor, or reads its last state if it has already exited.
    * @throws SvcError `start_failed` when there is neither
    */
-  async meet(owner: UserHelper, runId: string, pid: number): Promise<void> {
+  async attachNew(owner: UserHelper, runId: string, pid: number): Promise<void> {
     const { id, runDir } = this.#ref;
     const deadline = Date.now() + supervisorStartMs;
     for (let delayMs = 5; ; delayMs = Math.min(50, delayMs * 2)) {

@@ -77,7 +77,7 @@ export class ComposeStacks implements Stacks {
       // An app with data in place runs only on this host.
       adoptedVolumes: () => ({}),
       anonymousMounts: () => [],
-      release: (id) => this.#released(id),
+      release: (id) => this.#untilReleased(id),
     });
   }
 
@@ -266,7 +266,7 @@ export class ComposeStacks implements Stacks {
   }
 
   /** Waits for the last containers to end. @throws SvcError `not_possible` if one remains */
-  async #released(id: string): Promise<void> {
+  async #untilReleased(id: string): Promise<void> {
     const deadlineMs = Date.now() + releaseTimeoutMs;
     const containers = new AppContainers(id, this.#options);
     for (;;) {
@@ -286,7 +286,7 @@ export class ComposeStacks implements Stacks {
     const volumes = await this.volumes.all(id);
     if (volumes.length === 0) return 0;
     await this.volumes.removeHelpers(id);
-    await this.#released(id);
+    await this.#untilReleased(id);
     return this.volumes.removeAll(volumes);
   }
 }

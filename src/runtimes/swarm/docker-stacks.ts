@@ -51,15 +51,15 @@ export class DockerStacks implements Stacks {
     const found = await this.#configs.of(app, local.Id);
     await this.#configs.hold(app, found);
     requirePlaceable(app, found, this.#options);
-    const handed = taskFilesOf(app);
+    const taskFiles = taskFilesOf(app);
     const { ownership, networks } = this.#options;
     const name = swarmName(networks.nameOf(app.id));
     const config = { ...found, network: name };
     const reference = this.#images.reference(app);
     const image = serviceImage(reference, local);
-    const { files } = handed;
+    const { files } = taskFiles;
     const blanked = blankedLabels(local.Config.Labels);
-    const options = { ownership, nodeId, handed, blanked, name, image };
+    const options = { ownership, nodeId, taskFiles, blanked, name, image };
     const spec = withRelease(app, serviceSpec(app, config, options), files);
     const service: ServicePlan = { part: "", spec, files, image: reference };
     requireBoundedService(app, service, local);

@@ -19,9 +19,9 @@ const maxInheritedBytes = 32 * 1024;
 export function serviceImage(reference: string, local: Pick<ImageInspectInfo, "Id" | "RepoDigests">): string {
   // Some engines assign a digest to images that they built.
   if (reference.startsWith(builtPrefix)) return local.Id;
-  const name = wholeName(reference);
+  const name = fullName(reference);
   const digests = (local.RepoDigests as string[] | null) ?? [];
-  return digests.find((digest) => wholeName(digest) === name) ?? local.Id;
+  return digests.find((digest) => fullName(digest) === name) ?? local.Id;
 }
 
 /**
@@ -51,7 +51,7 @@ function requireShort(local: ImageInspectInfo, reference: string): void {
   );
 }
 
-function wholeName(reference: string): string {
+function fullName(reference: string): string {
   const { host, repository } = parseImageReference(reference);
   return `${host}/${repository}`;
 }

@@ -52,18 +52,18 @@ export function waitingOf(serviceId: string, tasks: readonly SwarmTask[]): Swarm
 
 /** All tasks that should run have the new release, with or without a node. */
 export function isReplaced({ serviceId, release, replicas }: Launched, tasks: readonly SwarmTask[]): boolean {
-  const meant = tasks.filter((task) => task.serviceId === serviceId && isDesired(task));
-  const placed = meant.filter((task) => isUpTask(task) || isWithoutNode(task));
-  return meant.every((task) => task.release === release) && placed.length >= replicas;
+  const desired = tasks.filter((task) => task.serviceId === serviceId && isDesired(task));
+  const accounted = desired.filter((task) => isUpTask(task) || isWithoutNode(task));
+  return desired.every((task) => task.release === release) && accounted.length >= replicas;
 }
 
 /** Some tasks run, and all others wait for nodes. */
-export function isWholeButForNodes(launched: Launched, tasks: readonly SwarmTask[]): boolean {
+export function lacksSomeNodes(launched: Launched, tasks: readonly SwarmTask[]): boolean {
   return isAnyUp(launched, tasks) && isReplaced(launched, tasks);
 }
 
 /** All tasks wait for nodes. */
-export function isWholeWithoutNode(launched: Launched, tasks: readonly SwarmTask[]): boolean {
+export function lacksAllNodes(launched: Launched, tasks: readonly SwarmTask[]): boolean {
   return !isAnyUp(launched, tasks) && isReplaced(launched, tasks);
 }
 

@@ -173,7 +173,7 @@ export async function* followAway({
   }
 }
 
-/** Follows several services as one log, until all of them end. @param beside further messages meanwhile */
+/** Follows several services as one log, until all of them end. @param beside yields further messages while the logs are followed */
 export async function* followTogether(
   follow: readonly ((signal: AbortSignal) => AsyncGenerator<LogChunk, void>)[],
   beside: (signal: AbortSignal) => AsyncGenerator<LogChunk, void>,

@@ -30,7 +30,7 @@ export interface ServiceSpecOptions {
   readonly image: string;
   /** ID of this host's node. */
   readonly nodeId: string;
-  readonly handed: TaskFiles;
+  readonly taskFiles: TaskFiles;
   /** Reserved labels of the image, blanked. */
   readonly blanked: Labels;
 }
@@ -114,12 +114,12 @@ export function serviceSpec(
 function containerSpec(
   app: RunnableApp,
   config: ContainerConfig,
-  { ownership, image, handed, blanked }: ServiceSpecOptions,
+  { ownership, image, taskFiles, blanked }: ServiceSpecOptions,
 ): JsonObject {
   const { options } = config;
   const host = options.HostConfig;
-  const env = (options.Env ?? []).filter((pair) => !handed.withheld.has(pair.slice(0, pair.indexOf("="))));
-  const fromFiles = Object.entries(handed.env).map(([key, value]) => `${key}=${value}`);
+  const env = (options.Env ?? []).filter((pair) => !taskFiles.withheld.has(pair.slice(0, pair.indexOf("="))));
+  const fromFiles = Object.entries(taskFiles.env).map(([key, value]) => `${key}=${value}`);
   return plain({
     Image: image,
     Labels: { ...blanked, ...ownership.labels("container", app.id) },

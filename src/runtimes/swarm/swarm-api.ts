@@ -171,8 +171,8 @@ export class SwarmApi {
 
   /** Creates the network for the app's tasks on all nodes, unless it exists. */
   async ensureNetwork(appId: string, name: string, isInternal: boolean): Promise<void> {
-    const asked = this.#ask<Labelled>(`inspect the network ${name}`, { path: `/networks/${name}` });
-    const found = await unlessGone(asked);
+    const lookup = this.#ask<Labelled>(`inspect the network ${name}`, { path: `/networks/${name}` });
+    const found = await unlessGone(lookup);
     if (found !== undefined) {
       if (this.#ownership.isOwn("network", appId, { labels: found.Labels })) return;
       const message = `app "${appId}" cannot start: network ${name} exists and does not belong to the app; remove it: docker network rm ${name}`;

@@ -70,12 +70,12 @@ export class SwarmApp extends ObservedApp {
     for (const { id, nodeAddress, sinceMs } of chosen) {
       if (this.#probes.has(id) || spec === undefined) continue;
       const host = isMesh || nodeAddress === "" ? {} : { host: nodeAddress };
-      const asked = {
+      const target = {
         ...spec,
         ...(spec.tcp && { tcp: { ...spec.tcp, ...host } }),
         ...(spec.http && { http: { ...spec.http, ...host } }),
       };
-      this.#probes.set(id, new PortProbe(asked, sinceMs, { onChange: () => this.#publish() }));
+      this.#probes.set(id, new PortProbe(target, sinceMs, { onChange: () => this.#publish() }));
     }
   }
 

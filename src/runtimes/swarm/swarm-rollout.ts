@@ -17,8 +17,8 @@ import {
   isReplaced,
   isUnderway,
   isComplete,
-  isWholeButForNodes,
-  isWholeWithoutNode,
+  lacksSomeNodes,
+  lacksAllNodes,
   isWithoutNode,
   mayEnd,
   noNodeMs,
@@ -79,9 +79,12 @@ export class SwarmRollout {
     // Root's containers may run as whatever user their image names.
     const mode = app.ownerUid === 0 ? 0o444 : 0o400;
     const labels = ownership.labels("file", app.id);
-    const given = await createTaskFiles(this.#api, files, { labels, owner, mode });
+    const references = await createTaskFiles(this.#api, files, { labels, owner, mode });
     const container = spec.TaskTemplate["ContainerSpec"] as JsonObject;
-    return { ...spec, TaskTemplate: { ...spec.TaskTemplate, ContainerSpec: { ...container, ...given } } };
+    return {
+      ...spec,
+      TaskTemplate: { ...spec.TaskTemplate, ContainerSpec: { ...container, ...references } },
+    };
   }
 
   /** Services may wait for a node if another one runs. @throws SvcError `start_failed` if all wait */
@@ -119,13 +122,10 @@ export class SwarmRollout {
       await this.#options.refresh();
       const waited = Date.now() - begunMs;
       const isDone = (service: Launched): boolean =>
-        isComplete(service, watched.tasks) ||
-        (waited > noNodeMs && isWholeButForNodes(service, watched.tasks));
+        isComplete(service, watched.tasks) || (waited > noNodeMs && lacksSomeNodes(service, watched.tasks));
       const late = launched.filter((service) => !isDone(service));
       const waiting =
-        mayWait && waited > noNodeMs
-          ? late.filter((service) => isWholeWithoutNode(service, watched.tasks))
-          : [];
+        mayWait && waited > noNodeMs ? late.filter((service) => lacksAllNodes(service, watched.tasks)) : [];
       const passed = waiting.length > 0 && (await this.#isNodeMissing()) ? waiting : [];
       const missing = late.filter((service) => !passed.includes(service));
       if (missing.length === 0) return passed;
@@ -178,7 +178,7 @@ export class SwarmRollout {
   }
 
   async rollService(to: RunnableApp, watched: SwarmApp, plan: ServicePlan, how: RollOptions): Promise<void> {
-    const existing = await this.#settled(to, plan, how.signal);
+    const existing = await this.#untilSettled(to, plan, how.signal);
     if (existing !== undefined && isRelease(existing, plan)) return;
     await this.#options.refresh();
     if (existing !== undefined && how.isBack === true) {
@@ -214,7 +214,7 @@ export class SwarmRollout {
    * rollback: a further update would replace nothing, and the swarm would never report its end.
    * @throws SvcError `start_failed` on a timeout
    */
-  async #settled(
+  async #untilSettled(
     app: RunnableApp,
     plan: ServicePlan,
     signal: AbortSignal | undefined,

@@ -213,7 +213,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     const plan = await this.#plan(to);
     using _counted = await this.#reserve(to, specsOf(plan));
     await this.#ensureNetworks(to, plan);
-    // Those of replaced tasks: each roll creates new ones.
+    // Removes files of replaced tasks: each roll creates new files.
     await this.#api.removeTaskFiles(to.id);
     watched.setRunning(to);
     for (const step of plan.steps) {

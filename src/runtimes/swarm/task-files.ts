@@ -89,14 +89,14 @@ export async function createTaskFiles(
   files: readonly TaskFile[],
   { labels, owner, mode }: { labels: Labels; owner: { uid: number; gid: number }; mode: number },
 ): Promise<{ Secrets: JsonObject[]; Configs: JsonObject[] }> {
-  const given = { Secrets: [] as JsonObject[], Configs: [] as JsonObject[] };
+  const references = { Secrets: [] as JsonObject[], Configs: [] as JsonObject[] };
   for (const { kind, path, content } of files) {
     // A random name each time: names must not reveal content, and old tasks keep their files.
     const name = `svc-${randomBytes(12).toString("hex")}`;
     const id = await api.hand(kind, name, content, labels);
     const File = { Name: path, UID: String(owner.uid), GID: String(owner.gid), Mode: mode };
-    if (kind === "secrets") given.Secrets.push({ SecretID: id, SecretName: name, File });
-    else given.Configs.push({ ConfigID: id, ConfigName: name, File });
+    if (kind === "secrets") references.Secrets.push({ SecretID: id, SecretName: name, File });
+    else references.Configs.push({ ConfigID: id, ConfigName: name, File });
   }
-  return given;
+  return references;
 }

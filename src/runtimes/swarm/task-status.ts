@@ -126,23 +126,23 @@ function statusOfService(
 ): RuntimeStatus {
   const { replicas } = service;
   const running = tasks.filter(isUpTask);
-  const wanted = tasks.filter(isDesired);
+  const desired = tasks.filter(isDesired);
   const restarts = tasks.filter(({ state }) => state === "failed" || state === "rejected").length;
   const known = { ...stoppedStatus, restarts };
   const why = explainTasks(tasks);
   if (running.length > 0) {
-    const isWhole = running.length >= replicas;
+    const isComplete = running.length >= replicas;
     const count = `${running.length} of ${replicas} tasks run${why === "" ? "" : `: ${why}`}`;
     return {
       ...known,
       state: "RUNNING",
-      reason: isWhole ? "" : count,
-      health: isHealthChecked(service) ? (isWhole ? "healthy" : "unhealthy") : "none",
-      ...(isHealthChecked(service) && !isWhole && { healthReason: count }),
+      reason: isComplete ? "" : count,
+      health: isHealthChecked(service) ? (isComplete ? "healthy" : "unhealthy") : "none",
+      ...(isHealthChecked(service) && !isComplete && { healthReason: count }),
       startedAtMs: Math.min(...running.map(({ sinceMs }) => sinceMs)),
     };
   }
-  if (wanted.length > 0 || tasks.length === 0) return { ...known, state: "STARTING", reason: why };
+  if (desired.length > 0 || tasks.length === 0) return { ...known, state: "STARTING", reason: why };
   const last = newest(tasks);
   const exitCode = last?.exitCode;
   const ended = { ...known, ...(exitCode !== undefined && { exitCode }) };

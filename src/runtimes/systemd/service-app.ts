@@ -11,7 +11,7 @@ import { restartsOf, unitStatus } from "./unit-status.ts";
 
 export interface ServiceAppOptions {
   readonly bootedAtMs: number;
-  /** The last lines of its unit. */
+  /** The last log lines of the app's unit. */
   readonly lastLines: (app: RunnableApp) => Promise<readonly string[]>;
   /** How its main process ended before systemd last restarted it. */
   readonly lastExit: (app: RunnableApp) => Promise<MainExit | undefined>;

@@ -28,21 +28,21 @@ export function unitText(parts: UnitParts): string {
       .filter((entry) => entry.section === section)
       .map((entry) => `${entry.key}=${valueOf(entry, parts)}`);
   const has = (key: string): boolean => entries.some((entry) => entry.key === key);
-  const unlessSaid = (lines: readonly string[]): string[] =>
+  const unlessSet = (lines: readonly string[]): string[] =>
     lines.filter((line) => !isPrivileged || !has(line.slice(0, line.indexOf("="))));
   const lines = [
     "# Written by svc at each start of the app; changes are lost.",
     "[Unit]",
     `Description=${specifiers(`${app.name} (svc app ${app.id})`)}`,
     `X-SvcStore=${storeId}`,
-    ...unlessSaid(["After=network.target", ...startLimit(app.manifest)]),
+    ...unlessSet(["After=network.target", ...startLimit(app.manifest)]),
     ...own("Unit"),
     "[Service]",
     ...(has("Type") ? [] : ["Type=exec"]),
     ...own("Service"),
     ...(parts.argv.length > 0 ? [`ExecStart=:${parts.argv.map(quoted).join(" ")}`] : []),
     `EnvironmentFile=${specifiers(parts.environmentFile)}`,
-    ...unlessSaid([
+    ...unlessSet([
       `User=${userOf(parts)}`,
       // Without the slash, a path that ends in a backslash would continue on the next line.
       `WorkingDirectory=${specifiers(parts.workingDir)}/`,

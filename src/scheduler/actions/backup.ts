@@ -7,8 +7,8 @@ export function createBackupAction(backups: Pick<Backups, "create">): Action {
     const { storages = [] } = job.action;
     // Older clients set only the action's field; the two never differ.
     const keep = job.keep ?? job.action.keep;
-    const wanted = { storages, keep, mode: "" } as const;
-    const { results, warnings } = await backups.create(appOf(job), wanted, callerOf(job, { isRoot }), {
+    const options = { storages, keep, mode: "" } as const;
+    const { results, warnings } = await backups.create(appOf(job), options, callerOf(job, { isRoot }), {
       signal,
     });
     for (const warning of warnings) write(`warning: ${warning}\n`);

@@ -196,7 +196,7 @@ export class Evaluator implements AsyncDisposable {
 
   #backUp(atMs: number): void {
     const { backups, log } = this.#options;
-    this.#chore(
+    this.#trackChore(
       backups.run(atMs, this.#stopping.signal).then(
         (failures) => {
           for (const { app, error } of failures) log.error({ err: error, app }, "a policy backup failed");
@@ -209,7 +209,7 @@ export class Evaluator implements AsyncDisposable {
     );
   }
 
-  #chore(work: Promise<void>): void {
+  #trackChore(work: Promise<void>): void {
     const chore = work.finally(() => this.#chores.delete(chore));
     this.#chores.add(chore);
   }

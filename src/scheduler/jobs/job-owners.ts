@@ -57,7 +57,7 @@ export class JobOwners {
 
   /** Adds owner names to jobs of earlier versions, which did not store them. @throws errors of the store */
   async nameAll(store: Store, registry: JobRegistry): Promise<void> {
-    await registry.fresh();
+    await registry.untilCurrent();
     const unnamed = registry
       .all()
       .filter(({ ownerUid, ownerName }) => ownerName === "" && ownerUid !== this.#options.selfUid);

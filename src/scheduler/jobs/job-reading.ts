@@ -134,7 +134,7 @@ export class JobReading {
 
   #pace(rows: readonly { document: string | null }[]): void {
     const chars = rows.reduce((sum, { document }) => sum + (document?.length ?? 0), 0);
-    const wanted = Math.floor((pieceChars * rows.length) / Math.max(1, chars));
-    this.#rows = Math.max(minRows, Math.min(maxRows, wanted, this.#rows * 2));
+    const targetRows = Math.floor((pieceChars * rows.length) / Math.max(1, chars));
+    this.#rows = Math.max(minRows, Math.min(maxRows, targetRows, this.#rows * 2));
   }
 }

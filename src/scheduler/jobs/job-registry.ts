@@ -54,7 +54,7 @@ export class JobRegistry implements Disposable {
   }
 
   /** Resolves when {@link all} and {@link visible} include all earlier writes. */
-  async fresh(): Promise<void> {
+  async untilCurrent(): Promise<void> {
     await inSlices(this.update());
   }
 

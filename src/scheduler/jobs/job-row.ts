@@ -10,7 +10,7 @@ import {
   isName,
   isText,
   isUid,
-  isWhole,
+  isInteger,
   listOf,
   maybe,
   objectOf,
@@ -72,8 +72,8 @@ export function jobRows(triggers: TriggerParser = new TriggerParser()): RowKind<
   return {
     table: "jobs",
     columns: {
-      ...{ n: isWhole, owner_uid: isUid, owner_name: isText, id: isName, managed_by: isText },
-      ...{ document: isText, updated_at: isInstant, revision: isWhole },
+      ...{ n: isInteger, owner_uid: isUid, owner_name: isText, id: isName, managed_by: isText },
+      ...{ document: isText, updated_at: isInstant, revision: isInteger },
     },
     nameOf: ({ id, owner_uid }) => `job "${id}" of uid ${owner_uid}`,
     remedy: ({ id, owner_uid }) =>

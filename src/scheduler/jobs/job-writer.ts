@@ -194,7 +194,7 @@ export class JobWriter {
   async #retryUntilStored(change: () => Promise<void>): Promise<void> {
     for (let attempt = 1; attempt <= maxAttempts; attempt++) {
       try {
-        await this.#options.registry.fresh();
+        await this.#options.registry.untilCurrent();
         await change();
         return;
       } catch (error) {

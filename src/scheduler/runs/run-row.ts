@@ -13,7 +13,7 @@ import {
   isCount,
   isInstant,
   isText,
-  isWhole,
+  isInteger,
   oneOf,
   orNull,
   UnreadableRow,
@@ -73,12 +73,12 @@ export const selectRunsWithOutput = `SELECT ${commonColumns}, error, output
 export const jobOfKey = "(SELECT n FROM jobs WHERE owner_uid = ? AND id = ?)";
 
 const columns: Fields<Omit<RunRow, "owner_uid" | "job_id" | "output"> & { job: number }> = {
-  ...{ id: isWhole, job: isWhole, number: isWhole },
+  ...{ id: isInteger, job: isInteger, number: isInteger },
   ...{ trigger: oneOf(ScheduleRunTriggers), status: oneOf(ScheduleRunStatuses), attempt: isCount },
   ...{ scheduled_at: orNull(isInstant), started_at: isInstant, ended_at: orNull(isInstant) },
   ...{ exit_code: orNull(isCode), http_status: orNull(isCount), error: isText },
   ...{ truncated: isBit, cut_short: isBit },
-  ...{ boot_id: orNull(isText), pid: orNull(isWhole), start_ticks: orNull(isWhole) },
+  ...{ boot_id: orNull(isText), pid: orNull(isInteger), start_ticks: orNull(isInteger) },
 };
 
 export const runRows: RowKind<RunRow, Run> = {
@@ -95,7 +95,7 @@ export const runRows: RowKind<RunRow, Run> = {
 
 export const outputRows: RowKind<{ run: number }, unknown> = {
   table: "run_outputs",
-  columns: { run: isWhole, output: isText },
+  columns: { run: isInteger, output: isText },
   nameOf: ({ run }) => `the output of run ${run} of a job`,
   remedy: runRows.remedy as () => string,
   read: () => undefined,

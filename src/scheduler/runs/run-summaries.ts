@@ -1,6 +1,6 @@
 /** Summaries of runs in job lists: the newest run, and skipped firings. */
 import { ScheduleSkipReasons, type ScheduleSkipReason } from "../../../gen/svc/v1/values.ts";
-import { isCount, isInstant, isWhole, oneOf } from "../../store/row-document.ts";
+import { isCount, isInstant, isInteger, oneOf } from "../../store/row-document.ts";
 import { readIfWhole, type RowKind } from "../../store/row-reader.ts";
 import type { Store } from "../../store/store.ts";
 import { keyText, type JobKey } from "../jobs/job.ts";
@@ -33,8 +33,8 @@ interface SkipRow {
 export const skipRows: RowKind<Omit<SkipRow, "owner_uid" | "id">, JobSkip> = {
   table: "job_skips",
   columns: {
-    ...{ job: isWhole, reason: oneOf(ScheduleSkipReasons), count: isCount },
-    last_unix: (value) => isWhole(value) && isInstant((value as number) * 1000),
+    ...{ job: isInteger, reason: oneOf(ScheduleSkipReasons), count: isCount },
+    last_unix: (value) => isInteger(value) && isInstant((value as number) * 1000),
   },
   nameOf: ({ reason }) => `the skip count of a job (${reason})`,
   remedy: () => "the count restarts with the next skip",

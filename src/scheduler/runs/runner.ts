@@ -271,7 +271,7 @@ export class Runner implements AsyncDisposable {
       try {
         await pause(clock, delayMs, this.#stopping.signal);
       } catch {
-        // One last attempt.
+        // The daemon is stopping: make one last attempt.
       }
     }
   }

@@ -43,14 +43,14 @@ export function createAuditService(audit: AuditReader): ServiceImpl<typeof Audit
 
 /** @throws SvcError `invalid_request` for an unknown method */
 function fullName(name: string): string {
-  const wanted = name.replace(/\.(?=[^.]*$)/, "/").toLowerCase();
+  const lowerName = name.replace(/\.(?=[^.]*$)/, "/").toLowerCase();
   const found = methodNames.find((method) => {
     const known = method.toLowerCase();
     return (
       known === name.toLowerCase() ||
-      known === wanted ||
-      known.endsWith(`.${wanted}`) ||
-      known.endsWith(`/${wanted}`)
+      known === lowerName ||
+      known.endsWith(`.${lowerName}`) ||
+      known.endsWith(`/${lowerName}`)
     );
   });
   if (found === undefined) {

@@ -160,9 +160,9 @@ export function createBackupService(backups: Backups, long: LongMethods): Servic
     downloadBackup: async function* (request, context) {
       const start = Number(request.offset);
       const spanOf = (sizeBytes: number): ByteSpan => {
-        const asked = start > 0 ? undefined : requestedSpan(context, sizeBytes);
-        const span = asked ?? { start, end: sizeBytes };
-        setContentRange(context, span, sizeBytes, asked !== undefined);
+        const requested = start > 0 ? undefined : requestedSpan(context, sizeBytes);
+        const span = requested ?? { start, end: sizeBytes };
+        setContentRange(context, span, sizeBytes, requested !== undefined);
         return span;
       };
       const { signal } = context;
@@ -184,8 +184,8 @@ export function createBackupService(backups: Backups, long: LongMethods): Servic
     uploadBackup: async (requests, context) => {
       const { first, all } = await firstOf(requests);
       const { storage, identity } = first;
-      const wanted = { storage, identity };
-      const archive = await backups.upload(wanted, contentsOf(all), userOf(context), workOf(context));
+      const target = { storage, identity };
+      const archive = await backups.upload(target, contentsOf(all), userOf(context), workOf(context));
       const listed = { ...archive, storage, verifiedAtMs: undefined, restoredAtMs: undefined };
       return archiveMessage(listed, backups.nodeId);
     },

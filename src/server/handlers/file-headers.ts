@@ -5,26 +5,26 @@ import type { HostContent, ReadRange } from "../../run-as/host-work.ts";
 
 /** The requested range: from the request's fields, else from the header. */
 export function rangeOf({ offset, length }: ReadFileRequest, context: HandlerContext): ReadRange {
-  const asked = { offset: Number(offset), length: length === undefined ? undefined : Number(length) };
-  if (!isRest(context) || asked.offset > 0 || asked.length !== undefined) return asked;
+  const requested = { offset: Number(offset), length: length === undefined ? undefined : Number(length) };
+  if (!isRest(context) || requested.offset > 0 || requested.length !== undefined) return requested;
   const { requestHeader } = context;
   const [, first = "", last = ""] =
     /^bytes=(\d{0,15})-(\d{0,15})$/.exec(requestHeader.get("range") ?? "") ?? [];
   // Several ranges may be answered with the whole file.
   if ((first === "" && last === "") || (first !== "" && last !== "" && Number(last) < Number(first)))
-    return asked;
+    return requested;
   const tag = untagged(requestHeader.get("if-range") ?? "");
   const ifTag = requestHeader.has("if-range") ? { ifTag: tag } : {};
   if (first === "") return { offset: Number(last), fromEnd: true, ...ifTag };
-  const wanted = last === "" ? undefined : Number(last) - Number(first) + 1;
-  return { offset: Number(first), length: wanted ?? Number.MAX_SAFE_INTEGER, ...ifTag };
+  const spanLength = last === "" ? undefined : Number(last) - Number(first) + 1;
+  return { offset: Number(first), length: spanLength ?? Number.MAX_SAFE_INTEGER, ...ifTag };
 }
 
 /** Sets the headers of a file response: length, range, entity tag and file name. */
 export function contentHeaders(
   context: HandlerContext,
   { entry, start, length }: HostContent,
-  { offset, fromEnd = false, length: asked }: ReadRange,
+  { offset, fromEnd = false, length: requestedLength }: ReadRange,
 ): void {
   if (!isRest(context)) return;
   const { responseHeader } = context;
@@ -34,7 +34,8 @@ export function contentHeaders(
   responseHeader.set("last-modified", new Date(modifiedMs).toUTCString());
   responseHeader.set("content-disposition", `attachment; filename*=UTF-8''${encoded(name)}`);
   if (tag !== "") responseHeader.set("etag", `"${tag}"`);
-  const isPart = context.requestHeader.has("range") && (fromEnd || asked !== undefined) && start >= 0;
+  const isPart =
+    context.requestHeader.has("range") && (fromEnd || requestedLength !== undefined) && start >= 0;
   if (isPart && length > 0 && (fromEnd || start === offset) && length < sizeBytes) {
     responseHeader.set("content-range", `bytes ${start}-${start + length - 1}/${sizeBytes}`);
   }

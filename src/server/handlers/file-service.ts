@@ -58,8 +58,8 @@ export function createFileService(files: Files, long: LongMethods): ServiceImpl<
     ...{ kind: "extract_archive", output: ExtractArchiveResponseSchema, step: "unpack" },
     paths: ({ path, target }: ExtractArchiveRequest) => ({ from: [path], to: target }),
     work: async (request: ExtractArchiveRequest, user, work) => {
-      const wanted = { ...request, limits: limitsOf(request) };
-      const { entry, entries, bytes } = await files.unpack(wanted, fileCallerOf(user), work);
+      const options = { ...request, limits: limitsOf(request) };
+      const { entry, entries, bytes } = await files.unpack(options, fileCallerOf(user), work);
       return { entry: entryMessage(entry), entries: BigInt(entries), extractedBytes: BigInt(bytes) };
     },
   });
@@ -82,8 +82,8 @@ export function createFileService(files: Files, long: LongMethods): ServiceImpl<
       entryMessage(await files.stat(path, callerOf(context), workOf(context))),
 
     createDirectory: async ({ path, parents, mode }, context) => {
-      const wanted = { parents, mode: modeOf(mode) };
-      return entryMessage(await files.makeDirectory(path, wanted, callerOf(context), workOf(context)));
+      const options = { parents, mode: modeOf(mode) };
+      return entryMessage(await files.makeDirectory(path, options, callerOf(context), workOf(context)));
     },
 
     movePath: move.call,
@@ -139,8 +139,8 @@ export function createFileService(files: Files, long: LongMethods): ServiceImpl<
       }
     },
 
-    searchFiles: async function* ({ path, limit = defaultMatches, ...wanted }, context) {
-      const found = files.search(path, { ...wanted, limit }, callerOf(context), workOf(context));
+    searchFiles: async function* ({ path, limit = defaultMatches, ...options }, context) {
+      const found = files.search(path, { ...options, limit }, callerOf(context), workOf(context));
       for await (const record of found) yield { event: foundEvent(record) };
     },
 
@@ -150,8 +150,8 @@ export function createFileService(files: Files, long: LongMethods): ServiceImpl<
     },
 
     setPathAttributes: async ({ path, mode, owner, group, recursive }, context) => {
-      const wanted = { mode: modeOf(mode), owner, group, recursive };
-      return entryMessage(await files.setAttributes(path, wanted, callerOf(context), workOf(context)));
+      const options = { mode: modeOf(mode), owner, group, recursive };
+      return entryMessage(await files.setAttributes(path, options, callerOf(context), workOf(context)));
     },
 
     listSystemIdentities: async () => {

@@ -30,8 +30,8 @@ export function createSourceService(
 
     searchPackages: async ({ query, source, limit = defaultFound }, context) => {
       const words = query.split(/\s+/).filter((word) => word !== "");
-      const wanted = source === "" ? undefined : source;
-      const found = await packages.search(words, wanted, userOf(context), { signal: context.signal });
+      const sourceName = source === "" ? undefined : source;
+      const found = await packages.search(words, sourceName, userOf(context), { signal: context.signal });
       return {
         packages: found.packages.slice(0, limit).map(listedMessage),
         errors: found.errors,

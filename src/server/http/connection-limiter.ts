@@ -6,16 +6,19 @@
 import { shareOf, type Connection, type Share } from "./connection.ts";
 import type { TransportLimits } from "./limits.ts";
 
-type PlacesLimits = Pick<TransportLimits, "maxConnections" | "maxConnectionsPerPeer" | "maxRootConnections">;
+type ConnectionLimits = Pick<
+  TransportLimits,
+  "maxConnections" | "maxConnectionsPerPeer" | "maxRootConnections"
+>;
 
 export class ConnectionLimiter {
-  readonly #limits: PlacesLimits;
+  readonly #limits: ConnectionLimits;
   /** By share name; the most recently used connections are last. */
   readonly #shares = new Map<string, Set<Connection>>();
   #size = 0;
   #ofRoot = 0;
 
-  constructor(limits: PlacesLimits) {
+  constructor(limits: ConnectionLimits) {
     this.#limits = limits;
   }
 
@@ -36,7 +39,7 @@ export class ConnectionLimiter {
   /**
    * Assigns the connection to its identified owner. `false` if the owner has too many connections, all busy.
    */
-  identified(connection: Connection, share: Share): boolean {
+  assign(connection: Connection, share: Share): boolean {
     if (connection.share.name === share.name || connection.socket.destroyed) return true;
     this.#remove(connection);
     const isAdmitted = this.#hasSlot(share);
@@ -46,7 +49,7 @@ export class ConnectionLimiter {
   }
 
   /** Marks the connection as recently used. */
-  used(connection: Connection): void {
+  markUsed(connection: Connection): void {
     const share = this.#shares.get(connection.share.name);
     if (share?.delete(connection) === true) share.add(connection);
   }
@@ -57,7 +60,9 @@ export class ConnectionLimiter {
 
   /** Whether a connection has not sent a request yet. */
   get hasSilentConnection(): boolean {
-    return [...this.#shares.values()].some((share) => [...share].some(({ hasAsked }) => !hasAsked));
+    return [...this.#shares.values()].some((share) =>
+      [...share].some(({ hasSentRequest }) => !hasSentRequest),
+    );
   }
 
   destroyAll(): void {

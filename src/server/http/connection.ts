@@ -23,11 +23,11 @@ export class Connection {
   /** Whether received data waits in its user's queue. */
   isQueued = false;
   /** Whether data is being parsed from its user's queue. */
-  isInTurn = false;
+  isInParser = false;
   /** Remaining bytes of a body with a declared size. */
   bodyLeftBytes = 0;
   /** Whether the client has sent a request. */
-  hasAsked = false;
+  hasSentRequest = false;
   /** Called when a request has ended. */
   onEnd: (() => void) | undefined;
   /** Called when the connection no longer carries HTTP. */
@@ -43,7 +43,7 @@ export class Connection {
 
   /** Registers a request. */
   begin(response: HttpResponse): void {
-    this.hasAsked = true;
+    this.hasSentRequest = true;
     this.#underWay.add(response);
     if (response instanceof ServerResponse) this.bodyLeftBytes = declaredSize(response.req) ?? 0;
   }

@@ -14,7 +14,7 @@ import { type SvcError, clientGone, invalidField } from "../../errors.ts";
 /** Milliseconds between pings; a client without a pong until the next ping is disconnected. */
 const pingIntervalMs = 30_000;
 /** Limit for typed input that the terminal has not accepted yet. */
-const maxUntakenBytes = 2 ** 20;
+const maxPendingBytes = 2 ** 20;
 /** Estimated memory of a message besides its bytes. */
 const messageBytes = 256;
 /** Limit for output that is not sent yet. */
@@ -29,7 +29,7 @@ export class ConsoleSocket {
   readonly #socket: WebSocket;
   readonly #gone = new AbortController();
   readonly #arrived: ConsoleInput[] = [];
-  #untakenBytes = 0;
+  #pendingBytes = 0;
   #more = Promise.withResolvers<undefined>();
   #isAlive = true;
   #isOver = false;
@@ -63,8 +63,8 @@ export class ConsoleSocket {
     while (!this.#gone.signal.aborted) {
       const input = this.#arrived.shift();
       if (input !== undefined) {
-        this.#untakenBytes -= sizeOf(input);
-        if (this.#untakenBytes <= maxUntakenBytes) this.#socket.resume();
+        this.#pendingBytes -= sizeOf(input);
+        if (this.#pendingBytes <= maxPendingBytes) this.#socket.resume();
         yield input;
         continue;
       }
@@ -119,8 +119,8 @@ export class ConsoleSocket {
         : readControl(bytesOf(data).toString("utf8"));
       const message = create(ConsoleInputSchema, input);
       this.#arrived.push(message);
-      this.#untakenBytes += sizeOf(message);
-      if (this.#untakenBytes > maxUntakenBytes) this.#socket.pause();
+      this.#pendingBytes += sizeOf(message);
+      if (this.#pendingBytes > maxPendingBytes) this.#socket.pause();
       this.#more.resolve(undefined);
     } catch (error) {
       this.fail(error as SvcError);

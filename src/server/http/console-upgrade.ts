@@ -93,7 +93,7 @@ export class ConsoleUpgrade {
     try {
       const { user, scope, service } = this.#admit(request, connection, source);
       const share = { kind: user.peerUid === 0 ? "root" : "known", name: shareName(user) } as const;
-      if (connection.share.kind === "unknown" && !this.#options.connections.identified(connection, share)) {
+      if (connection.share.kind === "unknown" && !this.#options.connections.assign(connection, share)) {
         socket.destroy();
         return;
       }

@@ -40,11 +40,11 @@ function bodyOf(blocks: readonly Block[], path: string): string {
   let html = "";
   let list: string | undefined;
   for (const block of blocks) {
-    const wanted = block.kind === "item" ? listOf(block.marker) : undefined;
-    if (list !== wanted) {
+    const nextList = block.kind === "item" ? listOf(block.marker) : undefined;
+    if (list !== nextList) {
       if (list !== undefined) html += `</${list}>\n`;
-      if (wanted !== undefined) html += `<${wanted}>\n`;
-      list = wanted;
+      if (nextList !== undefined) html += `<${nextList}>\n`;
+      list = nextList;
     }
     html += `${htmlOf(block, path)}\n`;
   }

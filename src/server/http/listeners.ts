@@ -330,7 +330,7 @@ export class Listeners implements AsyncDisposable {
  */
 function hostNames(address: string): string[] {
   if (address === "0.0.0.0" || address === "::") return [];
-  // It can only be an IP address; Node's parser would take milliseconds on first use.
+  // The address can only be an IP address; Node's parser would take milliseconds on first use.
   return [address.includes(":") ? `[${address}]` : address];
 }
 

@@ -66,12 +66,12 @@ export function parseFairly(connection: Connection, turns: FairQueue): void {
   };
   const parseInTurn = (): void => {
     connection.isQueued = false;
-    connection.isInTurn = true;
+    connection.isInParser = true;
     const isInLoop = isParsing;
     isParsing = true;
     parsePiece();
     isParsing = isInLoop;
-    connection.isInTurn = false;
+    connection.isInParser = false;
     next();
   };
   const parsePiece = (): void => {

@@ -109,7 +109,7 @@ export class RequestGateway {
         this.#serve(request, response, connection, source, requestId, expectsContinue);
     };
     // Already parsed from its user's queue.
-    if (connection.isInTurn) serve();
+    if (connection.isInParser) serve();
     else pipeline.fairQueue.run(name, serve);
   }
 
@@ -190,7 +190,7 @@ export class RequestGateway {
       const { connection, name } = known;
       this.#ofUser.change(name, -1);
       connection.end(response);
-      this.#options.connections.used(connection);
+      this.#options.connections.markUsed(connection);
     }
     this.#noteUnsupported(response);
     if (this.#underWay.size === 0) this.#onIdle?.();
@@ -251,7 +251,7 @@ export class RequestGateway {
     const name = this.#options.identity.shareOf(source, request.headers);
     if (name === undefined) return;
     const share = { kind: "known", name } as const;
-    if (!this.#options.connections.identified(connection, share)) connection.socket.destroy();
+    if (!this.#options.connections.assign(connection, share)) connection.socket.destroy();
   }
 
   #answerRpc(request: HttpRequest, response: HttpResponse, caller: Caller): void {

@@ -11,7 +11,7 @@ import { createConnectJson, createConnectProto } from "../rpc/connect/connect-pr
 import type { Exchange } from "../rpc/exchange.ts";
 import { createGrpc } from "../rpc/grpc-protocol.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
-import { createProcedures } from "../rpc/procedures.ts";
+import { createProcedureServer } from "../rpc/procedures.ts";
 import type { ConnectCalls } from "../rpc/connect/connect-calls.ts";
 import { pathOf, type Caller, type HttpRequest, type HttpResponse } from "../rpc/http-request.ts";
 import type { TransportLimits } from "./limits.ts";
@@ -80,7 +80,7 @@ export function createRpcDispatcher(options: RpcDispatcherOptions): RpcDispatche
 
   const known = { pipeline, ...limits };
   const protocols = [createGrpc(known), createConnectProto(known), createConnectJson(known)];
-  const procedures = createProcedures(exchange, protocols);
+  const procedures = createProcedureServer(exchange, protocols);
   return (request, response, caller) => {
     if (caller.user.peerUid !== undefined) disableCompression(request);
     const passOn = (): void => {

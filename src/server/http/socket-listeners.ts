@@ -74,7 +74,7 @@ export class SocketListeners {
   #tcp: TcpListener | undefined;
   /** On the loopback address of the other IP version: browsers try both for a `*.localhost` name. */
   #otherLoopback: TcpListener | undefined;
-  #handed: ReadonlyMap<string, number> = new Map();
+  #inheritedFds: ReadonlyMap<string, number> = new Map();
   #unused: readonly ListenerStatus[] = [];
 
   constructor(options: SocketListenersOptions) {
@@ -88,7 +88,7 @@ export class SocketListeners {
    */
   async open(): Promise<ListeningAddresses> {
     const { tcp, socketPath } = this.#options;
-    this.#handed = this.#takeHanded();
+    this.#inheritedFds = this.#takeInheritedFds();
     if (tcp !== undefined) await this.#openTcp(tcp);
     const path = socketPath === undefined ? undefined : await this.#openForAll(socketPath);
     if (this.#tcp?.failure !== undefined) {
@@ -150,7 +150,7 @@ export class SocketListeners {
 
   /** Whether systemd passed a socket, which the next daemon gets as well. */
   get hasSystemdSockets(): boolean {
-    return this.#handed.size > 0;
+    return this.#inheritedFds.size > 0;
   }
 
   /** Whether an accepted connection is not open yet. */
@@ -171,17 +171,17 @@ export class SocketListeners {
     for (const file of this.#files) await file[Symbol.asyncDispose]();
   }
 
-  #takeHanded(): ReadonlyMap<string, number> {
+  #takeInheritedFds(): ReadonlyMap<string, number> {
     const { listenFds = [], socketPath, tcp, log } = this.#options;
-    const handed = systemdSockets(listenFds);
+    const inherited = systemdSockets(listenFds);
     const other = otherLoopbackOf(tcp);
     const served = [socketPath, tcp && kernelAddress(tcp), other && kernelAddress(other)];
-    this.#unused = [...handed.keys()]
+    this.#unused = [...inherited.keys()]
       .filter((address) => !served.includes(address))
       .map((address) => unusedStatus(address, this.#options));
     for (const { address, reason } of this.#unused)
       log.warn({ address, reason }, "a socket from systemd is not used");
-    return handed;
+    return inherited;
   }
 
   async #openTcp(address: TcpAddress): Promise<void> {
@@ -206,7 +206,7 @@ export class SocketListeners {
       );
     });
     const { tcpRetryMs: retryMs, log } = this.#options;
-    const fd = this.#handed.get(kernelAddress(address));
+    const fd = this.#inheritedFds.get(kernelAddress(address));
     return new TcpListener(server, { address, fd, retryMs, onBound, log });
   }
 
@@ -264,7 +264,7 @@ export class SocketListeners {
       queue.receive(socket);
       queue.acceptMore(server);
     });
-    const fd = this.#handed.get(options.path);
+    const fd = this.#inheritedFds.get(options.path);
     this.#files.push(
       fd === undefined
         ? await SocketFile.listen(server, options)

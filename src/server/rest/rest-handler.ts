@@ -17,7 +17,7 @@ export interface RestHandlerOptions extends RestLimits {
   readonly router: Router;
   readonly exchange: Exchange;
   readonly pipeline: Pick<Pipeline, "invoke" | "invokeStream" | "fairQueue" | "streamKeepAliveMs">;
-  /** REST handles all paths below this prefix, and routes elsewhere if they have no variables. Default `/v1/`. */
+  /** REST handles all paths below this prefix. Elsewhere, it handles only routes without variables. Default `/v1/`. */
   readonly prefix?: string;
 }
 

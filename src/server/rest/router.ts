@@ -133,15 +133,15 @@ class Search {
 
   #walk(node: Node, index: number): boolean {
     const segment = this.#segments[index];
-    if (segment === undefined) return this.#take(node.ends) || this.#take(node.rests);
+    if (segment === undefined) return this.#matchEnd(node.ends) || this.#matchEnd(node.rests);
     if (segment === "") return false;
     const literal = node.literals.get(decodeSegment(segment));
     if (literal !== undefined && this.#walk(literal, index + 1)) return true;
     if (node.any !== undefined && this.#walk(node.any, index + 1)) return true;
-    return node.rests.size > 0 && !this.#segments.includes("", index) && this.#take(node.rests);
+    return node.rests.size > 0 && !this.#segments.includes("", index) && this.#matchEnd(node.rests);
   }
 
-  #take(endings: Endings): boolean {
+  #matchEnd(endings: Endings): boolean {
     if (endings.size === 0) return false;
     const byMethod = endings.get(this.#verb);
     if (byMethod === undefined) return false;

@@ -75,14 +75,14 @@ export interface MethodEntry {
 
 /** @throws Error if a method has no handler or no policy, so that no method is public by omission */
 export function indexMethods(
-  { name: serviceName, service, impl, policy: foreign }: BoundService,
+  { name: serviceName, service, impl, policy: thirdPartyPolicy }: BoundService,
   policies: Readonly<Record<string, MethodPolicy>>,
 ): Map<DescMethod, MethodEntry> {
   if (service.typeName !== serviceName) throw new Error(`${service.typeName} is bound as ${serviceName}`);
   const entries = new Map<DescMethod, MethodEntry>();
   for (const method of service.methods) {
     const name = methodName(method);
-    const policy = foreign ?? policies[name];
+    const policy = thirdPartyPolicy ?? policies[name];
     const handler = impl[method.localName];
     if (policy === undefined) throw new Error(`${name} has no access policy`);
     if (typeof handler !== "function") throw new Error(`${name} has no handler`);
@@ -91,8 +91,9 @@ export function indexMethods(
       name,
       access: policy.access,
       isChanging:
-        foreign?.isReadOnly !== true && method.idempotency !== MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS,
-      isPublic: foreign?.isPublic ?? false,
+        thirdPartyPolicy?.isReadOnly !== true &&
+        method.idempotency !== MethodOptions_IdempotencyLevel.NO_SIDE_EFFECTS,
+      isPublic: thirdPartyPolicy?.isPublic ?? false,
       handler: handler.bind(impl) as Handler,
     });
   }

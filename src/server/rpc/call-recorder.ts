@@ -50,7 +50,7 @@ export class CallRecorder {
   }
 
   /** Records a call that started at `startMs` of `performance.now()`. */
-  ended(
+  recordCall(
     entry: MethodEntry,
     caller: RecordedCaller & Pick<HandlerContext, "values">,
     startMs: number,
@@ -82,7 +82,7 @@ export class CallRecorder {
    * Records a request that did not become a call. Not logged, since unauthenticated clients could flood the
    * log; the audit log has attempted changes.
    */
-  answered(entry: MethodEntry | undefined, caller: RecordedCaller, error?: SvcError): void {
+  recordRequest(entry: MethodEntry | undefined, caller: RecordedCaller, error?: SvcError): void {
     const { protocolName } = caller;
     this.#options.observe?.({ method: entry?.name ?? "unknown", protocolName, code: error?.code ?? "ok" });
     if (entry?.isChanging === true) this.#audit(recordOf(entry, caller, 0, undefined, error));

@@ -35,7 +35,7 @@ export class HealthState {
   async stop(): Promise<void> {
     this.#isStopping = true;
     this.#changed.resolve(undefined);
-    // Their streams write in later turns of the event loop.
+    // The watchers' streams write in later turns of the event loop.
     await new Promise((resolve) => setTimeout(resolve, this.#watchers === 0 ? 0 : 10));
   }
 

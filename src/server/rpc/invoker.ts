@@ -17,7 +17,7 @@ import { shareName, shareUid } from "./user-context.ts";
 /** The input of a method. */
 export type Input = Message | AsyncIterable<Message>;
 
-/** Its methods throw only SvcError. */
+/** Calls handlers. Its methods throw only SvcError. */
 export class Invoker {
   readonly #fairQueue: FairQueue;
   readonly #running: RunningCalls;
@@ -38,7 +38,7 @@ export class Invoker {
     let request: Message | undefined;
     let stream: FirstMessage | undefined;
 
-    /** The handler's response, or a promise of it. */
+    /** Returns the handler's response, or a promise of the response. */
     const start = (): unknown => {
       if (call.admittedTo !== method) checkAccess(method, entry.access, context.user);
       this.#running.checkBounds(context);
@@ -66,7 +66,7 @@ export class Invoker {
       // The outcome is recorded even if the caller has disconnected.
       const fail = (thrown: unknown): void => {
         const error = unreadable(stream, context) ?? errorIn(context, thrown);
-        this.#recorder.ended(entry, context, startMs, request, error);
+        this.#recorder.recordCall(entry, context, startMs, request, error);
         reject(error);
         leave();
       };
@@ -78,7 +78,7 @@ export class Invoker {
           fail(error);
           return;
         }
-        this.#recorder.ended(entry, context, startMs, request);
+        this.#recorder.recordCall(entry, context, startMs, request);
         resolve(message);
         leave();
       };
@@ -141,7 +141,7 @@ export class Invoker {
       // Not awaited: if a generator hangs in `next`, its `return` hangs, too.
       if (!isDone) void closeIterator(iterator);
       stream?.close();
-      this.#recorder.ended(
+      this.#recorder.recordCall(
         entry,
         context,
         startMs,

@@ -89,7 +89,7 @@ export function createPipeline(options: PipelineOptions) {
     try {
       checkAccess(method, entry.access, user);
     } catch (error) {
-      recorder.answered(entry, { user, requestId, protocolName }, error as SvcError);
+      recorder.recordRequest(entry, { user, requestId, protocolName }, error as SvcError);
       throw error;
     }
     caller.admittedTo = method;
@@ -127,7 +127,7 @@ export function createPipeline(options: PipelineOptions) {
       const caller = { user: userOf(context), requestId: values.get(requestIdKey), protocolName };
       try {
         gate(method, values.get(gatedCallerKey) ?? caller, protocolName);
-        watchRejections(context, (error) => recorder.answered(entryOf(method), caller, error));
+        watchRejections(context, (error) => recorder.recordRequest(entryOf(method), caller, error));
       } catch (error) {
         throw isSvcError(error) ? connectErrorOf(error, protocolName) : error;
       }
@@ -140,7 +140,7 @@ export function createPipeline(options: PipelineOptions) {
      * @param method the requested method; undefined if it is unknown
      */
     recordResponse(method: DescMethod | undefined, caller: RecordedCaller, error?: SvcError): void {
-      recorder.answered(method === undefined ? undefined : methods.entryOf(method), caller, error);
+      recorder.recordRequest(method === undefined ? undefined : methods.entryOf(method), caller, error);
     },
 
     /** The method of a Connect or gRPC path, such as `/svc.v1.AppService/ListApps`. */

@@ -39,14 +39,17 @@ interface Timeout {
 }
 
 /** Serves a request, or returns `false` at once if it has another form. */
-export type Procedures = (
+export type ServeProcedure = (
   request: IncomingRequest,
   response: OutgoingResponse,
   caller: HttpCaller,
   passOn: () => void,
 ) => boolean;
 
-export function createProcedures(exchange: Exchange, protocols: readonly ProcedureProtocol[]): Procedures {
+export function createProcedureServer(
+  exchange: Exchange,
+  protocols: readonly ProcedureProtocol[],
+): ServeProcedure {
   return (request, response, caller, passOn) =>
     protocols.some((protocol) =>
       exchange.serve(protocol, request, response, caller, (_procedure, { timeoutMs }) => {

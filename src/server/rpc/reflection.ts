@@ -90,28 +90,28 @@ async function* answerAll(
 }
 
 function answerTo(
-  asked: ServerReflectionRequest["messageRequest"],
+  request: ServerReflectionRequest["messageRequest"],
   index: DescriptorIndex,
   sent: Set<string>,
   names: { name: string }[],
 ): AnswerContent {
-  switch (asked.case) {
+  switch (request.case) {
     case "listServices":
       return { case: "listServicesResponse", value: { service: names } };
     case "fileByFilename":
-      return fileAnswer(index.file(asked.value), `file "${asked.value}"`, sent);
+      return fileAnswer(index.file(request.value), `file "${request.value}"`, sent);
     case "fileContainingSymbol":
-      return fileAnswer(index.fileOfSymbol(asked.value), `symbol "${asked.value}"`, sent);
+      return fileAnswer(index.fileOfSymbol(request.value), `symbol "${request.value}"`, sent);
     case "fileContainingExtension": {
-      const { containingType, extensionNumber } = asked.value;
+      const { containingType, extensionNumber } = request.value;
       const what = `extension ${extensionNumber} of "${containingType}"`;
       return fileAnswer(index.fileOfExtension(containingType, extensionNumber), what, sent);
     }
     case "allExtensionNumbersOfType": {
-      const extensionNumber = index.extensionNumbers(asked.value);
+      const extensionNumber = index.extensionNumbers(request.value);
       return extensionNumber === undefined
-        ? failure(Code.NotFound, `no type "${asked.value}"`)
-        : { case: "allExtensionNumbersResponse", value: { baseTypeName: asked.value, extensionNumber } };
+        ? failure(Code.NotFound, `no type "${request.value}"`)
+        : { case: "allExtensionNumbersResponse", value: { baseTypeName: request.value, extensionNumber } };
     }
     case undefined:
       return failure(Code.InvalidArgument, "the request is empty");

@@ -32,18 +32,18 @@ interface ConfirmButtonProps extends Omit<ConfirmProps, "onClose"> {
 
 /** A button that asks for confirmation. */
 export function ConfirmButton({ isDanger = true, isBusy, ...question }: ConfirmButtonProps) {
-  const isAsked = useSignal(false);
+  const isOpen = useSignal(false);
   return (
     <>
       <button
         type="button"
         class={isDanger ? "danger" : undefined}
         aria-busy={isBusy}
-        onClick={() => (isAsked.value = true)}
+        onClick={() => (isOpen.value = true)}
       >
         {question.action}
       </button>
-      {isAsked.value && <Confirm {...question} onClose={() => (isAsked.value = false)} />}
+      {isOpen.value && <Confirm {...question} onClose={() => (isOpen.value = false)} />}
     </>
   );
 }

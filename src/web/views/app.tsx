@@ -43,7 +43,7 @@ export function AppView({ api, node, id }: { api: Api; node: NodeView; id: strin
       </>
     );
   }
-  // Such an operation is shown with its steps instead.
+  // Operations in the list are shown there, with their steps.
   const isListed = node.operations.running.value.some(({ appId }) => appId === id);
   return (
     <>

@@ -56,7 +56,7 @@ export interface FakeRun {
   readonly end?: Partial<ScheduleRun>;
   /** A run is already in progress. */
   readonly found?: boolean;
-  /** It never ends by itself. */
+  /** Whether a run never ends by itself. */
   readonly hangs?: boolean;
 }
 
@@ -81,11 +81,11 @@ export function fakeSchedules(
   return {
     // One job per page, so that a client has to request more.
     listSchedules: ({ managedBy, pageToken }) => {
-      const wanted = jobs.filter((job) => managedBy === undefined || (job.managedBy ?? "") === managedBy);
+      const listed = jobs.filter((job) => managedBy === undefined || (job.managedBy ?? "") === managedBy);
       const at = Number(pageToken);
       return {
-        schedules: wanted.slice(at, at + 1),
-        nextPageToken: at + 1 < wanted.length ? String(at + 1) : "",
+        schedules: listed.slice(at, at + 1),
+        nextPageToken: at + 1 < listed.length ? String(at + 1) : "",
       };
     },
     getSchedule: ({ id, owner }) => find(id, owner),
@@ -135,7 +135,7 @@ export function fakeSchedules(
       yield { event: { case: "run", value: runOf({ jobId: id, ...end }) } };
     },
     cancelScheduleRun: ({ id }) => runOf({ jobId: find(id).id, status: "CANCELED" }),
-    // One per page.
+    // One run per page.
     listScheduleRuns: ({ id, pageToken }) =>
       pageToken === ""
         ? {

@@ -14,9 +14,9 @@ export async function linesAbout(appId: string, atLeast: number): Promise<string
 }
 
 export interface Typed {
-  /** Its output so far. */
+  /** The program's output so far. */
   readonly shown: () => string;
-  /** Its exit code. */
+  /** The program's exit code. */
   readonly ended: Promise<number>;
 }
 

@@ -18,7 +18,7 @@ export async function helperOf({ daemon }: Ground): Promise<number> {
       if (status.includes(`\nPPid:\t${daemon.pid}\n`) && status.includes(`\nUid:\t${ownerUid}\t`))
         return Number(name);
     } catch {
-      // Gone meanwhile.
+      // The process has ended.
     }
   }
   throw new Error("the owner has no helper");

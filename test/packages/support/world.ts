@@ -26,7 +26,7 @@ const yaml = new YamlThread({ threadUrl: programs.settingsThread });
 test.after.always(() => yaml[Symbol.dispose]());
 const manifests = createTestParser();
 
-/** As an app stores it. */
+/** The package as an app stores it. */
 export function installedOf({ origin, manifest, version }: ResolvedPackage): InstalledPackage {
   return { origin, packageId: manifest.id, version };
 }

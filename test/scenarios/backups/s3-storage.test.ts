@@ -88,9 +88,9 @@ const isPart = ({ method, url }: SeenRequest): boolean => method === "PUT" && ur
 const isRead = ({ method, url }: SeenRequest): boolean => method === "GET" && !url.includes("list-type");
 
 /** Injects a fault into the first `count` requests of a kind. */
-function first(count: number, isMeant: (request: SeenRequest) => boolean, fault: Fault) {
+function first(count: number, isAffected: (request: SeenRequest) => boolean, fault: Fault) {
   let left = count;
-  return (request: SeenRequest) => (isMeant(request) && left-- > 0 ? fault : undefined);
+  return (request: SeenRequest) => (isAffected(request) && left-- > 0 ? fault : undefined);
 }
 
 for (const [what, sizeBytes] of [
@@ -144,11 +144,11 @@ const passing: [string, (request: SeenRequest) => boolean, Fault][] = [
     { kind: "lose-answer" },
   ],
 ];
-for (const [what, isMeant, fault] of passing) {
+for (const [what, isAffected, fault] of passing) {
   s3Test(`an upload succeeds despite ${what}${needsS3Server}`, async (t) => {
     await using s3 = await setUp();
     await using proxy = await startFaultProxy(s3.port);
-    proxy.fault = first(1, isMeant, fault);
+    proxy.fault = first(1, isAffected, fault);
     const storage = new S3Storage(s3.thread, { ...s3.place, endpoint: proxy.endpoint }, prefix);
     const { path, bytes } = await s3.file(17 * mib);
     const key = newKey();
@@ -257,7 +257,7 @@ s3Test(`no part is uploaded after an upload was aborted${needsS3Server}`, async 
     url.includes("uploadId=") ? [/partNumber=(\d+)/.exec(url)?.[1] ?? method] : [],
   );
   t.deepEqual(kinds.slice(0, 2).toSorted(), ["1", "2"], "no part starts after the abort");
-  // Until the server no longer lists it.
+  // The upload is aborted until the server no longer lists it.
   t.deepEqual(kinds.slice(2), ["DELETE", "DELETE"]);
   t.deepEqual(await openUploads(s3), []);
 });

@@ -305,7 +305,7 @@ debianTest(
     const second = await current();
     t.deepEqual(await runs(), [first, second].sort());
     t.is(await sh("svc"), "2\n");
-    // A daemon that a user has started: no more of it says where it lies than the native code that it has loaded.
+    // A daemon that a user has started: only its loaded native code shows its directory.
     await sh(`cp /lib/*/libm.so.6 /usr/lib/svc/${second}/native.node`);
     const native = "LD_PRELOAD=/usr/lib/svc/current/native.node";
     const daemon = await sh(

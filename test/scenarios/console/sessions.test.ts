@@ -360,7 +360,7 @@ async function memoryMiB(pid: number): Promise<number> {
   return Number(/^VmRSS:\s+(\d+)/m.exec(status)?.[1]) / 1024;
 }
 
-async function isAlive(daemon: TestDaemon): Promise<void> {
+async function expectAlive(daemon: TestDaemon): Promise<void> {
   assert.equal((await daemon.client(AppService).getApp({ id: "web" })).id, "web");
 }
 
@@ -375,7 +375,7 @@ test("a message that is too large or invalid closes only its own session", async
     t.is(await odd.closed, 1008, text);
     t.like(odd.said.at(-1), { type: "error", code: "invalid_argument" });
   }
-  await isAlive(daemon);
+  await expectAlive(daemon);
 });
 
 test("a message in more fragments than allowed ends its session", async (t) => {
@@ -383,7 +383,7 @@ test("a message in more fragments than allowed ends its session", async (t) => {
   const { socket, closed } = await openHostile(daemon, "logs");
   for (let n = 0; n <= 64; n++) socket.send("x", { fin: false });
   t.is(await closed, 1008);
-  await isAlive(daemon);
+  await expectAlive(daemon);
 });
 
 test("a client that does not read blocks only its own terminal, and the daemon's memory stays bounded", async (t) => {

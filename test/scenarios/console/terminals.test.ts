@@ -216,7 +216,7 @@ const windowBytes = 128 * 1024;
 /** Whether this many more bytes stay within the window. */
 async function hasRoomAfter(window: OutputWindow, bytes: number): Promise<boolean> {
   let hasRoom = false;
-  void window.sent(bytes).then(() => (hasRoom = true));
+  void window.countSent(bytes).then(() => (hasRoom = true));
   await turn();
   return hasRoom;
 }
@@ -226,11 +226,11 @@ test("a client is sent as many bytes as it acknowledges, and not more than were 
   t.true(await hasRoomAfter(silent, 100 * windowBytes), "the transport's backpressure holds them back");
 
   const window = new OutputWindow();
-  await window.sent(10);
+  await window.countSent(10);
   // More than was sent.
   window.acknowledge(Number.MAX_SAFE_INTEGER);
   t.true(await hasRoomAfter(window, windowBytes - 1));
-  const waiting = window.sent(1);
+  const waiting = window.countSent(1);
   let isOver = false;
   void waiting.then(() => (isOver = true));
   await turn();

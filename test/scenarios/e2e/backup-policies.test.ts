@@ -46,7 +46,7 @@ rootTest(`a policy is the package's until it is set, and again after a reset${ne
     lastError: "",
   });
   t.truthy(packages.nextRunAt);
-  const wanted = {
+  const policy = {
     appId: "web",
     trigger: "0 3 * * 1-5",
     storages: ["local"],
@@ -54,8 +54,8 @@ rootTest(`a policy is the package's until it is set, and again after a reset${ne
     mode: "live",
     verify: true,
   };
-  const set = await backups.setBackupPolicy(wanted);
-  t.like(set, { ...wanted, fromPackage: false });
+  const set = await backups.setBackupPolicy(policy);
+  t.like(set, { ...policy, fromPackage: false });
   t.is(set.keep, undefined);
   const { $typeName: _, ...written } = set;
   t.deepEqual(await backups.setBackupPolicy(written), set, "it can be written back as it was read");

@@ -735,7 +735,7 @@ test("a canceled verification stops and leaves no temporary files", async (t) =>
   await writeFile(join(directory, "data/bulk"), randomBytes(64 << 20));
   const dir = join(daemon.dir, "slow");
   await mkdir(dir, { mode: 0o700 });
-  // All of it would take a minute.
+  // The whole backup would take a minute.
   const location = { case: "local", value: { dir } } as const;
   await backups.upsertBackupStorage({ name: "slow", location, maxBytesPerSec: 1n << 20n });
   const { results } = await backups.createBackup({ appId: "web", storages: ["slow"] });

@@ -223,13 +223,13 @@ test("a clone rebuilds virtual environments, and runs after its source is remove
   await apps.removeApp({ id: "web-2" });
 });
 
-for (const { says, more, builds, isAnew } of [
-  { says: "nothing", more: "", builds: "a path", isAnew: false },
-  { says: "nothing", more: "", builds: "a virtual environment", isAnew: true },
-  { says: "rebuild", more: "clone: rebuild", builds: "a path", isAnew: true },
-  { says: "copy", more: "clone: copy", builds: "a virtual environment", isAnew: false },
+for (const { says, more, builds, isRebuilt } of [
+  { says: "nothing", more: "", builds: "a path", isRebuilt: false },
+  { says: "nothing", more: "", builds: "a virtual environment", isRebuilt: true },
+  { says: "rebuild", more: "clone: rebuild", builds: "a path", isRebuilt: true },
+  { says: "copy", more: "clone: copy", builds: "a virtual environment", isRebuilt: false },
 ]) {
-  test(`a clone with ${builds} and clone setting ${says} is ${isAnew ? "rebuilt" : "copied"}`, async (t) => {
+  test(`a clone with ${builds} and clone setting ${says} is ${isRebuilt ? "rebuilt" : "copied"}`, async (t) => {
     const daemon = await emptyDaemon();
     const dir = join(daemon.dir, "package");
     const makeVenv = builds === "a path" ? [] : [{ exec: venv }];
@@ -240,9 +240,13 @@ for (const { says, more, builds, isAnew } of [
     await apps.cloneApp({ id: "web" });
     const at = (id: string): string => join(daemon.storeDir, "apps", id, "repo");
     const builtAt = await readFile(join(at("web-2"), "built-at"), "utf8");
-    t.is(builtAt, `${at(isAnew ? "web-2" : "web")}\n`);
+    t.is(builtAt, `${at(isRebuilt ? "web-2" : "web")}\n`);
     const found = await readFile(join(at("web-2"), "found"), "utf8");
-    t.is(found, isAnew && builds === "a path" ? "env/mark\n" : "", "no environment is created over another");
+    t.is(
+      found,
+      isRebuilt && builds === "a path" ? "env/mark\n" : "",
+      "no environment is created over another",
+    );
     for (const id of ["web", "web-2"]) await apps.removeApp({ id });
   });
 }

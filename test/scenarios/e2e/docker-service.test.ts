@@ -143,7 +143,7 @@ dockerTest(`containers are listed with the app that owns them${needsDocker}`, as
   for (const [name, client] of rootClients()) {
     const up = (await client.listContainers({})).containers;
     const all = (await client.listContainers({ all: true })).containers;
-    const of = (wanted: string) => all.find((each) => each.name === wanted);
+    const of = (itemName: string) => all.find((each) => each.name === itemName);
     t.deepEqual(
       all.map((each) => each.name),
       all.map((each) => each.name).toSorted(),
@@ -254,7 +254,7 @@ dockerTest(
       t.like(foreign, { svcProtected: false, protectedReason: undefined }, name);
       t.true((foreign?.sizeBytes ?? 0n) > 0n, name);
       const { volumes } = await client.listVolumes({});
-      const of = (wanted: string) => volumes.find((each) => each.name === wanted);
+      const of = (itemName: string) => volumes.find((each) => each.name === itemName);
       t.like(
         of("free"),
         { svcProtected: false, protectedReason: undefined, containers: 0, anonymous: false },

@@ -113,8 +113,8 @@ test("REST streams events line by line, and the CLI prints them", async (t) => {
     action: { type: "shell", command: "exit 4" },
   });
   await daemon.client(ScheduleService).runSchedule({ id: "echo" });
-  const wanted = ["run.began echo RUNNING", "run.ended echo FAILED"];
-  await eventually(async () => assert.deepEqual((await held(daemon)).map(short), wanted), deadlineMs);
+  const expected = ["run.began echo RUNNING", "run.ended echo FAILED"];
+  await eventually(async () => assert.deepEqual((await held(daemon)).map(short), expected), deadlineMs);
   const body = await get(daemon.socketPath, "/v1/events?past=true&until_now=true");
   const lines = body
     .trim()

@@ -294,13 +294,13 @@ test("the guide's tour of scheduled jobs has the documented output", async (t) =
     if (isFunction) functions += `${line}\n`;
     const typed = isFunction ? "" : line.replace("*/5 * * * *", distant);
     const output = steady(await typeScript(daemon.dir, daemon.socketPath, `${functions}${typed}`));
-    const wanted = steady(shown.replaceAll("*/5 * * * *", distant));
-    if (!line.startsWith("svc schedule next")) t.is(output.trimEnd(), wanted.trimEnd(), line);
+    const expected = steady(shown.replaceAll("*/5 * * * *", distant));
+    if (!line.startsWith("svc schedule next")) t.is(output.trimEnd(), expected.trimEnd(), line);
     else {
       // The years, and whether the clock changes in them, vary.
       const shape = (each: string): string[] =>
         each.split("\n").map((row) => row.replace(/^\d{4}-.*/, "a time"));
-      t.deepEqual(shape(output), shape(wanted), line);
+      t.deepEqual(shape(output), shape(expected), line);
       t.regex(output, /^\d{4}-03-28T0[23]:[03]0:00\+02:00 in TIME/m);
     }
   }

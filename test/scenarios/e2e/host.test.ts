@@ -370,7 +370,7 @@ const deadlineMs = 60_000;
 const framesToSee = 2;
 const watchMs = 60_000;
 
-/** The commands of its first block, without their comments. */
+/** The commands in the text's first block, without their comments. */
 function linesOf(text: string): string[] {
   const block = /^```sh\n(.*?)^```/ms.exec(text)?.[1] ?? "";
   return block

@@ -57,7 +57,7 @@ async function finished({ operations }: Clients, id: string): Promise<Operation>
   return last;
 }
 
-/** Until the build waits. */
+/** Resolves when the build waits. */
 async function untilBuilt({ operations }: Clients, id: string): Promise<void> {
   await eventually(async () => {
     const { log } = await operations.getOperation({ id });

@@ -72,7 +72,7 @@ s3Test(
     t.is(await readFile(join(data, "notes"), "utf8"), "one");
 
     const again = await backups.createBackup({ appId: "web", storages: ["far"], keep: 1 });
-    // It was verified, so rotation never removes it.
+    // The archive was verified, so rotation never removes it.
     t.deepEqual(again.results[0]?.removed, []);
     const third = await backups.createBackup({ appId: "web", storages: ["far"], keep: 1 });
     t.deepEqual(third.results[0]?.removed, [again.results[0]?.name]);
@@ -190,7 +190,7 @@ s3Test(`the next daemon cleans up the upload of a killed one${needsS3Server}`, a
     proxy.fault = () => undefined;
     if (!isWhole) t.not((await uploads()).length, 0);
     await daemon.restart();
-    await eventually(() => assert.match(daemon.log(), new RegExp(`"isWhole":${isWhole}`)), 60_000);
+    await eventually(() => assert.match(daemon.log(), new RegExp(`"isComplete":${isWhole}`)), 60_000);
     t.is((await uploads()).length, 0);
     t.is((await backups.listBackups({ appId: "web" })).backups.length, isWhole ? 1 : 0);
     t.deepEqual(await readdir(join(daemon.storeDir, "spool")), []);
@@ -241,7 +241,7 @@ s3Test(
     refused.clear();
     await daemon.restart();
     // The daemon is shared, so its log may name archives of other tests.
-    const settled = `"name":"${String(left[0]?.["name"])}","appId":"web","isWhole":true`;
+    const settled = `"name":"${String(left[0]?.["name"])}","appId":"web","isComplete":true`;
     await eventually(() => assert.ok(daemon.log().includes(settled)), 60_000);
     const last = await make(1);
     t.is(last.removed.length, 3, daemon.log());

@@ -262,8 +262,8 @@ test("a removed app's jobs are named and disabled, and a later app with its ID d
     t.like(await errorOf(schedules.runSchedule({ id })), { reason: "not_possible" }, id);
   // A user who writes it means today's app.
   const action = { type: "app_start", app: "web" };
-  const meant = await schedules.upsertSchedule({ id: "first", trigger: yearly, action });
-  t.like(meant, { enabled: true, disabledReason: "" });
+  const replacement = await schedules.upsertSchedule({ id: "first", trigger: yearly, action });
+  t.like(replacement, { enabled: true, disabledReason: "" });
   await schedules.runSchedule({ id: "first" });
   await endedRuns(schedules, "first", 1);
   await apps.stopApp({ id: "web" });

@@ -282,7 +282,7 @@ test(`secrets never appear in the engine's output, and reach the app${needsSwarm
   ).expect(201) as { Id: string };
   const { text } = await engine.request("POST", `/exec/${exec.Id}/start`, { Detach: false });
   for (const value of Object.values(values)) t.true(text.includes(value), text);
-  // Its image may set any user.
+  // The app's image may set any user.
   t.regex(text, /-r--r--r--/);
   // Each start creates them again, so a stop leaves none.
   await apps.stopApp({ id: "vault" });

@@ -299,7 +299,7 @@ test("built-in packages are known, and a source's packages override them", async
   t.true(packages.length >= 15, `${packages.length} packages`);
   for (const { spec, summary, runtime, license } of packages)
     t.true(summary !== "" && runtime !== "" && license !== "", spec);
-  // Both have it, without an ambiguity.
+  // Both sources have the package, and the name is not ambiguous.
   const { origin } = await daemon.client(AppService).installApp({ spec: "hello", portAuto: true });
   t.is(origin?.source, "examples");
   const installed = await svc("install", "svc/hello", "--port-auto");

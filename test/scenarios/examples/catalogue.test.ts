@@ -109,7 +109,7 @@ interface Service {
 
 interface Program {
   readonly manifest: Manifest;
-  /** Its containers; empty for a process. */
+  /** The app's containers; empty for a process. */
   readonly services: readonly Service[];
 }
 

@@ -216,7 +216,7 @@ async function hasDied(t: ExecutionContext, victim: "helper" | "daemon", verb: V
     await chown(inMemory, ownerUid, 60);
     await as(ownerUid, "sh", "-c", `cd ${home}; ${prepare}`);
     const scene = { ground, home, away, files: connection.client(FileService, "grpc") };
-    // So that there is a helper process to kill.
+    // Starts the helper process that the test kills.
     await scene.files.statPath({ path: home });
     const helper = await helperOf(ground);
     const working = work(scene);

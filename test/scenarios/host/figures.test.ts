@@ -27,7 +27,7 @@ import {
 // by 5 points plus what changed between the two readings; memory by 1 % of the total; averages of load and pressure by
 // one step of the kernel's average.
 
-const wanted = process.env["SVC_LONG"] === undefined ? 5 : 50;
+const sampleCount = process.env["SVC_LONG"] === undefined ? 5 : 50;
 const intervalMs = 2_000;
 const sharePoints = 5;
 const memoryShare = 0.01;
@@ -43,7 +43,7 @@ interface Pair {
   readonly other: OtherFigures;
 }
 
-test(`every figure of ${wanted} samples equals the readings of other programs`, async (t) => {
+test(`every figure of ${sampleCount} samples equals the readings of other programs`, async (t) => {
   t.timeout(20 * 60_000);
   const dir = await mkdtemp(join(tmpdir(), "svc-load-"));
   const write = `while :; do dd if=/dev/zero of=${dir}/file bs=1M count=32 conv=fsync 2>/dev/null; sleep 0.3; done`;
@@ -74,9 +74,9 @@ test(`every figure of ${wanted} samples equals the readings of other programs`, 
       // A missed sample has its share of the time.
     } else pairs.length = 0;
     pairs.push(now);
-    if (compared === wanted) break;
+    if (compared === sampleCount) break;
   }
-  t.is(compared, wanted);
+  t.is(compared, sampleCount);
   compareOperations(t, began, pairs);
   t.log([...farthest].map(([what, points]) => `${what} ${points.toFixed(1)}`).join(", "));
 });

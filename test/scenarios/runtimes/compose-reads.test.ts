@@ -361,7 +361,7 @@ for (const generation of composeGenerations) {
       "compose.yaml": `services: {o: {image: a, labels: {x: ${secret}}}}\n`,
       "profile.json": JSON.stringify({ x: secret }),
     });
-    // As of a host whose homes others may enter.
+    // As on a host where users may enter the homes of others.
     await chmod(join(outside, "plain.env"), 0o600);
     const service = (more: string): string => `services: {web: {image: a, ${more}}}\n`;
     const both = [

@@ -327,7 +327,7 @@ interface InspectedState {
   State: { Status: string; Pid: number };
 }
 
-/** As an interrupted start leaves it. */
+/** Leaves the task of an interrupted start. */
 async function leaveTask(engine: TestEngine, id: string): Promise<void> {
   const tasks = "exec/containerd/daemon/io.containerd.runtime.v2.task/moby";
   await mkdir(join(engine.dir, tasks, id), { recursive: true });
@@ -337,7 +337,7 @@ async function leaveTask(engine: TestEngine, id: string): Promise<void> {
   assert.equal(blockedContainer(said), id, answer.text);
 }
 
-/** As an engine leaves them that was killed before it recorded that they run. */
+/** Leaves containers as an engine does that was killed before it recorded that they run. */
 async function forget(engine: TestEngine, ...ids: readonly string[]): Promise<void> {
   await engine.kill();
   for (const id of ids) {
@@ -361,7 +361,7 @@ async function inside(engine: TestEngine, id: string, ...command: string[]): Pro
   assert.equal(end.ExitCode, 0, command.join(" "));
 }
 
-/** It has run, written into an anonymous volume, and been stopped; and the engine was killed in the next start. */
+/** An app that has run, written into an anonymous volume, and been stopped; the engine was killed during the next start. */
 async function startStuck(
   runtime: AppRuntime,
   app: RunnableApp,
@@ -391,7 +391,7 @@ dockerTest(
     t.not(now!.Id, before);
     t.is(now!.State, "running");
     await inside(engine, now!.Id, "test", "-e", "/kept/file");
-    // It is equivalent to the previous one.
+    // The new container is equivalent to the previous one.
     await runtime.stop(app);
     await runtime.start(app);
     t.is((await listContainers(engine, "stuck"))[0]!.Id, now!.Id);
@@ -430,7 +430,7 @@ composeTest(
 /** Long enough to kill the engine during the preceding restart. */
 const restart = "restart: { policy: always, delay: 5s }";
 
-/** Its process exits by itself, and the engine cannot start it again. */
+/** Ends the container's process, which the engine cannot start again. */
 async function endStuck(engine: TestEngine, id: string): Promise<void> {
   const stateOf = async () =>
     ((await engine.request("GET", `/containers/${id}/json`)).expect(200) as InspectedState).State;

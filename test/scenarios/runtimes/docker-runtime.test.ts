@@ -168,7 +168,7 @@ dockerTest(
     );
     t.true(ends.has("the container exited with code 7"));
     t.is(status.endedReason, undefined);
-    // It is started again from this state.
+    // The app is started again from this state.
     await runtime.start(app);
     t.is(runtime.status("crash")?.state, "RUNNING");
     t.is(runtime.status("crash")?.restarts, 0);
@@ -328,7 +328,7 @@ dockerTest(`resource usage is measured for running apps only${needsDocker}`, asy
   const usage = await fixture.runtime.stats([busy, idle]);
   t.deepEqual([...usage.keys()], ["busy"]);
   const { memoryBytes = 0, processes = 0, networkReceivedBytes } = usage.get("busy")!;
-  // Its share depends on everything else that runs on the host.
+  // The CPU share depends on everything else that runs on the host.
   await eventually(async () => {
     const { cpuPercent = 0 } = (await fixture.runtime.stats([busy])).get("busy")!;
     assert.ok(cpuPercent > 1 && cpuPercent < 120, String(cpuPercent));
@@ -392,7 +392,7 @@ dockerTest(
       };
       assert.equal(State.Running, false);
     });
-    // It is not started again.
+    // The container is not started again.
     t.is((await failureOf(runtime.start(app))).reason, "denied");
     await unlink(mounted);
     await rename(join(app.directory, "volumes/srv/kept"), mounted);

@@ -261,7 +261,7 @@ for (const [name, speak] of Object.entries(impostors)) {
       speak(socket);
     });
     await once(server.listen(join(app.runDir, "supervisor.sock")), "listening");
-    // It does not matter whether it is rejected or found to have exited, as long as it finishes.
+    // The call may be rejected or find that the app has exited, as long as it finishes.
     await fixture.runtime.reattach(app).catch(() => undefined);
     connections = 0;
     await sleep(1000);

@@ -69,7 +69,7 @@ const explanations: { name: string; holds: (difference: Difference) => boolean }
   {
     name: "cron-parser treats a day field such as */2 as restricted, crontab(5) does not",
     holds: (difference) =>
-      comesEarlier(difference) && hasStarredDay(difference.text) && !isWanted(difference),
+      comesEarlier(difference) && hasStarredDay(difference.text) && !isIntended(difference),
   },
   {
     name: "cron-parser runs what a gap skips at its minute of a later hour or not at all, the policy right after",
@@ -88,7 +88,7 @@ const explanations: { name: string; holds: (difference: Difference) => boolean }
     holds: (difference) =>
       !difference.policy.isFixed &&
       comesEarlier(difference) &&
-      !isWanted(difference) &&
+      !isIntended(difference) &&
       isAfterChange(difference.clock, Number(difference.theirs), true),
   },
   {
@@ -187,7 +187,7 @@ function hasStarredDay(text: string): boolean {
 }
 
 /** Whether the trigger names the local time at which cron-parser fires. */
-function isWanted({ policy, clock, theirs }: Difference): boolean {
+function isIntended({ policy, clock, theirs }: Difference): boolean {
   return policy.wants(clock.wallAt(clock.indexOf(Number(theirs))));
 }
 
@@ -291,15 +291,15 @@ function compare(
     const view = viewMinute(zone, unixMs);
     for (const job of jobs) {
       const { trigger, policy, next } = job;
-      const wanted = policy.dueAt(clock, at);
-      const foretold = next?.unixMs === unixMs ? next.anomaly : "no";
-      if (isDue(trigger, view) !== (wanted !== "no") || foretold !== wanted) {
+      const expected = policy.dueAt(clock, at);
+      const computed = next?.unixMs === unixMs ? next.anomaly : "no";
+      if (isDue(trigger, view) !== (expected !== "no") || computed !== expected) {
         offPolicy.push(
-          `${trigger.text} at ${new Date(unixMs).toISOString()}: "${wanted}", foretold "${foretold}"`,
+          `${trigger.text} at ${new Date(unixMs).toISOString()}: "${expected}", foretold "${computed}"`,
         );
       }
-      if (wanted !== "no") firings += 1;
-      if (foretold !== "no") job.next = nextFiring(trigger, zone, unixMs);
+      if (expected !== "no") firings += 1;
+      if (computed !== "no") job.next = nextFiring(trigger, zone, unixMs);
     }
   }
   return { firings, offPolicy };
@@ -348,7 +348,7 @@ test("a simulated year of mixed jobs has 0 firings that violate the policy", asy
     );
     for (const [at, text] of triggers.entries()) {
       const id = idOf(timeZone, at);
-      t.deepEqual(fired.get(id)?.map(({ atMs }) => atMs) ?? [], wantedBy(new Policy(text), clock), id);
+      t.deepEqual(fired.get(id)?.map(({ atMs }) => atMs) ?? [], firingsOf(new Policy(text), clock), id);
     }
   }
   t.true(evaluation.fired.every(({ minuteMs, atMs }) => minuteMs === atMs));
@@ -362,10 +362,10 @@ function idOf(timeZone: string, at: number): string {
   return `${timeZone.replaceAll("/", "-")}.${at}`;
 }
 
-function wantedBy(policy: Policy, clock: WallClock): number[] {
-  const wanted: number[] = [];
+function firingsOf(policy: Policy, clock: WallClock): number[] {
+  const firings: number[] = [];
   for (let at = clock.indexOf(yearFirstMs); at < clock.indexOf(yearLastMs); at += 1) {
-    if (policy.dueAt(clock, at) !== "no") wanted.push(clock.unixMsAt(at));
+    if (policy.dueAt(clock, at) !== "no") firings.push(clock.unixMsAt(at));
   }
-  return wanted;
+  return firings;
 }

@@ -280,7 +280,7 @@ browserTest(
     await page.getByLabel("Search packages").fill("GIVEN serves");
     await cards.filter({ hasText: hostile }).waitFor({ state: "detached" });
     await cards.filter({ hasText: "Serves what it is given" }).getByRole("button").click();
-    // Its ID, if another app already has the name of its package.
+    // The heading is the app's ID if another app already has the package's name.
     await page.getByRole("heading", { name: /^(Test web server|listed)$/ }).waitFor();
     t.is((await daemon.client(AppService).getApp({ id: "listed" })).origin?.source, "mine");
 

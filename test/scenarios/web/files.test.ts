@@ -303,7 +303,7 @@ browserTest(
     await page.getByText("Failed to upload refused.txt: Not here.").waitFor();
     t.deepEqual(await readdir(dir), ["first.txt"]);
 
-    // It never gets a response.
+    // The request never gets a response.
     await page.route(/name=slow/, () => undefined);
     await input.setInputFiles(files("slow.txt", "after.txt"));
     await page.getByText("Uploading slow.txt").waitFor();
@@ -315,7 +315,7 @@ browserTest(
     await page.getByText("1 file uploaded.").waitFor();
     t.deepEqual((await readdir(dir)).toSorted(), ["first.txt", "last.txt"]);
 
-    // The daemon stops in the middle of it.
+    // The daemon stops in the middle of the upload.
     await page.getByRole("link", { name: "last.txt" }).waitFor();
     await page.route(/name=lost|\/svc\.v1\.FileService\//, (route) => route.abort());
     await input.setInputFiles(files("lost.txt"));

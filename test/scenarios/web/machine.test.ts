@@ -34,11 +34,11 @@ import {
 import { fetchFromDaemon } from "../../web/support/open-page.ts";
 const node = shareNode(() => '[docker]\nsocket = "/nowhere/docker.sock"\n');
 
-async function isAsFullAsDfSays(t: ExecutionContext, page: Page, bar: string, path = "/"): Promise<void> {
+async function expectSameAsDf(t: ExecutionContext, page: Page, bar: string, path = "/"): Promise<void> {
   const { stdout } = await promisify(execFile)("df", ["--output=pcent", path]);
   const [, percent = ""] = stdout.split("\n");
   const said = Number(await page.getByRole("progressbar", { name: bar, exact: true }).getAttribute("value"));
-  // It rounds up, and other processes write at the same time.
+  // df rounds up, and other processes write at the same time.
   t.true(Math.abs(said - Number.parseInt(percent, 10)) < 3, `${bar}: ${said}, ${stdout}`);
 }
 
@@ -46,7 +46,7 @@ browserTest(`the host's figures are shown, and a session may not reboot it${need
   t.timeout(180_000);
   const { daemon, browser } = node;
   const { page, complaints } = await openView(browser, daemon, "#/");
-  await isAsFullAsDfSays(t, page, "Disk /");
+  await expectSameAsDf(t, page, "Disk /");
   await page.getByRole("link", { name: "Host", exact: true }).click();
   const table = page.getByRole("region", { name: "Filesystems" });
   await table.waitFor();
@@ -59,7 +59,7 @@ browserTest(`the host's figures are shown, and a session may not reboot it${need
     );
     return now.cpuCount;
   }, 60_000);
-  await isAsFullAsDfSays(t, page, "/");
+  await expectSameAsDf(t, page, "/");
   t.is(await page.getByText(/^CPU \d+$/).count(), cpuCount);
   await page.getByText(/sudo svc reboot/).waitFor();
   t.is(await page.getByRole("button", { name: "Reboot" }).count(), 0);
@@ -217,7 +217,7 @@ browserTest(
 
     await page.getByRole("link", { name: "Disk", exact: true }).click();
     await page.getByRole("row").filter({ hasText: "listens" }).waitFor();
-    await isAsFullAsDfSays(t, page, "Filesystem of apps", daemon.dir);
+    await expectSameAsDf(t, page, "Filesystem of apps", daemon.dir);
     await isForEverybody(t, page, "disk");
     t.deepEqual(
       // A missing engine uses no disk space.

@@ -114,7 +114,7 @@ browserTest(
     const often = page.getByLabel("Frequency", { exact: true });
     const firings = page.getByRole("list", { name: "Next runs" }).getByRole("listitem");
     /** The firings shown are the daemon's own, to the second. */
-    const areToldFor = async (text: string, timeZone = ""): Promise<void> => {
+    const expectNextRuns = async (text: string, timeZone = ""): Promise<void> => {
       t.is(await trigger.inputValue(), text);
       await eventually(async () => {
         const foreseen = await schedules.previewSchedule({ trigger: text, timeZone, count: 10 });
@@ -127,31 +127,31 @@ browserTest(
         assert.equal(shown.length, 10);
       }, 40_000);
     };
-    await areToldFor("daily@02:30");
+    await expectNextRuns("daily@02:30");
     t.is(await often.inputValue(), "day", "the current value is among the choices");
     t.is(await page.getByLabel("At", { exact: true }).inputValue(), "02:30");
     await often.selectOption({ label: "Every hour" });
-    await areToldFor("hourly");
+    await expectNextRuns("hourly");
     await often.selectOption({ label: "Monday to Friday" });
     await page.getByLabel("At", { exact: true }).fill("04:15");
-    await areToldFor("15 4 * * 1-5");
+    await expectNextRuns("15 4 * * 1-5");
     await often.selectOption({ label: "Once a week" });
     await page.getByLabel("On", { exact: true }).selectOption({ label: "Sunday" });
-    await areToldFor("15 4 * * 0");
+    await expectNextRuns("15 4 * * 0");
     await often.selectOption({ label: "On the first of each month" });
-    await areToldFor("15 4 1 * *");
+    await expectNextRuns("15 4 1 * *");
     await often.selectOption({ label: "Every day" });
-    await areToldFor("daily@04:15");
+    await expectNextRuns("daily@04:15");
 
     // Clocks go forward on a Sunday in March, and back on one in October.
     const zone = page.getByLabel("Time zone");
     await zone.fill("Europe/Berlin");
     await trigger.fill("30 2 * 3 0");
-    await areToldFor("30 2 * 3 0", "Europe/Berlin");
+    await expectNextRuns("30 2 * 3 0", "Europe/Berlin");
     await firings.filter({ hasText: "skipped by the clock" }).first().waitFor();
     t.is(await often.inputValue(), "typed", "a written trigger is not one of the choices");
     await trigger.fill("30 2 * 10 0");
-    await areToldFor("30 2 * 10 0", "Europe/Berlin");
+    await expectNextRuns("30 2 * 10 0", "Europe/Berlin");
     await firings.filter({ hasText: "hour occurs twice" }).first().waitFor();
     t.is(await firings.filter({ hasText: "skipped by the clock" }).count(), 0);
     await zone.fill("Europe/Nowhere");

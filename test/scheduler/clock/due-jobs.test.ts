@@ -364,7 +364,7 @@ test("slots are assigned to users in turn", async (t) => {
   const slots = new Limiter<number>({ total: 2, perKey: 2 });
   const order: number[] = [];
   const held: Disposable[] = [];
-  const wanted = [1, 1, 1, 1, 2, 2, 3].map(async (owner) => {
+  const runs = [1, 1, 1, 1, 2, 2, 3].map(async (owner) => {
     held.push(await slots.acquire(owner));
     order.push(owner);
   });
@@ -375,7 +375,7 @@ test("slots are assigned to users in turn", async (t) => {
     first![Symbol.dispose]();
     await nextTurn();
   }
-  await Promise.all(wanted);
+  await Promise.all(runs);
   t.deepEqual(order, [1, 1, 1, 2, 3, 1, 2]);
 });
 

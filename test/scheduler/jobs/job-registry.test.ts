@@ -161,7 +161,7 @@ test("more changes than are recorded make all jobs be read again", async (t) => 
   t.is(world.registry.get(key("kept")), kept);
   t.is(world.registry.get(key("job-010000")), undefined, "a read by key is never outdated");
   t.is(world.registry.get(key("job-000001"))?.id, "job-000001");
-  await world.registry.fresh();
+  await world.registry.untilCurrent();
   t.is(world.registry.all().length, 15_001);
   t.is(world.registry.get(key("kept")), kept);
   t.true((world.store.get<{ n: number }>("SELECT count(*) AS n FROM job_changes")?.n ?? 0) <= 20_000);
@@ -171,7 +171,7 @@ test("after many changes, only the changed jobs are read again", async (t) => {
   await using world = await openWorld();
   const { registry, store } = world;
   await addMany(world, 600);
-  await registry.fresh();
+  await registry.untilCurrent();
   const before = registry.all();
   await store.write([
     {
@@ -180,7 +180,7 @@ test("after many changes, only the changed jobs are read again", async (t) => {
     },
     { sql: "DELETE FROM jobs WHERE id LIKE 'job-00059%'" },
   ]);
-  await registry.fresh();
+  await registry.untilCurrent();
   const after = registry.all();
   t.is(after.length, 590);
   t.not(after[0], before[0]);
@@ -325,10 +325,10 @@ function pusherOf({ store, clock }: World): Pusher {
   const writer = new JobWriter({ store: watched.store, registry, now: () => clock.nowMs });
   const read = (specs: ReadonlyMap<string, JobSpec>): ReadonlyMap<string, ReadJob> =>
     new Map(
-      specs.entries().map(([id, wanted]) => {
+      specs.entries().map(([id, next]) => {
         const stored = registry.get({ ownerUid: 0, id });
-        const isSame = stored !== undefined && isSameSpec(stored, wanted);
-        return [id, { stored, spec: wanted, document: isSame ? undefined : documentOf(wanted) }];
+        const isSame = stored !== undefined && isSameSpec(stored, next);
+        return [id, { stored, spec: next, document: isSame ? undefined : documentOf(next) }];
       }),
     );
   return {
@@ -358,10 +358,10 @@ function specs(word: string, from = 0): Map<string, JobSpec> {
   );
 }
 
-/** As a process that opens the store now reads them. */
-async function readAnew({ store }: World): Promise<readonly Job[]> {
+/** The jobs as a process reads them that opens the store now. */
+async function readFromStore({ store }: World): Promise<readonly Job[]> {
   using registry = new JobRegistry(store);
-  await registry.fresh();
+  await registry.untilCurrent();
   return registry.all();
 }
 
@@ -369,7 +369,7 @@ test("a push reads none of its jobs again, and has them as they would be read", 
   await using world = await openWorld();
   using pusher = pusherOf(world);
   await putJob(world, { ownerUid: 7, id: "another's" });
-  await pusher.registry.fresh();
+  await pusher.registry.untilCurrent();
   for (const [word, from] of [
     ["first", 0],
     ["second", 0],
@@ -378,12 +378,12 @@ test("a push reads none of its jobs again, and has them as they would be read", 
   ] as const) {
     pusher.watched.rowsRead = 0;
     await pusher.push(specs(word, from));
-    await pusher.registry.fresh();
+    await pusher.registry.untilCurrent();
     const jobs = pusher.registry.all();
     t.is(pusher.watched.rowsRead, 0, word);
-    const anew = await readAnew(world);
-    t.deepEqual(jobs, anew);
-    t.deepEqual(jobs.map(revisionText), anew.map(revisionText));
+    const stored = await readFromStore(world);
+    t.deepEqual(jobs, stored);
+    t.deepEqual(jobs.map(revisionText), stored.map(revisionText));
     t.deepEqual(pusher.registry.totalsOf(0).jobs, count);
     t.is(jobs.at(-1)?.id, "another's");
   }
@@ -400,9 +400,9 @@ test("writes of others during a push are not lost", async (t) => {
   let turn = 0;
   pusher.watched.beforeWrite = () => putJob(other, { ownerUid: 7, id: "theirs" }, { comment: `${++turn}` });
   await pusher.push(specs("second"));
-  await pusher.registry.fresh();
+  await pusher.registry.untilCurrent();
   t.is(pusher.registry.get({ ownerUid: 7, id: "theirs" })?.comment, "1");
-  t.deepEqual(pusher.registry.all(), await readAnew(world));
+  t.deepEqual(pusher.registry.all(), await readFromStore(world));
 });
 
 test("a job of the same manager that is added during a push is removed, too", async (t) => {
@@ -415,9 +415,9 @@ test("a job of the same manager that is added during a push is removed, too", as
   // Only the added one differs in their push.
   pusher.watched.beforeWrite = () => theirs.push(new Map(first).set("new", spec({ managedBy: "platform" })));
   await pusher.push(second);
-  await pusher.registry.fresh();
+  await pusher.registry.untilCurrent();
   t.is(pusher.registry.get({ ownerUid: 0, id: "new" }), undefined);
-  t.deepEqual(pusher.registry.all(), await readAnew(world));
+  t.deepEqual(pusher.registry.all(), await readFromStore(world));
   t.is(pusher.registry.all().length, count);
 });
 
@@ -432,7 +432,7 @@ test("a push that lost a race is recomputed from the other's writes", async (t) 
   };
   await pusher.push(specs("second"));
   t.is(turn, 2);
-  t.deepEqual(pusher.registry.all(), await readAnew(world));
+  t.deepEqual(pusher.registry.all(), await readFromStore(world));
   t.is(pusher.registry.get({ ownerUid: 0, id: idOf(0) })?.comment, "second");
 });
 
@@ -440,13 +440,13 @@ test("another process sees the complete push, and single changes after it", asyn
   await using world = await openWorld();
   await using other = await openWorld({ dir: world.dir });
   using pusher = pusherOf(world);
-  await other.registry.fresh();
+  await other.registry.untilCurrent();
   for (const word of ["first", "second"]) {
     await pusher.push(specs(word));
     await putJob(world, { ownerUid: 7, id: "single" }, { comment: word });
     other.registry.invalidate();
     t.is(other.registry.get({ ownerUid: 0, id: idOf(3) })?.comment, word);
-    await other.registry.fresh();
-    t.deepEqual(other.registry.all(), await readAnew(world));
+    await other.registry.untilCurrent();
+    t.deepEqual(other.registry.all(), await readFromStore(world));
   }
 });

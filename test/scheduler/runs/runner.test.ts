@@ -99,7 +99,7 @@ test("an interrupted run has its output so far", async (t) => {
     assert.equal(kept?.output, "one\n");
   });
   t.is(log.get(run.id)?.outcome, undefined);
-  // As if its process had died.
+  // No process has these start ticks, so the run's process counts as dead.
   await store.write([{ sql: "UPDATE runs SET start_ticks = 1 WHERE id = ?", params: [run.id], changes: 1 }]);
   await log.recover();
   t.like(log.get(run.id)?.outcome, { status: "INTERRUPTED", output: "one\n" });

@@ -106,7 +106,7 @@ export async function removeJob({ store }: World, { ownerUid, id }: JobKey): Pro
 
 /** The active runs of all jobs. */
 export async function runningRuns({ registry, log }: World): Promise<Run[]> {
-  await registry.fresh();
+  await registry.untilCurrent();
   return registry.all().flatMap((job) => log.runningOf(job) ?? []);
 }
 

@@ -70,7 +70,7 @@ async function gather(t: ExecutionContext, options: Partial<AcceptQueueOptions> 
   });
   const server: Server = createServer((socket) => {
     letIn.push(socket);
-    // As a request of another client that was handled in this turn.
+    // Another client's request was handled in this turn.
     arrivals.acceptMore(server);
   });
   server.listen(join(directory, "svc.sock"));
@@ -162,7 +162,7 @@ const working = { req: { complete: true }, stream: { endAfterHeaders: true } } a
 test("a peer above its limit loses its longest idle connection", (t) => {
   const places = placesOf(10, 2);
   const connections = admitted(places, [1, 1, 2]);
-  places.used(connections[0]!);
+  places.markUsed(connections[0]!);
   const [newest] = admitted(places, [1]);
   t.deepEqual(open([...connections, newest!]), [true, false, true, true]);
 });
@@ -255,10 +255,10 @@ test("a connection with a token counts for the token from then on", (t) => {
   const places = placesOf(10, 1);
   const [first] = admitted(places, ["127.0.0.1"]);
   const token = { kind: "known", name: "token a" } as const;
-  t.true(places.identified(first!, token));
+  t.true(places.assign(first!, token));
   const [second] = admitted(places, ["127.0.0.1"]);
   t.deepEqual(open([first!, second!]), [true, true], "loopback has its slot again");
-  t.true(places.identified(second!, token));
+  t.true(places.assign(second!, token));
   t.deepEqual(open([first!, second!]), [false, true], "the token has one");
 });
 

@@ -53,7 +53,7 @@ test("a close without a response is not waited for", async (t) => {
   using pair = await connected(true);
   await once(pair.client, "open");
   const closed = once(pair.socket, "close", { signal: AbortSignal.timeout(patienceMs) });
-  // Its response would follow from what it reads.
+  // A client that reads would respond.
   pair.client.pause();
   const console = new ConsoleSocket(pair.socket);
   console.close();

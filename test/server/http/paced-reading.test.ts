@@ -367,7 +367,7 @@ for (const [name, { path, type, isKnown }] of Object.entries(refused)) {
       if (isWhole) stream.end();
       await closed;
       t.is(stream.rstCode, 0);
-      // It has no stream any more.
+      // The session has no stream any more.
       await ended;
       const startMs = performance.now();
       await gateway.listeners.stop();

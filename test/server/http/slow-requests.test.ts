@@ -382,7 +382,7 @@ test("HTTP/2 sessions are opened in turns, however many streams arrive with each
   await nextEvent(other, "data");
   t.log(`${open} of ${sessions} sessions were open`);
   t.true(open < sessions / 2);
-  // None is lost.
+  // No session is lost.
   await eventually(() => assert.equal(open, sessions));
   for (const socket of [...connected, other]) socket.destroy();
 });

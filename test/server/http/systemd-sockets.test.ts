@@ -24,7 +24,7 @@ interface Holder {
   hand(): number;
 }
 
-/** As systemd passes one. */
+/** A socket as systemd passes it. */
 async function hold(t: ExecutionContext): Promise<Holder> {
   const directory = await mkdtemp(join(tmpdir(), "svc-held-"));
   const path = join(directory, "svc.sock");

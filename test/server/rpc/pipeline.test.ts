@@ -215,7 +215,7 @@ test("a handler's own timeout is deadline_exceeded", async (t) => {
     app: {
       getApp: async () => {
         const signal = AbortSignal.timeout(5);
-        // Its timer keeps no process running.
+        // The deadline's timer keeps no process running.
         const alive = setTimeout(() => undefined, 5000);
         try {
           await new Promise((_resolve, reject) =>

@@ -35,10 +35,10 @@ export class Policy {
 
   /** Whether it is due in the minute, and the anomaly. */
   dueAt(clock: WallClock, index: number): "no" | "" | "gap" | "repeated" {
-    const isWanted = this.wants(clock.wallAt(index));
+    const isDue = this.wants(clock.wallAt(index));
     const oddity = this.isFixed ? clock.oddityAt(index) : undefined;
-    if (oddity === undefined) return isWanted ? "" : "no";
-    if (isWanted && !oddity.isRepeat) return oddity.comesAgain ? "repeated" : "";
+    if (oddity === undefined) return isDue ? "" : "no";
+    if (isDue && !oddity.isRepeat) return oddity.comesAgain ? "repeated" : "";
     return oddity.skipped.some((wall) => this.wants(wall)) ? "gap" : "no";
   }
 

@@ -18,7 +18,7 @@ export function addLogsCommand(parent: Command, run: RunCommand): void {
 
 function showContainerLogs(context: CommandContext, container: string, options: LogsOptions): Promise<void> {
   return showLogs(context, options, {
-    read: (asked) => context.call(calls.getContainerLogs, { container, ...asked }),
+    read: (query) => context.call(calls.getContainerLogs, { container, ...query }),
     follow: async function* (request) {
       const { ContainerLogsSchema, DockerService } = await import("../../../../gen/svc/v1/docker_pb.ts");
       const { messageToRest } = await import("../../client/rest-json.ts");

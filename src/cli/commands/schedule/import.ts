@@ -99,14 +99,14 @@ async function checkEntries(
   context: CommandContext,
   entries: readonly CrontabEntry[],
 ): Promise<{ good: readonly CrontabEntry[]; problems: readonly CrontabRemark[] }> {
-  const asked = new Map<string, Promise<string | undefined>>();
+  const lookups = new Map<string, Promise<string | undefined>>();
   const good: CrontabEntry[] = [];
   const problems: CrontabRemark[] = [];
   for (const entry of entries) {
     context.throwIfInterrupted();
     const key = `${entry.timeZone}\n${entry.trigger}`;
-    const asking = asked.get(key) ?? triggerProblem(context, entry);
-    asked.set(key, asking);
+    const asking = lookups.get(key) ?? triggerProblem(context, entry);
+    lookups.set(key, asking);
     const problem = await asking;
     if (problem === undefined) good.push(entry);
     else problems.push({ line: entry.line, text: problem });

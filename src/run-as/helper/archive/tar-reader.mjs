@@ -1,12 +1,9 @@
 /**
- * Reads a tar stream entry by entry, without holding content in memory.
+ * Reads a tar stream entry by entry, without holding content in memory. By default it accepts only what `archive-writer.mjs` writes: if
+ * tar(1) interpreted the same bytes differently, the checked entries would not be the unpacked ones.
  *
- * By default it accepts only what `archive-writer.mjs` writes. If this reader and tar(1) interpreted the same bytes
- * differently, the checked entries would not be the unpacked ones.
- *
- * Archives of any origin, which no other program reads, are `external`: older tars and those of GNU are accepted, with
- * sparse files in its four formats ("Storing Sparse Files" in its manual), and records that do not concern names or
- * content are skipped.
+ * `external` archives are read by no other program. Older tars and those of GNU are accepted, with sparse files in its four formats
+ * ("Storing Sparse Files" in its manual), and records that do not concern names or content are skipped.
  *
  * Names are strings of one character per byte (latin1), because a name does not have to be UTF-8.
  */

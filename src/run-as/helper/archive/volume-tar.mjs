@@ -113,8 +113,8 @@ export class VolumeTar {
    * @param {TarEntry} entry
    */
   #modeOf(path, { type, mode, uid }) {
-    const isForeign = type === "file" && (mode & setIdBits) !== 0 && this.#uid !== 0 && uid !== this.#uid;
-    if (!isForeign) return mode;
+    const hasOtherOwner = type === "file" && (mode & setIdBits) !== 0 && this.#uid !== 0 && uid !== this.#uid;
+    if (!hasOtherOwner) return mode;
     this.#handler.warn(`${path} was stored without its setuid or setgid bit`);
     return mode & ~setIdBits;
   }
@@ -173,9 +173,9 @@ export class VolumeSink {
 
   /** @param {Buffer} piece */
   async write(piece) {
-    const wanted = piece.subarray(0, this.#remaining);
-    this.#remaining -= wanted.length;
-    if (wanted.length > 0) await this.#send(wanted);
+    const content = piece.subarray(0, this.#remaining);
+    this.#remaining -= content.length;
+    if (content.length > 0) await this.#send(content);
   }
 
   async finish() {

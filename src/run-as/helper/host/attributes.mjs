@@ -20,7 +20,7 @@ const specialBits = 0o7000;
  */
 export async function makeDirectory(syscalls, { parents, mode, ...target }, signal) {
   const names = namesOf(target.path);
-  // One at a time from the first: links on the way follow the same rules as elsewhere.
+  // Creates one directory at a time, the topmost first, so that links on the way follow the same rules as elsewhere.
   for (let depth = parents ? 1 : names.length; depth < names.length; depth++) {
     const path = `/${names.slice(0, depth).map(spell).join("/")}`;
     await withParent(syscalls, { ...target, path }, { follow: true }, ({ parent, name }) => {
@@ -58,7 +58,7 @@ function isThere(parent, name) {
  * @param {number} mode
  */
 function makeOne(parent, name, mode) {
-  // Nothing else runs in this process in between, so the directory has its mode from the start.
+  // Without a umask, mkdir sets the final mode. The calls are synchronous, so no other work runs without a umask.
   const umask = process.umask(0);
   try {
     mkdirSync(at(parent, name), mode & 0o777);
@@ -84,7 +84,7 @@ function makeOne(parent, name, mode) {
  * @param {AbortSignal} signal
  */
 export async function setAttributes(syscalls, { mode, uid, gid, recursive, ...target }, report, signal) {
-  const wanted = { mode, uid, gid };
+  const requested = { mode, uid, gid };
   return withParent(syscalls, target, { follow: false }, async (found) => {
     const { parent, name, guard } = found;
     const isTree = await opened(found, (fd, stats) => {
@@ -92,13 +92,13 @@ export async function setAttributes(syscalls, { mode, uid, gid, recursive, ...ta
       if (stats.isSymbolicLink() && mode !== null) {
         throw new RequestError("WRONG_TYPE", "is a symbolic link, which has no mode of its own");
       }
-      if (!recursive || !stats.isDirectory()) set(fd, wanted);
+      if (!recursive || !stats.isDirectory()) set(fd, requested);
       return recursive && stats.isDirectory();
     });
     if (isTree) {
       assertNamed(found);
       const change = (/** @type {number} */ directory, /** @type {string} */ each) =>
-        setAt(directory, each, wanted);
+        setAt(directory, each, requested);
       // A directory that loses access is changed after its content; one that gains access, before.
       const before = mode === null || (mode & 0o500) === 0o500;
       const walk = new Walk(target.path, {
@@ -114,7 +114,7 @@ export async function setAttributes(syscalls, { mode, uid, gid, recursive, ...ta
 
 /**
  * @param {number} fd
- * @param {Attributes} wanted
+ * @param {Attributes} requested
  */
 function set(fd, { mode, uid, gid }) {
   if (uid !== null || gid !== null) chownSync(reopen(fd), uid ?? -1, gid ?? -1);
@@ -124,9 +124,9 @@ function set(fd, { mode, uid, gid }) {
 /**
  * @param {number} directory
  * @param {string} name
- * @param {Attributes} wanted
+ * @param {Attributes} requested
  */
-function setAt(directory, name, wanted) {
+function setAt(directory, name, requested) {
   using entry = ownedFd(openPath(directory, name));
-  set(entry.fd, fstatSync(entry.fd).isSymbolicLink() ? { ...wanted, mode: null } : wanted);
+  set(entry.fd, fstatSync(entry.fd).isSymbolicLink() ? { ...requested, mode: null } : requested);
 }

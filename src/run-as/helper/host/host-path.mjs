@@ -29,8 +29,8 @@ const procMagic = 0x9fa0;
  */
 export async function withParent(syscalls, { path, guard: guarded }, { follow }, work) {
   const guard = new Guard(guarded);
-  const wanted = namesOf(path);
-  const names = [...wanted];
+  const components = namesOf(path);
+  const names = [...components];
   let links = 0;
   let fd = openRoot();
   try {
@@ -41,7 +41,7 @@ export async function withParent(syscalls, { path, guard: guarded }, { follow },
       const found = openIfThere(
         fd,
         name,
-        links === 0 ? wanted.slice(0, -names.length) : [],
+        links === 0 ? components.slice(0, -names.length) : [],
         names.length === 0,
       );
       if (found === undefined) return await work({ parent: fd, name, guard });

@@ -30,7 +30,7 @@ import { TreeCopy } from "../tree-copy.mjs";
  * @param {AbortSignal} signal
  */
 export async function copyPath(syscalls, args, report, signal) {
-  return between(syscalls, args, async (source, target) => {
+  return withBothParents(syscalls, args, async (source, target) => {
     const copiedBytes = await copy(syscalls, source, target, args, { report, signal });
     return { entry: entryAt(target.parent, target.name), copiedBytes };
   });
@@ -43,7 +43,7 @@ export async function copyPath(syscalls, args, report, signal) {
  * @param {AbortSignal} signal
  */
 export async function movePath(syscalls, args, report, signal) {
-  return between(syscalls, args, async (source, target) => {
+  return withBothParents(syscalls, args, async (source, target) => {
     try {
       rename(syscalls, source, target, args.overwrite);
     } catch (error) {
@@ -68,7 +68,7 @@ export async function movePath(syscalls, args, report, signal) {
  * @param {(source: Found, target: Found) => Promise<T>} work
  * @returns {Promise<T>}
  */
-async function between(syscalls, { from, to, overwrite, guard }, work) {
+async function withBothParents(syscalls, { from, to, overwrite, guard }, work) {
   return withParent(syscalls, { path: from, guard }, { follow: false }, async (source) => {
     assertNamed(source);
     const stats = lstatSync(at(source.parent, source.name));

@@ -165,8 +165,8 @@ function nameMatcher({ name, ignoreCase }) {
 function lineMatcher({ content, regex, ignoreCase }) {
   if (content === "") return undefined;
   if (!regex && !ignoreCase) {
-    const wanted = Buffer.from(content);
-    return (line) => line.includes(wanted);
+    const needle = Buffer.from(content);
+    return (line) => line.includes(needle);
   }
   const isFound = compiled(regex ? content : loadRe2().quote(content), ignoreCase, "content");
   return (line) => isFound(line.toString());

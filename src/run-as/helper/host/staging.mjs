@@ -55,7 +55,7 @@ async function clear(parent, temporary, stage) {
   try {
     rmdirSync(at(parent, temporary));
   } catch {
-    // It is not empty, or something else has the name.
+    // The directory is not empty, or the name belongs to something else.
   }
 }
 

@@ -55,7 +55,7 @@ export async function* treeEntries(parent, name, signal, { stays = false, admits
   };
   enter(name);
   for (let level = levels.at(-1); level; level = levels.at(-1)) {
-    if (slices.isOver) await slices.rest();
+    if (slices.isOver) await slices.nextSlice();
     const next = level.names.pop();
     if (next === undefined) {
       const whole = path.slice();

@@ -93,18 +93,18 @@ export async function placeFile(syscalls, { overwrite, ifMatch, mode, temporary,
   return withParent(syscalls, target, { follow: false }, async (found) => {
     assertNamed(found);
     const { parent, name } = found;
-    const wanted = { overwrite, ifMatch };
+    const conditions = { overwrite, ifMatch };
     // Checked now, so that no upload is wasted, and again when it is complete.
-    const replaced = admitTarget(found, wanted);
+    const replaced = admitTarget(found, conditions);
     await using file = await openUnnamed(syscalls, parent, temporary);
     try {
       await fill(file.handle, replaced);
       signal.throwIfAborted();
-      const old = admitTarget(found, wanted);
+      const old = admitTarget(found, conditions);
       copyAttributes(syscalls, file.handle.fd, found, old, mode);
       await file.handle.sync();
       signal.throwIfAborted();
-      linkName(syscalls, file, found, old, wanted, temporary);
+      linkName(syscalls, file, found, old, conditions, temporary);
     } catch (error) {
       if (file.isNamed) unlinkIfThere(parent, temporary);
       throw error;
@@ -116,7 +116,7 @@ export async function placeFile(syscalls, { overwrite, ifMatch, mode, temporary,
 
 /**
  * @param {Found} found
- * @param {{ overwrite: boolean, ifMatch: string }} wanted
+ * @param {{ overwrite: boolean, ifMatch: string }} conditions
  * @returns {BigIntStats | undefined} the file to replace, if any
  */
 function admitTarget({ parent, name, guard }, { overwrite, ifMatch }) {
@@ -187,7 +187,7 @@ function tryChown(fd, uid, gid) {
  * @param {{ handle: import("node:fs/promises").FileHandle, isNamed: boolean }} file
  * @param {Found} found
  * @param {BigIntStats | undefined} old
- * @param {{ overwrite: boolean, ifMatch: string }} wanted
+ * @param {{ overwrite: boolean, ifMatch: string }} conditions
  * @param {string} temporary
  */
 function linkName(syscalls, file, { parent, name }, old, { overwrite, ifMatch }, temporary) {

@@ -75,7 +75,7 @@ export class Walk {
     for (let level = levels.at(-1); level; level = levels.at(-1)) {
       if (slices.isOver) {
         report(this.entries);
-        await slices.rest();
+        await slices.nextSlice();
       }
       const next = level.names.pop();
       if (next !== undefined) {

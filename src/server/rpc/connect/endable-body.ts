@@ -71,7 +71,7 @@ async function* scheduledBy(
   try {
     for await (const chunk of bytes) {
       sizeBytes += chunk.length;
-      if (sizeBytes > smallBodyBytes) await turn.large();
+      if (sizeBytes > smallBodyBytes) await turn.beginLarge();
       yield chunk;
     }
     await turn.complete();

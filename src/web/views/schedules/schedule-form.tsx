@@ -173,7 +173,7 @@ function Preview({
 }: Pick<Props, "client"> & { trigger: string; timeZone: string }) {
   const firings = useSignal<readonly ScheduleFiring[]>([]);
   const failure = useSignal("");
-  const isAsked = useSignal(false);
+  const isOpen = useSignal(false);
   useEffect(() => {
     if (trigger === "") return;
     const over = new AbortController();
@@ -188,7 +188,7 @@ function Preview({
       } catch (error) {
         if (!over.signal.aborted) failure.value = Object.values(problemsOf(error)).join(" ");
       }
-      isAsked.value = true;
+      isOpen.value = true;
     };
     const timer = setTimeout(() => void ask(), previewAfterMs);
     return () => {
@@ -196,7 +196,7 @@ function Preview({
       over.abort();
     };
   }, [client, trigger, timeZone]);
-  if (!isAsked.value) return null;
+  if (!isOpen.value) return null;
   return (
     <div class="field">
       <span>{labels.firings}</span>

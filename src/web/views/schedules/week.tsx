@@ -12,7 +12,7 @@ import { scheduleTexts as labels } from "../../texts/schedules.ts";
 const days = 7;
 /** Only the soonest are shown, since the page reads the firings of each. */
 const maxSchedules = 50;
-const askedAtOnce = 4;
+const maxParallelReads = 4;
 /** The contract's limit. */
 const maxFirings = 100;
 /** A day with more firings shows their count and the first time. */
@@ -112,10 +112,10 @@ async function readFirings(
   signal: AbortSignal,
 ): Promise<Firings[]> {
   const found: Firings[] = [];
-  for (let at = 0; at < schedules.length; at += askedAtOnce)
+  for (let at = 0; at < schedules.length; at += maxParallelReads)
     found.push(
       ...(await Promise.all(
-        schedules.slice(at, at + askedAtOnce).map(async (schedule) => ({
+        schedules.slice(at, at + maxParallelReads).map(async (schedule) => ({
           schedule,
           byDay: await readDays(client, schedule, starts, signal),
         })),

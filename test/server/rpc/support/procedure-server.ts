@@ -22,7 +22,7 @@ import {
 } from "../../../../src/server/rpc/connect/connect-protocol.ts";
 import { Exchange } from "../../../../src/server/rpc/exchange.ts";
 import { createGrpc } from "../../../../src/server/rpc/grpc-protocol.ts";
-import { createProcedures } from "../../../../src/server/rpc/procedures.ts";
+import { createProcedureServer } from "../../../../src/server/rpc/procedures.ts";
 import type { UserContext } from "../../../../src/server/rpc/user-context.ts";
 import type { HttpRequest, HttpResponse } from "../../../../src/server/rpc/http-request.ts";
 import { collectLog } from "../../http/support/gateway.ts";
@@ -80,7 +80,7 @@ export async function startProcedureServer(options: ProcedureServerOptions = {})
   const bodies = new BodyScheduler(pipeline.fairQueue);
   const log = { error: (details: object) => failures.push((details as { err: unknown }).err) };
   const known = { pipeline, maxMessageBytes, maxTimeoutMs: 60_000 };
-  const procedures = createProcedures(new Exchange({ pipeline, bodies, log }), [
+  const procedures = createProcedureServer(new Exchange({ pipeline, bodies, log }), [
     createGrpc(known),
     createConnectProto(known),
     createConnectJson(known),

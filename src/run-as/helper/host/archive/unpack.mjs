@@ -92,7 +92,7 @@ async function unpackToStage(syscalls, file, stage, { format, nameEncoding }, bu
   const step = async () => {
     if (!slices.isOver) return;
     report(budget.bytes);
-    await slices.rest();
+    await slices.nextSlice();
   };
   try {
     if (format === "zip") await unpackZip(file, nameEncoding || "cp437", sink, budget, step);
@@ -132,7 +132,7 @@ async function unpackAs(syscalls, { parent, name }, { temporary }, fill, signal)
  * @param {AbortSignal} signal
  */
 async function unpackInto(syscalls, { parent, name, guard }, { temporary, overwrite }, fill, signal) {
-  // It was checked to be a directory, but a user who can write to the parent may have put a link there since.
+  // The name was a directory when it was checked, but a user who can write to the parent may have put a link there.
   using directory = ownedFd(openSubdirectory(parent, name));
   const { fd } = directory;
   guard.admitName(fd, temporary);
