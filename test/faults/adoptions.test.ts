@@ -1,5 +1,6 @@
 /** A daemon that is killed during an adoption: the next one starts the old containers again, with the same data. */
 import assert from "node:assert/strict";
+import { join } from "node:path";
 import test from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { DockerService } from "../../gen/svc/v1/docker_pb.ts";
@@ -7,7 +8,8 @@ import { isRoot } from "../support/daemon.ts";
 import { needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { whyNoDocker } from "../support/docker.ts";
 import { eventually } from "../support/eventually.ts";
-import { createStack, slowMs, statesOf } from "../support/unmanaged-stack.ts";
+import { writeFiles } from "../support/packages.ts";
+import { createStack, isThere, slowMs, statesOf } from "../support/unmanaged-stack.ts";
 
 const engineNow = sharedEngine();
 const needs = `${needsDocker}${isRoot ? "" : " (skipped: needs root)"}`;
@@ -47,3 +49,31 @@ for (const step of steps) {
     },
   );
 }
+
+adoptTest(`an adoption succeeds although its old container cannot be removed yet${needs}`, async (t) => {
+  t.timeout(300_000);
+  const name = "occupied";
+  const engine = engineNow();
+  const { daemon, dir, compose } = await createStack(engine, name);
+  await using _daemon = daemon;
+  // Without ports, so that old and new containers can run at the same time.
+  await writeFiles(dir, {
+    "compose.yaml": `services:\n  web: { image: busybox, container_name: ${name}-web, command: [sleep, "600"] }\n`,
+  });
+  await compose("up", "--detach");
+  for await (const { event } of daemon.client(DockerService).adoptStackStream({ name, removeOld: true })) {
+    if (event.case !== "progress" || event.value.step !== "start") continue;
+    // The engine removes no running container.
+    (await engine.request("POST", `/containers/${name}-web/start`)).expect(204);
+  }
+  t.true(await isThere(join(dir, "svc.yaml")));
+  t.deepEqual(await statesOf(engine, `${name}-web`), ["running"]);
+
+  (await engine.request("POST", `/containers/${name}-web/stop?t=0`)).expect(204);
+  const apps = daemon.client(AppService);
+  await eventually(async () => {
+    assert.deepEqual(await statesOf(engine, `${name}-web`), []);
+    assert.partialDeepStrictEqual(await apps.getApp({ id: name }), { state: "RUNNING", enabled: true });
+  }, slowMs);
+  t.true(await isThere(join(dir, "svc.yaml")));
+});

@@ -196,7 +196,7 @@ export class Adopter {
   }
 
   async #switch(operation: Operation, app: NewApp, { signal, onProgress }: WorkOptions): Promise<void> {
-    const { operations, registry, lifecycle, stacks } = this.#options;
+    const { operations, registry, lifecycle, stacks, log } = this.#options;
     const { running = [] } = operation.detail;
     const active = signal ?? new AbortController().signal;
     active.throwIfAborted();
@@ -213,7 +213,10 @@ export class Adopter {
     await operations.enter(operation, "switched" satisfies AdoptionPhase, [
       patchApp(app.id, { ...patch, desired: "running" }),
     ]);
-    await this.#finish(operation);
+    // The app has replaced the containers, whatever happens to them now: recovery tries again.
+    await this.#finish(operation).catch((error: unknown) => {
+      log.warn({ err: error, appId: app.id }, "failed to retire the containers of an adopted stack");
+    });
   }
 
   /** Completes an adoption that can no longer be rolled back. */
