@@ -17,6 +17,8 @@ import { credentialsMismatch } from "./helper/verify.mjs";
 
 /** Exit status if the process does not run as the expected user (EX_NOPERM of sysexits.h). */
 const wrongCredentials = 77;
+/** Milliseconds for canceled work to undo what it has begun, once the daemon is gone. */
+const undoMs = 60_000;
 
 /** @typedef {import("./helper/frames.mjs").Header} Header */
 /** @typedef {import("./helper/requests.mjs").Call} Call */
@@ -137,11 +139,17 @@ class Service {
     process.stderr.write(why);
     this.#out.destroy();
     this.#drain?.resolve();
+    setTimeout(endNow, undoMs);
     const work = [...this.#work.values()];
     for (const { stop } of work) stop.abort(new Error("the daemon has gone away"));
     await Promise.allSettled(work.map(({ done }) => done));
-    process.exit();
+    endNow();
   }
+}
+
+/** Not `process.exit`, which waits for threads of Node and V8, and has waited forever. */
+function endNow() {
+  process.kill(process.pid, "SIGKILL");
 }
 
 /** @param {unknown} error */

@@ -2,6 +2,7 @@
 import { spawn } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { chmod, readFile, readdir, rm, writeFile } from "node:fs/promises";
+import { once } from "node:events";
 import { dirname, join } from "node:path";
 import { Writable } from "node:stream";
 import { fileURLToPath } from "node:url";
@@ -14,6 +15,7 @@ import { ChunkInbox } from "../../src/run-as/helper/chunk-flow.mjs";
 import { type Frame, FrameDecoder, encodeFrame, maxDataBytes } from "../../src/run-as/helper/frames.mjs";
 import { readDeleted, readHostEntry, readHostPage, readSearchRecord } from "../../src/run-as/host-answers.ts";
 import { type UserHelpers, createUserHelpers } from "../../src/run-as/user-helpers.ts";
+import { programs } from "../support/programs.ts";
 import { assertFails, createWorld, eventually, isAlive, rootTest, someUid } from "./support/world.ts";
 
 // What a helper process and the daemon send each other: frames, chunks, and their limits.
@@ -461,6 +463,18 @@ test("helpers and commands exit when the daemon is killed; detached processes st
   const [detached = 0] = await pidsIn("detached");
   t.true(await isAlive(detached));
   process.kill(detached, "SIGKILL");
+});
+
+test("a helper that has lost its daemon exits at once, without waiting for threads of Node", async (t) => {
+  const [uid, gid] = [process.getuid?.(), process.getgid?.()];
+  const helperPath =
+    programs.userHelper ?? fileURLToPath(new URL("../../src/run-as/helper.mjs", import.meta.url));
+  const expected = JSON.stringify({ uid, gid, groups: [], dropped: false });
+  const helper = spawn(process.execPath, [helperPath, expected], { stdio: ["pipe", "pipe", "inherit"] });
+  await once(helper.stdout, "data");
+  const exited = once(helper, "exit");
+  helper.stdin.end();
+  t.deepEqual(await exited, [null, "SIGKILL"]);
 });
 
 const hello = 'send({ hello: 1 }); process.stdin.on("data", (bytes) => { const id = 1; ';
