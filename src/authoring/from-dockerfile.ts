@@ -1,6 +1,7 @@
 /** Generates a manifest for a Dockerfile: a built image with its exposed ports and its volumes. */
 import { basename, posix } from "node:path";
 import { portSetting, unique, type Derived } from "./derived.ts";
+import { unprivilegedPort } from "../packages/settings/chosen-ports.ts";
 import { readBuildKitInstructions } from "../runtimes/docker/dockerfile-lines.ts";
 import { exposedPorts, type StageInstruction } from "./exposed-ports.ts";
 import type { PackageFiles } from "./package-files.ts";
@@ -38,12 +39,12 @@ export async function fromDockerfile(files: PackageFiles, name: string): Promise
       summary: "A container built from its Dockerfile.",
       docker: { build: dockerfile === "Dockerfile" ? {} : { dockerfile } },
       ...(first !== undefined && {
-        settings: { properties: { port: portSetting(hostPort(first.port)) } },
+        settings: { properties: { port: portSetting(unprivilegedPort(first.port)) } },
         ports: [
           { name: "http", setting: "port", container_port: first.port, ...udp(first.protocol) },
           ...others.map(({ port, protocol }) => ({
             name: `port-${port}${protocol === "udp" ? "-udp" : ""}`,
-            default: hostPort(port),
+            default: unprivilegedPort(port),
             container_port: port,
             ...udp(protocol),
           })),
@@ -55,11 +56,6 @@ export async function fromDockerfile(files: PackageFiles, name: string): Promise
       }),
     },
   };
-}
-
-/** Host port for a container port; ports below 1024 require root. */
-function hostPort(port: number): number {
-  return port < 1024 ? port + 8_000 : port;
 }
 
 function udp(protocol: "tcp" | "udp"): { protocol?: "udp" } {

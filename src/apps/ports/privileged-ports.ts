@@ -2,7 +2,7 @@
 import { readFile } from "node:fs/promises";
 import { invalidRequest } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
-import { portViolations } from "../../packages/settings/chosen-ports.ts";
+import { portViolations, unprivilegedPort } from "../../packages/settings/chosen-ports.ts";
 import type { Manifest } from "../../packages/manifest/manifest.ts";
 import { mergeDefaults } from "../../packages/settings/settings.ts";
 import { readUnprivilegedPortStart } from "../../runtimes/containers/container-policy.ts";
@@ -41,9 +41,9 @@ export async function requireOpenPorts(choice: PortChoice): Promise<void> {
   if (violations.length > 0) throw invalidRequest(violations);
 }
 
-/** As in packages made from a Dockerfile, 80 becomes 8080 and 443 becomes 8443, unless that port is not open either. */
+/** The port to choose instead, at least `start`. */
 export function openPortFor(port: number, start: number): number {
-  return port < 1_024 ? Math.max(start, port + 8_000) : start;
+  return Math.max(start, unprivilegedPort(port));
 }
 
 /** Root can give more rights to a daemon that does not run as root, which its apps inherit; systemd decides for units. */

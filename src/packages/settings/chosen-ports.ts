@@ -34,3 +34,8 @@ export function explainMissingPort(port: number): PortProblem | undefined {
   if (Number.isInteger(port) && port >= 1 && port <= 65_535) return undefined;
   return { description: `${port} is not a port number (1 to 65535)` };
 }
+
+/** The port for an app that may only use ports from 1024 on: 80 becomes 8080, 443 becomes 8443, and 3000 stays. */
+export function unprivilegedPort(port: number): number {
+  return port < 1_024 ? port + 8_000 : port;
+}
