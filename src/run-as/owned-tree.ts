@@ -166,9 +166,12 @@ export class OwnedTree {
    */
   async copy(path: string, to: OwnedTree, toPath: string, options: CopyTreeOptions = {}): Promise<number> {
     const found = await this.#fixed.find(path);
+    // Such as one that a container gave to its own user.
+    const isOthersDirectory = found.kind === "other" && found.stats?.isDirectory() === true;
     if (
       !this.#fixed.isShared ||
       found.rest.length > 0 ||
+      isOthersDirectory ||
       ["user's", "unowned", "missing"].includes(found.kind)
     ) {
       if (!(await this.has(path))) return 0;

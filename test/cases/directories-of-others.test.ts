@@ -1,5 +1,6 @@
 /** Directories that a container or a program gave to another user, and that the app's own user cannot handle. */
-import { chmod, chown, lchown, lstat, mkdir, readdir, symlink, writeFile } from "node:fs/promises";
+import assert from "node:assert/strict";
+import { chmod, chown, lchown, lstat, mkdir, readdir, readFile, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { ConnectError } from "@connectrpc/connect";
 import test from "ava";
@@ -8,8 +9,13 @@ import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { FileService } from "../../gen/svc/v1/file_pb.ts";
 import { isRoot, needsRoot, startDaemon } from "../support/daemon.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
+import { runSvc } from "../cli/support/run-svc.ts";
+import { installedCompose } from "../support/compose-generations.ts";
+import { needsDocker, sharedEngine } from "../support/docker-test.ts";
 import { errorOf } from "../support/errors.ts";
+import { eventually } from "../support/eventually.ts";
 import { writeFiles } from "../support/packages.ts";
+import { volumeNames } from "../support/unmanaged-stack.ts";
 
 const nobody = 65534;
 const other = 999;
@@ -136,6 +142,90 @@ for (const [title, mode, isReadable] of [
     t.deepEqual((await apps.listApps({})).apps, []);
   },
 );
+
+const engineNow = sharedEngine();
+const needsCompose =
+  needsDocker || (installedCompose === undefined ? " (skipped: needs docker-compose)" : "");
+const composeTest = isRoot && needsCompose === "" ? test : test.skip;
+
+/** The container of each app, which runs as root in its namespaces, gives the directory to another user. */
+for (const [id, mode, isReadable] of [
+  ["closed", "700", false],
+  ["open", "755", true],
+] as const) {
+  composeTest(
+    `root_runs_as: a ${id} directory that a container gave away is handled whole, or rejected before any change${needsRoot || needsCompose}`,
+    async (t) => {
+      t.timeout(180_000);
+      const engine = engineNow();
+      await engine.images.build("busybox:latest");
+      const path = JSON.stringify(installedCompose?.dirs ?? []);
+      await using daemon = await startDaemon({
+        config: `${engine.config}\n[apps]\nroot_runs_as = "nobody"\npath = ${path}\n`,
+      });
+      const [apps, backups] = [daemon.client(AppService), daemon.client(BackupService)];
+      const spec = join(daemon.dir, id);
+      await mkdir(join(spec, "pg"), { recursive: true });
+      await writeFiles(spec, {
+        "compose.yaml": `services:
+  db:
+    image: busybox
+    command: ["sh", "-c", "chown -R ${other}:${other} /var/db; chmod ${mode} /var/db; test -e /var/db/v || echo data > /var/db/v; trap 'exit 0' TERM; sleep 600 & wait"]
+    volumes: ["./pg:/var/db", "named:/var/named"]
+volumes: { named: {} }
+`,
+        "pg/.keep": "",
+      });
+      const svc = (...args: string[]) => runSvc([...args, "--socket", daemon.socketPath]);
+      const installed = await svc("install", join(spec, "compose.yaml"), "--start", "--yes");
+      t.is(installed.exitCode, 0, installed.stderr);
+      const { directory } = await apps.getApp({ id });
+      const given = join(directory, "data/pg");
+      await eventually(async () => {
+        assert.equal((await lstat(given)).uid, other);
+        assert.deepEqual(await readdir(given), [".keep", "v"]);
+      });
+      const volumes = await volumeNames(engine);
+
+      const advice = `${given} belongs to another user; if it is the app's, run as root: svc file chown -R ${nobody}:${nobody} ${given}`;
+      t.like(await errorOf(apps.removeApp({ id })), {
+        reason: "not_possible",
+        message: `app "${id}" cannot be removed: ${advice}`,
+      });
+      t.like(await apps.getApp({ id }), { state: "RUNNING", operation: undefined });
+      t.deepEqual(await volumeNames(engine), volumes);
+      t.is(await readFile(join(given, "v"), "utf8"), "data\n");
+      const clone = await apps.cloneApp({ id }).catch((error: unknown) => ConnectError.from(error));
+      const backup = await backups
+        .createBackup({ appId: id })
+        .catch((error: unknown) => ConnectError.from(error));
+      if (isReadable) {
+        t.false(clone instanceof ConnectError || backup instanceof ConnectError, String([clone, backup]));
+        const copy = await apps.getApp({ id: `${id}-2` });
+        t.is(await readFile(join(copy.directory, "data/pg/v"), "utf8"), "data\n");
+        await apps.removeApp({ id: copy.id });
+        const [stored] = (await backups.listBackups({ appId: id })).backups;
+        const { entries } = await backups.browseBackup({
+          ...{ appId: id, storage: "local", name: stored?.name ?? "", path: "data/pg" },
+        });
+        t.deepEqual(entries.map((entry) => entry.path).toSorted(), ["data/pg/.keep", "data/pg/v"]);
+      } else {
+        t.regex(String(clone), new RegExp(`app "${id}" cannot be cloned: `));
+        t.regex(String(backup), /permission denied|cannot be read/);
+        t.deepEqual((await backups.listBackups({ appId: id })).backups, []);
+        t.is((await apps.listApps({})).apps.length, 1);
+      }
+
+      const returned = { path: given, owner: `${nobody}`, group: `${nobody}`, recursive: true };
+      await daemon.client(FileService).setPathAttributes(returned);
+      await backups.createBackup({ appId: id });
+      await apps.removeApp({ id });
+      t.deepEqual((await apps.listApps({})).apps, []);
+      t.deepEqual(await volumeNames(engine), []);
+      await t.throwsAsync(lstat(directory), { code: "ENOENT" });
+    },
+  );
+}
 
 const mixedDaemon = sharedDaemon();
 
