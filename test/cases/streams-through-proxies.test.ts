@@ -4,12 +4,15 @@ import { execFileSync, spawn } from "node:child_process";
 import { access, mkdir, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { setTimeout as delay } from "node:timers/promises";
+import { toBinary, type DescMessage, type MessageShape } from "@bufbuild/protobuf";
 import { createClient, type Interceptor } from "@connectrpc/connect";
 import { createConnectTransport, createGrpcTransport } from "@connectrpc/connect-node";
 import test, { type ExecutionContext } from "ava";
-import { AppService } from "../../gen/svc/v1/app_pb.ts";
-import { EventService } from "../../gen/svc/v1/event_pb.ts";
+import { AppLogsSchema, AppService } from "../../gen/svc/v1/app_pb.ts";
+import { ScheduleRunSchema, ScheduleService } from "../../gen/svc/v1/schedule_pb.ts";
+import { EventSchema, EventService } from "../../gen/svc/v1/event_pb.ts";
 import { keepAliveHeader } from "../../src/lib/keep-alive.ts";
+import { defaultStreamKeepAliveMs } from "../../src/server/rpc/running-calls.ts";
 import { openConsole } from "../console/support/socket-console.ts";
 import { startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually } from "../support/eventually.ts";
@@ -97,6 +100,43 @@ for (const protocol of ["connect", "grpc"] as const) {
     t.true(rest.length >= 3 && rest.every((kind) => kind === ""), String(rest.length));
   });
 }
+
+test("by default, silent streams send a keep-alive within 30 s", async (t) => {
+  t.true(defaultStreamKeepAliveMs <= 30_000);
+  await using daemon = await startDaemon();
+  const directory = join(daemon.dir, "package");
+  await writePackage(directory, await freePort());
+  const { id } = await daemon.client(AppService).installApp({ spec: directory });
+  await daemon.client(AppService).startApp({ id });
+  const stop = new AbortController();
+  t.teardown(() => stop.abort());
+  const options = { signal: stop.signal, headers: { [keepAliveHeader]: "1" } };
+  const startedMs = performance.now();
+  const untilEmpty = async <D extends DescMessage>(
+    type: D,
+    messages: AsyncIterable<MessageShape<D>>,
+  ): Promise<boolean> => {
+    for await (const message of messages) {
+      // The first message of a stream may be empty, too.
+      const isLate = performance.now() - startedMs > defaultStreamKeepAliveMs / 2;
+      if (isLate && toBinary(type, message).length === 0) return true;
+    }
+    return false;
+  };
+  const received = (["connect", "grpc"] as const).flatMap((protocol) => [
+    untilEmpty(EventSchema, daemon.client(EventService, protocol).streamEvents({ appId: "quiet" }, options)),
+    untilEmpty(AppLogsSchema, daemon.client(AppService, protocol).streamAppLogs({ id }, options)),
+    untilEmpty(ScheduleRunSchema, daemon.client(ScheduleService, protocol).followScheduleRuns({}, options)),
+  ]);
+  const events = await quietEvents(daemon);
+  const empty = (async () => {
+    for (let text = ""; !text.includes("\n\n"); text += (await events.read()).value ?? "");
+    return true;
+  })();
+  t.true((await Promise.all([...received, empty])).every(Boolean));
+  const seconds = (performance.now() - startedMs) / 1_000;
+  t.true(seconds < 45, `${seconds} s, on a busy host`);
+});
 
 /** Starts nginx with the configuration that people paste, but with a shorter timeout. @returns its port */
 async function startNginx(t: ExecutionContext, daemon: TestDaemon): Promise<number> {
