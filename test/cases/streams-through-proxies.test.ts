@@ -101,8 +101,7 @@ for (const protocol of ["connect", "grpc"] as const) {
   });
 }
 
-test("by default, silent streams send a keep-alive within 30 s", async (t) => {
-  t.true(defaultStreamKeepAliveMs <= 30_000);
+test("silent streams send a keep-alive within 30 s by default", async (t) => {
   await using daemon = await startDaemon();
   const directory = join(daemon.dir, "package");
   await writePackage(directory, await freePort());
@@ -135,7 +134,7 @@ test("by default, silent streams send a keep-alive within 30 s", async (t) => {
   })();
   t.true((await Promise.all([...received, empty])).every(Boolean));
   const seconds = (performance.now() - startedMs) / 1_000;
-  t.true(seconds < 45, `${seconds} s, on a busy host`);
+  t.true(seconds < 35, `${seconds} s; 30 s are promised, and a busy host delays it`);
 });
 
 /** Starts nginx with the configuration that people paste, but with a shorter timeout. @returns its port */

@@ -467,8 +467,7 @@ test("helpers and commands exit when the daemon is killed; detached processes st
 
 test("a helper that has lost its daemon exits at once, without waiting for threads of Node", async (t) => {
   const [uid, gid] = [process.getuid?.(), process.getgid?.()];
-  const helperPath =
-    programs.userHelper ?? fileURLToPath(new URL("../../src/run-as/helper.mjs", import.meta.url));
+  const helperPath = programs.userHelper;
   const expected = JSON.stringify({ uid, gid, groups: [], dropped: false });
   const helper = spawn(process.execPath, [helperPath, expected], { stdio: ["pipe", "pipe", "inherit"] });
   await once(helper.stdout, "data");
