@@ -1,4 +1,5 @@
 /** Runs apps as compose projects on the host's engine. */
+import { join } from "node:path";
 import { composeServiceLabel, composeVolumeLabel, type Labels } from "../../engine/attribution.ts";
 import { listedName, type ContainerRecord } from "../../engine/container-record.ts";
 import type { DiskMeter } from "../../engine/disk-usage.ts";
@@ -51,7 +52,7 @@ import { makeExternal, withSubnets } from "./project-networks.ts";
 import { projectClaims } from "./project-claims.ts";
 import { ProjectVolumes, type ProjectVolumesOptions } from "./project-volumes.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
-import { unwritableBinds } from "./unwritable-binds.ts";
+import { serviceData, type ServiceData } from "./service-data.ts";
 import { changeVolumeOwner } from "./volume-owner.ts";
 
 export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
@@ -126,18 +127,28 @@ export class ComposeRuntime extends ContainerRuntime {
     await this.reach(app.id);
     await buildProject(this.#images, app, project, work);
     await this.#projects.pull(app, project, work);
-    if (app.ownerUid === 0) await this.#warnUnwritable(app, project, work);
+    if (app.ownerUid === 0) {
+      const { warnings } = await this.#serviceData(app, project.document, work.signal);
+      for (const message of warnings) work.onProgress?.({ step: "warning", message });
+    }
     if (app.checkout === undefined) await this.#projects.write(app, project.document);
   }
 
-  async #warnUnwritable(app: RunnableApp, { document }: RunnableProject, work: RuntimeWork): Promise<void> {
+  async #serviceData(app: RunnableApp, document: JsonObject, signal?: AbortSignal): Promise<ServiceData> {
     const userHelper = await this.#options.userHelpers.as(app.uid);
     const references = referencesOf(document);
     const imageUser = async (service: string): Promise<string> =>
-      (await this.#images.inspect(references.get(service) ?? "", work.signal))?.Config.User ?? "";
-    for (const message of await unwritableBinds(app, document, userHelper, imageUser)) {
-      work.onProgress?.({ step: "warning", message });
-    }
+      (await this.#images.inspect(references.get(service) ?? "", signal))?.Config.User ?? "";
+    return serviceData(app, document, userHelper, imageUser);
+  }
+
+  /** Without it, services with a user of their own could not write to new or restored directories of root's apps. */
+  async #giveData(app: RunnableApp, document: JsonObject, signal?: AbortSignal): Promise<void> {
+    if (app.uid !== 0) return;
+    const { owners } = await this.#serviceData(app, document, signal);
+    const files = await this.#options.userHelpers.hostFiles(app.uid);
+    for (const [path, owner] of owners)
+      await files.setAttributes(join(app.directory, path), { ...owner, recursive: true });
   }
 
   async settle(app: RunnableApp): Promise<void> {
@@ -196,6 +207,7 @@ export class ComposeRuntime extends ContainerRuntime {
     const project = { ...checked, document: placed.document };
     await makeExternal(project.document, app, this.#options.networks);
     if (app.ownerUid !== 0) await requireSlowImages(this.#images, project.document);
+    await this.#giveData(app, project.document, signal);
     await this.#makeMountTargets(app, project.document);
     await requireOwnedParts(this.#options, app, project.document);
     const watched = this.appOf(app.id);

@@ -1,9 +1,11 @@
 /** Compose projects on a real engine, with compose v2 if it is available, and with the version that this host has. */
 import assert from "node:assert/strict";
+import { execFile } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, readFile, stat, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
+import { promisify } from "node:util";
 import test from "ava";
 import type { SvcError } from "../../../src/errors.ts";
 import { eventually, nextEvent } from "../../support/eventually.ts";
@@ -410,6 +412,9 @@ composeTest(`an install names the root service that cannot write to its data${ne
     root: { image: "svc/shell:1", volumes: ["./root:/d"] },
     image: { image: "svc/node:1", volumes: ["./both:/d", "kept:/kept", "./app.conf:/app.conf"] },
     user: { image: "svc/shell:1", user: "1001", volumes: ["./own:/d", "./both:/r:ro"] },
+    name: { image: "svc/shell:1", user: "nobody", volumes: ["./name:/d"] },
+    first: { image: "svc/shell:1", user: "1001", volumes: ["./shared:/d"] },
+    second: { image: "svc/shell:1", user: "1002", volumes: ["./shared:/d"] },
     back: { image: "svc/node:1", user: "0:0", volumes: ["./back:/d"] },
     none: { image: "svc/node:1", volumes: ["kept:/kept"] },
   };
@@ -429,10 +434,40 @@ composeTest(`an install names the root service that cannot write to its data${ne
     return messages;
   };
   t.deepEqual(await said("roots", 0), [
-    'service "image" runs as "1000:1000" and cannot write to data/both, which belongs to "0:0"',
-    'service "user" runs as "1001" and cannot write to data/own, which belongs to "0:0"',
+    'service "first" runs as "1001" and cannot write to data/shared, which belongs to "0:0"',
+    'service "name" runs as "nobody" and cannot write to data/name, which belongs to "0:0"',
+    'service "second" runs as "1002" and cannot write to data/shared, which belongs to "0:0"',
   ]);
 });
+
+composeTest(
+  `directories of root's app belong to the numeric user of their service, also after a restore${needsCompose}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const script = "mkdir -p /d/sub && echo start >> /d/sub/starts && touch /o/x || exit 9";
+    const command = ["/bin/sh", "-c", `${script}; ${forever}`];
+    const services = {
+      app: { image: "svc/shell:1", user: "1000:1001", volumes: ["./d:/d", "./o:/o"], command },
+      other: { image: "svc/shell:1", volumes: ["./o:/o"], command: ["/bin/sh", "-c", forever] },
+    };
+    const files = { "compose.yaml": JSON.stringify({ services }), "o/prepared": "" };
+    const app = await fixture.app("given", "compose: { file: compose.yaml }", { uid: 0, files });
+    await startApp(fixture.compose, app);
+    for (const name of ["d", "d/sub", "o", "o/prepared"]) {
+      const { uid, gid } = await stat(join(app.directory, "data", name));
+      t.deepEqual([uid, gid], [1000, 1001], name);
+    }
+    await fixture.compose.stop(app);
+    // Archives do not contain owners.
+    await promisify(execFile)("chown", ["-R", "0:0", join(app.directory, "data")]);
+    await fixture.compose.start(app);
+    await eventually(async () =>
+      assert.equal(await readFile(join(app.directory, "data/d/sub/starts"), "utf8"), "start\nstart\n"),
+    );
+    await fixture.compose.stop(app);
+    await fixture.compose.remove(app);
+  },
+);
 
 composeTest(
   `each service's image is compared with its registry, and pulled if needed${needsCompose}`,
