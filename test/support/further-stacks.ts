@@ -143,6 +143,7 @@ volumes: { db-data: , event-data: , event-logs: , plausible-data: }
   {
     id: "umami",
     web: "umami",
+    classicLimit: /'restart'; docker-compose 1\.29 does not support it/,
     compose: `---
 services:
   umami:

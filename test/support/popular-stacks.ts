@@ -19,6 +19,12 @@ export interface PopularStack {
   readonly manifest?: readonly [from: string, to: string];
   /** Whether a container has all capabilities, which a test host may lack. */
   readonly isPrivileged?: boolean;
+  /** Devices of the host that it needs. */
+  readonly devices?: readonly string[];
+  /** The setting that names a directory of the host, which belongs to the user 1000. */
+  readonly mediaSetting?: string;
+  /** What svc states if docker-compose 1.29 does not support the file. */
+  readonly classicLimit?: RegExp;
   /** Networks that must exist before. */
   readonly networks?: readonly string[];
 }
@@ -64,6 +70,7 @@ volumes:
   {
     id: "immich",
     web: "immich-server",
+    classicLimit: /too old for "name" at the top/,
     files: {
       ".env":
         "UPLOAD_LOCATION=./library\nDB_DATA_LOCATION=./postgres\nIMMICH_VERSION=1\nDB_PASSWORD=postgres\nDB_USERNAME=postgres\nDB_DATABASE_NAME=immich\n",
@@ -305,22 +312,28 @@ volumes: { wordpress: , db: }
   {
     id: "jellyfin",
     web: 18_096,
+    devices: ["/dev/dri/renderD128"],
+    mediaSetting: "media",
     forRoot: /network/,
+    classicLimit: /'create_host_path'; docker-compose 1\.29 does not support it/,
     compose: `services:
   jellyfin:
     ${image}
     container_name: jellyfin
-    user: \${PUID:-0}:\${PGID:-0}
+    user: \${PUID:-1000}:\${PGID:-1000}
     group_add: ["\${RENDER_GID:-109}"]
+    devices: ["/dev/dri:/dev/dri"]
     network_mode: host
     volumes:
-      - ./cache:/cache
-      - config:/config
+      - ./config:/config
+      - type: bind
+        source: \${MEDIA:-/srv/media}
+        target: /media
+        read_only: true
       - { type: bind, source: ./fonts, target: /fonts, bind: { create_host_path: true } }
     extra_hosts: ["host.docker.internal:host-gateway"]
-    command: ${serve(18_096, "/config", "touch /cache/x /fonts/x || exit 9")}
+    command: ${serve(18_096, "/config", "test -c /dev/dri/renderD128 -a $$(id -u) = 1000 -a -f /media/film || exit 8; touch /fonts/x || exit 9")}
     restart: unless-stopped
-volumes: { config: {} }
 `,
   },
   {

@@ -202,4 +202,53 @@ networks:
 volumes: { mysql-vol-1: , mysql-socket-vol-1: , web-vol-1: }
 `,
   },
+  {
+    id: "gluetun",
+    web: "gluetun-8080",
+    devices: ["/dev/net/tun"],
+    forRoot: /NET_ADMIN/,
+    classicLimit: /'restart'; docker-compose 1\.29 does not support it/,
+    compose: `---
+services:
+  gluetun:
+    ${image}
+    container_name: gluetun
+    hostname: gluetun
+    cap_add:
+      - NET_ADMIN
+    devices:
+      - /dev/net/tun:/dev/net/tun
+    ports:
+      - 8888:8888/tcp # HTTP proxy
+      - 8388:8388/tcp # Shadowsocks
+      - 8388:8388/udp # Shadowsocks
+      - 18083:8080 # qbittorrent
+      - 6881:6881
+      - 6881:6881/udp
+    volumes:
+      - ./gluetun:/gluetun
+    environment:
+      - VPN_SERVICE_PROVIDER=ivpn
+      - VPN_TYPE=openvpn
+      - OPENVPN_USER=
+      - TZ=
+      - UPDATER_PERIOD=
+    command: ["/bin/sh","-c","test -c /dev/net/tun || exit 9; touch /gluetun/servers.json; sleep 86400 & trap 'exit 0' TERM; wait"]
+    healthcheck: { test: "test -f /gluetun/servers.json", interval: 1s }
+  qbittorrent:
+    ${image}
+    container_name: qbittorrent
+    network_mode: "service:gluetun"
+    depends_on:
+      gluetun:
+        condition: service_healthy
+        restart: true
+    environment: [PUID=1000, PGID=1000, UMASK=022, WEBUI_PORT=8080]
+    volumes:
+      - ./qbittorrent:/config
+      - ./downloads:/downloads
+    restart: unless-stopped
+    command: ${serve(8080, "/config")}
+`,
+  },
 ];

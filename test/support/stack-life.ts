@@ -1,17 +1,16 @@
 /** The life of self-hosted stacks on a real engine, for the test files that each have some of the stacks. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { readFileSync } from "node:fs";
 import { mkdir } from "node:fs/promises";
 import { delimiter, dirname, join } from "node:path";
 import { promisify } from "node:util";
-import test from "ava";
+import test, { type ExecutionContext } from "ava";
 import { AppService } from "../../gen/svc/v1/app_pb.ts";
 import { BackupService } from "../../gen/svc/v1/backup_pb.ts";
 import { findCompose } from "../../src/authoring/compose-program.ts";
 import { planManifest } from "../../src/authoring/derive.ts";
 import { PackageFiles } from "../../src/authoring/package-files.ts";
-import { installedCompose } from "./compose-generations.ts";
+import { composeGenerations, type ComposeGeneration } from "./compose-generations.ts";
 import { isRoot, startDaemon, type TestDaemon, type UserConnection } from "./daemon.ts";
 import { needsDocker, sharedEngine } from "./docker-test.ts";
 import { whyNoDocker } from "./docker.ts";
@@ -19,37 +18,39 @@ import { errorOf } from "./errors.ts";
 import { eventually } from "./eventually.ts";
 import { writeFiles } from "./packages.ts";
 import type { PopularStack } from "./popular-stacks.ts";
+import { changeData, markData, type DataMarks } from "./stack-data.ts";
+import { boundedRuntime, canBePrivileged, makeMedia, supplyDevices } from "./stack-host.ts";
 
 const run = promisify(execFile);
 const nobody = 65534;
-const engineNow = sharedEngine();
-const skipped = needsDocker || (installedCompose === undefined ? " (skipped: needs compose)" : "");
+const engineNow = sharedEngine({ arguments: await boundedRuntime() });
+
+const generationOf = (isClassic: boolean): ComposeGeneration => {
+  const found = composeGenerations.find((each) => each.isClassic === isClassic);
+  assert.ok(found !== undefined);
+  return found;
+};
+const current = generationOf(false);
+const classic = generationOf(true);
 
 /** One at a time: they share an engine, which is empty afterwards. */
-const stackTest = whyNoDocker === undefined && installedCompose !== undefined ? test.serial : test.skip;
+const testOf = ({ missing }: ComposeGeneration): typeof test.skip =>
+  whyNoDocker === undefined && missing === "" ? test.serial : test.skip;
+const skipOf = ({ missing }: ComposeGeneration): string => needsDocker || missing;
 
 test.before(async () => {
   if (whyNoDocker === undefined) await engineNow().images.build("svc/stack:1");
 });
 
-const hasAllCapabilities =
-  /^CapBnd:\s+(.*)$/m.exec(readFileSync("/proc/self/status", "utf8"))?.[1] === allCapabilities();
-
-/** The mask of all capabilities of the kernel, as in `/proc/PID/status`. */
-function allCapabilities(): string {
-  const last = BigInt(readFileSync("/proc/sys/kernel/cap_last_cap", "utf8").trim());
-  return ((1n << (last + 1n)) - 1n).toString(16).padStart(16, "0");
-}
-
-function configNow(): string {
-  return `${engineNow().config}\n[apps]\npath = ${JSON.stringify(installedCompose?.dirs ?? [])}\n`;
+function configFor({ dirs }: ComposeGeneration): string {
+  return `${engineNow().config}\n[apps]\npath = ${JSON.stringify(dirs)}\n`;
 }
 
 /** Writes a version of the package as a repository of the user, whose tags are its versions. */
 async function publish(
   directory: string,
   { compose, files = {}, manifest = ["", ""] }: PopularStack,
-  { uid, revision }: { uid: number; revision: number },
+  { uid, revision, generation }: { uid: number; revision: number; generation: ComposeGeneration },
 ): Promise<void> {
   for (const file of Object.keys(files)) await mkdir(join(directory, dirname(file)), { recursive: true });
   await writeFiles(directory, {
@@ -58,7 +59,7 @@ async function publish(
       .replaceAll("REVISION", String(revision))
       .replaceAll("ENGINE_SOCKET", engineNow().socket),
   });
-  const env = { PATH: (installedCompose?.dirs ?? []).join(delimiter) };
+  const env = { PATH: generation.dirs.join(delimiter) };
   const { text } = await planManifest(new PackageFiles(directory), { findCompose: () => findCompose(env) });
   await writeFiles(directory, { "svc.yaml": text.replace("1.0.0", `${revision}.0.0`).replace(...manifest) });
   const git = (...args: string[]): Promise<unknown> =>
@@ -98,6 +99,28 @@ class Life {
     }, 120_000);
   }
 
+  /** A backup warns about data in volumes without a name, which it does not contain. */
+  async backUp(
+    t: ExecutionContext,
+    id: string,
+    { anonymous }: DataMarks,
+  ): Promise<{ appId: string; storage: string; name: string }> {
+    const { results, warnings } = await this.backups.createBackup({ appId: id, mode: "stop" });
+    for (const place of anonymous) {
+      const [service = "", directory = ""] = place.split(" ");
+      const isNamed = warnings.some((text) => text.includes(`${directory} of service "${service}"`));
+      t.true(isNamed, `${place} is missing in ${warnings.join("; ")}`);
+    }
+    await this.expectUp(id);
+    return { appId: id, storage: "local", name: results[0]?.name ?? "" };
+  }
+
+  async remove(t: ExecutionContext, id: string): Promise<void> {
+    await this.apps.removeApp({ id });
+    t.deepEqual((await this.apps.listApps({})).apps, []);
+    t.deepEqual(await namesLike(`svc-${this.#stack.id}`), []);
+  }
+
   /** A file that the app serves. */
   async read(id: string, file: string): Promise<string> {
     const { web } = this.#stack;
@@ -126,92 +149,160 @@ async function namesLike(part: string): Promise<string[]> {
   return names.filter((name) => name.includes(part));
 }
 
+const owners = [
+  ["root", 0],
+  ["a regular user", nobody],
+] as const;
+
+interface Person {
+  readonly uid: number;
+  readonly generation: ComposeGeneration;
+}
+
 /** Each stack is installed, upgraded, backed up, restored, cloned and removed, and keeps its data. */
 export function testStacks(stacks: readonly PopularStack[]): void {
   for (const stack of stacks) {
-    for (const [whose, uid] of [
-      ["root", 0],
-      ["a regular user", nobody],
-    ] as const) {
+    for (const [whose, uid] of owners) {
       if (uid !== 0 && stack.forRoot !== undefined) continue;
-      const lacks =
-        stack.isPrivileged === true && !hasAllCapabilities ? " (skipped: needs all capabilities)" : "";
-      const runTest = lacks === "" ? stackTest : test.skip;
+      const lacks = stack.isPrivileged === true && !canBePrivileged ? " (skipped: lacks capabilities)" : "";
+      const runTest = lacks === "" ? testOf(current) : test.skip;
       runTest(
-        `${stack.id} of ${whose} keeps its data through its whole life${skipped || lacks}`,
-        async (t) => {
-          t.timeout(20 * 60_000);
-          await using daemon = await startDaemon({ config: configNow() });
-          await using connection = uid === nobody ? await daemon.as(nobody) : undefined;
-          const life = new Life(connection ?? daemon, stack);
-          const { apps, backups } = life;
-          for (const name of stack.networks ?? [])
-            await engineNow().request("POST", "/networks/create", { Name: name });
-          const repository = join(daemon.dir, stack.id);
-          await publish(repository, stack, { uid, revision: 1 });
-          const settings = { ...stack.settings, ...(uid === nobody && stack.userSettings) };
-          const { id } = await apps.installApp({
-            spec: `file://${repository}`,
-            settings,
-            permissionsAck: true,
-          });
-          await life.start(id);
-          const born = await life.read(id, "born");
-          t.is(await life.read(id, "revision"), "1");
-
-          await publish(repository, stack, { uid, revision: 2 });
-          await apps.upgradeApp({ id, stopApp: true });
-          await life.expectUp(id);
-          t.is(await life.read(id, "revision"), "2");
-          t.is(await life.read(id, "born"), born);
-
-          const [made] = (await backups.createBackup({ appId: id, mode: "stop" })).results;
-          const ref = { appId: id, storage: "local", name: made?.name ?? "" };
-          await life.expectUp(id);
-          const starts = await life.read(id, "starts");
-          t.true((await backups.restoreBackup({ ...ref, stopApp: true })).restarted);
-          await life.expectUp(id);
-          t.is(await life.read(id, "born"), born);
-          t.is(await life.read(id, "starts"), starts, "the start after the backup is undone");
-
-          const isOnHost = typeof stack.web === "number";
-          if (isOnHost) await apps.stopApp({ id });
-          const clone = await apps.cloneApp({ id });
-          const restored = await backups.restoreBackup({ ...ref, asNew: true });
-          for (const copy of [clone.id, restored.appId]) {
-            const { values } = await apps.getAppSettings({ id: copy });
-            if (stack.copySettings !== undefined)
-              await apps.updateAppSettings({ id: copy, values: { ...values, ...stack.copySettings } });
-            await life.start(copy);
-            t.is(await life.read(copy, "born"), born, copy);
-            await apps.removeApp({ id: copy });
-          }
-          if (isOnHost) await life.start(id);
-          t.is(await life.read(id, "born"), born);
-          await apps.removeApp({ id });
-          t.deepEqual((await apps.listApps({})).apps, []);
-          t.deepEqual(await namesLike(`svc-${stack.id}`), []);
-        },
+        `${stack.id} of ${whose} keeps its data through its whole life${skipOf(current) || lacks}`,
+        (t) => liveWhole(t, stack, { uid, generation: current }),
       );
     }
+    const { forRoot } = stack;
+    if (forRoot === undefined) continue;
+    testOf(current)(
+      `${stack.id} of a regular user is rejected before the install${skipOf(current)}`,
+      async (t) => {
+        await using daemon = await startDaemon({ config: configFor(current) });
+        await using connection = await daemon.as(nobody);
+        const apps = connection.client(AppService);
+        const person = { uid: nobody, generation: current };
+        const error = await errorOf(install(daemon, apps, stack, person));
+        t.regex(error.message, forRoot);
+        t.deepEqual((await apps.listApps({})).apps, []);
+      },
+    );
   }
+}
 
-  for (const stack of stacks.filter(({ forRoot }) => forRoot !== undefined)) {
-    stackTest(`${stack.id} of a regular user is rejected before the install${skipped}`, async (t) => {
-      await using daemon = await startDaemon({ config: configNow() });
-      await using connection = await daemon.as(nobody);
-      const apps = connection.client(AppService);
-      const repository = join(daemon.dir, stack.id);
-      await publish(repository, stack, { uid: nobody, revision: 1 });
-      const error = await errorOf(
-        apps.installApp({
-          spec: `file://${repository}`,
-          settings: { ...stack.settings, ...stack.userSettings },
-          permissionsAck: true,
-        }),
+/**
+ * With docker-compose 1.29, each stack is installed, backed up, restored and removed, and keeps its data, or the limit
+ * is stated before the install.
+ */
+export function testClassicStacks(stacks: readonly PopularStack[]): void {
+  for (const stack of stacks) {
+    const { classicLimit } = stack;
+    if (classicLimit !== undefined) {
+      testOf(classic)(
+        `${stack.id} is beyond docker-compose 1.29, which svc states before the install${skipOf(classic)}`,
+        async (t) => {
+          await using daemon = await startDaemon({ config: configFor(classic) });
+          const person = { uid: 0, generation: classic };
+          const error = await t.throwsAsync(install(daemon, daemon.client(AppService), stack, person));
+          t.regex(error.message, classicLimit);
+        },
       );
-      t.regex(error.message, stack.forRoot ?? /$^/);
-      t.deepEqual((await apps.listApps({})).apps, []);
-    });
+      continue;
+    }
+    const [whose, uid] = owners[stack.forRoot === undefined ? 1 : 0];
+    const lacks = stack.isPrivileged === true && !canBePrivileged ? " (skipped: lacks capabilities)" : "";
+    const runTest = lacks === "" ? testOf(classic) : test.skip;
+    runTest(
+      `${stack.id} of ${whose} keeps its data with docker-compose 1.29${skipOf(classic) || lacks}`,
+      (t) => liveShort(t, stack, { uid, generation: classic }),
+    );
   }
+}
+
+async function install(
+  daemon: TestDaemon,
+  apps: Life["apps"],
+  stack: PopularStack,
+  person: Person,
+): Promise<string> {
+  for (const name of stack.networks ?? [])
+    await engineNow().request("POST", "/networks/create", { Name: name });
+  const repository = join(daemon.dir, stack.id);
+  await publish(repository, stack, { ...person, revision: 1 });
+  const settings = {
+    ...stack.settings,
+    ...(person.uid === nobody && stack.userSettings),
+    ...(stack.mediaSetting !== undefined && { [stack.mediaSetting]: await makeMedia(daemon.dir) }),
+  };
+  const { id } = await apps.installApp({ spec: `file://${repository}`, settings, permissionsAck: true });
+  return id;
+}
+
+/** Install, edit and upgrade, backup, restore, clone, and removal. */
+async function liveWhole(t: ExecutionContext, stack: PopularStack, person: Person): Promise<void> {
+  t.timeout(20 * 60_000);
+  await using _devices = await supplyDevices(stack.devices ?? []);
+  await using daemon = await startDaemon({ config: configFor(person.generation) });
+  await using connection = person.uid === nobody ? await daemon.as(nobody) : undefined;
+  const life = new Life(connection ?? daemon, stack);
+  const { apps, backups } = life;
+  const store = join(daemon.storeDir, "apps");
+  const marksOf = (app: string): Promise<DataMarks> => markData(engineNow(), app, store);
+  const id = await install(daemon, apps, stack, person);
+  await life.start(id);
+  const born = await life.read(id, "born");
+  t.is(await life.read(id, "revision"), "1");
+  const marks = await marksOf(id);
+
+  await publish(join(daemon.dir, stack.id), stack, { ...person, revision: 2 });
+  await apps.upgradeApp({ id, stopApp: true });
+  await life.expectUp(id);
+  t.is(await life.read(id, "revision"), "2");
+  t.is(await life.read(id, "born"), born);
+  t.deepEqual((await marksOf(id)).all, marks.all, "the data of all services stay at an upgrade");
+
+  const ref = await life.backUp(t, id, marks);
+  const starts = await life.read(id, "starts");
+  await changeData(engineNow(), id, store);
+  t.true((await backups.restoreBackup({ ...ref, stopApp: true })).restarted);
+  await life.expectUp(id);
+  t.is(await life.read(id, "born"), born);
+  t.is(await life.read(id, "starts"), starts, "the start after the backup is undone");
+  t.deepEqual((await marksOf(id)).kept, marks.kept, "the data of all services are restored");
+
+  const isOnHost = typeof stack.web === "number";
+  if (isOnHost) await apps.stopApp({ id });
+  const clone = await apps.cloneApp({ id });
+  const restored = await backups.restoreBackup({ ...ref, asNew: true });
+  for (const copy of [clone.id, restored.appId]) {
+    const { values } = await apps.getAppSettings({ id: copy });
+    if (stack.copySettings !== undefined)
+      await apps.updateAppSettings({ id: copy, values: { ...values, ...stack.copySettings } });
+    await life.start(copy);
+    t.is(await life.read(copy, "born"), born, copy);
+    t.deepEqual((await marksOf(copy)).kept, marks.kept, `${copy} has the data of all services`);
+    await apps.removeApp({ id: copy });
+  }
+  if (isOnHost) await life.start(id);
+  t.is(await life.read(id, "born"), born);
+  await life.remove(t, id);
+}
+
+/** Install, backup, restore and removal. */
+async function liveShort(t: ExecutionContext, stack: PopularStack, person: Person): Promise<void> {
+  t.timeout(20 * 60_000);
+  await using _devices = await supplyDevices(stack.devices ?? []);
+  await using daemon = await startDaemon({ config: configFor(person.generation) });
+  await using connection = person.uid === nobody ? await daemon.as(nobody) : undefined;
+  const life = new Life(connection ?? daemon, stack);
+  const store = join(daemon.storeDir, "apps");
+  const id = await install(daemon, life.apps, stack, person);
+  await life.start(id);
+  const born = await life.read(id, "born");
+  const marks = await markData(engineNow(), id, store);
+  const ref = await life.backUp(t, id, marks);
+  await changeData(engineNow(), id, store);
+  t.true((await life.backups.restoreBackup({ ...ref, stopApp: true })).restarted);
+  await life.expectUp(id);
+  t.is(await life.read(id, "born"), born);
+  t.deepEqual((await markData(engineNow(), id, store)).kept, marks.kept);
+  await life.remove(t, id);
 }
