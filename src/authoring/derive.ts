@@ -1,5 +1,5 @@
 /** Generates a manifest from a directory, by the first file that describes how to run it. */
-import { basename } from "node:path";
+import { basename, join } from "node:path";
 import { Document, isScalar, visit } from "yaml";
 import { SvcError } from "../errors.ts";
 import { shellWord } from "../lib/shell-word.ts";
@@ -84,10 +84,15 @@ async function derive(files: PackageFiles, { from, findCompose }: PlanOptions): 
     }
   }
   const known = unique(importers.flatMap(([, , candidates]) => candidates)).join(", ");
+  const unusual = (await files.names()).toSorted().find((name) => /compose.*\.ya?ml$/.test(name));
+  const remedy =
+    unusual === undefined
+      ? `to start a new package: svc package init ${shellWord(files.root)} --template NAME`
+      : `to use ${unusual}: svc install ${shellWord(join(files.root, unusual))}`;
   throw new SvcError(
     "not_possible",
     from === undefined
-      ? `${files.root} contains no file that svc can create a package from (${known}); to start a new package: svc package init ${shellWord(files.root)} --template NAME`
+      ? `${files.root} contains no file that svc can create a package from (${known}); ${remedy}`
       : `${from} does not exist, or svc cannot create a package from it; supported: ${known}`,
   );
 }

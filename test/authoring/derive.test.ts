@@ -377,6 +377,9 @@ test("a directory with nothing known, and one behind a link, are not packages", 
     message:
       /^(\/.+) contains no file that svc can create a package from .*: svc package init '\1' --template NAME$/,
   });
+  await t.throwsAsync(plan(t, { "docker-compose.production.yml": "services: { a: { image: a } }\n" }), {
+    message: /^(\/.+) contains no file .*\); to use (.*): svc install '\1\/\2'$/,
+  });
   const dir = await directory(t, {});
   await symlink("/etc/hostname", join(dir, "compose.yaml"));
   await t.throwsAsync(planManifest(new PackageFiles(dir)), {

@@ -223,6 +223,11 @@ const cases: CommandCase[] = [
     stderr: /no source "src" is configured; .*; to install the local path: svc install \.\/src\/cli\n$/,
   },
   {
+    args: ["install", "src/cli", "--dry-run"],
+    exitCode: 2,
+    stderr: /no source "src" is configured; to install the local path: svc install \.\/src\/cli\n$/,
+  },
+  {
     args: ["install", "nowhere"],
     exitCode: 3,
     stderr: /no package "nowhere"; list them with: svc search\n$/,

@@ -1,7 +1,7 @@
 /** The life of self-hosted stacks on a real engine, for the test files that each have some of the stacks. */
 import assert from "node:assert/strict";
 import { execFile } from "node:child_process";
-import { mkdir } from "node:fs/promises";
+import { chmod, mkdir } from "node:fs/promises";
 import { delimiter, dirname, join } from "node:path";
 import { promisify } from "node:util";
 import test, { type ExecutionContext } from "ava";
@@ -59,6 +59,7 @@ async function publish(
       .replaceAll("REVISION", String(revision))
       .replaceAll("ENGINE_SOCKET", engineNow().socket),
   });
+  for (const file of Object.keys(files)) if (file.endsWith(".sh")) await chmod(join(directory, file), 0o755);
   const env = { PATH: generation.dirs.join(delimiter) };
   const { text } = await planManifest(new PackageFiles(directory), { findCompose: () => findCompose(env) });
   await writeFiles(directory, { "svc.yaml": text.replace("1.0.0", `${revision}.0.0`).replace(...manifest) });

@@ -160,7 +160,11 @@ async function showPlan(context: CommandContext, spec: string, source: string | 
   if (id === undefined)
     throw new UsageError("--dry-run does not read git URLs: clone the repository, and pass its directory");
   const { showSource } = await import("./search.ts");
-  return showSource(context, source === undefined || id.includes("/") ? id : `${source}/${id}`);
+  try {
+    await showSource(context, source === undefined || id.includes("/") ? id : `${source}/${id}`);
+  } catch (error) {
+    throw explainSpec(context, path, error);
+  }
 }
 
 /** Shows the manifest that would be generated, or checks the one of the package. */
