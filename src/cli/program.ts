@@ -1,12 +1,12 @@
 /** The commands and options of `svc`. */
-import { Command, Help, InvalidArgumentError, Option } from "commander";
+import { Command, Help, InvalidArgumentError, Option, type Argument } from "commander";
 import { commandGroups, hiddenCommands, type LoadCommand } from "./command-list.ts";
 import { outputFormats, type GlobalOptions } from "./context.ts";
 import { dailyHelp } from "./daily-help.ts";
 import { errorPrefix } from "./output/color.ts";
 import { exitCodeHelp } from "./output/exit-codes.ts";
 import { helpHint } from "./output/failure.ts";
-import { usageMessage } from "./output/usage-message.ts";
+import { usageMessage, type UsedCommand } from "./output/usage-message.ts";
 import type { CliHost } from "./host.ts";
 import type { RunCommand, RunDaemon } from "./run-command.ts";
 
@@ -105,15 +105,13 @@ export async function createProgram(
       },
       getOutHelpWidth: () => host.stdout.columns ?? 80,
       getErrHelpWidth: () => host.stderr.columns ?? 80,
-      outputError: (text, write) =>
-        write(`${errorPrefix(host, !host.args.includes("--no-color"))} ${usageMessage(text)}`),
     });
   const name = args && commandName(args);
   if (name === undefined) await addAllCommands(program, run, runDaemon);
   else if (name === "") addSummaries(program);
   else await addCommands(program, name, run, runDaemon);
   addGlobalOptions(program, globalOptionList());
-  nameHelp(program);
+  explainUsage(program, host);
   program.addHelpText("after", () =>
     wantsFullHelp(args) ? `${exitCodeHelp}\nsvc help topics lists the pages of the guide.` : "",
   );
@@ -197,10 +195,25 @@ function addGlobalOptions(command: Command, options: readonly Option[]): void {
   for (const child of command.commands) addGlobalOptions(child, options);
 }
 
-/** After a usage error, prints where the command's help is. */
-function nameHelp(command: Command): void {
-  command.showHelpAfterError(helpHint(lineOf(command)));
-  for (const child of command.commands) nameHelp(child);
+/** Rewords usage errors of each command, and prints where its help is. */
+function explainUsage(command: Command, host: CliHost): void {
+  command.showHelpAfterError(helpHint(lineOf(command))).configureOutput({
+    ...command.configureOutput(),
+    outputError: (text, write) =>
+      write(
+        `${errorPrefix(host, !host.args.includes("--no-color"))} ${usageMessage(text, usedCommand(command))}`,
+      ),
+  });
+  for (const child of command.commands) explainUsage(child, host);
+}
+
+function usedCommand(command: Command): UsedCommand {
+  return { name: command.name(), args: command.registeredArguments.map(argumentText) };
+}
+
+function argumentText(argument: Argument): string {
+  const name = `${argument.name()}${argument.variadic ? "..." : ""}`;
+  return argument.required ? `<${name}>` : `[${name}]`;
 }
 
 /** The full name of a command: `svc app logs`. */

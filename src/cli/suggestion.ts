@@ -5,17 +5,20 @@ import { isCalled, isCommandName, lineOf } from "./program.ts";
 
 /** Commands of other tools, and other words for commands of svc. */
 const otherNames: Readonly<Record<string, readonly string[]>> = {
+  alerts: ["status"],
   apply: ["install ./DIR", "settings set ID"],
   auth: ["credential", "token"],
   backups: ["backup ls"],
+  bash: ["shell ID"],
   build: ["package run ./DIR", "install ./DIR"],
   "cluster-info": ["status"],
   compose: ["install ./compose.yaml", "stacks"],
-  config: ["settings"],
+  config: ["settings ID", "status"],
   copy: ["clone ID", "app copy ID"],
   create: ["install", "backup create"],
   cron: ["schedule"],
-  crontab: ["schedule"],
+  crontab: ["schedule list", "schedule import FILE"],
+  "daemon-reload": ["daemon reload"],
   dashboard: ["web"],
   delete: ["rm"],
   deploy: ["install"],
@@ -33,41 +36,71 @@ const otherNames: Readonly<Record<string, readonly string[]>> = {
   explain: ["help"],
   find: ["search"],
   forget: ["backup rm"],
+  free: ["host"],
   get: ["ls", "info ID"],
+  gh: ["help cheat-sheet"],
   health: ["info"],
   history: ["events", "operations ls"],
+  "is-active": ["info"],
+  "is-enabled": ["info"],
+  job: ["schedule"],
   jobs: ["schedule list"],
+  journal: ["logs"],
   journalctl: ["logs"],
+  kubectl: ["help cheat-sheet"],
   "list-timers": ["schedule list"],
   "list-units": ["ls"],
   log: ["logs"],
   login: ["credential add", "web"],
   logout: ["credential remove"],
   man: ["help"],
+  mask: ["stop ID"],
+  metrics: ["host", "stats"],
+  migrate: ["app move"],
+  monit: ["stats --watch"],
+  mount: ["backup browse"],
   pause: ["stop", "docker pause"],
   ping: ["status"],
-  "port-forward": ["ports"],
+  pm2: ["help cheat-sheet"],
+  podman: ["help cheat-sheet"],
+  "port-forward": ["help reach-it-from-another-computer"],
+  processes: ["top"],
   pull: ["upgrade ID", "app repull ID"],
   reinstall: ["upgrade ID"],
+  release: ["outdated"],
+  releases: ["outdated"],
+  reload: ["restart ID", "daemon reload"],
   repo: ["source"],
+  restic: ["help cheat-sheet"],
   rollback: ["upgrade ID --version OLD"],
   rollout: ["info ID", "upgrade ID --version OLD"],
   run: ["install PACKAGE --start", "package run ./DIR", "schedule run JOB"],
+  save: ["help cheat-sheet"],
   "self-update": ["help update-svc"],
+  sh: ["shell ID"],
   show: ["info"],
   snapshot: ["backup ID"],
   snapshots: ["backup ls"],
   ssh: ["shell"],
+  startup: ["help cheat-sheet"],
   stat: ["stats"],
   state: ["info"],
-  system: ["status", "docker prune"],
+  swarm: ["help run-on-a-swarm"],
+  system: ["status", "docker df", "docker prune"],
+  systemctl: ["help cheat-sheet"],
+  tag: ["upgrade ID --version TAG"],
   tail: ["logs"],
+  terminal: ["shell ID"],
+  timer: ["schedule list"],
   timers: ["schedule list"],
   ui: ["web"],
   undo: ["upgrade ID --version OLD"],
   unpause: ["start", "docker unpause"],
   up: ["start", "install ./compose.yaml --start"],
+  uptime: ["host"],
   url: ["open --print"],
+  usage: ["stats", "disk"],
+  user: ["status"],
   users: ["status"],
   view: ["info"],
   whoami: ["status"],
@@ -75,24 +108,34 @@ const otherNames: Readonly<Record<string, readonly string[]>> = {
 
 /** The same after the name of a group. The suggestion is the first of these commands that the group has. */
 const otherNamesInGroups: Readonly<Record<string, readonly string[]>> = {
-  create: ["add"],
+  add: ["issue"],
+  create: ["add", "issue"],
   delete: ["remove", "rm"],
   forget: ["rm"],
   history: ["runs", "ls"],
-  log: ["runs", "logs"],
-  logs: ["runs"],
-  new: ["add"],
+  log: ["runs JOB --output", "logs"],
+  logs: ["runs JOB --output"],
+  new: ["add", "issue"],
+  pause: ["disable"],
+  reset: ["unset"],
+  resume: ["enable"],
+  schedule: ["policy ID set"],
   set: ["edit"],
   snapshots: ["ls"],
+  unpause: ["enable"],
   update: ["edit"],
 };
 
+/** Groups in which people type the commands of other tools. */
+const groupsOfOtherTools: ReadonlySet<string> = new Set(["svc app", "svc docker"]);
+
 /** Words that ask for information. A suggestion for them never names a command that changes something. */
 export const readingWords: ReadonlySet<string> = new Set([
-  ...["backups", "cluster-info", "describe", "details", "df", "diff", "du", "env", "explain", "find", "get"],
-  ...["health", "history", "info", "inspect", "jobs", "journalctl", "list", "list-timers", "list-units"],
-  ...["log", "logs", "ls", "man", "ping", "ps", "show", "snapshots", "stat", "state", "stats", "status"],
-  ...["tail", "timers", "url", "users", "view", "whoami"],
+  ...["alerts", "backups", "cluster-info", "describe", "details", "df", "diff", "du", "env", "explain"],
+  ...["find", "free", "get", "health", "history", "info", "inspect", "is-active", "is-enabled", "jobs"],
+  ...["journal", "journalctl", "list", "list-timers", "list-units", "log", "logs", "ls", "man", "metrics"],
+  ...["ping", "processes", "ps", "show", "snapshots", "stat", "state", "stats", "status", "tail", "timer"],
+  ...["timers", "uptime", "url", "usage", "user", "users", "view", "whoami"],
 ]);
 
 /** Commands of a group that list or show what is in it, the best suggestion first. */
@@ -156,8 +199,15 @@ function suggestedLines(program: Command, group: Command, word: string): readonl
       ...commandsFor(word, otherNamesInGroups),
       ...(readingWords.has(word) ? readingCommands : []),
     ];
-    const found = others.find((name) => group.commands.some((each) => isCalled(each, name)));
+    const found = others.find((line) =>
+      group.commands.some((each) => isCalled(each, line.replace(/ .*/, ""))),
+    );
     if (found !== undefined) return [inGroup(found)];
+    // Also the words of docker and of apps that svc has elsewhere, such as `svc docker exec`.
+    if (groupsOfOtherTools.has(lineOf(group))) {
+      const elsewhere = isCommandName(word) ? [`svc ${word}`] : suggestedLines(program, program, word);
+      if (elsewhere.length > 0) return elsewhere;
+    }
   }
   if (readingWords.has(word)) return [];
   const names = group.commands.flatMap((each) => [each.name(), ...each.aliases()]);

@@ -75,8 +75,9 @@ function parseUrl(spec: string, request: PackageRequest, revision: RequestedRevi
   };
 }
 
-/** Advice for an address without a scheme, as browsers show it: `github.com/me/app`. */
+/** Advice for an address without a scheme, as browsers show it: `github.com/me/app`. Registries of images have no repositories. */
 function adviseUrl(spec: string): string {
+  if (/^(?:docker|ghcr|quay)\.io\//.test(spec)) return "";
   return /^[\w-]+(\.[\w-]+)+(\/[\w.-]+){2,}$/.test(spec) ? `; for a git repository: https://${spec}` : "";
 }
 

@@ -33,7 +33,7 @@ function explain(error: unknown, connection: S3Connection): S3Failure {
     return denied(`the S3 server does not accept the credentials (${detail})`);
   switch (name) {
     case "NoSuchBucket":
-      return denied(`the bucket "${bucket}" does not exist at the S3 server`);
+      return denied(`the bucket "${bucket}" does not exist on the S3 server`);
     case "RequestTimeTooSkewed":
       return denied(
         `the clocks of this host and of the S3 server differ too much (${detail}); set this host's`,

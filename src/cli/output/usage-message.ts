@@ -30,12 +30,54 @@ const forms: readonly (readonly [RegExp, string])[] = [
   ],
 ];
 
+/** What people type from other tools: an option, or an argument too many. The value is what svc has instead. */
+const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  install: {
+    "--port": "choose the port with --set port=NUMBER",
+    "--publish": "choose the port with --set port=NUMBER",
+    "-p": "choose the port with --set port=NUMBER",
+    "--env": "change a setting with --set KEY=VALUE",
+    "-e": "change a setting with --set KEY=VALUE",
+  },
+  clone: { "--start": "the copy is stopped; start it with svc start" },
+  create: { "--to": "choose the storage with --storage NAME" },
+  stop: { "--now": "svc stop also keeps the app stopped at boot" },
+};
+
+const excess: Readonly<Record<string, (words: readonly string[]) => string | undefined>> = {
+  ls: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc info ${word}` : undefined),
+  clone: ([, name]) => (name === undefined ? undefined : `name the copy with --name ${name}`),
+  add: ([, action = "", id]) =>
+    action.startsWith("backup") && id !== undefined ? `name the app with --app ${id}` : undefined,
+};
+
+/** The command whose usage is wrong. */
+export interface UsedCommand {
+  readonly name: string;
+  /** Its arguments, such as `<id>`. */
+  readonly args: readonly string[];
+}
+
 /** @param text Commander's message, possibly with a suggestion on a second line */
-export function usageMessage(text: string): string {
+export function usageMessage(text: string, command?: UsedCommand): string {
   const message = text.replace(/^error: /, "");
+  const known = command === undefined ? undefined : knownMistake(message, command);
+  if (known !== undefined) return `${known}\n`;
   const form = forms.find(([pattern]) => pattern.test(message));
   return (form === undefined ? message : message.replace(...form)).replace(
     /\n\(Did you mean (?:one of )?(.*)\?\)/,
     "\nDid you mean: $1",
   );
+}
+
+function knownMistake(message: string, { name, args }: UsedCommand): string | undefined {
+  const [, option = ""] = /^unknown option '(.*?)'/.exec(message) ?? [];
+  const instead = otherOptions[name]?.[option];
+  if (instead !== undefined) return `unknown option ${option}; ${instead}`;
+  const [, words] = /^too many arguments.*? but got \d+: (.*)\.\n?$/s.exec(message) ?? [];
+  if (words === undefined) return undefined;
+  const advice = excess[name]?.(words.split(", "));
+  if (args.length === 0 && advice === undefined) return undefined;
+  const expected = args.length === 0 ? "none" : args.join(" ");
+  return `too many arguments: expected ${expected}, got ${words}${advice === undefined ? "" : `; ${advice}`}`;
 }

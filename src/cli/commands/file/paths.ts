@@ -12,7 +12,9 @@ export async function resolvePath(context: CommandContext, text: string): Promis
   if (text.startsWith("/")) return text;
   const [, id, path] = /^([^:/]+):(.*)$/s.exec(text) ?? [];
   if (id === undefined || path === undefined) {
-    throw new UsageError(`${JSON.stringify(text)} is neither an absolute path nor APP:PATH`);
+    throw new UsageError(
+      `${JSON.stringify(text)} is neither an absolute path nor APP:PATH, such as hello:data`,
+    );
   }
   const { directory } = await context.call(calls.getApp, { id });
   // Not posix.join, which would resolve ".." before the daemon can reject it.
