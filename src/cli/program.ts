@@ -6,7 +6,7 @@ import { dailyHelp } from "./daily-help.ts";
 import { errorPrefix } from "./output/color.ts";
 import { exitCodeHelp } from "./output/exit-codes.ts";
 import { helpHint } from "./output/failure.ts";
-import { usageMessage, type UsedCommand } from "./output/usage-message.ts";
+import { usageMessage, type UsedArgument, type UsedCommand } from "./output/usage-message.ts";
 import type { CliHost } from "./host.ts";
 import type { RunCommand, RunDaemon } from "./run-command.ts";
 
@@ -208,12 +208,14 @@ function explainUsage(command: Command, host: CliHost): void {
 }
 
 function usedCommand(command: Command): UsedCommand {
-  return { name: command.name(), args: command.registeredArguments.map(argumentText) };
+  return { name: command.name(), args: command.registeredArguments.map(usedArgument) };
 }
 
-function argumentText(argument: Argument): string {
-  const name = `${argument.name()}${argument.variadic ? "..." : ""}`;
-  return argument.required ? `<${name}>` : `[${name}]`;
+function usedArgument(argument: Argument): UsedArgument {
+  const { variadic, required, description, argChoices: choices } = argument;
+  const name = argument.name();
+  const word = variadic ? `${name}...` : name;
+  return { name, form: required ? `<${word}>` : `[${word}]`, description, choices };
 }
 
 /** The full name of a command: `svc app logs`. */

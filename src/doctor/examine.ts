@@ -85,7 +85,7 @@ async function configurationAt(
     const at = file ?? defaultPaths(environment).configFile;
     return {
       config: parseConfig({}, resolve(at), environment),
-      finding: problem(`${error.message}; what follows goes by the defaults`),
+      finding: problem(`${error.message}; the other checks use the defaults`),
     };
   }
 }

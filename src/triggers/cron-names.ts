@@ -21,7 +21,7 @@ export function readNickname(word: string): TriggerReading {
   return {
     problem:
       word.toLowerCase() === "@reboot"
-        ? "@reboot is not supported: jobs fire at set times only"
+        ? "@reboot is not supported: jobs run at set times; install the program as an app, which svc starts with the host"
         : `"${word}" is not known; it must be ${Object.keys(nicknames).join(", ")}`,
   };
 }

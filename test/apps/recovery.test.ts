@@ -192,7 +192,7 @@ test("a stop whose record does not fit on the disk reports that the app is stopp
     runnable: (app: AppRecord) => app,
   } as unknown as AppsContext;
   await t.throwsAsync(new Lifecycle(context).stop(registry.get("web")!), {
-    message: /^app "web" is stopped and stays so, but how it ended could not be written down: .*disk.* full/,
+    message: /^app "web" is stopped, but svc could not record how the app ended: .*disk.* full/,
   });
   t.deepEqual(ends, ["stopped"]);
   t.is(registry.get("web")?.desired, "stopped");

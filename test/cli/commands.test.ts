@@ -532,6 +532,17 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /^svc: unknown option --start; the copy is stopped; start it with svc start\nTry/,
   },
+  {
+    args: ["backup", "storage", "add", "far", "--secret-key", "x"],
+    exitCode: 2,
+    stderr: /unknown option --secret-key; pass --secret-key-file FILE, or - for stdin; /,
+  },
+  { args: ["info"], exitCode: 2, stderr: /^svc: missing argument <id>: the apps\nTry: svc info --help\n$/ },
+  {
+    args: ["docker", "prune"],
+    exitCode: 2,
+    stderr: /missing argument <kind>: images, volumes, build-cache\n/,
+  },
   { args: ["schedule", "pause", "x"], exitCode: 2, stderr: /mean: svc schedule disable\n$/ },
   { args: ["settings", "reset", "x", "port"], exitCode: 2, stderr: /mean: svc settings unset\n$/ },
   { args: ["token", "create"], exitCode: 2, stderr: /mean: svc token issue\n$/ },
@@ -556,7 +567,7 @@ const cases: CommandCase[] = [
   {
     args: ["restore", "hello"],
     exitCode: 2,
-    stderr: /^svc: missing argument <archive>: latest, or the name of/,
+    stderr: /^svc: missing argument <archive>: an archive as svc backup ls shows it, or /,
   },
   { args: ["kill", "hello"], exitCode: 2, stderr: /not a process ID: .*; to stop an app: svc stop ID$/m },
   { args: ["rm", "-f", "hello"], exitCode: 2, stderr: /^svc: --force .* deletes all data; .* pass --yes$/m },
@@ -617,7 +628,8 @@ const cases: CommandCase[] = [
   {
     args: ["backup", "storage", "add"],
     exitCode: 2,
-    stderr: /^svc: missing argument <name>\nTry: svc backup storage add --help\n$/,
+    stderr:
+      /^svc: missing argument <name>: name of the storage, as used with --storage\nTry: svc backup storage add --help\n$/,
   },
   { args: ["ls", "--columns", "id,nope"], exitCode: 2, stderr: /"nope"[^\n]*\nTry: svc ls --help\n$/ },
   {

@@ -180,8 +180,8 @@ test("the daemon is found by its socket", async (t) => {
 test("the other checks use the defaults if the configuration is invalid", async (t) => {
   const { file } = await place(t, "[api]\nlistn = 1\n");
   for (const [config, why] of [
-    [file, /svc\.toml: api\.listn.*; what follows goes by the defaults$/],
-    [`${file}.missing`, /^there is no configuration file .*\.missing; what follows/],
+    [file, /svc\.toml: api\.listn.*; the other checks use the defaults$/],
+    [`${file}.missing`, /^there is no configuration file .*\.missing; the other checks/],
   ] as const) {
     const { exitCode, found } = await findingsOf(config);
     t.is(exitCode, 1);

@@ -127,10 +127,7 @@ test("nothing is written before the user agrees to the shown plan", async (t) =>
   ]) {
     const nobody = await svc(...line);
     t.is(nobody.exitCode, 2, nobody.stderr);
-    t.regex(
-      nobody.stderr,
-      /exec: \[node, server\.js\][^]*svc asks before it writes \S+svc\.yaml; pass --yes to confirm/,
-    );
+    t.regex(nobody.stderr, /exec: \[node, server\.js\][^]*this writes \S+svc\.yaml; pass --yes to confirm/);
     const no = await answering("n", ...line);
     t.not(no.exitCode, 0);
     await t.throwsAsync(access(path));
@@ -159,7 +156,7 @@ test("a template is shown before it is written, and overwrites nothing", async (
   t.is(nobody.exitCode, 2);
   t.regex(
     nobody.stderr,
-    /server\.js would be written\n[^]*exec: \[node, server\.js\][^]*svc asks before it writes \S+svc\.yaml; pass --yes to confirm/,
+    /server\.js would be written\n[^]*exec: \[node, server\.js\][^]*this writes \S+svc\.yaml; pass --yes to confirm/,
   );
   t.not((await answering("n", ...line)).exitCode, 0);
   t.deepEqual(await readdir(dir), []);

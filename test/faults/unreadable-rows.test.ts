@@ -385,7 +385,7 @@ for (const [what, kind, detail] of [
       const app = await apps.getApp({ id: "web" });
       assert.match(
         app.stateReason,
-        /^what svc keeps of its last operation \(\w+\) is damaged: see what is there/,
+        /^the record of the last operation \(\w+\) is damaged: check the files of the app/,
       );
       t.is(app.state, "FAILED");
     });

@@ -212,10 +212,14 @@ function socket(address: string, owner: HostSocket["owner"], extra: Partial<Host
 }
 
 for (const [title, sockets, why] of [
-  ["nothing listens", [], "no process of it listens on port 80"],
-  ["only another port", [socket("0.0.0.0", own, { port: 81 })], "no process of it listens on port 80"],
-  ["only datagrams", [socket("0.0.0.0", own, { protocol: "udp" })], "no process of it listens on port 80"],
-  ["only another address", [socket("10.0.0.1", own)], "no process of it listens on port 80"],
+  ["nothing listens", [], "no process of the app listens on port 80"],
+  ["only another port", [socket("0.0.0.0", own, { port: 81 })], "no process of the app listens on port 80"],
+  [
+    "only datagrams",
+    [socket("0.0.0.0", own, { protocol: "udp" })],
+    "no process of the app listens on port 80",
+  ],
+  ["only another address", [socket("10.0.0.1", own)], "no process of the app listens on port 80"],
   ["its own", [socket("0.0.0.0", own)], undefined],
   ["its own, over IPv6 for both", [socket("::", own)], undefined],
   ["a stranger's", [socket("127.0.0.1", stranger)], "port 80 is in use by process 20 (nc)"],

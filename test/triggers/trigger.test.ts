@@ -375,7 +375,11 @@ const checkDate = "is not supported: run on several days, and check the date in 
 const checkWeekday = "is not supported: run on each such weekday, and check the date in the command";
 
 const rejected: readonly [dialect: string, text: string, problem: string][] = [
-  ["crontab(5)", "@reboot", "@reboot is not supported: jobs fire at set times only"],
+  [
+    "crontab(5)",
+    "@reboot",
+    "@reboot is not supported: jobs run at set times; install the program as an app, which svc starts with the host",
+  ],
   ["cronie", "~ 4 * * *", `minute "~" ${spread}`],
   ["cronie", "0~59 4 * * *", `minute "0~59" ${spread}`],
   [

@@ -48,7 +48,7 @@ export async function raiseFence(
       // Makes yarn 1 fail. The name has npm's prefix, because later yarns reject unknown variables with yarn's prefix.
       ...(!isRoot && { npm_config_workspaces_experimental: "false" }),
     },
-    refusal: `${join(project, "package.json")} takes the checkout for a workspace of its own; leave it out there with "!${relative(project, repo)}"`,
+    refusal: `${join(project, "package.json")} includes the app as one of its workspaces; exclude the app there with "!${relative(project, repo)}"`,
   };
 }
 

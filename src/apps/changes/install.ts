@@ -194,7 +194,7 @@ export class Installer {
         kind === "project" && (directory === origin.url || name === basename(origin.url)),
     );
     if (old === undefined) return;
-    const message = `the containers of compose project "${old.name}" exist; this install creates new, empty volumes beside theirs; to use their data instead: svc adopt ${old.name}`;
+    const message = `the containers of compose project "${old.name}" exist; this install creates new, empty volumes; to keep the data of these containers: svc adopt ${old.name}`;
     work.onProgress?.({ step: "warning", message });
   }
 

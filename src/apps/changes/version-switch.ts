@@ -126,7 +126,7 @@ export class VersionSwitch {
 /** @throws SvcError `app_running` if this version cannot be installed in a rolling way and the request does not allow a stop */
 export function requireStop({ id }: AppRecord, { version }: ResolvedPackage, { stopApp }: StopConsent): void {
   if (stopApp) return;
-  const message = `app "${id}" is running, and ${version} cannot run beside what it is now; stop it before upgrading it`;
+  const message = `app "${id}" is running, and ${version} cannot run at the same time as the installed version; stop the app before the upgrade`;
   throw new SvcError("app_running", message);
 }
 

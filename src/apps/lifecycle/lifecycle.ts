@@ -284,7 +284,7 @@ function isCanceledStart({ kind }: Operation, signal: AbortSignal): boolean {
 
 /** The next operation on the app recovers what is left. */
 function stoppedUnrecorded(appId: string, cause: SvcError<"disk_full">): SvcError {
-  const message = `app "${appId}" is stopped and stays so, but how it ended could not be written down: ${cause.message}`;
+  const message = `app "${appId}" is stopped, but svc could not record how the app ended: ${cause.message}`;
   return new SvcError("disk_full", message, { cause });
 }
 
@@ -302,7 +302,9 @@ async function stopToStart(runtime: AppRuntime, app: RunnableApp): Promise<void>
 function failureOf(appId: string, error: unknown): { stateReason: string; failure: StartFailure } {
   // Only SvcErrors have messages for users.
   const stateReason =
-    error instanceof SvcError ? explainFailedStart(appId, error as SvcError) : "svc could not start it";
+    error instanceof SvcError
+      ? explainFailedStart(appId, error as SvcError)
+      : "svc could not start the app; the daemon's log has the reason";
   const payload = isStartFailed(error) ? error.payload : undefined;
   const failure: StartFailure = { lastLines: [...(payload?.lastLines ?? [])] };
   if (payload?.exitCode !== undefined) failure.exitCode = payload.exitCode;

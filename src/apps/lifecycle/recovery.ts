@@ -152,7 +152,7 @@ export class Recovery {
     const { appId, phase } = operation;
     // The row is removed with the operation.
     log.error({ appId, phase, row }, "an operation that cannot be read is given up; its app stays as it is");
-    const stateReason = `what svc keeps of its last operation (${row.kind}) is damaged: see what is there, then start it, restore a backup, or remove it`;
+    const stateReason = `the record of the last operation (${row.kind}) is damaged: check the files of the app, then start the app, restore a backup, or remove the app`;
     await operations.end(
       operation,
       app === undefined ? [] : [patchApp(appId, { state: "FAILED", stateReason })],

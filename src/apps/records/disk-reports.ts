@@ -126,7 +126,7 @@ export class DiskReports {
       problem:
         tree.isComplete && run.isComplete
           ? undefined
-          : `user "${userHelper.user.name}" may not look into some of its directories`,
+          : `user "${userHelper.user.name}" may not read some directories of the app`,
     };
   }
 

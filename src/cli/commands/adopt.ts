@@ -102,7 +102,7 @@ async function adopt(context: CommandContext, name: string, options: AdoptOption
   if (context.options.yes !== true) {
     if (context.json || !isInteractive(context.host))
       throw new UsageError(
-        `svc stops the containers of "${name}"; check with --dry-run, then pass --yes to confirm`,
+        `this stops the containers of "${name}"; check with --dry-run, then pass --yes to confirm`,
       );
     const plan = await planned();
     showPlan(context, plan);

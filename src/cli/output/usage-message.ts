@@ -16,10 +16,6 @@ const forms: readonly (readonly [RegExp, string])[] = [
     /^option '(?:-., )?(--[\w-]+).*?' cannot be used with option '(?:-., )?(--[\w-]+).*?'/,
     "$1 cannot be used with $2",
   ],
-  [
-    /^missing required argument 'archive'/,
-    "missing argument <archive>: latest, or the name of an archive from svc backup ls",
-  ],
   [/^missing required argument '(.*?)'/, "missing argument <$1>"],
   [/^required option '(?:-., )?(--[\w-]+ <[\w-]+>)' not specified/, "$1 is required"],
   [/^unknown option '(.*?)'/, "unknown option $1"],
@@ -39,6 +35,9 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
     "--env": "change a setting with --set KEY=VALUE",
     "-e": "change a setting with --set KEY=VALUE",
   },
+  add: {
+    "--secret-key": "pass --secret-key-file FILE, or - for stdin; arguments are visible to other users",
+  },
   clone: { "--start": "the copy is stopped; start it with svc start" },
   create: { "--to": "choose the storage with --storage NAME" },
   stop: { "--now": "svc stop also keeps the app stopped at boot" },
@@ -54,8 +53,16 @@ const excess: Readonly<Record<string, (words: readonly string[]) => string | und
 /** The command whose usage is wrong. */
 export interface UsedCommand {
   readonly name: string;
-  /** Its arguments, such as `<id>`. */
-  readonly args: readonly string[];
+  readonly args: readonly UsedArgument[];
+}
+
+export interface UsedArgument {
+  readonly name: string;
+  /** As help shows it, such as `<id>`. */
+  readonly form: string;
+  readonly description: string;
+  /** The only values; absent if any is allowed. */
+  readonly choices?: readonly string[] | undefined;
 }
 
 /** @param text Commander's message, possibly with a suggestion on a second line */
@@ -74,10 +81,17 @@ function knownMistake(message: string, { name, args }: UsedCommand): string | un
   const [, option = ""] = /^unknown option '(.*?)'/.exec(message) ?? [];
   const instead = otherOptions[name]?.[option];
   if (instead !== undefined) return `unknown option ${option}; ${instead}`;
+  const [, missing] = /^missing required argument '(.*?)'/.exec(message) ?? [];
+  const argument = args.find((each) => each.name === missing);
+  if (argument !== undefined) return `missing argument <${argument.name}>: ${meaningOf(argument)}`;
   const [, words] = /^too many arguments.*? but got \d+: (.*)\.\n?$/s.exec(message) ?? [];
   if (words === undefined) return undefined;
   const advice = excess[name]?.(words.split(", "));
   if (args.length === 0 && advice === undefined) return undefined;
-  const expected = args.length === 0 ? "none" : args.join(" ");
+  const expected = args.length === 0 ? "none" : args.map(({ form }) => form).join(" ");
   return `too many arguments: expected ${expected}, got ${words}${advice === undefined ? "" : `; ${advice}`}`;
+}
+
+function meaningOf({ description, choices }: UsedArgument): string {
+  return choices === undefined ? description : choices.join(", ");
 }

@@ -135,7 +135,7 @@ async function requireConsent(
   others: number,
 ): Promise<void> {
   if (options.yes === true) return;
-  if (!isInteractive(host)) throw new UsageError(`svc asks before it writes ${path}; pass --yes to confirm`);
+  if (!isInteractive(host)) throw new UsageError(`this writes ${path}; pass --yes to confirm`);
   const what = others === 0 ? path : `${path} and the files it is generated from`;
   if (!(await confirm(host, `Write ${what}?`))) throw canceled();
 }

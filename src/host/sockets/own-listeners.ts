@@ -16,7 +16,7 @@ export async function explainPortConflict(
   if (sockets === undefined) return undefined;
   const open = sockets.filter((socket) => socket.protocol === "tcp" && socket.port === port);
   const address = reaching.find((each) => open.some((socket) => socket.address === each));
-  if (address === undefined) return `no process of it listens on port ${port}`;
+  if (address === undefined) return `no process of the app listens on port ${port}`;
   // There are several only if processes share the port (SO_REUSEPORT); each then gets some of the connections.
   const stranger = open.find((socket) => socket.address === address && socket.owner?.appId !== appId);
   return stranger && `port ${port} is in use by ${holderOf(stranger)}`;

@@ -102,7 +102,7 @@ export class UserContainers {
 /** @param whose the owners of the containers, as in the message */
 function requireShort(appId: string, whose: string, bytes: number, max: number): void {
   if (bytes <= max) return;
-  const message = `app "${appId}" cannot start: the engine's lists repeat the labels, commands and mounts of containers, and a swarm stores their files; those of ${whose} would take ${bytes} bytes there, more than ${max}; shorten them, or remove an app`;
+  const message = `app "${appId}" cannot start: the engine's lists repeat the labels, commands and mounts of containers, and a swarm stores their files; those of ${whose} would use ${bytes} bytes there (limit ${max}); shorten them, or remove an app`;
   throw new SvcError("too_many", message);
 }
 

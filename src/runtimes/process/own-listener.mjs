@@ -41,7 +41,7 @@ export class OwnListener {
     if (listener !== undefined && isStill(listener)) return undefined;
     this.#listeners.delete(port);
     const sockets = parseListeners(listenerTables.map(readTable)).get(port);
-    if (sockets === undefined) return `no process of it listens on port ${port}`;
+    if (sockets === undefined) return `no process of the app listens on port ${port}`;
     // Usually the main process listens. Finding all members means reading all of /proc.
     const [other] = this.#otherListeners(sockets, [...this.#run.sessions]);
     if (other === undefined) return undefined;

@@ -112,7 +112,7 @@ for (const { above, isTaken } of [
       const { message } = await t.throwsAsync(install);
       const file = join(daemon.dir, "package.json");
       const hint =
-        'takes the checkout for a workspace of its own; leave it out there with "!store/apps/web/repo"';
+        'includes the app as one of its workspaces; exclude the app there with "!store/apps/web/repo"';
       t.true(message.includes(`${file} ${hint}`), message);
     } else {
       await install;
@@ -163,7 +163,7 @@ for (const { yarn, has, refuses } of [
     const install = apps.installApp({ spec: dir });
     if (refuses) {
       const { message } = await t.throwsAsync(install);
-      t.true(message.includes(`${join(daemon.dir, "package.json")} takes the checkout for a`), message);
+      t.true(message.includes(`${join(daemon.dir, "package.json")} includes the app as one of its workspaces`), message);
     } else {
       await install;
       t.true((await readdir(join(daemon.storeDir, "apps", "web", "repo"))).includes("yarn.lock"));

@@ -341,7 +341,10 @@ test(`a renamed service takes over the port of its predecessor${needsSwarm}`, as
   await apps.installApp({ spec, placement: swarmed(1) });
   await apps.startApp({ id: "named" });
   await writePackage(t.context, "named", files("2", "face"));
-  t.regex((await errorOf(apps.upgradeApp({ id: "named" }))).message, /2 cannot run beside what it is now/);
+  t.regex(
+    (await errorOf(apps.upgradeApp({ id: "named" }))).message,
+    /2 cannot run at the same time as the installed version/,
+  );
   t.like(await apps.getApp({ id: "named" }), { state: "RUNNING", version: "1" });
   t.like(await apps.upgradeApp({ id: "named", stopApp: true }), { to: "2", restarted: true });
   await eventually(async () => assert.equal((await swarm.get(1, 8097)).trim(), "2"), longMs);

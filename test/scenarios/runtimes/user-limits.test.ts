@@ -147,11 +147,11 @@ test("the containers of users leave space for those of root in the engine's list
     counted.reserve({ id, ownerUid }, [{ uses: { containers: 1, ports: 0, descriptionBytes: bytes } }]);
   await reserve(1, "a", 7 * mib);
   await t.throwsAsync(reserve(1, "b", 2 * mib), {
-    message: /^app "b" cannot start: .* those of your apps would take 9437184 bytes there, more than 8388608/,
+    message: /^app "b" cannot start: .* those of your apps would use 9437184 bytes there \(limit 8388608\)/,
   });
   for (const uid of [2, 3, 4]) await reserve(uid, `of-${uid}`, 8 * mib);
   await t.throwsAsync(reserve(5, "c", 2 * mib), {
-    message: /those of all users would take 34603008 bytes there, more than 33554432/,
+    message: /those of all users would use 34603008 bytes there \(limit 33554432\)/,
   });
   await t.notThrowsAsync(reserve(0, "roots", 60 * mib));
 });
@@ -188,7 +188,7 @@ composeTest(
     const app = await fixture.app("wordy-project", "compose: { file: compose.yaml }", { files });
     const error = await failureOf(startApp(fixture.compose, app));
     t.is(error.reason, "too_many");
-    t.regex(error.message, /those of your apps would take \d+ bytes there, more than 8388608/);
+    t.regex(error.message, /those of your apps would use \d+ bytes there \(limit 8388608\)/);
     await fixture.compose.remove(app);
   },
 );
