@@ -14,6 +14,7 @@ const otherNames: Readonly<Record<string, readonly string[]>> = {
   "cluster-info": ["status"],
   compose: ["install ./compose.yaml", "stacks"],
   config: ["settings ID", "status"],
+  console: ["app attach ID"],
   copy: ["clone ID", "app copy ID"],
   create: ["install", "backup create"],
   cron: ["schedule"],

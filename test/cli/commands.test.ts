@@ -543,6 +543,23 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /missing argument <kind>: images, volumes, build-cache\n/,
   },
+  {
+    args: ["logs", "hello", "--lines", "5"],
+    exitCode: 2,
+    stderr: /^svc: unknown option --lines; choose the number of lines with -n\nTry/,
+  },
+  {
+    args: ["restore", "hello", "latest", "--to", "x"],
+    exitCode: 2,
+    stderr: /unknown option --to; to save files elsewhere: svc backup get, /,
+  },
+  {
+    args: ["upgrade", "hello", "--rollback"],
+    exitCode: 2,
+    stderr: /unknown option --rollback; to go back: --version OLD\n/,
+  },
+  { args: ["top", "hello"], exitCode: 2, stderr: /got hello; for one app: svc stats hello\n/ },
+  { args: ["app", "console", "x"], exitCode: 2, stderr: /mean: svc app attach ID\n$/ },
   { args: ["schedule", "pause", "x"], exitCode: 2, stderr: /mean: svc schedule disable\n$/ },
   { args: ["settings", "reset", "x", "port"], exitCode: 2, stderr: /mean: svc settings unset\n$/ },
   { args: ["token", "create"], exitCode: 2, stderr: /mean: svc token issue\n$/ },

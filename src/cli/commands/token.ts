@@ -2,7 +2,7 @@
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";
-import { parseCount } from "../input/option-values.ts";
+import { parseDuration } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { formatDuration } from "../output/units.ts";
 import { calls } from "../client/calls.ts";
@@ -19,7 +19,11 @@ export function addTokenCommand(parent: Command, run: RunCommand): void {
   token
     .command("issue")
     .description("print a new access token; it allows everything except managing tokens and rebooting")
-    .option("--ttl <seconds>", `lifetime, 1 to ${maxSecs} (default: 600)`, parseCount(1, maxSecs, "seconds"))
+    .option(
+      "--ttl <time>",
+      "lifetime, such as 90s or 10m, at most 24h (default: 10m)",
+      parseDuration(1, maxSecs),
+    )
     .option("--label <text>", "what it is for, shown in the daemon's log")
     .addHelpText(
       "after",
@@ -42,9 +46,9 @@ export function addTokenCommand(parent: Command, run: RunCommand): void {
       "print a new primary token; the old one stays valid for --grace, access tokens and sessions end",
     )
     .option(
-      "--grace <seconds>",
-      `how long the old one works, 0 to ${maxSecs} (default: 300)`,
-      parseCount(0, maxSecs, "seconds"),
+      "--grace <time>",
+      "how long the old one works, such as 90s or 10m, at most 24h (default: 5m)",
+      parseDuration(0, maxSecs),
     )
     .action(run((context, options: RotateOptions) => rotate(context, options)));
   token

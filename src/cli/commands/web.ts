@@ -1,7 +1,7 @@
 /** `svc web`: opens the daemon's web page, signed in as the calling user. */
 import type { Command } from "commander";
 import type { CommandContext } from "../context.ts";
-import { parseCount } from "../input/option-values.ts";
+import { parseDuration } from "../input/option-values.ts";
 import type { RunCommand } from "../run-command.ts";
 import { escapeCell } from "../output/escape.ts";
 import { calls } from "../client/calls.ts";
@@ -20,9 +20,9 @@ export function addWebCommand(parent: Command, run: RunCommand): void {
     .command("web")
     .description("print the address of the daemon's web page, and open it in a browser if there is one")
     .option(
-      "--ttl <seconds>",
-      `how long the page may act as you, 1 to ${maxSecs} (default: ${maxSecs})`,
-      parseCount(1, maxSecs, "seconds"),
+      "--ttl <time>",
+      "how long the page may act as you, such as 90s or 10m, at most 12h (default: 12h)",
+      parseDuration(1, maxSecs),
     )
     .option("--no-open", "print the address only")
     .option("--end", "sign out all your open pages instead")

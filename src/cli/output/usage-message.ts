@@ -40,11 +40,16 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
   },
   clone: { "--start": "the copy is stopped; start it with svc start" },
   create: { "--to": "choose the storage with --storage NAME" },
+  logs: { "--lines": "choose the number of lines with -n" },
+  restore: { "--to": "to save files elsewhere: svc backup get, or svc backup download" },
+  upgrade: { "--rollback": "to go back: --version OLD" },
+  web: { "--port": "set the port with [api] listen in the configuration" },
   stop: { "--now": "svc stop also keeps the app stopped at boot" },
 };
 
 const excess: Readonly<Record<string, (words: readonly string[]) => string | undefined>> = {
   ls: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc info ${word}` : undefined),
+  top: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc stats ${word}` : undefined),
   clone: ([, name]) => (name === undefined ? undefined : `name the copy with --name ${name}`),
   add: ([, action = "", id]) =>
     action.startsWith("backup") && id !== undefined ? `name the app with --app ${id}` : undefined,

@@ -324,7 +324,7 @@ test("svc token: status, issue, revoke, rotate and commit", async (t) => {
   t.is((await svc(daemon, "token", "revoke")).stdout, "Ended 2 access tokens\n");
   t.is((await svc(daemon, "token", "revoke", "--json")).stdout, '{\n  "revoked": 0\n}\n');
   await svc(daemon, "token", "issue");
-  const rotated = await svc(daemon, "token", "rotate", "--grace", "120");
+  const rotated = await svc(daemon, "token", "rotate", "--grace", "2m");
   t.is(rotated.stdout, `${await fileToken(daemon)}\n`);
   t.regex(
     rotated.stderr,
@@ -338,12 +338,12 @@ test("svc token: status, issue, revoke, rotate and commit", async (t) => {
   t.is(await kindOf(daemon, before), undefined);
   for (const args of [
     ["issue", "--ttl", "0"],
-    ["issue", "--ttl", "1h"],
+    ["issue", "--ttl", "25h"],
     ["rotate", "--grace", "86401"],
   ]) {
     const refused = await svc(daemon, "token", ...args);
     t.is(refused.exitCode, 2);
-    t.regex(refused.stderr, /must be [01] to 86400 seconds/);
+    t.regex(refused.stderr, /must be a time such as 90s or 10m, from [01] to 86400 seconds/);
   }
 });
 
