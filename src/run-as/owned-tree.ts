@@ -14,6 +14,7 @@ import { type Stats } from "node:fs";
 import { lchown, open, opendir, readdir, readlink, rename, rmdir, symlink, unlink } from "node:fs/promises";
 import { dirname, join } from "node:path";
 import { SvcError } from "../errors.ts";
+import { openOnlyTo } from "../sys/access-list.ts";
 import type { UserHelper } from "./user-helper.ts";
 import type { CopyProgress, CopyTreeOptions, EntryType } from "./user-helper-types.ts";
 import { makeOwnedDir, privateMode, removeEmptyDir, syncDirectory } from "./owned-dir.ts";
@@ -52,11 +53,16 @@ export class OwnedTree {
     return (await this.#fixed.find("")).kind !== "missing";
   }
 
-  /** Makes the daemon the owner of the root, if the root exists and still belongs to the user. */
+  /**
+   * Makes the daemon the owner of the root, if the root exists and still belongs to the user. Other members of the user's
+   * group cannot enter the root, unless the file system does not support access control lists.
+   */
   async claim(): Promise<void> {
     if (!this.#fixed.isShared) return;
     const found = await this.#fixed.find("");
-    if (found.kind !== "missing") await this.#fixed.fix(found);
+    if (found.kind === "missing") return;
+    await this.#fixed.fix(found);
+    await openOnlyTo(this.root, this.#userHelper.user.uid);
   }
 
   /**

@@ -1,7 +1,7 @@
 /**
  * Names inside an app's directory.
  *
- *     <store>/apps/<id>/   owned by the daemon, 0750, with the group of the app's uid
+ *     <store>/apps/<id>/   owned by the daemon, 0750, with the group of the app's uid, but open only to that uid
  *       repo/              owned by the app's uid, 0700, like all others
  *       data/
  *       volumes/<path>/    one per volume of the manifest

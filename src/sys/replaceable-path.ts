@@ -2,7 +2,7 @@
 import type { Stats } from "node:fs";
 import { lstat, readlink } from "node:fs/promises";
 import { dirname, resolve } from "node:path";
-import { loadLibc } from "./libc.ts";
+import { hasAccessList } from "./access-list.ts";
 
 /**
  * Returns the first entry on a path, including link targets, that another user could rename or replace. Root and members of
@@ -36,15 +36,4 @@ async function* entriesOn(path: string, seen: Set<string>): AsyncGenerator<[stri
   if (status === undefined) return;
   yield [path, status];
   if (status.isSymbolicLink()) yield* entriesOn(resolve(dirname(path), await readlink(path)), seen);
-}
-
-/** Whether a file has more access control entries than its mode shows. Links are not followed. */
-export function hasAccessList(path: string): Promise<boolean> {
-  const lgetxattr = loadLibc().func("int64_t lgetxattr(const char *, const char *, void *, size_t)");
-  return new Promise((resolve, reject) => {
-    // Runs in a thread, because the file system may be remote.
-    lgetxattr.async(path, "system.posix_acl_access", null, 0, (error: Error | null, sizeBytes: number) =>
-      error === null ? resolve(sizeBytes > 0) : reject(error),
-    );
-  });
 }

@@ -404,6 +404,20 @@ rootTest(
   },
 );
 
+rootTest(`a tree is closed to other users with the owner's primary group${needsRoot}`, async (t) => {
+  const { root, tree } = await legacyTree(t);
+  const readAs = (uid: number): string =>
+    execFileSync(
+      "setpriv",
+      [`--reuid=${uid}`, `--regid=${nobody}`, "--clear-groups", "cat", join(root, "data/a/conf")],
+      { encoding: "utf8", stdio: ["ignore", "pipe", "pipe"] },
+    );
+  await tree.hold(["data/a/db"]);
+  await tree.writeFile("data/a/conf", "secret", 0o644);
+  t.is(readAs(nobody), "secret");
+  t.throws(() => readAs(5), { message: /Permission denied/ });
+});
+
 rootTest(`a link on the way to a mount is not followed${needsRoot}`, async (t) => {
   const { root, tree } = await legacyTree(t);
   const outside = join(root, "..", "outside");
