@@ -19,7 +19,6 @@ import { transportFor, type EngineNetwork } from "../engine/registry-transport.t
 import { parseSubnet, type Subnet } from "../engine/subnets.ts";
 import { AppNetworks } from "../runtimes/containers/app-networks.ts";
 import { readUnprivilegedPortStart } from "../runtimes/containers/container-policy.ts";
-import { readMaxUserProcesses } from "../runtimes/containers/user-bounds.ts";
 import { ComposeRuntime } from "../runtimes/compose/compose-runtime.ts";
 import { Systemd } from "../runtimes/systemd/systemd.ts";
 import { UserBuilds } from "../runtimes/docker/user-builds.ts";
@@ -36,6 +35,7 @@ import type { YamlThread } from "../packages/manifest/yaml-thread.ts";
 import type { AppRuntime } from "../runtimes/contract.ts";
 import type { Executor } from "../store/executors.ts";
 import type { Store } from "../store/store.ts";
+import { readMaxUserProcesses } from "../sys/user-processes.ts";
 import type { Config } from "./config.ts";
 import type { DaemonLog } from "./log.ts";
 

@@ -1,11 +1,13 @@
 /**
  * Starts a process as a user. libuv's own `uid` option keeps root's groups and its capability bounding set, so `setpriv` is used: uid,
- * gid, all groups by initgroups(3), no capabilities, `no_new_privs`. If a step fails, the program is never executed.
+ * gid, all groups by initgroups(3), no capabilities, `no_new_privs`. Before that, `prlimit` limits the number of the user's processes.
+ * If a step fails, the program is never executed.
  *
  * Only the helper and parents of jobs and consoles are launched like this. They apply a user's settings (environment, directory,
  * program) later, without privileges: otherwise `setpriv` would load the user's `LD_PRELOAD` while it is still root.
  */
 import { SvcError } from "../errors.ts";
+import { readMaxHostProcesses } from "../sys/user-processes.ts";
 import { findProgram } from "./find-program.ts";
 import type { User } from "./user.ts";
 
@@ -45,21 +47,23 @@ export interface Launch {
   env: Record<string, string>;
 }
 
-/** @throws SvcError `not_possible` if `setpriv` is needed and not installed */
+/** @throws SvcError `not_possible` if `setpriv` or `prlimit` is needed and not installed */
 export async function launchAs(user: User, options: LaunchOptions): Promise<Launch> {
   const env = baseEnvironment(user, options.searchPath);
   if (!options.drop) {
     const [command = "", ...args] = options.argv;
     return { command, args, env };
   }
-  const setpriv = await findProgram("setpriv", options.setprivDirs);
-  if (setpriv === undefined) {
-    throw new SvcError(
-      "not_possible",
-      `cannot act as user "${user.name}": setpriv is not installed; install util-linux 2.33 or newer`,
-    );
-  }
+  const installed = async (name: string, dirs: readonly string[]): Promise<string> => {
+    const program = await findProgram(name, dirs);
+    if (program !== undefined) return program;
+    const why = `${name} is not installed; install util-linux 2.33 or newer`;
+    throw new SvcError("not_possible", `cannot act as user "${user.name}": ${why}`);
+  };
+  const setpriv = await installed("setpriv", options.setprivDirs);
+  const command = await installed("prlimit", systemDirs);
   const args = [
+    ...[`--nproc=${await readMaxHostProcesses()}`, "--", setpriv],
     `--reuid=${user.uid}`,
     `--regid=${user.gid}`,
     options.groups === "primary" ? `--groups=${user.gid}` : "--init-groups",
@@ -70,7 +74,7 @@ export async function launchAs(user: User, options: LaunchOptions): Promise<Laun
     "--",
     ...options.argv,
   ];
-  return { command: setpriv, args, env };
+  return { command, args, env };
 }
 
 /** The whole initial environment of a user's processes; contains nothing from the daemon's environment. */

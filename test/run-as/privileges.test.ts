@@ -100,6 +100,24 @@ rootTest("work as a user deleted between lookup and launch is rejected", async (
   await assertFails(t, ann.runCommand(["id"]), "failed_precondition", /cannot act as user "ann"/);
 });
 
+rootTest("programs and jobs of a user leave others most of the kernel's processes", async (t) => {
+  const kernelLimits = await Promise.all(
+    ["threads-max", "pid_max"].map(async (name) => Number(await readFile(`/proc/sys/kernel/${name}`, "utf8"))),
+  );
+  const command = "grep '^Max processes' /proc/self/limits";
+  await using userHelpers = createUserHelpers();
+  const { stdout } = await (await userHelpers.as(5)).runCommand(["sh", "-c", command]);
+  let ofJob = "";
+  const output = (bytes: Buffer): void => void (ofJob += bytes.toString());
+  const { signal } = new AbortController();
+  await userHelpers.runJob(5, { command, cwd: "/", env: {}, output, keepChildren: false, signal });
+  for (const text of [stdout, ofJob]) {
+    const [, soft, hard] = /^Max processes +(\d+) +(\d+)/.exec(text) ?? [];
+    t.true(Number(soft) <= Math.min(...kernelLimits, 4 * 65_536) / 4 + 1_024, text);
+    t.is(hard, soft);
+  }
+});
+
 rootTest("without setpriv nothing runs", async (t) => {
   await using userHelpers = createUserHelpers({ setprivDirs: ["/nonexistent"] });
   const user = await userHelpers.as(5);

@@ -162,6 +162,7 @@ test("names and directories stay within their lines, and only root's own privile
   const textOf = (isPrivileged: boolean): string =>
     unitText({
       ...{ storeId: "s", argv: ["/bin/true"], entries: [], environmentFile: "/e", isPrivileged },
+      maxProcesses: 100,
       app: { id: "a", name: bad, uid: 7, directory: "/d", manifest },
       workingDir: `/d/${bad}`,
     });
@@ -169,6 +170,7 @@ test("names and directories stay within their lines, and only root's own privile
   t.false(lines.some((line) => /^(?:ExecStartPre|Nice|User=root)/.test(line)));
   t.is(lines.filter((line) => line.startsWith("[")).join(), "[Unit],[Service]");
   t.true(lines.includes("User=7"));
+  t.true(lines.includes("LimitNPROC=100"));
   t.regex(textOf(true), /^User=root$/m);
 });
 
@@ -179,6 +181,7 @@ test("a unit whose package declares no delay restarts after 100 ms", async (t) =
   );
   const text = unitText({
     ...{ storeId: "s", argv: ["/bin/true"], entries: [], environmentFile: "/e", isPrivileged: false },
+    maxProcesses: 100,
     app: { id: "a", name: "A", uid: 7, directory: "/d", manifest },
     workingDir: "/d",
   });

@@ -3,11 +3,11 @@ import type { Labels } from "../../engine/attribution.ts";
 import type { JsonObject, JsonValue } from "../../lib/json.ts";
 import { mapValues } from "../../lib/map-values.ts";
 import type { RestartPolicy } from "../../packages/manifest/manifest.ts";
+import { maxProcesses } from "../../sys/user-processes.ts";
 import { restartLabel } from "../containers/container-restarts.ts";
 import {
   defaultInMemoryBytes,
   defaultLogOptions,
-  maxProcesses,
   sizedInMemory,
 } from "../containers/user-bounds.ts";
 import { invalid, type YamlReader } from "./compose-sources.ts";

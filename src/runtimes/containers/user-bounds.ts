@@ -2,9 +2,9 @@
  * Limits of what the containers of regular users may cost the engine, the kernel and the host's memory. Each function
  * returns what exceeds its limit; it completes "the container …" or `service "web" …`.
  */
-import { readFile } from "node:fs/promises";
 import { descriptionBytes } from "../../engine/engine-objects.ts";
 import type { JsonValue } from "../../lib/json.ts";
+import { maxProcesses } from "../../sys/user-processes.ts";
 import { bytesOf } from "../compose/compose-values.ts";
 import { countPorts, readServicePort } from "../compose/service-ports.ts";
 
@@ -82,23 +82,6 @@ export function excessOfLog(options: Readonly<Record<string, string>>): string[]
     excess.push(`buffers ${buffer} of its log ("max-buffer-size"), more than ${bounds.logBufferBytes} bytes`);
   }
   return excess;
-}
-
-/** The largest limit of processes. */
-export const maxProcesses = 65_536;
-
-/**
- * Limit of the processes and threads of a regular user in all containers together: a quarter of the kernel's limit, so
- * that others can still start processes. The kernel counts them by uid (RLIMIT_NPROC, getrlimit(2)).
- */
-export async function readMaxUserProcesses(procDir = "/proc"): Promise<number> {
-  const limits = await Promise.all(
-    ["threads-max", "pid_max"].map(async (name) => {
-      const text = await readFile(`${procDir}/sys/kernel/${name}`, "latin1").catch(() => "");
-      return /^\d+\s*$/.test(text) ? Number(text) : Number.POSITIVE_INFINITY;
-    }),
-  );
-  return Math.min(maxProcesses, Math.floor(Math.min(...limits) / 4));
 }
 
 /**

@@ -6,6 +6,7 @@ import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import { findProgram } from "../../run-as/find-program.ts";
 import { baseEnvironment } from "../../run-as/launch.ts";
 import { prepareProcess } from "../app-environment.ts";
+import { readMaxHostProcesses } from "../../sys/user-processes.ts";
 import { checkoutOf } from "../app-tree.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { absoluteArgv, environmentText, unitText } from "./unit-text.ts";
@@ -61,6 +62,7 @@ export class AppUnits {
     const environmentFile = this.#environmentFile(app.id);
     const text = unitText({
       ...{ app, storeId, entries, environmentFile, workingDir: cwd, isPrivileged: isPrivileged(app) },
+      maxProcesses: await readMaxHostProcesses(),
       argv: runtime.argv
         ? await absoluteArgv(argv, cwd, (name) => findProgram(name, searchPath.split(":")))
         : [],

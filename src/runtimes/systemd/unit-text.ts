@@ -19,6 +19,8 @@ export interface UnitParts {
   /** Absolute. */
   readonly workingDir: string;
   readonly environmentFile: string;
+  /** Limit of the processes of the app's user, in all apps together. */
+  readonly maxProcesses: number;
 }
 
 export function unitText(parts: UnitParts): string {
@@ -49,7 +51,7 @@ export function unitText(parts: UnitParts): string {
       ...restart(app.manifest),
       ...stop(app.manifest),
       ...limits(app.manifest),
-      ...(isPrivileged ? [] : hardening(app)),
+      ...(isPrivileged ? [] : hardening(parts)),
     ]),
     "CPUAccounting=yes",
     "MemoryAccounting=yes",
@@ -115,14 +117,14 @@ function limits({ limits: { memoryBytes, cpus, openFiles } }: Manifest): string[
   ];
 }
 
-function hardening({ uid, directory }: UnitParts["app"]): string[] {
+function hardening({ app: { uid, directory }, maxProcesses }: UnitParts): string[] {
   return [
     "NoNewPrivileges=yes",
     "ProtectSystem=strict",
     `ReadWritePaths=${quoted(directory)}`,
     "PrivateTmp=yes",
     "RestrictSUIDSGID=yes",
-    ...(uid === 0 ? [] : ["CapabilityBoundingSet=", "AmbientCapabilities="]),
+    ...(uid === 0 ? [] : ["CapabilityBoundingSet=", "AmbientCapabilities=", `LimitNPROC=${maxProcesses}`]),
   ];
 }
 
