@@ -9,6 +9,7 @@ import { sharedFixture } from "../runtimes/support/container-tests.ts";
 import { DockerFixture } from "../runtimes/support/docker-fixture.ts";
 import { sharedDaemon } from "../support/daemon-test.ts";
 import { isRoot, needsRoot } from "../support/daemon.ts";
+import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { SystemdMachine, whyNoSystemd } from "../support/systemd.ts";
 import { flood, floods } from "./floods.ts";
@@ -234,5 +235,53 @@ while True:
     t.is((await root.getApp({ id })).state, "STOPPED");
     await root.removeApp({ id });
     t.deepEqual((await root.listApps({})).apps, []);
+  },
+);
+
+(whyNoSystemd === undefined ? test : test.skip)(
+  `a service does not become a unit of root with its name${reason}`,
+  async (t) => {
+    t.timeout(5 * 60_000);
+    await using machine = await SystemdMachine.withSvc();
+    const directories = { daily: "/usr/lib/systemd/system", nightly: "/etc/systemd/system" };
+    for (const id of Object.keys(directories)) {
+      const dir = join(machine.dir, "etc", id);
+      await mkdir(dir, { mode: 0o755 });
+      const service = "service: { exec: [sleep, infinity] }\nstop: { grace: 1s }";
+      await writeFile(join(dir, "svc.yaml"), `id: ${id}\nname: ${id}\nversion: "1"\n${service}\n`);
+    }
+    await machine.boot();
+    await eventually(() => machine.client(AppService).listApps({}), 90_000);
+    await using user = await machine.asUser(serviceUid);
+    const apps = user.client(AppService);
+    for (const [id, directory] of Object.entries(directories)) {
+      const unit = `svc-${id}.service`;
+      const pid = async (): Promise<string> => machine.systemctl("show", "--property=MainPID", unit);
+      const text = "[Service]\\nExecStart=/bin/sleep infinity\\n";
+      await machine.run("sh", "-c", `printf '${text}' > ${directory}/${unit}; systemctl daemon-reload`);
+      await machine.systemctl("start", unit);
+      const before = await pid();
+      const { reason: why } = await errorOf(apps.installApp({ spec: `/etc/svc/${id}` }));
+      t.is(why, "already_exists");
+      t.is(await pid(), before);
+
+      // Root's unit may also be newer than the app.
+      await machine.run(
+        "sh",
+        "-c",
+        `systemctl stop ${unit}; rm ${directory}/${unit}; systemctl daemon-reload`,
+      );
+      await apps.installApp({ spec: `/etc/svc/${id}` });
+      await machine.run(
+        "sh",
+        "-c",
+        `mkdir -p /etc/systemd/system; printf '${text}' > /etc/systemd/system/${unit}; systemctl daemon-reload; systemctl start ${unit}`,
+      );
+      const later = await pid();
+      await errorOf(apps.startApp({ id }));
+      await apps.stopApp({ id }).catch(() => undefined);
+      await apps.removeApp({ id });
+      t.is(await pid(), later);
+    }
   },
 );

@@ -102,7 +102,9 @@ rootTest("work as a user deleted between lookup and launch is rejected", async (
 
 rootTest("programs and jobs of a user leave others most of the kernel's processes", async (t) => {
   const kernelLimits = await Promise.all(
-    ["threads-max", "pid_max"].map(async (name) => Number(await readFile(`/proc/sys/kernel/${name}`, "utf8"))),
+    ["threads-max", "pid_max"].map(async (name) =>
+      Number(await readFile(`/proc/sys/kernel/${name}`, "utf8")),
+    ),
   );
   const command = "grep '^Max processes' /proc/self/limits";
   await using userHelpers = createUserHelpers();

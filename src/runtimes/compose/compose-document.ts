@@ -5,11 +5,7 @@ import { mapValues } from "../../lib/map-values.ts";
 import type { RestartPolicy } from "../../packages/manifest/manifest.ts";
 import { maxProcesses } from "../../sys/user-processes.ts";
 import { restartLabel } from "../containers/container-restarts.ts";
-import {
-  defaultInMemoryBytes,
-  defaultLogOptions,
-  sizedInMemory,
-} from "../containers/user-bounds.ts";
+import { defaultInMemoryBytes, defaultLogOptions, sizedInMemory } from "../containers/user-bounds.ts";
 import { invalid, type YamlReader } from "./compose-sources.ts";
 import { readPullPolicy, strongerPolicy, type ImagePull } from "./pull-policy.ts";
 import {

@@ -10,6 +10,7 @@ import { readMaxHostProcesses } from "../../sys/user-processes.ts";
 import { checkoutOf } from "../app-tree.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { absoluteArgv, environmentText, unitText } from "./unit-text.ts";
+import type { UnitProperties } from "./systemd.ts";
 import { rejectionOf } from "./unit-directives.ts";
 import { parseUnit, UnitSyntaxError, type UnitEntry } from "./unit-file.ts";
 
@@ -34,8 +35,13 @@ export function unitName(appId: string): string {
   return `svc-${escaped}.service`;
 }
 
-export function unitPath(appId: string): string {
+function unitPath(appId: string): string {
   return join(unitDir, unitName(appId));
+}
+
+/** Whether a loaded unit comes from the directory of apps' units, and not from one of root's or of a package. */
+export function isAppUnit({ Id: name = "", FragmentPath: path }: UnitProperties): boolean {
+  return path === join(unitDir, name);
 }
 
 export class AppUnits {

@@ -4,7 +4,6 @@ import { followPort, type PortProbe } from "../port-probe.ts";
 import { stoppedStatus, type RuntimeStatus } from "../runtime-status.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { ObservedApp } from "../containers/observed-app.ts";
-import { unitPath } from "./app-unit.ts";
 import type { MainExit } from "./journal.ts";
 import type { UnitProperties } from "./systemd.ts";
 import { restartsOf, unitStatus } from "./unit-status.ts";
@@ -55,8 +54,7 @@ export class ServiceApp extends ObservedApp {
 
   /** The unit's control group, while it has one. */
   get controlGroup(): string | undefined {
-    if (this.#unit?.["FragmentPath"] !== unitPath(this.#app.id)) return undefined;
-    return this.#unit["ControlGroup"] || undefined;
+    return this.#unit?.["ControlGroup"] || undefined;
   }
 
   /** The app as last started, reattached or stopped. */

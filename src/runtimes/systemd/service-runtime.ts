@@ -20,7 +20,7 @@ import { isUp } from "../runtime-status.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { startFailed } from "../start-failed.ts";
-import { AppUnits, isPrivileged, unitName, unitPath } from "./app-unit.ts";
+import { AppUnits, isAppUnit, isPrivileged, unitName } from "./app-unit.ts";
 import { ServiceApp } from "./service-app.ts";
 import { ServiceLogs } from "./service-logs.ts";
 import { Systemd, type UnitProperties } from "./systemd.ts";
@@ -92,8 +92,24 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
 
   async prepare(app: RunnableApp): Promise<void> {
     this.#requireSystemd();
-    if (app.checkout !== undefined) await this.#units.check(app);
-    else if (await this.#units.write(app)) await this.#systemd.reload();
+    if (app.checkout !== undefined) {
+      await this.#units.check(app);
+      return;
+    }
+    await this.#requireOwnName(app.id);
+    if (await this.#units.write(app)) await this.#systemd.reload();
+  }
+
+  /**
+   * An app's unit would replace one of a package of the host, which has a lower priority, with its running processes.
+   * @throws SvcError `already_exists`
+   */
+  async #requireOwnName(id: string): Promise<void> {
+    const found = (await this.#loaded(unitName(id))).get(unitName(id));
+    if (found === undefined || isAppUnit(found)) return;
+    const path = found["FragmentPath"] ?? "";
+    const message = `systemd already has another unit ${unitName(id)}: ${path || "unknown path"}; choose another ID for the app`;
+    throw new SvcError("already_exists", message);
   }
 
   async settle(): Promise<void> {}
@@ -121,9 +137,6 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
   async #launch(app: RunnableApp): Promise<void> {
     const unit = unitName(app.id);
     const found = await this.#shown(unit);
-    const path = found?.["FragmentPath"] ?? unitPath(app.id);
-    if (path !== unitPath(app.id))
-      throw startFailed(app.id, `systemd already has another unit of this name: ${path || "unknown path"}`);
     await this.#endExited(app.id, found);
     await this.#systemd.resetFailed(unit);
     const refusal = await this.#systemd.start(unit, startMs).then(
@@ -154,8 +167,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
    * A unit that exited by itself is still active for systemd: it could not be started, and would outlive its file.
    */
   async #endExited(id: string, shown: UnitProperties | undefined): Promise<void> {
-    if (shown?.["FragmentPath"] === unitPath(id) && hasExited(shown))
-      await this.#systemd.stop(unitName(id), stopSlackMs);
+    if (shown !== undefined && hasExited(shown)) await this.#systemd.stop(unitName(id), stopSlackMs);
   }
 
   async stop(app: RunnableApp): Promise<void> {
@@ -350,9 +362,14 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
   }
 
   /** Only loaded units: systemd invents a unit for every unknown name. */
-  async #show(name: string): Promise<Map<string, UnitProperties>> {
+  async #loaded(name: string): Promise<Map<string, UnitProperties>> {
     const units = await this.#systemd.show([name], statusProperties);
     return new Map([...units].filter(([, unit]) => unit["LoadState"] !== "not-found"));
+  }
+
+  /** Only units of apps: root may have others with such names, which no app may stop. */
+  async #show(name: string): Promise<Map<string, UnitProperties>> {
+    return new Map([...(await this.#loaded(name))].filter(([, unit]) => isAppUnit(unit)));
   }
 
   async #shown(unit: string): Promise<UnitProperties | undefined> {
