@@ -37,9 +37,12 @@ export function openOnlyTo(path: string, uid: number): Promise<boolean> {
   ]);
   return new Promise((resolve, reject) => {
     lsetxattr.async(path, attribute, list, list.length, 0, (error: Error | null, result: number) => {
-      if (error === null && result === 0) return resolve(true);
-      const failure: NodeJS.ErrnoException = error ?? nativeError("lsetxattr");
-      if (failure.errno === -constants.errno.EOPNOTSUPP) resolve(false);
+      const isSet = error === null && result === 0;
+      const failure: NodeJS.ErrnoException | undefined = isSet
+        ? undefined
+        : (error ?? nativeError("lsetxattr"));
+      if (failure === undefined) resolve(true);
+      else if (failure.errno === -constants.errno.EOPNOTSUPP) resolve(false);
       else reject(failure);
     });
   });
