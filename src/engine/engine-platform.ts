@@ -17,3 +17,9 @@ export async function platformOf(
   });
   return { os, architecture };
 }
+
+/** The directory of the engine's images. @throws SvcError `unavailable` */
+export async function imagesDir(engine: Pick<DockerEngine, "call">, signal?: AbortSignal): Promise<string> {
+  const info: unknown = await engine.call("describe itself", (docker) => docker.info(), { signal });
+  return (info as { DockerRootDir?: string }).DockerRootDir ?? "";
+}

@@ -1,4 +1,7 @@
 /** The local images that apps of regular users may use, and pulled images that cannot be read. */
+import { once } from "node:events";
+import { writeFile } from "node:fs/promises";
+import { join } from "node:path";
 import { Readable } from "node:stream";
 import test, { type ExecutionContext } from "ava";
 import type { EngineListener } from "../../src/engine/events.ts";
@@ -157,7 +160,10 @@ class FakeEngine implements AsyncDisposable {
   readonly asked: string[] = [];
   /** How often a removal fails. */
   busy = 0;
-  onPull: () => void = () => undefined;
+  onPull: () => Promise<void> | void = () => undefined;
+  rootDir = "/nonexistent";
+  /** Ends pulls. */
+  signal: AbortSignal | undefined;
   readonly #registry: OfferingRegistry;
 
   private constructor(registry: OfferingRegistry) {
@@ -182,6 +188,7 @@ class FakeEngine implements AsyncDisposable {
 
   readonly #docker = {
     version: async () => ({ Os: "linux", Arch: "amd64" }),
+    info: async () => ({ DockerRootDir: this.rootDir }),
     listImages: async () => [],
     getImage: (reference: string) => ({
       inspect: async () => this.#inspect(reference),
@@ -191,7 +198,7 @@ class FakeEngine implements AsyncDisposable {
     }),
     createImage: async ({ fromImage }: { fromImage: string }) => {
       this.names.set(fromImage, "new");
-      this.onPull();
+      await this.onPull();
       return Readable.from([]);
     },
   };
@@ -212,7 +219,11 @@ class FakeEngine implements AsyncDisposable {
     const run = (
       _what: string,
       work: (docker: unknown, signal: AbortSignal) => Promise<unknown>,
-    ): Promise<unknown> => work(this.#docker, new AbortController().signal);
+      options?: { signal?: AbortSignal },
+    ): Promise<unknown> => {
+      this.signal = options?.signal;
+      return work(this.#docker, new AbortController().signal);
+    };
     const options = {
       engine: { call: run, operate: run },
       credentialsOf: async () => undefined,
@@ -223,7 +234,7 @@ class FakeEngine implements AsyncDisposable {
         allows: async () => false,
         record: async (_uid: number, reference: string) => void this.recorded.push(reference),
       },
-      userObjects: { requireImages: async () => undefined, requireImageSpace: async () => undefined },
+      userObjects: { requireImages: async () => undefined, requireImageSpace: async () => 16 * 2 ** 20 },
     };
     return new AppImages(options as unknown as AppImagesOptions);
   }
@@ -272,5 +283,21 @@ test("an image that cannot be read is removed when its pull is canceled at the e
     throw new SvcError("canceled", "the client went away");
   };
   await pull(t, engine, controller.signal);
+  t.deepEqual([...engine.names], []);
+});
+
+test("the pull of an image that unpacks to more than the user's share is canceled, and the image removed", async (t) => {
+  await using dir = await temporaryDir();
+  await using engine = await FakeEngine.start();
+  engine.rootDir = dir.path;
+  engine.onPull = async () => {
+    await writeFile(join(dir.path, "layer"), Buffer.alloc(64 * 2 ** 20, 1), { flush: true });
+    const signal = engine.signal ?? AbortSignal.abort();
+    if (!signal.aborted) await once(signal, "abort", { signal: AbortSignal.timeout(30_000) });
+    t.regex((signal.reason as Error).message, /unpacks to more than 16777216 bytes/);
+    signal.throwIfAborted();
+  };
+  t.plan(3);
+  await pull(t, engine);
   t.deepEqual([...engine.names], []);
 });

@@ -92,11 +92,12 @@ export class UserObjects {
   /**
    * Checks the space for an image that svc is about to pull for the user.
    * @param sizeBytes of the compressed layers
+   * @returns what the user's images may use in addition
    * @throws SvcError `too_many`
    */
-  async requireImageSpace(ownerUid: number, reference: string, sizeBytes: number): Promise<void> {
+  async requireImageSpace(ownerUid: number, reference: string, sizeBytes: number): Promise<number> {
     const listed = await this.#options.engine.call("list images", (docker) => docker.listImages());
-    this.#requireSpace(ownerUid, reference, listed, { Id: "", Size: sizeBytes });
+    return this.#requireSpace(ownerUid, reference, listed, { Id: "", Size: sizeBytes });
   }
 
   #requireSpace(
@@ -104,14 +105,14 @@ export class UserObjects {
     reference: string,
     listed: readonly Pick<ImageInfo, "Id" | "Size">[],
     added: Pick<ImageInfo, "Id" | "Size">,
-  ): void {
+  ): number {
     const { limits, pulled } = this.#options;
     const pulledFor = pulled();
     const own = listed.filter(
       ({ Id: id }) => id !== added.Id && pulledFor.get(id)?.includes(ownerUid) === true,
     );
     const usedBytes = own.reduce((sum, { Size: sizeBytes }) => sum + sizeBytes, 0);
-    if (usedBytes + added.Size <= limits.maxImageBytesPerUser) return;
+    if (usedBytes + added.Size <= limits.maxImageBytesPerUser) return limits.maxImageBytesPerUser - usedBytes;
     throw new SvcError(
       "too_many",
       `the image ${reference} has ${added.Size} bytes, your apps' other pulled images have ${usedBytes}, and max_image_bytes_per_user is ${limits.maxImageBytesPerUser}; ${remedies.images}`,

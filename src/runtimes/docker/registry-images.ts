@@ -1,7 +1,7 @@
 /** Images of registries, for the apps of an owner: finds, confirms and pulls them. */
 import type { ImageInspectInfo } from "dockerode";
 import type { DockerEngine } from "../../engine/engine.ts";
-import { platformOf } from "../../engine/engine-platform.ts";
+import { imagesDir, platformOf } from "../../engine/engine-platform.ts";
 import { formatImageReference, parseImageReference } from "../../engine/image-reference.ts";
 import type { RegistryCredentials } from "../../engine/registry-auth.ts";
 import type { RegistryTransport } from "../../engine/registry-transport.ts";
@@ -13,6 +13,7 @@ import { builtPrefix, digestOf, localDigests, withTag } from "./image-names.ts";
 import { pullImage } from "./image-pull.ts";
 import { NewImageCheck } from "./new-image-check.ts";
 import { confirmImage, readOffer } from "./offered-image.ts";
+import { UnpackWatch } from "./unpack-watch.ts";
 import type { UserImages } from "./user-images.ts";
 
 /** The owner's credentials for the registry of an image; `undefined` without any. */
@@ -163,9 +164,18 @@ export class RegistryImages extends EngineImages {
     const { digest, downloadBytes: maxDownloadBytes } = offer;
     const name = formatImageReference({ host, repository, digest });
     const before = await this.inspect(name, signal);
-    if (before === undefined) await userObjects.requireImageSpace(ownerUid, reference, maxDownloadBytes);
+    using space =
+      before === undefined
+        ? await UnpackWatch.start({
+            ...{ reference, dir: await imagesDir(engine, signal) },
+            maxBytes: await userObjects.requireImageSpace(ownerUid, reference, maxDownloadBytes),
+          })
+        : undefined;
+    const signals = [signal, space?.signal].filter((each) => each !== undefined);
     try {
-      await pullImage(engine, name, { ...access, maxDownloadBytes, shownName: reference });
+      await pullImage(engine, name, {
+        ...{ ...access, signal: AbortSignal.any(signals), maxDownloadBytes, shownName: reference },
+      });
     } finally {
       // The engine may have the image although the pull was canceled.
       if (before === undefined) await this.newImages.requireBoundedNew(ownerUid, name, reference);
