@@ -163,7 +163,10 @@ for (const { yarn, has, refuses } of [
     const install = apps.installApp({ spec: dir });
     if (refuses) {
       const { message } = await t.throwsAsync(install);
-      t.true(message.includes(`${join(daemon.dir, "package.json")} includes the app as one of its workspaces`), message);
+      t.true(
+        message.includes(`${join(daemon.dir, "package.json")} includes the app as one of its workspaces`),
+        message,
+      );
     } else {
       await install;
       t.true((await readdir(join(daemon.storeDir, "apps", "web", "repo"))).includes("yarn.lock"));

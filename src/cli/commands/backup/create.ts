@@ -91,7 +91,8 @@ async function create(
   else {
     for (const warning of warnings) context.note(`warning: ${warning}`);
     for (const result of results) {
-      if (result.error !== "") context.note(`svc: the backup of ${id} to ${result.storage} failed: ${result.error}`);
+      if (result.error !== "")
+        context.note(`svc: the backup of ${id} to ${result.storage} failed: ${result.error}`);
       else {
         const removed = result.removed.length === 0 ? "" : `, ${result.removed.length} older removed`;
         const text = `Backed up ${id} to ${result.storage}: ${result.name} (${formatBytes(result.size_bytes)}${removed})`;
