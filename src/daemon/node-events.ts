@@ -47,7 +47,7 @@ export class NodeEvents implements AsyncDisposable {
       engine.onChange((change) => {
         if (change.kind !== "containers") return;
         for (const id of change.ids) this.#containers.add(id);
-        this.#timer ??= setTimeout(() => this.#tellContainers(), containers.everyMs).unref();
+        this.#timer ??= setTimeout(() => this.#publishContainers(), containers.everyMs).unref();
       }),
     );
   }
@@ -94,7 +94,7 @@ export class NodeEvents implements AsyncDisposable {
     });
   };
 
-  #tellContainers(): void {
+  #publishContainers(): void {
     this.#timer = undefined;
     const ids = [...this.#containers];
     this.#containers.clear();

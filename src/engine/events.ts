@@ -46,7 +46,7 @@ export class EngineEvents implements AsyncDisposable {
   #following: Promise<void> | undefined;
   #retryNow = new AbortController();
   /** Closes the connection. */
-  #lost = new AbortController();
+  #connectionLost = new AbortController();
   #error: SvcError | undefined = new SvcError("unavailable", "the container engine was not asked yet");
   #generation = 0;
   #verifiedAtMs = -Infinity;
@@ -209,7 +209,7 @@ export class EngineEvents implements AsyncDisposable {
   }
 
   #connected(lost: AbortController): void {
-    this.#lost = lost;
+    this.#connectionLost = lost;
     this.#error = undefined;
     this.#isSilent = false;
     this.#askedAtMs = undefined;
@@ -231,7 +231,7 @@ export class EngineEvents implements AsyncDisposable {
     this.#isSilent ||= performance.now() - (this.#askedAtMs ?? Infinity) >= patienceMs;
     this.#askedAtMs = undefined;
     this.#verifiedAtMs = -Infinity;
-    this.#lost.abort(error);
+    this.#connectionLost.abort(error);
     if (!wasThere || this.#disposed.signal.aborted) return;
     this.#log.warn(
       { socket: this.#engine.socket, why: error.message },

@@ -54,7 +54,7 @@ export class HelperProcess {
   #nextId = 1;
   #stderr = "";
   #killedBecause: string | undefined;
-  #dead = false;
+  #hasDied = false;
   #isClosing = false;
 
   /** @param output pipe for the helper's output; default: the helper's standard output */
@@ -141,7 +141,7 @@ export class HelperProcess {
   }
 
   get dead(): boolean {
-    return this.#dead;
+    return this.#hasDied;
   }
 
   /** Resolves when the process has exited. */
@@ -152,7 +152,7 @@ export class HelperProcess {
   /** @throws SvcError as the helper reports it; `canceled`; `deadline_exceeded`; `unavailable` if the helper dies */
   async request<O extends Op>(request: HelperRequest<O>): Promise<HelperAnswer<O>> {
     if (this.#isClosing) throw svcStops();
-    if (this.#dead) throw helperDied("ended before the request");
+    if (this.#hasDied) throw helperDied("ended before the request");
     const id = this.#nextId++;
     const pending = new PendingRequest(id, request, {
       send: (header, data, onWritten) => this.#send(header, data, onWritten),
@@ -178,7 +178,7 @@ export class HelperProcess {
 
   /** Kills the helper. Resolves when it has exited. */
   async kill(reason: string): Promise<void> {
-    if (!this.#dead) {
+    if (!this.#hasDied) {
       this.#killedBecause ??= reason;
       this.#child.kill("SIGKILL");
     }
@@ -216,7 +216,7 @@ export class HelperProcess {
   /** @throws SvcError `too_many` for a message above the size limit */
   #send(header: Header, data?: Uint8Array, onWritten?: () => void): void {
     const { stdin } = this.#child;
-    if (this.#dead || !stdin) return;
+    if (this.#hasDied || !stdin) return;
     try {
       writeFrame(stdin, header, data, onWritten);
     } catch (error) {
@@ -226,8 +226,8 @@ export class HelperProcess {
   }
 
   #end(reason: string): void {
-    if (this.#dead) return;
-    this.#dead = true;
+    if (this.#hasDied) return;
+    this.#hasDied = true;
     this.#ready.reject(new Error(reason));
     const pending = [...this.#pending.values()];
     const error = this.#isClosing ? svcStops() : helperDied(reason);

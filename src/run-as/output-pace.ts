@@ -8,19 +8,19 @@ const turnMs = 20;
 export class OutputPace {
   #remainingBytes = turnBytes;
   readonly #waiting = new Set<Readable>();
-  #isTurn = false;
+  #isScheduled = false;
 
   count(stream: Readable, bytes: number): void {
     this.#remainingBytes -= bytes;
-    if (!this.#isTurn) setTimeout(() => this.#next(), turnMs);
-    this.#isTurn = true;
+    if (!this.#isScheduled) setTimeout(() => this.#next(), turnMs);
+    this.#isScheduled = true;
     if (this.#remainingBytes > 0) return;
     stream.pause();
     this.#waiting.add(stream);
   }
 
   #next(): void {
-    this.#isTurn = false;
+    this.#isScheduled = false;
     this.#remainingBytes = turnBytes;
     const streams = [...this.#waiting];
     this.#waiting.clear();

@@ -163,7 +163,7 @@ class PipeEnds implements Ends {
   readonly pieces: AsyncIterable<TerminalPiece>;
   readonly #input: Writable;
   readonly #outputs: readonly Readable[];
-  #areFarOpen = true;
+  #areChildEndsOpen = true;
 
   constructor(openPipe: ReturnType<typeof loadPipes>, { uid, gid }: ExpectedCredentials) {
     const [input, out, error] = [openPipe("write"), openPipe("read"), openPipe("read")];
@@ -177,8 +177,8 @@ class PipeEnds implements Ends {
   }
 
   started(): void {
-    if (this.#areFarOpen) for (const fd of this.fds) closeSync(fd);
-    this.#areFarOpen = false;
+    if (this.#areChildEndsOpen) for (const fd of this.fds) closeSync(fd);
+    this.#areChildEndsOpen = false;
   }
 
   ended(): void {
@@ -243,8 +243,8 @@ class ProgramTerminal implements Terminal {
   readonly exitCode: Promise<number>;
   readonly #ends: Ends;
   readonly #child: ChildProcess;
-  readonly #life: Writable;
-  readonly #gone = new AbortController();
+  readonly #parentPipe: Writable;
+  readonly #exited = new AbortController();
   #pieces = 0;
   #isReading = false;
   #isOver = false;
@@ -253,13 +253,13 @@ class ProgramTerminal implements Terminal {
   constructor(ends: Ends, child: ChildProcess, life: Writable) {
     this.#ends = ends;
     this.#child = child;
-    this.#life = life;
+    this.#parentPipe = life;
     this.output = this.#read();
     this.exitCode = once(child, "exit").then(async ([code, signal]) => {
-      this.#gone.abort();
+      this.#exited.abort();
       life.end("ended\n");
       ends.ended();
-      await this.#dry();
+      await this.#untilOutputRead();
       ends[Symbol.dispose]();
       return (code as number | null) ?? 128 + constants.signals[signal as NodeJS.Signals];
     });
@@ -282,7 +282,7 @@ class ProgramTerminal implements Terminal {
   }
 
   /** Resolves when all output has been read, however slowly. */
-  async #dry(): Promise<void> {
+  async #untilOutputRead(): Promise<void> {
     for (let seen = -1; !this.#isOver && !(this.#isReading && seen === this.#pieces);) {
       seen = this.#pieces;
       await wait(drainMs);
@@ -290,11 +290,11 @@ class ProgramTerminal implements Terminal {
   }
 
   write(bytes: Uint8Array): Promise<void> {
-    return this.#ends.write(bytes, this.#gone.signal);
+    return this.#ends.write(bytes, this.#exited.signal);
   }
 
   endInput(): Promise<void> {
-    return this.#ends.endInput(this.#gone.signal);
+    return this.#ends.endInput(this.#exited.signal);
   }
 
   resize(size: TerminalSize): void {
@@ -302,9 +302,9 @@ class ProgramTerminal implements Terminal {
   }
 
   async [Symbol.asyncDispose](): Promise<void> {
-    this.#gone.abort();
+    this.#exited.abort();
     this.#isOver = true;
-    this.#life.destroy();
+    this.#parentPipe.destroy();
     this.#ends[Symbol.dispose]();
     const timer = setTimeout(() => this.#child.kill("SIGKILL"), letGoMs);
     await this.exitCode;

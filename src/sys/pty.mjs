@@ -151,8 +151,8 @@ export class Pty {
   /** @type {number} */
   #fd;
   #stream;
-  #ahead = new Ahead((room) => this.#calls.read(this.#fd, room, room.length));
-  #isFarOpen = true;
+  #readAhead = new Ahead((room) => this.#calls.read(this.#fd, room, room.length));
+  #isChildEndOpen = true;
   #isClosed = false;
 
   /**
@@ -178,7 +178,7 @@ export class Pty {
     fchownSync(this.farFd, uid, gid);
     fchmodSync(this.farFd, 0o600);
     this.#stream = new ReadStream(this.#fd, {
-      onread: { buffer: () => this.#ahead.room, callback: (bytes) => this.#ahead.took(bytes) },
+      onread: { buffer: () => this.#readAhead.room, callback: (bytes) => this.#readAhead.took(bytes) },
     });
     // The reader gets errors; without a reader they are ignored.
     this.#stream.on("error", () => undefined);
@@ -188,8 +188,8 @@ export class Pty {
 
   /** Call this when the program has exited: then only output that was already printed still arrives. */
   closeFar() {
-    if (!this.#isFarOpen) return;
-    this.#isFarOpen = false;
+    if (!this.#isChildEndOpen) return;
+    this.#isChildEndOpen = false;
     closeSync(this.farFd);
   }
 
@@ -198,7 +198,7 @@ export class Pty {
    * @returns {AsyncGenerator<Buffer, void>}
    */
   async *read() {
-    const [stream, ahead] = [this.#stream, this.#ahead];
+    const [stream, ahead] = [this.#stream, this.#readAhead];
     /** @type {Error | undefined} */
     let failure;
     if (this.#isClosed) ahead.end();

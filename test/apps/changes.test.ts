@@ -33,7 +33,7 @@ const [ann, ben, cat] = [user(1), user(2), user(3)];
 class Log {
   readonly limiter: InstallLimiter;
   readonly begun: string[] = [];
-  readonly said: string[] = [];
+  readonly messages: string[] = [];
 
   constructor(sharedMs?: number) {
     this.limiter = new InstallLimiter(bounds, sharedMs);
@@ -41,7 +41,7 @@ class Log {
 
   take(name: string, caller: typeof ann, signal?: AbortSignal): Promise<Disposable> {
     const taken = this.limiter.take(caller, {
-      onProgress: ({ message }) => this.said.push(`${name}: ${String(message)}`),
+      onProgress: ({ message }) => this.messages.push(`${name}: ${String(message)}`),
       ...(signal && { signal }),
     });
     taken.then(
@@ -62,7 +62,7 @@ test("installs are limited per user and in total; the others wait, report it, an
   const cats = log.take("cat 1", cat);
   t.deepEqual(log.begun, ["ann 1", "ann 2", "ben 1"]);
   t.deepEqual(
-    log.said,
+    log.messages,
     ["ann 3", "ann 4", "cat 1"].map(
       (name) => `${name}: Waiting: at most 2 installs of a user and 3 of all users run at a time`,
     ),
@@ -83,7 +83,7 @@ test("root's installs wait only for root's", async (t) => {
   await Promise.all([log.take("ann 1", ann), log.take("ann 2", ann), log.take("ben 1", ben)]);
   const [first] = await Promise.all([log.take("root 1", root), log.take("root 2", root)]);
   const third = log.take("root 3", root);
-  t.is(log.said.length, 1);
+  t.is(log.messages.length, 1);
   first[Symbol.dispose]();
   await third;
   t.is(log.begun.at(-1), "root 3");

@@ -7,7 +7,7 @@ import { nextEvent } from "../support/eventually.ts";
 export interface Attacker extends AsyncDisposable {
   readonly pid: number;
   /** Resolves with its next output. */
-  said(): Promise<string>;
+  nextLine(): Promise<string>;
   /** Sends a line to its standard input, and resolves with its next output. */
   ask(line: string): Promise<string>;
 }
@@ -21,13 +21,13 @@ export function attackAs(uid: number, program: string, argument: object = {}): A
     stdio: ["pipe", "pipe", "inherit"],
   });
   const exited = once(child, "exit");
-  const said = async (): Promise<string> => String((await nextEvent(child.stdout, "data"))[0]).trim();
+  const nextLine = async (): Promise<string> => String((await nextEvent(child.stdout, "data"))[0]).trim();
   return {
     pid: child.pid ?? 0,
-    said,
+    nextLine,
     ask: (line) => {
       child.stdin.write(`${line}\n`);
-      return said();
+      return nextLine();
     },
     async [Symbol.asyncDispose]() {
       child.stdin.end();

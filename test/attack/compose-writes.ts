@@ -219,12 +219,12 @@ async function attackWith(
   await using daemon = await startDaemon({ config: `${engine.config}\n${path}` });
   const findings: Finding[] = [];
   for (const { attack, service = {}, rest = {}, refusal } of attempts) {
-    const { said, found } = await install(daemon, service, rest);
+    const { problem, found } = await install(daemon, service, rest);
     // Compose v1 supports fewer keys and reports the others.
-    const isRefused = refusal.test(said) || (isClassic && /compose\.yaml: /.test(said));
+    const isRefused = refusal.test(problem) || (isClassic && /compose\.yaml: /.test(problem));
     findings.push({
       attack: `${name}: ${attack}`,
-      text: [said || "it started", ...found].join("; "),
+      text: [problem || "it started", ...found].join("; "),
       isGood: isRefused && found.length === 0,
     });
   }
@@ -237,7 +237,7 @@ async function install(
   daemon: TestDaemon,
   service: object,
   rest: object,
-): Promise<{ said: string; found: string[] }> {
+): Promise<{ problem: string; found: string[] }> {
   const dir = await writePackage(daemon, service, rest);
   await using owner = await daemon.as(attacker);
   const apps = owner.client(AppService);
@@ -247,7 +247,7 @@ async function install(
   const directory = join(daemon.storeDir, "apps/attack");
   const found = await strange(directory);
   await apps.removeApp({ id: "attack" }).catch(() => undefined);
-  return { said: refused?.message ?? "", found };
+  return { problem: refused?.message ?? "", found };
 }
 
 async function readInside(daemon: TestDaemon, name: string): Promise<Finding> {

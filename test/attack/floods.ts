@@ -93,7 +93,7 @@ export async function flood(
     ...{ path: daemon.socketPath, kinds, scale },
     ...{ appId: id, spec, runDir },
   });
-  await flooding.said();
+  await flooding.nextLine();
   const seen = await Promise.all(watchers.map((watch) => watch(forMs)));
   const p99sMs = seen.map(({ timesMs }) => percentile(timesMs, 0.99));
   const mediansMs = seen.map(({ timesMs }) => percentile(timesMs, 0.5));

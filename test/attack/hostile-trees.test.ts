@@ -254,7 +254,7 @@ rootTest(
     for (const path of ["data/sub", "data/canary"]) await chown(join(app, path), someUid, someUid);
     await chmod(outside, 0o755);
     await using loop = attackAs(someUid, "exchange.mjs", { paths: [join(app, "data"), join(app, "swap")] });
-    t.is(await loop.said(), "exchanging");
+    t.is(await loop.nextLine(), "exchanging");
 
     const read = new Set<string>();
     let [done, refused] = [0, 0];

@@ -148,21 +148,21 @@ composeTest(`apps with the same joined name each start with their own volume${ne
         .client(AppService, "grpc")
         .installApp({ spec: await writeProject(daemon, id, volume) });
     }
-    const said = async (connection: Pick<TestDaemon, "client">, id: string): Promise<string[]> => {
+    const logLines = async (connection: Pick<TestDaemon, "client">, id: string): Promise<string[]> => {
       const { lines } = await connection.client(AppService, "grpc").getAppLogs({ id, tail: 1 });
       return lines.map(({ text }) => text.replace(/^web +\| /, ""));
     };
     const apps = theirs.client(AppService, "grpc");
     await apps.startApp({ id: theirId });
-    await eventually(async () => assert.deepEqual(await said(theirs, theirId), ["found:"]), 60_000);
+    await eventually(async () => assert.deepEqual(await logLines(theirs, theirId), ["found:"]), 60_000);
 
     await mine.client(AppService, "grpc").startApp({ id: myId });
-    await eventually(async () => assert.deepEqual(await said(mine, myId), ["found:"]), 60_000);
+    await eventually(async () => assert.deepEqual(await logLines(mine, myId), ["found:"]), 60_000);
     await mine.client(AppService).removeApp({ id: myId });
     t.is((await apps.getApp({ id: theirId })).state, "RUNNING");
     await apps.restartApp({ id: theirId });
     await eventually(
-      async () => assert.deepEqual(await said(theirs, theirId), [`found: ${theirId}`]),
+      async () => assert.deepEqual(await logLines(theirs, theirId), [`found: ${theirId}`]),
       60_000,
     );
   }

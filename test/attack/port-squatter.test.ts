@@ -71,9 +71,9 @@ rootTest(
     await daemon.stop();
     {
       await using squatter = attackAs(attacker, "squatter.mjs", { port });
-      t.is(await squatter.said(), "listening");
+      t.is(await squatter.nextLine(), "listening");
       let received = "";
-      void squatter.said().then((text) => (received = text));
+      void squatter.nextLine().then((text) => (received = text));
       await daemon.restart();
 
       const status = await daemon.client(DaemonService).getStatus({});
@@ -115,9 +115,9 @@ rootTest(
     const port = await freePort();
     await using daemon = await startDaemon();
     await using squatter = attackAs(attacker, "squatter.mjs", { port });
-    t.is(await squatter.said(), "listening");
+    t.is(await squatter.nextLine(), "listening");
     let received = "";
-    void squatter.said().then((text) => (received = text));
+    void squatter.nextLine().then((text) => (received = text));
     process.kill(squatter.pid, "SIGSTOP");
     const asked = askOverTcp(daemon, `127.0.0.1:${port}`);
     await wait(500);
@@ -239,7 +239,7 @@ rootTest(`a user cannot receive a sign-in link on the other loopback address${ne
   await daemon.stop();
   {
     await using squatter = attackAs(attacker, "squatter.mjs", { port, host: "::1" });
-    t.is(await squatter.said(), "listening");
+    t.is(await squatter.nextLine(), "listening");
     await daemon.restart();
     await t.throwsAsync(issue(), {
       message: new RegExp(

@@ -239,7 +239,7 @@ for (const [name, first] of [
         ],
         first,
       });
-      t.is(await flood.said(), "held");
+      t.is(await flood.nextLine(), "held");
       await using connection = await daemon.as(other);
       for (let round = 0; round < 3; round++) {
         for (const client of [

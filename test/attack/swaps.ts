@@ -159,16 +159,16 @@ async function attackVerb(
   for (const name of ["named.source", "named.moved", "named.tar"]) await chown(join(shared, name), uid, uid);
   await exchanger.begin(shared);
   let tries = 0;
-  const told: unknown[] = [];
+  const revealed: unknown[] = [];
   for (const end = performance.now() + forMs; tries < leastTurns || performance.now() < end; tries++) {
     const turns = await Promise.allSettled([0, 1, 2, 3].map((turn) => work(files, named, tries * 4 + turn)));
-    told.push(
+    revealed.push(
       ...turns.flatMap((turn) => (turn.status === "fulfilled" && tellsSecret(turn.value) ? turn.value : [])),
     );
   }
   const swaps = await exchanger.end();
   assert.deepEqual(await snapshot(outside), before, `${verb} by ${caller}`);
-  assert.deepEqual(told, [], `${verb} by ${caller} reveals outside content`);
+  assert.deepEqual(revealed, [], `${verb} by ${caller} reveals outside content`);
   return { verb, caller, tries: tries * 4, swaps };
 }
 

@@ -59,29 +59,29 @@ function fakeContext(
   return { context, notes, clockMs: () => nowMs };
 }
 
-const told = async ({ context }: FakeContext): Promise<unknown[]> =>
+const followed = async ({ context }: FakeContext): Promise<unknown[]> =>
   (await Array.fromAsync(follow(context, AppService.method.streamAppLogs, () => ({})))).map(
     (message) => (message as unknown as { id: string }).id,
   );
 
 test("a stream resumes after each outage of the daemon, with one note per outage", async (t) => {
   const fake = fakeContext([["a", gone], [gone], ["b", gone], ["c"]]);
-  t.deepEqual(await told(fake), ["a", "b", "c"]);
+  t.deepEqual(await followed(fake), ["a", "b", "c"]);
   t.deepEqual(fake.notes, Array(2).fill("the daemon is stopping; waiting\n"));
 });
 
 test("an unreachable daemon or another error fails at once", async (t) => {
   const never = fakeContext([[gone], ["a"]]);
-  await t.throwsAsync(told(never), { is: gone });
+  await t.throwsAsync(followed(never), { is: gone });
   const refused = new SvcError("not_found", "no such app");
-  await t.throwsAsync(told(fakeContext([["a", refused], ["b"]])), { is: refused });
+  await t.throwsAsync(followed(fakeContext([["a", refused], ["b"]])), { is: refused });
   t.deepEqual(never.notes, []);
   for (const client of [
     { outlives: () => Promise.resolve(false) },
     { isAvailable: () => Promise.resolve(false) },
   ]) {
     const fake = fakeContext([["a", gone], ["b"]], client);
-    await t.throwsAsync(told(fake), { is: gone });
+    await t.throwsAsync(followed(fake), { is: gone });
     t.deepEqual(fake.notes, [], "does not wait");
   }
 });

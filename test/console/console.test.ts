@@ -30,7 +30,7 @@ const nobody = 65534;
 const lateMs = 200;
 const rootTest = isRoot ? test : test.skip;
 
-async function installed(
+async function installApp(
   daemon: TestDaemon,
   connection: Pick<UserConnection, "client"> = daemon,
 ): Promise<void> {
@@ -60,13 +60,13 @@ async function opened(
 rootTest(`a shell runs as the owner, in the app's directory and environment${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
   await using user = await daemon.as(nobody);
-  await installed(daemon, user);
+  await installApp(daemon, user);
   const token = await tokenFor(user, "shell");
   const shell = await openConsole(
     { socketPath: daemon.socketPath },
     { appId: "web", session: "shell", token },
   );
-  shell.say({ type: "resize", cols: 101, rows: 33 });
+  shell.sendMessage({ type: "resize", cols: 101, rows: 33 });
   shell.type(
     "echo uid=$(id -u) app=$SVC_APP_ID greeting=$GREETING; ls; stty size; stat -c %n=%a,%u $(tty)\n",
   );
@@ -77,13 +77,13 @@ rootTest(`a shell runs as the owner, in the app's directory and environment${nee
   await shell.shows(/\/dev\/pts\/\d+=600,65534/);
   shell.type("exit 7\n");
   t.is(await shell.closed, 1000);
-  t.deepEqual(shell.said[0], { type: "opened", interactive: true });
-  t.deepEqual(shell.said.at(-1), { type: "exit", code: 7 });
+  t.deepEqual(shell.textFrames[0], { type: "opened", interactive: true });
+  t.deepEqual(shell.textFrames.at(-1), { type: "exit", code: 7 });
 });
 
 rootTest(`nobody opens another user's console${needsRoot}`, async (t) => {
   const daemon = await emptyDaemon();
-  await installed(daemon);
+  await installApp(daemon);
   await using user = await daemon.as(nobody);
   const other = user.client(AppService);
   t.like(await errorOf(other.issueConsoleToken({ appId: "web", session: "shell" })), { code: "NotFound" });
@@ -94,7 +94,7 @@ rootTest(`nobody opens another user's console${needsRoot}`, async (t) => {
 
 test("^C reaches the program, text arrives intact, and the terminal is a terminal", async (t) => {
   const daemon = await emptyDaemon();
-  await installed(daemon);
+  await installApp(daemon);
   const shell = await opened(daemon, "attach", { tokenIn: "protocols" });
   t.is(shell.socket.protocol, "svc.console.v1");
   shell.type("sleep 1000; echo after=$?\n");
@@ -116,7 +116,7 @@ test("^C reaches the program, text arrives intact, and the terminal is a termina
 
 test("attach runs the package's command, logs shows the log and accepts no input", async (t) => {
   const daemon = await emptyDaemon();
-  await installed(daemon);
+  await installApp(daemon);
   const console = await opened(daemon, "attach");
   console.type("echo console of $SVC_APP_ID\n");
   await console.shows("console of web");
@@ -125,7 +125,7 @@ test("attach runs the package's command, logs shows the log and accepts no input
   await daemon.client(AppService).startApp({ id: "web" });
   const log = await opened(daemon, "logs");
   await log.shows("listening on ");
-  t.deepEqual(log.said[0], { type: "opened", interactive: false });
+  t.deepEqual(log.textFrames[0], { type: "opened", interactive: false });
   log.type("nothing\n");
   await daemon.client(AppService).restartApp({ id: "web" });
   await log.shows(/listening on [^]*listening on /);
@@ -135,7 +135,7 @@ test("attach runs the package's command, logs shows the log and accepts no input
 
 test("a token opens one console, only of its app and session, and never for a page of another origin", async (t) => {
   const daemon = await emptyDaemon();
-  await installed(daemon);
+  await installApp(daemon);
   const connection = { port: daemon.port };
   const token = await tokenFor(daemon, "logs");
   const request = { appId: "web", session: "logs", token };
@@ -152,7 +152,7 @@ test("a token opens one console, only of its app and session, and never for a pa
 
 test("a client that guesses tokens is soon throttled, and one with a valid token is not", async (t) => {
   await using daemon = await startDaemon();
-  await installed(daemon);
+  await installApp(daemon);
   const connection = { port: daemon.port };
   const guess = { appId: "web", session: "logs", token: "svcc_nonsense" };
   const tries = [];
@@ -184,7 +184,7 @@ test("a console request without a WebSocket fails with how to connect", async (t
 
 test("a console closes with its token, with its app, and with the daemon", async (t) => {
   await using daemon = await startDaemon();
-  await installed(daemon);
+  await installApp(daemon);
   const { token: access } = await daemon.client(TokenService).issueAccessToken({ ttlSecs: 600 });
   const asked = daemon.tokenClient(AppService, "connect", access);
   const { token } = await asked.issueConsoleToken({ appId: "web", session: "attach" });
@@ -200,15 +200,15 @@ test("a console closes with its token, with its app, and with the daemon", async
   await second.shows(/[#$] /);
   await daemon.client(AppService).removeApp({ id: "web" });
   t.not(await second.closed, 1000);
-  t.like(second.said.at(-1), { type: "error", reason: "app_not_running" });
+  t.like(second.textFrames.at(-1), { type: "error", reason: "app_not_running" });
 });
 
 test("output never runs far ahead of a client's acknowledgments", async (t) => {
   const daemon = await emptyDaemon();
-  await installed(daemon);
+  await installApp(daemon);
   const shell = await opened(daemon, "attach");
   await shell.shows(/[#$] /);
-  shell.say({ type: "ack", bytes: 1 });
+  shell.sendMessage({ type: "ack", bytes: 1 });
   const before = shell.shown().length;
   shell.type("yes | head -c 5000000; echo; echo the-$((1+1))nd-line\n");
   let silentFor = 0;
@@ -221,14 +221,17 @@ test("output never runs far ahead of a client's acknowledgments", async (t) => {
     seen = shell.shown().length;
   }
   t.true(seen < 400_000, `${seen} bytes came without a request`);
-  const acks = setInterval(() => shell.say({ type: "ack", bytes: Buffer.byteLength(shell.shown()) }), 10);
+  const acks = setInterval(
+    () => shell.sendMessage({ type: "ack", bytes: Buffer.byteLength(shell.shown()) }),
+    10,
+  );
   await shell.shows("the-2nd-line").finally(() => clearInterval(acks));
   shell.socket.terminate();
 });
 
 test("gRPC behaves the same, and a session is audited with its caller", async (t) => {
   await using daemon = await startDaemon();
-  await installed(daemon);
+  await installApp(daemon);
   const apps = daemon.client(AppService, "grpc");
   const outputs: ConsoleOutput[] = [];
   const inputs = async function* () {
@@ -271,7 +274,7 @@ test("gRPC behaves the same, and a session is audited with its caller", async (t
 
 test("a client that closes its side only after the exit loses nothing, and one that never does is not waited for", async (t) => {
   await using daemon = await startDaemon();
-  await installed(daemon);
+  await installApp(daemon);
   const grpc = daemon.client(AppService, "grpc");
   const shell = { appId: "web", session: "shell", command: ["sh", "-c", "echo it; exit 3"] };
   let keptOpen = 0;
@@ -318,7 +321,7 @@ test("a client that closes its side only after the exit loses nothing, and one t
   const socket = await openConsole({ port: daemon.port }, { appId: "web", session: "attach", token });
   await socket.shows(/[#$] /);
   socket.type("exit 5\n");
-  await eventually(() => assert.equal(socket.said.at(-1)?.["type"], "exit"), 20_000);
+  await eventually(() => assert.equal(socket.textFrames.at(-1)?.["type"], "exit"), 20_000);
   const saidMs = performance.now();
   t.is(await socket.closed, 1000);
   t.true(performance.now() - saidMs < 1_500, "a WebSocket cannot close only one side");
@@ -367,18 +370,18 @@ test("a client that ends its input again and again has one end of input waiting"
     for (; sent < 1_000; sent++) yield create(ConsoleInputSchema, { endOfInput: true });
     await exited.promise;
   }
-  const said: unknown[] = [];
+  const textFrames: unknown[] = [];
   const over = (async () => {
     for await (const { output } of consoles.attach(
       inputs(),
       { uid: 1000, ownerUid: 1000, root: false },
       AbortSignal.timeout(60_000),
     ))
-      said.push(output?.case);
+      textFrames.push(output?.case);
   })();
   await eventually(() => assert.equal(sent, 1_000));
   t.is(ends, 1);
   exited.resolve(0);
   await over;
-  t.deepEqual(said, ["opened", "exit"]);
+  t.deepEqual(textFrames, ["opened", "exit"]);
 });

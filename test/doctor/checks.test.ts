@@ -43,11 +43,14 @@ async function place(t: ExecutionContext, servedAt?: string): Promise<Prepared> 
   return { dir, config, uid, env: {}, servedAt };
 }
 
-const said = ({ state, text }: Finding): string => `${state}: ${text}`;
+const describeFinding = ({ state, text }: Finding): string => `${state}: ${text}`;
 
 test("a node that is too old is reported", (t) => {
-  t.is(said(nodeFinding("24.0.0")), "ok: version 24.0.0");
-  t.regex(said(nodeFinding("22.21.1")), /^problem: version 22\.21\.1 is too old: install Node\.js 24/);
+  t.is(describeFinding(nodeFinding("24.0.0")), "ok: version 24.0.0");
+  t.regex(
+    describeFinding(nodeFinding("22.21.1")),
+    /^problem: version 22\.21\.1 is too old: install Node\.js 24/,
+  );
 });
 
 for (const { name, room, finding } of [
@@ -73,22 +76,25 @@ for (const { name, room, finding } of [
   test(name, (t) => {
     const usual = { bavail: 2048, bsize: mib, files: 1e6, ffree: 10_000 };
     const stats = { ...usual, ...room };
-    t.regex(said(diskFinding("/here", stats)), finding);
+    t.regex(describeFinding(diskFinding("/here", stats)), finding);
   });
 }
 
 test("the disk of a store that does not exist yet is checked", async (t) => {
   const { dir, config, ...rest } = await place(t);
   const store = { ...config.store, dir: join(dir, "not/there/yet") };
-  t.regex(said(await checkDisk({ ...rest, config: { ...config, store } })), /[MG]iB are free for \S+yet/);
+  t.regex(
+    describeFinding(await checkDisk({ ...rest, config: { ...config, store } })),
+    /[MG]iB are free for \S+yet/,
+  );
 });
 
 test("a clock that was never set is reported", async (t) => {
   t.regex(
-    said(await clockFinding(new Date(0))),
+    describeFinding(await clockFinding(new Date(0))),
     /^problem: the clock says 1970-01-01.*: set it, and install an NTP/,
   );
-  t.regex(said(await clockFinding(new Date("2026-01-01"))), /^ok: 2026-01-01/);
+  t.regex(describeFinding(await clockFinding(new Date("2026-01-01"))), /^ok: 2026-01-01/);
 });
 
 test("a missing daemon is reported with the command to start it", async (t) => {
@@ -97,21 +103,21 @@ test("a missing daemon is reported with the command to start it", async (t) => {
     ["system", "systemctl enable --now svc where"],
     ["user", "systemctl --user enable --now svc where"],
   ] as const) {
-    const found = said(await checkDaemon({ ...ready, config: { ...ready.config, mode } }));
+    const found = describeFinding(await checkDaemon({ ...ready, config: { ...ready.config, mode } }));
     t.true(
       found.startsWith(`warning: nothing answers on ${ready.config.api.socket}: start it, with ${start}`),
       found,
     );
   }
-  t.is(said(await checkDaemon({ ...ready, servedAt: "/run/svc" })), "ok: answers on /run/svc");
+  t.is(describeFinding(await checkDaemon({ ...ready, servedAt: "/run/svc" })), "ok: answers on /run/svc");
 });
 
 test("a time zone that only this shell has is reported as such", async (t) => {
   const ready = await place(t);
   const { timeZone } = new Intl.DateTimeFormat().resolvedOptions();
-  t.is(said(await checkTimeZone(ready)), `ok: ${timeZone}`);
+  t.is(describeFinding(await checkTimeZone(ready)), `ok: ${timeZone}`);
   t.is(
-    said(await checkTimeZone({ ...ready, env: { TZ: timeZone } })),
+    describeFinding(await checkTimeZone({ ...ready, env: { TZ: timeZone } })),
     `ok: ${timeZone}, by TZ of this shell`,
   );
 });
@@ -123,7 +129,7 @@ test("a TCP address that the daemon could not bind is a warning with the daemon'
     { kind: "tcp", address: "127.0.0.1:1", state: "FAILED", reason },
     { kind: "socket", address: "/nowhere", state: "LISTENING", reason: "" },
   ];
-  t.is(said(await checkPort({ ...ready, listeners })), `warning: ${reason}`);
+  t.is(describeFinding(await checkPort({ ...ready, listeners })), `warning: ${reason}`);
 });
 
 test("a port in use, and one that the daemon does not listen on, are reported", async (t) => {
@@ -138,15 +144,21 @@ test("a port in use, and one that the daemon does not listen on, are reported", 
       servedAt,
       config: { ...config, api: { ...config.api, listen: { host: "127.0.0.1", port } } },
     });
-  t.is(said(await at(config.api.socket)), `ok: 127.0.0.1:${port} is in use, as expected while a daemon runs`);
+  t.is(
+    describeFinding(await at(config.api.socket)),
+    `ok: 127.0.0.1:${port} is in use, as expected while a daemon runs`,
+  );
   t.regex(
-    said(await at(undefined)),
+    describeFinding(await at(undefined)),
     /^problem: cannot listen on \S+ \(EADDRINUSE\): another program listens there; /,
   );
   free.close();
   await nextEvent(free, "close");
-  t.is(said(await at(undefined)), `ok: 127.0.0.1:${port} is free`);
-  t.is(said(await at(config.api.socket)), `warning: the daemon does not listen on 127.0.0.1:${port}`);
+  t.is(describeFinding(await at(undefined)), `ok: 127.0.0.1:${port} is free`);
+  t.is(
+    describeFinding(await at(config.api.socket)),
+    `warning: the daemon does not listen on 127.0.0.1:${port}`,
+  );
 });
 
 for (const { name, spoil, finding } of [
@@ -175,14 +187,17 @@ for (const { name, spoil, finding } of [
   test(`permissions: ${name}`, async (t) => {
     const ready = await place(t);
     await spoil(ready.dir);
-    t.regex(said(await checkPermissions(ready)), finding);
+    t.regex(describeFinding(await checkPermissions(ready)), finding);
   });
 }
 
 rootTest("permissions: a store of another user", async (t) => {
   const ready = await place(t);
   await chown(join(ready.dir, "store"), 65_534, 0);
-  t.regex(said(await checkPermissions(ready)), /^problem: \S+store belongs to uid 65534: chown it$/);
+  t.regex(
+    describeFinding(await checkPermissions(ready)),
+    /^problem: \S+store belongs to uid 65534: chown it$/,
+  );
 });
 
 rootTest("permissions: a store below a directory of another user", async (t) => {
@@ -190,7 +205,7 @@ rootTest("permissions: a store below a directory of another user", async (t) => 
   await chown(ready.dir, 65_534, 0);
   const finding =
     /^problem: other users can replace \S+store, as they can change \S+: run chown root and chmod go-w on it$/;
-  t.regex(said(await checkPermissions(ready)), finding);
+  t.regex(describeFinding(await checkPermissions(ready)), finding);
 });
 
 rootTest("root does not open the database of another user", async (t) => {
@@ -201,8 +216,8 @@ rootTest("root does not open the database of another user", async (t) => {
   const before = await readdir(dir);
   const finding =
     /^warning: did not examine \S+svc\.db, as another user can change \S+: run svc doctor as the user/;
-  t.regex(said(await checkStore(ready)), finding);
-  t.regex(said(await checkRegistries(ready)), finding);
+  t.regex(describeFinding(await checkStore(ready)), finding);
+  t.regex(describeFinding(await checkRegistries(ready)), finding);
   t.deepEqual(await readdir(dir), before);
 });
 
@@ -215,7 +230,7 @@ rootTest("root does not read the configuration of another user", async (t) => {
     findDaemon: () => Promise.resolve(undefined),
   });
   t.regex(
-    said(finding!),
+    describeFinding(finding!),
     /^problem: did not read \S+svc\.toml, as another user can change \S+svc\.toml: run/,
   );
 });
@@ -238,20 +253,26 @@ test("images of users from registries that are not listed are reported while the
     await store.write([{ sql: app, params: [] }]);
   }
   t.regex(
-    said(await checkRegistries(ready)),
+    describeFinding(await checkRegistries(ready)),
     /^warning: apps of regular users .* users_registries: registry\.lan:5000\/web:1 \(uid 1000\); these apps run,/,
   );
   const docker = { ...ready.config.docker, usersRegistries: ["docker.io", "registry.lan:5000"] };
-  t.regex(said(await checkRegistries({ ...ready, config: { ...ready.config, docker } })), /^ok: all images/);
+  t.regex(
+    describeFinding(await checkRegistries({ ...ready, config: { ...ready.config, docker } })),
+    /^ok: all images/,
+  );
 });
 
 test("a store of an older svc is reported", async (t) => {
   const ready = await place(t);
   const dir = join(ready.dir, "store");
   await (await openStore({ dir, migrations: migrations.slice(0, 1) }))[Symbol.asyncDispose]();
-  t.regex(said(await checkStore(ready)), /^warning: \S+svc\.db is intact, from an older svc: the next start/);
+  t.regex(
+    describeFinding(await checkStore(ready)),
+    /^warning: \S+svc\.db is intact, from an older svc: the next start/,
+  );
   await (await openStore({ dir }))[Symbol.asyncDispose]();
-  t.regex(said(await checkStore(ready)), /^ok: \S+svc\.db is intact$/);
+  t.regex(describeFinding(await checkStore(ready)), /^ok: \S+svc\.db is intact$/);
 });
 
 test("an engine that does not respond is reported", async (t) => {
@@ -259,7 +280,7 @@ test("an engine that does not respond is reported", async (t) => {
   const path = join(ready.dir, "engine.sock");
   await writeFile(path, "");
   t.regex(
-    said(await checkEngine(ready)),
+    describeFinding(await checkEngine(ready)),
     /^warning: not responding at \S+ \(ECONNREFUSED\).*: start the engine$/,
   );
 });
@@ -303,7 +324,7 @@ test("missing or failing programs are reported", async (t) => {
     return stdout
       .trim()
       .split("\n")
-      .map((line) => said(JSON.parse(line) as Finding));
+      .map((line) => describeFinding(JSON.parse(line) as Finding));
   };
   const [git = "", setpriv = "", unshare = "", asUser = ""] = await look();
   t.is(git, "problem: packages cannot be fetched: install git");

@@ -71,7 +71,11 @@ export async function startKubernetes(): Promise<Kubernetes> {
       ...["--disable-admission-plugins", "ServiceAccount", "--v", "0"],
     ]),
   );
-  const ask = async (method: string, path: string, body = ""): Promise<{ status: number; said: string }> => {
+  const ask = async (
+    method: string,
+    path: string,
+    body = "",
+  ): Promise<{ status: number; output: string }> => {
     const ca = await readFile(join(dir, "certificates/apiserver.crt"));
     const asked = request({
       ...{ host: "127.0.0.1", port, path, method, ca, servername: "kubernetes" },
@@ -79,12 +83,12 @@ export async function startKubernetes(): Promise<Kubernetes> {
     });
     asked.end(body);
     const [answer] = (await once(asked, "response")) as [IncomingMessage];
-    return { status: answer.statusCode ?? 0, said: await text(answer) };
+    return { status: answer.statusCode ?? 0, output: await text(answer) };
   };
   await eventually(async () => {
-    assert.equal(api.child.exitCode, null, api.said());
-    const { status, said } = await ask("GET", "/api/v1/namespaces/default");
-    assert.equal(status, 200, said);
+    assert.equal(api.child.exitCode, null, api.output());
+    const { status, output } = await ask("GET", "/api/v1/namespaces/default");
+    assert.equal(status, 200, output);
   }, upTimeoutMs);
   const owned = made.move();
   return {
@@ -92,8 +96,8 @@ export async function startKubernetes(): Promise<Kubernetes> {
       const kind = /^kind: (\w+)$/m.exec(manifest)?.[1] ?? "";
       const place = places[kind];
       if (place === undefined) return `nobody knows where to make the kind "${kind}"`;
-      const { status, said } = await ask("POST", `${place}?dryRun=All&fieldValidation=Strict`, manifest);
-      return status === 201 ? undefined : `${kind}: ${said.trim()}`;
+      const { status, output } = await ask("POST", `${place}?dryRun=All&fieldValidation=Strict`, manifest);
+      return status === 201 ? undefined : `${kind}: ${output.trim()}`;
     },
     [Symbol.asyncDispose]: () => owned.disposeAsync(),
   };
@@ -102,7 +106,7 @@ export async function startKubernetes(): Promise<Kubernetes> {
 interface Program extends AsyncDisposable {
   readonly child: ChildProcess;
   /** The last 2,000 characters of the server's output. */
-  readonly said: () => string;
+  readonly output: () => string;
 }
 
 /** Killed with this process, however that exits. */
@@ -110,11 +114,11 @@ export function startProgram(program: string, args: readonly string[]): Program 
   const child = spawn("setpriv", ["--pdeathsig=KILL", program, ...args], {
     stdio: ["ignore", "ignore", "pipe"],
   });
-  let said = "";
-  child.stderr.setEncoding("utf8").on("data", (more: string) => (said = (said + more).slice(-2_000)));
+  let output = "";
+  child.stderr.setEncoding("utf8").on("data", (more: string) => (output = (output + more).slice(-2_000)));
   return {
     child,
-    said: () => said,
+    output: () => output,
     [Symbol.asyncDispose]: async () => {
       if (child.exitCode !== null || child.signalCode !== null) return;
       const ended = once(child, "exit");

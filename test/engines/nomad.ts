@@ -33,7 +33,7 @@ export async function startNomad(): Promise<Nomad> {
   const agent = made.use(startProgram(program, ["agent", `-config=${join(dir, "agent.json")}`]));
   const address = `http://127.0.0.1:${http}`;
   await eventually(async () => {
-    assert.equal(agent.child.exitCode, null, agent.said());
+    assert.equal(agent.child.exitCode, null, agent.output());
     const leader = (await (await fetch(`${address}/v1/status/leader`)).json()) as string;
     assert.notEqual(leader, "");
   }, upTimeoutMs);

@@ -120,7 +120,7 @@ for (const [name, { strike, heal }] of Object.entries(faults)) {
       t.is(status, 503, text);
 
       await heal(engine);
-      await answersAgain(t, client);
+      await expectAnswers(t, client);
       const { latenciesMs, failures } = await load.end();
       t.deepEqual(failures, []);
       const p99Ms = latenciesMs[Math.floor(latenciesMs.length * 0.99)] ?? Infinity;
@@ -158,7 +158,7 @@ dockerTest(`an engine that restarts under load loses no call permanently${needsD
   for (let round = 0; round < 3; round++) {
     await wait(500);
     await (round === 1 ? engine.kill().then(() => engine.start()) : engine.restart());
-    await answersAgain(t, client);
+    await expectAnswers(t, client);
   }
   ended.abort();
   await Promise.all(loads);
@@ -169,7 +169,7 @@ dockerTest(`an engine that restarts under load loses no call permanently${needsD
 });
 
 /** Every method responds again within 5 s of the engine's return. */
-async function answersAgain(t: ExecutionContext, client: Docker): Promise<void> {
+async function expectAnswers(t: ExecutionContext, client: Docker): Promise<void> {
   const startedMs = performance.now();
   const waits = Object.entries(everyCall(client))
     .filter(([what]) => !streams.has(what))

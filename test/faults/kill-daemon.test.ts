@@ -54,7 +54,7 @@ test(`${workers} × ${killsEach} kills lose nothing that was acknowledged`, asyn
       const run = new KillRun(t, daemon, await freePort(), seededRandom(seed), durations);
       runs.push(run);
       await run.prepare();
-      for (let kill = 0; kill < killsEach; kill++) await run.once();
+      for (let kill = 0; kill < killsEach; kill++) await run.runRound();
       t.log(`seed ${seed}: ${run.summary()}`);
       await run.cleanUp();
     }
@@ -111,7 +111,7 @@ class KillRun {
   }
 
   /** One operation, one kill somewhere in it, one check of the result. */
-  async once(): Promise<void> {
+  async runRound(): Promise<void> {
     const before = await this.#apps.listApps({});
     const survivors = await this.#pids(before.apps);
     const { name, id, expect, call } = await this.#pick(before.apps);

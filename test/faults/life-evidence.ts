@@ -21,7 +21,7 @@ export async function evidenceOf(
   daemon: TestDaemon,
   engine: TestEngine | undefined,
 ): Promise<string> {
-  const said: Said = {
+  const evidence: Evidence = {
     "svc's view of the app": () => app.client.getApp({ id: app.id }),
     "a request to its port": async () => {
       const answer = await fetch(`http://127.0.0.1:${app.port}`, { signal: AbortSignal.timeout(5_000) });
@@ -54,17 +54,17 @@ export async function evidenceOf(
     "svc's last words of it": () => Promise.resolve(lastOf(daemon.log(), (line) => line.includes(app.id))),
     ...lastWordsOf(daemon, engine),
   };
-  return tell(said);
+  return collect(evidence);
 }
 
 /** The same for a failure that does not concern an app. */
 export function lastWords(daemon: TestDaemon, engine: TestEngine | undefined): Promise<string> {
-  return tell(lastWordsOf(daemon, engine));
+  return collect(lastWordsOf(daemon, engine));
 }
 
-type Said = Readonly<Record<string, () => Promise<unknown>>>;
+type Evidence = Readonly<Record<string, () => Promise<unknown>>>;
 
-function lastWordsOf(daemon: TestDaemon, engine: TestEngine | undefined): Said {
+function lastWordsOf(daemon: TestDaemon, engine: TestEngine | undefined): Evidence {
   return {
     ...(engine && {
       "the engine's last words": () => Promise.resolve(lastOf(engine.log(), () => true)),
@@ -73,15 +73,15 @@ function lastWordsOf(daemon: TestDaemon, engine: TestEngine | undefined): Said {
   };
 }
 
-async function tell(said: Said): Promise<string> {
-  const told = await Promise.all(
-    Object.entries(said).map(async ([what, find]) => {
+async function collect(evidence: Evidence): Promise<string> {
+  const collected = await Promise.all(
+    Object.entries(evidence).map(async ([what, find]) => {
       const found = await find().catch((error: unknown) => `not available: ${inspect(error)}`);
       const text = typeof found === "string" ? found : JSON.stringify(found, jsonValue, 1);
       return `--- ${what}:\n${text}`;
     }),
   );
-  return told.join("\n");
+  return collected.join("\n");
 }
 
 /** The engine's objects of an app. */

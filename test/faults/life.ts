@@ -129,7 +129,7 @@ export async function live(options: LifeOptions): Promise<string> {
     "stop or start": async () => {
       const app = pick(apps);
       app.shouldRun = !app.shouldRun;
-      await settled(() =>
+      await retryWhileSettling(() =>
         app.shouldRun ? app.client.startApp({ id: app.id }) : app.client.stopApp({ id: app.id }),
       );
     },
@@ -184,9 +184,9 @@ export async function live(options: LifeOptions): Promise<string> {
       const app = pick(apps.filter(({ release }) => release !== undefined));
       app.version += 1;
       await app.release?.(app.version);
-      await settled(() => app.client.stopApp({ id: app.id }));
-      await settled(() => app.client.upgradeApp({ id: app.id }));
-      if (app.shouldRun) await settled(() => app.client.startApp({ id: app.id }));
+      await retryWhileSettling(() => app.client.stopApp({ id: app.id }));
+      await retryWhileSettling(() => app.client.upgradeApp({ id: app.id }));
+      if (app.shouldRun) await retryWhileSettling(() => app.client.startApp({ id: app.id }));
     },
     ...operations.acts(),
     ...(engine && engineFaults(engine, random)),
@@ -218,7 +218,7 @@ export async function live(options: LifeOptions): Promise<string> {
 }
 
 /** Repeats a call that meets an app whose supervisor is being replaced. */
-async function settled(call: () => Promise<unknown>): Promise<void> {
+async function retryWhileSettling(call: () => Promise<unknown>): Promise<void> {
   await eventually(async () => {
     await call();
   }, settleMs);

@@ -17,7 +17,7 @@ import { type TestEngine, startEngine } from "../support/docker.ts";
 import { errorOf } from "../support/errors.ts";
 import { eventually } from "../support/eventually.ts";
 import { freePort, writeFiles, writePackage } from "../support/packages.ts";
-import { noneLeft, processesIn, signal } from "../support/processes.ts";
+import { untilNoneLeft, processesIn, signal } from "../support/processes.ts";
 
 // An operation on an app that svc was about to restart leaves it running: its pending start is not lost with the
 // operation.
@@ -259,7 +259,7 @@ for (const name of ["SIGKILL", "SIGTERM"] as const) {
       const tookMs = Math.round(performance.now() - begunMs);
       t.log(`replaced after ${tookMs} ms`);
       t.true(tookMs < promisedMs + 3 * busyMs, `${tookMs} ms, and a start takes ${Math.round(busyMs)} ms`);
-      await noneLeft(daemon.storeDir, deadlineMs, beforePids);
+      await untilNoneLeft(daemon.storeDir, deadlineMs, beforePids);
 
       // A user's request has precedence.
       const again = JSON.parse(await readFile(join(daemon.storeDir, "run", "web", "state.json"), "utf8")) as {
@@ -268,7 +268,7 @@ for (const name of ["SIGKILL", "SIGTERM"] as const) {
       signal(again.supervisor.pid, name);
       await eventually(() => apps.stopApp({ id: "web" }), deadlineMs);
       t.like(await apps.getApp({ id: "web" }), { state: "STOPPED", enabled: false });
-      await noneLeft(daemon.storeDir, deadlineMs);
+      await untilNoneLeft(daemon.storeDir, deadlineMs);
     });
   }
 }
@@ -348,7 +348,7 @@ class ProcessHost implements Host {
     const pids = await Promise.all(this.#ids.map((id) => this.#pid(id, part)));
     const living = pids.filter((pid) => pid !== undefined);
     for (const pid of living) signal(pid, "SIGTERM");
-    await noneLeft(this.#daemon.storeDir, deadlineMs, living);
+    await untilNoneLeft(this.#daemon.storeDir, deadlineMs, living);
   }
 
   async #pid(id: string, part: "supervisors" | "apps"): Promise<number | undefined> {

@@ -22,7 +22,7 @@ createServer((request, response) => response.end("here")).listen(Number(process.
 `;
 
 /** Stops the daemon with systemctl and waits for the next one, while the app `kept` keeps running. */
-async function outlive(machine: SystemdMachine, args: readonly string[]): Promise<void> {
+async function expectOutlived(machine: SystemdMachine, args: readonly string[]): Promise<void> {
   const { startedAt } = await machine.client(AppService).getApp({ id: "kept" });
   const before = await machine.systemctl("show", "--property=MainPID", "svc");
   await machine.systemctl(...args, "svc");
@@ -56,7 +56,7 @@ async function outlive(machine: SystemdMachine, args: readonly string[]): Promis
 
     // Neither a restart of the unit nor a killed daemon affects running apps.
     for (const args of [["restart"], ["kill", "--signal=SIGKILL", "--kill-who=main"]]) {
-      await outlive(machine, args);
+      await expectOutlived(machine, args);
       t.log(`it keeps running after systemctl ${args.join(" ")}`);
     }
 
@@ -97,8 +97,8 @@ const whyNone =
     await apps.startApp({ id: "kept" });
     for (const args of [["restart"], ["kill", "--signal=SIGKILL", "--kill-who=main"], ["restart"]]) {
       // The daemon's settings on hosts with the memory and CPU controllers of version 2.
-      await machine.handOn("system.slice/svc.service/apps/kept");
-      await outlive(machine, args);
+      await machine.delegateTo("system.slice/svc.service/apps/kept");
+      await expectOutlived(machine, args);
     }
     t.pass();
   },

@@ -45,10 +45,10 @@ async function start(directory: string, lines: Record<string, string>) {
   const child = spawn(process.execPath, [main, "daemon", "--config", file], {
     stdio: ["ignore", "pipe", "pipe"],
   });
-  let said = "";
+  let logged = "";
   for (const stream of [child.stdout, child.stderr])
-    stream.on("data", (bytes: Buffer) => (said += bytes.toString()));
-  return { child, said: () => said };
+    stream.on("data", (bytes: Buffer) => (logged += bytes.toString()));
+  return { child, logged: () => logged };
 }
 
 /** The duration of a successful start here while other tests keep the CPUs busy. */
@@ -57,10 +57,10 @@ let goodStartMs = 0;
 test.before(async () => {
   const directory = await mkdtemp(join(tmpdir(), "svc-unusable-"));
   const begunMs = performance.now();
-  const { child, said } = await start(directory, {});
+  const { child, logged } = await start(directory, {});
   try {
     await eventually(() => {
-      if (!said().includes("svc is ready")) throw new Error(said());
+      if (!logged().includes("svc is ready")) throw new Error(logged());
     }, 60_000);
     goodStartMs = performance.now() - begunMs;
   } finally {
@@ -79,12 +79,12 @@ async function expectEnd(
 ) {
   const boundMs = 5_000 + 4 * goodStartMs;
   const begunMs = performance.now();
-  const { child, said } = await start(directory, lines);
+  const { child, logged } = await start(directory, lines);
   t.teardown(() => child.kill("SIGKILL"));
   const [code] = (await once(child, "close", { signal: AbortSignal.timeout(60_000) })) as [number | null];
   const tookMs = performance.now() - begunMs;
   t.not(code, 0);
-  t.regex(said(), sentence);
+  t.regex(logged(), sentence);
   t.true(tookMs < boundMs, `${Math.round(tookMs)} ms of ${Math.round(boundMs)}`);
 }
 
@@ -160,10 +160,10 @@ test("an address that this host does not have is a warning, and the socket is se
     file,
     `[api]\nlisten = "203.0.113.9:8420"\nsocket = "svc.sock"\n[store]\ndir = "${dirname(file)}/store"\n`,
   );
-  const { code, said } = await runTo(file, stderr, {});
+  const { code, logged } = await runTo(file, stderr, {});
   t.is(code, 0);
   t.regex(
-    said,
+    logged,
     /"level":40.*cannot listen on 203\.0\.113\.9:8420 \(EADDRNOTAVAIL\): .*set \[api\] listen .*127\.0\.0\.1"/,
   );
 });
@@ -198,7 +198,7 @@ for (const [whose, uid] of [
         file,
         `[api]\nlisten = "127.0.0.1:${port}"\nsocket = "svc.sock"\n[store]\ndir = "${dirname(file)}/store"\n`,
       );
-      const { code, said } = await runTo(
+      const { code, logged } = await runTo(
         file,
         stderr,
         {},
@@ -208,7 +208,7 @@ for (const [whose, uid] of [
       );
       t.is(code, 0);
       t.regex(
-        said,
+        logged,
         new RegExp(`cannot listen on 127\\.0\\.0\\.1:${port} \\(EACCES\\): .*set \\[api\\] listen `),
       );
     },
@@ -218,14 +218,14 @@ for (const [whose, uid] of [
 test("a socket directory that cannot be created is a warning, and TCP is served", async (t) => {
   const directory = await mkdtemp(join(tmpdir(), "svc-unusable-"));
   t.teardown(() => rm(directory, { recursive: true }));
-  const { child, said } = await start(directory, { socket: "/proc/x/svc.sock" });
+  const { child, logged } = await start(directory, { socket: "/proc/x/svc.sock" });
   t.teardown(() => child.kill("SIGKILL"));
   await eventually(() => {
-    if (!said().includes("svc is ready")) throw new Error(said());
+    if (!logged().includes("svc is ready")) throw new Error(logged());
   });
-  t.regex(said(), /the directory \/proc\/x cannot be created/);
-  t.regex(said(), /set \[api\] socket/);
-  t.notRegex(said(), /"stack"/);
+  t.regex(logged(), /the directory \/proc\/x cannot be created/);
+  t.regex(logged(), /set \[api\] socket/);
+  t.notRegex(logged(), /"stack"/);
   child.kill("SIGTERM");
   await once(child, "close", { signal: AbortSignal.timeout(60_000) });
 });
@@ -246,9 +246,9 @@ for (const [title, content, sentence] of [
     const own = `[api]\nlisten = "127.0.0.1:0"\n[store]\ndir = "${dirname(file)}/store"\n`;
     if (content !== undefined)
       await writeFile(file, content.startsWith("[api") ? content : `${own}${content}`);
-    const { code, said } = await runTo(file, stderr, {});
+    const { code, logged } = await runTo(file, stderr, {});
     t.is(code, 78);
-    t.regex(said, sentence);
+    t.regex(logged, sentence);
   });
 }
 
@@ -260,10 +260,10 @@ for (const [title, content, sentence] of [
     await mkdir(join(parent, "store"), { recursive: true });
     await chown(parent, 65_534, 65_534);
     await writeFile(file, `[api]\nlisten = "127.0.0.1:0"\n[store]\ndir = "${parent}/store"\n`);
-    const { code, said } = await runTo(file, stderr, {});
+    const { code, logged } = await runTo(file, stderr, {});
     t.is(code, 78);
     t.regex(
-      said,
+      logged,
       /^svc: cannot use \[store\] dir \S+store: other users can change \S+theirs; run chown root /m,
     );
   },
@@ -290,10 +290,11 @@ async function runTo(
     stdio: ["ignore", "ignore", stderr.fd],
     env: { ...process.env, ...env },
   });
-  const said = (): Promise<string> => readFile(join(dirname(file), "stderr"), "utf8");
+  const logged = (): Promise<string> => readFile(join(dirname(file), "stderr"), "utf8");
   const closed = once(child, "close", { signal: AbortSignal.timeout(60_000) }) as Promise<[number | null]>;
   const isReady = eventually(async () => {
-    if (child.exitCode === null && !(await said()).includes("svc is ready")) throw new Error(await said());
+    if (child.exitCode === null && !(await logged()).includes("svc is ready"))
+      throw new Error(await logged());
   }, 60_000);
   try {
     await isReady;
@@ -301,7 +302,7 @@ async function runTo(
     child.kill("SIGTERM");
   }
   const [code] = await closed;
-  return { code, said: await said() };
+  return { code, logged: await logged() };
 }
 
 test("output to the journal has priorities, and other output has none", async (t) => {
@@ -312,21 +313,21 @@ test("output to the journal has priorities, and other output has none", async (t
   await writeFile(file, config);
   const { dev, ino } = await stderr.stat();
   const journal = { JOURNAL_STREAM: `${dev}:${ino}` };
-  const { said } = await runTo(file, stderr, journal);
-  t.regex(said, /^<4>\{"level":40,.*cannot be created.*\}$/m);
-  t.regex(said, /^<6>\{"level":30,.*svc is ready.*\}$/m);
-  t.notRegex(said, /^(?!<[2-7]>\{)./m);
+  const { logged } = await runTo(file, stderr, journal);
+  t.regex(logged, /^<4>\{"level":40,.*cannot be created.*\}$/m);
+  t.regex(logged, /^<6>\{"level":30,.*svc is ready.*\}$/m);
+  t.notRegex(logged, /^(?!<[2-7]>\{)./m);
 
   await writeFile(file, "[nothing]\n");
   await stderr.truncate();
-  t.regex((await runTo(file, stderr, journal)).said, /<3>svc: .*svc\.toml: .*nothing/);
+  t.regex((await runTo(file, stderr, journal)).logged, /<3>svc: .*svc\.toml: .*nothing/);
 
   // Its standard error is not the unit's.
   const other = await placeFor(t);
   await writeFile(other.file, config.replace(directory, dirname(other.file)));
   const redirected = await runTo(other.file, other.stderr, journal);
-  t.regex(redirected.said, /^\{"level":40,/m);
-  t.notRegex(redirected.said, /^</m);
+  t.regex(redirected.logged, /^\{"level":40,/m);
+  t.notRegex(redirected.logged, /^</m);
 });
 
 // A large database is checked while the daemon's services are built: no response comes from a damaged one.
@@ -437,18 +438,18 @@ test("a second daemon of a store exits with a message, whatever else it listens 
   const second = spawn(process.execPath, [main, "daemon", "--config", file], {
     stdio: ["ignore", "ignore", "pipe"],
   });
-  let said = "";
+  let logged = "";
   second.stderr.setEncoding("utf8").on("data", (text: string) => {
-    said += text;
+    logged += text;
     // Nothing else would stop it.
-    if (said.includes("svc is ready")) second.kill();
+    if (logged.includes("svc is ready")) second.kill();
   });
-  t.deepEqual(await nextEvent(second, "close"), [6, null], said);
+  t.deepEqual(await nextEvent(second, "close"), [6, null], logged);
   t.regex(
-    said,
+    logged,
     new RegExp(`^svc: another svc daemon works with the store ${daemon.storeDir}; stop that one`, "m"),
   );
-  t.notRegex(said, /svc is ready/);
+  t.notRegex(logged, /svc is ready/);
   await t.notThrowsAsync(daemon.client(DaemonService).getStatus({}));
   // The next daemon after a killed one gets the store.
   await daemon.kill();

@@ -504,11 +504,11 @@ rootTest(
 
     await tree.hold(["data/site/mount"]);
     const kept = join(root, "data/site/kept");
-    const isRoots = async (): Promise<void> => {
+    const expectRootsOwn = async (): Promise<void> => {
       for (const path of [kept, join(kept, "deep")]) t.like(await lstat(path), { uid: 0, gid: 0 });
       t.is((await lstat(kept)).mode & 0o7777, 0o700);
     };
-    await isRoots();
+    await expectRootsOwn();
     await t.throwsAsync(tree.hold(["data/site/kept/deep/mount"]), {
       message: /is not a directory, or a parent of it is a symlink/,
     });
@@ -517,7 +517,7 @@ rootTest(
     });
     await t.throwsAsync(tree.copy("data", tree, "data.copy"), { instanceOf: SvcError });
     await t.throwsAsync(tree.destroy(), { message: /is not a directory, or a parent of it is a symlink/ });
-    await isRoots();
+    await expectRootsOwn();
     t.is(await readFile(join(kept, "deep/key"), "utf8"), "secret");
   },
 );

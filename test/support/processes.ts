@@ -34,7 +34,7 @@ function directoryOf(pid: number): string {
  * Waits until no process of `dir` is left, or none of `pids` among them: a process exits a moment after its last
  * output.
  */
-export async function noneLeft(dir: string, timeoutMs: number, pids?: readonly number[]): Promise<void> {
+export async function untilNoneLeft(dir: string, timeoutMs: number, pids?: readonly number[]): Promise<void> {
   await eventually(async () => {
     const left = processesIn(dir).filter((pid) => pids?.includes(pid) ?? true);
     assert.deepEqual(await Promise.all(left.map(commandOf)), []);

@@ -146,7 +146,7 @@ export class SystemdMachine implements AsyncDisposable {
   }
 
   /** Makes every cgroup on the path to one inside, including that one, delegate {@link someController}. */
-  async handOn(inside: string): Promise<void> {
+  async delegateTo(inside: string): Promise<void> {
     // The kernel allows this only for cgroups without processes, and the process that booted the machine is not needed
     // inside.
     const starter = (await readFile(join(this.#cgroup, "cgroup.procs"), "utf8")).trim();

@@ -20,8 +20,8 @@ export class StartRetries implements Disposable {
   readonly #clock: Clock;
   /** By app, like the other maps. */
   readonly #due = new Map<string, PlannedStart>();
-  readonly #lost = new Map<string, { times: number; lastMs: number }>();
-  readonly #failed = new Map<string, { times: number; firstMs: number }>();
+  readonly #losses = new Map<string, { times: number; lastMs: number }>();
+  readonly #failures = new Map<string, { times: number; firstMs: number }>();
   #revision = 0;
 
   constructor(clock: Clock) {
@@ -41,30 +41,30 @@ export class StartRetries implements Disposable {
   /** Plans the start of a lost app; repeated losses increase the delay. */
   afterLoss(id: string, start: () => void): void {
     const nowMs = this.#clock.monotonicMs();
-    const before = this.#lost.get(id);
+    const before = this.#losses.get(id);
     const times = before === undefined || nowMs - before.lastMs > 2 * maxLostMs ? 0 : before.times;
-    this.#lost.set(id, { times: times + 1, lastMs: nowMs });
+    this.#losses.set(id, { times: times + 1, lastMs: nowMs });
     this.#plan(id, Math.min(maxLostMs, firstLostMs * 2 ** times), start);
   }
 
   /** Plans a retry of a failed start, with growing delays, for an hour. */
   afterFailure(id: string, start: () => void): void {
     const nowMs = this.#clock.monotonicMs();
-    const { times, firstMs } = this.#failed.get(id) ?? { times: 0, firstMs: nowMs };
-    this.#failed.set(id, { times: times + 1, firstMs });
+    const { times, firstMs } = this.#failures.get(id) ?? { times: 0, firstMs: nowMs };
+    this.#failures.set(id, { times: times + 1, firstMs });
     const delayMs = failedMs[times] ?? lastFailedMs;
     if (nowMs + delayMs - firstMs <= permanentFailureMs) this.#plan(id, delayMs, start);
   }
 
   /** Call when the app is up, or another operation decides about it. */
   forget(id: string): void {
-    this.#failed.delete(id);
+    this.#failures.delete(id);
     this.#cancel(id);
   }
 
   /** Call when the app is removed, so that a later app with the same ID starts without a history. */
   remove(id: string): void {
-    this.#lost.delete(id);
+    this.#losses.delete(id);
     this.forget(id);
   }
 

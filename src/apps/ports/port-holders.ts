@@ -125,7 +125,7 @@ export class PortHolders {
           ports.map(async (port): Promise<ReportedPort> => {
             const addresses = [...(published?.get(`${port.port}/${port.protocol}`) ?? [])];
             const sockets = port.protocol === "tcp" ? open.get(port.port) : undefined;
-            const stranger = sockets?.find((socket) => !this.#mayBeOf(app, socket));
+            const stranger = sockets?.find((socket) => !this.#mayBelongTo(app, socket));
             if (stranger === undefined) return { ...port, addresses };
             return { ...port, addresses, takenBy: await this.#describe(stranger, runnable(app)) };
           }),
@@ -187,13 +187,13 @@ export class PortHolders {
 
   /** Whether the app runs with this port, and as the socket's user: containers' ports are held by the engine. */
   #has(app: AppRecord, socket: ListeningSocket): boolean {
-    if (!this.#mayBeOf(app, socket)) return false;
+    if (!this.#mayBelongTo(app, socket)) return false;
     return resolvePorts(app.manifest, runningSettings(app, true)).some(
       ({ protocol, port }) => protocol === "tcp" && port === socket.port,
     );
   }
 
-  #mayBeOf(app: AppRecord, socket: ListeningSocket): boolean {
+  #mayBelongTo(app: AppRecord, socket: ListeningSocket): boolean {
     if (!this.#isUp(app)) return false;
     return socket.uid === (this.#options.runtimeOf(app).images === undefined ? app.runUid : 0);
   }

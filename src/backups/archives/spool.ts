@@ -76,7 +76,7 @@ export class SpoolFile implements AsyncDisposable {
   #growth = Promise.withResolvers<undefined>();
   #writingBack: Promise<void> | undefined;
   /** The kernel reports a write-back error only once. */
-  #lost: { error: unknown } | undefined;
+  #writeBackFailure: { error: unknown } | undefined;
   sizeBytes = 0;
 
   constructor(dir: string, path: string, handle: FileHandle, options: SpoolFileOptions) {
@@ -127,7 +127,7 @@ export class SpoolFile implements AsyncDisposable {
   /** Completes the file. @throws SvcError `disk_full`, or the write-back error */
   async end(): Promise<void> {
     await this.#writingBack;
-    if (this.#lost !== undefined) throw diskError(this.#lost.error);
+    if (this.#writeBackFailure !== undefined) throw diskError(this.#writeBackFailure.error);
     this.#isComplete = true;
     this.#grow();
   }
@@ -170,7 +170,7 @@ export class SpoolFile implements AsyncDisposable {
     try {
       await this.#handle.datasync();
     } catch (error) {
-      this.#lost ??= { error };
+      this.#writeBackFailure ??= { error };
     } finally {
       this.#writingBack = undefined;
     }

@@ -157,7 +157,7 @@ class Holding {
   readonly #options: HoldingOptions;
   /** The last count; undefined after a change. */
   #stored: Stored | undefined;
-  #comingBytes = 0;
+  #reservedBytes = 0;
   #changes = 0;
   reservations = 0;
 
@@ -167,7 +167,7 @@ class Holding {
 
   /** @throws SvcError `too_many`; the bytes count even then */
   async add(bytes: number): Promise<void> {
-    this.#comingBytes += bytes;
+    this.#reservedBytes += bytes;
     if (this.#hasSpace()) return;
     // Archives may have been removed in the meantime.
     await this.#count();
@@ -185,7 +185,7 @@ class Holding {
   /** Ends a transfer, successful or not. */
   leave(bytes: number): void {
     this.#options.bucket?.onTransferEnd(bytes);
-    this.#comingBytes -= bytes;
+    this.#reservedBytes -= bytes;
     this.#stored = undefined;
     this.#changes += 1;
     this.reservations -= 1;
@@ -206,7 +206,9 @@ class Holding {
   }
 
   #fits({ bytes, archives }: Stored): boolean {
-    return bytes + this.#comingBytes <= this.#options.maxBytes && archives + this.reservations <= maxArchives;
+    return (
+      bytes + this.#reservedBytes <= this.#options.maxBytes && archives + this.reservations <= maxArchives
+    );
   }
 }
 

@@ -101,10 +101,10 @@ export class S3Bucket implements Disposable {
     signal: AbortSignal,
   ): Promise<S3Object[]> {
     const objects: S3Object[] = [];
-    const wanted = { Bucket: this.#bucket, Prefix: prefix, MaxKeys: pageSize };
+    const filter = { Bucket: this.#bucket, Prefix: prefix, MaxKeys: pageSize };
     let emptyPages = 0;
     for (let next: NextPage = {}; ;) {
-      const page = await this.#page({ ...wanted, ...next }, signal);
+      const page = await this.#page({ ...filter, ...next }, signal);
       const last = objects.at(-1)?.key ?? "";
       const keys = page.Contents ?? [];
       const mayRepeat = next.StartAfter !== undefined || next.Marker !== undefined;

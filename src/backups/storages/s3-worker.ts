@@ -9,7 +9,7 @@ import { failureOf } from "./s3-failure.ts";
 class RunningCall {
   readonly ending = new AbortController();
   readonly #reply: (bytes: Uint8Array) => void;
-  #underWay = 0;
+  #unacknowledged = 0;
   #wake: (() => void) | undefined;
 
   constructor(reply: (bytes: Uint8Array) => void) {
@@ -20,15 +20,15 @@ class RunningCall {
   /** Resolves when the next piece may be sent. */
   async send(bytes: Uint8Array): Promise<void> {
     this.#reply(bytes);
-    this.#underWay++;
-    while (this.#underWay >= pieceWindow) {
+    this.#unacknowledged++;
+    while (this.#unacknowledged >= pieceWindow) {
       this.ending.signal.throwIfAborted();
       await new Promise<void>((resolve) => (this.#wake = resolve));
     }
   }
 
   acknowledge(): void {
-    this.#underWay--;
+    this.#unacknowledged--;
     this.#wake?.();
   }
 }

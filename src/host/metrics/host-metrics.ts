@@ -40,7 +40,7 @@ export class HostMetrics implements AsyncDisposable {
   readonly #ring: SampleRing<HostSample>;
   /** Resolves to the next sample. */
   #next = Promise.withResolvers<undefined>();
-  #before: HostReading | undefined;
+  #previous: HostReading | undefined;
   #newest: HostSample | undefined;
   #timer: Disposable | undefined;
   #work: Promise<void> = Promise.resolve();
@@ -82,13 +82,13 @@ export class HostMetrics implements AsyncDisposable {
 
   /** The newest sample, and the CPU time since the host started; undefined until the first sample. */
   readings(): HostReadings | undefined {
-    const [sample, cores] = [this.#newest, this.#before?.counters.cores];
+    const [sample, cores] = [this.#newest, this.#previous?.counters.cores];
     return sample && cores && { sample, cores };
   }
 
   async #begin(): Promise<void> {
     await this.#ring.attempt("take", async () => {
-      this.#before = await this.#read();
+      this.#previous = await this.#read();
     });
     await this.#ring.open();
     this.#plan(firstAfterMs);
@@ -105,8 +105,8 @@ export class HostMetrics implements AsyncDisposable {
 
   async #sample(): Promise<void> {
     const reading = await this.#read();
-    const sample = hostSample(reading, this.#before ?? reading);
-    this.#before = reading;
+    const sample = hostSample(reading, this.#previous ?? reading);
+    this.#previous = reading;
     this.#newest = sample;
     this.#next.resolve(undefined);
     this.#next = Promise.withResolvers();

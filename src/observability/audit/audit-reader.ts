@@ -86,7 +86,7 @@ export class AuditReader {
         verifyPageSize,
       );
       for (const row of page) {
-        const before = this.#before(row.seq, previous);
+        const before = this.#endBefore(row.seq, previous);
         if (before === undefined) return result(`record ${previous.seq + 1} is missing`);
         previous = before;
         // Pruned after the page was read.
@@ -115,7 +115,7 @@ export class AuditReader {
    * The link before record `seq`: `previous`, or the last pruned record between the two. At or after `seq` if the record was pruned
    * after it was read. Undefined: records are missing.
    */
-  #before(seq: number, previous: ChainEnd): ChainEnd | undefined {
+  #endBefore(seq: number, previous: ChainEnd): ChainEnd | undefined {
     if (seq === previous.seq + 1) return previous;
     const gap = this.#store.get<{ first_seq: number; last_seq: number; hash: Uint8Array }>(
       "SELECT first_seq, last_seq, hash FROM audit_gaps WHERE last_seq >= ? ORDER BY last_seq LIMIT 1",

@@ -61,8 +61,8 @@ export class AuditTrail implements AsyncDisposable {
   #pending: AuditContent[] = [];
   #flushing: Promise<void> | undefined;
   /** Lost records that the trail has not recorded yet. */
-  #lost = 0;
-  #lostInAll = 0;
+  #unreportedLosses = 0;
+  #totalLosses = 0;
 
   constructor(options: AuditTrailOptions) {
     const rootUid = process.getuid?.() ?? 0;
@@ -77,7 +77,7 @@ export class AuditTrail implements AsyncDisposable {
 
   /** How many records were lost since the start. */
   get lost(): number {
-    return this.#lostInAll;
+    return this.#totalLosses;
   }
 
   /** Appends a record. Returns at once and never throws. Repeated calls without an effect become one record. */
@@ -143,12 +143,12 @@ export class AuditTrail implements AsyncDisposable {
 
   /** @returns the reason why it was not written */
   async #tryWrite(batch: readonly AuditContent[], essential: boolean): Promise<unknown> {
-    const lost = this.#lost;
+    const lost = this.#unreportedLosses;
     const contents = lost === 0 ? batch : [lostRecords(lost, this.#options.now()), ...batch];
     const statements = [...contents.flatMap(appendStatements), ...this.#pruneStatements(contents)];
     try {
       await this.#options.store.write(statements, { essential });
-      this.#lost -= lost;
+      this.#unreportedLosses -= lost;
       return undefined;
     } catch (error) {
       return error;
@@ -167,8 +167,8 @@ export class AuditTrail implements AsyncDisposable {
   }
 
   #recordLoss(records: readonly AuditContent[], why: unknown): void {
-    this.#lost += records.length;
-    this.#lostInAll += records.length;
+    this.#unreportedLosses += records.length;
+    this.#totalLosses += records.length;
     this.#options.log.error(
       { err: why, records },
       "audit records could not be written; this line is all that is left of them",

@@ -101,14 +101,15 @@ export class CacheSpace {
     const staying = (): Entry[] => entries.filter((entry) => !gone.has(entry));
     for (const uid of new Set(entries.map((entry) => entry.uid))) {
       const own = staying().filter((entry) => entry.uid === uid);
-      for (const entry of this.#beyond(own, bounds.maxBytesPerUser, maxCommitsPerUser)) gone.add(entry);
+      for (const entry of this.#entriesBeyond(own, bounds.maxBytesPerUser, maxCommitsPerUser))
+        gone.add(entry);
     }
-    for (const entry of this.#beyond(staying(), bounds.maxBytes, Infinity)) gone.add(entry);
+    for (const entry of this.#entriesBeyond(staying(), bounds.maxBytes, Infinity)) gone.add(entry);
     for (const { path } of gone) await rm(path, { recursive: true, force: true });
   }
 
   /** The entries beyond the limits, least recently used first. */
-  #beyond(entries: readonly Entry[], maxBytes: number, maxCount: number): Entry[] {
+  #entriesBeyond(entries: readonly Entry[], maxBytes: number, maxCount: number): Entry[] {
     const gone: Entry[] = [];
     let bytes = sumOf(entries);
     for (const entry of entries.toSorted((a, b) => a.usedMs - b.usedMs)) {

@@ -17,7 +17,7 @@ const joinedBytes = 4 << 10;
 export class ChunkOutbox {
   #sendChunk;
   #signal;
-  #underWay = 0;
+  #unacknowledgedBytes = 0;
   /** @type {PromiseWithResolvers<void> | undefined} */
   #room;
 
@@ -49,13 +49,13 @@ export class ChunkOutbox {
    * @param {number} bytes of one chunk
    */
   async #waitForSpace(bytes) {
-    while (this.#underWay + bytes > windowBytes) {
+    while (this.#unacknowledgedBytes + bytes > windowBytes) {
       this.#signal.throwIfAborted();
       this.#room = Promise.withResolvers();
       await this.#room.promise;
     }
     this.#signal.throwIfAborted();
-    this.#underWay += bytes;
+    this.#unacknowledgedBytes += bytes;
   }
 
   /**
@@ -63,8 +63,9 @@ export class ChunkOutbox {
    * @throws Error if the receiver acknowledges more than was sent
    */
   acknowledged(bytes) {
-    if (!(bytes > 0 && bytes <= this.#underWay)) throw new Error("acknowledges more than was sent");
-    this.#underWay -= bytes;
+    if (!(bytes > 0 && bytes <= this.#unacknowledgedBytes))
+      throw new Error("acknowledges more than was sent");
+    this.#unacknowledgedBytes -= bytes;
     this.#room?.resolve();
   }
 }
@@ -115,16 +116,16 @@ export class ChunkInbox {
   }
 
   async *[Symbol.asyncIterator]() {
-    for await (const [chunk] of this.#taken(1)) if (chunk) yield chunk;
+    for await (const [chunk] of this.#takeChunks(1)) if (chunk) yield chunk;
   }
 
   /** Yields all chunks that have arrived since the last batch. */
   batches() {
-    return this.#taken(Infinity);
+    return this.#takeChunks(Infinity);
   }
 
   /** @param {number} most */
-  async *#taken(most) {
+  async *#takeChunks(most) {
     for (;;) {
       this.#signal.throwIfAborted();
       const chunks = this.#chunks.splice(0, most);

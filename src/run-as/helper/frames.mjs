@@ -113,14 +113,14 @@ export class FrameDecoder {
   }
 
   #begin() {
-    const prefix = this.#front(prefixBytes);
+    const prefix = this.#joinFirstBytes(prefixBytes);
     if (prefix === undefined) return undefined;
     const headerBytes = prefix.readUInt32BE(0);
     const dataBytes = prefix.readUInt32BE(4);
     if (headerBytes > maxHeaderBytes || dataBytes > maxDataBytes) {
       throw new Error(`message of ${headerBytes} + ${dataBytes} bytes is too large`);
     }
-    const front = this.#front(prefixBytes + headerBytes);
+    const front = this.#joinFirstBytes(prefixBytes + headerBytes);
     if (front === undefined) return undefined;
     const json = front.toString("utf8", prefixBytes, prefixBytes + headerBytes);
     if (this.#isTooMuch(json)) throw new Error("message holds too much");
@@ -139,7 +139,7 @@ export class FrameDecoder {
     if (missingBytes === 0) return noData;
     const isChunk = header["chunk"] === true;
     const [first] = this.#pieces;
-    const front = isChunk ? first : this.#front(missingBytes);
+    const front = isChunk ? first : this.#joinFirstBytes(missingBytes);
     if (front === undefined) return undefined;
     const data = front.subarray(0, missingBytes);
     this.#drop(data.length);
@@ -150,7 +150,7 @@ export class FrameDecoder {
    * Returns a buffer that starts with at least `size` received bytes. Pieces are joined only once there are enough.
    * @param {number} size
    */
-  #front(size) {
+  #joinFirstBytes(size) {
     if (this.#heldBytes < size) return undefined;
     let [front = noData] = this.#pieces;
     if (front.length < size) {

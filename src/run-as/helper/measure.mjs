@@ -131,7 +131,7 @@ export class Measurement {
       }
       this.#add(stats);
     } catch (error) {
-      this.#passOver(error, "ENOENT");
+      this.#tolerate(error, "ENOENT");
     }
     return false;
   }
@@ -140,7 +140,7 @@ export class Measurement {
    * @param {unknown} error
    * @param {string[]} harmless codes that mean that the entry has disappeared
    */
-  #passOver(error, ...harmless) {
+  #tolerate(error, ...harmless) {
     if (hasCode(error, "EACCES")) this.isComplete = false;
     else if (!hasCode(error, ...harmless)) throw error;
   }
@@ -181,7 +181,7 @@ export class Measurement {
         yield;
       }
     } catch (error) {
-      this.#passOver(error);
+      this.#tolerate(error);
       this.#checkOwner(stack, path, constants.R_OK);
     }
     return subdirectories;
@@ -197,7 +197,7 @@ export class Measurement {
       stack.enter(name);
       return true;
     } catch (error) {
-      this.#passOver(error, "ENOENT", "ENOTDIR", "SYMLINK");
+      this.#tolerate(error, "ENOENT", "ENOTDIR", "SYMLINK");
       return false;
     }
   }

@@ -50,7 +50,7 @@ export class RunFamily {
     const members = [];
     let others = readProcessTable().filter(({ pid }) => pid !== this.#session && pid !== process.pid);
     for (let found = 1; found > 0;) {
-      const near = others.filter((one) => this.#isNear(one, family));
+      const near = others.filter((one) => this.#isRelated(one, family));
       others = others.filter((one) => !near.includes(one));
       for (const one of near) family.add(one.pid);
       members.push(...near);
@@ -63,7 +63,7 @@ export class RunFamily {
    * @param {ProcessEntry} one
    * @param {ReadonlySet<number>} family
    */
-  #isNear({ pid, ppid, sid, startTicks }, family) {
+  #isRelated({ pid, ppid, sid, startTicks }, family) {
     return family.has(ppid) || sid === this.#session || this.#known.get(pid) === startTicks;
   }
 }

@@ -84,6 +84,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
   protected abstract readonly hasParts: boolean;
   readonly #options: ContainerRuntimeOptions;
   readonly #sampler: ContainerSampler;
+  /** Apps for which nothing was requested from the engine yet. */
   readonly #untouched = new Set<string>();
   readonly #sizes = new WatchedSizes();
   readonly #subscriptions: readonly Disposable[];
@@ -296,7 +297,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     if (this.apps.size === 0) return;
     switch (change.kind) {
       case "containers":
-        for (const app of this.#concernedBy(change.ids)) void this.#attempt(app, app.observe());
+        for (const app of this.#appsWith(change.ids)) void this.#attempt(app, app.observe());
         return;
       case "unavailable":
         for (const app of this.apps.values()) app.onEngineLost(change.error);
@@ -309,7 +310,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
     }
   }
 
-  #concernedBy(containerIds: ReadonlySet<string>): Set<ContainerApp> {
+  #appsWith(containerIds: ReadonlySet<string>): Set<ContainerApp> {
     const concerned = new Set<ContainerApp>();
     for (const app of this.apps.values()) {
       if (app.members.some(({ id }) => containerIds.has(id))) concerned.add(app);

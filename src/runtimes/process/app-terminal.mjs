@@ -198,15 +198,15 @@ export class Watcher {
 
 /** Converts a terminal's line ends, CR LF, to those of a log, LF. */
 class PlainLines {
-  #heldReturn = false;
+  #isReturnHeld = false;
 
   /**
    * @param {Buffer} chunk
    * @returns {Buffer}
    */
   take(chunk) {
-    const bytes = this.#heldReturn ? Buffer.concat([Buffer.of(carriageReturn), chunk]) : chunk;
-    this.#heldReturn = bytes.at(-1) === carriageReturn;
+    const bytes = this.#isReturnHeld ? Buffer.concat([Buffer.of(carriageReturn), chunk]) : chunk;
+    this.#isReturnHeld = bytes.at(-1) === carriageReturn;
     const plain = Buffer.allocUnsafe(bytes.length);
     let length = 0;
     for (let from = 0; from < bytes.length;) {

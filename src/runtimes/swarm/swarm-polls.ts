@@ -23,7 +23,7 @@ export class SwarmPolls implements AsyncDisposable {
   #inService: ReadonlySet<string> | undefined;
   /** Whether to poll for apps that run although they should not. */
   #followsExternal = false;
-  #isAway = false;
+  #isUnreachable = false;
 
   constructor(options: SwarmPollsOptions) {
     this.#options = options;
@@ -70,13 +70,13 @@ export class SwarmPolls implements AsyncDisposable {
       const servicesOf = Map.groupBy(services, ({ appId }) => appId);
       const tasksOf = Map.groupBy(tasks, ({ appId }) => appId);
       this.#inService = new Set(servicesOf.keys());
-      this.#isAway = false;
+      this.#isUnreachable = false;
       for (const [id, app] of apps) app.take(servicesOf.get(id) ?? [], tasksOf.get(id) ?? []);
     } catch (error) {
       this.#inService = undefined;
       // Log only the first failure; each app's status shows the error.
-      if (!this.#isAway) log.warn({ err: error }, "the swarm is unreachable");
-      this.#isAway = true;
+      if (!this.#isUnreachable) log.warn({ err: error }, "the swarm is unreachable");
+      this.#isUnreachable = true;
       const { message } = error as Error;
       for (const app of apps.values()) app.lost(message);
       throw error;

@@ -40,7 +40,7 @@ export class ServiceApp extends ObservedApp {
   #lastLines: readonly string[] = [];
   #lastExit: LastExit | undefined;
   /** Cursor of the exit that was read last. */
-  #before: string | undefined;
+  #lastExitCursor: string | undefined;
   /** Shown instead of systemd's state during an operation. */
   #transition: "STARTING" | "STOPPING" | undefined;
   #probe: PortProbe | undefined;
@@ -104,8 +104,8 @@ export class ServiceApp extends ObservedApp {
     if (known?.exit !== undefined || reads >= maxReads) return known;
     const exit = await this.#options.lastExit(this.#app).catch(() => undefined);
     // The journal may be late and still return the exit before the previous restart.
-    const isNew = exit !== undefined && exit.cursor !== this.#before;
-    if (isNew) this.#before = exit.cursor;
+    const isNew = exit !== undefined && exit.cursor !== this.#lastExitCursor;
+    if (isNew) this.#lastExitCursor = exit.cursor;
     return { restarts, reads: reads + 1, ...(isNew && { exit }) };
   }
 

@@ -46,7 +46,7 @@ export class DueJobs implements Disposable {
    * Jobs with a pending run, each at most once, which limits the queues; without `wait` the run is being
    * started.
    */
-  readonly #coming = new Map<string, { readonly job: Job; readonly wait?: JobWait }>();
+  readonly #pendingRuns = new Map<string, { readonly job: Job; readonly wait?: JobWait }>();
   /** Jobs that wait for a retry; aborting cancels it. */
   readonly #retrying = new Map<string, { wait: JobWait; end: AbortController }>();
   readonly #stopping = new AbortController();
@@ -60,7 +60,7 @@ export class DueJobs implements Disposable {
     const { runner, skips } = this.#options;
     const key = keyText(job);
     if (this.#stopping.signal.aborted) return;
-    if (this.#coming.has(key) || runner.isRunning(job)) {
+    if (this.#pendingRuns.has(key) || runner.isRunning(job)) {
       skips.add(job, this.waitOf(job) === undefined ? "running" : "busy", scheduledAtMs);
       return;
     }
@@ -72,7 +72,7 @@ export class DueJobs implements Disposable {
   /** Why the job waits; undefined if it does not. */
   waitOf(key: JobKey): JobWait | undefined {
     const name = keyText(key);
-    return this.#coming.get(name)?.wait ?? this.#retrying.get(name)?.wait;
+    return this.#pendingRuns.get(name)?.wait ?? this.#retrying.get(name)?.wait;
   }
 
   /**
@@ -83,7 +83,7 @@ export class DueJobs implements Disposable {
     const { clock, jitter, runner } = this.#options;
     const delayMs = scheduledAtMs + jitter(job, scheduledAtMs) - clock.nowMs();
     const isLost = delayMs <= 0 && job.catchUp !== "latest";
-    if (isLost || this.#coming.has(keyText(job)) || runner.isRunning(job)) return;
+    if (isLost || this.#pendingRuns.has(keyText(job)) || runner.isRunning(job)) return;
     this.#startLater(job, scheduledAtMs, delayMs);
   }
 
@@ -94,7 +94,7 @@ export class DueJobs implements Disposable {
   resumeRetry(job: Job, run: Run): void {
     const { clock, runner } = this.#options;
     const key = keyText(job);
-    const isUnderWay = this.#coming.has(key) || this.#retrying.has(key) || runner.isRunning(job);
+    const isUnderWay = this.#pendingRuns.has(key) || this.#retrying.has(key) || runner.isRunning(job);
     const isEdited = job.updatedAtMs > run.startedAtMs;
     if (isUnderWay || isEdited) return;
     if (isMadeUpFor(job, run)) {
@@ -110,7 +110,7 @@ export class DueJobs implements Disposable {
   #startLater(job: Job, scheduledAtMs: number, delayMs: number): void {
     const { clock } = this.#options;
     const wait = { reason: "jitter", scheduledAtMs, untilMs: clock.nowMs() + delayMs } as const;
-    this.#coming.set(keyText(job), { job, ...(delayMs > 0 && { wait }) });
+    this.#pendingRuns.set(keyText(job), { job, ...(delayMs > 0 && { wait }) });
     void this.#guard(job, async () => {
       if (delayMs > 0) await pause(clock, delayMs, this.#stopping.signal);
       await this.#attempt(job, { trigger: "schedule", attempt: 1, scheduledAtMs });
@@ -123,22 +123,24 @@ export class DueJobs implements Disposable {
     const key = keyText(job);
     const scheduledAtMs = cause.scheduledAtMs ?? clock.nowMs();
     if ((await owners.problemOf(job)) !== undefined) {
-      this.#coming.delete(key);
+      this.#pendingRuns.delete(key);
       skips.add(job, "owner", scheduledAtMs);
       return;
     }
     const isFull = slots.reachedLimit(job.ownerUid) !== undefined;
-    this.#coming.set(key, { job, ...(isFull && { wait: { reason: "room", scheduledAtMs } }) });
+    this.#pendingRuns.set(key, { job, ...(isFull && { wait: { reason: "room", scheduledAtMs } }) });
     const slot = await slots.acquire(job.ownerUid);
-    this.#coming.set(key, { job });
+    this.#pendingRuns.set(key, { job });
     // The job may have been changed or removed while it waited.
     const current = jobs.get(job);
     if (current === undefined || !isStillDue(current, job, cause) || this.#stopping.signal.aborted) {
-      this.#coming.delete(key);
+      this.#pendingRuns.delete(key);
       slot[Symbol.dispose]();
       return;
     }
-    const { started, run } = await runner.start(current, cause, slot).finally(() => this.#coming.delete(key));
+    const { started, run } = await runner
+      .start(current, cause, slot)
+      .finally(() => this.#pendingRuns.delete(key));
     if (!started) {
       skips.add(job, "running", cause.scheduledAtMs ?? run.startedAtMs);
       return;
@@ -175,7 +177,7 @@ export class DueJobs implements Disposable {
     try {
       await work();
     } catch (error) {
-      this.#coming.delete(keyText(job));
+      this.#pendingRuns.delete(keyText(job));
       if (this.#stopping.signal.aborted) return;
       const details = { err: error, job: job.id, owner: job.ownerUid };
       this.#options.log.error(details, "failed to start a due job");
@@ -187,7 +189,7 @@ export class DueJobs implements Disposable {
    * runner.
    */
   [Symbol.dispose](): void {
-    for (const { job, wait } of this.#coming.values()) {
+    for (const { job, wait } of this.#pendingRuns.values()) {
       const isLost = wait?.reason === "room" && job.catchUp === "none";
       if (isLost) this.#options.skips.add(job, "busy", wait.scheduledAtMs);
     }

@@ -21,7 +21,7 @@ const nothing: MinutePlan = { run: [] };
 
 export class MinuteHistory {
   /** The last run minute of each slot. */
-  readonly #ran = new Float64Array(ringSize).fill(-1);
+  readonly #lastRuns = new Float64Array(ringSize).fill(-1);
   /** Times of these runs by the monotonic clock. */
   readonly #ranAtMs = new Float64Array(ringSize);
   #seen: number;
@@ -53,7 +53,7 @@ export class MinuteHistory {
 
   hasRun(minute: number): boolean {
     const slot = minute % ringSize;
-    if (this.#ran[slot] !== minute) return false;
+    if (this.#lastRuns[slot] !== minute) return false;
     const ranAtMs = this.#ranAtMs[slot] ?? 0;
     return ranAtMs >= this.#resetAtMs || this.#monotonicMs - ranAtMs <= glitchMs;
   }
@@ -63,7 +63,7 @@ export class MinuteHistory {
     const taken: number[] = [];
     for (let minute = from; minute <= to; minute += 1) {
       if (this.hasRun(minute)) continue;
-      this.#ran[minute % ringSize] = minute;
+      this.#lastRuns[minute % ringSize] = minute;
       this.#ranAtMs[minute % ringSize] = this.#monotonicMs;
       taken.push(minute);
     }

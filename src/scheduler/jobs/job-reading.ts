@@ -40,7 +40,7 @@ export class JobReading {
   rowsToRead(state: JobState, bound: number): number {
     const { seen } = state;
     const last = this.#lastChange();
-    if (seen !== undefined && this.#isOnRecord(seen, last)) return last - seen;
+    if (seen !== undefined && this.#areRecorded(seen, last)) return last - seen;
     const row = this.#store.get<{ n: number }>(
       "SELECT count(*) AS n FROM (SELECT 1 FROM jobs LIMIT ?)",
       bound + 1,
@@ -56,7 +56,7 @@ export class JobReading {
       const last = this.#lastChange();
       if (last === seen) return { table, seen };
       table =
-        seen !== undefined && this.#isOnRecord(seen, last)
+        seen !== undefined && this.#areRecorded(seen, last)
           ? yield* this.#readChanged(table, seen, last)
           : yield* this.#readAll(table);
       seen = last;
@@ -71,7 +71,7 @@ export class JobReading {
   }
 
   /** Whether all changes after `seen` are recorded per job. */
-  #isOnRecord(seen: number, last: number): boolean {
+  #areRecorded(seen: number, last: number): boolean {
     if (last === seen) return true;
     const first = this.#store.get<{ revision: number }>("SELECT min(revision) AS revision FROM job_changes");
     const many = this.#store.get<{ revision: number | null }>(
@@ -92,7 +92,7 @@ export class JobReading {
       );
       for (const row of rows) {
         const key = { ownerUid: row.owner_uid, id: row.id };
-        changes.push({ key, job: this.#unlessSame(known.get(key), row) });
+        changes.push({ key, job: this.#ifUnchanged(known.get(key), row) });
         after = key;
       }
       if (rows.length < this.#rows) return yield* new JobTable().with(changes);
@@ -115,7 +115,7 @@ export class JobReading {
       for (const row of rows) {
         const key = { ownerUid: row.changed_uid, id: row.changed_id };
         const known = table.get(key);
-        const job = row.document === null ? undefined : this.#unlessSame(known, row as JobRow);
+        const job = row.document === null ? undefined : this.#ifUnchanged(known, row as JobRow);
         if (job === known) changes.delete(keyText(key));
         else changes.set(keyText(key), { key, job });
         after = row.change;
@@ -128,7 +128,7 @@ export class JobReading {
   }
 
   /** The known job if its row is unchanged. */
-  #unlessSame(known: Job | undefined, row: JobRow): Job | undefined {
+  #ifUnchanged(known: Job | undefined, row: JobRow): Job | undefined {
     return known?.revision === row.revision ? known : this.#reader.read(row);
   }
 

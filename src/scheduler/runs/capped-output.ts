@@ -19,9 +19,9 @@ export interface CappedText {
 /** Accepts any amount of bytes, and stores less than three times the limit. */
 export class CappedOutput {
   readonly #head: Uint8Array[] = [];
-  #headHeld = 0;
+  #headLength = 0;
   #tail: Uint8Array[] = [];
-  #tailHeld = 0;
+  #tailLength = 0;
   #leftOut = 0;
 
   push(bytes: Uint8Array): void {
@@ -30,9 +30,9 @@ export class CappedOutput {
     // Copied, because a slice would retain the whole chunk.
     this.#tail.push(Buffer.from(rest.subarray(-restBytes)));
     this.#leftOut += Math.max(0, rest.length - restBytes);
-    this.#tailHeld += Math.min(rest.length, restBytes);
+    this.#tailLength += Math.min(rest.length, restBytes);
     // Trimmed rarely, so that many small chunks are not copied repeatedly.
-    if (this.#tailHeld > 2 * restBytes) this.#trimTail();
+    if (this.#tailLength > 2 * restBytes) this.#trimTail();
   }
 
   read(): CappedText {
@@ -45,21 +45,21 @@ export class CappedOutput {
 
   /** Fills the head. @returns the rest */
   #fillHead(bytes: Uint8Array): Uint8Array {
-    const room = headBytes - this.#headHeld;
+    const room = headBytes - this.#headLength;
     if (room === 0) return bytes;
     const taken = Buffer.from(bytes.subarray(0, room));
     this.#head.push(taken);
-    this.#headHeld += taken.length;
+    this.#headLength += taken.length;
     return bytes.subarray(room);
   }
 
   #trimTail(): void {
-    if (this.#leftOut === 0 && this.#tailHeld <= restBytes) return;
-    if (this.#tailHeld <= tailBytes) return;
+    if (this.#leftOut === 0 && this.#tailLength <= restBytes) return;
+    if (this.#tailLength <= tailBytes) return;
     const all = Buffer.concat(this.#tail);
     this.#leftOut += all.length - tailBytes;
     this.#tail = [Buffer.from(all.subarray(-tailBytes))];
-    this.#tailHeld = tailBytes;
+    this.#tailLength = tailBytes;
   }
 }
 

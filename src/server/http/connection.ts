@@ -32,7 +32,7 @@ export class Connection {
   onEnd: (() => void) | undefined;
   /** Called when the connection no longer carries HTTP. */
   onHold: (() => void) | undefined;
-  readonly #underWay = new Set<HttpResponse>();
+  readonly #pending = new Set<HttpResponse>();
   #isHeld = false;
 
   constructor(socket: Socket, origin: Origin) {
@@ -44,25 +44,25 @@ export class Connection {
   /** Registers a request. */
   begin(response: HttpResponse): void {
     this.hasSentRequest = true;
-    this.#underWay.add(response);
+    this.#pending.add(response);
     if (response instanceof ServerResponse) this.bodyLeftBytes = declaredSize(response.req) ?? 0;
   }
 
   /** Called when the response is sent, or the client has left. */
   end(response: HttpResponse): void {
-    this.#underWay.delete(response);
+    this.#pending.delete(response);
     this.onEnd?.();
   }
 
   /** Requests without a complete response. */
   get pending(): number {
-    return this.#underWay.size;
+    return this.#pending.size;
   }
 
   /** Whether further data can be processed: the rest of a body, or the next request. */
   get isReadyForMore(): boolean {
     if (this.socket.writableNeedDrain) return false;
-    for (const { req } of this.#underWay) {
+    for (const { req } of this.#pending) {
       if (req.complete || req.readableLength >= req.readableHighWaterMark) return false;
     }
     return true;
@@ -82,7 +82,7 @@ export class Connection {
 
   /** Whether the client waits for the daemon, rather than the daemon for the client. */
   get isAtWork(): boolean {
-    for (const response of this.#underWay) if (isReceived(response) && !needsDrain(response)) return true;
+    for (const response of this.#pending) if (isReceived(response) && !needsDrain(response)) return true;
     return this.#isHeld;
   }
 }

@@ -80,7 +80,7 @@ export class Listeners implements AsyncDisposable {
   /** By HTTP/1.1 socket and HTTP/2 session. */
   readonly #connections = new WeakMap<object, Connection>();
   readonly #sockets: SocketListeners;
-  readonly #front: RequestGateway;
+  readonly #requestGateway: RequestGateway;
   readonly #consoles: ConsoleUpgrade | undefined;
   /** The connection whose session is being created; the session's event fires during the call. */
   #arriving: Connection | undefined;
@@ -126,7 +126,7 @@ export class Listeners implements AsyncDisposable {
         mayFail: (name) => failures.take(name),
         nextRequestId: randomUUID,
       });
-    this.#front = new RequestGateway({
+    this.#requestGateway = new RequestGateway({
       ...{
         pipeline,
         identity,
@@ -276,7 +276,7 @@ export class Listeners implements AsyncDisposable {
     const connection = key === undefined ? undefined : this.#connections.get(key);
     // A stream that was reset immediately has no session when its request is reported.
     if (connection === undefined) response.destroy();
-    else this.#front.handle(request, response, connection, expectsContinue);
+    else this.#requestGateway.handle(request, response, connection, expectsContinue);
   }
 
   #openConsole(request: IncomingMessage, stream: Duplex, head: Buffer): void {
@@ -292,7 +292,7 @@ export class Listeners implements AsyncDisposable {
 
   /** New connections wait for the next daemon. Existing connections get one response from this daemon. */
   async #serveConnectedClients(): Promise<void> {
-    this.#front.closeAfterAnswers();
+    this.#requestGateway.closeAfterAnswers();
     const deadlineMs = performance.now() + handOverMs;
     do await sleep(handOverStepMs);
     while (
@@ -306,13 +306,13 @@ export class Listeners implements AsyncDisposable {
     this.#sockets.close();
     if (this.#sockets.hasSystemdSockets) await this.#serveConnectedClients();
     const reason = new SvcError("unavailable", "the daemon is stopping; try again");
-    const idle = this.#front.stop();
+    const idle = this.#requestGateway.stop();
     this.#http1.closeIdleConnections();
     this.#http2?.close();
     pipeline.endStreams(reason);
     await this.#sockets[Symbol.asyncDispose]();
     if (!(await isDoneWithin(idle, this.#limits.stopGraceMs))) {
-      log.warn({ calls: this.#front.underWay }, "ending calls that did not finish in time");
+      log.warn({ calls: this.#requestGateway.underWay }, "ending calls that did not finish in time");
     }
     pipeline.endCalls(reason);
     this.#shutdown.abort(reason);

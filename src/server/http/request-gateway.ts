@@ -70,7 +70,7 @@ export class RequestGateway {
   #idCount = 0;
   #rpcDispatcher: RpcDispatcher | undefined;
   /** Pending requests with the share that each counts toward; the connection's share may change later. */
-  readonly #underWay = new Map<HttpResponse, { readonly connection: Connection; readonly name: string }>();
+  readonly #pending = new Map<HttpResponse, { readonly connection: Connection; readonly name: string }>();
   readonly #ofUser = new Tally<string>();
   /** One listener for all responses. */
   readonly #onClose: (this: HttpResponse) => void;
@@ -98,14 +98,14 @@ export class RequestGateway {
     const source = this.#options.proxies.sourceOf(connection.origin, request.headers, hostOf(request));
     this.#recognise(request, connection, source);
     const { name } = connection.share;
-    this.#underWay.set(response, { connection, name });
+    this.#pending.set(response, { connection, name });
     connection.begin(response);
     response.on("close", this.#onClose);
     if (this.#ofUser.change(name, 1) > limits.maxRequestsPerUser && !this.#makeSpace(name, connection))
       return;
     const serve = (): void => {
       // The client may have disconnected while the request waited.
-      if (this.#underWay.has(response))
+      if (this.#pending.has(response))
         this.#serve(request, response, connection, source, requestId, expectsContinue);
     };
     // Already parsed from its user's queue.
@@ -130,7 +130,7 @@ export class RequestGateway {
    */
   #busiestOf(name: string): Connection | undefined {
     let busiest: Connection | undefined;
-    for (const { connection, name: each } of this.#underWay.values()) {
+    for (const { connection, name: each } of this.#pending.values()) {
       if (each !== name) continue;
       if (connection.socket.destroyed) return undefined;
       if (busiest === undefined || connection.pending > busiest.pending) busiest = connection;
@@ -161,13 +161,13 @@ export class RequestGateway {
 
   /** Requests without a complete response. */
   get underWay(): number {
-    return this.#underWay.size;
+    return this.#pending.size;
   }
 
   /** Closes connections after their next response. */
   closeAfterAnswers(): void {
     this.#isClosing = true;
-    for (const response of this.#underWay.keys()) {
+    for (const response of this.#pending.keys()) {
       if (response instanceof ServerResponse && !response.headersSent)
         response.setHeader("connection", "close");
     }
@@ -177,15 +177,15 @@ export class RequestGateway {
   stop(): Promise<void> {
     this.#isStopping = true;
     this.closeAfterAnswers();
-    if (this.#underWay.size === 0) return Promise.resolve();
+    if (this.#pending.size === 0) return Promise.resolve();
     return new Promise((resolve) => {
       this.#onIdle = resolve;
     });
   }
 
   #ended(response: HttpResponse): void {
-    const known = this.#underWay.get(response);
-    this.#underWay.delete(response);
+    const known = this.#pending.get(response);
+    this.#pending.delete(response);
     if (known !== undefined) {
       const { connection, name } = known;
       this.#ofUser.change(name, -1);
@@ -193,7 +193,7 @@ export class RequestGateway {
       this.#options.connections.markUsed(connection);
     }
     this.#noteUnsupported(response);
-    if (this.#underWay.size === 0) this.#onIdle?.();
+    if (this.#pending.size === 0) this.#onIdle?.();
   }
 
   /** Records Connect's responses without a context: unsupported HTTP methods and content types. */

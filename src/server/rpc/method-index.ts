@@ -9,13 +9,13 @@ import { indexMethods, type BoundService, type MethodEntry } from "./bound-servi
 export class MethodIndex {
   readonly #policies: Readonly<Record<string, MethodPolicy>>;
   /** Services that are not indexed yet, by full name. */
-  readonly #untouched: Map<string, BoundService>;
+  readonly #unindexed: Map<string, BoundService>;
   readonly #entries = new Map<DescMethod, MethodEntry>();
   readonly #paths = new Map<string, DescMethod>();
 
   constructor(services: readonly BoundService[], policies: Readonly<Record<string, MethodPolicy>>) {
     this.#policies = policies;
-    this.#untouched = new Map(services.map((service) => [service.name, service]));
+    this.#unindexed = new Map(services.map((service) => [service.name, service]));
   }
 
   /** @throws as {@link indexMethods}; so does {@link at} */
@@ -34,12 +34,12 @@ export class MethodIndex {
 
   /** Indexes a service. @returns whether it was not indexed before */
   #addService(name: string): boolean {
-    const service = this.#untouched.get(name);
+    const service = this.#unindexed.get(name);
     if (service === undefined) return false;
     for (const [method, entry] of indexMethods(service, this.#policies)) {
       this.#entries.set(method, entry);
       this.#paths.set(`/${entry.name}`, method);
     }
-    return this.#untouched.delete(name);
+    return this.#unindexed.delete(name);
   }
 }

@@ -9,10 +9,10 @@ export interface SocketConsole {
   /** The terminal's output so far. */
   readonly shown: () => string;
   /** The text frames so far. */
-  readonly said: readonly Record<string, unknown>[];
+  readonly textFrames: readonly Record<string, unknown>[];
   readonly closed: Promise<number>;
   type(text: string): void;
-  say(message: object): void;
+  sendMessage(message: object): void;
   /** Resolves once the terminal has shown it. */
   shows(text: string | RegExp): Promise<void>;
 }
@@ -29,7 +29,7 @@ export interface ConsoleRequest {
   readonly tokenIn?: "query" | "protocols";
   readonly headers?: Readonly<Record<string, string>>;
   /** The last characters of the output; absent: all. */
-  readonly keptChars?: number;
+  readonly maxShownChars?: number;
 }
 
 export function connectConsole(address: ListenerAddress, request: ConsoleRequest): WebSocket {
@@ -47,14 +47,14 @@ export function connectConsole(address: ListenerAddress, request: ConsoleRequest
 /** @throws Error with the status of the rejection */
 export async function openConsole(address: ListenerAddress, request: ConsoleRequest): Promise<SocketConsole> {
   const socket = connectConsole(address, request);
-  const { keptChars } = request;
+  const { maxShownChars } = request;
   let shown = "";
-  const said: Record<string, unknown>[] = [];
+  const textFrames: Record<string, unknown>[] = [];
   socket.on("message", (data: Buffer, isBinary) => {
     if (isBinary) {
       shown += data.toString("utf8");
-      if (keptChars !== undefined) shown = shown.slice(-keptChars);
-    } else said.push(JSON.parse(data.toString("utf8")) as Record<string, unknown>);
+      if (maxShownChars !== undefined) shown = shown.slice(-maxShownChars);
+    } else textFrames.push(JSON.parse(data.toString("utf8")) as Record<string, unknown>);
   });
   const closed = once(socket, "close").then(([code]) => code as number);
   closed.catch(() => undefined);
@@ -62,10 +62,10 @@ export async function openConsole(address: ListenerAddress, request: ConsoleRequ
   return {
     socket,
     shown: () => shown,
-    said,
+    textFrames,
     closed,
     type: (text) => socket.send(Buffer.from(text)),
-    say: (message) => socket.send(JSON.stringify(message)),
+    sendMessage: (message) => socket.send(JSON.stringify(message)),
     shows: (text) =>
       eventually(() => {
         assert.ok(typeof text === "string" ? shown.includes(text) : text.test(shown), shown.slice(-2_000));

@@ -28,11 +28,11 @@ async function world(rules: readonly AlertRule[] = [disk]) {
   const dir = await mkdtemp(join(tmpdir(), "svc-alerts-"));
   const store = await openStore({ dir });
   const clock = new FakeClock();
-  const told: string[] = [];
+  const notifications: string[] = [];
   const changes: string[] = [];
   const state = { usedPercent: 50, isKnown: true, failing: false, apps: [] as AlertFacts["apps"] };
   const notify = ({ alert, state: word, subjects }: Notification) =>
-    told.push(`${alert} ${word} ${subjects.map(({ subject }) => subject).join(",")}`);
+    notifications.push(`${alert} ${word} ${subjects.map(({ subject }) => subject).join(",")}`);
   const open = (with_: readonly AlertRule[] = rules) =>
     new Alerts({
       rules: with_,
@@ -58,7 +58,7 @@ async function world(rules: readonly AlertRule[] = [disk]) {
       ...{ clock, intervalMs: 1_000, log: { warn: () => undefined } },
     });
   return {
-    ...{ state, told, changes, clock, open, dir, store },
+    ...{ state, notifications, changes, clock, open, dir, store },
     /** Evaluates once per minute for the given time. */
     pass: async (alerts: Alerts, minutes: number) => {
       for (let at = 0; at < minutes; at++) {
@@ -99,9 +99,9 @@ test("a lasting condition is reported once, and once when it is over", async (t)
   const alerts = w.open();
   w.state.usedPercent = 95;
   await w.pass(alerts, 5);
-  t.deepEqual(w.told, [], "it has not lasted for five minutes yet");
+  t.deepEqual(w.notifications, [], "it has not lasted for five minutes yet");
   await w.pass(alerts, 60);
-  t.deepEqual(w.told, ["disk firing /data"]);
+  t.deepEqual(w.notifications, ["disk firing /data"]);
   t.like(alerts.firing()[0], {
     rule: "disk",
     subject: "/data",
@@ -109,9 +109,9 @@ test("a lasting condition is reported once, and once when it is over", async (t)
   });
   w.state.usedPercent = 50;
   await w.pass(alerts, 5);
-  t.is(w.told.length, 1, "it may return");
+  t.is(w.notifications.length, 1, "it may return");
   await w.pass(alerts, 60);
-  t.deepEqual(w.told, ["disk firing /data", "disk resolved /data"]);
+  t.deepEqual(w.notifications, ["disk firing /data", "disk resolved /data"]);
   t.deepEqual(w.changes, ["disk /data of the host began", "disk /data of the host ended"]);
   t.deepEqual(alerts.firing(), []);
 });
@@ -131,14 +131,14 @@ test("a flapping condition does not cause a storm", async (t) => {
     w.state.usedPercent = at % 4 === 3 ? 50 : 95;
     await w.pass(alerts, 1);
   }
-  t.deepEqual(w.told, [], "never for five minutes");
+  t.deepEqual(w.notifications, [], "never for five minutes");
   w.state.usedPercent = 95;
   await w.pass(alerts, 10);
   for (let at = 0; at < 60; at++) {
     w.state.usedPercent = at % 4 === 3 ? 95 : 50;
     await w.pass(alerts, 1);
   }
-  t.deepEqual(w.told, ["disk firing /data"]);
+  t.deepEqual(w.notifications, ["disk firing /data"]);
 });
 
 test("a restart neither repeats nor forgets alerts, and an unreadable condition is not over", async (t) => {
@@ -146,7 +146,7 @@ test("a restart neither repeats nor forgets alerts, and an unreadable condition 
   w.state.usedPercent = 95;
   await w.pass(w.open(), 10);
   await w.pass(w.open(), 10);
-  t.deepEqual(w.told, ["disk firing /data"]);
+  t.deepEqual(w.notifications, ["disk firing /data"]);
   w.state.isKnown = false;
   const alerts = w.open();
   await w.pass(alerts, 60);
@@ -154,7 +154,7 @@ test("a restart neither repeats nor forgets alerts, and an unreadable condition 
   w.state.isKnown = true;
   w.state.usedPercent = 50;
   await w.pass(w.open(), 60);
-  t.deepEqual(w.told, ["disk firing /data", "disk resolved /data"]);
+  t.deepEqual(w.notifications, ["disk firing /data", "disk resolved /data"]);
 });
 
 test("an undelivered alert is retried, also by another daemon, and then reported once", async (t) => {
@@ -162,11 +162,11 @@ test("an undelivered alert is retried, also by another daemon, and then reported
   w.state.usedPercent = 95;
   w.state.failing = true;
   await w.pass(w.open(), 60);
-  t.deepEqual(w.told, []);
+  t.deepEqual(w.notifications, []);
   w.state.failing = false;
   const alerts = w.open();
   await w.pass(alerts, 60);
-  t.deepEqual(w.told, ["disk firing /data"]);
+  t.deepEqual(w.notifications, ["disk firing /data"]);
   t.is(alerts.firing().length, 1);
 });
 
@@ -179,7 +179,7 @@ test("new rules are delivered at once, whatever the old ones waited for", async 
   w.state.failing = false;
   alerts.configure([disk]);
   await w.pass(alerts, 1);
-  t.deepEqual(w.told, ["disk firing /data"]);
+  t.deepEqual(w.notifications, ["disk firing /data"]);
   w.state.usedPercent = 50;
   await w.pass(alerts, 10);
   w.state.usedPercent = 95;
@@ -189,9 +189,9 @@ test("new rules are delivered at once, whatever the old ones waited for", async 
   await w.pass(alerts, 1);
   alerts.configure([disk]);
   await w.pass(alerts, 3);
-  t.deepEqual(w.told, ["disk firing /data", "disk resolved /data"]);
+  t.deepEqual(w.notifications, ["disk firing /data", "disk resolved /data"]);
   await w.pass(alerts, 5);
-  t.deepEqual(w.told.slice(2), ["disk firing /data"]);
+  t.deepEqual(w.notifications.slice(2), ["disk firing /data"]);
 });
 
 test("the end of a rule ends its alerts for all followers", async (t) => {
@@ -204,7 +204,7 @@ test("the end of a rule ends its alerts for all followers", async (t) => {
   alerts.configure([]);
   await w.pass(alerts, 2);
   t.deepEqual(w.changes.slice(2), ["crashed app of its owner ended", "disk /data of the host ended"]);
-  t.is(w.told.length, 2, "its target is not known any more");
+  t.is(w.notifications.length, 2, "its target is not known any more");
 });
 
 test("concurrent alerts are one notification, and a removed rule reports nothing more", async (t) => {
@@ -215,18 +215,18 @@ test("concurrent alerts are one notification, and a removed rule reports nothing
   w.state.apps = apps("CRASHED");
   const alerts = w.open();
   await w.pass(alerts, 3);
-  t.deepEqual(w.told, [`crashed firing ${ids.join(",")}`]);
+  t.deepEqual(w.notifications, [`crashed firing ${ids.join(",")}`]);
   t.is(alerts.firing().length, 50);
   t.is(alerts.firing(new Set(["app-10"])).length, 1, "a user who sees one app is notified of that app");
   w.state.apps = apps("RUNNING");
   await w.pass(alerts, 3);
-  t.deepEqual(w.told.slice(1), [`crashed resolved ${ids.join(",")}`]);
+  t.deepEqual(w.notifications.slice(1), [`crashed resolved ${ids.join(",")}`]);
   w.state.apps = apps("FAILED");
   await w.pass(alerts, 1);
   const others = w.open([disk]);
   await w.pass(others, 1);
   t.deepEqual(others.firing(), []);
-  t.is(w.told.length, 3);
+  t.is(w.notifications.length, 3);
 });
 
 const hour = 3_600_000;

@@ -268,8 +268,8 @@ test("verification works while records are added and pruned", async (t) => {
 });
 
 test("the hash of a record is the same in every version", (t) => {
-  const told = { reason: "denied", address: "::1", attempts: 3, token_digest: "abc", owner_uid: 5 };
-  const content = { ...namedContent(contentOf(auditedCall(7), now()), "root"), ...told };
+  const recorded = { reason: "denied", address: "::1", attempts: 3, token_digest: "abc", owner_uid: 5 };
+  const content = { ...namedContent(contentOf(auditedCall(7), now()), "root"), ...recorded };
   t.is(
     hashOf(Buffer.alloc(32), 7, content).toString("hex"),
     "ca71580e42dff2b66b901e2df9c014f9fe9f545696e9de853b8cde955e2e9be7",
@@ -418,7 +418,7 @@ async function openQuietTrail() {
       for (const { action } of [...timers]) action();
     },
     /** Oldest first: caller, call, and count. */
-    async told() {
+    async recorded() {
       await trail.flush();
       return reader
         .list({}, 1000, "")
@@ -447,16 +447,16 @@ test("the first denial is a record at once, and its repeats are one record at th
   trail.append(stranger(1000, "10.0.0.7"));
   const first = ["127.0.0.1", "StartApp", "unauthenticated", 1];
   const other = ["10.0.0.7", "StartApp", "unauthenticated", 1];
-  t.deepEqual(await open.told(), [first, other]);
+  t.deepEqual(await open.recorded(), [first, other]);
   open.pass(9 * minuteMs);
-  t.is((await open.told()).length, 2);
+  t.is((await open.recorded()).length, 2);
   open.pass(minuteMs);
   const repeats = ["127.0.0.1", "StartApp", "unauthenticated", 999];
-  t.deepEqual(await open.told(), [first, other, repeats]);
+  t.deepEqual(await open.recorded(), [first, other, repeats]);
   t.is(timers.size, 0, "no timer runs when nothing is counted");
 
   trail.append(stranger(1001));
-  t.deepEqual((await open.told()).at(-1), first);
+  t.deepEqual((await open.recorded()).at(-1), first);
   t.like(await open.reader.verify(), { problem: undefined, records: 4 });
 });
 
@@ -468,10 +468,10 @@ test("attempts of unknown callers are counted together, whatever their error is"
       trail.append(auditedCall(n, { user: { ...nobody, address: "127.0.0.1" }, target: "", result }));
     }
   }
-  t.is((await open.told()).length, 4);
+  t.is((await open.recorded()).length, 4);
   await trail[Symbol.asyncDispose]();
   t.deepEqual(
-    (await open.told()).slice(4).map(([, , , attempts]) => attempts),
+    (await open.recorded()).slice(4).map(([, , , attempts]) => attempts),
     [99, 99, 99, 99],
   );
 });
@@ -481,7 +481,7 @@ test("each call that had an effect is a separate record", async (t) => {
   for (let n = 0; n < 200; n++) open.trail.append(auditedCall(1));
   for (let n = 0; n < 200; n++)
     open.trail.append(auditedCall(1, { result: "failed_precondition", reason: "start_failed" }));
-  t.is((await open.told()).length, 400);
+  t.is((await open.recorded()).length, 400);
 });
 
 test("repeated calls that changed nothing become one record with their number", async (t) => {
@@ -489,10 +489,10 @@ test("repeated calls that changed nothing become one record with their number", 
   for (let n = 0; n < 200; n++) open.trail.append(auditedCall(1, { changedNothing: true }));
   for (let n = 0; n < 200; n++)
     open.trail.append(auditedCall(1, { result: "not_found", reason: "not_found" }));
-  t.is((await open.told()).length, 2);
+  t.is((await open.recorded()).length, 2);
   open.pass(10 * minuteMs);
   t.deepEqual(
-    (await open.told()).slice(2).map(([, , result, attempts]) => [result, attempts]),
+    (await open.recorded()).slice(2).map(([, , result, attempts]) => [result, attempts]),
     [
       ["ok", 199],
       ["not_found", 199],
@@ -526,10 +526,10 @@ test("a known caller who is denied is recorded by user, method and target", asyn
       for (const target of ["a", "b"]) open.trail.append(auditedCall(n, { ...denied, user, target }));
     }
   }
-  t.is((await open.told()).length, 4);
+  t.is((await open.recorded()).length, 4);
   open.trail[Symbol.asyncDispose]().catch(() => undefined);
   t.deepEqual(
-    (await open.told()).slice(4).map(([, , , attempts]) => attempts),
+    (await open.recorded()).slice(4).map(([, , , attempts]) => attempts),
     [9, 9, 9, 9],
     "the counts are recorded when the daemon stops",
   );
@@ -560,8 +560,8 @@ test("a day's flood from changing addresses displaces nothing in the trail", asy
 test("a clock that is set back ends no window early, and adds no budget", async (t) => {
   await using open = await openQuietTrail();
   for (let n = 0; n < 200; n++) open.trail.append(stranger(n, `10.0.0.${n}`));
-  t.is((await open.told()).length, 64);
+  t.is((await open.recorded()).length, 64);
   open.pass(-2 * minuteMs);
   for (let n = 0; n < 64; n++) open.trail.append(stranger(n, `10.0.1.${n}`));
-  t.is((await open.told()).length, 64);
+  t.is((await open.recorded()).length, 64);
 });

@@ -43,7 +43,7 @@ const { version } = packageJson;
 test("an invalid date and an unsupported CPU architecture are rejected before the build", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-packages-"));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
-  const said = async (epoch: string, ...arch: string[]): Promise<string> => {
+  const failureOf = async (epoch: string, ...arch: string[]): Promise<string> => {
     const { stderr } = await t.throwsAsync<Error & { stderr: string }>(
       run(process.execPath, ["src/build/packages.ts", dir, ...arch], {
         cwd: root,
@@ -52,8 +52,8 @@ test("an invalid date and an unsupported CPU architecture are rejected before th
     );
     return stderr;
   };
-  t.regex(await said("2026-01-01"), /SOURCE_DATE_EPOCH is 2026-01-01, but must be seconds since 1970/);
-  t.regex(await said("1767225600", "riscv64"), /there is no package for riscv64/);
+  t.regex(await failureOf("2026-01-01"), /SOURCE_DATE_EPOCH is 2026-01-01, but must be seconds since 1970/);
+  t.regex(await failureOf("1767225600", "riscv64"), /there is no package for riscv64/);
   t.deepEqual(await readdir(dir), []);
 });
 
@@ -234,7 +234,7 @@ interface Debian {
   readonly sh: (script: string) => Promise<string>;
   readonly install: (version: number) => Promise<void>;
   /** The arguments of `systemctl` since the last call of this function. */
-  readonly told: () => Promise<string[]>;
+  readonly systemctlCalls: () => Promise<string[]>;
   /** The version directories. */
   readonly runs: () => Promise<string[]>;
   readonly current: () => Promise<string>;
@@ -279,7 +279,7 @@ async function openDebian(t: ExecutionContext): Promise<Debian> {
     install: async (version) => {
       await sh(`dpkg --install /root/${version}.deb`);
     },
-    told: async () =>
+    systemctlCalls: async () =>
       (await sh("cat /root/told 2>/dev/null || true; rm -f /root/told")).split("\n").slice(0, -1),
     runs: async () => (await readdir(path("/usr/lib/svc"))).filter((name) => name.startsWith("run.")).sort(),
     current: () => readlink(path("/usr/lib/svc/current")),
@@ -290,9 +290,9 @@ debianTest(
   `an installation starts nothing, and an upgrade keeps the versions that are still running${needsDebian}`,
   async (t) => {
     t.timeout(120_000);
-    const { path, sh, install, told, runs, current } = await openDebian(t);
+    const { path, sh, install, systemctlCalls, runs, current } = await openDebian(t);
     await install(1);
-    t.deepEqual(await told(), ["daemon-reload"]);
+    t.deepEqual(await systemctlCalls(), ["daemon-reload"]);
     const first = await current();
     t.deepEqual(await runs(), [first]);
     t.is(await sh("setpriv --reuid=1 --regid=1 --clear-groups svc"), "1\n", "for everybody");
@@ -301,7 +301,7 @@ debianTest(
 
     await install(2);
     // The previous version's script reports it, too.
-    t.deepEqual(await told(), ["daemon-reload", "daemon-reload", "try-restart svc.service"]);
+    t.deepEqual(await systemctlCalls(), ["daemon-reload", "daemon-reload", "try-restart svc.service"]);
     const second = await current();
     t.deepEqual(await runs(), [first, second].sort());
     t.is(await sh("svc"), "2\n");
@@ -360,7 +360,7 @@ debianTest(
   `the daemon has its own cgroup if systemd supports it, also after an upgrade of systemd${needsDebian}`,
   async (t) => {
     t.timeout(120_000);
-    const { path, sh, install, told } = await openDebian(t);
+    const { path, sh, install, systemctlCalls } = await openDebian(t);
     const unitDir = "/usr/lib/systemd/system";
     const units = (): Promise<string> => sh(`cat ${unitDir}/svc.service.d/* 2>/dev/null || true`);
     const is = (version: string): Promise<void> =>
@@ -371,10 +371,10 @@ debianTest(
     await install(2);
     t.is(await units(), "");
     await is("systemd 257 (257.9-1~deb13u1)");
-    await told();
+    await systemctlCalls();
     await sh("dpkg-trigger --by-package=systemd /usr/lib/systemd/systemd; dpkg --configure --pending");
     t.is(await units(), "[Service]\nDelegateSubgroup=daemon\nExecStopPost=\n");
-    t.deepEqual(await told(), ["daemon-reload"]);
+    t.deepEqual(await systemctlCalls(), ["daemon-reload"]);
     await is("systemd 252 (252.39-1~deb12u2)");
     await install(3);
     t.is(await units(), "");
@@ -388,47 +388,50 @@ debianTest(
 
 debianTest(`without systemd, no systemctl command runs${needsDebian}`, async (t) => {
   t.timeout(120_000);
-  const { sh, install, told } = await openDebian(t);
+  const { sh, install, systemctlCalls } = await openDebian(t);
   await sh("rmdir /run/systemd/system");
   for (const version of [1, 2]) await install(version);
   await sh("dpkg --purge svc");
-  t.deepEqual(await told(), []);
+  t.deepEqual(await systemctlCalls(), []);
 });
 
 debianTest(
   `a purge retains apps unless configured otherwise, and a removal always does${needsDebian}`,
   async (t) => {
     t.timeout(120_000);
-    const { path, sh, install, told } = await openDebian(t);
+    const { path, sh, install, systemctlCalls } = await openDebian(t);
     const kept = ["/var/lib/svc/apps", "/etc/svc/svc.toml", "/run/svc/svc.sock.lock"];
     const isThere = (): boolean[] => kept.map((file) => existsSync(path(file)));
     const refuse = (): Promise<string> => sh("echo svc svc/keep-apps boolean false | debconf-set-selections");
     await sh(`mkdir -p /var/lib/svc /etc/svc /run/svc /var/cache/svc; touch ${kept.join(" ")}`);
     await install(1);
-    await told();
+    await systemctlCalls();
     await symlink("run.left", path("/usr/lib/svc/current.new"));
     await sh("dpkg --remove svc");
-    t.deepEqual(await told(), ["disable --now svc.socket svc-tcp.socket svc.service", "daemon-reload"]);
+    t.deepEqual(await systemctlCalls(), [
+      "disable --now svc.socket svc-tcp.socket svc.service",
+      "daemon-reload",
+    ]);
     t.false(existsSync(path("/usr/lib/svc")), "nothing of the package is left");
     t.true(existsSync(path("/var/cache/svc")), "downloaded and unpacked files are removed by the purge");
     t.regex(await sh("dpkg --purge svc"), /\/var\/lib\/svc and \/etc\/svc were kept/);
     t.deepEqual(isThere(), [true, true, true]);
     t.false(existsSync(path("/var/cache/svc")));
     // debconf runs the script again from its start.
-    t.deepEqual(await told(), ["daemon-reload", "daemon-reload"]);
+    t.deepEqual(await systemctlCalls(), ["daemon-reload", "daemon-reload"]);
 
     await install(2);
     await refuse();
     await sh("dpkg --remove svc");
     t.deepEqual(isThere(), [true, true, true]);
-    await told();
+    await systemctlCalls();
     await install(3);
     await refuse();
-    await told();
+    await systemctlCalls();
     t.notRegex(await sh("dpkg --purge svc"), /kept/);
     t.deepEqual(isThere(), [false, false, false]);
     t.deepEqual(
-      (await told()).filter((words) => words.startsWith("kill ")),
+      (await systemctlCalls()).filter((words) => words.startsWith("kill ")),
       ["kill --kill-who=all --signal=SIGKILL svc.service"],
     );
     // The next package asks the question again.

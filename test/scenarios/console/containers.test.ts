@@ -227,8 +227,8 @@ dockerTest(`a container's main terminal is as large as the smallest window${need
     return openConsole({ port: daemon.port }, { appId: "sized", session: "attach", token });
   };
   const [one, two, three] = [await open(), await open(), await open()];
-  one.say({ type: "resize", cols: 100, rows: 30 });
-  two.say({ type: "resize", cols: 90, rows: 40 });
+  one.sendMessage({ type: "resize", cols: 100, rows: 30 });
+  two.sendMessage({ type: "resize", cols: 90, rows: 40 });
   const asked = async (size: RegExp): Promise<void> => {
     const seen = three.shown().length;
     await eventually(() => {
@@ -237,7 +237,7 @@ dockerTest(`a container's main terminal is as large as the smallest window${need
     }, 30_000);
   };
   await asked(/^30 90\r$/m);
-  one.say({ type: "resize", cols: 50, rows: 20 });
+  one.sendMessage({ type: "resize", cols: 50, rows: 20 });
   await asked(/^20 50\r$/m);
   one.socket.terminate();
   await asked(/^40 90\r$/m);

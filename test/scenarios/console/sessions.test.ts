@@ -57,7 +57,7 @@ async function open(
   daemon: TestDaemon,
   session: string,
   appId = "web",
-  options: Pick<ConsoleRequest, "keptChars"> = {},
+  options: Pick<ConsoleRequest, "maxShownChars"> = {},
 ): Promise<SocketConsole> {
   const { token } = await daemon.client(AppService).issueConsoleToken({ appId, session });
   return openConsole({ port: daemon.port }, { appId, session, token, ...options });
@@ -115,17 +115,17 @@ test("attached sessions close when the app stops or is removed, and shells when 
   await installLoop(daemon, "loop");
   const apps = daemon.client(AppService);
   const attached = await open(daemon, "attach", "loop");
-  await eventually(() => assert.equal(attached.said[0]?.["type"], "opened"), patienceMs);
+  await eventually(() => assert.equal(attached.textFrames[0]?.["type"], "opened"), patienceMs);
   const stopping = apps.stopApp({ id: "loop" });
   t.is(await attached.closed, 1000);
   const closedMs = performance.now();
   await stopping;
   t.log(`closed ${Math.round(performance.now() - closedMs)} ms before the app was stopped`);
-  t.like(attached.said.at(-1), { type: "exit" });
+  t.like(attached.textFrames.at(-1), { type: "exit" });
   await apps.startApp({ id: "loop" });
   const sessions = [await open(daemon, "attach", "loop"), await open(daemon, "shell", "loop")];
-  for (const { said } of sessions) {
-    await eventually(() => assert.equal(said[0]?.["type"], "opened"), patienceMs);
+  for (const { textFrames } of sessions) {
+    await eventually(() => assert.equal(textFrames[0]?.["type"], "opened"), patienceMs);
   }
   const ended = sessions.map(async ({ closed }) => {
     await closed;
@@ -146,15 +146,15 @@ test("a session closes within a second after its token is revoked or its app is 
     const asked = daemon.tokenClient(AppService, "connect", access);
     const { token } = await asked.issueConsoleToken({ appId: "web", session });
     const console = await openConsole({ port: daemon.port }, { appId: "web", session, token });
-    await eventually(() => assert.equal(console.said[0]?.["type"], "opened"), patienceMs);
+    await eventually(() => assert.equal(console.textFrames[0]?.["type"], "opened"), patienceMs);
     await daemon.client(TokenService).revokeAccessTokens({});
     const revokedMs = performance.now();
     await console.closed;
     took[`revoked ${session}`] = performance.now() - revokedMs;
   }
   const sessions = await Promise.all(["attach", "shell", "logs"].map((session) => open(daemon, session)));
-  for (const { said } of sessions)
-    await eventually(() => assert.equal(said[0]?.["type"], "opened"), patienceMs);
+  for (const { textFrames } of sessions)
+    await eventually(() => assert.equal(textFrames[0]?.["type"], "opened"), patienceMs);
   await daemon.client(AppService).removeApp({ id: "web" });
   const removedMs = performance.now();
   await Promise.all(sessions.map(({ closed }) => closed));
@@ -207,11 +207,11 @@ test("^C stops a flood for a slow client, and little output follows", async (t) 
   await install(daemon, "console: { exec: [sh, -i] }\n");
   const shell = await open(daemon, "attach");
   await shell.shows(/[#$] /);
-  shell.say({ type: "ack", bytes: 1 });
+  shell.sendMessage({ type: "ack", bytes: 1 });
   let shownBytes = 0;
   const shows = setInterval(() => {
     shownBytes = Math.min(shownBytes + 50_000, Buffer.byteLength(shell.shown()));
-    if (shownBytes > 0) shell.say({ type: "ack", bytes: shownBytes });
+    if (shownBytes > 0) shell.sendMessage({ type: "ack", bytes: shownBytes });
   }, 20);
   shell.type("yes\n");
   await eventually(() => assert.ok(shell.shown().length > 1_000_000), patienceMs);
@@ -235,7 +235,7 @@ test(`${many} sessions with a stalled one: the others continue, and memory stays
   for (const id of ids) await installLoop(daemon, id);
   const sessions: SocketConsole[] = [];
   // All output also reaches this process.
-  const kept = { keptChars: 8_192 };
+  const kept = { maxShownChars: 8_192 };
   // At most a hundred tokens may be unused at a time.
   for (const id of ids) {
     const opening = Array.from({ length: ofEach }, () => open(daemon, "attach", id, kept));
@@ -288,44 +288,46 @@ browserTest(`a page opens a shell, types, resizes and sees it exit${why}`, async
     const { token } = await apps.issueConsoleToken({ appId: "web", session: "attach" });
     const seen = await page.evaluate(
       ({ token, host }) =>
-        new Promise<{ text: string; said: { type: string; code?: number }[]; code: number }>((resolve) => {
-          const url = `ws://${host}/v1/apps/web/console?session=attach`;
-          const socket = new WebSocket(url, ["svc.console.v1", `svc.token.${token}`]);
-          socket.binaryType = "arraybuffer";
-          const decoder = new TextDecoder();
-          const said: { type: string }[] = [];
-          let text = "";
-          let step = 0;
-          const type = (line: string): void => socket.send(new TextEncoder().encode(line));
-          const steps: [RegExp, () => void][] = [
-            [
-              /[#$] /,
-              () => {
-                socket.send(JSON.stringify({ type: "resize", cols: 91, rows: 33 }));
-                type("stty size; echo grüße-€😀-$((40+2))\n");
-              },
-            ],
-            // Its output shows that it owns the terminal; before that, ^C would reach the shell.
-            [/€😀-42/, () => type("sh -c 'echo begun-$((1+1)); exec sleep 1000'\n")],
-            [/begun-2/, () => type("\x03exit 6\n")],
-          ];
-          socket.addEventListener("message", (event) => {
-            const data: unknown = event.data;
-            if (typeof data === "string") {
-              said.push(JSON.parse(data) as { type: string });
-              return;
-            }
-            text += decoder.decode(data as ArrayBuffer, { stream: true });
-            while (steps[step]?.[0].test(text) === true) steps[step++]?.[1]();
-          });
-          socket.addEventListener("close", ({ code }) => resolve({ text, said, code }));
-        }),
+        new Promise<{ text: string; textFrames: { type: string; code?: number }[]; code: number }>(
+          (resolve) => {
+            const url = `ws://${host}/v1/apps/web/console?session=attach`;
+            const socket = new WebSocket(url, ["svc.console.v1", `svc.token.${token}`]);
+            socket.binaryType = "arraybuffer";
+            const decoder = new TextDecoder();
+            const textFrames: { type: string }[] = [];
+            let text = "";
+            let step = 0;
+            const type = (line: string): void => socket.send(new TextEncoder().encode(line));
+            const steps: [RegExp, () => void][] = [
+              [
+                /[#$] /,
+                () => {
+                  socket.send(JSON.stringify({ type: "resize", cols: 91, rows: 33 }));
+                  type("stty size; echo grüße-€😀-$((40+2))\n");
+                },
+              ],
+              // Its output shows that it owns the terminal; before that, ^C would reach the shell.
+              [/€😀-42/, () => type("sh -c 'echo begun-$((1+1)); exec sleep 1000'\n")],
+              [/begun-2/, () => type("\x03exit 6\n")],
+            ];
+            socket.addEventListener("message", (event) => {
+              const data: unknown = event.data;
+              if (typeof data === "string") {
+                textFrames.push(JSON.parse(data) as { type: string });
+                return;
+              }
+              text += decoder.decode(data as ArrayBuffer, { stream: true });
+              while (steps[step]?.[0].test(text) === true) steps[step++]?.[1]();
+            });
+            socket.addEventListener("close", ({ code }) => resolve({ text, textFrames, code }));
+          },
+        ),
       { token, host: `127.0.0.1:${daemon.port}` },
     );
     t.regex(seen.text, /33 91/);
     t.regex(seen.text, /grüße-€😀-42/);
     t.is(seen.code, 1000);
-    t.deepEqual([seen.said[0]?.type, seen.said.at(-1)], ["opened", { type: "exit", code: 6 }]);
+    t.deepEqual([seen.textFrames[0]?.type, seen.textFrames.at(-1)], ["opened", { type: "exit", code: 6 }]);
   } finally {
     await browser.close();
   }
@@ -373,7 +375,7 @@ test("a message that is too large or invalid closes only its own session", async
     const odd = await openHostile(daemon);
     odd.socket.send(text);
     t.is(await odd.closed, 1008, text);
-    t.like(odd.said.at(-1), { type: "error", code: "invalid_argument" });
+    t.like(odd.textFrames.at(-1), { type: "error", code: "invalid_argument" });
   }
   await expectAlive(daemon);
 });
@@ -443,7 +445,7 @@ test("a slow log reader is notified of the number of skipped bytes", async (t) =
   await apps.installApp({ spec: dir });
   await apps.startApp({ id: "web" });
   const stalled = await openHostile(daemon, "logs");
-  await eventually(() => assert.equal(stalled.said[0]?.["type"], "opened"), 20_000);
+  await eventually(() => assert.equal(stalled.textFrames[0]?.["type"], "opened"), 20_000);
   stalled.socket.pause();
   await writeFile(join(daemon.dir, "go"), "");
   const newest = async (): Promise<string> =>
@@ -451,7 +453,7 @@ test("a slow log reader is notified of the number of skipped bytes", async (t) =
   await eventually(async () => assert.match(await newest(), /the-42/), 60_000);
   stalled.socket.resume();
   await eventually(() => assert.match(stalled.shown().slice(-200), /the-42/), 60_000);
-  const missed = stalled.said.reduce((sum, { bytes }) => sum + Number(bytes ?? 0), 0);
+  const missed = stalled.textFrames.reduce((sum, { bytes }) => sum + Number(bytes ?? 0), 0);
   t.true(missed > 10_000_000, `${missed} bytes`);
   stalled.socket.terminate();
 });
@@ -466,14 +468,14 @@ test("a slow terminal viewer is notified of skipped bytes and gets the latest sc
   await apps.installApp({ spec: dir });
   await apps.startApp({ id: "web" });
   const stalled = await openHostile(daemon);
-  await eventually(() => assert.equal(stalled.said[0]?.["type"], "opened"), 20_000);
+  await eventually(() => assert.equal(stalled.textFrames[0]?.["type"], "opened"), 20_000);
   stalled.socket.pause();
   const other = await openHostile(daemon);
   other.type("go\n");
   await eventually(() => assert.match(other.shown().slice(-200), /the-42/), 60_000);
   stalled.socket.resume();
   await eventually(() => assert.match(stalled.shown().slice(-200), /the-42/), 60_000);
-  const gaps = stalled.said.filter(({ type }) => type === "gap").map(({ bytes }) => Number(bytes));
+  const gaps = stalled.textFrames.filter(({ type }) => type === "gap").map(({ bytes }) => Number(bytes));
   const missed = gaps.reduce((sum, bytes) => sum + bytes, 0);
   t.true(missed > 10_000_000, `${missed} bytes`);
   t.true(stalled.shown().length + missed >= 60_000_000, "the viewer receives the number of skipped bytes");
@@ -483,15 +485,15 @@ test("a slow terminal viewer is notified of skipped bytes and gets the latest sc
 test("sessions beyond an app's limit are rejected until one is closed", async (t) => {
   const daemon = await withApp();
   const sessions = await Promise.all(Array.from({ length: 32 }, () => openHostile(daemon, "logs")));
-  await eventually(() => assert.ok(sessions.every(({ said }) => said.length > 0)), 20_000);
+  await eventually(() => assert.ok(sessions.every(({ textFrames }) => textFrames.length > 0)), 20_000);
   const refused = await openHostile(daemon, "logs");
   await refused.closed;
-  t.like(refused.said.at(-1), { type: "error", reason: "too_many" });
+  t.like(refused.textFrames.at(-1), { type: "error", reason: "too_many" });
   sessions[0]?.socket.terminate();
   await eventually(async () => {
     const another = await openHostile(daemon, "logs");
-    await eventually(() => assert.ok(another.said.length > 0));
-    const [first] = another.said;
+    await eventually(() => assert.ok(another.textFrames.length > 0));
+    const [first] = another.textFrames;
     another.socket.terminate();
     assert.equal(first?.["type"], "opened");
   }, 20_000);
@@ -509,19 +511,19 @@ rootTest(`the session limit of a user counts the sessions of all apps${needsRoot
     return openConsole({ socketPath: daemon.socketPath }, { appId, session: "logs", token });
   };
   const sessions = [await openAs(user, "web"), await openAs(user, "web-2")];
-  await eventually(() => assert.ok(sessions.every(({ said }) => said.length > 0)), 20_000);
+  await eventually(() => assert.ok(sessions.every(({ textFrames }) => textFrames.length > 0)), 20_000);
   const refused = await openAs(user, "web-2");
   await refused.closed;
-  t.like(refused.said.at(-1), { type: "error", reason: "too_many" });
-  t.regex(String(refused.said.at(-1)?.["error"]), /uid 65534 has 2 .*max_consoles_per_user/);
+  t.like(refused.textFrames.at(-1), { type: "error", reason: "too_many" });
+  t.regex(String(refused.textFrames.at(-1)?.["error"]), /uid 65534 has 2 .*max_consoles_per_user/);
   const roots = await openAs(daemon, "web");
-  await eventually(() => assert.equal(roots.said[0]?.["type"], "opened"), 20_000);
+  await eventually(() => assert.equal(roots.textFrames[0]?.["type"], "opened"), 20_000);
   sessions[0]?.socket.terminate();
   await eventually(async () => {
     const another = await openAs(user, "web");
-    await eventually(() => assert.ok(another.said.length > 0));
+    await eventually(() => assert.ok(another.textFrames.length > 0));
     another.socket.terminate();
-    assert.equal(another.said[0]?.["type"], "opened");
+    assert.equal(another.textFrames[0]?.["type"], "opened");
   }, 20_000);
   for (const { socket } of [...sessions, roots]) socket.terminate();
 });

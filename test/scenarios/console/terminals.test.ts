@@ -19,7 +19,7 @@ import {
 import { errorOf } from "../../support/errors.ts";
 import { eventually } from "../../support/eventually.ts";
 import { freePort, writePackage } from "../../support/packages.ts";
-import { noneLeft, processesIn } from "../../support/processes.ts";
+import { untilNoneLeft, processesIn } from "../../support/processes.ts";
 import { main } from "../../support/svc-main.ts";
 
 // Recordings of sessions: asciicast v2, files of the owner, limited.
@@ -199,7 +199,7 @@ rootTest(
     }, 60_000);
     leave.abort();
     t.like(await errorOf(held), { code: "Canceled" });
-    await noneLeft(daemon.dir, 60_000, [pid]);
+    await untilNoneLeft(daemon.dir, 60_000, [pid]);
   },
 );
 

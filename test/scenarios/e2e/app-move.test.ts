@@ -475,7 +475,7 @@ for (const [victim, words] of Object.entries(victims)) {
         const afterMs = Math.random() * wholeMs * 1.2;
         const killed = { command: undefined, from: nodes[from], to: nodes[to] }[victim];
         const ended = await moveAndKill(nodes, { id, from, to, afterMs, killed });
-        const told = `kill ${kill} after ${Math.round(afterMs)} ms: ${ended.said}`;
+        const context = `kill ${kill} after ${Math.round(afterMs)} ms: ${ended.output}`;
         const goesBack = kill % 2 === 0;
         const command = ["-N", from, "app", "move", id, ...(goesBack ? ["--abort"] : ["--to", to])];
         if (ended.exitCode !== 0) {
@@ -483,20 +483,20 @@ for (const [victim, words] of Object.entries(victims)) {
             const done = await svc(nodes, ...command);
             // Either nothing had started yet, or the move had finished.
             const wasNothing = /has no unfinished move to undo|already has an app \S+/.test(done.stderr);
-            assert.ok(done.exitCode === 0 || wasNothing, `${told}; then: ${done.stderr}`);
+            assert.ok(done.exitCode === 0 || wasNothing, `${context}; then: ${done.stderr}`);
           }, deadlineMs);
         }
         const states = await eventually(async () => {
           const both = await Promise.all([stateAt(nodes[from], id), stateAt(nodes[to], id)]);
           const running = both.filter((state) => state === "RUNNING");
-          assert.equal(running.length, 1, `${told}; then ${both.join(" and ")}`);
+          assert.equal(running.length, 1, `${context}; then ${both.join(" and ")}`);
           return both;
         }, deadlineMs);
-        t.deepEqual(await runningCopies(nodes, id), [states[0] === "RUNNING" ? from : to], told);
+        t.deepEqual(await runningCopies(nodes, id), [states[0] === "RUNNING" ? from : to], context);
         if (states[1] === "RUNNING") [from, to] = [to, from];
         const after = await dataAt(nodes[from], id);
         for (const name of dataFiles)
-          t.true(after[name]?.startsWith(before[name] ?? ""), `${told}: ${name} lost data`);
+          t.true(after[name]?.startsWith(before[name] ?? ""), `${context}: ${name} lost data`);
         const outcome = `${ended.exitCode === 0 ? "done" : ended.exitCode === null ? "killed" : "failed"}, ${states.join(" and ")}`;
         outcomes.set(outcome, (outcomes.get(outcome) ?? 0) + 1);
       }
@@ -547,13 +547,13 @@ interface Kill {
 async function moveAndKill(
   nodes: Nodes,
   { id, from, to, afterMs, killed }: Kill,
-): Promise<{ exitCode: number | null; said: string }> {
+): Promise<{ exitCode: number | null; output: string }> {
   const child = spawn(process.execPath, [main, "-N", from, "app", "move", id, "--to", to, accepts], {
     env: { ...process.env, HOME: nodes.home, XDG_CONFIG_HOME: "" },
     stdio: ["ignore", "ignore", "pipe"],
   });
-  let said = "";
-  child.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+  let output = "";
+  child.stderr.setEncoding("utf8").on("data", (text: string) => (output += text));
   const ended = once(child, "close") as Promise<[number | null]>;
   const over = new AbortController();
   const strike = async (): Promise<void> => {
@@ -576,6 +576,6 @@ async function moveAndKill(
     await wait(25);
   }
   const [, [exitCode]] = await struck;
-  assert.deepEqual(both, [], `killed after ${Math.round(afterMs)} ms, it ran on both nodes: ${said}`);
-  return { exitCode, said };
+  assert.deepEqual(both, [], `killed after ${Math.round(afterMs)} ms, it ran on both nodes: ${output}`);
+  return { exitCode, output };
 }

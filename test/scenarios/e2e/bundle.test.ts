@@ -25,7 +25,7 @@ const [oldNodeTest, needsOldNode] = isOld ? [test, ""] : [test.skip, ` (needs a 
 interface Built {
   readonly dir: string;
   /** The output of the build. */
-  readonly said: string;
+  readonly buildOutput: string;
 }
 
 let built: Promise<Built> | undefined;
@@ -37,9 +37,11 @@ function bundle(): Promise<Built> {
 async function build(): Promise<Built> {
   const dir = await mkdtemp(join(tmpdir(), "svc-bundle-"));
   await chmod(dir, 0o755);
-  const { stdout: said } = await run(process.execPath, [join(root, "src/build/bundle.ts")], { cwd: root });
+  const { stdout: buildOutput } = await run(process.execPath, [join(root, "src/build/bundle.ts")], {
+    cwd: root,
+  });
   await cp(join(root, "dist"), join(dir, "dist"), { recursive: true });
-  return { dir, said };
+  return { dir, buildOutput };
 }
 
 test.after.always(async () => {
@@ -48,9 +50,9 @@ test.after.always(async () => {
 
 test("the bundle is a complete daemon and CLI", async (t) => {
   t.timeout(180_000);
-  const { dir, said } = await bundle();
+  const { dir, buildOutput } = await bundle();
   t.is(
-    said,
+    buildOutput,
     `${join(root, "dist")} is all of svc, to be copied as a whole: start it with node ${join(root, "dist/svc.cjs")} daemon\n`,
   );
   for (let above = dir; above !== dirname(above); above = dirname(above)) {

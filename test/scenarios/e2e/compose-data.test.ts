@@ -241,14 +241,17 @@ composeTest(
     const service = { image, environment: { WHO: "original" } };
     await writeFiles(dir, projectFiles({ id: "keeper", script, volumes, service }));
     await apps.installApp({ spec: dir });
-    const said = async (id: string, tail = 2): Promise<string[]> => {
+    const lastLines = async (id: string, tail = 2): Promise<string[]> => {
       const { lines } = await apps.getAppLogs({ id, tail });
       return lines.map(({ text }) => text.replace(/^web +\| /, ""));
     };
     await apps.startApp({ id: "keeper" });
-    await eventually(async () => assert.equal((await said("keeper"))[1], "fresh"), 30_000);
+    await eventually(async () => assert.equal((await lastLines("keeper"))[1], "fresh"), 30_000);
     await apps.restartApp({ id: "keeper" });
-    await eventually(async () => assert.deepEqual(await said("keeper"), ["original", "original"]), 30_000);
+    await eventually(
+      async () => assert.deepEqual(await lastLines("keeper"), ["original", "original"]),
+      30_000,
+    );
     const { id, copiedBytes } = await apps.cloneApp({ id: "keeper" });
     t.true(copiedBytes > 2_000n);
     t.deepEqual(
@@ -259,15 +262,15 @@ composeTest(
 
     await apps.startApp({ id });
     await eventually(async () => {
-      const lines = await said(id, 3);
+      const lines = await lastLines(id, 3);
       // The same modes, owners, sizes, links and contents.
-      assert.deepEqual(lines, await said("keeper", 3));
+      assert.deepEqual(lines, await lastLines("keeper", 3));
       assert.equal(lines[2], "original");
     }, 30_000);
     await apps.removeApp({ id: "keeper" });
     t.deepEqual(await volumesOf(engine, "keeper"), []);
     await apps.restartApp({ id });
-    await eventually(async () => assert.deepEqual(await said(id), ["original", "original"]), 30_000);
+    await eventually(async () => assert.deepEqual(await lastLines(id), ["original", "original"]), 30_000);
 
     await apps.stopApp({ id });
     for (const container of await containersOf(engine, id)) {
@@ -276,7 +279,7 @@ composeTest(
     await engine.images.remove(image);
     const { id: third } = await apps.cloneApp({ id });
     await apps.startApp({ id: third });
-    await eventually(async () => assert.deepEqual(await said(third), ["original", "original"]), 30_000);
+    await eventually(async () => assert.deepEqual(await lastLines(third), ["original", "original"]), 30_000);
     await apps.removeApp({ id: third });
 
     // A failed clone leaves nothing: the engine stops in the middle of it.

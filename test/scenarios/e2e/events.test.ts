@@ -35,15 +35,15 @@ const short = ({ kind, appId, subject, state }: Event): string =>
   [kind, appId, subject, state].filter((part) => part !== "").join(" ");
 
 /** Follows until `isEnough`. */
-async function followed(daemon: TestDaemon, isEnough: (told: readonly string[]) => boolean) {
+async function followed(daemon: TestDaemon, isEnough: (eventLines: readonly string[]) => boolean) {
   const leave = AbortSignal.timeout(deadlineMs);
-  const told: string[] = [];
+  const eventLines: string[] = [];
   const events = daemon.client(EventService, "grpc").streamEvents({}, { signal: leave });
   for await (const event of events) {
-    if (event.kind !== "begin") told.push(short(event));
-    if (isEnough(told)) break;
+    if (event.kind !== "begin") eventLines.push(short(event));
+    if (isEnough(eventLines)) break;
   }
-  return told;
+  return eventLines;
 }
 
 test("an app's events are streamed live and stored", async (t) => {
@@ -52,12 +52,14 @@ test("an app's events are streamed live and stored", async (t) => {
   const port = await freePort();
   await writePackage(dir, port, { manifest: "restart: { policy: never }" });
   const apps = daemon.client(AppService);
-  const following = followed(daemon, (told) => told.some((line) => line.startsWith("app.crashed")));
+  const following = followed(daemon, (eventLines) =>
+    eventLines.some((line) => line.startsWith("app.crashed")),
+  );
   await apps.installApp({ spec: dir });
   await apps.startApp({ id: "web" });
   await eventually(() => fetch(`http://127.0.0.1:${port}/`), deadlineMs);
   await fetch(`http://127.0.0.1:${port}/exit`).catch(() => undefined);
-  const told = await following;
+  const eventLines = await following;
   await apps.updateAppSettings({ id: "web", values: { greeting: "hi" } });
   await daemon.client(BackupService).createBackup({ appId: "web", storages: ["local"] });
   await apps.removeApp({ id: "web" });
@@ -73,8 +75,8 @@ test("an app's events are streamed live and stored", async (t) => {
   // The follower may connect after the install has started.
   const isSeen = (line: string): boolean => !line.startsWith("operation.started ");
   const lines = events.map(short).filter(isSeen);
-  t.deepEqual(told.filter((line) => line.startsWith("app.")).at(-1), "app.crashed web CRASHED");
-  const seen = told.filter(isSeen);
+  t.deepEqual(eventLines.filter((line) => line.startsWith("app.")).at(-1), "app.crashed web CRASHED");
+  const seen = eventLines.filter(isSeen);
   t.deepEqual(lines.slice(0, seen.length), seen, "stored events equal the streamed ones");
   for (const line of [
     "app.installed web STOPPED",
@@ -226,9 +228,9 @@ test("a failed backup is an event with its reason, and triggers the jobs that wa
   for (const id of Object.keys(triggers))
     await eventually(async () => assert.deepEqual(await runs(id), ["SUCCEEDED"], id), deadlineMs);
   t.deepEqual(await runs("anothers"), []);
-  const told = await held(daemon, { kinds: ["backup"] });
-  t.deepEqual(told.map(short).toSorted(), ["backup.failed web broken", "backup.made web local"]);
-  t.is(told.find(({ kind }) => kind === "backup.failed")?.message, results[0]?.error);
+  const eventLines = await held(daemon, { kinds: ["backup"] });
+  t.deepEqual(eventLines.map(short).toSorted(), ["backup.failed web broken", "backup.made web local"]);
+  t.is(eventLines.find(({ kind }) => kind === "backup.failed")?.message, results[0]?.error);
   t.not(results[0]?.error, "");
 });
 

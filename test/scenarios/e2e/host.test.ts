@@ -496,9 +496,9 @@ async function watch(daemon: TestDaemon, line: string, pattern: RegExp): Promise
     t.timeout(5 * 60_000);
     const dir = await mkdtemp(join(tmpdir(), "svc-tour-"));
     t.teardown(() => rm(dir, { recursive: true, force: true }));
-    const [disk, told, mail] = [join(dir, "disk"), join(dir, "told"), join(dir, "mail")];
+    const [disk, sentFile, mail] = [join(dir, "disk"), join(dir, "told"), join(dir, "mail")];
     await mkdir(disk);
-    await writeFile(mail, `#!/bin/sh\n{ echo "$@"; cat; } >> ${told}\n`, { mode: 0o755 });
+    await writeFile(mail, `#!/bin/sh\n{ echo "$@"; cat; } >> ${sentFile}\n`, { mode: 0o755 });
     const alert = /^```toml\n(.*?)^```/ms.exec(await readPage("docs/monitoring.md"))?.[1] ?? "";
     t.regex(alert, /^\[\[alerts\]\]\n/);
     const config = alert
@@ -516,16 +516,16 @@ async function watch(daemon: TestDaemon, line: string, pattern: RegExp): Promise
         "sh",
       ],
     });
-    const said = async (): Promise<string> => readFile(told, "utf8");
+    const mailText = async (): Promise<string> => readFile(sentFile, "utf8");
     const file = `/proc/${daemon.pid}/root${disk}/large`;
     await writeFile(file, Buffer.alloc(7.5 * 1024 * 1024));
     await eventually(
-      async () => assert.match(await said(), /^-s disk firing ops@example\.org\n.* full\n$/),
+      async () => assert.match(await mailText(), /^-s disk firing ops@example\.org\n.* full\n$/),
       deadlineMs,
     );
     t.regex(await type(daemon, "svc status"), /\bdisk\b.* full/);
     await rm(file);
-    await eventually(async () => assert.match(await said(), /-s disk resolved /), deadlineMs);
+    await eventually(async () => assert.match(await mailText(), /-s disk resolved /), deadlineMs);
     t.notRegex(await type(daemon, "svc status"), /disk.* full/);
   },
 );

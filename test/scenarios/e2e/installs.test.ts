@@ -23,7 +23,7 @@ import { needsSsh, startSshServer } from "../../support/ssh-server.ts";
 
 const emptyDaemon = sharedDaemon();
 
-async function leavesNothing(t: ExecutionContext, daemon: TestDaemon): Promise<void> {
+async function expectNothingLeft(t: ExecutionContext, daemon: TestDaemon): Promise<void> {
   t.deepEqual((await daemon.client(AppService).listApps({})).apps, []);
   t.deepEqual(await readdir(join(daemon.storeDir, "apps")), []);
   t.deepEqual(await readdir(join(daemon.storeDir, "run")), []);
@@ -60,7 +60,7 @@ test("a license must be acknowledged", async (t) => {
       ["LICENSE.md", "Be kind.\n", 64],
     ],
   );
-  await leavesNothing(t, daemon);
+  await expectNothingLeft(t, daemon);
   t.is((await apps.installApp({ spec: dir, licenseAck: true })).state, "STOPPED");
 });
 
@@ -86,7 +86,7 @@ test("an ID in two sources is ambiguous", async (t) => {
       ["other/web", "other"],
     ],
   );
-  await leavesNothing(t, daemon);
+  await expectNothingLeft(t, daemon);
   t.is((await apps.installApp({ spec: "other/web" })).origin?.source, "other");
   t.is((await apps.installApp({ spec: "web", source: "mine" })).id, "web-2");
 });
@@ -109,7 +109,7 @@ for (const protocol of protocols) {
       t.is(license?.text, shown);
       t.is(license?.sha256.length, 64);
     }
-    await leavesNothing(t, daemon);
+    await expectNothingLeft(t, daemon);
   });
 }
 
@@ -133,7 +133,7 @@ process:
   t.like(error, { code: "FailedPrecondition", reason: "build_failed" });
   t.true(error.payload.case === "commandFailed" && error.payload.value.exitCode === 7);
   t.true(error.payload.case === "commandFailed" && error.payload.value.lastLines.includes("about to fail"));
-  await leavesNothing(t, daemon);
+  await expectNothingLeft(t, daemon);
 });
 
 const bad: Readonly<Record<string, { request: object; reason: string; field?: string }>> = {
@@ -162,7 +162,7 @@ for (const [name, { request, reason, field }] of Object.entries(bad)) {
         t.true(fields.includes(field), `${protocol}: ${String(fields)}`);
       }
     }
-    await leavesNothing(t, daemon);
+    await expectNothingLeft(t, daemon);
   });
 }
 
@@ -174,7 +174,7 @@ test("settings that the package rejects prevent its installation", async (t) => 
     daemon.client(AppService).installApp({ spec: dir, settings: { port: 70_000, nothing: 1 } }),
   );
   t.is(error.reason, "invalid_request");
-  await leavesNothing(t, daemon);
+  await expectNothingLeft(t, daemon);
 });
 
 test("branch and tag select the version", async (t) => {
@@ -212,7 +212,7 @@ test("a package that needs systemd explains it on hosts without systemd", async 
     code: "FailedPrecondition",
     reason: "not_possible",
   });
-  await leavesNothing(t, daemon);
+  await expectNothingLeft(t, daemon);
 });
 
 test("a package without settings has a null schema and rejects any value", async (t) => {
@@ -248,7 +248,7 @@ test("a license that is a link must be acknowledged, too", async (t) => {
   await writePackage(dir, await freePort(), { files: { "legal.txt": "Be kind.\n" } });
   await symlink("legal.txt", join(dir, "LICENSE"));
   t.is((await errorOf(daemon.client(AppService).installApp({ spec: dir }))).reason, "license_required");
-  await leavesNothing(t, daemon);
+  await expectNothingLeft(t, daemon);
 });
 
 // The name that a user chooses is the ID of the app.

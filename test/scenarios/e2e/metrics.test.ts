@@ -286,7 +286,7 @@ test("counting a call has little overhead", (t) => {
 rootTest(`a full file system and its recovery are sent to a command${needsRoot}`, async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-alert-"));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
-  const [disk, told] = [join(dir, "disk"), join(dir, "told")];
+  const [disk, notifiedFile] = [join(dir, "disk"), join(dir, "told")];
   await mkdir(disk);
   const config = `
 [metrics]
@@ -297,7 +297,7 @@ when = "filesystem"
 path = "${disk}"
 above_percent = 80
 for_secs = 1
-command = "echo $SVC_ALERT $SVC_ALERT_STATE: $SVC_ALERT_MESSAGE >> ${told}"
+command = "echo $SVC_ALERT $SVC_ALERT_STATE: $SVC_ALERT_MESSAGE >> ${notifiedFile}"
 `;
   // Only the daemon sees it.
   const mount = `mount -t tmpfs -o size=8m tmpfs ${disk} && exec "$@"`;
@@ -309,16 +309,16 @@ command = "echo $SVC_ALERT $SVC_ALERT_STATE: $SVC_ALERT_MESSAGE >> ${told}"
   const status = async () => (await daemon.client(DaemonService).getStatus({})).alerts;
   t.deepEqual(await status(), []);
   await writeFile(file, Buffer.alloc(7.5 * 1024 * 1024));
-  const said = async () => (await readFile(told, "utf8")).trim().split("\n");
-  await eventually(async () => assert.equal((await said()).length, 1), deadlineMs);
+  const notifications = async () => (await readFile(notifiedFile, "utf8")).trim().split("\n");
+  await eventually(async () => assert.equal((await notifications()).length, 1), deadlineMs);
   const [alert] = await status();
   t.like(alert, { name: "disk", subject: disk });
   t.regex(alert?.message ?? "", /is 9\d\.\d % full$/);
   // No alert is sent twice, also not by the next daemon: its disk is a different one, with space.
   await rm(file);
-  await eventually(async () => assert.equal((await said()).length, 2), deadlineMs);
+  await eventually(async () => assert.equal((await notifications()).length, 2), deadlineMs);
   t.deepEqual(
-    (await said()).map((line) => line.replace(/:.*/, "")),
+    (await notifications()).map((line) => line.replace(/:.*/, "")),
     ["disk firing", "disk resolved"],
   );
   t.deepEqual(await status(), []);
@@ -327,7 +327,7 @@ command = "echo $SVC_ALERT $SVC_ALERT_STATE: $SVC_ALERT_MESSAGE >> ${told}"
 test("an overdue backup and its completion are sent to a command", async (t) => {
   const dir = await mkdtemp(join(tmpdir(), "svc-alert-"));
   t.teardown(() => rm(dir, { recursive: true, force: true }));
-  const told = join(dir, "told");
+  const notifiedFile = join(dir, "told");
   await using daemon = await startDaemon({
     config: `
 [metrics]
@@ -336,7 +336,7 @@ interval_secs = 1
 name = "old"
 when = "backup_overdue"
 for_secs = 0
-command = "echo $SVC_ALERT $SVC_ALERT_STATE: $SVC_ALERT_MESSAGE >> ${told}"
+command = "echo $SVC_ALERT $SVC_ALERT_STATE: $SVC_ALERT_MESSAGE >> ${notifiedFile}"
 `,
   });
   await writePackage(join(daemon.dir, "web"), await freePort());
@@ -353,16 +353,16 @@ command = "echo $SVC_ALERT $SVC_ALERT_STATE: $SVC_ALERT_MESSAGE >> ${told}"
   store.prepare("UPDATE backup_policies SET set_at = set_at - 2 * 24 * 3600 * 1000").run();
   store.close();
   await daemon.restart();
-  const said = async () => (await readFile(told, "utf8")).trim().split("\n");
-  await eventually(async () => assert.equal((await said()).length, 1), deadlineMs);
+  const notifications = async () => (await readFile(notifiedFile, "utf8")).trim().split("\n");
+  await eventually(async () => assert.equal((await notifications()).length, 1), deadlineMs);
   const [alert] = await status();
   t.like(alert, { name: "old", subject: "web" });
   t.like((await daemon.client(DaemonService).getStatus({})).apps, { backupsOverdue: 1 });
 
   await backups.createBackup({ appId: "web" });
-  await eventually(async () => assert.equal((await said()).length, 2), deadlineMs);
+  await eventually(async () => assert.equal((await notifications()).length, 2), deadlineMs);
   t.deepEqual(
-    (await said()).map((line) => line.replace(/:.*/, "")),
+    (await notifications()).map((line) => line.replace(/:.*/, "")),
     ["old firing", "old resolved"],
   );
   t.deepEqual(await status(), []);

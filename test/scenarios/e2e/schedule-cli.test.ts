@@ -159,7 +159,10 @@ test("a job is shown, changed, disabled, enabled, and removed", async (t) => {
 });
 
 /** Creates five jobs without a name at once, then changes four fields of one at once; each must exist afterwards. */
-async function meetEachOther(t: ExecutionContext, run: (...args: string[]) => Promise<Run>): Promise<void> {
+async function writeConcurrently(
+  t: ExecutionContext,
+  run: (...args: string[]) => Promise<Run>,
+): Promise<void> {
   const all = async (...lines: string[][]) => {
     const runs = await Promise.all(lines.map((args) => run(...args)));
     for (const { code, err } of runs) t.is(code, 0, err);
@@ -193,13 +196,13 @@ async function meetEachOther(t: ExecutionContext, run: (...args: string[]) => Pr
 
 test("concurrent commands do not undo each other", async (t) => {
   const daemon = await emptyDaemon();
-  await meetEachOther(t, (...args) => svc(daemon, ...args));
+  await writeConcurrently(t, (...args) => svc(daemon, ...args));
 });
 
 test("concurrent commands without a socket, each in its own process, do not, either", async (t) => {
   await using home = await createHome();
   await home.begin("list").ended;
-  await meetEachOther(t, (...args) => home.begin(...args).ended);
+  await writeConcurrently(t, (...args) => home.begin(...args).ended);
 });
 
 test("the daemon validates the fields of a job and names them", async (t) => {

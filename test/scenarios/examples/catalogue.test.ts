@@ -63,14 +63,14 @@ for (const [id, { directory, runtime }] of Object.entries(index.packages)) {
       await apps.installApp({ spec, settings, licenseAck: true });
       const { directory: home } = await apps.getApp({ id });
       const url = `http://127.0.0.1:${port}`;
-      const isUp = async (): Promise<void> => {
+      const expectUp = async (): Promise<void> => {
         await apps.startApp({ id });
         await eventually(async () => {
           const { state, health } = await apps.getApp({ id });
           assert.deepEqual([state, health], ["RUNNING", "healthy"]);
         }, startMs);
       };
-      await isUp();
+      await expectUp();
       await requireKnows(t, program, url, settings);
       if (runtime === "process") await writeFile(join(home, "data/kept"), "kept");
       const before = await keptIn(program, url);
@@ -79,7 +79,7 @@ for (const [id, { directory, runtime }] of Object.entries(index.packages)) {
       await makeImages(await programOf(spec));
       await apps.upgradeApp({ id, stopApp: true });
       t.is((await apps.getApp({ id })).version, nextVersion);
-      await isUp();
+      await expectUp();
       const after = await keptIn(program, url);
       for (const [volume, starts] of before) {
         t.true(starts > 0, volume);

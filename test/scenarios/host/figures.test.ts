@@ -81,7 +81,7 @@ test(`every figure of ${sampleCount} samples equals the readings of other progra
   t.log([...farthest].map(([what, points]) => `${what} ${points.toFixed(1)}`).join(", "));
 });
 
-function between(
+function expectBetween(
   t: ExecutionContext,
   what: string,
   value: number | bigint | undefined,
@@ -110,8 +110,8 @@ function compareCounters(
     );
   for (const { name, readBytes, writtenBytes, ...rates } of sample.disks) {
     const [was = [], is = []] = [first.disks.get(name), last.disks.get(name)];
-    between(t, `${name} read`, readBytes, [was[1], is[1]]);
-    between(t, `${name} written`, writtenBytes, [was[3], is[3]]);
+    expectBetween(t, `${name} read`, readBytes, [was[1], is[1]]);
+    expectBetween(t, `${name} written`, writtenBytes, [was[3], is[3]]);
     const old = before.sample.disks.find((disk) => disk.name === name);
     if (old === undefined) continue;
     t.true(isNear(rates.readPerSec, Number(readBytes - old.readBytes) / secs), `${name} read per second`);
@@ -125,7 +125,8 @@ function compareCounters(
     // Other tests create and remove interfaces, and their engines reuse the names.
     if (was === undefined || is === undefined || /^svct\d+$/.test(each.name)) continue;
     const values = [each.receivedBytes, each.sentBytes, each.errors, each.dropped];
-    for (const [at, value] of values.entries()) between(t, `${each.name} ${at}`, value, [was[at], is[at]]);
+    for (const [at, value] of values.entries())
+      expectBetween(t, `${each.name} ${at}`, value, [was[at], is[at]]);
     const old = before.sample.interfaces.find(({ name }) => name === each.name);
     if (old === undefined) continue;
     t.true(isNear(each.receivedPerSec, Number(each.receivedBytes - old.receivedBytes) / secs), each.name);
@@ -138,7 +139,7 @@ function compareCounters(
       `interface ${name}`,
     );
   }
-  between(t, "uptime", sample.uptimeSecs, [Math.floor(first.uptimeSecs), last.uptimeSecs]);
+  expectBetween(t, "uptime", sample.uptimeSecs, [Math.floor(first.uptimeSecs), last.uptimeSecs]);
 }
 
 /** Reads and writes are reported only as rates: summed over all samples they equal the other counters. */
@@ -156,7 +157,7 @@ function compareOperations(t: ExecutionContext, began: OtherFigures, pairs: read
       }, 0);
       const of = ({ disks }: OtherFigures): number => disks.get(name)?.[at] ?? 0;
       const bounds = [of(lastButOne.other) - of(first.other), of(last.other) - of(began)];
-      between(t, `${name} ${key}`, counted, bounds, 0.05 * counted + 1);
+      expectBetween(t, `${name} ${key}`, counted, bounds, 0.05 * counted + 1);
     }
   }
 }
@@ -173,14 +174,14 @@ function compareLevels(t: ExecutionContext, { other: first }: Pair, { sample, ot
     ["Slab", sample.memorySlabBytes],
     ["Dirty", sample.memoryDirtyBytes],
   ] as const) {
-    between(t, name, value, [first.memory.get(name), last.memory.get(name)], memoryShare * total);
+    expectBetween(t, name, value, [first.memory.get(name), last.memory.get(name)], memoryShare * total);
   }
   const used = ({ memory }: OtherFigures): number =>
     (memory.get("SwapTotal") ?? 0) - (memory.get("SwapFree") ?? 0);
-  between(t, "swap", sample.swapUsedBytes, [used(first), used(last)], memoryShare * total);
+  expectBetween(t, "swap", sample.swapUsedBytes, [used(first), used(last)], memoryShare * total);
   const loads = [sample.load1, sample.load5, sample.load15];
   for (const [at, value] of loads.entries())
-    between(t, `load ${at}`, value, [first.load[at], last.load[at]], 0.01);
+    expectBetween(t, `load ${at}`, value, [first.load[at], last.load[at]], 0.01);
   for (const [what, pressure] of [
     ["cpu", sample.cpuPressure],
     ["memory", sample.memoryPressure],
@@ -197,7 +198,7 @@ function compareLevels(t: ExecutionContext, { other: first }: Pair, { sample, ot
       t.is(values[0] !== undefined, is !== undefined, `${what} ${kind}`);
       for (const [at, value] of values.entries())
         if (value !== undefined)
-          between(t, `pressure ${what} ${kind} ${at}`, value, [was?.[at], is?.[at]], pressurePoints);
+          expectBetween(t, `pressure ${what} ${kind} ${at}`, value, [was?.[at], is?.[at]], pressurePoints);
     }
   }
   t.true(sample.filesystems.some(({ path }) => path === "/"));
@@ -206,16 +207,28 @@ function compareLevels(t: ExecutionContext, { other: first }: Pair, { sample, ot
     if (was === undefined || is === undefined) continue;
     const size = Number(values.sizeBytes);
     t.is(size, is[0] ?? -1, path);
-    between(t, `${path} used`, values.usedBytes, [was[1], is[1]], memoryShare * size);
-    between(t, `${path} available`, values.availableBytes, [was[2], is[2]], memoryShare * size);
+    expectBetween(t, `${path} used`, values.usedBytes, [was[1], is[1]], memoryShare * size);
+    expectBetween(t, `${path} available`, values.availableBytes, [was[2], is[2]], memoryShare * size);
     t.is(Number(values.inodes ?? 0), is[3] ?? -1, path);
     if (values.inodes !== undefined)
-      between(t, `${path} inodes`, values.usedInodes, [was[4], is[4]], memoryShare * Number(values.inodes));
+      expectBetween(
+        t,
+        `${path} inodes`,
+        values.usedInodes,
+        [was[4], is[4]],
+        memoryShare * Number(values.inodes),
+      );
   }
-  between(t, "processes", sample.processes, [first.processes, last.processes], 0.1 * last.processes + 20);
+  expectBetween(
+    t,
+    "processes",
+    sample.processes,
+    [first.processes, last.processes],
+    0.1 * last.processes + 20,
+  );
   t.deepEqual(sample.temperatures.length, last.temperatures.length);
   for (const [at, { celsius }] of sample.temperatures.entries())
-    between(t, "temperature", celsius, [first.temperatures[at], last.temperatures[at]], 5);
+    expectBetween(t, "temperature", celsius, [first.temperatures[at], last.temperatures[at]], 5);
 }
 
 /** The differences of the shares of each kind from the other readings. */

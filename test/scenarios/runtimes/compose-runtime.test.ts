@@ -419,7 +419,7 @@ composeTest(`an install names the root service that cannot write to its data${ne
     none: { image: "svc/node:1", volumes: ["kept:/kept"] },
   };
   const files = { "compose.yaml": JSON.stringify({ services, volumes: { kept: {} } }), "app.conf": "" };
-  const said = async (id: string, uid: number): Promise<string[]> => {
+  const installMessages = async (id: string, uid: number): Promise<string[]> => {
     const messages: string[] = [];
     const app = await fixture.app(id, "compose: { file: compose.yaml }", { uid, files });
     await fixture.compose.prepare(app, {
@@ -433,7 +433,7 @@ composeTest(`an install names the root service that cannot write to its data${ne
     await fixture.compose.remove(app);
     return messages;
   };
-  t.deepEqual(await said("roots", 0), [
+  t.deepEqual(await installMessages("roots", 0), [
     'service "first" runs as "1001" and cannot write to data/shared, which belongs to "0:0"',
     'service "name" runs as "nobody" and cannot write to data/name, which belongs to "0:0"',
     'service "second" runs as "1002" and cannot write to data/shared, which belongs to "0:0"',

@@ -353,7 +353,7 @@ async function pidOf(engine: TestEngine, id: string): Promise<number> {
   return State.Pid;
 }
 
-async function inside(engine: TestEngine, id: string, ...command: string[]): Promise<void> {
+async function runInside(engine: TestEngine, id: string, ...command: string[]): Promise<void> {
   const body = { Cmd: command, AttachStdout: true };
   const made = (await engine.request("POST", `/containers/${id}/exec`, body)).expect(201) as { Id: string };
   (await engine.request("POST", `/exec/${made.Id}/start`, {})).expect(200);
@@ -370,7 +370,7 @@ async function startStuck(
   const { engine } = fixtureNow();
   await startApp(runtime, app);
   const { Id: id } = (await listContainers(engine, app.id)).find(chosen)!;
-  await inside(engine, id, "touch", "/kept/file");
+  await runInside(engine, id, "touch", "/kept/file");
   await runtime.stop(app);
   await leaveTask(engine, id);
   return id;
@@ -390,7 +390,7 @@ dockerTest(
     t.deepEqual(others, []);
     t.not(now!.Id, before);
     t.is(now!.State, "running");
-    await inside(engine, now!.Id, "test", "-e", "/kept/file");
+    await runInside(engine, now!.Id, "test", "-e", "/kept/file");
     // The new container is equivalent to the previous one.
     await runtime.stop(app);
     await runtime.start(app);
@@ -422,7 +422,7 @@ composeTest(
     t.not(a!.Id, before);
     t.is(same!.Id, b!.Id);
     t.deepEqual([a!.State, same!.State], ["running", "running"]);
-    await inside(engine, a!.Id, "test", "-e", "/kept/file");
+    await runInside(engine, a!.Id, "test", "-e", "/kept/file");
     await compose.remove(app);
   },
 );
@@ -475,7 +475,7 @@ composeTest(
       await make("own-two", `compose: { file: compose.yaml }\n${restart}`, { uid: 0, files }),
     );
     const [a, b] = await listContainers(engine, "own-two");
-    await inside(engine, a!.Id, "touch", "/kept/file");
+    await runInside(engine, a!.Id, "touch", "/kept/file");
     await endStuck(engine, a!.Id);
     await eventually(async () => {
       const [other, same, ...others] = await listContainers(engine, "own-two");
@@ -485,7 +485,7 @@ composeTest(
       assert.partialDeepStrictEqual(compose.status("own-two"), { state: "RUNNING", reason: "" });
     }, replacedWithinMs);
     const [other] = await listContainers(engine, "own-two");
-    await inside(engine, other!.Id, "test", "-e", "/kept/file");
+    await runInside(engine, other!.Id, "test", "-e", "/kept/file");
     t.pass();
     await compose.remove(app);
   },

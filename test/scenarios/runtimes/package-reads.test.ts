@@ -152,7 +152,7 @@ interface Attempt {
   readonly isRefused: boolean;
 }
 
-async function readsNothing(t: ExecutionContext, canary: Canary, attempt: Attempt): Promise<void> {
+async function expectNothingRead(t: ExecutionContext, canary: Canary, attempt: Attempt): Promise<void> {
   const { runtime, app, isRefused } = attempt;
   const { engine } = fixtureNow();
   let refusal: SvcError | undefined;
@@ -264,7 +264,7 @@ for (const [at, [name, compose, more = {}]] of composeCases.entries()) {
       files: { "compose.yaml": compose(canary.dir), ...more },
     });
     await symlink(canary.dir, join(app.directory, "repo/link"));
-    await readsNothing(t, canary, { runtime: fixture.compose, app, isRefused: true });
+    await expectNothingRead(t, canary, { runtime: fixture.compose, app, isRefused: true });
   });
 }
 
@@ -275,7 +275,7 @@ composeTest(`compose: an environment file behind a link is not read${needsCompos
     files: { "compose.yaml": one('labels: {canary: "${CANARY:-}"}') },
   });
   await symlink(join(canary.dir, "plain.env"), join(app.directory, "repo/.env"));
-  await readsNothing(t, canary, { runtime: fixture.compose, app, isRefused: true });
+  await expectNothingRead(t, canary, { runtime: fixture.compose, app, isRefused: true });
 });
 
 const dockerCases: [
@@ -311,7 +311,7 @@ for (const [at, [name, docker, isRefused, dockerfile]] of dockerCases.entries())
     });
     await symlink(canary.dir, join(app.directory, "repo/link"));
     await symlink(join(canary.dir, "plain.env"), join(app.directory, "repo/.dockerignore"));
-    await readsNothing(t, canary, { runtime: fixture.runtime, app, isRefused });
+    await expectNothingRead(t, canary, { runtime: fixture.runtime, app, isRefused });
   });
 }
 

@@ -8,7 +8,7 @@ import { CredentialService } from "../../../gen/svc/v1/credential_pb.ts";
 import { SourceService } from "../../../gen/svc/v1/source_pb.ts";
 import { needsRoot } from "../../support/daemon.ts";
 import { freePort, writePackage } from "../../support/packages.ts";
-import { isForEverybody } from "../../web/support/for-everybody.ts";
+import { expectAccessible } from "../../web/support/accessibility.ts";
 import { browserTest, needsBrowser, openView, shareNode, usersTest } from "../../web/support/shared-node.ts";
 
 // Backups on the page: created, verified, browsed, restored and deleted.
@@ -33,7 +33,7 @@ browserTest(`an app is backed up, broken and restored from the page${needsBrowse
   await page.getByRole("region", { name: "Storages" }).getByText("local").waitFor();
   const row = page.getByRole("row").filter({ hasText: "Test web server" });
   await row.getByText("Never").first().waitFor();
-  await isForEverybody(t, page, "backups");
+  await expectAccessible(t, page, "backups");
   await page.getByRole("button", { name: "Test" }).click();
   await page.getByText("listing, writing, reading and deleting work").waitFor();
   await row.getByRole("link", { name: "Test web server" }).click();
@@ -63,7 +63,7 @@ browserTest(`an app is backed up, broken and restored from the page${needsBrowse
   await page.getByRole("link", { name: "data" }).click();
   await page.getByRole("row").filter({ hasText: hostile }).waitFor();
   t.is(await page.locator("main img").count(), 0);
-  await isForEverybody(t, page, "an archive");
+  await expectAccessible(t, page, "an archive");
   const notes = page.getByRole("row").filter({ hasText: "notes.txt" });
   const download = page.waitForEvent("download");
   await notes.getByRole("button", { name: "Download" }).click();
@@ -131,7 +131,7 @@ browserTest(
     t.is(await page.getByLabel("Keep newest").inputValue(), "3", "typed input stays");
     await page.getByLabel("Trigger", { exact: true }).fill("daily@02:30");
     await page.getByLabel("Test restore after each backup").check();
-    await isForEverybody(t, page, "a policy");
+    await expectAccessible(t, page, "a policy");
     await page.getByRole("button", { name: "Save" }).click();
     await page.getByText("newest 3").waitFor();
     await card.getByText(/Storages\s*local\s*Test restores\s*after each backup/).waitFor();
@@ -167,7 +167,7 @@ browserTest(
       "nothing is replaced",
     );
     await page.getByLabel("Storage name").fill("cloud");
-    await isForEverybody(t, page, "a storage");
+    await expectAccessible(t, page, "a storage");
     await page.getByRole("button", { name: "Save storage" }).click();
     const cloud = page.getByRole("row").filter({ hasText: "a-bucket" });
     await cloud.getByRole("button", { name: "Change" }).click();
@@ -270,13 +270,13 @@ browserTest(
     await page.keyboard.press("Enter");
     const row = page.getByRole("row").filter({ hasText: index });
     await row.waitFor();
-    await isForEverybody(t, page, "sources");
+    await expectAccessible(t, page, "sources");
 
     await page.evaluate("location.hash = '#/install'");
     const cards = page.getByRole("list", { name: "Catalog" }).getByRole("listitem");
     await cards.filter({ hasText: hostile }).waitFor();
     t.is(await page.locator("main img").count(), 0);
-    await isForEverybody(t, page, "install");
+    await expectAccessible(t, page, "install");
     await page.getByLabel("Search packages").fill("GIVEN serves");
     await cards.filter({ hasText: hostile }).waitFor({ state: "detached" });
     await cards.filter({ hasText: "Serves what it is given" }).getByRole("button").click();
@@ -323,7 +323,7 @@ browserTest(
       (await daemon.client(AppService).listApps({})).apps.filter(({ packageId }) => packageId === "twin"),
       [],
     );
-    await isForEverybody(t, page, "a choice");
+    await expectAccessible(t, page, "a choice");
     await asked.getByRole("button", { name: "second/twin" }).click();
     await page.getByRole("heading", { name: "my-twin" }).waitFor();
     t.is((await daemon.client(AppService).getApp({ id: "my-twin" })).origin?.source, "second");

@@ -11,7 +11,7 @@ import { eventually } from "../../support/eventually.ts";
 import { launchBrowser } from "../../support/launch-browser.ts";
 import { writeFiles } from "../../support/packages.ts";
 import { findSwarmObstacle, startSwarm } from "../../support/swarm.ts";
-import { isForEverybody } from "../../web/support/for-everybody.ts";
+import { expectAccessible } from "../../web/support/accessibility.ts";
 import { bundledMain } from "../../web/support/open-page.ts";
 import { needsBrowser, openView, shareNode } from "../../web/support/shared-node.ts";
 
@@ -47,7 +47,7 @@ engineTest(
     await page.getByRole("link", { name: "Docker & system", exact: true }).click();
     const row = page.getByRole("row").filter({ hasText: "alone" });
     await row.getByText(/^Up /).waitFor();
-    await isForEverybody(t, page, "containers");
+    await expectAccessible(t, page, "containers");
     await row.getByRole("link", { name: "alone" }).click();
     await page.locator(".log .line").filter({ hasText: "<img src=x onerror=alert(1)>" }).waitFor();
     t.is(await page.locator("main img").count(), 0);
@@ -57,12 +57,12 @@ engineTest(
 
     await page.getByRole("link", { name: "Images" }).click();
     await page.getByRole("row").filter({ hasText: "svc/unused:1" }).waitFor();
-    await isForEverybody(t, page, "images");
+    await expectAccessible(t, page, "images");
     await page.getByRole("button", { name: "Show unused images" }).click();
     const plan = page.getByRole("dialog");
     await plan.getByText("svc/unused:1").waitFor();
     t.is(await plan.locator(".plan").getByText("svc/kept:1").count(), 0);
-    await isForEverybody(t, page, "a plan");
+    await expectAccessible(t, page, "a plan");
     t.is(
       await page.getByRole("row").filter({ hasText: "svc/unused:1" }).count(),
       1,
@@ -129,7 +129,7 @@ projectTest(`a container becomes an app after a readable plan${needsBrowser}${ne
   await row.getByRole("button", { name: "Adopt…" }).click();
   const plan = page.getByRole("dialog");
   await plan.getByText("adopted-data").waitFor();
-  await isForEverybody(t, page, "the plan of an adoption");
+  await expectAccessible(t, page, "the plan of an adoption");
   await plan.getByRole("button", { name: "Adopt", exact: true }).click();
   await page.getByRole("heading", { name: "unmanaged" }).waitFor({ timeout: 120_000 });
   t.like(await daemon.client(AppService).getApp({ id: "unmanaged" }), { state: "RUNNING" });
@@ -156,17 +156,17 @@ engineTest(
     });
     const { page, complaints } = await openView(browser, daemon, `#/inventory/containers/${id}`);
     const takes = page.getByRole("region", { name: "Resource usage" });
-    const said = async (name: string): Promise<string> => {
+    const figureOf = async (name: string): Promise<string> => {
       const fact = takes.locator(".facts > div").filter({ has: page.getByText(name, { exact: true }) });
       return (await fact.locator("dd").textContent()) ?? "";
     };
     await eventually(async () => {
-      assert.ok(Number.parseInt(await said("CPU"), 10) >= 10, "it does nothing else");
-      const [, used = "", limit] = /^([\d.]+) MiB of (.+)$/.exec(await said("Memory")) ?? [];
+      assert.ok(Number.parseInt(await figureOf("CPU"), 10) >= 10, "it does nothing else");
+      const [, used = "", limit] = /^([\d.]+) MiB of (.+)$/.exec(await figureOf("Memory")) ?? [];
       assert.equal(limit, "256 MiB");
       assert.ok(Number(used) >= 64 && Number(used) < 128, `${used} MiB`);
     }, 60_000);
-    await isForEverybody(t, page, "a container");
+    await expectAccessible(t, page, "a container");
 
     // It is stopped externally: no current resource usage is shown.
     (await engine.request("POST", `/containers/${id}/kill`)).expect(204);
@@ -282,7 +282,7 @@ swarmTest(`an app's tasks are shown and scaled, and their states are updated${ne
     const running = tasks.getByRole("row").filter({ hasText: "node1" }).filter({ hasText: "running" });
     await running.first().waitFor();
     t.is(await running.count(), 1);
-    await isForEverybody(t, page, "tasks");
+    await expectAccessible(t, page, "tasks");
 
     const number = page.getByLabel("Number of tasks");
     const scale = page.getByRole("button", { name: "Scale" });

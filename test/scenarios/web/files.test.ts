@@ -18,7 +18,7 @@ import { OperationService } from "../../../gen/svc/v1/operation_pb.ts";
 import { SessionService } from "../../../gen/svc/v1/session_pb.ts";
 import { needsRoot } from "../../support/daemon.ts";
 import { eventually } from "../../support/eventually.ts";
-import { isForEverybody } from "../../web/support/for-everybody.ts";
+import { expectAccessible } from "../../web/support/accessibility.ts";
 import { fetchFromDaemon, signIn } from "../../web/support/open-page.ts";
 import { browserTest, needsBrowser, openView, shareNode, usersTest } from "../../web/support/shared-node.ts";
 
@@ -44,7 +44,7 @@ browserTest(`files are viewed, uploaded, changed, renamed and deleted${needsBrow
   await page.getByRole("heading", { name: "home" }).waitFor();
   await page.getByRole("link", { name: "deep" }).waitFor();
   t.is(await page.getByRole("row").filter({ hasText: ".dotted" }).count(), 0);
-  await isForEverybody(t, page, "a directory");
+  await expectAccessible(t, page, "a directory");
   await page.getByLabel("Show hidden files").check();
   await page.getByRole("row").filter({ hasText: ".dotted" }).waitFor();
 
@@ -58,7 +58,7 @@ browserTest(`files are viewed, uploaded, changed, renamed and deleted${needsBrow
   await page.locator("pre.command").waitFor();
   t.is(await page.locator("pre.command").textContent(), "<img src=x onerror=alert(1)>\\u202egnp.txt red");
   t.is(await page.locator("main img").count(), 0);
-  await isForEverybody(t, page, "a file");
+  await expectAccessible(t, page, "a file");
   await page.goBack();
   await page.getByRole("link", { name: "binary" }).click();
   await page.getByText(/Not a text file/).waitFor();
@@ -442,7 +442,7 @@ browserTest(`files are copied, packed, unpacked and found${needsBrowser}`, async
   await found.getByText("line 2:").nth(2).waitFor();
   t.is(await found.getByText("line 2:").count(), 3);
   t.is(await page.locator("main img").count(), 0);
-  await isForEverybody(t, page, "a search");
+  await expectAccessible(t, page, "a search");
   await page.getByLabel("Content").fill("");
   await page.getByLabel("Name", { exact: true }).fill("DEEP");
   await page.keyboard.press("Enter");

@@ -21,7 +21,7 @@ import { needsRoot } from "../../support/daemon.ts";
 import { errorOf } from "../../support/errors.ts";
 import { eventually } from "../../support/eventually.ts";
 import { freePort, writePackage } from "../../support/packages.ts";
-import { isForEverybody } from "../../web/support/for-everybody.ts";
+import { expectAccessible } from "../../web/support/accessibility.ts";
 import {
   browserTest,
   needsBrowser,
@@ -63,7 +63,7 @@ browserTest(`the host's figures are shown, and a session may not reboot it${need
   t.is(await page.getByText(/^CPU \d+$/).count(), cpuCount);
   await page.getByText(/sudo svc reboot/).waitFor();
   t.is(await page.getByRole("button", { name: "Reboot" }).count(), 0);
-  await isForEverybody(t, page, "the machine");
+  await expectAccessible(t, page, "the machine");
   t.deepEqual(complaints, []);
 });
 
@@ -104,7 +104,7 @@ browserTest(`interfaces of containers are grouped apart from the host's${needsBr
   const pairs = page.getByRole("region", { name: "Container interfaces" }).getByRole("rowheader");
   await pairs.first().waitFor();
   t.deepEqual(await pairs.allTextContents(), ["vethb4c11a4", "veth7addbbc"]);
-  await isForEverybody(t, page, "networks");
+  await expectAccessible(t, page, "networks");
   t.deepEqual(complaints, []);
 });
 
@@ -121,7 +121,7 @@ browserTest(
       t.regex((await said.textContent()) ?? "", /do not need one.*nowhere.*install and start Docker.*Reload/);
       t.is(await page.getByRole("alert").count(), 0, "nothing is broken");
     }
-    await isForEverybody(t, page, "no engine");
+    await expectAccessible(t, page, "no engine");
   },
 );
 
@@ -171,7 +171,7 @@ browserTest(
     await page.getByRole("heading", { name: "Ports" }).waitFor();
     const row = page.getByRole("row").filter({ hasText: `${port}/tcp` });
     await row.getByRole("link", { name: "listens" }).waitFor();
-    await isForEverybody(t, page, "ports");
+    await expectAccessible(t, page, "ports");
 
     await page.getByRole("link", { name: "Processes" }).click();
     // The ports shown until then are rows, too.
@@ -196,7 +196,7 @@ browserTest(
     const process_ = page.getByRole("row").filter({ hasText: "<b>bold</b>\\u202egnp.exe" });
     await process_.waitFor();
     t.is(await page.locator("main b").count(), 0);
-    await isForEverybody(t, page, "processes");
+    await expectAccessible(t, page, "processes");
     await process_.getByRole("button", { name: "Terminate" }).click();
     t.is(child.exitCode ?? child.signalCode, null, "an open dialog is not an answer");
     const { processes } = await daemon.client(ProcessService).listProcesses({});
@@ -218,7 +218,7 @@ browserTest(
     await page.getByRole("link", { name: "Disk", exact: true }).click();
     await page.getByRole("row").filter({ hasText: "listens" }).waitFor();
     await expectSameAsDf(t, page, "Filesystem of apps", daemon.dir);
-    await isForEverybody(t, page, "disk");
+    await expectAccessible(t, page, "disk");
     t.deepEqual(
       // A missing engine uses no disk space.
       complaints.filter((text) => !text.includes("status of 503")),
@@ -242,7 +242,7 @@ browserTest(
     await page.getByRole("button", { name: "Issue" }).click();
     const token = (await page.locator("pre.command").textContent()) ?? "";
     t.truthy((await daemon.tokenClient(DaemonService, "connect", token).getStatus({})).version);
-    await isForEverybody(t, page, "access");
+    await expectAccessible(t, page, "access");
     await page.evaluate("navigator.clipboard.writeText = () => Promise.reject(new Error('refused'))");
     await page.getByRole("button", { name: "Copy" }).click();
     await page.getByText(/the browser does not allow it/).waitFor();

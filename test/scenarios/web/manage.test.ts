@@ -11,7 +11,7 @@ import { errorOf } from "../../support/errors.ts";
 import { eventually } from "../../support/eventually.ts";
 import { writeGated } from "../../support/gated-package.ts";
 import { addVersion, freePort, writePackage, writeRepository } from "../../support/packages.ts";
-import { isForEverybody } from "../../web/support/for-everybody.ts";
+import { expectAccessible } from "../../web/support/accessibility.ts";
 import { leaveBeforePaint } from "../../web/support/leave-before-paint.ts";
 import { browserTest, needsBrowser, openView, shareNode } from "../../web/support/shared-node.ts";
 
@@ -237,7 +237,7 @@ browserTest(
     const dialog = page.getByRole("dialog");
     await underWay.getByRole("button", { name: "Cancel" }).click();
     await dialog.getByText("Cancel this operation?").waitFor();
-    await isForEverybody(t, page, "a question about what is under way");
+    await expectAccessible(t, page, "a question about what is under way");
     await dialog.getByRole("button", { name: "Go back" }).click();
     t.is((await apps.getApp({ id: "slow" })).state, "UPGRADING", "an open dialog is not an answer");
     await underWay.getByRole("button", { name: "Cancel" }).click();
@@ -266,12 +266,12 @@ browserTest(`the disk usage of an app is shown as bars that can be opened${needs
   const shown = bars.locator(".usage summary").filter({ hasText: "<img src=x onerror=alert(1)>\\u202egnp" });
   await shown.getByText(/^30\d KiB$/).waitFor();
   t.is(await page.locator("main img").count(), 0);
-  await isForEverybody(t, page, "what takes the room of an app");
+  await expectAccessible(t, page, "what takes the room of an app");
   await page.getByRole("link", { name: "Open folder" }).first().click();
   await page.getByRole("heading", { name: "data" }).waitFor();
   await page.getByText("Disk usage").click();
   await bars.locator("summary").filter({ hasText: "<img" }).waitFor();
-  await isForEverybody(t, page, "what takes the room of a directory");
+  await expectAccessible(t, page, "what takes the room of a directory");
   t.deepEqual(complaints, []);
 });
 

@@ -7,7 +7,7 @@ import { ScheduleService } from "../../../gen/svc/v1/schedule_pb.ts";
 import { needsRoot } from "../../support/daemon.ts";
 import { eventually } from "../../support/eventually.ts";
 import { freePort, writePackage } from "../../support/packages.ts";
-import { isForEverybody } from "../../web/support/for-everybody.ts";
+import { expectAccessible } from "../../web/support/accessibility.ts";
 import { leaveBeforePaint } from "../../web/support/leave-before-paint.ts";
 import { browserTest, needsBrowser, openView, shareNode, usersTest } from "../../web/support/shared-node.ts";
 
@@ -41,7 +41,7 @@ browserTest(`a schedule is run from the page, which shows its output as text${ne
   await page.locator("details pre").waitFor();
   t.is(await page.locator("details pre").textContent(), "<img src=x onerror=alert(1)>\\u202egnp.exe\n");
   t.is(await page.locator("main img").count(), 0);
-  await isForEverybody(t, page, "a schedule");
+  await expectAccessible(t, page, "a schedule");
 
   await page.getByRole("button", { name: "Remove" }).click();
   const dialog = page.getByRole("dialog");
@@ -65,7 +65,7 @@ browserTest(
     const { page, complaints } = await openView(browser, daemon, "#/schedules/new");
     const { keyboard } = page;
     await page.getByLabel("Name", { exact: true }).waitFor();
-    await isForEverybody(t, page, "the form");
+    await expectAccessible(t, page, "the form");
     await page.getByRole("heading", { name: "New job" }).focus();
     await keyboard.press("Tab");
     await keyboard.type("ticks");
@@ -230,7 +230,7 @@ browserTest(`a schedule waits for an app to crash, chosen on the page${needsBrow
   await page.getByLabel("App filter").selectOption({ label: "Test web server (fragile)" });
   t.is(await trigger.inputValue(), "on:app.crashed fragile");
   await page.getByText("No scheduled runs").waitFor();
-  await isForEverybody(t, page, "a trigger of an event");
+  await expectAccessible(t, page, "a trigger of an event");
   await page.getByRole("button", { name: "Save" }).click();
   await page.getByRole("heading", { name: "when-it-crashes" }).waitFor();
   await page.getByText("Not scheduled").waitFor();
@@ -304,7 +304,7 @@ browserTest(`a run's output is shown as it arrives, with the coming week${needsB
   const ofDay = week.getByRole("listitem").filter({ has: page.getByRole("heading", { name: day }) });
   t.regex((await ofDay.textContent()) ?? "", /slow 3:13.*weekly 3:14/);
   t.is(await week.getByRole("link", { name: "never" }).count(), 0, "a disabled schedule does not run");
-  await isForEverybody(t, page, "a week");
+  await expectAccessible(t, page, "a week");
   t.deepEqual(complaints, []);
 });
 

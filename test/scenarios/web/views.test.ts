@@ -11,7 +11,7 @@ import { startDaemon } from "../../support/daemon.ts";
 import { eventually } from "../../support/eventually.ts";
 import { launchBrowser } from "../../support/launch-browser.ts";
 import { freePort, writeFiles, writePackage } from "../../support/packages.ts";
-import { isForEverybodyAt, notReached } from "../../web/support/for-everybody.ts";
+import { expectAccessibleAt, notReached } from "../../web/support/accessibility.ts";
 import { openPage, signIn, bundledMain } from "../../web/support/open-page.ts";
 import {
   browserTest,
@@ -81,7 +81,7 @@ browserTest(`every view is accessible, light and dark, wide and narrow${needsBro
   ] as const) {
     const { page, complaints } = await openPage(browser, { colorScheme, viewport: { width, height: 800 } });
     await visitViews(page, { daemon, appCount: 2, apps: ["good", "bad"] }, async (view) => {
-      await isForEverybodyAt(t, page, `${view}, ${width}`);
+      await expectAccessibleAt(t, page, `${view}, ${width}`);
       t.deepEqual(await notReached(page), [], `${view}, ${width}`);
     });
     t.deepEqual(complaints, []);

@@ -117,7 +117,7 @@ test("a start that another daemon delayed by jitter happens at its time, and nev
   world.due.resumeStart(late, nowMs - 30 * secondMs);
   await world.edit(disabled, { enabled: false });
   world.clock.pass(10 * secondMs - 1);
-  await settled(world);
+  await untilRecorded(world);
   t.deepEqual(
     jobs.map((job) => world.world.log.list(job).length),
     [0, 0, 1, 0, 0],
@@ -170,7 +170,7 @@ test("a due job waits until manually started runs leave a slot", async (t) => {
   }
   const due = await world.addJob("due", {}, 1_000);
   world.due.fire(due, minuteMs);
-  await settled(world);
+  await untilRecorded(world);
   t.is(newestRun(world.world, due), undefined);
   t.deepEqual(world.due.waitOf(due), { reason: "room", scheduledAtMs: minuteMs });
   world.due.fire(due, 2 * minuteMs);
@@ -225,7 +225,7 @@ test("a failed run is retried after 30 s, then after twice the delay each time, 
   }
   t.deepEqual(await attempts(world, job, 4), [1, 2, 3, 4]);
   world.clock.pass(60 * minuteMs);
-  await settled(world);
+  await untilRecorded(world);
   t.is(world.world.log.list(job).length, 4);
   t.true(world.world.log.list(job).every(({ scheduledAtMs }) => scheduledAtMs === minuteMs));
 });
@@ -262,7 +262,7 @@ for (const [what, change] of [
     await nextTurn();
     await change(world, job);
     world.clock.pass(60 * minuteMs);
-    await settled(world);
+    await untilRecorded(world);
     t.true(world.world.log.list(job).length <= 1);
     t.deepEqual(world.logged, []);
   });
@@ -287,7 +287,7 @@ test("a retry of another daemon happens at its time, or at once if that has pass
   await world.edit(edited, { comment: "new" });
   for (const job of [soon, edited, done]) resume(job);
   world.clock.pass(20 * secondMs - 1);
-  await settled(world);
+  await untilRecorded(world);
   for (const job of jobs) t.is(world.world.log.list(job).length, 1, `${job.id}: not yet`);
   world.clock.pass(1);
   t.deepEqual(await attempts(world, soon, 2), [1, 2]);
@@ -317,7 +317,7 @@ test("a run that succeeded, was canceled or was started manually is not retried"
   await world.runner.start(manual!, { trigger: "manual", attempt: 1 });
   await attempts(world, manual!, 1);
   world.clock.pass(60 * minuteMs);
-  await settled(world);
+  await untilRecorded(world);
   for (const job of [fine!, long!, manual!]) t.is(world.world.log.list(job).length, 1);
 });
 
@@ -384,7 +384,7 @@ function skipsOf({ world }: RunWorld, job: Job): readonly JobSkip[] {
 }
 
 /** Everything started earlier has been recorded: writes keep their order. */
-async function settled(world: RunWorld): Promise<void> {
+async function untilRecorded(world: RunWorld): Promise<void> {
   await nextTurn();
   const job = await world.addJob("later");
   world.due.fire(job, 0);

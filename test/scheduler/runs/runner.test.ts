@@ -175,9 +175,9 @@ test("at its timeout a run is aborted and TIMED_OUT", async (t) => {
   await using world = await openRunWorld((_job, work) => untilAborted(work));
   const { run } = await world.runner.start(await world.addJob("j", { timeoutSecs: 5 }), manual);
   const ended = world.runner.ended(run.id);
-  await turn();
+  await turnEventLoop();
   world.clock.pass(4_999);
-  await turn();
+  await turnEventLoop();
   t.is(world.world.log.get(run.id)?.outcome, undefined);
   world.clock.pass(1);
   t.like((await ended)?.outcome, {
@@ -189,7 +189,7 @@ test("at its timeout a run is aborted and TIMED_OUT", async (t) => {
 test("an action that finishes although it was aborted has succeeded", async (t) => {
   await using world = await openRunWorld((_job, work) => untilAborted(work).catch(() => ({ exitCode: 0 })));
   const { run } = await world.runner.start(await world.addJob("j"), manual);
-  await turn();
+  await turnEventLoop();
   t.is((await world.runner.cancel(run.id)).outcome?.status, "SUCCEEDED");
 });
 
@@ -301,7 +301,7 @@ test("a follower from the start misses nothing; a later one gets later output", 
   const { run } = await world.runner.start(await world.addJob("j"), manual);
   const [first, stopped] = [world.runner.follow(run.id, listening()), new AbortController()];
   const left = world.runner.follow(run.id, stopped.signal);
-  await turn();
+  await turnEventLoop();
   const second = world.runner.follow(run.id, listening());
   stopped.abort();
   go.resolve(undefined);
@@ -370,24 +370,24 @@ test("a record that the store rejects is written as soon as possible; until then
     refusals-- > 0 ? Promise.reject(new SvcError("unavailable", "busy")) : close(run, outcome);
   const job = await world.addJob("j");
   const { run } = await world.runner.start(job, manual);
-  await refused(world, 1);
+  await untilRejected(world, 1);
   t.true(world.runner.isRunning(job));
   world.clock.pass(1_000);
-  await refused(world, 2);
+  await untilRejected(world, 2);
   world.clock.pass(2_000);
   t.is((await world.runner.ended(run.id))?.outcome?.status, "SUCCEEDED");
   t.is(log.get(run.id)?.outcome?.status, "SUCCEEDED");
 });
 
-function refused({ logged }: RunWorld, times: number): Promise<void> {
+function untilRejected({ logged }: RunWorld, times: number): Promise<void> {
   return eventually(async () => {
     assert.equal(logged.length, times);
-    await turn();
+    await turnEventLoop();
   });
 }
 
 /** Lets the event loop turn. */
-async function turn(): Promise<void> {
+async function turnEventLoop(): Promise<void> {
   for (let time = 0; time < 3; time += 1) await new Promise((resolve) => setImmediate(resolve));
 }
 

@@ -29,12 +29,12 @@ async function closedBy(gateway: TestGateway, text: string | Buffer): Promise<st
   socket.on("data", (chunk) => (answer += chunk.toString("latin1")));
   socket.on("error", () => undefined);
   if (text.length > 0) socket.write(text);
-  await closed(socket);
+  await untilClosed(socket);
   return answer;
 }
 
 /** `once` would fail on a reset. */
-function closed(connection: NodeJS.EventEmitter): Promise<void> {
+function untilClosed(connection: NodeJS.EventEmitter): Promise<void> {
   return new Promise((resolve) => connection.once("close", () => resolve()));
 }
 
@@ -96,9 +96,9 @@ test.serial("connections above the limits are closed at accept; others continue"
     limits: { maxConnectionsPerPeer: 5, firstBytesTimeoutMs: 60_000 },
   });
   const sockets = Array.from({ length: 12 }, () => connect(gateway.port, "127.0.0.1"));
-  let closed = 0;
-  for (const socket of sockets) socket.on("error", () => undefined).on("close", () => closed++);
-  await eventually(() => assert.equal(closed, 7));
+  let untilClosed = 0;
+  for (const socket of sockets) socket.on("error", () => undefined).on("close", () => untilClosed++);
+  await eventually(() => assert.equal(untilClosed, 7));
   t.is((await rest(gateway, "/v1/status", { listener: "unix" })).status, 200);
   for (const socket of sockets) socket.destroy();
   // The slots are free again.
@@ -110,7 +110,7 @@ test.serial("a flood of resets closes its session, while another client is serve
   await using gateway = await openGateway({ limits: { resetBudget: 50, resetRefillPerSec: 1 } });
   const session = connectHttp2(gateway.url);
   session.on("error", () => undefined);
-  const ended = closed(session);
+  const ended = untilClosed(session);
   let opened = 0;
   let slowestMs = 0;
   const isOpen = (): boolean => !session.destroyed && !session.closed;
@@ -143,7 +143,7 @@ test.serial("resets that arrive in one read use no more streams than the budget"
   await once(server, "listening");
   const socket = connect((server.address() as AddressInfo).port, "127.0.0.1");
   socket.on("error", () => undefined);
-  const ended = closed(socket);
+  const ended = untilClosed(socket);
   socket.resume();
   socket.write(
     Buffer.concat([sessionStart, ...Array.from({ length: 1500 }, (_unused, n) => openAndReset(n))]),
@@ -173,7 +173,7 @@ test.serial(
     const codes = Array.from({ length: 150 }, async () => {
       const stream = session.request(headers).resume();
       stream.on("error", () => undefined);
-      await closed(stream);
+      await untilClosed(stream);
       return stream.rstCode;
     });
     const { NGHTTP2_NO_ERROR, NGHTTP2_REFUSED_STREAM } = constants;

@@ -129,7 +129,7 @@ const cases: Readonly<Record<string, Case>> = {
 };
 
 /** Waits for the notes after the response; then asserts that no more arrive. */
-async function seen(gateway: TestGateway): Promise<void> {
+async function untilCounted(gateway: TestGateway): Promise<void> {
   await eventually(() => {
     if (gateway.counts.length === 0) throw new Error("nothing was counted");
   });
@@ -140,7 +140,7 @@ for (const [name, { path, request, counted, tried }] of Object.entries(cases)) {
   test(`${name} counts once`, async (t) => {
     await using gateway = await openGateway({ handlers: { app: { startApp: ({ id }) => ({ id }) } } });
     await rest(gateway, path, request);
-    await seen(gateway);
+    await untilCounted(gateway);
     t.deepEqual(gateway.counts, [counted]);
     t.deepEqual(
       gateway.audits.map(({ user }) => ({ kind: user.kind, uid: user.uid, from: user.address })),
@@ -158,7 +158,7 @@ for (const path of ["/v1/system/reboot", "/svc.v1.SystemService/RebootSystem"]) 
     });
     const { status } = await rest(gateway, path, { ...asJson, listener: "unix" });
     t.is(status, 403);
-    await seen(gateway);
+    await untilCounted(gateway);
     t.deepEqual(gateway.counts, ["svc.v1.SystemService/RebootSystem permission_denied"]);
     t.deepEqual(
       gateway.audits.map(({ user, result, reason }) => [user.uid, result, reason]),
@@ -174,7 +174,7 @@ test("gRPC requests without a token, with an unknown method or with another cont
     const stream = session.request({ ":method": "POST", ":path": path, te: "trailers", ...headers });
     stream.end();
     await buffer(stream);
-    await seen(gateway);
+    await untilCounted(gateway);
     return [gateway.counts.splice(0), gateway.audits.splice(0).map(({ protocolName }) => protocolName)];
   };
   const grpc = { "content-type": "application/grpc" };
@@ -222,7 +222,7 @@ test("a request body whose client disconnects is a canceled call", async (t) => 
   stream.write("{");
   await new Promise((resolve) => setTimeout(resolve, 50));
   stream.destroy(new Error("gone"));
-  await seen(gateway);
+  await untilCounted(gateway);
   t.deepEqual(gateway.counts, [`${startApp} canceled`]);
   session.close();
 });

@@ -226,7 +226,7 @@ for (const way of ways) {
     await using server = await startProcedureServer({ handlers: { app: { startApp } } });
     const sent = server.begin(way, path, timeout(way, 60_000));
     const answered = answerOf(sent, way);
-    const arrived = server.arrived();
+    const arrived = server.untilArrived();
     sent.write(framed(way, web).subarray(0, 1));
     await arrived;
     await new Promise((resolve) => setTimeout(resolve, 100));
@@ -241,7 +241,7 @@ for (const way of ways) {
       const sent = server.begin(way, path, timeout(way, givenMs));
       sent.on("error", () => undefined);
       const answered = answerOf(sent, way);
-      const arrived = server.arrived();
+      const arrived = server.untilArrived();
       sent.write(large.subarray(0, 1));
       await arrived;
       await new Promise((resolve) => setTimeout(resolve, 200));

@@ -119,7 +119,7 @@ export class FrameWriter {
   #buffer = Buffer.allocUnsafeSlow(frameBytes);
   #length = 0;
   /** @type {Set<Promise<void>>} */
-  #underWay = new Set();
+  #compressing = new Set();
   #last = Promise.resolve();
   #compressor = new FrameCompressor();
   /** @type {Buffer[]} */
@@ -157,7 +157,7 @@ export class FrameWriter {
 
   /** A promise that must be awaited before much more is written, if any. */
   room() {
-    return this.#underWay.size < maxUnderWay ? undefined : this.#wait();
+    return this.#compressing.size < maxUnderWay ? undefined : this.#wait();
   }
 
   /** Resolves when everything has been sent; nothing may be written afterwards. */
@@ -173,7 +173,7 @@ export class FrameWriter {
   }
 
   async #wait() {
-    while (this.#underWay.size >= maxUnderWay) await Promise.race(this.#underWay);
+    while (this.#compressing.size >= maxUnderWay) await Promise.race(this.#compressing);
   }
 
   #cut() {
@@ -181,9 +181,9 @@ export class FrameWriter {
     this.#buffer = this.#spare.pop() ?? Buffer.allocUnsafeSlow(frameBytes);
     this.#length = 0;
     this.#last = work;
-    const counted = work.finally(() => this.#underWay.delete(counted));
+    const counted = work.finally(() => this.#compressing.delete(counted));
     counted.catch(() => undefined);
-    this.#underWay.add(counted);
+    this.#compressing.add(counted);
   }
 
   /**

@@ -166,7 +166,7 @@ class BoundedMessages {
           yield isChecked ? await this.#reEnveloped(whole) : whole;
         } else {
           const size = whole.readUInt32BE(1);
-          isChecked = this.#isToBeChecked(whole);
+          isChecked = this.#needsCheck(whole);
           if (size > 0 && size <= this.#maxBytes) {
             isHead = false;
             received.push(whole);
@@ -184,7 +184,7 @@ class BoundedMessages {
   }
 
   /** Small uncompressed messages need no check. @throws ConnectError `internal` */
-  #isToBeChecked(envelope: Buffer): boolean {
+  #needsCheck(envelope: Buffer): boolean {
     const size = envelope.readUInt32BE(1);
     const isCompressed = ((envelope[0] ?? 0) & compressedFlag) !== 0;
     if (isCompressed && this.#compression === undefined) throw unnamedCompression();

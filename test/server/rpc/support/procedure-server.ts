@@ -52,7 +52,7 @@ export interface ProcedureServer extends AsyncDisposable {
   /** Defects. */
   readonly failures: readonly unknown[];
   /** Resolves when the next request has arrived, with its deadline running. */
-  arrived(): Promise<void>;
+  untilArrived(): Promise<void>;
   /** A request whose body is not sent yet. */
   begin(way: Way, path: string, headers?: Record<string, string>): ClientRequest | ClientHttp2Stream;
   post(way: Way, path: string, body: Buffer, headers?: Record<string, string>): Promise<Answer>;
@@ -116,7 +116,7 @@ export async function startProcedureServer(options: ProcedureServerOptions = {})
     audits,
     ended,
     failures,
-    async arrived() {
+    async untilArrived() {
       await arrival.promise;
     },
     begin,

@@ -134,13 +134,13 @@ export class UnpackSink {
       .filter(isOuter)
       .map((entry) => ({ ...entry, ...identityOf(this.#enter([entry.path])) }));
     for (const entry of this.#directories.reverse()) {
-      if (!isOuter(entry)) this.#dress(this.#enter(entry.path.split("/")), entry);
+      if (!isOuter(entry)) this.#applyAttributes(this.#enter(entry.path.split("/")), entry);
     }
     return (directory) => {
       for (const entry of outer) {
         const fd = openSubdirectory(directory, entry.path);
         const { dev, ino } = identityOf(fd);
-        if (dev === entry.dev && ino === entry.ino) this.#dress(fd, entry);
+        if (dev === entry.dev && ino === entry.ino) this.#applyAttributes(fd, entry);
         closeSync(fd);
       }
     };
@@ -156,7 +156,7 @@ export class UnpackSink {
    * @param {number} fd
    * @param {{ mode: number, mtime: string }} entry
    */
-  #dress(fd, entry) {
+  #applyAttributes(fd, entry) {
     // Root's directories do not pass their group on: it would be root's, to files of other users.
     chmodSync(reopen(fd), entry.mode & (process.geteuid?.() === 0 ? 0o1777 : 0o3777));
     this.#syscalls.setTimesOf(fd, timesOf(entry));
@@ -277,9 +277,9 @@ function identityOf(fd) {
 function timesOf({ mtime }) {
   const [, sign = "", digits = "0", fraction = ""] = /^(-?)(\d+)(?:\.(\d+))?$/.exec(mtime) ?? [];
   const distance = BigInt(digits) * second + BigInt(fraction.slice(0, 9).padEnd(9, "0"));
-  const wanted = sign === "" ? distance : -distance;
+  const signed = sign === "" ? distance : -distance;
   const [first, last] = [minSecs * second, maxSecs * second];
-  const ns = wanted < first ? first : wanted > last ? last : wanted;
+  const ns = signed < first ? first : signed > last ? last : signed;
   return { atimeNs: ns, mtimeNs: ns };
 }
 

@@ -12,10 +12,10 @@ import type { Page } from "playwright-core";
 const ofColours = ["color-contrast", "link-in-text-block"];
 
 /** @param name the name of the view */
-export async function isForEverybody(t: ExecutionContext, page: Page, name: string): Promise<void> {
+export async function expectAccessible(t: ExecutionContext, page: Page, name: string): Promise<void> {
   for (const width of [360, 1200]) {
     await page.setViewportSize({ width, height: 900 });
-    await isForEverybodyAt(t, page, `${name}, ${width}`);
+    await expectAccessibleAt(t, page, `${name}, ${width}`);
   }
   t.deepEqual(
     await notReached(page),
@@ -25,7 +25,7 @@ export async function isForEverybody(t: ExecutionContext, page: Page, name: stri
 }
 
 /** The same for one width, without the keyboard: the page has either color scheme in turn, at last its current one. */
-export async function isForEverybodyAt(t: ExecutionContext, page: Page, name: string): Promise<void> {
+export async function expectAccessibleAt(t: ExecutionContext, page: Page, name: string): Promise<void> {
   const isDark = await page.evaluate<boolean>("matchMedia('(prefers-color-scheme: dark)').matches");
   const [now, other] = isDark ? (["dark", "light"] as const) : (["light", "dark"] as const);
   const width = page.viewportSize()?.width ?? 0;
