@@ -48,7 +48,7 @@ export interface ContainerRecord {
   readonly health: ContainerHealth;
   /** Output of the last health check; empty without one. */
   readonly healthOutput: string;
-  /** Of the last process that exited. */
+  /** Exit code of the last process that exited. */
   readonly exitCode: number;
   readonly wasOutOfMemory: boolean;
   /** Why the engine could not start the container; empty otherwise. */

@@ -19,7 +19,7 @@ export interface RegistryTransport {
   readonly certificatesDir?: string;
 }
 
-/** Of `GET /info`; engines omit or null empty fields. */
+/** Fields of `GET /info`; engines omit empty fields or set them to null. */
 export interface EngineNetwork {
   readonly RegistryConfig?: RegistryConfig | null;
   /** Passwords are masked. */

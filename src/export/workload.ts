@@ -238,7 +238,7 @@ export function waitingNote({ part, condition }: Dependency, behavior: string): 
   return `it waits for "${part}" (${condition}) here; there ${behavior}, and must retry until the service is reachable`;
 }
 
-/** Adds to notes what they are about. */
+/** Adds its subject to each note. */
 export function noted({ part }: Workload, notes: readonly string[]): string[] {
   return notes.map((note) => noteAbout(part, note));
 }

@@ -15,7 +15,7 @@ export type Block =
 export interface Span {
   readonly kind: "text" | "code" | "bold" | "link";
   readonly text: string;
-  /** Of a link. */
+  /** Target of a link. */
   readonly target?: string;
 }
 

@@ -172,7 +172,7 @@ export class PendingRequest {
     }
   }
 
-  /** @throws any error of the consumer. A helper that has finished by then is not notified. */
+  /** Passes received output to the consumer. @throws any error of the consumer, of which a finished helper is not notified */
   async #takeOutput(): Promise<void> {
     const { output } = this.#request;
     if (!output) return;

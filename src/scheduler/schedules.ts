@@ -79,7 +79,7 @@ export interface JobName {
   readonly owner?: number | undefined;
 }
 
-/** Of one answer. */
+/** Jobs per response. */
 const maxPageSize = 1_000;
 /**
  * Approximate characters per response, a few milliseconds of work. A thousand jobs with the longest commands
@@ -89,7 +89,7 @@ const maxPageChars = 1 << 18;
 /** Limits per user, because jobs are cached in memory. */
 const maxUsersJobs: OwnerBounds = { jobs: 1_000, chars: 8 << 20 };
 const maxRootsJobs: OwnerBounds = { jobs: 100_000, chars: 256 << 20 };
-/** Of one answer. */
+/** Warnings per response. */
 const maxWarnings = 64;
 
 export class Schedules {

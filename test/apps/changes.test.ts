@@ -212,7 +212,7 @@ test("a port that another daemon has reserved is given only to its app, until th
 test("an app whose port another daemon reserves at the same moment gets the next port", async (t) => {
   using other = new PortReservations();
   using mine = new PortReservations();
-  // The reservations are real: numbers that no other test uses.
+  // Reservations hold on the whole host, so other tests must not use these ports.
   await other.reserve("tcp/2");
   const free = new FreePorts({ ...options, reservations: mine });
   t.is((await free.choose(await manifest(""), { port: 2 }, owner)).settings["port"], 3);

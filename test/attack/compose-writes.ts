@@ -19,7 +19,7 @@ const attacker = 65534;
 
 interface Attempt {
   readonly attack: string;
-  /** Of the started service. */
+  /** Keys of the started service. */
   readonly service?: object;
   /** The rest of the compose file. */
   readonly rest?: object;

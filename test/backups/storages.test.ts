@@ -159,7 +159,7 @@ for (const [what, text] of [
     for (let before = 0; before < 320; before++) {
       const { reason, message } = failureOf(quoting(`${"x".repeat(before)}${text} was sent`), place);
       t.is(reason, "denied");
-      // Also not its remains if long responses are truncated.
+      // A response that is truncated within the text must not be quoted either.
       if (message.includes(text.slice(0, 6))) t.fail(message);
     }
   });

@@ -291,7 +291,7 @@ test("a system directory that is not trusted or not visible is not used", async 
   ];
   await chmod(dir, 0o777);
   t.is(unpackOnce(packed, places, { isChecked: false }), join(own, packed.id));
-  // Even root cannot look below it.
+  // Even root cannot look below a loop of links.
   const loop = join(system, "loop");
   await symlink("loop", loop);
   places[0] = { base: join(loop, "programs"), uid };

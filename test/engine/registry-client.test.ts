@@ -200,7 +200,7 @@ test("an insecure registry is contacted over unverified TLS, otherwise in plain 
     createServer(answer),
   ];
   for (const server of servers) {
-    // Not a loopback name, for which plain text is the rule anyway.
+    // The name is not a loopback name, for which plain text is always used.
     server.listen(0, "0.0.0.0");
     await once(server, "listening");
     t.teardown(() => void server.close());

@@ -217,7 +217,7 @@ rootTest(
     await disk.leave(85 << 20);
     t.like(await errorOf(create()), { code: "ResourceExhausted", reason: "disk_full" });
     await after("a backup");
-    // Not even that: a backup without space does not stop the app.
+    // A backup without space does not even stop the app.
     await disk.leave(60 << 20);
     const { startedAt } = await apps.getApp({ id: "web" });
     t.like(await errorOf(create()), { code: "ResourceExhausted", reason: "disk_full" });

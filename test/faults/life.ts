@@ -51,7 +51,7 @@ export interface LivingApp {
   readonly id: string;
   readonly port: number;
   readonly client: Client<typeof AppService>;
-  /** Of its owner. */
+  /** The connection of the app's owner. */
   readonly connection: Pick<UserConnection, "client">;
   /** Publishes a version, if there are further ones. */
   readonly release?: (version: number) => Promise<unknown>;

@@ -190,7 +190,7 @@ test("stop kills every process: double fork, setsid, ignored signals", async (t)
 test("a frozen app executes nothing; a resumed one continues, except processes that were stopped before", async (t) => {
   await using fixture = await createFixture();
   const { runtime } = fixture;
-  // New processes constantly, some of them in their own sessions.
+  // The script starts processes constantly, some of them in their own sessions.
   const script = `
     sh -c 'kill -STOP $$' &
     (setsid sh -c 'while :; do (setsid true); echo >> "$SVC_DATA_DIR/apart"; done' &)

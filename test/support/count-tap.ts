@@ -15,7 +15,7 @@ const counts = { passed: sum("passed"), failed: sum("failed"), skipped: sum("ski
 const failures = summaries.flatMap((summary) => summary.failures);
 if (failures.length > 0) console.log(`failed:\n${failures.map(beginningOf).join("\n")}\n`);
 console.log(formatCounts(counts));
-const isSound = summaries.every(({ isWhole, counts: { passed } }) => isWhole && passed > 0);
+const isSound = summaries.every(({ isComplete, counts: { passed } }) => isComplete && passed > 0);
 process.exitCode = isSound && counts.failed === 0 ? 0 : 1;
 
 function beginningOf(failure: string): string {

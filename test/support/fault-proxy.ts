@@ -19,7 +19,7 @@ export interface SeenRequest {
   method: string;
   /** With the query. */
   url: string;
-  /** Of the header. */
+  /** The `Range` header. */
   range: string;
 }
 

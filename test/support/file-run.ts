@@ -46,7 +46,7 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
   const child = spawn(program, args, { cwd, env, detached: true, stdio: ["ignore", "pipe", "inherit"] });
   running.set(child, files.join(" "));
   const exit = once(child, "close") as Promise<[number | null, NodeJS.Signals | null]>;
-  const end = { isSilent: false, isWhole: false, hasFailed: false };
+  const end = { isSilent: false, isComplete: false, hasFailed: false };
   const silence = setTimeout(() => {
     end.isSilent = true;
     endGroup(child);
@@ -66,7 +66,7 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
       onPoint({ ...point, title });
       end.hasFailed ||= point.outcome === "failed";
     } else if (isPlan.test(line)) {
-      end.isWhole = true;
+      end.isComplete = true;
     } else if (!line.startsWith("TAP version")) {
       keep(line);
     }
@@ -80,7 +80,7 @@ export async function runFile(options: FileRunOptions): Promise<FileRun> {
   clearTimeout(silence);
   running.delete(child);
   if (end.isSilent) take(`not ok 0 - it hangs: no output for ${String(silenceMs / 1000)} s`);
-  else if (!end.isWhole || (exitCode !== 0 && !end.hasFailed))
+  else if (!end.isComplete || (exitCode !== 0 && !end.hasFailed))
     take(`not ok 0 - its runner ended early: ${signal ?? `exit code ${String(exitCode)}`}`);
   keep(`1..${String(lines.length)}`);
   return { files, tap: `${lines.join("\n")}\n` };

@@ -19,7 +19,7 @@ export interface TapSummary {
   failures: readonly string[];
   points: readonly TestPoint[];
   /** The plan at the end of each stream was read: no runner died early. */
-  isWhole: boolean;
+  isComplete: boolean;
 }
 
 /** The test point of a line; undefined for comments, diagnostics and the plan. */
@@ -57,7 +57,7 @@ export function summarizeTap(text: string): TapSummary {
     failures,
     counts: { passed: count("passed"), failed: count("failed"), skipped: count("skipped") },
     points,
-    isWhole: streams > 0 && linesLike(/^1\.\.\d+$/) === streams,
+    isComplete: streams > 0 && linesLike(/^1\.\.\d+$/) === streams,
   };
 }
 

@@ -34,25 +34,25 @@ ok 6 - a › knows C# SKIPS
 `;
 
 test("passes, failures, failures outside of tests, skips and todos are counted", (t) => {
-  const { counts, failures, isWhole } = summarizeTap(whole);
+  const { counts, failures, isComplete } = summarizeTap(whole);
   t.deepEqual(counts, { passed: 2, failed: 2, skipped: 2 });
   t.deepEqual(failures, [
     "  Error: uncaught\n    ---\n      message: ok 9 - not a test\n    ...",
     "  a › fails - with a dash",
   ]);
-  t.true(isWhole);
+  t.true(isComplete);
   t.is(formatCounts(counts), "2 passed, 2 failed, 2 skipped");
 });
 
 test("an interrupted stream is not complete", (t) => {
-  t.false(summarizeTap(whole.slice(0, whole.indexOf("1..6"))).isWhole);
-  t.false(summarizeTap("").isWhole);
+  t.false(summarizeTap(whole.slice(0, whole.indexOf("1..6"))).isComplete);
+  t.false(summarizeTap("").isComplete);
 });
 
 test("two streams are complete when both have ended", (t) => {
   t.deepEqual(summarizeTap(whole + whole).counts, { passed: 4, failed: 4, skipped: 4 });
-  t.true(summarizeTap(whole + whole).isWhole);
-  t.false(summarizeTap(whole + whole.slice(0, whole.indexOf("1..6"))).isWhole);
+  t.true(summarizeTap(whole + whole).isComplete);
+  t.false(summarizeTap(whole + whole.slice(0, whole.indexOf("1..6"))).isComplete);
 });
 
 test("a title keeps its dashes and loses its directive", (t) => {
@@ -90,7 +90,7 @@ not ok 2 - fails
   t.deepEqual(titles, ["passed a › b › passes", "failed a › b › fails"]);
   t.deepEqual(summarizeTap(tap).failures, ["  a › b › fails\n    ---\n      message: why\n    ..."]);
   t.deepEqual(summarizeTap(tap).counts, { passed: 1, failed: 1, skipped: 0 });
-  t.true(summarizeTap(tap).isWhole);
+  t.true(summarizeTap(tap).isComplete);
   t.is(`${lines.join("\n")}\n`, tap);
 });
 
@@ -133,7 +133,7 @@ for (const [what, script, how] of [
     const { tap, titles } = await run(script);
     t.is(titles[1], `failed a › b › its runner ended early: ${how}`);
     t.deepEqual(summarizeTap(tap).counts, { passed: 1, failed: 1, skipped: 0 });
-    t.true(summarizeTap(tap).isWhole);
+    t.true(summarizeTap(tap).isComplete);
   });
 }
 
@@ -203,8 +203,8 @@ for (const [what, body, why] of [
     const tap = await runAva(
       `import test from "ava"; test("first", (t) => t.pass()); test("stuck", async (t) => { ${body}; t.pass(); });`,
     );
-    const { points, isWhole } = summarizeTap(tap);
-    t.true(isWhole, tap);
+    const { points, isComplete } = summarizeTap(tap);
+    t.true(isComplete, tap);
     t.true(
       points.some(({ title, outcome }) => title === "stuck" && outcome === "failed"),
       tap,

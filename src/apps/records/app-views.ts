@@ -49,7 +49,7 @@ export interface AppStartRetries {
   atMs(id: string): number | undefined;
 }
 
-/** A page and what it was made from. */
+/** A page, with the revision and names that it was made from. */
 interface CachedPage {
   readonly revision: string;
   readonly ownerNames: ReadonlyMap<number, string>;

@@ -9,7 +9,7 @@ import { EngineRejection } from "../engine-errors.ts";
 export interface UpgradeOptions {
   /** Path of the engine's socket. */
   readonly socketPath: string;
-  /** Of the API, such as `/v1.41/session`. */
+  /** Path in the API, such as `/v1.41/session`. */
   readonly path: string;
   readonly headers?: OutgoingHttpHeaders;
   /** Ends the connection. */

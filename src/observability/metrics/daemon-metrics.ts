@@ -25,7 +25,7 @@ export interface MetricSources {
   readonly auditRecordsLost: () => number;
   /** Undefined until the first sample of the host. */
   readonly host: () => HostReadings | undefined;
-  /** Of every app, by id. */
+  /** States of all apps, by ID. */
   readonly appStates: () => Promise<ReadonlyMap<string, string>>;
   /** The last measured usage of apps, by ID. */
   readonly appUsages: () => ReadonlyMap<string, RuntimeUsage>;

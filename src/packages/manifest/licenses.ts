@@ -5,7 +5,7 @@ export interface LicenseText {
   name: string;
   /** The first 64 KiB. */
   text: string;
-  /** Of the whole file, lower-case hex. */
+  /** Hash of the whole file, in lower-case hex. */
   sha256: string;
 }
 

@@ -4,8 +4,8 @@ import { mapTexts, mergedRecord } from "./compose-values.ts";
 import { invalid } from "./compose-sources.ts";
 
 /**
- * A default that contains a variable, which 1.29 leaves in the value as `${NAME}`; and `+`, which it does not know
- * (compose/config/interpolation.py).
+ * Matches what docker-compose 1.29 does not substitute (compose/config/interpolation.py): a default that contains a variable, which
+ * stays in the value as `${NAME}`, and `+`.
  */
 const unsupported = /\$\{\w+(?::?\+|:?-[^}]*\$)[^\n]{0,60}/;
 

@@ -94,7 +94,7 @@ const hostPlatform = `linux/${process.arch === "x64" ? "amd64" : process.arch}`;
 function readSettings(service: string, build: JsonObject, sources: BuildSources): BuildSettings {
   const { no_cache: noCache, network, shm_size: shmSize, platforms } = build;
   const requested = textsOf(platforms);
-  // Of several, the engine's default.
+  // If several are listed, the engine builds for its default.
   const platform = requested.length === 1 ? requested[0] : undefined;
   if (requested.length > 1 && !requested.includes(hostPlatform))
     throw invalid(

@@ -195,7 +195,7 @@ function takeArguments(
 
 /** Above the length of any image name. Values that contain others could double with each line. */
 const maxImageLength = 4_096;
-/** Of one ARG; images cannot use the values of a longer one. */
+/** Maximum length of one ARG; images cannot use the values of a longer one. */
 const maxArgumentsLength = 16_384;
 
 /** @throws SvcError `denied` */

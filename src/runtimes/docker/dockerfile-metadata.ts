@@ -61,7 +61,7 @@ class VariableLengths {
   readonly #bytes = new Map<string, number>();
   /** Lower bound for every variable, because engines may read some names differently. */
   #least = 0;
-  /** Of all variables. */
+  /** Length of the longest variable. */
   #longest = 0;
   #argumentBytes = 0;
 

@@ -17,7 +17,7 @@ import { notFound, SvcError } from "../../errors.ts";
 import { findAmbiguousKey } from "../../lib/json.ts";
 
 export interface OfferedImage {
-  /** Of what the name refers to: an index, for a multi-platform image. */
+  /** Digest of what the name refers to: an index, for a multi-platform image. */
   readonly digest: string;
   /** Size of the configuration and all layers, as the manifest declares it. */
   readonly downloadBytes: number;

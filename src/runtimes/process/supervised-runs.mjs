@@ -34,7 +34,7 @@ export class SupervisedRuns {
   #policy;
   #run;
   #freezer;
-  /** Of the current run. @type {HealthCheck | null} */
+  /** Health check of the current run. @type {HealthCheck | null} */
   #health = null;
   /** @type {StateFile<SupervisorState>} */
   #stateFile = new StateFile(".", "state.json");

@@ -39,8 +39,8 @@ const exitMs = 10_000;
 /** Longer lines are cut: the journal stores 48 KiB of a line. */
 const maxTextLength = 64 * 1024;
 /**
- * Of journalctl's output, in which each byte may be a number. A program that writes to the journal directly may send
- * megabytes in one message, which would delay all other lines: it is skipped.
+ * Maximum length of a message in journalctl's output, where a byte may be printed as a number. A program that writes to the journal
+ * directly may send megabytes in one message, which would delay all other lines, so longer messages are skipped.
  */
 const maxPrintedLength = 512 * 1024;
 const fields = "MESSAGE,_PID";

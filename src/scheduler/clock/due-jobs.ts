@@ -17,7 +17,7 @@ import { createHash } from "node:crypto";
 export interface DueJobsOptions {
   jobs: Pick<JobRegistry, "get">;
   owners: Pick<JobOwners, "problemOf">;
-  runner: Pick<Runner, "start" | "isRunning" | "ended">;
+  runner: Pick<Runner, "start" | "isRunning" | "untilEnded">;
   slots: Pick<Limiter<number>, "acquire" | "reachedLimit">;
   skips: Pick<SkipCounts, "add">;
   clock: Clock;
@@ -145,7 +145,7 @@ export class DueJobs implements Disposable {
       skips.add(job, "running", cause.scheduledAtMs ?? run.startedAtMs);
       return;
     }
-    const ended = await runner.ended(run.id);
+    const ended = await runner.untilEnded(run.id);
     if (ended !== undefined && isWorthRetry(current, ended)) {
       this.#retryLater(current, ended, retryPauseMs(ended));
     }

@@ -251,7 +251,7 @@ export class RunLog implements AsyncDisposable {
   }
 
   /** Resolves to the ended run, of any process; undefined if it was removed. @throws the signal's reason */
-  ended(runId: number, signal: AbortSignal): Promise<Run | undefined> {
+  untilEnded(runId: number, signal: AbortSignal): Promise<Run | undefined> {
     return this.#watch.until(signal, () => {
       const row = this.#options.store.get<{ status: string }>("SELECT status FROM runs WHERE id = ?", runId);
       return row?.status === "RUNNING" ? undefined : { run: row === undefined ? undefined : this.get(runId) };

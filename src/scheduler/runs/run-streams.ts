@@ -40,7 +40,7 @@ export async function* runInForeground(
     for await (const piece of output ?? []) {
       yield { started, event: { case: "output", value: new Uint8Array(piece) } };
     }
-    const ended = await runs.ended(run.id, signal);
+    const ended = await runs.untilEnded(run.id, signal);
     isOver = true;
     if (ended === undefined) throw jobNotFound(job.id);
     yield { started, event: { case: "run", value: viewRun(ended) } };

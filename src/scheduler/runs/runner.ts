@@ -136,7 +136,7 @@ export class Runner implements AsyncDisposable {
   }
 
   /** Resolves to the ended run; undefined if another process executes it. */
-  async ended(runId: number): Promise<Run | undefined> {
+  async untilEnded(runId: number): Promise<Run | undefined> {
     return this.#running.get(runId)?.ended;
   }
 

@@ -19,7 +19,7 @@ const engineTimeoutMs = 180_000;
 const buildTimeoutMs = 300_000;
 const baseDir = "/tmp/base";
 const contextDir = "/tmp/context";
-/** Of cgroup v2, then v1, below `/sys/fs/cgroup` of the build container. */
+/** Files with limits of cgroup v2, then v1, below `/sys/fs/cgroup` of the build container. */
 const limitFiles = [
   ...["memory.max", "memory.swap.max", "cpu.max"],
   ...["memory/memory.limit_in_bytes", "memory/memory.memsw.limit_in_bytes", "cpu/cpu.cfs_quota_us"],

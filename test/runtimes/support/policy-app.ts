@@ -20,7 +20,7 @@ export type Permission = Manifest["permissions"][number];
 
 export interface PolicyDirectory extends AsyncDisposable {
   readonly dir: string;
-  /** Of the directory. */
+  /** Helpers of the directory's owner. */
   readonly userHelpers: UserHelpers;
   /** The uid of the directory's owner. */
   userHelper(): Promise<UserHelper>;

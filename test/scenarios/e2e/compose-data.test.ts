@@ -33,7 +33,7 @@ interface Shape {
   readonly volumes: readonly string[];
   /** Its path in the app's directory. */
   readonly place: string;
-  /** Of the checkout. */
+  /** Files of the checkout. */
   readonly files?: Readonly<Record<string, string>>;
 }
 

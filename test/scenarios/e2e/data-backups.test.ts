@@ -497,7 +497,7 @@ databaseTest(
       const kept = await eventually(() => payments(engine, copy.appId), waitMs);
       t.true(kept >= before, `${mode}: ${kept} of at least ${before} payments`);
       await apps.removeApp({ id: copy.appId });
-      // Also in its own place, where a later state is discarded.
+      // The archive is also restored into the app itself, where it discards a later state.
       const { restarted } = await backups.restoreBackup({ ...ref, stopApp: true });
       t.true(restarted);
       const back = await eventually(() => payments(engine, id), waitMs);

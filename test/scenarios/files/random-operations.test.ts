@@ -21,7 +21,7 @@ import { keepInMemory } from "../../support/in-memory.ts";
 
 const rootTest = isRoot ? test : test.skip;
 const steps = process.env["SVC_LONG"] === "1" ? 10_000 : 300;
-/** Of one step, which starts several programs, on a busy host. */
+/** Maximum duration of one step, which starts several programs, on a busy host. */
 const mostStepMs = 500;
 
 interface Step {

@@ -64,7 +64,7 @@ dockerTest(
     await eventually(() => {
       for (const id of policies.slice(1)) assert.equal(runtime.status(id)?.state, "RUNNING", id);
     }, 20_000);
-    // Also not the one whose stop was requested while the engine was unavailable.
+    // The app whose stop was requested while the engine was unavailable stays stopped, too.
     for (const id of ["stopped", "always"]) t.is(runtime.status(id)?.state, "STOPPED");
     for (const app of [...apps, stopped]) await runtime.remove(app);
   },

@@ -278,7 +278,7 @@ test("a retry of another daemon happens at its time, or at once if that has pass
   for (const job of jobs) {
     const attempt = job === done ? 2 : 1;
     const { run } = await world.runner.start(job, { trigger: "schedule", attempt, scheduledAtMs: minuteMs });
-    await world.runner.ended(run.id);
+    await world.runner.untilEnded(run.id);
   }
   world.clock.step(-60 * minuteMs);
   resume(back);

@@ -295,16 +295,16 @@ test("a caller can wait for the end of a run", async (t) => {
   await putJob(world, key);
   const { run } = await other.log.open(key, manual);
   let ended: Run | undefined;
-  void world.log.ended(run.id, AbortSignal.timeout(5_000)).then((last) => (ended = last));
+  void world.log.untilEnded(run.id, AbortSignal.timeout(5_000)).then((last) => (ended = last));
   await other.log.close(run, { ...succeeded, output: "done" });
   await until(() => ended !== undefined, 1_000);
   t.deepEqual(ended?.outcome, { ...succeeded, output: "done" });
-  t.is((await world.log.ended(run.id, AbortSignal.timeout(5_000)))?.outcome?.output, "done");
-  t.is(await world.log.ended(999, AbortSignal.timeout(5_000)), undefined);
+  t.is((await world.log.untilEnded(run.id, AbortSignal.timeout(5_000)))?.outcome?.output, "done");
+  t.is(await world.log.untilEnded(999, AbortSignal.timeout(5_000)), undefined);
 
   const { run: next } = await other.log.open(key, manual);
   const controller = new AbortController();
-  const waiting = world.log.ended(next.id, controller.signal);
+  const waiting = world.log.untilEnded(next.id, controller.signal);
   controller.abort(new Error("enough"));
   await t.throwsAsync(waiting, { message: "enough" });
 });

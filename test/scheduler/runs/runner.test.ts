@@ -25,7 +25,7 @@ async function runOnce(t: ExecutionContext, act: Action): Promise<{ run: Run; lo
   const job = await world.addJob("j", { timeoutSecs: 5 });
   const { started, run } = await world.runner.start(job, manual);
   t.true(started);
-  const ended = await world.runner.ended(run.id);
+  const ended = await world.runner.untilEnded(run.id);
   assert.ok(ended);
   t.deepEqual(world.world.log.get(run.id)?.outcome, ended.outcome);
   t.false(world.runner.isRunning(job));
@@ -61,7 +61,7 @@ test("a run uses its owner's share of the daemon, however it was started", async
     for (const job of jobs) {
       const start = (): Promise<{ run: Run }> => world.runner.start(job, manual);
       const { run } = await (starter === undefined ? start() : onShareOf(starter, start));
-      await world.runner.ended(run.id);
+      await world.runner.untilEnded(run.id);
     }
     t.deepEqual(Object.fromEntries(shares), { root: 0, ann: 1001 }, String(starter));
   }
@@ -174,7 +174,7 @@ test("output and error are capped at 64 KiB each", async (t) => {
 test("at its timeout a run is aborted and TIMED_OUT", async (t) => {
   await using world = await openRunWorld((_job, work) => untilAborted(work));
   const { run } = await world.runner.start(await world.addJob("j", { timeoutSecs: 5 }), manual);
-  const ended = world.runner.ended(run.id);
+  const ended = world.runner.untilEnded(run.id);
   await turnEventLoop();
   world.clock.pass(4_999);
   await turnEventLoop();
@@ -217,7 +217,7 @@ test("a run whose job is removed is canceled", async (t) => {
   await using world = await openRunWorld((_job, work) => untilAborted(work));
   const job = await world.addJob("j");
   const { run } = await world.runner.start(job, manual);
-  const ended = world.runner.ended(run.id);
+  const ended = world.runner.untilEnded(run.id);
   await world.remove(job);
   world.runner.endOrphans();
   t.like((await ended)?.outcome, { status: "CANCELED", error: "the run was canceled: its job was removed" });
@@ -253,7 +253,7 @@ test("a run continues when its job is edited, and ends before another job with t
   });
   const { runner } = world;
   const old = await world.addJob("j", { comment: "old" });
-  const first = runner.ended((await runner.start(old, manual)).run.id);
+  const first = runner.untilEnded((await runner.start(old, manual)).run.id);
   await world.edit(old, { comment: "edited" });
   runner.endOrphans();
   await eventually(() => assert.deepEqual(events, ["old begins"]));
@@ -264,7 +264,7 @@ test("a run continues when its job is edited, and ends before another job with t
   const fresh = await world.addJob("j", { comment: "new" });
   runner.endOrphans();
   const { started, run } = await runner.start(fresh, manual);
-  const second = runner.ended(run.id);
+  const second = runner.untilEnded(run.id);
   t.true(started);
   await nextTurn();
   t.deepEqual(events, ["old begins", "old is stopped"]);
@@ -319,7 +319,7 @@ test("a follower that does not read blocks nothing and is not buffered without l
   });
   const { run } = await world.runner.start(await world.addJob("j"), manual);
   const output = world.runner.follow(run.id, listening());
-  t.is((await world.runner.ended(run.id))?.outcome?.status, "SUCCEEDED");
+  t.is((await world.runner.untilEnded(run.id))?.outcome?.status, "SUCCEEDED");
   const { length } = await textOf(output);
   t.true(length > 1_000_000 && length <= 1 << 20, `${length} bytes`);
 });
@@ -335,7 +335,7 @@ test("the follow-up runs after the record", async (t) => {
     }),
   );
   const { run } = await world.runner.start(await world.addJob("j"), manual);
-  t.is((await world.runner.ended(run.id))?.outcome?.status, "SUCCEEDED");
+  t.is((await world.runner.untilEnded(run.id))?.outcome?.status, "SUCCEEDED");
   t.is(status, "SUCCEEDED");
 });
 
@@ -354,7 +354,7 @@ for (const [what, act, isCanceled] of [
       await eventually(() => assert.equal(world.runner.finishing(job)?.outcome?.status, "SUCCEEDED"));
       t.like(await world.runner.start(job, manual), { started: false, run: { id: run.id } });
     }
-    const ended = isCanceled ? await world.runner.cancel(run.id) : await world.runner.ended(run.id);
+    const ended = isCanceled ? await world.runner.cancel(run.id) : await world.runner.untilEnded(run.id);
     const [status, error] = isCanceled ? ["CANCELED", "the run was canceled"] : ["FAILED", "no such command"];
     t.like(ended?.outcome, { status, error, output: "in a moment" });
     t.like(world.world.log.get(run.id)?.outcome, { status, error, output: "in a moment" });
@@ -375,7 +375,7 @@ test("a record that the store rejects is written as soon as possible; until then
   world.clock.pass(1_000);
   await untilRejected(world, 2);
   world.clock.pass(2_000);
-  t.is((await world.runner.ended(run.id))?.outcome?.status, "SUCCEEDED");
+  t.is((await world.runner.untilEnded(run.id))?.outcome?.status, "SUCCEEDED");
   t.is(log.get(run.id)?.outcome?.status, "SUCCEEDED");
 });
 

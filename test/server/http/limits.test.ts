@@ -96,9 +96,9 @@ test.serial("connections above the limits are closed at accept; others continue"
     limits: { maxConnectionsPerPeer: 5, firstBytesTimeoutMs: 60_000 },
   });
   const sockets = Array.from({ length: 12 }, () => connect(gateway.port, "127.0.0.1"));
-  let untilClosed = 0;
-  for (const socket of sockets) socket.on("error", () => undefined).on("close", () => untilClosed++);
-  await eventually(() => assert.equal(untilClosed, 7));
+  let closed = 0;
+  for (const socket of sockets) socket.on("error", () => undefined).on("close", () => closed++);
+  await eventually(() => assert.equal(closed, 7));
   t.is((await rest(gateway, "/v1/status", { listener: "unix" })).status, 200);
   for (const socket of sockets) socket.destroy();
   // The slots are free again.
@@ -376,7 +376,7 @@ test.serial("a public call whose body stalls ends within seconds", async (t) => 
   await using gateway = await openGateway({ services: publicServices() });
   const { session, calls } = await holdPublicCalls(gateway, 1);
   const startMs = performance.now();
-  await Promise.all(calls.map(closed));
+  await Promise.all(calls.map(untilClosed));
   const tookMs = performance.now() - startMs;
   t.true(tookMs > 3_000 && tookMs < 15_000, `${tookMs} ms`);
   session.destroy();

@@ -235,7 +235,7 @@ for (const [protocol, ask] of [
 
 test("a silent connection does not delay the daemon's exit", async (t) => {
   const holder = await hold(t);
-  // Otherwise the daemon waits this long for its first bytes.
+  // With these limits, an exit that waited for silent connections would take two minutes.
   const limits = { firstBytesTimeoutMs: 120_000, headersTimeoutMs: 120_000 };
   const gateway = await openGateway({ socketPath: holder.path, listenFds: [holder.hand()], limits });
   const socket = connect(holder.path);

@@ -160,7 +160,7 @@ export class ArchiveWriter {
         await runInSlices(tar.read(fd, toLatin1(target.path)), signal, () => this.#room());
       });
     } catch (error) {
-      // Of the tree itself, not of an entry in it.
+      // The error is about the tree itself, not about an entry in it.
       if (hasCode(error, "ENOENT") && error instanceof Error && !("subject" in error)) return;
       throw error;
     }

@@ -14,7 +14,7 @@ export interface SyncEntry {
   readonly mode: number;
   readonly sizeBytes: number;
   readonly modifiedNs: bigint;
-  /** Of a symlink; as `path`. */
+  /** Target of a symlink, encoded as `path` is. */
   readonly target: string;
 }
 

@@ -49,7 +49,7 @@ export interface ProcedureServer extends AsyncDisposable {
   readonly audits: readonly AuditRecord[];
   /** Recorded results of calls, such as `svc.v1.AppService/StartApp grpc ok`. */
   readonly ended: readonly string[];
-  /** Defects. */
+  /** Unexpected errors. */
   readonly failures: readonly unknown[];
   /** Resolves when the next request has arrived, with its deadline running. */
   untilArrived(): Promise<void>;
