@@ -172,7 +172,7 @@ export class PendingRequest {
     }
   }
 
-  /** Passes received output to the consumer. @throws any error of the consumer, of which a finished helper is not notified */
+  /** Passes received output to the consumer. A helper that has finished by then gets no notice of an error. @throws any error of the consumer */
   async #takeOutput(): Promise<void> {
     const { output } = this.#request;
     if (!output) return;
