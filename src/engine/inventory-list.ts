@@ -12,7 +12,7 @@ export interface InventoryListOptions<T> {
   load: () => Promise<T[]>;
   /** Returns the next revision. */
   nextRevision: () => number;
-  /** Some changes cause no event. In milliseconds. */
+  /** Milliseconds after which the list is loaded again, because some changes cause no event. */
   maxAgeMs: number;
 }
 

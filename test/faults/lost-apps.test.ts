@@ -113,7 +113,7 @@ ports: [{ name: http, setting: port, container_port: 8080 }]
 docker: { image: "svc/box:latest", entrypoint: [/bin/sh, -c], command: [${JSON.stringify(script)}] }
 `;
 
-/** The delay of the next retry of a start that has failed again: the engine's return does not wait for it. */
+/** Milliseconds until a failed start is retried. When the engine is back, the app starts without this delay. */
 const nextTryMs = 12_000;
 /** Above the duration of a start on a busy host, and below that delay. */
 const startMs = 10_000;

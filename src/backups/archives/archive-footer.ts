@@ -76,7 +76,7 @@ const firstReadBytes = 64 << 10;
 const maxUrlChars = 4096;
 
 /** A footer with the digest that identifies its archive. */
-export interface ReadFooter {
+export interface IdentifiedFooter {
   footer: ArchiveFooter;
   /** See {@link footerDigest}. */
   digest: string;
@@ -125,7 +125,7 @@ function layoutOf({ framesBytes, index, table }: ArchiveParts): ArchiveLayout {
  * Reads the footer of an archive, and checks the archive's length.
  * @throws SvcError `archive_damaged`
  */
-export async function readFooter(file: StoredFile, signal?: AbortSignal): Promise<ReadFooter> {
+export async function readFooter(file: StoredFile, signal?: AbortSignal): Promise<IdentifiedFooter> {
   let end = await readExactly(file, Math.max(0, file.sizeBytes - firstReadBytes), file.sizeBytes, signal);
   const tail = end.subarray(-tailBytes);
   if (end.length < tailBytes || tail.toString("latin1", 40) !== word) {

@@ -20,7 +20,7 @@ import {
   readIndexPart,
   readTables,
   type ArchiveFooter,
-  type ReadFooter,
+  type IdentifiedFooter,
 } from "./archive-footer.ts";
 import type { StoredFile } from "../storages/storage.ts";
 
@@ -33,7 +33,7 @@ export class Archive implements AsyncDisposable {
   readonly #file: StoredFile;
   readonly #described: DescribedArchive;
 
-  private constructor(file: StoredFile, { footer, digest }: ReadFooter, sizeBytes: number) {
+  private constructor(file: StoredFile, { footer, digest }: IdentifiedFooter, sizeBytes: number) {
     this.#file = file;
     this.footer = footer;
     this.digest = digest;

@@ -13,7 +13,7 @@ export const startTimeoutMs = 10 * 60_000;
 export const noNodeMs = 10_000;
 
 /** A service whose tasks are being replaced. */
-export interface Launched {
+export interface LaunchedService {
   readonly serviceId: string;
   readonly part: string;
   /** Release of its new tasks. */
@@ -28,12 +28,12 @@ export interface Launched {
   readonly earlier: ReadonlySet<string>;
 }
 
-export function isOfLaunch({ serviceId, earlier }: Launched, task: SwarmTask): boolean {
+export function isOfLaunch({ serviceId, earlier }: LaunchedService, task: SwarmTask): boolean {
   return task.serviceId === serviceId && !earlier.has(task.id);
 }
 
 export function isComplete(
-  { serviceId, replicas, mayEnd: may }: Launched,
+  { serviceId, replicas, mayEnd: may }: LaunchedService,
   tasks: readonly SwarmTask[],
 ): boolean {
   const own = tasks.filter((task) => task.serviceId === serviceId);
@@ -51,27 +51,34 @@ export function waitingOf(serviceId: string, tasks: readonly SwarmTask[]): Swarm
 }
 
 /** All tasks that should run have the new release, with or without a node. */
-export function isReplaced({ serviceId, release, replicas }: Launched, tasks: readonly SwarmTask[]): boolean {
+export function isReplaced(
+  { serviceId, release, replicas }: LaunchedService,
+  tasks: readonly SwarmTask[],
+): boolean {
   const desired = tasks.filter((task) => task.serviceId === serviceId && isDesired(task));
   const accounted = desired.filter((task) => isUpTask(task) || isWithoutNode(task));
   return desired.every((task) => task.release === release) && accounted.length >= replicas;
 }
 
 /** Some tasks run, and all others wait for nodes. */
-export function lacksSomeNodes(launched: Launched, tasks: readonly SwarmTask[]): boolean {
+export function lacksSomeNodes(launched: LaunchedService, tasks: readonly SwarmTask[]): boolean {
   return isAnyUp(launched, tasks) && isReplaced(launched, tasks);
 }
 
 /** All tasks wait for nodes. */
-export function lacksAllNodes(launched: Launched, tasks: readonly SwarmTask[]): boolean {
+export function lacksAllNodes(launched: LaunchedService, tasks: readonly SwarmTask[]): boolean {
   return !isAnyUp(launched, tasks) && isReplaced(launched, tasks);
 }
 
-export function isAnyUp({ serviceId }: Launched, tasks: readonly SwarmTask[]): boolean {
+export function isAnyUp({ serviceId }: LaunchedService, tasks: readonly SwarmTask[]): boolean {
   return tasks.some((task) => task.serviceId === serviceId && isUpTask(task));
 }
 
-export function withoutNode({ id }: RunnableApp, { part }: Launched, { slot, error }: SwarmTask): SvcError {
+export function withoutNode(
+  { id }: RunnableApp,
+  { part }: LaunchedService,
+  { slot, error }: SwarmTask,
+): SvcError {
   return startFailed(
     id,
     `task ${taskName(part, slot)} no longer has a node (${error}); ${nodeRequirements(id)}`,
@@ -84,7 +91,7 @@ export function nodeRequirements(id: string): string {
 
 /** The task that prevents the service from running completely. */
 export function blockingTask(
-  launched: Launched,
+  launched: LaunchedService,
   tasks: readonly SwarmTask[],
   waitedMs: number,
 ): SwarmTask | undefined {

@@ -26,7 +26,7 @@ import {
   waitingOf,
   nodeRequirements,
   withoutNode,
-  type Launched,
+  type LaunchedService,
 } from "./service-launch.ts";
 import { withExtraParallelism, type ServicePlan, type StackPlan } from "./stack-plan.ts";
 import { taskName, type ServiceSpec, type SwarmApi, type SwarmService, type SwarmTask } from "./swarm-api.ts";
@@ -55,7 +55,7 @@ export class SwarmRollout {
   }
 
   /** Creates or updates the service. */
-  async launch(app: RunnableApp, watched: SwarmApp, plan: ServicePlan): Promise<Launched> {
+  async launch(app: RunnableApp, watched: SwarmApp, plan: ServicePlan): Promise<LaunchedService> {
     const { part, image, spec: planned } = plan;
     const spec = await this.#withFiles(app, plan);
     const credentials = await this.#options.credentialsOf(app.ownerUid, image);
@@ -92,7 +92,7 @@ export class SwarmRollout {
     app: RunnableApp,
     watched: SwarmApp,
     { steps }: StackPlan,
-    waiting: readonly Launched[],
+    waiting: readonly LaunchedService[],
   ): Promise<void> {
     const [first] = waiting;
     if (first === undefined) return;
@@ -113,15 +113,15 @@ export class SwarmRollout {
   async untilUp(
     app: RunnableApp,
     watched: SwarmApp,
-    launched: readonly Launched[],
+    launched: readonly LaunchedService[],
     { signal, mayWait = false }: { signal?: AbortSignal | undefined; mayWait?: boolean } = {},
-  ): Promise<Launched[]> {
+  ): Promise<LaunchedService[]> {
     const begunMs = Date.now();
     for (;;) {
       signal?.throwIfAborted();
       await this.#options.refresh();
       const waited = Date.now() - begunMs;
-      const isDone = (service: Launched): boolean =>
+      const isDone = (service: LaunchedService): boolean =>
         isComplete(service, watched.tasks) || (waited > noNodeMs && lacksSomeNodes(service, watched.tasks));
       const late = launched.filter((service) => !isDone(service));
       const waiting =
@@ -143,7 +143,7 @@ export class SwarmRollout {
 
   async #startFailed(
     app: RunnableApp,
-    { part, hasTerminal: isTerminal }: Pick<Launched, "part" | "hasTerminal">,
+    { part, hasTerminal: isTerminal }: Pick<LaunchedService, "part" | "hasTerminal">,
     { id, state, error, node, exitCode }: SwarmTask,
   ): Promise<SvcError> {
     const isBad = state === "failed" || state === "rejected";
@@ -239,7 +239,7 @@ export class SwarmRollout {
   async #untilRolled(
     app: RunnableApp,
     watched: SwarmApp,
-    launched: Launched,
+    launched: LaunchedService,
     { signal, passing = 0 }: { signal?: AbortSignal | undefined; passing?: number },
   ): Promise<readonly SwarmTask[]> {
     const begunMs = Date.now();

@@ -24,7 +24,7 @@ import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
 import { ComposeStacks, type ComposeStacksOptions } from "./compose-stacks.ts";
 import { DockerStacks, type DockerStacksOptions } from "./docker-stacks.ts";
-import { type Launched } from "./service-launch.ts";
+import { type LaunchedService } from "./service-launch.ts";
 import { LocalTasks } from "./local-tasks.ts";
 import { followAppLog, readAppLog } from "./app-log.ts";
 import { startPollMs, SwarmRollout } from "./swarm-rollout.ts";
@@ -109,9 +109,9 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
       await this.#ensureNetworks(app, plan);
       await this.#endEnded(app, watched);
       hasBegun = true;
-      const waiting: Launched[] = [];
+      const waiting: LaunchedService[] = [];
       for (const step of plan.steps) {
-        const launched: Launched[] = [];
+        const launched: LaunchedService[] = [];
         for (const service of step) launched.push(await this.#rollout.launch(app, watched, service));
         watched.setRunning(app);
         waiting.push(...(await this.#rollout.untilUp(app, watched, launched, { mayWait: true })));

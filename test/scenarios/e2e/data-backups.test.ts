@@ -48,7 +48,11 @@ async function volumesOf(engine: TestEngine): Promise<string[]> {
 }
 
 /** Whether a container for svc's work on volumes exists. */
-async function works(engine: TestEngine, project: string, helper: "backup" | "copy"): Promise<boolean> {
+async function hasHelperContainer(
+  engine: TestEngine,
+  project: string,
+  helper: "backup" | "copy",
+): Promise<boolean> {
   return (await engine.request("GET", `/containers/${project}-volumes-${helper}/json`)).status === 200;
 }
 
@@ -204,9 +208,11 @@ composeTest(
         const names = await volumesOf(engine);
         // The helper containers are left behind and hold them.
         if (what === "staged")
-          return names.includes(`svc.restored.${state}`) && (await works(engine, project, "backup"));
+          return (
+            names.includes(`svc.restored.${state}`) && (await hasHelperContainer(engine, project, "backup"))
+          );
         if (!names.includes(`svc.replaced.${state}`)) return false;
-        if (what === "kept") return await works(engine, project, "copy");
+        if (what === "kept") return await hasHelperContainer(engine, project, "copy");
         return ![undefined, madeAt].includes(await creationOf(engine, state));
       };
       const restoring = errorOf(backups.restoreBackup({ ...ref, stopApp: true })).catch(() => undefined);

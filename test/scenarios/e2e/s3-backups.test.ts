@@ -142,7 +142,7 @@ s3Test(
     t.is(list.errors.length, 1);
     t.like(list.errors[0], { storage: "far" });
 
-    // Written back as it was read, the credentials are retained; for another server they are not.
+    // A storage that is written back as it was read keeps its credentials, unless its server changes.
     t.like(stored.location, { case: "s3", value: { endpoint: proxy.endpoint } });
     proxy.fault = () => undefined;
     const value = { endpoint: proxy.endpoint, bucket: server.bucket, prefix: "far" };

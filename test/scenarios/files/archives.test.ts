@@ -440,7 +440,7 @@ keepInMemory();
 const entries = 100_000;
 /** The longest wait of all others. */
 const maxPauseMs = 500;
-/** A busy host delays a process, too, but not each time. */
+/** Maximum attempts: a busy host also delays a process, but not each time. */
 const rounds = 4;
 
 rootTest("100,000 entries are listed while others are served", async (t) => {
