@@ -253,7 +253,7 @@ volumes: { state: {} }
     id: "vaultwarden",
     web: "caddy",
     settings: { domain: "vault.example.org" },
-    userSettings: { caddy_port: 8080, caddy_443_port: 8443 },
+    userSettings: { caddy_port: 18_780, caddy_443_port: 18_743 },
     files: { Caddyfile: "{$DOMAIN} { reverse_proxy vaultwarden:80 }\n" },
     compose: `services:
   vaultwarden:

@@ -148,6 +148,7 @@ services:
     copySettings: { ipv4_network: "10.214.78" },
     manifest: ["permissions: [", "permissions: [engine_socket, "],
     web: "nginx-mailcow",
+    classicLimit: /ports contains an invalid type; docker-compose 1\.29 does not support it/,
     forRoot: /labelled for SELinux|driver_opts|engine_socket|mounts/,
     files: {
       ".env":
