@@ -335,7 +335,7 @@ test("check throws invalid_request with the violations as payload", (t) => {
   });
   t.is(error.code, "invalid_argument");
   t.deepEqual((error as SvcError<"invalid_request">).payload, {
-    violations: [{ field: "spec", description: "is required" }],
+    violations: [{ field: "spec", description: "is required", missing: true }],
   });
 });
 
