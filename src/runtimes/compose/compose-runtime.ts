@@ -1,5 +1,4 @@
 /** Runs apps as compose projects on the host's engine. */
-import { join } from "node:path";
 import { composeServiceLabel, composeVolumeLabel, type Labels } from "../../engine/attribution.ts";
 import { listedName, type ContainerRecord } from "../../engine/container-record.ts";
 import type { DiskMeter } from "../../engine/disk-usage.ts";
@@ -52,7 +51,7 @@ import { makeExternal, withSubnets } from "./project-networks.ts";
 import { projectClaims } from "./project-claims.ts";
 import { ProjectVolumes, type ProjectVolumesOptions } from "./project-volumes.ts";
 import { followProjectLog, readProjectLog } from "./project-logs.ts";
-import { serviceData, type ServiceData } from "./service-data.ts";
+import { giveData, serviceData, type ServiceData } from "./service-data.ts";
 import { changeVolumeOwner } from "./volume-owner.ts";
 
 export interface ComposeRuntimeOptions extends ContainerRuntimeOptions {
@@ -142,15 +141,6 @@ export class ComposeRuntime extends ContainerRuntime {
     return serviceData(app, document, userHelper, imageUser);
   }
 
-  /** Without it, services with a user of their own could not write to new or restored directories of root's apps. */
-  async #giveData(app: RunnableApp, document: JsonObject, signal?: AbortSignal): Promise<void> {
-    if (app.uid !== 0) return;
-    const { owners } = await this.#serviceData(app, document, signal);
-    const files = await this.#options.userHelpers.hostFiles(app.uid);
-    for (const [path, owner] of owners)
-      await files.setAttributes(join(app.directory, path), { ...owner, recursive: true });
-  }
-
   async settle(app: RunnableApp): Promise<void> {
     const document = await this.#projects.lastDocument(app.id);
     if (document === undefined) return;
@@ -207,7 +197,10 @@ export class ComposeRuntime extends ContainerRuntime {
     const project = { ...checked, document: placed.document };
     await makeExternal(project.document, app, this.#options.networks);
     if (app.ownerUid !== 0) await requireSlowImages(this.#images, project.document);
-    await this.#giveData(app, project.document, signal);
+    if (app.uid === 0) {
+      const data = await this.#serviceData(app, project.document, signal);
+      await giveData(app, data, this.#options.userHelpers);
+    }
     await this.#makeMountTargets(app, project.document);
     await requireOwnedParts(this.#options, app, project.document);
     const watched = this.appOf(app.id);

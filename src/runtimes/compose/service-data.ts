@@ -2,8 +2,9 @@
  * Directories of root's compose apps that services write to as another user. Users' containers run as their owner, who
  * owns all their data. Root's containers run as their images' users, but an app's directories belong to root.
  */
-import { relative } from "node:path";
+import { join, relative } from "node:path";
 import type { UserHelper } from "../../run-as/user-helper.ts";
+import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import { isInside } from "../../lib/paths.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { appTree } from "../app-tree.ts";
@@ -66,6 +67,17 @@ export async function serviceData(
       );
   }
   return { owners, warnings };
+}
+
+/** Without it, services with a user of their own could not write to new or restored directories of root's apps. */
+export async function giveData(
+  app: Pick<RunnableApp, "directory" | "uid">,
+  { owners }: ServiceData,
+  userHelpers: Pick<UserHelpers, "hostFiles">,
+): Promise<void> {
+  const files = await userHelpers.hostFiles(app.uid);
+  for (const [path, owner] of owners)
+    await files.setAttributes(join(app.directory, path), { ...owner, recursive: true });
 }
 
 function ownerOf(user: string): DataOwner | undefined {
