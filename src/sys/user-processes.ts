@@ -20,9 +20,9 @@ export async function readMaxUserProcesses(procDir = "/proc"): Promise<number> {
   return Math.min(maxProcesses, Math.floor(Math.min(...limits) / 4));
 }
 
-/** The limit outside of containers, which also counts those in containers; at most the limit of this process. */
+/** The limit outside of containers, which also counts those in containers; at most the soft limit of this process. */
 export async function readMaxHostProcesses(procDir = "/proc"): Promise<number> {
   const text = await readFile(`${procDir}/self/limits`, "latin1").catch(() => "");
-  const own = Number(/^Max processes +\d+ +(\d+)/m.exec(text)?.[1] ?? Number.POSITIVE_INFINITY);
+  const own = Number(/^Max processes +(\d+)/m.exec(text)?.[1] ?? Number.POSITIVE_INFINITY);
   return Math.min(own, (await readMaxUserProcesses(procDir)) + beyondContainers);
 }
