@@ -39,7 +39,9 @@ base.before(async (t) => {
     await images.push(tag);
   }
   const config = `[docker]\nsocket = "${swarm.manager.socket}"\npublish_address = "0.0.0.0"\nusers_registries = ["*"]`;
-  t.context.daemon = await startDaemon({ config });
+  // It reads users' images from the registry itself.
+  const launcher = ["nsenter", ...swarm.inside];
+  t.context.daemon = await startDaemon({ config, launcher });
 });
 
 base.after.always(async ({ context }) => {
