@@ -12,9 +12,14 @@ export interface MarkedApp {
   readonly secrets: readonly string[];
 }
 
+/** Also marks secrets without a value: the package's `.env` may set their variables. */
 export function markedApp(app: RunnableApp): MarkedApp {
   const { settings, secrets } = withoutSecrets(app, markOf);
-  return { app: { ...app, settings }, secrets };
+  const others = settingsOf(app.manifest)
+    .filter(([name, { secret, env }]) => secret === true && env !== undefined && !secrets.includes(name))
+    .map(([name]) => name);
+  const marks = Object.fromEntries(others.map((name) => [name, markOf(name)]));
+  return { app: { ...app, settings: { ...settings, ...marks } }, secrets: [...secrets, ...others] };
 }
 
 /** A text that stands for a secret: no package contains this text by chance, and all conversions leave it unchanged. */

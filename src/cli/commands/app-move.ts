@@ -151,7 +151,8 @@ function printMoved(
   }
   for (const warning of warnings) context.note(`warning: ${warning}`);
   const paused = `downtime ${(pausedMs / 1_000).toFixed(1)} s`;
-  const rest = isRemoved ? "" : ` On ${from} it is stopped; remove it there with: svc remove ${id}`;
+  const there = from === localNode ? "svc" : `svc -N ${from}`;
+  const rest = isRemoved ? "" : ` On ${from} it is stopped; remove it there with: ${there} remove ${id}`;
   const done = `Moved ${id} to ${name} (${formatBytes(bytes)}; ${paused}).${rest}`;
   return context.printLine(done);
 }

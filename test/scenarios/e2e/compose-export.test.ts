@@ -123,6 +123,32 @@ volumes: { kept: {} }
   }
 });
 
+composeTest(`a secret whose value is in .env is not exported${needsCompose}`, async (t) => {
+  t.timeout(120_000);
+  await using daemon = await startDaemon({ config: engineNow().config });
+  const spec = join(daemon.dir, "package");
+  await writeFiles(spec, {
+    "svc.yaml": `id: wiki
+name: wiki
+version: "1"
+compose: { file: compose.yaml }
+settings: { properties: { word: { type: string, secret: true, env: WORD } } }
+`,
+    ".env": `WORD=${secret}\n`,
+    "compose.yaml": `services: { web: { image: "svc/page:1", environment: { WORD: "\${WORD}" } } }\n`,
+  });
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec });
+  for (const to of ExportAppRequestTos) {
+    const { files, notes } = await apps.exportApp({ id: "wiki", to });
+    t.false(JSON.stringify(files.map(({ content }) => content)).includes(secret), to);
+    t.true(
+      notes.some((note) => note.includes('the secret "word" is not exported')),
+      to,
+    );
+  }
+});
+
 async function hasPlugin(): Promise<boolean> {
   return run("docker", ["compose", "version"]).then(
     () => true,
