@@ -95,7 +95,7 @@ export function createApps(options: AppsOptions, resources: AsyncDisposableStack
   const backupHold = new BackupHold({ ...shared, lifecycle });
   const restorer = new Restorer({ ...shared, settings, installer, freePorts, lifecycle });
   const { command, yaml } = options;
-  const adopter = new Adopter({ ...shared, installer, lifecycle, stacks, command, yaml });
+  const adopter = new Adopter({ ...shared, installer, lifecycle, stacks, command, yaml, publishAddress });
   const recovery = new Recovery({
     ...shared,
     ...{ installer, upgrader, remover, lifecycle, backupHold, restorer, adopter },

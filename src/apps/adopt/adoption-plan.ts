@@ -21,7 +21,13 @@ import { checkComposeSources, type YamlReader } from "../../runtimes/compose/com
 import { composeFileNames, overrideFileNames } from "../../runtimes/compose/project-files.ts";
 import { volumeKeyPattern } from "../../runtimes/compose/project-volumes.ts";
 import type { AppPaths } from "../records/app-paths.ts";
-import { composeOf, serviceOf, volumeKeyOf, type InspectedContainer } from "./container-compose.ts";
+import {
+  composeOf,
+  portsWithoutAddress,
+  serviceOf,
+  volumeKeyOf,
+  type InspectedContainer,
+} from "./container-compose.ts";
 
 export interface AdoptionPlan {
   readonly stack: UnmanagedStack;
@@ -53,6 +59,8 @@ export interface AdoptionPlannerOptions {
   paths: AppPaths;
   /** Parses compose files. */
   yaml: Pick<YamlThread, "read">;
+  /** Where ports of apps are published that name no address. */
+  publishAddress: string;
 }
 
 const composeFile = "compose.yaml";
@@ -99,6 +107,7 @@ export class AdoptionPlanner {
     const stopped = stack.containers.filter(({ state }) => state !== "running");
     for (const { name, state } of stopped)
       notes.push(`container "${name}" is ${state}; the app starts its service`);
+    notes.push(...portNotes(containers, this.#options.publishAddress));
     const { builds: _, ...planned } = chosen;
     const identities = stack.containers.map(({ id, name, image }) => [id, name, image]);
     const digest = digestOf([identities, planned, data]);
@@ -302,6 +311,17 @@ function digestOf(value: unknown): string {
 }
 
 /** An app ID for the name of a stack. */
+/** Container engines publish a port that names no address at all addresses; svc has a default of its own. */
+function portNotes(containers: readonly InspectedContainer[], address: string): string[] {
+  if (["0.0.0.0", "::"].includes(address)) return [];
+  const ports = containers.flatMap(({ info }) => portsWithoutAddress(info));
+  if (ports.length === 0) return [];
+  const open = ports.map((port) => `"0.0.0.0:${port}"`).join(", ");
+  return [
+    `the app publishes ${ports.join(", ")} at ${address}, no longer at all addresses; to keep that, write ${open} in the compose file, or set [docker] publish_address`,
+  ];
+}
+
 function idOf(name: string): string {
   const id = name
     .toLowerCase()

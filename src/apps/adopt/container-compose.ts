@@ -178,9 +178,17 @@ function mountOf(mount: ContainerInspectInfo["Mounts"][number], container: Inspe
   return [{ type, source, target, ...readOnly, ...(!isDefault && { bind: { propagation } }) }];
 }
 
+type Bindings = Record<string, { HostIp?: string; HostPort?: string }[] | null> | null;
+
+/** Ports that name no address, as in compose files: `8200:80`, `53:53/udp`. */
+export function portsWithoutAddress({ HostConfig }: ContainerInspectInfo): string[] {
+  return portsOf(HostConfig.PortBindings).flatMap(
+    (port) => /^\d+:\d+\/.*$/.exec(port)?.[0].replace("/tcp", "") ?? [],
+  );
+}
+
 function portsOf(bindings: unknown): string[] {
-  type Bindings = Record<string, { HostIp?: string; HostPort?: string }[] | null>;
-  return Object.entries((bindings as Bindings | null) ?? {}).flatMap(([inside, hosts]) =>
+  return Object.entries((bindings as Bindings) ?? {}).flatMap(([inside, hosts]) =>
     (hosts ?? []).map(({ HostIp: address = "", HostPort: port = "" }) => {
       const host = address.includes(":") ? `[${address}]` : address;
       return `${host === "" ? "" : `${host}:`}${port === "" ? (host === "" ? "" : ":") : `${port}:`}${inside}`;

@@ -14,7 +14,7 @@ import { needsDocker, sharedEngine } from "../../support/docker-test.ts";
 import { whyNoDocker } from "../../support/docker.ts";
 import { errorOf } from "../../support/errors.ts";
 import { eventually } from "../../support/eventually.ts";
-import { writeFiles } from "../../support/packages.ts";
+import { freePort, writeFiles } from "../../support/packages.ts";
 import {
   createStack,
   isThere,
@@ -125,12 +125,15 @@ adoptTest(`a single container is adopted from its configuration${needs}`, async 
   t.timeout(300_000);
   const { daemon, dir, port, served } = await createStack(engineNow(), "single");
   await using _daemon = daemon;
+  const openPort = await freePort();
   const env = { ...process.env, DOCKER_HOST: `unix://${engineNow().socket}` };
   const options = [
     ...["--detach", "--name", "single", "--restart", "always", "--env", "GREETING=a $HOME"],
     ...[
       "--publish",
       `127.0.0.1:${port}:80`,
+      "--publish",
+      `${openPort}:81`,
       "--volume",
       "single-data:/data",
       "--volume",
@@ -145,6 +148,8 @@ adoptTest(`a single container is adopted from its configuration${needs}`, async 
   const docker = daemon.client(DockerService);
   const { plan } = await docker.adoptStack({ name: "single", dryRun: true });
   t.like(plan, { fromContainers: true, mountedPaths: [`${dir}/site`] });
+  const closed = `the app publishes ${openPort}:81 at 127.0.0.1, no longer at all addresses`;
+  t.true(plan?.notes.some((note) => note.startsWith(closed)));
   const error = await errorOf(docker.adoptStack({ name: "single", containerIds: ["0"] }));
   t.is(error.reason, "not_possible");
 
