@@ -211,7 +211,7 @@ test("the daemon validates the fields of a job and names them", async (t) => {
     [["add", "61 * * * *", "node_reboot"], /trigger: .*"61" must be 0 to 59/],
     [["add", "@fortnightly", "node_reboot"], /trigger/],
     [["add", "hourly", "node_reboot", "--time-zone", "Nowhere/Land"], /time_zone: "Nowhere\/Land"/],
-    [["add", "hourly", "http", "--url", "ftp://x"], /action\.url/],
+    [["add", "hourly", "http", "--url", "ftp://x"], /^svc: url must be an http or https URL, not "ftp:/],
     [["add", "hourly", "node_reboot", "--id", "a b"], /id/],
   ] as const) {
     const run = await svc(daemon, ...args);
