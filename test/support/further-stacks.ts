@@ -5,7 +5,7 @@ export const furtherStacks: readonly PopularStack[] = [
   {
     id: "outline",
     web: "https-portal",
-    userSettings: { https_portal_port: 18_280, https_portal_443_port: 18_243 },
+    settings: { https_portal_port: 18_284, https_portal_443_port: 18_243 },
     files: {
       "docker.env":
         'SECRET_KEY=abc\nURL=https://docs.example.org\nPGSSLMODE=disable\nOIDC_DISPLAY_NAME="Single sign-on"\n',
@@ -54,7 +54,7 @@ volumes: { https-portal-data: , storage-data: , database-data: }
   {
     id: "firefly",
     web: "app",
-    userSettings: { app_port: 18_380 },
+    settings: { app_port: 18_380 },
     files: {
       ".env": "APP_KEY=SomeRandomStringOf32CharsExactly\nTZ=Europe/Amsterdam\nSTATIC_CRON_TOKEN=\n",
       ".db.env":
@@ -174,7 +174,7 @@ volumes:
   {
     id: "proxy-manager",
     web: "app-81",
-    userSettings: { app_port: 18_480, app_443_port: 18_443, app_81_port: 18_481 },
+    settings: { app_port: 18_484, app_443_port: 18_443, app_81_port: 18_481 },
     compose: `services:
   app:
     image: 'svc/stack:1'

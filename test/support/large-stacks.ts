@@ -8,7 +8,7 @@ export const largeStacks: readonly PopularStack[] = [
     classicLimit: /does not support the variable in "\$\{POSTGRES_USER:-\$\{DB_USERNAME\}\}"/,
     files: {
       ".env":
-        "# ------------------------------\n# Environment Variables for API service & worker\n# ------------------------------\nCONSOLE_API_URL=\nSERVICE_API_URL=\nLANG=en_US.UTF-8\nLC_ALL=en_US.UTF-8\nLOG_LEVEL=INFO\nSECRET_KEY=sk-9f73s3ljTXVcMT3Blb3ljTqtsKiGHXVcMT3BlbkFJLK7U\nINIT_PASSWORD=\nDB_USERNAME=postgres\nDB_PASSWORD=difyai123456\nDB_HOST=db\nDB_PORT=5432\nDB_DATABASE=dify\nREDIS_PASSWORD=difyai123456\nCELERY_BROKER_URL=redis://:difyai123456@redis:6379/1\nVECTOR_STORE=weaviate\nPGDATA=/var/lib/postgresql/data/pgdata\nNGINX_SERVER_NAME=_\nNGINX_PORT=80\nNGINX_SSL_PORT=443\nEXPOSE_NGINX_PORT=18081\nEXPOSE_NGINX_SSL_PORT=18444\nCOMPOSE_PROFILES=${VECTOR_STORE:-weaviate}\nSSRF_HTTP_PORT=3128\n",
+        "# ------------------------------\n# Environment Variables for API service & worker\n# ------------------------------\nCONSOLE_API_URL=\nSERVICE_API_URL=\nLANG=en_US.UTF-8\nLC_ALL=en_US.UTF-8\nLOG_LEVEL=INFO\nSECRET_KEY=sk-9f73s3ljTXVcMT3Blb3ljTqtsKiGHXVcMT3BlbkFJLK7U\nINIT_PASSWORD=\nDB_USERNAME=postgres\nDB_PASSWORD=difyai123456\nDB_HOST=db\nDB_PORT=5432\nDB_DATABASE=dify\nREDIS_PASSWORD=difyai123456\nCELERY_BROKER_URL=redis://:difyai123456@redis:6379/1\nVECTOR_STORE=weaviate\nPGDATA=/var/lib/postgresql/data/pgdata\nNGINX_SERVER_NAME=_\nNGINX_PORT=80\nNGINX_SSL_PORT=443\nEXPOSE_NGINX_PORT=18087\nEXPOSE_NGINX_SSL_PORT=18444\nCOMPOSE_PROFILES=${VECTOR_STORE:-weaviate}\nSSRF_HTTP_PORT=3128\n",
       "nginx/nginx.conf.template": "events {}\n",
       "nginx/docker-entrypoint.sh": '#!/bin/sh\nexec "$@"\n',
       "ssrf_proxy/squid.conf.template": "acl\n",
@@ -453,7 +453,7 @@ volumes:
   {
     id: "ghost",
     web: "ghost",
-    userSettings: { caddy_port: 18_680, caddy_443_port: 18_643 },
+    settings: { caddy_port: 18_680, caddy_443_port: 18_643 },
     classicLimit: /does not support the variable in "\$\{ADMIN_DOMAIN:\+/,
     files: {
       ".env":

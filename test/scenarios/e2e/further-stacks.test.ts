@@ -1,5 +1,6 @@
 /** Stacks with keys of compose that the others do not have. */
-import { testStacks } from "../../support/stack-life.ts";
+import { testClassicStacks, testStacks } from "../../support/stack-life.ts";
 import { furtherStacks } from "../../support/further-stacks.ts";
 
 testStacks(furtherStacks);
+testClassicStacks(furtherStacks);

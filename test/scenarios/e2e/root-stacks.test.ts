@@ -1,5 +1,6 @@
 /** Stacks that only root may install. */
-import { testStacks } from "../../support/stack-life.ts";
+import { testClassicStacks, testStacks } from "../../support/stack-life.ts";
 import { rootStacks } from "../../support/root-stacks.ts";
 
 testStacks(rootStacks);
+testClassicStacks(rootStacks);
