@@ -189,7 +189,10 @@ test.serial("an app is moved with its data and settings, and is down only during
   const moved = await svc(t.context, "app", "move", "web", "--to", "attic");
   t.is(moved.exitCode, 0, moved.stderr);
   t.false(moved.stderr.includes("copying all data again"), moved.stderr);
-  t.regex(moved.stdout, /^Moved web to attic \(.*; downtime \d+\.\d s\)\. On near it is stopped; remove it there with: svc -N near remove web$/m);
+  t.regex(
+    moved.stdout,
+    /^Moved web to attic \(.*; downtime \d+\.\d s\)\. On near it is stopped; remove it there with: svc -N near remove web$/m,
+  );
   t.log(moved.stdout.trim());
   await expectStates(t.context, "web", ["STOPPED", "RUNNING"]);
   const { values } = await attic.client(AppService).getAppSettings({ id: "web" });
