@@ -79,7 +79,7 @@ export const checkRegistries: Check = async ({ config, uid }) => {
   if (replaceable !== undefined) return notExamined(path, replaceable);
   const found = inspectDatabase(path, migrations.length, { maxBytes: 0 });
   if (found.condition !== "sound" || found.version < migrations.length)
-    return ok("not examined, as there is no intact and current store");
+    return ok("not examined, because the store is missing, damaged or from another version");
   const text = unlistedWarning(storedUnlistedImages(path, config.docker.usersRegistries));
   return text === undefined
     ? ok("all images of users come from registries that users may use")

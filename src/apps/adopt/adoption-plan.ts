@@ -318,7 +318,7 @@ function portNotes(containers: readonly InspectedContainer[], address: string): 
   if (ports.length === 0) return [];
   const open = ports.map((port) => `"0.0.0.0:${port}"`).join(", ");
   return [
-    `the app publishes ${ports.join(", ")} at ${address}, no longer at all addresses; to keep that, write ${open} in the compose file, or set [docker] publish_address`,
+    `the app publishes ${ports.join(", ")} at ${address}, no longer at all addresses; to keep them open, write ${open} in the compose file, or set [docker] publish_address`,
   ];
 }
 

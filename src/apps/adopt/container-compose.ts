@@ -182,9 +182,9 @@ type Bindings = Record<string, { HostIp?: string; HostPort?: string }[] | null> 
 
 /** Ports that name no address, as in compose files: `8200:80`, `53:53/udp`. */
 export function portsWithoutAddress({ HostConfig }: ContainerInspectInfo): string[] {
-  return portsOf(HostConfig.PortBindings).flatMap(
-    (port) => /^\d+:\d+\/.*$/.exec(port)?.[0].replace("/tcp", "") ?? [],
-  );
+  return portsOf(HostConfig.PortBindings)
+    .filter((port) => /^\d+:\d+\//.test(port))
+    .map((port) => port.replace(/\/tcp$/, ""));
 }
 
 function portsOf(bindings: unknown): string[] {

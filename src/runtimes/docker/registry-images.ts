@@ -173,9 +173,8 @@ export class RegistryImages extends EngineImages {
         : undefined;
     const signals = [signal, space?.signal].filter((each) => each !== undefined);
     try {
-      await pullImage(engine, name, {
-        ...{ ...access, signal: AbortSignal.any(signals), maxDownloadBytes, shownName: reference },
-      });
+      const shown = { shownName: reference, maxDownloadBytes };
+      await pullImage(engine, name, { ...access, ...shown, signal: AbortSignal.any(signals) });
     } finally {
       // The engine may have the image although the pull was canceled.
       if (before === undefined) await this.newImages.requireBoundedNew(ownerUid, name, reference);
