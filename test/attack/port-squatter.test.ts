@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { once } from "node:events";
 import { chmod, chown, link, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { request, type IncomingMessage } from "node:http";
-import { createServer, type AddressInfo, type Socket } from "node:net";
+import { createServer, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as wait } from "node:timers/promises";
@@ -13,19 +13,11 @@ import { SessionService } from "../../gen/svc/v1/session_pb.ts";
 import { runSvc } from "../cli/support/run-svc.ts";
 import { isRoot, needsRoot, startDaemon, type TestDaemon } from "../support/daemon.ts";
 import { eventually, nextEvent } from "../support/eventually.ts";
+import { freePort } from "../support/packages.ts";
 import { attackAs } from "./as-user.ts";
 
 const attacker = 4001;
 const rootTest = isRoot ? test : test.skip;
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await nextEvent(server, "close");
-  return port;
-}
 
 /** `svc status` over TCP, with a token in a file. */
 async function askOverTcp({ dir, token, socketPath }: TestDaemon, address: string) {

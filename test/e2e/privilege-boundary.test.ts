@@ -89,7 +89,13 @@ rootTest(
     const apps = owner.client(AppService);
     await apps.installApp({ spec: join(shared.dir, "package") });
     await apps.startApp({ id: "web" });
-    const seen = (await eventually(async () => (await fetch(`http://127.0.0.1:${port}`)).json())) as {
+    const answer = await eventually(() =>
+      fetch(`http://127.0.0.1:${port}`).catch(async (error: unknown) => {
+        const { lines } = await apps.getAppLogs({ id: "web" });
+        throw new Error(lines.map(({ text }) => text).join("\n"), { cause: error });
+      }),
+    );
+    const seen = (await answer.json()) as {
       uid: number;
       groups: number[];
       env: string[];

@@ -2,7 +2,7 @@
 import { execFile } from "node:child_process";
 import { randomInt } from "node:crypto";
 import { chmod, mkdir, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
+import { createServer, type ListenOptions, type Server } from "node:net";
 import { join } from "node:path";
 import { promisify } from "node:util";
 
@@ -145,17 +145,32 @@ async function commitVersion(
   await git("tag", `v${options.version ?? "1.0.0"}`);
 }
 
-/** A TCP port that is free now, outside of the kernel's ephemeral range. */
+/**
+ * A TCP port that is free now, outside of the kernel's ephemeral range, and that no other test process of this machine
+ * receives while this one runs.
+ */
 export async function freePort(): Promise<number> {
   for (let tries = 0; tries < 1_000; tries++) {
     const port = randomInt(10_000, 32_768);
-    const server_ = createServer();
-    const isFree = await new Promise<boolean>((resolve) => {
-      server_.once("error", () => resolve(false)).listen(port, "127.0.0.1", () => resolve(true));
-    });
-    if (!isFree) continue;
-    await new Promise((resolve) => server_.close(resolve));
+    // An abstract socket: the kernel releases its name when this process ends, however it ends.
+    const claim = await listen({ path: `\0svc-test-port-${port}` });
+    if (claim === undefined) continue;
+    const server = await listen({ port, host: "127.0.0.1" });
+    if (server === undefined) {
+      claim.close();
+      continue;
+    }
+    await new Promise((resolve) => server.close(resolve));
+    claim.unref();
     return port;
   }
   throw new Error("none of 1000 ports is free");
+}
+
+/** `undefined` if the address is in use. */
+async function listen(address: ListenOptions): Promise<Server | undefined> {
+  const server = createServer();
+  return new Promise((resolve) => {
+    server.once("error", () => resolve(undefined)).listen(address, () => resolve(server));
+  });
 }

@@ -1,14 +1,13 @@
 /** A real sshd on loopback with its own keys and accounts: the host's are neither read nor changed. */
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
-import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventually, nextEvent } from "./eventually.ts";
 import { isRoot } from "./daemon.ts";
+import { freePort } from "./packages.ts";
 import { main } from "./svc-main.ts";
 
 const sshd = "/usr/sbin/sshd";
@@ -99,13 +98,4 @@ export async function startSshServer(): Promise<SshServer> {
       await rm(dir, { recursive: true, force: true });
     },
   };
-}
-
-async function freePort(): Promise<number> {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as { port: number };
-  server.close();
-  await nextEvent(server, "close");
-  return port;
 }

@@ -225,7 +225,8 @@ async function install(
   person: Person,
 ): Promise<string> {
   for (const name of stack.networks ?? [])
-    await engineNow().request("POST", "/networks/create", { Name: name });
+    // Without `CheckDuplicate`, older engines create a second network of the same name.
+    await engineNow().request("POST", "/networks/create", { Name: name, CheckDuplicate: true });
   const repository = join(daemon.dir, stack.id);
   await publish(repository, stack, { ...person, revision: 1 });
   const settings = {

@@ -5,6 +5,7 @@ import { promisify } from "node:util";
 import type { APIResponse, Browser, Page, Request, Route } from "playwright-core";
 import { SessionService } from "../../../gen/svc/v1/session_pb.ts";
 import type { UserConnection } from "../../support/daemon.ts";
+import { eventually } from "../../support/eventually.ts";
 
 const root = join(import.meta.dirname, "../../..");
 
@@ -85,8 +86,8 @@ export async function visit(page: Page, address: string): Promise<void> {
   }
   if (broken.length === 0) return;
   console.log(`${changed}: the page is loaded once more`);
-  // Chromium may still be loading its error page, which interrupts the first navigation.
-  await page.goto("about:blank").catch(() => page.goto("about:blank"));
+  // Chromium may still be loading its error page, which interrupts other navigations.
+  await eventually(() => page.goto("about:blank"));
   await page.goto(address);
 }
 
