@@ -12,9 +12,9 @@ import { Exchange } from "../rpc/exchange.ts";
 import type { Pipeline } from "../rpc/pipeline.ts";
 import type { Tokens } from "../../access/tokens/tokens.ts";
 import { ResponseRecorder } from "./response-recorder.ts";
-import { ignore } from "./accept-queue.ts";
+import { ignore } from "./fair-shares/accept-queue.ts";
 import type { Connection } from "./connection.ts";
-import { ConnectionLimiter } from "./connection-limiter.ts";
+import { ConnectionLimiter } from "./fair-shares/connection-limiter.ts";
 import { ConsoleUpgrade, isConsoleRequest, type ConsoleUpgradeOptions } from "./console-upgrade.ts";
 import {
   SocketListeners,
@@ -32,8 +32,8 @@ import { createHttp2Acceptor, type Http2Acceptor } from "./http2-server.ts";
 import { IdentityResolver } from "./caller-identity.ts";
 import { defaultTransportLimits, type TransportLimits } from "./limits.ts";
 import { createPages, type PageFiles } from "./pages.ts";
-import { parseFairly } from "./paced-parsing.ts";
-import { PacedStream } from "./paced-stream.ts";
+import { parseFairly } from "./fair-shares/paced-parsing.ts";
+import { PacedStream } from "./fair-shares/paced-stream.ts";
 import { detectProtocol } from "./protocol-detection.ts";
 import type { Log } from "../../lib/log.ts";
 import { SubordinateUids } from "./subordinate-uids.ts";

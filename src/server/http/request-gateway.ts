@@ -19,7 +19,7 @@ import { anonymous, type UserContext } from "../rpc/user-context.ts";
 import type { ResponseRecorder } from "./response-recorder.ts";
 import type { Connection } from "./connection.ts";
 import { rejectPlainConsole } from "./console-upgrade.ts";
-import type { ConnectionLimiter } from "./connection-limiter.ts";
+import type { ConnectionLimiter } from "./fair-shares/connection-limiter.ts";
 import { throttleName, type FailureThrottle } from "./failure-throttle.ts";
 import type { HostCheck } from "./host-check.ts";
 import {

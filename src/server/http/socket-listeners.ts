@@ -8,7 +8,7 @@ import type { Log } from "../../lib/log.ts";
 import type { FairQueue } from "../../lib/fair-queue.ts";
 import { addressText, otherLoopbackOf } from "../../lib/tcp-address.ts";
 import { rootSocketOf } from "../../lib/paths.ts";
-import { AcceptQueue, connectionOptions, ignore } from "./accept-queue.ts";
+import { AcceptQueue, connectionOptions, ignore } from "./fair-shares/accept-queue.ts";
 import { Connection } from "./connection.ts";
 import { createPageHost } from "./host-check.ts";
 import { systemdSockets } from "./systemd-sockets.ts";

@@ -3,8 +3,8 @@
  * longest idle connection of a peer that has more than the newcomer. Among a peer's own connections, one with
  * an unread request is not idle, since the client waits for the daemon.
  */
-import { shareOf, type Connection, type Share } from "./connection.ts";
-import type { TransportLimits } from "./limits.ts";
+import { shareOf, type Connection, type Share } from "../connection.ts";
+import type { TransportLimits } from "../limits.ts";
 
 type ConnectionLimits = Pick<
   TransportLimits,

@@ -3,9 +3,9 @@
  * parse all received data at once: 1,800 requests per read of each of a thousand connections. Unread data
  * stays in the kernel.
  */
-import type { FairQueue } from "../../lib/fair-queue.ts";
-import { freeMemory } from "../../lib/buffer-pool.ts";
-import type { Connection } from "./connection.ts";
+import type { FairQueue } from "../../../lib/fair-queue.ts";
+import { freeMemory } from "../../../lib/buffer-pool.ts";
+import type { Connection } from "../connection.ts";
 
 /** Ends a head. In a chunked body it only causes a pause. */
 const headEnd = Buffer.from("\r\n\r\n");

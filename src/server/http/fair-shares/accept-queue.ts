@@ -5,12 +5,12 @@
  */
 import { closeSync } from "node:fs";
 import { Socket, type Server } from "node:net";
-import type { FairQueue } from "../../lib/fair-queue.ts";
-import { loadLibc } from "../../sys/libc.ts";
-import type { Log } from "../../lib/log.ts";
-import { Tally } from "../../lib/tally.ts";
-import { peerName } from "./connection.ts";
-import { descriptorOf, type ReadPeerUid } from "./peer-uid.ts";
+import type { FairQueue } from "../../../lib/fair-queue.ts";
+import { loadLibc } from "../../../sys/libc.ts";
+import type { Log } from "../../../lib/log.ts";
+import { Tally } from "../../../lib/tally.ts";
+import { peerName } from "../connection.ts";
+import { descriptorOf, type ReadPeerUid } from "../peer-uid.ts";
 
 /** Per turn of the event loop: more would delay open connections, fewer would delay pending ones. */
 const maxAcceptedAtOnce = 64;

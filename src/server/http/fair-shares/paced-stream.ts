@@ -3,8 +3,8 @@
  * users. The parser would otherwise read up to 2 MiB per connection at once: 200,000 frames block the event loop for a second.
  */
 import { Duplex } from "node:stream";
-import type { FairQueue } from "../../lib/fair-queue.ts";
-import type { Connection } from "./connection.ts";
+import type { FairQueue } from "../../../lib/fair-queue.ts";
+import type { Connection } from "../connection.ts";
 
 /** Limit for one piece. */
 const maxPieceBytes = 16 * 1024;
