@@ -184,6 +184,19 @@ rootTest(`an archive's metadata about its app is short and in one line${needsRoo
   }
 });
 
+rootTest(`an archive cannot name a directory as its commit${needsRoot}`, async (t) => {
+  const daemon = await emptyDaemon();
+  await using mine = await daemon.as(attacker);
+  await installFrom(daemon, mine);
+  const archive = await download(mine, (await backUp(mine)).name);
+  // An upgrade would look for `<commit>.git` in the daemon's cache, and remove it as root if it is not a cached commit.
+  for (const commit of ["../../../../../../../../root/project/", "main", "A".repeat(40)]) {
+    const origin = { kind: "git", url: "https://example.org/web", source: "", branch: "", tag: "", commit };
+    const bad = await forged(archive, ({ app }) => (app.origin = origin));
+    t.like(await errorOf(upload(mine, bad)), { reason: "archive_damaged" });
+  }
+});
+
 rootTest(
   `an archive that a user uploads for another user's app is never its newest${needsRoot}`,
   async (t) => {

@@ -365,6 +365,8 @@ for (const [path, value, why] of [
   ...["source", "branch", "tag", "commit"].map(
     (key) => [`app.origin.${key}`, "two\nlines", damagedFooter] as const,
   ),
+  ["app.origin.commit", "../../../../srv/project/", damagedFooter],
+  ["app.origin.commit", "main", damagedFooter],
   ["trees", [1], damagedFooter],
   ["trees", [], otherTrees],
   ["trees", ["repo", "../other"], otherTrees],

@@ -72,6 +72,18 @@ async function hello(path: string): Promise<TestRepository> {
   return TestRepository.at(path);
 }
 
+test("the stored commit of an app never leads out of the cache", async (t) => {
+  await using world = await World.create();
+  const repository = await hello(world.path("hello"));
+  const other = world.path("other", ".git");
+  await mkdir(other, { recursive: true });
+  const origin = { kind: "git", url: `file://${repository.path}`, source: "", branch: "", tag: "" } as const;
+  const app = { origin: { ...origin, commit: "../../../other/" }, packageId: "hello" };
+  const message = /^the commit "\.\.\/\.\.\/\.\.\/other\/" is not an object ID$/;
+  await fails(t, world.resolver().resolveUpgrade(app, "", selfUid), "failed_precondition", message);
+  await t.notThrowsAsync(access(other));
+});
+
 test("over http: the newest tag without pre-releases is found, fetched and checked out", async (t) => {
   await using world = await World.create();
   const repository = await hello(world.path("git", "hello"));

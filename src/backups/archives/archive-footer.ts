@@ -9,6 +9,7 @@ import { volumeOfTree } from "../../apps/lifecycle/backed-up-trees.ts";
 import { maxStructure, SvcError } from "../../errors.ts";
 import type { ArchivePart, ArchiveParts } from "../../run-as/user-helper-types.ts";
 import { type JsonObject, hasMoreStructure } from "../../lib/json.ts";
+import { wholeCommit } from "../../packages/git/git-refs.ts";
 import {
   isBetween,
   isObject,
@@ -233,6 +234,9 @@ type Origin = Record<"kind" | "url" | "source" | "branch" | "tag" | "commit", st
   directory?: string;
 };
 
+/** A full object ID, which names a directory of the daemon; empty for a directory. */
+const isCommit: Check = (value) => value === "" || (isText(value) && wholeCommit.test(value));
+
 /** The properties that other code relies on. Archives may come from other hosts. */
 const isFooter = objectOf<ArchiveFooter>({
   format: isInteger,
@@ -241,7 +245,7 @@ const isFooter = objectOf<ArchiveFooter>({
     ...{ id: isLine, name: isLine, package_id: isLine, runtime: isLine, version: isLine, owner: isLine },
     ...{ owner_uid: isUid, run_uid: isUid, settings: isObject },
     origin: objectOf<Omit<Origin, "kind">>({
-      ...{ url: isText, source: isLine, branch: isLine, tag: isLine, commit: isLine },
+      ...{ url: isText, source: isLine, branch: isLine, tag: isLine, commit: isCommit },
       directory: maybe(isText),
     }),
     accepted: objectOf<ArchiveFooter["app"]["accepted"]>({

@@ -3,8 +3,10 @@
  */
 import { lstat, readdir, readFile, rm } from "node:fs/promises";
 import { join } from "node:path";
+import { SvcError } from "../../errors.ts";
 import { mapBounded } from "../../lib/map-bounded.ts";
 import { isText, isInteger, objectOf } from "../../store/row-document.ts";
+import { wholeCommit } from "./git-refs.ts";
 
 export interface CacheBounds {
   /** Limit of one user's commits. */
@@ -35,8 +37,17 @@ export interface CommitFacts {
 export const factsFile = "svc.json";
 const areFacts = objectOf<CommitFacts>({ tree: isText, sizeBytes: isInteger });
 
-/** Name of a commit's directory. */
-export const commitDirectory = (commit: string): string => `${commit}.git`;
+const commitEnding = ".git";
+
+/**
+ * Name of a commit's directory.
+ * @throws SvcError `git_failed` for anything but an object ID, which could lead out of the cache
+ */
+export function commitDirectory(commit: string): string {
+  if (!wholeCommit.test(commit))
+    throw new SvcError("git_failed", `the commit ${JSON.stringify(commit)} is not an object ID`);
+  return `${commit}${commitEnding}`;
+}
 
 interface Entry {
   uid: number;
@@ -137,7 +148,7 @@ export class CacheSpace {
     );
     const entries = await mapBounded(names.flat(), readAtOnce, async ({ uid, name }) => {
       const path = join(directory, String(uid), name);
-      const isTemporary = !name.endsWith(commitDirectory(""));
+      const isTemporary = !name.endsWith(commitEnding);
       const usedMs = await lstat(path).then(
         (stats) => stats.mtimeMs,
         () => undefined,

@@ -23,8 +23,8 @@ export interface Revision {
   commit: string;
 }
 
-/** SHA-1 or SHA-256. */
-const wholeCommit = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
+/** A full object ID, SHA-1 or SHA-256. */
+export const wholeCommit = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
 const partOfCommit = /^[0-9a-f]{7,63}$/;
 /** Lines to parse before yielding to the event loop. */
 const linesPerTurn = 500;

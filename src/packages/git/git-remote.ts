@@ -23,7 +23,7 @@ import {
 } from "./git-command.ts";
 import { gitFailure } from "./git-failure.ts";
 import type { GitProcess, GitRunOptions } from "./git-process.ts";
-import { readRefs, type RemoteRefs, type Revision } from "./git-refs.ts";
+import { readRefs, wholeCommit, type RemoteRefs, type Revision } from "./git-refs.ts";
 import type { GitUrl } from "./git-url.ts";
 
 export interface GitLimits {
@@ -55,8 +55,6 @@ export type FetchOptions = Pick<GitRunOptions, "signal" | "onStderrLine">;
 const measureEveryMs = 250;
 /** About 35,000 refs. */
 const maxRefsBytes = 2 * 2 ** 20;
-
-const objectId = /^(?:[0-9a-f]{40}|[0-9a-f]{64})$/;
 
 /** A repository to install from. */
 export interface GitRemote {
@@ -295,7 +293,7 @@ export function localRemote(gitUrl: GitUrl & { path: string }, options: LocalRem
         await runAsCaller(userHelper, ["rev-parse", "--verify", `${revision.commit}^{tree}`], run)
       ).trim();
       // The caller's process controls this output, which could be an option for root's git.
-      if (!objectId.test(tree))
+      if (!wholeCommit.test(tree))
         throw new SvcError("git_failed", `the tree of ${subject} is not an object ID`);
       const file = join(gitDir, "incoming.pack");
       await writePack(userHelper, tree, file, signal);
