@@ -160,12 +160,22 @@ interface Person {
   readonly generation: ComposeGeneration;
 }
 
-/** Each stack is installed, upgraded, backed up, restored, cloned and removed, and keeps its data. */
-export function testStacks(stacks: readonly PopularStack[]): void {
+/**
+ * Each stack is installed, upgraded, backed up, restored, cloned and removed, and keeps its data.
+ *
+ * @param isTwiceLong whether the life as root of a stack that a regular user can install needs `SVC_LONG=1`
+ */
+export function testStacks(stacks: readonly PopularStack[], { isTwiceLong }: { isTwiceLong: boolean }): void {
   for (const stack of stacks) {
     for (const [whose, uid] of owners) {
       if (uid !== 0 && stack.forRoot !== undefined) continue;
-      const lacks = stack.isPrivileged === true && !canBePrivileged ? " (skipped: lacks capabilities)" : "";
+      const isSecond = uid === 0 && stack.forRoot === undefined;
+      const lacks =
+        isTwiceLong && isSecond && process.env["SVC_LONG"] === undefined
+          ? " (skipped: takes minutes: SVC_LONG=1)"
+          : stack.isPrivileged === true && !canBePrivileged
+            ? " (skipped: lacks capabilities)"
+            : "";
       const runTest = lacks === "" ? testOf(current) : test.skip;
       runTest(
         `${stack.id} of ${whose} keeps its data through its whole life${skipOf(current) || lacks}`,
