@@ -1,6 +1,7 @@
 /** What runtimes know of an app. */
 import type { JsonObject } from "../lib/json.ts";
 import type { Manifest } from "../packages/manifest/manifest.ts";
+import { isGranted, type Permission } from "../packages/manifest/permissions.ts";
 
 /** The parts of an app that a runtime needs. */
 export interface RunnableApp {
@@ -60,4 +61,12 @@ export interface Placement {
   readonly replicas: number;
   /** `host`: ports are published on the nodes that run the app. `mesh`: on every node. */
   readonly ports: "host" | "mesh";
+}
+
+/** Whether an app has a permission: only root can accept what a manifest asks for, so apps of other users have none. */
+export function hasPermission(
+  { ownerUid, manifest }: Pick<RunnableApp, "ownerUid" | "manifest">,
+  permission: Permission,
+): boolean {
+  return ownerUid === 0 && isGranted(manifest.permissions, permission);
 }

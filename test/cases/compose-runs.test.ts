@@ -249,17 +249,20 @@ ${networks}
         `app | 1234 32768 321 02:42:0a:00:00:07 ${address}`,
         `app | ${nobody}`,
       ]);
-      const other = await fixture.app(`beside-${at}`, manifest, {
-        files: {
-          "compose.yaml": `services: { app: { image: svc/shell:1, command: ${shell("true")} } }\n${networks}\n`,
-        },
-      });
-      const error = await t.throwsAsync(startApp(fixture.compose, other));
-      t.regex(
-        error.message,
-        /its subnet \S+ overlaps \S+, which another network or a route of the host uses/,
-      );
-      await end(fixture, other);
+      // Only root can grant what the manifest asks for.
+      for (const [number, asking] of [manifest, `${manifest}\npermissions: [host_network]`].entries()) {
+        const other = await fixture.app(`beside-${at}-${number}`, asking, {
+          files: {
+            "compose.yaml": `services: { app: { image: svc/shell:1, command: ${shell("true")} } }\n${networks}\n`,
+          },
+        });
+        const error = await t.throwsAsync(startApp(fixture.compose, other));
+        t.regex(
+          error.message,
+          /its subnet \S+ overlaps \S+, which another network or a route of the host uses/,
+        );
+        await end(fixture, other);
+      }
       await end(fixture, app);
     },
   );

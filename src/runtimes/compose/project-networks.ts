@@ -4,8 +4,7 @@ import { composeNetworkLabel } from "../../engine/attribution.ts";
 import { networkRecord } from "../../engine/engine-objects.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { labelsOf, type AppNetworks } from "../containers/app-networks.ts";
-import { isGranted } from "../../packages/manifest/permissions.ts";
-import type { RunnableApp } from "../runnable-app.ts";
+import { hasPermission, type RunnableApp } from "../runnable-app.ts";
 import { externalName, isSet, listOf, pairsOf, recordOf, textOf } from "./compose-values.ts";
 
 /** On networks with a subnet that svc chose: the subnet. Compose recreates a network if its configuration changed. */
@@ -46,7 +45,7 @@ export async function withSubnets(
     return isUnchanged || own.length === 0 ? [] : [{ subnets: own, replaces: found?.Id }];
   });
   // Root's package may replace a route of the host with this permission.
-  const isHostNetwork = isGranted(app.manifest.permissions, "host_network");
+  const isHostNetwork = hasPermission(app, "host_network");
   const reserved = await networks.reserve(app, {
     count: missing.length,
     containers,

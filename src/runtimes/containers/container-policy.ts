@@ -9,10 +9,10 @@ import type { EntryType } from "../../run-as/user-helper-types.ts";
 import type { User } from "../../run-as/user.ts";
 import { formatSubnet, isWithin, parseSubnet, type Subnet } from "../../engine/subnets.ts";
 import { isInside } from "../../lib/paths.ts";
-import { isGranted, type Permission } from "../../packages/manifest/permissions.ts";
+import type { Permission } from "../../packages/manifest/permissions.ts";
 import { clockFiles } from "./host-clock.ts";
 import type { HostRequirement } from "./host-requirements.ts";
-import type { RunnableApp } from "../runnable-app.ts";
+import { hasPermission, type RunnableApp } from "../runnable-app.ts";
 
 /** A path of the host that a container mounts. */
 export interface Bind {
@@ -116,7 +116,7 @@ export async function requireAllowed(
   const missing: { permission: Permission; sentence: string }[] = [];
   for (const { subject, binds, requirements } of claims) {
     for (const { permission, what } of [...requirements, ...(await bindRequirements(app, binds, options))]) {
-      if (app.ownerUid === 0 && isGranted(app.manifest.permissions, permission)) continue;
+      if (hasPermission(app, permission)) continue;
       missing.push({ permission, sentence: `${subject} ${what}` });
     }
   }

@@ -8,7 +8,7 @@ import { baseEnvironment } from "../../run-as/launch.ts";
 import { prepareProcess } from "../app-environment.ts";
 import { readMaxHostProcesses } from "../../sys/user-processes.ts";
 import { checkoutOf } from "../app-tree.ts";
-import type { RunnableApp } from "../runnable-app.ts";
+import { hasPermission, type RunnableApp } from "../runnable-app.ts";
 import { absoluteArgv, environmentText, unitText } from "./unit-text.ts";
 import type { UnitProperties } from "./systemd.ts";
 import { rejectionOf } from "./unit-directives.ts";
@@ -174,8 +174,8 @@ function requireAllowed(entries: readonly UnitEntry[], unit: string, app: Runnab
 }
 
 /** Whether the app is root's and has the permission for everything, so that no restrictions apply. */
-export function isPrivileged({ ownerUid, manifest }: RunnableApp): boolean {
-  return ownerUid === 0 && manifest.permissions.includes("privileged");
+export function isPrivileged(app: RunnableApp): boolean {
+  return hasPermission(app, "privileged");
 }
 
 function serviceOf({
