@@ -397,6 +397,7 @@ for (const [name, { status, changed, desired, restarted }] of Object.entries(cas
       runnable: (app: AppRecord) => app,
       ports: { requireFree: () => Promise.resolve() },
       userHelpers: {},
+      userName: () => Promise.resolve("ann"),
     } as unknown as AppsContext;
     const repuller = new Repuller({ ...context, lifecycle: new Lifecycle(context) });
     t.like(await repuller.repull(registry.get("web")!, {}), { restarted, changed });

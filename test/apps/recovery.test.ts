@@ -161,6 +161,8 @@ async function leftOf(name: string, isLeaving: boolean, error: SvcError): Promis
     runtimesOf: () => [runtime],
     runnable: (app: AppRecord) => app,
     ports: { requireFree: () => Promise.resolve() },
+    userHelpers: {},
+    userName: () => Promise.resolve("ann"),
   } as unknown as AppsContext;
   const app = registry.get("web")!;
   await work(app, new Lifecycle(context), context).catch(() => undefined);

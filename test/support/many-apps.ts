@@ -45,6 +45,7 @@ export function newApp(id: string, ownerUid: number, createdAtMs = 1_700_000_000
       permissions: [],
     },
     changedAtMs: createdAtMs,
+    ownerName: "",
     startedSettings: null,
     failure: null,
     accepted: { licenses: [], permissions: [] },

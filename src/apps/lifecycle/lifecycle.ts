@@ -47,7 +47,7 @@ export class Lifecycle {
       appId: app.id,
       kind: "start",
       phase: "start",
-      statements: [patchApp(app.id, { desired: "running" })],
+      statements: [patchApp(app.id, { desired: "running", ownerName: await this.#ownerNameNow(app) })],
     });
     await this.finishStart(operation);
     return true;
@@ -100,7 +100,7 @@ export class Lifecycle {
       appId: app.id,
       kind: "restart",
       phase: "stop",
-      statements: [patchApp(app.id, { desired: "running" })],
+      statements: [patchApp(app.id, { desired: "running", ownerName: await this.#ownerNameNow(app) })],
     });
     await this.finishRestart(operation);
   }
@@ -111,7 +111,7 @@ export class Lifecycle {
    */
   async startWithin(operation: Operation, app: AppRecord, signal: AbortSignal): Promise<AppPatch> {
     await this.#bringUp(operation, app, signal);
-    return startedPatch(app);
+    return this.#startedPatch(app);
   }
 
   /** Resolves when the app is up. @throws SvcError as {@link waitUntilUp} */
@@ -132,7 +132,7 @@ export class Lifecycle {
     const start = async (app: AppRecord): Promise<AppPatch> => {
       const runtime = this.#options.runtimeOf(app);
       if (!isUpNow(runtime.status(app.id))) await this.#bringUp(operation, app, signal);
-      return startedPatch(app);
+      return this.#startedPatch(app);
     };
     const afterError = (app: AppRecord, error: unknown): AppPatch =>
       isCanceledStart(operation, signal) ? { desired: "stopped", ...stopped } : this.#failed(app, error);
@@ -143,6 +143,7 @@ export class Lifecycle {
     const runtime = this.#options.runtimeOf(app);
     const runnable = this.#options.runnable(app);
     try {
+      await this.#requireSameOwner(app);
       await this.#requireFreePorts(operation, runtime, runnable);
       await writeSettingsFiles(this.#options.userHelpers, runnable);
       signal.throwIfAborted();
@@ -155,6 +156,29 @@ export class Lifecycle {
       throw signal.reason;
     }
     await this.#settleRuntime(runtime, runnable);
+  }
+
+  /**
+   * The host may reuse the uid of a deleted account for another user, as whom the app of the former one must not run without
+   * their consent: their own start of the app.
+   */
+  async #requireSameOwner(app: AppRecord): Promise<void> {
+    const [before, now] = [app.ownerName, await this.#ownerNameNow(app)];
+    if (before === "" || now === "" || before === now) return;
+    const message = `the owner ${before} of app "${app.id}" no longer exists: uid ${app.ownerUid} is ${now} now; to run it as ${now}: svc start ${app.id}`;
+    throw new SvcError("not_possible", message);
+  }
+
+  /** Empty if the host has no name for the uid, and for the daemon's own apps, which belong to the store. */
+  async #ownerNameNow({ ownerUid }: AppRecord): Promise<string> {
+    const { userHelpers, userName } = this.#options;
+    return ownerUid === userHelpers.selfUid ? "" : userName(ownerUid);
+  }
+
+  async #startedPatch(app: AppRecord): Promise<AppPatch> {
+    const startedSettings = mergeDefaults(app.manifest, app.settings);
+    const ownerName = app.ownerName === "" ? await this.#ownerNameNow(app) : app.ownerName;
+    return { state: "RUNNING", stateReason: "", failure: null, startedSettings, ownerName };
   }
 
   async #requireFreePorts(operation: Operation, runtime: AppRuntime, app: RunnableApp): Promise<void> {
@@ -271,11 +295,6 @@ export class Lifecycle {
 const endsWithStart: ReadonlySet<AppOperationKind> = new Set(["start", "restart", "upgrade", "repull"]);
 
 const stopped: AppPatch = { state: "STOPPED", stateReason: "", failure: null };
-
-function startedPatch({ manifest, settings }: AppRecord): AppPatch {
-  const startedSettings = mergeDefaults(manifest, settings);
-  return { state: "RUNNING", stateReason: "", failure: null, startedSettings };
-}
 
 /** Whether a plain start was canceled, in which case the app is stopped. */
 function isCanceledStart({ kind }: Operation, signal: AbortSignal): boolean {

@@ -47,6 +47,8 @@ interface AppDocument {
   /** The tag; without one the short commit, or else the manifest's version. */
   version: string;
   manifest: Manifest;
+  /** The owner's name when a start was last requested; empty before, and for the daemon's own apps. */
+  ownerName: string;
   /** Time of the last upgrade or change of settings, unix milliseconds. */
   changedAtMs: number;
   /** The values of the last start, including defaults; null before the first start. */
@@ -91,6 +93,7 @@ const unstarted = {
   desired: "stopped",
   state: "INSTALLING",
   stateReason: "",
+  ownerName: "",
   startedSettings: null,
   failure: null,
 } as const;
@@ -160,6 +163,7 @@ const documentFields: Fields<AppDocument> = {
     ["kind", "url", "source", "branch", "tag", "commit"].every((name) => isText(value[name])),
   version: isText,
   manifest: isManifest,
+  ownerName: maybe(isText),
   changedAtMs: maybe(isInstant),
   startedSettings: maybe(orNull(isObject)),
   failure: maybe(
@@ -212,13 +216,14 @@ function recordOfRow(row: AppRow): AppRecord {
   return {
     // Older records do not have this value.
     accepted: nothingAccepted,
+    ownerName: "",
     startedSettings: null,
     placement: null,
     adopted: null,
     changedAtMs: row.created_at,
     ...(readDocument<AppDocument>(row.record, documentFields) as Omit<
       AppDocument,
-      "accepted" | "startedSettings" | "placement" | "adopted" | "changedAtMs"
+      "accepted" | "ownerName" | "startedSettings" | "placement" | "adopted" | "changedAtMs"
     >),
     id: row.id,
     ownerUid: row.owner_uid,

@@ -40,6 +40,7 @@ export function placeholderOf(row: AppRow): AppRecord {
     desired: row.desired === "running" ? "running" : "stopped",
     state: "FAILED",
     stateReason: reason,
+    ownerName: "",
     startedSettings: null,
     failure: null,
     accepted: nothingAccepted,
