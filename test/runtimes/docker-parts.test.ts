@@ -8,7 +8,7 @@ import fc from "fast-check";
 import type { ContainerRecord } from "../../src/engine/container-record.ts";
 import { SvcError } from "../../src/errors.ts";
 import { StepLines } from "../../src/runtimes/docker/buildkit/progress.ts";
-import { reasonOf } from "../../src/runtimes/compose/compose-failure.ts";
+import { configFailure, reasonOf } from "../../src/runtimes/compose/compose-failure.ts";
 import { ComposeImages, type ComposeImagesOptions } from "../../src/runtimes/compose/compose-images.ts";
 import {
   ContainerRuntime,
@@ -257,6 +257,25 @@ test("compose's failure is reported with the engine's error", (t) => {
     ["compose failed"],
   ];
   for (const [reason, ...lines] of cases) t.is(reasonOf(lines), reason);
+});
+
+test("a mistyped key of a compose file is reported with the key that it probably means, in the words of both composes", (t) => {
+  const classic = "The Compose file './compose.yaml' is invalid because:\n";
+  const hint =
+    '\n\nYou might be seeing this error because you\'re using the wrong Compose file version. Either specify a supported version (e.g "2.2" or "3.3")';
+  const comand = 'services.web has the unknown key "comand"; did you mean "command"?';
+  const volums = 'the file has the unknown key "volums"; did you mean "volumes"?';
+  const cases: [reason: string, output: string][] = [
+    [comand, `${classic}Unsupported config option for services.web: 'comand'`],
+    [comand, "validating /a/compose.yaml: services.web additional properties 'comand' not allowed"],
+    [volums, `${classic}'volums' does not match any of the regexes: '^x-'${hint}`],
+    [volums, "validating /a/compose.yaml:  additional properties 'volums' not allowed"],
+    [
+      "Unsupported config option for services.web: 'attach'; docker-compose 1.29 does not support it: check its spelling, leave it out, or install compose 2",
+      `${classic}Unsupported config option for services.web: 'attach'`,
+    ],
+  ];
+  for (const [reason, output] of cases) t.is(configFailure(output), reason, output);
 });
 
 test("volumes in use by a project's containers count toward its disk usage, beside those that it names now", async (t) => {

@@ -1,4 +1,6 @@
 /** Explains failures of compose from its output. */
+import { nearWord } from "../../lib/near-word.ts";
+import { serviceKeys } from "./service-claims.ts";
 
 /** Lines of output to consider. */
 const maxLines = 20;
@@ -26,17 +28,34 @@ const unsupported =
 /** Debian's version rejects `true` and `false` of a variable, which compose 2 reads as text. */
 const booleanVariable = /(\S+\.environment\.\S+) contains (?:true|false), which is an invalid type/;
 
+/** A key that neither compose has, at the top or in a service, in the words of compose 1.29 and of compose 2. */
+const unknownKey =
+  /(?:^|\s)(?:services\.([\w-]+):? )?(?:additional properties )?'(\w+)' ?(?:not allowed|does not match|$)/;
+
+const topKeys = ["configs", "include", "name", "networks", "secrets", "services", "version", "volumes"];
+
+/** Says which key a mistyped one probably means; undefined if no key is near. */
+function misspelled(output: string): string | undefined {
+  const [, service, key = ""] = unknownKey.exec(output) ?? [];
+  const known = service === undefined ? topKeys : serviceKeys;
+  const near = known.includes(key) ? undefined : nearWord(key, known);
+  const where = service === undefined ? "the file" : `services.${service}`;
+  return near === undefined ? undefined : `${where} has the unknown key "${key}"; did you mean "${near}"?`;
+}
+
 /** Why compose rejects a file, with what to do if only an old compose does. @param text its output */
 export function configFailure(text: string): string {
   const output = lastLines(text).join(" ");
   if (output.includes("'name' does not match any of the regexes"))
     return 'this docker-compose is too old for "name" at the top: delete that line (svc names the project), or install compose 2';
+  const typo = misspelled(output);
+  if (typo !== undefined) return typo;
   const [, variable] = booleanVariable.exec(output) ?? [];
   if (variable !== undefined)
     return `${variable} is not text, which docker-compose 1.29 does not support: write it in quotes, or install compose 2`;
   const [, unsupportedKey] = unsupported.exec(output) ?? [];
   if (unsupportedKey !== undefined)
-    return `${unsupportedKey}; docker-compose 1.29 does not support it: leave it out, or install compose 2`;
+    return `${unsupportedKey}; docker-compose 1.29 does not support it: check its spelling, leave it out, or install compose 2`;
   return output || "compose rejects it";
 }
 

@@ -295,6 +295,8 @@ const keys: Readonly<Record<string, ServiceKey>> = {
   working_dir: { up: "sets Config.WorkingDir; the engine makes it inside where it is missing" },
 };
 
+export const serviceKeys: readonly string[] = Object.keys(keys);
+
 const blockKeys = [
   ...["weight", "weight_device", "device_read_bps", "device_read_iops"],
   ...["device_write_bps", "device_write_iops"],
