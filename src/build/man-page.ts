@@ -1,5 +1,5 @@
 /** Generates `man svc` in roff's man macros (man-pages(7)) from the help of the commands. */
-import { exitCodeHelp } from "../cli/output/exit-codes.ts";
+import { exitCodeHelp, exitCodeNote } from "../cli/output/exit-codes.ts";
 import type { CommandEntry, Entry, Manual } from "./manual.ts";
 
 export interface ManPage {
@@ -41,6 +41,8 @@ export function manPage({ manual, version, date }: ManPage): string {
     ...manual.commands.flatMap(exampleLines),
     ".SH EXIT STATUS",
     ...exitCodeHelp.split("\n").flatMap(exitLines),
+    ".PP",
+    text(exitCodeNote),
     ".SH ENVIRONMENT",
     ...[
       ["SVC_NODE, SVC_HOST", "The daemon to use, as with --node and --host."],

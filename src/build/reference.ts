@@ -7,7 +7,7 @@ import { mkdir, readFile, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { createFileRegistry, fromBinary } from "@bufbuild/protobuf";
 import { FileDescriptorSetSchema } from "@bufbuild/protobuf/wkt";
-import { exitCodeHelp } from "../cli/output/exit-codes.ts";
+import { exitCodeHelp, exitCodeNote } from "../cli/output/exit-codes.ts";
 import { readContractOptions } from "../codegen/contract-options.ts";
 import { configTemplate } from "../daemon/config-template.ts";
 import { commandManual, type CommandEntry, type Entry, type Manual, type Note } from "./manual.ts";
@@ -67,6 +67,8 @@ function commands(manual: Manual): string[] {
       const [, code, meaning = ""] = /^ +(\d+) +(.+)$/.exec(line) ?? [];
       return code === undefined ? [] : [`- ${code}: ${meaning}`];
     }),
+    "",
+    exitCodeNote,
     ...manual.commands.flatMap(command),
   ];
 }

@@ -20,19 +20,25 @@ export const exitCodes = {
   interrupted: 130,
 } as const;
 
+/** Programs that exit with their own codes. */
+export const exitCodeNote =
+  "svc shell, svc exec and svc schedule run exit with the code of the command that they run.";
+
 export const exitCodeHelp = `
 Exit codes:
   0    done
   1    failed
-  2    the command line or a value in it is wrong
+  2    the command line or a value in it is wrong, or --yes is missing
   3    not found
   4    not allowed
-  5    conflict: the app is busy or running, the name exists already, or a confirmation is missing
+  5    conflict: busy, running, exists already, or a license or permission is not accepted
   6    unavailable: the daemon, the container engine or a server
   7    took longer than --timeout
   78   the configuration is not valid
   124  the job of svc schedule run exceeded its timeout
   130  interrupted
+
+${exitCodeNote}
 `;
 
 const codesOfErrors: Readonly<Partial<Record<ErrorCode, number>>> = {
