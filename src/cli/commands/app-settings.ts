@@ -157,7 +157,7 @@ async function printSettings(context: CommandContext, id: string, settings: AppS
         ? []
         : [
             {
-              title: "ACTIVE",
+              title: "IN USE",
               value: (key: string) => (changed.includes(key) ? valueText(running[key]) || "nothing" : ""),
               color: () => "yellow" as const,
               shrinkTo: 9,

@@ -9,7 +9,7 @@ import { main } from "../../support/svc-main.ts";
 
 /** Commands that ask, and the options that agree. */
 const agreements: readonly (readonly [RegExp, string])[] = [
-  [/^svc backup restore\b/, " --yes --accept-permissions"],
+  [/^svc (?:backup )?restore\b/, " --yes --accept-permissions"],
   [/^svc (?:file )?rm\b/, " --yes"],
 ];
 /** Commands that continue until Ctrl-C. */

@@ -372,12 +372,13 @@ test("the commands of the tutorial about packages work", async (t) => {
   t.timeout(10 * minute);
   await using daemon = await startDaemon();
   const reader = await readerOn(daemon);
-  const outputs: string[] = [];
+  const answers: string[] = [];
   for (const command of await commandsOf("docs/tutorials/package-your-app.md")) {
-    outputs.push(await reader.type(command));
+    const output = await reader.type(command.replace(/^curl /, "curl -s "));
+    if (command.startsWith("curl")) answers.push(output.trim());
     if (command.startsWith("svc package init")) await addSetting(t, join(daemon.dir, "notes/svc.yaml"));
   }
-  t.regex(outputs.at(-1) ?? "", /notes-git.*v1\.1\.0/);
+  t.deepEqual(answers, ["Notes 1.0.0", "My notes 1.0.0", "Notes 1.1.0"]);
 });
 
 /** Adds the setting that the tutorial describes in words. */
@@ -396,7 +397,6 @@ test("the commands of the tutorial about backups work, on two machines", async (
   await using second = await startDaemon();
   const here = await readerOn(first);
   const there = await readerOn(second);
-  await here.type("svc install hello --start");
   const commands = await commandsOf("docs/tutorials/backup-and-restore.md");
   const moved = commands.findIndex((command) => command.startsWith("svc backup upload"));
   t.true(moved > 0);
