@@ -1,7 +1,7 @@
 /** Reads a compose file as written, and its variables. */
 import type { JsonObject } from "../lib/json.ts";
 import { readYaml, type Problem, type YamlDocument } from "../packages/manifest/yaml-document.ts";
-import { mapTexts, mergedRecord, recordOf } from "../runtimes/compose/compose-values.ts";
+import { listOf, mapTexts, mergedRecord, recordOf, textOf } from "../runtimes/compose/compose-values.ts";
 import { contentVariablesOf } from "../runtimes/compose/compose-sources.ts";
 
 const bounds = { maxBytes: 512 * 1024, maxTokens: 20_000, maxDepth: 64, maxValues: 20_000 };
@@ -66,8 +66,30 @@ export function variablesOf(documents: readonly JsonObject[]): ComposeVariable[]
     for (const { name, kind } of contentVariablesOf(document)) {
       add(name, { isRequired: true, isSecret: kind === "secrets" });
     }
+    for (const name of mountedVariables(document)) add(name, { isRequired: true });
   }
   return [...found.values()];
+}
+
+/** Variables of the owner that compose gets. */
+export const ownerVariables: ReadonlySet<string> = new Set(["HOME", "PATH", "PWD", "USER"]);
+
+/** `${NAME}` or `$NAME` at the start of a mounted path. */
+const pathStart = /^\$(?:\{([A-Za-z_]\w*)\}|([A-Za-z_]\w*))(?=[:/]|$)/;
+
+/** Variables without a default at the start of mounted paths: without a value, compose rejects or mounts another path. */
+function mountedVariables({ services }: JsonObject): string[] {
+  const volumes = Object.values(recordOf(services)).flatMap((service) =>
+    listOf(mergedRecord(service)["volumes"] ?? null),
+  );
+  return volumes.flatMap((volume) => {
+    const { type, source } = recordOf(volume);
+    const path = typeof volume === "string" ? volume : type === "bind" ? textOf(source) : "";
+    const [whole, braced, plain] = pathStart.exec(path) ?? [];
+    const name = braced ?? plain ?? "";
+    // A short form that is only a variable may be a volume without a name.
+    return whole === undefined || whole === volume || ownerVariables.has(name) ? [] : [name];
+  });
 }
 
 type WrittenVariable = Pick<ComposeVariable, "name" | "fallback" | "isRequired" | "isExpected">;

@@ -15,7 +15,7 @@ import { composeRequirements, type ComposeRequirement } from "./compose-requirem
 import { readComposeFile, variablesOf, withDefaults, type ComposeVariable } from "./compose-file.ts";
 import type { ComposeProgram } from "./compose-program.ts";
 import { publishedVariables } from "./compose-ports.ts";
-import { PlannedFiles, type PackageFiles } from "./package-files.ts";
+import { PlannedFiles, unreadExample, type PackageFiles } from "./package-files.ts";
 
 export interface ComposeModel {
   /** The file as written. */
@@ -153,7 +153,7 @@ async function withCompose(project: Project, compose: ComposeProgram): Promise<P
   for (const standIns of standInsFor(missing, publishedVariables(documents))) {
     const { exitCode, stdout, stderr } = await compose.command.run(compose.runner, args, {
       ...{ cwd: isPlanned ? "/" : directory, ...(isPlanned && { stdin: Buffer.from(project.text) }) },
-      env: { ...env, ...standIns, COMPOSE_PROJECT_NAME: "package" },
+      env: { PWD: directory, ...env, ...standIns, COMPOSE_PROJECT_NAME: "package" },
       ...{ timeoutMs, maxOutputBytes: maxConfigBytes },
     });
     if (exitCode === 0) {
@@ -161,9 +161,15 @@ async function withCompose(project: Project, compose: ComposeProgram): Promise<P
       const values = new Map([...known, ...Object.entries(standIns)]);
       return { documents, files: choice.files, resolved, variables, dotenv, values };
     }
-    failure ??= invalid(name, configFailure(stderr));
+    failure ??= invalid(name, `${configFailure(stderr)}${await exampleHint(files)}`);
   }
   throw failure ?? invalid(name, "compose rejects it");
+}
+
+/** How to get the values that are missing. */
+async function exampleHint(files: PackageFiles): Promise<string> {
+  const example = await unreadExample(files);
+  return example === undefined ? "" : `; ${example} is not read, copy it to .env and edit the copy`;
 }
 
 /**

@@ -63,9 +63,18 @@ export async function fromCasaOs(
 }
 
 function serviceOf(service: JsonObject, mainPort: string): JsonObject {
-  const { volumes = null, ports = null, "x-casaos": _, container_name: __, ...rest } = service;
+  const {
+    volumes = null,
+    ports = null,
+    "x-casaos": _,
+    container_name: __,
+    network_mode = null,
+    ...rest
+  } = service;
   return {
     ...rest,
+    // Most apps there join the network of all containers; on svc, the app's own network replaces it.
+    ...(isSet(network_mode) && network_mode !== "bridge" && { network_mode }),
     ...(isSet(volumes) && { volumes: listOf(volumes).map((volume) => mapTexts(volume, inPackage)) }),
     ...(isSet(ports) && { ports: listOf(ports).map((port) => withSetting(port, mainPort)) }),
   };

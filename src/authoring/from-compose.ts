@@ -3,12 +3,12 @@ import { basename } from "node:path";
 import type { JsonObject, JsonValue } from "../lib/json.ts";
 import type { PortDocument, SettingDocument } from "../../gen/manifest-document.ts";
 import { recordOf, textOf } from "../runtimes/compose/compose-values.ts";
-import type { ComposeVariable } from "./compose-file.ts";
+import { ownerVariables, type ComposeVariable } from "./compose-file.ts";
 import { readComposeModel, type ComposeModel } from "./compose-model.ts";
 import { foundPorts, type FoundPort } from "./compose-ports.ts";
 import type { ComposeProgram } from "./compose-program.ts";
 import { invalidFile, portSetting, settingName, unique, type Derived } from "./derived.ts";
-import type { PackageFiles } from "./package-files.ts";
+import { unreadExample, type PackageFiles } from "./package-files.ts";
 
 /** Variables that svc sets, or that compose reads itself. */
 const reserved =
@@ -67,9 +67,6 @@ export async function fromCompose(
   };
 }
 
-/** Variables of the owner that compose gets. */
-const ownerVariables: ReadonlySet<string> = new Set(["HOME", "PATH", "PWD", "USER"]);
-
 function isEmpty(
   { name, isExpected, fallback }: ComposeVariable,
   { dotenv }: ComposeModel,
@@ -85,12 +82,16 @@ async function notesOn(
   model: ComposeModel,
   compose: ComposeProgram | undefined,
 ): Promise<string[]> {
-  if (model.files.length > 1) return [`compose merges ${model.files.join(", ")}`];
-  if (compose === undefined && (await files.has(".env")))
-    return [
+  const notes: string[] = [];
+  const example = await unreadExample(files);
+  if (example !== undefined && model.variables.length > 0)
+    notes.push(`${example} is not read; to use its values, copy it to .env and edit the copy`);
+  if (model.files.length > 1) notes.push(`compose merges ${model.files.join(", ")}`);
+  else if (compose === undefined && (await files.has(".env")))
+    notes.push(
       "compose is not installed here, so .env is not read; svc checks the package again at the install",
-    ];
-  return [];
+    );
+  return notes;
 }
 
 /** Name and summary of an app of CasaOS. */

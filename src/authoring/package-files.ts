@@ -93,3 +93,14 @@ export class PlannedFiles extends PackageFiles {
     return Promise.resolve([...this.#texts.keys()]);
   }
 }
+
+/** Such as `.env.example`, `env.sample` and `example.env`. */
+const exampleForm =
+  /^(?:\.?env[._-](?:example|sample|template|dist|default)|(?:example|sample|template|default)\.env)$/i;
+
+/** The file that `.env` is to be copied from, if the author of the package has provided one and `.env` is missing. */
+export async function unreadExample(files: PackageFiles): Promise<string | undefined> {
+  return (await files.has(".env"))
+    ? undefined
+    : (await files.names()).toSorted().find((name) => exampleForm.test(name));
+}

@@ -394,6 +394,7 @@ services:
   notes:
     image: example/notes:1.2.3
     container_name: notes
+    network_mode: bridge
     environment: { PUID: $PUID, TZ: $TZ, TITLE: "\${TITLE:-Notes}" }
     ports:
       - { target: 80, published: "8085", protocol: tcp }
@@ -426,6 +427,7 @@ x-casaos:
   const made = files["svc.compose.yaml"] ?? "";
   for (const part of ["source: ./data/config", "- ./data:/data", "${PUID:-1000}"])
     t.true(made.includes(part), part);
+  t.false(made.includes("network_mode"), "the network of all containers is only for root's apps");
   t.notRegex(
     made,
     /container_name|AppID|Notizen|^name:/m,

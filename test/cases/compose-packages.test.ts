@@ -257,12 +257,49 @@ const cases: readonly Case[] = [
     classicError: /does not support the variable in "\$\{HOST:\+https:\/\/\$HOST\}"/,
   },
   {
-    name: "a variable that nothing sets",
+    name: "mounted directories in variables that nothing sets, and one of the owner",
     files: { "compose.yaml": app('volumes: ["$HOME_DIR/config:/config", "${PWD}/data:/data"]') },
     settings: { home_dir: { type: "string", env: "HOME_DIR" }, pwd: { type: "string", env: "PWD" } },
-    permissions: ["host_mounts"],
-    notes:
-      /^\$\{HOME_DIR\} is empty, because nothing sets it; set "home_dir" if it needs a value\n.*\/config/,
+    required: ["home_dir"],
+  },
+  {
+    name: "mounts that consist of a variable without a value",
+    files: {
+      "compose.yaml": app('volumes: ["${D}:/d", { type: bind, source: "${E}", target: /e }, "${F:-./f}:/f"]'),
+    },
+    settings: {
+      d: { type: "string", env: "D" },
+      e: { type: "string", env: "E" },
+      f: { description: "Default: ./f (in compose.yaml).", type: "string", env: "F" },
+    },
+    required: ["d", "e"],
+  },
+  {
+    name: "a variable that nothing sets",
+    files: { "compose.yaml": app('environment: { A: "$A" }') },
+    settings: { a: { type: "string", env: "A" } },
+    notes: /^\$\{A\} is empty, because nothing sets it; set "a" if it needs a value$/,
+  },
+  {
+    name: "an example of .env that nobody has copied",
+    files: { ".env.example": "A=1\n", "compose.yaml": app('environment: { A: "${A:-0}" }') },
+    settings: { a: { description: "Default: 0 (in compose.yaml).", type: "string", env: "A" } },
+    notes: /^\.env\.example is not read; to use its values, copy it to \.env and edit the copy$/,
+  },
+  {
+    name: "an example of .env beside the copy",
+    files: {
+      "example.env": "A=1\n",
+      ".env": "A=2\n",
+      "compose.yaml": app('environment: { A: "${A:-0}" }'),
+    },
+    settings: { a: { ...inDotenv, env: "A" } },
+  },
+  {
+    name: "merge keys with the tag that some programs write",
+    files: {
+      "compose.yaml": `x-common: &common { restart: always }\n${app("!!merge <<: *common")}`,
+    },
   },
   {
     name: "a variable that is true",
@@ -322,6 +359,63 @@ for (const { name: compose, dirs, isClassic, missing } of composeGenerations) {
       t.deepEqual(manifest.ports, expected.ports?.slice());
       t.is(from, expected.from ?? "compose.yaml");
       t.regex(notes.join("\n"), expected.notes ?? /^$/);
+    });
+  }
+}
+
+/** Files that compose rejects; the error names what to write. */
+const rejections: readonly { name: string; files: Files; error: RegExp; classicError?: RegExp }[] = [
+  {
+    name: "a volume without a declaration, beside variables without a value",
+    files: { "compose.yaml": app('environment: { A: "$A", B: "$B" }\n    volumes: ["state:/data"]') },
+    error:
+      /^compose\.yaml: service "app" uses the volume "state", which is not declared; add it to "volumes" at the top level$/,
+    classicError: /^compose\.yaml: Named volume "state:.*" is used .* no declaration was found/,
+  },
+  {
+    name: "a directory that looks like a volume",
+    files: { "compose.yaml": app('volumes: ["state/db:/data"]') },
+    error:
+      /mounts the volume "state\/db", which is not declared; for a directory of the package write "\.\/state\/db"$/,
+    classicError: /Named volume "state\/db:.*"/,
+  },
+  {
+    name: "a service without an image",
+    files: { "compose.yaml": app("init: true", '  proxy: { environment: { HOST: "$HOST" } }') },
+    error:
+      /^compose\.yaml: service "proxy" has neither "image" nor "build"; add one of them, or remove the service$/,
+    classicError: /proxy has neither an image nor a build context specified/,
+  },
+  {
+    name: "a container port in a variable without a value",
+    files: { "compose.yaml": app('environment: { P: "${P:-80}", Q: "$Q" }\n    ports: ["$P"]') },
+    error: /^compose\.yaml: .*; these variables have no value: P, Q; set them in \.env$/,
+    classicError: /^compose\.yaml: .*; these variables have no value: P, Q; set them in \.env$/,
+  },
+  {
+    name: "an env_file that its example must be copied to",
+    files: { "env.example": "A=1\n", "compose.yaml": app("env_file: .env") },
+    error:
+      /^compose\.yaml: the env_file \/.*\/\.env does not exist; create it; env\.example is not read, copy it to \.env and edit the copy$/,
+  },
+  {
+    name: "a dollar sign that does not start a variable",
+    files: { "compose.yaml": app('environment: { A: "a${b:" }') },
+    error: /services\.app\.environment\.A has a "\$" that does not start a variable; write "\$\$" instead$/,
+    classicError: /Invalid interpolation format/,
+  },
+  {
+    name: "a build from a git repository",
+    files: { "compose.yaml": app("build: https://git.example.org/app.git#main") },
+    error: /is not a file of the package; add its files to the package, or write an image$/,
+  },
+];
+
+for (const { name: compose, dirs, isClassic, missing } of composeGenerations) {
+  for (const { name, files, error, classicError } of rejections) {
+    (missing === "" ? test : test.skip)(`${name} is rejected: ${compose}${missing}`, async (t) => {
+      const thrown = await t.throwsAsync(planned(t, files, dirs));
+      t.regex(thrown.message, isClassic ? (classicError ?? error) : error);
     });
   }
 }

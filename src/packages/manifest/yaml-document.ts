@@ -200,6 +200,8 @@ function keyText(key: ParsedNode): string | undefined {
   if (!isScalar(key)) return undefined;
   const value: unknown = key.value;
   if (typeof value === "string") return value;
+  // The parser's value for `<<` with its tag, which some programs write: `!!merge <<: *common`.
+  if (typeof value === "symbol") return value.description;
   return typeof value === "number" || typeof value === "boolean" ? String(value) : undefined;
 }
 

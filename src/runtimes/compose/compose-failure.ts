@@ -43,9 +43,52 @@ function misspelled(output: string): string | undefined {
   return near === undefined ? undefined : `${where} has the unknown key "${key}"; did you mean "${near}"?`;
 }
 
-/** Why compose rejects a file, with what to do if only an old compose does. @param text its output */
+/** The first line of a warning of compose 2 or 1.29, such as about a variable without a value. */
+const warning = /^(?:time="[^"]*" level=warning |WARNING: |The \S+ variable is not set)/;
+const withoutValue = /The \\?"?(\w+?)\\?"? variable is not set/;
+/** Rejections that a variable without a value can cause. */
+const causedByEmptyText =
+  /empty section between colons|invalid proto|bad host name ''|\S+\.ports contains an invalid type/;
+
+/** Rejections of compose 2 that do not say what to do. */
+const remedies: readonly (readonly [form: RegExp, remedy: (found: readonly string[]) => string])[] = [
+  [
+    /service "(\S+?)" refers to undefined volume (\S*\/\S*): invalid compose project/,
+    ([, service, path]) =>
+      `service "${service}" mounts the volume "${path}", which is not declared; for a directory of the package write "./${path}"`,
+  ],
+  [
+    /service "(\S+?)" refers to undefined (volume|network|secret|config) (\S+): invalid compose project/,
+    ([, service, kind, name]) =>
+      `service "${service}" uses the ${kind} "${name}", which is not declared; add it to "${kind}s" at the top level`,
+  ],
+  [
+    /service "(\S+?)" has neither an image nor a build context specified: invalid compose project/,
+    ([, service]) =>
+      `service "${service}" has neither "image" nor "build"; add one of them, or remove the service`,
+  ],
+  [
+    /(?:env file (\S+) not found: |Couldn't find env file: (\S+))/,
+    ([, path, classic]) => `the env_file ${path ?? classic} does not exist; create it`,
+  ],
+  [
+    /invalid interpolation format for (\S+)\.\s+You may need to escape/,
+    ([, key]) => `${key} has a "$" that does not start a variable; write "$$" instead`,
+  ],
+];
+
+/** Why compose rejects a file, with what to do. @param text its output */
 export function configFailure(text: string): string {
-  const output = lastLines(text).join(" ");
+  const lines = text.split("\n").map((line) => line.trim());
+  const unset = new Set(lines.flatMap((line) => withoutValue.exec(line)?.[1] ?? []));
+  const telling = lines.filter((line) => !warning.test(line)).join("\n");
+  const output = lastLines(telling).join(" ");
+  for (const [form, remedy] of remedies) {
+    const found = form.exec(telling);
+    if (found !== null) return remedy(found);
+  }
+  if (unset.size > 0 && causedByEmptyText.test(output))
+    return `${output.replace(/:$/, "")}; these variables have no value: ${[...unset].toSorted().join(", ")}; set them in .env`;
   if (output.includes("'name' does not match any of the regexes"))
     return 'this docker-compose is too old for "name" at the top: delete that line (svc names the project), or install compose 2';
   const typo = misspelled(output);

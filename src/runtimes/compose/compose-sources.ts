@@ -256,8 +256,11 @@ function insideCheckout(
   if (text.includes("$"))
     throw invalid(file, `${kind} "${text}" must not contain variables; write the path itself`);
   const isLocal = !/^[A-Za-z][A-Za-z0-9+.-]*:/.test(text) && !text.startsWith("git@") && !text.includes("#");
-  if (!isLocal)
-    throw invalid(file, `${kind} "${text}" is not a file of the package; add the file to the package`);
+  if (!isLocal) {
+    const remedy =
+      kind === "build" ? "add its files to the package, or write an image" : "add the file to the package";
+    throw invalid(file, `${kind} "${text}" is not a file of the package; ${remedy}`);
+  }
   const path = posix.normalize(posix.join(from, text));
   if (text.startsWith("/") || text.startsWith("~") || !isInside(checkout, path)) {
     throw invalid(file, `${kind} "${text}" is outside the package; move it into the package`);
