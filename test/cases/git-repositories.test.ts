@@ -228,7 +228,7 @@ for (const [title, url, isShown] of [
   });
 }
 
-test("a submodule of another owner over ssh is rejected, because ssh uses the daemon's key", async (t) => {
+test("a submodule of another owner over ssh is rejected, because ssh uses the caller's key", async (t) => {
   await using world = await World.create();
   const outer = await TestRepository.create(world.path("git", "me/outer"));
   await outer.commit({ "svc.yaml": minimalManifest("outer", "1") });

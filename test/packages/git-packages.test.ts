@@ -486,18 +486,6 @@ test("a URL is never parsed as an option", async (t) => {
   t.false(await exists(world.path("canary")));
 });
 
-test("ssh forwards nothing to a host that a user names, whatever the configuration sets", async (t) => {
-  await using world = await World.create();
-  const file = world.path("ssh_config");
-  await writeFile(file, "Host *\n  ForwardAgent yes\n  ForwardX11 yes\n  LocalForward 7777 127.0.0.1:7777\n");
-  const { env } = gitCommand([], surroundings, "ssh");
-  const command = `${env["GIT_SSH_COMMAND"] ?? ""} -F ${file} -G host`;
-  const { stdout } = await promisify(execFile)("sh", ["-c", command]);
-  t.regex(stdout, /^forwardagent no$/m);
-  t.regex(stdout, /^forwardx11 no$/m);
-  t.regex(stdout, /^clearallforwardings yes$/m);
-});
-
 test("hooks of a user's repository are not run", async (t) => {
   await using world = await World.create();
   const repository = await TestRepository.create(world.path("r"));

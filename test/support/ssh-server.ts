@@ -2,7 +2,7 @@
 import assert from "node:assert/strict";
 import { execFileSync, spawn } from "node:child_process";
 import { existsSync } from "node:fs";
-import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { appendFile, chmod, mkdir, mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { eventually, nextEvent } from "./eventually.ts";
@@ -21,10 +21,14 @@ export interface SshServer extends AsyncDisposable {
   readonly port: number;
   /** The command that svc runs instead of `ssh`: the system's, with the test's keys. */
   readonly ssh: string;
+  /** The line of a known_hosts file. */
+  readonly knownHost: string;
   /** The server's log so far. */
   readonly log: () => string;
   /** Replaces the program with this name for logged-in users. */
   install(name: string, script: string): Promise<void>;
+  /** Lets owners of another key log in. @param publicKey path of its file */
+  accept(publicKey: string): Promise<void>;
 }
 
 /** The directory in which `svc` is the program under test. */
@@ -53,10 +57,11 @@ export async function startSshServer(): Promise<SshServer> {
     [
       `ListenAddress 127.0.0.1:${port}`,
       `HostKey ${file("host_key")}`,
-      `AuthorizedKeysFile ${file("client_key.pub")}`,
+      `AuthorizedKeysFile ${file("client_key.pub")} ${file("accepted_keys")}`,
       "PasswordAuthentication no",
       "KbdInteractiveAuthentication no",
       "UsePAM no",
+      "AcceptEnv GIT_PROTOCOL",
       // The temporary directory is world-writable.
       "StrictModes no",
       "PidFile none",
@@ -65,7 +70,8 @@ export async function startSshServer(): Promise<SshServer> {
     ].join("\n"),
   );
   const publicKey = execFileSync("cat", [file("host_key.pub")], { encoding: "utf8" }).trim();
-  await writeFile(file("known_hosts"), `[127.0.0.1]:${port} ${publicKey}\n`);
+  const knownHost = `[127.0.0.1]:${port} ${publicKey}\n`;
+  await writeFile(file("known_hosts"), knownHost);
   await writeFile(
     file("ssh_config"),
     [
@@ -88,7 +94,9 @@ export async function startSshServer(): Promise<SshServer> {
     port,
     ssh: `ssh -F ${file("ssh_config")}`,
     log: () => log,
+    knownHost,
     install,
+    accept: async (path) => appendFile(file("accepted_keys"), await readFile(path)),
     async [Symbol.asyncDispose]() {
       if (server.exitCode === null && server.signalCode === null) {
         const exited = nextEvent(server, "exit");

@@ -12,7 +12,7 @@ export interface GitCommand {
 }
 
 export interface GitEnvironment {
-  /** Where `git` and `ssh` are searched. Default: the usual system directories. */
+  /** Where `git` is searched. Default: the usual system directories. */
   searchPath?: string;
   /** Variables of the daemon that are passed to git, such as proxies and certificate files. */
   extraEnv?: Readonly<Record<string, string>>;
@@ -57,17 +57,12 @@ const configuration: readonly string[] = [
   "http.lowSpeedTime=30",
 ];
 
-/** ClearAllForwardings does not affect the agent and X11, which ssh_config(5) could forward to a user's host. */
-const ssh = [
-  "ssh -o BatchMode=yes -o ConnectTimeout=20 -o PermitLocalCommand=no",
-  "-o ClearAllForwardings=yes -o ForwardAgent=no -o ForwardX11=no",
-].join(" ");
-
 /** Protocols that git may use for a URL; they also apply to redirects. */
 const protocols: Readonly<Record<GitTransport, string>> = {
   https: "https",
   http: "http",
-  ssh: "ssh",
+  // Git itself connects to nothing; see ssh-connection.ts.
+  ssh: "fd",
   file: "file",
 };
 
@@ -109,9 +104,6 @@ export function gitCommand(
       GIT_PROTOCOL_FROM_USER: "0",
       GIT_TERMINAL_PROMPT: "0",
       GIT_ASKPASS: "/bin/false",
-      SSH_ASKPASS_REQUIRE: "never",
-      GIT_SSH_COMMAND: ssh,
-      GIT_SSH_VARIANT: "ssh",
       GIT_OPTIONAL_LOCKS: "0",
       GIT_NO_LAZY_FETCH: "1",
       GIT_LFS_SKIP_SMUDGE: "1",
@@ -166,7 +158,12 @@ export function remoteEnvironment(
   ]) as Record<string, string>;
 }
 
+/** The address that git gets. For ssh, a connected socket as descriptor 3; see git-remote-fd(1). */
+export function addressFor({ transport, url }: GitUrl): string {
+  return transport === "ssh" ? "fd::3" : url;
+}
+
 /** Arguments of `ls-remote` that list everything that can be a version. */
 export function listRefsArgs(gitUrl: GitUrl): string[] {
-  return ["ls-remote", "--symref", "--", gitUrl.url, "HEAD", "refs/heads/*", "refs/tags/*"];
+  return ["ls-remote", "--symref", "--", addressFor(gitUrl), "HEAD", "refs/heads/*", "refs/tags/*"];
 }

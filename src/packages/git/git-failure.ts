@@ -43,7 +43,13 @@ export function gitFailure(
     return new SvcError("denied", message, { cause });
   }
   if (/Host key verification failed/.test(text)) {
-    return fail(`the host key of ${name} is unknown; add it to the daemon's known_hosts`);
+    return fail(
+      `the host key of ${name} is unknown or has changed; log in once with ssh to check it and to add it to your ~/.ssh/known_hosts`,
+    );
+  }
+  if (/Permission denied \((?:.*,)?publickey/.test(text)) {
+    const fix = "use a key in ~/.ssh without a passphrase, or https with: svc credential add";
+    return fail(`the server of ${name} accepts none of your ssh keys; ${fix}`);
   }
   if (
     /could not read (Username|Password)|Authentication failed|Permission denied \(|HTTP Basic|returned error: 40[13]/.test(

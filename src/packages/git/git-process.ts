@@ -1,13 +1,28 @@
 /** Runs git as the daemon, on its own cache and on remote repositories, never in a user's directory. */
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import type { Readable, Writable } from "node:stream";
+import type { Socket } from "node:net";
+import { PassThrough, type Readable, type Writable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { SvcError } from "../../errors.ts";
 import { lowerPriority } from "../../sys/priority.ts";
 import { gitCommand, type GitSurroundings } from "./git-command.ts";
 import type { GitTransport } from "./git-url.ts";
 import { gitFailure, type GitEnd } from "./git-failure.ts";
+
+/** One end of a connection: what git sends, and what it receives. */
+export interface GitConnection {
+  readonly input: Readable;
+  /** Ended by the caller. */
+  readonly output: Writable;
+  /** Aborted when git has ended. */
+  readonly signal: AbortSignal;
+  readonly timeoutMs: number;
+  readonly onStderrLine: (line: string) => void;
+}
+
+/** Connects git with a server until the connection ends. */
+export type Connect = (connection: GitConnection) => Promise<void>;
 
 export interface GitRunOptions {
   /** Subject of messages: a URL. */
@@ -18,6 +33,8 @@ export interface GitRunOptions {
   transport?: GitTransport;
   /** Added to git's environment. */
   env?: Readonly<Record<string, string>>;
+  /** Serves descriptor 3, a socket. */
+  connect?: Connect | undefined;
   stdin?: Readable;
   /** Receives standard output instead of the result; ended when git succeeds, destroyed when it fails. */
   stdout?: Writable;
@@ -44,12 +61,13 @@ export function createGitProcess(environment: GitSurroundings): GitProcess {
       if (options.signal?.aborted) throw canceled(options.subject);
       const { argv, env } = gitCommand(args, environment, options.transport);
       const [program = "", ...rest] = argv;
-      // In its own process group, so that git's helpers (ssh, remote-https, index-pack) are killed with it.
+      const connection = options.connect === undefined ? [] : (["pipe"] as const);
+      // In its own process group, so that git's helpers (remote-https, index-pack) are killed with it.
       const child = spawn(program, rest, {
         env: { ...env, ...options.env },
         cwd: "/",
         detached: true,
-        stdio: ["pipe", "pipe", "pipe"],
+        stdio: ["pipe", "pipe", "pipe", ...connection],
       });
       // Requests to the daemon have priority over unpacking fetched data.
       if (child.pid !== undefined) lowerPriority(nice, child.pid);
@@ -63,6 +81,8 @@ class GitRun {
   readonly #options: GitRunOptions;
   readonly #stderr: string[] = [];
   readonly #output: Buffer[] = [];
+  /** Aborted when git has exited or is killed. */
+  readonly #ended = new AbortController();
   #outputBytes = 0;
   #failure: unknown;
 
@@ -77,7 +97,8 @@ class GitRun {
     const cancel = (): void => this.#end(canceled(subject));
     signal?.addEventListener("abort", cancel, { once: true });
     try {
-      const [end] = await Promise.all([this.#exit(), this.#feed(), this.#collect(), this.#listen()]);
+      const streams = [this.#feed(), this.#collect(), this.#listen(), this.#connect()];
+      const [end] = await Promise.all([this.#exit(), ...streams]);
       if (this.#failure !== undefined) throw this.#failure as Error;
       if (end.exitCode !== 0) throw gitFailure(subject, this.#stderr, end);
       this.#options.stdout?.end();
@@ -93,6 +114,7 @@ class GitRun {
   }
 
   async #exit(): Promise<GitEnd> {
+    this.#child.once("exit", () => this.#ended.abort());
     try {
       const [exitCode, signal] = (await once(this.#child, "close")) as [number | null, string | null];
       return { exitCode, signal };
@@ -114,6 +136,30 @@ class GitRun {
     }
     // Git may close its input early, and reports an error itself if data is missing.
     await this.#until(pipeline(this.#options.stdin, stdin), isClosedPipe);
+  }
+
+  async #connect(): Promise<void> {
+    const { connect, timeoutMs } = this.#options;
+    if (connect === undefined) return;
+    const socket = this.#child.stdio[3] as Socket;
+    // Git shuts down its sending side when it needs nothing more.
+    socket.allowHalfOpen = true;
+    // Git's own error takes precedence.
+    socket.on("error", () => undefined);
+    // The consumer may destroy it, while git has not yet read everything from the socket.
+    const input = socket.pipe(new PassThrough());
+    const onStderrLine = (line: string): void => this.#stderrLine(line);
+    const { signal } = this.#ended;
+    try {
+      await connect({ input, output: socket, signal, timeoutMs, onStderrLine });
+    } catch (error) {
+      if (!signal.aborted) this.#end(error);
+    } finally {
+      input.destroy();
+      socket.end();
+      // Otherwise it never closes.
+      socket.resume();
+    }
   }
 
   async #collect(): Promise<void> {
@@ -163,6 +209,7 @@ class GitRun {
 
   #end(failure: unknown): void {
     this.#failure ??= failure;
+    this.#ended.abort();
     const { pid, exitCode, signalCode } = this.#child;
     if (pid === undefined || exitCode !== null || signalCode !== null) return;
     try {

@@ -1,7 +1,7 @@
 /**
- * Lists a repository's refs and fetches one commit into a bare repository of the daemon. The daemon accesses remote
- * repositories; repositories on this host are read as the caller, so that nobody installs what they cannot read, and
- * git's check of the repository's owner applies.
+ * Lists a repository's refs and fetches one commit into a bare repository of the daemon. The daemon accesses repositories
+ * by https and http. Those behind ssh and on this host are read as the caller, so that nobody installs what they cannot
+ * read, and git's check of the repository's owner applies.
  */
 import { createReadStream, createWriteStream } from "node:fs";
 import { rm } from "node:fs/promises";
@@ -15,6 +15,7 @@ import type { UserHelpers } from "../../run-as/user-helpers.ts";
 import { byteLimit } from "../../lib/byte-streams.ts";
 import { allocatedBytes } from "./cache-space.ts";
 import {
+  addressFor,
   listRefsArgs,
   localGitCommand,
   remoteEnvironment,
@@ -22,7 +23,7 @@ import {
   type GitSurroundings,
 } from "./git-command.ts";
 import { gitFailure } from "./git-failure.ts";
-import type { GitProcess, GitRunOptions } from "./git-process.ts";
+import type { Connect, GitProcess, GitRunOptions } from "./git-process.ts";
 import { readRefs, wholeCommit, type RemoteRefs, type Revision } from "./git-refs.ts";
 import type { GitUrl } from "./git-url.ts";
 
@@ -77,17 +78,22 @@ export function networkRemote(
   gitUrl: GitUrl,
   git: GitProcess,
   limits: GitLimits,
-  access: { readonly login?: GitLogin | undefined; readonly isInsecure: boolean },
+  access: {
+    readonly login?: GitLogin | undefined;
+    readonly isInsecure: boolean;
+    readonly connect?: Connect | undefined;
+  },
 ): GitRemote {
   const subject = gitUrl.url;
   const env = remoteEnvironment(gitUrl, access);
+  const { connect } = access;
   return {
     gitUrl,
     async listRefs(signal) {
       const output = await git.run(listRefsArgs(gitUrl), {
         subject,
         transport: gitUrl.transport,
-        env,
+        ...{ env, connect },
         timeoutMs: limits.listTimeoutMs,
         maxOutputBytes: maxRefsBytes,
         signal,
@@ -109,13 +115,13 @@ export function networkRemote(
                 "--no-write-fetch-head",
                 "--no-auto-maintenance",
               ],
-              ...[...depth, "--", gitUrl.url, `+${name}:refs/svc/head`],
+              ...[...depth, "--", addressFor(gitUrl), `+${name}:refs/svc/head`],
             ],
             {
               ...options,
               subject,
               transport: gitUrl.transport,
-              env,
+              ...{ env, connect },
               timeoutMs: limits.fetchTimeoutMs,
               signal,
             },

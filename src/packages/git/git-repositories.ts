@@ -18,6 +18,7 @@ import {
   type GitRemote,
 } from "./git-remote.ts";
 import { findSubmodules, requireNoLfsFiles, type CheckedOutDirectory } from "./git-submodules.ts";
+import { connectOverSsh } from "./ssh-connection.ts";
 import { haveSameOwner, type GitUrl } from "./git-url.ts";
 import { isInsecure, requireProtected } from "./insecure-hosts.ts";
 import type { ExportedSize } from "./tar-entries.ts";
@@ -73,8 +74,8 @@ export class GitRepositories {
   }
 
   /**
-   * @param uid the caller: local repositories are read as this user, and protected ones with this user's credential;
-   *   both are cached only for this user.
+   * @param uid the caller: local repositories and those behind ssh are read as this user, and protected ones with this
+   *   user's credential; all are cached only for this user.
    */
   open(gitUrl: GitUrl, uid: number): GitRepository {
     return this.#open(gitUrl, uid, true);
@@ -96,16 +97,18 @@ export class GitRepositories {
     if (path === undefined) {
       const { transport, url } = gitUrl;
       if (transport === "ssh" && !hasCredentials) {
-        const message = `the submodule ${url} belongs to another host or owner than the package, and ssh would use the daemon's key; use https`;
+        const message = `the submodule ${url} belongs to another host or owner than the package, and ssh would use your key; use https`;
         throw new SvcError("package_invalid", message);
       }
-      const usesLogin = transport !== "ssh" && hasCredentials;
+      const { insecureHosts = [], userHelpers } = this.#options;
+      const isSsh = transport === "ssh";
+      const connect = isSsh ? connectOverSsh(url, uid, userHelpers) : undefined;
+      const usesLogin = !isSsh && hasCredentials;
       const login = usesLogin ? this.#options.login?.(new URL(url).host, uid) : undefined;
-      const { insecureHosts = [] } = this.#options;
       requireProtected(gitUrl, insecureHosts);
-      const access = { login, isInsecure: isInsecure(gitUrl, insecureHosts) };
+      const access = { login, isInsecure: isInsecure(gitUrl, insecureHosts), connect };
       const remote = networkRemote(gitUrl, this.#git, this.#limits, access);
-      return new GitRepository(remote, login?.scope ?? "network", parts);
+      return new GitRepository(remote, isSsh ? `uid ${uid}` : (login?.scope ?? "network"), parts);
     }
     const remote = localRemote(
       { ...gitUrl, path },
