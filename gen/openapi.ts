@@ -2427,6 +2427,10 @@ export interface components {
             };
             /** @description Digest of the plan of a dry run. Fails with `not_possible` if the plan, or a file that decides what the project runs, has changed. Empty: adopts the current stack and files. */
             planDigest?: string;
+            /** @description More initial settings, as people type them; they have priority over `settings`. A text setting takes its text as it is. For other settings, the text is parsed as JSON. */
+            settingTexts?: {
+                [key: string]: string;
+            };
             /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
             detach?: boolean;
         };
@@ -3995,6 +3999,10 @@ export interface components {
             permissions_ack?: boolean;
             /** @description Engine to run the app on; this machine if absent. */
             placement?: components["schemas"]["AppPlacement"];
+            /** @description More initial settings, as people type them; they have priority over `settings`. A text setting takes its text as it is. For other settings, the text is parsed as JSON. */
+            setting_texts?: {
+                [key: string]: string;
+            };
             /** @description If true, returns the operation at once, and the work continues if the client disconnects; see OperationService. */
             detach?: boolean;
         };

@@ -324,6 +324,26 @@ test("settings show the running values and the differences, and only whether a s
   await apps.removeApp({ id: "web" });
 });
 
+test("an install converts typed settings by their types, as svc settings set does", async (t) => {
+  const daemon = await emptyDaemon();
+  const svc = (...args: string[]) => runSvc([...args, "--socket", daemon.socketPath]);
+  const dir = join(daemon.dir, "package");
+  const port = await freePort();
+  await writePackage(dir, port, { settings: "more: { type: array, items: { type: string }, env: MORE }" });
+  const texts = ["greeting=007", "password=true", `port=${port}`, 'more=["a"]'];
+  const installed = await svc("install", dir, ...texts.flatMap((text) => ["--set", text]));
+  t.is(installed.exitCode, 0, installed.stderr);
+  const apps = daemon.client(AppService);
+  const values = { greeting: "007", password: "***", port, more: ["a"] };
+  t.deepEqual((await apps.getAppSettings({ id: "web" })).values, values);
+  const set = await svc("settings", "set", "web", "greeting=2", 'more=["b"]');
+  t.is(set.exitCode, 0, set.stderr);
+  t.deepEqual((await apps.getAppSettings({ id: "web" })).values, { ...values, greeting: "2", more: ["b"] });
+  await apps.removeApp({ id: "web" });
+  const rejected = await svc("install", dir, "--set", "port=eighty");
+  t.like(rejected, { exitCode: 2, stderr: 'svc: port must be a whole number, got "eighty"\n' });
+});
+
 test("an app whose start failed keeps its desired state, and is retried when the daemon starts", async (t) => {
   const daemon = await emptyDaemon();
   const apps = daemon.client(AppService);

@@ -6,6 +6,7 @@ import { portViolations } from "../../src/packages/settings/chosen-ports.ts";
 import type { Manifest } from "../../src/packages/manifest/manifest.ts";
 import { expandPlaceholders, placeholdersIn } from "../../src/packages/manifest/placeholders.ts";
 import { YamlThread } from "../../src/packages/manifest/yaml-thread.ts";
+import { valueOfText } from "../../src/packages/settings/setting-texts.ts";
 import { settingsSchema } from "../../src/packages/settings/settings-schema.ts";
 import { createSettingsValidator } from "../../src/packages/settings/settings-validator.ts";
 import {
@@ -351,3 +352,19 @@ test("placeholders are expanded once, and only if they are known", (t) => {
   t.is(expandPlaceholders("${toString}", scope), "${toString}");
   t.deepEqual(placeholdersIn("a${b}$${c}${d.e}"), ["b", "d.e"]);
 });
+
+for (const [text, type, value] of [
+  ["2", "string", "2"],
+  ['{"a": 1}', "string", '{"a": 1}'],
+  ["2", "integer", 2],
+  ["1.10", "number", 1.1],
+  ["12345678901234567890", "integer", "12345678901234567890"],
+  ["true", "boolean", true],
+  ["yes", "boolean", "yes"],
+  ['["a"]', "array", ["a"]],
+  [`${"[".repeat(100_000)}`, "array", "[".repeat(100_000)],
+] as const) {
+  test(`${text.slice(0, 30)} for a setting of type ${type} is ${JSON.stringify(value).slice(0, 30)}`, (t) => {
+    t.deepEqual(valueOfText(text, type), value as never);
+  });
+}

@@ -35,6 +35,7 @@ export interface AdoptionRequest extends Consent {
   readonly planDigest: string;
   /** Values for settings of the compose file that `.env` does not set. */
   readonly settings: JsonObject;
+  readonly settingTexts: Readonly<Record<string, string>>;
 }
 
 export interface AdopterOptions extends AppsContext, AdoptionPlannerOptions {
@@ -83,9 +84,10 @@ export class Adopter {
     work: WorkOptions,
   ): Promise<string> {
     const { installer } = this.#options;
-    const { appName: name, licenseAck, permissionsAck, removeOld, settings } = request;
+    const { appName: name, licenseAck, permissionsAck, removeOld, settings, settingTexts } = request;
     const { containers } = plan.stack;
-    const spec = { spec: plan.directory, source: "", branch: "", tag: "", settings, placement: null };
+    const origin = { spec: plan.directory, source: "", branch: "", tag: "" };
+    const spec = { ...origin, settings, settingTexts, placement: null };
     await this.#write(plan);
     try {
       // Root started the containers, so root owns the app, also for a caller through sudo.

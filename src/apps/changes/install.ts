@@ -3,6 +3,7 @@ import { basename } from "node:path";
 import { SvcError } from "../../errors.ts";
 import type { JsonObject } from "../../lib/json.ts";
 import { manifestFileName, settingsOf, type Manifest } from "../../packages/manifest/manifest.ts";
+import { valuesOfTexts } from "../../packages/settings/setting-texts.ts";
 import type { UnmanagedStacks } from "../../engine/unmanaged-stacks.ts";
 import type { ResolvedPackage } from "../../packages/resolved-package.ts";
 import { oneAtATime } from "../../lib/limiter.ts";
@@ -39,6 +40,8 @@ export interface InstallRequest extends Consent {
   branch: string;
   tag: string;
   settings: JsonObject;
+  /** By setting; see `valuesOfTexts`. */
+  settingTexts: Readonly<Record<string, string>>;
   /** Null: on this host. */
   placement: Placement | null;
 }
@@ -132,11 +135,12 @@ export class Installer {
     this.requireRuntime(manifest);
     if (request.placement !== null) requireSwarmPackage(manifest);
     if (adoption === undefined) await this.#warnOfOldStack(resolved, caller, work);
-    await settings.validate(manifest, request.settings, caller.ownerUid, work.signal);
+    const given = { ...request.settings, ...valuesOfTexts(manifest, request.settingTexts) };
+    await settings.validate(manifest, given, caller.ownerUid, work.signal);
     // The ports of the old containers are in use until they are stopped.
     const inherited = adoption === undefined ? [] : settingsOf(manifest).map(([key]) => key);
-    const fixed = new Set([...Object.keys(request.settings), ...inherited]);
-    using chosen = await freePorts.choose(manifest, request.settings, { ownerUid, uid: runUid }, fixed);
+    const fixed = new Set([...Object.keys(given), ...inherited]);
+    using chosen = await freePorts.choose(manifest, given, { ownerUid, uid: runUid }, fixed);
     const values = chosen.settings;
     await requireOpenPorts({
       ...{ manifest, values, ownerUid, runUid, daemonPort },

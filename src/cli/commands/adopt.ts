@@ -97,7 +97,7 @@ async function adopt(context: CommandContext, name: string, options: AdoptOption
     showPlan(context, plan);
     return;
   }
-  const settings = await readAssignments(context, { pairs: options.set });
+  const settingTexts = await readAssignments(context, { pairs: options.set });
   let planDigest = "";
   if (context.options.yes !== true) {
     if (context.json || !isInteractive(context.host))
@@ -113,7 +113,7 @@ async function adopt(context: CommandContext, name: string, options: AdoptOption
   const { DockerService } = await import("../../../gen/svc/v1/docker_pb.ts");
   const label = `adopt ${name}`;
   const consents = acceptedBy(options);
-  const whole = { ...request, planDigest, settings };
+  const whole = { ...request, planDigest, settingTexts };
   if (options.detach === true)
     return detach(context, label, DockerService.method.adoptStack, { ...whole, ...consents });
   const result = await acceptingLicenses(context, name, consents, (accepted) =>

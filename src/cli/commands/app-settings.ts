@@ -1,13 +1,8 @@
 /** `svc settings`: the settings of an app. */
 import type { Command } from "commander";
 import { notFound } from "../../errors.ts";
-import {
-  readAssignments,
-  setFileOption,
-  setStdinOption,
-  type Assignments,
-  type KnownSetting,
-} from "../input/assignments.ts";
+import { valueOfText } from "../../packages/settings/setting-texts.ts";
+import { readAssignments, setFileOption, setStdinOption, type Assignments } from "../input/assignments.ts";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";
 import { AdvisedError, UnusableFileError, UsageError } from "../output/failure.ts";
@@ -83,13 +78,10 @@ async function setSettings(
   if ((file === undefined) === areNone) throw new UsageError("pass either key=value or --file");
   if (file !== undefined) return update(context, id, await readValues(context, file));
   const settings = await context.call(calls.getAppSettings, { id });
-  const chosen = await readAssignments(context, assignments, (key) => knownSetting(settings, key));
-  return update(context, id, { ...chosenValues(settings), ...chosen });
-}
-
-function knownSetting(settings: AppSettings, key: string): KnownSetting {
-  const { type, writeOnly } = propertySchema(settings, key);
-  return { isText: type === "string", isSecret: writeOnly === true };
+  const isSecret = (key: string): boolean => propertySchema(settings, key)["writeOnly"] === true;
+  const texts = Object.entries(await readAssignments(context, assignments, isSecret));
+  const chosen = texts.map(([key, text]) => [key, valueOfText(text, propertySchema(settings, key)["type"])]);
+  return update(context, id, { ...chosenValues(settings), ...Object.fromEntries(chosen) });
 }
 
 async function unsetSettings(context: CommandContext, id: string, keys: readonly string[]): Promise<void> {

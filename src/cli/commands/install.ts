@@ -69,7 +69,7 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
     .option("--accept-permissions", "grant the host permissions that the package requires")
     .option(
       "--set <key=value>",
-      "set a setting (repeatable); values are parsed as JSON; svc prompts for a key without a value",
+      "set a setting (repeatable); a value is parsed as JSON, except for text settings; svc prompts for a key without a value",
       collect,
     )
     .option(...setFileOption)
@@ -114,7 +114,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     tag: options.version ?? options.tag ?? "",
     ...(placement !== undefined && { placement }),
     ...acceptedBy(options),
-    settings: await readAssignments(context, { ...options, pairs: options.set }),
+    settingTexts: await readAssignments(context, { ...options, pairs: options.set }),
   };
   if (options.detach === true) {
     const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");

@@ -6,7 +6,6 @@ import { UsageError } from "../output/failure.ts";
 import { collect } from "./option-values.ts";
 import { ask, askSecret, isInteractive } from "./prompt.ts";
 import { readInput } from "./local-file.ts";
-import type { Json, JsonObject } from "../client/rest-shape.ts";
 
 export interface Assignments {
   /** `key=value`; or only `key`, to prompt for its value. */
@@ -36,42 +35,31 @@ export const setFileOption = [
 ] as const;
 export const setStdinOption = ["--set-stdin <key>", "set a setting to the text from stdin"] as const;
 
-/** What is known about a setting: a text takes its value unparsed, and a secret is not shown while it is typed. */
-export interface KnownSetting {
-  readonly isText: boolean;
-  readonly isSecret: boolean;
-}
-
-/** @param settingOf what is known about a key; by default nothing, so that any may be secret */
+/**
+ * Reads the texts of settings, by key; the setting's type decides how a text is converted to a value.
+ * @param isSecret whether a key's value is not shown while it is typed; by default, any may be secret
+ */
 export async function readAssignments(
   context: CommandContext,
   { pairs = [], setFile = [], setStdin }: Assignments,
-  settingOf?: (key: string) => KnownSetting,
-): Promise<JsonObject> {
-  const values: Record<string, Json> = Object.create(null) as Record<string, Json>;
-  const put = (key: string, text: string): void => {
-    values[key] = settingOf?.(key).isText === true ? text : parseValue(text);
-  };
-  // A file or a pipe contains a text, unless the setting is known to have another type.
-  const putText = (key: string, text: string): void => {
-    const value = text.replace(/\r?\n$/, "");
-    if (settingOf === undefined) values[key] = value;
-    else put(key, value);
-  };
+  isSecret: (key: string) => boolean = () => true,
+): Promise<Record<string, string>> {
+  const texts = new Map<string, string>();
+  const withoutNewline = (text: string): string => text.replace(/\r?\n$/, "");
   const toAsk: string[] = [];
   for (const pair of pairs) {
     const [key, text] = splitPair(pair, "key=value");
     if (text === undefined) toAsk.push(key);
-    else put(key, text);
+    else texts.set(key, text);
   }
   for (const pair of setFile) {
     const [key, path] = splitPair(pair, "key=path");
     if (path === undefined) throw new UsageError(`"${pair}" must be key=path`);
-    putText(key, await readInput(context.host, path));
+    texts.set(key, withoutNewline(await readInput(context.host, path)));
   }
-  if (setStdin !== undefined) putText(setStdin, await readInput(context.host, "-"));
-  for (const key of toAsk) put(key, await askFor(context, key, settingOf?.(key).isSecret ?? true));
-  return { ...values };
+  if (setStdin !== undefined) texts.set(setStdin, withoutNewline(await readInput(context.host, "-")));
+  for (const key of toAsk) texts.set(key, await askFor(context, key, isSecret(key)));
+  return Object.fromEntries(texts);
 }
 
 function splitPair(pair: string, form: string): [key: string, value: string | undefined] {
@@ -87,17 +75,4 @@ async function askFor({ host }: CommandContext, key: string, isSecret: boolean):
   }
   const question = `${key}: `;
   return isSecret ? askSecret(host, question) : ask(host, question);
-}
-
-/**
- * Parses JSON that prints back to the same text (`8080`, `true`, `["a"]`); any other text stays a string:
- * `1.10` would print as `1.1`.
- */
-function parseValue(text: string): Json {
-  try {
-    const value = JSON.parse(text) as Json;
-    return typeof value === "number" && String(value) !== text ? text : value;
-  } catch {
-    return text;
-  }
 }

@@ -28,13 +28,13 @@ export async function runPackage(
   dir: string,
   options: PackageRunOptions,
 ): Promise<void> {
-  const settings = await readAssignments(context, { ...options, pairs: options.set });
+  const settingTexts = await readAssignments(context, { ...options, pairs: options.set });
   const scratch = await mkdtemp(join(tmpdir(), "svc-package-"));
   const daemon = await startDaemon(context, scratch);
   try {
     await using daemonContext = context.on(daemon.socket);
     const app = await installWithQuestions(daemonContext, {
-      ...{ spec: dir, source: "", name: "", branch: "", tag: "", settings },
+      ...{ spec: dir, source: "", name: "", branch: "", tag: "", settingTexts },
       ...acceptedBy(options),
     });
     await daemonContext.call(calls.startApp, { id: app.id });

@@ -270,9 +270,11 @@ export function createAppService(
 }
 
 function installRequest(request: InstallAppRequest): InstallRequest {
-  const { spec, source, name, branch, tag, licenseAck, permissionsAck, settings = {} } = request;
+  const { spec, source, name, branch, tag, licenseAck, permissionsAck } = request;
+  const { settings = {}, settingTexts } = request;
   const placement = placementOf(request.placement);
-  return { spec, source, name, branch, tag, licenseAck, permissionsAck, settings, placement };
+  const origin = { spec, source, name, branch, tag };
+  return { ...origin, licenseAck, permissionsAck, settings, settingTexts, placement };
 }
 
 /** Null for this host. */
