@@ -6518,6 +6518,8 @@ export interface operations {
                 since?: string;
                 /** @description `cursor` of an earlier response: return all lines after it instead of the last `tail` lines, as with `since`. Excludes `since`. */
                 after?: string;
+                /** @description Return only lines of this service of a compose project; a `cursor` continues the log of the same service. */
+                service?: string;
             };
             header?: never;
             path: {

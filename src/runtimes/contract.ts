@@ -19,9 +19,16 @@ import type {
 import type { RunnableApp } from "./runnable-app.ts";
 import type { RuntimeStatus } from "./runtime-status.ts";
 
-export interface FollowLogOptions {
-  /** Number of last lines to start with, if `after` is absent. */
+export interface LogOptions {
+  /** Number of last lines. */
   readonly tail: number;
+  /** Only lines of this service, for a compose project. */
+  readonly service?: string | undefined;
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** With `after`, `tail` is ignored. */
+export interface FollowLogOptions extends LogOptions {
   /** Start after this position, however many lines follow. Without an offset, lines up to it may be repeated. */
   readonly after?: LogPosition | undefined;
   readonly signal: AbortSignal;
@@ -74,7 +81,7 @@ export interface AppRuntime extends AsyncDisposable {
    * @param keep `volumes`: keep the volumes for the app's next runtime
    */
   remove(app: RunnableApp, keep?: "volumes"): Promise<number>;
-  logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
+  logs(app: RunnableApp, options: LogOptions): Promise<LogChunk>;
   /** The last `tail` lines, and then each new one, until `signal` aborts. */
   followLogs(app: RunnableApp, options: FollowLogOptions): AsyncIterable<LogChunk>;
   readonly freezing: FreezingRuntime;

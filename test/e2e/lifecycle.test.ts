@@ -306,6 +306,8 @@ test("settings show the running values and the differences, and only whether a s
   t.deepEqual(stopped.values, { port, greeting: "hello" }, "no secret is set");
   t.like(stopped, { running: undefined, changed: [], restartRequired: false });
   await apps.startApp({ id: "web" });
+  const ofService = await errorOf(apps.getAppLogs({ id: "web", service: "db" }));
+  t.like(ofService, { reason: "invalid_request", message: 'service: app "web" has no services' });
   const values = { greeting: "moin", password: "hush" };
   const written = await apps.updateAppSettings({ id: "web", values });
   t.deepEqual(written.values, { port, greeting: "moin", password: "***" });

@@ -1,12 +1,13 @@
 import test from "ava";
 import { SvcError, type FieldViolation } from "../../src/errors.ts";
 import type { JsonObject } from "../../src/lib/json.ts";
+import { valueOfText } from "../../src/lib/typed-text.ts";
 import { nearWord } from "../../src/lib/near-word.ts";
 import { portViolations } from "../../src/packages/settings/chosen-ports.ts";
 import type { Manifest } from "../../src/packages/manifest/manifest.ts";
 import { expandPlaceholders, placeholdersIn } from "../../src/packages/manifest/placeholders.ts";
 import { YamlThread } from "../../src/packages/manifest/yaml-thread.ts";
-import { valueOfText } from "../../src/packages/settings/setting-texts.ts";
+import { valuesOfTexts } from "../../src/packages/settings/setting-texts.ts";
 import { settingsSchema } from "../../src/packages/settings/settings-schema.ts";
 import { createSettingsValidator } from "../../src/packages/settings/settings-validator.ts";
 import {
@@ -362,9 +363,15 @@ for (const [text, type, value] of [
   ["true", "boolean", true],
   ["yes", "boolean", "yes"],
   ['["a"]', "array", ["a"]],
-  [`${"[".repeat(100_000)}`, "array", "[".repeat(100_000)],
 ] as const) {
   test(`${text.slice(0, 30)} for a setting of type ${type} is ${JSON.stringify(value).slice(0, 30)}`, (t) => {
     t.deepEqual(valueOfText(text, type), value as never);
   });
 }
+
+test("a typed text with too many brackets is not parsed", async (t) => {
+  const manifest = await manifestOf("settings: {properties: {a: {type: array, items: {type: array}, env: A}}}");
+  const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
+  t.deepEqual(valuesOfTexts(manifest, { a: deep }), { a: deep });
+  t.deepEqual(valuesOfTexts(manifest, { a: "[[]]" }), { a: [[]] });
+});

@@ -1,10 +1,10 @@
 /** Follows a log across stops and starts of its app; a runtime follows only one run. */
 import { once } from "node:events";
 import { setTimeout as wait } from "node:timers/promises";
-import type { AppRuntime } from "../../runtimes/contract.ts";
+import type { AppRuntime, FollowLogOptions } from "../../runtimes/contract.ts";
 import type { RunnableApp } from "../../runtimes/runnable-app.ts";
 import { newParts, type LogPart } from "../../logs/log-chunk.ts";
-import { NewLines, type LogPosition } from "../../logs/log-position.ts";
+import { NewLines } from "../../logs/log-position.ts";
 
 /** Pause after a run, which may show as running for a moment; prevents a busy loop. */
 const resumePauseMs = 100;
@@ -16,13 +16,13 @@ const resumePauseMs = 100;
 export async function* followApp(
   runtime: AppRuntime,
   app: RunnableApp,
-  options: { tail: number; after?: LogPosition | undefined; signal: AbortSignal; isInstalled: () => boolean },
+  options: FollowLogOptions & { isInstalled: () => boolean },
 ): AsyncGenerator<LogPart> {
-  const { tail, after, signal, isInstalled } = options;
+  const { tail, service, after, signal, isInstalled } = options;
   let from = after;
   while (!signal.aborted && isInstalled()) {
     const log = new NewLines(from);
-    yield* newParts(runtime.followLogs(app, { tail, after: from, signal }), log);
+    yield* newParts(runtime.followLogs(app, { tail, service, after: from, signal }), log);
     from = log.position;
     await wait(resumePauseMs, undefined, { signal }).catch(() => undefined);
     await untilRunning(runtime, app.id, isInstalled, signal);

@@ -1,9 +1,8 @@
 /** `svc logs`: the end of a log, and new lines with `--follow`. */
 import type { Command } from "commander";
 import { chosenIds, type AllOption } from "../for-each.ts";
-import { showAppLogs } from "../logs/app-logs.ts";
+import { showAppLogs, type AppLogsOptions } from "../logs/app-logs.ts";
 import { examples } from "../examples.ts";
-import type { LogsOptions } from "../logs/logs.ts";
 import { addLogsOptions } from "../input/logs-options.ts";
 import type { RunCommand } from "../run-command.ts";
 
@@ -12,6 +11,7 @@ export function addLogsCommand(parent: Command, run: RunCommand): void {
     .command("logs")
     .description("show the last lines of the logs of apps")
     .argument("[id...]", "the apps; lines of several apps begin with their ID")
+    .option("--service <name>", "show only lines of this service of a compose project")
     .option("--all", "show the logs of all apps");
   addLogsOptions(command, "Ctrl-C")
     .addHelpText(
@@ -21,11 +21,12 @@ export function addLogsCommand(parent: Command, run: RunCommand): void {
         "svc logs hello -n 1000 --timestamps",
         "svc logs hello --grep error --since 1h",
         "svc logs hello blog --follow",
+        "svc logs shop --service web",
         "svc logs --all --grep error --since 1h",
       ),
     )
     .action(
-      run(async (context, ids: string[], options: LogsOptions & AllOption) =>
+      run(async (context, ids: string[], options: AppLogsOptions & AllOption) =>
         showAppLogs(context, await chosenIds(context, ids, options), options),
       ),
     );

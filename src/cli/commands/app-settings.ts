@@ -1,7 +1,7 @@
 /** `svc settings`: the settings of an app. */
 import type { Command } from "commander";
 import { notFound } from "../../errors.ts";
-import { valueOfText } from "../../packages/settings/setting-texts.ts";
+import { valueOfText } from "../../lib/typed-text.ts";
 import { readAssignments, setFileOption, setStdinOption, type Assignments } from "../input/assignments.ts";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";

@@ -2,6 +2,7 @@
 import type { CommandContext } from "../context.ts";
 import type { Color } from "../output/color.ts";
 import { escapeCell } from "../output/escape.ts";
+import { UsageError } from "../output/failure.ts";
 import { lineText, readLogs, showLogs, withoutTime, type LogSource, type LogsOptions } from "./logs.ts";
 import { calls } from "../client/calls.ts";
 
@@ -9,10 +10,11 @@ import { calls } from "../client/calls.ts";
 export async function showAppLogs(
   context: CommandContext,
   ids: readonly string[],
-  options: LogsOptions,
+  { service = "", ...options }: AppLogsOptions,
 ): Promise<void> {
   const [id = ""] = ids;
-  if (ids.length === 1) return showLogs(context, options, sourceOf(context, id));
+  if (ids.length === 1) return showLogs(context, options, sourceOf(context, id, service));
+  if (service !== "") throw new UsageError("--service needs exactly one app");
   const prefixes = prefixesOf(context, ids);
   if (options.follow !== true) return showMerged(context, prefixes, options);
   // An unknown app is an error before anything is followed.
@@ -22,14 +24,20 @@ export async function showAppLogs(
   );
 }
 
-function sourceOf(context: CommandContext, id: string): LogSource {
+export interface AppLogsOptions extends LogsOptions {
+  /** Only lines of this service. */
+  readonly service?: string;
+}
+
+function sourceOf(context: CommandContext, id: string, service = ""): LogSource {
+  const app = { id, ...(service !== "" && { service }) };
   return {
-    read: (query) => context.call(calls.getAppLogs, { id, ...query }),
+    read: (query) => context.call(calls.getAppLogs, { ...app, ...query }),
     follow: async function* (request) {
       const { AppLogsSchema, AppService } = await import("../../../gen/svc/v1/app_pb.ts");
       const { messageToRest } = await import("../client/rest-json.ts");
       const method = AppService.method.streamAppLogs;
-      for await (const message of context.follow(method, () => ({ id, ...request() })))
+      for await (const message of context.follow(method, () => ({ ...app, ...request() })))
         yield messageToRest(AppLogsSchema, message);
     },
   };

@@ -1,11 +1,12 @@
 /** Converts settings that people typed to values of the settings' types. */
 import { maxStructure } from "../../errors.ts";
-import { hasMoreStructure, type JsonObject, type JsonValue } from "../../lib/json.ts";
+import { hasMoreStructure, type JsonObject } from "../../lib/json.ts";
+import { valueOfText } from "../../lib/typed-text.ts";
 import { settingsOf, type Manifest } from "../manifest/manifest.ts";
 
 /**
  * @param texts by setting
- * @returns values, which are not validated
+ * @returns values, which are not validated; a text with too much JSON stays a text
  */
 export function valuesOfTexts(
   manifest: Pick<Manifest, "settings">,
@@ -13,20 +14,9 @@ export function valuesOfTexts(
 ): JsonObject {
   const types = new Map(settingsOf(manifest).map(([name, { type }]) => [name, type]));
   return Object.fromEntries(
-    Object.entries(texts).map(([name, text]) => [name, valueOfText(text, types.get(name))]),
+    Object.entries(texts).map(([name, text]) => [
+      name,
+      hasMoreStructure(text, maxStructure) ? text : valueOfText(text, types.get(name)),
+    ]),
   );
-}
-
-/**
- * The text itself for type `string`; for other types, the JSON in it. A text that is not JSON, that contains too much
- * JSON, or a number that would be rounded stays a text, which the setting's schema rejects.
- */
-export function valueOfText(text: string, type: JsonValue | undefined): JsonValue {
-  if (type === "string" || hasMoreStructure(text, maxStructure)) return text;
-  try {
-    const value = JSON.parse(text) as JsonValue;
-    return Number.isInteger(value) && !Number.isSafeInteger(value) ? text : value;
-  } catch {
-    return text;
-  }
 }

@@ -15,7 +15,7 @@ import type { UserImages } from "../docker/user-images.ts";
 import { addressesByPort } from "../containers/published-ports.ts";
 import { makeMountTargets } from "../containers/mount-targets.ts";
 import { blockedContainer } from "../containers/blocked-containers.ts";
-import type { FollowLogOptions } from "../contract.ts";
+import type { FollowLogOptions, LogOptions } from "../contract.ts";
 import type {
   ImageRuntime,
   PublishedAddresses,
@@ -372,20 +372,19 @@ export class ComposeRuntime extends ContainerRuntime {
     }
   }
 
-  async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
-    const containers = await this.appOf(app.id).logSources();
-    return readProjectLog(this.#options.engine, containers, { tail, ...(signal && { signal }) });
+  async logs(app: RunnableApp, options: LogOptions): Promise<LogChunk> {
+    return readProjectLog(this.#options.engine, await this.appOf(app.id).logSources(), options);
   }
 
   /** Ends when no service runs any more. */
   async *followLogs(
     app: RunnableApp,
-    { tail, after, signal }: FollowLogOptions,
+    { after, ...options }: FollowLogOptions,
   ): AsyncGenerator<LogChunk, void> {
     const watched = this.appOf(app.id);
     const sources = await watched.logSources();
     const membersNow = (): typeof sources => (watched.members.length > 0 ? watched.members : sources);
-    yield* followProjectLog(this.#options.engine, { tail, sinceMs: after?.timeMs, signal, membersNow });
+    yield* followProjectLog(this.#options.engine, { ...options, sinceMs: after?.timeMs, membersNow });
   }
 
   /**

@@ -5,14 +5,17 @@ import type { ContainerRecord } from "../../engine/container-record.ts";
 import type { DockerEngine } from "../../engine/engine.ts";
 import { linesBefore, type LogChunk, type LogRecord } from "../../logs/log-chunk.ts";
 import { NewLines } from "../../logs/log-position.ts";
+import type { LogOptions } from "../contract.ts";
+import { partsOfService } from "../parts-of-service.ts";
 
-/** The last lines of all containers by time, each prefixed with the service's name. */
+/** The last lines of all containers by time, each prefixed with the service's name. @throws SvcError for an unknown service */
 export async function readProjectLog(
   engine: DockerEngine,
   containers: readonly ContainerRecord[],
-  { tail, signal }: { tail: number; signal?: AbortSignal },
+  { service, ...options }: LogOptions,
 ): Promise<LogChunk> {
-  return merged(await readContainers(engine, containers, { tail, signal }), tail);
+  const chosen = partsOfService(containers, ({ composeService }) => composeService, service);
+  return merged(await readContainers(engine, chosen, options), options.tail);
 }
 
 interface ContainerChunk {
@@ -43,11 +46,10 @@ function merged(chunks: readonly ContainerChunk[], tail: number): LogChunk {
   };
 }
 
-export interface FollowOptions {
-  tail: number;
+export interface FollowOptions extends LogOptions {
   /** Unix milliseconds; yields all lines since then instead of the last ones. */
   sinceMs?: number | undefined;
-  signal: AbortSignal;
+  readonly signal: AbortSignal;
   /** The project's current containers; the log ends when none of them runs. */
   membersNow: () => readonly ContainerRecord[];
 }
@@ -60,13 +62,14 @@ const lookAgainMs = 500;
  */
 export async function* followProjectLog(
   engine: DockerEngine,
-  { tail, sinceMs, signal, membersNow }: FollowOptions,
+  { tail, service, sinceMs, signal, membersNow }: FollowOptions,
 ): AsyncGenerator<LogChunk, void> {
   const begin = { timeMs: sinceMs ?? Date.now(), count: 0 };
   /** By container ID: the lines that were read. */
   const logs = new Map<string, NewLines>();
+  const chosen = partsOfService(membersNow(), ({ composeService }) => composeService, service);
   if (sinceMs === undefined) {
-    const chunks = await readContainers(engine, membersNow(), { tail: tail + linesBefore, signal });
+    const chunks = await readContainers(engine, chosen, { tail: tail + linesBefore, signal });
     yield merged(chunks, tail);
     for (const { container, chunk } of chunks) {
       if (chunk.lines.length === 0) continue;
@@ -82,12 +85,13 @@ export async function* followProjectLog(
     while (!signal.aborted) {
       for (const container of membersNow()) {
         if (container.state !== "running" || followed.has(container.id)) continue;
+        if (service !== undefined && container.composeService !== service) continue;
         const after = logs.get(container.id)?.position ?? begin;
         logs.set(container.id, new NewLines(after));
         const options = { tail: Infinity, sinceMs: after.timeMs, signal: either };
         followed.set(container.id, nextOf(container, followContainerLog(engine, container, options)));
       }
-      if (followed.size === 0) return;
+      if (followed.size === 0 && membersNow().every(({ state }) => state !== "running")) return;
       const again = sleep(lookAgainMs, undefined, { signal: either }).catch(() => undefined);
       const next = await Promise.race([...followed.values(), again]);
       if (next === undefined) continue;

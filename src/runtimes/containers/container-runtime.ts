@@ -18,7 +18,7 @@ import { limitsOf } from "../limits.ts";
 import type { UserObjects } from "./user-objects.ts";
 import type { UserContainers } from "./user-containers.ts";
 import { boundAddresses, boundNames } from "./published-ports.ts";
-import type { AppRuntime, FollowLogOptions } from "../contract.ts";
+import type { AppRuntime, FollowLogOptions, LogOptions } from "../contract.ts";
 import type {
   ImageRuntime,
   PublishedAddresses,
@@ -128,7 +128,7 @@ export abstract class ContainerRuntime extends FollowingRuntime<ContainerApp> im
   protected abstract toPublish(app: RunnableApp): Promise<PublishedAddresses>;
   protected abstract end(app: RunnableApp): Promise<void>;
   protected abstract clear(app: RunnableApp, keep?: "volumes"): Promise<number>;
-  abstract logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk>;
+  abstract logs(app: RunnableApp, options: LogOptions): Promise<LogChunk>;
   abstract followLogs(app: RunnableApp, options: FollowLogOptions): AsyncIterable<LogChunk>;
 
   async start(app: RunnableApp, signal?: AbortSignal): Promise<void> {

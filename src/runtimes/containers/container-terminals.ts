@@ -52,6 +52,6 @@ function chooseContainer(
   const names = running.flatMap(({ labels }) => labels[composeServiceLabel] ?? []);
   throw invalidField(
     "service",
-    names.length === 0 ? `app "${id}" has none` : `must be one of ${names.join(", ")}`,
+    names.length === 0 ? `app "${id}" has no services` : `must be one of ${names.join(", ")}`,
   );
 }

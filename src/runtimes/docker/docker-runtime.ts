@@ -10,7 +10,7 @@ import { requireBoundedImage, usesOfImage } from "../containers/image-bounds.ts"
 import { ownHealth, requireSlowChecks } from "../containers/image-health.ts";
 import { blockedContainer } from "../containers/blocked-containers.ts";
 import { addressesByPort, publishedPorts } from "../containers/published-ports.ts";
-import type { FollowLogOptions } from "../contract.ts";
+import type { FollowLogOptions, LogOptions } from "../contract.ts";
 import type { ImageRuntime, PublishedAddresses, RuntimeWork } from "../capabilities.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
@@ -171,7 +171,7 @@ export class DockerRuntime extends ContainerRuntime {
     return freed;
   }
 
-  async logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
+  async logs(app: RunnableApp, { tail, signal }: LogOptions): Promise<LogChunk> {
     const [container] = await this.appOf(app.id).logSources();
     if (container === undefined || tail < 1) return { lines: [], truncated: false, missedBytes: 0 };
     return readContainerLog(this.#options.engine, container, { tail, signal });

@@ -6,7 +6,7 @@ import { baseEnvironment } from "../../run-as/launch.ts";
 import type { Terminal } from "../../lib/terminal.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
-import type { AppRuntime, FollowLogOptions } from "../contract.ts";
+import type { AppRuntime, FollowLogOptions, LogOptions } from "../contract.ts";
 import type {
   RuntimeLimit,
   RuntimeUsage,
@@ -151,10 +151,7 @@ export class ProcessRuntime extends FollowingRuntime<SupervisedApp> implements A
   }
 
   /** Reads the end of the log files as the owner. */
-  async logs(
-    { runDir, uid }: RunnableApp,
-    { tail, signal }: { tail: number; signal?: AbortSignal },
-  ): Promise<LogChunk> {
+  async logs({ runDir, uid }: RunnableApp, { tail, signal }: LogOptions): Promise<LogChunk> {
     const request = signal && { signal };
     const owner = await this.#options.userHelpers.as(uid);
     const files = tail < 1 ? [] : await logFilesOf(owner, runDir, request);

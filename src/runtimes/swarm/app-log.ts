@@ -1,7 +1,8 @@
 /** The log of an app on the swarm: the logs of its services, merged. */
 import type { DockerEngine } from "../../engine/engine.ts";
 import type { LogChunk } from "../../logs/log-chunk.ts";
-import type { FollowLogOptions } from "../contract.ts";
+import type { FollowLogOptions, LogOptions } from "../contract.ts";
+import { partsOfService } from "../parts-of-service.ts";
 import type { RunnableApp } from "../runnable-app.ts";
 import { followAway, followServiceLog, followTogether, mergeLogs, readServiceLog } from "./service-logs.ts";
 import { hasTerminal } from "./service-launch.ts";
@@ -15,9 +16,9 @@ interface AppLogOptions {
 export async function readAppLog(
   { engine, api }: AppLogOptions,
   app: RunnableApp,
-  { tail, signal }: { tail: number; signal?: AbortSignal },
+  { tail, service: name, signal }: LogOptions,
 ): Promise<LogChunk> {
-  const services = await api.services(app.id);
+  const services = partsOfService(await api.services(app.id), ({ part }) => part, name);
   if (services.length === 0) return { lines: [], truncated: false, missedBytes: 0 };
   const all = await api.tasks();
   const chunks = services.map((service) => {
@@ -33,9 +34,9 @@ export async function* followAppLog(
   { engine, api }: AppLogOptions,
   app: RunnableApp,
   watch: () => Promise<{ readonly tasks: readonly SwarmTask[] }>,
-  { tail, after, signal }: FollowLogOptions,
+  { tail, service: name, after, signal }: FollowLogOptions,
 ): AsyncGenerator<LogChunk, void> {
-  const services = await api.services(app.id);
+  const services = partsOfService(await api.services(app.id), ({ part }) => part, name);
   if (services.length === 0) return;
   const watched = await watch();
   const tasksNow = (): readonly SwarmTask[] => watched.tasks;

@@ -4,7 +4,7 @@ import { SvcError } from "../../errors.ts";
 import type { ContainerRuntimeOptions } from "../containers/container-runtime.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
 import { addressesByPort, publishedPorts } from "../containers/published-ports.ts";
-import type { AppRuntime, FollowLogOptions } from "../contract.ts";
+import type { AppRuntime, FollowLogOptions, LogOptions } from "../contract.ts";
 import type {
   EngineVolumes,
   ImageRuntime,
@@ -313,7 +313,7 @@ export class SwarmRuntime extends FollowingRuntime<SwarmApp> implements AppRunti
     return Promise.resolve(addressesByPort(publishedPorts(app, this.#options)));
   }
 
-  logs(app: RunnableApp, options: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
+  logs(app: RunnableApp, options: LogOptions): Promise<LogChunk> {
     return readAppLog({ engine: this.#options.engine, api: this.#api }, app, options);
   }
 

@@ -8,7 +8,7 @@ import type { Log } from "../../lib/log.ts";
 import { Ticker } from "../../lib/clock.ts";
 import { FollowingRuntime } from "../followed-apps.ts";
 import { limitsOf } from "../limits.ts";
-import type { AppRuntime, FollowLogOptions } from "../contract.ts";
+import type { AppRuntime, FollowLogOptions, LogOptions } from "../contract.ts";
 import type {
   RuntimeLimit,
   RuntimeUsage,
@@ -270,7 +270,7 @@ export class ServiceRuntime extends FollowingRuntime<ServiceApp> implements AppR
     return 0;
   }
 
-  logs(app: RunnableApp, { tail, signal }: { tail: number; signal?: AbortSignal }): Promise<LogChunk> {
+  logs(app: RunnableApp, { tail, signal }: LogOptions): Promise<LogChunk> {
     return this.#logs.newest(app, tail, signal);
   }
 

@@ -30,7 +30,7 @@ import type { LogPart } from "../../logs/log-chunk.ts";
 import type { Schedules } from "../../scheduler/schedules.ts";
 import { noteChangedNothing, shareName, userOf, type UserContext } from "../rpc/user-context.ts";
 import type { ConsoleTokens } from "../../access/tokens/console-tokens.ts";
-import { logFields, logStart } from "./log-lines.ts";
+import { appLogStart, logFields } from "./log-lines.ts";
 import type { LongMethods } from "./long-method.ts";
 import { progressEvents, workOf } from "./progress-events.ts";
 import { setTimeout as wait } from "node:timers/promises";
@@ -201,12 +201,12 @@ export function createAppService(
 
     getAppLogs: async ({ id, timestamps, ...from }, context) => {
       const app = await finder.find(id, userOf(context));
-      return logsMessage(await logs.read(app, logStart(from), context.signal), timestamps);
+      return logsMessage(await logs.read(app, appLogStart(from), context.signal), timestamps);
     },
 
     streamAppLogs: async function* ({ id, timestamps, ...from }, context) {
       const app = await finder.find(id, userOf(context));
-      for await (const chunk of logs.follow(app, logStart(from), context.signal)) {
+      for await (const chunk of logs.follow(app, appLogStart(from), context.signal)) {
         yield logsMessage(chunk, timestamps);
       }
     },

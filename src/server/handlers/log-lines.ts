@@ -1,6 +1,7 @@
 /** Log lines of an app or a container as messages. */
 import { timestampFromMs, timestampMs, type Timestamp } from "@bufbuild/protobuf/wkt";
 import { invalidField } from "../../errors.ts";
+import type { AppLogStart } from "../../apps/lifecycle/app-logs.ts";
 import type { LogPart, LogStart } from "../../logs/log-chunk.ts";
 import type { LogPosition } from "../../logs/log-position.ts";
 
@@ -17,16 +18,19 @@ export function logFields({ lines, truncated, position }: LogPart, timestamps: b
 
 const defaultTail = 100;
 
+interface LogRequest {
+  readonly tail?: number | undefined;
+  readonly since?: Timestamp | undefined;
+  readonly after: string;
+}
+
+/** As {@link logStart}, for an app or one of its services. */
+export function appLogStart({ service, ...from }: LogRequest & { readonly service: string }): AppLogStart {
+  return { ...logStart(from), ...(service !== "" && { service }) };
+}
+
 /** The start of the requested lines. @throws SvcError `invalid_argument` */
-export function logStart({
-  tail = defaultTail,
-  since,
-  after,
-}: {
-  tail?: number | undefined;
-  since?: Timestamp | undefined;
-  after: string;
-}): LogStart {
+export function logStart({ tail = defaultTail, since, after }: LogRequest): LogStart {
   if (after === "") return { tail, after: since && { timeMs: timestampMs(since), count: 0 } };
   if (since !== undefined) throw invalidField("since", "must be absent if after is set");
   return { tail, after: parseCursor(after) };

@@ -218,6 +218,16 @@ dockerTest(`a user installs a compose project and sees its stack${needsDocker}`,
   );
   t.deepEqual(JSON.parse(JSON.stringify(await apps.getAppImage({ id: "whoami-team" }))).reference, undefined);
   t.true((await apps.getAppLogs({ id: "whoami-team" })).lines.some(({ text }) => text === "two | two is up"));
+  const ofTwo = { id: "whoami-team", service: "two" };
+  const { lines, cursor } = await apps.getAppLogs(ofTwo);
+  t.true(lines.length > 0 && lines.every(({ text }) => text.startsWith("two | ")), "one service's lines");
+  for await (const { lines: followed } of apps.streamAppLogs({ ...ofTwo, tail: 1 })) {
+    t.deepEqual(followed, lines.slice(-1));
+    break;
+  }
+  t.deepEqual((await apps.getAppLogs({ ...ofTwo, after: cursor })).lines, []);
+  const unknown = await errorOf(apps.getAppLogs({ id: "whoami-team", service: "three" }));
+  t.is(unknown.message, "service must be one of one, proxy, two");
   const disk = await apps.getAppDisk({ id: "whoami-team" });
   t.true(disk.volumes.some(({ name }) => name.endsWith("_state")));
   await apps.removeApp({ id: "whoami-team" });

@@ -208,6 +208,8 @@ secrets: { key: { file: ./key.txt }, der: { file: ./key.der } }
     const starts = new Set(lines.map(({ text }) => text.replace(/\d@node\d/, "")));
     assert.deepEqual(starts, new Set(["front  | up 1", "store  | up 1"]));
   }, longMs);
+  const ofStore = await apps.getAppLogs({ id: "shop", service: "store" });
+  t.true(ofStore.lines.length > 0 && ofStore.lines.every(({ text }) => text.startsWith("store ")));
 
   const backups = daemon.client(BackupService);
   const { results } = await backups.createBackup({ appId: "shop", storages: ["local"] });
