@@ -117,7 +117,24 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /must be how long ago, such as 10m/,
   },
-  { args: ["app", "logs", "hello", "--since", "10m", "-n", "5"], exitCode: 2, stderr: /cannot be used with/ },
+  { args: ["app", "logs", "hello", "--since", "10m", "-n", "1"], stdout: /^two of hello\n$/ },
+  { args: ["logs", "hello", "idle", "--service", "db"], exitCode: 2, stderr: /--service needs exactly one app/ },
+  { args: ["info", "all"], exitCode: 3, stderr: /^svc: no app "all"; for every app: --all\n$/ },
+  {
+    args: ["schedule", "add", "0", "3", "*", "*", "*", "shell"],
+    exitCode: 2,
+    stderr: /too many arguments: [^\n]*; quote the trigger: '0 3 \* \* \*'\n/,
+  },
+  {
+    args: ["schedule", "add", "shell", "--cron", "0 3 * * *"],
+    exitCode: 2,
+    stderr: /unknown option --cron; the trigger is the first argument, in quotes/,
+  },
+  {
+    args: ["restore", "hello", "latest", "--as-new", "old"],
+    exitCode: 2,
+    stderr: /name a new app with --as-new --name old\n/,
+  },
   {
     args: ["app", "settings", "hello"],
     stdout: /port +8080 +8080 +Where it listens\ngreeting +hi +hello[^]*\npassword +\(not set\)/,
@@ -171,8 +188,13 @@ const cases: CommandCase[] = [
   ...["--version", "--tag"].map((option) => ({
     args: ["upgrade", "idle", option, "v2.1.0"],
     stdout: /^Switched idle from 1\.0\.0 to v2\.1\.0\n$/,
-    stderr: /Fetching/,
+    stderr: /Fetching\n$/,
   })),
+  {
+    args: ["upgrade", "idle", "--version", "0.9.0"],
+    stdout: /^Switched idle from 1\.0\.0 to 0\.9\.0\n$/,
+    stderr: /^The data of idle did not change\. To return to earlier data: svc backup ls idle, then svc restore idle ARCHIVE --stop$/m,
+  },
   {
     args: ["install", "./luckless", "--start"],
     exitCode: 5,

@@ -296,14 +296,16 @@ rootTest("an engine that this user may not use is not reported as off", async (t
   const module = fileURLToPath(new URL("../../src/doctor/engine.ts", import.meta.url));
   const program = `import(${JSON.stringify(module)}).then(async ({ checkEngine }) =>
     console.log((await checkEngine({ config: { docker: { socket: ${JSON.stringify(join(dir, "engine.sock"))} } } })).text))`;
-  const { stdout } = await promisify(execFile)(process.execPath, ["--eval", program], {
-    uid: 65_534,
-    gid: 65_534,
-  });
+  const found = async (): Promise<string> => {
+    const options = { uid: 65_534, gid: 65_534 };
+    return (await promisify(execFile)(process.execPath, ["--eval", program], options)).stdout;
+  };
   t.regex(
-    stdout,
-    /^this user may not open \S+engine\.sock, so .*: join the group that owns it, or use the daemon of root$/m,
+    await found(),
+    /^this user may not open \S+engine\.sock, so containers cannot run: use the daemon of root$/m,
   );
+  await chown(join(dir, "engine.sock"), 0, 1);
+  t.regex(await found(), /: join the group that owns it, or use the daemon of root$/m);
 });
 
 test("missing or failing programs are reported", async (t) => {

@@ -307,7 +307,7 @@ test("settings show the running values and the differences, and only whether a s
   t.like(stopped, { running: undefined, changed: [], restartRequired: false });
   await apps.startApp({ id: "web" });
   const ofService = await errorOf(apps.getAppLogs({ id: "web", service: "db" }));
-  t.like(ofService, { reason: "invalid_request", message: 'service: app "web" has no services' });
+  t.like(ofService, { reason: "invalid_request", message: 'service: app "web" is not a compose project' });
   const values = { greeting: "moin", password: "hush" };
   const written = await apps.updateAppSettings({ id: "web", values });
   t.deepEqual(written.values, { port, greeting: "moin", password: "***" });
@@ -323,6 +323,34 @@ test("settings show the running values and the differences, and only whether a s
   );
   const emptied = await apps.updateAppSettings({ id: "web", values: { password: "" } });
   t.is(emptied.values?.["password"], "", "an empty secret is not set");
+  await apps.removeApp({ id: "web" });
+});
+
+test("a second install of a package says which ID it got", async (t) => {
+  const daemon = await emptyDaemon();
+  const svc = (...args: string[]) => runSvc([...args, "--socket", daemon.socketPath]);
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort());
+  t.notRegex((await svc("install", dir)).stderr, /in use/);
+  t.regex((await svc("install", dir)).stderr, /the ID "web" is in use; this app is "web-2"$/m);
+  t.notRegex((await svc("install", dir, "--name", "other")).stderr, /the ID/);
+  const apps = daemon.client(AppService);
+  for (const id of ["web", "web-2", "other"]) await apps.removeApp({ id });
+});
+
+test("svc exec takes the service before or after the app", async (t) => {
+  const daemon = await emptyDaemon();
+  const svc = (...args: string[]) => runSvc(["--socket", daemon.socketPath, ...args]);
+  const dir = join(daemon.dir, "package");
+  await writePackage(dir, await freePort());
+  const apps = daemon.client(AppService);
+  await apps.installApp({ spec: dir });
+  await apps.startApp({ id: "web" });
+  t.like(await svc("exec", "web", "echo", "--service"), { exitCode: 0, stdout: "--service\n" });
+  const stderr = 'svc: service: app "web" is not a compose project\n';
+  for (const line of [["--service", "a", "web"], ["web", "--service", "a"], ["web", "--service=a", "--"]])
+    t.like(await svc("exec", ...line, "echo", "hi"), { exitCode: 2, stderr }, line.join(" "));
+  t.regex((await svc("exec", "web", "--service", "a")).stderr, /missing argument <command>/);
   await apps.removeApp({ id: "web" });
 });
 

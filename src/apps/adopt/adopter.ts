@@ -88,6 +88,7 @@ export class Adopter {
     const { containers } = plan.stack;
     const origin = { spec: plan.directory, source: "", branch: "", tag: "" };
     const spec = { ...origin, settings, settingTexts, placement: null };
+    let isSwitched = false;
     await this.#write(plan);
     try {
       // Root started the containers, so root owns the app, also for a caller through sudo.
@@ -104,13 +105,14 @@ export class Adopter {
           this.#requireUnused(plan, app.id);
           await this.#requirePlanned(plan, app);
           await this.#requireSame(plan.stack, app);
+          isSwitched = true;
           await this.#switch(operation, app, numbered);
         },
         undo: (operation) => this.undo(operation),
       });
     } catch (error) {
       await this.#removeWritten(plan);
-      throw await this.#describeFailure(plan.stack, error);
+      throw await this.#describeFailure(plan.stack, error, isSwitched);
     }
   }
 
@@ -162,14 +164,22 @@ export class Adopter {
     }
   }
 
-  /** The error, with the old containers that could not be started again. */
-  async #describeFailure({ containers }: UnmanagedStack, error: unknown): Promise<unknown> {
-    if (!(error instanceof SvcError)) return error;
+  /** The error, with what became of the old containers. @param wereStopped whether they may have been stopped */
+  async #describeFailure(
+    { containers }: UnmanagedStack,
+    error: unknown,
+    wereStopped: boolean,
+  ): Promise<unknown> {
+    if (!wereStopped || !(error instanceof SvcError)) return error;
     const ran = containers.filter(({ state }) => isUpState(state)).map(({ id }) => id);
-    const down = await this.#options.stacks.stoppedNames(ran).catch(() => []);
-    if (down.length === 0) return error;
+    const down = await this.#options.stacks.stoppedNames(ran).catch(() => undefined);
+    if (down === undefined) return error;
     const { reason, message, payload } = error as SvcError;
-    const whole = `${message}; these old containers do not run: ${down.join(", ")}; start them: docker start ${down.join(" ")}`;
+    const state =
+      down.length === 0
+        ? "the old containers run again"
+        : `these old containers do not run: ${down.join(", ")}; start them: docker start ${down.join(" ")}`;
+    const whole = `${message}; ${state}`;
     return new SvcError(reason, whole, { payload, cause: error });
   }
 

@@ -220,6 +220,8 @@ export class Installer {
     const { operations, userHelpers, paths, runnable, runtimeOf, log } = this.#options;
     const { operation, app } = await this.#reserve(plan, work);
     const { id } = app;
+    if (plan.kind === "install" && plan.name === "" && id !== plan.baseId)
+      work.onProgress?.({ step: "warning", message: `the ID "${plan.baseId}" is in use; this app is "${id}"` });
     work.onCreate?.(id);
     try {
       const tree = await userHelpers.tree(paths.appDir(id), app.runUid);

@@ -162,7 +162,10 @@ export class Upgrader {
     operation.detail.rolls = wasUp && (await this.#switch.canRoll(app, resolved));
     if (wasUp && !operation.detail.rolls) requireStop(app, resolved, request);
     await operations.enter(operation, "switch" satisfies UpgradePhase);
-    if (!operation.detail.rolls) await runtimeOf(app).stop(runnable(app));
+    if (!operation.detail.rolls) {
+      if (wasUp) numbered.onProgress?.({ step: "stop", message: `Stopping ${app.name} ${app.version}` });
+      await runtimeOf(app).stop(runnable(app));
+    }
     await this.#switch.switch(app, resolved, { ...operation.detail, ...request, isBuilt }, numbered);
     // This write commits the new version; a client that disconnects changes nothing from here on.
     work.signal?.throwIfAborted();

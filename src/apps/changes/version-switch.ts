@@ -16,6 +16,9 @@ import { SvcError } from "../../errors.ts";
 /** Suffix of an unfinished data copy, so that a rollback never restores a partial copy. */
 export const unfinishedCopy = `${appTree.previousData}.copying`;
 
+/** Number of last lines in the error of a failed trial. */
+const maxErrorLines = 20;
+
 /** Whether a running app may be stopped for the upgrade. */
 interface StopConsent {
   stopApp: boolean;
@@ -107,8 +110,9 @@ export class VersionSwitch {
       await runtime.start(next);
       await runtime.waitHealthy(next.id, maxStartMs(next.manifest.health), signal);
     } catch (error) {
+      const explained = await withLastLines(error, runtime, next);
       await runtime.stop(next);
-      throw error;
+      throw explained;
     }
   }
 
@@ -121,6 +125,16 @@ export class VersionSwitch {
     }
     await tree.rename(appTree.repo, appTree.previousRepo);
   }
+}
+
+/** The error of a trial; the log of the version that stays lacks the trial's output. */
+async function withLastLines(error: unknown, runtime: AppRuntime, next: RunnableApp): Promise<unknown> {
+  if (!(error instanceof SvcError) || error.reason !== "start_failed") return error;
+  const failed = error as SvcError<"start_failed">;
+  if ((failed.payload?.lastLines ?? []).length > 0) return error;
+  const { lines } = await runtime.logs(next, { tail: maxErrorLines }).catch(() => ({ lines: [] }));
+  const payload = { ...failed.payload, lastLines: lines.map(({ text }) => text) };
+  return new SvcError("start_failed", failed.message, { payload, cause: error });
 }
 
 /** @throws SvcError `app_running` if this version cannot be installed in a rolling way and the request does not allow a stop */

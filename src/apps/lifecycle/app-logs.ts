@@ -38,5 +38,6 @@ export class AppLogs {
 }
 
 function requireProject({ id, runtime }: AppRecord, service: string | undefined): void {
-  if (service !== undefined && runtime !== "compose") throw invalidField("service", `app "${id}" has no services`);
+  if (service !== undefined && runtime !== "compose")
+    throw invalidField("service", `app "${id}" is not a compose project`);
 }

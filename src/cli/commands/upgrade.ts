@@ -89,6 +89,10 @@ async function upgrade(
     },
     text: ({ id, up_to_date: upToDate, from, to, restarted }) => {
       if (upToDate) return `${id} is up to date at ${to}`;
+      if (version !== "" && isOlder(to, from) && !context.json)
+        context.note(
+          `The data of ${id} did not change. To return to earlier data: svc backup ls ${id}, then svc restore ${id} ARCHIVE --stop`,
+        );
       // Releases of a package in a directory differ only in the version of its manifest, which may be
       // unchanged.
       const verb = version === "" ? "Upgraded" : "Switched";
@@ -97,6 +101,10 @@ async function upgrade(
       return `${done}${restarted ? ", and started it again" : ""}`;
     },
   });
+}
+
+function isOlder(one: string, other: string): boolean {
+  return one.localeCompare(other, "en", { numeric: true }) < 0;
 }
 
 /** @param named empty for all apps @param version empty for the newest */

@@ -159,6 +159,8 @@ const stepTexts: Readonly<Record<string, string>> = {
   restore: "Restoring",
   verify: "Verifying",
   migrate: "Migrating data",
+  stop: "Stopping",
+  start: "Starting",
   trial: "Starting",
   health: "Waiting",
   wait: "Waiting",

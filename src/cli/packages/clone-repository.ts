@@ -3,9 +3,11 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { mkdir, mkdtemp, rename, rm } from "node:fs/promises";
 import { basename, join, resolve } from "node:path";
+import { createInterface } from "node:readline";
 import { PackageFiles } from "../../authoring/package-files.ts";
 import { SvcError, type ReasonPayloads } from "../../errors.ts";
 import { parseGitUrl, type GitUrl } from "../../packages/git/git-url.ts";
+import { shellWord } from "../../lib/shell-word.ts";
 import type { CommandContext } from "../context.ts";
 import { exists } from "../exists.ts";
 import { AdvisedError, asSvcError, UsageError } from "../output/failure.ts";
@@ -51,7 +53,10 @@ export async function cloneWithoutManifest(
     await (directory === ""
       ? clone(host, repository, dir)
       : cloneDirectory(host, repository, directory, dir));
-    return await packageAt(context, dir);
+    const added = await packageAt(context, dir);
+    const update = directory === "" ? `git -C ${shellWord(dir)} pull` : "change its files";
+    context.note(`Upgrades read ${dir}, not the repository. To upgrade: ${update}, then run svc upgrade`);
+    return added;
   } catch (failure) {
     await rm(dir, { recursive: true, force: true });
     throw failure;
@@ -117,9 +122,13 @@ function branchOf({ revision }: Repository): string[] {
   return revision === "" ? [] : ["--branch", revision];
 }
 
-async function git({ env }: CliHost, { url }: Repository, words: readonly string[]): Promise<void> {
-  const child = spawn("git", words, { stdio: ["inherit", "ignore", "inherit"], env });
-  const [exitCode] = (await once(child, "exit")) as [number | null];
+async function git({ env, stderr }: CliHost, { url }: Repository, words: readonly string[]): Promise<void> {
+  const child = spawn("git", words, { stdio: ["inherit", "ignore", "pipe"], env });
+  const closed = once(child, "close");
+  // Such a server sends the whole repository, which is harmless.
+  for await (const line of createInterface({ input: child.stderr }))
+    if (!line.includes("filtering not recognized")) stderr.write(`${line}\n`);
+  const [exitCode] = (await closed) as [number | null];
   if (exitCode !== 0) throw new SvcError("git_failed", `git could not clone ${url}: see above`);
 }
 

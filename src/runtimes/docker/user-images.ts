@@ -87,7 +87,7 @@ export class UserImages implements Disposable {
   requireRegistry(uid: number, reference: string): void {
     const { host } = parseImageReference(reference);
     if (!this.restricts(uid) || includesRegistry(this.#options.registries, host)) return;
-    const message = `image ${reference} comes from the registry ${host}, which regular users may not use; root can add "${host}" to users_registries in the section [docker] of the configuration`;
+    const message = `image ${reference} comes from the registry ${host}, which regular users may not use; root can add "${host}" to users_registries in the section [docker] of the configuration, or list a local image in shared_images there`;
     throw new SvcError("denied", message);
   }
 

@@ -116,6 +116,7 @@ adoptTest(`an app that does not start leaves the old containers running${needs}`
 
   const error = await t.throwsAsync(svc("adopt", "failing", "--yes"));
   t.regex(error.message, /failing.*(exit|code) 3/s);
+  t.regex(error.message, /; the old containers run again/);
   t.deepEqual(await served(), before);
   t.deepEqual((await daemon.client(AppService).listApps({})).apps, []);
   t.false(await isThere(join(dir, "svc.yaml")));

@@ -129,6 +129,9 @@ test("a git repository without a manifest is cloned, gets one, and is installed"
   const installed = await svc("--yes");
   t.is(installed.code, 0, installed.stderr);
   t.regex(installed.stdout, /^Installed plain /);
+  const dir = join(here, "plain");
+  const next = `Upgrades read ${dir}, not the repository. To upgrade: git -C ${dir} pull, then run svc upgrade\n`;
+  t.true(installed.stderr.includes(next), installed.stderr);
   t.regex(await readFile(join(here, "plain/svc.yaml"), "utf8"), /exec: \[node, server\.mjs\]/);
 });
 
@@ -171,6 +174,7 @@ test("only the requested app of another system's store is cloned, and its manife
   const { stderr } = await svc("install", "tipi/wiki", "--yes");
 
   t.regex(stderr, /id: wiki[^]*name: A Wiki[^]*compose:/, "the generated manifest is shown");
+  t.notRegex(stderr, /filtering not recognized/);
   t.deepEqual(await readdir(here), ["wiki"]);
   t.deepEqual((await readdir(join(here, "wiki"))).toSorted(), [
     "config.json",

@@ -262,7 +262,7 @@ process.exit(7);
 `;
 
 /** Does not respond on its port. */
-const deaf = "setInterval(() => undefined, 1000);\n";
+const deaf = "console.log('I hear nothing'); setInterval(() => undefined, 1000);\n";
 const healthCheck =
   "health: { tcp: { port: http }, interval: 200ms, timeout: 200ms, retries: 2, start_period: 500ms }";
 
@@ -309,6 +309,8 @@ test("a version whose health check never passes is rolled back", async (t) => {
   const error = await errorOf(apps.upgradeApp({ id }));
   t.like(error, { code: "FailedPrecondition", reason: "start_failed" });
   t.regex(error.message, new RegExp(`^app "${id}" did not start: .*; app "${id}" stays at v1\\.0\\.0$`));
+  const { payload } = error;
+  t.true(payload.case === "commandFailed" && payload.value.lastLines.includes("I hear nothing"));
 
   t.like(await apps.getApp({ id }), { version: "v1.0.0", state: "STOPPED" });
 });
