@@ -346,6 +346,24 @@ test("lists show the age of archives, and name the app that has none", async (t)
   t.regex(policy, /^Last: +1h ago to local, far; never verified; overdue$/m);
 });
 
+test("the start of a name is enough to open an archive, but not to delete it", async (t) => {
+  await using fake = await startFake();
+  const open = (...args: string[]) => fake.svc(["restore", "hello", ...args, "--stop", "--yes"]);
+  t.is((await open("20260102")).exitCode, 0);
+  t.is((await open("20260102", "--storage", "local")).exitCode, 0);
+  t.deepEqual(fake.archives, [name, name]);
+  t.like(await open("202"), {
+    exitCode: 2,
+    stderr: 'svc: name: "202" is the start of 2 backups of "hello": type more of it\n',
+  });
+  t.is((await fake.svc(["rm", "hello", "20260102", "--yes"])).exitCode, 3);
+});
+
+test("the names of archives are whole in a terminal of 80 columns", async (t) => {
+  await using fake = await startFake();
+  t.true((await fake.svc(["ls"], { terminal: true })).stdout.includes(`${name} `));
+});
+
 test("a template prints a line per archive", async (t) => {
   await using fake = await startFake();
   const [newest] = (await fake.svc(["ls", "-q"])).stdout.split("\n");

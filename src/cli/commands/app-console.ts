@@ -2,7 +2,7 @@
 import { Option, type Command } from "commander";
 import type { CommandContext } from "../context.ts";
 import { examples } from "../examples.ts";
-import { ReportedError } from "../output/failure.ts";
+import { ReportedError, UsageError } from "../output/failure.ts";
 import type { RunCommand } from "../run-command.ts";
 
 interface ConsoleOptions {
@@ -50,15 +50,29 @@ export function addShellCommands(parent: Command, run: RunCommand): void {
     .passThroughOptions()
     .action(
       run((context, id: string, command: string[], options: ConsoleOptions) =>
-        open(context, id, "shell", command[0] === "--" ? command.slice(1) : command, options),
+        open(context, id, "shell", ...withoutService(command, options)),
       ),
     );
   for (const flag of dockerFlags) exec.addOption(flag);
 }
 
+/** The command without the option between the app and the command: `exec ID --service NAME -- CMD`. */
+function withoutService(
+  words: readonly string[],
+  options: ConsoleOptions,
+): [command: readonly string[], options: ConsoleOptions] {
+  const [first = "", second] = words;
+  const isSeparate = first === "--service" && second !== undefined;
+  const service = isSeparate ? second : /^--service=(.*)$/s.exec(first)?.[1];
+  const rest = service === undefined ? words : words.slice(isSeparate ? 2 : 1);
+  const command = rest[0] === "--" ? rest.slice(1) : rest;
+  if (command.length === 0) throw new UsageError("missing argument <command>: the command with its arguments");
+  return [command, service === undefined ? options : { service }];
+}
+
 const execHelp = `
-Options of svc must come before the app. The exit code is the command's.
-${directoryHelp}${examples("svc exec hello ls -l", "svc exec hello sh -c 'ls $SVC_DATA_DIR'", "svc exec --service db shop psql -U shop")}`;
+Options after the app belong to the command, except for --service. The exit code is the command's.
+${directoryHelp}${examples("svc exec hello ls -l", "svc exec hello sh -c 'ls $SVC_DATA_DIR'", "svc exec shop --service db -- psql -U shop")}`;
 
 /** Flags of `docker exec`. A terminal is used if there is one. */
 const dockerFlags = [new Option("-i, --interactive").hideHelp(), new Option("-t, --tty").hideHelp()];

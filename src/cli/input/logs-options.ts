@@ -8,14 +8,13 @@ export function addLogsOptions(command: Command, end: string): Command {
   return command
     .option(
       "-n, --tail <lines>",
-      "show the last N lines, at most 100000",
+      `show the last N lines, at most 100000 (default: ${defaultTail}, or all with --since)`,
       parseCount(0, maxTail),
-      defaultTail,
     )
     .addOption(
-      new Option("--since <when>", "show all lines since this time instead: an age such as 10m, or a time")
-        .argParser(parseMoment)
-        .conflicts("tail"),
+      new Option("--since <when>", "show lines since this time: an age such as 10m, or a time").argParser(
+        parseMoment,
+      ),
     )
     .addOption(
       new Option("--until <when>", "show only lines until this time: an age such as 10m, or a time")

@@ -6,8 +6,9 @@ import type { Moment } from "../input/option-values.ts";
 import { formatBytes } from "../output/units.ts";
 
 export interface LogsOptions {
-  readonly tail: number;
-  /** All lines from this instant on, instead of a tail. */
+  /** Default: {@link defaultTail}, or all lines since an instant. */
+  readonly tail?: number;
+  /** Only lines from this instant on. */
   readonly since?: Moment;
   /** Only lines until this instant. */
   readonly until?: Moment;
@@ -68,10 +69,16 @@ export async function showLogs(
     const logs = await readLogs(context, options, source);
     return context.json ? context.printJson(logs) : printLogs(context, logs, prefix);
   }
-  const { tail, since, timestamps = false, grep } = options;
+  const { since, timestamps = false, grep } = options;
+  const { tail = defaultTail } = options;
   const sinceMs = since?.(context.host.now());
   const { timestampFromMs } = await import("@bufbuild/protobuf/wkt");
   let place: LogPlace = { tail, ...(sinceMs !== undefined && { since: timestampFromMs(sinceMs) }) };
+  if (sinceMs !== undefined && options.tail !== undefined) {
+    const logs = await readLogs(context, options, source);
+    if (logs.cursor !== "") place = { after: logs.cursor };
+    await (context.json ? context.printJsonLine(logs) : printLogs(context, logs, prefix));
+  }
   const beganMs = context.host.now();
   const request = (): LogRequest => {
     const query = { ...place, timestamps };
@@ -94,11 +101,12 @@ export async function readLogs(
   { tail, since, until, timestamps = false, grep }: LogsOptions,
   source: LogSource,
 ): Promise<Logs> {
+  const count = tail ?? (since === undefined ? defaultTail : Infinity);
   const nowMs = context.host.now();
   const [sinceMs, untilMs] = [since?.(nowMs), until?.(nowMs)];
-  const isFiltered = grep !== undefined || untilMs !== undefined;
+  const isFiltered = grep !== undefined || untilMs !== undefined || (sinceMs !== undefined && tail !== undefined);
   const logs = await source.read({
-    tail: isFiltered ? maxTail : tail,
+    tail: isFiltered ? maxTail : (tail ?? defaultTail),
     timestamps: timestamps || untilMs !== undefined,
     ...(sinceMs !== undefined && { since: new Date(sinceMs).toISOString() }),
   });
@@ -109,7 +117,7 @@ export async function readLogs(
     .map((line) => (timestamps ? line : withoutTime(line)));
   return {
     ...logs,
-    lines: sinceMs === undefined && tail < lines.length ? lines.slice(lines.length - tail) : lines,
+    lines: count < lines.length ? lines.slice(lines.length - count) : lines,
   };
 }
 

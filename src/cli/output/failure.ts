@@ -155,10 +155,17 @@ const advice: Readonly<Record<string, Advice>> = {
 function nextStep(error: SvcError, app: string | undefined, start: string): string {
   if (error instanceof AdvisedError) return "";
   if (error instanceof UnreachableError) return `; start a daemon: ${start}`;
+  if (namesAll(error)) return "; for every app: --all";
   const next = adviceOn(error);
   if (next === undefined || namesCommand(error.message) || error.message.includes(next.command)) return "";
   if (next.takesApp !== true) return `${next.words}${next.command}`;
   return app === undefined ? "" : `${next.words}${next.command} ${app}`;
+}
+
+/** People type `svc restart all`. */
+function namesAll({ reason, payload }: SvcError): boolean {
+  const { kind, name } = (payload ?? {}) as { kind?: string; name?: string };
+  return reason === "not_found" && kind === "app" && name === "all";
 }
 
 /** Whether the message ends with a command to run. */

@@ -36,6 +36,7 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
     "-e": "change a setting with --set KEY=VALUE",
   },
   add: {
+    "--cron": "the trigger is the first argument, in quotes: svc schedule add '0 3 * * *' ACTION",
     "--secret-key": "pass --secret-key-file FILE, or - for stdin; arguments are visible to other users",
   },
   clone: { "--start": "the copy is stopped; start it with svc start" },
@@ -51,8 +52,14 @@ const excess: Readonly<Record<string, (words: readonly string[]) => string | und
   ls: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc info ${word}` : undefined),
   top: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc stats ${word}` : undefined),
   clone: ([, name]) => (name === undefined ? undefined : `name the copy with --name ${name}`),
-  add: ([, action = "", id]) =>
-    action.startsWith("backup") && id !== undefined ? `name the app with --app ${id}` : undefined,
+  restore: ([, , name]) => (name === undefined ? undefined : `name a new app with --as-new --name ${name}`),
+  add: (words) => {
+    const [minute = "", hour = "", id] = words;
+    // The shell replaces an unquoted * by the names of files.
+    if (words.length > 4 && [minute, hour].every((field) => /^[\d*,/-]+$/.test(field)))
+      return `quote the trigger: '${minute} ${hour} * * *'`;
+    return hour.startsWith("backup") && id !== undefined ? `name the app with --app ${id}` : undefined;
+  },
 };
 
 /** The command whose usage is wrong. */

@@ -35,7 +35,7 @@ export function archiveCommand(parent: Command, name: string, description: strin
     .command(name)
     .description(description)
     .argument("<id>", app)
-    .argument("<archive>", `an archive as svc backup ls shows it, or ${latest}`)
+    .argument("<archive>", `an archive as svc backup ls shows it, or the start of its name, or ${latest}`)
     .option("--storage <name>", "the storage of the archive (default: the first that has it)");
 }
 
@@ -44,18 +44,25 @@ export function openingCommand(parent: Command, name: string, description: strin
   return archiveCommand(parent, name, description, app).option("--identity <file>", identityHelp);
 }
 
-/** Looks for the archive on the storages. @throws SvcError `not_found` */
+/**
+ * Looks for the archive on the storages.
+ * @param options `isExact`: the name must be complete
+ * @throws SvcError `not_found`
+ */
 export async function findArchive(
   context: CommandContext,
   appId: string,
   name: string,
-  { storage = "" }: StorageOption,
+  { storage = "", isExact = false }: StorageOption & { readonly isExact?: boolean },
 ): Promise<ArchiveRef> {
-  if (storage !== "" && name !== latest) return { appId, storage, name };
+  if (storage !== "" && name.includes(".")) return { appId, storage, name };
   const { backups, errors } = await context.call(calls.listBackups, { app_id: appId, storage });
   for (const { storage: which, error } of errors) context.note(`warning: storage ${which}: ${error}`);
   const found =
-    name === latest ? await newestOf(context, appId, backups) : backups.find((each) => each.name === name);
+    name === latest
+      ? await newestOf(context, appId, backups)
+      : (backups.find((each) => each.name === name) ??
+        (isExact ? undefined : onlyOneWithPrefix(appId, name, backups)));
   if (found !== undefined) return { appId, storage: found.storage, name: found.name };
   const onStorage = storage === "" ? "" : ` on ${storage}`;
   const what = name === latest ? "backup" : `backup "${name}"`;
@@ -64,6 +71,20 @@ export async function findArchive(
     name,
     `no ${what} of app "${appId}"${onStorage}; list the backups with: svc backup ls`,
   );
+}
+
+/** @throws SvcError `invalid_request` if several archives have the prefix */
+function onlyOneWithPrefix(
+  appId: string,
+  prefix: string,
+  backups: readonly BackupArchive[],
+): BackupArchive | undefined {
+  const found = backups.filter(({ name }) => name.startsWith(prefix));
+  // Each storage may have a copy.
+  const names = new Set(found.map(({ name }) => name));
+  if (names.size > 1)
+    throw invalidField("name", `"${prefix}" is the start of ${names.size} backups of "${appId}": type more of it`);
+  return found[0];
 }
 
 /**

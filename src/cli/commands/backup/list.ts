@@ -60,7 +60,7 @@ Examples:
 
 function columnsAt(nowMs: number): readonly Column<BackupArchive>[] {
   return [
-    { title: "NAME", value: ({ name }) => name, shrinkTo: 32 },
+    { title: "NAME", value: ({ name }) => name },
     { title: "APP", value: ({ app_id }) => app_id, dispensable: 2 },
     { title: "STORAGE", value: ({ storage }) => storage },
     {
@@ -70,7 +70,7 @@ function columnsAt(nowMs: number): readonly Column<BackupArchive>[] {
     },
     { title: "CREATED", value: ({ created_at }) => formatAge(created_at, nowMs) },
     { title: "SIZE", value: ({ size_bytes }) => formatBytes(size_bytes), align: "right" },
-    { title: "VERIFIED", value: provenText },
+    { title: "VERIFIED", value: provenText, dispensable: 1 },
   ];
 }
 
@@ -137,7 +137,7 @@ async function remove(
   name: string,
   options: StorageOption,
 ): Promise<void> {
-  const ref = await findArchive(context, id, name, options);
+  const ref = await findArchive(context, id, name, { ...options, isExact: true });
   await confirmRemoval(context, {
     question: `Delete ${ref.name} on ${ref.storage}?`,
     loss: "deleting an archive cannot be undone",
