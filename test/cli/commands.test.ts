@@ -118,7 +118,11 @@ const cases: CommandCase[] = [
     stderr: /must be how long ago, such as 10m/,
   },
   { args: ["app", "logs", "hello", "--since", "10m", "-n", "1"], stdout: /^two of hello\n$/ },
-  { args: ["logs", "hello", "idle", "--service", "db"], exitCode: 2, stderr: /--service needs exactly one app/ },
+  {
+    args: ["logs", "hello", "idle", "--service", "db"],
+    exitCode: 2,
+    stderr: /--service needs exactly one app/,
+  },
   { args: ["info", "all"], exitCode: 3, stderr: /^svc: no app "all"; for every app: --all\n$/ },
   {
     args: ["schedule", "add", "0", "3", "*", "*", "*", "shell"],
@@ -193,7 +197,8 @@ const cases: CommandCase[] = [
   {
     args: ["upgrade", "idle", "--version", "0.9.0"],
     stdout: /^Switched idle from 1\.0\.0 to 0\.9\.0\n$/,
-    stderr: /^The data of idle did not change\. To return to earlier data: svc backup ls idle, then svc restore idle ARCHIVE --stop$/m,
+    stderr:
+      /^The data of idle did not change\. To return to earlier data: svc backup ls idle, then svc restore idle ARCHIVE --stop$/m,
   },
   {
     args: ["install", "./luckless", "--start"],

@@ -348,7 +348,11 @@ test("svc exec takes the service before or after the app", async (t) => {
   await apps.startApp({ id: "web" });
   t.like(await svc("exec", "web", "echo", "--service"), { exitCode: 0, stdout: "--service\n" });
   const stderr = 'svc: service: app "web" is not a compose project\n';
-  for (const line of [["--service", "a", "web"], ["web", "--service", "a"], ["web", "--service=a", "--"]])
+  for (const line of [
+    ["--service", "a", "web"],
+    ["web", "--service", "a"],
+    ["web", "--service=a", "--"],
+  ])
     t.like(await svc("exec", ...line, "echo", "hi"), { exitCode: 2, stderr }, line.join(" "));
   t.regex((await svc("exec", "web", "--service", "a")).stderr, /missing argument <command>/);
   await apps.removeApp({ id: "web" });

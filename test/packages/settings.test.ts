@@ -370,7 +370,9 @@ for (const [text, type, value] of [
 }
 
 test("a typed text with too many brackets is not parsed", async (t) => {
-  const manifest = await manifestOf("settings: {properties: {a: {type: array, items: {type: array}, env: A}}}");
+  const manifest = await manifestOf(
+    "settings: {properties: {a: {type: array, items: {type: array}, env: A}}}",
+  );
   const deep = `${"[".repeat(100_000)}${"]".repeat(100_000)}`;
   t.deepEqual(valuesOfTexts(manifest, { a: deep }), { a: deep });
   t.deepEqual(valuesOfTexts(manifest, { a: "[[]]" }), { a: [[]] });

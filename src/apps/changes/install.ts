@@ -221,7 +221,10 @@ export class Installer {
     const { operation, app } = await this.#reserve(plan, work);
     const { id } = app;
     if (plan.kind === "install" && plan.name === "" && id !== plan.baseId)
-      work.onProgress?.({ step: "warning", message: `the ID "${plan.baseId}" is in use; this app is "${id}"` });
+      work.onProgress?.({
+        step: "warning",
+        message: `the ID "${plan.baseId}" is in use; this app is "${id}"`,
+      });
     work.onCreate?.(id);
     try {
       const tree = await userHelpers.tree(paths.appDir(id), app.runUid);

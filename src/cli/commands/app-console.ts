@@ -66,7 +66,8 @@ function withoutService(
   const service = isSeparate ? second : /^--service=(.*)$/s.exec(first)?.[1];
   const rest = service === undefined ? words : words.slice(isSeparate ? 2 : 1);
   const command = rest[0] === "--" ? rest.slice(1) : rest;
-  if (command.length === 0) throw new UsageError("missing argument <command>: the command with its arguments");
+  if (command.length === 0)
+    throw new UsageError("missing argument <command>: the command with its arguments");
   return [command, service === undefined ? options : { service }];
 }
 

@@ -104,7 +104,8 @@ export async function readLogs(
   const count = tail ?? (since === undefined ? defaultTail : Infinity);
   const nowMs = context.host.now();
   const [sinceMs, untilMs] = [since?.(nowMs), until?.(nowMs)];
-  const isFiltered = grep !== undefined || untilMs !== undefined || (sinceMs !== undefined && tail !== undefined);
+  const isFiltered =
+    grep !== undefined || untilMs !== undefined || (sinceMs !== undefined && tail !== undefined);
   const logs = await source.read({
     tail: isFiltered ? maxTail : (tail ?? defaultTail),
     timestamps: timestamps || untilMs !== undefined,

@@ -83,7 +83,10 @@ function onlyOneWithPrefix(
   // Each storage may have a copy.
   const names = new Set(found.map(({ name }) => name));
   if (names.size > 1)
-    throw invalidField("name", `"${prefix}" is the start of ${names.size} backups of "${appId}": type more of it`);
+    throw invalidField(
+      "name",
+      `"${prefix}" is the start of ${names.size} backups of "${appId}": type more of it`,
+    );
   return found[0];
 }
 
