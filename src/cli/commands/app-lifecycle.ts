@@ -13,6 +13,10 @@ const starts = [
   { name: "restart", call: calls.restartApp, description: "restart apps; stopped ones are started" },
 ] as const;
 
+const filesHelp = `
+An app runs a copy of its package. After changes to the package's files, such as a compose file or .env: svc upgrade ID
+`;
+
 export function addLifecycleCommands(parent: Command, run: RunCommand): void {
   for (const { name, call, description } of starts) {
     parent
@@ -22,6 +26,7 @@ export function addLifecycleCommands(parent: Command, run: RunCommand): void {
       .option("--all", `${name} every app`)
       .option(...waitOption)
       .option(...noWaitOption)
+      .addHelpText("after", filesHelp)
       .action(
         run(async (context, ids: string[], options: WaitOptions & AllOption) =>
           startApps(context, await chosenIds(context, ids, options), call, options),
