@@ -80,7 +80,8 @@ async function setSettings(
   const settings = await context.call(calls.getAppSettings, { id });
   const isSecret = (key: string): boolean => propertySchema(settings, key)["writeOnly"] === true;
   const texts = Object.entries(await readAssignments(context, assignments, isSecret));
-  const chosen = texts.map(([key, text]) => [key, valueOfText(text, propertySchema(settings, key)["type"])]);
+  const typeOf = (key: string): Json | undefined => propertySchema(settings, key)["type"];
+  const chosen = texts.map(([key, text]): [string, Json] => [key, valueOfText(text, typeOf(key))]);
   return update(context, id, { ...chosenValues(settings), ...Object.fromEntries(chosen) });
 }
 
