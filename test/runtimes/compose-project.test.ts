@@ -188,7 +188,7 @@ test("a start of a project has no time limit, as a service may run a migration b
     },
   };
   const projects = new ComposeProjects({ ...options, engine } as unknown as ComposeProjectsOptions);
-  await projects.recreate(projectIn(place), "web", "--detach");
+  await projects.recreate(projectIn(place), "web");
   t.deepEqual(limits, [undefined, true]);
 });
 

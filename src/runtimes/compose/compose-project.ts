@@ -212,14 +212,14 @@ export class ComposeProjects {
     await this.#up(app, [how, "--remove-orphans", ...(isPart ? ["--no-deps", ...names] : [])], signal);
   }
 
-  /** As {@link up}, for one service of the last started project, whose container is replaced. */
-  async recreate(
-    app: RunnableApp,
-    service: string,
-    how: "--detach" | "--no-start",
-    signal?: AbortSignal,
-  ): Promise<void> {
-    await this.#up(app, [how, "--force-recreate", "--no-deps", service], signal);
+  /** Replaces the container of one service of the last started project, and does not start it. @throws as {@link up} */
+  async recreate(app: RunnableApp, service: string, signal?: AbortSignal): Promise<void> {
+    await this.#up(app, ["--no-start", "--force-recreate", "--no-deps", service], signal);
+  }
+
+  /** Starts one service of the last started project. @throws as {@link up} */
+  async startService(app: RunnableApp, service: string): Promise<void> {
+    await this.#up(app, ["--detach", "--no-deps", service]);
   }
 
   async #up(app: RunnableApp, options: readonly string[], ended?: AbortSignal): Promise<void> {

@@ -1,5 +1,5 @@
 /** Runs apps as compose projects on the host's engine. */
-import { composeServiceLabel, composeVolumeLabel, type Labels } from "../../engine/attribution.ts";
+import { composeVolumeLabel } from "../../engine/attribution.ts";
 import { listedName, type ContainerRecord } from "../../engine/container-record.ts";
 import type { DiskMeter } from "../../engine/disk-usage.ts";
 import { SvcError } from "../../errors.ts";
@@ -208,7 +208,7 @@ export class ComposeRuntime extends ContainerRuntime {
     const completed = this.#completed.of(app.id, checked);
     try {
       await watched.start(app, composeRelease, async () => {
-        if (app.ownerUid !== 0 && (await this.#hasNew(app, project))) {
+        if (app.ownerUid !== 0) {
           await this.#projects.up(app, project, "--no-start", { signal });
           // The app's parts may have changed since the check. From here on, volumes are given to the app's owner.
           await requireOwnedParts(this.#options, app, project.document);
@@ -261,13 +261,20 @@ export class ComposeRuntime extends ContainerRuntime {
         const service = id && (await this.#options.state.refreshContainer(id))?.composeService;
         if (service === undefined || replaced.has(service)) throw error;
         replaced.add(service);
-        await this.#projects.recreate(app, service, "--no-start", options.signal);
+        await this.#recreate(app, service, options.signal);
       }
     }
   }
 
   protected async replace(app: RunnableApp, { composeService }: ContainerRecord): Promise<void> {
-    if (composeService !== undefined) await this.#projects.recreate(app, composeService, "--detach");
+    if (composeService === undefined) return;
+    await this.#recreate(app, composeService);
+    await this.#projects.startService(app, composeService);
+  }
+
+  async #recreate(app: RunnableApp, service: string, signal?: AbortSignal): Promise<void> {
+    await this.#projects.recreate(app, service, signal);
+    await this.#changeVolumeOwner(app);
   }
 
   protected override async dependentsOf(
@@ -277,26 +284,15 @@ export class ComposeRuntime extends ContainerRuntime {
     return restartedWith((await this.#projects.lastDocument(app.id)) ?? {}, composeService);
   }
 
-  /** Whether it has services that never ran, or missing volumes. */
-  async #hasNew(app: RunnableApp, { document }: RunnableProject): Promise<boolean> {
-    const containers = await this.appOf(app.id).containers.infos("all");
-    const ran = containers.filter(({ State }) => State !== "created");
-    const known = new Set(ran.map(({ Labels }) => Labels[composeServiceLabel]));
-    const volumes = new Set(
-      (await this.volumes.all(app.id)).map(({ Labels }) => (Labels as Labels | null)?.[composeVolumeLabel]),
-    );
-    return (
-      Object.keys(recordOf(document["services"])).some((service) => !known.has(service)) ||
-      Object.keys(recordOf(document["volumes"])).some((volume) => !volumes.has(volume))
-    );
-  }
-
+  /** Of containers that never ran: for a new container, the engine also changes the owner of a volume that is empty. */
   async #changeVolumeOwner(app: RunnableApp): Promise<void> {
     const { engine, userHelpers, ownership } = this.#options;
+    if (app.ownerUid === 0) return;
+    const containers = await this.appOf(app.id).containers.infos("all");
     const { user: owner } = await userHelpers.as(app.uid);
     await changeVolumeOwner({
       ...{ engine, what: `change the owner of the volumes of app "${app.id}"`, owner },
-      containers: await this.appOf(app.id).containers.infos("all"),
+      containers: containers.filter(({ State }) => State === "created"),
       name: `${ownership.projectOf(app.id)}-volumes`,
       labels: ownership.labels("container", app.id),
     });

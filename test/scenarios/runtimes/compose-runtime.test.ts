@@ -405,6 +405,38 @@ volumes: { plain: {}, filled: {}, both: {} }
   await fixture.compose.remove(app);
 });
 
+composeTest(`an empty volume keeps its owner when its container is replaced${needsCompose}`, async (t) => {
+  const fixture = fixtureNow();
+  const script = (round: string): string => `[ -w /data ] && echo ${round} is writable; ${forever}`;
+  const compose = (round: string): string => `services:
+  db:
+    image: svc/shell:1
+    network_mode: none
+    command: ["/bin/sh", "-c", ${JSON.stringify(script(round))}]
+    volumes: ["rows:/data"]
+volumes: { rows: {} }
+`;
+  const files = { "compose.yaml": compose("one") };
+  const app = await startApp(
+    fixture.compose,
+    await fixture.app("empty", "compose: { file: compose.yaml }", { files }),
+  );
+  const expectWritable = async (round: string): Promise<void> =>
+    eventually(async () => {
+      const { lines } = await fixture.compose.logs(app, { tail: 20 });
+      const texts = lines.map(({ text }) => text);
+      assert.ok(texts.includes(`db | ${round} is writable`), texts.join("\n"));
+    });
+  await expectWritable("one");
+  await fixture.compose.stop(app);
+  await writeFile(join(app.directory, "repo/compose.yaml"), compose("two"));
+  await fixture.compose.start(app);
+  await expectWritable("two");
+  t.pass();
+  await fixture.compose.stop(app);
+  await fixture.compose.remove(app);
+});
+
 composeTest(`an install names the root service that cannot write to its data${needsCompose}`, async (t) => {
   const fixture = fixtureNow();
   await fixture.engine.images.build("svc/node:1", { user: "1000:1000" });
