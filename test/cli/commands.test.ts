@@ -745,7 +745,8 @@ test("values of settings come from files and stdin, unparsed for text settings",
   const run = await runSvc([...install, "--socket", daemon.socketPath], { host: { stdin: again } });
   t.is(run.exitCode, 0, run.stderr);
   const { name } = JSON.parse(run.stdout) as { name: string };
-  t.deepEqual(JSON.parse(name), { port: "1", password: "hush" });
+  const settings = { port: 1, password: "hush" };
+  t.deepEqual(JSON.parse(name), { settings, settingTexts: { port: "1", password: "hush" } });
 
   const missing = await runSvc([
     "install",

@@ -27,6 +27,7 @@ import { portsText } from "../output/app-table.ts";
 import { followProgress } from "../output/follow-progress.ts";
 import {
   adviceOnSettings,
+  guessedValues,
   readAssignments,
   setFileOption,
   setStdinOption,
@@ -106,6 +107,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
   if (options.dryRun === true) return showPlan(context, spec, options.source);
   const placement = placementFrom(options);
   const absolute = absoluteIfPath(context, spec);
+  const settingTexts = await readAssignments(context, { ...options, pairs: options.set });
   const request = {
     spec: absolute === spec && !spec.startsWith("/") ? spec : await packageAt(context, absolute),
     source: options.source ?? "",
@@ -114,7 +116,7 @@ async function install(context: CommandContext, spec: string, options: InstallOp
     tag: options.version ?? options.tag ?? "",
     ...(placement !== undefined && { placement }),
     ...acceptedBy(options),
-    settingTexts: await readAssignments(context, { ...options, pairs: options.set }),
+    ...{ settingTexts, settings: guessedValues(settingTexts) },
   };
   if (options.detach === true) {
     const { AppService } = await import("../../../gen/svc/v1/app_pb.ts");

@@ -6,6 +6,8 @@ import { UsageError } from "../output/failure.ts";
 import { collect } from "./option-values.ts";
 import { ask, askSecret, isInteractive } from "./prompt.ts";
 import { readInput } from "./local-file.ts";
+import { valueOfText } from "../../lib/typed-text.ts";
+import type { Json, JsonObject } from "../client/rest-shape.ts";
 
 export interface Assignments {
   /** `key=value`; or only `key`, to prompt for its value. */
@@ -60,6 +62,15 @@ export async function readAssignments(
   if (setStdin !== undefined) texts.set(setStdin, withoutNewline(await readInput(context.host, "-")));
   for (const key of toAsk) texts.set(key, await askFor(context, key, isSecret(key)));
   return Object.fromEntries(texts);
+}
+
+/** The same values for daemons that do not read `setting_texts`, which guess the type; other daemons ignore them. */
+export function guessedValues(texts: Readonly<Record<string, string>>): JsonObject {
+  const guess = (text: string): Json => {
+    const value = valueOfText(text, undefined);
+    return typeof value === "object" ? text : value;
+  };
+  return Object.fromEntries(Object.entries(texts).map(([key, text]) => [key, guess(text)]));
 }
 
 function splitPair(pair: string, form: string): [key: string, value: string | undefined] {

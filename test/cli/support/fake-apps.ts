@@ -76,7 +76,7 @@ export function fakeApps(
       await new Promise((resolve) => signal.addEventListener("abort", resolve));
       onLeft();
     },
-    async *installAppStream({ spec, licenseAck, permissionsAck, settingTexts, name, tag }) {
+    async *installAppStream({ spec, licenseAck, permissionsAck, settings, settingTexts, name, tag }) {
       yield {
         event: { case: "progress", value: { step: "fetch", message: "main", stepNumber: 1, stepCount: 2 } },
       };
@@ -123,7 +123,7 @@ export function fakeApps(
         event: {
           case: "app",
           value: appOf({
-            ...{ id, name: name || JSON.stringify(settingTexts) },
+            ...{ id, name: name || JSON.stringify({ settings, settingTexts }) },
             ...(tag !== "" && { version: tag }),
             ...(["closed", "open"].includes(id) && {
               ...{
