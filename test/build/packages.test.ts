@@ -432,7 +432,10 @@ test("man renders the page without a warning", async (t) => {
   t.is(stderr, "");
   // Bold text is printed twice at one position.
   const printed = stdout.replaceAll(/.\x08/gu, "");
-  t.regex(printed, /^ +-n, --tail <lines>\n +show the last N lines, at most 100000 \(default: 100\)$/m);
+  t.regex(
+    printed,
+    /^ +-n, --tail <lines>\n +show the last N lines, at most 100000 \(default: 100, or all with --since\)$/m,
+  );
   for (const line of [
     "svc schedule add '*/5 * * * *' shell --command 'echo hi'",
     "svc node add bench ssh://bench:2222 --ssh-option IdentityFile=~/.ssh/bench",
