@@ -6,6 +6,8 @@ import { runIdVariable } from "../../sys/run-cookie.mjs";
 /** @import { HealthSpec, HealthState, SupervisorSpec } from "./supervisor-types.ts" */
 /** @typedef {Pick<SupervisorSpec, "cwd" | "env" | "runId">} ProbeEnvironment The environment of a probe command. */
 
+/** How long a forwarded connection must stay open. */
+const settleMs = 300;
 const statusLineForm = /^HTTP\/1\.[01] (\d{3})/;
 
 /** Lives from the app's start to its end. */
@@ -99,7 +101,7 @@ export class HealthCheck {
       const host = port === undefined ? undefined : this.#hostOf?.(port);
       if (this.#hostOf !== undefined && port !== undefined && host === undefined)
         return `port ${port} is not published by a container of this app`;
-      const reason = await probe(this.#spec, withHost(this.#health, host));
+      const reason = await probe(this.#spec, withHost(this.#health, host), host !== undefined);
       return reason ?? (port === undefined ? undefined : await this.#explainPortConflict(port));
     } catch (error) {
       return String(error);
@@ -132,22 +134,30 @@ function withHost(health, host) {
 /**
  * @param {ProbeEnvironment} spec
  * @param {HealthSpec} health
+ * @param {boolean} isForwarded whether the container engine accepts the connections of published ports
  * @returns {Promise<string | undefined>} why the probe failed
  */
-function probe(spec, health) {
+function probe(spec, health, isForwarded) {
   if (health.exec) return probeExec(spec, health.exec.argv, health.timeoutMs);
   if (health.http) return probeHttp(health.http, health.timeoutMs);
-  if (health.tcp) return probeTcp(health.tcp, health.timeoutMs);
+  if (health.tcp) return probeTcp(health.tcp, health.timeoutMs, isForwarded);
   return Promise.resolve(undefined);
 }
 
 /**
+ * The container engine accepts a connection before it connects to the container, and closes it if nothing listens there.
  * @param {{ host?: string, port: number }} target
  * @param {number} timeoutMs
+ * @param {boolean} isForwarded
  * @returns {Promise<string | undefined>}
  */
-function probeTcp(target, timeoutMs) {
-  return converse(target, timeoutMs, (socket, done) => socket.once("connect", () => done(undefined)));
+function probeTcp(target, timeoutMs, isForwarded) {
+  return converse(target, timeoutMs, (socket, done) => {
+    const accepted = () => done(undefined);
+    if (!isForwarded) return void socket.once("connect", accepted);
+    socket.once("connect", () => setTimeout(accepted, Math.min(settleMs, timeoutMs / 2)));
+    socket.once("data", accepted);
+  });
 }
 
 /**

@@ -184,6 +184,27 @@ dockerTest(`an app that exits with 0 has stopped by itself${needsDocker}`, async
   await fixture.runtime.remove(app);
 });
 
+dockerTest(
+  `a published port on which nothing listens in the container is unhealthy${needsDocker}`,
+  async (t) => {
+    const fixture = fixtureNow();
+    const manifest = async (docker: string): Promise<string> => `${docker}
+settings: { properties: { port: { type: integer, default: ${await freePort()} } } }
+ports: [{ name: http, setting: port, container_port: 8080 }]
+health: { tcp: { port: http }, interval: 1s, start_period: 1ms, retries: 2 }`;
+    const well = await fixture.app("well", await manifest('docker: { image: "svc/web:1" }'));
+    await startApp(fixture.runtime, well);
+    await fixture.runtime.waitHealthy("well", 20_000);
+    t.is(fixture.runtime.status("well")?.health, "healthy");
+    const ill = await fixture.app("ill", await manifest(shell(forever)));
+    await startApp(fixture.runtime, ill);
+    const error = await failureOf(fixture.runtime.waitHealthy("ill", 20_000));
+    t.is(error.reason, "start_failed");
+    t.regex(error.message, /port \d+ closed the connection/);
+    for (const app of [well, ill]) await fixture.runtime.remove(app);
+  },
+);
+
 dockerTest(`the engine runs a health check command and reports its failure${needsDocker}`, async (t) => {
   const fixture = fixtureNow();
   const health = "health: { exec: [/bin/test, -e, /tmp/ok], interval: 1s, start_period: 1ms, retries: 2 }";
