@@ -228,6 +228,19 @@ test("a start has failed while one of the containers was never started, or has f
   t.is(seen.failedOf([container("b", "exited")])?.id, "b", "nothing of it runs");
 });
 
+test("an exit counts for a start only if the container has started since then", (t) => {
+  const seen = new ObservedContainers({} as ConstructorParameters<typeof ObservedContainers>[0]);
+  const running = { id: "a", state: "running", exitCode: 0, error: "" } as ContainerRecord;
+  seen.noteDeath("a", 3);
+  seen.beginRun(["a"]);
+  t.false(seen.noteDeath("a", 137), "its event arrives late");
+  t.is(seen.failedOf([running]), undefined);
+  seen.noteStart("a");
+  t.true(seen.noteDeath("a", 1));
+  t.is(seen.failedOf([running])?.exitCode, 1);
+  t.true(seen.noteDeath("b", 2), "it was created since then");
+});
+
 test("an http health check requests the app's own port and path in any runtime", async (t) => {
   await using directory = await policyDirectory();
   const app = directory.app(0);

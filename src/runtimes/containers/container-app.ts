@@ -81,13 +81,13 @@ export class ContainerApp extends ObservedApp {
     const { graceMs } = app.manifest.stop;
     await this.#during(transitions.start(this.#mode), async () => {
       await this.#restarts.reset();
-      this.#seen.beginRun();
       // The engine may still be ending other containers of the app.
       if (this.#mode.isUnfinished && this.#options.hasParts) await this.containers.endAll(graceMs);
       for (const container of await this.containers.all()) {
         const isOther = releaseOf(container) !== release;
         if (isOther && isUpState(container.state)) await this.containers.stop(container.id, graceMs);
       }
+      this.#seen.beginRun(await this.containers.listed("all"));
       this.#release = release;
       this.#mode = transitions.launch(this.#mode);
       await this.#launch(app, launch);
@@ -232,9 +232,9 @@ export class ContainerApp extends ObservedApp {
   /** A process of this container ended. */
   noteDeath(containerId: string, exitCode: number): void {
     if (!this.#mode.shouldRun) return;
-    this.#seen.noteDeath(containerId, exitCode);
+    const isOfThisRun = this.#seen.noteDeath(containerId, exitCode);
     // A service that has finished its work may end at once.
-    if (exitCode !== 0) this.#onFailure?.();
+    if (isOfThisRun && exitCode !== 0) this.#onFailure?.();
   }
 
   /** Applies the current state of the containers. */

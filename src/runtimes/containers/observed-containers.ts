@@ -19,6 +19,8 @@ export class ObservedContainers {
   #members: readonly ContainerRecord[] = [];
   readonly #lastLines = new Map<string, readonly string[]>();
   readonly #exitCodes = new Map<string, number>();
+  /** IDs of containers from before the current run that have not started in it. */
+  readonly #earlier = new Set<string>();
   /** IDs of containers that were ended through the engine. */
   readonly #killed = new Set<string>();
   #exceededLimit: string | undefined;
@@ -38,8 +40,13 @@ export class ObservedContainers {
     return this.#exceededLimit;
   }
 
-  /** Forgets how the last run ended. */
-  beginRun(): void {
+  /**
+   * Forgets how the last run ended.
+   * @param existing IDs of the app's containers: events of their earlier exits may still arrive
+   */
+  beginRun(existing: readonly string[]): void {
+    this.#earlier.clear();
+    for (const id of existing) this.#earlier.add(id);
     this.#exitCodes.clear();
     this.#killed.clear();
     this.#exceededLimit = undefined;
@@ -47,6 +54,7 @@ export class ObservedContainers {
 
   /** A process of this container started. */
   noteStart(containerId: string): void {
+    this.#earlier.delete(containerId);
     this.#killed.delete(containerId);
   }
 
@@ -59,9 +67,14 @@ export class ObservedContainers {
     return this.#killed.has(containerId);
   }
 
-  /** A process of this container ended; the engine may already have started the next one. */
-  noteDeath(containerId: string, exitCode: number): void {
+  /**
+   * A process of this container ended; the engine may already have started the next one.
+   * @returns false if the process is from before the current run
+   */
+  noteDeath(containerId: string, exitCode: number): boolean {
+    if (this.#earlier.has(containerId)) return false;
     this.#exitCodes.set(containerId, exitCode);
+    return true;
   }
 
   /**

@@ -304,6 +304,34 @@ composeTest(
   },
 );
 
+composeTest(
+  `a start that follows an interrupted one does not fail because of services that it had to kill${needsCompose}`,
+  async (t) => {
+    const { engine } = fixtureNow();
+    const stubborn = `{ image: "svc/shell:1", entrypoint: [/bin/sleep, infinity] }`;
+    const first = await DockerFixture.create(engine);
+    const app = await first.app("stubborn", "compose: { file: compose.yaml }\nstop: { grace: 1s }", {
+      files: { "compose.yaml": `services:\n  cache: ${stubborn}\n  web: ${stubborn}\n` },
+    });
+    await startApp(first.compose, app);
+    await first[Symbol.asyncDispose]();
+    const before = await containersOf(engine, "stubborn");
+    (await engine.request("POST", `/containers/${before["web"]!.Id}/kill`)).expect(204);
+
+    await using next = await DockerFixture.create(engine, { store: first.store });
+    t.is(await next.compose.reattach(app, true), "lost");
+    await next.compose.start(app);
+    t.like(next.compose.status("stubborn"), { state: "RUNNING", reason: "", exitCode: undefined });
+    const now = await containersOf(engine, "stubborn");
+    for (const [service, { Id, State }] of Object.entries(now)) {
+      t.is(Id, before[service]!.Id);
+      t.is(State.Status, "running", service);
+      t.not(State.StartedAt, before[service]!.State.StartedAt);
+    }
+    await next.compose.remove(app);
+  },
+);
+
 // An engine that was killed in the middle of a start finds the remains of the container's mounts, which permanently
 // block the container: another one replaces it. The test creates the remains; the engine's error is real.
 
