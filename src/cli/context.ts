@@ -56,9 +56,13 @@ export class CommandContext implements AsyncDisposable {
 
   constructor(host: CliHost, options: GlobalOptions, openInProcess: () => Promise<Client>) {
     this.host = host;
-    const { output, json = output === "json" } = options;
-    this.options = { ...options, json, quiet: options.quiet === true || output === "name" };
-    this.json = json || output === "yaml" || options.format !== undefined;
+    const { format, ...others } = options;
+    // Docker's `--format json`.
+    const isFormat = format !== undefined && format !== "json";
+    const { output, json = output === "json" || format === "json" } = options;
+    const quiet = options.quiet === true || output === "name";
+    this.options = { ...others, json, quiet, ...(isFormat && { format }) };
+    this.json = json || output === "yaml" || isFormat;
     this.hasColor = wantsColor(host.env, host.stdout.isTTY ?? false, options.color);
     this.paint = createPaint(this.hasColor);
     this.#openInProcess = openInProcess;

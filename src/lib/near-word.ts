@@ -3,7 +3,10 @@ export function nearWord(word: string, known: readonly string[]): string | undef
   const typed = plainText(word);
   const limit = word.length < 5 ? 1 : 2;
   const near = known.map((each) => ({ each, edits: editsBetween(typed, plainText(each), limit) }));
-  return near.toSorted((one, other) => one.edits - other.edits).find(({ edits }) => edits <= limit)?.each;
+  const isSameLength = ({ each }: { each: string }): number => (each.length === word.length ? 0 : 1);
+  return near
+    .toSorted((one, other) => one.edits - other.edits || isSameLength(one) - isSameLength(other))
+    .find(({ edits }) => edits <= limit)?.each;
 }
 
 function plainText(word: string): string {

@@ -434,7 +434,7 @@ test("man renders the page without a warning", async (t) => {
   const printed = stdout.replaceAll(/.\x08/gu, "");
   t.regex(
     printed,
-    /^ +-n, --tail <lines>\n +show the last N lines, at most 100000 \(default: 100, or all with --since\)$/m,
+    /^ +-n, --tail <lines>\n +show the last N lines, at most 100000 \(default: 100, or all with\s+--since\)$/m,
   );
   for (const line of [
     "svc schedule add '*/5 * * * *' shell --command 'echo hi'",

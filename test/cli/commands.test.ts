@@ -123,7 +123,25 @@ const cases: CommandCase[] = [
     exitCode: 2,
     stderr: /--service needs exactly one app/,
   },
-  { args: ["info", "all"], exitCode: 3, stderr: /^svc: no app "all"; for every app: --all\n$/ },
+  { args: ["info", "all"], exitCode: 3, stderr: /^svc: no app "all"; for every app: \$\(svc ls -q\)\n$/ },
+  { args: ["stauts"], exitCode: 2, stderr: /Did you mean: svc status\n$/ },
+  { args: ["ls", "--format", "json"], stdout: /^\{\s*"apps": \[/ },
+  {
+    args: ["upgrade", "hello", "v1.0.0"],
+    exitCode: 2,
+    stderr: /^svc: for a version: svc upgrade hello --version v1\.0\.0\n/,
+  },
+  { args: ["settings", "set", "hello", "port", "8090"], exitCode: 2, stderr: /^svc: write port=8090\n/ },
+  {
+    args: ["settings", "hello", "port=8090"],
+    exitCode: 2,
+    stderr: /^svc: to change a setting: svc settings set hello port=8090\n/,
+  },
+  {
+    args: ["restore", "hello", "latest", "data/visits"],
+    exitCode: 2,
+    stderr: /; to restore only this path: --paths data\/visits\n/,
+  },
   {
     args: ["schedule", "add", "0", "3", "*", "*", "*", "shell"],
     exitCode: 2,

@@ -59,6 +59,7 @@ async function showSettings(context: CommandContext, id: string, key: string | u
   const settings = await context.call(calls.getAppSettings, { id });
   if (key === undefined) return printSettings(context, id, settings);
   const value = settings.values?.[key];
+  if (key.includes("=")) throw new UsageError(`to change a setting: svc settings set ${id} ${key}`);
   if (value === undefined) {
     const message = `${id} has no value for "${key}"; see all with: svc settings ${id}`;
     throw new AdvisedError(notFound("setting", key), message);
@@ -78,11 +79,20 @@ async function setSettings(
   if ((file === undefined) === areNone) throw new UsageError("pass either key=value or --file");
   if (file !== undefined) return update(context, id, await readValues(context, file));
   const settings = await context.call(calls.getAppSettings, { id });
+  requireAssignments(settings, pairs);
   const isSecret = (key: string): boolean => propertySchema(settings, key)["writeOnly"] === true;
   const texts = Object.entries(await readAssignments(context, assignments, isSecret));
   const typeOf = (key: string): Json | undefined => propertySchema(settings, key)["type"];
   const chosen = texts.map(([key, text]): [string, Json] => [key, valueOfText(text, typeOf(key))]);
   return update(context, id, { ...chosenValues(settings), ...Object.fromEntries(chosen) });
+}
+
+/** People type `port 8080` for `port=8080`. The command asks for the value of a setting that has none. */
+function requireAssignments(settings: AppSettings, pairs: readonly string[]): void {
+  const isSetting = (key: string): boolean => Object.keys(propertySchema(settings, key)).length > 0;
+  const at = pairs.findIndex((pair) => !pair.includes("=") && !isSetting(pair));
+  const [key, value] = [pairs[at - 1] ?? "", pairs[at] ?? ""];
+  if (at > 0 && isSetting(key)) throw new UsageError(`write ${key}=${value}`);
 }
 
 async function unsetSettings(context: CommandContext, id: string, keys: readonly string[]): Promise<void> {

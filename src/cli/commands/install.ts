@@ -88,7 +88,7 @@ export function addInstallCommand(parent: Command, run: RunCommand): void {
       "after",
       examples(
         "svc install svc/forgejo --start",
-        "svc install hello@1.1.0 --set port=8081 --set-file motd=motd.txt",
+        "svc install svc/forgejo --set port=3001 --set-file motd=motd.txt",
         "svc install https://git.example.org/blog.git --version v1.2.0 --start",
         "svc install https://git.example.org/blog.git --branch main --start",
         "svc install 'https://git.example.org/tools.git#v1.0:blog'",

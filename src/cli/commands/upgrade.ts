@@ -45,7 +45,7 @@ export function addUpgradeCommand(parent: Command, run: RunCommand): void {
       examples(
         "svc upgrade hello",
         "svc upgrade hello --backup",
-        "svc upgrade hello --version 1.0.0",
+        "svc upgrade blog --version v1.0.0",
         "svc upgrade --all --no-restart",
       ),
     )
@@ -61,6 +61,10 @@ async function upgrade(
   const version = options.version ?? options.tag ?? "";
   if (all === named.length > 0) throw new UsageError("name the apps to upgrade, or pass --all");
   if (all && version !== "") throw new UsageError("--version goes with one app, not with --all");
+  const [first = "", ...others] = named;
+  const versionTyped = others.find((word) => /^v?\d+(?:\.\d+)*$/.test(word));
+  if (versionTyped !== undefined)
+    throw new UsageError(`for a version: svc upgrade ${first} --version ${versionTyped}`);
   if (options.dryRun === true) return showPlan(context, named, version);
   const stopApp = options.restart !== false;
   const apps = new Map(all ? (await listAllApps(context)).map((app) => [app.id, app]) : []);

@@ -155,7 +155,7 @@ const advice: Readonly<Record<string, Advice>> = {
 function nextStep(error: SvcError, app: string | undefined, start: string): string {
   if (error instanceof AdvisedError) return "";
   if (error instanceof UnreachableError) return `; start a daemon: ${start}`;
-  if (namesAll(error)) return "; for every app: --all";
+  if (namesAll(error)) return "; for every app: $(svc ls -q)";
   const next = adviceOn(error);
   if (next === undefined || namesCommand(error.message) || error.message.includes(next.command)) return "";
   if (next.takesApp !== true) return `${next.words}${next.command}`;

@@ -42,7 +42,11 @@ const otherOptions: Readonly<Record<string, Readonly<Record<string, string>>>> =
   clone: { "--start": "the copy is stopped; start it with svc start" },
   create: { "--to": "choose the storage with --storage NAME" },
   logs: { "--lines": "choose the number of lines with -n" },
-  restore: { "--to": "to save files elsewhere: svc backup get, or svc backup download" },
+  restore: {
+    "--to": "to save files elsewhere: svc backup get, or svc backup download",
+    "--file": "to restore only some paths: --paths PATH",
+    "--path": "to restore only some paths: --paths PATH",
+  },
   upgrade: { "--rollback": "to go back: --version OLD" },
   web: { "--port": "set the port with [api] listen in the configuration" },
   stop: { "--now": "svc stop also keeps the app stopped at boot" },
@@ -52,7 +56,12 @@ const excess: Readonly<Record<string, (words: readonly string[]) => string | und
   ls: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc info ${word}` : undefined),
   top: ([word = ""]) => (/^[\w-]+$/.test(word) ? `for one app: svc stats ${word}` : undefined),
   clone: ([, name]) => (name === undefined ? undefined : `name the copy with --name ${name}`),
-  restore: ([, , name]) => (name === undefined ? undefined : `name a new app with --as-new --name ${name}`),
+  restore: ([, , name]) => {
+    if (name === undefined) return undefined;
+    return name.includes("/")
+      ? `to restore only this path: --paths ${name}`
+      : `name a new app with --as-new --name ${name}`;
+  },
   add: (words) => {
     const [minute = "", hour = "", id] = words;
     // The shell replaces an unquoted * by the names of files.

@@ -30,18 +30,24 @@ export async function readIdentity(context: CommandContext, { identity }: Identi
 export const latest = "latest";
 
 /** Adds a command about one archive. */
-export function archiveCommand(parent: Command, name: string, description: string, app = "the app"): Command {
+export function archiveCommand(
+  parent: Command,
+  name: string,
+  description: string,
+  { app = "the app", isExact = false }: { app?: string | undefined; isExact?: boolean } = {},
+): Command {
+  const prefix = isExact ? "" : ", or the start of its name";
   return parent
     .command(name)
     .description(description)
     .argument("<id>", app)
-    .argument("<archive>", `an archive as svc backup ls shows it, or the start of its name, or ${latest}`)
+    .argument("<archive>", `an archive as svc backup ls shows it${prefix}, or ${latest}`)
     .option("--storage <name>", "the storage of the archive (default: the first that has it)");
 }
 
 /** Adds a command that opens an archive. */
 export function openingCommand(parent: Command, name: string, description: string, app?: string): Command {
-  return archiveCommand(parent, name, description, app).option("--identity <file>", identityHelp);
+  return archiveCommand(parent, name, description, { app }).option("--identity <file>", identityHelp);
 }
 
 /**

@@ -30,7 +30,9 @@ export function addListCommands(parent: Command, run: RunCommand): void {
   openingCommand(parent, "show", "show details of an archive")
     .addHelpText("after", showExamples)
     .action(run(show));
-  archiveCommand(parent, "rm", "delete an archive (asks for confirmation; skip with --yes)")
+  archiveCommand(parent, "rm", "delete an archive (asks for confirmation; skip with --yes)", {
+    isExact: true,
+  })
     .alias("remove")
     .addHelpText("after", removeExamples)
     .action(run(remove));
