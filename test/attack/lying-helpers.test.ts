@@ -263,7 +263,8 @@ for (const [what, helpers, isKilled] of [
       const root = daemon.client(AppService);
       await root.removeApp({ id });
       t.deepEqual((await root.listApps({})).apps, []);
-      t.is(await readProcessIdentity(app.pid), undefined);
+      // The killed process is gone once its new parent has noticed.
+      await eventually(async () => assert.equal(await readProcessIdentity(app.pid), undefined));
       t.true(said.includes(isKilled), said.join());
       t.is(said.filter((line) => line === "killed a helper").length, helpers);
     },
