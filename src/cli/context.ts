@@ -57,12 +57,12 @@ export class CommandContext implements AsyncDisposable {
   constructor(host: CliHost, options: GlobalOptions, openInProcess: () => Promise<Client>) {
     this.host = host;
     const { format, ...others } = options;
-    // Docker's `--format json`.
-    const isFormat = format !== undefined && format !== "json";
+    // Docker's form of `--json` is `--format json`.
+    const isTemplate = format !== undefined && format !== "json";
     const { output, json = output === "json" || format === "json" } = options;
     const quiet = options.quiet === true || output === "name";
-    this.options = { ...others, json, quiet, ...(isFormat && { format }) };
-    this.json = json || output === "yaml" || isFormat;
+    this.options = { ...others, json, quiet, ...(isTemplate && { format }) };
+    this.json = json || output === "yaml" || isTemplate;
     this.hasColor = wantsColor(host.env, host.stdout.isTTY ?? false, options.color);
     this.paint = createPaint(this.hasColor);
     this.#openInProcess = openInProcess;

@@ -3,9 +3,9 @@ export function nearWord(word: string, known: readonly string[]): string | undef
   const typed = plainText(word);
   const limit = word.length < 5 ? 1 : 2;
   const near = known.map((each) => ({ each, edits: editsBetween(typed, plainText(each), limit) }));
-  const isSameLength = ({ each }: { each: string }): number => (each.length === word.length ? 0 : 1);
+  const hasOtherLength = ({ each }: { each: string }): number => Number(each.length !== word.length);
   return near
-    .toSorted((one, other) => one.edits - other.edits || isSameLength(one) - isSameLength(other))
+    .toSorted((one, other) => one.edits - other.edits || hasOtherLength(one) - hasOtherLength(other))
     .find(({ edits }) => edits <= limit)?.each;
 }
 

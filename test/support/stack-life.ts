@@ -163,15 +163,18 @@ interface Person {
 /**
  * Each stack is installed, upgraded, backed up, restored, cloned and removed, and keeps its data.
  *
- * @param isTwiceLong whether the life as root of a stack that a regular user can install needs `SVC_LONG=1`
+ * @param isRepeatLong whether root's life of a stack that a regular user can install, too, needs `SVC_LONG=1`
  */
-export function testStacks(stacks: readonly PopularStack[], { isTwiceLong }: { isTwiceLong: boolean }): void {
+export function testStacks(
+  stacks: readonly PopularStack[],
+  { isRepeatLong }: { isRepeatLong: boolean },
+): void {
   for (const stack of stacks) {
     for (const [whose, uid] of owners) {
       if (uid !== 0 && stack.forRoot !== undefined) continue;
-      const isSecond = uid === 0 && stack.forRoot === undefined;
+      const isRepeat = uid === 0 && stack.forRoot === undefined;
       const lacks =
-        isTwiceLong && isSecond && process.env["SVC_LONG"] === undefined
+        isRepeatLong && isRepeat && process.env["SVC_LONG"] === undefined
           ? " (skipped: takes minutes: SVC_LONG=1)"
           : stack.isPrivileged === true && !canBePrivileged
             ? " (skipped: lacks capabilities)"

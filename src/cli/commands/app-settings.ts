@@ -58,8 +58,8 @@ export function addSettingsCommand(parent: Command, run: RunCommand): void {
 async function showSettings(context: CommandContext, id: string, key: string | undefined): Promise<void> {
   const settings = await context.call(calls.getAppSettings, { id });
   if (key === undefined) return printSettings(context, id, settings);
-  const value = settings.values?.[key];
   if (key.includes("=")) throw new UsageError(`to change a setting: svc settings set ${id} ${key}`);
+  const value = settings.values?.[key];
   if (value === undefined) {
     const message = `${id} has no value for "${key}"; see all with: svc settings ${id}`;
     throw new AdvisedError(notFound("setting", key), message);

@@ -64,7 +64,7 @@ export async function readAssignments(
   return Object.fromEntries(texts);
 }
 
-/** The same values for daemons that do not read `setting_texts`, which guess the type; other daemons ignore them. */
+/** The values as older daemons read them, with guessed types. Newer daemons replace them by `setting_texts`. */
 export function guessedValues(texts: Readonly<Record<string, string>>): JsonObject {
   const guess = (text: string): Json => {
     const value = valueOfText(text, undefined);

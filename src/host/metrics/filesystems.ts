@@ -1,6 +1,7 @@
 /** The mounted filesystems that hold data, and how full they are. */
 import { readFile, statfs } from "node:fs/promises";
 import { mapBounded } from "../../lib/map-bounded.ts";
+import { parseMounts, type Mount } from "../../sys/mountinfo.ts";
 
 export interface Filesystem {
   readonly path: string;
@@ -35,9 +36,9 @@ export async function readFilesystems({
 }: FilesystemsOptions = {}): Promise<Filesystem[]> {
   const mounts = parseMounts(await readFile(mountinfo, "utf8"));
   const seen = new Set<string>();
-  const chosen = mounts.filter(({ number, path, type }) => {
-    if (!localTypes.test(type) || systemMounts.test(path) || seen.has(number)) return false;
-    seen.add(number);
+  const chosen = mounts.filter(({ device, mountPoint, type }) => {
+    if (!localTypes.test(type) || systemMounts.test(mountPoint) || seen.has(device)) return false;
+    seen.add(device);
     return true;
   });
   const measured = await mapBounded(chosen, measuredAtOnce, measure);
@@ -46,32 +47,7 @@ export async function readFilesystems({
     .toSorted((a, b) => (a.path < b.path ? -1 : 1));
 }
 
-interface Mount {
-  /** Device number, `major:minor`. */
-  number: string;
-  path: string;
-  type: string;
-  device: string;
-}
-
-function parseMounts(text: string): Mount[] {
-  return text.split("\n").flatMap((line) => {
-    const [before = "", after = ""] = line.split(" - ");
-    const [, , number, , path] = before.split(" ");
-    const [type, device] = after.split(" ");
-    if (number === undefined || path === undefined || type === undefined || device === undefined) return [];
-    return [{ number, path: unescape(path), type, device: unescape(device) }];
-  });
-}
-
-/** Decodes spaces and similar characters, which are written as three octal digits. */
-function unescape(text: string): string {
-  return text.replaceAll(/\\([0-7]{3})/g, (_, octal: string) =>
-    String.fromCharCode(Number.parseInt(octal, 8)),
-  );
-}
-
-async function measure({ path, device, type }: Mount): Promise<Filesystem | undefined> {
+async function measure({ mountPoint: path, source: device, type }: Mount): Promise<Filesystem | undefined> {
   // The file system may be unmounted, or not accessible to this process.
   const stats = await statfs(path).catch(() => undefined);
   if (stats === undefined || stats.blocks === 0) return undefined;

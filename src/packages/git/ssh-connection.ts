@@ -1,6 +1,6 @@
 /**
  * Connections of git over ssh. ssh runs as the user, with this user's keys, configuration and known hosts, because an
- * ssh configuration names programs. Git runs as the daemon on its cache, starts no ssh, and only reads and writes pipes.
+ * ssh configuration names programs. Git runs as the daemon on its cache, starts no ssh, and has only a socket to it.
  */
 import { SvcError } from "../../errors.ts";
 import type { UserHelpers } from "../../run-as/user-helpers.ts";

@@ -7,17 +7,9 @@ import { lstat, readFile, realpath } from "node:fs/promises";
 import { join, relative } from "node:path";
 import type { ContainerRecord } from "../../engine/container-record.ts";
 import { isInside } from "../../lib/paths.ts";
+import { parseMounts, type Mount } from "../../sys/mountinfo.ts";
 import { clockFiles } from "./host-clock.ts";
 import type { RunnableApp } from "../runnable-app.ts";
-
-/** A line of mountinfo (proc_pid_mountinfo(5)). */
-interface Mount {
-  /** `major:minor`. */
-  readonly device: string;
-  /** The mounted directory within its file system. */
-  readonly root: string;
-  readonly mountPoint: string;
-}
 
 /**
  * Returns the path in the container at which something other than its configuration is mounted. A container that has
@@ -79,18 +71,5 @@ function locate(mounts: readonly Mount[], path: string): Mount | undefined {
 async function readMounts(dir: string): Promise<Mount[] | undefined> {
   const text = await readFile(`${dir}/mountinfo`, "utf8").catch(() => "");
   if (text === "") return undefined;
-  return text
-    .trimEnd()
-    .split("\n")
-    .map((line) => {
-      const [, , device = "", root = "", mountPoint = ""] = line.split(" ");
-      return { device, root: unescape(root), mountPoint: unescape(mountPoint) };
-    });
-}
-
-/** Spaces and similar characters are escaped in octal. */
-function unescape(text: string): string {
-  return text.replaceAll(/\\([0-7]{3})/g, (_, digits: string) =>
-    String.fromCharCode(Number.parseInt(digits, 8)),
-  );
+  return parseMounts(text);
 }

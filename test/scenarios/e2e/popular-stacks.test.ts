@@ -2,5 +2,5 @@
 import { testClassicStacks, testStacks } from "../../support/stack-life.ts";
 import { popularStacks } from "../../support/popular-stacks.ts";
 
-testStacks(popularStacks, { isTwiceLong: false });
+testStacks(popularStacks, { isRepeatLong: false });
 testClassicStacks(popularStacks);

@@ -1,0 +1,42 @@
+/** The kernel's list of mounts (proc_pid_mountinfo(5)). */
+
+export interface Mount {
+  /** Number of the device, `major:minor`. */
+  readonly device: string;
+  /** The mounted directory within its file system. */
+  readonly root: string;
+  readonly mountPoint: string;
+  /** Type of the file system. */
+  readonly type: string;
+  /** What is mounted, such as the path of a device. */
+  readonly source: string;
+  /** Options of the file system, separated by commas. */
+  readonly options: string;
+}
+
+/** @param text the content of a `mountinfo` file */
+export function parseMounts(text: string): Mount[] {
+  return text.split("\n").flatMap((line) => {
+    const [before = "", after] = line.split(" - ");
+    if (after === undefined) return [];
+    const [, , device = "", root = "", mountPoint = ""] = before.split(" ");
+    const [type = "", source = "", options = ""] = after.split(" ");
+    return [
+      {
+        device,
+        root: unescape(root),
+        mountPoint: unescape(mountPoint),
+        type,
+        source: unescape(source),
+        options,
+      },
+    ];
+  });
+}
+
+/** Decodes spaces and similar characters, which are written as three octal digits. */
+function unescape(text: string): string {
+  return text.replaceAll(/\\([0-7]{3})/g, (_, octal: string) =>
+    String.fromCharCode(Number.parseInt(octal, 8)),
+  );
+}
