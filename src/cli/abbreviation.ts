@@ -1,42 +1,65 @@
 /**
- * Lets a person at a terminal abbreviate the IDs of their own apps. Scripts must pass the whole ID: a later app may
- * share the prefix.
+ * Lets a person at a terminal abbreviate the IDs of their own apps, and suggests one for a mistyped ID. Scripts must
+ * pass the whole ID: a later app may share the prefix.
  */
-import { SvcError } from "../errors.ts";
+import { notFound } from "../errors.ts";
 import type { CommandContext } from "./context.ts";
 import { sudoUid } from "./client/routing.ts";
-import { asSvcError } from "./output/failure.ts";
+import { nearWord } from "../lib/near-word.ts";
+import { AdvisedError, asSvcError } from "./output/failure.ts";
 import { pagesOf } from "./pages.ts";
 import { calls, type UnaryCall } from "./client/calls.ts";
+
+/** Maximum time for the list of apps that a suggestion needs. */
+const suggestionLimitMs = 3_000;
 
 /**
  * Repeats a request that failed with `not_found`, with the full ID of the caller's only app that has the given
  * prefix. Apps of other users do not count: their owners choose the IDs, and could receive root's secrets or keystrokes.
  * @returns undefined if the request failed for another reason, or no app of the caller has this prefix
- * @throws SvcError if several apps have it
+ * @throws AdvisedError if several apps have it
  */
 export async function unabbreviated<Request>(
   context: CommandContext,
   { call, request, error }: { call: UnaryCall<Request, unknown>; request: Request; error: unknown },
 ): Promise<(Request & { readonly id: string }) | undefined> {
   const { id } = request as { readonly id?: unknown };
-  const known = asSvcError(error);
-  if (known === undefined || typeof id !== "string" || id === "" || !mayAbbreviate(call)) return undefined;
-  const missing = known.payload as { readonly kind?: string; readonly name?: string } | undefined;
-  if (known.reason !== "not_found" || missing?.kind !== "app" || missing.name !== id) return undefined;
-  const { caller } = await context.call(calls.getStatus, {});
-  const owners = [caller?.uid, sudoUid(context.host)];
-  const fitting: string[] = [];
-  for await (const { apps } of pagesOf(context, calls.listApps, {})) {
-    const own = apps.filter((app) => app.id.startsWith(id) && owners.includes(app.owner));
-    fitting.push(...own.map((app) => app.id));
-  }
+  if (typeof id !== "string" || id === "" || !mayAbbreviate(call) || missingApp(error) !== id)
+    return undefined;
+  const fitting = (await ownIds(context)).filter((own) => own.startsWith(id));
   const [only] = fitting;
   if (fitting.length > 1) {
     const message = `no app "${id}"; several IDs have this prefix: ${fitting.slice(0, 5).join(", ")}`;
-    throw new SvcError("not_found", message, { payload: { kind: "app", name: id } });
+    throw new AdvisedError(notFound("app", id), message);
   }
   return only === undefined ? undefined : { ...request, id: only };
+}
+
+/** The error, with the caller's app whose ID the missing one probably means. Other users' apps do not count. */
+export async function withNearId(context: CommandContext, error: unknown): Promise<unknown> {
+  const known = asSvcError(error);
+  const missing = missingApp(error);
+  if (known === undefined || known instanceof AdvisedError || missing === undefined) return error;
+  const ids = await ownIds(context.uninterrupted(suggestionLimitMs)).catch(() => []);
+  const near = nearWord(missing, ids);
+  return near === undefined ? error : new AdvisedError(known, `${known.message}; did you mean "${near}"?`);
+}
+
+/** The ID of the app that was not found; undefined for other errors. */
+function missingApp(error: unknown): string | undefined {
+  const known = asSvcError(error);
+  const missing = known?.payload as { readonly kind?: string; readonly name?: string } | undefined;
+  return known?.reason === "not_found" && missing?.kind === "app" ? missing.name : undefined;
+}
+
+/** IDs of the caller's apps; of the user who called sudo, too. */
+async function ownIds(context: CommandContext): Promise<readonly string[]> {
+  const { caller } = await context.call(calls.getStatus, {});
+  const owners = [caller?.uid, sudoUid(context.host)];
+  const ids: string[] = [];
+  for await (const { apps } of pagesOf(context, calls.listApps, {}))
+    ids.push(...apps.filter(({ owner }) => owners.includes(owner)).map(({ id }) => id));
+  return ids;
 }
 
 /** Commands that cannot be undone require the full ID. */

@@ -2,7 +2,7 @@
 import type { DescMessage, MessageInitShape, MessageShape } from "@bufbuild/protobuf";
 import { SvcError } from "../errors.ts";
 import { chooseColumns, sortRows } from "./output/choose-columns.ts";
-import { describeFailure, failureJson } from "./output/failure.ts";
+import { asSvcError, describeFailure, failureJson } from "./output/failure.ts";
 import type { CliHost, OutputStream } from "./host.ts";
 import { localNode } from "./nodes/node-file.ts";
 import { daemonCommand } from "./no-daemon.ts";
@@ -262,7 +262,8 @@ export class CommandContext implements AsyncDisposable {
   }
 
   /** Prints an error as text, or as one line of JSON in the shape of REST. @returns the exit code */
-  report(error: unknown, app?: string): number {
+  async report(thrown: unknown, app?: string): Promise<number> {
+    const error = this.options.json === true ? thrown : await this.#withNearId(thrown);
     // How to start a daemon for a custom socket is unknown.
     const start = this.options.socket === undefined ? daemonCommand(this.host) : undefined;
     const { exitCode, message, details } = describeFailure(error, app, start);
@@ -277,6 +278,13 @@ export class CommandContext implements AsyncDisposable {
     const prefix = errorPrefix(this.host, this.options.color);
     this.host.stderr.write(`${priority}${prefix} ${escapeLines(message)}\n`);
     return exitCode;
+  }
+
+  /** The error, with the ID that a mistyped one probably means. */
+  async #withNearId(error: unknown): Promise<unknown> {
+    if (asSvcError(error)?.reason !== "not_found") return error;
+    const { withNearId } = await import("./abbreviation.ts");
+    return withNearId(this, error);
   }
 
   /** @throws the interruption if Ctrl-C was pressed between two calls */

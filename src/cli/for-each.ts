@@ -51,7 +51,7 @@ export async function oneByOne(
       await work(name);
     } catch (error) {
       if (names.length === 1 || context.host.interrupted.aborted) throw error;
-      const failed = context.report(advised(error, advice, context), name);
+      const failed = await context.report(advised(error, advice, context), name);
       exitCode ??= failed;
     }
   }

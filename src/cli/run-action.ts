@@ -30,7 +30,7 @@ export async function runAction(
     await action(context);
     return exitCodes.ok;
   } catch (error) {
-    const exitCode = context.report(error, app);
+    const exitCode = await context.report(error, app);
     if (needsHelp(error) && !context.json) context.note(helpHint(line));
     return exitCode;
   }

@@ -1,4 +1,4 @@
-/** Abbreviated app IDs: accepted at a terminal, but not by commands that destroy data. */
+/** Abbreviated app IDs are accepted at a terminal, but not by commands that destroy data; mistyped IDs get a suggestion. */
 import { PassThrough } from "node:stream";
 import test from "ava";
 import { appOf, startFakeDaemon } from "./support/fake-daemon.ts";
@@ -52,6 +52,21 @@ test("a prefix of another user's app finds nothing, except for root on behalf of
   t.regex(run.stderr, /no app "ot"/);
   const sudo = await svc("app info ot", true, { uid: 0, env: { SUDO_UID: "1001" } });
   t.regex(sudo.stdout, /ID:\S* +other\n/);
+});
+
+for (const line of ["start hlelo", "logs helo -f", "rm helo --yes", "info helo wiki"]) {
+  test(`svc ${line} suggests the ID that was probably meant`, async (t) => {
+    const run = await svc(line, false);
+    t.is(run.exitCode, 3);
+    t.regex(run.stderr, /^svc: no app "h\w+"; did you mean "hello"\?\n$/m);
+  });
+}
+
+test("a mistyped ID never suggests another user's app", async (t) => {
+  const line = "start othr";
+  t.regex((await svc(line, false)).stderr, /no app "othr"; list installed apps with: svc ls/);
+  const sudo = await svc(line, false, { uid: 0, env: { SUDO_UID: "1001" } });
+  t.regex(sudo.stderr, /no app "othr"; did you mean "other"\?/);
 });
 
 test("removing an app requires its full ID", async (t) => {

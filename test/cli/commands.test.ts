@@ -82,7 +82,7 @@ const cases: CommandCase[] = [
   {
     args: ["app", "remove", "idle", "idel"],
     exitCode: 3,
-    stderr: /^svc: no app "idel"; list installed apps with: svc ls\n$/,
+    stderr: /^svc: no app "idel"; did you mean "idle"\?\n$/,
   },
   { args: ["app", "rm", "idle", "--yes"], stdout: /^Removed idle and freed 3\.0 GiB\n$/ },
   {

@@ -231,7 +231,7 @@ async function startInstalled(context: CommandContext, id: string, options: Wait
   try {
     return await startAndWait(context, id, calls.startApp, options);
   } catch (error) {
-    throw new ReportedError(context.report(error, id));
+    throw new ReportedError(await context.report(error, id));
   }
 }
 

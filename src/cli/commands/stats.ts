@@ -46,7 +46,8 @@ async function showStats(
     else if (answer.stats.length > 0) await context.print(statsTable(context, answer.stats));
     else context.note(await whyNone(context, ids));
   }
-  const exitCodes = failures.map(({ id, error }) => context.report(error, id));
+  const exitCodes: number[] = [];
+  for (const { id, error } of failures) exitCodes.push(await context.report(error, id));
   if (exitCodes[0] !== undefined) throw new ReportedError(exitCodes[0]);
 }
 
